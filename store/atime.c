@@ -47,20 +47,21 @@ static int lines_parse(const char *text, size_t len, struct fdry_buf *ret)
 {
 	struct fdry_atime u = { .order = 0 };
 	const char *end;
-	size_t at = 0;
-	int err = 0;
+	size_t at;
+	int err;
 
-	while (at < len && !err) {
+	for (at = 0; at < len; at = (size_t)(end - text) + 1) {
 		end = memchr(text + at, '\n', len - at);
 		if (!end)
 			return 0;
-		if ((size_t)(end - text) + 1 == at + LINE && line_parse(text + at, &u)) {
-			u.order++;
-			err = fdry_buf_put(ret, &u, sizeof(u));
-		}
-		at = (size_t)(end - text) + 1;
+		if ((size_t)(end - text) + 1 != at + LINE || !line_parse(text + at, &u))
+			continue;
+		u.order++;
+		err = fdry_buf_put(ret, &u, sizeof(u));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* By id, then the latest first. */
@@ -96,25 +97,28 @@ static int read_fail(void)
 static int fd_read(int fd, struct fdry_buf *text)
 {
 	struct stat st;
-	size_t got = 0;
-	ssize_t n = 1;
+	size_t done = 0;
 	void *p = NULL;
+	ssize_t n;
 	int err;
 
 	if (fstat(fd, &st) || st.st_size <= 0)
 		return 0;
 	err = fdry_buf_grow(text, (size_t)st.st_size, &p);
-	while (!err && got < text->len && n > 0) {
-		n = pread(fd, (char *)p + got, text->len - got, (off_t)got);
+	if (err)
+		return err;
+	while (done < text->len) {
+		n = pread(fd, (char *)p + done, text->len - done, (off_t)done);
 		if (n < 0 && errno == EINTR)
-			n = 1;
-		else if (n < 0)
-			err = read_fail();
-		else
-			got += (size_t)n;
+			continue;
+		if (n < 0)
+			return read_fail();
+		if (!n)
+			break;
+		done += (size_t)n;
 	}
-	text->len = got;
-	return err;
+	text->len = done;
+	return 0;
 }
 
 int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
@@ -130,10 +134,9 @@ int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
 	if (!err)
 		err = lines_parse((const char *)text.data, text.len, ret);
 	fdry_buf_release(&text);
-	if (err)
-		return err;
-	latest_only(ret);
-	return 0;
+	if (!err)
+		latest_only(ret);
+	return err;
 }
 
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid)

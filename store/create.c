@@ -58,29 +58,29 @@ static int folder_make(const struct fdry_dir *d, const char *path, char name[FOL
 	if (mkdirat(d->fd, name, 0700))
 		return make_fail(path, "make");
 	e = folder_fill(d, name);
-	if (e) {
-		fdry_new_remove(d->fd, name);
-		errno = e;
-	}
-	return e ? make_fail(path, "make") : 0;
+	if (!e)
+		return 0;
+	fdry_new_remove(d->fd, name);
+	errno = e;
+	return make_fail(path, "make");
 }
 
 static int db_make(const struct fdry_dir *d, const char *path, const char *folder,
-		   uint64_t map_size, int (*fresh)(struct fdry_txn *t))
+		   int (*fresh)(struct fdry_txn *t))
 {
-	struct fdry_db_opts o = {
-		.create = true, .fixed = true, .mode = d->file_mode, .map_size = map_size
-	};
+	struct fdry_db_opts o = { .create = true, .fixed = true, .mode = d->file_mode };
 	struct fdry_buf dir = { 0 };
-	struct fdry_db *db = NULL;
+	struct fdry_db *db;
 	int err = fdry_buf_printf(&dir, "%s/%s", path, folder);
 
-	if (!err) {
-		o.dir = (const char *)dir.data;
-		err = fdry_db_open(&o, fresh, &db);
-	}
-	if (!err)
-		fdry_db_close(db);
+	if (err)
+		goto out_release;
+	o.dir = (const char *)dir.data;
+	err = fdry_db_open(&o, fresh, &db);
+	if (err)
+		goto out_release;
+	fdry_db_close(db);
+out_release:
 	fdry_buf_release(&dir);
 	return err;
 }
@@ -109,32 +109,23 @@ void fdry_new_remove(int dir, const char *folder)
 	(void)unlinkat(dir, folder, AT_REMOVEDIR);
 }
 
-static int made_in(const struct fdry_dir *d, const char *path, const char *folder,
-		   uint64_t map_size, int (*fresh)(struct fdry_txn *t))
-{
-	int err = db_make(d, path, folder, map_size, fresh);
-
-	if (!err)
-		err = db_link(d, path, folder);
-	fdry_new_remove(d->fd, folder);
-	return err;
-}
-
-static int make(const struct fdry_dir *d, const char *path, uint64_t map_size,
-		int (*fresh)(struct fdry_txn *t))
+static int make(const struct fdry_dir *d, const char *path, int (*fresh)(struct fdry_txn *t))
 {
 	char folder[FOLDER_SIZE];
 	int err = folder_make(d, path, folder);
 
+	if (err)
+		goto out;
+	err = db_make(d, path, folder, fresh);
 	if (!err)
-		err = made_in(d, path, folder, map_size, fresh);
-	if (err && !faccessat(d->fd, "data.mdb", F_OK, 0))
-		/* another process was faster, and its collection may have removed our folder */
-		err = 0;
-	return err;
+		err = db_link(d, path, folder);
+	fdry_new_remove(d->fd, folder);
+out:
+	/* another process may have been faster, and its collection may have removed our folder */
+	return err && faccessat(d->fd, "data.mdb", F_OK, 0) ? err : 0;
 }
 
-int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, uint64_t map_size,
+int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create,
 		     int (*fresh)(struct fdry_txn *t))
 {
 	int err = 0;
@@ -142,10 +133,8 @@ int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, ui
 	if (d->fixed)
 		return 0;
 	if (create && faccessat(d->fd, "data.mdb", F_OK, 0))
-		err = make(d, path, map_size, fresh);
-	if (err)
-		return err;
-	if (faccessat(d->fd, "lock.mdb", F_OK, 0) && fsync(d->fd))
-		return make_fail(path, "make durable");
-	return 0;
+		err = make(d, path, fresh);
+	if (!err && faccessat(d->fd, "lock.mdb", F_OK, 0) && fsync(d->fd))
+		err = make_fail(path, "make durable");
+	return err;
 }

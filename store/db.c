@@ -85,21 +85,25 @@ static bool env_is_empty(MDB_txn *txn)
 	return !mdb_dbi_open(txn, NULL, 0, &root) && !mdb_stat(txn, root, &st) && !st.ms_entries;
 }
 
+/* Create the tables of an empty environment; another process may have been faster. */
+static int tables_make_in(struct fdry_db *db, struct fdry_txn *t,
+			  int (*fresh)(struct fdry_txn *t))
+{
+	int rc = tables_open(db, t->txn, 0);
+
+	if (!rc)
+		return 0;
+	if (rc == MDB_NOTFOUND)
+		rc = env_is_empty(t->txn) ? tables_open(db, t->txn, MDB_CREATE) : MDB_INCOMPATIBLE;
+	return rc ? fdry_db_fail(db, rc, "make its tables") : fresh(t);
+}
+
 static int tables_make(struct fdry_db *db, int (*fresh)(struct fdry_txn *t))
 {
 	struct fdry_txn t;
-	int rc, err = fdry_txn_write(db, FDRY_MAP_SLACK, &t);
+	int err = fdry_txn_write(db, FDRY_MAP_SLACK, &t);
 
-	if (err)
-		return err;
-	rc = tables_open(db, t.txn, 0); /* another process may have been faster */
-	if (rc == MDB_NOTFOUND) {
-		rc = env_is_empty(t.txn) ? tables_open(db, t.txn, MDB_CREATE) : MDB_INCOMPATIBLE;
-		err = rc ? 0 : fresh(&t);
-	}
-	if (rc)
-		err = fdry_db_fail(db, rc, "make its tables");
-	return fdry_txn_end(&t, err);
+	return err ? err : fdry_txn_end(&t, tables_make_in(db, &t, fresh));
 }
 
 static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry_txn *t))
@@ -128,16 +132,6 @@ static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry
 }
 
 /* --- opening and closing --- */
-
-static int env_ready(struct fdry_db *db, const struct fdry_db_opts *opts)
-{
-	int rc = fdry_env_open(opts, db);
-
-	db->unlisted = opts->fixed && opts->readonly;
-	if (!rc)
-		rc = readers_clear(opts, db);
-	return rc ? fdry_db_fail(db, rc, "open it") : 0;
-}
 
 /* A process that makes a store has it alone. */
 static bool is_shared(const struct fdry_db_opts *opts)
@@ -204,17 +198,18 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 		 struct fdry_db **ret)
 {
 	struct fdry_db *db = fdry_db_new(opts);
-	int err;
+	int rc, err;
 
 	if (!db)
 		return fdry_nomem();
 	err = wlock_open(db, opts);
 	if (err)
 		goto out_close;
-	err = env_ready(db, opts);
-	if (err)
-		goto out_close;
-	err = place_note(db, opts);
+	db->unlisted = opts->fixed && opts->readonly;
+	rc = fdry_env_open(opts, db);
+	if (!rc)
+		rc = readers_clear(opts, db);
+	err = rc ? fdry_db_fail(db, rc, "open it") : place_note(db, opts);
 	if (err)
 		goto out_close;
 	err = size_check(db, opts);

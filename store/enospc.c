@@ -3,9 +3,9 @@
  * enospc.c - making space for a seal if the disk or the map is full.
  *
  * A transaction that did not fit has changed only the file's length, so the file is cut to its old
- * length. If the store has a limit, it is a cache, and more is done: objects that no ref reaches are
- * collected; if that is not enough, the images that were used longest ago are evicted. LMDB reuses
- * free pages of its file, so this helps although the file does not become shorter.
+ * length. If the store has a limit, it is a cache, and more is done: objects that no ref reaches
+ * are collected; if that is not enough, the images that were used longest ago are evicted. LMDB
+ * reuses free pages of its file, so this helps although the file does not become shorter.
  */
 #include <errno.h>
 #include <stdio.h>

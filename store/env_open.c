@@ -19,6 +19,8 @@
 #define MAP_SIZE_MIN (64ull << 20)
 #define LOW_TRIES 16
 
+uint64_t fdry_map_size = FDRY_MAP_SIZE;
+
 /* --- assertions --- */
 
 __thread struct guard *fdry_guard;
@@ -153,27 +155,23 @@ static int env_try(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **re
 	return 0;
 }
 
-static int env_make(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **ret)
-{
-	int i, rc = DB_LOW;
-
-	for (i = 0; i < LOW_TRIES && rc == DB_LOW; i++)
-		rc = env_try(o, map_size, ret);
-	return rc;
-}
-
 int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db)
 {
-	uint64_t size = o->map_size ? o->map_size : FDRY_MAP_SIZE;
-	int rc = env_make(o, size, &db->env);
+	uint64_t size = fdry_map_size;
 	MDB_stat st = { 0 };
+	int rc, low = 0;
 
-	while (rc == ENOMEM && size > MAP_SIZE_MIN) {
+	for (;;) {
+		rc = env_try(o, size, &db->env);
+		if (rc == DB_LOW && ++low < LOW_TRIES)
+			continue;
+		if (rc != ENOMEM || size <= MAP_SIZE_MIN)
+			break;
 		size /= 4;
-		rc = env_make(o, size, &db->env);
 	}
-	if (!rc)
-		rc = mdb_env_stat(db->env, &st);
+	if (rc)
+		return rc;
+	rc = mdb_env_stat(db->env, &st);
 	db->page_size = st.ms_psize;
 	return rc;
 }

@@ -76,7 +76,7 @@ bool fdry_file_is_named(int dir, const char *name, int fd);
 #define FDRY_NEW_FOLDER ".new-" /* and a number: a new store before it gets its name */
 /* Before data.mdb is opened: with @create, create a missing store; then make sure that its name is
  * durable. */
-int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, uint64_t map_size,
+int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create,
 		     int (*fresh)(struct fdry_txn *t)) __must_check;
 /* Remove such a folder from the directory @dir. */
 void fdry_new_remove(int dir, const char *folder);
@@ -116,9 +116,6 @@ int fdry_store_read(const struct fdry_store *s, struct fdry_txn *t) __must_check
 /* fdry_opts_take() for a struct that begins with its size, flags and a reserved field. @known: the
  * flags that it may have. */
 int fdry_store_opts_take(const void *opts, void *ret, size_t len, uint32_t known) __must_check;
-/* fdry_store_open() with another map size, for tests; 0: the default. */
-int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size,
-			  struct fdry_store **ret) __must_check;
 
 /* --- lock.c --- */
 

@@ -169,7 +169,7 @@ static int lease_share(struct fdry_lease *l, int e)
 int fdry_lease_begin(struct fdry_env *env, struct fdry_lease **ret)
 {
 	struct fdry_lease *l = calloc(1, sizeof(*l));
-	int e, err = 0;
+	int e, err;
 
 	if (!l)
 		return fdry_nomem();
@@ -177,8 +177,7 @@ int fdry_lease_begin(struct fdry_env *env, struct fdry_lease **ret)
 	l->fd = -1;
 	l->at = FDRY_LEASE_AT_IDS;
 	e = lease_make(l);
-	if (e)
-		err = lease_share(l, e);
+	err = e ? lease_share(l, e) : 0;
 	if (err) {
 		free(l);
 		return err;
@@ -203,23 +202,26 @@ static int ids_write(struct fdry_lease *l, const struct fdry_oid *ids, size_t co
 static int ids_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count, int *e)
 {
 	struct fdry_oid ids[NOTE_IDS];
-	bool is_new = false;
+	bool is_new;
 	size_t i, n = 0;
-	int err = 0;
+	int err;
 
-	for (*e = 0, i = 0; i < count && !*e && !err; i++) {
+	for (i = 0; i < count; i++) {
 		is_new = false;
 		err = fdry_idset_add(&l->noted, &oids[i], &is_new);
+		if (err)
+			return err;
 		if (is_new)
 			ids[n++] = oids[i];
-		if (n == NOTE_IDS) {
-			*e = ids_write(l, ids, n);
-			n = 0;
-		}
-	}
-	if (!*e)
+		if (n < NOTE_IDS)
+			continue;
 		*e = ids_write(l, ids, n);
-	return err;
+		if (*e)
+			return 0;
+		n = 0;
+	}
+	*e = ids_write(l, ids, n);
+	return 0;
 }
 
 int fdry_lease_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count)
@@ -316,6 +318,15 @@ struct scan {
 };
 
 /* Call @fn for every file in the folder whose name is that of a lease, until it returns nonzero. */
+static int folder_fail(int e)
+{
+	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO,
+			 "cannot list the store's folder " FDRY_LEASES ", whose files list the "
+			 "objects in use: %s",
+			 strerror(e));
+}
+
+/* Call @fn for every file in the folder whose name is that of a lease, until it returns nonzero. */
 static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const char *name),
 		       void *arg)
 {
@@ -324,23 +335,18 @@ static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const ch
 	const char *name;
 	int err = 0, e = fdry_names_open(env->dir.fd, FDRY_LEASES, O_NOFOLLOW, &names);
 
-	if (e == ENOENT)
-		return 0;
-	if (!e) {
-		while (!err && (name = fdry_names_next(&names))) {
-			if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16)
-				continue;
-			snprintf(path, sizeof(path), FDRY_LEASES "/%.16s", name);
-			err = fn(arg, path);
-		}
-		e = fdry_names_close(&names);
+	if (e)
+		return e == ENOENT ? 0 : folder_fail(e);
+	while (!err && (name = fdry_names_next(&names))) {
+		if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16)
+			continue;
+		snprintf(path, sizeof(path), FDRY_LEASES "/%.16s", name);
+		err = fn(arg, path);
 	}
-	if (err || !e)
+	e = fdry_names_close(&names);
+	if (err)
 		return err;
-	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO,
-			 "cannot list the store's folder " FDRY_LEASES ", whose files list the "
-			 "objects in use: %s",
-			 strerror(e));
+	return e ? folder_fail(e) : 0;
 }
 
 static int read_entry(struct fdry_leases *ls, const char *name, struct lease_read **ret)
@@ -361,9 +367,14 @@ static int read_entry(struct fdry_leases *ls, const char *name, struct lease_rea
 	return 0;
 }
 
+static int read_fail(const char *name)
+{
+	return fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", name, strerror(errno));
+}
+
 /*
- * Without a head, nothing was noted yet. Zeros before ids were left by a power cut: a live session
- * writes the head first.
+ * Without a head, nothing was noted yet. Zeros in front of ids were left by a power cut: a live
+ * session writes the head first.
  */
 static int head_check(int fd, const char *name, bool *there)
 {
@@ -371,42 +382,44 @@ static int head_check(int fd, const char *name, bool *there)
 	uint8_t head[FDRY_LEASE_AT_IDS];
 	ssize_t n = pread(fd, head, sizeof(head), 0);
 
+	if (n < 0)
+		return read_fail(name);
 	*there = n == sizeof(head) && memcmp(head, zeros, sizeof(head));
 	if (*there && (memcmp(head, FDRY_LEASE_MAGIC, 8) ||
 		       fdry_get32(head + FDRY_LEASE_AT_VERSION) != FDRY_LEASE_VERSION))
 		return fdry_fail(FDRY_E_VERSION,
-				 "%s in the store is held by a program of another version; collect "
-				 "with that one",
+				 "a program of another version uses %s in the store; collect with "
+				 "that program",
 				 name);
-	return n < 0 ? fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", name,
-				 strerror(errno))
-		     : 0;
+	return 0;
 }
 
 static int ids_read(const struct scan *s, int fd, struct lease_read *r)
 {
 	struct fdry_oid ids[NOTE_IDS];
 	bool there = true;
-	int err = 0;
 	ssize_t n, i;
+	int err;
 
-	if (!r->at)
+	if (!r->at) {
 		err = head_check(fd, r->name, &there);
-	if (err || !there)
-		return err;
-	if (!r->at)
+		if (err || !there)
+			return err;
 		r->at = FDRY_LEASE_AT_IDS;
+	}
 	do {
 		n = pread(fd, ids, sizeof(ids), (off_t)r->at);
 		if (n < 0)
-			return fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", r->name,
-					 strerror(errno));
+			return read_fail(r->name);
 		n /= FDRY_OID_SIZE;
-		for (i = 0; i < n && !err; i++)
+		for (i = 0; i < n; i++) {
 			err = s->fn(s->arg, &ids[i]);
+			if (err)
+				return err;
+		}
 		r->at += (uint64_t)n * FDRY_OID_SIZE;
-	} while (n && !err);
-	return err;
+	} while (n);
+	return 0;
 }
 
 /* Is the lock free? Then the holder died, or has noted nothing yet. */

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * limit.c - how large the store may be: what is set in it, and what the environment says instead.
+ * limit.c - how large the store may be: by a record in it, or by FOUNDRY_STORE_LIMIT.
  *
- * FOUNDRY_STORE_LIMIT, where it is set, holds for what this process seals and evicts; the
- * store's own record is neither read nor changed then.
+ * The environment variable applies to the seals and evictions of this process. While it is set,
+ * they ignore the store's own record.
  */
 #include "lib/config.h"
 #include "lib/opts.h"
 #include "store/internal.h"
 
-#define NOT_SAID UINT64_MAX /* by the environment */
+#define UNSET UINT64_MAX /* the environment variable is not set */
 
 static int record_get(struct fdry_txn *t, uint64_t *ret)
 {
@@ -21,22 +21,21 @@ static int record_get(struct fdry_txn *t, uint64_t *ret)
 		return err;
 	p = value.data ? fdry_span_at(value, 0, 8) : NULL;
 	if (value.data && (!p || value.len != 8))
-		return fdry_fail(FDRY_E_CORRUPT, "the record of the store's limit is damaged; set the limit anew");
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "the record of the store's limit is damaged; set the limit anew");
 	*ret = p ? fdry_get64(p) : 0;
 	return 0;
 }
 
 int fdry_limit_get(struct fdry_txn *t, uint64_t *ret)
 {
-	uint64_t bytes = NOT_SAID;
+	uint64_t bytes = UNSET;
 	int err = fdry_config_number(FDRY_CONFIG_STORE_LIMIT, &bytes);
 
 	if (err)
 		return err;
-	if (bytes == NOT_SAID)
-		err = record_get(t, &bytes);
-	if (err)
-		return err;
+	if (bytes == UNSET)
+		return record_get(t, ret);
 	*ret = bytes;
 	return 0;
 }
@@ -49,10 +48,7 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
 
 	if (err)
 		return err;
-	err = fdry_store_check(store);
-	if (err)
-		return err;
-	err = fdry_txn_read(store->env->db, &t);
+	err = fdry_store_read(store, &t);
 	if (err)
 		return err;
 	err = fdry_limit_get(&t, &l);
@@ -83,9 +79,7 @@ int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes)
 	if (err)
 		return err;
 	fdry_set64(value, bytes);
-	if (bytes)
-		err = fdry_meta_put(&t, FDRY_META_LIMIT, value, sizeof(value));
-	else
-		err = fdry_meta_delete(&t, FDRY_META_LIMIT);
+	err = bytes ? fdry_meta_put(&t, FDRY_META_LIMIT, value, sizeof(value))
+		    : fdry_meta_delete(&t, FDRY_META_LIMIT);
 	return fdry_txn_end(&t, err);
 }

@@ -88,14 +88,14 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 /* Begin a transaction; if another process grew the map, follow it and try again. */
 static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, struct fdry_txn *ret)
 {
-	int err = 0, rc = txn_begin(db, flags, ret);
+	int err, rc = txn_begin(db, flags, ret);
 
 	if (rc == MDB_MAP_RESIZED) {
 		err = fdry_db_map_fit(db, 0, true);
-		rc = err ? 0 : txn_begin(db, flags, ret);
+		if (err)
+			return err;
+		rc = txn_begin(db, flags, ret);
 	}
-	if (err)
-		return err;
 	return rc ? fdry_db_fail(db, rc, doing) : 0;
 }
 
@@ -414,12 +414,14 @@ int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)
 {
 	uint64_t pages = 0;
 	MDB_stat st = { 0 };
-	int i, rc = 0;
+	int i, rc;
 
-	for (i = 0; i < FDRY_TABLE_COUNT && !rc;
-	     i++, pages += st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages)
+	for (i = 0; i < FDRY_TABLE_COUNT; i++) {
 		rc = mdb_stat(t->txn, t->db->tables[i], &st);
-	if (!rc)
-		*ret = pages * st.ms_psize;
-	return rc ? fdry_db_fail(t->db, rc, "count pages") : 0;
+		if (rc)
+			return fdry_db_fail(t->db, rc, "count pages");
+		pages += st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages;
+	}
+	*ret = pages * st.ms_psize;
+	return 0;
 }

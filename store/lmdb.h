@@ -47,13 +47,14 @@ struct fdry_db_opts {
 	 * environment */
 	bool fixed;
 	mode_t mode;         /* of new files */
-	uint64_t map_size;   /* address space to reserve; 0: FDRY_MAP_SIZE */
 };
 
-/* Reserved address space. Only pages in use take memory. */
+/* Address space to reserve. Only pages in use take memory. */
 #ifndef FDRY_MAP_SIZE
 #define FDRY_MAP_SIZE (1ull << 40)
 #endif
+/* FDRY_MAP_SIZE; tests set less. */
+extern uint64_t fdry_map_size;
 
 /**
  * fdry_db_open() - Open the environment in a directory.

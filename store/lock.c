@@ -110,11 +110,10 @@ static int share_wait(struct fdry_env *env)
 
 int fdry_env_share(struct fdry_env *env)
 {
-	int err = 0;
+	int err;
 
 	pthread_mutex_lock(&env->lock);
-	if (!env->sharers)
-		err = share_wait(env);
+	err = env->sharers ? 0 : share_wait(env);
 	if (!err)
 		env->sharers++;
 	pthread_mutex_unlock(&env->lock);
@@ -138,12 +137,13 @@ static int private_lock(const struct fdry_env *env, int op, unsigned int ms, int
 	fd = fdry_openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY, 0);
 	*e = fd < 0 ? errno : fdry_lockfd_add(fd);
 	fdry_lockfd_unlock();
+	if (fd < 0)
+		return -1;
 	if (!*e)
 		*e = flock_wait(fd, op, ms);
 	if (!*e)
 		return fd;
-	if (fd >= 0)
-		fdry_lockfd_close(fd);
+	fdry_lockfd_close(fd);
 	return -1;
 }
 
@@ -209,27 +209,33 @@ void fdry_lock_renew(const struct fdry_dir *d)
 	lock_make(d);
 }
 
+static int enter_fail(const char *path, int e)
+{
+	if (e == EWOULDBLOCK)
+		return fdry_fail(FDRY_E_LOCKED,
+				 "another process has been opening the store %s for half a minute; "
+				 "check whether it is stopped, and try again",
+				 path);
+	return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO,
+			 "cannot open data.mdb of the store %s: %s", path, fdry_file_text(e));
+}
+
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret)
 {
-	int e, fd = -1;
+	int e, fd;
 
-	if (!d->fixed) {
-		fd = data_open(d, create);
-		e = fd < 0 ? errno : flock_wait(fd, LOCK_EX, WAIT_MS_MAX);
-		if (fd >= 0 && e)
-			close(fd);
-		if (e == EWOULDBLOCK)
-			return fdry_fail(
-				FDRY_E_LOCKED,
-				"another process has been opening the store %s for half a minute; "
-				"see whether it is stopped, and try again",
-				path);
-		if (e)
-			return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO,
-					 "cannot open data.mdb of the store %s: %s", path,
-					 fdry_file_text(e));
-		lock_make(d);
+	*fd_ret = -1;
+	if (d->fixed)
+		return 0;
+	fd = data_open(d, create);
+	if (fd < 0)
+		return enter_fail(path, errno);
+	e = flock_wait(fd, LOCK_EX, WAIT_MS_MAX);
+	if (e) {
+		close(fd);
+		return enter_fail(path, e);
 	}
+	lock_make(d);
 	*fd_ret = fd;
 	return 0;
 }

@@ -116,7 +116,8 @@ int fdry_record_each(struct fdry_txn *t, const char *digits, fdry_record_fn fn, 
 	if (err)
 		return err;
 	return fdry_txn_each(t, FDRY_TABLE_OBJECTS,
-			     p.len ? fdry_oid_span(&from) : (struct fdry_span){ 0 }, prefix_match, &p);
+			     p.len ? fdry_oid_span(&from) : (struct fdry_span){ 0 }, prefix_match,
+			     &p);
 }
 
 int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found,

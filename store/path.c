@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * path.c - where a store lies, and whether it may lie there.
+ * path.c - the directory of a store, and checks of its file system.
  *
- * A store must lie on a local file system: LMDB's map and locks are only coherent there.
- * Its directory must not be writable by everybody, since kernels are code.
+ * A store must lie on a local file system, since LMDB's map and locks are coherent only there.
+ * perm.c checks who may write to the directory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,17 +29,32 @@ int fdry_store_locate(const char *path, struct fdry_buf *ret)
 /* X(number in statfs(), name). FUSE is included, since the file system behind it is unknown. */
 #define NETFS(X) \
 	X(0x6969, "NFS") \
-	X(0x517b, "SMB") X(0xff534d42, "CIFS") X(0xfe534d42, "SMB2") X(0x01021997, "9P") \
-		X(0x65735546, "FUSE") X(0x6a656a63, "virtiofs") X(0x00c36400, "Ceph") X( \
-			0x5346414f, "AFS") X(0x6b414653, "AFS") X(0x73757245, "Coda") \
-			X(0x0bd00bd0, "Lustre") X(0x47504653, "GPFS") X(0x7461636f, "OCFS2") X( \
-				0x01161970, "GFS2") X(0x19830326, "BeeGFS") X(0xaad7aaea, "PanFS") \
-				X(0x7c7c6673, "prl_fs") X(0xbacbacbc, "vmhgfs") \
-					X(0xbeefdead, "SNFS") X(0x013111a8, "IBRIX") \
-						X(0x61636673, "ACFS") X(0x00c0ffee, "hostfs") \
-							X(0x53464846, "wslfs") X(0x564c, "NCP") \
-								X(0x786f4256, "vboxsf") \
-									X(0x20030528, "OrangeFS")
+	X(0x517b, "SMB") \
+	X(0xff534d42, "CIFS") \
+	X(0xfe534d42, "SMB2") \
+	X(0x01021997, "9P") \
+	X(0x65735546, "FUSE") \
+	X(0x6a656a63, "virtiofs") \
+	X(0x00c36400, "Ceph") \
+	X(0x5346414f, "AFS") \
+	X(0x6b414653, "AFS") \
+	X(0x73757245, "Coda") \
+	X(0x0bd00bd0, "Lustre") \
+	X(0x47504653, "GPFS") \
+	X(0x7461636f, "OCFS2") \
+	X(0x01161970, "GFS2") \
+	X(0x19830326, "BeeGFS") \
+	X(0xaad7aaea, "PanFS") \
+	X(0x7c7c6673, "prl_fs") \
+	X(0xbacbacbc, "vmhgfs") \
+	X(0xbeefdead, "SNFS") \
+	X(0x013111a8, "IBRIX") \
+	X(0x61636673, "ACFS") \
+	X(0x00c0ffee, "hostfs") \
+	X(0x53464846, "wslfs") \
+	X(0x564c, "NCP") \
+	X(0x786f4256, "vboxsf") \
+	X(0x20030528, "OrangeFS")
 
 const char *fdry_fs_refused(unsigned long type)
 {
@@ -102,14 +117,25 @@ static int dir_make(const char *path, bool group, bool *made)
 }
 
 /* A new store needs an empty directory, so that no other files lie beside LMDB's. */
+static bool has_other_names(struct fdry_names *names)
+{
+	const char *name;
+
+	while ((name = fdry_names_next(names)))
+		if (*name != '.' && strcmp(name, "lock.mdb") && strcmp(name, "data.mdb") &&
+		    strcmp(name, "leases"))
+			return true;
+	return false;
+}
+
+/* A new store needs an empty directory, so that no other files lie beside LMDB's. */
 static int dir_check_ours(const char *path, int fd, bool create)
 {
-	bool store = !faccessat(fd, "data.mdb", F_OK, 0), other = false;
 	struct fdry_names names;
-	const char *name;
+	bool other;
 	int e;
 
-	if (store)
+	if (!faccessat(fd, "data.mdb", F_OK, 0))
 		return 0;
 	if (!create)
 		return fdry_fail(
@@ -119,22 +145,21 @@ static int dir_check_ours(const char *path, int fd, bool create)
 			path);
 	fdry_step(FDRY_STEP_LIST);
 	e = fdry_names_open(fd, ".", 0, &names);
-	if (!e) {
-		while ((name = fdry_names_next(&names)))
-			other |= *name != '.' && strcmp(name, "lock.mdb") &&
-				 strcmp(name, "data.mdb") && strcmp(name, "leases");
-		e = fdry_names_close(&names);
-	}
-	if (e) {
-		errno = e;
-		return io_fail(path, "list");
-	}
+	if (e)
+		goto out_fail;
+	other = has_other_names(&names);
+	e = fdry_names_close(&names);
+	if (e)
+		goto out_fail;
 	/* else another process created a store meanwhile */
 	if (other && faccessat(fd, "data.mdb", F_OK, 0))
 		return fdry_fail(FDRY_E_NOSTORE,
 				 "%s is not a store and not empty; name an empty or new directory",
 				 path);
 	return 0;
+out_fail:
+	errno = e;
+	return io_fail(path, "list");
 }
 
 static int fs_check(const char *path, unsigned long type)
@@ -188,8 +213,8 @@ static int dir_to_group(const char *path, struct fdry_dir *d)
 
 	if (!faccessat(d->fd, "data.mdb", F_OK, 0))
 		return fdry_fail(FDRY_E_PERM,
-				 "the store %s is there already, and its owner's alone; export "
-				 "what it holds into a new one, made for the group",
+				 "the store %s exists already and belongs to its owner alone; "
+				 "export its images into a new store that is made for the group",
 				 path);
 	if (fchmod(d->fd, 02770) || fstat(d->fd, &st))
 		return io_fail(path, "open to the group");
@@ -244,18 +269,23 @@ int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret)
 	if (d.fd < 0)
 		return io_fail(path, "open");
 	err = dir_check(path, &d);
-	if (!err)
-		err = dir_check_ours(path, d.fd, create);
-	if (!err && group && !d.group)
-		err = dir_to_group(path, &d);
-	if (!err && create && faccessat(d.fd, "data.mdb", F_OK, 0))
+	if (err)
+		goto out_close;
+	err = dir_check_ours(path, d.fd, create);
+	if (err)
+		goto out_close;
+	err = group && !d.group ? dir_to_group(path, &d) : 0;
+	if (err)
+		goto out_close;
+	if (create && faccessat(d.fd, "data.mdb", F_OK, 0))
 		err = path_sync(path, d.fd, d.made);
-	if (err) {
-		fdry_dir_close(&d, path, true);
-		return err;
-	}
+	if (err)
+		goto out_close;
 	*ret = d;
 	return 0;
+out_close:
+	fdry_dir_close(&d, path, true);
+	return err;
 }
 
 void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo)

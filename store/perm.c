@@ -149,11 +149,14 @@ int fdry_perm_check(const struct fdry_dir *d, const char *path)
 {
 	int err = dir_check(d, path);
 
-	if (!err)
-		err = owner_check(d, path);
-	if (!err)
-		err = file_check(d, path, "data.mdb");
-	if (!err)
-		err = file_check(d, path, "lock.mdb");
+	if (err)
+		return err;
+	err = owner_check(d, path);
+	if (err)
+		return err;
+	err = file_check(d, path, "data.mdb");
+	if (err)
+		return err;
+	err = file_check(d, path, "lock.mdb");
 	return err ? err : links_check(d, path);
 }

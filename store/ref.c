@@ -189,13 +189,6 @@ static int ref_cmp(const void *a, const void *b)
 	return x->change > y->change ? -1 : x->change < y->change;
 }
 
-static void refs_sort(struct fdry_buf *all)
-{
-	if (all->len)
-		qsort(all->data, all->len / sizeof(struct fdry_ref), sizeof(struct fdry_ref),
-		      ref_cmp);
-}
-
 /* Entries of one name, or all. */
 struct listing {
 	struct fdry_span name; /* the beginning of their keys */
@@ -221,9 +214,11 @@ static int listing_make(struct fdry_txn *t, struct listing *l, struct fdry_buf *
 {
 	int err = fdry_txn_each(t, FDRY_TABLE_REFS, l->name, listing_put, l);
 
-	refs_sort(&l->refs);
-	if (!err && l->refs.len)
+	if (!err && l->refs.len) {
+		qsort(l->refs.data, l->refs.len / sizeof(struct fdry_ref), sizeof(struct fdry_ref),
+		      ref_cmp);
 		err = fdry_buf_put(ret, l->refs.data, l->refs.len);
+	}
 	fdry_buf_release(&l->refs);
 	return err;
 }
@@ -280,15 +275,16 @@ static int oldest_remove(struct fdry_txn *t, const char *name)
 
 	ref = (const void *)all.data;
 	n = all.len / sizeof(*ref);
-	if (!err && n >= FDRY_REF_IMAGES_MAX) {
-		while (n && ref[n - 1].pinned)
-			n--;
-		err = n ? fdry_ref_remove(t, &ref[n - 1])
-			: fdry_fail(FDRY_E_LIMIT,
-				    "the ref '%s' holds %d images and all are pinned; remove or "
-				    "unpin one, or use another name",
-				    name, FDRY_REF_IMAGES_MAX);
-	}
+	if (err || n < FDRY_REF_IMAGES_MAX)
+		goto out_release;
+	while (n && ref[n - 1].pinned)
+		n--;
+	err = n ? fdry_ref_remove(t, &ref[n - 1])
+		: fdry_fail(FDRY_E_LIMIT,
+			    "the ref '%s' holds %d images and all are pinned; remove or unpin one, "
+			    "or use another name",
+			    name, FDRY_REF_IMAGES_MAX);
+out_release:
 	fdry_buf_release(&all);
 	return err;
 }
@@ -302,8 +298,7 @@ int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *
 
 	if (err)
 		return err;
-	if (!found)
-		err = oldest_remove(t, name);
+	err = found ? 0 : oldest_remove(t, name);
 	if (err)
 		return err;
 	err = changes_bump(t, &ref.change);

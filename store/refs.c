@@ -21,7 +21,7 @@ static int must_exist(void *arg, const struct fdry_oid *oid, const struct fdry_r
 			 fdry_oid_hex(oid, hex));
 }
 
-/* Only a whole image can be named: an interrupted collection may have removed a part of it. */
+/* A ref may only name a whole image: an interrupted collection may have deleted a part of it. */
 static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
 {
 	struct fdry_idset seen = { 0 };
@@ -29,51 +29,50 @@ static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
 	struct fdry_record rec;
 	int err = fdry_record_need(t, oid, &rec);
 
-	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named",
-				fdry_oid_hex(oid, hex));
-	if (!err)
-		err = fdry_reach(t, oid, &seen, must_exist, NULL);
-	fdry_idset_release(&seen);
-	return err;
-}
-
-static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid,
-		   const struct fdry_oid *identity)
-{
-	struct fdry_txn t;
-	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
-
 	if (err)
 		return err;
-	err = image_check(&t, oid);
-	if (!err)
-		err = fdry_ref_store(&t, name, oid, identity);
-	return fdry_txn_end(&t, err);
+	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+		return fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named",
+				 fdry_oid_hex(oid, hex));
+	err = fdry_reach(t, oid, &seen, must_exist, NULL);
+	fdry_idset_release(&seen);
+	return err;
 }
 
 int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid,
 		 const struct fdry_oid *identity)
 {
+	struct fdry_txn t;
 	int err = fdry_store_check_write(s);
 
+	if (err)
+		return err;
+	err = fdry_ref_check(name);
+	if (err)
+		return err;
+	err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
+	if (err)
+		return err;
+	err = image_check(&t, oid); /* a collection sees the ref before it deletes more */
 	if (!err)
-		err = fdry_ref_check(name);
-	/* a collection sees the ref before it deletes more */
-	return err ? err : ref_set(s, name, oid, identity);
+		err = fdry_ref_store(&t, name, oid, identity);
+	return fdry_txn_end(&t, err);
 }
 
 typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
 typedef int (*change_fn)(struct fdry_txn *t, const struct fdry_ref *ref);
 
-/* Do something to all that a ref names, in one transaction. */
+/* In one transaction: call @fn for each image that @name names. */
 static int each_selected(struct fdry_store *s, const char *name, select_fn select, change_fn fn)
 {
 	struct fdry_buf refs = { 0 };
 	struct fdry_txn t;
 	size_t i;
-	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
+	int err = fdry_store_check_write(s);
 
+	if (err)
+		return err;
+	err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
 	if (err)
 		return err;
 	err = select(&t, name, &refs);
@@ -83,7 +82,7 @@ static int each_selected(struct fdry_store *s, const char *name, select_fn selec
 	return fdry_txn_end(&t, err);
 }
 
-/* All images of a name, even damaged records, or the images that NAME:DIGITS selects. */
+/* All images of a name, even those with damaged records; or the image that NAME:DIGITS selects. */
 static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 {
 	int err;
@@ -91,17 +90,17 @@ static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *
 	if (strchr(name, ':'))
 		return fdry_ref_select(t, name, ret);
 	err = fdry_ref_check(name);
-	if (!err)
-		err = fdry_ref_images_unread(t, name, ret);
-	/* which reports that there is none */
-	return err || ret->len ? err : fdry_ref_select(t, name, ret);
+	if (err)
+		return err;
+	err = fdry_ref_images_unread(t, name, ret);
+	if (err || ret->len)
+		return err;
+	return fdry_ref_select(t, name, ret); /* it reports that there is none */
 }
 
 int fdry_ref_delete(struct fdry_store *s, const char *name)
 {
-	int err = fdry_store_check_write(s);
-
-	return err ? err : each_selected(s, name, delete_select, fdry_ref_remove);
+	return each_selected(s, name, delete_select, fdry_ref_remove);
 }
 
 static int pin(struct fdry_txn *t, const struct fdry_ref *ref)
@@ -120,29 +119,24 @@ static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
 	return fdry_ref_write(t, &unpinned);
 }
 
-static int pin_change(struct fdry_store *store, const char *name, change_fn fn)
-{
-	int err = fdry_store_check_write(store);
-
-	return err ? err : each_selected(store, name, fdry_ref_select, fn);
-}
-
 int fdry_store_pin(struct fdry_store *store, const char *name)
 {
 	int err = fdry_need(store);
 
-	if (!err)
-		err = fdry_need(name);
-	return err ? err : pin_change(store, name, pin);
+	if (err)
+		return err;
+	err = fdry_need(name);
+	return err ? err : each_selected(store, name, fdry_ref_select, pin);
 }
 
 int fdry_store_unpin(struct fdry_store *store, const char *name)
 {
 	int err = fdry_need(store);
 
-	if (!err)
-		err = fdry_need(name);
-	return err ? err : pin_change(store, name, unpin);
+	if (err)
+		return err;
+	err = fdry_need(name);
+	return err ? err : each_selected(store, name, fdry_ref_select, unpin);
 }
 
 /* --- listing --- */

@@ -2,11 +2,11 @@
 /*
  * store.c - opening and closing a store.
  *
- * LMDB forbids opening one environment twice in a process, so a process has one struct
- * fdry_env a directory, found by device and inode and counted; every open gets a handle
- * of its own on it. An environment must not be used after fork either: the child forgets
- * all it inherited, and gives up its copies of the locked descriptors so that a lock ends
- * with the process that took it.
+ * LMDB forbids opening one environment twice in a process. So a process has one struct fdry_env for
+ * each directory, which it finds by device and inode. It counts references: every open returns a
+ * handle of its own. LMDB also forbids using an environment after fork(). So a child drops all
+ * environments that it inherited. It closes its copies of the locked descriptors, so that a lock
+ * ends with the process that acquired it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,8 +61,8 @@ static void after_fork_child(void)
 	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }
 
-/* A fork takes locks in the opposite order of this: ours, then the one that is taken inside of
- * ours. */
+/* fork() calls the handlers that were registered last first: ours, and then that of the lock which
+ * we acquire while we hold ours. */
 static void watch_forks(void)
 {
 	fdry_fd_watch_forks();
@@ -169,7 +169,9 @@ static int format_read(struct fdry_env *env, const char *path)
 
 /* --- opening --- */
 
-static int db_open(struct fdry_env *env, const char *path, unsigned int flags, uint64_t map_size)
+/* LMDB lists a process that may only read, if it may write to lock.mdb; otherwise that process
+ * keeps writers out during each read. */
+static int db_open(struct fdry_env *env, const char *path, unsigned int flags)
 {
 	struct fdry_db_opts o = {
 		.dir = path,
@@ -178,34 +180,27 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 		.readonly = env->dir.fixed,
 		.fixed = env->dir.fixed,
 		.mode = env->dir.file_mode,
-		.map_size = map_size,
 	};
 	int err = fdry_db_open(&o, format_write, &env->db);
 
-	/* Who may read only still can: in LMDB's list with write permission on the lock file, else
-	 * in turns. */
 	if (err == -FDRY_E_PERM && (flags & FDRY_STORE_READONLY) && !o.readonly) {
 		o.readonly = true;
 		err = fdry_db_open(&o, format_write, &env->db);
-		if (err == -FDRY_E_PERM) {
-			o.fixed = true;
-			err = fdry_db_open(&o, format_write, &env->db);
-		}
 	}
-	/* there is no space for a lock file */
-	if (err == -FDRY_E_FULL && (flags & FDRY_STORE_READONLY) && !o.fixed) {
-		o.readonly = o.fixed = true;
+	if ((err == -FDRY_E_PERM && o.readonly && !o.fixed) ||
+	    (err == -FDRY_E_FULL && (flags & FDRY_STORE_READONLY) && !o.fixed)) {
+		o.readonly = o.fixed = true; /* no permission, or no disk space, for lock.mdb */
 		err = fdry_db_open(&o, format_write, &env->db);
 	}
 	env->readonly = o.readonly;
 	return err;
 }
 
-static int env_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir,
+static int env_new(const char *path, unsigned int flags, struct fdry_dir *dir,
 		   struct fdry_env **ret)
 {
 	struct fdry_env *env = calloc(1, sizeof(*env));
-	int err, fd = -1;
+	int err, fd;
 
 	if (!env)
 		return fdry_nomem();
@@ -213,26 +208,33 @@ static int env_new(const char *path, unsigned int flags, uint64_t map_size, stru
 	env->generation = generation;
 	env->pid = getpid();
 	pthread_mutex_init(&env->lock, NULL);
-	err = fdry_dir_prepare(dir, path, flags & FDRY_STORE_CREATE, map_size, format_write);
-	if (!err)
-		err = fdry_dir_enter(dir, path, flags & FDRY_STORE_CREATE, &fd);
-	if (!err)
-		err = db_open(env, path, flags, map_size);
-	if (!err)
-		err = format_read(env, path);
-	if (err) {
-		fdry_db_close(env->db);
-		pthread_mutex_destroy(&env->lock);
-		free(env);
-	} else {
-		*ret = env;
-	}
+	err = fdry_dir_prepare(dir, path, flags & FDRY_STORE_CREATE, format_write);
+	if (err)
+		goto out_free;
+	err = fdry_dir_enter(dir, path, flags & FDRY_STORE_CREATE, &fd);
+	if (err)
+		goto out_free;
+	err = db_open(env, path, flags);
+	if (err)
+		goto out_leave;
+	err = format_read(env, path);
+	if (err)
+		goto out_close;
 	fdry_dir_leave(fd);
+	*ret = env;
+	return 0;
+out_close:
+	fdry_db_close(env->db);
+out_leave:
+	fdry_dir_leave(fd);
+out_free:
+	pthread_mutex_destroy(&env->lock);
+	free(env);
 	return err;
 }
 
-/* Does data.mdb in the directory still name what the environment has open? If not, it is another
- * store that is opened. */
+/* Does the name data.mdb still lead to the file that the environment has open? If not, the directory
+ * has another store now. */
 static int env_is_there(const struct fdry_env *env, bool *ret)
 {
 	struct stat st;
@@ -245,47 +247,52 @@ static int env_is_there(const struct fdry_env *env, bool *ret)
 	return err;
 }
 
-/* The environment of that directory, if this process has one; what was replaced stays with those
- * who have it open. */
+/* The environment of that directory, if this process has one. If its data.mdb was replaced, only the
+ * handles that have it open keep it. */
 static int env_find(const struct fdry_dir *dir, struct fdry_env **ret)
 {
 	struct fdry_env *env;
 	bool there = false;
 	int err;
 
+	*ret = NULL;
 	for (env = envs; env; env = env->next)
 		if (!env->replaced && env->dir.dev == dir->dev && env->dir.ino == dir->ino)
 			break;
-	err = env ? env_is_there(env, &there) : 0;
+	if (!env)
+		return 0;
+	err = env_is_there(env, &there);
 	if (err)
 		return err;
-	if (env && !there)
-		env->replaced = true;
+	env->replaced = !there;
 	*ret = there ? env : NULL;
 	return 0;
 }
 
 /* The environment of a directory; takes over @dir or closes it. Under the registry's lock. */
-static int env_get(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir,
+static int env_get(const char *path, unsigned int flags, struct fdry_dir *dir,
 		   struct fdry_env **ret)
 {
 	struct fdry_env *env = NULL;
 	int err = env_find(dir, &env);
 
-	if (!err && !env)
-		err = env_new(path, flags, map_size, dir, ret);
-	if (err || env)
-		fdry_dir_close(dir, path, err != 0);
 	if (err)
-		return err;
+		goto out_close;
 	if (env) {
-		*ret = env;
+		fdry_dir_close(dir, path, false);
 	} else {
-		(*ret)->next = envs;
-		envs = *ret;
+		err = env_new(path, flags, dir, &env);
+		if (err)
+			goto out_close;
+		env->next = envs;
+		envs = env;
 	}
-	(*ret)->refs++;
+	env->refs++;
+	*ret = env;
 	return 0;
+out_close:
+	fdry_dir_close(dir, path, true);
+	return err;
 }
 
 static void env_close(struct fdry_env *env)
@@ -293,8 +300,8 @@ static void env_close(struct fdry_env *env)
 	bool there = false;
 	int fd = -1;
 
-	/* Closing cannot fail: alone, or, where somebody is stopped while opening, not. Nobody
-	 * opens what was replaced. */
+	/* Alone, if possible: a process that was stopped while it opens the store may hold the lock.
+	 * No process opens a file that was replaced. */
 	if (!env_is_there(env, &there) && there && fdry_dir_enter(&env->dir, "", false, &fd))
 		fdry_warn("closing a store beside another process: %s", fdry_last_error());
 	fdry_db_close(env->db);
@@ -321,8 +328,8 @@ static void env_put(struct fdry_env *env)
 	pthread_mutex_unlock(&registry);
 }
 
-/* What the handle asks for must be what the environment can do. */
-static int flags_check(const struct fdry_env *env, const char *path, unsigned int flags)
+/* A handle for writing needs an environment that can write. */
+static int can_write(const struct fdry_env *env, const char *path, unsigned int flags)
 {
 	if ((flags & FDRY_STORE_READONLY) || !env->readonly)
 		return 0;
@@ -336,8 +343,22 @@ static int flags_check(const struct fdry_env *env, const char *path, unsigned in
 			 path);
 }
 
-static int store_new(const char *path, unsigned int flags, uint64_t map_size,
-		     struct fdry_store **ret)
+static int flags_check(unsigned int flags)
+{
+	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY | FDRY_STORE_GROUP))
+		return fdry_fail(FDRY_E_INVAL, "unknown flags %#x for opening a store", flags);
+	if ((flags & FDRY_STORE_CREATE) && (flags & FDRY_STORE_READONLY))
+		return fdry_fail(FDRY_E_INVAL,
+				 "a store cannot be created by opening it for reading only; drop "
+				 "one of the flags");
+	if ((flags & FDRY_STORE_GROUP) && !(flags & FDRY_STORE_CREATE))
+		return fdry_fail(FDRY_E_INVAL,
+				 "only a store that is being created can be for a group; open it "
+				 "with FDRY_STORE_CREATE, too");
+	return 0;
+}
+
+static int store_new(const char *path, unsigned int flags, struct fdry_store **ret)
 {
 	size_t path_len = strlen(path) + 1;
 	struct fdry_store *s;
@@ -354,49 +375,40 @@ static int store_new(const char *path, unsigned int flags, uint64_t map_size,
 	memcpy(s->path, path, path_len);
 	s->readonly = flags & FDRY_STORE_READONLY;
 	pthread_mutex_lock(&registry);
-	err = env_get(path, flags, map_size, &dir, &s->env);
+	err = env_get(path, flags, &dir, &s->env);
 	pthread_mutex_unlock(&registry);
-	if (!err)
-		err = flags_check(s->env, path, flags);
-	if (err) {
-		if (s->env)
-			env_put(s->env);
-		free(s);
-		return err;
-	}
+	if (err)
+		goto out_free;
+	err = can_write(s->env, path, flags);
+	if (err)
+		goto out_put;
 	fdry_live_add(s);
 	*ret = s;
 	return 0;
+out_put:
+	env_put(s->env);
+out_free:
+	free(s);
+	return err;
 }
 
-int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size,
-			  struct fdry_store **ret)
+int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret)
 {
 	struct fdry_buf buf = { 0 };
 	int err = fdry_config_check(FDRY_CONFIG_LOG);
 
 	if (err)
 		return err;
-	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY | FDRY_STORE_GROUP))
-		return fdry_fail(FDRY_E_INVAL, "unknown flags %#x for opening a store", flags);
-	if ((flags & FDRY_STORE_CREATE) && (flags & FDRY_STORE_READONLY))
-		return fdry_fail(FDRY_E_INVAL, "a store cannot be made by opening it for reading "
-					       "only; drop one of the flags");
-	if ((flags & FDRY_STORE_GROUP) && !(flags & FDRY_STORE_CREATE))
-		return fdry_fail(FDRY_E_INVAL, "a store becomes a group's when it is made; open it "
-					       "with FDRY_STORE_CREATE, too");
+	err = flags_check(flags);
+	if (err)
+		return err;
 	err = fdry_store_locate(path, &buf);
 	if (err)
 		return err;
 	pthread_once(&once, watch_forks);
-	err = store_new((const char *)buf.data, flags, map_size, ret);
+	err = store_new((const char *)buf.data, flags, ret);
 	fdry_buf_release(&buf);
 	return err;
-}
-
-int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret)
-{
-	return fdry_store_open_sized(path, flags, 0, ret);
 }
 
 int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* usage.c - the space that each image takes, for reports; sealing and loading need nothing of
- * this. */
+/* usage.c - the space that each image takes, for reports; sealing and loading do not need this. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,10 +160,10 @@ static int images_list(struct fdry_store *s, struct fdry_usage *ret)
 int fdry_store_usage(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_usage *ret)
 {
 	struct usage x = { 0 };
-	int err = fdry_store_check(s);
+	int err = images_list(s, &x.u);
 
-	if (!err)
-		err = images_list(s, &x.u);
+	if (err)
+		return err;
 	for (x.image = 0; x.image < x.u.count && !err; x.image++) {
 		err = usage_walk(s, &x);
 		if (step)

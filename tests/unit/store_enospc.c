@@ -460,7 +460,9 @@ static void full_map(void)
 
 	mallopt(M_MMAP_MAX, 0); /* memory that was in use once is there to be used again */
 	mallopt(M_TRIM_THRESHOLD, -1);
-	ok(fdry_store_open_sized(path, FDRY_STORE_CREATE, 16 << 20, &s));
+	fdry_map_size = 16 << 20;
+	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
+	fdry_map_size = FDRY_MAP_SIZE;
 	ok(seal_two_mib(900, "first"));
 	limit.rlim_cur = limit.rlim_max = address_space() + (1u << 20);
 	ck_assert(!setrlimit(RLIMIT_AS, &limit));

@@ -402,6 +402,16 @@ START_TEST(two_containers_share_a_store)
 }
 END_TEST
 
+static struct fdry_store *small_map_open(unsigned int flags)
+{
+	struct fdry_store *s;
+
+	fdry_map_size = 16 << 20;
+	ok(fdry_store_open(path, flags, &s));
+	fdry_map_size = FDRY_MAP_SIZE;
+	return s;
+}
+
 /* The map does not move under what a session mapped in one of its turns. */
 START_TEST(reading_in_turns_pins_the_map)
 {
@@ -416,7 +426,7 @@ START_TEST(reading_in_turns_pins_the_map)
 
 	fdry_store_close(store_make());
 	other = hold_reader_place(getpid());
-	ok(fdry_store_open_sized(path, 0, 16 << 20, &s));
+	s = small_map_open(0);
 	noise(1, data, 5000);
 	chunk = oid_of(data, 5000);
 	seal(s, 1, 1, 5000, "r");
@@ -652,7 +662,7 @@ START_TEST(a_small_map_grows)
 	uint8_t *data = malloc(4 << 20);
 	int i, err = 0;
 
-	ok(fdry_store_open_sized(path, FDRY_STORE_CREATE, 16 << 20, &s));
+	s = small_map_open(FDRY_STORE_CREATE);
 	seal(s, 1, 10, 2 << 20, "r"); /* by ourselves */
 	ck_assert_int_eq(child(seal_much, NULL), 0); /* by another process */
 	ok(fdry_ref_get(s, "much", &oid));

@@ -114,8 +114,8 @@ START_TEST(somebody_elses_store_will_do)
 	struct fdry_dir d;
 
 	ok(fdry_dir_open(path, true, &d));
-	fails(NOSTORE, "it is gone", fdry_dir_prepare(&d, path, true, 1 << 20, nobody_was_faster));
-	ok(fdry_dir_prepare(&d, path, true, 1 << 20, somebody_was_faster));
+	fails(NOSTORE, "it is gone", fdry_dir_prepare(&d, path, true, nobody_was_faster));
+	ok(fdry_dir_prepare(&d, path, true, somebody_was_faster));
 	fdry_dir_close(&d, path, false);
 }
 END_TEST

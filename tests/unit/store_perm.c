@@ -151,7 +151,7 @@ START_TEST(what_becomes_a_groups_store)
 	struct fdry_sharing sh;
 
 	fails(INVAL, "FDRY_STORE_CREATE", fdry_store_open(path, FDRY_STORE_GROUP, &s));
-	fails(PERM, "its owner's alone",
+	fails(PERM, "its owner alone",
 	      fdry_store_open(path, FDRY_STORE_CREATE | FDRY_STORE_GROUP, &s));
 	ok(fdry_store_sharing(s, &sh));
 	ck_assert(!sh.group && !sh.fixed && !sh.readonly);
