@@ -26,8 +26,9 @@ const char *fdry_error_meaning(int code);
 int fdry_error_errno(int code);
 /* "0.2.0"; a static string. */
 const char *fdry_version(void);
-/* Send debug messages of @level and below to @fn instead of the place that FOUNDRY_LOG names; NULL
- * undoes it. Call it before other threads use the library. */
+/* Pass log messages of @level and more severe ones to @fn, whatever FOUNDRY_LOG is set to. With
+ * NULL, messages go to standard error again, as FOUNDRY_LOG selects them. Call it before other
+ * threads use the library. */
 void fdry_log_set(fdry_log_fn fn, void *arg, int level);
 
 #ifdef __cplusplus

@@ -33,7 +33,7 @@ enum fdry_load_flags {
 	FDRY_LOAD_VERIFY = 1 << 0, /* hash content, here and when it is restored, even where this
 				    * boot has done so already */
 	FDRY_LOAD_POISON = 1 << 1, /* fill scratch and external memory with 0xA5: shows reads of
-				    * memory that nobody wrote */
+				    * memory that was never written */
 	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning: this allocates all
 				    * the device memory that they need */
 	FDRY_LOAD_BACKGROUND = 1 << 3, /* build graphs in the background after returning */
@@ -390,7 +390,7 @@ int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
  */
 
 /**
- * fdry_image_tag() - Give an image another name.
+ * fdry_image_tag() - Add a name for an image.
  * @image: a ref (all its images), NAME:DIGITS, an id, or an unambiguous prefix of an id
  * @ref: the name
  *

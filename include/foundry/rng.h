@@ -5,8 +5,9 @@
  *
  * A kernel that draws random numbers reads a seed and an offset, 8 bytes each, from two slots of
  * device memory. The offset counts the numbers that launches draw. PyTorch's generators work like
- * this, and others may. Before each replay somebody writes both slots, and then adds to the offset
- * what the graph draws. In a loading process the library does it, on the stream of the launch.
+ * this, and others may. Before each replay, a framework writes both slots, and then adds the count
+ * of numbers that the graph draws to the offset. In a loading process the library does this, on the
+ * stream of the launch.
  *
  *   Capturing                       Loading
  *   fdry_capture_rng_use()          fdry_image_rng_seed()          or
@@ -31,7 +32,7 @@ extern "C" {
 struct fdry_capture;
 struct fdry_image;
 
-/* The seed of a generator that nobody has seeded; PyTorch has the same. */
+/* The seed of a generator before it is seeded; PyTorch has the same. */
 #define FDRY_RNG_SEED 67280421310721ull
 
 /* The state of a generator. The offset wraps around at 2^64. */
@@ -86,9 +87,9 @@ struct fdry_rng_slot {
  *         of the region. Its value is the 8 bytes there
  * @ret: the number of slots, which may be larger than @max
  *
- * The call helps to find slots that somebody else writes, such as those of a framework's generator:
- * let the framework write values that appear nowhere else, and see where they are. Waits for the
- * device.
+ * The call helps to find slots that other code writes, such as those of a framework's generator:
+ * let the framework write values that appear nowhere else, and search for them in @slots. The call
+ * waits for the device.
  * Errors: FDRY_E_NOKEY, FDRY_E_DRIVER, FDRY_E_STATE while a stream captures.
  */
 int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_rng_slot *slots,
@@ -105,7 +106,7 @@ int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i,
  * fdry_image_rng_seed() - Seed a generator: set its seed to @seed and its offset to 0.
  * @generator: its name; NULL: every generator of the image
  *
- * All later launches use it, whatever their stream. Generators begin with FDRY_RNG_SEED and 0.
+ * All later launches use it, on any stream. Generators begin with FDRY_RNG_SEED and 0.
  * FDRY_E_NOKEY if the image has no such generator.
  */
 int fdry_image_rng_seed(struct fdry_image *img, const char *generator, uint64_t seed);
@@ -115,7 +116,7 @@ int fdry_image_rng_state(struct fdry_image *img, const char *generator,
 /* Set it. FDRY_E_NOKEY. */
 int fdry_image_rng_set_state(struct fdry_image *img, const char *generator,
 			     const struct fdry_rng_state *state);
-/* Skip @count numbers of @generator, because somebody else has drawn them. FDRY_E_NOKEY. */
+/* Skip @count numbers of @generator, because other code has drawn them. FDRY_E_NOKEY. */
 int fdry_image_rng_advance(struct fdry_image *img, const char *generator, uint64_t count);
 
 /**
@@ -124,9 +125,9 @@ int fdry_image_rng_advance(struct fdry_image *img, const char *generator, uint64
  *
  * As fdry_image_launch(), which uses the image's own states and advances them for each launch that
  * succeeds. This call neither uses nor changes them: the caller adds the increments to its own.
- * Both write the slots on @stream right before the launch. Another launch of a graph that draws
- * comes before or after both, whatever its thread and stream. FDRY_E_INVAL if @n is not the number
- * of generators.
+ * Both write the slots on @stream right before the launch. The write and the launch are one step:
+ * launches of other graphs that draw, from any thread or stream, come before or after both.
+ * FDRY_E_INVAL if @n is not the number of generators.
  */
 int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
 			  const struct fdry_rng_state *states, size_t n);

@@ -96,7 +96,7 @@ struct fdry_start_report {
  * The call tries the names in order. If no image can be loaded (there is none, it was made for
  * something else, it is damaged, does not fit, its addresses are in use) it captures with
  * @opts->fn, states the facts of the load, and seals under the ref. Mistakes of the caller and
- *         failures of the driver are errors at once, because a capture would meet them, too.
+ * failures of the driver are errors at once, because a capture would fail in the same way.
  *
  * Capturing needs the interposer, which this call installs if libcuda is not loaded yet. So call
  * it, or fdry_hook_install(), before a framework starts. Otherwise it fails (FDRY_E_LATE,
@@ -106,8 +106,8 @@ struct fdry_start_report {
  * then load. Processes that capture together (ranks) must state facts that differ. If a wait takes
  * too long, or the store cannot be written, a process captures on its own.
  *
- * The call compares nothing of the code behind @opts->fn but the facts. State facts that change
- * with the code, such as a build id and the revision of the weights.
+ * The call does not compare the code of @opts->fn, only the facts. State facts that change with
+ * the code, such as a build id and the revision of the weights.
  *
  * If the function fails, nothing is left in the store, and no capture; the function frees its
  * memory itself. If the seal fails, @ret says so. Other errors: FDRY_E_CALLBACK, FDRY_E_OPTS,

@@ -3,8 +3,9 @@
  * telemetry.h - counters of what this process did. Part of foundry.h and of foundry/run.h. The
  * rules of foundry.h for errors, threads and units apply.
  *
- * Counting takes no lock and about a nanosecond, and is always on. The numbers are those of the
- * process; a forked child begins with its parent's. Documentation/design/telemetry.rst lists them.
+ * Counting is always on; it takes no lock and costs about a nanosecond. The numbers are those of
+ * the process; a forked child begins with its parent's. Documentation/design/telemetry.rst lists
+ * them.
  */
 #ifndef FOUNDRY_TELEMETRY_H
 #define FOUNDRY_TELEMETRY_H

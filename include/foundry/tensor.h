@@ -32,7 +32,7 @@ enum fdry_dtype {
 #undef X
 };
 
-/* What a tensor is for. */
+/* The use of a tensor. */
 enum fdry_use {
 	FDRY_USE_INPUT = 0,  /* written before a launch */
 	FDRY_USE_OUTPUT = 1, /* read after a launch */

@@ -18,7 +18,7 @@ enum fdry_store_flags {
 	FDRY_STORE_CREATE = 1 << 0,   /* make it if there is none */
 	FDRY_STORE_READONLY = 1 << 1, /* never write; works on read-only media */
 	FDRY_STORE_GROUP = 1 << 2,    /* with CREATE: make it for its group, with directory 2770 and
-				       * files 0660, whatever the umask */
+				       * files 0660, for any umask */
 };
 
 /* Levels of fdry_log_set() and of FOUNDRY_LOG. */

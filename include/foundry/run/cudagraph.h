@@ -5,7 +5,7 @@
  *
  * These functions work with any driver, and need neither the interposer nor a store. If a graph is
  * captured this way while a fdry_capture is active, it can be sealed: pass fdry_cudagraph_graph()
- *to fdry_capture_graph().
+ * to fdry_capture_graph().
  *
  *	fdry_cudagraph_new()            fdry_cudagraph_new()
  *	fdry_cudagraph_begin()          fdry_cudagraph_run()   warms up, captures a callback,
@@ -30,7 +30,7 @@ extern "C" {
 
 /*
  * Each thread has a current stream. It is NULL at first, the legacy default stream. Code that gets
- * no stream from its caller uses the current one. The driver knows nothing of it.
+ * no stream from its caller uses the current one. The driver does not know it.
  */
 CUstream fdry_stream_current(void);
 /* Make @stream current to this thread, and return the stream that was current before. */

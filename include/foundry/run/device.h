@@ -58,7 +58,7 @@ struct fdry_device_caps {
 /**
  * fdry_device_get() - Get a reference to a device, its primary context and its pools.
  * @ordinal: of the devices that the process sees, from 0
- * @ret: the device. The same ordinal gives the same handle; put it once for each get
+ * @ret: the device. The same ordinal returns the same handle; put it once for each get
  *
  * The library reads the capabilities once. In a process with the interposer, memory is allocated
  * through it, so that captures see it.
@@ -89,8 +89,8 @@ int fdry_device_warm_up(struct fdry_device *dev);
 /**
  * fdry_device_clean_up() - Release everything that the device's pools keep for later.
  *
- * That is device memory, pinned memory, streams and events that nobody uses. The call waits for the
- * work that was on their streams when they were put. Memory in use, such as resident buffers,
+ * That is device memory, pinned memory, streams and events that are not in use. The call waits for
+ * the work that was on their streams when they were put. Memory in use, such as resident buffers,
  * stays.
  */
 int fdry_device_clean_up(struct fdry_device *dev);

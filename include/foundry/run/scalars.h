@@ -146,8 +146,8 @@ void fdry_decode_state_free(struct fdry_decode_state *d);
 /**
  * fdry_decode_state_set() - Go to a step: write all three numbers in one copy on @stream.
  *
- * As fdry_scalars_update(). The numbers are written whatever the source is, so the source may be
- * switched at any time. Errors: those, and FDRY_E_RANGE for a step whose length no i32 holds.
+ * As fdry_scalars_update(). The call always writes the numbers, so the source may be switched at
+ * any time. Errors: those, and FDRY_E_RANGE for a step whose length no i32 holds.
  */
 int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step,
 			  CUstream stream);
