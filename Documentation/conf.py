@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Sphinx renders this folder: `make docs`. A reference that leads nowhere is an error (tests/lint/documentation.sh)."""
+"""Settings of Sphinx, for `make docs`; tests/lint/documentation.sh makes a warning an error."""
 project = "Foundry"
 nitpicky = True
 html_theme = "alabaster"
