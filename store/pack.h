@@ -5,6 +5,7 @@
  * A pack is written and read once, from front to back. Equal images give equal packs: the order of
  * objects and the compression of each follow from the objects alone, not from the way a store holds
  * them. Every object is checked against its id when it is written and when it is read.
+ * fdry_store_export() and fdry_store_import() are in pack_write.c and pack_import.c.
  */
 #ifndef FDRY_STORE_PACK_H
 #define FDRY_STORE_PACK_H
@@ -46,20 +47,6 @@
 
 #define FDRY_PACK_IMAGES_MAX 65536
 
-/* Writes all @len bytes of a pack. 0, or an error of ours. */
-typedef int (*fdry_pack_write_fn)(void *arg, const void *data, size_t len);
-/* Reads @got bytes of a pack, 1 to @len; 0 at the end. Returns 0, or an error of ours. */
-typedef int (*fdry_pack_read_fn)(void *arg, void *data, size_t len, size_t *got);
-
-/* Skips up to @len bytes without reading them and returns their number. The rest is read. */
-typedef uint64_t (*fdry_pack_skip_fn)(void *arg, uint64_t len);
-
-/* The same for a descriptor; @arg points to it. FDRY_E_IO if the reader of a pipe has closed it;
- * SIGPIPE is up to the program. */
-int fdry_pack_write_fd(void *arg, const void *data, size_t len) __must_check;
-int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got) __must_check;
-uint64_t fdry_pack_skip_fd(void *arg, uint64_t len);
-
 /* An image of a pack, and its name in the pack, or NULL. */
 struct fdry_pack_image {
 	struct fdry_oid oid;
@@ -69,87 +56,8 @@ struct fdry_pack_image {
 /* In a pack's order: <0, 0, >0. */
 int fdry_pack_image_cmp(const struct fdry_pack_image *a, const struct fdry_pack_image *b);
 
-/* The images of a new pack, chosen by name. Zero it to start. */
-struct fdry_pack_choice {
-	struct fdry_buf refs;   /* of struct fdry_ref; hold the names */
-	struct fdry_buf images; /* of struct fdry_pack_image; made at the end */
-};
-/* Add the images that @name means: all images of a ref, with that name in the pack if @named; one
- * image for an id; NULL: the images of all refs. Errors as fdry_store_resolve(); FDRY_E_NOENT if
- * there is no ref at all. */
-int fdry_pack_choose(struct fdry_store *s, const char *name, bool named,
-		     struct fdry_pack_choice *c) __must_check;
-/* All images; valid until the choice is released. */
-int fdry_pack_chosen(struct fdry_pack_choice *c, const struct fdry_pack_image **ret,
-		     size_t *count) __must_check;
-void fdry_pack_choice_release(struct fdry_pack_choice *c);
-
-/* Bytes of objects, uncompressed; from the calling thread. */
-typedef void (*fdry_pack_progress_fn)(void *arg, uint64_t done, uint64_t total);
-
-struct fdry_pack_opts {
-	bool plain;           /* export: nothing is compressed */
-	bool dry_run;         /* import: read and check all of it, write nothing */
-	bool nameless;        /* import: set no refs */
-	fdry_pack_skip_fn skip; /* import: may be NULL; called with the @arg of @read */
-	unsigned int threads; /* 0: as many as the process may run at the same time */
-	fdry_pack_progress_fn progress; /* may be NULL */
-	void *progress_arg;
-};
-
-struct fdry_pack_report {
-	struct fdry_oid id;      /* the pack's id, independent of compression */
-	uint64_t images, objects;
-	uint64_t bytes;          /* of the objects, uncompressed */
-	uint64_t packed;         /* bytes of the pack */
-	uint64_t objects_new;    /* import: objects that the store did not have ... */
-	uint64_t bytes_new, stored_new; /* ... and their bytes, uncompressed and at rest */
-};
-
-/**
- * fdry_pack_export() - Write images, with all objects that they reach.
- * @images: @count of them, in any order; a name may be given to several, and an image may have
- * several
- * @opts: NULL for the defaults
- *
- * Takes some 130 MiB with eight threads, more only where single objects are larger than 64 MiB,
- * and some 150 bytes for each object. No transaction is open while @write runs. Errors:
- * FDRY_E_NOENT, FDRY_E_INVAL (not an image), FDRY_E_CORRUPT (an object is damaged: nothing damaged
- * is written), FDRY_E_NAME, FDRY_E_LIMIT, FDRY_E_RACED, and errors of @write; the bytes written by
- * then are no pack.
- */
-int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count,
-		     const struct fdry_pack_opts *opts, fdry_pack_write_fn write, void *arg,
-		     struct fdry_pack_report *ret) __must_check;
-
-/* An image that was imported; @was: the earlier image of the ref, NULL if there was none or the
- * same. */
-typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *image,
-				   const struct fdry_oid *was);
-
-/**
- * fdry_pack_import() - Read a pack and store the objects that are missing.
- * @s: in a dry run NULL for a store that does not exist yet
- * @image: called for each image at the end; may be NULL
- *
- * Objects that the store has are passed over, neither decompressed nor checked, and not read if the
- * options can skip. The last transaction sets the refs: before it nothing refers to anything new,
- * and what an import that failed has put is for a collection to remove. Takes some 200 MiB with
- * eight threads. Reads exactly the pack, nothing behind it. Errors: FDRY_E_BADIMAGE (not a pack,
- * cut short, or against the format), FDRY_E_CORRUPT (an object does not match its id),
- * FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOENT (an object is needed that neither the pack nor the
- * store has), FDRY_E_RACED as fdry_writer_commit(), FDRY_E_FULL, and what @read gives.
- */
-int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts,
-		     fdry_pack_read_fn read, void *arg, fdry_pack_image_fn image, void *image_arg,
-		     struct fdry_pack_report *ret) __must_check;
-
-/* --- reading a pack object by object --- */
-
 struct fdry_pack_reader {
-	fdry_pack_read_fn read;
-	fdry_pack_skip_fn skip;         /* may be NULL */
-	void *arg;
+	int fd;
 	struct fdry_hash hash;
 	struct fdry_buf names;
 	struct fdry_pack_image *images; /* names lie in @names */
@@ -166,14 +74,15 @@ struct fdry_pack_object {
 	uint64_t size, body;
 };
 
-/* Read head and images. After a failure there is nothing to release. */
-int fdry_pack_open(struct fdry_pack_reader *r, fdry_pack_read_fn read, void *arg) __must_check;
+/* Read head and images from @fd, at its position. After a failure there is nothing to release. */
+int fdry_pack_open(struct fdry_pack_reader *r, int fd) __must_check;
 /* The next of r->objects objects; its links are appended to @links. The body must be read or
  * skipped next. */
 int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret,
 		   struct fdry_buf *links) __must_check;
 int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o,
 		   struct fdry_buf *ret) __must_check;
+/* In a file, nothing is read of a body that is there whole. */
 int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o) __must_check;
 /* After the last object: check the end of the pack, its counts and its id. */
 int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id) __must_check;

@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "lib/opts.h"
 #include "lib/workqueue.h"
 #include "store/internal.h"
 #include "store/pack.h"
@@ -28,8 +29,8 @@ struct in_job {
 
 struct importer {
 	struct fdry_writer *writer; /* NULL in a dry run */
-	struct fdry_store *s;
-	struct fdry_pack_opts opts;
+	struct fdry_store *s; /* NULL in a dry run without a store */
+	struct fdry_import_opts opts;
 	struct fdry_pack_reader r;
 	struct fdry_pack_report report;
 	struct fdry_buf more; /* struct fdry_item each */
@@ -210,6 +211,7 @@ static int object_import(struct importer *im)
 
 static int objects_import(struct importer *im)
 {
+	struct fdry_oid id;
 	uint64_t i;
 	int err = 0;
 
@@ -217,22 +219,32 @@ static int objects_import(struct importer *im)
 		err = object_import(im);
 	while (!err && im->first < im->last)
 		err = window_put(im);
-	return err ? err : fdry_pack_end(&im->r, &im->report.id);
+	if (!err)
+		err = fdry_pack_end(&im->r, &id);
+	if (err)
+		return err;
+	fdry_oid_hex(&id, im->report.id);
+	im->report.images = im->r.nimages;
+	im->report.objects = im->r.objects;
+	im->report.bytes = im->r.bytes;
+	im->report.packed = im->r.packed;
+	return 0;
 }
 
 static int finish(struct importer *im, struct fdry_writer_image *images)
 {
+	bool no_refs = im->opts.flags & FDRY_IMPORT_NO_REFS;
 	struct fdry_writer_stats st = { 0 };
 	struct fdry_writer *writer = im->writer;
 	size_t i;
 	int err;
 
 	for (i = 0; i < im->r.nimages; i++)
-		images[i] = (struct fdry_writer_image){ .oid = im->r.images[i].oid,
-							.identity = im->r.images[i].identity,
-							.ref = im->opts.nameless
-								       ? NULL
-								       : im->r.images[i].name };
+		images[i] = (struct fdry_writer_image){
+			.oid = im->r.images[i].oid,
+			.identity = im->r.images[i].identity,
+			.ref = no_refs ? NULL : im->r.images[i].name,
+		};
 	if (!writer)
 		return 0;
 	im->writer = NULL;
@@ -244,39 +256,31 @@ static int finish(struct importer *im, struct fdry_writer_image *images)
 	return err;
 }
 
-static void tell_images(struct importer *im, const struct fdry_writer_image *images,
-			fdry_pack_image_fn fn, void *arg)
+static void images_report(const struct importer *im, const struct fdry_writer_image *images)
 {
-	struct fdry_pack_image image;
+	char id[FDRY_OID_HEX_SIZE], was[FDRY_OID_HEX_SIZE];
 	size_t i;
 
-	for (i = 0; fn && i < im->r.nimages; i++) {
-		image = (struct fdry_pack_image){ .oid = images[i].oid,
-						  .identity = images[i].identity,
-						  .name = images[i].ref };
-		fn(arg, &image, images[i].had ? &images[i].was : NULL);
-	}
-	im->report.images = im->r.nimages;
-	im->report.objects = im->r.objects;
-	im->report.bytes = im->r.bytes;
-	im->report.packed = im->r.packed;
+	for (i = 0; im->opts.image && i < im->r.nimages; i++)
+		im->opts.image(im->opts.image_arg, fdry_oid_hex(&images[i].oid, id), images[i].ref,
+			       images[i].had ? fdry_oid_hex(&images[i].was, was) : NULL);
 }
 
-static int import_opened(struct importer *im, fdry_pack_image_fn fn, void *arg)
+static int pack_import(struct importer *im)
 {
 	struct fdry_writer_image *images = calloc(im->r.nimages, sizeof(*images));
 	int err = 0;
 
 	if (!images)
 		return fdry_nomem();
-	if (!im->opts.dry_run)
+	if (!(im->opts.flags & FDRY_IMPORT_DRY_RUN))
 		err = fdry_writer_begin(im->s, &im->writer);
 	if (!err)
 		err = objects_import(im);
 	if (!err)
 		err = finish(im, images);
 	if (!err)
-		tell_images(im, images, fn, arg);
+		images_report(im, images);
 	free(images);
 	return err;
 }
@@ -298,33 +302,60 @@ static void importer_release(struct importer *im)
 	free(im);
 }
 
-int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts,
-		     fdry_pack_read_fn read, void *arg, fdry_pack_image_fn image, void *image_arg,
-		     struct fdry_pack_report *ret)
+static int opts_take(const struct fdry_import_opts *opts, struct fdry_import_opts *ret)
+{
+	const uint32_t known = FDRY_IMPORT_DRY_RUN | FDRY_IMPORT_NO_REFS;
+	int err = fdry_opts_take(opts, ret, sizeof(*ret));
+
+	if (!err && ret->flags & ~known)
+		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for a pack", ret->flags & ~known);
+	return err;
+}
+
+/* Nothing closes the store until fdry_store_idle(). */
+static int store_use(struct importer *im)
+{
+	bool dry_run = im->opts.flags & FDRY_IMPORT_DRY_RUN;
+	int err = 0;
+
+	if (!im->s)
+		return dry_run ? 0 : fdry_need_fail("fdry_store_import", "store");
+	if (!dry_run)
+		err = fdry_store_check_write(im->s);
+	return err ? err : fdry_store_busy(im->s);
+}
+
+int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
+		      struct fdry_pack_report *report)
 {
 	static const struct fdry_workqueue_opts queue = { .name = "fdry-import", .help_all = true };
-	bool dry_run = opts && opts->dry_run;
 	struct importer *im;
-	int err = dry_run && !s ? 0 : dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
+	int err = fdry_report_check(report);
 
 	if (err)
 		return err;
 	im = calloc(1, sizeof(*im));
 	if (!im)
 		return fdry_nomem();
-	im->s = s;
-	if (opts)
-		im->opts = *opts;
+	im->s = store;
 	fdry_workqueue_init(&im->queue, &queue);
+	err = opts_take(opts, &im->opts);
+	if (!err)
+		err = store_use(im);
+	if (err)
+		goto out_release;
+	err = fdry_pack_open(&im->r, fd);
+	if (err)
+		goto out_idle;
 	fdry_workqueue_start(&im->queue, fdry_worker_threads(im->opts.threads));
-	err = fdry_pack_open(&im->r, read, arg);
-	im->r.skip = im->opts.skip;
-	if (!err) {
-		err = import_opened(im, image, image_arg);
-		if (!err)
-			*ret = im->report;
-		fdry_pack_reader_release(&im->r);
-	}
+	err = pack_import(im);
+	if (!err)
+		err = fdry_report_give(&im->report, sizeof(im->report), report);
+	fdry_pack_reader_release(&im->r);
+out_idle:
+	if (store)
+		fdry_store_idle(store);
+out_release:
 	importer_release(im);
 	return err;
 }

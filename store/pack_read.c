@@ -6,7 +6,10 @@
  * for it; memory grows only with the bytes that were read; reserved bytes must be zero; the counts
  * in the head must be right. The bytes of an object must match its id.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include "store/internal.h"
@@ -52,24 +55,19 @@ static bool is_zero(const uint8_t *p, size_t len)
 static int read_bytes(struct fdry_pack_reader *r, void *to, size_t len)
 {
 	uint8_t *p = to;
-	size_t got;
-	int err;
+	ssize_t n;
 
 	while (len) {
-		got = 0;
-		err = r->read(r->arg, p, len, &got);
-		if (err)
-			return err;
-		if (!got)
+		n = read(r->fd, p, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return fdry_fail(FDRY_E_IO, "cannot read the pack: %s", strerror(errno));
+		if (!n)
 			return cut_short();
-		if (got > len)
-			return fdry_fail(FDRY_E_CALLBACK,
-					 "the function that reads the pack returned %zu bytes and "
-					 "was asked for %zu",
-					 got, len);
-		p += got;
-		len -= got;
-		r->packed += got;
+		p += n;
+		len -= (size_t)n;
+		r->packed += (size_t)n;
 	}
 	return 0;
 }
@@ -191,12 +189,12 @@ static int images_read(struct fdry_pack_reader *r)
 	return err ? err : images_name(r);
 }
 
-int fdry_pack_open(struct fdry_pack_reader *r, fdry_pack_read_fn read, void *arg)
+int fdry_pack_open(struct fdry_pack_reader *r, int fd)
 {
 	uint8_t head[FDRY_PACK_HEAD];
 	int err;
 
-	*r = (struct fdry_pack_reader){ .read = read, .arg = arg };
+	*r = (struct fdry_pack_reader){ .fd = fd };
 	err = read_hashed(r, head, sizeof(head));
 	if (!err)
 		err = head_parse(r, (struct fdry_span){ head, sizeof(head) });
@@ -314,15 +312,28 @@ int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o,
 	return err;
 }
 
+/* Seek over @len bytes of a file that has them, so that the end of a file that was cut short is
+ * still noticed. */
+static bool seek_over(int fd, uint64_t len)
+{
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	struct stat st;
+
+	return at >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size >= at &&
+	       len <= (uint64_t)(st.st_size - at) && lseek(fd, (off_t)len, SEEK_CUR) >= 0;
+}
+
 int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o)
 {
-	uint64_t left = o->body, passed = r->skip ? r->skip(r->arg, left) : 0;
+	uint64_t left = o->body;
 	uint8_t away[16384];
 	size_t n;
 	int err = 0;
 
-	left -= passed;
-	r->packed += passed;
+	if (seek_over(r->fd, left)) {
+		r->packed += left;
+		return 0;
+	}
 	for (; left && !err; left -= n) {
 		n = left < sizeof(away) ? (size_t)left : sizeof(away);
 		err = read_bytes(r, away, n);

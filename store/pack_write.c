@@ -8,12 +8,11 @@
  * added): an object that differs from the list ends the export. A lease keeps all objects from
  * being collected.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zstd.h>
 
+#include "lib/fd.h"
+#include "lib/opts.h"
 #include "lib/workqueue.h"
 #include "store/lease.h"
 #include "store/pack.h"
@@ -49,10 +48,10 @@ struct tools {
 
 struct packer {
 	struct fdry_store *s;
-	struct fdry_pack_opts opts;
-	fdry_pack_write_fn write;
-	void *arg;
+	struct fdry_export_opts opts;
+	int fd;
 	struct fdry_hash hash;
+	struct fdry_buf refs;           /* struct fdry_ref each; hold the names */
 	struct fdry_pack_image *images; /* sorted, none twice */
 	size_t nimages;
 	struct fdry_buf entries;
@@ -64,7 +63,84 @@ struct packer {
 	uint64_t done;                    /* bytes of objects that were written */
 };
 
-/* --- what goes in --- */
+/* --- images --- */
+
+/* What @name means: all images of a ref, or the image of an id; NULL: the images of all refs. */
+static int name_resolve(struct packer *p, const char *name)
+{
+	struct fdry_txn t;
+	int err = fdry_store_read(p->s, &t);
+
+	if (err)
+		return err;
+	err = name ? fdry_ref_resolve_all(&t, name, &p->refs) : fdry_ref_images(&t, NULL, &p->refs);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+static int names_resolve(struct packer *p, const char *const *names, size_t count)
+{
+	size_t i;
+	int err = 0;
+
+	if (p->opts.flags & FDRY_EXPORT_ALL) {
+		if (count)
+			return fdry_fail(FDRY_E_INVAL, "an export of all images takes no names");
+		err = name_resolve(p, NULL);
+		if (!err && !p->refs.len)
+			err = fdry_fail(FDRY_E_NOENT,
+					"the store %s has no refs; seal an image there first",
+					p->s->path);
+		return err;
+	}
+	if (!count)
+		return fdry_fail(FDRY_E_INVAL, "there is no image to export; name one");
+	err = fdry_need(names);
+	for (i = 0; i < count && !err; i++) {
+		err = fdry_need(names[i]);
+		if (!err)
+			err = name_resolve(p, names[i]);
+	}
+	return err;
+}
+
+static int image_cmp(const void *a, const void *b)
+{
+	return fdry_pack_image_cmp(a, b);
+}
+
+static int images_choose(struct packer *p, const char *const *names, size_t count)
+{
+	const struct fdry_ref *ref;
+	size_t i, n;
+	int err = names_resolve(p, names, count);
+
+	if (err)
+		return err;
+	ref = (const void *)p->refs.data;
+	n = p->refs.len / sizeof(*ref);
+	if (n > FDRY_PACK_IMAGES_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "a pack holds %u images at most, not %zu",
+				 FDRY_PACK_IMAGES_MAX, n);
+	p->images = calloc(n, sizeof(*p->images));
+	if (!p->images)
+		return fdry_nomem();
+	for (i = 0; i < n; i++) {
+		p->images[i].oid = ref[i].oid;
+		if (!ref[i].name[0] || p->opts.flags & FDRY_EXPORT_NO_REFS)
+			continue;
+		p->images[i].name = ref[i].name;
+		p->images[i].identity = ref[i].identity;
+	}
+	qsort(p->images, n, sizeof(*p->images), image_cmp);
+	for (i = 0; i < n; i++)
+		if (!i || image_cmp(&p->images[i], &p->images[p->nimages - 1]))
+			p->images[p->nimages++] = p->images[i];
+	p->report.images = p->nimages;
+	return 0;
+}
+
+/* --- their objects --- */
 
 struct frame {
 	struct fdry_oid oid;
@@ -144,40 +220,6 @@ static int plan(struct packer *p)
 	return err;
 }
 
-static int image_cmp(const void *a, const void *b)
-{
-	return fdry_pack_image_cmp(a, b);
-}
-
-static int images_copy(struct packer *p, const struct fdry_pack_image *images, size_t count)
-{
-	size_t i;
-	int err = 0;
-
-	if (!count)
-		return fdry_fail(FDRY_E_INVAL, "there is no image to export; name one");
-	if (count > FDRY_PACK_IMAGES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a pack holds %u images at most, not %zu",
-				 FDRY_PACK_IMAGES_MAX, count);
-	for (i = 0; i < count && !err; i++)
-		err = images[i].name ? fdry_ref_check(images[i].name) : 0;
-	if (err)
-		return err;
-	p->images = malloc(count * sizeof(*images));
-	if (!p->images)
-		return fdry_nomem();
-	memcpy(p->images, images, count * sizeof(*images));
-	for (i = 0; i < count; i++)
-		if (!p->images[i].name)
-			memset(&p->images[i].identity, 0, sizeof(p->images[i].identity));
-	qsort(p->images, count, sizeof(*images), image_cmp);
-	for (i = 0; i < count; i++)
-		if (!i || image_cmp(&p->images[i], &p->images[p->nimages - 1]))
-			p->images[p->nimages++] = p->images[i];
-	p->report.images = p->nimages;
-	return 0;
-}
-
 /* While a collection is under way, only the writers' lock tells whether what was noted stays. */
 static int images_there(struct packer *p)
 {
@@ -217,11 +259,12 @@ static int images_hold(struct packer *p, struct fdry_lease *lease)
 
 static int emit(struct packer *p, const void *data, size_t len)
 {
-	int err = p->write(p->arg, data, len);
+	int e = fdry_write(p->fd, data, len);
 
-	if (!err)
-		p->report.packed += len;
-	return err;
+	if (e)
+		return fdry_fail(fdry_write_code(e), "cannot write the pack: %s", strerror(e));
+	p->report.packed += len;
+	return 0;
 }
 
 static int emit_hashed(struct packer *p, const void *data, size_t len)
@@ -259,12 +302,14 @@ static int emit_image(struct packer *p, const struct fdry_pack_image *image)
 static int emit_end(struct packer *p)
 {
 	uint8_t end[FDRY_PACK_END_SIZE] = { 0 };
-	int err = fdry_hash_final(&p->hash, &p->report.id);
+	struct fdry_oid id;
+	int err = fdry_hash_final(&p->hash, &id);
 
 	if (err)
 		return err;
+	fdry_oid_hex(&id, p->report.id);
 	memcpy(end, FDRY_PACK_END_MAGIC, FDRY_PACK_MAGIC_SIZE);
-	memcpy(end + FDRY_PACK_END_AT_ID, p->report.id.b, FDRY_OID_SIZE);
+	memcpy(end + FDRY_PACK_END_AT_ID, id.b, FDRY_OID_SIZE);
 	return emit(p, end, sizeof(end));
 }
 
@@ -341,7 +386,7 @@ static int object_work(struct fdry_work *work, unsigned int worker)
 	tools->plain.len = 0;
 	err = object_fetch(&t, j->e, tools, &j->out);
 	fdry_txn_abort(&t);
-	if (!err && j->p->opts.plain)
+	if (!err && j->p->opts.flags & FDRY_EXPORT_PLAIN)
 		err = fdry_buf_put(&j->out, tools->plain.data, tools->plain.len);
 	else if (!err)
 		err = body_pack(j->e, tools, &j->out, &codec);
@@ -434,6 +479,7 @@ static void packer_release(struct packer *p)
 	}
 	fdry_hash_release(&p->hash);
 	fdry_buf_release(&p->entries);
+	fdry_buf_release(&p->refs);
 	free(p->images);
 	free(p);
 }
@@ -452,73 +498,52 @@ static int export_all(struct packer *p)
 	return err ? err : emit_end(p);
 }
 
-int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count,
-		     const struct fdry_pack_opts *opts, fdry_pack_write_fn write, void *arg,
-		     struct fdry_pack_report *ret)
+static int opts_take(const struct fdry_export_opts *opts, struct fdry_export_opts *ret)
+{
+	const uint32_t known = FDRY_EXPORT_PLAIN | FDRY_EXPORT_NO_REFS | FDRY_EXPORT_ALL;
+	int err = fdry_opts_take(opts, ret, sizeof(*ret));
+
+	if (!err && ret->flags & ~known)
+		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for a pack", ret->flags & ~known);
+	return err;
+}
+
+int fdry_store_export(struct fdry_store *store, const char *const *names, size_t count, int fd,
+		      const struct fdry_export_opts *opts, struct fdry_pack_report *report)
 {
 	static const struct fdry_workqueue_opts queue = { .name = "fdry-export", .help_all = true };
 	struct fdry_lease *lease = NULL;
 	struct packer *p;
-	int err = fdry_store_check(s);
+	int err = fdry_need(store) ?: fdry_report_check(report);
 
 	if (err)
 		return err;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return fdry_nomem();
-	p->s = s;
-	p->write = write;
-	p->arg = arg;
-	if (opts)
-		p->opts = *opts;
+	p->s = store;
+	p->fd = fd;
 	fdry_workqueue_init(&p->queue, &queue);
+	err = opts_take(opts, &p->opts);
+	if (!err)
+		err = fdry_store_busy(store);
+	if (err)
+		goto out_release;
+	err = images_choose(p, names, count);
+	if (!err)
+		err = fdry_lease_begin(store->env, &lease);
+	if (err)
+		goto out_idle;
 	fdry_workqueue_start(&p->queue, fdry_worker_threads(p->opts.threads));
-	err = images_copy(p, images, count);
-	if (!err)
-		err = fdry_lease_begin(s->env, &lease);
-	if (!err)
-		err = images_hold(p, lease);
+	err = images_hold(p, lease);
 	if (!err)
 		err = export_all(p);
 	fdry_lease_end(lease, false);
 	if (!err)
-		*ret = p->report;
+		err = fdry_report_give(&p->report, sizeof(p->report), report);
+out_idle:
+	fdry_store_idle(store);
+out_release:
 	packer_release(p);
 	return err;
-}
-
-/* --- descriptors --- */
-
-int fdry_pack_write_fd(void *arg, const void *data, size_t len)
-{
-	int e = fdry_write(*(int *)arg, data, len);
-
-	return e ? fdry_fail(fdry_write_code(e), "cannot write the pack: %s", strerror(e)) : 0;
-}
-
-int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got)
-{
-	int fd = *(int *)arg;
-	ssize_t n;
-
-	do
-		n = read(fd, data, len);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return fdry_fail(FDRY_E_IO, "cannot read the pack: %s", strerror(errno));
-	*got = (size_t)n;
-	return 0;
-}
-
-/* Skip only within a file, so that the end of a file that was cut short is still noticed. */
-uint64_t fdry_pack_skip_fd(void *arg, uint64_t len)
-{
-	int fd = *(int *)arg;
-	off_t at = lseek(fd, 0, SEEK_CUR);
-	struct stat st;
-
-	if (at < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < at ||
-	    len > (uint64_t)(st.st_size - at))
-		return 0;
-	return lseek(fd, (off_t)len, SEEK_CUR) < 0 ? 0 : len;
 }

@@ -74,7 +74,7 @@ static int read_pack(struct pack_source *ps, struct reading *rd)
 	if (lseek(ps->fd, 0, SEEK_SET))
 		return fdry_fail(FDRY_E_IO, "cannot read %s from its beginning: %s", ps->path,
 				 strerror(errno));
-	err = fdry_pack_open(&rd->r, fdry_pack_read_fd, &ps->fd);
+	err = fdry_pack_open(&rd->r, ps->fd);
 	if (!err) {
 		err = read_objects(rd);
 		fdry_pack_reader_release(&rd->r);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "api/cmd/output.h"
-#include "store/pack.h"
 
 /* A pack is binary. */
 static int output_open(const char *path, struct cmd_output *o)
@@ -25,40 +24,27 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 	cmd_progress_to(arg, done, total);
 }
 
-static int images_find(const struct cmd_args *a, struct fdry_store *s, struct fdry_pack_choice *ret)
-{
-	struct fdry_oid oid;
-	int i, err = cmd_has(a, ALL) ? fdry_pack_choose(s, NULL, !cmd_has(a, NO_REFS), ret) : 0;
-
-	for (i = 0; i < a->argc && !err; i++) {
-		/* Its message for a name that does not exist says more than the pack's. */
-		err = cmd_resolve(s, a->argv[i], true, &oid);
-		if (!err)
-			err = fdry_pack_choose(s, a->argv[i], !cmd_has(a, NO_REFS), ret);
-	}
-	return err;
-}
-
-static int export_to(const struct cmd_args *a, struct fdry_store *s, struct cmd_output *o,
+static int export_to(const struct cmd_args *a, struct fdry_store *s, int fd,
 		     struct fdry_pack_report *ret)
 {
-	struct fdry_pack_choice choice = { .refs = { 0 } };
-	const struct fdry_pack_image *images = NULL;
 	struct cmd_progress p;
-	struct fdry_pack_opts opts = { .plain = cmd_has(a, PLAIN),
-				       .progress = progress,
-				       .progress_arg = &p };
-	size_t count = 0;
-	int err = images_find(a, s, &choice);
+	struct fdry_export_opts opts = { .sz = sizeof(opts),
+					 .flags = (cmd_has(a, ALL) ? FDRY_EXPORT_ALL : 0) |
+						  (cmd_has(a, PLAIN) ? FDRY_EXPORT_PLAIN : 0) |
+						  (cmd_has(a, NO_REFS) ? FDRY_EXPORT_NO_REFS : 0),
+					 .progress = progress,
+					 .progress_arg = &p };
+	struct fdry_oid oid;
+	int i, err = 0;
 
-	if (!err)
-		err = fdry_pack_chosen(&choice, &images, &count);
-	if (!err) {
-		cmd_progress_begin(&p, a, "export", true);
-		err = fdry_pack_export(s, images, count, &opts, fdry_pack_write_fd, &o->fd, ret);
-		cmd_progress_end(&p);
-	}
-	fdry_pack_choice_release(&choice);
+	/* Its message for a name that does not exist says more than the pack's. */
+	for (i = 0; i < a->argc && !err; i++)
+		err = cmd_resolve(s, a->argv[i], true, &oid);
+	if (err)
+		return err;
+	cmd_progress_begin(&p, a, "export", true);
+	err = fdry_store_export(s, (const char *const *)a->argv, (size_t)a->argc, fd, &opts, ret);
+	cmd_progress_end(&p);
 	return err;
 }
 
@@ -67,7 +53,7 @@ static void report_json(const struct fdry_pack_report *r)
 	struct json j = { .f = stdout };
 
 	json_open(&j, NULL, '{');
-	json_oid(&j, "pack", &r->id);
+	json_string(&j, "pack", r->id);
 	json_number(&j, "images", r->images);
 	json_number(&j, "objects", r->objects);
 	json_number(&j, "bytes", r->bytes);
@@ -77,7 +63,7 @@ static void report_json(const struct fdry_pack_report *r)
 
 int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct fdry_pack_report r;
+	struct fdry_pack_report r = { .sz = sizeof(r) };
 	struct cmd_output o;
 	int err;
 
@@ -90,7 +76,7 @@ int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 	err = output_open(cmd_value(a, OUTPUT), &o);
 	if (err)
 		return cmd_fail(err);
-	err = cmd_output_close(&o, export_to(a, s, &o, &r));
+	err = cmd_output_close(&o, export_to(a, s, o.fd, &r));
 	if (err)
 		return cmd_fail(err);
 	if (cmd_has(a, JSON))

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "lib/fd.h"
-#include "store/pack.h"
 
 struct import {
 	const struct cmd_args *a;
@@ -20,32 +19,28 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 	cmd_progress_to(arg, done, total);
 }
 
-static void image_json(struct json *j, const struct fdry_pack_image *image,
-		       const struct fdry_oid *was)
+static void imported(void *arg, const char *id, const char *ref, const char *was)
 {
-	json_open(j, NULL, '{');
-	json_oid(j, "id", &image->oid);
-	if (image->name)
-		json_string(j, "ref", image->name);
-	if (was)
-		json_oid(j, "was", was);
-	json_close(j, '}');
-}
-
-static void image_told(void *arg, const struct fdry_pack_image *image, const struct fdry_oid *was)
-{
-	char hex[FDRY_OID_HEX_SIZE], was_hex[FDRY_OID_HEX_SIZE];
 	struct import *im = arg;
 
 	cmd_progress_end(&im->progress);
-	if (cmd_has(im->a, JSON))
-		image_json(&im->j, image, was);
-	else if (image->name)
-		cmd_say(im->a, "%s is %s%s%s\n", image->name, fdry_oid_hex(&image->oid, hex),
-			was ? ", was " : "", was ? fdry_oid_hex(was, was_hex) : "");
-	else
-		cmd_say(im->a, "%s has no name; name it with tag, or the next gc removes it\n",
-			fdry_oid_hex(&image->oid, hex));
+	if (!cmd_has(im->a, JSON)) {
+		if (ref)
+			cmd_say(im->a, "%s is %s%s%s\n", ref, id, was ? ", was " : "",
+				was ? was : "");
+		else
+			cmd_say(im->a,
+				"%s has no name; name it with tag, or the next gc removes it\n",
+				id);
+		return;
+	}
+	json_open(&im->j, NULL, '{');
+	json_string(&im->j, "id", id);
+	if (ref)
+		json_string(&im->j, "ref", ref);
+	if (was)
+		json_string(&im->j, "was", was);
+	json_close(&im->j, '}');
 }
 
 static int input_open(const char *path, int *ret)
@@ -73,12 +68,16 @@ static int input_open(const char *path, int *ret)
 /* Nothing may follow the pack: an export writes nothing after it. */
 static int end_check(int fd)
 {
-	size_t got = 0;
+	ssize_t n;
 	char c;
-	int err = fdry_pack_read_fd(&fd, &c, 1, &got);
 
-	if (err || !got)
-		return err;
+	do
+		n = read(fd, &c, 1);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return fdry_fail(FDRY_E_IO, "cannot read the pack: %s", strerror(errno));
+	if (!n)
+		return 0;
 	return fdry_fail(FDRY_E_BADIMAGE, "data follows the pack; the pack itself was imported");
 }
 
@@ -96,7 +95,7 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 	}
 	json_close(j, ']');
 	json_bool(j, "dry_run", cmd_has(im->a, DRY_RUN));
-	json_oid(j, "pack", &r->id);
+	json_string(j, "pack", r->id);
 	json_number(j, "objects", r->objects);
 	json_number(j, "objects_new", r->objects_new);
 	json_number(j, "bytes", r->bytes);
@@ -108,20 +107,24 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 
 static int import_from(struct import *im, struct fdry_store *s, int fd)
 {
-	struct fdry_pack_opts opts = { .dry_run = cmd_has(im->a, DRY_RUN),
-				       .nameless = cmd_has(im->a, NO_REFS),
-				       .skip = fdry_pack_skip_fd,
-				       .progress = progress,
-				       .progress_arg = &im->progress };
-	struct fdry_pack_report r = { .images = 0 };
+	uint32_t flags = (cmd_has(im->a, DRY_RUN) ? FDRY_IMPORT_DRY_RUN : 0) |
+			 (cmd_has(im->a, NO_REFS) ? FDRY_IMPORT_NO_REFS : 0);
+	struct fdry_import_opts opts = { .sz = sizeof(opts),
+					 .flags = flags,
+					 .progress = progress,
+					 .progress_arg = &im->progress,
+					 .image = imported,
+					 .image_arg = im };
+	struct fdry_pack_report r = { .sz = sizeof(r) };
 	int err;
 
+	memset(r.id, '0', sizeof(r.id) - 1); /* the JSON document of an import that fails */
 	if (cmd_has(im->a, JSON)) {
 		json_open(&im->j, NULL, '{');
 		json_open(&im->j, "images", '[');
 	}
 	cmd_progress_begin(&im->progress, im->a, "import", true);
-	err = fdry_pack_import(s, &opts, fdry_pack_read_fd, &fd, image_told, im, &r);
+	err = fdry_store_import(s, fd, &opts, &r);
 	cmd_progress_end(&im->progress);
 	if (!err || cmd_has(im->a, JSON))
 		report(im, &r);

@@ -44,19 +44,18 @@ void fdry_store_close(struct fdry_store *store);
 
 /* ------------------------------------------------------------ packs --- */
 
-/* Bytes of objects, uncompressed. From the calling thread, which is inside the call that tells it.
- */
+/* Bytes of objects, uncompressed. Called by the calling thread, inside the call that reports. */
 typedef void (*fdry_bytes_fn)(void *arg, uint64_t done, uint64_t total);
 
 /**
- * struct fdry_pack_info - What was exported or imported.
- * @sz: set by the caller: sizeof(struct fdry_pack_info)
+ * struct fdry_pack_report - What was exported or imported.
+ * @sz: set by the caller: sizeof(struct fdry_pack_report)
  * @id: the pack's: equal for equal images with equal names, whatever compressed them
  * @bytes: of the objects, uncompressed; @packed: of the pack
- * @objects_new: of an import: those that were missing; @bytes_new of them uncompressed, @stored_new
- * at rest
+ * @objects_new: of an import: objects that were missing; @bytes_new, @stored_new: their bytes,
+ *        uncompressed and at rest (0 in a dry run)
  */
-struct fdry_pack_info {
+struct fdry_pack_report {
 	size_t sz;
 	char id[FDRY_ID_SIZE];
 	uint64_t images, objects;
@@ -65,17 +64,17 @@ struct fdry_pack_info {
 };
 
 enum fdry_export_flags {
-	FDRY_EXPORT_PLAIN =
-		1 << 0, /* compress nothing: the same bytes with every release of zstd */
-	FDRY_EXPORT_NO_REFS = 1 << 1, /* no names travel along */
+	FDRY_EXPORT_PLAIN = 1 << 0, /* compress nothing: the same bytes with every zstd release */
+	FDRY_EXPORT_NO_REFS = 1 << 1, /* the pack has no names */
+	FDRY_EXPORT_ALL = 1 << 2,     /* every image that a ref names, in place of @names */
 };
 
 /**
  * struct fdry_export_opts - How to export.
  * @sz: sizeof(struct fdry_export_opts)
  * @flags: of enum fdry_export_flags
- * @threads: how many may work on it; 0: as many as the process may use at the same time
- * @progress: NULL, or what is told of it, with @progress_arg
+ * @threads: the number of threads; 0: as many as the process may use at the same time
+ * @progress: NULL, or a function that is called meanwhile, with @progress_arg
  */
 struct fdry_export_opts {
 	size_t sz;
@@ -86,29 +85,29 @@ struct fdry_export_opts {
 };
 
 /**
- * fdry_store_export() - Write images, with all that they need, as one pack.
- * @names: @count refs, ids, or unambiguous beginnings of ids; what is named by a ref brings
- *        that name along
+ * fdry_store_export() - Write images, with all objects that they need, as one pack.
+ * @names: @count refs, ids, or unambiguous beginnings of ids. Images that a ref names keep that
+ *        name in the pack
  * @fd: a file, a pipe or a socket, at its position; never sought in. It stays open
  * @opts: NULL for the defaults
- * @info: NULL, or what was written
+ * @report: NULL, or what was written
  *
- * Equal images make equal packs. Every object is checked on the way: nothing damaged is
- * written (FDRY_E_CORRUPT). Where it fails, what was written is no pack, and import says so.
- * A reader that goes away is FDRY_E_IO where the program ignores SIGPIPE.
- * Errors: FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_INVAL (not an image), FDRY_E_FULL, FDRY_E_RACED.
+ * Equal images make equal packs. Every object is checked before it is written: a damaged one is
+ * FDRY_E_CORRUPT. After an error the written bytes are no pack, and import refuses them. If the
+ * reader of a pipe closes it, that is FDRY_E_IO in a program that ignores SIGPIPE. The export takes
+ * some 130 MiB with eight threads, and 150 bytes for each object. Errors: FDRY_E_NOENT,
+ * FDRY_E_AMBIGUOUS, FDRY_E_INVAL (not an image), FDRY_E_LIMIT, FDRY_E_FULL, FDRY_E_RACED.
  */
 int fdry_store_export(struct fdry_store *store, const char *const *names, size_t count, int fd,
-		      const struct fdry_export_opts *opts, struct fdry_pack_info *info);
+		      const struct fdry_export_opts *opts, struct fdry_pack_report *report);
 
 enum fdry_import_flags {
 	FDRY_IMPORT_DRY_RUN = 1 << 0, /* read and check all that is missing, write nothing */
-	FDRY_IMPORT_NO_REFS =
-		1 << 1, /* set no refs: a collection removes the images unless they are named */
+	FDRY_IMPORT_NO_REFS = 1 << 1, /* set no refs: gc removes the images unless they are named */
 };
 
-/* An imported image: its id, the ref that was set, or NULL, and the id that this named before, or
- * NULL. */
+/* An imported image: its id; the ref that was set, or NULL; and the id of the image that the ref
+ * named before, or NULL. */
 typedef void (*fdry_imported_fn)(void *arg, const char *id, const char *ref, const char *was);
 
 /**
@@ -116,7 +115,7 @@ typedef void (*fdry_imported_fn)(void *arg, const char *id, const char *ref, con
  * @sz: sizeof(struct fdry_import_opts)
  * @flags: of enum fdry_import_flags
  * @threads, @progress, @progress_arg: as for an export
- * @image: NULL, or what is told each image when all is done, with @image_arg
+ * @image: NULL, or a function that is called for each image at the end, with @image_arg
  */
 struct fdry_import_opts {
 	size_t sz;
@@ -129,19 +128,22 @@ struct fdry_import_opts {
 };
 
 /**
- * fdry_store_import() - Take the images of a pack.
- * @fd: where to read it from, at its position; never sought in. Nothing behind the pack is read
+ * fdry_store_import() - Read a pack, and store the objects that are missing.
+ * @store: NULL in a dry run for a store that does not exist yet
+ * @fd: where to read the pack from, at its position. Nothing behind the pack is read
  * @opts: NULL for the defaults
- * @info: NULL, or what was read
+ * @report: NULL, or what was read
  *
- * Takes what the store lacks, each object checked against its id, and sets the refs in the
- * last transaction: an import that fails leaves every ref and image as it was, and
- * nothing but objects that the next collection removes.
- * Errors: FDRY_E_BADIMAGE (not a pack, damaged, or cut short), FDRY_E_CORRUPT, FDRY_E_VERSION,
- * FDRY_E_RACED (somebody set one of the refs meanwhile), FDRY_E_FULL, FDRY_E_PERM.
+ * Each new object is checked against its id. The bytes of other objects are skipped, without
+ * reading them if @fd is a file. The last transaction sets the refs: an import that fails changes
+ * neither refs nor images, and the next collection removes the objects that it stored. Takes some
+ * 200 MiB with eight threads. Errors: FDRY_E_BADIMAGE (not a pack, damaged, or cut short),
+ * FDRY_E_CORRUPT (an object does not match its id), FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOENT
+ * (neither the pack nor the store has an object that is needed), FDRY_E_RACED (another process set
+ * one of the refs meanwhile), FDRY_E_FULL, FDRY_E_PERM.
  */
 int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
-		      struct fdry_pack_info *info);
+		      struct fdry_pack_report *report);
 
 /* ------------------------------------------------------------ keeping --- */
 

@@ -255,26 +255,24 @@ static void verify(unsigned int threads)
 
 static void export_to(const char *file, unsigned int threads, bool plain)
 {
-	struct fdry_pack_opts o = { .threads = threads, .plain = plain };
+	struct fdry_export_opts o = { .sz = sizeof(o), .threads = threads,
+				      .flags = plain ? FDRY_EXPORT_PLAIN : 0 };
 	struct fdry_store *s = store_in("s");
 	int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	struct fdry_pack_image image = { .name = "bench" };
-	struct fdry_pack_report r;
+	const char *name = "bench";
 
-	need(fdry_ref_get(s, "bench", &image.oid), "ref");
-	need(fdry_pack_export(s, &image, 1, &o, fdry_pack_write_fd, &fd, &r), "export");
+	need(fdry_store_export(s, &name, 1, fd, &o, NULL), "export");
 	close(fd);
 	fdry_store_close(s);
 }
 
 static void import_into(const char *name, unsigned int threads)
 {
-	struct fdry_pack_opts o = { .threads = threads };
+	struct fdry_import_opts o = { .sz = sizeof(o), .threads = threads };
 	int fd = open(place("pack"), O_RDONLY);
 	struct fdry_store *s = store_in(name);
-	struct fdry_pack_report r;
 
-	need(fdry_pack_import(s, &o, fdry_pack_read_fd, &fd, NULL, NULL, &r), "import");
+	need(fdry_store_import(s, fd, &o, NULL), "import");
 	fdry_store_close(s);
 	close(fd);
 }

@@ -250,46 +250,24 @@ static void verify(struct fdry_store *s)
 	need(r.faults != 0, "verify");
 }
 
-struct refs {
-	struct fdry_pack_image *images;
-	size_t count;
-};
-
-static int ref_add(void *arg, const struct fdry_ref *ref)
-{
-	struct refs *refs = arg;
-
-	refs->images[refs->count++] = (struct fdry_pack_image){ .oid = ref->oid,
-								.identity = ref->identity,
-								.name = strdup(ref->name) };
-	return 0;
-}
-
 static void export_all(struct fdry_store *s)
 {
-	struct refs refs = { .images = calloc(count / IMAGE + 1, sizeof(*refs.images)) };
-	struct fdry_pack_opts opts = { .plain = true };
-	struct fdry_pack_report r;
+	struct fdry_export_opts opts = { .sz = sizeof(opts),
+					 .flags = FDRY_EXPORT_PLAIN | FDRY_EXPORT_ALL };
 	int fd = open(pack, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	need(fd < 0, "open");
-	need(fdry_ref_each(s, ref_add, &refs), "refs");
-	need(fdry_pack_export(s, refs.images, refs.count, &opts, fdry_pack_write_fd, &fd, &r),
-	     "export");
+	need(fdry_store_export(s, NULL, 0, fd, &opts, NULL), "export");
 	need(fsync(fd), "fsync");
 	close(fd);
-	while (refs.count)
-		free((void *)(uintptr_t)refs.images[--refs.count].name);
-	free(refs.images);
 }
 
 static void import_all(struct fdry_store *s)
 {
-	struct fdry_pack_report r;
 	int fd = open(pack, O_RDONLY);
 
 	need(fd < 0, "open");
-	need(fdry_pack_import(s, NULL, fdry_pack_read_fd, &fd, NULL, NULL, &r), "import");
+	need(fdry_store_import(s, fd, NULL, NULL), "import");
 	close(fd);
 }
 

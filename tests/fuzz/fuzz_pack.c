@@ -9,6 +9,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "store/internal.h"
@@ -19,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 static char dir[64];
 static struct fdry_store *from, *to;
 static struct fdry_buf good;
+static int input; /* a file in memory */
 
 static void must(int ok)
 {
@@ -37,11 +39,6 @@ static int rm_one(const char *p, const struct stat *st, int type, struct FTW *f)
 static void leave(void)
 {
 	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static int append(void *arg, const void *data, size_t len)
-{
-	return fdry_buf_put(arg, data, len);
 }
 
 static struct fdry_store *store_in(const char *name)
@@ -71,8 +68,12 @@ static struct fdry_oid seal(struct fdry_store *s)
 
 static void begin(void)
 {
-	struct fdry_pack_image images[2] = { { .name = NULL }, { .name = "a/name" } };
-	struct fdry_pack_report r;
+	struct fdry_export_opts opts = { .sz = sizeof(opts), .threads = 1 };
+	struct fdry_pack_report r = { .sz = sizeof(r) };
+	char hex[FDRY_OID_HEX_SIZE];
+	const char *names[] = { hex, "a/name" };
+	struct fdry_oid oid;
+	void *bytes = NULL;
 
 	snprintf(dir, sizeof(dir), "%s/foundry-fuzz-XXXXXX",
 		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
@@ -80,29 +81,26 @@ static void begin(void)
 	atexit(leave);
 	from = store_in("from");
 	to = store_in("to");
-	images[0].oid = images[1].oid = seal(from);
-	must(!fdry_pack_export(from, images, 2, &(struct fdry_pack_opts){ .threads = 1 }, append,
-			       &good, &r));
+	oid = seal(from);
+	fdry_oid_hex(&oid, hex);
+	must(!fdry_ref_set(from, names[1], &oid, NULL));
+	input = memfd_create("input", MFD_CLOEXEC);
+	must(input >= 0 && !fdry_store_export(from, names, 2, input, &opts, &r));
+	must(!fdry_buf_grow(&good, r.packed, &bytes) &&
+	     pread(input, bytes, r.packed, 0) == (ssize_t)r.packed);
 }
 
 /* --- reading --- */
 
-struct input {
-	struct fdry_span s;
-	size_t at;
-};
-
-static int read_some(void *arg, void *data, size_t len, size_t *got)
+static void input_set(struct fdry_span s)
 {
-	struct input *in = arg;
-	size_t left = in->s.len - in->at;
+	must(!ftruncate(input, 0) && pwrite(input, s.data, s.len, 0) == (ssize_t)s.len &&
+	     !lseek(input, 0, SEEK_SET));
+}
 
-	len = len < left ? len : left;
-	if (len)
-		memcpy(data, in->s.data + in->at, len);
-	in->at += len;
-	*got = len;
-	return 0;
+static uint64_t input_at(void)
+{
+	return (uint64_t)lseek(input, 0, SEEK_CUR);
 }
 
 static int read_object(struct fdry_pack_reader *r)
@@ -130,20 +128,20 @@ static int read_object(struct fdry_pack_reader *r)
 
 static void try_read(struct fdry_span s)
 {
-	struct input in = { .s = s };
 	struct fdry_pack_reader r;
 	struct fdry_oid id;
 	uint64_t i;
 	int err = 0;
 
-	if (fdry_pack_open(&r, read_some, &in))
+	input_set(s);
+	if (fdry_pack_open(&r, input))
 		return;
 	for (i = 0; i < r.nimages; i++)
 		must(!r.images[i].name || !fdry_ref_check(r.images[i].name));
 	for (i = 0; i < r.objects && !err; i++)
 		err = read_object(&r);
 	if (!err && !fdry_pack_end(&r, &id))
-		must(r.bytes == r.bytes_read && r.objects == i && r.packed == in.at);
+		must(r.bytes == r.bytes_read && r.objects == i && r.packed == input_at());
 	fdry_pack_reader_release(&r);
 }
 
@@ -155,10 +153,12 @@ static int pass(void *arg, const struct fdry_object_info *info)
 	return 0;
 }
 
-static void imported(void *arg, const struct fdry_pack_image *image, const struct fdry_oid *was)
+static void imported(void *arg, const char *id, const char *ref, const char *was)
 {
-	(void)arg, (void)was;
-	must(!fdry_store_reach(to, &image->oid, pass, NULL));
+	struct fdry_oid oid;
+
+	(void)arg, (void)ref, (void)was;
+	must(!fdry_oid_parse(id, &oid) && !fdry_store_reach(to, &oid, pass, NULL));
 }
 
 static uint64_t changes(void)
@@ -173,15 +173,15 @@ static uint64_t changes(void)
 
 static void try_import(struct fdry_span s)
 {
-	struct fdry_pack_opts opts = { .threads = 1 };
-	struct input in = { .s = s };
-	struct fdry_pack_report r;
+	struct fdry_import_opts opts = { .sz = sizeof(opts), .threads = 1, .image = imported };
+	struct fdry_pack_report r = { .sz = sizeof(r) };
 	uint64_t before = changes();
 
-	if (fdry_pack_import(to, &opts, read_some, &in, imported, NULL, &r))
+	input_set(s);
+	if (fdry_store_import(to, input, &opts, &r))
 		must(changes() == before);
 	else
-		must(r.packed == in.at);
+		must(r.packed == input_at());
 }
 
 /* Each three bytes: where, and what. */

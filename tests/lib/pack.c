@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pack.c - see pack_test.h. */
+/* pack.c - see pack.h. */
 #include "tests/lib/pack.h"
 
-int mem_write(void *arg, const void *data, size_t len)
-{
-	struct mem *m = arg;
+#include <sys/mman.h>
 
-	if (m->fail && m->b.len + len > m->stop)
-		return fdry_fail(FDRY_E_FULL, "the test's disk is full");
-	return fdry_buf_put(&m->b, data, len);
-}
-
-int mem_read(void *arg, void *data, size_t len, size_t *got)
-{
-	struct mem *m = arg;
-	size_t left = m->b.len - m->at;
-
-	if (m->hook)
-		m->hook(m);
-	if (m->fail && m->at >= m->stop)
-		return fdry_fail(FDRY_E_IO, "the test's cable is cut");
-	len = m->step && len > m->step ? m->step : len;
-	len = len < left ? len : left;
-	memcpy(data, m->b.data + m->at, len);
-	m->at += len;
-	*got = len;
-	return 0;
-}
+int pack_fd = -1;
 
 struct fdry_store *store_at(const char *name)
 {
@@ -38,21 +16,52 @@ struct fdry_store *store_at(const char *name)
 	return s;
 }
 
-struct mem export_to_mem(struct fdry_store *s, const struct fdry_pack_image *images, size_t n,
-				       const struct fdry_pack_opts *o, struct fdry_pack_report *ret)
+int export_mem(struct fdry_store *s, const char *const *names, size_t n,
+	       const struct fdry_export_opts *o, struct mem *m, struct fdry_pack_report *ret)
 {
-	struct fdry_pack_report r;
-	struct mem m = { 0 };
+	struct fdry_pack_report r = { .sz = sizeof(r) };
+	int err, fd = memfd_create("pack", MFD_CLOEXEC);
+	void *to = NULL;
+	off_t len;
 
-	ok(fdry_pack_export(s, images, n, o, mem_write, &m, ret ? ret : &r));
+	ck_assert_int_ge(fd, 0);
+	pack_fd = fd;
+	err = fdry_store_export(s, names, n, fd, o, &r);
+	pack_fd = -1;
+	len = lseek(fd, 0, SEEK_CUR);
+	ck_assert(len >= 0 && !fdry_buf_grow(&m->b, (size_t)len, &to));
+	ck_assert_int_eq(pread(fd, to, (size_t)len, 0), len);
+	close(fd);
+	if (!err && ret)
+		*ret = r;
+	return err;
+}
+
+struct mem export_to_mem(struct fdry_store *s, const char *const *names, size_t n,
+			 const struct fdry_export_opts *o, struct fdry_pack_report *ret)
+{
+	struct mem m = { .at = 0 };
+
+	ok(export_mem(s, names, n, o, &m, ret));
 	return m;
 }
 
-int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_pack_opts *o,
+int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_import_opts *o,
 	       struct fdry_pack_report *ret)
 {
-	m->at = 0;
-	return fdry_pack_import(s, o, mem_read, m, NULL, NULL, ret);
+	struct fdry_pack_report r = { .sz = sizeof(r) };
+	int err, fd = memfd_create("pack", MFD_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pwrite(fd, m->b.data, m->b.len, 0), (ssize_t)m->b.len);
+	pack_fd = fd;
+	err = fdry_store_import(s, fd, o, &r);
+	pack_fd = -1;
+	m->at = (size_t)lseek(fd, 0, SEEK_CUR);
+	close(fd);
+	if (!err && ret)
+		*ret = r;
+	return err;
 }
 
 size_t prose(unsigned int seed, char *to, size_t len)

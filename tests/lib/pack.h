@@ -6,23 +6,25 @@
 #include "store/pack.h"
 #include "tests/lib/store.h"
 
-/* Bytes that were written, or are read; what fails, and where. */
+/* A pack. */
 struct mem {
 	struct fdry_buf b;
-	size_t at;    /* read up to here */
-	size_t step;  /* bytes a read gives; 0: what is asked for */
-	size_t stop;  /* with @fail: fail at this byte */
-	bool fail;
-	void (*hook)(struct mem *m); /* before each read */
+	size_t at; /* an import read up to here */
 };
 
-int mem_write(void *arg, const void *data, size_t len);
-int mem_read(void *arg, void *data, size_t len, size_t *got);
+/* The descriptor of the pack during export_mem() and import_mem(), else -1. */
+extern int pack_fd;
+
 struct fdry_store *store_at(const char *name);
 
-struct mem export_to_mem(struct fdry_store *s, const struct fdry_pack_image *images, size_t n,
-			 const struct fdry_pack_opts *o, struct fdry_pack_report *ret);
-int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_pack_opts *o,
+/* Export the images @names; the bytes that were written are appended, also after a failure. @ret:
+ * may be NULL. */
+int export_mem(struct fdry_store *s, const char *const *names, size_t n,
+	       const struct fdry_export_opts *o, struct mem *m, struct fdry_pack_report *ret);
+/* The same, which must succeed. */
+struct mem export_to_mem(struct fdry_store *s, const char *const *names, size_t n,
+			 const struct fdry_export_opts *o, struct fdry_pack_report *ret);
+int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_import_opts *o,
 	       struct fdry_pack_report *ret);
 
 /* A text that compresses, another for each seed. */

@@ -8,7 +8,8 @@
 #define CHUNK 5000
 
 extern struct fdry_store *from, *to;
-extern struct fdry_pack_image images[2];
+extern struct fdry_oid images[2];
+extern const char *const image_names[2];
 void pack_setup(void);
 void pack_teardown(void);
 

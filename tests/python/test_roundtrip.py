@@ -263,6 +263,8 @@ class Roundtrip(unittest.TestCase):
                     file.seek(0)
                     self.assertEqual(store.import_(file.fileno()).images, [(back.images[0][0], None, None)])
                 self.assertEqual(other.describe("adder"), store.describe("adder"))
+                with tempfile.TemporaryFile() as file:
+                    self.assertEqual(other.export(None, file).id, out.id)  # all: the same image
             with open(path, "rb") as file:
                 before = file.read()
             for name in (path, path + "2"):

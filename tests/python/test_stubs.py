@@ -19,7 +19,7 @@ NONE = object()  # a parameter without a default
 STUB = os.path.join(os.path.dirname(foundry.__file__), "__init__.pyi")
 # Objects that hold the fields of a struct, and what they have besides.
 RECORDS = {"Sealed": (_lib.SealReport, {"id"}, {"sz"}), "Report": (_lib.LoadReport, set(), {"sz"}),
-           "Pack": (_lib.PackInfo, set(), {"sz"}), "Eviction": (_lib.EvictReport, set(), {"sz"}),
+           "Pack": (_lib.PackReport, set(), {"sz"}), "Eviction": (_lib.EvictReport, set(), {"sz"}),
            "Collection": (_lib.GcReport, set(), {"sz"}), "Verification": (_lib.VerifyReport, set(), {"sz"}),
            "Repair": (_lib.RepairReport, {"reported"}, {"sz"}), "Requirements": (_lib.Requirements, {"capacities"}, {"nexternals"}),
            "Unused": (_lib.StartUnused, {"error"}, {"code"}),

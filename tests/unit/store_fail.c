@@ -169,19 +169,17 @@ static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
 	return err;
 }
 
-static struct mem packed; /* an image that the store lacks */
+static int packed, nowhere; /* a pack with an image that the store lacks; /dev/null */
 
 static int pack_some(struct fdry_store *s)
 {
-	struct fdry_pack_image image = { .oid = kept, .name = "kept" };
-	struct fdry_pack_opts o = { .threads = 1 };
-	struct mem out = { .step = 0 }, in = packed;
-	struct fdry_pack_report r;
-	int err = fdry_pack_export(s, &image, 1, &o, mem_write, &out, &r);
+	struct fdry_export_opts out = { .sz = sizeof(out), .threads = 1 };
+	struct fdry_import_opts in = { .sz = sizeof(in), .threads = 1 };
+	const char *name = "kept";
+	int err = fdry_store_export(s, &name, 1, nowhere, &out, NULL);
 
-	fdry_buf_release(&out.b);
-	if (!err)
-		err = fdry_pack_import(s, &o, mem_read, &in, NULL, NULL, &r);
+	if (!err && !lseek(packed, 0, SEEK_SET))
+		err = fdry_store_import(s, packed, &in, NULL);
 	return err ? err : fdry_ref_delete(s, "packed");
 }
 
@@ -297,8 +295,9 @@ static void every_one(int what, bool ever)
 
 static void setup(void)
 {
-	struct fdry_pack_image image = { .name = "packed" };
+	struct fdry_export_opts opts = { .sz = sizeof(opts), .flags = FDRY_EXPORT_ALL };
 	struct fdry_store *s;
+	char name[400];
 
 	dir_setup_in("/dev/shm");
 	s = store_make();
@@ -306,14 +305,19 @@ static void setup(void)
 	ok(fdry_store_pin(s, "kept"));
 	fdry_store_close(s);
 	s = store_at("other");
-	image.oid = seal_mixed(s, 1, 3000, NULL);
-	packed = export_to_mem(s, &image, 1, NULL, NULL);
+	seal_mixed(s, 1, 3000, "packed");
+	snprintf(name, sizeof(name), "%s/pack", dir);
+	packed = open(name, O_RDWR | O_CREAT, 0600);
+	nowhere = open("/dev/null", O_WRONLY);
+	ck_assert(packed >= 0 && nowhere >= 0);
+	ok(fdry_store_export(s, NULL, 0, packed, &opts, NULL));
 	fdry_store_close(s);
 }
 
 static void teardown(void)
 {
-	fdry_buf_release(&packed.b);
+	close(packed);
+	close(nowhere);
 	dir_teardown();
 }
 

@@ -94,14 +94,14 @@ static unsigned int kernel_in(const struct mem *m)
 
 START_TEST(fields_are_checked)
 {
-	struct mem m = export_to_mem(from, images, 1, NULL, NULL), c;
+	struct mem m = export_to_mem(from, image_names, 1, NULL, NULL), c;
 	size_t parts[] = { 0, FDRY_PACK_HEAD, object_at(&m, kernel_in(&m)), object_at(&m, 7) };
 	struct fdry_pack_report r;
 	size_t i;
 	int err;
 
 	for (i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		c = (struct mem){ .step = 0 };
+		c = (struct mem){ .at = 0 };
 		ok(fdry_buf_put(&c.b, m.b.data, m.b.len));
 		c.b.data[parts[rules[i].part] + rules[i].field] = (uint8_t)rules[i].value;
 		/* what keeps its size gets its id, so that this is not what is wrong */
@@ -130,16 +130,17 @@ static void swap32(uint8_t *a, uint8_t *b)
 
 START_TEST(lists_ascend)
 {
-	struct mem m = export_to_mem(from, images, 1, NULL, NULL);
+	struct mem m = export_to_mem(from, image_names, 1, NULL, NULL);
 	size_t at = object_at(&m, 6) + FDRY_PACK_OBJECT_HEAD; /* the manifest's links */
-	struct fdry_pack_image two[2] = { { .oid = images[0].oid, .name = "a" },
-					  { .oid = images[0].oid, .name = "b" } };
+	const char *const two[] = { "a", "b" };
 	struct fdry_pack_report r;
 
 	swap32(m.b.data + at, m.b.data + at + 32);
 	reseal(&m, 7);
 	fails(BADIMAGE, "links of an object are not in order", import_mem(to, &m, NULL, &r));
 	fdry_buf_release(&m.b);
+	ok(fdry_ref_set(from, "a", &images[0], NULL));
+	ok(fdry_ref_set(from, "b", &images[0], NULL));
 	m = export_to_mem(from, two, 2, NULL, NULL);
 	m.b.data[FDRY_PACK_HEAD + FDRY_PACK_IMAGE_HEAD] = 'b';
 	reseal(&m, 7);
@@ -151,7 +152,7 @@ END_TEST
 /* A body with something behind its frame, which would be stored with it. */
 START_TEST(a_body_is_one_frame)
 {
-	struct mem m = export_to_mem(from, images, 1, NULL, NULL), c = { .step = 0 };
+	struct mem m = export_to_mem(from, image_names, 1, NULL, NULL), c = { .at = 0 };
 	size_t at = object_at(&m, kernel_in(&m)), end = object_at(&m, kernel_in(&m) + 1);
 	struct fdry_pack_report r;
 
@@ -168,7 +169,7 @@ END_TEST
 
 START_TEST(only_images_are_named)
 {
-	struct mem m = export_to_mem(from, images, 1, NULL, NULL);
+	struct mem m = export_to_mem(from, image_names, 1, NULL, NULL);
 	struct fdry_pack_report r;
 	struct fdry_oid oid;
 

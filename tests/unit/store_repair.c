@@ -115,10 +115,16 @@ static struct fdry_repair_report repair_from(const char *source, bool dry_run)
 	return r;
 }
 
+static struct mem image_pack(void)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return export_to_mem(good, (const char *[]){ fdry_oid_hex(&image, hex) }, 1, NULL, NULL);
+}
+
 static void pack_write(void)
 {
-	struct mem m =
-		export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
+	struct mem m = image_pack();
 	int fd = open(pack_place, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	ck_assert_int_eq(write(fd, m.b.data, m.b.len), (ssize_t)m.b.len);
@@ -252,8 +258,7 @@ END_TEST
 
 START_TEST(an_import_heals_what_is_in_quarantine)
 {
-	struct mem m =
-		export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
+	struct mem m = image_pack();
 	struct fdry_pack_report in;
 
 	spoil(&kernel);

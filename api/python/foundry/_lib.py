@@ -382,7 +382,7 @@ class LoadOpts(Struct):
                 ("nexternals", c_size_t), ("into", CAPTURE), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
 
 
-class PackInfo(Struct):
+class PackReport(Struct):
     _fields_ = [("sz", c_size_t), ("id", c_char * ID_SIZE)] + [(n, c_uint64) for n in (
         "images", "objects", "bytes", "packed", "objects_new", "bytes_new", "stored_new")]
 
@@ -608,8 +608,8 @@ LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 # Functions that answer 0 or a negative code, which raises.
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
-    "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts), POINTER(PackInfo)],
-    "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackInfo)],
+    "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts), POINTER(PackReport)],
+    "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackReport)],
     "fdry_telemetry_at": [POINTER(Telemetry), c_size_t, POINTER(c_size_t)],
     "fdry_telemetry_text": [STORE, POINTER(c_void_p)],
     "fdry_store_pin": [STORE, c_char_p],

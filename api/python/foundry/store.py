@@ -9,7 +9,7 @@ from . import _lib
 from ._lib import lib, libc, STORE
 
 _CREATE, _READONLY, _GROUP = 1, 2, 4
-_EXPORT_PLAIN, _EXPORT_NO_REFS = 1, 2
+_EXPORT_PLAIN, _EXPORT_NO_REFS, _EXPORT_ALL = 1, 2, 4
 _IMPORT_DRY_RUN, _IMPORT_NO_REFS = 1, 2
 _EVICT_DRY_RUN = _GC_DRY_RUN = 1
 _PHASES = ("mark", "list", "sweep")
@@ -30,10 +30,10 @@ class Requirements(_lib.Record):
 
 
 class Pack(_lib.Record):
-    """What was exported or imported: the fields of fdry_pack_info, id as text; `images` of an import."""
+    """What was exported or imported: the fields of fdry_pack_report, id as text; `images` of an import."""
 
     def __init__(self, raw, images):
-        for name, _ in _lib.PackInfo._fields_[1:]:
+        for name, _ in _lib.PackReport._fields_[1:]:
             setattr(self, name, getattr(raw, name))
         self.id = raw.id.decode()
         self.images = images
@@ -176,21 +176,24 @@ class Store(_lib.Closing):
             libc.free(raw)
 
     def export(self, names, file, plain=False, refs=True, progress=None, threads=0):
-        """Write the images `names` (refs, ids, or beginnings of ids), with all that they need, as one pack.
+        """Write the images `names` (refs, ids, or beginnings of ids; None: every image that a
+        ref names), with all objects that they need, as one pack.
 
         file: a path, where nothing is changed if the export fails; a descriptor; or what has fileno(), such as a pipe's end.
         plain: compress nothing. refs: images named by a ref bring that name along. progress(done, total) hears of
         bytes. Returns a Pack.
         """
-        names = [names] if isinstance(names, str) else list(names)
+        every = names is None
+        names = [names] if isinstance(names, str) else list(names or ())
         told = bytes_told(progress)
-        flags = (_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
+        flags = ((_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
+                 | (_EXPORT_ALL if every else 0))
         opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads, progress=told.fn)
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
-        info = _lib.PackInfo(sz=ctypes.sizeof(_lib.PackInfo))
+        report = _lib.PackReport(sz=ctypes.sizeof(_lib.PackReport))
         with _output(file) as fd, told:
-            lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts), ctypes.byref(info))
-        return Pack(info, [])
+            lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts), ctypes.byref(report))
+        return Pack(report, [])
 
     def import_(self, file, dry_run=False, refs=True, progress=None, threads=0):
         """Take the images of a pack that the store lacks.
@@ -204,10 +207,10 @@ class Store(_lib.Closing):
         flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
         opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
                                progress=told.fn, image=found)
-        info = _lib.PackInfo(sz=ctypes.sizeof(_lib.PackInfo))
+        report = _lib.PackReport(sz=ctypes.sizeof(_lib.PackReport))
         with _input(file) as fd, told:
-            lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(info))
-        return Pack(info, images)
+            lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(report))
+        return Pack(report, images)
 
     def tag(self, image, ref):
         """Give an image (a ref: all its images, REF:DIGITS, an id or a prefix of one) the name `ref` as well."""
