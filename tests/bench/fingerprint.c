@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "lib/fingerprint.h"
+#include "tests/lib/clock.h"
 
 #define BLOCK ((size_t)FDRY_FINGERPRINT_BLOCK)
 #define WINDOW 32u /* bits that are compared */
@@ -46,21 +46,13 @@ static void noise_fill(size_t len)
 	}
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* --- speed --- */
 
 static double sum_gbs(const uint8_t *bytes, size_t len)
 {
 	volatile uint64_t keep;
 	uint64_t sum = 0, word;
-	double begun = now();
+	double begun = now_s();
 	size_t i;
 
 	for (i = 0; i < len; i += sizeof(word)) {
@@ -69,21 +61,21 @@ static double sum_gbs(const uint8_t *bytes, size_t len)
 	}
 	keep = sum;
 	(void)keep;
-	return (double)len / (now() - begun) * 1e-9;
+	return (double)len / (now_s() - begun) * 1e-9;
 }
 
 static double way_gbs(const struct fdry_fingerprint_way *way, const uint8_t *bytes, size_t len)
 {
 	volatile uint64_t keep;
 	uint64_t sum = 0;
-	double begun = now();
+	double begun = now_s();
 	size_t i;
 
 	for (i = 0; i < len; i += BLOCK)
 		sum ^= way->block(bytes + i, BLOCK).a;
 	keep = sum;
 	(void)keep;
-	return (double)len / (now() - begun) * 1e-9;
+	return (double)len / (now_s() - begun) * 1e-9;
 }
 
 static double best(const struct fdry_fingerprint_way *way, const uint8_t *bytes, size_t len)

@@ -8,9 +8,9 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "graph/graph.h"
+#include "tests/lib/clock.h"
 
 #define KERNELS 46
 #define ROUNDS 101
@@ -236,14 +236,6 @@ static int do_text(void)
 	return err;
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -257,9 +249,9 @@ static void measure(const char *name, int (*step)(void), int rounds)
 	int i, err;
 
 	for (i = 0; i < rounds; i++) {
-		start = now();
+		start = now_ns();
 		err = step();
-		t[i] = (now() - start) / node_count;
+		t[i] = (now_ns() - start) / node_count;
 		if (err) {
 			fprintf(stderr, "%s: %s\n", name, fdry_last_error());
 			exit(EXIT_FAILURE);

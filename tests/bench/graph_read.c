@@ -9,10 +9,10 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "graph/attr.h"
 #include "graph/graph.h"
+#include "tests/lib/clock.h"
 
 #define MEMORY (16u << 20)
 #define GRAPHS 8
@@ -27,14 +27,6 @@ static void must(int err)
 		return;
 	fprintf(stderr, "graph_read: %s\n", fdry_last_error());
 	exit(EXIT_FAILURE);
-}
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
 /* --- set-up --- */

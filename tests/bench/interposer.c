@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "tests/lib/clock.h"
 
 extern char **environ;
 
@@ -21,14 +22,6 @@ extern char **environ;
 
 static char preload[2 * PATH_MAX + 128];
 static char *plain[ENV_MAX + 2], *covered[ENV_MAX + 2];
-
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 /* The interposer lies at ../../foundry/hook, seen from this program. */
 static int environments(void)

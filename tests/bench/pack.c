@@ -15,11 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include "store/pack.h"
+#include "tests/lib/clock.h"
+#include "tests/lib/need.h"
 
 #define ROUNDS 3
 #define BATCH (32u << 20)
@@ -57,23 +58,6 @@ static size_t count, size;
 static enum fdry_object_kind kind;
 static double took[ROW_COUNT][ROUNDS];
 static size_t packed;
-
-static void need(int bad, const char *what)
-{
-	if (!bad)
-		return;
-	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "",
-		bad > 0 ? mdb_strerror(bad) : "");
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static int rm_one(const char *p, const struct stat *st, int type, struct FTW *f)
 {
@@ -310,9 +294,9 @@ static void one_round(int n)
 			export_to(file, 0, false);
 		if (order[row] == ROW_IMPORT)
 			clear("t");
-		t = now();
+		t = now_s();
 		fns[order[row]]();
-		took[order[row]][n] = now() - t;
+		took[order[row]][n] = now_s() - t;
 	}
 	clear("s");
 	clear("t");

@@ -12,11 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include "store/store.h"
+#include "tests/lib/clock.h"
+#include "tests/lib/need.h"
 
 #define ROUNDS 5
 #define BATCH (32u << 20)
@@ -24,23 +25,6 @@
 
 static char dir[200], path[256];
 static uint8_t *bytes; /* TOTAL, different in each round */
-
-static void need(int bad, const char *what)
-{
-	if (!bad)
-		return;
-	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "",
-		bad > 0 ? mdb_strerror(bad) : "");
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static uint64_t rnd(void)
 {
@@ -172,9 +156,9 @@ struct work {
 };
 
 #define timed(w, row, round, body) do { \
-	double start_ = now(); \
+	double start_ = now_s(); \
 	body; \
-	(w)->t[row][round] = now() - start_; \
+	(w)->t[row][round] = now_s() - start_; \
 } while (0)
 
 static void hash_all(struct work *w)
@@ -344,7 +328,7 @@ static void random_ids(struct fdry_oid *ids, size_t n)
 /* Values of @len and, one in four, of any smaller size: the ends of segments. */
 static double put_sizes(struct raw *r, size_t len, const struct fdry_oid *ids, size_t n)
 {
-	double start = now();
+	double start = now_s();
 	MDB_txn *txn = NULL;
 	size_t i, batch = 0, all = 0;
 
@@ -363,7 +347,7 @@ static double put_sizes(struct raw *r, size_t len, const struct fdry_oid *ids, s
 		txn = NULL;
 		batch = 0;
 	}
-	return (double)all / 1e6 / (now() - start);
+	return (double)all / 1e6 / (now_s() - start);
 }
 
 /* Deletes about half of the values, and moves the ids of what stays to the front: gives their

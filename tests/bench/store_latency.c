@@ -21,6 +21,7 @@
 
 #include "lib/err.h"
 #include "store/store.h"
+#include "tests/lib/clock.h"
 
 #define ROUNDS 3
 #define KERNELS 64
@@ -56,14 +57,6 @@ static void need(int err, const char *what)
 		return;
 	fprintf(stderr, "%s: %s\n", what, fdry_last_error());
 	exit(1);
-}
-
-static double now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec * 1e-3;
 }
 
 static void nap_us(long us)

@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "store/pack.h"
+#include "tests/lib/clock.h"
+#include "tests/lib/need.h"
 
 #define IMAGE 1000 /* objects of each */
 #define LEN_MIN 200
@@ -29,23 +30,6 @@ static uint8_t *noise; /* every object is a piece of it, with its number in fron
 static size_t count;
 static struct fdry_oid *ids;
 static uint64_t total;
-
-static void need(int bad, const char *what)
-{
-	if (!bad)
-		return;
-	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "",
-		bad > 0 ? mdb_strerror(bad) : "");
-	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 /* Object number @i: 8 bytes of number, then noise. */
 static size_t object(size_t i, uint8_t to[LEN_MIN + LEN_SPAN])
@@ -300,9 +284,9 @@ static void remove_half(struct fdry_store *s)
 /* --- */
 
 #define timed(body) ({ \
-	double start_ = now(); \
+	double start_ = now_s(); \
 	body; \
-	now() - start_; })
+	now_s() - start_; })
 
 /* @n: what is counted; @parts: seconds of what it needs, 0: it is a part itself. */
 static void row(const char *what, double t, double n, double parts)

@@ -17,10 +17,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/crash/work.h"
+#include "tests/lib/clock.h"
 
 static struct shared {
 	struct work_notes work[WORK_WORKERS_MAX];
@@ -33,14 +33,6 @@ static uint64_t seed = 1;
 static double seconds = 3, until;
 static bool threads;
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 /* 0, or the worker met a fault. */
 static int work_until(uint32_t nr, struct fdry_store *shared)
 {
@@ -49,7 +41,7 @@ static int work_until(uint32_t nr, struct fdry_store *shared)
 			    .keep = shared != NULL, .forks = !threads };
 	int err = 0;
 
-	while (!err && now() < until)
+	while (!err && now_s() < until)
 		err = work_step(&w);
 	if (!shared)
 		fdry_store_close(w.s);
@@ -170,7 +162,7 @@ static int setup(const char *where)
 	if (shm == MAP_FAILED || !mkdtemp(dir))
 		return -1;
 	snprintf(path, sizeof(path), "%s/store", dir);
-	until = now() + seconds;
+	until = now_s() + seconds;
 	return 0;
 }
 

@@ -4,11 +4,11 @@
  * texts are the same as on the software driver; every attribute; what a fresh node has; cost.
  * Lines that begin with "note" are facts about the driver, for people.
  */
+#include "tests/lib/clock.h"
 #include "tests/replace/graph_fixture.h"
 #include "tests/lib/graph_rules.h"
 #include "tests/lib/gpu.h"
 
-#include <time.h>
 
 #include "graph/attr.h"
 
@@ -121,14 +121,6 @@ START_TEST(edge_data)
 	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 START_TEST(cost)
 {

@@ -3,12 +3,12 @@
  * The interposer in front of the machine's own driver: it finds it, every hooked function
  * is what cuGetProcAddress answers, and memory, captures and code go through it.
  */
+#include "tests/lib/clock.h"
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"
 
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
@@ -301,14 +301,6 @@ START_TEST(memory_of_another_process)
 	ck_assert_int_eq(status, 0);
 }
 END_TEST
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 /* Microseconds that an allocation and its free take, the median of 5 times @n. */
 static double cost(size_t size, CUstream s, int n)

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rules of memory_rules.h on the machine's own driver; what memory costs there, as notes. */
+#include "tests/lib/clock.h"
 #include "tests/lib/gpu.h"
 
 #include <check.h>
-#include <time.h>
 
 #include "tests/lib/memory_rules.h"
 #include "tests/lib/test.h"
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 #define TIMES 1000
 #define COST(what, ...)                                                          \

@@ -11,8 +11,8 @@
  * Slices with data of their module (strings of assertions, tables) are counted beside those
  * without: such data costs time when a kernel is first asked for.
  */
-#include <time.h>
 
+#include "tests/lib/clock.h"
 #include "tests/lib/devcode.h"
 #include "graph/slice.h"
 
@@ -42,14 +42,6 @@ static struct totals {
 
 static const struct fdry_driver *drv;
 static unsigned int cc, per_cubin;
-
-static double now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
-}
 
 static void reason_add(const char *text)
 {

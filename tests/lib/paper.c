@@ -386,3 +386,17 @@ bool same_object(struct fdry_kernel_set *set, uint32_t a, uint32_t b)
 	return fdry_oid_eq(&fdry_kernel_set_get(set, a)->object,
 			   &fdry_kernel_set_get(set, b)->object);
 }
+
+int paper_object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	struct fdry_kernel_set *set = arg;
+	struct fdry_oid at;
+	uint32_t i;
+
+	for (i = 0; i < fdry_kernel_set_object_count(set); i++) {
+		*ret = fdry_kernel_set_object(set, i, &at);
+		if (fdry_oid_eq(&at, oid))
+			return 0;
+	}
+	return fdry_fail(FDRY_E_NOENT, "no such object");
+}

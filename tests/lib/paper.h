@@ -67,4 +67,7 @@ void slice(struct fdry_kernel_set *set);
 void slice_refused(struct fdry_kernel_set *set, const char *why, const char *who);
 bool same_object(struct fdry_kernel_set *set, uint32_t a, uint32_t b);
 
+/* An object of the kernel set @arg, for functions that ask for objects by id. */
+int paper_object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret);
+
 #endif

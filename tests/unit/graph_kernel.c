@@ -282,20 +282,6 @@ END_TEST
 
 /* --- bringing them back --- */
 
-static int object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
-{
-	struct fdry_kernel_set *set = arg;
-	struct fdry_oid at;
-	uint32_t i;
-
-	for (i = 0; i < fdry_kernel_set_object_count(set); i++) {
-		*ret = fdry_kernel_set_object(set, i, &at);
-		if (fdry_oid_eq(&at, oid))
-			return 0;
-	}
-	return fdry_fail(FDRY_E_NOENT, "no such object");
-}
-
 /* The set's kernels as a loader has them. */
 static uint32_t table(const struct fdry_kernel_set *set, struct fdry_kernel out[8])
 {
@@ -332,7 +318,7 @@ START_TEST(bank_brings_back_kernels)
 	slice(set);
 	n = table(set, k);
 	before = paper.nloads;
-	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), "%s",
+	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, k, n, paper_object_get, set, &bank), "%s",
 		      fdry_last_error());
 	ck_assert_uint_eq(paper.nloads - before,
 			  3); /* the counter's, alone's, and alone's again for its attributes */
@@ -376,26 +362,26 @@ START_TEST(bank_compares)
 	memcpy(params, k[0].params, k[0].nparams * sizeof(*params));
 	k[0].params = params;
 	params[2].size = 4;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, paper_object_get, set, &bank),
 			 -FDRY_E_BADIMAGE);
 	params[2].size = 1;
 	k[0].nparams = 3;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, paper_object_get, set, &bank),
 			 -FDRY_E_BADIMAGE);
 	k[0].nparams = 4;
 	k[0].name = "scaled";
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, paper_object_get, set, &bank),
 			 -FDRY_E_BADIMAGE);
 	k[0].name = "scale";
 	k[0].object.b[0] ^= 1;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, paper_object_get, set, &bank),
 			 -FDRY_E_NOENT);
 	k[0].object.b[0] ^= 1;
 	ck_assert_ptr_null(bank);
 	ck_assert_uint_eq(paper.unloaded, 3);
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), 0);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, paper_object_get, set, &bank), 0);
 	fdry_kernel_bank_free(bank);
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 0, object_get, set, &bank),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 0, paper_object_get, set, &bank),
 			 0); /* of nothing */
 	fdry_kernel_bank_free(bank);
 	fdry_kernel_bank_free(NULL);
@@ -425,7 +411,8 @@ static int whole_path(struct load *l)
 	if (!err)
 		err = fdry_kernel_set_slice(set);
 	if (!err)
-		err = fdry_kernel_bank_new(&paper.drv, k, table(set, k), object_get, set, &bank);
+		err = fdry_kernel_bank_new(&paper.drv, k, table(set, k), paper_object_get, set,
+					   &bank);
 	if (!err)
 		fdry_kernel_bank_free(bank);
 	fdry_kernel_set_free(set);

@@ -18,20 +18,6 @@ struct kernels {
 
 enum { SCALE, BUMP, BUMP_BY };
 
-static int object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
-{
-	struct fdry_kernel_set *set = arg;
-	struct fdry_oid at;
-	uint32_t i;
-
-	for (i = 0; i < fdry_kernel_set_object_count(set); i++) {
-		*ret = fdry_kernel_set_object(set, i, &at);
-		if (fdry_oid_eq(&at, oid))
-			return 0;
-	}
-	return fdry_fail(FDRY_E_NOENT, "no such object");
-}
-
 static void kernel_add(struct kernels *ks, struct load *l, const char *name)
 {
 	struct paper_kernel *k = kernel_of(l, name);
@@ -76,8 +62,9 @@ static unsigned int bank_new(uint32_t first, uint32_t n, struct fdry_kernel_bank
 {
 	unsigned int before = paper.nloads;
 
-	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, &ks.k[first], n, object_get, ks.set, ret),
-		      "%s", fdry_last_error());
+	ck_assert_msg(
+		!fdry_kernel_bank_new(&paper.drv, &ks.k[first], n, paper_object_get, ks.set, ret),
+		"%s", fdry_last_error());
 	return paper.nloads - before;
 }
 
@@ -192,18 +179,18 @@ START_TEST(a_shared_kernel_is_compared)
 	memcpy(params, k.params, k.nparams * sizeof(*params));
 	k.params = params;
 	params[2].size = 4;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, paper_object_get, ks.set, &none),
 			 -FDRY_E_BADIMAGE);
 	k = ks.k[SCALE];
 	k.nparams--;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, paper_object_get, ks.set, &none),
 			 -FDRY_E_BADIMAGE);
 	k.nparams = 0;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, paper_object_get, ks.set, &none),
 			 -FDRY_E_BADIMAGE);
 	k = ks.k[SCALE];
 	k.name = "scaled";
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, paper_object_get, ks.set, &none),
 			 -FDRY_E_BADIMAGE);
 	ck_assert_ptr_null(none);
 	ck_assert_uint_eq(bank_free(bank), 1);
@@ -220,7 +207,7 @@ START_TEST(a_refused_kernel_leaves_nothing)
 	memcpy(params, two[1].params, two[1].nparams * sizeof(*params));
 	two[1].params = params;
 	params[0].size = 1;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, two, 2, object_get, ks.set, &none),
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, two, 2, paper_object_get, ks.set, &none),
 			 -FDRY_E_BADIMAGE);
 	ck_assert_uint_eq(paper.unloaded, 2);
 	ck_assert_uint_eq(bank_new(SCALE, 3, &bank), 2);
@@ -238,7 +225,7 @@ START_TEST(a_load_that_fails_leaves_other_banks_as_they_are)
 		loads = paper.nloads;
 		paper.unloaded = 0;
 		paper.fail_at = paper.calls + i;
-		failed += fdry_kernel_bank_new(&paper.drv, ks.k, ks.n, object_get, ks.set,
+		failed += fdry_kernel_bank_new(&paper.drv, ks.k, ks.n, paper_object_get, ks.set,
 					       &again) != 0;
 		if (!again)
 			ck_assert_uint_eq(paper.unloaded, paper.nloads - loads);

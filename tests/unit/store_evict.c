@@ -3,23 +3,9 @@
  * it costs a seal. */
 #include <sys/mman.h>
 
-#include "tests/lib/store.h"
+#include "tests/lib/store_fixture.h"
 
 #define CHUNK 100000u
-
-static struct fdry_store *s;
-
-static void setup(void)
-{
-	dir_setup_in("/dev/shm");
-	s = store_make();
-}
-
-static void teardown(void)
-{
-	fdry_store_close(s);
-	dir_teardown();
-}
 
 static bool there(const char *name)
 {
@@ -470,7 +456,7 @@ int main(void)
 	Suite *suite = suite_create("store_evict");
 	TCase *tc = tcase_create("evict");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, store_setup, store_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_limit_is_kept);
 	tcase_add_test(tc, what_was_used_longest_ago_goes_first);

@@ -11,21 +11,7 @@
 #include <sys/un.h>
 
 #include "store/lease.h"
-#include "tests/lib/store.h"
-
-static struct fdry_store *s;
-
-static void setup(void)
-{
-	dir_setup_in("/dev/shm");
-	s = store_make();
-}
-
-static void teardown(void)
-{
-	fdry_store_close(s);
-	dir_teardown();
-}
+#include "tests/lib/store_fixture.h"
 
 static struct fdry_oid put_noise(struct fdry_writer *p, uint64_t seed)
 {
@@ -262,7 +248,7 @@ int main(void)
 	Suite *suite = suite_create("store_folder");
 	TCase *tc = tcase_create("folder");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, store_setup, store_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, leases_unreadable, 0, 2);
 	tcase_add_loop_test(tc, folder_unreadable, 0, 2);

@@ -8,8 +8,8 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <time.h>
 
+#include "tests/lib/clock.h"
 #include "tests/lib/store.h"
 
 static void setup(void)
@@ -21,14 +21,6 @@ static void setup(void)
 static void teardown(void)
 {
 	dir_teardown();
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
 static int wait_for(pid_t pid)
@@ -381,7 +373,7 @@ static int worker(unsigned int nr, double until)
 
 	if (fdry_store_open(path, 0, &s))
 		return 1;
-	while (now() < until && !err) {
+	while (now_s() < until && !err) {
 		x = x * 1103515245u + 12345u;
 		snprintf(ref, sizeof(ref), "r%u", x >> 20 & 3);
 		switch (x >> 16 & 7) {
@@ -417,7 +409,7 @@ static int worker(unsigned int nr, double until)
 START_TEST(many_processes_at_once)
 {
 	enum { N = 8 };
-	double until = now() + 4;
+	double until = now_s() + 4;
 	struct fdry_store *s;
 	pid_t pids[N];
 	int i, bad = 0;

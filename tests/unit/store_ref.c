@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of refs, of finding images by name, and of two seals under one name. */
-#include "tests/lib/store.h"
-
-static struct fdry_store *s;
-
-static void setup(void)
-{
-	dir_setup_in("/dev/shm");
-	s = store_make();
-}
-
-static void teardown(void)
-{
-	fdry_store_close(s);
-	dir_teardown();
-}
+#include "tests/lib/store_fixture.h"
 
 START_TEST(names_are_checked)
 {
@@ -321,7 +307,7 @@ int main(void)
 	Suite *suite = suite_create("store_ref");
 	TCase *tc = tcase_create("ref");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, store_setup, store_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, names_are_checked);
 	tcase_add_test(tc, sentences_about_bad_names_are_harmless);

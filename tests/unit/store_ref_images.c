@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of names that hold several images, by identity; of pins; and of damaged refs. */
-#include "tests/lib/store.h"
-
-static struct fdry_store *s;
-
-static void setup(void)
-{
-	dir_setup_in("/dev/shm");
-	s = store_make();
-}
-
-static void teardown(void)
-{
-	fdry_store_close(s);
-	dir_teardown();
-}
+#include "tests/lib/store_fixture.h"
 
 /* The identity number @n. */
 static struct fdry_oid identity(unsigned int n)
@@ -332,7 +318,7 @@ int main(void)
 	Suite *suite = suite_create("store_ref_images");
 	TCase *tc = tcase_create("images");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, store_setup, store_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, an_image_replaces_only_that_of_its_identity);
 	tcase_add_test(tc, names_do_not_mix);

@@ -2,8 +2,8 @@
 /* Unit tests of one store under several threads: handles, sessions, refs and collections at once.
  */
 #include <pthread.h>
-#include <time.h>
 
+#include "tests/lib/clock.h"
 #include "tests/lib/store.h"
 
 #define THREADS 6
@@ -11,19 +11,11 @@
 static struct fdry_store *shared;
 static double until;
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 static void setup(void)
 {
 	dir_setup_in("/dev/shm");
 	shared = store_make();
-	until = now() + 2;
+	until = now_s() + 2;
 }
 
 static void teardown(void)
@@ -86,7 +78,7 @@ static void *work(void *arg)
 	char ref[8];
 	int err = 0;
 
-	while (now() < until && expected(err)) {
+	while (now_s() < until && expected(err)) {
 		x = x * 1103515245u + 12345u;
 		snprintf(ref, sizeof(ref), "r%u", x >> 20 & 3);
 		if (!(x >> 24 & 7)) { /* a handle of one's own */

@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what a store says it holds. */
-#include "tests/lib/store.h"
-
-static struct fdry_store *s;
-
-static void setup(void)
-{
-	dir_setup_in("/dev/shm");
-	s = store_make();
-}
-
-static void teardown(void)
-{
-	fdry_store_close(s);
-	dir_teardown();
-}
+#include "tests/lib/store_fixture.h"
 
 static int collect(void *arg, const struct fdry_object_info *info)
 {
@@ -279,7 +265,7 @@ int main(void)
 	Suite *suite = suite_create("store_usage");
 	TCase *tc = tcase_create("usage");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, store_setup, store_teardown);
 	tcase_add_test(tc, ids_that_begin_alike_are_found);
 	tcase_add_test(tc, unique_and_shared_bytes);
 	tcase_add_test(tc, shared_by_many);

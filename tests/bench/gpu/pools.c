@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "foundry/run.h"
+#include "tests/lib/clock.h"
 #include "tests/lib/gpu.h"
 
 #define ROUNDS 15
@@ -174,14 +174,6 @@ static const struct way {
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
 /* --- measured --- */
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static int by_size(const void *a, const void *b)
 {

@@ -9,10 +9,10 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "foundry/run.h"
 #include "arch/driver.h"
+#include "tests/lib/clock.h"
 
 #define ROUNDS 15
 #define CALLS 2000
@@ -94,14 +94,6 @@ static const struct way {
 	{ "fdry_cudagraph_launch, one node", launch_ours, 7 },
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static int by_size(const void *a, const void *b)
 {

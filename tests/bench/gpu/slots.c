@@ -7,10 +7,10 @@
  */
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #include "foundry/run.h"
 #include "tests/lib/backend.h"
+#include "tests/lib/clock.h"
 #include "tests/lib/gpu.h"
 
 #define THREADS_MAX 8
@@ -36,14 +36,6 @@ static void must(int err, const char *what)
 		return;
 	fprintf(stderr, "%s: %d %s\n", what, err, fdry_last_error());
 	exit(EXIT_FAILURE);
-}
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
 static double plain_batch(const struct worker *w, CUstream s)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* need.c - see need.h. */
+#include "tests/lib/need.h"
+
+#include <lmdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/err.h"
+
+/* The library's results are above this, LMDB's own below. */
+#define LIBRARY_MIN -1000
+
+void need(int result, const char *what)
+{
+	const char *why;
+
+	if (!result)
+		return;
+	if (result > 0 || result <= LIBRARY_MIN)
+		why = mdb_strerror(result);
+	else
+		why = fdry_last_error();
+	fprintf(stderr, "%s: %s\n", what, why);
+	exit(1);
+}

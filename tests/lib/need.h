@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* need.h - for programs without Check: what must work, or ends the program. */
+#ifndef FDRY_TESTS_LIB_NEED_H
+#define FDRY_TESTS_LIB_NEED_H
+
+/* Unless @result is 0, print @what and the reason, and exit. It is a result of the library, of LMDB
+ * or a condition. */
+void need(int result, const char *what);
+
+#endif
