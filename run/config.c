@@ -24,19 +24,21 @@ int fdry_variable_at(size_t i, struct fdry_variable *ret)
 int fdry_variable_check(const char *name)
 {
 	enum fdry_config id;
-	bool known = !name;
-	int err = 0;
+	bool found = !name;
+	int err;
 
-	for (id = 0; !err && id < FDRY_CONFIG_COUNT; id++) {
+	for (id = 0; id < FDRY_CONFIG_COUNT; id++) {
 		if (name && strcmp(name, fdry_config_vars[id].name))
 			continue;
-		known = true;
+		found = true;
 		err = fdry_config_check(id);
+		if (err)
+			return err;
 	}
-	if (!known)
+	if (!found)
 		return fdry_fail(FDRY_E_INVAL,
 				 "'%.80s' is no variable of this library; see "
 				 "Documentation/api/environment.rst",
 				 name);
-	return err;
+	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* decode_state.c - where a decoder is, in device memory and as arguments; see
+/* decode_state.c - a decoder's token, position and length, in device memory and as arguments; see
  * foundry/run/scalars.h. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,40 +8,43 @@
 #include "lib/opts.h"
 #include "lib/live.h"
 
-enum { TOKEN, POSITION, LENGTH, CELLS };
+enum { TOKEN, POSITION, LENGTH, SCALARS };
 
 struct fdry_decode_state {
-	struct fdry_scalars *cells;
-	pthread_mutex_t lock; /* guards @args, and that they go with the cells */
+	struct fdry_scalars *scalars;
+	pthread_mutex_t lock; /* guards @args, and keeps them equal to the numbers on the device */
 	struct fdry_decode_state_args args;
 };
 
-static int addresses(struct fdry_decode_state *d)
+static int addresses_read(struct fdry_decode_state *d)
 {
-	int err = fdry_scalars_addr(d->cells, TOKEN, &d->args.token_addr);
+	int err = fdry_scalars_addr(d->scalars, TOKEN, &d->args.token_addr);
 
-	if (!err)
-		err = fdry_scalars_addr(d->cells, POSITION, &d->args.position_addr);
-	return err ? err : fdry_scalars_addr(d->cells, LENGTH, &d->args.length_addr);
+	if (err)
+		return err;
+	err = fdry_scalars_addr(d->scalars, POSITION, &d->args.position_addr);
+	if (err)
+		return err;
+	return fdry_scalars_addr(d->scalars, LENGTH, &d->args.length_addr);
 }
 
 static int state_make(struct fdry_decode_state *d, const struct fdry_decode_state_opts *o)
 {
-	static const uint32_t dtypes[CELLS] = {
+	static const uint32_t dtypes[SCALARS] = {
 		[TOKEN] = FDRY_U32, [POSITION] = FDRY_I32, [LENGTH] = FDRY_I32
 	};
-	const union fdry_scalars_value values[CELLS] = { [LENGTH] = { .i32 = 1 } };
+	const union fdry_scalars_value values[SCALARS] = { [LENGTH] = { .i32 = 1 } };
 	struct fdry_scalars_opts so = { .sz = sizeof(so),
 					.driver = o->driver,
 					.device = o->device,
-					.count = CELLS,
+					.count = SCALARS,
 					.dtypes = dtypes,
 					.values = values,
 					.addr = o->addr };
-	int err = fdry_scalars_new(&so, &d->cells);
+	int err = fdry_scalars_new(&so, &d->scalars);
 
 	d->args.length = 1;
-	return err ? err : addresses(d);
+	return err ? err : addresses_read(d);
 }
 
 int fdry_decode_state_new(const struct fdry_decode_state_opts *opts, struct fdry_decode_state **ret)
@@ -62,9 +65,11 @@ int fdry_decode_state_new(const struct fdry_decode_state_opts *opts, struct fdry
 	err = state_make(d, &o);
 	fdry_live_add(d);
 	if (err)
-		fdry_decode_state_free(d);
-	else
-		*ret = d;
+		goto out_free;
+	*ret = d;
+	return 0;
+out_free:
+	fdry_decode_state_free(d);
 	return err;
 }
 
@@ -72,7 +77,7 @@ void fdry_decode_state_free(struct fdry_decode_state *d)
 {
 	if (!d || fdry_live_end(d, "the decode state"))
 		return;
-	fdry_scalars_free(d->cells);
+	fdry_scalars_free(d->scalars);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -87,7 +92,7 @@ static int state_check(const struct fdry_decode_state *d)
 int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step,
 			  CUstream stream)
 {
-	union fdry_scalars_value v[CELLS] = { [TOKEN] = { .u32 = token } };
+	union fdry_scalars_value v[SCALARS] = { [TOKEN] = { .u32 = token } };
 	int err = state_check(d);
 
 	if (err)
@@ -100,12 +105,13 @@ int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t 
 	v[POSITION].i32 = (int32_t)step;
 	v[LENGTH].i32 = (int32_t)step + 1;
 	pthread_mutex_lock(&d->lock);
-	err = fdry_scalars_update(d->cells, 0, CELLS, v, stream);
-	if (!err) {
-		d->args.token = token;
-		d->args.position = v[POSITION].i32;
-		d->args.length = v[LENGTH].i32;
-	}
+	err = fdry_scalars_update(d->scalars, 0, SCALARS, v, stream);
+	if (err)
+		goto out_unlock;
+	d->args.token = token;
+	d->args.position = v[POSITION].i32;
+	d->args.length = v[LENGTH].i32;
+out_unlock:
 	pthread_mutex_unlock(&d->lock);
 	return err;
 }

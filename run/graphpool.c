@@ -49,7 +49,7 @@ static int pool_check(const struct fdry_graphpool *p)
 
 /* --- new, get, put --- */
 
-/* @on becomes the pool's. */
+/* The pool then owns @on. */
 static int pool_new(const struct fdry_primary *on, bool own, struct fdry_graphpool **ret)
 {
 	struct fdry_graphpool *p = calloc(1, sizeof(*p));
@@ -123,17 +123,18 @@ int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool
 		p->refs++;
 	pthread_mutex_unlock(&all_lock);
 	if (!p)
-		return fdry_fail(FDRY_E_NOKEY,
-				 "there is no pool with the id (%llu, %llu); it was given back by "
-				 "all who had it, "
-				 "or never was",
-				 (unsigned long long)id->hi, (unsigned long long)id->lo);
+		return fdry_fail(
+			FDRY_E_NOKEY,
+			"there is no pool with the id (%llu, %llu); it never existed, or its "
+			"last reference was put",
+			(unsigned long long)id->hi, (unsigned long long)id->lo);
 	err = fdry_primary_check(&p->on, "the pool");
-	if (err)
+	if (err) {
 		fdry_graphpool_put(p);
-	else
-		*ret = p;
-	return err;
+		return err;
+	}
+	*ret = p;
+	return 0;
 }
 
 /* The context is current; cuMemFree waits for the device if it must. */
@@ -245,7 +246,7 @@ static int sealed_fail(const struct fdry_graphpool *p, const char *what)
 			 what, (unsigned long long)p->id.hi, (unsigned long long)p->id.lo);
 }
 
-/* A piece with room for @size; the lock is held. */
+/* Allocate a piece that has space for @size. The lock is held. */
 static int piece_add(struct fdry_graphpool *p, uint64_t size)
 {
 	uint64_t piece = (size + PIECE - 1) / PIECE * PIECE;
@@ -256,17 +257,18 @@ static int piece_add(struct fdry_graphpool *p, uint64_t size)
 	if (err)
 		return err;
 	err = fdry_call(p->on.drv, cuMemAlloc_v2, &addr, piece);
-	if (!err) {
-		err = fdry_blocks_add(&p->blocks, addr, piece);
-		if (err)
-			(void)fdry_call_raw(p->on.drv, cuMemFree_v2, addr);
-	}
+	if (err)
+		goto out_leave;
+	err = fdry_blocks_add(&p->blocks, addr, piece);
+	if (err)
+		(void)fdry_call_raw(p->on.drv, cuMemFree_v2, addr);
+out_leave:
 	fdry_primary_leave(&p->on, &mode);
 	return err;
 }
 
 /* The lock is held. */
-static int block_take(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret)
+static int block_alloc(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret)
 {
 	bool inside = p->capturing && pthread_equal(p->thread, pthread_self());
 	uint64_t addr = 0;
@@ -279,11 +281,12 @@ static int block_take(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret)
 		return err;
 	if (!addr) {
 		err = piece_add(p, size);
-		if (!err)
-			err = fdry_blocks_alloc(&p->blocks, size, inside, &addr);
+		if (err)
+			return err;
+		err = fdry_blocks_alloc(&p->blocks, size, inside, &addr);
+		if (err)
+			return err;
 	}
-	if (err)
-		return err;
 	*ret = addr;
 	return 0;
 }
@@ -298,11 +301,12 @@ int fdry_graphpool_mem_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_de
 	if (err)
 		return err;
 	if (!size || size > SIZE_MOST)
-		return fdry_fail(FDRY_E_RANGE, "a pool cannot give %llu bytes; ask for 1 to 2^48",
+		return fdry_fail(FDRY_E_RANGE,
+				 "a pool cannot allocate %llu bytes; request 1 to 2^48",
 				 (unsigned long long)size);
 	pthread_mutex_lock(&pool->lock);
-	err = block_take(pool, (size + FDRY_BLOCK_ALIGN - 1) / FDRY_BLOCK_ALIGN * FDRY_BLOCK_ALIGN,
-			 ret);
+	err = block_alloc(pool, (size + FDRY_BLOCK_ALIGN - 1) / FDRY_BLOCK_ALIGN * FDRY_BLOCK_ALIGN,
+			  ret);
 	pthread_mutex_unlock(&pool->lock);
 	return err;
 }
@@ -320,8 +324,7 @@ int fdry_graphpool_mem_free(struct fdry_graphpool *pool, fdry_devptr addr)
 	return known ? 0
 		     : fdry_fail(FDRY_E_RANGE,
 				 "no allocation of the pool begins at %#llx; it was released "
-				 "before, or is not "
-				 "this pool's",
+				 "before, or belongs to another pool",
 				 addr);
 }
 
@@ -381,15 +384,14 @@ static int join_check(const struct fdry_graphpool *p, const struct fdry_primary 
 {
 	if (p->on.ctx != on->ctx || p->on.drv != on->drv)
 		return fdry_fail(FDRY_E_INVAL,
-				 "the pool lies on device %d and the graph on device %d, or on "
-				 "another driver; use a "
-				 "pool of the graph's device",
+				 "the pool is of device %d and the graph of device %d, or of "
+				 "another driver; use a pool of the graph's device",
 				 p->on.device, on->device);
 	if (p->sealed)
 		return sealed_fail(p, "no capture can begin");
 	if (p->capturing)
 		return fdry_fail(FDRY_E_STATE, "another capture uses the pool; end it first, or "
-					       "give each a pool of its own");
+					       "use a pool of its own for each");
 	return 0;
 }
 
@@ -401,11 +403,12 @@ int fdry_graphpool_join(struct fdry_graphpool *pool, const struct fdry_primary *
 		return err;
 	pthread_mutex_lock(&pool->lock);
 	err = join_check(pool, on);
-	if (!err) {
-		pool->capturing = true;
-		pool->thread = pthread_self();
-		pool->graphs++;
-	}
+	if (err)
+		goto out_unlock;
+	pool->capturing = true;
+	pool->thread = pthread_self();
+	pool->graphs++;
+out_unlock:
 	pthread_mutex_unlock(&pool->lock);
 	if (err)
 		return err;

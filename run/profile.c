@@ -34,8 +34,8 @@ uint64_t fdry_profile_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Numbers below 16 have places of their own; above, the highest bit and the four behind it say
- * which. */
+/* Each number below 16 has a place of its own. For others, the highest bit and the four after it
+ * determine the place. */
 static unsigned int place_of(uint64_t ns)
 {
 	unsigned int octave;

@@ -2,7 +2,7 @@
 /*
  * scalar.c - numbers in device memory, updated in a stream's order; see foundry/run/scalars.h.
  *
- * Each scalar has a cell of 8 bytes, so that one copy updates any run of them. Copies come from a
+ * Each scalar has 8 bytes, so that one copy updates any run of them. Copies come from a
  * ring of slots in pinned memory, each with an event. The driver copies from there without waiting,
  * and a slot is used again after its event. A fill (cuMemsetD32Async) carries its value and needs
  * no slot. But it needs two calls for 8 bytes and one more for each further scalar, and a launch of
@@ -22,7 +22,7 @@
 #include "arch/stream.h"
 
 #define SLOTS 64u
-#define CELL sizeof(union fdry_scalars_value)
+#define WIDTH sizeof(union fdry_scalars_value)
 
 struct slot {
 	uint8_t *bytes;
@@ -61,11 +61,11 @@ static int opts_check(const struct fdry_scalars_opts *o)
 		return fdry_fail(FDRY_E_INVAL,
 				 "%u scalars cannot be made%s; ask for 1 to %d, each with its type",
 				 o->count, o->dtypes ? "" : " without types", FDRY_SCALARS_MAX);
-	if (o->addr % CELL)
+	if (o->addr % WIDTH)
 		return fdry_fail(FDRY_E_INVAL, "scalars cannot lie at %#llx; use a multiple of %zu",
-				 o->addr, CELL);
+				 o->addr, WIDTH);
 	for (i = 0; i < o->count; i++)
-		if (!fdry_dtype_size(o->dtypes[i]) || fdry_dtype_size(o->dtypes[i]) > CELL)
+		if (!fdry_dtype_size(o->dtypes[i]) || fdry_dtype_size(o->dtypes[i]) > WIDTH)
 			return fdry_fail(FDRY_E_INVAL,
 					 "type %u of scalar %u has %zu bytes; use a type of enum "
 					 "fdry_dtype with 1, 2, 4 or 8",
@@ -92,7 +92,7 @@ static void ring_drop(struct fdry_scalars *s)
 
 static int ring_make(struct fdry_scalars *s)
 {
-	size_t each = s->count * CELL;
+	size_t each = s->count * WIDTH;
 	void *block;
 	uint32_t i;
 	int err = fdry_call(s->on.drv, cuMemHostAlloc, &block, SLOTS * each,
@@ -120,7 +120,7 @@ static int memory_make(struct fdry_scalars *s)
 
 	if (s->addr)
 		return 0;
-	err = fdry_call(s->on.drv, cuMemAlloc_v2, &addr, s->count * CELL);
+	err = fdry_call(s->on.drv, cuMemAlloc_v2, &addr, s->count * WIDTH);
 	if (err)
 		return err;
 	s->addr = addr;
@@ -141,15 +141,15 @@ static int slot_wait(struct fdry_scalars *s, struct slot *t)
 	return 0;
 }
 
-/* A cell is its value and zeros, whatever else the caller's union holds. */
-static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count,
-		       const union fdry_scalars_value *values, uint8_t *to)
+/* Write each value, and zeros after it, whatever else the caller's union holds. */
+static void values_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count,
+			const union fdry_scalars_value *values, uint8_t *to)
 {
 	uint32_t i;
 
-	memset(to, 0, count * CELL);
+	memset(to, 0, count * WIDTH);
 	for (i = 0; values && i < count; i++)
-		memcpy(to + i * CELL, values[i].bytes, fdry_dtype_size(s->dtypes[first + i]));
+		memcpy(to + i * WIDTH, values[i].bytes, fdry_dtype_size(s->dtypes[first + i]));
 }
 
 /* In the context, the lock held. Only a copy that was enqueued uses up the slot. */
@@ -181,8 +181,8 @@ static int update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 	err = slot_wait(s, t);
 	if (err)
 		goto out_unlock;
-	cells_fill(s, first, count, values, t->bytes);
-	err = ring_copy(s, t, s->addr + first * CELL, count * CELL, stream);
+	values_fill(s, first, count, values, t->bytes);
+	err = ring_copy(s, t, s->addr + first * WIDTH, count * WIDTH, stream);
 out_unlock:
 	pthread_mutex_unlock(&s->lock);
 	return err;
@@ -331,7 +331,7 @@ int fdry_scalars_addr(const struct fdry_scalars *s, uint32_t i, fdry_devptr *ret
 	err = fdry_need(ret);
 	if (err)
 		return err;
-	*ret = s->addr + i * CELL;
+	*ret = s->addr + i * WIDTH;
 	return 0;
 }
 
@@ -354,16 +354,16 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
 }
 
 /* In the context. */
-static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret,
-		     CUstream stream)
+static int scalar_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret,
+		       CUstream stream)
 {
-	union fdry_scalars_value cell = { 0 };
+	union fdry_scalars_value value = { 0 };
 	size_t size = fdry_dtype_size(s->dtypes[i]);
 	int err = fdry_primary_stream(&s->on, stream, "a read");
 
 	if (err)
 		return err;
-	err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL, size,
+	err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, value.bytes, s->addr + i * WIDTH, size,
 			stream);
 	if (err)
 		return err;
@@ -371,7 +371,7 @@ static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_valu
 	err = fdry_stream_wait(s->on.drv, stream);
 	if (err)
 		return err;
-	*ret = cell;
+	*ret = value;
 	return 0;
 }
 
@@ -389,7 +389,7 @@ int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_val
 	err = fdry_primary_enter(&s->on, &mode);
 	if (err)
 		return err;
-	err = read_cell(s, i, ret, stream);
+	err = scalar_read(s, i, ret, stream);
 	fdry_primary_leave(&s->on, &mode);
 	return err;
 }

@@ -41,14 +41,18 @@ int fdry_telemetry_text(struct fdry_store *store, char **ret)
 	struct fdry_buf b = { 0 };
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_telemetry_print(&b);
-	if (!err && store)
-		err = fdry_store_metrics(store, &b);
-	if (err) {
-		fdry_buf_release(&b);
+	if (err)
 		return err;
-	}
+	err = fdry_telemetry_print(&b);
+	if (err)
+		goto out_release;
+	if (store)
+		err = fdry_store_metrics(store, &b);
+	if (err)
+		goto out_release;
 	*ret = (char *)b.data;
 	return 0;
+out_release:
+	fdry_buf_release(&b);
+	return err;
 }
