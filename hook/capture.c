@@ -1,71 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture.c - the streams that capture, so that allocations made meanwhile are marked.
+ * capture.c - the functions that begin and end captures, so that allocations made meanwhile are
+ * marked.
  *
- * The list has the stream that began each capture. An end that fails may or may not end the
- * capture, so the driver decides. The per-thread default stream has one handle in all threads, so
- * its captures are listed with their thread.
- *
- * Locking: a lock around the list; threads read the count without it.
+ * An end that fails may or may not end the capture, so the driver decides.
  */
 #include "hook/internal.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-
-struct capture {
-	struct capture *next;
-	CUstream stream;
-	pthread_t owner;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct capture *captures;
-static uint64_t count;
-
-static bool is_of(const struct capture *c, CUstream stream)
-{
-	return c->stream == stream &&
-	       (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
-}
-
 static CUresult note_begin(CUresult res, CUstream stream)
 {
-	struct capture *c;
-
-	if (res || fdry_find_forked())
-		return res;
-	c = malloc(sizeof(*c));
-	if (!c)
-		return res; /* then allocations count as content, which is always correct */
-	c->stream = stream;
-	c->owner = pthread_self();
-	pthread_mutex_lock(&lock);
-	c->next = captures;
-	captures = c;
-	__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&lock);
+	if (!res)
+		fdry_capture_add(stream);
 	return res;
 }
 
 static void note_end(CUstream stream)
 {
-	struct capture **p, *c = NULL;
-	bool last = false;
-
-	if (fdry_find_forked())
-		return;
-	pthread_mutex_lock(&lock);
-	for (p = &captures; *p; p = &(*p)->next)
-		if (is_of(*p, stream)) {
-			c = *p;
-			*p = c->next;
-			last = !__atomic_sub_fetch(&count, 1, __ATOMIC_RELAXED);
-			break;
-		}
-	pthread_mutex_unlock(&lock);
-	free(c);
-	if (last)
+	if (fdry_capture_remove(stream))
 		fdry_dispatch_captured();
 }
 
@@ -73,11 +24,6 @@ static void note_end(CUstream stream)
 static CUstream per_thread(CUstream stream)
 {
 	return stream ? stream : CU_STREAM_PER_THREAD;
-}
-
-uint64_t fdry_capture_count(void)
-{
-	return __atomic_load_n(&count, __ATOMIC_RELAXED);
 }
 
 CUresult cuStreamBeginCapture(CUstream stream)

@@ -93,7 +93,7 @@ void fdry_copy_begin(const void *image, struct fdry_copy *c)
 	sigset_t all, old;
 
 	*c = (struct fdry_copy){ .image = image };
-	if (!image || fdry_find_forked() || !is_large_elf(image) || fdry_loaded_holds(image))
+	if (!image || fdry_start_is_forked() || !is_large_elf(image) || fdry_loaded_holds(image))
 		return;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* the program's own threads handle signals */

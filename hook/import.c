@@ -41,7 +41,8 @@ static CUresult note(CUresult res, const CUdeviceptr *addr, const char *origin)
 	CUdeviceptr start;
 	size_t size;
 
-	if (res || fdry_find_forked() || fdry_real(cuMemGetAddressRange_v2)(&start, &size, *addr))
+	if (res || fdry_start_is_forked() ||
+	    fdry_real(cuMemGetAddressRange_v2)(&start, &size, *addr))
 		return res;
 	m = calloc(1, sizeof(*m));
 	if (!m)
@@ -59,7 +60,7 @@ static CUresult note(CUresult res, const CUdeviceptr *addr, const char *origin)
 
 void fdry_import_gone(CUdeviceptr addr)
 {
-	if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || fdry_find_forked())
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || fdry_start_is_forked())
 		return;
 	pthread_mutex_lock(&lock);
 	drop(addr, addr + 1);

@@ -71,7 +71,7 @@ const char *fdry_find_path(void);
 /* start.c */
 
 /* True in a child that was forked after CUDA was started: it cannot use CUDA. */
-bool fdry_find_forked(void);
+bool fdry_start_is_forked(void);
 /* FDRY_E_FORKED in such a child. */
 int fdry_start_forked(void);
 
@@ -80,6 +80,8 @@ int fdry_start_forked(void);
 /* A libcuda in this process that is not the interposer: its path into @path. @before: only one
  * that was loaded before the interposer. */
 bool fdry_loaded_driver(bool before, char *path, size_t size);
+/* FDRY_E_LATE, naming it, if a libcuda was loaded before the interposer. */
+int fdry_loaded_late(void);
 /* True if [@data, @data + @len) lies in a read-only part of the program or of a shared object,
  * which is then pinned: the bytes stay for as long as the process lives. */
 bool fdry_loaded_pin(const void *data, size_t len);
@@ -113,7 +115,6 @@ bool fdry_ldconf_each(const char *file, bool (*fn)(void *arg, const char *dir), 
 
 /* @limit: the largest address that the caller can store. */
 int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret);
-int fdry_dispatch_free(CUdeviceptr addr);
 /* The allocation that holds @addr; FDRY_E_NOKEY if @addr lies in a region but in no allocation. */
 int fdry_dispatch_find(CUdeviceptr addr, struct fdry_alloc *ret);
 
@@ -149,9 +150,12 @@ int fdry_hook_region_free_preallocated(void);
 int fdry_hook_region_offset(uint64_t *ret);
 int fdry_hook_region_set_offset(uint64_t offset);
 int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size);
-int fdry_hook_region_free(CUdeviceptr addr);
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
 			    size_t *count);
+
+/* mem.c */
+
+int fdry_hook_region_free(CUdeviceptr addr);
 
 /* pool.c: the pools that the region replaces, and their bytes */
 
@@ -161,16 +165,11 @@ bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool);
 /* Count an allocation of @size bytes from @pool; negative: a free. */
 void fdry_mempool_count(CUmemoryPool pool, int64_t size);
 
+/* Remove a pool that was destroyed from the list. */
+void fdry_mempool_forget(CUmemoryPool pool);
 /* The device of a pool that a region may replace; CUDA_ERROR_NOT_FOUND for other pools, or the
  * driver's error. */
 CUresult fdry_mempool_device(CUmemoryPool pool, CUdevice *ret);
-
-/* peer.c: the devices that may use memory of others */
-
-/* The devices that may use memory of @owner, a bit for each ordinal. */
-uint64_t fdry_peers(CUdevice owner);
-/* @pool was destroyed. */
-void fdry_peer_pool_gone(CUmemoryPool pool);
 
 /* code.c: device code as bytes */
 
@@ -230,9 +229,16 @@ void fdry_note_own(const struct fdry_load *load, void *own, size_t len);
 void fdry_note_alias(CUlibrary library, CUmodule module);
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
-/* capture.c, live.c, proc.c */
+/* capture_list.c */
 
+/* Note that a capture began on @stream, or that it ended; true if no other goes on. */
+void fdry_capture_add(CUstream stream);
+bool fdry_capture_remove(CUstream stream);
+/* Captures that go on. */
 uint64_t fdry_capture_count(void);
+
+/* live.c, proc.c */
+
 void fdry_hook_live(struct fdry_hook_live *ret);
 void fdry_hook_launches_hold(int on);
 /* map.c */

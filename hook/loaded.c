@@ -314,3 +314,18 @@ bool fdry_loaded_pin(const void *data, size_t len)
 	pthread_mutex_unlock(&list_lock);
 	return true;
 }
+
+int fdry_loaded_late(void)
+{
+	char path[PATH_MAX];
+
+	/* In a forked child the loader's lock, which the search needs, may be held for ever. */
+	if (fdry_start_is_forked() || !fdry_loaded_driver(true, path, sizeof(path)))
+		return 0;
+	return fdry_fail(
+		FDRY_E_LATE,
+		"%s was loaded before the interposer, so calls bypass the interposer; start "
+		"the program with \"python -m foundry run\" or LD_PRELOAD, or import "
+		"foundry before whatever uses CUDA",
+		path);
+}

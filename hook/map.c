@@ -136,7 +136,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size,
 static CUresult foreign_note(CUresult res, const CUmemGenericAllocationHandle *handle,
 			     const char *origin)
 {
-	if (res || fdry_find_forked())
+	if (res || fdry_start_is_forked())
 		return res;
 	pthread_mutex_lock(&lock);
 	phys_note(*handle, origin);
@@ -180,7 +180,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	struct phys *p;
 	CUresult res;
 
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return fdry_real(cuMemRelease)(handle);
 	pthread_mutex_lock(&lock); /* before the driver assigns the handle again */
 	res = fdry_real(cuMemRelease)(handle);
@@ -205,7 +205,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *ad
 	CUresult res = fdry_real(cuMemRetainAllocationHandle)(ret, addr);
 	struct mapping *m;
 
-	if (res || fdry_find_forked())
+	if (res || fdry_start_is_forked())
 		return res;
 	pthread_mutex_lock(&lock);
 	m = mapping_at((uintptr_t)addr);
@@ -235,7 +235,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	CUresult res = fdry_real(cuMemExportToShareableHandle)(ret, handle, type, flags);
 	struct phys *p;
 
-	if (res || fdry_find_forked())
+	if (res || fdry_start_is_forked())
 		return res;
 	pthread_mutex_lock(&lock);
 	p = phys_of(handle);
@@ -303,7 +303,7 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	CUresult res;
 	int err;
 
-	if (flags || fdry_find_forked())
+	if (flags || fdry_start_is_forked())
 		return fdry_real(cuMemMap)(addr, size, offset, handle, flags);
 	pthread_mutex_lock(&lock);
 	err = fdry_dispatch_holder(addr, &r);
@@ -367,7 +367,7 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 	struct fdry_region *r;
 	CUresult res;
 
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return fdry_real(cuMemUnmap)(addr, size);
 	pthread_mutex_lock(&lock); /* before the address can be mapped again */
 	res = fdry_real(cuMemUnmap)(addr, size);

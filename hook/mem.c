@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mem.c - cuMemAlloc, cuMemFree and their like.
+ * mem.c - cuMemAlloc, cuMemFree and the functions like them.
  *
  * Calls that concern no region go to the driver unchanged. Queries about a region's address are
  * answered for each allocation, as if the driver had made it: to the driver it is a part of one
@@ -42,6 +42,33 @@ CUresult cuMemAlloc(unsigned int *ret, unsigned int size)
 	return CUDA_SUCCESS;
 }
 
+/* Free an allocation of a region; FDRY_FOREIGN if it is not of one. */
+static int memory_free(CUdeviceptr addr)
+{
+	struct fdry_alloc a = { 0 };
+	struct fdry_region *r;
+	int err = fdry_dispatch_holder(addr, &r);
+
+	if (err)
+		return err;
+	fdry_region_find(r, addr, &a);
+	err = fdry_region_dealloc(r, addr, fdry_dispatch_flags());
+	if (!err && a.kind == FDRY_KIND_POOL && !a.capturing)
+		fdry_mempool_count((CUmemoryPool)(uintptr_t)a.owner, -(int64_t)a.size);
+	fdry_dispatch_put(!err);
+	return err;
+}
+
+int fdry_hook_region_free(CUdeviceptr addr)
+{
+	int err = fdry_start_forked();
+
+	if (err)
+		return err;
+	err = memory_free(addr);
+	return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_INVAL, "%#llx lies in no region", addr) : err;
+}
+
 CUresult fdry_dispatch_free_result(int err)
 {
 	if (!err)
@@ -51,7 +78,7 @@ CUresult fdry_dispatch_free_result(int err)
 
 CUresult cuMemFree_v2(CUdeviceptr addr)
 {
-	int err = fdry_dispatch_free(addr);
+	int err = memory_free(addr);
 
 	if (err != FDRY_FOREIGN)
 		return fdry_dispatch_free_result(err);
@@ -61,7 +88,7 @@ CUresult cuMemFree_v2(CUdeviceptr addr)
 
 CUresult cuMemFree(unsigned int addr)
 {
-	int err = fdry_dispatch_free(addr);
+	int err = memory_free(addr);
 
 	return err == FDRY_FOREIGN ? fdry_real(cuMemFree)(addr) : fdry_dispatch_free_result(err);
 }

@@ -113,7 +113,7 @@ static void file_open(const char *path, struct file *f)
 {
 	int saved = errno;
 
-	f->fd = path && !fdry_find_forked() ? fdry_open(path, O_RDONLY, 0) : -1;
+	f->fd = path && !fdry_start_is_forked() ? fdry_open(path, O_RDONLY, 0) : -1;
 	if (f->fd >= 0 && (fstat(f->fd, &f->st) || !S_ISREG(f->st.st_mode))) {
 		close(f->fd);
 		f->fd = -1;

@@ -216,7 +216,7 @@ void fdry_note(const struct fdry_load *load)
 {
 	struct fdry_kept kept = { 0 };
 
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return;
 	if (load->image && !(load->copy && fdry_copy_take(load->copy, &kept)) &&
 	    fdry_code_keep(load->image, &kept))
@@ -243,7 +243,7 @@ void fdry_note_alias(CUlibrary library, CUmodule module)
 {
 	struct note *n, *of, *known;
 
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return;
 	n = calloc(1, sizeof(*n));
 	pthread_mutex_lock(&lock);

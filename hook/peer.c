@@ -9,8 +9,6 @@
  * context and no pool asks for it any more. Contexts that are destroyed are not detected.
  *
  * Locking: one lock around the list, held while regions change, and taken before the regions' lock.
- * A region that begins meanwhile reads fdry_peers() under that lock: either it sees the change, or
- * the change sees the region.
  */
 #include "hook/internal.h"
 
@@ -30,12 +28,6 @@ struct grant {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct grant *grants;
-static uint64_t peers[FDRY_VMM_DEVICES]; /* by owner, a bit for each device; read atomically */
-
-uint64_t fdry_peers(CUdevice owner)
-{
-	return owner < FDRY_VMM_DEVICES ? __atomic_load_n(&peers[owner], __ATOMIC_RELAXED) : 0;
-}
 
 static bool is_granted(CUdevice owner, CUdevice dev)
 {
@@ -49,20 +41,14 @@ static bool is_granted(CUdevice owner, CUdevice dev)
 /* Apply the list's requests for @dev to the regions of @owner; lock held. */
 static int apply(CUdevice owner, CUdevice dev)
 {
-	uint64_t bit = 1ull << dev, was = peers[owner];
 	bool open = is_granted(owner, dev);
-	int err;
+	int err = fdry_dispatch_open(owner, dev, open);
 
-	if (!!(was & bit) == open)
-		return 0;
-	__atomic_store_n(&peers[owner], was ^ bit, __ATOMIC_RELAXED);
-	err = fdry_dispatch_open(owner, dev, open);
-	if (err && open)
-		__atomic_store_n(&peers[owner], was, __ATOMIC_RELAXED);
-	else if (err)
-		fdry_warn("interposer: %s", fdry_last_error()); /* the driver closed its memory, but
-								 the region's stays open */
-	return open ? err : 0;
+	if (!err || open)
+		return err;
+	/* The driver closed its memory, but the region's stays open. */
+	fdry_warn("interposer: %s", fdry_last_error());
+	return 0;
 }
 
 static struct grant **place_of(const struct grant *want)
@@ -99,10 +85,12 @@ static int grant_new(const struct grant *want)
 	g->next = grants;
 	grants = g;
 	err = apply(g->owner, g->dev);
-	if (err) {
-		grants = g->next;
-		free(g);
-	}
+	if (err)
+		goto out_free;
+	return 0;
+out_free:
+	grants = g->next;
+	free(g);
 	return err;
 }
 
@@ -142,7 +130,7 @@ static bool pair_of(CUcontext peer, struct grant *ret)
 	CUcontext ctx = NULL;
 
 	*ret = (struct grant){ .of = peer };
-	if (fdry_find_forked() || fdry_real(cuCtxGetCurrent)(&ctx) ||
+	if (fdry_start_is_forked() || fdry_real(cuCtxGetCurrent)(&ctx) ||
 	    fdry_real(cuCtxGetDevice)(&ret->dev))
 		return false;
 	ret->who = ctx;
@@ -208,18 +196,20 @@ static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *m
 {
 	struct grant want = { .who = pool, .owner = owner };
 	bool is_fresh;
-	int err = 0;
+	int err;
 	size_t i;
 
-	for (i = 0; i < count && !err; i++) {
+	for (i = 0; i < count; i++) {
 		want.dev = map[i].location.id;
 		if (!names_peer(&map[i], owner, true))
 			continue;
 		err = grant(&want, &is_fresh);
-		if (!err && is_fresh)
+		if (err)
+			return err;
+		if (is_fresh)
 			*fresh |= 1ull << want.dev;
 	}
-	return err;
+	return 0;
 }
 
 /* Undo pool_open(), and the driver's change since. */
@@ -263,7 +253,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 {
 	CUdevice owner;
 	CUresult known =
-		fdry_find_forked() ? CUDA_ERROR_NOT_FOUND : fdry_mempool_device(pool, &owner);
+		fdry_start_is_forked() ? CUDA_ERROR_NOT_FOUND : fdry_mempool_device(pool, &owner);
 	CUresult res = known && known != CUDA_ERROR_NOT_FOUND
 			       ? known
 			       : fdry_real(cuMemPoolSetAccess)(pool, map, count);
@@ -277,7 +267,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 	return fdry_dispatch_alloc_result(err);
 }
 
-void fdry_peer_pool_gone(CUmemoryPool pool)
+/* Remove all requests of a pool that was destroyed. */
+static void pool_revoke(CUmemoryPool pool)
 {
 	struct grant *g;
 
@@ -289,4 +280,15 @@ void fdry_peer_pool_gone(CUmemoryPool pool)
 			revoke(g);
 	} while (g);
 	pthread_mutex_unlock(&lock);
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	CUresult res = fdry_real(cuMemPoolDestroy)(pool);
+
+	if (res || fdry_start_is_forked())
+		return res;
+	fdry_mempool_forget(pool);
+	pool_revoke(pool);
+	return res;
 }

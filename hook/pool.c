@@ -3,9 +3,9 @@
  * pool.c - the memory pools that the region replaces, and queries about them.
  *
  * The region replaces a device's default pool, and pools that a program creates for device memory
- * of its own. The driver's pools stay, empty, and keep their settings; memory that the program has
- * from the region is added to their figures. Pools that can be shared with other processes, have a
- * limit, or hold other memory stay native.
+ * of its own. The driver's pools stay, empty, and keep their settings. Their reported sizes include
+ * the memory that the program has from the region. Pools that can be shared with other processes,
+ * have a limit, or hold other memory stay native.
  *
  * Locking: a lock around the list. A forked child uses none of this.
  */
@@ -100,10 +100,12 @@ static CUresult defaults_note(void)
 	int n = 0;
 	CUresult res = fdry_real(cuDeviceGetCount)(&n);
 
-	for (dev = 0; !res && dev < n; dev++)
+	if (res)
+		return res;
+	for (dev = 0; dev < n; dev++)
 		if (!default_pool(dev))
-			res = CUDA_ERROR_UNKNOWN;
-	return res;
+			return CUDA_ERROR_UNKNOWN;
+	return CUDA_SUCCESS;
 }
 
 CUresult fdry_mempool_device(CUmemoryPool pool, CUdevice *ret)
@@ -146,7 +148,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 {
 	CUresult res = fdry_real(cuMemPoolCreate)(ret, props);
 
-	if (res || fdry_find_forked() || !is_plain(props))
+	if (res || fdry_start_is_forked() || !is_plain(props))
 		return res;
 	pthread_mutex_lock(&lock);
 	pool_note(*ret, props->location.id);
@@ -154,13 +156,10 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 	return res;
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
+void fdry_mempool_forget(CUmemoryPool pool)
 {
-	CUresult res = fdry_real(cuMemPoolDestroy)(pool);
 	struct pool **link, *p;
 
-	if (res || fdry_find_forked())
-		return res;
 	pthread_mutex_lock(&lock);
 	for (link = &pools; (p = *link); link = &p->next)
 		if (p->pool == pool) {
@@ -169,8 +168,6 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 			break;
 		}
 	pthread_mutex_unlock(&lock);
-	fdry_peer_pool_gone(pool);
-	return res;
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
@@ -245,7 +242,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 	struct pool *p;
 	uint64_t slabs;
 
-	if (res || !is_figure(attr) || fdry_find_forked())
+	if (res || !is_figure(attr) || fdry_start_is_forked())
 		return res;
 	slabs = slab_bytes();
 	pthread_mutex_lock(&lock);
@@ -262,7 +259,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 	CUresult res = fdry_real(cuMemPoolSetAttribute)(pool, attr, value);
 	struct pool *p;
 
-	if (res || !is_figure(attr) || fdry_find_forked())
+	if (res || !is_figure(attr) || fdry_start_is_forked())
 		return res;
 	pthread_mutex_lock(&lock);
 	p = pool_of(pool);

@@ -18,6 +18,7 @@
 
 #include "lib/log.h"
 #include "lib/threads.h"
+#include "mm/vmm.h"
 
 #define PLACES_MAX 64
 
@@ -33,10 +34,12 @@ static struct place places[PLACES_MAX];
 static unsigned int used;      /* places in use, atomic */
 static struct place *current; /* the region for new allocations, unless paused */
 static bool paused;
+/* The devices that may use memory of each device, a bit for each; read and written atomically. */
+static uint64_t peers[FDRY_VMM_DEVICES];
 
 static bool idle(void)
 {
-	return !__atomic_load_n(&used, __ATOMIC_ACQUIRE) || fdry_find_forked();
+	return !__atomic_load_n(&used, __ATOMIC_ACQUIRE) || fdry_start_is_forked();
 }
 
 static struct place *place_of(CUdeviceptr addr)
@@ -59,7 +62,7 @@ static void place_free(struct place *p)
 }
 
 /* 0 if the current region allocates for the current context, else FDRY_FOREIGN or an error. */
-static int gives(void)
+static int current_check(void)
 {
 	CUresult res;
 	CUdevice dev;
@@ -89,7 +92,7 @@ int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 	if (idle())
 		return FDRY_FOREIGN;
 	pthread_rwlock_rdlock(&lock);
-	err = gives();
+	err = current_check();
 	if (err)
 		goto out_unlock;
 	if (!ret)
@@ -157,7 +160,7 @@ int fdry_dispatch_current(struct fdry_region **ret)
 	if (idle())
 		return FDRY_FOREIGN;
 	pthread_rwlock_rdlock(&lock);
-	err = gives();
+	err = current_check();
 	if (err)
 		pthread_rwlock_unlock(&lock);
 	else
@@ -188,22 +191,6 @@ void fdry_dispatch_put(bool freed)
 	pthread_rwlock_unlock(&lock);
 	if (ended)
 		release_ended();
-}
-
-int fdry_dispatch_free(CUdeviceptr addr)
-{
-	struct fdry_alloc a = { 0 };
-	struct fdry_region *r;
-	int err = fdry_dispatch_holder(addr, &r);
-
-	if (err)
-		return err;
-	fdry_region_find(r, addr, &a);
-	err = fdry_region_dealloc(r, addr, fdry_dispatch_flags());
-	if (!err && a.kind == FDRY_KIND_POOL && !a.capturing)
-		fdry_mempool_count((CUmemoryPool)(uintptr_t)a.owner, -(int64_t)a.size);
-	fdry_dispatch_put(!err);
-	return err;
 }
 
 int fdry_dispatch_find(CUdeviceptr addr, struct fdry_alloc *ret)
@@ -244,9 +231,14 @@ static int open_until(const struct place *end, CUdevice owner, CUdevice dev, boo
 
 int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 {
+	uint64_t bit = 1ull << dev, was = peers[owner];
 	const struct place *failed = NULL;
 	int err;
 
+	if (!!(was & bit) == open)
+		return 0;
+	/* Before the lock, so that a region that begins next is open to the same devices. */
+	__atomic_store_n(&peers[owner], was ^ bit, __ATOMIC_RELAXED);
 	if (idle())
 		return 0;
 	pthread_rwlock_rdlock(&lock);
@@ -254,16 +246,16 @@ int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 	if (err && open_until(failed, owner, dev, !open, &failed))
 		fdry_warn("interposer: %s", fdry_last_error());
 	pthread_rwlock_unlock(&lock);
+	if (err && open)
+		__atomic_store_n(&peers[owner], was, __ATOMIC_RELAXED);
 	return err;
 }
 
 /* The error if current is NULL, or unusable. */
 static int no_region(void)
 {
-	if (fdry_find_forked())
-		return fdry_fail(FDRY_E_FORKED, "this process was forked after CUDA started and "
-						"cannot use it; start CUDA work in a process of "
-						"its own");
+	if (fdry_start_is_forked())
+		return fdry_start_forked();
 	return fdry_fail(FDRY_E_STATE, "no region has begun; begin one first");
 }
 
@@ -281,17 +273,25 @@ static struct place *place_new(void)
 /* A region for the device @want.dev, open to its peers. */
 static int region_new(const struct fdry_driver *drv, struct place *want)
 {
-	uint64_t peers = fdry_peers(want->dev);
+	uint64_t open = want->dev < FDRY_VMM_DEVICES
+				? __atomic_load_n(&peers[want->dev], __ATOMIC_RELAXED)
+				: 0;
 	CUdevice dev;
 	int err = fdry_region_new(drv, want->dev, want->base, want->size, &want->region);
 
-	for (dev = 0; peers && !err; dev++, peers >>= 1)
-		if (peers & 1)
-			err = fdry_region_open(want->region, dev, true);
-	if (err) {
-		fdry_region_free(want->region);
-		want->region = NULL;
+	if (err)
+		goto out_free;
+	for (dev = 0; open; dev++, open >>= 1) {
+		if (!(open & 1))
+			continue;
+		err = fdry_region_open(want->region, dev, true);
+		if (err)
+			goto out_free;
 	}
+	return 0;
+out_free:
+	fdry_region_free(want->region);
+	want->region = NULL;
 	return err;
 }
 
@@ -359,9 +359,9 @@ static int region_begin(CUdeviceptr base, uint64_t size, bool move)
 
 	if (!path)
 		return -FDRY_E_NODRIVER;
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return no_region();
-	err = fdry_hook_table()->late();
+	err = fdry_loaded_late();
 	if (err)
 		return err;
 	err = fdry_driver_open(path, &drv);
@@ -397,7 +397,7 @@ int fdry_hook_region_end(void)
 {
 	bool ended;
 
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return no_region();
 	pthread_rwlock_wrlock(&lock);
 	ended = current;
@@ -413,7 +413,7 @@ static int set_paused(bool value)
 {
 	bool done;
 
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return no_region();
 	pthread_rwlock_wrlock(&lock);
 	done = current;
@@ -436,7 +436,7 @@ int fdry_hook_region_resume(void)
 /* Take the lock to use the current region, or fail. */
 static int current_get(void)
 {
-	if (fdry_find_forked())
+	if (fdry_start_is_forked())
 		return no_region();
 	pthread_rwlock_rdlock(&lock);
 	if (current)
@@ -491,13 +491,6 @@ int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size)
 	return err ? err : current_put(fdry_region_claim(current->region, addr, size));
 }
 
-int fdry_hook_region_free(CUdeviceptr addr)
-{
-	int err = fdry_find_forked() ? no_region() : fdry_dispatch_free(addr);
-
-	return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_INVAL, "%#llx lies in no region", addr) : err;
-}
-
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
 			    size_t *count)
 {
@@ -506,9 +499,9 @@ int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc
 	if (err)
 		return err;
 	err = fdry_region_ledger(current->region, ret, count);
-	if (!err) {
-		*base = current->base;
-		*size = fdry_region_size(current->region);
-	}
-	return current_put(err);
+	if (err)
+		return current_put(err);
+	*base = current->base;
+	*size = fdry_region_size(current->region);
+	return current_put(0);
 }

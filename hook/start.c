@@ -26,14 +26,14 @@ CUresult cuInit(unsigned int flags)
 	return res;
 }
 
-bool fdry_find_forked(void)
+bool fdry_start_is_forked(void)
 {
 	return __atomic_load_n(&forked, __ATOMIC_RELAXED);
 }
 
 int fdry_start_forked(void)
 {
-	if (!fdry_find_forked())
+	if (!fdry_start_is_forked())
 		return 0;
 	return fdry_fail(
 		FDRY_E_FORKED,

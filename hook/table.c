@@ -7,29 +7,12 @@
  */
 #include "hook/internal.h"
 
-#include <limits.h>
-
-static int late(void)
-{
-	char path[PATH_MAX];
-
-	/* In a forked child the loader's lock, which the search needs, may be held for ever. */
-	if (fdry_find_forked() || !fdry_loaded_driver(true, path, sizeof(path)))
-		return 0;
-	return fdry_fail(
-		FDRY_E_LATE,
-		"%s was loaded before the interposer, so calls pass the interposer by; start "
-		"the program with \"python -m foundry run\" or LD_PRELOAD, or import "
-		"foundry before whatever uses CUDA",
-		path);
-}
-
 static const struct fdry_hook table = {
 	.version = FDRY_HOOK_VERSION,
 	.size = sizeof(table),
 	.last_error = fdry_last_error,
 	.real_path = fdry_find_path,
-	.late = late,
+	.late = fdry_loaded_late,
 	.forked = fdry_start_forked,
 	.reached = fdry_bypass_check,
 	.region_begin = fdry_hook_region_begin,

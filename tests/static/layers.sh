@@ -67,7 +67,6 @@ fi
 # Groups of files that need each other. Such a group may lose files; a new one, or a file that joins
 # one, needs a reason.
 cat >"$TMP/groups" <<'E'
-cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/table.c
 cycle: lib/buf.c lib/err.c lib/printable.c lib/telemetry.c
 cycle: mm/async.c mm/mapping.c mm/region.c
 E

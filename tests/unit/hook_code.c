@@ -19,7 +19,7 @@
 
 /* What these files use of the others. */
 void *fdry_jumps[1];
-bool fdry_find_forked(void)
+bool fdry_start_is_forked(void)
 {
 	return false;
 }
