@@ -101,7 +101,7 @@ static int help_environment(void)
 
 	for (v = fdry_config_vars; v < fdry_config_vars + FDRY_CONFIG_COUNT; v++) {
 		printf("%s\n    %s.\n    Allowed: %s.", v->name, v->meaning, v->allowed);
-		printf(*v->fallback ? " Unless set: %s.\n" : "\n", v->fallback);
+		printf(*v->fallback ? " Default: %s.\n" : "\n", v->fallback);
 	}
 	return CMD_OK;
 }
