@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * decode.c - what decode.py captured, brought back without Python.
+ * decode.c - runs the image that decode.py captured, without Python.
  *
  *   decode [-s STORE] [-r REF] [-p PROMPT] [-n STEPS] [-b 1,2,4] [-w WEIGHTS] [-f MODEL-FACT] [-x]
  *
- * Loads the image, feeds the prompt, decodes, and prints the digest of every token and
- * logit for each batch size: the lines that decode.py prints. WEIGHTS is the file that
- * `decode.py capture --weights external` wrote. -x poisons scratch and external memory.
+ * Loads the image, feeds the prompt, decodes, and prints the digest of every token and logit for
+ * each batch size, as decode.py does. WEIGHTS is the file of `decode.py capture --weights
+ * external`. -x poisons scratch and external memory.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -105,8 +105,8 @@ static void state_reset(struct fdry_image *img, int batch)
 	free(junk);
 }
 
-/* Weights come in the order of their names, which is the image's order; the rest is ours to clear.
- */
+/* The file has the weights in the order of their names, as the image does. Other external tensors
+ * are cleared. */
 static void externals_fill(struct fdry_image *img, const char *path)
 {
 	FILE *f = path ? fopen(path, "rb") : NULL;
@@ -121,7 +121,7 @@ static void externals_fill(struct fdry_image *img, const char *path)
 		bytes = tensor_bytes(&t);
 		data = room(bytes);
 		if (!strncmp(t.name, "weight/", 7) && (!f || fread(data, 1, bytes, f) != bytes))
-			die("the image wants weights from a file; give it with -w");
+			die("the image needs weights from a file; name it with -w");
 		check(fdry_image_write(img, t.name, data, bytes, NULL));
 		free(data);
 	}
@@ -189,7 +189,7 @@ static void decode(struct fdry_image *img, const struct options *o, int batch)
 	printf("\n");
 }
 
-/* Proof that there is no framework here. */
+/* Shows that this process has loaded no framework. */
 static void maps_look(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -251,7 +251,7 @@ static void batches_each(struct fdry_image *img, const struct options *o,
 	for (; *p; p = *end ? end + 1 : end) {
 		fn(img, o, (int)strtol(p, &end, 10));
 		if (end == p)
-			die("-b takes numbers with commas between them");
+			die("-b needs numbers, separated by commas");
 	}
 }
 

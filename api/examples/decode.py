@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real decoder, captured once and brought back: transformers' Qwen3 in its 0.6B shape.
+"""Captures a real decoder once and loads it again: transformers' Qwen3 in its 0.6B shape.
 
     decode.py capture   build the model, warm up, capture a decode step at each batch size, seal
     decode.py load      load the image by name or hash and decode; the model is never built
@@ -20,7 +20,7 @@ LAYERS, KV_HEADS, HEAD_DIM, VOCAB = 28, 8, 128, 151936
 
 
 class Phases:
-    """Wall-clock times by name, printed as they end."""
+    """Wall-clock times by name, each printed when it ends."""
 
     def __init__(self):
         self.mark = time.perf_counter()
@@ -104,7 +104,7 @@ class Decoder:
 
 
 def decode(args, batch, write_token, launch, read_token, read_logits):
-    """Feed the prompt, then decode; the digest of every token and logit."""
+    """Feed the prompt, then decode; return the digest of every token and logit."""
     digest, tokens = hashlib.sha256(), []
     prompt = prompt_tokens(args.prompt, batch)
     for row in prompt:
@@ -193,7 +193,7 @@ def replay_time(torch, replay, n=20):
 
 def do_capture(args):
     phases = Phases()
-    import foundry  # before torch: the interposer must be there first
+    import foundry  # before torch: the interposer must be loaded first
     import torch
     phases.done("import foundry, torch")
     torch.cuda.init()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vecadd.c - the whole of Foundry in one file: capture in one process, load in another.
+ * vecadd.c - a complete example: capture in one process, load in another.
  *
  *   vecadd capture [-s STORE] [-m MODULE]   run, capture, seal as "vecadd"
  *   vecadd load    [-s STORE]               load "vecadd", launch, compare
  *
  * The graph clears a vector, adds two others into it and copies the sum out: out = a + b.
- * b is set before the capture and travels in the image; a is an input that the loading
- * process sets to values that the capturing one never saw. MODULE is device code with the
- * kernel vecadd(a, b, c, n); without it the PTX below is used, which any GPU can run.
+ * b is set before the capture and is part of the image. a is an input, which the loading process
+ * sets to values that the capturing process never had. MODULE is device code with the kernel
+ * vecadd(a, b, c, n); the default is the PTX below, which any GPU can run.
  * Exit status: 0 only if every number is right.
  */
 #include <cuda.h>
@@ -21,7 +21,7 @@
 
 #include <foundry.h>
 
-#define N 100003 /* no multiple of anything */
+#define N 100003 /* not a multiple of any block size */
 #define BYTES (N * sizeof(float))
 #define KEY 1
 
@@ -80,7 +80,7 @@ static void check(int err, const char *what)
 	exit(1);
 }
 
-/* b, which the capturing process sets; a, which each process sets to its own values. */
+/* The capturing process sets b; each process sets a to its own values. */
 static float value_b(int i) { return 0.25f * (float)(i % 1000); }
 static float value_a(int i, float salt) { return salt + (float)(i % 777); }
 
@@ -100,7 +100,7 @@ static struct {
 
 static void cuda_open(void)
 {
-	/* The interposer answers to this name, and passes on to the real driver. */
+	/* The interposer has this name, and passes calls to the real driver. */
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 
 #define X(name) *(void **)&cu.name = lib ? dlsym(lib, #name) : NULL;
@@ -293,7 +293,7 @@ static int do_load(const char *store_path)
 	phase("store", &mark);
 	check(fdry_image_load(store, "vecadd", &opts, &img), "loading");
 	mark = now_ms();
-	check(fdry_image_report(img, &r), "asking for the report");
+	check(fdry_image_report(img, &r), "reading the report");
 	printf("  %-34s %9.3f ms\n", "driver and context", r.driver_ms);
 	printf("  %-34s %9.3f ms\n", "manifest, identity", r.manifest_ms);
 	printf("  %-34s %9.3f ms\n", "memory mapped", r.memory_ms);
@@ -307,7 +307,7 @@ static int do_load(const char *store_path)
 		wrong += run(img, (float)i);
 	phase("ten more", &mark);
 	fdry_image_id(img, id);
-	check(fdry_image_fact(img, "fdry.gpu.name", &gpu), "asking for the GPU");
+	check(fdry_image_fact(img, "fdry.gpu.name", &gpu), "reading the name of the GPU");
 	printf("image %s on %s: %s\n", id, gpu, wrong ? "WRONG" : "every number is right");
 	fdry_image_unload(img);
 	fdry_store_close(store);
