@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.h - stores and packs: what holds images, how they travel, what stays and what goes. Part of
- * foundry.h, whose rules for errors, threads and units hold here.
+ * store.h - stores, packs and their maintenance. Part of foundry.h, whose rules for errors,
+ * threads, handles and units apply.
+ *
+ * A store is a directory that holds images as objects: kernels, graphs, chunks of memory content,
+ * and a manifest for each image. An object's id is the SHA-256 of its bytes. A ref is a name for an
+ * image. A collection removes objects that no ref reaches, an eviction removes refs. A session is a
+ * seal, a load or an import in progress; a lease keeps the objects that it uses.
  */
 #ifndef FOUNDRY_STORE_H
 #define FOUNDRY_STORE_H
@@ -24,22 +29,24 @@ struct fdry_store;
  * @path: its directory; NULL: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
  *        $HOME/.cache/foundry/store
  * @flags: of enum fdry_store_flags
- * @ret: the handle, yours until fdry_store_close()
+ * @ret: the handle; close it with fdry_store_close()
  *
- * A store that is made is its owner's alone, or with FDRY_STORE_GROUP its group's, whatever the
- * umask. What a user who is not trusted could write to is refused: Documentation/design/store.rst,
- * "Sharing". A directory is opened once in a process however often it is asked for. A handle does
- * not survive fork: a child opens its own. If the store's files are removed or replaced while it is
- * open, every later call on the handle that reads or writes the store returns FDRY_E_STALE and
- * changes nothing; close it and open the store again. Errors: FDRY_E_NOSTORE (nothing there, or not
- * a store), FDRY_E_CORRUPT (cut short, or pages are damaged), FDRY_E_LOCKED (other processes use
- * the store with a lock.mdb that was removed meanwhile; or no place for a reader came free for a
- * minute), FDRY_E_STALE (the files were replaced at this moment; try again),
- * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
+ * A new store belongs to its owner alone, or with FDRY_STORE_GROUP to its group, for any umask. The
+ * call refuses a store that an untrusted user could write to: Documentation/design/store.rst,
+ * "Sharing". Several handles of one directory in a process share one LMDB environment. A handle
+ * does not survive fork(): a child opens its own. If the store's files are removed or replaced
+ * while it is open, every later call that reads or writes the store returns FDRY_E_STALE and
+ * changes nothing; close the handle and open the store again.
+ *
+ * Errors: FDRY_E_NOSTORE (no directory, or not a store), FDRY_E_CORRUPT (incomplete, or pages are
+ * damaged), FDRY_E_LOCKED (other processes use the store with a lock.mdb that was removed
+ * meanwhile, or all places for readers were in use for a minute), FDRY_E_STALE (the files were
+ * replaced at this moment; try again), FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL,
+ * FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
  */
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
-/* Give the handle back. NULL is fine. Images loaded from it stay. While the handle exports,
- * imports, evicts or collects, it stays open: fdry_last_error() says so. */
+/* Close the handle. NULL is allowed. Images that were loaded from it stay. While the handle
+ * exports, imports, evicts or collects, it stays open, and fdry_last_error() has a message. */
 void fdry_store_close(struct fdry_store *store);
 
 /* ------------------------------------------------------------ packs --- */
@@ -50,8 +57,8 @@ typedef void (*fdry_bytes_fn)(void *arg, uint64_t done, uint64_t total);
 /**
  * struct fdry_pack_report - What was exported or imported.
  * @sz: set by the caller: sizeof(struct fdry_pack_report)
- * @id: the pack's: equal for equal images with equal names, whatever compressed them
- * @bytes: of the objects, uncompressed; @packed: of the pack
+ * @id: the pack's id: equal for equal images with equal names, however they are compressed
+ * @bytes: bytes of the objects, uncompressed; @packed: bytes of the pack
  * @objects_new: of an import: objects that were missing; @bytes_new, @stored_new: their bytes,
  *        uncompressed and at rest (0 in a dry run)
  */
@@ -88,21 +95,21 @@ struct fdry_export_opts {
  * fdry_store_export() - Write images, with all objects that they need, as one pack.
  * @names: @count refs, ids, or unambiguous beginnings of ids. Images that a ref names keep that
  *        name in the pack
- * @fd: a file, a pipe or a socket, at its position; never sought in. It stays open
+ * @fd: a file, a pipe or a socket, written from its position on without seeking. It stays open
  * @opts: NULL for the defaults
  * @report: NULL, or what was written
  *
- * Equal images make equal packs. Every object is checked before it is written: a damaged one is
- * FDRY_E_CORRUPT. After an error the written bytes are no pack, and import refuses them. If the
- * reader of a pipe closes it, that is FDRY_E_IO in a program that ignores SIGPIPE. The export takes
- * some 130 MiB with eight threads, and 150 bytes for each object. Errors: FDRY_E_NOENT,
+ * Equal images result in equal packs. Every object is checked before it is written: a damaged one
+ * is FDRY_E_CORRUPT. After an error the written bytes are no pack, and import refuses them. If the
+ * reader of a pipe closes it, that is FDRY_E_IO in a program that ignores SIGPIPE. The export uses
+ * some 130 MiB of memory with eight threads, and 150 bytes for each object. Errors: FDRY_E_NOENT,
  * FDRY_E_AMBIGUOUS, FDRY_E_INVAL (not an image), FDRY_E_LIMIT, FDRY_E_FULL, FDRY_E_RACED.
  */
 int fdry_store_export(struct fdry_store *store, const char *const *names, size_t count, int fd,
 		      const struct fdry_export_opts *opts, struct fdry_pack_report *report);
 
 enum fdry_import_flags {
-	FDRY_IMPORT_DRY_RUN = 1 << 0, /* read and check all that is missing, write nothing */
+	FDRY_IMPORT_DRY_RUN = 1 << 0, /* read and check missing objects, write nothing */
 	FDRY_IMPORT_NO_REFS = 1 << 1, /* set no refs: gc removes the images unless they are named */
 };
 
@@ -130,17 +137,17 @@ struct fdry_import_opts {
 /**
  * fdry_store_import() - Read a pack, and store the objects that are missing.
  * @store: NULL in a dry run for a store that does not exist yet
- * @fd: where to read the pack from, at its position. Nothing behind the pack is read
+ * @fd: the pack, read from its position on. Nothing after the pack is read
  * @opts: NULL for the defaults
  * @report: NULL, or what was read
  *
  * Each new object is checked against its id. The bytes of other objects are skipped, without
  * reading them if @fd is a file. The last transaction sets the refs: an import that fails changes
- * neither refs nor images, and the next collection removes the objects that it stored. Takes some
- * 200 MiB with eight threads. Errors: FDRY_E_BADIMAGE (not a pack, damaged, or cut short),
- * FDRY_E_CORRUPT (an object does not match its id), FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOENT
- * (neither the pack nor the store has an object that is needed), FDRY_E_RACED (another process set
- * one of the refs meanwhile), FDRY_E_FULL, FDRY_E_PERM.
+ * neither refs nor images, and the next collection removes the objects that it stored. It uses some
+ * 200 MiB of memory with eight threads. Errors: FDRY_E_BADIMAGE (not a pack, damaged, or cut
+ * short), FDRY_E_CORRUPT (an object does not match its id), FDRY_E_VERSION, FDRY_E_LIMIT,
+ * FDRY_E_NOENT (neither the pack nor the store has an object that is needed), FDRY_E_RACED (another
+ * process set one of the refs meanwhile), FDRY_E_FULL, FDRY_E_PERM.
  */
 int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
 		      struct fdry_pack_report *report);
@@ -149,31 +156,32 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 
 /**
  * fdry_store_pin() - Keep images from being evicted.
- * @name: a ref, with all the images that it holds, or REF:DIGITS, one of them by the beginning of
- * its id
+ * @name: a ref, which means all of its images, or REF:DIGITS, one of them by the beginning of its
+ * id
  *
  * A pin belongs to the name and stays when another image of the same identity is sealed under it.
  * Errors: FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME, FDRY_E_PERM, FDRY_E_FULL.
  */
 int fdry_store_pin(struct fdry_store *store, const char *name);
-/* Let them be evicted again. */
+/* Allow them to be evicted again. */
 int fdry_store_unpin(struct fdry_store *store, const char *name);
 
 /**
- * fdry_store_limit_get() - How large the store may be, and is.
- * @limit: NULL, or bytes, 0: no limit. Where FOUNDRY_STORE_LIMIT is set it is what that says
- * @used: NULL, or bytes that its tables take; what has been freed in the file is not among them
+ * fdry_store_limit_get() - Get the size that the store may have, and the size that it has.
+ * @limit: NULL, or gets the limit in bytes: FOUNDRY_STORE_LIMIT if it is set, else the limit in the
+ *        store; 0: no limit
+ * @used: NULL, or gets the bytes of the store's tables; freed space in the file does not count
  *
- * Errors: FDRY_E_ENV (what FOUNDRY_STORE_LIMIT says is no size).
+ * Errors: FDRY_E_ENV (FOUNDRY_STORE_LIMIT is not a size).
  */
 int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *used);
 /**
- * fdry_store_limit_set() - Set the limit that stands in the store.
- * @bytes: 0: none
+ * fdry_store_limit_set() - Set the limit in the store.
+ * @bytes: the limit; 0: none
  *
- * Evicts nothing yet. A seal or an import that passes the limit evicts at its end, never what it
- * brought itself, and one that meets a full disk evicts what makes room and tries once more. One
- * that alone is larger than the limit fails with FDRY_E_FULL. Without a limit nothing is ever
+ * The call itself evicts nothing. A seal or an import that exceeds the limit evicts at its end, but
+ * never its own images; if the disk is full, it evicts as much as it needs and tries once more. If
+ * its images alone exceed the limit, it fails with FDRY_E_FULL. Without a limit nothing is ever
  * evicted.
  */
 int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes);
@@ -182,8 +190,8 @@ enum fdry_evict_flags {
 	FDRY_EVICT_DRY_RUN = 1 << 0, /* only report; works in a store open for reading, too */
 };
 /*
- * An image that goes; the image that was used longest ago comes first. @used: when it was last
- * loaded or sealed, in seconds since 1970; 0: not known.
+ * Called for each evicted image, beginning with the one that was used longest ago. @used: its last
+ * load or seal, in seconds since 1970; 0: not known.
  */
 typedef void (*fdry_evict_fn)(void *arg, const char *ref, const char *id, uint64_t used);
 
@@ -191,8 +199,8 @@ typedef void (*fdry_evict_fn)(void *arg, const char *ref, const char *id, uint64
  * struct fdry_evict_opts - What to evict.
  * @sz: sizeof(struct fdry_evict_opts)
  * @flags: of enum fdry_evict_flags
- * @bytes: the size that the store is to fit into; 0: the store's limit
- * @evicted: NULL, or a function that hears of each image when all is done, with @evicted_arg
+ * @bytes: the size to fit into; 0: the store's limit
+ * @evicted: NULL, or a function that is called for each image at the end, with @evicted_arg
  */
 struct fdry_evict_opts {
 	size_t sz;
@@ -206,11 +214,12 @@ struct fdry_evict_opts {
 /**
  * struct fdry_evict_report - What was evicted.
  * @sz: set by the caller: sizeof(struct fdry_evict_report)
- * @limit: the size that the store was to fit into
+ * @limit: the size to fit into
  * @before, @after: bytes in use; @after of a dry run is an estimate
- * @images: images that went, counted once for each name
+ * @images: evicted images, counted once for each name
  * @objects, @stored: objects that were removed, and their bytes at rest; 0 in a dry run
- * @collected: 1: the space is free; 0: a later collection frees it, since another one is under way
+ * @collected: 1: the space is free; 0: a later collection frees it, since another one is in
+ * progress
  */
 struct fdry_evict_report {
 	size_t sz;
@@ -225,10 +234,10 @@ struct fdry_evict_report {
  * @opts: NULL for the defaults
  * @report: NULL, or what was done
  *
- * Does nothing if the store fits. Else it removes refs, first those that were used longest ago,
- * until the objects of the other refs fit; then it removes what no ref reaches. Pinned images stay,
- * and so do objects that a session uses. Errors: FDRY_E_STATE (no limit is set, and @bytes is 0),
- * FDRY_E_ENV, and those of fdry_store_gc().
+ * If the store fits, the call does nothing. Otherwise it removes refs, first those that were used
+ * longest ago, until the objects of the other refs fit. Then it removes objects that no ref
+ * reaches. Pinned images stay, and so do objects that a session uses. Errors: FDRY_E_STATE (no
+ * limit is set, and @bytes is 0), FDRY_E_ENV, and those of fdry_store_gc().
  */
 int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opts,
 		     struct fdry_evict_report *report);
@@ -237,9 +246,9 @@ enum fdry_gc_flags {
 	FDRY_GC_DRY_RUN = 1 << 0, /* only report; works in a store that is open for reading, too */
 };
 enum fdry_gc_phase {
-	FDRY_GC_MARK,  /* done: objects found in use; total: 0, not known */
+	FDRY_GC_MARK,  /* done: objects found in use; total: 0 */
 	FDRY_GC_LIST,  /* the other objects are listed */
-	FDRY_GC_SWEEP, /* done of total: objects that nothing reaches */
+	FDRY_GC_SWEEP, /* done, total: unreachable objects */
 };
 /* Called every few milliseconds, by the calling thread. Nonzero: stop. */
 typedef int (*fdry_gc_fn)(void *arg, int phase, uint64_t done, uint64_t total);
@@ -248,7 +257,7 @@ typedef int (*fdry_gc_fn)(void *arg, int phase, uint64_t done, uint64_t total);
  * struct fdry_gc_opts - How to collect.
  * @sz: sizeof(struct fdry_gc_opts)
  * @flags: of enum fdry_gc_flags
- * @progress: NULL, or a function that hears how far it is and may stop it, with @progress_arg
+ * @progress: NULL, or a function that gets the progress and may stop the call, with @progress_arg
  */
 struct fdry_gc_opts {
 	size_t sz;
@@ -269,8 +278,8 @@ struct fdry_gc_kind {
  * @live: objects that stay
  * @dead, @dead_bytes, @dead_stored: objects that were removed (by a dry run: that would be); their
  *        bytes uncompressed, and at rest
- * @spared: of the live ones, those that stay only because a session came upon them meanwhile
- * @leases: sessions that kept something; @reclaimed: leases of sessions that had died
+ * @spared: live objects that stay only because a session used them meanwhile
+ * @leases: sessions that kept objects; @reclaimed: leases of sessions that had died
  * @stopped: 1: the progress function ended it; the next collection removes the rest
  * @by_kind: the removed objects by kind: 1 chunks, 2 kernels, 3 graphs, 4 manifests; 0: bytes that
  *         belong to no object
@@ -285,14 +294,14 @@ struct fdry_gc_report {
 };
 
 /**
- * fdry_store_gc() - Remove what neither a ref nor a session reaches.
+ * fdry_store_gc() - Remove objects that neither a ref nor a session reaches.
  * @opts: NULL for the defaults
  * @report: NULL, or what was done
  *
- * Runs beside seals and loads, of any process: what a session stored or found stays until the
- * session ends. Writers wait for some 10 ms at a time. The store uses the space again; its file
+ * Seals and loads of any process may run meanwhile: objects that a session stored or found stay
+ * until it ends. Writers wait for some 10 ms at a time. The store uses the space again; its file
  * does not shrink. If the call is interrupted, the next one removes the rest. Errors: FDRY_E_LOCKED
- * (another collection, or a session that could make no lease), FDRY_E_CORRUPT (a ref leads to a
+ * (another collection, or a session without a lease), FDRY_E_CORRUPT (a ref leads to a
  * missing object, or a table lacks entries that it counts: nothing more is removed), FDRY_E_PERM,
  * FDRY_E_VERSION (a lease of a newer program), FDRY_E_FULL.
  */
@@ -302,12 +311,13 @@ int fdry_store_gc(struct fdry_store *store, const struct fdry_gc_opts *opts,
 /* ------------------------------------------------------------ damage --- */
 
 enum fdry_fault_kind {
-	FDRY_FAULT_DAMAGED,	/* the object id */
-	FDRY_FAULT_QUARANTINED, /* the object id, known to be damaged */
-	FDRY_FAULT_MISSING,	/* the object other, which the object id needs */
-	FDRY_FAULT_IMAGE, /* the image id (NULL if unknown) cannot be loaded; text names its ref */
-	FDRY_FAULT_LOOSE, /* bytes of the object id, which has no record */
-	FDRY_FAULT_PAGES, /* of the store itself: a table, a list of pages */
+	FDRY_FAULT_DAMAGED,	/* the object @id is damaged */
+	FDRY_FAULT_QUARANTINED, /* the object @id is in quarantine: its bytes were removed */
+	FDRY_FAULT_MISSING,	/* the object @other, which the object @id needs, is missing */
+	FDRY_FAULT_IMAGE, /* the image @id (NULL if unknown) cannot be loaded; @text names its ref
+			   */
+	FDRY_FAULT_LOOSE, /* there are bytes of the object @id, but no record */
+	FDRY_FAULT_PAGES, /* a table or a list of pages of the store itself is damaged */
 };
 /* @id and @other: objects, or NULL. @text: one sentence. */
 typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *other,
@@ -336,10 +346,10 @@ struct fdry_verify_opts {
  * struct fdry_verify_report - What was found.
  * @sz: set by the caller: sizeof(struct fdry_verify_report)
  * @faults: the number of faults; 0: the store is sound
- * @objects, @bytes: that were read; uncompressed
+ * @objects, @bytes: objects that were read, and their bytes uncompressed
  * @damaged, @quarantined, @missing: objects
- * @refs: of images; @broken: those whose image cannot be loaded; @dangling: those of them whose
- *        image needs an object that is missing
+ * @refs: refs of images; @broken: those whose image cannot be loaded; @dangling: the part of
+ *        @broken whose image needs a missing object
  * @crashes: times that damaged pages ended the process that read them
  */
 struct fdry_verify_report {
@@ -357,9 +367,10 @@ struct fdry_verify_report {
  * @opts: NULL for the defaults
  * @report: NULL, or what was found
  *
- * Runs beside seals, loads and collections, and delays none: no view of the store lasts longer than
- * 64 MiB of objects take. Child processes read the store, since damaged pages may crash a reader. A
- * fault in the store is no error. Errors: those of fdry_store_open(), FDRY_E_IO.
+ * Seals, loads and collections may run meanwhile, and are not delayed: no view of the store lasts
+ * longer than it takes to read 64 MiB of objects. Child processes read the store, since damaged
+ * pages may crash a reader. A fault in the store is not an error of the call. Errors: those of
+ * fdry_store_open(), FDRY_E_IO.
  */
 int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
 		      struct fdry_verify_report *report);
@@ -368,10 +379,10 @@ enum fdry_repair_flags {
 	FDRY_REPAIR_DRY_RUN = 1 << 0, /* ask the sources, write nothing */
 };
 enum fdry_repaired {
-	FDRY_REPAIRED_BACK,	   /* the object id was brought back */
+	FDRY_REPAIRED_BACK,	   /* the object @id was restored */
 	FDRY_REPAIRED_QUARANTINED, /* it is damaged, and no source has it: loads of it fail */
 	FDRY_REPAIRED_LOST,	   /* it is missing, and no source has it */
-	FDRY_REPAIRED_IMAGE,	   /* the image id, under the name ref, cannot be loaded */
+	FDRY_REPAIRED_IMAGE,	   /* the image @id, under the name @ref, cannot be loaded */
 };
 /* @what: of enum fdry_repaired. @ref: of an image, else NULL. @text: the same in words. */
 typedef void (*fdry_repair_fn)(void *arg, int what, const char *id, const char *ref,
@@ -400,7 +411,7 @@ struct fdry_repair_opts {
  * struct fdry_repair_report - What was repaired.
  * @sz: set by the caller: sizeof(struct fdry_repair_report)
  * @damaged, @missing: objects, before the repair
- * @back: objects that were damaged, in quarantine or missing, and are there again
+ * @back: objects that were damaged, in quarantine or missing, and are restored
  * @quarantined: objects in quarantine now, earlier ones among them; @lost: missing ones
  * @broken: refs to images that still cannot be loaded; 0: all can. In a dry run: refs to images
  *        that lack something
@@ -413,20 +424,20 @@ struct fdry_repair_report {
 };
 
 /**
- * fdry_store_repair() - Verify a store; bring back what is damaged or missing.
+ * fdry_store_repair() - Verify a store, and restore damaged and missing objects.
  * @path: as for fdry_store_verify()
  * @sources: @count directories of stores, or files of packs, asked in this order; @count 0: only
  *        put damaged objects into quarantine
  * @opts: NULL for the defaults
  * @report: NULL, or what was done
  *
- * A source is trusted only for bytes that match their id. An object that comes back brings the
- * objects that it needs. A damaged object that no source has goes into quarantine: its bytes are
+ * Bytes of a source are used only if they match their id. Objects that a restored object needs are
+ * restored, too. A damaged object that no source has goes into quarantine: its bytes are
  * removed, and loads of it fail with FDRY_E_CORRUPT until it is sealed, imported or repaired again.
- * Runs beside seals, loads and collections. Errors: FDRY_E_CORRUPT (the store's own pages are
+ * Seals, loads and collections may run meanwhile. Errors: FDRY_E_CORRUPT (the store's own pages are
  * damaged: a new store is needed), FDRY_E_BADIMAGE (a file that is no pack), FDRY_E_INVAL (neither
  * a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL, FDRY_E_PERM. After an error, the objects that
- * came back until then stay.
+ * were restored until then stay.
  */
 int fdry_store_repair(const char *path, const char *const *sources, size_t count,
 		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report);
