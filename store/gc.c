@@ -16,6 +16,7 @@
 #include "lib/log.h"
 #include "lib/opts.h"
 #include "lib/telemetry.h"
+#include "store/step.h"
 #include "store/sweep_list.h"
 
 #define SWEEP_NS 10000000ull       /* time of a transaction before it commits */
@@ -34,8 +35,6 @@ struct gc {
 	uint64_t total;
 	struct fdry_gc_report report;
 };
-
-unsigned int fdry_sweep_objects_max;
 
 /* Returned inside this file if the caller stops the collection. */
 #define STOPPED 1
@@ -127,7 +126,7 @@ static int delete_listed(struct gc *gc, struct fdry_txn *t, struct fdry_timeslic
 {
 	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
 	size_t count = gc->list.entries.len / sizeof(*d);
-	size_t end = fdry_sweep_objects_max ? *at + fdry_sweep_objects_max : count;
+	size_t end = fdry_stepping() ? *at + 1 : count;
 	uint64_t bytes = 0;
 	int err;
 
@@ -198,7 +197,7 @@ static int sweep(struct gc *gc)
 		err = gc_progress(gc, gc->at);
 		if (err)
 			return err;
-		if (gc->at < count && !fdry_sweep_objects_max)
+		if (gc->at < count && !fdry_stepping())
 			fdry_sleep_ms(NAP_MS);
 	}
 	return 0;

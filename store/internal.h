@@ -48,6 +48,9 @@ int fdry_perm_check(const struct fdry_dir *d, const char *path) __must_check;
 /* Set the store's mode and group on a file or folder that this process created, whatever the umask;
  * 0 or errno. */
 int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
+/* The same for one that is opened with @flags. @ret: its descriptor; NULL: it is closed again. */
+int fdry_file_adopt_at(const struct fdry_dir *d, const char *name, int flags,
+		       int *ret) __must_check;
 /*
  * fdry_file_get() - Open a file that is in the store's directory.
  * @flags: of open(), without O_CREAT
@@ -392,8 +395,6 @@ int fdry_gc_announced(struct fdry_txn *t, bool *ret) __must_check;
 
 /* The value of the change counter; 0 in a new store. */
 int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret) __must_check;
-/* Write the counter as it is: a commit that changes nothing. */
-int fdry_ref_touch(struct fdry_txn *t) __must_check;
 /* Parse a record alone: image, change and pin; name and identity stay empty. */
 int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret) __must_check;
 /* Parse an entry of the table refs: key and record. */

@@ -39,7 +39,11 @@ const struct fdry_idset *fdry_lease_noted(const struct fdry_lease *l);
 void fdry_lease_end(struct fdry_lease *l, bool wrote);
 /* In a forked child: free only its memory. NULL is fine. */
 void fdry_lease_forget(struct fdry_lease *l);
-/* For tests: what dying does to it (the lock goes, the file stays), and a writer's. */
+/*
+ * For tests/unit/store_steps.c, where a session is a coroutine: its death releases the lock of its
+ * lease and leaves the file, while its process goes on. No caller outside the store can reach a
+ * lease to do that.
+ */
 void fdry_lease_crash(struct fdry_lease *l);
 struct fdry_lease *fdry_writer_lease(struct fdry_writer *w);
 

@@ -88,30 +88,16 @@ int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret)
 	return 0;
 }
 
-static int changes_write(struct fdry_txn *t, uint64_t n)
-{
-	uint8_t value[8];
-
-	fdry_set64(value, n);
-	return fdry_meta_put(t, FDRY_META_CHANGES, value, sizeof(value));
-}
-
-int fdry_ref_touch(struct fdry_txn *t)
-{
-	uint64_t n = 0;
-	int err = fdry_ref_changes(t, &n);
-
-	return err ? err : changes_write(t, n);
-}
-
 static int changes_bump(struct fdry_txn *t, uint64_t *ret)
 {
+	uint8_t value[8];
 	uint64_t n = 0;
 	int err = fdry_ref_changes(t, &n);
 
 	if (err)
 		return err;
-	err = changes_write(t, n + 1);
+	fdry_set64(value, n + 1);
+	err = fdry_meta_put(t, FDRY_META_CHANGES, value, sizeof(value));
 	if (err)
 		return err;
 	*ret = n + 1;

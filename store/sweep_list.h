@@ -30,10 +30,4 @@ struct fdry_sweep_list {
 int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg),
 			 void *arg) __must_check;
 
-/* --- gc.c --- */
-
-/* For tests: objects to delete in one transaction, without a pause between two. 0: as many as time
- * allows. */
-extern unsigned int fdry_sweep_objects_max;
-
 #endif

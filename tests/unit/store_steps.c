@@ -16,7 +16,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include "store/sweep_list.h"
+#include "store/lease.h"
 #include "tests/lib/steps.h"
 #include "tests/lib/store.h"
 
@@ -341,7 +341,6 @@ static void setup(void)
 {
 	dir_setup_in("/dev/shm");
 	s = store_make();
-	fdry_sweep_objects_max = 1;
 }
 
 static void teardown(void)

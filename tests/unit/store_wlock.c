@@ -96,7 +96,8 @@ static int writes_long(struct inside *in)
 		return share_say(1);
 	if (write(in->said[1], "x", 1) != 1 || read(in->go[0], &c, 1) != 1)
 		return 2;
-	if (fdry_ref_touch(&t) || fdry_txn_commit(&t))
+	if (fdry_meta_put(&t, "test", "x", 1) || fdry_meta_delete(&t, "test") ||
+	    fdry_txn_commit(&t))
 		return share_say(3);
 	fdry_store_close(s);
 	return 0;
