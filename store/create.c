@@ -36,17 +36,11 @@ static int make_fail(const char *path, const char *doing)
 static int folder_fill(const struct fdry_dir *d, const char *folder)
 {
 	char file[FOLDER_SIZE + 16];
-	int e, fd;
 
 	snprintf(file, sizeof(file), "%s/data.mdb", folder);
 	if (fchmodat(d->fd, folder, 0700, 0))
 		return errno;
-	fd = fdry_openat(d->fd, file, O_WRONLY | O_CREAT | O_EXCL, 0600);
-	if (fd < 0)
-		return errno;
-	e = fdry_file_adopt(d, fd);
-	close(fd);
-	return e;
+	return fdry_file_adopt_at(d, file, O_WRONLY | O_CREAT | O_EXCL, NULL);
 }
 
 static int folder_make(const struct fdry_dir *d, const char *path, char name[FOLDER_SIZE])

@@ -33,18 +33,17 @@ int fdry_file_adopt(const struct fdry_dir *d, int fd)
 	return (st.st_mode & 07777) != mode && fchmod(fd, mode) ? errno : 0;
 }
 
-/* Without hard links others may see the file before it has its mode and group. */
-static int file_make_plain(const struct fdry_dir *d, const char *name, int flags, int *ret)
+int fdry_file_adopt_at(const struct fdry_dir *d, const char *name, int flags, int *ret)
 {
-	int e, fd = fdry_openat(d->fd, name, flags | O_CREAT | O_EXCL, 0600);
+	int e, fd = fdry_openat(d->fd, name, flags, 0600);
 
 	if (fd < 0)
 		return errno;
 	e = fdry_file_adopt(d, fd);
-	if (e)
-		close(fd);
-	else
+	if (!e && ret)
 		*ret = fd;
+	else
+		close(fd);
 	return e;
 }
 
@@ -68,7 +67,10 @@ static int file_make(const struct fdry_dir *d, const char *name, int flags, int 
 		return 0;
 	}
 	close(fd);
-	return e == EPERM || e == EOPNOTSUPP ? file_make_plain(d, name, flags, ret) : e;
+	if (e != EPERM && e != EOPNOTSUPP)
+		return e;
+	/* Without hard links others may see the file before it has its mode and group. */
+	return fdry_file_adopt_at(d, name, flags | O_CREAT | O_EXCL, ret);
 }
 
 int fdry_file_get(int dir, const char *name, int flags)
@@ -112,18 +114,11 @@ int fdry_file_open(const struct fdry_dir *d, const char *name, int flags)
 /* For a moment another member may not enter it; a session of that member then has no lease. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name)
 {
-	int e, fd;
-
 	if (mkdirat(d->fd, name, 0700))
 		return errno == EEXIST ? 0 : errno;
 	if (fchmodat(d->fd, name, 0700, 0)) /* whatever the umask is */
 		return errno;
-	fd = fdry_openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-	if (fd < 0)
-		return errno;
-	e = fdry_file_adopt(d, fd);
-	close(fd);
-	return e;
+	return fdry_file_adopt_at(d, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, NULL);
 }
 
 int fdry_flock(int fd, int op)

@@ -220,7 +220,7 @@ static int plan(struct packer *p)
 	return err;
 }
 
-/* While a collection is under way, only the writers' lock tells whether what was noted stays. */
+/* While a collection is under way, only a look under the writers' lock is certain. */
 static int images_there(struct packer *p)
 {
 	struct fdry_record rec;

@@ -52,7 +52,7 @@ static int count_step(struct fdry_store *s, struct count *c, const struct fdry_o
 		      uint64_t *total)
 {
 	struct fdry_txn t;
-	int err = fdry_txn_read(s->env->db, &t);
+	int err = fdry_store_read(s, &t);
 
 	if (err)
 		return err;
@@ -157,7 +157,7 @@ static int file_stat(struct fdry_store *s, struct fdry_store_stat *st)
 {
 	struct stat file;
 	struct fdry_txn t;
-	int err = fdry_txn_read(s->env->db, &t);
+	int err = fdry_store_read(s, &t);
 
 	if (err)
 		return err;
@@ -173,11 +173,8 @@ static int file_stat(struct fdry_store *s, struct fdry_store_stat *st)
 int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_store_stat *ret)
 {
 	struct fdry_store_stat st = { 0 };
-	int err = fdry_store_check(s);
+	int err = file_stat(s, &st);
 
-	if (err)
-		return err;
-	err = file_stat(s, &st);
 	if (err)
 		return err;
 	err = count_objects(s, step, arg, &st);

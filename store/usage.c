@@ -116,7 +116,7 @@ static int usage_walk(struct fdry_store *s, struct usage *x)
 {
 	struct fdry_idset seen = { 0 };
 	struct fdry_txn t;
-	int err = fdry_txn_read(s->env->db, &t);
+	int err = fdry_store_read(s, &t);
 
 	if (err)
 		return err;
