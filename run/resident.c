@@ -188,7 +188,7 @@ int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream s
 	uint32_t i;
 	int err = fdry_device_check(dev);
 
-	if (err)
+	if (err || !handle)
 		return err;
 	err = slot_leave(&dev->residents, handle, &i, &was);
 	if (err)

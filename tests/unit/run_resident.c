@@ -43,6 +43,7 @@ START_TEST(residents)
 	fails(NOKEY, "ever had", fdry_resident_view(dev, again + (1ull << 32), &addr, &bytes));
 	ok(fdry_resident_free(dev, again, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
+	ok(fdry_resident_free(dev, 0, NULL)); /* does nothing */
 }
 END_TEST
 

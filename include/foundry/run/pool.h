@@ -140,7 +140,8 @@ int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr,
 		       size_t *bytes);
 /* Free the buffer after the work of @stream, as fdry_transient_put() does, and after the copies
- * that other threads make of it. Errors: those of fdry_resident_view() and fdry_transient_put(). */
+ * that other threads make of it. 0 frees nothing. Errors: those of fdry_resident_view() and
+ * fdry_transient_put(). */
 int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream stream);
 /* Copy @len bytes at @offset of the buffer in the order of @stream, and wait. FDRY_STREAM_NONE: in
  * no order. Errors: FDRY_E_RANGE (the sentence has both sizes), FDRY_E_STATE (@stream is
