@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * start.c - load an image, or say why not, capture and seal; see fdry_load_or_capture().
+ * start.c - load an image, or report why that failed, capture and seal; see
+ * fdry_load_or_capture().
  *
- * The interposer is put in place first: loading brings the driver into the process, and
- * after that it is too late. Whether it could be put there only matters once nothing can
- * be loaded, and is told then, before the caller's function runs.
+ * The interposer is installed first: a load brings the driver into the process, and after that
+ * it is too late. A failure to install it matters only if no image can be loaded. It is reported
+ * then, before the caller's function runs.
  *
- * Of processes that start alike one captures; the others wait for it and load what it
- * sealed. Alike means the same ref and the same facts: processes that need each other to
- * capture, such as the ranks of one model, must differ in one of them.
+ * One of several processes that start alike captures; the others wait for it and load the image
+ * that it sealed. Alike means the same ref and the same facts. So processes that need each other
+ * to capture, such as the ranks of one model, must differ in one of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/capture/capture.h"
-#include "lib/clock.h"
 #include "image/image.h"
-#include "lib/opts.h"
 #include "image/tensor.h"
+#include "lib/clock.h"
+#include "lib/opts.h"
 #include "lib/threads.h"
 
 #define WAIT_MS 600000u
@@ -37,7 +38,7 @@ struct start {
 #define unused_array(s) ((struct fdry_start_unused *)(s)->unused.data)
 #define unused_count(s) ((s)->unused.len / sizeof(struct fdry_start_unused))
 
-/* --- what was not used --- */
+/* --- images that were not used --- */
 
 static void unused_release(struct fdry_start_unused *u)
 {
@@ -58,7 +59,7 @@ static void unused_clear(struct start *s)
 	s->unused.len = 0;
 }
 
-/* The thread's last sentence is why. */
+/* The thread's last error is the reason. */
 static int unused_add(struct start *s, const char *name, int code, const struct fdry_mismatch *mm)
 {
 	char hex[FDRY_OID_HEX_SIZE] = "";
@@ -89,8 +90,8 @@ static int unused_add(struct start *s, const char *name, int code, const struct 
 
 /* --- loading --- */
 
-/* Failures that a capture gets round: those of an image or of where it is. The caller's mistakes
- * and what ails the driver would meet the capture as well. */
+/* Would a capture avoid the failure? One of an image or of its store, yes. A mistake of the caller
+ * or a fault of the driver would fail the capture, too. */
 static bool capture_helps(int err)
 {
 	static const enum fdry_errcode codes[] = {
@@ -122,7 +123,7 @@ static int load_one(struct start *s, const char *name)
 	return err ? unused_add(s, name, err, &mm) : loaded(s, name);
 }
 
-/* Of several reasons the first that is not for want of the image. */
+/* The first code that is not FDRY_E_NOENT, if there is one, and all reasons. */
 static int none_fail(struct start *s)
 {
 	const struct fdry_start_unused *u = unused_array(s);
@@ -183,12 +184,13 @@ static int callback_run(const struct start *s, struct fdry_capture *cap)
 	if (err > 0)
 		return fdry_fail(
 			FDRY_E_CALLBACK,
-			"the function that was to capture '%s' answered %d; see what ails it",
+			"the function that was to capture '%s' returned %d; see why it fails",
 			s->ref, err);
 	return err ? fdry_fail_at(err, "the function that was to capture '%s'", s->ref) : 0;
 }
 
-/* A seal that fails does not spoil what was captured: it is told, and may be tried again. */
+/* A seal that fails leaves the capture intact. The report says why it failed, and the caller may
+ * seal again. */
 static int seal_run(struct start *s, struct fdry_capture *cap)
 {
 	struct fdry_saved_err o;
@@ -219,9 +221,7 @@ static int capture_run(struct start *s)
 	err = fdry_capture_begin(&s->capture, &cap);
 	if (err)
 		return err;
-	err = facts_state(s, cap);
-	if (!err)
-		err = callback_run(s, cap);
+	err = facts_state(s, cap) ?: callback_run(s, cap);
 	s->ret->capture_ms = fdry_elapsed_ms(&mark);
 	s->ret->captured = 1;
 	if (!err)
@@ -242,16 +242,16 @@ static int key_make(const struct start *s, struct fdry_buf *ret)
 	int err = fdry_buf_put(ret, s->ref, strlen(s->ref) + 1);
 
 	for (i = 0; i < s->load.nfacts && !err; i++) {
-		err = fdry_buf_put(ret, s->load.facts[i].key, strlen(s->load.facts[i].key) + 1);
-		if (!err)
-			err = fdry_buf_put(ret, s->load.facts[i].value,
-					   strlen(s->load.facts[i].value) + 1);
+		const struct fdry_fact *f = &s->load.facts[i];
+
+		err = fdry_buf_put(ret, f->key, strlen(f->key) + 1) ?:
+		      fdry_buf_put(ret, f->value, strlen(f->value) + 1);
 	}
 	return err;
 }
 
-/* Where no claim can be had (a store that is only read, a wait that was long enough) the capture
- * goes ahead without. */
+/* Without a claim (the store is read-only, or the wait was long enough) the process captures all
+ * the same. */
 static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_buf key = { 0 };
@@ -352,7 +352,7 @@ static int report_make(struct start *s)
 
 	r->nunused = unused_count(s);
 	r->unused = unused_array(s);
-	memset(&s->unused, 0, sizeof(s->unused)); /* it is the report's */
+	memset(&s->unused, 0, sizeof(s->unused)); /* it belongs to the report now */
 	err = text_make(r, &text);
 	r->text = (char *)text.data;
 	return err;
@@ -373,7 +373,7 @@ void fdry_start_report_free(struct fdry_start_report *r)
 	free(r);
 }
 
-/* --- the whole --- */
+/* --- all of it --- */
 
 static int names_check(const struct fdry_start_opts *o)
 {
@@ -390,7 +390,7 @@ static int names_check(const struct fdry_start_opts *o)
 	return 0;
 }
 
-/* What a capture would stumble over is said before anything is done. */
+/* Check what a capture would refuse before anything is done. */
 static int facts_check(const struct fdry_load_opts *o)
 {
 	size_t i;
@@ -426,19 +426,17 @@ static int opts_take(struct start *s, const struct fdry_start_opts *opts)
 	int err;
 
 	err = fdry_opts_take(opts, &s->o, sizeof(s->o));
-	if (!err && s->o.flags & ~known)
-		err = fdry_fail(
+	if (err)
+		return err;
+	if (s->o.flags & ~known)
+		return fdry_fail(
 			FDRY_E_OPTS,
 			"fdry_load_or_capture() does not know the flags %#x; use a newer library",
 			s->o.flags & ~known);
-	if (!err)
-		err = names_check(&s->o);
-	if (!err)
-		err = fdry_opts_take(s->o.load, &s->load, sizeof(s->load));
-	if (!err)
-		err = fdry_opts_take(s->o.capture, &s->capture, sizeof(s->capture));
-	if (!err)
-		err = facts_check(&s->load);
+	err = names_check(&s->o) ?:
+	      fdry_opts_take(s->o.load, &s->load, sizeof(s->load)) ?:
+	      fdry_opts_take(s->o.capture, &s->capture, sizeof(s->capture)) ?:
+	      facts_check(&s->load);
 	if (err)
 		return err;
 	s->ref = s->o.ref ? s->o.ref : s->o.names[0];
@@ -451,7 +449,7 @@ static int opts_take(struct start *s, const struct fdry_start_opts *opts)
 	return err;
 }
 
-/* It failed: undo it, which must not cover up why. */
+/* Undo a start that failed, and keep its error. */
 static int start_undo(struct start *s, int err)
 {
 	struct fdry_saved_err o;
@@ -467,23 +465,14 @@ int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts 
 			 struct fdry_start_report **ret)
 {
 	struct start s = { .store = store };
-	int err;
+	int err = fdry_need(store) ?: fdry_need(opts) ?: fdry_need(ret) ?: opts_take(&s, opts);
 
-	err = fdry_need(store);
-	if (!err)
-		err = fdry_need(opts);
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = opts_take(&s, opts);
 	if (err)
 		return err;
 	s.ret = calloc(1, sizeof(*s.ret));
 	if (!s.ret)
 		return fdry_nomem();
-	err = run(&s);
-	if (!err)
-		err = report_make(&s);
+	err = run(&s) ?: report_make(&s);
 	unused_clear(&s);
 	fdry_buf_release(&s.unused);
 	if (err)

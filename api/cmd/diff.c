@@ -323,16 +323,9 @@ static int diff_lists(struct diff *d)
 
 static int diff_all(struct diff *d)
 {
-	int err = diff_kernels_rank(d);
+	int err = diff_kernels_rank(d) ?: diff_lists(d) ?: diff_content(d) ?: diff_kernels(d) ?:
+		  diff_graphs(d);
 
-	if (!err)
-		err = diff_lists(d);
-	if (!err)
-		err = diff_content(d);
-	if (!err)
-		err = diff_kernels(d);
-	if (!err)
-		err = diff_graphs(d);
 	diff_kernels_release(d);
 	return err;
 }
@@ -383,13 +376,14 @@ static int diff_images(struct diff *d)
 	if (err)
 		return err;
 	err = cmd_image_open(d->reader, &d->im[1].oid, &d->im[1]);
-	if (!err) {
-		head(d);
-		if (!same_ids(d))
-			err = diff_all(d);
-		tail(d);
-		cmd_image_close(&d->im[1]);
-	}
+	if (err)
+		goto out_close;
+	head(d);
+	if (!same_ids(d))
+		err = diff_all(d);
+	tail(d);
+	cmd_image_close(&d->im[1]);
+out_close:
 	cmd_image_close(&d->im[0]);
 	return err;
 }
@@ -397,12 +391,10 @@ static int diff_images(struct diff *d)
 int cmd_diff(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct diff d = { .a = a, .j = { .f = stdout } };
-	int err = cmd_resolve(s, a->argv[0], true, &d.im[0].oid);
+	int err = cmd_resolve(s, a->argv[0], true, &d.im[0].oid) ?:
+		  cmd_resolve(s, a->argv[1], true, &d.im[1].oid) ?:
+		  fdry_reader_begin(s, &d.reader);
 
-	if (!err)
-		err = cmd_resolve(s, a->argv[1], true, &d.im[1].oid);
-	if (!err)
-		err = fdry_reader_begin(s, &d.reader);
 	if (err)
 		return cmd_fail(err);
 	err = diff_images(&d);

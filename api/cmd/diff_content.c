@@ -52,11 +52,13 @@ static int piece_read(struct diff *d, struct piece *p)
 {
 	int err = p->bytes.len ? 0 : fdry_reader_copy(d->reader, p->oid, &p->bytes);
 
-	if (!err && p->bytes.len != p->size)
-		err = fdry_fail(FDRY_E_BADIMAGE,
-				"a chunk has %zu bytes, but its manifest says %llu", p->bytes.len,
-				(unsigned long long)p->size);
-	return err;
+	if (err)
+		return err;
+	if (p->bytes.len != p->size)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "a chunk has %zu bytes, but its manifest says %llu", p->bytes.len,
+				 (unsigned long long)p->size);
+	return 0;
 }
 
 /* --- tensors --- */
@@ -207,14 +209,15 @@ static int ranges_compare(struct diff *d, struct pieces p[2], uint64_t *at, stru
 		for (k = 0; k < 2 && !err; k++)
 			if (p[k].now.size && p[k].now.at <= *at)
 				err = piece_read(d, &p[k].now);
-		if (!err)
-			range_compare(a, b, *at, end, r);
+		if (err)
+			return err;
+		range_compare(a, b, *at, end, r);
 	}
-	for (k = 0; k < 2 && !err; k++)
+	for (k = 0; k < 2; k++)
 		if (p[k].now.size && end == p[k].now.at + p[k].now.size)
 			piece_next(&p[k]);
 	*at = end;
-	return err;
+	return 0;
 }
 
 /* Adjacent pieces share one report. */
@@ -250,12 +253,9 @@ int diff_content(struct diff *d)
 {
 	const struct diff_list nothing = { .part = "content" };
 	struct places places = { NULL, 0 };
-	int err = diff_list(d, &nothing);
+	int err = diff_list(d, &nothing) ?: places_make(&d->im[0].m, &places) ?:
+		  compare(d, &places);
 
-	if (!err)
-		err = places_make(&d->im[0].m, &places);
-	if (!err)
-		err = compare(d, &places);
 	free(places.p);
-	return err ? err : compare(d, NULL);
+	return err ?: compare(d, NULL);
 }

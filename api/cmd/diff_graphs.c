@@ -112,11 +112,10 @@ static int arguments_text(struct fdry_span a, struct fdry_span b, struct fdry_bu
 	err = fdry_buf_printf(out, ", bytes %zu to %zu: ", from, to - 1);
 	for (i = 0; i < n && !err; i++)
 		err = fdry_buf_printf(out, "%02x", a.data[from + i]);
-	if (!err)
-		err = fdry_buf_printf(out, "%s, ", to - from > n ? "..." : "");
+	err = err ?: fdry_buf_printf(out, "%s, ", to - from > n ? "..." : "");
 	for (i = 0; i < n && !err; i++)
 		err = fdry_buf_printf(out, "%02x", b.data[from + i]);
-	return err ? err : fdry_buf_printf(out, "%s", to - from > n ? "..." : "");
+	return err ?: fdry_buf_printf(out, "%s", to - from > n ? "..." : "");
 }
 
 static int node_text(struct pair *p, uint32_t index, enum field field, const struct fdry_node *a,
@@ -128,11 +127,13 @@ static int node_text(struct pair *p, uint32_t index, enum field field, const str
 		return 0;
 	err = fdry_buf_printf(&p->lines, "    node %u %s: %s", index,
 			      cmd_text(node_name(p->d, 0, a)), field_texts[field]);
-	if (!err && field == FIELD_arguments && a->kernel.args.len == b->kernel.args.len)
+	if (err)
+		return err;
+	if (field == FIELD_arguments && a->kernel.args.len == b->kernel.args.len)
 		err = arguments_text(a->kernel.args, b->kernel.args, &p->lines);
-	if (!err && (field == FIELD_kinds || field == FIELD_kernels))
+	else if (field == FIELD_kinds || field == FIELD_kernels)
 		err = fdry_buf_printf(&p->lines, ", %s", cmd_text(node_name(p->d, 1, b)));
-	return err ? err : fdry_buf_printf(&p->lines, "\n");
+	return err ?: fdry_buf_printf(&p->lines, "\n");
 }
 
 static int nodes_walk(struct pair *p, struct fdry_graph_cursor *a, struct fdry_graph_cursor *b)
@@ -159,10 +160,11 @@ static int nodes_compare(struct pair *p)
 	if (err)
 		return err;
 	err = fdry_graph_cursor_init(&p->g[1].view, &b);
-	if (!err) {
-		err = nodes_walk(p, &a, &b);
-		fdry_graph_cursor_release(&b);
-	}
+	if (err)
+		goto out_release;
+	err = nodes_walk(p, &a, &b);
+	fdry_graph_cursor_release(&b);
+out_release:
 	fdry_graph_cursor_release(&a);
 	return err;
 }
@@ -270,10 +272,11 @@ static int graph_both(struct diff *d, const struct fdry_mf_graph *a, const struc
 	if (err)
 		return err;
 	err = cmd_graph_open(d->reader, &b->oid, &p.g[1]);
-	if (!err) {
-		err = pair_compare(&p);
-		cmd_graph_close(&p.g[1]);
-	}
+	if (err)
+		goto out_close;
+	err = pair_compare(&p);
+	cmd_graph_close(&p.g[1]);
+out_close:
 	cmd_graph_close(&p.g[0]);
 	fdry_buf_release(&p.lines);
 	return err;

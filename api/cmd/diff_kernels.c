@@ -89,11 +89,11 @@ int diff_kernels_rank(struct diff *d)
 {
 	struct fdry_manifest *a = &d->im[0].m, *b = &d->im[1].m;
 	uint32_t i = 0, j = 0, rank = 0;
-	int order, err = kernels_sort(a, &d->kernels[0]);
+	int order, err = kernels_sort(a, &d->kernels[0]) ?: kernels_sort(b, &d->kernels[1]);
 
-	if (!err)
-		err = kernels_sort(b, &d->kernels[1]);
-	for (; !err && (i < a->n_kernels || j < b->n_kernels); rank++) {
+	if (err)
+		return err;
+	for (; i < a->n_kernels || j < b->n_kernels; rank++) {
 		order = i == a->n_kernels ? 1 : j == b->n_kernels ? -1 :
 			compare(a, d->kernels[0].sorted[i], b, d->kernels[1].sorted[j]);
 		if (order <= 0)
@@ -101,7 +101,7 @@ int diff_kernels_rank(struct diff *d)
 		if (order >= 0)
 			d->kernels[1].rank[d->kernels[1].sorted[j++]] = rank;
 	}
-	return err;
+	return 0;
 }
 
 void diff_kernels_release(struct diff *d)

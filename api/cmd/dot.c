@@ -70,12 +70,10 @@ static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_ke
 
 	if (k->kernel < m->n_kernels)
 		err = name_text(fdry_manifest_str(m, m->kernels[k->kernel].name), &name);
-	if (!err)
-		err = quoted(name.len ? (const char *)name.data : "kernel", out);
-	if (!err)
-		err = fdry_buf_printf(out, "\\n%u x %u x %u blocks of %u x %u x %u",
-				      k->launch.grid[0], k->launch.grid[1], k->launch.grid[2],
-				      k->launch.block[0], k->launch.block[1], k->launch.block[2]);
+	err = err ?: quoted(name.len ? (const char *)name.data : "kernel", out) ?:
+	      fdry_buf_printf(out, "\\n%u x %u x %u blocks of %u x %u x %u", k->launch.grid[0],
+			      k->launch.grid[1], k->launch.grid[2], k->launch.block[0],
+			      k->launch.block[1], k->launch.block[2]);
 	fdry_buf_release(&name);
 	return err;
 }
@@ -114,14 +112,10 @@ static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_vie
 
 	if (err)
 		return err;
-	while (!err && fdry_graph_next(&c, &n)) {
+	while (!err && fdry_graph_next(&c, &n))
 		err = fdry_buf_printf(out, "\t%u [fillcolor=\"%s\", label=\"%u: ", c.node - 1,
-				      colours[n.kind], c.node - 1);
-		if (!err)
-			err = label(m, &n, out);
-		if (!err)
-			err = fdry_buf_printf(out, "\"]\n");
-	}
+				      colours[n.kind], c.node - 1) ?:
+		      label(m, &n, out) ?: fdry_buf_printf(out, "\"]\n");
 	fdry_graph_cursor_release(&c);
 	return err;
 }
@@ -143,24 +137,17 @@ int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, cons
 	    struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
-	int err = fdry_buf_printf(&out, "digraph \"");
+	int err = fdry_buf_printf(&out, "digraph \"") ?: quoted(title, &out) ?:
+		  fdry_buf_printf(&out, "\" {\n\tnode [shape=box, style=\"filled,rounded\", "
+					"fontname=\"sans-serif\", fontsize=10]\n") ?:
+		  nodes_text(m, v, &out) ?: edges_text(v, &out) ?: fdry_buf_printf(&out, "}\n");
 
-	if (!err)
-		err = quoted(title, &out);
-	if (!err)
-		err = fdry_buf_printf(&out, "\" {\n\tnode [shape=box, style=\"filled,rounded\", "
-					    "fontname=\"sans-serif\", fontsize=10]\n");
-	if (!err)
-		err = nodes_text(m, v, &out);
-	if (!err)
-		err = edges_text(v, &out);
-	if (!err)
-		err = fdry_buf_printf(&out, "}\n");
-	if (err)
+	if (err) {
 		fdry_buf_release(&out);
-	else
-		*ret = out;
-	return err;
+		return err;
+	}
+	*ret = out;
+	return 0;
 }
 
 /* --- SVG --- */
@@ -217,9 +204,11 @@ int cmd_svg(struct fdry_span dot, int fd)
 	while (!err && waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	fclose(in);
-	if (!err && WIFEXITED(status) && WEXITSTATUS(status) == 127)
+	if (err)
+		return err;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return dot_missing();
-	if (!err && status)
-		err = fdry_fail(FDRY_E_IO, "dot failed; its message stands above");
-	return err;
+	if (status)
+		return fdry_fail(FDRY_E_IO, "dot failed; its message stands above");
+	return 0;
 }

@@ -110,9 +110,10 @@ static int du_read(struct du *du, struct fdry_store *s)
 	cmd_progress_begin(&p, du->a, "images", false);
 	err = fdry_store_usage(s, cmd_progress_step, &p, &du->usage);
 	cmd_progress_end(&p);
+	if (err)
+		return err;
 	cmd_progress_begin(&p, du->a, "objects", false);
-	if (!err)
-		err = fdry_store_stat(s, cmd_progress_step, &p, &du->stat);
+	err = fdry_store_stat(s, cmd_progress_step, &p, &du->stat);
 	cmd_progress_end(&p);
 	return err;
 }
@@ -161,12 +162,8 @@ static int du_print(struct du *du, struct fdry_store *s)
 int cmd_du(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct du du = { .a = a, .j = { .f = stdout } };
-	int err = names_check(a, s);
+	int err = names_check(a, s) ?: du_read(&du, s) ?: du_print(&du, s);
 
-	if (!err)
-		err = du_read(&du, s);
-	if (!err)
-		err = du_print(&du, s);
 	fdry_usage_release(&du.usage);
 	return err ? cmd_fail(err) : CMD_OK;
 }

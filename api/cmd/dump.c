@@ -61,17 +61,19 @@ static int graph_print(FILE *f, const struct fdry_buf *bytes, bool *ret)
 	struct fdry_graph_view view;
 	int err = fdry_graph_view_init((struct fdry_span){ bytes->data, bytes->len }, &view);
 
-	if (!err && grows(&view))
-		err = fdry_fail(FDRY_E_LIMIT, "the graph is too large as text");
-	if (!err)
-		err = fdry_graph_to_text(&view, NULL, 0, &text);
-	if (!err)
-		err = fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again);
+	*ret = false;
+	if (err || grows(&view))
+		goto out;
+	err = fdry_graph_to_text(&view, NULL, 0, &text);
+	if (err)
+		goto out;
+	err = fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again);
 	*ret = !err && again.len == bytes->len && !memcmp(again.data, bytes->data, again.len);
 	if (*ret) {
 		fprintf(f, "text\n");
 		fwrite(text.data, 1, text.len, f);
 	}
+out:
 	fdry_buf_release(&text);
 	fdry_buf_release(&again);
 	return err == -FDRY_E_NOMEM ? err : 0;
@@ -108,17 +110,22 @@ static int object_print(struct dump *d)
 	bool done = false;
 	int err = fdry_reader_copy(d->reader, &d->now->oid, &bytes);
 
-	if (!err)
-		err = head_print(d);
-	if (!err && d->now->kinds & 1u << FDRY_OBJECT_GRAPH)
+	if (err)
+		return err;
+	err = head_print(d);
+	if (err)
+		goto out_release;
+	if (d->now->kinds & 1u << FDRY_OBJECT_GRAPH)
 		err = graph_print(d->f, &bytes, &done);
-	if (!err && !done)
+	if (err)
+		goto out_release;
+	if (!done)
 		bytes_print(d->f, &bytes);
-	if (!err)
-		fprintf(d->f, "end\n");
-	fdry_buf_release(&bytes);
-	if (!err && ferror(d->f))
+	fprintf(d->f, "end\n");
+	if (ferror(d->f))
 		err = cmd_write_check(d->f, d->path);
+out_release:
+	fdry_buf_release(&bytes);
 	return err;
 }
 
@@ -139,21 +146,25 @@ static int by_place(const void *a, const void *b)
 	return memcmp(&x->oid, &y->oid, sizeof(x->oid));
 }
 
-static int objects_named(struct dump *d)
+static int object_named(struct dump *d, const char *name)
 {
 	struct fdry_object_info info;
 	struct fdry_oid oid;
+	int err = cmd_resolve(d->s, name, false, &oid);
+
+	if (err)
+		return err;
+	if (cmd_has(d->a, REACH))
+		return fdry_store_reach(d->s, &oid, object_put, &d->objects);
+	return fdry_store_info(d->s, &oid, &info) ?: object_put(&d->objects, &info);
+}
+
+static int objects_named(struct dump *d)
+{
 	int i, err = 0;
 
-	for (i = 0; i < d->a->argc && !err; i++) {
-		err = cmd_resolve(d->s, d->a->argv[i], false, &oid);
-		if (!err && cmd_has(d->a, REACH))
-			err = fdry_store_reach(d->s, &oid, object_put, &d->objects);
-		else if (!err)
-			err = fdry_store_info(d->s, &oid, &info);
-		if (!err && !cmd_has(d->a, REACH))
-			err = object_put(&d->objects, &info);
-	}
+	for (i = 0; i < d->a->argc && !err; i++)
+		err = object_named(d, d->a->argv[i]);
 	return err;
 }
 
@@ -192,13 +203,16 @@ static int refs_print(struct dump *d)
 	struct fdry_ref *r;
 	int err = cmd_has(d->a, NO_REFS) ? 0 : fdry_ref_each(d->s, ref_put, &refs);
 
+	if (err)
+		goto out_release;
 	r = (void *)refs.data;
-	if (!err && refs.len)
+	if (refs.len)
 		qsort(r, refs.len / sizeof(*r), sizeof(*r), by_change);
-	for (i = 0; i < refs.len / sizeof(*r) && !err; i++)
+	for (i = 0; i < refs.len / sizeof(*r); i++)
 		if (!fdry_store_info(d->s, &r[i].oid, &info) &&
 		    bsearch(&info, d->objects.data, n, sizeof(info), by_place))
 			ref_print(d, &r[i]);
+out_release:
 	fdry_buf_release(&refs);
 	return err;
 }
@@ -254,8 +268,6 @@ int cmd_dump(const struct cmd_args *a, struct fdry_store *s)
 		return cmd_fail(err);
 	err = cmd_output_stream(&o);
 	d.f = o.f;
-	if (!err)
-		err = dump_to(&d);
-	err = cmd_output_close(&o, err);
+	err = cmd_output_close(&o, err ?: dump_to(&d));
 	return err ? cmd_fail(err) : CMD_OK;
 }

@@ -62,10 +62,8 @@ static int question(const struct cmd_args *a, struct fdry_store *s, uint64_t lim
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN, .bytes = limit,
 				     .evicted = would_evict, .evicted_arg = &names };
 	struct fdry_evict_report r = { .sz = sizeof(r) };
-	int err = fdry_store_evict(s, &o, &r);
+	int err = fdry_store_evict(s, &o, &r) ?: cmd_names_end(&names);
 
-	if (!err)
-		err = cmd_names_end(&names);
 	if (!err && names.count)
 		*yes = cmd_confirm(a, "Evict %s, which makes about %s free?",
 				   (const char *)names.text.data,
@@ -83,13 +81,15 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.bytes) :
 			    fdry_store_limit_get(s, &o.bytes, NULL);
 
-	if (!err && !o.bytes)
+	if (err)
+		return cmd_fail(err);
+	if (!o.bytes)
 		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of 0 bytes holds nothing; name a "
 							"larger size, or no size for the store's "
 							"limit"
 						      : "the store has no limit; name a size, or "
 							"set a limit first");
-	if (!err && cmd_asks(a))
+	else if (cmd_asks(a))
 		err = question(a, s, o.bytes, &yes);
 	if (err)
 		return cmd_fail(err);

@@ -65,10 +65,12 @@ static int picture_make(struct picture *p, struct fdry_reader *reader)
 	struct cmd_graph_object g;
 	int err = cmd_image_open(reader, &p->image, &p->im);
 
-	if (!err)
-		err = graph_find(p);
-	if (!err)
-		err = cmd_graph_open(reader, &p->entry->oid, &g);
+	if (err)
+		return err;
+	err = graph_find(p);
+	if (err)
+		return err;
+	err = cmd_graph_open(reader, &p->entry->oid, &g);
 	if (err)
 		return err;
 	err = form_make(p, &g.view);
@@ -110,10 +112,7 @@ static int file_write(const struct picture *p, const char *path)
 
 	if (err)
 		return err;
-	err = cmd_output_stream(&o);
-	if (!err)
-		err = picture_write(p, o.f);
-	return cmd_output_close(&o, err);
+	return cmd_output_close(&o, cmd_output_stream(&o) ?: picture_write(p, o.f));
 }
 
 static int graph_write(struct picture *p, struct fdry_store *s)
@@ -122,10 +121,12 @@ static int graph_write(struct picture *p, struct fdry_store *s)
 	struct fdry_reader *reader;
 	int err = cmd_parse_number(p->a->argv[1], "a graph's key", &p->key);
 
-	if (!err)
-		err = cmd_resolve(s, p->a->argv[0], true, &p->image);
-	if (!err)
-		err = fdry_reader_begin(s, &reader);
+	if (err)
+		return err;
+	err = cmd_resolve(s, p->a->argv[0], true, &p->image);
+	if (err)
+		return err;
+	err = fdry_reader_begin(s, &reader);
 	if (err)
 		return err;
 	err = picture_make(p, reader);

@@ -12,13 +12,15 @@ int cmd_image_open(struct fdry_reader *reader, const struct fdry_oid *oid, struc
 	struct cmd_image im = { .oid = *oid };
 	int err = fdry_reader_copy(reader, oid, &im.bytes);
 
-	if (!err)
-		err = fdry_manifest_init((struct fdry_span){ im.bytes.data, im.bytes.len }, &im.m);
 	if (err)
+		return err;
+	err = fdry_manifest_init((struct fdry_span){ im.bytes.data, im.bytes.len }, &im.m);
+	if (err) {
 		fdry_buf_release(&im.bytes);
-	else
-		*ret = im;
-	return err;
+		return err;
+	}
+	*ret = im;
+	return 0;
 }
 
 void cmd_image_close(struct cmd_image *im)
@@ -43,16 +45,16 @@ int cmd_graph_open(struct fdry_reader *reader, const struct fdry_oid *oid,
 	struct cmd_graph_object g = { .oid = *oid };
 	int err = fdry_reader_copy(reader, oid, &g.bytes);
 
-	if (!err)
-		err = fdry_graph_view_init((struct fdry_span){ g.bytes.data, g.bytes.len },
-					   &g.view);
-	if (!err)
-		err = arguments_check(&g.view);
 	if (err)
+		return err;
+	err = fdry_graph_view_init((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view)
+		      ?: arguments_check(&g.view);
+	if (err) {
 		fdry_buf_release(&g.bytes);
-	else
-		*ret = g;
-	return err;
+		return err;
+	}
+	*ret = g;
+	return 0;
 }
 
 void cmd_graph_close(struct cmd_graph_object *g)

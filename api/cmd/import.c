@@ -136,8 +136,9 @@ int cmd_import(const struct cmd_args *a, struct fdry_store *s)
 	struct import im = { .a = a, .j = { .f = stdout } };
 	int fd = -1, err = input_open(a->argc ? a->argv[0] : NULL, &fd);
 
-	if (!err)
-		err = import_from(&im, s, fd);
+	if (err)
+		return cmd_fail(err);
+	err = import_from(&im, s, fd);
 	if (fd > STDIN_FILENO)
 		close(fd);
 	return err ? cmd_fail(err) : CMD_OK;

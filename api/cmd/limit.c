@@ -9,10 +9,12 @@ static int limit_set(struct fdry_store *s, const char *text)
 	uint64_t bytes = 0;
 	int err = strcmp(text, "none") ? cmd_parse_size(text, "the limit", &bytes) : 0;
 
-	if (!err && !bytes && strcmp(text, "none"))
-		err = fdry_fail(FDRY_E_INVAL,
-				"a store of 0 bytes holds nothing; name a larger size, or none");
-	return err ? err : fdry_store_limit_set(s, bytes);
+	if (err)
+		return err;
+	if (!bytes && strcmp(text, "none"))
+		return fdry_fail(FDRY_E_INVAL,
+				 "a store of 0 bytes holds nothing; name a larger size, or none");
+	return fdry_store_limit_set(s, bytes);
 }
 
 static void report(const struct cmd_args *a, uint64_t limit, uint64_t used)
@@ -35,10 +37,9 @@ static void report(const struct cmd_args *a, uint64_t limit, uint64_t used)
 int cmd_limit(const struct cmd_args *a, struct fdry_store *s)
 {
 	uint64_t limit, used;
-	int err = a->argc ? limit_set(s, a->argv[0]) : 0;
+	int err =
+		(a->argc ? limit_set(s, a->argv[0]) : 0) ?: fdry_store_limit_get(s, &limit, &used);
 
-	if (!err)
-		err = fdry_store_limit_get(s, &limit, &used);
 	if (err)
 		return cmd_fail(err);
 	report(a, limit, used);

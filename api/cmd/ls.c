@@ -269,8 +269,9 @@ static int ls_refs(struct ls *ls, struct fdry_store *s)
 	cmd_progress_begin(&p, ls->a, "images", false);
 	err = fdry_store_usage(s, cmd_progress_step, &p, &ls->usage);
 	cmd_progress_end(&p);
-	if (!err)
-		err = fdry_reader_begin(s, &ls->reader);
+	if (err)
+		return err;
+	err = fdry_reader_begin(s, &ls->reader);
 	if (err)
 		return err;
 	err = fdry_ref_each(s, row_put, ls);

@@ -75,9 +75,12 @@ int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry
 
 	if (err == -FDRY_E_AMBIGUOUS || err == -FDRY_E_NOENT)
 		err = by_prefix(s, name, images || err == -FDRY_E_AMBIGUOUS, err, &oid);
-	if (!err && images)
+	if (err)
+		return err;
+	if (images)
 		err = must_be_image(s, &oid);
-	if (!err)
-		*ret = oid;
-	return err;
+	if (err)
+		return err;
+	*ret = oid;
+	return 0;
 }

@@ -24,14 +24,15 @@ static int pin_one(const struct cmd_args *a, struct fdry_store *s, const char *n
 {
 	struct fdry_ref *refs = NULL;
 	size_t i, count = 0;
-	int err = pinned ? fdry_store_pin(s, name) : fdry_store_unpin(s, name);
+	int err = (pinned ? fdry_store_pin(s, name) : fdry_store_unpin(s, name))
+			  ?: fdry_ref_list(s, name, &refs, &count);
 
-	if (!err)
-		err = fdry_ref_list(s, name, &refs, &count);
-	for (i = 0; i < count && !err; i++)
+	if (err)
+		return cmd_fail(err);
+	for (i = 0; i < count; i++)
 		report(a, &refs[i], j);
 	free(refs);
-	return err ? cmd_fail(err) : CMD_OK;
+	return CMD_OK;
 }
 
 static int pin_all(const struct cmd_args *a, struct fdry_store *s, bool pinned)

@@ -85,13 +85,17 @@ static int object_stored(struct plan *p, const struct plan_object *o, bool *ret)
 	struct fdry_object_info info;
 	int err = stored_info(p, &o->oid, ret, &info);
 
-	if (!err && *ret)
+	if (err)
+		return err;
+	if (*ret)
 		*ret = !(o->kinds & ~info.kinds);
-	if (!err && *ret)
+	if (*ret)
 		err = links_stored(p, o, ret);
-	if (!err && *ret)
-		err = bytes_stored(p, &o->oid, ret);
-	return err;
+	if (err)
+		return err;
+	if (*ret)
+		return bytes_stored(p, &o->oid, ret);
+	return 0;
 }
 
 /* --- objects --- */
@@ -120,9 +124,13 @@ int plan_object(struct plan *p, const struct plan_object *o, bool *fresh)
 
 	for (i = 0; i < o->nlinks && !err; i++)
 		err = link_check(p, &o->links[i]);
-	if (!err && !b)
+	if (err)
+		return err;
+	if (!b)
 		err = object_stored(p, o, &stored);
-	if (!err && !b && !stored)
+	if (err)
+		return err;
+	if (!b && !stored)
 		err = brought_add(p, o);
 	if (err)
 		return err;

@@ -110,8 +110,9 @@ static int show_image(struct show *show, struct fdry_store *s)
 	struct fdry_reader *reader;
 	int err = fdry_image_describe(s, fdry_oid_hex(&show->info.oid, hex), &show->text);
 
-	if (!err)
-		err = fdry_reader_begin(s, &reader);
+	if (err)
+		return err;
+	err = fdry_reader_begin(s, &reader);
 	if (err)
 		return err;
 	err = cmd_image_open(reader, &show->info.oid, &show->im);
@@ -123,13 +124,12 @@ int cmd_show(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct show show = { .j = { .f = stdout }, .json = cmd_has(a, JSON) };
 	struct fdry_oid oid;
-	int err = cmd_resolve(s, a->argv[0], false, &oid);
+	int err = cmd_resolve(s, a->argv[0], false, &oid) ?:
+		  fdry_store_info(s, &oid, &show.info) ?: cmd_reach(s, &oid, show.sums);
 
-	if (!err)
-		err = fdry_store_info(s, &oid, &show.info);
-	if (!err)
-		err = cmd_reach(s, &oid, show.sums);
-	if (!err && show.info.kind == FDRY_OBJECT_MANIFEST)
+	if (err)
+		return cmd_fail(err);
+	if (show.info.kind == FDRY_OBJECT_MANIFEST)
 		err = show_image(&show, s);
 	if (!err)
 		err = show.json ? show_json(&show, s) : show_text(&show, s);

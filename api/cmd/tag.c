@@ -80,9 +80,8 @@ int cmd_tag(const struct cmd_args *a, struct fdry_store *s)
 		return cmd_fail(err);
 	if (fdry_ref_list(s, a->argv[1], &b.refs, &b.count))
 		b.count = 0; /* the name is new, or setting it reports what is wrong */
-	err = fdry_image_tag(s, a->argv[0], a->argv[1]);
-	if (!err)
-		err = fdry_ref_list(s, a->argv[1], &now, &count);
+	err = fdry_image_tag(s, a->argv[0], a->argv[1])
+		      ?: fdry_ref_list(s, a->argv[1], &now, &count);
 	if (!err)
 		report(a, &b, now, count);
 	free(b.refs);

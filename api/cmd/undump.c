@@ -138,10 +138,12 @@ static int bytes_read(struct undump *u, const char *count)
 			   FDRY_OBJECT_SIZE_MAX);
 	while (!err && u->bytes.len < want && line_read(u))
 		err = digits_line(u);
-	if (!err && u->bytes.len != want)
-		err = bad(u, "there are %zu bytes; there should be %llu", u->bytes.len,
-			  (unsigned long long)want);
-	return err;
+	if (err)
+		return err;
+	if (u->bytes.len != want)
+		return bad(u, "there are %zu bytes; there should be %llu", u->bytes.len,
+			   (unsigned long long)want);
+	return 0;
 }
 
 static int text_read(struct undump *u, struct fdry_buf *text)
@@ -159,8 +161,7 @@ static int text_read(struct undump *u, struct fdry_buf *text)
 	if (!err && feof(u->f))
 		err = bad(u, "the text ends within an object");
 	fdry_buf_release(&u->bytes);
-	if (!err)
-		err = fdry_graph_from_text((struct fdry_span){ text->data, text->len }, &u->bytes);
+	err = err ?: fdry_graph_from_text((struct fdry_span){ text->data, text->len }, &u->bytes);
 	return err ? fdry_fail_at(err, "graph after line %llu", (unsigned long long)first) : 0;
 }
 
@@ -257,14 +258,13 @@ static int object_read(struct undump *u)
 static int ref_set(struct undump *u, const struct fdry_ref *ref)
 {
 	char one[FDRY_REF_NAME_MAX + 20], hex[FDRY_OID_HEX_SIZE];
-	int err = fdry_writer_flush(u->writer);
+	int err = fdry_writer_flush(u->writer)
+			  ?: fdry_ref_set(u->s, ref->name, &ref->oid, &ref->identity);
 
-	if (!err)
-		err = fdry_ref_set(u->s, ref->name, &ref->oid, &ref->identity);
+	if (err || !ref->pinned)
+		return err;
 	snprintf(one, sizeof(one), "%s:%.16s", ref->name, fdry_oid_hex(&ref->oid, hex));
-	if (!err && ref->pinned)
-		err = fdry_store_pin(u->s, one);
-	return err;
+	return fdry_store_pin(u->s, one);
 }
 
 struct named {
@@ -279,12 +279,14 @@ static int ref_plan(struct undump *u, const struct fdry_ref *ref)
 	struct named n = { .ref = *ref };
 	int err = plan_ref(&u->plan, ref, &n.had, &n.was);
 
-	if (!err)
-		err = fdry_buf_put(&u->named, &n, sizeof(n));
-	if (!err)
-		cmd_say(u->a, "would set %s to %s%s%s\n", ref->name, fdry_oid_hex(&ref->oid, hex),
-			n.had ? ", was " : "", n.had ? fdry_oid_hex(&n.was, was) : "");
-	return err;
+	if (err)
+		return err;
+	err = fdry_buf_put(&u->named, &n, sizeof(n));
+	if (err)
+		return err;
+	cmd_say(u->a, "would set %s to %s%s%s\n", ref->name, fdry_oid_hex(&ref->oid, hex),
+		n.had ? ", was " : "", n.had ? fdry_oid_hex(&n.was, was) : "");
+	return 0;
 }
 
 static int ref_store(struct undump *u, const struct fdry_ref *ref)
@@ -347,9 +349,11 @@ static int all_read(struct undump *u)
 	while (!err && line_read(u))
 		if (*u->line && *u->line != '#')
 			err = entry_read(u);
-	if (!err && ferror(u->f))
-		err = fdry_fail(FDRY_E_IO, "cannot read: %s", strerror(errno));
-	return err;
+	if (err)
+		return err;
+	if (ferror(u->f))
+		return fdry_fail(FDRY_E_IO, "cannot read: %s", strerror(errno));
+	return 0;
 }
 
 static int undump_from(struct undump *u)
@@ -358,9 +362,7 @@ static int undump_from(struct undump *u)
 
 	if (err)
 		return err;
-	err = all_read(u);
-	if (!err)
-		err = fdry_writer_flush(u->writer);
+	err = all_read(u) ?: fdry_writer_flush(u->writer);
 	fdry_writer_abort(u->writer);
 	return err;
 }

@@ -369,7 +369,7 @@ START_TEST(a_failed_capture_leaves_nothing)
 	int objects = 0;
 
 	job->ret = 42;
-	fails(CALLBACK, "the function that was to capture 'img' answered 42", start_try(s, &r));
+	fails(CALLBACK, "the function that was to capture 'img' returned 42", start_try(s, &r));
 	/* What the function allocated lies at the base still. */
 	fails(TAKEN, "the addresses", start_try(s, &r));
 	capture_opts.base += 1ull << 34;
@@ -481,7 +481,7 @@ START_TEST(every_driver_call_failing)
 	test_sim();
 	(void)live_before();
 	if (!_i) /* streams that the interposer shares stay with the context */
-		fails(CALLBACK, "answered 1", start_try(s, &r));
+		fails(CALLBACK, "returned 1", start_try(s, &r));
 	before = live_objects();
 	for (n = 1; n < 1000; n++) {
 		snprintf(spec, sizeof(spec), "*:%d:999", n);

@@ -131,7 +131,7 @@ static void captures_child(void *arg)
 	ok(setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
 	ok(setenv("FOUNDRY_HOOK", test_built("foundry/hook/libcuda.so.1"), 1));
 	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
-	fails(CALLBACK, "answered 7", fdry_load_or_capture(s, &opts, &start));
+	fails(CALLBACK, "returned 7", fdry_load_or_capture(s, &opts, &start));
 	ok(fdry_capture_begin(&place, &cap));
 	fdry_capture_end(cap);
 	fails(STALE, "the capture", fdry_capture_pause(cap));
