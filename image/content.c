@@ -5,10 +5,10 @@
  * Memory of a region is zero when it is mapped, so what no chunk covers is only written
  * when content is restored later.
  *
- * Chunks that follow each other are handled together, as many as go into a block of
- * upload.h, by the threads of a work queue: found in the map, hashed if that is due, brought
- * into memory if they are not there yet, copied. So hashing and copying are spread over
- * processors, and a disk is read by several threads, which it wants.
+ * The threads of a work queue handle as many chunks at once as fit into a block of upload.h: they
+ * find them in the map, verify their hashes if that is due, bring them into memory if they are not
+ * there yet, and copy them. So hashing and copying are spread over processors, and several threads
+ * read the disk, which makes it faster.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,11 +27,11 @@
 #define PIECES_MAX 256u             /* of one block */
 #define PAGES_LOOKED_AT 3u           /* of a chunk, to know whether it is in memory */
 
-/* Chunks of the manifest that are handled together. */
+/* Chunks that are handled together. */
 struct batch {
 	struct fdry_work work;
 	struct fdry_content *c;
-	uint32_t first, count;
+	uint32_t first, count; /* in the content's list of chunks */
 };
 
 struct fdry_content {
@@ -40,6 +40,7 @@ struct fdry_content {
 	struct fdry_readers readers;
 	struct batch *batches;
 	uint32_t nbatches;
+	uint32_t *chunks; /* of the manifest, those to copy or to verify */
 	uint64_t bytes;
 	_Atomic uint64_t hashed;
 };
@@ -141,11 +142,12 @@ static int batch_fn(struct fdry_work *work, unsigned int worker)
 {
 	const struct batch *b = (struct batch *)work; /* its first member */
 	struct fdry_content *c = b->c;
-	const struct fdry_mf_chunk *first = &c->img->m.chunks[b->first];
 	struct gather g = { .c = c };
+	uint32_t i;
 	int err;
 
-	for (g.chunk = first; g.chunk < first + b->count; g.chunk++) {
+	for (i = 0; i < b->count; i++) {
+		g.chunk = &c->img->m.chunks[c->chunks[b->first + i]];
 		err = chunk_find(c, c->readers.reader[worker], g.chunk, &g.bytes);
 		if (err)
 			return err;
@@ -174,29 +176,29 @@ static bool chunk_is_kept(const struct fdry_image *img, const struct fdry_mf_chu
 	       !wanted;
 }
 
-/* Chunks that follow each other and are to be copied, or looked at. */
+/* Divide the chunks that are to be copied, or to be verified, into batches of one block. */
 static int batches_make(struct fdry_content *c)
 {
 	const struct fdry_manifest *m = &c->img->m;
 	struct batch *b = NULL;
 	uint64_t left = 0;
-	uint32_t i;
+	uint32_t i, n = 0;
 
 	c->batches = calloc(m->n_chunks + 1, sizeof(*c->batches));
-	if (!c->batches)
+	c->chunks = calloc(m->n_chunks + 1, sizeof(*c->chunks));
+	if (!c->batches || !c->chunks)
 		return fdry_nomem();
 	for (i = 0; i < m->n_chunks; i++) {
-		if (!c->img->verify && chunk_is_kept(c->img, &m->chunks[i])) {
-			b = NULL;
+		if (!c->img->verify && chunk_is_kept(c->img, &m->chunks[i]))
 			continue;
-		}
 		if (!b || m->chunks[i].size > left || b->count == PIECES_MAX) {
 			b = &c->batches[c->nbatches++];
 			b->work.fn = batch_fn;
 			b->c = c;
-			b->first = i;
+			b->first = n;
 			left = FDRY_UPLOAD_BLOCK;
 		}
+		c->chunks[n++] = i;
 		b->count++;
 		left -= m->chunks[i].size;
 		c->bytes += m->chunks[i].size;
@@ -270,7 +272,7 @@ static int batches_wait(struct fdry_content *c)
 		if (err)
 			return err;
 		for (k = 0; k < c->batches[i].count; k++)
-			done += chunks[c->batches[i].first + k].size;
+			done += chunks[c->chunks[c->batches[i].first + k]].size;
 		if (done < c->bytes)
 			fdry_image_progress(c->img, FDRY_PHASE_CONTENT, done, c->bytes);
 	}
@@ -299,6 +301,7 @@ void fdry_content_end(struct fdry_content *c)
 	fdry_readers_release(&c->readers);
 	fdry_upload_free(c->up);
 	free(c->batches);
+	free(c->chunks);
 	free(c);
 }
 

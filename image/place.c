@@ -10,6 +10,7 @@
 #include "image/capture/capture.h"
 #include "lib/opts.h"
 #include "lib/search.h"
+#include "image/pinned.h"
 #include "image/va_claims.h"
 
 /* The context that the program works in is current now, and no longer when the image is placed:
@@ -348,6 +349,7 @@ int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 	int err;
 
 	img->place_hook = o->into->hook;
+	fdry_pinned_hold(img->drv);
 	if (img->device != o->into->device)
 		return fdry_fail(FDRY_E_OPTS,
 				 "the image is to be loaded on device %d, and the capture is on "
@@ -378,4 +380,6 @@ void fdry_placement_release(struct fdry_image *img)
 		fdry_va_claim_put(img->place_hook, addr[i - 1]);
 	fdry_buf_release(&img->claimed);
 	fdry_buf_release(&img->kept);
+	if (img->place_hook)
+		fdry_pinned_release(img->drv);
 }

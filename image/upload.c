@@ -2,22 +2,19 @@
 /*
  * upload.c - blocks of pinned memory; see upload.h.
  *
- * Blocks lie in huge pages of our own, which are registered with the driver one by one:
- * pinned memory of the driver's takes it ten times as long to make, and longer than all
- * of the copying. A block that the driver does not register is copied from all the same;
- * the driver then takes the bytes through memory of its own, while the thread waits.
+ * A block that the driver does not register is copied from all the same; the driver then takes the
+ * bytes through memory of its own, while the thread waits.
  *
  * Free blocks wait in the order in which they were given to the driver, so the one in
  * front is the one that the device has first.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
+#include "image/pinned.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-
-#define HUGE_PAGE ((size_t)2 << 20)
+#include <string.h>
 
 /* More threads than this, each with a block, are slower: they wait for memory, for the device, and
  * for each other. */
@@ -25,17 +22,13 @@
 
 struct block {
 	struct block *next; /* that is free */
-	uint8_t *bytes;
+	struct fdry_pinned memory; /* none until its first use */
 	CUevent copied;
-	bool made; /* it was used before */
-	bool registered;
 };
 
 struct fdry_upload {
 	const struct fdry_driver *drv;
 	CUstream stream;
-	uint8_t *map; /* what blocks lie in, with room to align them */
-	size_t map_len;
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t freed, opened;
 	bool open, abandoned;
@@ -76,26 +69,6 @@ static struct block *block_take(struct fdry_upload *u)
 
 /* --- making them --- */
 
-/* Whole huge pages, if the system has some. A child of a fork has no use for them. */
-static int map_make(struct fdry_upload *u)
-{
-	uintptr_t at;
-	unsigned int i;
-
-	u->map_len = u->nblocks * FDRY_UPLOAD_BLOCK + HUGE_PAGE;
-	u->map = mmap(NULL, u->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (u->map == MAP_FAILED) {
-		u->map = NULL;
-		return fdry_nomem();
-	}
-	(void)madvise(u->map, u->map_len, MADV_HUGEPAGE);
-	(void)madvise(u->map, u->map_len, MADV_DONTFORK);
-	at = ((uintptr_t)u->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-	for (i = 0; i < u->nblocks; i++)
-		u->blocks[i].bytes = (uint8_t *)at + i * FDRY_UPLOAD_BLOCK;
-	return 0;
-}
-
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
 		    struct fdry_upload **ret)
 {
@@ -113,9 +86,6 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	pthread_mutex_init(&u->lock, NULL);
 	pthread_cond_init(&u->freed, NULL);
 	pthread_cond_init(&u->opened, NULL);
-	err = map_make(u);
-	if (err)
-		goto out_free;
 	for (i = 0; i < blocks; i++) {
 		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
 		if (err)
@@ -129,20 +99,12 @@ out_free:
 	return err;
 }
 
-/* Nothing is on its way from it any more. The first time its pages are made, by the thread that
- * will fill them. */
+/* The block has memory, from which no copy reads any more. */
 static int block_ready(struct fdry_upload *u, struct block *b)
 {
-	size_t at;
-
-	if (b->made)
+	if (b->memory.bytes)
 		return fdry_event_wait(u->drv, b->copied);
-	b->made = true;
-	for (at = 0; at < FDRY_UPLOAD_BLOCK; at += HUGE_PAGE)
-		((volatile uint8_t *)b->bytes)[at] = 0;
-	b->registered =
-		!fdry_call_raw(u->drv, cuMemHostRegister_v2, b->bytes, FDRY_UPLOAD_BLOCK, 0);
-	return 0;
+	return fdry_pinned_get(u->drv, &b->memory);
 }
 
 /* --- copying --- */
@@ -191,7 +153,7 @@ static void block_fill(struct block *b, const struct fdry_piece *pieces, size_t 
 	size_t i, at = 0;
 
 	for (i = 0; i < n; i++) {
-		memcpy(b->bytes + at, pieces[i].bytes.data, pieces[i].bytes.len);
+		memcpy(b->memory.bytes + at, pieces[i].bytes.data, pieces[i].bytes.len);
 		at += pieces[i].bytes.len;
 	}
 }
@@ -205,8 +167,8 @@ static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_
 	for (i = 0; i < n; i += k, at += len) {
 		k = run_length(pieces + i, n - i, &len);
 		fdry_count_copy(TO, len);
-		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->bytes + at, len,
-				u->stream);
+		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->memory.bytes + at,
+				len, u->stream);
 		if (err)
 			return err;
 	}
@@ -235,27 +197,19 @@ int fdry_upload_finish(struct fdry_upload *u)
 	return fdry_stream_wait(u->drv, u->stream);
 }
 
-/* False: the driver keeps it. */
-static bool block_free(struct fdry_upload *u, struct block *b)
-{
-	if (b->copied)
-		(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
-	return !b->registered || !fdry_call_raw(u->drv, cuMemHostUnregister, b->bytes);
-}
-
 void fdry_upload_free(struct fdry_upload *u)
 {
-	bool ours = true;
-	unsigned int i;
+	struct block *b;
 
 	if (!u)
 		return;
 	(void)fdry_call_raw(u->drv, cuStreamSynchronize, u->stream);
-	for (i = 0; i < u->nblocks; i++)
-		ours &= block_free(u, &u->blocks[i]);
-	/* Pages that are still registered must not become somebody else's. */
-	if (u->map && ours)
-		munmap(u->map, u->map_len);
+	for (b = u->blocks; b < u->blocks + u->nblocks; b++) {
+		if (b->copied)
+			(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
+		if (b->memory.bytes)
+			fdry_pinned_put(u->drv, &b->memory);
+	}
 	pthread_cond_destroy(&u->opened);
 	pthread_cond_destroy(&u->freed);
 	pthread_mutex_destroy(&u->lock);

@@ -14,9 +14,9 @@
 #define FDRY_IMAGE_UPLOAD_H
 
 #include "lib/buf.h"
-#include "arch/driver.h"
+#include "image/pinned.h"
 
-#define FDRY_UPLOAD_BLOCK ((size_t)4 << 20)
+#define FDRY_UPLOAD_BLOCK FDRY_PINNED_SIZE
 
 struct fdry_upload;
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pinned.c - see pinned.h.
+ *
+ * Blocks lie in huge pages of our own, which are registered with the driver one by one: the driver
+ * takes ten times as long to make pinned memory of its own, longer than all of the copying.
+ */
+#include "image/pinned.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define KEPT_MAX 4
+
+/* Only registered blocks of one driver are kept. */
+static struct {
+	pthread_mutex_t lock;
+	const struct fdry_driver *drv;
+	unsigned int holders, count;
+	uint8_t *bytes[KEPT_MAX];
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&kept.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&kept.lock);
+}
+
+static void after_fork_child(void)
+{
+	kept.holders = kept.count = 0;
+	pthread_mutex_unlock(&kept.lock);
+}
+
+static void fork_prepare(void)
+{
+	(void)pthread_atfork(before_fork, after_fork, after_fork_child);
+}
+
+static void kept_lock(void)
+{
+	(void)pthread_once(&fork_once, fork_prepare);
+	pthread_mutex_lock(&kept.lock);
+}
+
+/* --- blocks --- */
+
+/* Whole huge pages, if the system has some. A child of a fork has no use for them. */
+static uint8_t *bytes_map(void)
+{
+	uint8_t *map = mmap(NULL, FDRY_PINNED_SIZE + HUGE_PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t head;
+
+	if (map == MAP_FAILED)
+		return NULL;
+	head = -(uintptr_t)map & (HUGE_PAGE - 1);
+	if (head)
+		munmap(map, head);
+	map += head;
+	munmap(map + FDRY_PINNED_SIZE, HUGE_PAGE - head);
+	(void)madvise(map, FDRY_PINNED_SIZE, MADV_HUGEPAGE);
+	(void)madvise(map, FDRY_PINNED_SIZE, MADV_DONTFORK);
+	return map;
+}
+
+/* Its pages are made here, by the thread that will fill them. */
+static int block_new(const struct fdry_driver *drv, struct fdry_pinned *ret)
+{
+	uint8_t *bytes = bytes_map();
+	size_t at;
+
+	if (!bytes)
+		return fdry_nomem();
+	for (at = 0; at < FDRY_PINNED_SIZE; at += HUGE_PAGE)
+		((volatile uint8_t *)bytes)[at] = 0;
+	ret->bytes = bytes;
+	ret->registered = !fdry_call_raw(drv, cuMemHostRegister_v2, bytes, FDRY_PINNED_SIZE, 0);
+	return 0;
+}
+
+/* Pages that the driver does not give back must not become another mapping. */
+static void block_free(const struct fdry_driver *drv, const struct fdry_pinned *block)
+{
+	if (!block->registered || !fdry_call_raw(drv, cuMemHostUnregister, block->bytes))
+		munmap(block->bytes, FDRY_PINNED_SIZE);
+}
+
+int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret)
+{
+	uint8_t *bytes = NULL;
+
+	kept_lock();
+	if (kept.count && kept.drv == drv)
+		bytes = kept.bytes[--kept.count];
+	pthread_mutex_unlock(&kept.lock);
+	if (!bytes)
+		return block_new(drv, ret);
+	*ret = (struct fdry_pinned){ bytes, true };
+	return 0;
+}
+
+void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *block)
+{
+	bool keep;
+
+	kept_lock();
+	keep = block->registered && kept.holders && kept.drv == drv && kept.count < KEPT_MAX;
+	if (keep)
+		kept.bytes[kept.count++] = block->bytes;
+	pthread_mutex_unlock(&kept.lock);
+	if (!keep)
+		block_free(drv, block);
+}
+
+/* --- holders --- */
+
+void fdry_pinned_hold(const struct fdry_driver *drv)
+{
+	kept_lock();
+	if (!kept.holders)
+		kept.drv = drv;
+	kept.holders += kept.drv == drv;
+	pthread_mutex_unlock(&kept.lock);
+}
+
+void fdry_pinned_release(const struct fdry_driver *drv)
+{
+	struct fdry_pinned unused[KEPT_MAX];
+	unsigned int i, n = 0;
+
+	kept_lock();
+	if (kept.drv == drv && kept.holders && !--kept.holders)
+		while (kept.count)
+			unused[n++] = (struct fdry_pinned){ kept.bytes[--kept.count], true };
+	pthread_mutex_unlock(&kept.lock);
+	for (i = 0; i < n; i++)
+		block_free(drv, &unused[i]);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of blocks of pinned memory: which are kept for the next load, and until when. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "image/pinned.h"
+#include "tests/lib/sim.h"
+#include "tests/lib/test.h"
+
+#define BLOCKS 6u
+#define KEPT 4u /* at most */
+
+static const struct fdry_driver *drv;
+static struct fdry_pinned blocks[BLOCKS];
+static long live;
+static unsigned long registered;
+
+static void setup(void)
+{
+	drv = test_sim();
+	live = test_sim_live(NULL);
+	registered = test_sim_calls("cuMemHostRegister_v2");
+}
+
+/* How often the driver was asked for pinned memory since the last time. */
+static unsigned long registers(void)
+{
+	unsigned long before = registered;
+
+	registered = test_sim_calls("cuMemHostRegister_v2");
+	return registered - before;
+}
+
+/* Get @n blocks, write to all of their bytes, and put them back. */
+static void use(unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		ok(fdry_pinned_get(drv, &blocks[i]));
+		ck_assert_uint_eq((uintptr_t)blocks[i].bytes % FDRY_PINNED_SIZE % (2u << 20), 0);
+		memset(blocks[i].bytes, (int)i + 1, FDRY_PINNED_SIZE);
+	}
+	for (i = 0; i < n; i++) {
+		ck_assert_int_eq(blocks[i].bytes[0], (int)i + 1);
+		ck_assert_int_eq(blocks[i].bytes[FDRY_PINNED_SIZE - 1], (int)i + 1);
+		fdry_pinned_put(drv, &blocks[i]);
+	}
+}
+
+START_TEST(none_is_kept_without_a_holder)
+{
+	use(2);
+	use(2);
+	ck_assert_uint_eq(registers(), 4);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+	fdry_pinned_release(drv);
+	use(1);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
+START_TEST(some_are_kept_until_the_last_holder_leaves)
+{
+	fdry_pinned_hold(drv);
+	fdry_pinned_hold(drv);
+	use(BLOCKS);
+	ck_assert_uint_eq(registers(), BLOCKS);
+	use(3);
+	ck_assert_uint_eq(registers(), 0);
+	fdry_pinned_release(drv);
+	use(BLOCKS);
+	ck_assert_uint_eq(registers(), BLOCKS - KEPT);
+	ck_assert_int_gt(test_sim_live(NULL), live);
+	fdry_pinned_release(drv);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+	use(1);
+	ck_assert_uint_eq(registers(), 1);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
+START_TEST(what_the_driver_does_not_register_is_not_kept)
+{
+	fdry_pinned_hold(drv);
+	test_sim_fail("cuMemHostRegister_v2:1:801");
+	use(1);
+	ck_assert(!blocks[0].registered);
+	use(1);
+	ck_assert(blocks[0].registered);
+	ck_assert_uint_eq(registers(), 2);
+	fdry_pinned_release(drv);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
+/* The kept blocks are no memory of the child's. */
+START_TEST(a_child_has_none)
+{
+	struct fdry_pinned block;
+	int status;
+	pid_t pid;
+
+	fdry_pinned_hold(drv);
+	use(1);
+	pid = fork();
+	if (!pid) {
+		if (fdry_pinned_get(drv, &block))
+			_exit(2);
+		block.bytes[0] = 1;
+		fdry_pinned_release(drv);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "status %#x", status);
+	use(1);
+	ck_assert_uint_eq(registers(), 1);
+	fdry_pinned_release(drv);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("image_pinned");
+	TCase *tc = tcase_create("pinned");
+
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, none_is_kept_without_a_holder);
+	tcase_add_test(tc, some_are_kept_until_the_last_holder_leaves);
+	tcase_add_test(tc, what_the_driver_does_not_register_is_not_kept);
+	tcase_add_test(tc, a_child_has_none);
+	suite_add_tcase(suite, tc);
+	return test_main(suite);
+}
