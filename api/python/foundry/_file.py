@@ -52,12 +52,23 @@ def bad(path, why):
     return Error(_lib.BADIMAGE, f"'{os.fsdecode(path)}' is no graph that Foundry saved: {why}")
 
 
+def _content(file):
+    """The bytes of an open file, as far as _SIZE_MAX + 1. One large read() would allocate as much."""
+    found = bytearray()
+    while len(found) <= _SIZE_MAX:
+        part = file.read(min(1 << 16, _SIZE_MAX + 1 - len(found)))
+        if not part:
+            break
+        found += part
+    return found
+
+
 def read(path):
     """The file at `path`, checked. Error FDRY_E_NOENT where there is none, FDRY_E_BADIMAGE where it is something else."""
     path = os.fspath(path)
     try:
-        with open(path, "rb") as f:
-            data = f.read(_SIZE_MAX + 1)
+        with open(path, "rb", buffering=0) as f:
+            data = _content(f)
     except FileNotFoundError:
         raise Error(_lib.NOENT, f"there is no file '{os.fsdecode(path)}'; save a graph there first, with CUDAGraph.save()") from None
     if len(data) > _SIZE_MAX:

@@ -116,6 +116,11 @@ class Segment:
         return [(addr, size) for addr, size, live in self.blocks if not live]
 
 
+def _stats(torch, ordinal):
+    read = getattr(torch.cuda, "memory_stats_as_nested_dict", None)
+    return read(ordinal) if read else {}
+
+
 def _snapshot(torch):
     return torch.cuda.memory_snapshot()
 
@@ -124,6 +129,8 @@ def segments(ordinal):
     """Torch's segments on a device; none if it keeps none, as with cudaMallocAsync."""
     torch = _started()
     if not torch or torch.cuda.get_allocator_backend() != "native":
+        return []
+    if _stats(torch, ordinal).get("segment", {}).get("all", {}).get("current") == 0:
         return []
     return [Segment(s) for s in _snapshot(torch) if s["device"] == ordinal]
 
@@ -135,8 +142,7 @@ def counters(ordinal):
     frees to zero, and leaves the number of those in use; so a reset shows if any was in use.
     """
     torch = _started()
-    read = getattr(torch and torch.cuda, "memory_stats_as_nested_dict", None)
-    found = read(ordinal) if read else {}
+    found = _stats(torch, ordinal) if torch else {}
     for name in ("allocation", "segment"):
         total = found.get(name, {}).get("all")
         if not total or not total["current"]:
