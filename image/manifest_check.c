@@ -373,13 +373,14 @@ static int capacities_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_capacities > FDRY_MF_CAPACITIES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed",
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the image has %u tensors with capacities; %u are allowed",
 				 m->n_capacities, FDRY_MF_CAPACITIES_MAX);
 	for (i = 0; i < m->n_capacities; i++)
 		if (m->capacities[i].tensor >= m->n_tensors ||
 		    (i && m->capacities[i - 1].tensor >= m->capacities[i].tensor) ||
 		    m->capacities[i].reserved || !capacity_ok(m, &m->capacities[i]))
-			return bad("room %u is not that of a tensor, or not free", i);
+			return bad("capacity %u is not that of a tensor, or not free", i);
 	return 0;
 }
 

@@ -167,7 +167,7 @@ static int external_text(const struct fdry_requirements_external *e, struct fdry
 	if (err)
 		return err;
 	if (e->max_bytes > e->bytes)
-		err = fdry_buf_printf(out, ", with room for %llu",
+		err = fdry_buf_printf(out, ", capacity %llu",
 				      (unsigned long long)e->max_bytes);
 	if (err)
 		return err;

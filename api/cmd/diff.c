@@ -229,16 +229,16 @@ static int tensor_order(const struct diff *d, uint32_t i, uint32_t j)
 
 static void tensor_text(const struct cmd_image *im, int64_t i, char *ret, size_t len)
 {
-	uint64_t room;
+	uint64_t capacity;
 	size_t n;
 
 	if (i < 0)
 		return;
 	cmd_tensor_text(&im->m.tensors[i], ret, len);
-	room = cmd_room_of(&im->m, (uint32_t)i);
+	capacity = cmd_capacity_of(&im->m, (uint32_t)i);
 	n = strlen(ret);
-	if (room)
-		snprintf(ret + n, len - n, " room %llu", (unsigned long long)room);
+	if (capacity)
+		snprintf(ret + n, len - n, " capacity %llu", (unsigned long long)capacity);
 }
 
 static int tensor_found(struct diff *d, int64_t i, int64_t j)

@@ -106,7 +106,7 @@ const char *cmd_use_name(uint32_t use)
 	return use < 4 ? names[use] : "?";
 }
 
-uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor)
+uint64_t cmd_capacity_of(const struct fdry_manifest *m, uint32_t tensor)
 {
 	uint32_t low = 0, high = m->n_capacities, mid;
 

@@ -25,7 +25,7 @@ const char *cmd_dtype_name(uint32_t dtype);
 /* Returns the bytes of an element, 0 for an unknown type. */
 uint64_t cmd_dtype_size(uint32_t dtype);
 /* Returns the capacity of a tensor that can grow, in bytes; 0: it cannot grow. */
-uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor);
+uint64_t cmd_capacity_of(const struct fdry_manifest *m, uint32_t tensor);
 /* Returns the index of the kernel's first further attribute, or else of a later kernel's. */
 uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel);
 /* Write "F32 const 0x500000000000 [8:4 4:1]", without the name. */

@@ -79,8 +79,8 @@ static void tensor(struct json *j, const struct fdry_manifest *m, uint32_t i)
 		    host ? fdry_host_offset(t->addr) : t->addr);
 	numbers(j, "shape", t->shape, t->rank);
 	numbers(j, "strides", t->stride, t->rank);
-	if (cmd_room_of(m, i))
-		json_number(j, "room", cmd_room_of(m, i));
+	if (cmd_capacity_of(m, i))
+		json_number(j, "room", cmd_capacity_of(m, i));
 	json_close(j, '}');
 }
 

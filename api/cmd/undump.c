@@ -24,7 +24,7 @@ struct undump {
 	struct plan plan;
 	FILE *f;
 	char *line;
-	size_t room;
+	size_t size;
 	uint64_t number;       /* of the line */
 	uint64_t objects, images, refs;
 	struct fdry_buf fresh; /* dry run: struct fdry_oid, objects that the store lacks */
@@ -46,7 +46,7 @@ struct undump {
 /* Returns false at the end. Removes the newline. */
 static bool line_read(struct undump *u)
 {
-	ssize_t n = getline(&u->line, &u->room, u->f);
+	ssize_t n = getline(&u->line, &u->size, u->f);
 
 	if (n < 0)
 		return false;

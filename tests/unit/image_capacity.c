@@ -321,7 +321,7 @@ START_TEST(described)
 	test_child(seal_kv, NULL);
 	ok(fdry_image_describe(load_store(), "img", &text));
 	ck_assert_ptr_nonnull(
-		strstr(text, "needs kv filled, 4194304 bytes, with room for 67108864\n"));
+		strstr(text, "needs kv filled, 4194304 bytes, capacity 67108864\n"));
 	ck_assert_ptr_nonnull(strstr(text, "needs b filled, 4000 bytes\n"));
 	free(text);
 }

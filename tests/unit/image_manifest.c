@@ -470,7 +470,8 @@ START_TEST(every_room_field_is_checked)
 		ck_assert_uint_eq(m.capacities[0].max, 8 << 20);
 	} else {
 		ck_assert_int_eq(err, -FDRY_E_BADIMAGE);
-		ck_assert_msg(strstr(fdry_last_error(), "room ") != NULL, "%s", fdry_last_error());
+		ck_assert_msg(strstr(fdry_last_error(), "capacity ") != NULL, "%s",
+			      fdry_last_error());
 	}
 	fdry_buf_release(&b);
 	fdry_manifest_writer_release(&w);
