@@ -42,23 +42,165 @@ static bool stamped(const uint8_t *bytes, size_t len, uint64_t addr)
 	return len <= sizeof(stamp) || !memcmp(bytes, bytes + sizeof(stamp), len - sizeof(stamp));
 }
 
-static int stamps_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len)
-{
-	struct fdry_layout *l = arg;
-	size_t n;
-	int err;
+/*
+ * --- which blocks still have their stamp ---
+ *
+ * Memory is looked at in pieces, which end at multiples of FDRY_MEM_READ_PIECE. The capture
+ * remembers the blocks of each piece; only pieces with another fingerprint than at the last seal
+ * are read.
+ */
 
-	for (; len; addr += n, bytes += n, len -= n) {
-		n = FDRY_LAYOUT_BLOCK - addr % FDRY_LAYOUT_BLOCK;
-		if (n > len)
-			n = len;
-		err = range_add(l, addr, n,
-				stamped(bytes, n, addr) ? FDRY_ROLE_SCRATCH : FDRY_ROLE_CONTENT);
-		if (err)
-			return err;
+_Static_assert(FDRY_MEM_READ_PIECE / FDRY_LAYOUT_BLOCK == FDRY_SEALED_BLOCKS,
+	       "all blocks of a piece");
+
+/* Bytes from @addr to the end of its block or piece, at most @len. */
+static uint64_t part_len(uint64_t addr, uint64_t len, uint64_t multiple)
+{
+	uint64_t left = multiple - addr % multiple;
+
+	return left < len ? left : len;
+}
+
+/* A fdry_mem_fn: look at the bytes of a piece. @arg: the next entry of the layout's pieces. */
+static int piece_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len)
+{
+	struct fdry_sealed_stamps **at = arg, *p = (*at)++;
+	size_t n, i;
+
+	p->print = fdry_fingerprint_of(bytes, len);
+	memset(p->stamped, 0, sizeof(p->stamped));
+	for (i = 0; len; i++, addr += n, bytes += n, len -= n) {
+		n = part_len(addr, len, FDRY_LAYOUT_BLOCK);
+		p->stamped[i / 64] |= (uint64_t)stamped(bytes, n, addr) << i % 64;
 	}
 	return 0;
 }
+
+/* Take over what the last seal found of pieces that did not change; @same: one for each piece. */
+static int pieces_recall(struct fdry_capture *cap, struct fdry_sealed_stamps *p, size_t n,
+			 bool *same)
+{
+	struct fdry_fingerprint_range *ranges = malloc((n + 1) * sizeof(*ranges));
+	struct fdry_fingerprint *prints = malloc((n + 1) * sizeof(*prints));
+	const struct fdry_sealed_stamps *before;
+	size_t i, k = 0;
+	bool known;
+	int err = ranges && prints ? 0 : fdry_nomem();
+
+	if (err)
+		goto out_free;
+	for (i = 0; i < n; i++) {
+		same[i] = fdry_sealed_stamps(&cap->sealed, p[i].addr, p[i].len) != NULL;
+		if (same[i])
+			ranges[k++] = (struct fdry_fingerprint_range){ p[i].addr, p[i].len };
+	}
+	known = fdry_sealed_fingerprints(cap, ranges, k, prints);
+	for (i = 0, k = 0; i < n; i++) {
+		if (!same[i])
+			continue;
+		before = fdry_sealed_stamps(&cap->sealed, p[i].addr, p[i].len);
+		same[i] = known && fdry_fingerprint_eq(prints[k++], before->print);
+		if (same[i])
+			p[i] = *before;
+	}
+out_free:
+	free(ranges);
+	free(prints);
+	return err;
+}
+
+/* Whether reading both in one go gives these two pieces. */
+static bool joins(const struct fdry_sealed_stamps *p, const struct fdry_sealed_stamps *next)
+{
+	return next->addr == p->addr + p->len && !(next->addr % FDRY_MEM_READ_PIECE);
+}
+
+/* Read the pieces that changed, those that lie one behind the other in one go. */
+static int pieces_read(struct fdry_mem_reader *reader, struct fdry_sealed_stamps *p, size_t n,
+		       const bool *same)
+{
+	struct fdry_sealed_stamps *at;
+	size_t i, k;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i = k) {
+		k = i + 1;
+		if (same[i])
+			continue;
+		while (k < n && !same[k] && joins(&p[k - 1], &p[k]))
+			k++;
+		at = &p[i];
+		err = fdry_mem_read(reader, p[i].addr, p[k - 1].addr + p[k - 1].len - p[i].addr,
+				    piece_look, &at);
+	}
+	return err;
+}
+
+/* @pieces: of struct fdry_sealed_stamps with place and size. The capture remembers them. */
+static int pieces_find(struct fdry_capture *cap, struct fdry_mem_reader *reader,
+		       struct fdry_buf *pieces)
+{
+	struct fdry_sealed_stamps *p = fdry_array(*pieces, struct fdry_sealed_stamps);
+	size_t n = fdry_array_count(*pieces, struct fdry_sealed_stamps);
+	bool *same = calloc(n + 1, sizeof(*same));
+	int err;
+
+	if (!same)
+		return fdry_nomem();
+	err = pieces_recall(cap, p, n, same);
+	if (!err)
+		err = pieces_read(reader, p, n, same);
+	free(same);
+	if (err)
+		return err;
+	fdry_buf_release(&cap->sealed.stamps);
+	cap->sealed.stamps = *pieces;
+	*pieces = (struct fdry_buf){ 0 };
+	return 0;
+}
+
+static int pieces_add(struct fdry_buf *pieces, uint64_t addr, uint64_t len)
+{
+	struct fdry_sealed_stamps p = { .addr = addr };
+	int err = 0;
+
+	for (; len && !err; p.addr += p.len, len -= p.len) {
+		p.len = part_len(p.addr, len, FDRY_MEM_READ_PIECE);
+		err = fdry_buf_put(pieces, &p, sizeof(p));
+	}
+	return err;
+}
+
+/* Add the blocks of a piece. */
+static int piece_add(struct fdry_layout *l, const struct fdry_sealed_stamps *p)
+{
+	uint64_t at, n;
+	size_t i;
+	int err = 0;
+
+	for (i = 0, at = 0; at < p->len && !err; i++, at += n) {
+		n = part_len(p->addr + at, p->len - at, FDRY_LAYOUT_BLOCK);
+		err = range_add(l, p->addr + at, n,
+				p->stamped[i / 64] >> i % 64 & 1 ? FDRY_ROLE_SCRATCH
+								 : FDRY_ROLE_CONTENT);
+	}
+	return err;
+}
+
+static int stamped_add(struct fdry_layout *l, const struct fdry_capture *cap, uint64_t addr,
+		       uint64_t len)
+{
+	uint64_t n;
+	int err = 0;
+
+	for (; len && !err; addr += n, len -= n) {
+		n = part_len(addr, len, FDRY_MEM_READ_PIECE);
+		err = piece_add(l, fdry_sealed_stamps(&cap->sealed, addr, n));
+	}
+	return err;
+}
+
+/* --- roles --- */
 
 /* External ranges, ascending; overlapping ones are the caller's right (a tensor and its view). */
 struct external {
@@ -94,39 +236,47 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 	return 0;
 }
 
-static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader,
-		   const struct fdry_alloc *a, uint64_t addr, uint64_t end)
+/* The ledger is walked twice: first @pieces collects what has to be looked at, then it is NULL. */
+struct walk {
+	struct fdry_layout *l;
+	const struct fdry_capture *cap;
+	struct fdry_buf externals;
+	struct fdry_buf *pieces;
+};
+
+static int own_add(const struct walk *w, const struct fdry_alloc *a, uint64_t addr, uint64_t end)
 {
 	if (addr >= end)
 		return 0;
-	if (!a->capturing)
-		return range_add(l, addr, end - addr, FDRY_ROLE_CONTENT);
-	return fdry_mem_read(reader, addr, end - addr, stamps_look, l);
+	if (w->pieces)
+		return a->capturing ? pieces_add(w->pieces, addr, end - addr) : 0;
+	if (a->capturing)
+		return stamped_add(w->l, w->cap, addr, end - addr);
+	return range_add(w->l, addr, end - addr, FDRY_ROLE_CONTENT);
 }
 
-static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader,
-		     const struct fdry_alloc *a, const struct fdry_buf *externals)
+static int alloc_add(const struct walk *w, const struct fdry_alloc *a)
 {
-	const struct external *e = fdry_array(*externals, struct external);
+	const struct external *e = fdry_array(w->externals, struct external);
 	uint64_t at = a->addr, end = a->addr + a->extent, to;
 	size_t i;
 	int err;
 
-	for (i = 0; i < fdry_array_count(*externals, struct external); i++) {
+	for (i = 0; i < fdry_array_count(w->externals, struct external); i++) {
 		if (e[i].end <= at || e[i].addr >= end)
 			continue;
-		err = own_add(l, reader, a, at, e[i].addr);
+		err = own_add(w, a, at, e[i].addr);
 		if (err)
 			return err;
 		to = e[i].end < end ? e[i].end : end;
 		if (e[i].addr > at)
 			at = e[i].addr;
-		err = range_add(l, at, to - at, FDRY_ROLE_EXTERNAL);
+		err = w->pieces ? 0 : range_add(w->l, at, to - at, FDRY_ROLE_EXTERNAL);
 		if (err)
 			return err;
 		at = to;
 	}
-	return own_add(l, reader, a, at, end);
+	return own_add(w, a, at, end);
 }
 
 /* The bounds of the region and a copy of its ledger. */
@@ -154,35 +304,59 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 	return 0;
 }
 
+static int ledger_walk(const struct walk *w)
+{
+	const struct fdry_layout *l = w->l;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < l->n_ledger && !err; i++) {
+		if (l->ledger[i].kind == FDRY_KIND_SHARED)
+			continue; /* the seal refuses a graph that uses it */
+		err = alloc_add(w, &l->ledger[i]);
+	}
+	return err;
+}
+
+static int ranges_make(struct fdry_layout *l, struct fdry_capture *cap,
+		       struct fdry_mem_reader *reader)
+{
+	struct fdry_buf pieces = { 0 };
+	struct walk w = { .l = l, .cap = cap, .pieces = &pieces };
+	int err = externals_make(cap, &w.externals);
+
+	if (!err)
+		err = ledger_walk(&w);
+	if (!err)
+		err = pieces_find(cap, reader, &pieces);
+	w.pieces = NULL;
+	if (!err)
+		err = ledger_walk(&w);
+	fdry_buf_release(&pieces);
+	fdry_buf_release(&w.externals);
+	return err;
+}
+
 int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 		     struct fdry_layout *ret)
 {
 	struct fdry_layout l = { 0 };
-	struct fdry_buf externals = { 0 };
 	size_t i;
 	int err;
 
 	err = ledger_get(cap, &l);
 	if (err)
 		return err;
-	err = externals_make(cap, &externals);
-	if (err)
-		goto out_layout;
-	for (i = 0; i < l.n_ledger; i++) {
-		if (l.ledger[i].kind == FDRY_KIND_SHARED)
-			continue; /* the seal refuses a graph that uses it */
-		err = alloc_add(&l, reader, &l.ledger[i], &externals);
-		if (err)
-			goto out_layout;
-		l.end = l.ledger[i].addr + l.ledger[i].extent;
+	err = ranges_make(&l, cap, reader);
+	if (err) {
+		fdry_layout_release(&l);
+		return err;
 	}
+	for (i = 0; i < l.n_ledger; i++)
+		if (l.ledger[i].kind != FDRY_KIND_SHARED)
+			l.end = l.ledger[i].addr + l.ledger[i].extent;
 	*ret = l;
-	goto out_externals;
-out_layout:
-	fdry_layout_release(&l);
-out_externals:
-	fdry_buf_release(&externals);
-	return err;
+	return 0;
 }
 
 void fdry_layout_release(struct fdry_layout *l)

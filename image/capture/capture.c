@@ -187,6 +187,17 @@ int fdry_capture_wait(const struct fdry_capture *cap)
 	return fdry_driver_result(cap->drv, FDRY_DRV_cuCtxSynchronize, res);
 }
 
+static void sealed_release(struct fdry_capture *cap)
+{
+	bool alive = cap->pid == getpid();
+	CUcontext popped;
+	bool pushed = alive && !fdry_call_raw(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+
+	fdry_sealed_release(&cap->sealed, alive);
+	if (pushed)
+		(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+}
+
 void fdry_capture_end(struct fdry_capture *cap)
 {
 	size_t i;
@@ -200,6 +211,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 	}
 	if (fdry_live_end(cap, "the capture"))
 		return;
+	sealed_release(cap);
 	if (cap->pid == getpid()) {
 		if (!cap->left) {
 			fdry_placed_remove(&cap->placed);
@@ -218,7 +230,6 @@ void fdry_capture_end(struct fdry_capture *cap)
 	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++)
 		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
 	fdry_buf_release(&cap->draws);
-	fdry_buf_release(&cap->sealed);
 	fdry_intern_release(&cap->words);
 	fdry_kernel_codes_release(&cap->codes);
 	fdry_buf_release(&cap->tensors);

@@ -10,6 +10,7 @@
 #include "image/base.h"
 #include "foundry.h"
 #include "image/capture/interposer.h"
+#include "image/capture/sealed.h"
 #include "lib/buf.h"
 #include "arch/driver.h"
 #include "graph/graph.h"
@@ -58,7 +59,7 @@ struct fdry_capture {
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_intern words; /* of the last seal's graphs: fdry_graph_words_again() */
-	struct fdry_buf sealed; /* of struct fdry_mf_chunk: content of the last seal, ascending */
+	struct fdry_sealed sealed; /* memory of the last seal */
 };
 
 /* Every public function calls this first. FDRY_E_INVAL for NULL; FDRY_E_FORKED in a child of the

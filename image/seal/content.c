@@ -8,11 +8,14 @@
  * are called cells. Within a cell a chunk ends at the first block of zeros; blocks are counted from
  * the same origin. Zeros are in no chunk and are not stored.
  *
- * Any kernel or copy may have written memory since the last seal, so each seal reads all of it.
- * Threads read pieces of several whole cells, cut them, and search them for pointers. A capture
- * remembers the address and id of each chunk that it sealed last. If the bytes in the store under
- * this id equal the memory, the chunk is neither hashed nor stored again. The sealing thread stores
- * the results in the order of addresses, so the image is the same for any number of threads.
+ * Any kernel or copy may have written memory since the last seal. So the GPU computes the
+ * fingerprint of every cell that an earlier seal of this capture has sealed. Cells that still have
+ * the same one are kept: the capture remembers their chunks and the words in them that may be
+ * pointers (capture/sealed.h). Threads read the other cells in pieces, cut them, and search them
+ * for pointers. Without fingerprints of the GPU they read all cells. A cell that was read has its
+ * fingerprint computed from what was read; if it did not change, its chunks are not hashed again.
+ * The sealing thread stores the results in the order of addresses, so the image is the same for any
+ * number of threads and whatever was kept.
  */
 #include "image/seal/seal.h"
 
@@ -38,40 +41,50 @@ _Static_assert(FDRY_SEAL_BLOCKS > FDRY_WORKERS_MAX, "no thread waits for a block
 #define PIECES_A_THREAD 4u
 /* Pieces that are begun and not stored yet, for each thread. */
 #define AHEAD 3u
+/* A cell with more words that may be pointers is read at every seal. */
+#define WORDS_MAX 4096u
+
+/* The entry with number @i, which may be one past the last, even of an empty buffer. */
+#define entry_at(buf, type, i) ((buf).len ? fdry_array(buf, type) + (i) : NULL)
 
 /* A tensor that is cut out. */
 struct run {
 	uint64_t from, to;
 };
 
-/* A chunk lies in one cell: up to @end, in blocks counted from @origin. */
-struct cell {
+/* A cell without its first address: up to @end, in blocks counted from @origin. */
+struct place {
 	uint64_t origin, end;
+};
+
+/* A cell that content consists of. */
+struct cell {
+	uint64_t origin, addr, len;
+	const struct fdry_sealed_cell *before; /* the same cell in an earlier seal, or NULL */
+	bool keep; /* it did not change */
+	bool lost; /* the store has not all of its chunks */
+};
+
+/* Cells that are read, one behind the other, as many as fit into a piece. Cells that are kept may
+ * lie between two of them. */
+struct spot {
+	size_t cell, cells; /* in content.cells */
+	uint64_t addr;
+	size_t len;
 };
 
 struct content {
 	struct fdry_seal *s;
 	struct fdry_buf runs;  /* ascending, apart */
-	struct fdry_buf spots; /* of struct spot: all pieces, in order */
-	struct fdry_reader *reader; /* of the store; NULL if nothing was sealed before */
+	struct fdry_buf cells; /* of struct cell: all of the content, in order */
+	struct fdry_buf spots; /* of struct spot, in order */
+	struct fdry_sealed next; /* what is remembered of this seal */
+	bool read_all; /* words are searched for that no earlier seal searched for */
 };
 
-/* The addresses of a piece. */
-struct spot {
-	uint64_t addr;
-	size_t len;
-};
-
-/* A chunk of the last seal, and its bytes in the store. */
-struct before {
-	const struct fdry_mf_chunk *chunk;
-	const uint8_t *bytes;
-};
-
-/* A chunk of a piece. @known: the store has it; if not, its bytes are in piece.fresh. */
+/* A chunk of a piece. @known: it was sealed before; if not, its bytes are in piece.fresh. */
 struct found {
 	struct fdry_mf_chunk chunk;
-	struct fdry_fingerprint print;
 	bool known;
 };
 
@@ -80,11 +93,11 @@ struct piece {
 	struct fdry_saved_err saved_err;
 	const struct content *c;
 	struct spot spot;
-	struct fdry_buf before; /* of struct before, ascending */
+	struct fdry_buf cells;  /* of struct fdry_sealed_cell, which lie in the next three */
 	struct fdry_buf found;  /* of struct found, ascending */
-	struct fdry_buf fresh;  /* the bytes of those that are not known, end to end */
-	struct fdry_buf words;  /* that may be pointers */
-	uint64_t zeros;
+	struct fdry_buf prints; /* of struct fdry_fingerprint, one for each found */
+	struct fdry_buf words;  /* of struct fdry_sealed_word */
+	struct fdry_buf fresh;  /* the bytes of chunks that are not known, end to end */
 };
 
 /* --- where chunks are cut --- */
@@ -139,32 +152,20 @@ static const struct run *run_behind(const struct fdry_buf *runs, uint64_t addr)
 	return lo < fdry_array_count(*runs, struct run) ? &r[lo] : NULL;
 }
 
-static struct cell cell_at(const struct content *c, uint64_t addr)
+static struct place place_at(const struct content *c, uint64_t addr)
 {
 	const struct run *r = run_behind(&c->runs, addr);
-	struct cell cell = { 0, UINT64_MAX };
+	struct place place = { 0, UINT64_MAX };
 	uint64_t left;
 
 	if (r && r->from <= addr)
-		cell = (struct cell){ r->from, r->to };
+		place = (struct place){ r->from, r->to };
 	else if (r)
-		cell.end = r->from;
-	left = FDRY_MF_CHUNK_MAX - (addr - cell.origin) % FDRY_MF_CHUNK_MAX;
-	if (left < cell.end - addr)
-		cell.end = addr + left;
-	return cell;
-}
-
-/* How much of [@addr, @addr + @len) is a piece: as many whole cells as fit. */
-static size_t piece_cut(const struct content *c, uint64_t addr, uint64_t len)
-{
-	uint64_t at = addr, next = addr;
-
-	if (len <= FDRY_MEM_READ_PIECE)
-		return (size_t)len;
-	for (; next - addr <= FDRY_MEM_READ_PIECE; next = cell_at(c, at).end)
-		at = next;
-	return (size_t)(at - addr);
+		place.end = r->from;
+	left = FDRY_MF_CHUNK_MAX - (addr - place.origin) % FDRY_MF_CHUNK_MAX;
+	if (left < place.end - addr)
+		place.end = addr + left;
+	return place;
 }
 
 /* --- chunks in a cell; @at is counted from the cell's origin --- */
@@ -208,63 +209,86 @@ static size_t chunk_run(uint64_t at, const uint8_t *bytes, size_t len)
 	return len;
 }
 
-/* Does the chunk equal, byte for byte, the one that the last seal stored? */
-static bool chunk_known(const struct piece *p, struct fdry_mf_chunk *chunk, const uint8_t *bytes)
+static int chunk_find(struct piece *p, const struct cell *cell, struct found *f,
+		      struct fdry_fingerprint print, const uint8_t *bytes)
 {
-	const struct before *b = fdry_array(p->before, struct before);
-	size_t lo = fdry_lower_bound(i, fdry_array_count(p->before, struct before),
-				     b[i].chunk->addr < chunk->addr);
-	if (lo == fdry_array_count(p->before, struct before) || b[lo].chunk->addr != chunk->addr ||
-	    b[lo].chunk->size != chunk->size || memcmp(b[lo].bytes, bytes, chunk->size))
-		return false;
-	chunk->oid = b[lo].chunk->oid;
-	return true;
-}
+	const struct fdry_sealed *sealed = &p->c->s->cap->sealed;
+	const struct fdry_mf_chunk *before = NULL;
+	int err;
 
-static int chunk_find(struct piece *p, uint64_t addr, const uint8_t *bytes, size_t len)
-{
-	struct found f = { .chunk = { .addr = addr, .size = len } };
-	int err = fdry_pointers_find(p->c->s, addr, bytes, len, &p->words);
-
-	f.print = fdry_fingerprint_of(bytes, len);
-	f.known = !err && chunk_known(p, &f.chunk, bytes);
-	if (!err && !f.known) {
-		err = fdry_oid_of(bytes, len, &f.chunk.oid);
-		if (!err)
-			err = fdry_buf_put(&p->fresh, bytes, len);
+	if (!cell->lost)
+		before = fdry_sealed_chunk(sealed, f->chunk.addr, f->chunk.size, print);
+	f->known = before != NULL;
+	if (before) {
+		f->chunk.oid = before->oid;
+	} else {
+		err = fdry_oid_of(bytes, (size_t)f->chunk.size, &f->chunk.oid);
+		if (err)
+			return err;
+		err = fdry_buf_put(&p->fresh, bytes, (size_t)f->chunk.size);
+		if (err)
+			return err;
 	}
-	return err ? err : fdry_buf_put(&p->found, &f, sizeof(f));
+	err = fdry_buf_put(&p->prints, &print, sizeof(print));
+	return err ? err : fdry_buf_put(&p->found, f, sizeof(*f));
 }
 
-/* Find the chunks of one cell. */
-static int cell_find(struct piece *p, uint64_t origin, uint64_t addr, const uint8_t *bytes,
-		     size_t len)
+/* Find the chunks of a cell, and the words in them. */
+static int cell_cut(struct piece *p, const struct cell *cell, struct fdry_sealed_cell *ret,
+		    const uint8_t *bytes)
 {
-	size_t n;
-	int err = 0;
+	struct fdry_fingerprint print = ret->print;
+	struct found f = { .known = false };
+	uint64_t addr = cell->addr;
+	size_t n, len = (size_t)cell->len;
+	int err;
 
-	for (; len && !err; addr += n, bytes += n, len -= n) {
-		n = zero_run(addr - origin, bytes, len);
-		p->zeros += n;
+	for (; len; addr += n, bytes += n, len -= n) {
+		n = zero_run(addr - cell->origin, bytes, len);
+		ret->zeros += n;
 		if (n)
 			continue;
-		n = chunk_run(addr - origin, bytes, len);
-		err = chunk_find(p, addr, bytes, n);
+		n = chunk_run(addr - cell->origin, bytes, len);
+		err = fdry_pointers_find(p->c->s, addr, bytes, n, &p->words);
+		if (err)
+			return err;
+		if (n != cell->len)
+			print = fdry_fingerprint_of(bytes, n);
+		f.chunk = (struct fdry_mf_chunk){ .addr = addr, .size = n };
+		err = chunk_find(p, cell, &f, print, bytes);
+		if (err)
+			return err;
+		ret->nchunks++;
 	}
-	return err;
+	return 0;
+}
+
+static int cell_find(struct piece *p, const struct cell *cell, const uint8_t *bytes)
+{
+	struct fdry_sealed_cell found = { .origin = cell->origin,
+					  .addr = cell->addr,
+					  .len = cell->len,
+					  .word = fdry_array_count(p->words,
+								   struct fdry_sealed_word) };
+	int err;
+
+	found.print = fdry_fingerprint_of(bytes, (size_t)cell->len);
+	err = cell_cut(p, cell, &found, bytes);
+	if (err)
+		return err;
+	found.nwords = fdry_array_count(p->words, struct fdry_sealed_word) - found.word;
+	return fdry_buf_put(&p->cells, &found, sizeof(found));
 }
 
 static int cells_find(struct piece *p, const uint8_t *bytes)
 {
-	uint64_t addr = p->spot.addr;
-	size_t n, len = p->spot.len;
-	struct cell cell;
+	const struct cell *cell = fdry_array(p->c->cells, struct cell) + p->spot.cell;
+	size_t i;
 	int err = 0;
 
-	for (; len && !err; addr += n, bytes += n, len -= n) {
-		cell = cell_at(p->c, addr);
-		n = cell.end - addr < len ? (size_t)(cell.end - addr) : len;
-		err = cell_find(p, cell.origin, addr, bytes, n);
+	for (i = 0; i < p->spot.cells && !err; i++, cell++) {
+		err = cell_find(p, cell, bytes);
+		bytes += cell->len;
 	}
 	return err;
 }
@@ -296,51 +320,20 @@ out_pop:
 	return err;
 }
 
-/* The first chunk of the last seal at or behind @addr. */
-static size_t sealed_from(const struct fdry_capture *cap, uint64_t addr)
+static void piece_begin(const struct content *c, struct fdry_workqueue *q, struct piece *p,
+			size_t i)
 {
-	const struct fdry_mf_chunk *k = fdry_array(cap->sealed, struct fdry_mf_chunk);
-	return fdry_lower_bound(i, fdry_array_count(cap->sealed, struct fdry_mf_chunk),
-				k[i].addr < addr);
-}
-
-/* List the chunks of the last seal that the store still has. Others are sealed as new ones. */
-static int before_list(const struct content *c, struct piece *p)
-{
-	const struct fdry_mf_chunk *k = fdry_array(c->s->cap->sealed, struct fdry_mf_chunk);
-	size_t i, n = fdry_array_count(c->s->cap->sealed, struct fdry_mf_chunk);
-	struct fdry_span bytes;
-	struct before b;
-	int err = 0;
-
-	p->before.len = 0;
-	for (i = sealed_from(c->s->cap, p->spot.addr);
-	     c->reader && i < n && k[i].addr < p->spot.addr + p->spot.len && !err; i++) {
-		if (fdry_reader_map(c->reader, &k[i].oid, &bytes) || bytes.len != k[i].size)
-			continue;
-		b = (struct before){ &k[i], bytes.data };
-		err = fdry_buf_put(&p->before, &b, sizeof(b));
-	}
-	return err;
-}
-
-static int piece_begin(const struct content *c, struct fdry_workqueue *q, struct piece *p, size_t i)
-{
-	int err;
-
 	p->work.fn = piece_fn;
 	p->work.saved_err = &p->saved_err;
 	p->c = c;
 	p->spot = fdry_array(c->spots, struct spot)[i];
-	p->found.len = p->fresh.len = p->words.len = 0;
-	p->zeros = 0;
-	err = before_list(c, p);
-	if (!err)
-		fdry_workqueue_add(q, &p->work);
-	return err;
+	p->cells.len = p->found.len = p->prints.len = p->words.len = p->fresh.len = 0;
+	fdry_workqueue_add(q, &p->work);
 }
 
-/* A collection removed the chunk while it was compared: read its bytes again and store them. */
+/* --- results, in the order of addresses --- */
+
+/* A collection removed the chunk meanwhile: read its bytes again and store them. */
 static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk)
 {
 	struct fdry_mem_block *block;
@@ -357,39 +350,95 @@ static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk)
 	return err;
 }
 
-static int chunk_put(struct fdry_seal *s, struct found *f, const uint8_t *bytes)
+/* @bytes: NULL for a chunk that was sealed before. */
+static int chunk_put(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
+		     const struct fdry_fingerprint *print, const uint8_t *bytes)
 {
 	bool there = true;
 	int err;
 
-	if (f->known)
-		err = fdry_writer_has_chunk(s->writer, f->chunk.size, &f->chunk.oid, &there);
+	if (bytes)
+		err = fdry_writer_add_chunk(s->writer, bytes, chunk->size, &chunk->oid);
 	else
-		err = fdry_writer_add_chunk(s->writer, bytes, f->chunk.size, &f->chunk.oid);
+		err = fdry_writer_has_chunk(s->writer, chunk->size, &chunk->oid, &there);
 	if (!err && !there)
-		err = chunk_again(s, &f->chunk);
-	s->report.content_bytes += f->chunk.size;
-	if (f->known && there)
-		s->report.unchanged_bytes += f->chunk.size;
-	if (!err)
-		err = fdry_buf_put(&s->w.fingerprints, &f->print, sizeof(f->print));
-	return err ? err : fdry_buf_put(&s->w.chunks, &f->chunk, sizeof(f->chunk));
+		err = chunk_again(s, chunk);
+	if (err)
+		return err;
+	s->report.content_bytes += chunk->size;
+	if (!bytes && there)
+		s->report.unchanged_bytes += chunk->size;
+	err = fdry_buf_put(&s->w.fingerprints, print, sizeof(*print));
+	return err ? err : fdry_buf_put(&s->w.chunks, chunk, sizeof(*chunk));
 }
 
-static int piece_put(struct fdry_seal *s, const struct piece *p)
+/* The last @cell->nchunks chunks of the manifest are those of @cell. */
+static int cell_remember(struct content *c, const struct fdry_sealed_cell *cell,
+			 const struct fdry_sealed_word *words)
 {
+	const struct fdry_manifest_writer *w = &c->s->w;
+	size_t first = fdry_array_count(w->chunks, struct fdry_mf_chunk) - cell->nchunks;
+	struct fdry_sealed_cell keep = *cell;
+
+	c->s->report.zero_bytes += cell->zeros;
+	keep.wordy |= keep.nwords > WORDS_MAX;
+	if (keep.wordy)
+		keep.nwords = 0;
+	return fdry_sealed_add(&c->next, &keep, entry_at(w->chunks, struct fdry_mf_chunk, first),
+			       entry_at(w->fingerprints, struct fdry_fingerprint, first), words);
+}
+
+static int kept_put(struct content *c, const struct fdry_sealed_cell *cell)
+{
+	const struct fdry_sealed *sealed = &c->s->cap->sealed;
+	const struct fdry_sealed_word *words =
+		entry_at(sealed->words, struct fdry_sealed_word, cell->word);
+	struct fdry_mf_chunk chunk;
+	size_t i;
+	int err = fdry_pointers_judge(c->s, words, cell->nwords);
+
+	for (i = cell->chunk; i < cell->chunk + cell->nchunks && !err; i++) {
+		chunk = fdry_array(sealed->chunks, struct fdry_mf_chunk)[i];
+		err = chunk_put(c->s, &chunk,
+				&fdry_array(sealed->prints, struct fdry_fingerprint)[i], NULL);
+	}
+	return err ? err : cell_remember(c, cell, words);
+}
+
+/* Put the cells that are kept from @cell on, up to the next that is read. */
+static int kept_run_put(struct content *c, size_t cell)
+{
+	const struct cell *cells = fdry_array(c->cells, struct cell);
+	size_t n = fdry_array_count(c->cells, struct cell);
+	int err = 0;
+
+	for (; cell < n && cells[cell].keep && !err; cell++)
+		err = kept_put(c, cells[cell].before);
+	return err;
+}
+
+static int piece_put(struct content *c, const struct piece *p)
+{
+	const struct fdry_sealed_cell *cell = fdry_array(p->cells, struct fdry_sealed_cell);
+	const struct fdry_sealed_word *words;
+	const struct fdry_fingerprint *print = fdry_array(p->prints, struct fdry_fingerprint);
 	struct found *f = fdry_array(p->found, struct found);
 	const uint8_t *bytes = p->fresh.data;
-	size_t i;
-	int err = fdry_pointers_judge(s, &p->words);
+	size_t i, k;
+	int err = 0;
 
-	s->report.zero_bytes += p->zeros;
-	for (i = 0; i < fdry_array_count(p->found, struct found) && !err; i++) {
-		err = chunk_put(s, &f[i], bytes);
-		if (!f[i].known)
-			bytes += f[i].chunk.size;
+	for (i = 0; i < p->spot.cells && !err; i++, cell++) {
+		words = entry_at(p->words, struct fdry_sealed_word, cell->word);
+		err = fdry_pointers_judge(c->s, words, cell->nwords);
+		for (k = 0; k < cell->nchunks && !err; k++, f++, print++) {
+			err = chunk_put(c->s, &f->chunk, print, f->known ? NULL : bytes);
+			if (!f->known)
+				bytes += f->chunk.size;
+		}
+		if (!err)
+			err = cell_remember(c, cell, words);
 	}
-	return err;
+	return err ? err : kept_run_put(c, p->spot.cell + p->spot.cells);
 }
 
 /* Threads work on a window of pieces, which moves over all of them. */
@@ -397,16 +446,17 @@ static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece 
 		      size_t size)
 {
 	size_t i, begun, n = fdry_array_count(c->spots, struct spot);
-	int err = 0;
+	int err;
 
-	for (begun = 0; begun < n && begun < size && !err; begun++)
-		err = piece_begin(c, q, &window[begun], begun);
+	for (begun = 0; begun < n && begun < size; begun++)
+		piece_begin(c, q, &window[begun], begun);
+	err = kept_run_put(c, 0);
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_workqueue_wait(q, &window[i % size].work);
 		if (!err)
-			err = piece_put(c->s, &window[i % size]);
+			err = piece_put(c, &window[i % size]);
 		if (!err && begun < n) {
-			err = piece_begin(c, q, &window[i % size], begun);
+			piece_begin(c, q, &window[i % size], begun);
 			begun++;
 		}
 	}
@@ -425,67 +475,185 @@ static int pieces_seal(struct content *c)
 	fdry_workqueue_init(&queue, &opts);
 	threads = n / PIECES_A_THREAD < FDRY_WORKERS_MAX ? (unsigned int)(1 + n / PIECES_A_THREAD)
 							 : 0;
-	threads = fdry_workqueue_start(&queue, fdry_worker_threads(threads));
+	threads = fdry_workqueue_start(&queue, n ? fdry_worker_threads(threads) : 0);
 	size = (threads + 1) * AHEAD;
 	window = calloc(size, sizeof(*window));
 	err = window ? pieces_put(c, &queue, window, size) : fdry_nomem();
 	fdry_workqueue_release(&queue);
 	for (i = 0; window && i < size; i++) {
-		fdry_buf_release(&window[i].before);
+		fdry_buf_release(&window[i].cells);
 		fdry_buf_release(&window[i].found);
-		fdry_buf_release(&window[i].fresh);
+		fdry_buf_release(&window[i].prints);
 		fdry_buf_release(&window[i].words);
+		fdry_buf_release(&window[i].fresh);
 	}
 	free(window);
 	return err;
 }
 
-/* --- all of it --- */
+/* --- cells, and which of them are kept --- */
 
 static int range_cut(struct content *c, const struct fdry_layout_range *r)
 {
 	struct fdry_mf_segment seg = { r->addr, r->size, r->role, 0 };
-	struct spot spot = { .addr = r->addr };
+	uint64_t end = r->addr + r->size;
+	struct cell cell = { .addr = r->addr };
+	struct place place;
 	int err = fdry_buf_put(&c->s->w.segments, &seg, sizeof(seg));
 
 	if (r->role == FDRY_ROLE_SCRATCH)
 		c->s->report.scratch_bytes += r->size;
 	else if (r->role == FDRY_ROLE_EXTERNAL)
 		c->s->report.external_bytes += r->size;
-	for (; r->role == FDRY_ROLE_CONTENT && spot.addr < r->addr + r->size && !err;
-	     spot.addr += spot.len) {
-		spot.len = piece_cut(c, spot.addr, r->addr + r->size - spot.addr);
-		err = fdry_buf_put(&c->spots, &spot, sizeof(spot));
+	for (; r->role == FDRY_ROLE_CONTENT && cell.addr < end && !err; cell.addr += cell.len) {
+		place = place_at(c, cell.addr);
+		cell.origin = place.origin;
+		cell.len = (place.end < end ? place.end : end) - cell.addr;
+		cell.before = fdry_sealed_cell(&c->s->cap->sealed, cell.origin, cell.addr,
+					       cell.len);
+		err = fdry_buf_put(&c->cells, &cell, sizeof(cell));
 	}
 	return err;
 }
 
-/* The next seal of this capture compares its content with these chunks. */
-static int sealed_keep(const struct fdry_seal *s)
+/* Whether the store still has the chunks of a cell. */
+static bool has_chunks(const struct content *c, struct fdry_reader *reader,
+		       const struct fdry_sealed_cell *cell)
 {
-	struct fdry_buf *sealed = &s->cap->sealed;
+	const struct fdry_mf_chunk *k =
+		fdry_array(c->s->cap->sealed.chunks, struct fdry_mf_chunk) + cell->chunk;
+	struct fdry_span bytes;
+	size_t i;
 
-	sealed->len = 0;
-	return fdry_buf_put(sealed, s->w.chunks.data, s->w.chunks.len);
+	for (i = 0; i < cell->nchunks; i++)
+		if (fdry_reader_map(reader, &k[i].oid, &bytes) || bytes.len != k[i].size)
+			return false;
+	return true;
+}
+
+static int lost_find(struct content *c)
+{
+	struct cell *cells = fdry_array(c->cells, struct cell);
+	size_t i, n = fdry_array_count(c->cells, struct cell);
+	struct fdry_reader *reader;
+	int err;
+
+	if (!c->s->cap->sealed.cells.len)
+		return 0;
+	err = fdry_reader_begin(c->s->store, &reader);
+	if (err)
+		return err;
+	for (i = 0; i < n; i++)
+		cells[i].lost = cells[i].before && !has_chunks(c, reader, cells[i].before);
+	fdry_reader_end(reader);
+	return 0;
+}
+
+/* Keep the cells whose fingerprints did not change. */
+static int kept_find(struct content *c)
+{
+	struct cell *cells = fdry_array(c->cells, struct cell);
+	size_t i, k = 0, n = fdry_array_count(c->cells, struct cell);
+	struct fdry_fingerprint_range *ranges = malloc((n + 1) * sizeof(*ranges)), range;
+	struct fdry_fingerprint *prints = malloc((n + 1) * sizeof(*prints));
+	int err = ranges && prints ? 0 : fdry_nomem();
+	bool known;
+
+	if (err)
+		goto out_free;
+	for (i = 0; i < n; i++) {
+		cells[i].keep = cells[i].before && !cells[i].lost && !cells[i].before->wordy &&
+				!c->read_all;
+		range = (struct fdry_fingerprint_range){ cells[i].addr, cells[i].len };
+		if (cells[i].keep)
+			ranges[k++] = range;
+	}
+	known = fdry_sealed_fingerprints(c->s->cap, ranges, k, prints);
+	for (i = 0, k = 0; i < n; i++)
+		if (cells[i].keep)
+			cells[i].keep = known &&
+					fdry_fingerprint_eq(prints[k++], cells[i].before->print);
+out_free:
+	free(ranges);
+	free(prints);
+	return err;
+}
+
+/* The cells that are read, as spots. */
+static int spots_list(struct content *c)
+{
+	const struct cell *cells = fdry_array(c->cells, struct cell);
+	size_t i, n = fdry_array_count(c->cells, struct cell);
+	struct spot spot = { 0 };
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++) {
+		if (cells[i].keep)
+			continue;
+		if (spot.cells &&
+		    (spot.cell + spot.cells != i || spot.addr + spot.len != cells[i].addr ||
+		     spot.len + cells[i].len > FDRY_MEM_READ_PIECE)) {
+			err = fdry_buf_put(&c->spots, &spot, sizeof(spot));
+			spot.cells = 0;
+		}
+		if (!spot.cells)
+			spot = (struct spot){ .cell = i, .addr = cells[i].addr };
+		spot.cells++;
+		spot.len += cells[i].len;
+	}
+	if (!err && spot.cells)
+		err = fdry_buf_put(&c->spots, &spot, sizeof(spot));
+	return err;
+}
+
+/* --- all of it --- */
+
+/* The next seal of this capture begins with what this one found. */
+static void sealed_replace(struct content *c)
+{
+	struct fdry_sealed *sealed = &c->s->cap->sealed;
+
+	fdry_sealed_content_release(sealed);
+	sealed->cells = c->next.cells;
+	sealed->chunks = c->next.chunks;
+	sealed->prints = c->next.prints;
+	sealed->words = c->next.words;
+	fdry_pointers_halves(c->s->pointers, sealed->halves);
+	c->next = (struct fdry_sealed){ 0 };
+}
+
+static int cells_list(struct content *c)
+{
+	const struct fdry_seal *s = c->s;
+	const struct fdry_layout_range *r = fdry_array(s->layout.ranges, struct fdry_layout_range);
+	size_t i, n = fdry_array_count(s->layout.ranges, struct fdry_layout_range);
+	int err = runs_list(s->cap, &c->runs);
+
+	for (i = 0; i < n && !err; i++)
+		err = range_cut(c, &r[i]);
+	return err;
 }
 
 int fdry_seal_content(struct fdry_seal *s)
 {
-	const struct fdry_layout_range *r = fdry_array(s->layout.ranges, struct fdry_layout_range);
-	size_t i, n = fdry_array_count(s->layout.ranges, struct fdry_layout_range);
 	struct content c = { .s = s };
-	int err = runs_list(s->cap, &c.runs);
+	int err;
 
-	for (i = 0; i < n && !err; i++)
-		err = range_cut(&c, &r[i]);
-	if (!err && s->cap->sealed.len)
-		err = fdry_reader_begin(s->store, &c.reader);
+	c.read_all = fdry_pointers_remember(s->pointers, s->cap->sealed.halves);
+	err = cells_list(&c);
+	if (!err)
+		err = lost_find(&c);
+	if (!err)
+		err = kept_find(&c);
+	if (!err)
+		err = spots_list(&c);
 	if (!err)
 		err = pieces_seal(&c);
-	fdry_reader_end(c.reader);
 	if (!err)
-		err = sealed_keep(s);
+		sealed_replace(&c);
+	fdry_sealed_content_release(&c.next);
 	fdry_buf_release(&c.runs);
+	fdry_buf_release(&c.cells);
 	fdry_buf_release(&c.spots);
 	s->w.base = s->layout.base;
 	s->w.end = s->layout.end;

@@ -21,7 +21,7 @@
 #include "mm/maps.h"
 #include "lib/search.h"
 
-#define HALVES (1u << 15)    /* upper halves of addresses: 47 bits */
+#define HALVES FDRY_SEALED_HALVES /* upper halves of addresses: 47 bits */
 #define SMALL (1ull << 20)   /* bytes of a small thing */
 #define ROUND 256u
 #define CLOSE 64u            /* bytes between words that belong together */
@@ -31,7 +31,8 @@
 struct fdry_pointers {
 	struct fdry_maps_range *maps; /* of the process, ascending */
 	size_t nmaps;
-	uint64_t halves[HALVES / 64]; /* a bit for each upper half that has something mapped */
+	uint64_t halves[HALVES / 64]; /* a bit for each upper half that has something mapped, or
+					 had in an earlier seal */
 	uint64_t numbers[CACHE];      /* words that are no pointers, by hash */
 	uint64_t at, word;            /* the last word that was only counted */
 };
@@ -42,6 +43,23 @@ static void half_mark(struct fdry_pointers *p, uint64_t start, uint64_t end)
 
 	for (half = start >> 32; half <= (end - 1) >> 32 && half < HALVES; half++)
 		p->halves[half / 64] |= 1ull << half % 64;
+}
+
+bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before)
+{
+	bool grew = false;
+	size_t i;
+
+	for (i = 0; i < HALVES / 64; i++) {
+		grew |= (p->halves[i] & ~before[i]) != 0;
+		p->halves[i] |= before[i];
+	}
+	return grew;
+}
+
+void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret)
+{
+	memcpy(ret, p->halves, sizeof(p->halves));
 }
 
 int fdry_pointers_new(struct fdry_pointers **ret)
@@ -73,11 +91,8 @@ void fdry_pointers_free(struct fdry_pointers *p)
 
 static bool is_mapped(const struct fdry_pointers *p, uint64_t word)
 {
-	size_t lo;
+	size_t lo = fdry_lower_bound(i, p->nmaps, p->maps[i].end <= word);
 
-	if (!(p->halves[(word >> 32) / 64] & 1ull << (word >> 32) % 64))
-		return false;
-	lo = fdry_lower_bound(i, p->nmaps, p->maps[i].end <= word);
 	return lo < p->nmaps && word >= p->maps[lo].start;
 }
 
@@ -164,21 +179,21 @@ static bool is_candidate(uint64_t word)
 	return (uint32_t)(word >> 32) - 1 < HALVES - 1;
 }
 
-/* A word and its address. */
-struct word {
-	uint64_t at, word;
-};
+static bool has_half(const struct fdry_pointers *p, uint64_t word)
+{
+	return p->halves[(word >> 32) / 64] & 1ull << (word >> 32) % 64;
+}
 
 static int block_find(const struct fdry_seal *s, uint64_t at, const uint8_t *bytes, size_t n,
 		      struct fdry_buf *words)
 {
-	struct word w = { .at = at };
+	struct fdry_sealed_word w = { .at = at };
 	size_t i;
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++, w.at += 8) {
 		w.word = fdry_get64(bytes + 8 * i);
-		if (is_candidate(w.word) && !is_own(s, w.word) && is_mapped(s->pointers, w.word))
+		if (is_candidate(w.word) && has_half(s->pointers, w.word))
 			err = fdry_buf_put(words, &w, sizeof(w));
 	}
 	return err;
@@ -212,14 +227,13 @@ int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *
 	return err;
 }
 
-int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_buf *words)
+int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *w, size_t n)
 {
-	const struct word *w = fdry_array(*words, struct word);
-	size_t i;
 	int err = 0;
 
-	for (i = 0; i < fdry_array_count(*words, struct word) && !err; i++)
-		err = word_look(s, w[i].at, w[i].word);
+	for (; n && !err; n--, w++)
+		if (!is_own(s, w->word) && is_mapped(s->pointers, w->word))
+			err = word_look(s, w->at, w->word);
 	return err;
 }
 
@@ -229,7 +243,8 @@ int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes,
 	int err = fdry_pointers_find(s, addr, bytes, len, &words);
 
 	if (!err)
-		err = fdry_pointers_judge(s, &words);
+		err = fdry_pointers_judge(s, fdry_array(words, struct fdry_sealed_word),
+					  fdry_array_count(words, struct fdry_sealed_word));
 	fdry_buf_release(&words);
 	return err;
 }

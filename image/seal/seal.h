@@ -47,11 +47,18 @@ void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED: the message names the place of the pointer and its target. */
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes,
 		       size_t len) __must_check;
-/* The same in two steps. Any thread puts words that may be pointers into @words; */
+/* The same in two steps. Any thread appends the words that may be pointers to @words, each a
+ * struct fdry_sealed_word; what it appends follows from the bytes and from the halves. */
 int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len,
 		       struct fdry_buf *words) __must_check;
-/* the sealing thread then judges them, in the order of addresses. */
-int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_buf *words) __must_check;
+/* Then the sealing thread judges them, in the order of addresses. */
+int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *words,
+			size_t n) __must_check;
+/* The upper halves of the addresses that words are searched for are those where the process has
+ * mappings, and those of @before. Returns whether some are not in @before: then what was found
+ * before may lack words. */
+bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before);
+void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
 
 /* random.c: after the layout, set the cells of generators to zero and add the generators to the
  * manifest. */
