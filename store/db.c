@@ -10,6 +10,7 @@
 #include "lib/log.h"
 #include "store/db.h"
 #include "store/internal.h"
+#include "store/view.h"
 
 static const char *const table_names[] = {
 #define X(NAME, name) [FDRY_TABLE_##NAME] = name,
@@ -203,6 +204,9 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 	if (!db)
 		return fdry_nomem();
 	err = wlock_open(db, opts);
+	if (err)
+		goto out_close;
+	err = fdry_metas_check(db);
 	if (err)
 		goto out_close;
 	db->unlisted = opts->fixed && opts->readonly;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what the files share that know LMDB's types: lmdb.c, db*.c, env_*.c, walk.c, truncated.c.
+ * db.h - what the files share that know LMDB's types: lmdb.c, db*.c, env_*.c, view*.c, walk.c,
+ * truncated.c.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
@@ -21,6 +22,8 @@ struct fdry_db {
 	pthread_mutex_t lock; /* users, and the map while it moves */
 	unsigned int users;   /* transactions and pins of this process */
 	_Atomic unsigned int places; /* of this process among LMDB's readers */
+	_Atomic(const uint8_t *) base; /* of the map; NULL: not known */
+	struct fdry_db_state sound;  /* its pages are; with the writers' lock held */
 	uint64_t page_size;
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */

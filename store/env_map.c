@@ -47,6 +47,7 @@ static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 {
 	uint64_t to = fdry_space_address(need + need / 2 - from) ? need + need / 2 : need;
 
+	atomic_store(&db->base, NULL);
 	return to > need || fdry_space_address(to - from) ? mdb_env_set_mapsize(db->env, to)
 							  : ENOMEM;
 }

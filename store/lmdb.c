@@ -23,6 +23,7 @@
 #include "store/db.h"
 #include "store/internal.h"
 #include "store/step.h"
+#include "store/view.h"
 
 #define FIT_TRIES 64
 /* to wait for a place among the readers, if there is no other way to read */
@@ -155,15 +156,21 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 		return err;
 	for (i = 0; i < FIT_TRIES; i++) { /* repeats only if others commit at this moment */
 		err = read_begin(db, ret);
-		if (err || txn_fits(ret))
+		if (err)
 			return err;
+		err = txn_fits(ret) ? fdry_view_begin(ret) : FDRY_VIEW_AGAIN;
+		if (!err)
+			return 0;
 		fdry_txn_abort(ret);
+		if (err != FDRY_VIEW_AGAIN)
+			return err;
 	}
 	return overwritten(db);
 }
 
-/* The names are checked with the lock held: waiting for it may have taken long. */
-int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
+/* Begin to write, and check no page. The names are checked with the lock held: waiting for it may
+ * have taken long. */
+static int write_begin(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
 {
 	int err = fdry_db_map_fit(db, growth, false);
 
@@ -175,6 +182,40 @@ int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
 	err = fdry_place_check(&db->place, db->dir);
 	if (!err && !txn_fits(ret))
 		err = overwritten(db);
+	if (err)
+		fdry_txn_abort(ret);
+	return err;
+}
+
+static bool same_state(const struct fdry_db_state *a, const struct fdry_db_state *b)
+{
+	return a->ino && a->dev == b->dev && a->ino == b->ino && a->changed == b->changed &&
+	       a->txn == b->txn;
+}
+
+/* With the lock held: nothing changes until @t ends. */
+static int pages_check(struct fdry_txn *t)
+{
+	int err = fdry_view_begin(t);
+
+	if (err == FDRY_VIEW_AGAIN)
+		return overwritten(t->db);
+	if (err || same_state(&t->db->sound, &t->before))
+		return err;
+	err = fdry_txn_check(t, false, "write");
+	if (!err)
+		t->db->sound = t->before;
+	return err;
+}
+
+int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
+{
+	int err = write_begin(db, growth, ret);
+
+	if (err)
+		return err;
+	ret->writes = true;
+	err = pages_check(ret);
 	if (err)
 		fdry_txn_abort(ret);
 	return err;
@@ -203,7 +244,7 @@ int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret)
 	if (err || !is_behind(ret))
 		return err;
 	fdry_txn_abort(ret);
-	err = fdry_txn_write(db, 0, &t);
+	err = write_begin(db, 0, &t);
 	if (err)
 		return err;
 	fdry_txn_abort(&t);
@@ -216,10 +257,11 @@ static void state_carry(const struct fdry_txn *t)
 	struct fdry_db_state now;
 
 	if (!t->exclusive || !t->db->home || t->db->wlock.fd < 0 || !t->before.ino ||
-	    !fdry_db_state(t->db, &now))
+	    !fdry_db_state(t->db, &now) || same_state(&t->before, &now))
 		return;
-	if (now.changed != t->before.changed || now.txn != t->before.txn)
-		fdry_verified_carry(t->db->home, &t->before, &now);
+	if (same_state(&t->db->sound, &t->before))
+		t->db->sound = now;
+	fdry_verified_carry(t->db->home, &t->before, &now);
 }
 
 static void txn_over(struct fdry_txn *t)
@@ -292,7 +334,7 @@ static void file_extend(struct fdry_db *db)
 	struct fdry_txn t;
 	int e = 0;
 
-	if (fdry_db_extent(db, &x) || x.file_bytes >= x.used_bytes || fdry_txn_write(db, 0, &t))
+	if (fdry_db_extent(db, &x) || x.file_bytes >= x.used_bytes || write_begin(db, 0, &t))
 		return;
 	if (!fdry_db_extent(db, &x) && x.file_bytes < x.used_bytes)
 		e = length_set(db, x.used_bytes);
@@ -312,7 +354,7 @@ void fdry_db_trim(struct fdry_db *db)
 	struct fdry_txn t;
 	int e = 0;
 
-	if (fdry_txn_write(db, 0, &t))
+	if (write_begin(db, 0, &t))
 		return;
 	if (!fdry_db_extent(db, &x) && x.file_bytes > x.used_bytes)
 		e = length_set(db, x.used_bytes);
@@ -370,12 +412,29 @@ void fdry_txn_damaged(const struct fdry_txn *t)
 
 /* --- entries --- */
 
+static int view_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,
+		    struct fdry_span *ret)
+{
+	struct fdry_damage d;
+	struct fdry_page_node node;
+	bool found;
+
+	d = fdry_tree_find(&t->view.pages, &t->view.tables[table], key, false, &node, &found);
+	if (d.what)
+		return fdry_damage_fail(t->db, d, "read");
+	*ret = found ? node.value : (struct fdry_span){ NULL, 0 };
+	return 0;
+}
+
 int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,
 		 struct fdry_span *ret)
 {
 	MDB_val k = val_of(key), v = { 0 };
-	int rc = guarded(mdb_get(t->txn, t->db->tables[table], &k, &v));
+	int rc;
 
+	if (!t->writes)
+		return view_get(t, table, key, ret);
+	rc = guarded(mdb_get(t->txn, t->db->tables[table], &k, &v));
 	if (rc && rc != MDB_NOTFOUND)
 		return fdry_db_fail(t->db, rc, "read");
 	*ret = rc ? (struct fdry_span){ NULL, 0 } : span_of(v);
@@ -386,42 +445,62 @@ int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 		 struct fdry_span value)
 {
 	MDB_val k = val_of(key), v = val_of(value);
-	int rc = guarded(mdb_put(t->txn, t->db->tables[table], &k, &v, 0));
+	int rc, err = fdry_view_check_value(t, table, key);
 
+	if (err)
+		return err;
+	rc = guarded(mdb_put(t->txn, t->db->tables[table], &k, &v, 0));
 	return rc ? fdry_db_fail(t->db, rc, "write") : 0;
 }
 
 int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span key)
 {
 	MDB_val k = val_of(key);
-	int rc = guarded(mdb_del(t->txn, t->db->tables[table], &k, NULL));
+	int rc, err = fdry_view_check_value(t, table, key);
 
+	if (err)
+		return err;
+	rc = guarded(mdb_del(t->txn, t->db->tables[table], &k, NULL));
 	return rc && rc != MDB_NOTFOUND ? fdry_db_fail(t->db, rc, "delete") : 0;
+}
+
+/* What the record of a table's tree says now. */
+static int table_stat(struct fdry_txn *t, enum fdry_table table, MDB_stat *ret)
+{
+	const struct fdry_tree *tree = &t->view.tables[table];
+	int rc;
+
+	if (t->writes) {
+		rc = guarded(mdb_stat(t->txn, t->db->tables[table], ret));
+		return rc ? fdry_db_fail(t->db, rc, "count") : 0;
+	}
+	*ret = (MDB_stat){ .ms_entries = tree->entries, .ms_branch_pages = tree->branches,
+			   .ms_leaf_pages = tree->leaves, .ms_overflow_pages = tree->overflow };
+	return 0;
 }
 
 int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret)
 {
 	MDB_stat st = { 0 };
-	int rc = mdb_stat(t->txn, t->db->tables[table], &st);
+	int err = table_stat(t, table, &st);
 
-	if (rc)
-		return fdry_db_fail(t->db, rc, "count");
-	*ret = st.ms_entries;
-	return 0;
+	if (!err)
+		*ret = st.ms_entries;
+	return err;
 }
 
 int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)
 {
 	uint64_t pages = 0;
 	MDB_stat st = { 0 };
-	int i, rc;
+	int i, err;
 
 	for (i = 0; i < FDRY_TABLE_COUNT; i++) {
-		rc = mdb_stat(t->txn, t->db->tables[i], &st);
-		if (rc)
-			return fdry_db_fail(t->db, rc, "count pages");
+		err = table_stat(t, (enum fdry_table)i, &st);
+		if (err)
+			return err;
 		pages += st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages;
 	}
-	*ret = pages * st.ms_psize;
+	*ret = pages * t->db->page_size;
 	return 0;
 }

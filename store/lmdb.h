@@ -18,6 +18,7 @@
 
 #include "lib/buf.h"
 #include "lib/file.h"
+#include "store/pages.h"
 
 /* FDRY_TABLE(NAME, name on disk) */
 #define FDRY_TABLES(X) \
@@ -122,11 +123,20 @@ void fdry_db_trim(struct fdry_db *db);
  * written into data.mdb.
  */
 
+/* The pages that a transaction saw when it began. */
+struct fdry_view {
+	struct fdry_pages pages;
+	uint64_t last; /* the last page; the file may end before it, if that is free */
+	struct fdry_tree free, roots, tables[FDRY_TABLE_COUNT];
+};
+
 /* A transaction, in the caller's storage. */
 struct fdry_txn {
 	struct fdry_db *db;
 	void *txn;
+	struct fdry_view view;
 	bool exclusive; /* holds the writers' lock; one thread begins and ends it */
+	bool writes;    /* LMDB reads and changes it; else it is read through its view */
 	struct fdry_db_state before; /* if exclusive: the state before it */
 	/* keeps writers out, since it is exclusive or LMDB cannot list it; must be short */
 	bool locked;
@@ -174,14 +184,17 @@ typedef int (*fdry_entry_fn)(void *arg, struct fdry_span key, struct fdry_span v
 /* Every entry from @from on (an empty span: from the first). @fn must not write. */
 int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from,
 		  fdry_entry_fn fn, void *arg) __must_check;
-/* LMDB's own tables. A value of the free ones holds a count and as many page numbers, 64 bits
- * each. */
-enum fdry_inner {
-	FDRY_INNER_FREE = 0,  /* free pages, by the transaction that freed them */
-	FDRY_INNER_ROOTS = 1, /* the roots of all tables, by name */
-};
-int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn,
-			void *arg) __must_check;
+/*
+ * fdry_txn_check() - Check every page of every tree, that no page is used twice, and that no free
+ * page is in use: LMDB relies on it when it writes. A writer does that before its first change.
+ * @values: also read the first page of each value that has its own pages
+ * @doing: "verify"
+ */
+int fdry_txn_check(const struct fdry_txn *t, bool values, const char *doing) __must_check;
+
+/* The list of free pages, as it was when @t began. A value holds a count and as many page numbers,
+ * 64 bits each. */
+int fdry_txn_each_free(struct fdry_txn *t, fdry_entry_fn fn, void *arg) __must_check;
 
 /* --- truncated.c --- */
 

@@ -137,7 +137,7 @@ static int file_in(struct fdry_txn *t, struct fdry_store_stat *st)
 	err = fdry_db_extent(t->db, &x);
 	if (err)
 		return err;
-	err = fdry_txn_each_inner(t, FDRY_INNER_FREE, free_put, &pages);
+	err = fdry_txn_each_free(t, free_put, &pages);
 	if (err)
 		goto out_release;
 	*f = (struct fdry_file_stat){ .page_size = x.page_size,

@@ -50,7 +50,7 @@ static bool missing_check(struct fdry_db *db, const struct fdry_extent *x)
 	missing.count = x->used_bytes / x->page_size - missing.first;
 	missing.is_free = missing.count <= MISSING_PAGES_MAX ? calloc(missing.count, 1) : NULL;
 	if (!missing.is_free || fdry_txn_read(db, &t) ||
-	    fdry_txn_each_inner(&t, FDRY_INNER_FREE, missing_mark, &missing))
+	    fdry_txn_each_free(&t, missing_mark, &missing))
 		return false;
 	while (i < missing.count && missing.is_free[i])
 		i++;

@@ -130,91 +130,31 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	return err ? error_send(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
 }
 
-/* Each free page must lie in the file and be listed once, or two objects would overwrite each
- * other. */
-struct free_pages {
-	uint64_t count;   /* pages of the file */
-	uint8_t *is_free; /* a bit each */
-};
-
-static int check_free_entry(void *arg, struct fdry_span key, struct fdry_span value)
+/* What a writer relies on: no page is used twice, and none that is free is in use. */
+static int check_pages(struct child *c)
 {
-	const uint8_t *p = fdry_span_at(value, 0, 8);
-	uint64_t i, pgno, count = p ? fdry_get64(p) : 0;
-	struct free_pages *f = arg;
+	int err = fdry_txn_check(&c->t, true, "verify");
 
-	(void)key;
-	if (!p || count > value.len / 8 - 1)
-		return fdry_fail(FDRY_E_CORRUPT, "a list of free pages is damaged");
-	for (i = 1; i <= count; i++) {
-		pgno = fdry_get64(value.data + i * 8);
-		if (pgno < 2 || pgno >= f->count || f->is_free[pgno / 8] & 1 << pgno % 8)
-			return fdry_fail(FDRY_E_CORRUPT,
-					 "page %llu is free twice, or beyond the end",
-					 (unsigned long long)pgno);
-		f->is_free[pgno / 8] |= (uint8_t)(1 << pgno % 8);
-	}
-	return 0;
+	return err ? error_send(c, err, NULL) : 0;
 }
 
-static int check_free(struct child *c)
-{
-	struct free_pages f = { 0 };
-	struct fdry_extent x;
-	int err = fdry_db_extent(c->s->env->db, &x);
-
-	if (err)
-		return err;
-	f.count = x.used_bytes / x.page_size; /* of a later moment than the view: not less */
-	f.is_free = calloc(f.count / 8 + 1, 1);
-	if (!f.is_free)
-		return fdry_nomem();
-	err = fdry_txn_each_inner(&c->t, FDRY_INNER_FREE, check_free_entry, &f);
-	free(f.is_free);
-	return err ? error_send(c, fdry_fail_at(err, "free pages"), NULL) : 0;
-}
-
-static int pass_over(void *arg, struct fdry_span key, struct fdry_span value)
-{
-	(void)arg, (void)key, (void)value;
-	return 0;
-}
-
-static int check_roots(struct child *c)
-{
-	int err = fdry_txn_each_inner(&c->t, FDRY_INNER_ROOTS, pass_over, NULL);
-
-	return err ? error_send(c, fdry_fail_at(err, "roots"), NULL) : 0;
-}
-
-#define X(NAME, name) \
-	static int check_##NAME(struct child *c) \
-	{ \
-		return check_table(c, FDRY_TABLE_##NAME, name); \
-	}
-FDRY_TABLES(X)
-#undef X
-
-/* Each part in its own view: LMDB makes a view unusable once it finds damage. */
+/* Damage in a table is reported once: pages are compared if all tables can be read. */
 static int check_tables(struct child *c)
 {
-	static int (*const parts[])(struct child *) = {
-		check_free, check_roots,
-#define X(NAME, name) check_##NAME,
+	static const char *const names[] = {
+#define X(NAME, name) name,
 		FDRY_TABLES(X)
 #undef X
 	};
-	size_t i;
-	int err = 0;
+	uint64_t before = c->shared->report.damaged;
+	int i, err = fdry_txn_read(c->s->env->db, &c->t);
 
 	c->shared->bytes_total = 0;
-	for (i = 0; i < sizeof(parts) / sizeof(parts[0]) && !err; i++) {
-		err = fdry_txn_read(c->s->env->db, &c->t);
-		if (err)
-			break;
-		err = parts[i](c);
-		fdry_txn_abort(&c->t);
-	}
+	for (i = 0; i < FDRY_TABLE_COUNT && !err; i++)
+		err = check_table(c, (enum fdry_table)i, names[i]);
+	if (!err && c->shared->report.damaged == before)
+		err = check_pages(c);
+	fdry_txn_abort(&c->t);
 	return err;
 }
 
