@@ -116,7 +116,7 @@ class SlotTable(unittest.TestCase):
 
     def test_capture_ended_into_a_slot(self):
         s = self.slots
-        with self.assertRaisesRegex(foundry.Error, "does not capture") as raised:
+        with self.assertRaisesRegex(foundry.Error, "is not capturing") as raised:
             s.capture_end(1, self.gpu.stream.value)
         self.assertEqual(raised.exception.name, "FDRY_E_STATE")
         self.gpu.begin()
