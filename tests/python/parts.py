@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts of tests/gpu share: the package in place, when to skip, a script's parts in processes of their own.
+"""What scripts of tests/gpu share: the package in place, when to skip, a script's parts in
+processes of their own.
 
 Imported before foundry and torch, of which it imports neither.
 """
@@ -33,13 +34,14 @@ def skip(reason):
 
 
 def run(part, *args, limit=60, **env):
-    """Run this script again, as `part` with arguments, and say how that went; whether it went well."""
+    """Run this script again, as `part` with arguments, and say how that went; whether it went well.
+    """
     title = " ".join([part, *map(str, args)])
     began = time.monotonic()
     print(f"--- {title}", flush=True)
     try:
-        code = subprocess.run([sys.executable, os.path.abspath(sys.argv[0]), part, *map(str, args)], timeout=limit, check=False,
-                              env={**os.environ, **env}).returncode
+        code = subprocess.run([sys.executable, os.path.abspath(sys.argv[0]), part, *map(str, args)],
+                              timeout=limit, check=False, env={**os.environ, **env}).returncode
     except subprocess.TimeoutExpired:
         code = f"nothing, after {limit} s"
     print(f"--- {title}: ended with {code}, {time.monotonic() - began:.1f} s", flush=True)
@@ -49,12 +51,15 @@ def run(part, *args, limit=60, **env):
 def finish(results):
     """Say the result as tests/run wants it, and end."""
     good = sum(bool(r) for r in results)
-    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: {len(results) - good}, Errors: 0")
+    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: "
+          f"{len(results) - good}, Errors: 0")
     sys.exit(good != len(results))
 
 
 def main(functions, whole):
-    """Be the part that the command line names, called with the rest of it, or the `whole`, whose results count."""
+    """Be the part that the command line names, called with the rest of it, or the `whole`, whose
+    results count.
+    """
     if len(sys.argv) > 1:
         {f.__name__: f for f in functions}[sys.argv[1]](*sys.argv[2:])
     else:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus' text format, version 0.0.4, read strictly. As a program: checks standard input, prints name{labels} value."""
+"""Prometheus' text format, version 0.0.4, read strictly. As a program: checks standard input,
+prints name{labels} value.
+"""
 import re
 import sys
 
@@ -14,7 +16,8 @@ def labels(text):
         m = _LABEL.match(text, at)
         if not m or m.group(1) in found:
             raise ValueError(f"labels {text!r}")
-        found[m.group(1)] = re.sub(r"\\(.)", lambda c: "\n" if c.group(1) == "n" else c.group(1), m.group(2))
+        found[m.group(1)] = re.sub(r"\\(.)", lambda c: "\n" if c.group(1) == "n" else c.group(1),
+                                   m.group(2))
         at = m.end()
     return found
 

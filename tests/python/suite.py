@@ -13,5 +13,6 @@ def main():
     if result.testsRun and not run and not failures and not errors:
         sys.exit(77)
     good = run - failures - errors
-    print(f"{100 * good // run if run else 0}%: Checks: {run}, Failures: {failures}, Errors: {errors}")
+    print(f"{100 * good // run if run else 0}%: Checks: {run}, Failures: {failures}, Errors: "
+          f"{errors}")
     sys.exit(failures + errors > 0 or not run)

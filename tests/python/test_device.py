@@ -61,7 +61,8 @@ class Devices(unittest.TestCase):
         for kind in ("stream", "event", "timer"):
             what = self.dev.get_sync(kind)
             self.dev.put_sync(what, kind)
-            self.assertEqual((self.dev.syncs(kind)["kept"], self.dev.syncs(kind)["limit"]), (1, 128))
+            self.assertEqual((self.dev.syncs(kind)["kept"], self.dev.syncs(kind)["limit"]),
+                             (1, 128))
             self.fails("FDRY_E_STALE", "returned before", self.dev.put_sync, what, kind)
         self.dev.clean_up()
         self.assertEqual(self.dev.syncs("stream")["kept"], 0)
@@ -84,11 +85,14 @@ class Devices(unittest.TestCase):
         self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)
 
     def test_kinds_that_are_none(self):
-        for call in (lambda kind: self.dev.get(8, kind=kind), lambda kind: self.dev.put(8, kind=kind), self.dev.pool,
+        for call in (lambda kind: self.dev.get(8, kind=kind),
+                     lambda kind: self.dev.put(8, kind=kind), self.dev.pool,
                      lambda kind: self.dev.set_limit(8, kind)):
-            self.assertRaisesRegex(ValueError, "kind is one of device, pinned, not 'host'", call, "host")
+            self.assertRaisesRegex(ValueError, "kind is one of device, pinned, not 'host'", call,
+                                   "host")
         for call in (self.dev.get_sync, lambda kind: self.dev.put_sync(8, kind), self.dev.syncs):
-            self.assertRaisesRegex(ValueError, "kind is one of stream, event, timer, not 'streams'", call, "streams")
+            self.assertRaisesRegex(ValueError, "kind is one of stream, event, timer, not 'streams'",
+                                   call, "streams")
 
     def test_closed(self):
         self.dev.close()

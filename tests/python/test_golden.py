@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What version 0.1 wrote (tests/golden/store-0.1) is loaded by this version, and gives the same numbers.
+"""What version 0.1 wrote (tests/golden/store-0.1) is loaded by this version, and gives the same
+numbers.
 
 The golden files are copied first: a store is written to when it is opened.
 """
@@ -54,7 +55,8 @@ class Golden(unittest.TestCase):
     def sums(self, img, addend):
         img.write("a", struct.pack(f"{N}f", *(3.0 + i for i in range(N))))
         img.launch(7)
-        self.assertEqual(list(struct.unpack(f"{N}f", img.read("c"))), [3.0 + i + addend(i) for i in range(N)])
+        self.assertEqual(list(struct.unpack(f"{N}f", img.read("c"))),
+                         [3.0 + i + addend(i) for i in range(N)])
 
     def check_images(self, store):
         import foundry
@@ -96,7 +98,8 @@ class Golden(unittest.TestCase):
             self.assertEqual(store.limit, 64 << 20)
             for ref, ident in IMAGES.items():
                 self.assertTrue(store.describe(ref).startswith(store.describe(ident)), ref)
-            self.assertEqual([ref for ref, _, _ in store.evict(1, dry_run=True).images if ref == "adder"], [])
+            self.assertEqual([ref for ref, _, _ in store.evict(1, dry_run=True).images
+                              if ref == "adder"], [])
             self.check_images(store)
 
     def test_pack(self):
@@ -115,8 +118,8 @@ class Golden(unittest.TestCase):
         env = {k: v for k, v in os.environ.items() if k != "FOUNDRY_STORE"}
         env.update(HOME=self.folder, XDG_CACHE_HOME="")
         env["PYTHONPATH"] = os.pathsep.join([STAND_IN, env.get("PYTHONPATH", "")])
-        done = subprocess.run([sys.executable, "-c", SAVED], cwd=os.path.join(self.folder, "saved"), env=env, timeout=100,
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-c", SAVED], cwd=os.path.join(self.folder, "saved"),
+                              env=env, timeout=100, capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertEqual(done.stdout.strip(), "{8.0} {5.0} (100, 100)")
 

@@ -31,11 +31,13 @@ class HostArray:
     """Pinned host memory as numpy shows it."""
 
     def __init__(self, addr, n, typestr="<f4"):
-        self.__array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": (n,), "version": 3}
+        self.__array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": (n,),
+                                    "version": 3}
 
 
 class Driver:
-    """The driver API by ctypes, through whatever answers to libcuda.so.1 unless a library is given."""
+    """The driver API by ctypes, through whatever answers to libcuda.so.1 unless a library is given.
+    """
 
     def __init__(self, lib=None):
         self.lib = lib or ctypes.CDLL("libcuda.so.1")
@@ -77,10 +79,12 @@ class Driver:
         args = (ctypes.c_void_p * 4)(*(ctypes.addressof(v) for v in values))
         self("cuStreamBeginCapture_v2", stream, 2)
         if host_a:
-            self("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(a), ctypes.c_uint64(host_a), ctypes.c_size_t(4 * N), stream)
+            self("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(a), ctypes.c_uint64(host_a),
+                 ctypes.c_size_t(4 * N), stream)
         self("cuLaunchKernel", kernel, (N + 63) // 64, 1, 1, 64, 1, 1, 0, stream, args, None)
         if host_c:
-            self("cuMemcpyDtoHAsync_v2", ctypes.c_uint64(host_c), ctypes.c_uint64(c), ctypes.c_size_t(4 * N), stream)
+            self("cuMemcpyDtoHAsync_v2", ctypes.c_uint64(host_c), ctypes.c_uint64(c),
+                 ctypes.c_size_t(4 * N), stream)
         self("cuStreamEndCapture", stream, ctypes.byref(graph))
         return graph.value
 
@@ -140,8 +144,8 @@ def damage(store):
 
 
 def child(*args):
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args], capture_output=True,
-                          text=True, check=False)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args],
+                          capture_output=True, text=True, check=False)
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
     return done.stdout.split()[-1]
@@ -197,7 +201,8 @@ class Roundtrip(unittest.TestCase):
         report = img.report()
         img.close()
         self.assertEqual({what[0] for what in heard},
-                         {"manifest", "driver", "memory", "content", "kernels", "objects", "graphs"})
+                         {"manifest", "driver", "memory", "content", "kernels", "objects",
+                          "graphs"})
         self.assertEqual(heard[-1][:3], ("graphs", 1, 1))
         self.assertGreater(heard[-1][3], 0)
         self.assertGreater(report.all_ms, 0)
@@ -208,7 +213,8 @@ class Roundtrip(unittest.TestCase):
     def test_the_other_flags(self):
         import foundry
         child(self.store)
-        for flags in ({"own_context": True}, {"check_overlap": True}, {"build": True, "verify": True}):
+        for flags in ({"own_context": True}, {"check_overlap": True},
+                      {"build": True, "verify": True}):
             with foundry.load("adder", store=self.store, **flags) as img:
                 self.assertEqual(self.numbers(img, 1.0), [1.0 + 2 * i for i in range(N)])
 
@@ -256,12 +262,15 @@ class Roundtrip(unittest.TestCase):
             with foundry.Store(os.path.join(folder, "other"), create=True) as other:
                 self.assertEqual(other.import_(path, dry_run=True).objects_new, out.objects)
                 back = other.import_(path)
-                self.assertEqual((back.id, back.objects_new, back.bytes), (out.id, out.objects, out.bytes))
+                self.assertEqual((back.id, back.objects_new, back.bytes),
+                                 (out.id, out.objects, out.bytes))
                 self.assertEqual([ref for _, ref, _ in back.images], ["adder"])
                 with tempfile.TemporaryFile() as file:
-                    self.assertEqual(other.export([back.images[0][0]], file, refs=False, plain=True).objects, out.objects)
+                    self.assertEqual(other.export([back.images[0][0]], file, refs=False,
+                                                  plain=True).objects, out.objects)
                     file.seek(0)
-                    self.assertEqual(store.import_(file.fileno()).images, [(back.images[0][0], None, None)])
+                    self.assertEqual(store.import_(file.fileno()).images,
+                                     [(back.images[0][0], None, None)])
                 self.assertEqual(other.describe("adder"), store.describe("adder"))
                 with tempfile.TemporaryFile() as file:
                     self.assertEqual(other.export(None, file).id, out.id)  # all: the same image
@@ -290,7 +299,8 @@ class Roundtrip(unittest.TestCase):
             store.pin("other")
             self.assertEqual(store.evict().images, [])
             would = store.evict(1, dry_run=True)
-            self.assertEqual([(ref, used > 0) for ref, _, used in would.images], [])  # what is pinned keeps all of it
+            # what is pinned keeps all of it
+            self.assertEqual([(ref, used > 0) for ref, _, used in would.images], [])
             store.unpin("other")
             would = store.evict(1, dry_run=True)
             self.assertEqual(sorted(ref for ref, _, _ in would.images), ["adder", "other"])
@@ -328,7 +338,8 @@ class Roundtrip(unittest.TestCase):
             self.assertEqual((would.back, would.broken), (1, 0))
             self.assertFalse(foundry.verify(self.store))
             done = foundry.repair([pack], self.store)
-            self.assertEqual((done.damaged, done.back, done.lost, done.quarantined, done.broken), (1, 1, 0, 0, 0))
+            self.assertEqual((done.damaged, done.back, done.lost, done.quarantined, done.broken),
+                             (1, 1, 0, 0, 0))
             self.assertEqual([(r.what, r.ref) for r in done.reported], [("back", None)])
             self.assertTrue(foundry.verify(self.store))
             damage(self.store)
@@ -385,9 +396,11 @@ class Roundtrip(unittest.TestCase):
         child(self.store)
         for call, name in (
                 (lambda: foundry.load("nobody", store=self.store), "FDRY_E_NOENT"),
-                (lambda: foundry.load("adder", store=self.store, facts={"model": "x"}), "FDRY_E_IDENTITY"),
+                (lambda: foundry.load("adder", store=self.store, facts={"model": "x"}),
+                 "FDRY_E_IDENTITY"),
                 (lambda: foundry.load("adder", store=self.store, device=5), "FDRY_E_NOGPU"),
-                (lambda: foundry.load("adder", store=self.store, driver="/nowhere"), "FDRY_E_NODRIVER"),
+                (lambda: foundry.load("adder", store=self.store, driver="/nowhere"),
+                 "FDRY_E_NODRIVER"),
                 (lambda: foundry.Store(os.path.join(self.folder.name, "none")), "FDRY_E_NOSTORE")):
             with self.assertRaises(foundry.Error) as e:
                 call()
@@ -413,10 +426,12 @@ class Roundtrip(unittest.TestCase):
                 numbers[:] = [salt] * N
                 img.launch(7)
                 img.synchronize()
-                self.assertEqual((ctypes.c_float * N).from_address(c.addr)[:], [salt + i for i in range(N)])
+                self.assertEqual((ctypes.c_float * N).from_address(c.addr)[:],
+                                 [salt + i for i in range(N)])
             img.write("a", struct.pack(f"{N}f", *([10.0] * N)))
             img.launch(7)
-            self.assertEqual(list(struct.unpack(f"{N}f", img.read("c"))), [10.0 + i for i in range(N)])
+            self.assertEqual(list(struct.unpack(f"{N}f", img.read("c"))),
+                             [10.0 + i for i in range(N)])
             self.assertEqual(a.__dlpack_device__(), (1, 0))
             with self.assertRaises(BufferError):
                 a.__dlpack__(dl_device=(2, 0))
@@ -425,9 +440,12 @@ class Roundtrip(unittest.TestCase):
         import foundry
         child(self.store, "host")
         img = foundry.load("host", store=self.store)
-        with unittest.mock.patch.dict(sys.modules, numpy=types.SimpleNamespace(asarray=lambda x: x)):
+        with unittest.mock.patch.dict(sys.modules,
+                                      numpy=types.SimpleNamespace(asarray=lambda x: x)):
             seen = img["a"].numpy()
-        self.assertEqual(seen.__array_interface__, {"version": 3, "data": (img["a"].addr, False), "typestr": "<f4", "shape": (N,),
+        self.assertEqual(seen.__array_interface__,
+                         {"version": 3, "data": (img["a"].addr, False), "typestr": "<f4",
+                          "shape": (N,),
                                                     "strides": (4,)})
         with self.assertRaises(RuntimeError):
             img.close()
@@ -441,7 +459,8 @@ class Roundtrip(unittest.TestCase):
         import foundry
         child(self.store)
         with foundry.load("adder", store=self.store) as img:
-            with unittest.mock.patch.dict(sys.modules, numpy=types.SimpleNamespace(asarray=lambda x: x)):
+            with unittest.mock.patch.dict(sys.modules,
+                                          numpy=types.SimpleNamespace(asarray=lambda x: x)):
                 with self.assertRaises(TypeError):
                     img["a"].numpy()
 

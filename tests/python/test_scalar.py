@@ -8,8 +8,9 @@ import foundry
 
 class Scalars(unittest.TestCase):
     def test_every_type_comes_back(self):
-        for dtype, value in (("bool", True), ("int8", -3), ("uint8", 250), ("int16", -300), ("uint16", 65535), ("int32", -70000),
-                             ("uint32", 4000000000), ("int64", -5 << 40), ("uint64", (1 << 64) - 1), ("float16", 0.5),
+        for dtype, value in (("bool", True), ("int8", -3), ("uint8", 250), ("int16", -300),
+                             ("uint16", 65535), ("int32", -70000), ("uint32", 4000000000),
+                             ("int64", -5 << 40), ("uint64", (1 << 64) - 1), ("float16", 0.5),
                              ("float32", 1.5), ("float64", 0.1), ("bfloat16", 0x3F80)):
             with self.subTest(dtype), foundry.DeviceScalar(dtype, value) as s:
                 self.assertEqual(s.read(), value)

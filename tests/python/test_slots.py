@@ -60,7 +60,8 @@ class Gpu:
     def number(self, i):
         value = ctypes.c_uint64()
         self("cuStreamSynchronize", self.stream)
-        self("cuMemcpyDtoH_v2", ctypes.byref(value), ctypes.c_uint64(self.x.value + 8 * i), ctypes.c_size_t(8))
+        self("cuMemcpyDtoH_v2", ctypes.byref(value), ctypes.c_uint64(self.x.value + 8 * i),
+             ctypes.c_size_t(8))
         return value.value
 
 
@@ -69,7 +70,8 @@ class Exec:
 
     def __init__(self, gpu, graph):
         self.gpu, self.exec = gpu, ctypes.c_void_p()
-        gpu("cuGraphInstantiateWithFlags", ctypes.byref(self.exec), ctypes.c_void_p(graph), ctypes.c_uint64(0))
+        gpu("cuGraphInstantiateWithFlags", ctypes.byref(self.exec), ctypes.c_void_p(graph),
+            ctypes.c_uint64(0))
 
     def raw_cuda_graph_exec(self):
         return self.exec.value
@@ -135,9 +137,11 @@ class SlotTable(unittest.TestCase):
         for _ in range(10):
             s.replay(4, self.gpu.stream.value)
         self.assertEqual([(c.key, c.nr) for c in calls], [(4, 3), (4, 6), (4, 9)])
-        self.assertGreaterEqual(calls[0].total_ns, calls[0].upload_ns + calls[0].launch_ns + calls[0].sync_ns)
+        self.assertGreaterEqual(calls[0].total_ns,
+                                calls[0].upload_ns + calls[0].launch_ns + calls[0].sync_ns)
         times = s.stats()
-        self.assertEqual([p.calls for p in (times.upload, times.launch, times.sync, times.total)], [10] * 4)
+        self.assertEqual([p.calls for p in (times.upload, times.launch, times.sync, times.total)],
+                         [10] * 4)
         self.assertLessEqual(times.launch.p50_ns, times.launch.p99_ns)
         s.reset_stats()
         self.assertEqual(s.stats().total.calls, 0)
@@ -182,7 +186,8 @@ class SlotTable(unittest.TestCase):
         return n
 
     def test_wrong_arguments(self):
-        for options, says in (({"upload": "never"}, "upload is one of None, 'first', 'always', not 'never'"),
+        for options, says in (({"upload": "never"},
+                               "upload is one of None, 'first', 'always', not 'never'"),
                               ({"sync": "first"}, "sync is one of None, False, True, not 'first'")):
             with self.assertRaisesRegex(ValueError, says):
                 foundry.Slots(**options)

@@ -35,8 +35,8 @@ def build(capture):
 def start(store, *words):
     import foundry
     facts = {"revision": next((w[1:] for w in words if w[0] == "r"), "1")}
-    how = foundry.load_or_capture(["none", "adder"] if "two" in words else "adder", capture=build, facts=facts, store=store,
-                                  seal_as="adder", wait=0)
+    how = foundry.load_or_capture(["none", "adder"] if "two" in words else "adder", capture=build,
+                                  facts=facts, store=store, seal_as="adder", wait=0)
     if how.image:
         with how.image as image:
             image.write("a", bytes(4 * N))
@@ -57,8 +57,8 @@ def start(store, *words):
 
 def child(*args):
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args], capture_output=True,
-                          text=True, check=False, env=env)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args],
+                          capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
     return done.stdout.strip().splitlines()[-1]
@@ -108,8 +108,10 @@ class Starts(unittest.TestCase):
             raise Broken
         child(self.store)
         with self.assertRaises(Broken):
-            foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1}, progress=fails)
-        foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1}, wait=float("inf")).image.close()
+            foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1},
+                                    progress=fails)
+        foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1},
+                                wait=float("inf")).image.close()
 
     def test_a_failed_seal_is_told(self):
         self.assertTrue(child(self.store, "outside").startswith("unsealed "))

@@ -20,8 +20,10 @@ STUB = os.path.join(os.path.dirname(foundry.__file__), "__init__.pyi")
 # Objects that hold the fields of a struct, and what they have besides.
 RECORDS = {"Sealed": (_lib.SealReport, {"id"}, {"sz"}), "Report": (_lib.LoadReport, set(), {"sz"}),
            "Pack": (_lib.PackReport, set(), {"sz"}), "Eviction": (_lib.EvictReport, set(), {"sz"}),
-           "Collection": (_lib.GcReport, set(), {"sz"}), "Verification": (_lib.VerifyReport, set(), {"sz"}),
-           "Repair": (_lib.RepairReport, {"reported"}, {"sz"}), "Requirements": (_lib.Requirements, {"capacities"}, {"nexternals"}),
+           "Collection": (_lib.GcReport, set(), {"sz"}),
+           "Verification": (_lib.VerifyReport, set(), {"sz"}),
+           "Repair": (_lib.RepairReport, {"reported"}, {"sz"}),
+           "Requirements": (_lib.Requirements, {"capacities"}, {"nexternals"}),
            "Unused": (_lib.StartUnused, {"error"}, {"code"}),
            "SlotCall": (_lib.SlotsCall, set(), set()), "SlotPhase": (_lib.SlotsPhase, set(), set()),
            "SlotStats": (_lib.SlotsStats, set(), {"sz"})}
@@ -32,13 +34,15 @@ def stub():
         body = ast.parse(f.read()).body
     found = {n.name: n for n in body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
     # Modules, whose own source says the rest: from . import NAME as NAME
-    return found | {a.name: n for n in body if isinstance(n, ast.ImportFrom) and n.level for a in n.names if a.asname == a.name}
+    return found | {a.name: n for n in body if isinstance(n, ast.ImportFrom) and n.level
+                    for a in n.names if a.asname == a.name}
 
 
 def modules():
     """Names of the package's modules that the stub passes on."""
     with open(STUB, encoding="utf-8") as f:
-        return [a.name for n in ast.parse(f.read()).body if isinstance(n, ast.ImportFrom) and n.level for a in n.names]
+        return [a.name for n in ast.parse(f.read()).body if isinstance(n, ast.ImportFrom)
+                and n.level for a in n.names]
 
 
 def fields(node):
@@ -50,16 +54,20 @@ def methods(node):
 
 
 def stub_parameters(node):
-    """(name, default) of each parameter, self left out; parameters by position alone have no name that counts."""
+    """(name, default) of each parameter, self left out; parameters by position alone have no name
+    that counts.
+    """
     a = node.args
     named = a.args + a.kwonlyargs
     defaults = [None] * (len(a.args) - len(a.defaults)) + list(a.defaults) + list(a.kw_defaults)
-    found = [(n.arg, ast.literal_eval(d) if d else NONE) for n, d in zip(named, defaults) if n.arg not in ("self", "cls")]
+    found = [(n.arg, ast.literal_eval(d) if d else NONE) for n, d in zip(named, defaults)
+             if n.arg not in ("self", "cls")]
     return found + ([(a.kwarg.arg, NONE)] if a.kwarg else [])
 
 
 def parameters(function):
-    return [(p.name, NONE if p.default is p.empty else p.default) for p in inspect.signature(function).parameters.values()
+    return [(p.name, NONE if p.default is p.empty else p.default)
+            for p in inspect.signature(function).parameters.values()
             if p.name != "self" and p.kind != p.VAR_POSITIONAL]
 
 
@@ -72,7 +80,8 @@ class Stubs(unittest.TestCase):
 
     def all_of(self, has, stubbed, where):
         if COMPLETE:
-            self.assertEqual(set(), set(has) - set(stubbed), f"{where}: add it to foundry/__init__.pyi")
+            self.assertEqual(set(), set(has) - set(stubbed),
+                             f"{where}: add it to foundry/__init__.pyi")
 
     def test_names(self):
         self.all_of(foundry.__all__, [*stub(), *modules()], "foundry")
@@ -88,10 +97,12 @@ class Stubs(unittest.TestCase):
     def test_methods(self):
         checked = 0
         for name, node in stub().items():
-            cls = getattr(foundry, name, None) or getattr(foundry.image, name, None) or getattr(foundry.tensor, name, None)
+            cls = (getattr(foundry, name, None) or getattr(foundry.image, name, None)
+                   or getattr(foundry.tensor, name, None))
             if not isinstance(node, ast.ClassDef) or cls is None:
                 continue
-            public = {m for m in vars(cls) if not m.startswith("_") and not isinstance(vars(cls)[m], classmethod)}
+            public = {m for m in vars(cls) if not m.startswith("_")
+                      and not isinstance(vars(cls)[m], classmethod)}
             self.all_of(public - {"settle"}, set(methods(node)) | fields(node), name)
             for method, stubbed in methods(node).items():
                 with self.subTest(f"{name}.{method}"):

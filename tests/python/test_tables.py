@@ -14,7 +14,8 @@ INCLUDES = [f"-I{os.path.join(ROOT, 'include')}"]
 
 
 def compile_c(text, *flags):
-    return subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-std=gnu11", *INCLUDES, *flags, "-"],
+    return subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-std=gnu11", *INCLUDES, *flags,
+                           "-"],
                           input=text, capture_output=True, text=True, check=False)
 
 
@@ -35,19 +36,22 @@ def exported():
 
 
 # What a C parameter can be in a signature: its size in bytes, or None for a pointer.
-SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4, "fdry_devptr": 8, "fdry_resident": 8, "int32_t": 4,
+SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4, "fdry_devptr": 8,
+         "fdry_resident": 8, "int32_t": 4,
          "enum fdry_transient_kind": 4, "enum fdry_sync_kind": 4}
 
 
 def size_of(param):
-    if "*" in param or "[" in param or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|fdry_log_fn)\b", param):
+    if ("*" in param or "[" in param
+        or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|fdry_log_fn)\b", param)):
         return None
     words = param.replace("const ", "").split()
     return SIZES[" ".join(words if param in SIZES else words[:-1])]
 
 
 def is_pointer(ctype):
-    return issubclass(ctype, (ctypes.c_void_p, ctypes.c_char_p, _lib.LOG_FN)) or hasattr(ctype, "contents")
+    return (issubclass(ctype, (ctypes.c_void_p, ctypes.c_char_p, _lib.LOG_FN))
+            or hasattr(ctype, "contents"))
 
 
 def structs():
@@ -95,8 +99,10 @@ class Tables(unittest.TestCase):
             lines.append(f'_Static_assert(sizeof({c}) == {ctypes.sizeof(cls)}, "size of {c}");')
             for field, _ in cls._fields_:
                 at = getattr(cls, field)
-                lines.append(f'_Static_assert(offsetof({c}, {field}) == {at.offset}, "{c}.{field}");')
-                lines.append(f'_Static_assert(sizeof((({c} *)0)->{field}) == {at.size}, "{c}.{field}");')
+                lines.append(
+                    f'_Static_assert(offsetof({c}, {field}) == {at.offset}, "{c}.{field}");')
+                lines.append(
+                    f'_Static_assert(sizeof((({c} *)0)->{field}) == {at.size}, "{c}.{field}");')
         done = compile_c("\n".join(lines) + "\n", "-fsyntax-only")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(len(structs()), 3)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters and gauges as Python sees them, and the text for scrapers, read by a parser of its own."""
+"""Counters and gauges as Python sees them, and the text for scrapers, read by a parser of its own.
+"""
 import os
 import tempfile
 import unittest
@@ -18,9 +19,10 @@ class Parser(unittest.TestCase):
     def test_what_is_wrong_is_refused(self):
         good = '# HELP a_total x\n# TYPE a_total counter\na_total{k="v"} 1\n'
         self.assertEqual(prometheus.parse(good), {("a_total", (("k", "v"),)): 1})
-        for bad in (good[:-1], good.replace("counter", "gauge"), good.replace("a_total", "a"), good + good,
-                    good.replace("# HELP a_total x\n", ""), good.replace('"v"', 'v'), good.replace('"v"', '"v"w"'),
-                    good.replace('"v"', '"v\\x"'), good + 'a_total{k="v"} 2\n', good + "b 1\n", good.replace(" 1", " one"),
+        for bad in (good[:-1], good.replace("counter", "gauge"), good.replace("a_total", "a"),
+                    good + good, good.replace("# HELP a_total x\n", ""), good.replace('"v"', 'v'),
+                    good.replace('"v"', '"v"w"'), good.replace('"v"', '"v\\x"'),
+                    good + 'a_total{k="v"} 2\n', good + "b 1\n", good.replace(" 1", " one"),
                     good.replace("a_total", "a_ms_total"), good + "\n"):
             with self.assertRaises(ValueError, msg=bad):
                 prometheus.parse(bad)
@@ -45,10 +47,13 @@ class Telemetry(unittest.TestCase):
                 foundry.Store("/nowhere/at/all")
         with self.assertRaises(foundry.Error):
             foundry.check_variables("NO_SUCH")
-        found = {k: v for k, v in telemetry.snapshot().items() if k.startswith("foundry_errors_total") and v}
-        self.assertEqual(found, {'foundry_errors_total{blame="store"}': 3, 'foundry_errors_total{blame="caller"}': 1})
+        found = {k: v for k, v in telemetry.snapshot().items()
+                 if k.startswith("foundry_errors_total") and v}
+        self.assertEqual(found, {'foundry_errors_total{blame="store"}': 3,
+                                 'foundry_errors_total{blame="caller"}': 1})
         telemetry.reset()
-        self.assertFalse(any(v for k, v in telemetry.snapshot().items() if k.endswith("_total") or "_total{" in k))
+        self.assertFalse(any(v for k, v in telemetry.snapshot().items() if k.endswith("_total")
+                             or "_total{" in k))
 
     def test_a_store_comes_too_and_its_path_is_escaped(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -18,30 +18,40 @@ import torch  # noqa: E402
 def doctor(version):
     """What the doctor says of torch."""
     paths = [os.path.join(HERE, "stand_in"), os.environ["PYTHONPATH"]]
-    done = subprocess.run([sys.executable, "-m", "foundry", "doctor"], capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "STAND_IN_TORCH": version})
+    done = subprocess.run([sys.executable, "-m", "foundry", "doctor"], capture_output=True,
+                          text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(paths),
+                               "STAND_IN_TORCH": version})
     return [line for line in done.stdout.splitlines() if re.search(r"^\S+ +torch ", line)]
 
 
 class Versions(unittest.TestCase):
     def test_older_ones_are_refused_before_anything_begins(self):
         with foundry.Capture() as capture:
-            for version in ("2.8.0", "2.8.1+cu129", "2.8.0a0+gitabcdef", "1.13.1", "0.9", "unknown"):
-                calls = (foundry.graph_pool_handle, lambda: foundry.graph(foundry.CUDAGraph()), capture.graph(1).__enter__)
+            for version in ("2.8.0", "2.8.1+cu129", "2.8.0a0+gitabcdef", "1.13.1", "0.9",
+                            "unknown"):
+                calls = (foundry.graph_pool_handle, lambda: foundry.graph(foundry.CUDAGraph()),
+                         capture.graph(1).__enter__)
                 with mock.patch.object(torch, "__version__", version):
                     for call in calls:
-                        with self.assertRaisesRegex(ImportError, re.escape(f"PyTorch {version} is installed, and foundry captures "
-                                                                           "with 2.9 and newer: install a newer one")):
+                        with self.assertRaisesRegex(ImportError,
+                                                    re.escape(f"PyTorch {version} is installed, "
+                                                              "and foundry captures "
+                                                                           "with 2.9 and newer: "
+                                                                           "install a newer one")):
                             call()
             self.assertFalse(torch.cuda.is_initialized())
 
     def test_newer_ones_are_taken(self):
-        for version in ("2.9.0", "2.9.1+cu128", "2.10.0.dev20251101", "2.11.0+cu130", "2.100.1", "3.0.0a0", "10.0"):
+        for version in ("2.9.0", "2.9.1+cu128", "2.10.0.dev20251101", "2.11.0+cu130", "2.100.1",
+                        "3.0.0a0", "10.0"):
             with mock.patch.object(torch, "__version__", version):
                 self.assertEqual(len(foundry.graph_pool_handle()), 2, version)
 
     def test_the_doctor_says_so(self):
-        self.assertRegex(doctor("2.8.1")[0], r"^no +torch +ImportError: PyTorch 2.8.1 is installed, and foundry captures with 2.9")
+        self.assertRegex(doctor("2.8.1")[0],
+                         r"^no +torch +ImportError: PyTorch 2.8.1 is installed, and foundry "
+                         r"captures with 2.9")
         self.assertRegex(doctor("2.9.0")[0], r"^ok +torch +2.9.0, built for CUDA 13.0, CUDA works")
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment variables as Python sees them: the library's own list, and what it says of wrong values."""
+"""The environment variables as Python sees them: the library's own list, and what it says of wrong
+values.
+"""
 import os
 import subprocess
 import sys
@@ -11,7 +13,8 @@ import foundry
 
 def child(code, **env):
     """Run Python code with these variables set; its status and what it said."""
-    done = subprocess.run([sys.executable, *code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **env},
+    done = subprocess.run([sys.executable, *code],
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **env},
                           capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -25,10 +28,14 @@ class Variables(unittest.TestCase):
         self.assertTrue(all(v.meaning for v in found.values()))
 
     def test_what_is_allowed_is_said(self):
-        code = ["-c", "import foundry\ntry: foundry.check_variables()\nexcept foundry.Error as e: print(e.name, e)"]
+        code = ["-c",
+                "import foundry\ntry: foundry.check_variables()\nexcept foundry.Error as e: "
+                "print(e.name, e)"]
         self.assertEqual(child(code, FOUNDRY_LOG="warn"), (0, ""))
         status, said = child(code, FOUNDRY_LOG="loud")
-        self.assertEqual((status, said), (0, "FDRY_E_ENV FOUNDRY_LOG is 'loud'; set it to error, warn, info or debug, "
+        self.assertEqual((status, said),
+                         (0, "FDRY_E_ENV FOUNDRY_LOG is 'loud'; set it to error, warn, info or "
+                             "debug, "
                                              "or unset it\n"))
 
     def test_a_name_that_is_none(self):
@@ -38,9 +45,12 @@ class Variables(unittest.TestCase):
         self.assertEqual(caught.exception.name, "FDRY_E_INVAL")
 
     def test_doctor_lists_what_is_set(self):
-        said = child(["-m", "foundry", "doctor"], FOUNDRY_STORE_ANY_FS="perhaps", FOUNDRY_DEBUG="overlap")[1]
+        said = child(["-m", "foundry", "doctor"], FOUNDRY_STORE_ANY_FS="perhaps",
+                     FOUNDRY_DEBUG="overlap")[1]
         self.assertRegex(said, r"(?m)^ok +FOUNDRY_DEBUG +overlap$")
-        self.assertRegex(said, r"(?m)^FAIL +FOUNDRY_STORE_ANY_FS +FOUNDRY_STORE_ANY_FS is 'perhaps'; set it to 0 or 1")
+        self.assertRegex(said,
+                         r"(?m)^FAIL +FOUNDRY_STORE_ANY_FS +FOUNDRY_STORE_ANY_FS is 'perhaps'; set "
+                         r"it to 0 or 1")
 
 
 if __name__ == "__main__":

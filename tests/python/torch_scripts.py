@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts that use a small array library in torch's place, on the software driver; each is a process of its own."""
+"""Scripts that use a small array library in torch's place, on the software driver; each is a
+process of its own.
+"""
 import os
 import subprocess
 import sys
@@ -44,15 +46,19 @@ class Folder(unittest.TestCase):
     def run_one(self, text, **variables):
         env = {k: v for k, v in os.environ.items() if k != "FOUNDRY_STORE"}
         env.update(HOME=self.folder.name, XDG_CACHE_HOME="", **variables)
-        env["PYTHONPATH"] = os.pathsep.join([os.path.join(HERE, "stand_in"), env.get("PYTHONPATH", "")])
-        return subprocess.run([sys.executable, "-c", text], cwd=self.folder.name, env=env, capture_output=True, text=True,
-                              check=False, timeout=100)
+        env["PYTHONPATH"] = os.pathsep.join([os.path.join(HERE, "stand_in"),
+                                             env.get("PYTHONPATH", "")])
+        return subprocess.run([sys.executable, "-c", text], cwd=self.folder.name, env=env,
+                              capture_output=True, text=True, check=False, timeout=100)
 
     def script(self, text, **variables):
-        """Run it; its output. Where the kernel happened to place a library at the region, it is started again."""
+        """Run it; its output. Where the kernel happened to place a library at the region, it is
+        started again.
+        """
         for _ in range(4):
             done = self.run_one(text, **variables)
-            if "FDRY_E_TAKEN" not in done.stderr and "foundry._lib.Error" not in done.stderr or " is taken" not in done.stderr:
+            if ("FDRY_E_TAKEN" not in done.stderr and "foundry._lib.Error" not in done.stderr
+                or " is taken" not in done.stderr):
                 break
         if done.returncode or done.stderr:
             raise AssertionError(f"{done.stdout}{done.stderr}status {done.returncode}")

@@ -24,7 +24,8 @@ if __name__ == "__main__":
 """
 
 # Way in -> whether the program imports foundry before what loads libcuda.
-WAYS = {"first": True, "preload": False, "path": False, "run": False, "run-m": False, "run-c": False}
+WAYS = {"first": True, "preload": False, "path": False, "run": False, "run-m": False,
+        "run-c": False}
 PLACES = ("main", "spawn", "fork", "forkserver", "program")
 
 
@@ -63,8 +64,11 @@ def command(way, folder):
     run = [sys.executable, "-m", "foundry", "run"]
     late = os.path.join(folder, "late.py")
     if way == "path":
-        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.path.dirname(interposer()), env.get("LD_LIBRARY_PATH")]))
-    return {"first": [sys.executable, os.path.join(folder, "first.py")], "preload": [sys.executable, late],
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None,
+                                                        [os.path.dirname(interposer()),
+                                                         env.get("LD_LIBRARY_PATH")]))
+    return {"first": [sys.executable, os.path.join(folder, "first.py")],
+            "preload": [sys.executable, late],
             "path": [sys.executable, late], "run": run + [late], "run-m": run + ["-m", "late"],
             "run-c": run + ["-c", "import runpy; runpy.run_module('late', run_name='__main__')"],
             }[way], foundry.environment(env) if way == "preload" else env
@@ -75,8 +79,8 @@ def capture(way, place, folder, store):
     argv, env = command(way, folder)
     began = time.monotonic()
     try:
-        done = subprocess.run([*argv, place, store, f"{way}/{place}"], env=env, capture_output=True, text=True,
-                              timeout=60, check=False)
+        done = subprocess.run([*argv, place, store, f"{way}/{place}"], env=env, capture_output=True,
+                              text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         return "it hangs"
     print(f"{way}/{place}: {time.monotonic() - began:.1f} s", flush=True)

@@ -8,8 +8,9 @@ only loads images does not need that, and may import foundry at any time.
 A program that imports torch first starts with `python -m foundry run program.py`.
 
     capturing:  Capture, activate, environment     loading:  load, Image     both:  Store, Error,
-    load_or_capture                                              graphs by key:  Slots
-    kernels without graphs:  Kernels, Code             numbers that change between launches:  DeviceScalar, DecodeState
+    load_or_capture                                              graphs by key:  Slots kernels
+    without graphs:  Kernels, Code             numbers that change between launches:  DeviceScalar,
+    DecodeState
 """
 from . import telemetry
 from ._lib import Error, lib, missing
@@ -26,25 +27,30 @@ from .start import Start, Unused, load_or_capture
 from .store import Collection, Eviction, Requirements, Pack, Store
 from .variables import Variable, check_variables, variables
 
-__all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error", "Eviction", "Fault", "Function",
-           "Identity", "Image", "KernelStats", "KernelTarget", "Kernels", "Requirements", "NotCompared", "Pack", "Repair", "Repaired", "Sealed",
-           "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store", "Unused", "Variable", "Verification",
-           "activate", "base_for_name", "check_variables", "environment", "identify", "load", "load_or_capture", "repair",
-           "telemetry", "variables", "verify"]
+__all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error",
+           "Eviction", "Fault", "Function", "Identity", "Image", "KernelStats", "KernelTarget",
+           "Kernels", "Requirements", "NotCompared", "Pack", "Repair", "Repaired", "Sealed",
+           "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store", "Unused", "Variable",
+           "Verification", "activate", "base_for_name", "check_variables", "environment",
+           "identify", "load", "load_or_capture", "repair", "telemetry", "variables", "verify"]
 __version__ = lib.fdry_version().decode() if not missing else "0"
 
 # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).
 from .cudagraph import CUDAGraph, graph, graph_pool_handle, save_graphs
-from .many import load_cuda_modules_and_libraries, pack_fatbins_to_folder, save_graph_manifest, set_pack_fatbins_on_exit
-from .region import (allocation_region, free_preallocated_region, get_current_alloc_offset, get_live_region_ranges, parse_size,
-                     preallocate_cublas_workspaces, preallocate_ranges, preallocate_region, resume_allocation_region,
+from .many import (load_cuda_modules_and_libraries, pack_fatbins_to_folder, save_graph_manifest,
+                   set_pack_fatbins_on_exit)
+from .region import (allocation_region, free_preallocated_region, get_current_alloc_offset,
+                     get_live_region_ranges, parse_size, preallocate_cublas_workspaces,
+                     preallocate_ranges, preallocate_region, resume_allocation_region,
                      set_allocation_region, set_current_alloc_offset, stop_allocation_region)
 
-__all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region", "get_current_alloc_offset", "get_live_region_ranges", "graph",
-            "graph_pool_handle", "load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "parse_size",
+__all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region",
+            "get_current_alloc_offset", "get_live_region_ranges", "graph", "graph_pool_handle",
+            "load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "parse_size",
             "preallocate_cublas_workspaces", "preallocate_ranges", "preallocate_region",
-            "resume_allocation_region", "save_graph_manifest", "save_graphs", "set_allocation_region", "set_current_alloc_offset",
-            "set_pack_fatbins_on_exit", "stop_allocation_region"]
+            "resume_allocation_region", "save_graph_manifest", "save_graphs",
+            "set_allocation_region", "set_current_alloc_offset", "set_pack_fatbins_on_exit",
+            "stop_allocation_region"]
 
 
 try:

@@ -10,7 +10,8 @@ from .activate import environment
 from .doctor import doctor
 
 USAGE = """\
-usage: python -m foundry run [--driver PATH] [--log LEVEL] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT...]
+usage: python -m foundry run [--driver PATH] [--log LEVEL]
+                             (SCRIPT | -m MODULE | -c CODE) [ARGUMENT...]
        python -m foundry doctor
        python -m foundry --version
 
@@ -19,8 +20,8 @@ run   starts Python with the interposer for libcuda.so.1 in place (LD_PRELOAD), 
       --driver PATH   the driver behind it (FOUNDRY_DRIVER)
       --log LEVEL     error, warn, info or debug messages on standard error (FOUNDRY_LOG)
 
-doctor   tries what a load and a capture need, each way to put the interposer in place, and says what would
-         work here; its status is 0 if all that is needed does, else 1
+doctor   tries what a load and a capture need, each way to put the interposer in place, and reports
+         what would work here; its status is 0 if all that is needed does, else 1
 """
 VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
 
@@ -62,7 +63,8 @@ def python_options():
 def run(args):
     """Become the program; returns only where that fails."""
     variables, program = split(args)
-    os.execve(sys.executable, [sys.executable, *python_options(), *program], environment({**os.environ, **variables}))
+    os.execve(sys.executable, [sys.executable, *python_options(), *program],
+              environment({**os.environ, **variables}))
 
 
 COMMANDS = {"run": run, "doctor": doctor}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code objects as bytes that are equal in every process and on every host.
 
-The bytes come from what the interpreter runs, not from the source: a file may have been edited since it was
-imported, and code made by exec() has none. They hold each instruction with the constants and names that it uses.
-They leave out file names, line numbers, comments and docstrings. Bytecode differs between versions of Python, so
-the identity states the version.
+The bytes come from what the interpreter runs, not from the source: a file may have been edited
+since it was imported, and code made by exec() has none. They hold each instruction with the
+constants and names that it uses. They leave out file names, line numbers, comments and docstrings.
+Bytecode differs between versions of Python, so the identity states the version.
 """
 import dis
 import hashlib
@@ -59,8 +59,9 @@ def atom(value):
 class Uses:
     """Names that a code object uses, its nested ones included, in the order of use.
 
-    globals_, attributes: names. bare: those of both from which no attribute is taken at once, so that what they are
-    bound to may be handed on. imports: (module, level, names that are imported from it).
+    globals_, attributes: names. bare: those of both from which no attribute is taken at once, so
+    that what they are bound to may be handed on. imports: (module, level, names that are imported
+    from it).
     """
 
     def __init__(self):
@@ -134,7 +135,8 @@ def _operations(code, uses):
 def encode(code, uses):
     """The bytes of a code object; notes in `uses` what it uses."""
     names = code.co_varnames + code.co_freevars + code.co_cellvars
-    numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_HAS_DOCSTRING,
-               len(code.co_varnames), len(code.co_freevars))
-    return pack("code", text(code.co_name), pack("operations", *_operations(code, uses)), pack("names", *map(text, names)),
-                repr(numbers).encode(), getattr(code, "co_exceptiontable", b""))
+    numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
+               code.co_flags & ~_HAS_DOCSTRING, len(code.co_varnames), len(code.co_freevars))
+    return pack("code", text(code.co_name), pack("operations", *_operations(code, uses)),
+                pack("names", *map(text, names)), repr(numbers).encode(),
+                getattr(code, "co_exceptiontable", b""))

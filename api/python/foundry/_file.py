@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small file that a saved graph is: which image, which graph of it, what its outputs are, where they lie.
+"""The small file that a saved graph is: which image, which graph of it, what its outputs are, where
+they lie.
 
 JSON. The image itself is in a store: FOUNDRY_STORE where that is set, else the folder STORE beside
 the file; a load looks in both and then in the default store.
@@ -16,7 +17,8 @@ FORMAT, VERSION = "foundry graph", 1
 STORE = "foundry-store"
 _SIZE_MAX = 256 << 20   # bytes of a file
 _DEPTH_MAX = 64
-_stores = {}            # path -> (which store it is, Store), open until the process ends or another is there
+# path -> (which store it is, Store), open until the process ends or another is there
+_stores = {}
 
 
 class File:
@@ -27,12 +29,16 @@ class File:
     """
 
     def __init__(self, path, image, key, base, outputs, torch):
-        self.path, self.image, self.key, self.base, self.outputs, self.torch = path, image, key, base, outputs, torch
+        self.path, self.image, self.key, self.base = path, image, key, base
+        self.outputs, self.torch = outputs, torch
 
     def write(self):
         """Write it whole, or leave what was there."""
-        write_text(self.path, json.dumps({"format": FORMAT, "version": VERSION, "image": self.image, "key": self.key,
-                                          "base": f"{self.base:#x}", "outputs": self.outputs, "torch": self.torch}))
+        write_text(self.path,
+                   json.dumps({"format": FORMAT, "version": VERSION, "image": self.image,
+                               "key": self.key,
+                                          "base": f"{self.base:#x}", "outputs": self.outputs,
+                               "torch": self.torch}))
 
 
 def check_place(path):
@@ -53,7 +59,8 @@ def bad(path, why):
 
 
 def _content(file):
-    """The bytes of an open file, as far as _SIZE_MAX + 1. One large read() would allocate as much."""
+    """The bytes of an open file, as far as _SIZE_MAX + 1. One large read() would allocate as much.
+    """
     found = bytearray()
     while len(found) <= _SIZE_MAX:
         part = file.read(min(1 << 16, _SIZE_MAX + 1 - len(found)))
@@ -64,13 +71,17 @@ def _content(file):
 
 
 def read(path):
-    """The file at `path`, checked. Error FDRY_E_NOENT where there is none, FDRY_E_BADIMAGE where it is something else."""
+    """The file at `path`, checked. Error FDRY_E_NOENT where there is none, FDRY_E_BADIMAGE where it
+    is something else.
+    """
     path = os.fspath(path)
     try:
         with open(path, "rb", buffering=0) as f:
             data = _content(f)
     except FileNotFoundError:
-        raise Error(_lib.NOENT, f"there is no file '{os.fsdecode(path)}'; save a graph there first, with CUDAGraph.save()") from None
+        raise Error(_lib.NOENT,
+                    f"there is no file '{os.fsdecode(path)}'; save a graph there first, with "
+                    "CUDAGraph.save()") from None
     if len(data) > _SIZE_MAX:
         raise bad(path, f"it is larger than {_SIZE_MAX} bytes")
     try:
@@ -78,10 +89,14 @@ def read(path):
     except (ValueError, RecursionError) as e:
         raise bad(path, f"it is not JSON ({e})") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise bad(path, "it does not say that it is one; files of other programs, and of the Foundry that keeps graphs in JSON "
+        raise bad(path,
+                  "it does not say that it is one; files of other programs, and of the Foundry "
+                  "that keeps graphs in JSON "
                   "themselves, cannot be loaded: capture and save again")
     if raw.get("version") != VERSION:
-        raise Error(_lib.BADIMAGE, f"'{os.fsdecode(path)}' is of version {raw.get('version')!r}, this Foundry reads {VERSION}")
+        raise Error(_lib.BADIMAGE,
+                    f"'{os.fsdecode(path)}' is of version {raw.get('version')!r}, this Foundry "
+                    f"reads {VERSION}")
     return _checked(path, raw)
 
 
@@ -91,7 +106,8 @@ def _checked(path, raw):
         raise bad(path, "it names no image")
     if not _is_count(raw.get("key")):
         raise bad(path, "it names no graph")
-    if not isinstance(base, str) or not base.startswith("0x") or base[2:].strip("0123456789abcdef") or not 2 < len(base) < 19:
+    if (not isinstance(base, str) or not base.startswith("0x")
+        or base[2:].strip("0123456789abcdef") or not 2 < len(base) < 19):
         raise bad(path, "it names no base")
     if not isinstance(raw.get("torch"), list) or not all(_is_segment(s) for s in raw["torch"]):
         raise bad(path, "its list of segments is malformed")
@@ -124,7 +140,8 @@ def _are_within(tensors, start, end):
     return True
 
 
-# --- outputs: None, {"tensor": ...}, {"list": [...]}, {"tuple": [...]}, {"dict": [[key, ...], ...]}, {"value": ...} ---
+# --- outputs: None, {"tensor": ...}, {"list": [...]}, {"tuple": [...]}, {"dict": [[key, ...],
+# ...]}, {"value": ...} ---
 
 
 def _check_outputs(path, raw, depth):
@@ -139,7 +156,8 @@ def _check_outputs(path, raw, depth):
     elif kind in ("list", "tuple") and isinstance(value, list):
         for each in value:
             _check_outputs(path, each, depth + 1)
-    elif kind == "dict" and isinstance(value, list) and all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], (str, int))
+    elif kind == "dict" and isinstance(value, list) and all(isinstance(p, list) and len(p) == 2
+                                                            and isinstance(p[0], (str, int))
                                                             for p in value):
         for _, each in value:
             _check_outputs(path, each, depth + 1)
@@ -153,7 +171,8 @@ def _is_tensor(raw):
     if not isinstance(raw["dtype"], str) or raw["dtype"] not in NUMBERS:
         return False
     shape, stride = raw["shape"], raw["stride"]
-    return (_is_count(raw["addr"]) and isinstance(shape, list) and isinstance(stride, list) and len(shape) == len(stride)
+    return (_is_count(raw["addr"]) and isinstance(shape, list) and isinstance(stride, list)
+            and len(shape) == len(stride)
             and len(shape) <= _lib.RANK_MAX and all(_is_count(n, 1 << 48) for n in shape + stride))
 
 
@@ -180,9 +199,13 @@ def walk(raw, leaf):
 
 
 def pack(value, describe, where="output_tensors", depth=0):
-    """The structure of what the caller gave, tensors described by describe(tensor, where); TypeError names what does not fit."""
+    """The structure of what the caller gave, tensors described by describe(tensor, where);
+    TypeError names what does not fit.
+    """
     if depth > _DEPTH_MAX:
-        raise TypeError(f"output_tensors are nested more than {_DEPTH_MAX} deep, which a saved graph cannot keep")
+        raise TypeError(
+            f"output_tensors are nested more than {_DEPTH_MAX} deep, which a saved graph cannot "
+            "keep")
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"value": value}
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
@@ -190,8 +213,10 @@ def pack(value, describe, where="output_tensors", depth=0):
                 [pack(v, describe, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)]}
     if type(value) is dict:
         if not all(isinstance(key, (str, int)) and not isinstance(key, bool) for key in value):
-            raise TypeError(f"{where} has a key that is neither str nor int, which a saved graph cannot keep")
-        return {"dict": [[key, pack(v, describe, f"{where}[{key!r}]", depth + 1)] for key, v in value.items()]}
+            raise TypeError(
+                f"{where} has a key that is neither str nor int, which a saved graph cannot keep")
+        return {"dict": [[key, pack(v, describe, f"{where}[{key!r}]", depth + 1)]
+                         for key, v in value.items()]}
     return {"tensor": describe(value, where)}
 
 
@@ -199,15 +224,20 @@ def pack(value, describe, where="output_tensors", depth=0):
 
 
 def _which(name):
-    """What tells the store at a path from one that was there before it, or was moved away; None where nobody can say."""
+    """What tells the store at a path from one that was there before it, or was moved away; None
+    where nobody can say.
+    """
     try:
-        return [os.stat(path).st_ino for path in (name, os.path.join(name, "data.mdb"))] if name else None
+        return ([os.stat(path).st_ino for path in (name, os.path.join(name, "data.mdb"))]
+                if name else None)
     except OSError:
         return None
 
 
 def _open(path, create):
-    """The store at `path` (None: the default one), opened once; None where there is none and none is to be made."""
+    """The store at `path` (None: the default one), opened once; None where there is none and none
+    is to be made.
+    """
     path = path or os.environ.get("FOUNDRY_STORE")
     name = os.path.abspath(path) if path else None
     which, store = _stores.get(name, (None, None))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """libfoundry as tables: every function's signature, every struct's fields; and how Python calls it.
 
-A test compares SIGNATURES with the library's export list. Every call goes through Function: it converts the arguments,
-holds each Handle among them until the call returns, and says errors in the words of Python.
+A test compares SIGNATURES with the library's export list. Every call goes through Function: it
+converts the arguments, holds each Handle among them until the call returns, and says errors in the
+words of Python.
 """
 import ctypes
 import inspect
@@ -15,14 +16,16 @@ import threading
 import time
 import types
 
-from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
+from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64,
+                    c_size_t, c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
 
 from . import words
 
 # What integers of C hold: ctypes would cut off what does not fit.
-RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1) for kind in (c_uint, c_uint32, c_uint64, c_size_t)}
-RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof(kind) - 1) - 1) for kind in (c_int, c_int32, c_int64)})
+RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1)
+          for kind in (c_uint, c_uint32, c_uint64, c_size_t)}
+RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof(kind) - 1) - 1)
+               for kind in (c_int, c_int32, c_int64)})
 
 
 # A pointer given as an integer, such as a stream or a device address.
@@ -34,7 +37,9 @@ class OutOfRange(OverflowError, ValueError):
 
 
 def _parameters(frame):
-    """(name, value) of each parameter of a function that runs, those of **options by their own names."""
+    """(name, value) of each parameter of a function that runs, those of **options by their own
+    names.
+    """
     code, has = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
     yield from ((name, has.get(name)) for name in code.co_varnames[:count])
@@ -46,33 +51,42 @@ def _holds(given, value):
     """Whether a parameter is the value, or a list, tuple or dict with it."""
     if isinstance(given, dict):
         given = (*given, *given.values())
-    return any(each is value for each in given) if isinstance(given, (list, tuple)) else given is value
+    return (any(each is value for each in given)
+            if isinstance(given, (list, tuple)) else given is value)
 
 
 def argument(value):
-    """"name: " of the parameter by which the package's user gave `value`; "" if none is found. For error messages only."""
+    """"name: " of the parameter by which the package's user gave `value`; "" if none is found. For
+    error messages only.
+    """
     frame, found = sys._getframe(1), ""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
         if frame.f_globals["__name__"] != __name__:
-            found = next((name for name, given in _parameters(frame) if name != "self" and _holds(given, value)), found)
+            found = next((name for name, given in _parameters(frame) if name != "self"
+                          and _holds(given, value)), found)
         frame = frame.f_back
     return f"{found}: " if found else ""
 
 
 def fit(kind, value, name=""):
-    """`value` as ctypes takes it: an integer, numpy's or Python's, that the ctypes type `kind` can hold, as an int.
+    """`value` as ctypes takes it: an integer, numpy's or Python's, that the ctypes type `kind` can
+    hold, as an int.
 
-    TypeError for anything else, OutOfRange if it does not fit. name: what to call it, if no parameter has it.
+    TypeError for anything else, OutOfRange if it does not fit. name: what to call it, if no
+    parameter has it.
     """
     if kind not in RANGES or isinstance(value, ctypes._SimpleCData):
         return value
     if not hasattr(value, "__index__"):
         if kind is c_void_p and not isinstance(value, (str, float)):
             return value  # None, bytes, an array
-        raise TypeError(f"{argument(value) or name}{value!r} is of type {type(value).__name__}; give an integer")
+        raise TypeError(
+            f"{argument(value) or name}{value!r} is of type {type(value).__name__}; give an "
+            "integer")
     number, (least, most) = operator.index(value), RANGES[kind]
     if not least <= number <= most:
-        raise OutOfRange(f"{argument(value) or name}{number} is out of range: it may be from {least} to {most}")
+        raise OutOfRange(
+            f"{argument(value) or name}{number} is out of range: it may be from {least} to {most}")
     return number
 
 
@@ -91,24 +105,29 @@ def text(value):
     try:
         return value.encode()
     except UnicodeEncodeError as e:
-        raise ValueError(f"{argument(value)}{value!r} cannot be written as UTF-8: {e.reason}") from None
+        raise ValueError(
+            f"{argument(value)}{value!r} cannot be written as UTF-8: {e.reason}") from None
 
 
 def foreign(raw):
-    """Bytes that others chose, such as a name in an image, as a str; `named()` gives the same bytes again."""
+    """Bytes that others chose, such as a name in an image, as a str; `named()` gives the same bytes
+    again.
+    """
     return raw.decode(errors="surrogateescape")
 
 
 def named(value):
     """`text()` for a name that may have come out of `foreign()`."""
     try:
-        return value.encode(errors="surrogateescape") if isinstance(value, str) and "\0" not in value else text(value)
+        return (value.encode(errors="surrogateescape")
+                if isinstance(value, str) and "\0" not in value else text(value))
     except UnicodeEncodeError:
         return text(value)
 
 
 def shown(value):
-    """What others chose as text that a terminal only shows, as the library's own sentences have it."""
+    """What others chose as text that a terminal only shows, as the library's own sentences have it.
+    """
     def one(c):
         if c.isprintable():
             return c
@@ -124,14 +143,17 @@ def pairs(value):
     if value is None:
         return []
     if not hasattr(value, "items"):
-        raise TypeError(f"{argument(value)}{value!r} is of type {type(value).__name__}; give a dict")
+        raise TypeError(
+            f"{argument(value)}{value!r} is of type {type(value).__name__}; give a dict")
     return list(value.items())
 
 
 def descriptor(file):
     """The descriptor of an open file: an int, or what has fileno()."""
     if not isinstance(file, int) and not hasattr(file, "fileno"):
-        raise TypeError(f"{argument(file)}{file!r} is of type {type(file).__name__}; give a path, a descriptor or an open file")
+        raise TypeError(
+            f"{argument(file)}{file!r} is of type {type(file).__name__}; give a path, a descriptor "
+            "or an open file")
     return file if isinstance(file, int) else file.fileno()
 
 
@@ -144,7 +166,9 @@ def file_name(path):
 
 
 class Object(c_void_p):
-    """A pointer to an object of the library's. closing: the function that frees it; closed: the error if it was freed."""
+    """A pointer to an object of the library's. closing: the function that frees it; closed: the
+    error if it was freed.
+    """
 
     closing = closed = None
 
@@ -172,18 +196,20 @@ _entered = threading.local()  # .callbacks: those that this thread is in
 class Handle:
     """An object of the library's, held for the length of every call that is given it.
 
-    close() refuses later calls, and frees the object at once, or when the last call that has it returns. So a program may
-    close anything at any time: in its own callback, beside a call in another thread, in a conversion of an argument. An
-    object that nothing refers to any more is closed, too.
+    close() refuses later calls, and frees the object at once, or when the last call that has it
+    returns. So a program may close anything at any time: in its own callback, beside a call in
+    another thread, in a conversion of an argument. An object that nothing refers to any more is
+    closed, too.
 
-    There is no lock: a signal handler or the garbage collector may run any of this within any other of it. Each step that
-    counts is one operation of a list.
+    There is no lock: a signal handler or the garbage collector may run any of this within any other
+    of it. Each step that counts is one operation of a list.
     """
 
     def __init__(self, pointer, keeps=(), lent=False):
         """pointer: an Object that the library filled in. lent: the library frees it.
 
-        keeps: what must live as long as the object; lists and dicts among it are emptied afterwards.
+        keeps: what must live as long as the object; lists and dicts among it are emptied
+        afterwards.
         """
         self.kind, self.keeps = type(pointer), list(keeps)
         self._pointer = [pointer.value] if pointer.value else []  # empty when it is freed
@@ -194,7 +220,8 @@ class Handle:
         return not self._closing
 
     def __del__(self):
-        self._holds = [why for why in self._holds if why]  # no call is under way that could still be using it
+        # no call is under way that could still be using it
+        self._holds = [why for why in self._holds if why]
         self.close()
 
     def check(self):
@@ -227,7 +254,9 @@ class Handle:
         return self._holds.count(why)
 
     def close(self):
-        """Refuse calls from now on; the object goes with the last call that has it. Again: nothing happens."""
+        """Refuse calls from now on; the object goes with the last call that has it. Again: nothing
+        happens.
+        """
         self._closing = True
         if not self._holds:
             self._free()
@@ -237,7 +266,8 @@ class Handle:
         self._lent = True
 
     def suspend(self):
-        """Wait for the calls that have it, and refuse others until settle(). For one that is lent."""
+        """Wait for the calls that have it, and refuse others until settle(). For one that is lent.
+        """
         self._closing = True
         while self._holds:
             time.sleep(0.001)
@@ -253,8 +283,10 @@ class Handle:
             pointer = self._pointer.pop()
         except IndexError:
             return  # another thread did
-        if any(each.of(self) for each in entered()):  # the library waits until this callback has returned
-            threading.Thread(target=self._free_pointer, args=(pointer,), name="foundry-close").start()
+        # the library waits until this callback has returned
+        if any(each.of(self) for each in entered()):
+            threading.Thread(target=self._free_pointer, args=(pointer,),
+                             name="foundry-close").start()
         else:
             self._free_pointer(pointer)
 
@@ -310,36 +342,41 @@ class Variable(Struct):
 
 
 class Telemetry(Struct):
-    _fields_ = [(n, c_char_p) for n in ("name", "labels", "help")] + [("value", c_uint64), ("unit", c_uint32),
+    _fields_ = [(n, c_char_p) for n in ("name", "labels", "help")] + [("value", c_uint64),
+                                                                      ("unit", c_uint32),
                                                                       ("gauge", c_uint32)]
 
 
-CAPS = ("cc_major", "cc_minor", "multiprocessors", "warp_size", "block_threads", "block_x", "block_y", "block_z", "grid_x",
-        "grid_y", "grid_z", "multiprocessor_threads", "multiprocessor_blocks", "block_registers",
-        "multiprocessor_registers", "block_shared", "block_shared_optin", "block_shared_reserved",
-        "multiprocessor_shared", "constant_memory", "l2_cache", "clock_khz", "memory_clock_khz", "memory_bus_bits",
-        "copy_engines", "concurrent_kernels", "stream_priorities", "unified_addressing", "managed_memory",
-        "map_host_memory", "virtual_memory", "memory_pools", "cooperative_launch", "cluster_launch", "multicast",
-        "integrated", "ecc", "compute_mode")
+CAPS = ("cc_major", "cc_minor", "multiprocessors", "warp_size", "block_threads", "block_x",
+        "block_y", "block_z", "grid_x", "grid_y", "grid_z", "multiprocessor_threads",
+        "multiprocessor_blocks", "block_registers", "multiprocessor_registers", "block_shared",
+        "block_shared_optin", "block_shared_reserved", "multiprocessor_shared", "constant_memory",
+        "l2_cache", "clock_khz", "memory_clock_khz", "memory_bus_bits", "copy_engines",
+        "concurrent_kernels", "stream_priorities", "unified_addressing", "managed_memory",
+        "map_host_memory", "virtual_memory", "memory_pools", "cooperative_launch", "cluster_launch",
+        "multicast", "integrated", "ecc", "compute_mode")
 
 
 class DeviceCaps(Struct):
-    _fields_ = [("sz", c_size_t), ("name", c_char * 128), ("memory", c_uint64), ("ordinal", c_int32),
-                ("driver", c_int32)] + [(n, c_int32) for n in CAPS]
+    _fields_ = [("sz", c_size_t), ("name", c_char * 128), ("memory", c_uint64),
+                ("ordinal", c_int32), ("driver", c_int32)] + [(n, c_int32) for n in CAPS]
 
 
 class DeviceLaunchOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("function", c_void_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
-                ("shared", c_uint32), ("reserved", c_uint32), ("params", POINTER(c_void_p)), ("stream", c_void_p)]
+    _fields_ = [("sz", c_size_t), ("function", c_void_p), ("grid", c_uint32 * 3),
+                ("block", c_uint32 * 3), ("shared", c_uint32), ("reserved", c_uint32),
+                ("params", POINTER(c_void_p)), ("stream", c_void_p)]
 
 
 class TransientStats(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
-        "limit", "cached", "cached_count", "used", "used_count", "peak", "hits", "misses", "retries", "busy")]
+        "limit", "cached", "cached_count", "used", "used_count", "peak", "hits", "misses",
+        "retries", "busy")]
 
 
 class SyncStats(Struct):
-    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("limit", "kept", "used", "made", "destroyed", "again")]
+    _fields_ = ([("sz", c_size_t)]
+                + [(n, c_uint64) for n in ("limit", "kept", "used", "made", "destroyed", "again")])
 
 
 class Tensor(Struct):
@@ -354,7 +391,8 @@ class Fact(Struct):
 
 class CaptureOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("base", c_uint64),
-                ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p), ("after", c_void_p)]
+                ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p),
+                ("after", c_void_p)]
 
 
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
@@ -375,11 +413,12 @@ class Memory(Struct):
 
 
 class LoadOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
-                ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
-                ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
-                ("progress", PROGRESS_FN), ("progress_arg", c_void_p), ("externals", POINTER(External)),
-                ("nexternals", c_size_t), ("into", CAPTURE), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32),
+                ("facts", POINTER(Fact)), ("nfacts", c_size_t), ("driver", c_char_p),
+                ("order", POINTER(c_uint64)), ("norder", c_size_t), ("threads", c_uint32),
+                ("reserved", c_uint32), ("progress", PROGRESS_FN), ("progress_arg", c_void_p),
+                ("externals", POINTER(External)), ("nexternals", c_size_t), ("into", CAPTURE),
+                ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
 
 
 class PackReport(Struct):
@@ -388,8 +427,8 @@ class PackReport(Struct):
 
 
 class ExportOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("progress", BYTES_FN),
-                ("progress_arg", c_void_p)]
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32),
+                ("progress", BYTES_FN), ("progress_arg", c_void_p)]
 
 
 class ImportOpts(Struct):
@@ -401,7 +440,8 @@ class RngState(Struct):
 
 
 class RngUse(Struct):
-    _fields_ = [("generator", c_char_p), ("seed", c_uint64), ("offset", c_uint64), ("increment", c_uint64)]
+    _fields_ = [("generator", c_char_p), ("seed", c_uint64), ("offset", c_uint64),
+                ("increment", c_uint64)]
 
 
 class RngSlot(Struct):
@@ -409,8 +449,8 @@ class RngSlot(Struct):
 
 
 class EvictOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("bytes", c_uint64), ("evicted", EVICT_FN),
-                ("evicted_arg", c_void_p)]
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("bytes", c_uint64),
+                ("evicted", EVICT_FN), ("evicted_arg", c_void_p)]
 
 
 class EvictReport(Struct):
@@ -429,26 +469,31 @@ class GcKind(Struct):
 
 class GcReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
-        "live", "dead", "dead_bytes", "dead_stored", "spared", "leases", "reclaimed", "stopped")] + [("by_kind", GcKind * 5)]
+        "live", "dead", "dead_bytes", "dead_stored", "spared", "leases", "reclaimed",
+        "stopped")] + [("by_kind", GcKind * 5)]
 
 
 class VerifyOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("fault", FAULT_FN), ("fault_arg", c_void_p),
-                ("progress", BYTES_FN), ("progress_arg", c_void_p)]
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("fault", FAULT_FN),
+                ("fault_arg", c_void_p), ("progress", BYTES_FN), ("progress_arg", c_void_p)]
 
 
 class VerifyReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
-        "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken", "dangling", "crashes")]
+        "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken",
+        "dangling", "crashes")]
 
 
 class RepairOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("repaired", REPAIR_FN),
-                ("repaired_arg", c_void_p), ("progress", BYTES_FN), ("progress_arg", c_void_p)]
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32),
+                ("repaired", REPAIR_FN), ("repaired_arg", c_void_p), ("progress", BYTES_FN),
+                ("progress_arg", c_void_p)]
 
 
 class RepairReport(Struct):
-    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("damaged", "missing", "back", "quarantined", "lost", "broken")]
+    _fields_ = ([("sz", c_size_t)]
+                + [(n, c_uint64) for n in ("damaged", "missing", "back", "quarantined", "lost",
+                                           "broken")])
 
 
 class SealReport(Struct):
@@ -456,57 +501,66 @@ class SealReport(Struct):
         "graphs", "nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes", "whole_bytes",
         "manifest_bytes", "content_bytes", "zero_bytes", "scratch_bytes", "external_bytes",
         "objects_new", "objects_known", "stored_new")] + [(n, c_double) for n in (
-            "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "total_ms")] + [("pointer_words", c_uint64), ("unchanged_bytes", c_uint64)]
+            "graphs_ms", "kernels_ms", "content_ms", "commit_ms",
+            "total_ms")] + [("pointer_words", c_uint64), ("unchanged_bytes", c_uint64)]
 
 
 class LoadReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_double) for n in (
-        "driver_ms", "manifest_ms", "memory_ms", "content_ms", "kernels_ms", "total_ms", "build_ms")] + [
+        "driver_ms", "manifest_ms", "memory_ms", "content_ms", "kernels_ms", "total_ms",
+        "build_ms")] + [
             (n, c_uint64) for n in ("graphs_built", "nodes_built", "mapped_bytes", "content_bytes",
                                     "verified_bytes")] + [
-            (n, c_double) for n in ("objects_ms", "objects_cpu_ms", "wait_ms", "first_ms", "all_ms")] + [
+            (n, c_double) for n in ("objects_ms", "objects_cpu_ms", "wait_ms", "first_ms",
+                                    "all_ms")] + [
             (n, c_uint64) for n in ("object_bytes", "threads", "exec_bytes")]
 
 
 class RequirementsExternal(Struct):
-    _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64), ("max_bytes", c_uint64)]
+    _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64),
+                ("max_bytes", c_uint64)]
 
 
 class Requirements(Struct):
     _fields_ = [(n, c_uint64) for n in (
-        "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes", "copied_bytes",
-        "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
-            ("externals", POINTER(RequirementsExternal)), ("nexternals", c_size_t), ("host_bytes", c_uint64)]
+        "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes",
+        "copied_bytes", "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
+            ("externals", POINTER(RequirementsExternal)), ("nexternals", c_size_t),
+            ("host_bytes", c_uint64)]
 
 
 class StartOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("names", POINTER(c_char_p)), ("nnames", c_size_t), ("ref", c_char_p),
-                ("load", POINTER(LoadOpts)), ("capture", POINTER(CaptureOpts)), ("fn", CAPTURE_FN), ("arg", c_void_p),
-                ("flags", c_uint32), ("wait_ms", c_uint32)]
+    _fields_ = [("sz", c_size_t), ("names", POINTER(c_char_p)), ("nnames", c_size_t),
+                ("ref", c_char_p), ("load", POINTER(LoadOpts)), ("capture", POINTER(CaptureOpts)),
+                ("fn", CAPTURE_FN), ("arg", c_void_p), ("flags", c_uint32), ("wait_ms", c_uint32)]
 
 
 class StartUnused(Struct):
-    _fields_ = [(n, c_char_p) for n in ("name", "id", "field", "wanted", "found", "why")] + [("code", c_int)]
+    _fields_ = ([(n, c_char_p) for n in ("name", "id", "field", "wanted", "found", "why")]
+                + [("code", c_int)])
 
 
 class StartReport(Struct):
-    _fields_ = [("image", c_void_p), ("capture", c_void_p), ("captured", c_int), ("seal_code", c_int),
-                ("name", c_char_p), ("seal_why", c_char_p), ("text", c_char_p), ("id", c_char * ID_SIZE),
-                ("unused", POINTER(StartUnused)), ("nunused", c_size_t)] + [
+    _fields_ = [("image", c_void_p), ("capture", c_void_p), ("captured", c_int),
+                ("seal_code", c_int), ("name", c_char_p), ("seal_why", c_char_p),
+                ("text", c_char_p), ("id", c_char * ID_SIZE), ("unused", POINTER(StartUnused)),
+                ("nunused", c_size_t)] + [
                     (n, c_double) for n in ("load_ms", "wait_ms", "capture_ms", "seal_ms")]
 
 
 class SlotsOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("device", c_int32), ("upload", c_uint32), ("sync", c_uint32), ("reserved", c_uint32),
-                ("ctx", c_void_p), ("driver", c_char_p)]
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("upload", c_uint32), ("sync", c_uint32),
+                ("reserved", c_uint32), ("ctx", c_void_p), ("driver", c_char_p)]
 
 
 class SlotsCall(Struct):
-    _fields_ = [(n, c_uint64) for n in ("key", "nr", "upload_ns", "launch_ns", "sync_ns", "total_ns")]
+    _fields_ = [(n, c_uint64) for n in ("key", "nr", "upload_ns", "launch_ns", "sync_ns",
+                                        "total_ns")]
 
 
 class SlotsPhase(Struct):
-    _fields_ = [(n, c_uint64) for n in ("calls", "total_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
+    _fields_ = [(n, c_uint64) for n in ("calls", "total_ns", "p50_ns", "p90_ns", "p99_ns",
+                                        "max_ns")]
 
 
 class SlotsStats(Struct):
@@ -526,9 +580,9 @@ class KernelsOpts(Struct):
 
 
 class KernelsSource(Struct):
-    _fields_ = [("sz", c_size_t), ("form", c_uint32), ("reserved", c_uint32), ("data", c_char_p), ("len", c_size_t),
-                ("name", c_char_p), ("target", c_char_p), ("options", POINTER(c_char_p)), ("noptions", c_size_t),
-                ("version", c_char_p)]
+    _fields_ = [("sz", c_size_t), ("form", c_uint32), ("reserved", c_uint32), ("data", c_char_p),
+                ("len", c_size_t), ("name", c_char_p), ("target", c_char_p),
+                ("options", POINTER(c_char_p)), ("noptions", c_size_t), ("version", c_char_p)]
 
 
 class KernelsKey(Struct):
@@ -542,13 +596,15 @@ class KernelsRequest(Struct):
 class KernelsStats(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "modules", "bytes", "hits", "misses", "source_hits", "source_misses", "ptx_compilations",
-        "source_compilations", "failures", "store_hits", "store_misses", "store_saves", "store_bytes",
-        "store_damaged", "store_errors")] + [(n, c_double) for n in ("compile_ms", "store_ms", "load_ms")]
+        "source_compilations", "failures", "store_hits", "store_misses", "store_saves",
+        "store_bytes", "store_damaged", "store_errors")] + [(n, c_double)
+                                                            for n in ("compile_ms", "store_ms",
+                                                                      "load_ms")]
 
 
 class KernelsTarget(Struct):
-    _fields_ = [("sz", c_size_t), ("arch", c_char * 16), ("exact", c_char * 16), ("cc", c_uint32), ("driver", c_int32),
-                ("ptx", c_uint32), ("reserved", c_uint32)]
+    _fields_ = [("sz", c_size_t), ("arch", c_char * 16), ("exact", c_char * 16), ("cc", c_uint32),
+                ("driver", c_int32), ("ptx", c_uint32), ("reserved", c_uint32)]
 
 
 class KernelsArg(Struct):
@@ -556,8 +612,8 @@ class KernelsArg(Struct):
 
 
 class KernelsLaunchOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("grid", c_uint32 * 3), ("block", c_uint32 * 3), ("shared", c_uint32),
-                ("flags", c_uint32), ("stream", c_void_p)]
+    _fields_ = [("sz", c_size_t), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
+                ("shared", c_uint32), ("flags", c_uint32), ("stream", c_void_p)]
 
 
 class CudagraphOpts(Struct):
@@ -573,20 +629,21 @@ class GraphpoolId(Struct):
 
 
 class GraphpoolInfo(Struct):
-    _fields_ = [("sz", c_size_t), ("reserved_bytes", c_uint64), ("used_bytes", c_uint64), ("graphs", c_uint32),
-                ("sealed", c_uint32), ("capturing", c_uint32)]
+    _fields_ = [("sz", c_size_t), ("reserved_bytes", c_uint64), ("used_bytes", c_uint64),
+                ("graphs", c_uint32), ("sealed", c_uint32), ("capturing", c_uint32)]
 
 
 class CudagraphBeginOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("stream", c_void_p), ("pool", c_void_p), ("mode", c_uint32), ("reserved", c_uint32)]
+    _fields_ = [("sz", c_size_t), ("stream", c_void_p), ("pool", c_void_p), ("mode", c_uint32),
+                ("reserved", c_uint32)]
 
 
 CUDAGRAPH_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 
 
 class CudagraphRunOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("fn", CUDAGRAPH_FN), ("arg", c_void_p), ("stream", c_void_p), ("pool", c_void_p),
-                ("flags", c_uint64), ("warmups", c_uint32), ("mode", c_uint32)]
+    _fields_ = [("sz", c_size_t), ("fn", CUDAGRAPH_FN), ("arg", c_void_p), ("stream", c_void_p),
+                ("pool", c_void_p), ("flags", c_uint64), ("warmups", c_uint32), ("mode", c_uint32)]
 
 
 class ScalarsOpts(Struct):
@@ -608,7 +665,8 @@ LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 # Functions that answer 0 or a negative code, which raises.
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
-    "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts), POINTER(PackReport)],
+    "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts),
+                          POINTER(PackReport)],
     "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackReport)],
     "fdry_telemetry_at": [POINTER(Telemetry), c_size_t, POINTER(c_size_t)],
     "fdry_telemetry_text": [STORE, POINTER(c_void_p)],
@@ -619,7 +677,8 @@ CHECKED = {
     "fdry_store_evict": [STORE, POINTER(EvictOpts), POINTER(EvictReport)],
     "fdry_store_gc": [STORE, POINTER(GcOpts), POINTER(GcReport)],
     "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyReport)],
-    "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairReport)],
+    "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts),
+                          POINTER(RepairReport)],
     "fdry_device_get": [c_int, POINTER(DEVICE)],
     "fdry_device_caps": [DEVICE, POINTER(DeviceCaps)],
     "fdry_device_warm_up": [DEVICE],
@@ -650,7 +709,8 @@ CHECKED = {
     "fdry_kernels_stats_reset": [KERNELS],
     "fdry_kernels_log": [KERNELS, POINTER(c_char), c_size_t, POINTER(c_size_t)],
     "fdry_kernels_target": [KERNELS, POINTER(KernelsTarget)],
-    "fdry_kernels_launch": [KERNELS, FUNCTION, POINTER(KernelsLaunchOpts), POINTER(KernelsArg), c_size_t],
+    "fdry_kernels_launch": [KERNELS, FUNCTION, POINTER(KernelsLaunchOpts), POINTER(KernelsArg),
+                            c_size_t],
     "fdry_hook_install": [c_char_p],
     "fdry_hook_path": [POINTER(c_char), c_size_t],
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
@@ -790,7 +850,8 @@ SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHER
 
 # Codes of errors that the package finds itself, or adds something to.
 NODRIVER, NOGPU = -401, -402
-INVAL, STATE, NOKEY, RANGE, LAYOUT, BADIMAGE, NOENT, REFUSED = -100, -102, -106, -107, -112, -200, -300, -203
+INVAL, STATE, NOKEY, RANGE, LAYOUT = -100, -102, -106, -107, -112
+BADIMAGE, NOENT, REFUSED = -200, -300, -203
 IDENTITY = -202
 
 
@@ -818,14 +879,16 @@ def sentence(raw):
 def _checker(result, _function, _arguments):
     if result:
         text = sentence(lib.fdry_last_error())
-        raise Error(result, text + (words.software_driver(path()) if result in (NODRIVER, NOGPU) else ""))
+        raise Error(result,
+                    text + (words.software_driver(path()) if result in (NODRIVER, NOGPU) else ""))
     return result
 
 
 def path():
     """FOUNDRY_LIBRARY, else the library that lies in the package, else the loader's own search."""
     beside = os.path.join(os.path.dirname(__file__), "lib", "libfoundry.so.0.2")
-    return os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0.2")
+    return (os.environ.get("FOUNDRY_LIBRARY")
+            or (beside if os.path.exists(beside) else "libfoundry.so.0.2"))
 
 
 class Function:
@@ -839,7 +902,8 @@ class Function:
         self.name, self.call, self._count = name, call, len(kinds)
         self._numbers = [(i, kind) for i, kind in enumerate(kinds) if kind in RANGES]
         self._handles = [i for i, kind in enumerate(kinds) if issubclass(kind, Object)]
-        self._structs = [i for i, kind in enumerate(kinds) if hasattr(kind, "contents") and issubclass(kind._type_, Struct)]
+        self._structs = [i for i, kind in enumerate(kinds) if hasattr(kind, "contents")
+                         and issubclass(kind._type_, Struct)]
 
     def __call__(self, *given):
         args, held = list(given), []
@@ -882,7 +946,9 @@ def _open():
     except OSError as e:
         raise ImportError(words.not_loaded(path(), str(e))) from None
     except AttributeError as e:
-        raise ImportError(f"the library {path()} is of another version than this package: {e}; FOUNDRY_LIBRARY may name the "
+        raise ImportError(
+            f"the library {path()} is of another version than this package: {e}; FOUNDRY_LIBRARY "
+            "may name the "
                           "right one") from None
     return types.SimpleNamespace(**{name: Function(name, call) for name, call in functions.items()})
 
@@ -901,7 +967,9 @@ class Closing(Single):
     _shown = ""     # what repr() says of it
 
     def close(self):
-        """Free it; twice is fine. Calls under way end first: close() then returns at once, and takes effect after them."""
+        """Free it; twice is fine. Calls under way end first: close() then returns at once, and
+        takes effect after them.
+        """
         if self._handle is not None:
             self._handle.close()
 
@@ -919,7 +987,8 @@ class Record:
     """What was done or found, as fields."""
 
     def __repr__(self):
-        fields = ", ".join(f"{name}={_brief.repr(value)}" for name, value in vars(self).items() if not name.startswith("_"))
+        fields = ", ".join(f"{name}={_brief.repr(value)}" for name, value in vars(self).items()
+                           if not name.startswith("_"))
         return f"<{type(self).__name__} {fields}>"
 
 
@@ -928,10 +997,12 @@ _brief.maxstring = _brief.maxother = 120
 
 
 class Callback:
-    """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where there is none.
+    """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where
+    there is none.
 
-    What it raises while this is entered is raised when it is left; it is not called again, and `failed` is its answer.
-    handle: a weak reference to the Handle of what calls it, if it calls in threads of the library, too.
+    What it raises while this is entered is raised when it is left; it is not called again, and
+    `failed` is its answer. handle: a weak reference to the Handle of what calls it, if it calls in
+    threads of the library, too.
     """
 
     handle = None
@@ -957,7 +1028,9 @@ class Callback:
             _entered.callbacks = outer
 
     def of(self, handle):
-        """Whether this handle's object calls it: known later than the first call, if a thread of the library is fast."""
+        """Whether this handle's object calls it: known later than the first call, if a thread of
+        the library is fast.
+        """
         return self.handle is not None and self.handle() is handle
 
     def __enter__(self):
@@ -986,7 +1059,8 @@ def _is_command():
             given = f.read().split(b"\0")
     except OSError:
         return False
-    return sys.argv[:1] == ["-m"] and any(each == b"foundry" and before.endswith(b"m") or each.endswith(b"mfoundry")
+    return sys.argv[:1] == ["-m"] and any(each == b"foundry" and before.endswith(b"m")
+                                          or each.endswith(b"mfoundry")
                                           for before, each in zip(given, given[1:]))
 
 

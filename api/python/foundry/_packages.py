@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installed packages: which file belongs to one, and its version. Nothing here imports a package."""
+"""Installed packages: which file belongs to one, and its version. Nothing here imports a package.
+"""
 import functools
 import os
 import re
@@ -9,10 +10,13 @@ import time
 
 _SITES = ("site-packages", "dist-packages")
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_STANDARD = {os.path.abspath(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"),
+_STANDARD = {os.path.abspath(path) for path in (sysconfig.get_path("stdlib"),
+                                                sysconfig.get_path("platstdlib"),
                                                 os.path.dirname(os.__file__))}
 # Distributions that decide which kernels a framework launches.
-_GPU = re.compile(r"torch|(pytorch-)?triton|nvidia-(?!ml-py).*|cuda-(toolkit|pathfinder|bindings|core)|cupy.*|jaxlib|"
+_GPU = re.compile(
+    r"torch|(pytorch-)?triton|nvidia-(?!ml-py).*|cuda-(toolkit|pathfinder|bindings|core)|cupy.*|"
+    r"jaxlib|"
                   r"flash-attn.*|flashinfer.*|xformers|transformer-engine.*")
 _INFO = re.compile(r"(.+?)-([^-]+?)(-py[\d.]+.*)?\.(dist|egg)-info")
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([^'\"\n]+)['\"]", re.M)
@@ -23,8 +27,8 @@ STANDARD, INSTALLED, OURS, OUTSIDE = "standard", "installed", "ours", "outside"
 
 
 def changed(path, module):
-    """Whether a file or folder changed since this process began, and its module is imported: from what was there
-    before, perhaps.
+    """Whether a file or folder changed since this process began, and its module is imported: from
+    what was there before, perhaps.
     """
     try:
         found = os.stat(path)
@@ -35,7 +39,9 @@ def changed(path, module):
 
 @functools.lru_cache(maxsize=None)
 def place(path):
-    """The kind of place a file lies in: the standard library, an installed package, this package, or none of these."""
+    """The kind of place a file lies in: the standard library, an installed package, this package,
+    or none of these.
+    """
     if not path or path.startswith("<frozen "):
         return STANDARD
     path = os.path.abspath(path)
@@ -83,8 +89,11 @@ def _distributions(site):
 
 
 def _lists(info, path, top):
-    """Whether a distribution's own list of files has the file `path`, or the module or package `top`."""
-    for name, wanted in (("RECORD", rf"^{re.escape(path)},"), ("top_level.txt", rf"^{re.escape(top)}\s*$")):
+    """Whether a distribution's own list of files has the file `path`, or the module or package
+    `top`.
+    """
+    for name, wanted in (("RECORD", rf"^{re.escape(path)},"),
+                         ("top_level.txt", rf"^{re.escape(top)}\s*$")):
         try:
             with open(os.path.join(info, name), encoding="utf-8", errors="replace") as f:
                 return bool(re.search(wanted, f.read(), re.M))
@@ -96,7 +105,8 @@ def _lists(info, path, top):
 @functools.lru_cache(maxsize=None)
 def _of(site, path, top):
     found = _distributions(site)
-    same = [_canonical(top)] if _canonical(top) in found else [n for n in found if _lists(found[n][1], path, top)]
+    same = ([_canonical(top)]
+            if _canonical(top) in found else [n for n in found if _lists(found[n][1], path, top)])
     for name in same:
         version, info = found[name]
         return name, version + " (replaced)" * changed(info, top)
@@ -104,7 +114,9 @@ def _of(site, path, top):
 
 
 def distribution(module, path):
-    """(name, version) of the distribution that a module belongs to, whose file is at `path`; None if unknown."""
+    """(name, version) of the distribution that a module belongs to, whose file is at `path`; None
+    if unknown.
+    """
     loaded = sys.modules.get(module)
     path = os.path.abspath(path or getattr(loaded, "__file__", None) or "")
     for site in _SITES:
@@ -120,7 +132,9 @@ def distribution(module, path):
 
 
 def gpu_stack():
-    """{name: version} of the installed distributions that launch work on GPUs, with the CUDA version of torch."""
+    """{name: version} of the installed distributions that launch work on GPUs, with the CUDA
+    version of torch.
+    """
     found = {}
     for site in dict.fromkeys(sys.path):
         if os.path.basename(os.path.normpath(site)) in _SITES:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that an image holds as content: trained numbers, which code and versions say nothing about."""
+"""Parameters that an image holds as content: trained numbers, which code and versions say nothing
+about.
+"""
 import gc
 import re
 import sys
@@ -20,7 +22,8 @@ def covered(facts):
 
 def _range(raw):
     """The addresses of a named tensor: (the first, its end)."""
-    n = 1 + sum((size - 1) * step for size, step in zip(raw.shape[:raw.rank], raw.stride[:raw.rank]))
+    n = 1 + sum((size - 1) * step for size, step in zip(raw.shape[:raw.rank],
+                                                        raw.stride[:raw.rank]))
     return raw.addr, raw.addr + (n if 0 not in raw.shape[:raw.rank] else 0) * DTYPES[raw.dtype][1]
 
 
@@ -50,23 +53,27 @@ def _torch_ranges():
 def of_capture(named, base, size):
     """What an image of the region [base, base + size) will hold, in words; "" for nothing.
 
-    named: the tensors that the program named, as _lib.Tensor. Parameters are those named for use="const", and those of
-    torch's modules; external tensors are none, as the loader fills them.
+    named: the tensors that the program named, as _lib.Tensor. Parameters are those named for
+    use="const", and those of torch's modules; external tensors are none, as the loader fills them.
     """
     device = [raw for raw in named if not raw.flags & HOST]
     external = [_range(raw) for raw in device if raw.flags & EXTERNAL]
     const = [_range(raw) for raw in device if USES[raw.use] == "const"]
     found = {(at, end) for at, end in (*const, *_torch_ranges())
-             if base <= at < end <= base + size and not any(a <= at and end <= b for a, b in external)}
+             if base <= at < end <= base + size
+             and not any(a <= at and end <= b for a, b in external)}
     return _said(len(found), sum(end - at for at, end in found))
 
 
 def of_image(image):
-    """What an image holds, in words; "" for nothing. Of one that does not say it, only the named tensors are known."""
+    """What an image holds, in words; "" for nothing. Of one that does not say it, only the named
+    tensors are known.
+    """
     try:
         return image.fact(FACT)
     except Error:
-        const = [t for t in image.tensors() if t.use == "const" and not t.external and not t.host and t.nbytes]
+        const = [t for t in image.tensors() if t.use == "const" and not t.external and not t.host
+                 and t.nbytes]
         return _said(len(const), sum(t.nbytes for t in const))
 
 

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that the package asks of torch. Nothing here imports it unless a function that needs it is called."""
+"""All that the package asks of torch. Nothing here imports it unless a function that needs it is
+called.
+"""
 import functools
 import importlib
 import re
 import sys
 
-LEAST = (2, 9)  # the first with CUDAGraph.raw_cuda_graph_exec(); keep_graph and raw_cuda_graph() came one before
+# the first with CUDAGraph.raw_cuda_graph_exec(); keep_graph and raw_cuda_graph() came one before
+LEAST = (2, 9)
 _SMALL = 1 << 20  # larger requests come from torch's other pool
 
 
 def module():
-    """torch, imported. ImportError where it is older than LEAST: before anything is captured that could not be sealed."""
+    """torch, imported. ImportError where it is older than LEAST: before anything is captured that
+    could not be sealed.
+    """
     torch = importlib.import_module("torch")
     version = str(getattr(torch, "__version__", "without a version"))
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or tuple(map(int, found.groups())) < LEAST:
-        raise ImportError(f"PyTorch {version} is installed, and foundry captures with {LEAST[0]}.{LEAST[1]} and newer: install a "
+        raise ImportError(
+            f"PyTorch {version} is installed, and foundry captures with {LEAST[0]}.{LEAST[1]} and "
+            "newer: install a "
                           "newer one")
     return torch
 
@@ -40,10 +47,13 @@ def stream(ordinal):
 
 
 def used_on(tensor, stream, ordinal):
-    """Torch gives memory of `tensor`, if that is torch's, to nobody until `stream` (an integer) is done with what it was given."""
+    """Torch gives memory of `tensor`, if that is torch's, to nobody until `stream` (an integer) is
+    done with what it was given.
+    """
     torch = _started()
     if torch and hasattr(tensor, "record_stream"):
-        own = torch.cuda.ExternalStream(stream, device=ordinal) if stream else torch.cuda.default_stream(ordinal)
+        own = (torch.cuda.ExternalStream(stream, device=ordinal)
+               if stream else torch.cuda.default_stream(ordinal))
         tensor.record_stream(own)
 
 
@@ -64,10 +74,13 @@ def empty_cache():
 
 
 def blas_workspaces():
-    """The memory of cuBLAS and cuBLASLt for the current stream: each makes its own at its first product."""
+    """The memory of cuBLAS and cuBLASLt for the current stream: each makes its own at its first
+    product.
+    """
     torch = _started()
     if torch:
-        one = torch.zeros((16, 16), dtype=torch.float16, device="cuda")  # makes the context current first
+        # makes the context current first
+        one = torch.zeros((16, 16), dtype=torch.float16, device="cuda")
         torch.cuda.current_blas_handle()
         torch.mm(one, one)
         torch.nn.functional.linear(one, one, one[0])
@@ -102,7 +115,8 @@ class Segment:
         self.private = any(raw.get("segment_pool_id", (0, 0)))
         self.blocks, at = [], self.addr
         for block in raw["blocks"]:
-            self.blocks.append((block.get("address", at), block["size"], block["state"] != "inactive"))
+            self.blocks.append((block.get("address", at), block["size"],
+                                block["state"] != "inactive"))
             at += block["size"]
 
     @functools.cached_property
@@ -176,9 +190,9 @@ class Held:
     def hold(self, wanted):
         """Take the pieces `wanted`, [(addr, size)], which lie in free blocks.
 
-        Torch hands out the smallest block that is large enough, from its beginning. So all free blocks
-        are taken, then one at a time is given back, and what comes out of it is known. RuntimeError
-        where torch does it otherwise; nothing is held then.
+        Torch hands out the smallest block that is large enough, from its beginning. So all free
+        blocks are taken, then one at a time is given back, and what comes out of it is known.
+        RuntimeError where torch does it otherwise; nothing is held then.
         """
         try:
             self._hold(sorted(wanted))
@@ -188,7 +202,8 @@ class Held:
 
     def _hold(self, wanted):
         found = [s for s in segments(self._ordinal) if not s.private]
-        kinds = {s.kind for s in found if any(s.addr <= addr < s.addr + s.size for addr, _ in wanted)}
+        kinds = {s.kind for s in found if any(s.addr <= addr < s.addr + s.size
+                                              for addr, _ in wanted)}
         keep = {addr for addr, _ in self._taken}
         for kind in sorted(kinds, key=str):
             blocks = [b for s in found if s.kind == kind for b in s.free]
@@ -205,7 +220,9 @@ class Held:
             raise RuntimeError("memory that the image uses lies in no free block of torch's")
 
     def _carve(self, addr, size, kind, inside):
-        """Give the free block back, and take it anew so that the pieces `inside` begin where they should."""
+        """Give the free block back, and take it anew so that the pieces `inside` begin where they
+        should.
+        """
         self._give({at for at, _ in self._taken if not addr <= at < addr + size})
         at = addr
         for start, length in inside:
@@ -218,8 +235,11 @@ class Held:
     def _expect(self, addr, size, kind):
         got = self._take(size, kind)
         if got != addr:
-            raise RuntimeError(f"torch's allocator gave {got:#x} for {size} bytes where {addr:#x} was free; it is configured to "
-                               "place tensors in a way that images cannot be loaded beside (PYTORCH_CUDA_ALLOC_CONF)")
+            raise RuntimeError(
+                f"torch's allocator gave {got:#x} for {size} bytes where {addr:#x} was free; it is "
+                "configured to "
+                               "place tensors in a way that images cannot be loaded beside "
+                               "(PYTORCH_CUDA_ALLOC_CONF)")
 
 
 def _pieces(size, kind):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk of identify(): from one function through all that it refers to, to facts (identity.py says what it is for).
+"""The walk of identify(): from one function through all that it refers to, to facts (identity.py
+says what it is for).
 
-Functions, classes and objects of the program are followed one after the other, the nearest first; what refers to them
-holds their labels alone, so that circles do no harm and a change is found where it is. The walk runs no code of the
-program: it reads attributes from dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__. What
-cannot be looked at is listed, and keeps no program from its start.
+Functions, classes and objects of the program are followed one after the other, the nearest first;
+what refers to them holds their labels alone, so that circles do no harm and a change is found where
+it is. The walk runs no code of the program: it reads attributes from dictionaries, imports nothing,
+and calls no property, no __eq__ and no __iter__. What cannot be looked at is listed, and keeps no
+program from its start.
 """
 import array
 import collections
@@ -27,27 +29,30 @@ BYTES = 1 << 20        # of one array that are compared
 
 CODE, VALUE, PACKAGE = "py.code.", "py.value.", "py.package."
 
-# Attributes that say where a module or class comes from, not what it does. Some differ between hosts.
-_MODULE_OWN = {"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__", "__loader__", "__cached__",
-               "__builtins__"}
-_CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__",
-              "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__abstractmethods__",
-              "_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__orig_bases__", "__parameters__",
-              "__type_params__", "__signature__"}
+# Attributes that say where a module or class comes from, not what it does. Some differ between
+# hosts.
+_MODULE_OWN = {"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__",
+               "__loader__", "__cached__", "__builtins__"}
+_CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__",
+              "__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__",
+              "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__dataclass_fields__",
+              "__dataclass_params__", "__orig_bases__", "__parameters__", "__type_params__",
+              "__signature__"}
 # Types of the standard library whose objects say nothing about what is captured.
-_HARMLESS = {"logging", "threading", "_thread", "weakref", "_weakref", "typing", "types", "contextvars", "_contextvars",
-             "abc", "_abc", "warnings", "itertools", "enum", "time", "datetime"}
+_HARMLESS = {"logging", "threading", "_thread", "weakref", "_weakref", "typing", "types",
+             "contextvars", "_contextvars", "abc", "_abc", "warnings", "itertools", "enum", "time",
+             "datetime"}
 _AS_TEXT = {("datetime", name) for name in ("datetime", "date", "time", "timedelta")} | {
-    ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("torch", "dtype"), ("torch", "device"),
-    ("torch", "memory_format"), ("torch", "layout")}
+    ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("torch", "dtype"),
+    ("torch", "device"), ("torch", "memory_format"), ("torch", "layout")}
 _ARRAYS = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
 # Functions that read files, by whatever name or object they are called.
-_READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_state_dict", "fromfile", "memmap", "read_bytes",
-            "read_text"}
+_READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_state_dict",
+            "fromfile", "memmap", "read_bytes", "read_text"}
 _HEAP_TYPE = 1 << 9  # of type.__flags__: a class that a class statement made
 
-_COMPILED = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
-             types.ClassMethodDescriptorType)
+_COMPILED = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType,
+             types.MethodDescriptorType, types.ClassMethodDescriptorType)
 _BUILTIN = (int, float, complex, str, bytes, tuple, list, collections.deque, dict, set, frozenset)
 
 
@@ -69,11 +74,14 @@ def _kind(value):
 
 
 def _module_name(name):
-    return "__main__" if name == "__mp_main__" else str(name)  # as multiprocessing calls it in the processes that it spawns
+    # as multiprocessing calls it in the processes that it spawns
+    return "__main__" if name == "__mp_main__" else str(name)
 
 
 def _attribute(value, name):
-    """An attribute from the object's own dictionary or its class, without calling anything; None where there is none."""
+    """An attribute from the object's own dictionary or its class, without calling anything; None
+    where there is none.
+    """
     return inspect.getattr_static(value, name, None)
 
 
@@ -82,7 +90,8 @@ def _own(value):
     found = {}
     for cls in [cls for cls in type(value).__mro__ if cls.__flags__ & _HEAP_TYPE]:
         for name, member in vars(cls).items():
-            if _is(member, types.MemberDescriptorType) and not name.startswith("__"):  # those are offsets of C's
+            # those are offsets of C's
+            if _is(member, types.MemberDescriptorType) and not name.startswith("__"):
                 try:
                     found[name] = member.__get__(value)
                 except AttributeError:
@@ -91,7 +100,8 @@ def _own(value):
         found.update(object.__getattribute__(value, "__dict__"))
     except (AttributeError, TypeError):
         pass
-    return {str(name): found[name] for name in sorted(found, key=str) if name not in ("__dict__", "__weakref__")}
+    return {str(name): found[name] for name in sorted(found, key=str)
+            if name not in ("__dict__", "__weakref__")}
 
 
 def _spec(name):
@@ -100,9 +110,11 @@ def _spec(name):
     for part in name.split("."):
         full = f"{full}.{part}" if full else part
         try:
-            found = (finder.find_spec(full, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+            found = (finder.find_spec(full, path) for finder in sys.meta_path
+                     if hasattr(finder, "find_spec"))
             spec = next(filter(None, found), None)
-            path = list(spec.submodule_search_locations) if spec and spec.submodule_search_locations is not None else []
+            path = (list(spec.submodule_search_locations)
+                    if spec and spec.submodule_search_locations is not None else [])
         except Exception:  # a finder's own, or a namespace whose parent is not imported
             return None
         if not spec:
@@ -117,11 +129,14 @@ class Walk:
         self.items = {}        # key -> value, in the order in which they were reached
         self.packages = {}     # distribution -> version
         self.missing = {}      # name -> why it is not compared
-        self.labels = {}       # id of a function, class or object -> (the same, kept alive; its label)
+        # id of a function, class or object -> (the same, kept alive; its label)
+        self.labels = {}
         self.taken = set()
-        self.last = collections.defaultdict(lambda: 2)  # name -> the number of the last that is called so
+        # name -> the number of the last that is called so
+        self.last = collections.defaultdict(lambda: 2)
         self.modules = set()   # that are compared as a whole
-        self.expanded = set()  # ids of modules whose attributes a function uses: they refer to each other in circles
+        # ids of modules whose attributes a function uses: they refer to each other in circles
+        self.expanded = set()
         self.values = {}       # (id of a value, label) -> (the value, what refer() says of it)
         self.waiting = collections.deque()
         self.followed = 0
@@ -171,7 +186,8 @@ class Walk:
         if _is(value, functools.partial):
             return self.partial(value, label)
         if _is(value, types.MethodType):
-            return pack("method", self.refer(value.__func__, label), self.refer(value.__self__, f"{label}.self"))
+            return pack("method", self.refer(value.__func__, label),
+                        self.refer(value.__self__, f"{label}.self"))
         reference = self.reference(value)
         if reference is not None:
             return reference
@@ -181,17 +197,22 @@ class Walk:
 
     def partial(self, value, label):
         names = value.func.__code__.co_varnames if _is(value.func, types.FunctionType) else ()
-        args = [self.refer(v, f"{label}.{names[i] if i < len(names) else i}") for i, v in enumerate(value.args)]
-        words = [pack("word", text(k), self.refer(v, f"{label}.{k}")) for k, v in value.keywords.items()]
+        args = [self.refer(v, f"{label}.{names[i] if i < len(names) else i}")
+                for i, v in enumerate(value.args)]
+        words = [pack("word", text(k), self.refer(v, f"{label}.{k}"))
+                 for k, v in value.keywords.items()]
         return pack("partial", self.refer(value.func, label), *args, *words)
 
     def value(self, value, label):
-        """The fact of a value: itself where it is a number or a shape, else its digest, as it may be long or a secret."""
+        """The fact of a value: itself where it is a number or a shape, else its digest, as it may
+        be long or a secret.
+        """
         if (id(value), label) not in self.values:
             data = self.try_encode(value, label)
             known = data is not None and data != self.opaque(value)
             if known:
-                self.item(VALUE, label, self.said(value) or f"{type(value).__name__}:{digest(data)}")
+                self.item(VALUE, label, self.said(value)
+                          or f"{type(value).__name__}:{digest(data)}")
             self.values[id(value), label] = value, pack("value") if known else self.opaque(value)
         return self.values[id(value), label][1]
 
@@ -211,7 +232,8 @@ class Walk:
     def said(self, value):
         def short(v):
             return v is None or type(v) in (bool, float) or type(v) is int and abs(v) < 1 << 63
-        if short(value) or type(value) in (tuple, list) and len(value) <= 8 and all(map(short, value)):
+        if (short(value)
+            or type(value) in (tuple, list) and len(value) <= 8 and all(map(short, value))):
             return repr(value)
         if _kind(value) == "torch.dtype":
             return repr(value)
@@ -244,21 +266,28 @@ class Walk:
             return pack(type(value).__name__, self.refer(value.__func__, "method"))
         if _is(value, property):
             parts = value.fget, value.fset, value.fdel
-            return pack("property", *(b"" if f is None else self.refer(f, "property") for f in parts))
+            return pack("property",
+                        *(b"" if f is None else self.refer(f, "property") for f in parts))
         if _is(value, functools.cached_property):
             return pack("cached_property", self.refer(value.func, "cached_property"))
         return self.wrapper(value)
 
     def wrapper(self, value):
-        """An object of a package's class that makes something of functions: a cache of results, a kernel."""
+        """An object of a package's class that makes something of functions: a cache of results, a
+        kernel.
+        """
         if not callable(value) or self.is_users(value) or self.is_module(value):
             return None
-        functions = {n: f for n, f in _own(value).items() if n == "__wrapped__" or _is(f, types.FunctionType)}
-        if not any(not _is(f, types.FunctionType) or self.place(f) == _packages.OUTSIDE for f in functions.values()):
+        functions = {n: f for n, f in _own(value).items() if n == "__wrapped__"
+                     or _is(f, types.FunctionType)}
+        if not any(not _is(f, types.FunctionType) or self.place(f) == _packages.OUTSIDE
+                   for f in functions.values()):
             return None
         self.package_of(type(value))
-        lists = [v for v in _own(value).values() if _is(v, list, tuple)]  # such as the choices of an autotuner
-        return pack("wrapper", text(_kind(value)), *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()),
+        # such as the choices of an autotuner
+        lists = [v for v in _own(value).values() if _is(v, list, tuple)]
+        return pack("wrapper", text(_kind(value)),
+                    *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()),
                     *map(self.plain, lists))
 
     def plain(self, value):
@@ -288,7 +317,8 @@ class Walk:
     def function(self, f):
         code, where = f.__code__, self.place(f)
         made = code.co_filename.startswith("<")  # by exec(), as dataclasses do
-        name = f"{self.origin(f)}.{f.__qualname__ if made else getattr(code, 'co_qualname', f.__qualname__)}"
+        name = f.__qualname__ if made else getattr(code, "co_qualname", f.__qualname__)
+        name = f"{self.origin(f)}.{name}"
         if where == _packages.OUTSIDE:
             label, new = self.label(f, name)
             if new:
@@ -304,7 +334,8 @@ class Walk:
     def inner(self, f, name):
         """What a function of a package was made with: decorators hold functions of the program."""
         found = [*self.cells(f).values(), f.__dict__.get("__wrapped__")]
-        kinds = types.FunctionType, types.MethodType, type, functools.partial, bool, int, float, str, bytes, tuple, list, dict
+        kinds = (types.FunctionType, types.MethodType, type, functools.partial, bool, int, float,
+                 str, bytes, tuple, list, dict)
         for value in found:
             if _is(value, *kinds):
                 yield self.try_encode(value, f"{name}.inner") or b""
@@ -320,7 +351,8 @@ class Walk:
         return found
 
     def builtin(self, f):
-        module = getattr(f, "__module__", None) or getattr(getattr(f, "__objclass__", None), "__module__", None)
+        module = (getattr(f, "__module__", None)
+                  or getattr(getattr(f, "__objclass__", None), "__module__", None))
         name = f"{module}.{getattr(f, '__qualname__', '')}"
         if isinstance(module, str):
             where = _packages.place_of(module)
@@ -346,7 +378,9 @@ class Walk:
         return pack("installed", text(name))
 
     def module(self, module, uses=None):
-        """A module by those of its attributes that code uses; all of it if it is handed on, and not used there alone."""
+        """A module by those of its attributes that code uses; all of it if it is handed on, and not
+        used there alone.
+        """
         name = _module_name(module.__name__)
         where = _packages.place_of(module.__name__)
         if where == _packages.INSTALLED:
@@ -393,7 +427,9 @@ class Walk:
             self.take(step, label, value, label)
 
     def take(self, step, label, *args):
-        """One step; what keeps it from its end is listed, as it must not keep the program from its start."""
+        """One step; what keeps it from its end is listed, as it must not keep the program from its
+        start.
+        """
         try:
             return step(*args)
         except Exception as e:
@@ -428,7 +464,8 @@ class Walk:
             if name in _MODULE_OWN:
                 continue
             if name in names:
-                parts.append(pack("global", text(name), self.bound(name, names[name], f"{module}.{name}", uses)))
+                parts.append(pack("global", text(name),
+                                  self.bound(name, names[name], f"{module}.{name}", uses)))
             else:
                 parts.append(pack("builtin" if name in builtins else "unbound", text(name)))
         return parts
@@ -442,12 +479,14 @@ class Walk:
         parts = [self.cls(base) for base in cls.__bases__] + [self.cls(type(cls))]
         named = issubclass(cls, enum.Enum)
         for name, value in sorted(vars(cls).items()):
-            if name in _CLASS_OWN or named and name.startswith("_") and not _is(value, types.FunctionType):
+            if (name in _CLASS_OWN
+                or named and name.startswith("_") and not _is(value, types.FunctionType)):
                 continue
             if _is(value, types.MemberDescriptorType, types.GetSetDescriptorType):
                 parts.append(pack("slot", text(name)))
             elif name.startswith("__") and self.reference(value) is None:
-                parts.append(pack("member", text(name), self.try_encode(value, f"{label}.{name}") or b""))
+                parts.append(pack("member", text(name),
+                                  self.try_encode(value, f"{label}.{name}") or b""))
             else:
                 parts.append(pack("member", text(name), self.refer(value, f"{label}.{name}")))
         self.item(CODE, label, digest(pack("class", *parts)))
@@ -470,7 +509,9 @@ class Walk:
             self.imported(name, names)
 
     def imported(self, name, names):
-        """A module is compared as a whole, imported already or not: else the facts would depend on who imported it."""
+        """A module is compared as a whole, imported already or not: else the facts would depend on
+        who imported it.
+        """
         if not name or name in self.modules:
             return self.submodules(name, names)
         parent = name.rpartition(".")[0]
@@ -478,14 +519,16 @@ class Walk:
             self.imported(parent, ())
         self.modules.add(name)
         top = name.partition(".")[0]
-        if top in sys.builtin_module_names or top in getattr(sys, "stdlib_module_names", ()) or top == __package__:
+        if (top in sys.builtin_module_names or top in getattr(sys, "stdlib_module_names", ())
+            or top == __package__):
             return None
         spec = _spec(name) if top not in ("__main__", "__mp_main__") else None
         if not spec and name in sys.modules:
             return self.loaded(sys.modules[name], name)
         if not spec:
             return self.lacks(name, "a module that is not installed here")
-        path = spec.origin if spec.has_location else next(iter(spec.submodule_search_locations or ()), None)
+        path = (spec.origin if spec.has_location
+                else next(iter(spec.submodule_search_locations or ()), None))
         where = _packages.place(path)
         if where == _packages.INSTALLED:
             self.package(name, path)
@@ -504,7 +547,8 @@ class Walk:
     def is_package(name):
         spec = _spec(name)
         return bool(spec and spec.submodule_search_locations and
-                    _packages.place(next(iter(spec.submodule_search_locations)) + "/") == _packages.OUTSIDE)
+                    _packages.place(next(iter(spec.submodule_search_locations))
+                                    + "/") == _packages.OUTSIDE)
 
     def walk_module(self, spec, name):
         try:
@@ -522,10 +566,13 @@ class Walk:
             self.loaded(sys.modules[name], name)
         self.item(CODE, name, value)
         self.readers(uses, name)
-        return self.imports(uses, name if spec.submodule_search_locations is not None else name.rpartition(".")[0])
+        return self.imports(uses, name if spec.submodule_search_locations is not None
+                            else name.rpartition(".")[0])
 
     def loaded(self, module, name):
-        """All of a module as it is loaded, but other modules: the functions that use them lead there."""
+        """All of a module as it is loaded, but other modules: the functions that use them lead
+        there.
+        """
         has = vars(module)
         for each in sorted(has):
             if each not in _MODULE_OWN and not _is(has[each], types.ModuleType):
@@ -544,7 +591,8 @@ class Walk:
     @staticmethod
     def is_module(value):
         """Whether it is one of torch's modules."""
-        return isinstance(_own(value).get("_parameters"), dict) and isinstance(_own(value).get("_modules"), dict)
+        return (isinstance(_own(value).get("_parameters"), dict)
+                and isinstance(_own(value).get("_modules"), dict))
 
     def users(self, value, label):
         """An object of the program's own: each attribute is a fact."""
@@ -584,27 +632,34 @@ class Walk:
     def compound(self, value, label):
         kind = type(value)
         if _is(value, enum.Enum):
-            return pack("enum", self.cls(kind), text(str(value._name_)), self.encode(value._value_, label))
+            return pack("enum", self.cls(kind), text(str(value._name_)),
+                        self.encode(value._value_, label))
         if _is(value, types.MethodType):
-            return pack("method", self.encode(value.__func__, label), self.encode(value.__self__, label))
+            return pack("method", self.encode(value.__func__, label),
+                        self.encode(value.__self__, label))
         if _is(value, functools.partial):
-            return pack("partial", *(self.encode(v, label) for v in (value.func, value.args, value.keywords)))
+            return pack("partial",
+                        *(self.encode(v, label) for v in (value.func, value.args, value.keywords)))
         base = next((b for b in _BUILTIN if _is(value, b)), None)
         if base:
             more = [] if kind is base else [self.cls(kind), self.attributes(value, label)]
             return pack(base.__name__, *more, pack("parts", *self.parts(value, base, label)))
         if kind in (bytearray, memoryview, array.array):
-            return pack(kind.__name__, hashlib.sha256(value).digest(), text(getattr(value, "typecode", "")))
+            return pack(kind.__name__, hashlib.sha256(value).digest(),
+                        text(getattr(value, "typecode", "")))
         if kind in (range, slice):
-            return pack(kind.__name__, *(self.encode(v, label) for v in (value.start, value.stop, value.step)))
+            return pack(kind.__name__,
+                        *(self.encode(v, label) for v in (value.start, value.stop, value.step)))
         if kind is types.MappingProxyType:
             return pack("mappingproxy", self.encode(dict(value), label))
         if kind is re.Pattern:
             return pack("pattern", self.encode(value.pattern, label), b"%d" % value.flags)
-        if (kind.__module__, kind.__name__) in _AS_TEXT or str(kind.__module__).partition(".")[0] == "pathlib":
+        if ((kind.__module__, kind.__name__) in _AS_TEXT
+            or str(kind.__module__).partition(".")[0] == "pathlib"):
             return pack("text", text(kind.__qualname__), text(str(value)))
         if kind.__module__ in ("operator", "_operator"):
-            return pack("operator", text(kind.__qualname__), self.encode(value.__reduce__()[1], label))
+            return pack("operator", text(kind.__qualname__),
+                        self.encode(value.__reduce__()[1], label))
         if self.is_array(value):
             return self.array(value, label)
         if self.is_module(value):
@@ -612,29 +667,35 @@ class Walk:
         return self.object(value, label)
 
     def parts(self, value, base, label):
-        """What a value of a builtin type, or of a class derived from it, holds, without calling that class' methods."""
+        """What a value of a builtin type, or of a class derived from it, holds, without calling
+        that class' methods.
+        """
         if base is dict:
             if _is(value, collections.defaultdict):
                 yield self.encode(value.default_factory, label)
             for i, (k, v) in enumerate(list(dict.items(value))):
-                yield pack("pair", self.encode(k, label), self.encode(v, f"{label}.{k if type(k) is str else i}"))
+                yield pack("pair", self.encode(k, label),
+                           self.encode(v, f"{label}.{k if type(k) is str else i}"))
         elif base in (set, frozenset):
             yield from sorted(self.encode(v, label) for v in list(base.__iter__(value)))
         elif base in (tuple, list, collections.deque):
             for i, v in enumerate(list(base.__iter__(value))):
                 yield self.encode(v, f"{label}.{i}")
         else:
-            exact = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: memoryview, complex: complex.__pos__}
+            exact = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: memoryview,
+                     complex: complex.__pos__}
             plain = exact[base](value)
             yield _code.atom(bytes(plain) if base is bytes else plain)
 
     def attributes(self, value, label):
-        return pack("attributes", *(pack("attribute", text(n), self.encode(v, f"{label}.{n}")) for n, v in _own(value).items()))
+        return pack("attributes", *(pack("attribute", text(n), self.encode(v, f"{label}.{n}"))
+                                    for n, v in _own(value).items()))
 
     @staticmethod
     def shape(value):
         """(shape, element type) of an array, without a copy of it."""
-        said = _attribute(value, "__cuda_array_interface__") or _attribute(value, "__array_interface__")
+        said = (_attribute(value, "__cuda_array_interface__")
+                or _attribute(value, "__array_interface__"))
         if not _is(said, dict):
             return tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
         return tuple(said.get("shape", ())), said.get("typestr", "")
@@ -642,7 +703,8 @@ class Walk:
     @staticmethod
     def elements(value):
         """The bytes of a small array on the host, else b""."""
-        if type(value).__module__.partition(".")[0] != "numpy" or value.nbytes > BYTES or value.dtype.hasobject:
+        if (type(value).__module__.partition(".")[0] != "numpy" or value.nbytes > BYTES
+            or value.dtype.hasobject):
             return b""
         return value.tobytes()
 
@@ -658,10 +720,12 @@ class Walk:
         parts, whole, self.whole = [self.cls(type(value))], self.whole, 0
         for name, each in _own(value).items():
             if name == "_modules":
-                parts += [pack("child", text(str(n)), self.encode(c, f"{label}.{n}")) for n, c in each.items()]
+                parts += [pack("child", text(str(n)), self.encode(c, f"{label}.{n}"))
+                          for n, c in each.items()]
             elif name in ("_parameters", "_buffers"):
                 tensors = {n: t for n, t in each.items() if t is not None}
-                parts += [pack("tensor", text(n), text(f"{tuple(t.shape)} {t.dtype}")) for n, t in tensors.items()]
+                parts += [pack("tensor", text(n), text(f"{tuple(t.shape)} {t.dtype}"))
+                          for n, t in tensors.items()]
                 if tensors:
                     self.lacks(label, "the parameters of a module")
             elif not name.startswith("_") or self.is_users(value):
@@ -674,7 +738,9 @@ class Walk:
         return pack("unknown", text(_kind(value)))
 
     def object(self, value, label):
-        """The program's own objects part by part; those of packages as a whole or not at all, as they may hold anything."""
+        """The program's own objects part by part; those of packages as a whole or not at all, as
+        they may hold anything.
+        """
         own = _own(value)
         if self.is_users(value):
             return pack("object", self.cls(type(value)), self.attributes(value, label))

@@ -25,7 +25,8 @@ def environment(env=None):
     env = dict(os.environ if env is None else env)
     path = interposer()
     if _SEPARATORS.search(path):
-        raise ValueError(f"LD_PRELOAD cannot name {path}, for its blank or colon; install Foundry elsewhere")
+        raise ValueError(
+            f"LD_PRELOAD cannot name {path}, for its blank or colon; install Foundry elsewhere")
     named = [p for p in _SEPARATORS.split(env.get("LD_PRELOAD", "")) if p]
     ours = [path, os.path.join(os.path.dirname(path), "libcuda.so")]
     env["LD_PRELOAD"] = " ".join(named + [p for p in ours if p not in named])

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of the caller's as the library copies from and to them: by the buffer protocol, or by DLPack."""
+"""Arrays of the caller's as the library copies from and to them: by the buffer protocol, or by
+DLPack.
+"""
 import contextlib
 import ctypes
 import math
@@ -13,15 +15,17 @@ _WRITABLE, _RECORDS = 0x1, 0x1c  # of PyObject_GetBuffer(): with shape, strides 
 _DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_MANAGED = 1, 2, 3, 13
 _INT, _UINT, _FLOAT, _COMPLEX, _BOOL = 0, 1, 2, 5, 6  # type codes of DLPack
 _LEGACY = 1  # the legacy default stream as DLPack names it
-_CODES = {**dict.fromkeys("bhilqn", _INT), **dict.fromkeys("BHILQNcs", _UINT), **dict.fromkeys("efd", _FLOAT),
-          **dict.fromkeys(("Zf", "Zd"), _COMPLEX), "?": _BOOL}
-_AS_BITS = ("bytes", "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2")  # what integers stand for where a type is missing
+_CODES = {**dict.fromkeys("bhilqn", _INT), **dict.fromkeys("BHILQNcs", _UINT),
+          **dict.fromkeys("efd", _FLOAT), **dict.fromkeys(("Zf", "Zd"), _COMPLEX), "?": _BOOL}
+# what integers stand for where a type is missing
+_AS_BITS = ("bytes", "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 class _Buffer(Structure):
     """Py_buffer."""
-    _fields_ = [("buf", c_void_p), ("obj", c_void_p), ("len", c_ssize_t), ("itemsize", c_ssize_t), ("readonly", c_int), ("ndim", c_int),
-                ("format", c_char_p), ("shape", POINTER(c_ssize_t)), ("strides", POINTER(c_ssize_t)),
+    _fields_ = [("buf", c_void_p), ("obj", c_void_p), ("len", c_ssize_t), ("itemsize", c_ssize_t),
+                ("readonly", c_int), ("ndim", c_int), ("format", c_char_p),
+                ("shape", POINTER(c_ssize_t)), ("strides", POINTER(c_ssize_t)),
                 ("suboffsets", POINTER(c_ssize_t)), ("internal", c_void_p)]
 
 
@@ -43,13 +47,17 @@ def _rows(shape):
 
 
 class Array:
-    """Memory of the caller's, described: `raw` (a _lib.Tensor); `flat`, whether it is plain bytes, row by row; `nbytes`."""
+    """Memory of the caller's, described: `raw` (a _lib.Tensor); `flat`, whether it is plain bytes,
+    row by row; `nbytes`.
+    """
 
     def __init__(self, tensor, addr, host, dtype, shape, strides, flat=False):
         if len(shape) > _lib.RANK_MAX:
-            raise ValueError(f"the array for tensor '{tensor.name}' has {len(shape)} dimensions, at most {_lib.RANK_MAX} are possible")
-        self.raw = _lib.Tensor(name=_lib.text(tensor.name), addr=addr or 0, dtype=NUMBERS[dtype], flags=HOST if host else 0,
-                               rank=len(shape))
+            raise ValueError(
+                f"the array for tensor '{tensor.name}' has {len(shape)} dimensions, at most "
+                f"{_lib.RANK_MAX} are possible")
+        self.raw = _lib.Tensor(name=_lib.text(tensor.name), addr=addr or 0, dtype=NUMBERS[dtype],
+                               flags=HOST if host else 0, rank=len(shape))
         for i, (n, s) in enumerate(zip(shape, strides)):
             self.raw.shape[i], self.raw.stride[i] = n, s
         self.flat, self.host = flat, host
@@ -60,9 +68,13 @@ def _check_type(tensor, code, size, what):
     """TypeError if elements of that DLPack type are not the tensor's."""
     mine = DTYPES[NUMBERS[tensor.dtype]]
     integers = (_INT, _UINT)
-    if size == mine[1] and (code == mine[2] or code in integers and (mine[2] in integers or tensor.dtype in _AS_BITS)):
+    if (size == mine[1]
+        and (code == mine[2] or code in integers
+             and (mine[2] in integers or tensor.dtype in _AS_BITS))):
         return
-    raise TypeError(f"tensor '{tensor.name}' has elements of type {tensor.dtype}, the array of type {what}; convert it first")
+    raise TypeError(
+        f"tensor '{tensor.name}' has elements of type {tensor.dtype}, the array of type {what}; "
+        "convert it first")
 
 
 @contextlib.contextmanager
@@ -73,21 +85,29 @@ def _of_buffer(tensor, data, writable):
         shape, strides = tuple(view.shape[:view.ndim]), tuple(view.strides[:view.ndim])
         form = (view.format or b"B").decode()
         if form[0] in ">!" and view.itemsize > 1:
-            raise TypeError(f"the array for tensor '{tensor.name}' has its bytes in the other order ({form}); convert it first")
-        if 0 in shape or all(n == 1 or s == want * view.itemsize for n, s, want in zip(shape, strides, _rows(shape))):
+            raise TypeError(
+                f"the array for tensor '{tensor.name}' has its bytes in the other order ({form}); "
+                "convert it first")
+        if 0 in shape or all(n == 1 or s == want * view.itemsize
+                             for n, s, want in zip(shape, strides, _rows(shape))):
             yield Array(tensor, view.buf, True, "bytes", (view.len,), (1,), flat=True)
             return
         _check_type(tensor, _CODES.get(form.lstrip("@=<"), -1), view.itemsize, form)
         if any(s % view.itemsize for s in strides):
-            raise TypeError(f"the array for tensor '{tensor.name}' has strides of {strides} bytes, which are no multiples of its elements' "
+            raise TypeError(
+                f"the array for tensor '{tensor.name}' has strides of {strides} bytes, which are "
+                "no multiples of its elements' "
                             "size; give a copy")
-        yield Array(tensor, view.buf, True, tensor.dtype, shape, [s // view.itemsize for s in strides])
+        yield Array(tensor, view.buf, True, tensor.dtype, shape,
+                    [s // view.itemsize for s in strides])
     finally:
         _api.PyBuffer_Release(byref(view))
 
 
 def _as_exported(tensor, data):
-    """Torch's tensor as it lets DLPack have it: without its gradient, and of a type that DLPack has had from its beginning."""
+    """Torch's tensor as it lets DLPack have it: without its gradient, and of a type that DLPack has
+    had from its beginning.
+    """
     refuse_lazy(tensor.name, data)
     if not _torch.is_tensor(data) or "torch" not in sys.modules:
         return data
@@ -115,17 +135,23 @@ def _of_dlpack(image, tensor, data, stream):
     kept = _as_exported(tensor, data)
     kind, ordinal = kept.__dlpack_device__()
     on_device = kind in (_DL_CUDA, _DL_MANAGED)
-    if not on_device and kind not in (_DL_CPU, _DL_CUDA_HOST) or on_device and ordinal != image.device:
-        raise ValueError(f"the array for tensor '{tensor.name}' lies on device {ordinal} of DLPack's kind {int(kind)}; bring it to the host or "
+    if (not on_device and kind not in (_DL_CPU, _DL_CUDA_HOST)
+        or on_device and ordinal != image.device):
+        raise ValueError(
+            f"the array for tensor '{tensor.name}' lies on device {ordinal} of DLPack's kind "
+            f"{int(kind)}; bring it to the host or "
                          f"to GPU {image.device}")
     capsule = _capsule(kept, stream, on_device)  # it frees what it holds when it goes
-    dl = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"), POINTER(Managed)).contents.tensor
+    dl = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"),
+                     POINTER(Managed)).contents.tensor
     shape = tuple(dl.shape[:dl.ndim])
     strides = tuple(dl.strides[:dl.ndim]) if dl.strides else _rows(shape)
-    named = next((name for name, size, code in DTYPES.values() if (code, 8 * size) == (dl.code, dl.bits)),
+    named = next((name for name, size, code in DTYPES.values()
+                  if (code, 8 * size) == (dl.code, dl.bits)),
                  f"{dl.code} of {dl.bits} bits (DLPack)")
     _check_type(tensor, dl.code if dl.lanes == 1 else -1, dl.bits // 8, named)
-    yield Array(tensor, (dl.data or 0) + dl.byte_offset, not on_device, tensor.dtype, shape, strides)
+    yield Array(tensor, (dl.data or 0) + dl.byte_offset, not on_device, tensor.dtype, shape,
+                strides)
     del capsule
 
 
@@ -138,7 +164,9 @@ def _has_buffer(data):
 
 
 def opened(image, tensor, data, stream, writable=False):
-    """A context manager that gives `data` as an Array. What lies on the GPU is ready when `stream` gets there."""
+    """A context manager that gives `data` as an Array. What lies on the GPU is ready when `stream`
+    gets there.
+    """
     if hasattr(data, "__dlpack__") and not _has_buffer(data):
         return _of_dlpack(image, tensor, data, stream)
     return _of_buffer(tensor, data, writable)

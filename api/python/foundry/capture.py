@@ -42,13 +42,14 @@ class Capture(_lib.Closing):
     name: of the workload, such as its ref: images of different names have different addresses, so
     that one process can load several. base: first device address (0: by the name), size: bytes of
     addresses (0: as much as is free there, at most 1 TiB), preallocate: bytes of memory to map
-    ahead, device: ordinal. after: the Capture that there is, whose region ends when this one's has begun; memory
-    that lives there stays valid.
+    ahead, device: ordinal. after: the Capture that there is, whose region ends when this one's has
+    begun; memory that lives there stays valid.
     """
 
     def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None):
-        opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
-                                preallocate=preallocate, name=_lib.text(name) if name else None,
+        opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base,
+                                size=size, preallocate=preallocate,
+                                name=_lib.text(name) if name else None,
                                 after=after._handle.raw if after else None)
         raw = _lib.CAPTURE()
         lib.fdry_hook_install(None)
@@ -64,7 +65,9 @@ class Capture(_lib.Closing):
         self.named = []  # every tensor that was named, as _lib.Tensor
         self._pool = None
         self._names = Names()
-        self.rng_uses = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
+        # of the graphs that were captured here: key -> {generator: (increment, seed's address,
+        # offset's)}
+        self.rng_uses = {}
 
     @classmethod
     def adopt(cls, pointer, device):
@@ -74,13 +77,15 @@ class Capture(_lib.Closing):
         return capture
 
     def settle(self, kept):
-        """The library has ended it, or left it to the caller. What was captured stays alive as long as this object."""
+        """The library has ended it, or left it to the caller. What was captured stays alive as long
+        as this object.
+        """
         self._lent = False
         self._handle.settle(kept)
 
     def tensor(self, name, tensor, use="input", external=False):
-        """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or not, torch's or
-        anything with __array_interface__.
+        """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or
+        not, torch's or anything with __array_interface__.
 
         use: "input", "output", "state" or "const". external: the image keeps no bytes of it;
         whoever loads fills it. What graphs copy from or to host memory must lie in a tensor named
@@ -93,10 +98,11 @@ class Capture(_lib.Closing):
             self._tensors.append(tensor)
 
     def capacity(self, name, nbytes):
-        """Leave addresses behind external tensor `name`, so that a load can back up to `nbytes` of it.
+        """Leave addresses behind external tensor `name`, so that a load can back up to `nbytes` of
+        it.
 
-        The tensor has an allocation of its own, a multiple of 2 MiB, and was allocated last. Its first
-        dimension is what a load makes longer or shorter: load(..., externals={name: bytes}).
+        The tensor has an allocation of its own, a multiple of 2 MiB, and was allocated last. Its
+        first dimension is what a load makes longer or shorter: load(..., externals={name: bytes}).
         """
         lib.fdry_capture_capacity(self._handle, _lib.text(name), nbytes)
 
@@ -105,18 +111,22 @@ class Capture(_lib.Closing):
         lib.fdry_capture_fact(self._handle, _lib.text(key), _lib.text(str(value)))
 
     def add_graph(self, key, graph, name=None):
-        """Add a captured graph: a CUgraph as an integer, or a torch.cuda.CUDAGraph made with keep_graph=True."""
+        """Add a captured graph: a CUgraph as an integer, or a torch.cuda.CUDAGraph made with
+        keep_graph=True.
+        """
         raw = graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else int(graph)
         lib.fdry_capture_graph(self._handle, key, _lib.text(name) if name else None, raw)
         self._graphs.append(graph)
 
     @contextlib.contextmanager
-    def graph(self, key, name=None, stream=None, pool=None, generators=(), capture_error_mode="global"):
+    def graph(self, key, name=None, stream=None, pool=None, generators=(),
+              capture_error_mode="global"):
         """Capture what torch does inside the block, as graph `key`; gives the torch.cuda.CUDAGraph.
 
-        Graphs of one capture share a memory pool unless `pool` says otherwise. generators: those besides torch's
-        default ones that the block may draw from, a sequence or {name: generator}. What it draws goes into
-        `rng_uses`; where that cannot be recognised, a warning says so and the seal is refused.
+        Graphs of one capture share a memory pool unless `pool` says otherwise. generators: those
+        besides torch's default ones that the block may draw from, a sequence or {name: generator}.
+        What it draws goes into `rng_uses`; where that cannot be recognised, a warning says so and
+        the seal is refused.
         """
         torch = _torch.module()
         generators = generators if hasattr(generators, "items") else list(generators)
@@ -124,7 +134,8 @@ class Capture(_lib.Closing):
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         for generator in generators.values() if hasattr(generators, "items") else generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, pool=pool or self._pool, stream=stream, capture_error_mode=capture_error_mode):
+        with torch.cuda.graph(graph, pool=pool or self._pool, stream=stream,
+                              capture_error_mode=capture_error_mode):
             yield graph
         self._pool = self._pool or graph.pool()
         self.add_graph(key, graph, name)
@@ -165,13 +176,17 @@ class Capture(_lib.Closing):
         store = store if isinstance(store, Store) else Store(store, create=True)
         report = _lib.SealReport(sz=ctypes.sizeof(_lib.SealReport))
         ident = ctypes.create_string_buffer(_lib.ID_SIZE)
-        lib.fdry_capture_seal(self._handle, store._handle, _lib.text(ref) if ref is not None else None, ident, ctypes.byref(report))
+        lib.fdry_capture_seal(self._handle, store._handle,
+                              _lib.text(ref) if ref is not None else None, ident,
+                              ctypes.byref(report))
         return Sealed(ident.value.decode(), report)
 
     def end(self):
         """New allocations are native again; memory that lives stays valid."""
         if self._lent:
-            raise Error(_lib.STATE, "load_or_capture() ends this capture itself, when the function that it was given to returns")
+            raise Error(_lib.STATE,
+                        "load_or_capture() ends this capture itself, when the function that it was "
+                        "given to returns")
         self._handle.close()
 
     def close(self):

@@ -25,8 +25,9 @@ def _path(store):
 
 
 class Verification(_lib.Record):
-    """What was found: the fields of fdry_verify_report, but `faults`, which are a list of Fault: kind ("damaged", "quarantined",
-    "missing", "image", "loose" or "pages"), the ids of the objects meant or None, and a sentence.
+    """What was found: the fields of fdry_verify_report, but `faults`, which are a list of Fault:
+    kind ("damaged", "quarantined", "missing", "image", "loose" or "pages"), the ids of the objects
+    meant or None, and a sentence.
     """
 
     def __init__(self, raw, faults):
@@ -40,8 +41,9 @@ class Verification(_lib.Record):
 
 
 class Repair(_lib.Record):
-    """What was repaired: the fields of fdry_repair_report; `reported`, a list of Repaired: what ("back", "quarantined", "lost", or
-    "image" for one that cannot be loaded), its id, an image's ref or None, and the same in words.
+    """What was repaired: the fields of fdry_repair_report; `reported`, a list of Repaired: what
+    ("back", "quarantined", "lost", or "image" for one that cannot be loaded), its id, an image's
+    ref or None, and the same in words.
     """
 
     def __init__(self, raw, reported):
@@ -51,15 +53,18 @@ class Repair(_lib.Record):
 
 
 def verify(store=None, threads=0, progress=None):
-    """Hash everything in the store at the path `store` (None: the default one) again; check every link and ref.
+    """Hash everything in the store at the path `store` (None: the default one) again; check every
+    link and ref.
 
-    Faults are no error: they are in the Verification that is returned, which is true where there is none.
-    progress(done, total) hears of bytes; a total of 0: not known yet.
+    Faults are no error: they are in the Verification that is returned, which is true where there is
+    none. progress(done, total) hears of bytes; a total of 0: not known yet.
     """
     faults = []
-    found = _lib.FAULT_FN(lambda _, kind, *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
+    found = _lib.FAULT_FN(lambda _, kind,
+                          *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
     told = bytes_told(progress)
-    opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), threads=threads, fault=found, progress=told.fn)
+    opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), threads=threads, fault=found,
+                           progress=told.fn)
     report = _lib.VerifyReport(sz=ctypes.sizeof(_lib.VerifyReport))
     with told:
         lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(report))
@@ -67,18 +72,23 @@ def verify(store=None, threads=0, progress=None):
 
 
 def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
-    """Verify the store at the path `store` (None: the default one) and bring back what is damaged or missing.
+    """Verify the store at the path `store` (None: the default one) and bring back what is damaged
+    or missing.
 
-    sources: paths of other stores, or of packs. What none has is put into quarantine where it is damaged, and never
-    served. dry_run: ask the sources, write nothing. Returns a Repair.
+    sources: paths of other stores, or of packs. What none has is put into quarantine where it is
+    damaged, and never served. dry_run: ask the sources, write nothing. Returns a Repair.
     """
     done, told = [], bytes_told(progress)
-    fn = _lib.REPAIR_FN(lambda _, what, *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
-    opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts), flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads,
-                           repaired=fn, progress=told.fn)
+    fn = _lib.REPAIR_FN(lambda _, what,
+                        *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
+    opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts),
+                           flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads, repaired=fn,
+                           progress=told.fn)
     report = _lib.RepairReport(sz=ctypes.sizeof(_lib.RepairReport))
-    paths = [_lib.file_name(path) for path in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
+    paths = [_lib.file_name(path) for path in ([sources]
+                                               if isinstance(sources, (str, bytes, os.PathLike))
+                                               else sources)]
     with told:
-        lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths), ctypes.byref(opts),
-                              ctypes.byref(report))
+        lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths),
+                              ctypes.byref(opts), ctypes.byref(report))
     return Repair(report, done)

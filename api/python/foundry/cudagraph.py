@@ -50,26 +50,32 @@ class CUDAGraph(_lib.Single):
     def _make(self):
         """Torch's graph. It always keeps the driver's, which save() reads."""
         if self._placed:
-            raise Error(_lib.STATE, "this graph was loaded from a file; call reset(), or make another CUDAGraph")
+            raise Error(_lib.STATE,
+                        "this graph was loaded from a file; call reset(), or make another "
+                        "CUDAGraph")
         if self._torch is None:
             self._torch = _torch.module().cuda.CUDAGraph(keep_graph=True)
         return self._torch
 
     def _begin(self):
         if self._captured:
-            raise Error(_lib.STATE, "this graph was captured already; call reset(), or make another CUDAGraph")
+            raise Error(_lib.STATE,
+                        "this graph was captured already; call reset(), or make another CUDAGraph")
         made, where = self._make(), region.find()
         if where and where.active:
             self._watched = where.capture._names.of(_torch.module(), where.device, self._generators)
         return made
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        """Begin to capture the current stream, which is not the default one; graph() does all around it.
+        """Begin to capture the current stream, which is not the default one; graph() does all
+        around it.
 
         pool: of another graph's pool() or of graph_pool_handle(), to share memory with it.
-        capture_error_mode: "global", "thread_local" or "relaxed". Error FDRY_E_STATE where this holds a graph.
+        capture_error_mode: "global", "thread_local" or "relaxed". Error FDRY_E_STATE where this
+        holds a graph.
         """
-        self._begin().capture_begin(*(() if pool is None else (pool,)), capture_error_mode=capture_error_mode)
+        self._begin().capture_begin(*(() if pool is None else (pool,)),
+                                    capture_error_mode=capture_error_mode)
 
     def capture_end(self):
         """End the capture; without keep_graph the graph is instantiated."""
@@ -96,33 +102,42 @@ class CUDAGraph(_lib.Single):
             self._end.atexit = False
 
     def register_generator_state(self, generator):
-        """Have the graph draw from this torch.Generator too, besides torch's default ones. Before it is captured.
+        """Have the graph draw from this torch.Generator too, besides torch's default ones. Before
+        it is captured.
 
-        A loaded graph draws torch's numbers: those of the default generator from it, so that manual_seed() counts; of others from
-        what foundry.Image.set_rng_state() sets.
+        A loaded graph draws torch's numbers: those of the default generator from it, so that
+        manual_seed() counts; of others from what foundry.Image.set_rng_state() sets.
         """
         self._make().register_generator_state(generator)
         self._generators.append(generator)
 
     def enable_debug_mode(self):
-        """As torch's. The captured graph is kept in any case, so that debug_dump() needs nothing else."""
+        """As torch's. The captured graph is kept in any case, so that debug_dump() needs nothing
+        else.
+        """
         self._make().enable_debug_mode()
 
     # --- using ---
 
     def _need(self, what):
         if not self._captured and not self._placed:
-            raise Error(_lib.STATE, f"{what} needs a graph, and there is none: capture or load one first (reset() gives it up)")
+            raise Error(_lib.STATE,
+                        f"{what} needs a graph, and there is none: capture or load one first "
+                        "(reset() gives it up)")
 
     def _need_own(self, what):
         """Torch's graph, for `what` is torch's alone."""
         self._need(what)
         if self._placed:
-            raise Error(_lib.STATE, f"{what} is for graphs that this process captured; this one was loaded from a file")
+            raise Error(_lib.STATE,
+                        f"{what} is for graphs that this process captured; this one was loaded "
+                        "from a file")
         return self._torch
 
     def instantiate(self):
-        """Make the graph launchable: replay() does it otherwise, at the first call. Of a loaded graph: build and upload it now."""
+        """Make the graph launchable: replay() does it otherwise, at the first call. Of a loaded
+        graph: build and upload it now.
+        """
         self._need("instantiate()")
         if self._placed:
             self._placed.image.build(self._key)
@@ -142,7 +157,8 @@ class CUDAGraph(_lib.Single):
             self._torch.replay()
 
     def reset(self):
-        """Give the graph up, so that another can be captured. Outputs of a loaded graph stay valid."""
+        """Give the graph up, so that another can be captured. Outputs of a loaded graph stay valid.
+        """
         with region.lock:
             if self._end:
                 self._end()
@@ -156,8 +172,8 @@ class CUDAGraph(_lib.Single):
         self._region = self._key = self._end = self._pool = None
 
     def pool(self):
-        """A token of the graph's memory pool, which another capture may share. Of a loaded graph: the one given to load(),
-        else one of its own; the graph's own memory is not in it.
+        """A token of the graph's memory pool, which another capture may share. Of a loaded graph:
+        the one given to load(), else one of its own; the graph's own memory is not in it.
         """
         self._need("pool()")
         if not self._placed:
@@ -167,21 +183,25 @@ class CUDAGraph(_lib.Single):
         return self._pool
 
     def debug_dump(self, debug_path):
-        """Write the graph to `debug_path` for people: a captured one in Graphviz' language, as torch does."""
+        """Write the graph to `debug_path` for people: a captured one in Graphviz' language, as
+        torch does.
+        """
         self._need_own("debug_dump()").debug_dump(debug_path)
 
     def raw_cuda_graph(self):
         """The driver's CUgraph as an integer. For captured graphs made with keep_graph=True."""
         made = self._need_own("raw_cuda_graph()")
         if not self._keep_graph:
-            raise Error(_lib.STATE, "raw_cuda_graph() is for graphs made with CUDAGraph(keep_graph=True)")
+            raise Error(_lib.STATE,
+                        "raw_cuda_graph() is for graphs made with CUDAGraph(keep_graph=True)")
         with region.lock:
             if self._end and self._end.alive and self._region.capture._handle:
                 lib.fdry_capture_graph_fixed(self._region.capture._handle, self._key, 0)
         return made.raw_cuda_graph()
 
     def raw_cuda_graph_exec(self):
-        """The driver's CUgraphExec as an integer, where the graph was captured and is instantiated."""
+        """The driver's CUgraphExec as an integer, where the graph was captured and is instantiated.
+        """
         return self._need_own("raw_cuda_graph_exec()").raw_cuda_graph_exec()
 
     # --- saving and loading ---
@@ -191,13 +211,17 @@ class CUDAGraph(_lib.Single):
 
         output_tensors: what load() is to give back beside the graph: a tensor, or a list, tuple or
         dict of tensors, nested as you like; they stay where they are, and each replay writes them.
-        The store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the file.
+        The store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the
+        file.
 
         The image holds all graphs that were captured in the region and are alive, and memory as it
-        is now: all of it is read, and what differs from earlier saves is stored. save_graphs() saves many and reads once.
+        is now: all of it is read, and what differs from earlier saves is stored. save_graphs()
+        saves many and reads once.
 
-        Errors: FDRY_E_STATE where the graph was not captured in the region; FDRY_E_REFUSED names the node or
-        memory that cannot be restored exactly; FDRY_E_RANGE for outputs that do not lie in the region. TypeError for outputs of other kinds. The file is written last, whole or not at all.
+        Errors: FDRY_E_STATE where the graph was not captured in the region; FDRY_E_REFUSED names
+        the node or memory that cannot be restored exactly; FDRY_E_RANGE for outputs that do not lie
+        in the region. TypeError for outputs of other kinds. The file is written last, whole or not
+        at all.
         """
         save_graphs({path: (self, output_tensors)})
 
@@ -205,29 +229,36 @@ class CUDAGraph(_lib.Single):
         """What a file says of the graph: its key, and its outputs."""
         self._need_own("save()")
         if self._region is None or where is not self._region:
-            of = f"in the region at {self._region.base:#x}, which ended" if self._region else "in no region"
-            raise Error(_lib.STATE, f"this graph was captured {of}, and can not be saved; save graphs before another region begins, and call "
+            of = (f"in the region at {self._region.base:#x}, which ended"
+                  if self._region else "in no region")
+            raise Error(_lib.STATE,
+                        f"this graph was captured {of}, and can not be saved; save graphs before "
+                        "another region begins, and call "
                         "set_allocation_region() before anything that a graph uses is allocated")
         if output_tensors is None:
             return self._key, None
         allocs = where.allocs()
-        return self._key, _file.pack(output_tensors, lambda tensor, name: _describe(tensor, name, allocs))
+        return self._key, _file.pack(output_tensors, lambda tensor,
+                                     name: _describe(tensor, name, allocs))
 
     @classmethod
     def load(cls, path, pool=None):
-        """Load a saved graph into the region: the graph, or (graph, outputs) where outputs were saved, as they were given.
+        """Load a saved graph into the region: the graph, or (graph, outputs) where outputs were
+        saved, as they were given.
 
-        The region has the base of the one that it was saved from. Each allocation that the process has made in it is
-        one of the saving process, at the same address and of the same size, or touches no memory of the image. Those keep their
-        bytes, so inputs are filled before or after; all else comes from the image, and is given to
-        nobody else as long as one of the image's graphs is in use. If segments that torch caches are in the way, they are
-        given back. The graph is built at its first replay, or by instantiate().
+        The region has the base of the one that it was saved from. Each allocation that the process
+        has made in it is one of the saving process, at the same address and of the same size, or
+        touches no memory of the image. Those keep their bytes, so inputs are filled before or
+        after; all else comes from the image, and is given to nobody else as long as one of the
+        image's graphs is in use. If segments that torch caches are in the way, they are given back.
+        The graph is built at its first replay, or by instantiate().
 
         pool: what pool() is to give; the graph's memory is at its own addresses.
 
-        Errors: FDRY_E_NOENT (no such file, or no store that has its image), FDRY_E_BADIMAGE (something else than a saved
-        graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT names the first allocation in the way, FDRY_E_IDENTITY
-        (saved on another kind of GPU), and those of foundry.load().
+        Errors: FDRY_E_NOENT (no such file, or no store that has its image), FDRY_E_BADIMAGE
+        (something else than a saved graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT names the first
+        allocation in the way, FDRY_E_IDENTITY (saved on another kind of GPU), and those of
+        foundry.load().
         """
         file = _file.read(path)
         with region.lock:
@@ -236,35 +267,46 @@ class CUDAGraph(_lib.Single):
 
     @classmethod
     def start_graph_builds(cls, paths, pool=None, num_threads=4):
-        """Begin to load many graphs: a token for finish_graph_loads(). Their images are placed at once, as by load(); graphs
-        are built in the background, in the order of `paths`, by at most `num_threads` threads; errors as load()'s.
+        """Begin to load many graphs: a token for finish_graph_loads(). Their images are placed at
+        once, as by load(); graphs are built in the background, in the order of `paths`, by at most
+        `num_threads` threads; errors as load()'s.
         """
         return many.start(lambda *found: open_graph(cls, *found, pool), paths, num_threads)
 
     @staticmethod
     def finish_graph_loads(pending):
-        """All graphs of a token, in the order of the paths, each as load() gives it, built. Raises what kept one from it."""
+        """All graphs of a token, in the order of the paths, each as load() gives it, built. Raises
+        what kept one from it.
+        """
         return [pending.finish(i) for i in range(len(pending))]
 
     @staticmethod
     def finish_one_graph_load(pending, i):
-        """Graph `i` of a token, as load() gives it, built before others that are waiting. The same object each time."""
+        """Graph `i` of a token, as load() gives it, built before others that are waiting. The same
+        object each time.
+        """
         return pending.finish(range(len(pending))[i])
 
 
 def save_graphs(graphs):
-    """Save many graphs as they are at one moment, as CUDAGraph.save() saves one: memory is read once for all of them.
+    """Save many graphs as they are at one moment, as CUDAGraph.save() saves one: memory is read
+    once for all of them.
 
-    graphs: {path: graph} or {path: (graph, output_tensors)}. Graphs of one folder share one image. Errors are those of save();
-    files are written when all images are there.
+    graphs: {path: graph} or {path: (graph, output_tensors)}. Graphs of one folder share one image.
+    Errors are those of save(); files are written when all images are there.
     """
     if not isinstance(graphs, collections.abc.Mapping):
-        raise TypeError(f"save_graphs() takes {{path: graph}} or {{path: (graph, output_tensors)}}, not {graphs!r}")
-    asked = {os.fspath(path): each if isinstance(each, tuple) else (each, None) for path, each in graphs.items()}
+        raise TypeError(
+            f"save_graphs() takes {{path: graph}} or {{path: (graph, output_tensors)}}, not "
+            f"{graphs!r}")
+    asked = {os.fspath(path): each if isinstance(each, tuple) else (each, None)
+             for path, each in graphs.items()}
     for path, each in asked.items():
         _file.check_place(path)
         if len(each) != 2 or not isinstance(each[0], CUDAGraph):
-            raise TypeError(f"'{os.fsdecode(path)}' is to be of a CUDAGraph, or of a pair of one and its outputs, not of {each!r}")
+            raise TypeError(
+                f"'{os.fsdecode(path)}' is to be of a CUDAGraph, or of a pair of one and its "
+                f"outputs, not of {each!r}")
     with region.lock:
         where = region.find()
         said = {path: each[0]._description(where, each[1]) for path, each in asked.items()}
@@ -296,25 +338,33 @@ def open_graph(cls, where, file, found, pool):
 def _describe(tensor, name, allocs):
     """An output as a file has it."""
     if not _torch.is_tensor(tensor):
-        raise TypeError(f"{name} is a {type(tensor).__name__}; outputs are tensors, and lists, tuples and dicts of them")
+        raise TypeError(
+            f"{name} is a {type(tensor).__name__}; outputs are tensors, and lists, tuples and "
+            "dicts of them")
     refuse_lazy(name, tensor)
-    raw = {"addr": tensor.data_ptr(), "dtype": str(tensor.dtype).rpartition(".")[2], "shape": list(tensor.shape),
+    raw = {"addr": tensor.data_ptr(), "dtype": str(tensor.dtype).rpartition(".")[2],
+           "shape": list(tensor.shape),
            "stride": list(tensor.stride())}
     if not _file._is_tensor(raw):
-        raise TypeError(f"{name} is a tensor of {raw['dtype']} with {len(raw['shape'])} dimensions, which a saved graph cannot keep")
+        raise TypeError(
+            f"{name} is a tensor of {raw['dtype']} with {len(raw['shape'])} dimensions, which a "
+            "saved graph cannot keep")
     size = _file.extent(raw)
-    if size and not any(addr <= raw["addr"] and raw["addr"] + size <= addr + have for addr, have in allocs):
-        raise Error(_lib.RANGE, f"{name} ({size} bytes at {raw['addr']:#x}) does not lie in memory of the region; name tensors that the "
+    if size and not any(addr <= raw["addr"] and raw["addr"] + size <= addr + have
+                        for addr, have in allocs):
+        raise Error(_lib.RANGE,
+                    f"{name} ({size} bytes at {raw['addr']:#x}) does not lie in memory of the "
+                    "region; name tensors that the "
                     "graph writes on the GPU")
     return raw
 
 
 class graph:
-    """Capture what happens inside a with block into a CUDAGraph, as torch.cuda.graph does: on a stream of its own, after a
-    synchronisation, with torch's cache emptied.
+    """Capture what happens inside a with block into a CUDAGraph, as torch.cuda.graph does: on a
+    stream of its own, after a synchronisation, with torch's cache emptied.
 
-    pool: as for CUDAGraph.capture_begin(). stream: to capture on; None: one that all such captures share.
-    A block that raises leaves the graph empty and the stream usable.
+    pool: as for CUDAGraph.capture_begin(). stream: to capture on; None: one that all such captures
+    share. A block that raises leaves the graph empty and the stream usable.
     """
 
     def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):

@@ -26,11 +26,12 @@ def _fields(struct):
 
 
 class Device(_lib.Closing):
-    """A device by number, from 0; the same device is shared, and with the last one closed what it kept goes.
+    """A device by number, from 0; the same device is shared, and with the last one closed what it
+    kept goes.
 
-    caps: a dict of what the device is and can do; sizes in bytes, clocks in kHz, 1 and 0 for yes and no.
-    Wherever a stream is asked for: torch's or CuPy's, an int, None for the default stream, or "none": the host has
-    waited, or will use it at once.
+    caps: a dict of what the device is and can do; sizes in bytes, clocks in kHz, 1 and 0 for yes
+    and no. Wherever a stream is asked for: torch's or CuPy's, an int, None for the default stream,
+    or "none": the host has waited, or will use it at once.
     """
 
     def __init__(self, ordinal=0):
@@ -54,7 +55,8 @@ class Device(_lib.Closing):
     def get(self, nbytes, stream=None, kind="device"):
         """The address of `nbytes` of memory that `stream` uses first; kind: "device" or "pinned".
 
-        Without a stream pinned memory is the host's at once ("none"): no copy that was given earlier still reads it.
+        Without a stream pinned memory is the host's at once ("none"): no copy that was given
+        earlier still reads it.
         """
         addr, code = ctypes.c_uint64(), _kind(_MEMORY, kind)
         where = _where("none" if stream is None and kind == "pinned" else stream)
@@ -98,7 +100,9 @@ class Device(_lib.Closing):
         return handle.value
 
     def view(self, handle):
-        """(address, bytes) of a buffer; Error FDRY_E_STALE where it is gone, FDRY_E_NOKEY where it never was."""
+        """(address, bytes) of a buffer; Error FDRY_E_STALE where it is gone, FDRY_E_NOKEY where it
+        never was.
+        """
         addr, nbytes = ctypes.c_uint64(), ctypes.c_size_t()
         lib.fdry_resident_view(self._handle, handle, ctypes.byref(addr), ctypes.byref(nbytes))
         return addr.value, nbytes.value

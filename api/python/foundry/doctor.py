@@ -41,7 +41,8 @@ except foundry.Error as e:
     sys.exit(str(e))
 if not hasattr(ctypes.CDLL("libcuda.so"), "fdry_hook_table"):
     sys.exit("libcuda.so is the driver's, not the interposer's")
-version, count, major, minor, total = (ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t())
+version, count, major, minor = (ctypes.c_int() for _ in range(4))
+total = ctypes.c_size_t()
 cuda.cuDriverGetVersion(ctypes.byref(version))
 cuda.cuDeviceGetCount(ctypes.byref(count))
 devices = []
@@ -51,9 +52,12 @@ for i in range(count.value):
     cuda.cuDeviceTotalMem_v2(ctypes.byref(total), i)
     cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, i)
     cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, i)
-    devices.append(f"{name.value.decode()}, compute capability {major.value}.{minor.value}, {total.value / 2**30:.1f} GiB")
-mapped = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps") if "/libcuda.so" in line]
-drivers = [path for path in dict.fromkeys(mapped) if not hasattr(ctypes.CDLL(path), "fdry_hook_table")]
+    devices.append(f"{name.value.decode()}, compute capability {major.value}.{minor.value}, "
+                   f"{total.value / 2**30:.1f} GiB")
+mapped = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps")
+          if "/libcuda.so" in line]
+drivers = [path for path in dict.fromkeys(mapped)
+           if not hasattr(ctypes.CDLL(path), "fdry_hook_table")]
 print(json.dumps({"driver": drivers, "version": version.value, "devices": devices}))
 """
 
@@ -72,8 +76,8 @@ def _child(code, *args, env=None):
     env = dict(os.environ if env is None else env)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
     try:
-        done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=120,
-                              check=False)
+        done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True,
+                              text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
         return False, "no answer within two minutes"
     said = (done.stdout if not done.returncode else done.stderr or done.stdout).strip().splitlines()
@@ -138,12 +142,15 @@ def checks():
         facts = json.loads(said) if works else facts
         yield f"capture: {name}", works, "begins" if works else said
     if facts:
-        yield "driver", True, f"{', '.join(facts['driver'])}, CUDA {facts['version'] // 1000}.{facts['version'] % 1000 // 10}"
+        major, minor = facts["version"] // 1000, facts["version"] % 1000 // 10
+        yield "driver", True, f"{', '.join(facts['driver'])}, CUDA {major}.{minor}"
         for i, device in enumerate(facts["devices"]):
             yield f"device {i}", True, device
     yield ("store", *_store())
     works, said = _child(_TORCH, env=ways[1][2] if ways else None)
-    yield "torch", True if works else None, said if works else f"{said} (only needed to capture PyTorch)"
+    if not works:
+        said += " (only needed to capture PyTorch)"
+    yield "torch", True if works else None, said
 
 
 def doctor(args):
@@ -153,5 +160,6 @@ def doctor(args):
     good = True
     for name, works, text in checks():
         good = good and works is not False
-        print(f"{'FAIL' if works is False else 'no' if works is None else 'ok':<5} {name:<31} {text}", flush=True)
+        print(f"{'FAIL' if works is False else 'no' if works is None else 'ok':<5} {name:<31} "
+              f"{text}", flush=True)
     return 0 if good else 1

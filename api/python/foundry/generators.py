@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers of PyTorch's graphs: where the state of its generators lies, and giving it to loaded graphs.
+"""Random numbers of PyTorch's graphs: where the state of its generators lies, and giving it to
+loaded graphs.
 
-torch keeps a seed and an offset for each generator, and before it replays a graph writes both to device memory that
-the graph's kernels read. Nothing in Python says where; so torch is made to write numbers that nothing else has, by a
-replay that launches nothing, and what the kernels' arguments point to is searched for them. That holds for every
-layout that torch has had.
+torch keeps a seed and an offset for each generator, and before it replays a graph writes both to
+device memory that the graph's kernels read. Nothing in Python says where; so torch is made to write
+numbers that nothing else has, by a replay that launches nothing, and what the kernels' arguments
+point to is searched for them. That holds for every layout that torch has had.
 """
 import ctypes
 import secrets
@@ -26,14 +27,19 @@ class Names:
         self._others = []
 
     def of(self, torch, device, generators=()):
-        """{name: generator} of torch's default generators and of `generators`, a sequence or {name: generator}.
+        """{name: generator} of torch's default generators and of `generators`, a sequence or {name:
+        generator}.
 
-        As they are now: a generator that is given another state afterwards is not the one that a graph drew from.
+        As they are now: a generator that is given another state afterwards is not the one that a
+        graph drew from.
         """
         torch.cuda.init()
-        found = {DEFAULT if i == device else f"{DEFAULT}{i}": g for i, g in enumerate(torch.cuda.default_generators)}
-        found.update(generators if hasattr(generators, "items") else {self._name(g): g for g in generators})
-        return {name: g.graphsafe_get_state() if hasattr(g, "graphsafe_get_state") else g for name, g in found.items()}
+        found = {DEFAULT if i == device else f"{DEFAULT}{i}": g
+                 for i, g in enumerate(torch.cuda.default_generators)}
+        found.update(generators if hasattr(generators, "items")
+                     else {self._name(g): g for g in generators})
+        return {name: g.graphsafe_get_state() if hasattr(g, "graphsafe_get_state") else g
+                for name, g in found.items()}
 
     def _name(self, generator):
         for i, known in enumerate(self._others):
@@ -64,8 +70,9 @@ def _replay_held(capture, graph):
 
 
 def _probe(capture, key, graph, generators):
-    """One replay with states that nothing else has: {name: (increment, seeds, offsets)} of those that move on, with the
-    addresses where they were seen."""
+    """One replay with states that nothing else has: {name: (increment, seeds, offsets)} of those
+    that move on, with the addresses where they were seen.
+    """
     states = {}
     for name, generator in generators.items():
         states[name] = (secrets.randbits(61) | 1 << 61, 4 * (secrets.randbits(57) | 1 << 57))
@@ -75,16 +82,19 @@ def _probe(capture, key, graph, generators):
     moved = {name: (g.get_offset() - states[name][1]) & _WRAP for name, g in generators.items()}
     moved = {name: by for name, by in moved.items() if by}
     cells = _cells(capture, key) if moved else []
-    return {name: (by, *({addr for addr, value in cells if value == state} for state in states[name]))
+    return {name: (by,
+                   *({addr for addr, value in cells if value == state} for state in states[name]))
             for name, by in moved.items()}
 
 
 def recognise(capture, key, graph, generators):
-    """Find out what graph `key` of a capture draws, and declare it; {name: (increment, seed's address, offset's)}.
+    """Find out what graph `key` of a capture draws, and declare it; {name: (increment, seed's
+    address, offset's)}.
 
     capture: the Handle of one, with the graph added. graph: torch's, captured and instantiated.
-    generators: {name: torch.Generator}, all that it may draw from, as Names.of() gave them before its capture. Their
-    states are as before afterwards. A graph that draws from what cannot be found is marked, so that the seal is refused.
+    generators: {name: torch.Generator}, all that it may draw from, as Names.of() gave them before
+    its capture. Their states are as before afterwards. A graph that draws from what cannot be found
+    is marked, so that the seal is refused.
     """
     kept = {name: g.get_state() for name, g in generators.items()}
     try:
@@ -101,18 +111,24 @@ def recognise(capture, key, graph, generators):
         again = second.get(name, (0, set(), set()))
         both = [sorted(a & b) for a, b in zip(places, again[1:])]
         if again[0] != by or [len(b) for b in both] != [1, 1]:
-            warnings.warn(f"graph {key} draws from generator '{_lib.shown(name)}', whose state was not recognised, so that it cannot be "
-                          f"sealed: increments {by} and {again[0]}, seeds at {[hex(a) for a in both[0]]}, offsets at "
+            warnings.warn(
+                f"graph {key} draws from generator '{_lib.shown(name)}', whose state was not "
+                "recognised, so that it cannot be "
+                          f"sealed: increments {by} and {again[0]}, seeds at "
+                          f"{[hex(a) for a in both[0]]}, offsets at "
                           f"{[hex(a) for a in both[1]]}", RuntimeWarning, stacklevel=2)
             return {}
         found[name] = (by, both[0][0], both[1][0])
     for name, (by, seed, offset) in found.items():
-        lib.fdry_capture_rng_use(capture, key, ctypes.byref(_lib.RngUse(_lib.text(name), seed, offset, by)))
+        lib.fdry_capture_rng_use(capture, key,
+                                 ctypes.byref(_lib.RngUse(_lib.text(name), seed, offset, by)))
     return found
 
 
 class Source:
-    """Where the graphs of a loaded image take their random state from: torch's generators, or the image's own."""
+    """Where the graphs of a loaded image take their random state from: torch's generators, or the
+    image's own.
+    """
 
     def __init__(self, handle, device):
         self._handle, self._device = handle, device
@@ -178,7 +194,8 @@ class Source:
             generator.set_offset(offset)
         else:
             seed = _lib.fit(ctypes.c_int64 if seed < 0 else ctypes.c_uint64, seed) & _WRAP
-            lib.fdry_image_rng_set_state(self._handle, _lib.named(name), ctypes.byref(_lib.RngState(seed, offset)))
+            lib.fdry_image_rng_set_state(self._handle, _lib.named(name),
+                                         ctypes.byref(_lib.RngState(seed, offset)))
 
     def _move(self, name, before, after):
         """From one offset to another, unless somebody has moved it meanwhile."""
@@ -197,7 +214,9 @@ class Source:
             self._launch_from(key, stream, draws)
 
     def _launch_from(self, key, stream, draws):
-        """Numbers are taken one draw after the other before any is made, so that no two get the same, and put back if none was."""
+        """Numbers are taken one draw after the other before any is made, so that no two get the
+        same, and put back if none was.
+        """
         states = (_lib.RngState * len(self.names))()
         moves = []
         for i, by in draws:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ties an image to the program that captured it, found out before anything is loaded.
 
-identify() makes facts of a capture function and of all that it refers to (_walk.py). Functions outside of installed
-packages count by their bytecode (_code.py), installed packages by their versions (_packages.py), and values by what
-they hold. The facts depend on nothing but the program: they are equal in every process and on every host.
+identify() makes facts of a capture function and of all that it refers to (_walk.py). Functions
+outside of installed packages count by their bytecode (_code.py), installed packages by their
+versions (_packages.py), and values by what they hold. The facts depend on nothing but the program:
+they are equal in every process and on every host.
 
 What cannot be compared is listed, with the reason.
 """
@@ -25,8 +26,8 @@ NotCompared = collections.namedtuple("NotCompared", "name why")
 class Identity:
     """What ties an image to the program that calls load_or_capture(); str() of it is readable.
 
-    facts: {key: value} that an image must have to be loaded. not_compared: a list of NotCompared(name, why).
-    automatic: whether facts were looked for beside the caller's.
+    facts: {key: value} that an image must have to be loaded. not_compared: a list of
+    NotCompared(name, why). automatic: whether facts were looked for beside the caller's.
     """
 
     def __init__(self, facts, not_compared, automatic=True):
@@ -37,36 +38,44 @@ class Identity:
 
     def __str__(self):
         first, *missing = self.lines()
-        return "\n".join([first, *(f"    {key} = {value}" for key, value in self.facts.items()), *missing])
+        return "\n".join([first, *(f"    {key} = {value}" for key, value in self.facts.items()),
+                          *missing])
 
     def _counts(self):
         def count(prefix, what):
             n = sum(key.startswith(prefix) for key in self.facts)
             return f"{n} {what}{'s' * (n != 1)}"
-        more = [f"{n} other fact{'s' * (n != 1)}" for n in [sum(not key.startswith("py.") for key in self.facts)] if n]
-        return ", ".join([count(CODE, "piece") + " of code", count(VALUE, "value"), count(PACKAGE, "package version"), *more])
+        more = [f"{n} other fact{'s' * (n != 1)}"
+                for n in [sum(not key.startswith("py.") for key in self.facts)] if n]
+        return ", ".join([count(CODE, "piece") + " of code", count(VALUE, "value"),
+                          count(PACKAGE, "package version"), *more])
 
     def lines(self):
         """For a report: how much is compared, and what is not."""
-        return ["compared: " + self._counts(), *(f"not compared: {name} ({why})" for name, why in self.not_compared)]
+        return ["compared: " + self._counts(),
+                *(f"not compared: {name} ({why})" for name, why in self.not_compared)]
 
 
 def _listed(missing):
     found = [NotCompared(name, why) for name, why in missing.items()]
-    return found[:LISTED] + [NotCompared(f"{len(found) - LISTED} more", "too many to list")] * (len(found) > LISTED)
+    return (found[:LISTED]
+            + [NotCompared(f"{len(found) - LISTED} more",
+                           "too many to list")] * (len(found) > LISTED))
 
 
 def identify(capture=None, facts=None, automatic=True):
     """What load_or_capture(capture=capture, facts=facts) compares with an image; gives an Identity.
 
-    The version of Python; those of the installed packages that the function reaches and, where it reaches any, of
-    torch and the GPU libraries; the code of the function and of all that it reaches outside of installed packages;
-    the values in its closure, defaults and globals, shapes and dtypes of arrays among them. A fact of the same key
-    in `facts` replaces one that was found out. automatic=False: `facts` alone.
+    The version of Python; those of the installed packages that the function reaches and, where it
+    reaches any, of torch and the GPU libraries; the code of the function and of all that it reaches
+    outside of installed packages; the values in its closure, defaults and globals, shapes and
+    dtypes of arrays among them. A fact of the same key in `facts` replaces one that was found out.
+    automatic=False: `facts` alone.
     """
     given = {key: str(value) for key, value in (facts or {}).items()}
     if capture is None or not automatic:
-        why = "no capture function was given" if automatic else "only the facts that were given are compared"
+        why = ("no capture function was given"
+               if automatic else "only the facts that were given are compared")
         return Identity(given, [NotCompared("code", why)], automatic)
     walk = Walk()
     root = walk.take(walk.refer, "capture", capture, "capture")
@@ -75,10 +84,12 @@ def identify(capture=None, facts=None, automatic=True):
     keys = list(items)
     found = {"py.python": f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}"}
     stack = _packages.gpu_stack() if walk.packages else {}
-    found.update({PACKAGE + name: version for name, version in sorted({**stack, **walk.packages}.items())})
+    found.update({PACKAGE + name: version
+                  for name, version in sorted({**stack, **walk.packages}.items())})
     found.update({key: items[key] for key in keys[:FACTS]})
     rest = [pack("item", text(key), text(items[key])) for key in keys]
     if len(keys) > FACTS:
         found["py.more"] = f"{len(keys) - FACTS}:{digest(pack('more', *rest[FACTS:]))}"
     found["py.all"] = hashlib.sha256(pack("all", root, *sorted(rest))).hexdigest()
-    return Identity({**given, **{key: given.get(key, value) for key, value in found.items()}}, _listed(walk.missing))
+    return Identity({**given, **{key: given.get(key, value) for key, value in found.items()}},
+                    _listed(walk.missing))

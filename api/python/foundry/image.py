@@ -19,12 +19,15 @@ _PHASES = ("manifest", "driver", "memory", "content", "kernels", "objects", "gra
 
 
 def _stream(stream):
-    """A CUstream as an integer: torch's and CuPy's stream objects, integers, None for the legacy default stream."""
+    """A CUstream as an integer: torch's and CuPy's stream objects, integers, None for the legacy
+    default stream.
+    """
     for attribute in ("cuda_stream", "ptr"):
         if hasattr(stream, attribute):
             return getattr(stream, attribute) or None
     if stream is not None and not isinstance(stream, (int, ctypes.c_void_p)):
-        raise TypeError(f"{stream!r} is no stream: give torch's or CuPy's, a CUstream as an int, or None")
+        raise TypeError(
+            f"{stream!r} is no stream: give torch's or CuPy's, a CUstream as an int, or None")
     return stream
 
 
@@ -37,13 +40,15 @@ class Report(_lib.Record):
 
 
 class Image(_lib.Closing):
-    """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it goes with the last that
-    refers to it: this object, a Tensor, a slot, a DLPack view. One that tells progress of graphs built in the background stays
-    until it is closed, or wait() or build_stop() was called.
+    """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it
+    goes with the last that refers to it: this object, a Tensor, a slot, a DLPack view. One that
+    tells progress of graphs built in the background stays until it is closed, or wait() or
+    build_stop() was called.
     """
 
     def __init__(self, pointer, device, opts):
-        self._handle = _lib.Handle(pointer, keeps=[opts])  # whose progress function may be called as long
+        # whose progress function may be called as long
+        self._handle = _lib.Handle(pointer, keeps=[opts])
         opts.calls.handle, opts.handles = weakref.ref(self._handle), ()
         if opts.calls.fn and opts.flags & _BACKGROUND:
             _telling.add(self)
@@ -110,17 +115,19 @@ class Image(_lib.Closing):
         return _lib.foreign(value.value)
 
     def write(self, name, data, stream=None, wait=True):
-        """Copy `data` into a tensor; complete on return, or with wait=False when `stream` gets there: later launches on it see
-        the new elements, and host memory may be used again at once.
+        """Copy `data` into a tensor; complete on return, or with wait=False when `stream` gets
+        there: later launches on it see the new elements, and host memory may be used again at once.
 
-        data: an array of the tensor's shape and type, on the host or on this GPU, with whatever strides: element [i, j] goes to
-        element [i, j]. Anything with DLPack (torch's tensors, CuPy's) or the buffer protocol (numpy's). Or plain bytes, exactly
-        as many as the tensor has: its elements row by row, as numpy's tobytes() gives them, however the tensor's own
-        strides place them in memory.
+        data: an array of the tensor's shape and type, on the host or on this GPU, with whatever
+        strides: element [i, j] goes to element [i, j]. Anything with DLPack (torch's tensors,
+        CuPy's) or the buffer protocol (numpy's). Or plain bytes, exactly as many as the tensor has:
+        its elements row by row, as numpy's tobytes() gives them, however the tensor's own strides
+        place them in memory.
 
-        An array on the GPU is read in the order of `stream`, after what its framework has enqueued for it; with wait=False
-        nothing may overwrite it until then. Bytes between a tensor's elements are not touched. A tensor whose elements share
-        memory, as an expanded one has them, can only be read.
+        An array on the GPU is read in the order of `stream`, after what its framework has enqueued
+        for it; with wait=False nothing may overwrite it until then. Bytes between a tensor's
+        elements are not touched. A tensor whose elements share memory, as an expanded one has them,
+        can only be read.
         """
         stream, tensor = _stream(stream), self[name]
         with array.opened(self, tensor, data, stream) as source:
@@ -128,27 +135,33 @@ class Image(_lib.Closing):
                 write = lib.fdry_image_write if wait else lib.fdry_image_write_async
                 write(self._handle, _lib.named(name), source.raw.addr, source.nbytes, stream)
                 return
-            lib.fdry_image_write_array(self._handle, _lib.named(name), ctypes.byref(source.raw), 0 if wait else _ASYNC, stream)
+            lib.fdry_image_write_array(self._handle, _lib.named(name), ctypes.byref(source.raw),
+                                       0 if wait else _ASYNC, stream)
             if not wait and not source.host:
                 _torch.used_on(data, array.number(stream), self.device)
 
     def copy(self, name, src, nbytes, stream=None):
-        """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order: its elements row by row."""
+        """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order: its
+        elements row by row.
+        """
         lib.fdry_image_copy(self._handle, _lib.named(name), src, nbytes, _stream(stream))
 
     def read(self, name, stream=None, out=None):
-        """A tensor's elements on the host, row by row, as a bytearray; ordered after what `stream` was given.
+        """A tensor's elements on the host, row by row, as a bytearray; ordered after what `stream`
+        was given.
 
-        out: an array of the tensor's shape and type to copy into instead, element by element, as write() takes them; it is
-        returned. Memory between its elements is not touched.
+        out: an array of the tensor's shape and type to copy into instead, element by element, as
+        write() takes them; it is returned. Memory between its elements is not touched.
         """
         stream, tensor = _stream(stream), self[name]
         data = bytearray(tensor.nbytes) if out is None else out
         with array.opened(self, tensor, data, stream, writable=True) as into:
             if into.flat:
-                lib.fdry_image_read(self._handle, _lib.named(name), into.raw.addr, into.nbytes, stream)
+                lib.fdry_image_read(self._handle, _lib.named(name), into.raw.addr, into.nbytes,
+                                    stream)
             else:
-                lib.fdry_image_read_array(self._handle, _lib.named(name), ctypes.byref(into.raw), stream)
+                lib.fdry_image_read_array(self._handle, _lib.named(name), ctypes.byref(into.raw),
+                                          stream)
         return data
 
     def filled(self, name=None):
@@ -170,32 +183,42 @@ class Image(_lib.Closing):
         _telling.discard(self)
 
     def launch(self, key, stream=None):
-        """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy default stream.
+        """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy
+        default stream.
 
-        Random numbers come from torch's default generator where torch uses CUDA in this process, which moves on as
-        torch's own replay would move it, else from the image's own state; see generator().
+        Random numbers come from torch's default generator where torch uses CUDA in this process,
+        which moves on as torch's own replay would move it, else from the image's own state; see
+        generator().
         """
         self._source.launch(key, _stream(stream))
 
     def generators(self):
-        """Names of the random number generators that the graphs draw from; torch's default one is "default"."""
+        """Names of the random number generators that the graphs draw from; torch's default one is
+        "default".
+        """
         return list(self._source.names)
 
     def generator(self, name, generator):
-        """Take the state of `name` from `generator`, a torch.Generator of this device; None: from the image's own state."""
+        """Take the state of `name` from `generator`, a torch.Generator of this device; None: from
+        the image's own state.
+        """
         self._source.bind(name, generator)
 
     def rng_state(self, name="default"):
-        """(seed, offset) that the next launch draws from: that of torch's generator where that one counts."""
+        """(seed, offset) that the next launch draws from: that of torch's generator where that one
+        counts.
+        """
         return self._source.get(name)
 
     def set_rng_state(self, seed, offset=0, name="default"):
-        """Seed a generator, as torch.cuda.manual_seed() does, or put it back where rng_state() was."""
+        """Seed a generator, as torch.cuda.manual_seed() does, or put it back where rng_state() was.
+        """
         self._source.set(name, seed, offset)
 
     def restore(self, stream=None):
-        """Put every byte of content back as it was sealed. If the image was removed from the store meanwhile, nothing changes
-        (Error NOENT)."""
+        """Put every byte of content back as it was sealed. If the image was removed from the store
+        meanwhile, nothing changes (Error NOENT).
+        """
         lib.fdry_image_restore(self._handle, _stream(stream))
 
     def synchronize(self, stream=None):
@@ -203,7 +226,9 @@ class Image(_lib.Closing):
         lib.fdry_image_synchronize(self._handle, _stream(stream))
 
     def refresh(self):
-        """Make replays fast again in a process that has used many streams; when all graphs are built. Takes 150 ms."""
+        """Make replays fast again in a process that has used many streams; when all graphs are
+        built. Takes 150 ms.
+        """
         lib.fdry_image_refresh(self._handle)
 
     def report(self):
@@ -213,11 +238,17 @@ class Image(_lib.Closing):
         return Report(raw)
 
     def close(self):
-        """Release everything. Refused while DLPack views of the image's memory live, and while a slot has a graph of it."""
+        """Release everything. Refused while DLPack views of the image's memory live, and while a
+        slot has a graph of it.
+        """
         if self._handle.held("slot"):
-            raise RuntimeError("a slot still has a graph of the image; invalidate the slot before closing the image")
+            raise RuntimeError(
+                "a slot still has a graph of the image; invalidate the slot before closing the "
+                "image")
         if self._exports:
-            raise RuntimeError(f"{self._exports} tensor(s) still look at the image's memory; delete them before closing it")
+            raise RuntimeError(
+                f"{self._exports} tensor(s) still look at the image's memory; delete them before "
+                "closing it")
         super().close()
         _telling.discard(self)
 
@@ -229,15 +260,16 @@ class Image(_lib.Closing):
                 raise  # else what the block raised says more, and the image goes with the last view
 
 
-# Images that may call into Python from a thread of the library: it must have ended before Python does, and is not the one that
-# lets go of the image, since that waits for it.
+# Images that may call into Python from a thread of the library: it must have ended before Python
+# does, and is not the one that lets go of the image, since that waits for it.
 _telling = set()
 
 
 @atexit.register
 def _quieten():
     for image in list(_telling):
-        with contextlib.suppress(_lib.Error, ValueError):  # in a child of a fork, where nothing runs; closed meanwhile
+        # in a child of a fork, where nothing runs; closed meanwhile
+        with contextlib.suppress(_lib.Error, ValueError):
             image.build_stop()
 
 
@@ -252,9 +284,9 @@ def _memory(ranges):
     return (_lib.Memory * (len(ranges) + 1)).from_buffer(words)
 
 
-def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
-                 progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
-                 keep=None, ordered=False):
+def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None,
+                 order=(), threads=0, progress=None, background=False, own_context=False,
+                 check_overlap=False, externals=None, into=None, keep=None, ordered=False):
     """The options of load() as the library takes them; the image keeps them."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
@@ -264,41 +296,43 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
     asked = (verify, poison, build, background, own_context, check_overlap, ordered)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(stated),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
-                         facts=(_lib.Fact * len(stated))(*stated), driver=_lib.file_name(driver) if driver else None,
-                         order=_lib.array(ctypes.c_uint64, order), norder=len(order), threads=threads,
-                         progress=calls.fn, externals=(_lib.External * len(sizes))(*sizes),
-                         nexternals=len(sizes), into=into._handle if into else None,
-                         nkeep=len(ranges) - 1)
+                         facts=(_lib.Fact * len(stated))(*stated),
+                         driver=_lib.file_name(driver) if driver else None,
+                         order=_lib.array(ctypes.c_uint64, order), norder=len(order),
+                         threads=threads, progress=calls.fn,
+                         externals=(_lib.External * len(sizes))(*sizes), nexternals=len(sizes),
+                         into=into._handle if into else None, nkeep=len(ranges) - 1)
     if keep is not None:
         opts.keep = ranges
     opts.calls = calls
     return opts
 
 
-def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(),
-         threads=0, progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
-         keep=None, ordered=False):
+def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False,
+         driver=None, order=(), threads=0, progress=None, background=False, own_context=False,
+         check_overlap=False, externals=None, into=None, keep=None, ordered=False):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
-    have. verify: hash content even where this boot has done so. poison: fill scratch and
-    external memory with 0xA5. build: build every graph now. driver: path of a libcuda. order: keys
-    of graphs, the one that will be launched first at the front. threads: how many may work on the
+    have. verify: hash content even where this boot has done so. poison: fill scratch and external
+    memory with 0xA5. build: build every graph now. driver: path of a libcuda. order: keys of
+    graphs, the one that will be launched first at the front. threads: how many may work on the
     load; 0: as many as pay. progress: called with (phase, done, total, milliseconds since the load
     began), also from threads of the library, one call at a time; phases are manifest, driver,
-    memory, content, kernels, objects, graphs. background: build graphs in the background; ordered: only those that `order` names.
-    own_context: kernels and graphs in a context of the image's own. check_overlap: find launches
-    that may overlap. externals: {name: bytes}, how much to back of external tensors that were captured
-    with room. into: a Capture of this process among whose allocations the image is placed: they must be
-    the first of those that the sealing process had. keep: [(address, bytes)] that keep the bytes they
-    have then; None: every allocation.
+    memory, content, kernels, objects, graphs. background: build graphs in the background; ordered:
+    only those that `order` names. own_context: kernels and graphs in a context of the image's own.
+    check_overlap: find launches that may overlap. externals: {name: bytes}, how much to back of
+    external tensors that were captured with room. into: a Capture of this process among whose
+    allocations the image is placed: they must be the first of those that the sealing process had.
+    keep: [(address, bytes)] that keep the bytes they have then; None: every allocation.
     """
-    opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
-                        check_overlap, externals, into, keep, ordered)
+    opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress,
+                        background, own_context, check_overlap, externals, into, keep, ordered)
     raw, store = _lib.IMAGE(), as_store(store)
     try:
         with opts.calls:
-            lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(raw))
+            lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts),
+                                ctypes.byref(raw))
     except BaseException:
         _lib.Handle(raw, keeps=[opts]).close()
         raise

@@ -12,7 +12,8 @@ _COOPERATIVE = 1
 _CDATA = (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
 _U32 = (1 << 32) - 1  # ctypes would cut off what is above it, and launch something smaller
 KernelTarget = collections.namedtuple("KernelTarget", "arch exact cc driver ptx")
-KernelStats = collections.namedtuple("KernelStats", [name for name, _ in _lib.KernelsStats._fields_[1:]])
+KernelStats = collections.namedtuple("KernelStats",
+                                     [name for name, _ in _lib.KernelsStats._fields_[1:]])
 
 
 def _text(value):
@@ -26,21 +27,23 @@ def _path(value):
 class Code:
     """Code and how it is compiled.
 
-    data: PTX, a cubin or a fatbin (str or bytes); with source=True CUDA C++, for NVRTC.
-    options: of the compiler, one or several; target: of source, such as "sm_90a"; name: for messages;
-    version: becomes part of the key: source that includes files is kept in the store only with one.
+    data: PTX, a cubin or a fatbin (str or bytes); with source=True CUDA C++, for NVRTC. options: of
+    the compiler, one or several; target: of source, such as "sm_90a"; name: for messages; version:
+    becomes part of the key: source that includes files is kept in the store only with one.
     """
 
     def __init__(self, data, source=False, options=(), target=None, name=None, version=None):
         if not isinstance(data, (str, bytes, bytearray, memoryview)):
-            raise TypeError(f"data: {data!r} is of type {type(data).__name__}; give code as str or bytes")
+            raise TypeError(
+                f"data: {data!r} is of type {type(data).__name__}; give code as str or bytes")
         self._data = data.encode() if isinstance(data, str) else bytes(data)
         self._name = name
-        options = [_lib.text(option) for option in ([options] if isinstance(options, str) else options)]
+        options = [_lib.text(option) for option in ([options] if isinstance(options, str)
+                                                    else options)]
         self._options = (ctypes.c_char_p * len(options))(*options)
         self.raw = _lib.KernelsSource(
-            ctypes.sizeof(_lib.KernelsSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
-            self._options, len(options), _text(version))
+            ctypes.sizeof(_lib.KernelsSource), int(source), 0, self._data, len(self._data),
+            _text(name), _text(target), self._options, len(options), _text(version))
 
     def __repr__(self):
         return f"<Code {self._name or 'without a name'}: {len(self._data)} bytes>"
@@ -59,7 +62,9 @@ def _address(tensor):
     if not hasattr(tensor, "data_ptr"):
         return tensor.__cuda_array_interface__["data"][0]
     if getattr(getattr(tensor, "device", None), "type", None) == "cpu" and not tensor.is_pinned():
-        raise TypeError("a tensor in host memory was given, which kernels cannot read: move it to the device, or pin it")
+        raise TypeError(
+            "a tensor in host memory was given, which kernels cannot read: move it to the device, "
+            "or pin it")
     return tensor.data_ptr()
 
 
@@ -72,7 +77,9 @@ def _packed(argument):
     elif isinstance(argument, (int, float)):
         raise TypeError("a number has no size: give a ctypes number, such as ctypes.c_int(7)")
     elif not isinstance(argument, _CDATA):
-        raise TypeError(f"{argument!r} cannot be an argument: give a tensor, a ctypes number or structure, or bytes")
+        raise TypeError(
+            f"{argument!r} cannot be an argument: give a tensor, a ctypes number or structure, or "
+            "bytes")
     return argument, ctypes.addressof(argument), ctypes.sizeof(argument)
 
 
@@ -100,25 +107,30 @@ class Function:
         """Launch: asynchronous. Number and size of the arguments must be the kernel's.
 
         grid, block: blocks, and threads of a block: each an int or up to three of them, from 1;
-        shared: bytes of dynamic shared memory of a block;
-        stream: torch's or CuPy's, a CUstream as an int, None or 0 for the default stream. It may capture;
-        args: one for each parameter, packed as they are: ctypes numbers and structures, bytes, and for a pointer a tensor
+        shared: bytes of dynamic shared memory of a block; stream: torch's or CuPy's, a CUstream as
+        an int, None or 0 for the default stream. It may capture; args: one for each parameter,
+        packed as they are: ctypes numbers and structures, bytes, and for a pointer a tensor
         (anything with data_ptr() or __cuda_array_interface__) or ctypes.c_void_p(address);
         cooperative: all blocks at the same time, so that they can wait for each other.
 
-        Error FDRY_E_INVAL where the number of arguments, or the size of one, is not the kernel's: it tells both numbers.
-        FDRY_E_UNABLE where the device cannot launch cooperatively, or not so many blocks: it tells both facts. FDRY_E_NOKEY
-        where the Kernels was cleared since. TypeError for Python's own numbers, which have no size, and for tensors in host memory
-        that is not pinned; ValueError for a grid, block or shared that is no such number, and where the Kernels is closed.
+        Error FDRY_E_INVAL where the number of arguments, or the size of one, is not the kernel's:
+        it tells both numbers. FDRY_E_UNABLE where the device cannot launch cooperatively, or not so
+        many blocks: it tells both facts. FDRY_E_NOKEY where the Kernels was cleared since.
+        TypeError for Python's own numbers, which have no size, and for tensors in host memory that
+        is not pinned; ValueError for a grid, block or shared that is no such number, and where the
+        Kernels is closed.
         """
         _lib.fit(ctypes.c_uint32, shared)
-        opts = _lib.KernelsLaunchOpts(ctypes.sizeof(_lib.KernelsLaunchOpts), _three("grid", grid), _three("block", block), shared,
+        opts = _lib.KernelsLaunchOpts(ctypes.sizeof(_lib.KernelsLaunchOpts), _three("grid", grid),
+                                      _three("block", block), shared,
                                      _COOPERATIVE if cooperative else 0, _stream(stream))
         packed = [_packed(a) for a in args]
         raw = (_lib.KernelsArg * len(packed))(*((address, size) for _, address, size in packed))
-        if self._cleared != self._kernels._cleared:  # perhaps while an argument was asked where it lies
+        # perhaps while an argument was asked where it lies
+        if self._cleared != self._kernels._cleared:
             raise _lib.Error(_lib.NOKEY, "the function's Kernels was cleared since; get it anew")
-        lib.fdry_kernels_launch(self._kernels._handle, self.handle, ctypes.byref(opts), raw, len(packed))
+        lib.fdry_kernels_launch(self._kernels._handle, self.handle, ctypes.byref(opts), raw,
+                                len(packed))
 
 
 class Kernels(_lib.Closing):
@@ -130,7 +142,8 @@ class Kernels(_lib.Closing):
 
     def __init__(self, store=None, device=0, driver=None, nvrtc=None):
         self._cleared = 0  # how often; the driver gives handles again
-        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, None, _path(driver), _path(nvrtc))
+        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, None, _path(driver),
+                                _path(nvrtc))
         kept, raw = [], KERNELS()
         if store is not None:
             opts.store = store._handle
@@ -145,9 +158,12 @@ class Kernels(_lib.Closing):
         return self._handle.raw
 
     def function(self, code, entry, **how):
-        """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what makes one."""
+        """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what
+        makes one.
+        """
         function = FUNCTION()
-        lib.fdry_kernels_function(self._handle, ctypes.byref(_code(code, how).raw), _lib.text(entry), ctypes.byref(function))
+        lib.fdry_kernels_function(self._handle, ctypes.byref(_code(code, how).raw),
+                                  _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
     def load(self, code, **how):
@@ -161,14 +177,20 @@ class Kernels(_lib.Closing):
         return bytes(key.bytes)
 
     def find(self, key, entry):
-        """As function() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is not."""
+        """As function() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is
+        not.
+        """
         function, raw = FUNCTION(), _lib.KernelsKey((ctypes.c_ubyte * 32)(*key))
-        lib.fdry_kernels_find(self._handle, ctypes.byref(raw), _lib.text(entry), ctypes.byref(function))
+        lib.fdry_kernels_find(self._handle, ctypes.byref(raw), _lib.text(entry),
+                              ctypes.byref(function))
         return Function(self, function.value)
 
     def prepare(self, requests, threads=0):
-        """Compile and load in the background. requests: each a Code, or a pair of a Code and an entry's name."""
-        requests = [request if isinstance(request, tuple) else (request, None) for request in requests]
+        """Compile and load in the background. requests: each a Code, or a pair of a Code and an
+        entry's name.
+        """
+        requests = [request if isinstance(request, tuple) else (request, None)
+                    for request in requests]
         raw = (_lib.KernelsRequest * len(requests))(*(
             (ctypes.pointer(code.raw), _text(entry)) for code, entry in requests))
         lib.fdry_kernels_prepare(self._handle, raw, len(requests), threads)
@@ -181,7 +203,9 @@ class Kernels(_lib.Closing):
         return lib.fdry_kernels_count(self._handle)
 
     def clear(self):
-        """Unload every module; functions are gone, so none may be about to be launched, or run. The store stays as it is."""
+        """Unload every module; functions are gone, so none may be about to be launched, or run. The
+        store stays as it is.
+        """
         self._cleared += 1
         lib.fdry_kernels_clear(self._handle)
 
@@ -196,7 +220,9 @@ class Kernels(_lib.Closing):
         lib.fdry_kernels_stats_reset(self._handle)
 
     def log(self):
-        """What the compiler said when it last refused something, all of it; "" where it refused nothing."""
+        """What the compiler said when it last refused something, all of it; "" where it refused
+        nothing.
+        """
         need = ctypes.c_size_t()
         lib.fdry_kernels_log(self._handle, None, 0, ctypes.byref(need))
         text = ctypes.create_string_buffer(need.value)

@@ -40,7 +40,9 @@ class Pending:
         if self._done[i] is None:
             with region.lock:
                 if region.find() is not self._where:
-                    raise Error(_lib.STATE, "the region in which these graphs were begun has ended; call start_graph_builds() again")
+                    raise Error(_lib.STATE,
+                                "the region in which these graphs were begun has ended; call "
+                                "start_graph_builds() again")
                 file, found = self._files[i], self._found[i]
                 if found.image._has(file.key):
                     found.image.build(file.key)
@@ -55,7 +57,8 @@ def start(opened, paths, num_threads):
     if isinstance(paths, (str, bytes, os.PathLike)):
         raise TypeError("start_graph_builds() takes a list of paths; CUDAGraph.load() loads one")
     if not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1:
-        raise ValueError(f"num_threads is how many may work on the load, 1 or more, not {num_threads!r}")
+        raise ValueError(
+            f"num_threads is how many may work on the load, 1 or more, not {num_threads!r}")
     files = [_file.read(path) for path in paths]
     with region.lock:
         pending = Pending(opened, region.current("start_graph_builds()"), files)
@@ -70,7 +73,8 @@ def _graph_files(folder):
     """The saved graphs in a folder, by name."""
     found = []
     for name in sorted(os.listdir(folder)):
-        if name.endswith(".json") and name != MANIFEST and os.path.isfile(os.path.join(folder, name)):
+        if (name.endswith(".json") and name != MANIFEST
+            and os.path.isfile(os.path.join(folder, name))):
             try:
                 found.append(_file.read(os.path.join(folder, name)))
             except Error as e:
@@ -80,25 +84,29 @@ def _graph_files(folder):
 
 
 def save_graph_manifest(folder):
-    """Write FOLDER/foundry-graphs.json, which lists the graphs saved in the folder with their images.
+    """Write FOLDER/foundry-graphs.json, which lists the graphs saved in the folder with their
+    images.
 
-    load_cuda_modules_and_libraries() of that folder then checks that all are there. Files of other programs are left out.
-    Error FDRY_E_NOENT where an image is in no store.
+    load_cuda_modules_and_libraries() of that folder then checks that all are there. Files of other
+    programs are left out. Error FDRY_E_NOENT where an image is in no store.
     """
     folder = os.fsdecode(folder)
     graphs = []
     for file in _graph_files(folder):
         _file.store_of(file)
         graphs.append({"file": os.path.basename(file.path), "image": file.image, "key": file.key})
-    _file.write_text(os.path.join(folder, MANIFEST), json.dumps({"format": _FORMAT, "version": _VERSION, "graphs": graphs}, indent=1))
+    _file.write_text(os.path.join(folder, MANIFEST),
+                     json.dumps({"format": _FORMAT, "version": _VERSION, "graphs": graphs},
+                                indent=1))
 
 
 def pack_fatbins_to_folder(folder):
-    """Write FOLDER/foundry-graphs.pack: the images that this process saved, with their kernels and memory.
+    """Write FOLDER/foundry-graphs.pack: the images that this process saved, with their kernels and
+    memory.
 
-    The folder is made where there is none. With the graphs' files beside it or elsewhere, it is all that another
-    host needs: load_cuda_modules_and_libraries(folder) brings it into the default store. Nothing is written where
-    nothing was saved.
+    The folder is made where there is none. With the graphs' files beside it or elsewhere, it is all
+    that another host needs: load_cuda_modules_and_libraries(folder) brings it into the default
+    store. Nothing is written where nothing was saved.
     """
     folder = os.fsdecode(folder)
     os.makedirs(folder, exist_ok=True)
@@ -110,7 +118,9 @@ def pack_fatbins_to_folder(folder):
 
 
 def set_pack_fatbins_on_exit(enabled):
-    """Whether to call pack_fatbins_to_folder("hook_workspace") when the process ends; it is not called unless asked for."""
+    """Whether to call pack_fatbins_to_folder("hook_workspace") when the process ends; it is not
+    called unless asked for.
+    """
     global _on_exit
     _on_exit = os.getpid() if enabled else None
 
@@ -124,11 +134,11 @@ def _pack_on_exit():
 def load_cuda_modules_and_libraries(workspace_dir):
     """Make what saved graphs need ready, before they are loaded.
 
-    Kernels come with the image of each graph, so there is nothing to load ahead, and a folder that does not exist is
-    no error. Of one that does, packs that pack_fatbins_to_folder() wrote are brought into the default store, and
-    where save_graph_manifest() wrote its list, every graph on it must be there with its image. Errors: FDRY_E_NOENT
-    names what is missing; FDRY_E_BADIMAGE a list that is malformed or a pack that is damaged. NotADirectoryError
-    for a file.
+    Kernels come with the image of each graph, so there is nothing to load ahead, and a folder that
+    does not exist is no error. Of one that does, packs that pack_fatbins_to_folder() wrote are
+    brought into the default store, and where save_graph_manifest() wrote its list, every graph on
+    it must be there with its image. Errors: FDRY_E_NOENT names what is missing; FDRY_E_BADIMAGE a
+    list that is malformed or a pack that is damaged. NotADirectoryError for a file.
     """
     folder = os.fsdecode(workspace_dir)
     if not os.path.lexists(folder):
@@ -143,7 +153,8 @@ def load_cuda_modules_and_libraries(workspace_dir):
 
 def _is_file_name(name):
     """Whether it can be the name of a file in a folder."""
-    if not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name or "\0" in name:
+    if (not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name
+        or "\0" in name):
         return False
     try:
         return bool(os.fsencode(name))
@@ -162,11 +173,15 @@ def _check(folder):
     except (ValueError, KeyError, TypeError, RecursionError):
         graphs = None
     if graphs is None or not all(_is_file_name(name) for name, _, _ in graphs):
-        raise Error(_lib.BADIMAGE, f"'{path}' is no list of graphs; write it with save_graph_manifest()")
+        raise Error(_lib.BADIMAGE,
+                    f"'{path}' is no list of graphs; write it with save_graph_manifest()")
     if version != _VERSION:
-        raise Error(_lib.BADIMAGE, f"'{path}' is of version {version!r}, this Foundry reads {_VERSION}")
+        raise Error(_lib.BADIMAGE,
+                    f"'{path}' is of version {version!r}, this Foundry reads {_VERSION}")
     for name, image, key in graphs:
         file = _file.read(os.path.join(folder, name))
         if (file.image, file.key) != (image, key):
-            raise Error(_lib.BADIMAGE, f"'{file.path}' names another graph than '{path}' says; call save_graph_manifest() after saving")
+            raise Error(_lib.BADIMAGE,
+                        f"'{file.path}' names another graph than '{path}' says; call "
+                        "save_graph_manifest() after saving")
         _file.store_of(file)

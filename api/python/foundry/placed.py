@@ -23,22 +23,30 @@ saved = {}  # (store, id) of every image that this process sealed, in that order
 
 
 def _ref(path):
-    """What the image of a file is called in a store, so that no collection takes it: it stays as long as no other is saved there."""
+    """What the image of a file is called in a store, so that no collection takes it: it stays as
+    long as no other is saved there.
+    """
     path = os.path.abspath(os.fsdecode(path))
     word = "".join(c if c.isalnum() and c.isascii() else "_" for c in os.path.basename(path))[:64]
-    return f"saved/{word}-{hashlib.sha256(os.path.realpath(path).encode(errors='surrogateescape')).hexdigest()[:12]}"
+    whole = os.path.realpath(path).encode(errors="surrogateescape")
+    return f"saved/{word}-{hashlib.sha256(whole).hexdigest()[:12]}"
 
 
 def _find_random(region):
-    """Tell the capture what graphs draw from which generators. Of a graph that draws from what was not recognised the seal is refused."""
+    """Tell the capture what graphs draw from which generators. Of a graph that draws from what was
+    not recognised the seal is refused.
+    """
     for key, made in list(region.graphs.items()):
-        if made.watched is not None and key in region.graphs:  # the garbage collector may take any of them meanwhile
+        # the garbage collector may take any of them meanwhile
+        if made.watched is not None and key in region.graphs:
             recognise(region.capture._handle, made.key, made.graph, made.watched)
             made.watched = None  # not before: what is not known to draw nothing is looked at again
 
 
 def seal(region, paths):
-    """{path: id} of images of the region as it is now, named for `paths`: one image in each of the stores that they go to."""
+    """{path: id} of images of the region as it is now, named for `paths`: one image in each of the
+    stores that they go to.
+    """
     stores, found = {}, {}
     for path in paths:
         stores.setdefault(_file.store_for(path), []).append(path)
@@ -63,7 +71,8 @@ def torch_of(region):
 
 
 class Placed:
-    """An image in the region. users: the graphs of it that are alive, and who is about to make one."""
+    """An image in the region. users: the graphs of it that are alive, and who is about to make one.
+    """
 
     def __init__(self, region, file, store, **options):
         memory, allocs = region.memory, region.allocs()
@@ -87,9 +96,11 @@ class Placed:
     def tensor(self, file, raw):
         """An output, where the graph writes it."""
         end = raw["addr"] + _file.extent(raw)
-        if end > raw["addr"] and not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size:
+        if (end > raw["addr"]
+            and not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size):
             raise _file.bad(file.path, "an output lies outside of the region")
-        return _torch.view(Tensor.at(self.image, raw["addr"], raw["dtype"], raw["shape"], raw["stride"]))
+        return _torch.view(Tensor.at(self.image, raw["addr"], raw["dtype"], raw["shape"],
+                                     raw["stride"]))
 
     def leave(self):
         """Unload the image if no graph of it is in use and no tensor shows its memory."""

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions: fixed device addresses for everything that the process allocates, with the names of the original API.
+"""Regions: fixed device addresses for everything that the process allocates, with the names of the
+original API.
 
 One region at a time. It begins with set_allocation_region(), gives no addresses between
 stop_allocation_region() and resume_allocation_region(), and ends when the next one begins or the
-process does; what lives in it stays valid. Behind it stands a Capture, so that what lies in it can be saved, and loaded into it.
+process does; what lives in it stays valid. Behind it stands a Capture, so that what lies in it can
+be saved, and loaded into it.
 """
 import array
 import contextlib
@@ -40,7 +42,8 @@ def parse_size(size):
     """Bytes, as an int: of "1GB", "16MB", "1.5 kb", "4096", or of an int as it is.
 
     Units are b, kb, mb, gb and tb, or their first letter, or kib, mib, ...; in either case; a kb is
-    1,024 bytes. Fractions are rounded down to whole bytes. ValueError for anything else, negative sizes among it.
+    1,024 bytes. Fractions are rounded down to whole bytes. ValueError for anything else, negative
+    sizes among it.
     """
     number = _integer(size)
     if number is not None:
@@ -58,9 +61,12 @@ def _parse_base(base):
     if number is not None:
         return number
     try:
-        return int(base, 16) if isinstance(base, str) and not base.strip().startswith("-") else int("")
+        return (int(base, 16)
+                if isinstance(base, str) and not base.strip().startswith("-") else int(""))
     except ValueError:
-        raise ValueError(f"{base!r} is no base address; give an int such as 0x7f0000000000, or the same as a string") from None
+        raise ValueError(
+            f"{base!r} is no base address; give an int such as 0x7f0000000000, or the same as a "
+            "string") from None
 
 
 class Region:
@@ -68,7 +74,8 @@ class Region:
 
     def __init__(self, base, size, after=None):
         self.base, self.size, self.device = base, size, _torch.device()
-        self.capture = Capture(base=base, size=size, device=self.device, after=after and after.capture)
+        self.capture = Capture(base=base, size=size, device=self.device,
+                               after=after and after.capture)
         self.active = True
         self.keys = 0       # of graphs so far
         self.graphs = {}    # key -> what torch captured, for those that are alive
@@ -87,7 +94,8 @@ class Region:
 
     def segments(self):
         """Torch's segments that lie in the region."""
-        return [s for s in _torch.segments(self.device) if self.base <= s.addr < self.base + self.size]
+        return [s for s in _torch.segments(self.device)
+                if self.base <= s.addr < self.base + self.size]
 
     def end(self):
         self.active = False
@@ -98,7 +106,8 @@ class Region:
 def current(what):
     """The region, for `what` needs one."""
     if _current is None:
-        raise Error(_lib.STATE, f"{what} needs a region; begin one with set_allocation_region() first")
+        raise Error(_lib.STATE,
+                    f"{what} needs a region; begin one with set_allocation_region() first")
     return _current
 
 
@@ -108,12 +117,14 @@ def find():
 
 
 def set_allocation_region(base, size):
-    """From here on device memory comes from [base, base + size), at addresses that the same calls get in every process.
+    """From here on device memory comes from [base, base + size), at addresses that the same calls
+    get in every process.
 
     base: an int or a hexadecimal string, a multiple of 2 MiB. size: bytes or as for parse_size(),
-    rounded up to 2 MiB. The region that there is, active or stopped, ends: what lives in it stays valid and is freed as
-    before, but its graphs can no longer be saved. Raises Error, and leaves that region as it is: FDRY_E_TAKEN names what
-    lies at the addresses; FDRY_E_STATE while another capture is begun; FDRY_E_LATE if torch was imported before foundry.
+    rounded up to 2 MiB. The region that there is, active or stopped, ends: what lives in it stays
+    valid and is freed as before, but its graphs can no longer be saved. Raises Error, and leaves
+    that region as it is: FDRY_E_TAKEN names what lies at the addresses; FDRY_E_STATE while another
+    capture is begun; FDRY_E_LATE if torch was imported before foundry.
     """
     global _current
     base, size = _parse_base(base), -(-parse_size(size) // _BLOCK) * _BLOCK
@@ -126,7 +137,9 @@ def set_allocation_region(base, size):
 
 
 def stop_allocation_region():
-    """Device memory comes from the driver again; what lives in the region stays valid, and can still be saved."""
+    """Device memory comes from the driver again; what lives in the region stays valid, and can
+    still be saved.
+    """
     with lock:
         current("stop_allocation_region()").capture.pause()
         _current.active = False
@@ -146,13 +159,16 @@ def get_current_alloc_offset():
 
 
 def set_current_alloc_offset(offset):
-    """Put the cursor `offset` bytes behind the base. Error FDRY_E_STATE where memory lives behind that, FDRY_E_RANGE."""
+    """Put the cursor `offset` bytes behind the base. Error FDRY_E_STATE where memory lives behind
+    that, FDRY_E_RANGE.
+    """
     with lock:
         current("set_current_alloc_offset()").capture.offset = parse_size(offset)
 
 
 def preallocate_region(size):
-    """Map the next `size` bytes at the cursor ahead, so that allocating there calls no driver; whether there was room.
+    """Map the next `size` bytes at the cursor ahead, so that allocating there calls no driver;
+    whether there was room.
 
     size: bytes or as for parse_size(), rounded up to 2 MiB. False where the device or the region
     lacks the memory or the addresses; nothing is changed then. Error FDRY_E_STATE without a region.
@@ -170,10 +186,12 @@ def preallocate_region(size):
 
 
 def get_live_region_ranges():
-    """[(offset, bytes)] of memory in the region that is allocated, offsets counted from its base, ascending.
+    """[(offset, bytes)] of memory in the region that is allocated, offsets counted from its base,
+    ascending.
 
-    Sizes are rounded up as the region does; allocations that touch are one range. With get_current_alloc_offset(), what
-    preallocate_ranges() wants in a process that will make the same allocations. Error FDRY_E_STATE without a region.
+    Sizes are rounded up as the region does; allocations that touch are one range. With
+    get_current_alloc_offset(), what preallocate_ranges() wants in a process that will make the same
+    allocations. Error FDRY_E_STATE without a region.
     """
     found = []
     with lock:
@@ -191,9 +209,10 @@ def get_live_region_ranges():
 def preallocate_ranges(ranges, end_offset):
     """Map memory ahead for what lies between the cursor and `end_offset`; whether there was room.
 
-    ranges: [(offset, bytes)], such as another process' get_live_region_ranges(); end_offset: an offset from the base. One piece
-    is mapped from the cursor to the end of the last range, gaps between ranges among it; nothing if no range ends behind the
-    cursor. Otherwise as preallocate_region(). free_preallocated_region() gives back what no allocation uses.
+    ranges: [(offset, bytes)], such as another process' get_live_region_ranges(); end_offset: an
+    offset from the base. One piece is mapped from the cursor to the end of the last range, gaps
+    between ranges among it; nothing if no range ends behind the cursor. Otherwise as
+    preallocate_region(). free_preallocated_region() gives back what no allocation uses.
     """
     limit, ends = parse_size(end_offset), [0]
     for each in ranges:
@@ -207,21 +226,25 @@ def preallocate_ranges(ranges, end_offset):
 
 
 def preallocate_cublas_workspaces():
-    """Have torch make what cuBLAS and cuBLASLt work with on the current stream, so that their memory lies where it lies in
-    every process that calls this at the same place. Without torch, or before it has started CUDA, nothing happens.
+    """Have torch make what cuBLAS and cuBLASLt work with on the current stream, so that their
+    memory lies where it lies in every process that calls this at the same place. Without torch, or
+    before it has started CUDA, nothing happens.
     """
     _torch.blas_workspaces()
 
 
 def free_preallocated_region():
-    """Give back what no allocation uses of the memory mapped ahead. Error FDRY_E_STATE where none was."""
+    """Give back what no allocation uses of the memory mapped ahead. Error FDRY_E_STATE where none
+    was.
+    """
     with lock:
         lib.fdry_capture_free_preallocated(current("free_preallocated_region()").capture._handle)
 
 
 @contextlib.contextmanager
 def allocation_region(base, size, prealloc_size=None):
-    """A region for the length of a with block, with `prealloc_size` bytes of it mapped ahead where given.
+    """A region for the length of a with block, with `prealloc_size` bytes of it mapped ahead where
+    given.
 
     base, size: as for set_allocation_region(); prealloc_size: as for preallocate_region(), but
     where there is no room that is an Error, and no region begins. The region is stopped at the end:

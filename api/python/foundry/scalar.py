@@ -9,8 +9,10 @@ from .image import _stream
 from .tensor import NUMBERS
 
 # Types that struct can pack; bfloat16 and 8-bit floats go by their bits.
-_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f",
-            "float64": "d", "uint16": "H", "uint32": "I", "uint64": "Q", "bytes": "B", "bfloat16": "H",
+_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q",
+            "float16": "e", "float32": "f",
+            "float64": "d", "uint16": "H", "uint32": "I", "uint64": "Q", "bytes": "B",
+            "bfloat16": "H",
             "float8_e4m3fn": "B", "float8_e5m2": "B"}
 
 
@@ -18,24 +20,26 @@ def _format(dtype):
     """The struct format of a dtype by name, or as torch and numpy have it."""
     name = str(dtype).rpartition(".")[2] if not isinstance(dtype, type) else dtype.__name__
     if name not in _FORMATS:
-        raise ValueError(f"{dtype} is no type of a device scalar; use one of {', '.join(sorted(_FORMATS))}")
+        raise ValueError(
+            f"{dtype} is no type of a device scalar; use one of {', '.join(sorted(_FORMATS))}")
     return name, "<" + _FORMATS[name]
 
 
 class DeviceScalar(_lib.Closing):
     """One number in device memory, updated on a stream before a graph is launched.
 
-    dtype: its name, such as "float32"; bfloat16 and 8-bit floats take and give their bits, as integers.
-    addr: its device address, the same for its whole life: what kernels are given, and graphs keep.
-    Memory of its own on `device`, unless `addr` says where (8 bytes, a multiple of 8, kept by whoever has them).
-    Raises Error FDRY_E_NODRIVER or FDRY_E_NOGPU without a GPU.
+    dtype: its name, such as "float32"; bfloat16 and 8-bit floats take and give their bits, as
+    integers. addr: its device address, the same for its whole life: what kernels are given, and
+    graphs keep. Memory of its own on `device`, unless `addr` says where (8 bytes, a multiple of 8,
+    kept by whoever has them). Raises Error FDRY_E_NODRIVER or FDRY_E_NOGPU without a GPU.
     """
 
     def __init__(self, dtype, value=0, device=0, addr=0, driver=None):
         self.dtype, self._pack = _format(dtype)
         types = (ctypes.c_uint32 * 1)(NUMBERS[self.dtype])
-        opts = _lib.ScalarsOpts(sz=ctypes.sizeof(_lib.ScalarsOpts), device=device, count=1, dtypes=types, addr=addr,
-                                values=self._cell(value), driver=_lib.file_name(driver) if driver else None)
+        opts = _lib.ScalarsOpts(sz=ctypes.sizeof(_lib.ScalarsOpts), device=device, count=1,
+                                dtypes=types, addr=addr, values=self._cell(value),
+                                driver=_lib.file_name(driver) if driver else None)
         raw = _lib.SCALARS()
         lib.fdry_scalars_new(opts, raw)
         self._handle = _lib.Handle(raw)
@@ -47,7 +51,8 @@ class DeviceScalar(_lib.Closing):
     def _cell(self, value):
         """`value` as the library takes it; OverflowError, as of ints, where it does not fit."""
         if not any(hasattr(value, method) for method in ("__index__", "__float__")):
-            raise TypeError(f"{_lib.argument(value)}{value!r} is of type {type(value).__name__}; give a number")
+            raise TypeError(
+                f"{_lib.argument(value)}{value!r} is of type {type(value).__name__}; give a number")
         try:
             data = struct.pack(self._pack, value)
         except struct.error as e:
@@ -55,7 +60,8 @@ class DeviceScalar(_lib.Closing):
         return (ctypes.c_uint64 * 1)(int.from_bytes(data, "little"))
 
     def update(self, value, stream=None):
-        """Change it for what `stream` is given from now on, without waiting; launches before see the old value.
+        """Change it for what `stream` is given from now on, without waiting; launches before see
+        the old value.
 
         Raises Error FDRY_E_STATE where the stream captures.
         """
@@ -69,21 +75,24 @@ class DeviceScalar(_lib.Closing):
 
 
 class DecodeState(_lib.Closing):
-    """Where a decoder is, in device memory: token, position (the step), length of the KV cache (step + 1).
+    """Where a decoder is, in device memory: token, position (the step), length of the KV cache
+    (step + 1).
 
-    token_addr, position_addr, length_addr: device addresses of uint32, int32, int32, the same for ever.
-    token, position, length: as they were set last. from_device: which of the two code that asks should use;
-    False at first, may be set at any time.
+    token_addr, position_addr, length_addr: device addresses of uint32, int32, int32, the same for
+    ever. token, position, length: as they were set last. from_device: which of the two code that
+    asks should use; False at first, may be set at any time.
     """
 
     def __init__(self, device=0, addr=0, driver=None):
-        opts = _lib.DecodeStateOpts(sz=ctypes.sizeof(_lib.DecodeStateOpts), device=device, addr=addr,
+        opts = _lib.DecodeStateOpts(sz=ctypes.sizeof(_lib.DecodeStateOpts), device=device,
+                                    addr=addr,
                                driver=_lib.file_name(driver) if driver else None)
         raw = _lib.DECODE()
         lib.fdry_decode_state_new(opts, raw)
         self._handle = _lib.Handle(raw)
         args = self._args()
-        self.token_addr, self.position_addr, self.length_addr = args.token_addr, args.position_addr, args.length_addr
+        self.token_addr, self.position_addr = args.token_addr, args.position_addr
+        self.length_addr = args.length_addr
         self._shown = f" at {self.token_addr:#x}"
 
     def _args(self):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executable graphs in slots, found by a 64-bit key: replaced at any time, also while other threads replay."""
+"""Executable graphs in slots, found by a 64-bit key: replaced at any time, also while other threads
+replay.
+"""
 import contextlib
 import ctypes
 import threading
@@ -19,7 +21,9 @@ def _number(what, choices, chosen):
 
 
 class SlotCall(_lib.Record):
-    """What one replay took: key, nr (of the call, from 1), upload_ns, launch_ns, sync_ns and total_ns, in nanoseconds."""
+    """What one replay took: key, nr (of the call, from 1), upload_ns, launch_ns, sync_ns and
+    total_ns, in nanoseconds.
+    """
 
     def __init__(self, raw):
         for name, _ in _lib.SlotsCall._fields_:
@@ -27,7 +31,9 @@ class SlotCall(_lib.Record):
 
 
 class SlotPhase(_lib.Record):
-    """A part of replays: calls that did it, total_ns, p50_ns, p90_ns, p99_ns (exact to a sixteenth) and max_ns."""
+    """A part of replays: calls that did it, total_ns, p50_ns, p90_ns, p99_ns (exact to a sixteenth)
+    and max_ns.
+    """
 
     def __init__(self, raw):
         for name, _ in _lib.SlotsPhase._fields_:
@@ -43,32 +49,43 @@ class SlotStats(_lib.Record):
 
 
 def _exec_of(graph):
-    """A CUgraphExec as an integer, of what torch and this package call a CUDAGraph, or of an integer."""
+    """A CUgraphExec as an integer, of what torch and this package call a CUDAGraph, or of an
+    integer.
+    """
     return _as_int(graph.raw_cuda_graph_exec() if hasattr(graph, "raw_cuda_graph_exec") else graph)
 
 
 def _as_int(graph):
     if not isinstance(graph, int):
-        raise TypeError(f"{graph!r} is no graph: give a CUDAGraph, or the driver's handle as an int")
+        raise TypeError(
+            f"{graph!r} is no graph: give a CUDAGraph, or the driver's handle as an int")
     return graph
 
 
 class Slots(_lib.Closing):
-    """A table of executable graphs by key; any thread may use it. Use it as a context manager, or close() it.
+    """A table of executable graphs by key; any thread may use it. Use it as a context manager, or
+    close() it.
 
-    device: ordinal; graphs and streams belong to its primary context. upload: "first" (once, when a graph is installed) or
-    "always" (before each launch, too). sync: whether a replay waits until its stream is idle. None for either: what
-    FOUNDRY_SLOTS_UPLOAD and FOUNDRY_SLOTS_SYNC say, else "first" and False. driver: path of a libcuda.
+    device: ordinal; graphs and streams belong to its primary context. upload: "first" (once, when a
+    graph is installed) or "always" (before each launch, too). sync: whether a replay waits until
+    its stream is idle. None for either: what FOUNDRY_SLOTS_UPLOAD and FOUNDRY_SLOTS_SYNC say, else
+    "first" and False. driver: path of a libcuda.
     """
 
     def __init__(self, device=0, upload=None, sync=None, driver=None):
-        self._held = {}  # key: what its graph belongs to, which must live as long as it is in the slot
-        self._lock = threading.RLock()  # a signal handler or the garbage collector may change the table, too
+        # key: what its graph belongs to, which must live as long as it is in the slot
+        self._held = {}
+        # a signal handler or the garbage collector may change the table, too
+        self._lock = threading.RLock()
         told = self._told = []  # the function that profile() was given
-        # One callback as long as the table lives: calls of it may go on when it is given another function.
-        self._fn = _lib.Callback(_lib.SLOTS_FN, lambda _, call: [each(SlotCall(call.contents)) for each in tuple(told)])
-        opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_number("upload", _UPLOADS, upload),
-                              sync=_number("sync", _SYNCS, sync), driver=_lib.file_name(driver) if driver else None)
+        # One callback as long as the table lives: calls of it may go on when it is given another
+        # function.
+        self._fn = _lib.Callback(_lib.SLOTS_FN, lambda _,
+                                 call: [each(SlotCall(call.contents)) for each in tuple(told)])
+        opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device,
+                              upload=_number("upload", _UPLOADS, upload),
+                              sync=_number("sync", _SYNCS, sync),
+                              driver=_lib.file_name(driver) if driver else None)
         raw = _lib.SLOTS()
         lib.fdry_slots_new(ctypes.byref(opts), ctypes.byref(raw))
         self._handle = _lib.Handle(raw, keeps=(self._held, self._told, self._fn))
@@ -78,10 +95,13 @@ class Slots(_lib.Closing):
     def _changing(self):
         """The lock, and the table held until what is kept agrees with what is in it.
 
-        A callback does not wait for the lock: whoever has it may wait for the replay that the callback belongs to.
+        A callback does not wait for the lock: whoever has it may wait for the replay that the
+        callback belongs to.
         """
         if not self._lock.acquire(blocking=not _lib.entered()):
-            raise _lib.Error(_lib.STATE, "another thread is changing the table, which a callback cannot wait for; do it elsewhere")
+            raise _lib.Error(_lib.STATE,
+                             "another thread is changing the table, which a callback cannot wait "
+                             "for; do it elsewhere")
         try:
             self._handle.take()
             try:
@@ -92,17 +112,21 @@ class Slots(_lib.Closing):
             self._lock.release()
 
     def _hold(self, key, what=None):
-        """Keep this for the slot; gives what was kept, which is let go without the lock: an image may go with it."""
+        """Keep this for the slot; gives what was kept, which is let go without the lock: an image
+        may go with it.
+        """
         was = self._held.pop(key, None)
         if what is not None:
             self._held[key] = what
         return was
 
     def install(self, key, graph):
-        """Put an executable graph into slot `key`, uploaded; what was there is let go when its launches have ended.
+        """Put an executable graph into slot `key`, uploaded; what was there is let go when its
+        launches have ended.
 
-        graph: what has raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the table keeps alive; or a
-        CUgraphExec as an integer, which stays the caller's and outlives the slot.
+        graph: what has raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the
+        table keeps alive; or a CUgraphExec as an integer, which stays the caller's and outlives the
+        slot.
         """
         with self._changing():
             lib.fdry_slots_install(self._handle, key, None, _exec_of(graph), 0)
@@ -110,7 +134,8 @@ class Slots(_lib.Closing):
         del was
 
     def install_graph(self, key, graph, flags=0):
-        """Instantiate a CUgraph (an integer, or what has raw_cuda_graph()), with these flags, and put it into slot `key`.
+        """Instantiate a CUgraph (an integer, or what has raw_cuda_graph()), with these flags, and
+        put it into slot `key`.
 
         The executable graph is the table's, the graph stays the caller's.
         """
@@ -121,7 +146,9 @@ class Slots(_lib.Closing):
         del was
 
     def install_image(self, key, image, graph):
-        """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what image.launch(graph) is."""
+        """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what
+        image.launch(graph) is.
+        """
         if not isinstance(image, Image):
             raise TypeError(f"image: {type(image).__name__} is not an Image")
         held = _lib.Hold(image._handle, "slot")
@@ -134,17 +161,21 @@ class Slots(_lib.Closing):
         """Whether a slot has a graph of the Image."""
         if not isinstance(image, Image):
             raise TypeError(f"image: {type(image).__name__} is not an Image")
-        return any(getattr(held, "handle", None) is image._handle for held in list(self._held.values()))
+        return any(getattr(held, "handle", None) is image._handle
+                   for held in list(self._held.values()))
 
     def capture_end(self, key, stream, flags=0):
-        """End the capture of `stream`, instantiate with these flags, and put the graph into slot `key`; both are the table's."""
+        """End the capture of `stream`, instantiate with these flags, and put the graph into slot
+        `key`; both are the table's.
+        """
         with self._changing():
             lib.fdry_slots_capture_end(self._handle, key, _stream(stream), flags)
             was = self._hold(key)
         del was
 
     def replay(self, key, stream=None):
-        """Launch the graph of slot `key` on `stream` (torch's or CuPy's, an integer, None for the legacy default stream).
+        """Launch the graph of slot `key` on `stream` (torch's or CuPy's, an integer, None for the
+        legacy default stream).
 
         False where the slot is empty: do without the graph.
         """
@@ -153,7 +184,9 @@ class Slots(_lib.Closing):
         return bool(launched.value)
 
     def invalidate(self, key=None):
-        """Empty slot `key`, or all of them without one. Afterwards no launch of its graph is in flight."""
+        """Empty slot `key`, or all of them without one. Afterwards no launch of its graph is in
+        flight.
+        """
         with self._changing():
             if key is None:
                 lib.fdry_slots_invalidate_all(self._handle)
@@ -183,8 +216,8 @@ class Slots(_lib.Closing):
     def profile(self, every=0, callback=None):
         """Time replays from now on, anew.
 
-        Each `every` calls a line is logged (level info) and callback(SlotCall) called, in the thread that replays; it must not
-        change the table. 0: never. profile_stop() ends it.
+        Each `every` calls a line is logged (level info) and callback(SlotCall) called, in the
+        thread that replays; it must not change the table. 0: never. profile_stop() ends it.
         """
         opts = _lib.SlotsProfileOpts(sz=ctypes.sizeof(_lib.SlotsProfileOpts), every=every)
         if callback:

@@ -25,7 +25,8 @@ class Unused:
 
     def __init__(self, raw):
         for name in ("name", "id", "field", "wanted", "found", "why"):
-            setattr(self, name, _lib.sentence(getattr(raw, name)) if name == "why" else getattr(raw, name).decode(errors="replace"))
+            setattr(self, name, _lib.sentence(getattr(raw, name)) if name == "why"
+                    else getattr(raw, name).decode(errors="replace"))
         self.error = lib.fdry_error_name(raw.code).decode()
 
     def __repr__(self):
@@ -37,9 +38,10 @@ class Start:
 
     image: the loaded Image, None where it was captured. captured: whether it was. value: what the
     capture function returned. name, id: of the image that was loaded or sealed. seal_error: the
-    Error that kept the captured graphs from being sealed, else None; `capture` is then the
-    Capture, paused, to be sealed again or ended. unused: a list of Unused. identity: an Identity, what was compared
-    with images and what could not be. warning: a sentence if the image holds parameters that no fact covers, else "".
+    Error that kept the captured graphs from being sealed, else None; `capture` is then the Capture,
+    paused, to be sealed again or ended. unused: a list of Unused. identity: an Identity, what was
+    compared with images and what could not be. warning: a sentence if the image holds parameters
+    that no fact covers, else "".
     """
 
     def __init__(self, raw, device, taken):
@@ -47,7 +49,8 @@ class Start:
         self.captured = bool(raw.captured)
         self.value = taken.value
         self.name, self.id = raw.name.decode(), raw.id.decode()
-        self.seal_error = Error(raw.seal_code, _lib.sentence(raw.seal_why)) if raw.seal_code else None
+        self.seal_error = (Error(raw.seal_code, _lib.sentence(raw.seal_why))
+                           if raw.seal_code else None)
         self.capture = taken.capture if raw.capture else None
         self._kept = taken.capture  # and with it the graphs that it captured
         self.unused = [Unused(u) for u in raw.unused[:raw.nunused]]
@@ -60,7 +63,8 @@ class Start:
         return f"<Start {self.name}: {'captured' if self.captured else 'loaded'} {self.id[:12]}>"
 
     def __str__(self):
-        return "\n".join([self._text.rstrip("\n"), *self.identity.lines(), *([f"warning: {self.warning}"] if self.warning else [])])
+        return "\n".join([self._text.rstrip("\n"), *self.identity.lines(),
+                          *([f"warning: {self.warning}"] if self.warning else [])])
 
 
 class _Taken:
@@ -85,7 +89,9 @@ class _Taken:
         return 0
 
     def state(self):
-        """State for people, and for strict loads, what the image holds and what could not be compared."""
+        """State for people, and for strict loads, what the image holds and what could not be
+        compared.
+        """
         if not self.identity.automatic:
             return
         parameters = _parameters.of_capture(self.capture.named, self.base, self.capture.offset)
@@ -98,7 +104,9 @@ class _Taken:
     def look(self, parameters):
         """Whether facts say which parameters an image holds."""
         if parameters and self.identity.automatic and not _parameters.covered(self.identity.facts):
-            self.warning = (f"the image holds parameters as content ({parameters}), and no fact says which; give one, such as "
+            self.warning = (
+                f"the image holds parameters as content ({parameters}), and no fact says which; "
+                "give one, such as "
                             "facts={'revision': ...}, or name them external")
 
     def settle(self, kept):
@@ -107,8 +115,8 @@ class _Taken:
             self.capture.settle(kept)
 
 
-def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600, device=0,
-                    base=0, size=0, preallocate=0, identity="auto", **options):
+def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600,
+                    device=0, base=0, size=0, preallocate=0, identity="auto", **options):
     """Load the image `ref`, or else capture and seal it; gives a Start.
 
         def build(capture):
@@ -122,13 +130,14 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
     ref: a name, or several, the best first. capture: is given a Capture that has begun and knows
     the facts; it allocates, captures and names, and does not end it; what it raises is raised here,
-    and nothing is kept. facts: {key: value} that the image must have, and that are stated. identity: "auto": the
-    image must also have what identify() finds out about `capture`, so that yesterday's code loads no more; if the
-    image holds parameters as content and no fact says which, there is a warning. "manual": facts alone. strict:
-    never capture; raise the reason, which may be parameters that no fact covers. store: a Store or a
-    path, made where there is none (None: the default store). seal_as: what to call the new image
-    (None: the first ref). wait: seconds to wait for another process that captures the same, 0 for not at all. device, base, size, preallocate: as
-    for Capture; the base follows from the name. Other options are load()'s.
+    and nothing is kept. facts: {key: value} that the image must have, and that are stated.
+    identity: "auto": the image must also have what identify() finds out about `capture`, so that
+    yesterday's code loads no more; if the image holds parameters as content and no fact says which,
+    there is a warning. "manual": facts alone. strict: never capture; raise the reason, which may be
+    parameters that no fact covers. store: a Store or a path, made where there is none (None: the
+    default store). seal_as: what to call the new image (None: the first ref). wait: seconds to wait
+    for another process that captures the same, 0 for not at all. device, base, size, preallocate:
+    as for Capture; the base follows from the name. Other options are load()'s.
 
     Import foundry before torch: else nothing can be captured (FDRY_E_LATE), though images load.
     """
@@ -138,13 +147,14 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
         raise ValueError(f"identity is 'auto' or 'manual', not {identity!r}")
     found = identify(capture, facts, automatic=identity == "auto")
     load = load_options(facts=found.facts, device=device, **options)
-    place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
-                             preallocate=preallocate)
+    place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base,
+                             size=size, preallocate=preallocate)
     taken = _Taken(capture, device, load, found)
     taken.base = base or base_for_name(names[0] if seal_as is None else seal_as)
     opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
-                          ref=_lib.text(seal_as) if seal_as is not None else None, load=ctypes.pointer(load),
-                          capture=ctypes.pointer(place), flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
+                          ref=_lib.text(seal_as) if seal_as is not None else None,
+                          load=ctypes.pointer(load), capture=ctypes.pointer(place),
+                          flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
                           wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))))
     if capture:
         opts.fn = taken.callback
@@ -174,7 +184,9 @@ def _start(store, opts, device, taken):
 
 
 def _checked(start, taken, strict):
-    """A start whose image holds no parameters that the facts do not cover, or a warning; strict: or an error."""
+    """A start whose image holds no parameters that the facts do not cover, or a warning; strict: or
+    an error.
+    """
     if start.image:
         taken.look(_parameters.of_image(start.image))
         start.warning = taken.warning

@@ -17,8 +17,8 @@ _KINDS = ("chunk", "kernel", "graph", "manifest")
 
 
 class Requirements(_lib.Record):
-    """What a load will take: the fields of fdry_requirements; `externals`, {name: bytes}; `capacities`, the same of the
-    most that those may have.
+    """What a load will take: the fields of fdry_requirements; `externals`, {name: bytes};
+    `capacities`, the same of the most that those may have.
     """
 
     def __init__(self, raw):
@@ -26,11 +26,14 @@ class Requirements(_lib.Record):
             if not name.endswith("externals"):
                 setattr(self, name, getattr(raw, name))
         self.externals = {_lib.foreign(e.name): e.bytes for e in raw.externals[:raw.nexternals]}
-        self.capacities = {_lib.foreign(e.name): e.max_bytes for e in raw.externals[:raw.nexternals]}
+        self.capacities = {_lib.foreign(e.name): e.max_bytes
+                           for e in raw.externals[:raw.nexternals]}
 
 
 class Pack(_lib.Record):
-    """What was exported or imported: the fields of fdry_pack_report, id as text; `images` of an import."""
+    """What was exported or imported: the fields of fdry_pack_report, id as text; `images` of an
+    import.
+    """
 
     def __init__(self, raw, images):
         for name, _ in _lib.PackReport._fields_[1:]:
@@ -40,8 +43,9 @@ class Pack(_lib.Record):
 
 
 class Eviction(_lib.Record):
-    """What was evicted: the fields of fdry_evict_report, but `images`, which are (ref, id, when it was used last in
-    seconds since 1970, 0: not known), the one that was used longest ago first; `collected` is True or False.
+    """What was evicted: the fields of fdry_evict_report, but `images`, which are (ref, id, when it
+    was used last in seconds since 1970, 0: not known), the one that was used longest ago first;
+    `collected` is True or False.
     """
 
     def __init__(self, raw, images):
@@ -52,15 +56,16 @@ class Eviction(_lib.Record):
 
 
 class Collection(_lib.Record):
-    """What was collected: the fields of fdry_gc_report; `stopped` is True or False; `by_kind` is {kind: (objects
-    removed, their bytes at rest)} for "chunk", "kernel", "graph" and "manifest".
+    """What was collected: the fields of fdry_gc_report; `stopped` is True or False; `by_kind` is
+    {kind: (objects removed, their bytes at rest)} for "chunk", "kernel", "graph" and "manifest".
     """
 
     def __init__(self, raw):
         for name, _ in _lib.GcReport._fields_[1:]:
             setattr(self, name, getattr(raw, name))
         self.stopped = bool(raw.stopped)
-        self.by_kind = {name: (kind.dead, kind.stored) for name, kind in zip(_KINDS, raw.by_kind[1:])}
+        self.by_kind = {name: (kind.dead, kind.stored)
+                        for name, kind in zip(_KINDS, raw.by_kind[1:])}
 
 
 def bytes_told(progress):
@@ -70,11 +75,15 @@ def bytes_told(progress):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A binary file to write, which takes the place of `path` when the block ends; where it raises, what was there stays."""
+    """A binary file to write, which takes the place of `path` when the block ends; where it raises,
+    what was there stays.
+    """
     path = os.path.realpath(os.fsdecode(path))
     name = None
     try:
-        try:  # without a name, if /proc can give it one in the end: nothing is left of a process that is killed
+        # without a name, if /proc can give it one in the end: nothing is left of a process that is
+        # killed
+        try:
             os.stat("/proc/self/fd")
             handle = _opener(os.path.dirname(path), os.O_TMPFILE | os.O_RDWR, 0o666)
         except OSError:
@@ -98,7 +107,9 @@ def _beside(path):
 
 
 def _opener(path, flags, mode=0o666):
-    """As os.open(), but never as descriptor 0, 1 or 2: what a process prints that has closed these would go there."""
+    """As os.open(), but never as descriptor 0, 1 or 2: what a process prints that has closed these
+    would go there.
+    """
     low = []
     try:
         handle = os.open(path, flags | os.O_CLOEXEC, mode)
@@ -137,22 +148,26 @@ class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
-    ~/.cache/foundry/store. create: make it where there is none. readonly: never write. group: with create, make it
-    for all of the directory's group, not for its owner alone.
+    ~/.cache/foundry/store. create: make it where there is none. readonly: never write. group: with
+    create, make it for all of the directory's group, not for its owner alone.
 
-    If the store's files are removed or replaced meanwhile (a backup is restored), later calls raise Error STALE and
-    change nothing: close the Store and open it again.
+    If the store's files are removed or replaced meanwhile (a backup is restored), later calls raise
+    Error STALE and change nothing: close the Store and open it again.
     """
 
     def __init__(self, path=None, create=False, readonly=False, group=False):
-        flags = (_CREATE if create else 0) | (_READONLY if readonly else 0) | (_GROUP if group else 0)
+        flags = (_CREATE if create else 0) | (_READONLY if readonly else 0) | (_GROUP if group
+                                                                               else 0)
         raw = STORE()
-        lib.fdry_store_open(_lib.file_name(path) if path is not None else None, flags, ctypes.byref(raw))
+        lib.fdry_store_open(_lib.file_name(path) if path is not None else None, flags,
+                            ctypes.byref(raw))
         self._handle = _lib.Handle(raw)
         self._shown = f" {os.fsdecode(path)!r}" if path is not None else ", the default one"
 
     def describe(self, name):
-        """A text about the image `name` (a ref, an id or a prefix of one): identity, memory, tensors, graphs, kernels."""
+        """A text about the image `name` (a ref, an id or a prefix of one): identity, memory,
+        tensors, graphs, kernels.
+        """
         text = ctypes.c_void_p()
         lib.fdry_image_describe(self._handle, _lib.text(name), ctypes.byref(text))
         try:
@@ -161,15 +176,17 @@ class Store(_lib.Closing):
             libc.free(text)
 
     def requirements(self, name, externals=None):
-        """What a load of the image `name` will take, as a Requirements; asks neither a GPU nor a driver.
+        """What a load of the image `name` will take, as a Requirements; asks neither a GPU nor a
+        driver.
 
         externals: as for load().
         """
         sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
-        opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), externals=(_lib.External * len(sizes))(*sizes),
-                             nexternals=len(sizes))
+        opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts),
+                             externals=(_lib.External * len(sizes))(*sizes), nexternals=len(sizes))
         raw = ctypes.POINTER(_lib.Requirements)()
-        lib.fdry_image_requirements(self._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(raw))
+        lib.fdry_image_requirements(self._handle, _lib.text(name), ctypes.byref(opts),
+                                    ctypes.byref(raw))
         try:
             return Requirements(raw.contents)
         finally:
@@ -179,30 +196,35 @@ class Store(_lib.Closing):
         """Write the images `names` (refs, ids, or beginnings of ids; None: every image that a
         ref names), with all objects that they need, as one pack.
 
-        file: a path, where nothing is changed if the export fails; a descriptor; or what has fileno(), such as a pipe's end.
-        plain: compress nothing. refs: images named by a ref bring that name along. progress(done, total) hears of
-        bytes. Returns a Pack.
+        file: a path, where nothing is changed if the export fails; a descriptor; or what has
+        fileno(), such as a pipe's end. plain: compress nothing. refs: images named by a ref bring
+        that name along. progress(done, total) hears of bytes. Returns a Pack.
         """
         every = names is None
         names = [names] if isinstance(names, str) else list(names or ())
         told = bytes_told(progress)
         flags = ((_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
                  | (_EXPORT_ALL if every else 0))
-        opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads, progress=told.fn)
+        opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads,
+                               progress=told.fn)
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         report = _lib.PackReport(sz=ctypes.sizeof(_lib.PackReport))
         with _output(file) as fd, told:
-            lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts), ctypes.byref(report))
+            lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts),
+                                  ctypes.byref(report))
         return Pack(report, [])
 
     def import_(self, file, dry_run=False, refs=True, progress=None, threads=0):
         """Take the images of a pack that the store lacks.
 
-        file: as for export(). dry_run: read and check, write nothing. refs: set the refs that it brings along.
-        Returns a Pack, whose images are (id, ref or None, id that the ref named before or None).
+        file: as for export(). dry_run: read and check, write nothing. refs: set the refs that it
+        brings along. Returns a Pack, whose images are (id, ref or None, id that the ref named
+        before or None).
         """
         images = []
-        found = _lib.IMPORTED_FN(lambda _, *words: images.append(tuple(w.decode() if w else None for w in words)))
+        found = _lib.IMPORTED_FN(lambda _,
+                                 *words: images.append(tuple(w.decode() if w else None
+                                                             for w in words)))
         told = bytes_told(progress)
         flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
         opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
@@ -213,7 +235,9 @@ class Store(_lib.Closing):
         return Pack(report, images)
 
     def tag(self, image, ref):
-        """Give an image (a ref: all its images, REF:DIGITS, an id or a prefix of one) the name `ref` as well."""
+        """Give an image (a ref: all its images, REF:DIGITS, an id or a prefix of one) the name
+        `ref` as well.
+        """
         lib.fdry_image_tag(self._handle, _lib.text(image), _lib.text(ref))
 
     def pin(self, name):
@@ -226,8 +250,9 @@ class Store(_lib.Closing):
 
     @property
     def limit(self):
-        """How many bytes the store may take; 0: no limit. Of FOUNDRY_STORE_LIMIT where that is set, else the store's own, which
-        setting this sets: nothing is evicted before the next seal, import or evict().
+        """How many bytes the store may take; 0: no limit. Of FOUNDRY_STORE_LIMIT where that is set,
+        else the store's own, which setting this sets: nothing is evicted before the next seal,
+        import or evict().
         """
         limit = ctypes.c_uint64()
         lib.fdry_store_limit_get(self._handle, ctypes.byref(limit), None)
@@ -245,22 +270,27 @@ class Store(_lib.Closing):
         return used.value
 
     def evict(self, size=0, dry_run=False):
-        """Remove refs, those first that were used longest ago, and what only they reach, until the store fits into `size`
-        bytes (0: its limit). What is pinned stays. dry_run: say what would go. Returns an Eviction.
+        """Remove refs, those first that were used longest ago, and what only they reach, until the
+        store fits into `size` bytes (0: its limit). What is pinned stays. dry_run: say what would
+        go. Returns an Eviction.
         """
         images = []
-        told = _lib.EVICT_FN(lambda _, ref, name, used: images.append((ref.decode(), name.decode(), used)))
-        opts = _lib.EvictOpts(sz=ctypes.sizeof(_lib.EvictOpts), flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=told)
+        told = _lib.EVICT_FN(lambda _, ref, name,
+                             used: images.append((ref.decode(), name.decode(), used)))
+        opts = _lib.EvictOpts(sz=ctypes.sizeof(_lib.EvictOpts),
+                              flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=told)
         info = _lib.EvictReport(sz=ctypes.sizeof(_lib.EvictReport))
         lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
         return Eviction(info, images)
 
     def gc(self, dry_run=False, progress=None):
-        """Remove what no ref and no session reaches. dry_run: say what would go. progress(phase, done, total), with phase
-        "mark", "list" or "sweep", hears of objects, and stops it by returning something true. Returns a Collection.
+        """Remove what no ref and no session reaches. dry_run: say what would go. progress(phase,
+        done, total), with phase "mark", "list" or "sweep", hears of objects, and stops it by
+        returning something true. Returns a Collection.
         """
         told = _lib.Callback(_lib.GC_FN, progress and (
-            lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))), failed=1)
+            lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))),
+                             failed=1)
         opts = _lib.GcOpts(sz=ctypes.sizeof(_lib.GcOpts), flags=_GC_DRY_RUN if dry_run else 0,
                            progress=told.fn)
         report = _lib.GcReport(sz=ctypes.sizeof(_lib.GcReport))
@@ -269,7 +299,8 @@ class Store(_lib.Closing):
         return Collection(report)
 
     def close(self):
-        """Give the handle back; twice is fine. Images loaded from it stay, and a Kernels that keeps code there goes on.
+        """Give the handle back; twice is fine. Images loaded from it stay, and a Kernels that keeps
+        code there goes on.
 
         Calls under way end first: close() then returns at once, and takes effect after them.
         """

@@ -6,7 +6,8 @@ from ._lib import Telemetry, lib, libc
 
 
 def snapshot():
-    """Every number as a dict: "name" or 'name{label="value"}' -> int, or float where it is seconds."""
+    """Every number as a dict: "name" or 'name{label="value"}' -> int, or float where it is seconds.
+    """
     count = ctypes.c_size_t()
     lib.fdry_telemetry_at(None, 0, ctypes.byref(count))
     found = (Telemetry * count.value)()
@@ -22,9 +23,12 @@ def reset():
 
 def text(store=None):
     """Everything in Prometheus' text format; with a Store, what that holds comes too. Content type:
-    text/plain; version=0.0.4. Raises Error where the store cannot be read, ValueError where it is closed."""
+    text/plain; version=0.0.4. Raises Error where the store cannot be read, ValueError where it is
+    closed.
+    """
     found = ctypes.c_void_p()
-    lib.fdry_telemetry_text(None if store is None else store._handle, ctypes.byref(found))  # pylint: disable=protected-access
+    lib.fdry_telemetry_text(None if store is None else store._handle,
+                            ctypes.byref(found))  # pylint: disable=protected-access
     try:
         return ctypes.string_at(found).decode()
     finally:

@@ -2,15 +2,19 @@
 """Tensors of an image as Python sees them: described, and handed on by DLPack without a copy."""
 import atexit
 import ctypes
-from ctypes import CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64,
+                    c_void_p, py_object)
 
 from . import _lib
 
 # number: (name, bytes, DLPack type code); as FDRY_DTYPES in foundry.h
 DTYPES = {
-    0: ("bytes", 1, 1), 1: ("bool", 1, 6), 2: ("uint8", 1, 1), 3: ("int8", 1, 0), 4: ("int16", 2, 0),
-    5: ("int32", 4, 0), 6: ("int64", 8, 0), 7: ("float16", 2, 2), 8: ("bfloat16", 2, 4), 9: ("float32", 4, 2),
-    10: ("float64", 8, 2), 11: ("float8_e4m3fn", 1, 10), 12: ("float8_e5m2", 1, 12), 13: ("uint16", 2, 1),
+    0: ("bytes", 1, 1), 1: ("bool", 1, 6), 2: ("uint8", 1, 1), 3: ("int8", 1, 0),
+    4: ("int16", 2, 0),
+    5: ("int32", 4, 0), 6: ("int64", 8, 0), 7: ("float16", 2, 2), 8: ("bfloat16", 2, 4),
+    9: ("float32", 4, 2),
+    10: ("float64", 8, 2), 11: ("float8_e4m3fn", 1, 10), 12: ("float8_e5m2", 1, 12),
+    13: ("uint16", 2, 1),
     14: ("uint32", 4, 1), 15: ("uint64", 8, 1), 16: ("complex64", 8, 5), 17: ("complex128", 16, 5),
 }
 NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
@@ -21,9 +25,10 @@ _DL_CPU, _DL_CUDA = 1, 2
 
 
 class _DLTensor(Structure):
-    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
-                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
-                ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32),
+                ("ndim", c_int32), ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16),
+                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)),
+                ("byte_offset", c_uint64)]
 
 
 _CALLBACK = CFUNCTYPE(None, c_void_p)
@@ -47,7 +52,9 @@ _exported = {}  # address of a managed tensor -> a Hold of the image, as long as
 
 
 def _undisturbed(function):
-    """For what C calls while an exception of a consumer's may be set: it runs without that, which sys.unraisablehook is told."""
+    """For what C calls while an exception of a consumer's may be set: it runs without that, which
+    sys.unraisablehook is told.
+    """
     def call(argument, nothing=_nothing):
         try:
             nothing()
@@ -66,7 +73,8 @@ def _delete(address):
 @_CALLBACK
 @_undisturbed
 def _capsule_delete(capsule, api=_api, delete=_delete, exported=_exported):
-    # A capsule that nobody consumed still has its first name. One that outlives us has nothing to give back.
+    # A capsule that nobody consumed still has its first name. One that outlives us has nothing to
+    # give back.
     if exported and api.PyCapsule_IsValid(capsule, b"dltensor"):
         delete(api.PyCapsule_GetPointer(capsule, b"dltensor"))
 
@@ -78,7 +86,9 @@ _api.Py_IncRef(_capsule_delete)  # capsules may go after this module
 
 @atexit.register
 def _outlived():
-    """A consumer may let go when Python has ended: of a block of malloc()'s then, with the image still there."""
+    """A consumer may let go when Python has ended: of a block of malloc()'s then, with the image
+    still there.
+    """
     global _deleter, _ended
     _ended = True
     _deleter = ctypes.cast(_lib.libc.free, c_void_p).value
@@ -100,10 +110,10 @@ class Tensor:
     """A named piece of an image's device memory, or of host memory that its graphs copy from or to.
 
     name, addr, dtype (a name such as "bfloat16"), use, external, host (whether addr is a host
-    pointer), shape and stride (tuples, in elements), itemsize, nbytes. Anything that reads DLPack takes it without
-    a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while such a view
-    lives. A view is not ordered with launches: use it on the stream that they use; touch host
-    memory between launches that are complete.
+    pointer), shape and stride (tuples, in elements), itemsize, nbytes. Anything that reads DLPack
+    takes it without a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while
+    such a view lives. A view is not ordered with launches: use it on the stream that they use;
+    touch host memory between launches that are complete.
     """
 
     def __init__(self, image, raw):
@@ -123,7 +133,8 @@ class Tensor:
     @classmethod
     def at(cls, image, addr, dtype, shape, stride):
         """One that an image does not name, on the GPU."""
-        raw = _lib.Tensor(name=b"", addr=addr, dtype=NUMBERS[dtype], use=USES.index("output"), rank=len(shape))
+        raw = _lib.Tensor(name=b"", addr=addr, dtype=NUMBERS[dtype], use=USES.index("output"),
+                          rank=len(shape))
         raw.shape[:len(shape)], raw.stride[:len(stride)] = shape, stride
         return cls(image, raw)
 
@@ -131,15 +142,20 @@ class Tensor:
         return f"<Tensor {_lib.shown(self.name)} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 
     def numpy(self):
-        """A host tensor as a numpy array that is no copy: what is written to it the next launch reads."""
+        """A host tensor as a numpy array that is no copy: what is written to it the next launch
+        reads.
+        """
         self._image._handle.check()
         import numpy
         kind = {1: "u", 0: "i", 2: "f", 5: "c", 6: "b"}.get(self._code)
         if not self.host or not kind:
-            raise TypeError(f"tensor '{_lib.shown(self.name)}' ({self.dtype}) {'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
+            raise TypeError(
+                f"tensor '{_lib.shown(self.name)}' ({self.dtype}) "
+                f"{'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
                             " use DLPack")
         return numpy.asarray(_Numbers(self._image, {
-            "version": 3, "data": (self.addr, False), "typestr": f"{'|' if self.itemsize == 1 else '<'}{kind}{self.itemsize}",
+            "version": 3, "data": (self.addr, False),
+            "typestr": f"{'|' if self.itemsize == 1 else '<'}{kind}{self.itemsize}",
             "shape": self.shape, "strides": tuple(s * self.itemsize for s in self.stride)}))
 
     def __dlpack_device__(self):
@@ -149,7 +165,8 @@ class Tensor:
         if copy:
             raise BufferError("a view of an image's memory is never a copy; copy it yourself")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"tensor '{_lib.shown(self.name)}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
+            raise BufferError(f"tensor '{_lib.shown(self.name)}' lies "
+                              + ("on the host" if self.host else f"on GPU {self._image.device}"))
         hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
         address = _lib.libc.malloc(ctypes.sizeof(Managed) + 16 * rank)
         if not address:
@@ -158,7 +175,8 @@ class Tensor:
         (c_int64 * (2 * rank)).from_address(at)[:] = self.shape + self.stride
         shape, strides = (ctypes.cast(place, POINTER(c_int64)) for place in (at, at + 8 * rank))
         Managed.from_address(address).__init__(
-            _DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1, shape, strides, 0), None, _deleter)
+            _DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1,
+                      shape, strides, 0), None, _deleter)
         if _ended:
             hold.handle.abandon()
         else:
@@ -167,15 +185,20 @@ class Tensor:
 
 
 def refuse_lazy(name, tensor):
-    """TypeError where what lies in memory is not a torch tensor's values: it is to be conjugated or negated when it is read."""
+    """TypeError where what lies in memory is not a torch tensor's values: it is to be conjugated or
+    negated when it is read.
+    """
     for bit in ("conj", "neg"):
         if getattr(tensor, f"is_{bit}", bool)():
-            raise TypeError(f"tensor '{name}' is a view that torch will change when it reads it (is_{bit}()); give resolve_{bit}() of it")
+            raise TypeError(
+                f"tensor '{name}' is a view that torch will change when it reads it (is_{bit}()); "
+                f"give resolve_{bit}() of it")
 
 
 def describe(name, tensor, use, external):
-    """A framework's tensor as the library wants it: torch's, or anything with __cuda_array_interface__ or, on the host,
-    __array_interface__."""
+    """A framework's tensor as the library wants it: torch's, or anything with
+    __cuda_array_interface__ or, on the host, __array_interface__.
+    """
     if use not in USES:
         raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")
     raw = _lib.Tensor(name=_lib.text(name), use=USES.index(use), flags=EXTERNAL if external else 0)
@@ -190,11 +213,14 @@ def describe(name, tensor, use, external):
         raw.addr, dtype, shape, stride = _from_interface(name, tensor.__array_interface__)
         raw.flags |= HOST
     else:
-        raise TypeError(f"tensor: {tensor!r} is no tensor: give torch's, or what has __cuda_array_interface__ or __array_interface__")
+        raise TypeError(
+            f"tensor: {tensor!r} is no tensor: give torch's, or what has __cuda_array_interface__ "
+            "or __array_interface__")
     if dtype not in NUMBERS:
         raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images do not know")
     if len(shape) > _lib.RANK_MAX:
-        raise ValueError(f"tensor '{name}' has {len(shape)} dimensions, at most {_lib.RANK_MAX} are possible")
+        raise ValueError(
+            f"tensor '{name}' has {len(shape)} dimensions, at most {_lib.RANK_MAX} are possible")
     raw.dtype, raw.rank = NUMBERS[dtype], len(shape)
     for i, (n, s) in enumerate(zip(shape, stride)):
         raw.shape[i], raw.stride[i] = n, s
@@ -203,9 +229,12 @@ def describe(name, tensor, use, external):
 
 def _from_interface(name, interface):
     kinds = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "V": "bytes"}
-    order, kind, size = interface["typestr"][0], interface["typestr"][1], int(interface["typestr"][2:])
+    order, kind, size = interface["typestr"][0], interface["typestr"][1], int(
+        interface["typestr"][2:])
     if order == ">" or kind not in kinds or kind in "bV" and size != 1:
-        raise ValueError(f"tensor '{name}' has elements of type {interface['typestr']}, which images do not know")
+        raise ValueError(
+            f"tensor '{name}' has elements of type {interface['typestr']}, which images do not "
+            "know")
     dtype = kinds[kind] + ("" if kind in "bV" else str(8 * size))
     shape, stride = tuple(interface["shape"]), interface.get("strides")
     if stride is None:
@@ -214,7 +243,9 @@ def _from_interface(name, interface):
             stride.insert(0, step)
             step *= n
     elif any(s % size for s in stride):
-        raise ValueError(f"tensor '{name}' has strides of {tuple(stride)} bytes, which its elements of {size} do not divide")
+        raise ValueError(
+            f"tensor '{name}' has strides of {tuple(stride)} bytes, which its elements of {size} "
+            "do not divide")
     else:
         stride = [s // size for s in stride]
     return interface["data"][0], dtype, shape, tuple(stride)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small array library in torch's place, for tests on the software driver.
 
-It has what the quick starts of the original API call, and an allocator that caches as torch's does: pieces
-of segments of 2 and 20 MiB, the smallest that is large enough, split and merged, apart for each stream and
-each pool of graphs. Kernels are the tests' own. Nothing in it knows of Foundry.
+It has what the quick starts of the original API call, and an allocator that caches as torch's does:
+pieces of segments of 2 and 20 MiB, the smallest that is large enough, split and merged, apart for
+each stream and each pool of graphs. Kernels are the tests' own. Nothing in it knows of Foundry.
 """
 import ctypes
 import os
@@ -55,7 +55,8 @@ class _Driver:
 
     def launch(self, name, n, *args):
         values = (ctypes.c_void_p * len(args))(*(ctypes.addressof(a) for a in args))
-        self.call("cuLaunchKernel", self.kernels[name], (n + 63) // 64, 1, 1, 64, 1, 1, 0, ctypes.c_void_p(_stream_now()), values, None)
+        self.call("cuLaunchKernel", self.kernels[name], (n + 63) // 64, 1, 1, 64, 1, 1, 0,
+                  ctypes.c_void_p(_stream_now()), values, None)
 
 
 _driver = _Driver()
@@ -84,10 +85,13 @@ class _Allocator:
     def alloc(self, size, stream):
         _driver.start()
         size = max(512, -(-size // 512) * 512)
-        kind, pool = (stream, "small" if size <= MIB else "large"), self.routes[-1] if self.routes else (0, 0)
-        fit = [b for s in self.segments if s.kind == kind and s.pool == pool for b in s.blocks if not b.live and b.size >= size]
+        kind, pool = ((stream, "small" if size <= MIB else "large"), self.routes[-1]
+                      if self.routes else (0, 0))
+        fit = [b for s in self.segments if s.kind == kind and s.pool == pool for b in s.blocks
+               if not b.live and b.size >= size]
         if not fit:
-            room = 2 * MIB if size <= MIB else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            room = (2 * MIB if size <= MIB
+                    else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB)
             self.segments.append(_Segment(room, kind, pool))
             self.totals[1][0] += 1
             fit = self.segments[-1].blocks
@@ -171,29 +175,34 @@ class Tensor:
 
     def __add__(self, other):
         result, n = empty(self.shape), self.numel()
-        _driver.launch(b"vecadd", n, *(ctypes.c_uint64(t._addr) for t in (self, other, result)), ctypes.c_int(n))
+        _driver.launch(b"vecadd", n, *(ctypes.c_uint64(t._addr) for t in (self, other, result)),
+                       ctypes.c_int(n))
         return result
 
     def copy_(self, other):
         n = self.numel()
-        _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr), ctypes.c_size_t(n))
+        _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr),
+                       ctypes.c_size_t(n))
         return self
 
     def mul_(self, factor):
         n = self.numel()
-        _driver.launch(b"scale", n, ctypes.c_uint64(self._addr), ctypes.c_float(factor), ctypes.c_int(n))
+        _driver.launch(b"scale", n, ctypes.c_uint64(self._addr), ctypes.c_float(factor),
+                       ctypes.c_int(n))
         return self
 
     def fill_(self, value):
         cuda.synchronize()
         data = struct.pack("f", value) * self.numel()
-        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data, ctypes.c_size_t(len(data)))
+        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data,
+                     ctypes.c_size_t(len(data)))
         return self
 
     def tolist(self):
         cuda.synchronize()
         data = ctypes.create_string_buffer(4 * self.numel())
-        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr), ctypes.c_size_t(len(data)))
+        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr),
+                     ctypes.c_size_t(len(data)))
         return list(struct.unpack(f"{self.numel()}f", data.raw))
 
 
@@ -209,9 +218,10 @@ def full(shape, value, device=None):
 
 
 class _DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
-                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p),
+                ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
                 ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
 
@@ -268,7 +278,8 @@ def _pool_handle():
 
 class CUDAGraph:
     def __init__(self, keep_graph=False):
-        self._keep, self._graph, self._exec, self._pool = keep_graph, ctypes.c_void_p(), ctypes.c_void_p(), None
+        self._keep, self._graph, self._exec, self._pool = keep_graph, ctypes.c_void_p(
+            ), ctypes.c_void_p(), None
         self._dump = []
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
@@ -280,14 +291,16 @@ class CUDAGraph:
 
     def capture_end(self):
         _allocator.routes.pop()
-        _driver.call("cuStreamEndCapture", ctypes.c_void_p(_stream_now()), ctypes.byref(self._graph))
+        _driver.call("cuStreamEndCapture", ctypes.c_void_p(_stream_now()),
+                     ctypes.byref(self._graph))
         if not self._keep:
             self.instantiate()
 
     def instantiate(self):
         if self._exec:
             _driver.call("cuGraphExecDestroy", self._exec)
-        _driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self._exec), self._graph, ctypes.c_uint64(0))
+        _driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self._exec), self._graph,
+                     ctypes.c_uint64(0))
 
     def replay(self):
         if not self._exec:
@@ -343,7 +356,8 @@ class _Graph:
         cuda.synchronize()
         cuda.empty_cache()
         self._context.__enter__()
-        self._graph.capture_begin(*(() if self._pool is None else (self._pool,)), capture_error_mode=self._mode)
+        self._graph.capture_begin(*(() if self._pool is None else (self._pool,)),
+                                  capture_error_mode=self._mode)
 
     def __exit__(self, *_):
         try:
@@ -353,9 +367,11 @@ class _Graph:
 
 
 def _snapshot():
-    return [{"device": 0, "address": s.addr, "total_size": s.size, "stream": s.kind[0], "segment_type": s.kind[1],
+    return [{"device": 0, "address": s.addr, "total_size": s.size, "stream": s.kind[0],
+             "segment_type": s.kind[1],
              "segment_pool_id": s.pool, "blocks": [{"address": b.addr, "size": b.size,
-                                                    "state": "active_allocated" if b.live else "inactive"} for b in s.blocks]}
+                                                    "state": "active_allocated" if b.live
+                                                    else "inactive"} for b in s.blocks]}
             for s in sorted(_allocator.segments, key=lambda s: s.addr)]
 
 
@@ -364,10 +380,13 @@ def _alloc_raw(size, device=None, stream=None):
 
 
 cuda = types.SimpleNamespace(
-    init=_driver.start, is_initialized=lambda: _driver.started, is_available=lambda: True, current_device=lambda: 0, default_generators=(),
-    synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty, memory_snapshot=_snapshot,
+    init=_driver.start, is_initialized=lambda: _driver.started, is_available=lambda: True,
+    current_device=lambda: 0, default_generators=(),
+    synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty,
+    memory_snapshot=_snapshot,
     memory_reserved=lambda device=None: sum(s.size for s in _allocator.segments),
     memory_stats_as_nested_dict=_allocator.stats, reset_accumulated_memory_stats=_allocator.reset,
-    get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw, caching_allocator_delete=_allocator.free,
-    Stream=Stream, stream=_StreamContext, current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
+    get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw,
+    caching_allocator_delete=_allocator.free, Stream=Stream, stream=_StreamContext,
+    current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
     graph_pool_handle=_pool_handle)
