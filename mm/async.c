@@ -94,6 +94,21 @@ void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep)
 	}
 }
 
+bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags)
+{
+	uint64_t before, after;
+
+	if (err != -FDRY_E_NODEVMEM || flags & FDRY_ALLOC_CAPTURING || fdry_region_settle(r))
+		return false;
+	fdry_region_lock(r);
+	before = r->backing.mapped;
+	fdry_region_slabs_trim(r, 0);
+	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	after = r->backing.mapped;
+	fdry_region_unlock(r);
+	return after < before;
+}
+
 int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep)
 {
 	int ret = fdry_region_settle(r);
@@ -274,49 +289,6 @@ void fdry_region_forget_graphs(struct fdry_region *r)
 	for (g = r->graphs; g; g = g->next)
 		fdry_stream_pool_forget(&g->pool);
 	fdry_region_unlock(r);
-}
-
-static int check_slabs(const struct fdry_region *r)
-{
-	uint64_t bytes = 0, graphs = 0;
-	struct fdry_range *n;
-	size_t count = 0;
-
-	fdry_ranges_each(n, &r->ledger.entries, 0, UINT64_MAX) {
-		const struct fdry_alloc *a = fdry_ledger_entry(n);
-
-		if (a->kind != FDRY_KIND_SLAB && a->kind != FDRY_KIND_GRAPH)
-			continue;
-		count++;
-		bytes += a->extent;
-		graphs += a->kind == FDRY_KIND_GRAPH ? a->extent : 0;
-	}
-	if (count != r->slabs || bytes != r->slab_bytes || graphs != r->graph_bytes)
-		return fdry_bug("%zu slabs of %" PRIu64
-				" bytes, and the counts say %zu and %" PRIu64,
-				count, bytes, r->slabs, r->slab_bytes);
-	return 0;
-}
-
-int fdry_region_async_check(const struct fdry_region *r)
-{
-	const struct fdry_graph_pool *g;
-	struct fdry_range *n;
-	int ret = check_slabs(r);
-
-	if (!ret)
-		ret = fdry_stream_pool_check(&r->pool);
-	for (g = r->graphs; g && !ret; g = g->next)
-		ret = fdry_stream_pool_check(&g->pool);
-	if (!ret)
-		ret = fdry_ledger_check(&r->pieces, r->bump.base, fdry_region_cursor(r));
-	fdry_ranges_each(n, &r->pieces.entries, 0, UINT64_MAX)
-		if (!ret && (fdry_free_ranges_overlap(&r->pool.settled, n->start, n->end) ||
-			     !fdry_ledger_find(&r->ledger, n->start, &(struct fdry_alloc){ 0 })))
-			ret = fdry_bug("the allocation at %#" PRIx64
-				       " lies in free memory, or in no slab",
-				       n->start);
-	return ret;
 }
 
 void fdry_region_async_release(struct fdry_region *r)

@@ -372,51 +372,6 @@ uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b)
 	return bytes;
 }
 
-static int check_block(const struct fdry_backing *b, const struct fdry_block *blk,
-		       const struct fdry_ranges *allocs)
-{
-	const struct fdry_range *n = &blk->range, *a;
-	bool unused = !blk->uses && !blk->keep;
-	uint32_t uses = 0;
-
-	if (n->start % b->vmm.granule || n->end % b->vmm.granule ||
-	    n->end > b->vmm.base + b->vmm.size)
-		return fdry_bug("block %#" PRIx64 "-%#" PRIx64 " lies askew", n->start, n->end);
-	if (unused != !!blk->idle.next)
-		return fdry_bug("block %#" PRIx64 " is used or kept, and idle", n->start);
-	fdry_ranges_each(a, allocs, n->start, n->end)
-		uses++;
-	if (uses != blk->uses)
-		return fdry_bug("block %#" PRIx64 " has %u uses and says %u", n->start, uses,
-				blk->uses);
-	return 0;
-}
-
-int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *allocs)
-{
-	uint64_t mapped = 0, end = b->vmm.base;
-	struct fdry_range *n;
-	int ret;
-
-	fdry_ranges_each(n, &b->blocks, 0, UINT64_MAX) {
-		ret = check_block(b, block_of(n), allocs);
-		if (ret)
-			return ret;
-		if (n->start < end)
-			return fdry_bug("block %#" PRIx64 " overlaps another", n->start);
-		end = n->end;
-		mapped += n->end - n->start;
-	}
-	if (mapped != b->mapped)
-		return fdry_bug("%" PRIu64 " bytes are mapped, the count says %" PRIu64, mapped,
-				b->mapped);
-	fdry_ranges_each(n, allocs, 0, UINT64_MAX)
-		if (!is_covered(b, fdry_round_down(n->start, b->vmm.granule), n->end))
-			return fdry_bug("the allocation at %#" PRIx64 " has memory missing",
-					n->start);
-	return 0;
-}
-
 /* --- beginning and end --- */
 
 int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev,

@@ -109,7 +109,5 @@ void fdry_backing_trim(struct fdry_backing *b, CUdeviceptr cursor);
  * block. */
 CUdeviceptr fdry_backing_clear_of(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size);
 uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b);
-/* FDRY_E_BUG if blocks, idle list and the allocations in them, @allocs, contradict one another. */
-int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *allocs) __must_check;
 
 #endif

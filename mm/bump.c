@@ -99,18 +99,3 @@ int fdry_bump_set(struct fdry_bump *b, uint64_t cursor)
 	b->cursor = cursor;
 	return 0;
 }
-
-int fdry_bump_check(const struct fdry_bump *b)
-{
-	uint64_t end;
-
-	if (!is_power_of_two(b->unit) || !is_power_of_two(b->block) || b->unit > b->block ||
-	    !b->base || !b->size || b->base % b->block ||
-	    __builtin_add_overflow(b->base, b->size, &end))
-		return fdry_bug("a bump allocator's bounds are broken");
-	if (b->cursor > b->size || b->touched > b->size)
-		return fdry_bug("a bump allocator's cursor %#" PRIx64 " or mark %#" PRIx64
-				" left its %#" PRIx64 " bytes",
-				b->cursor, b->touched, b->size);
-	return 0;
-}

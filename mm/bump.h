@@ -66,9 +66,6 @@ void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p);
  * to check. */
 int fdry_bump_set(struct fdry_bump *b, uint64_t cursor) __must_check;
 
-/* FDRY_E_BUG if an invariant does not hold. */
-int fdry_bump_check(const struct fdry_bump *b) __must_check;
-
 /* @v rounded down or up to a multiple of @align, a power of two; up is FDRY_E_RANGE if it
  * overflows. */
 static inline uint64_t fdry_round_down(uint64_t v, uint64_t align)

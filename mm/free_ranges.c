@@ -123,26 +123,6 @@ int fdry_free_ranges_move(struct fdry_ranges *s, struct fdry_ranges *from)
 	return 0;
 }
 
-int fdry_free_ranges_check(const struct fdry_ranges *s)
-{
-	const struct fdry_range *n;
-	uint64_t bytes = 0, end = 0;
-	size_t count = 0;
-
-	fdry_ranges_each(n, s, 0, UINT64_MAX) {
-		if (n->start >= n->end || (count && n->start <= end))
-			return fdry_bug("the free range at %#" PRIx64
-					" is empty, or touches another",
-					n->start);
-		count++;
-		bytes += n->end - n->start;
-		end = n->end;
-	}
-	if (count != s->count || bytes != s->bytes)
-		return fdry_bug("%zu free ranges, and the count says %zu", count, s->count);
-	return 0;
-}
-
 void fdry_free_ranges_release(struct fdry_ranges *s)
 {
 	struct fdry_range *n;

@@ -39,9 +39,6 @@ bool fdry_free_ranges_overlap(const struct fdry_ranges *s, uint64_t start, uint6
 /* Move all ranges of @from, which is empty afterwards. FDRY_E_NOMEM: perhaps a part was moved. */
 int fdry_free_ranges_move(struct fdry_ranges *s, struct fdry_ranges *from) __must_check;
 
-/* FDRY_E_BUG if ranges overlap, touch or disagree with the counts. */
-int fdry_free_ranges_check(const struct fdry_ranges *s) __must_check;
-
 void fdry_free_ranges_release(struct fdry_ranges *s);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - the parts of a region that region.c, async.c, claim.c and mapping.c share.
+ * internal.h - what the files behind region.h share: region.c, region_place.c, async.c, claim.c and
+ * mapping.c.
  *
  * Locking: callers hold the region's lock, unless a function says otherwise.
  */
@@ -71,6 +72,10 @@ static inline CUdeviceptr fdry_region_cursor(const struct fdry_region *r)
 	return r->bump.base + r->bump.cursor;
 }
 
+/* region_place.c */
+
+/* Whether an allocation is a slab, in which stream-ordered allocations lie. */
+bool fdry_region_is_slab(const struct fdry_alloc *a);
 /* Add the next allocation to @l, one of the region's ledgers. They share one count of serial
  * numbers. */
 int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l,
@@ -79,11 +84,11 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l,
 /* The allocation that starts at @addr and is no slab of the region. FDRY_E_INVAL. */
 int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr,
 		   struct fdry_alloc *ret) __must_check;
-/* Map and note @a at @p, and move the cursor behind it. */
+/* Map and note @a at @p, and move the cursor to its end. */
 int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p,
 		       struct fdry_alloc *a) __must_check;
-/* Add addresses to @free, which may be NULL. Addresses that no host memory is left to note are
- * never used again. */
+/* Add addresses to @free, which may be NULL. Without host memory to note them, they are never used
+ * again. */
 void fdry_region_give(struct fdry_ranges *free, CUdeviceptr addr, uint64_t size);
 /* [@addr, @addr + @size) must be bytes of the region: FDRY_E_INVAL, FDRY_E_RANGE. */
 int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr,
@@ -96,12 +101,12 @@ void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool wa
 
 /* Without the lock: wait for the work in flight, and settle the frees before it. */
 int fdry_region_settle(struct fdry_region *r) __must_check;
-/* Without the lock: if @err is FDRY_E_NODEVMEM and nothing captures, wait and unmap idle memory.
- * True if that freed any, so that the caller tries again. */
-bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags);
 
 /* async.c */
 
+/* Without the lock: if @err is FDRY_E_NODEVMEM and nothing captures, wait and unmap idle memory.
+ * True if that freed any, so that the caller tries again. */
+bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags);
 /* Remove the stream-ordered allocation @a. @waited: the device has finished its work since the last
  * use. */
 void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
@@ -109,14 +114,12 @@ void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, b
 void fdry_region_graphs_end(struct fdry_region *r);
 /* Unmap empty slabs, while more than @keep bytes remain. */
 void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep);
-int fdry_region_async_check(const struct fdry_region *r) __must_check;
 void fdry_region_async_release(struct fdry_region *r);
 
 /* mapping.c */
 
 /* The end of the last reservation in the region as it was made; the base if there is none. */
 CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r);
-int fdry_region_mapping_check(const struct fdry_region *r) __must_check;
 void fdry_region_mapping_release(struct fdry_region *r);
 
 #endif

@@ -107,48 +107,6 @@ bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret)
 	return n;
 }
 
-int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret, size_t *count)
-{
-	struct fdry_alloc *all = calloc(l->entries.count + 1, sizeof(*all));
-	struct fdry_range *n;
-	size_t i = 0;
-
-	if (!all)
-		return fdry_nomem();
-	fdry_ranges_each(n, &l->entries, 0, UINT64_MAX)
-		all[i++] = entry_of(n)->alloc;
-	*ret = all;
-	*count = i;
-	return 0;
-}
-
-int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdeviceptr end)
-{
-	uint64_t bytes = 0, count = 0;
-	struct fdry_range *n;
-
-	fdry_ranges_each(n, &l->entries, 0, UINT64_MAX) {
-		const struct fdry_alloc *a = &entry_of(n)->alloc;
-
-		if (n->start < start || n->end > end || n->end <= n->start)
-			return fdry_bug("the allocation at %#" PRIx64
-					" overlaps another, or leaves what was "
-					"handed out",
-					n->start);
-		if (a->addr != n->start || a->extent != n->end - n->start || a->size > a->extent ||
-		    a->serial > l->serial)
-			return fdry_bug("the ledger's entry at %#" PRIx64 " contradicts itself",
-					n->start);
-		start = n->end;
-		bytes += a->size;
-		count++;
-	}
-	if (bytes != l->bytes || count != l->entries.count)
-		return fdry_bug("the ledger counts %zu allocations and has %" PRIu64,
-				l->entries.count, count);
-	return 0;
-}
-
 void fdry_ledger_release(struct fdry_ledger *l)
 {
 	struct fdry_range *n;

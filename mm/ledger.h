@@ -42,13 +42,6 @@ bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret);
 /* The allocation behind a range of @l->entries. */
 struct fdry_alloc *fdry_ledger_entry(struct fdry_range *n);
 
-/* All of them in address order, malloc'ed; at least one byte, so never NULL. FDRY_E_NOMEM. */
-int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret,
-		     size_t *count) __must_check;
-
-/* FDRY_E_BUG if entries overlap, leave [@start, @end) or disagree with the counts. */
-int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdeviceptr end) __must_check;
-
 void fdry_ledger_release(struct fdry_ledger *l);
 
 #endif

@@ -292,27 +292,6 @@ CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r)
 	return n ? n->end : r->bump.base;
 }
 
-int fdry_region_mapping_check(const struct fdry_region *r)
-{
-	struct fdry_range *n;
-	int ret = fdry_free_ranges_check(&r->unreserved);
-
-	if (!ret)
-		ret = fdry_free_ranges_check(&r->plain);
-	if (!ret)
-		ret = fdry_ledger_check(&r->maps, r->bump.base,
-					r->backing.vmm.base + r->backing.vmm.size);
-	fdry_ranges_each(n, &r->maps.entries, 0, UINT64_MAX)
-		if (!ret && !reservation_of(r, n->start, n->end - n->start))
-			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved",
-				       n->start);
-	fdry_ranges_each(n, &r->reservations, 0, UINT64_MAX)
-		if (!ret && fdry_free_ranges_overlap(&r->unreserved, n->start, n->end))
-			ret = fdry_bug("the reservation at %#" PRIx64 " lies in free addresses",
-				       n->start);
-	return ret;
-}
-
 /* Mappings of the program would prevent freeing the region's addresses. */
 void fdry_region_mapping_release(struct fdry_region *r)
 {

@@ -231,7 +231,6 @@ int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __m
  * FDRY_E_DRIVER if the device cannot be a peer. */
 int fdry_region_open(struct fdry_region *r, CUdevice dev, bool open) __must_check;
 
-CUdeviceptr fdry_region_base(const struct fdry_region *r);
 uint64_t fdry_region_size(const struct fdry_region *r);
 CUdevice fdry_region_device(const struct fdry_region *r);
 /* The device's primary context, which the region keeps. */
@@ -262,9 +261,5 @@ struct fdry_region_stats {
 	uint64_t pool_bytes; /* of it, stream-ordered allocations */
 };
 void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret);
-
-/* Check every invariant that memory.rst names, in time proportional to the ledger: FDRY_E_BUG. For
- * tests. */
-int fdry_region_check(struct fdry_region *r) __must_check;
 
 #endif

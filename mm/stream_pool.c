@@ -7,13 +7,6 @@
 
 #include "lib/log.h"
 
-struct fdry_stream_queue {
-	struct fdry_stream_queue *next;
-	uint64_t stream;
-	uint64_t clock; /* of the last free in it */
-	struct fdry_ranges freed;
-};
-
 static struct fdry_stream_queue *queue_of(const struct fdry_stream_pool *p, uint64_t stream)
 {
 	struct fdry_stream_queue *q = p->queues;
@@ -119,23 +112,6 @@ uint64_t fdry_stream_pool_foreign(const struct fdry_stream_pool *p, uint64_t str
 		stream != FDRY_STREAM_UNKNOWN ? queue_of(p, stream) : NULL;
 
 	return p->waiting - (q ? q->freed.bytes : 0);
-}
-
-int fdry_stream_pool_check(const struct fdry_stream_pool *p)
-{
-	int ret = fdry_free_ranges_check(&p->settled);
-	const struct fdry_stream_queue *q;
-	uint64_t waiting = 0;
-
-	for (q = p->queues; q && !ret; q = q->next) {
-		ret = fdry_free_ranges_check(&q->freed);
-		waiting += q->freed.bytes;
-	}
-	if (!ret && (waiting != p->waiting || p->settled.bytes + waiting + p->live != p->slabs))
-		ret = fdry_bug("a pool of %" PRIu64 " bytes has %" PRIu64 " live, %" PRIu64
-			       " waiting, %" PRIu64 " free",
-			       p->slabs, p->live, p->waiting, p->settled.bytes);
-	return ret;
 }
 
 void fdry_stream_pool_forget(struct fdry_stream_pool *p)

@@ -24,7 +24,13 @@
 /* The stream of an allocation whose stream is unknown: it shares with no stream. */
 #define FDRY_STREAM_UNKNOWN 0
 
-struct fdry_stream_queue;
+/* Memory that one stream freed, and that no wait has followed yet. */
+struct fdry_stream_queue {
+	struct fdry_stream_queue *next;
+	uint64_t stream;
+	uint64_t clock; /* of the last free in it */
+	struct fdry_ranges freed;
+};
 
 /* Zero it to start; fdry_stream_pool_release() at the end. */
 struct fdry_stream_pool {
@@ -60,7 +66,6 @@ void fdry_stream_pool_forget(struct fdry_stream_pool *p);
 /* Bytes that streams other than @stream have freed since the last wait. */
 uint64_t fdry_stream_pool_foreign(const struct fdry_stream_pool *p, uint64_t stream);
 
-int fdry_stream_pool_check(const struct fdry_stream_pool *p) __must_check;
 void fdry_stream_pool_release(struct fdry_stream_pool *p);
 
 #endif

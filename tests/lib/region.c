@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* region.c - see region.h. */
 #include "tests/lib/region.h"
+#include "tests/lib/check_mm.h"
 
 struct fdry_region *region;
 
@@ -20,7 +21,7 @@ void region_up(void)
 
 void region_down(void)
 {
-	ck_assert_msg(!fdry_region_check(region), "%s", fdry_last_error());
+	ck_assert_msg(!check_region(region), "%s", fdry_last_error());
 	fdry_region_free(region);
 	ck_assert_int_eq(test_sim_live("memory"), 0);
 	ck_assert_int_eq(test_sim_live("reservation"), 0);

@@ -4,6 +4,7 @@
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 #define SLAB (32 * MiB)
 
@@ -14,7 +15,7 @@ static CUdeviceptr async(uint64_t size, uint64_t stream, uint64_t graph)
 	CUdeviceptr addr = 0;
 
 	ck_assert_msg(!fdry_region_alloc_async(region, &a, &addr), "%s", fdry_last_error());
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	return addr;
 }
 
@@ -25,7 +26,7 @@ static int release(CUdeviceptr addr, uint64_t stream, uint64_t graph)
 	struct fdry_alloc gone;
 	int ret = fdry_region_free_async(region, addr, &a, &gone);
 
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	return ret;
 }
 
@@ -97,7 +98,7 @@ START_TEST(slabs_go_back)
 	ck_assert_uint_eq(region_stats().mapped_bytes, 2 * SLAB);
 	ok(fdry_region_trim_pool(region, 0));
 	ck_assert_uint_eq(region_stats().mapped_bytes, SLAB);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	ok(release(b, 1, 0));
 	ok(fdry_region_trim_pool(region, 0));
 	ck_assert_uint_eq(region_stats().mapped_bytes, 0);
@@ -115,7 +116,7 @@ START_TEST(pressure_frees_slabs)
 	ck_assert_uint_eq(region_stats().mapped_bytes, 62 * MiB);
 	region_get(110 * MiB); /* of 160 */
 	ck_assert_uint_eq(region_stats().slab_bytes, 0);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 }
 END_TEST
 
@@ -159,14 +160,14 @@ START_TEST(graphs_forget)
 
 	ok(release(a, 1, 5));
 	fdry_region_forget_graphs(region);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	c = async(1000, 1, 5);
 	ck_assert(c != a && c != b);
 	ok(release(b, 1, 5));
 	ck_assert_uint_eq(async(1000, 1, 5), b);
 	ok(release(c, 1, 5));
 	ok(fdry_region_trim(region));
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 }
 END_TEST
 
@@ -191,7 +192,7 @@ START_TEST(fails_clean)
 		if (!test_sim_failed())
 			break;
 		test_sim_fail("");
-		ok(fdry_region_check(region));
+		ok(check_region(region));
 		after = region_stats();
 		if (ret)
 			ck_assert_mem_eq(&before, &after, sizeof(before));
@@ -228,7 +229,7 @@ static void map_at(CUdeviceptr addr, uint64_t size, unsigned int flags)
 	ck_assert_int_eq(drv->cuMemRelease(h), 0);
 	ck_assert_int_eq(drv->cuMemSetAccess(addr, size, &access, 1), 0);
 	ok(fdry_region_fill(region, addr, size));
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 }
 
 static void unmap_at(CUdeviceptr addr, uint64_t size)
@@ -242,7 +243,7 @@ static CUdeviceptr reserve(uint64_t size, uint64_t align)
 	CUdeviceptr addr = 0;
 
 	ok(fdry_region_reserve(region, size, align, &addr));
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	return addr;
 }
 

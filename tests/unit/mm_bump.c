@@ -10,6 +10,7 @@
 
 #include "mm/bump.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 enum { UNIT = 2, BLOCK = 8, BASE = 16, SIZE = 44 };
 
@@ -121,7 +122,7 @@ static void try_all(const struct fdry_bump *b)
 		struct op op = op_nr(i);
 		int ret = (op.set ? step_set : step_alloc)(&next, &m, &op);
 
-		if (ret || fdry_bump_check(&next) || next.cursor != m.cursor ||
+		if (ret || check_bump(&next) || next.cursor != m.cursor ||
 		    next.touched != m.touched)
 			ck_abort_msg("%s(%lu, %lu) at cursor %lu, mark %lu: now %lu and %lu, the "
 				     "model says %lu and %lu",
@@ -168,7 +169,7 @@ START_TEST(init_refuses)
 	ck_assert_int_eq(fdry_bump_init(&b, 64, UINT64_MAX - 63, 2, 8), -FDRY_E_RANGE);
 	ck_assert_mem_eq(&b, &before, sizeof(b));
 	ck_assert_int_eq(fdry_bump_init(&b, 64, UINT64_MAX - 64, 2, 8), 0);
-	ck_assert_int_eq(fdry_bump_check(&b), 0);
+	ck_assert_int_eq(check_bump(&b), 0);
 }
 END_TEST
 
@@ -188,11 +189,11 @@ START_TEST(nothing_wraps)
 	ck_assert(p.addr == 1 && p.extent == 1);
 	ck_assert_int_eq(fdry_bump_place(&b, 63 * block, 0, &p), 0);
 	fdry_bump_take(&b, &p);
-	ck_assert_int_eq(fdry_bump_check(&b), 0);
+	ck_assert_int_eq(check_bump(&b), 0);
 	ck_assert_int_eq(fdry_bump_place(&b, block, 0, &p), -FDRY_E_RANGE);
 	ck_assert_int_eq(fdry_bump_place(&b, block - 512, 0, &p), 0);
 	fdry_bump_take(&b, &p);
-	ck_assert_int_eq(fdry_bump_check(&b), 0);
+	ck_assert_int_eq(check_bump(&b), 0);
 	ck_assert_uint_eq(b.cursor, 64 * block - 512);
 	ck_assert_int_eq(fdry_bump_place(&b, 1, 0, &p), -FDRY_E_RANGE);
 	ck_assert_int_eq(fdry_bump_set(&b, 64 * block - 1), 0);
@@ -224,17 +225,17 @@ START_TEST(check_sees_what_is_broken)
 	};
 	struct fdry_bump b = good;
 
-	ck_assert_int_eq(fdry_bump_check(&b), 0);
+	ck_assert_int_eq(check_bump(&b), 0);
 	b.cursor = 45;
-	ck_assert_int_eq(fdry_bump_check(&b), -FDRY_E_BUG);
+	ck_assert_int_eq(check_bump(&b), -FDRY_E_BUG);
 	b = good, b.touched = 45;
-	ck_assert_int_eq(fdry_bump_check(&b), -FDRY_E_BUG);
+	ck_assert_int_eq(check_bump(&b), -FDRY_E_BUG);
 	b = good, b.size = UINT64_MAX - 8;
-	ck_assert_int_eq(fdry_bump_check(&b), -FDRY_E_BUG);
+	ck_assert_int_eq(check_bump(&b), -FDRY_E_BUG);
 	b = good, b.base = 20;
-	ck_assert_int_eq(fdry_bump_check(&b), -FDRY_E_BUG);
+	ck_assert_int_eq(check_bump(&b), -FDRY_E_BUG);
 	b = good, b.unit = 3;
-	ck_assert_int_eq(fdry_bump_check(&b), -FDRY_E_BUG);
+	ck_assert_int_eq(check_bump(&b), -FDRY_E_BUG);
 }
 END_TEST
 #endif

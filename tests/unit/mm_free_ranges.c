@@ -9,6 +9,7 @@
 #include "mm/free_ranges.h"
 #include "mm/stream_pool.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 enum { UNITS = 512, UNIT = 16, BASE = 4096 };
 
@@ -47,7 +48,7 @@ static void model_same(void)
 	}
 	ck_assert_uint_eq(holes.bytes, bytes);
 	ck_assert_uint_eq(holes.count, runs);
-	ck_assert_int_eq(fdry_free_ranges_check(&holes), 0);
+	ck_assert_int_eq(check_free_ranges(&holes), 0);
 }
 
 static void take(int n, int align)
@@ -152,7 +153,7 @@ START_TEST(only_its_own_stream_or_all)
 	ck_assert_uint_eq(get(2, 128), 0);
 	fdry_stream_pool_settle(&pool, 3);
 	ck_assert_uint_eq(get(2, 128), BASE);
-	ck_assert_int_eq(fdry_stream_pool_check(&pool), 0);
+	ck_assert_int_eq(check_stream_pool(&pool), 0);
 	fdry_stream_pool_release(&pool);
 }
 END_TEST
@@ -175,7 +176,7 @@ START_TEST(unknown_streams_share_nothing)
 	fdry_stream_pool_return(&pool, BASE, BASE + 32);
 	ck_assert(fdry_stream_pool_shrink(&pool, BASE, BASE + 64));
 	ck_assert_uint_eq(pool.slabs, 0);
-	ck_assert_int_eq(fdry_stream_pool_check(&pool), 0);
+	ck_assert_int_eq(check_stream_pool(&pool), 0);
 	fdry_stream_pool_release(&pool);
 }
 END_TEST

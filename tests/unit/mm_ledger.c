@@ -8,6 +8,7 @@
 
 #include "mm/ledger.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 /* --- ranges against an array --- */
 
@@ -167,7 +168,7 @@ START_TEST(at_says_what_lies_there)
 	ck_assert_uint_eq(a.size, 512);
 	fdry_ledger_del(&ledger, 0x1200);
 	ck_assert_int_eq(fdry_ledger_at(&ledger, 0x1200, &a), -FDRY_E_INVAL);
-	ck_assert_int_eq(fdry_ledger_check(&ledger, 0x1000, 0x3000), 0);
+	ck_assert_int_eq(check_ledger(&ledger, 0x1000, 0x3000), 0);
 	ck_assert_uint_eq(ledger.bytes, 4196);
 }
 END_TEST
@@ -188,24 +189,20 @@ START_TEST(serials_count_what_succeeded)
 }
 END_TEST
 
-START_TEST(copy_is_in_address_order)
+START_TEST(entries_are_in_address_order)
 {
-	struct fdry_alloc *all;
-	size_t count;
+	static const CUdeviceptr addr[] = { 0x100, 0x1000, 0x1200, 0x2000 };
+	struct fdry_range *n;
+	size_t i = 0;
 
 	add(0x100, 5, 512, false); /* as after the offset was set back */
-	ck_assert_int_eq(fdry_ledger_copy(&ledger, &all, &count), 0);
-	ck_assert_uint_eq(count, 4);
-	ck_assert(all[0].addr == 0x100 && all[1].addr == 0x1000 && all[2].addr == 0x1200 &&
-		  all[3].addr == 0x2000);
-	ck_assert(all[0].serial == 4 && all[3].serial == 3);
-	free(all);
+	fdry_ranges_each(n, &ledger.entries, 0, UINT64_MAX)
+		ck_assert(i < 4 && fdry_ledger_entry(n)->addr == addr[i++]);
+	ck_assert_uint_eq(i, 4);
+	ck_assert_uint_eq(fdry_ledger_entry(fdry_ranges_from(&ledger.entries, 0))->serial, 4);
 	fdry_ledger_release(&ledger);
 	ck_assert(!fdry_ledger_last(&ledger, &(struct fdry_alloc){ 0 }));
-	ck_assert_int_eq(fdry_ledger_copy(&ledger, &all, &count), 0);
-	ck_assert_uint_eq(count, 0);
-	ck_assert_ptr_nonnull(all);
-	free(all);
+	ck_assert_uint_eq(ledger.entries.count, 0);
 }
 END_TEST
 
@@ -217,14 +214,14 @@ START_TEST(check_sees_what_is_broken)
 	ck_assert_int_eq(fdry_ledger_add(&ledger, &a), -FDRY_E_BUG);
 	a.addr = 0xf00;
 	ck_assert_int_eq(fdry_ledger_add(&ledger, &a), -FDRY_E_BUG);
-	ck_assert_int_eq(fdry_ledger_check(&ledger, 0x1000, 0x3000), 0);
-	ck_assert_int_eq(fdry_ledger_check(&ledger, 0x1200, 0x3000), -FDRY_E_BUG);
-	ck_assert_int_eq(fdry_ledger_check(&ledger, 0x1000, 0x2fff), -FDRY_E_BUG);
+	ck_assert_int_eq(check_ledger(&ledger, 0x1000, 0x3000), 0);
+	ck_assert_int_eq(check_ledger(&ledger, 0x1200, 0x3000), -FDRY_E_BUG);
+	ck_assert_int_eq(check_ledger(&ledger, 0x1000, 0x2fff), -FDRY_E_BUG);
 	ledger.bytes++;
-	ck_assert_int_eq(fdry_ledger_check(&ledger, 0x1000, 0x3000), -FDRY_E_BUG);
+	ck_assert_int_eq(check_ledger(&ledger, 0x1000, 0x3000), -FDRY_E_BUG);
 	ledger.bytes--;
 	ledger.serial = 2;
-	ck_assert_int_eq(fdry_ledger_check(&ledger, 0x1000, 0x3000), -FDRY_E_BUG);
+	ck_assert_int_eq(check_ledger(&ledger, 0x1000, 0x3000), -FDRY_E_BUG);
 }
 END_TEST
 #endif
@@ -242,7 +239,7 @@ int main(void)
 	tcase_add_test(tc, find_holds_what_was_asked_for);
 	tcase_add_test(tc, at_says_what_lies_there);
 	tcase_add_test(tc, serials_count_what_succeeded);
-	tcase_add_test(tc, copy_is_in_address_order);
+	tcase_add_test(tc, entries_are_in_address_order);
 #ifdef NDEBUG
 	tcase_add_test(tc, check_sees_what_is_broken);
 #endif

@@ -5,6 +5,7 @@
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static void script(uint64_t ahead)
 			ok(fdry_region_preallocate(region, 5 * MiB));
 		if (i == 45 && ahead)
 			ok(fdry_region_free_preallocated(region, 0));
-		ok(fdry_region_check(region));
+		ok(check_region(region));
 	}
 }
 
@@ -516,13 +517,13 @@ START_TEST(claims_skip_addresses_for_claims_alone)
 	ck_assert_int_eq(fdry_region_claim(region, BASE + 1536, 1), -FDRY_E_TAKEN);
 	ck_assert_int_eq(fdry_region_claim(region, first, 100), -FDRY_E_TAKEN);
 	ck_assert_int_eq(fdry_region_claim(region, BASE + 6 * MiB, 2 * MiB), -FDRY_E_TAKEN);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	ck_assert_uint_eq(region_get(512), BASE + 10 * MiB);
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 12 * MiB);
 	ok(fdry_region_claim(region, BASE + 2 * MiB, 2 * MiB));
 	region_put(BASE + 4 * MiB); /* what was claimed and is freed is a hole like any */
 	ck_assert_uint_eq(region_get(4 * MiB), BASE + 4 * MiB);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 }
 END_TEST
 
@@ -538,19 +539,19 @@ START_TEST(a_claim_joins_free_addresses_of_every_kind)
 	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB)); /* skips from 4 to 8 MiB */
 	region_put(BASE + 8 * MiB);
 	ck_assert_int_eq(fdry_region_claim(region, BASE, 2 * MiB), -FDRY_E_TAKEN);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	p = region_get(100); /* the claim that failed changed nothing */
 	ck_assert_uint_eq(p, small);
 	region_put(p);
 	region_put(kept);
 	ok(fdry_region_claim(region, BASE + 512, 100)); /* out of two that became one */
 	ok(fdry_region_claim(region, BASE + 2 * MiB, 12 * MiB)); /* freed, skipped, freed, new */
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	ck_assert_uint_eq(fdry_region_offset(region), 14 * MiB);
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 14 * MiB);
 	region_put(BASE + 2 * MiB);
 	ck_assert_uint_eq(region_get(12 * MiB), BASE + 2 * MiB);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 }
 END_TEST
 
@@ -564,7 +565,7 @@ START_TEST(a_claim_that_fails_gives_its_addresses_back)
 	test_sim_fail(spec);
 	ck_assert_int_lt(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB), 0);
 	test_sim_fail(NULL);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 10 * MiB);
 	ok(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB));
 }

@@ -6,6 +6,7 @@
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 #include <stdio.h>
 
@@ -142,7 +143,7 @@ static bool one_failure(int (*operation)(void), int nth, int *ret)
 	*ret = operation();
 	failed = test_sim_failed();
 	test_sim_fail("");
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	after = view_take();
 	if (*ret) {
 		ck_assert_int_eq(*ret, -FDRY_E_DRIVER);
@@ -226,7 +227,7 @@ START_TEST(a_dead_driver)
 	ck_assert_int_eq(fdry_region_alloc(region, 8 * MiB, 0, &addr), -FDRY_E_DRIVER);
 	ck_assert_int_eq(fdry_region_dealloc(region, large, 0), -FDRY_E_DRIVER);
 	ck_assert_int_eq(fdry_region_trim(region), -FDRY_E_DRIVER);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	fdry_region_free(region);
 }
 END_TEST

@@ -5,6 +5,7 @@
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
+#include "tests/lib/check_mm.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -340,7 +341,7 @@ START_TEST(freed_during_a_wait)
 	/* the same address, freed twice at the same time */
 	meanwhile = a = region_get(2 * MiB);
 	ck_assert_int_eq(fdry_region_dealloc(region, a, 0), -FDRY_E_INVAL);
-	ok(fdry_region_check(region));
+	ok(check_region(region));
 	fdry_region_free(region);
 	region = mine;
 }
@@ -417,7 +418,7 @@ START_TEST(threads_do_not_meet)
 		ck_assert_int_eq(pthread_create(&w[i].thread, NULL, churn, &w[i]), 0);
 	}
 	for (i = 0; i < 50; i++)
-		ok(fdry_region_check(region));
+		ok(check_region(region));
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(w[i].thread, NULL);
 		ck_assert_int_eq(w[i].failures, 0);
