@@ -90,9 +90,7 @@ static int driver_start(struct fdry_driver *drv)
 			"NVIDIA driver, or set FOUNDRY_DRIVER to the path of a libcuda.so.1",
 			drv->path);
 	ret = fdry_driver_result(drv, FDRY_DRV_cuInit, res);
-	if (!ret)
-		ret = fdry_call(drv, cuDriverGetVersion, &drv->version);
-	return ret;
+	return ret ? ret : fdry_call(drv, cuDriverGetVersion, &drv->version);
 }
 
 static int driver_new(void *handle, const char *path, struct fdry_driver **ret)

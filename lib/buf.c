@@ -35,9 +35,11 @@ int fdry_buf_put(struct fdry_buf *b, const void *data, size_t len)
 	void *p = NULL;
 	int ret = fdry_buf_grow(b, len, &p);
 
-	if (!ret && len)
+	if (ret)
+		return ret;
+	if (len)
 		memcpy(p, data, len);
-	return ret;
+	return 0;
 }
 
 int fdry_buf_align(struct fdry_buf *b, size_t align)

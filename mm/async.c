@@ -263,9 +263,10 @@ int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct
 	if (!ret)
 		ret = free_locked(r, &a, by);
 	fdry_region_unlock(r);
-	if (!ret)
-		*gone = a;
-	return ret;
+	if (ret)
+		return ret;
+	*gone = a;
+	return 0;
 }
 
 /* --- beginning and end --- */

@@ -187,7 +187,9 @@ int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size,
 	if (!fill->pattern && is_vacant(b, start, end))
 		fill = &none; /* fresh memory is zero already */
 	ret = refuse(b, start, end, FDRY_KEEP_BACKED);
-	if (!ret && (fill->size || !is_covered(b, start, end)))
+	if (ret)
+		return ret;
+	if (fill->size || !is_covered(b, start, end))
 		ret = supply(b, start, end, fill, &fresh);
 	if (ret)
 		return ret;
@@ -224,7 +226,9 @@ int fdry_backing_keep(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, e
 
 	granules(b, addr, size, &start, &end);
 	ret = refuse(b, start, end, keep == FDRY_KEEP_BACKED ? FDRY_KEEP_NOT : FDRY_KEEP_BACKED);
-	if (!ret && !is_covered(b, start, end))
+	if (ret)
+		return ret;
+	if (!is_covered(b, start, end))
 		ret = supply(b, start, end, &none, &fresh);
 	if (ret)
 		return ret;

@@ -109,7 +109,9 @@ int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int fl
 	struct fdry_alloc a;
 	int ret = look(r, addr);
 
-	if (!ret && !capturing)
+	if (ret)
+		return ret;
+	if (!capturing)
 		ret = fdry_region_settle(r);
 	if (ret)
 		return ret;
@@ -258,11 +260,11 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 			"memory was freed while a stream captured, and work may still be on it; "
 			"set the offset after the capture");
 	ret = fdry_bump_set(&r->bump, offset);
-	if (!ret) {
-		forget_free(r);
-		fdry_backing_trim(&r->backing, fdry_region_cursor(r));
-	}
-	return ret;
+	if (ret)
+		return ret;
+	forget_free(r);
+	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	return 0;
 }
 
 /* Setting the cursor back hands memory out again, so no work may use it any more. */

@@ -20,9 +20,10 @@ int fdry_stream_pool_grow(struct fdry_stream_pool *p, uint64_t start, uint64_t e
 {
 	int ret = fdry_free_ranges_add(&p->settled, start, end);
 
-	if (!ret)
-		p->slabs += end - start;
-	return ret;
+	if (ret)
+		return ret;
+	p->slabs += end - start;
+	return 0;
 }
 
 bool fdry_stream_pool_shrink(struct fdry_stream_pool *p, uint64_t start, uint64_t end)

@@ -137,8 +137,9 @@ int fdry_vmm_wait(const struct fdry_vmm *v)
 	CUstreamCaptureMode mode;
 	int ret = fdry_call(v->drv, cuCtxGetCurrent, &ctx);
 
-	if (!ret)
-		ret = fdry_vmm_enter(v, &mode);
+	if (ret)
+		return ret;
+	ret = fdry_vmm_enter(v, &mode);
 	if (ret)
 		return ret;
 	ret = fdry_call(v->drv, cuCtxSynchronize);
