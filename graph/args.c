@@ -247,8 +247,9 @@ int fdry_args_check(const struct fdry_graph_view *v)
 					 " of %" PRIu64 " bytes, its patches at %" PRIu64 " of %u",
 					 i, at, h->arg_bytes, (uint64_t)patch + n, h->patches);
 		err = like_check(v, i, k);
-		if (!err)
-			err = patches_check(v, i, patch, patch + n, bytes);
+		if (err)
+			return err;
+		err = patches_check(v, i, patch, patch + n, bytes);
 		if (err)
 			return err;
 	}

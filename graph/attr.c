@@ -96,12 +96,15 @@ static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t i
 int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids,
 		    struct fdry_attr_values *ret)
 {
-	int err = 0;
+	int err;
 
 	memset(ret, 0, sizeof(*ret));
-	for (ids &= FDRY_ATTRS_ALL; ids && !err; ids &= ids - 1)
+	for (ids &= FDRY_ATTRS_ALL; ids; ids &= ids - 1) {
 		err = attr_read(drv, node, (uint32_t)__builtin_ctz(ids), ret);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* Refuse attribute @id, which differs from a fresh node's, if it cannot be restored. */
@@ -165,13 +168,15 @@ int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node, struct fdry_
 {
 	struct fdry_graph_attr a;
 	size_t off;
-	int err = 0;
+	int err;
 
-	for (off = 0; off < attrs.len && !err; off += sizeof(a)) {
+	for (off = 0; off < attrs.len; off += sizeof(a)) {
 		memcpy(&a, attrs.data + off, sizeof(a));
 		err = attr_set(drv, node, &a);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int attr_check(const struct fdry_graph_attr *a, uint32_t after)
@@ -201,14 +206,16 @@ int fdry_attrs_check(struct fdry_span attrs)
 	struct fdry_graph_attr a = { 0 };
 	uint32_t after = 0;
 	size_t off;
-	int err = 0;
+	int err;
 
-	for (off = 0; off < attrs.len && !err; off += sizeof(a)) {
+	for (off = 0; off < attrs.len; off += sizeof(a)) {
 		memcpy(&a, attrs.data + off, sizeof(a));
 		err = attr_check(&a, after);
+		if (err)
+			return err;
 		after = a.id;
 	}
-	return err;
+	return 0;
 }
 
 static uint64_t field_get(const struct field *f, const uint8_t *p)
@@ -227,24 +234,30 @@ static int attr_to_text(const struct fdry_graph_attr *a, struct fdry_buf *ret)
 	const char *f;
 	int err = fdry_buf_printf(ret, " attr %s", info->name);
 
-	for (f = info->fields; *f && !err; f++, p += field->size) {
+	if (err)
+		return err;
+	for (f = info->fields; *f; f++, p += field->size) {
 		field = field_of(*f);
 		err = fdry_buf_printf(ret, field->format, field_get(field, p));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_attrs_to_text(struct fdry_span attrs, struct fdry_buf *ret)
 {
 	struct fdry_graph_attr a;
 	size_t off;
-	int err = 0;
+	int err;
 
-	for (off = 0; off < attrs.len && !err; off += sizeof(a)) {
+	for (off = 0; off < attrs.len; off += sizeof(a)) {
 		memcpy(&a, attrs.data + off, sizeof(a));
 		err = attr_to_text(&a, ret);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int field_from_text(struct fdry_words *w, const struct field *f, const char *name,
@@ -270,7 +283,7 @@ static int attr_from_text(struct fdry_words *w, struct fdry_graph_attr *ret)
 	uint8_t *p = ret->value;
 	const char *f;
 	uint32_t id;
-	int err = 0;
+	int err;
 
 	memset(ret, 0, sizeof(*ret));
 	for (id = 1; id < FDRY_ATTR_IDS; id++)
@@ -280,9 +293,12 @@ static int attr_from_text(struct fdry_words *w, struct fdry_graph_attr *ret)
 		return fdry_fail(FDRY_E_INVAL, "an attribute has an unknown name");
 	ret->id = id;
 	ret->size = value_size(&infos[id]);
-	for (f = infos[id].fields; *f && !err; p += field_of(*f++)->size)
+	for (f = infos[id].fields; *f; p += field_of(*f++)->size) {
 		err = field_from_text(w, field_of(*f), infos[id].name, p);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int fdry_attrs_from_text(struct fdry_words *w, struct fdry_graph_attr *ret, uint32_t *count)

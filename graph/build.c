@@ -52,10 +52,12 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 
 	if (err)
 		return err;
-	while (!err && fdry_graph_next(&c, &node)) {
+	while (fdry_graph_next(&c, &node)) {
 		err = fdry_node_ops(node.kind)->build(b, &node, &nodes[c.node - 1]);
-		if (err)
+		if (err) {
 			err = fdry_fail_at(err, "node %u", c.node - 1);
+			break;
+		}
 	}
 	fdry_graph_cursor_release(&c);
 	return err;

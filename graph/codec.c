@@ -81,17 +81,19 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v,
 {
 	struct fdry_graph_kernel g;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < v->header.kernels && !err; i++) {
+	for (i = 0; i < v->header.kernels; i++) {
 		g = fdry_graph_kernel_at(v, i);
 		if (g.index >= count)
 			return fdry_fail(FDRY_E_BADIMAGE,
 					 "the graph uses kernel %u, and the image has %u", g.index,
 					 count);
 		err = kernel_check(&g, &kernels[g.index]);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_graph_cursor_init(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret)

@@ -84,17 +84,17 @@ static int header_check(const struct fdry_graph_header *h, size_t len)
 	size_t i;
 	int err = header_version(h);
 
-	for (i = 0; i < sizeof(limits) / sizeof(limits[0]) && !err; i++) {
+	if (err)
+		return err;
+	for (i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		uint64_t v = header_field(h, limits[i].at, limits[i].wide);
 
 		if (v > limits[i].max)
-			err = fdry_fail(FDRY_E_LIMIT,
-					"header field %s is %" PRIu64
-					", more than the limit of %" PRIu64,
-					limits[i].name, v, limits[i].max);
+			return fdry_fail(FDRY_E_LIMIT,
+					 "header field %s is %" PRIu64
+					 ", more than the limit of %" PRIu64,
+					 limits[i].name, v, limits[i].max);
 	}
-	if (err)
-		return err;
 	if (h->size != len)
 		return fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, and its header says %" PRIu64,
 				 len, h->size);
@@ -131,12 +131,18 @@ static int directory_check(struct fdry_graph_view *v)
 	uint32_t id = 1;
 	int err = fdry_sections_begin(v->bytes, sizeof(v->header), v->header.sections, &s);
 
-	while (!err && id) {
+	if (err)
+		return err;
+	while (id) {
 		err = fdry_sections_next(&s, &id, &data);
-		if (!err && id)
+		if (err)
+			return err;
+		if (id)
 			err = section_place(v, id, data);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* Refuse a count without its section. */

@@ -36,15 +36,18 @@ static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_ke
 {
 	struct fdry_graph_kernel k;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < v->header.kernels && !err; i++) {
+	for (i = 0; i < v->header.kernels; i++) {
 		k = fdry_graph_kernel_at(v, i);
-		if (k.index < nkernels) /* fdry_buf_line() escapes a line break in the name */
-			err = fdry_buf_line(out, "# kernel %u is %s", k.index,
-					    kernels[k.index].name);
+		if (k.index >= nkernels)
+			continue;
+		/* fdry_buf_line() escapes a line break in the name. */
+		err = fdry_buf_line(out, "# kernel %u is %s", k.index, kernels[k.index].name);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
@@ -56,14 +59,20 @@ static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 
 	if (err)
 		return err;
-	while (!err && fdry_graph_next(&c, &node)) {
+	while (fdry_graph_next(&c, &node)) {
 		ops = fdry_node_ops(node.kind);
 		err = fdry_buf_printf(out, "node %u %s", c.node - 1, ops->name);
-		if (!err && ops->to_text)
+		if (err)
+			goto out_release;
+		if (ops->to_text)
 			err = ops->to_text(&node, out);
-		if (!err)
-			err = fdry_buf_printf(out, "\n");
+		if (err)
+			goto out_release;
+		err = fdry_buf_printf(out, "\n");
+		if (err)
+			goto out_release;
 	}
+out_release:
 	fdry_graph_cursor_release(&c);
 	return err;
 }
@@ -73,38 +82,47 @@ static int edges_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge e;
 	CUgraphEdgeData d;
-	int err = 0;
+	int err;
 
-	while (!err && fdry_graph_edge_next(&edges, &e)) {
+	while (fdry_graph_edge_next(&edges, &e)) {
 		d = fdry_graph_edge_data_at(v, e.index);
 		err = fdry_buf_printf(out, "edge %u %u", e.from, e.to);
-		if (!err && e.index)
+		if (err)
+			return err;
+		if (e.index)
 			err = fdry_buf_printf(out, " from_port %u to_port %u type %u", d.from_port,
 					      d.to_port, d.type);
-		if (!err)
-			err = fdry_buf_printf(out, "\n");
+		if (err)
+			return err;
+		err = fdry_buf_printf(out, "\n");
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int optional_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
 	struct fdry_section s;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < v->header.sections && !err; i++) {
+	for (i = 0; i < v->header.sections; i++) {
 		memcpy(&s, v->bytes.data + sizeof(v->header) + sizeof(s) * (size_t)i, sizeof(s));
 		if (!(s.id & FDRY_SECTION_OPTIONAL))
 			continue;
 		err = fdry_buf_printf(out, "section 0x%x", s.id);
-		if (!err)
-			err = fdry_bytes_to_text(
-				(struct fdry_span){ v->bytes.data + s.offset, s.length }, out);
-		if (!err)
-			err = fdry_buf_printf(out, "\n");
+		if (err)
+			return err;
+		err = fdry_bytes_to_text((struct fdry_span){ v->bytes.data + s.offset, s.length },
+					 out);
+		if (err)
+			return err;
+		err = fdry_buf_printf(out, "\n");
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_kernel *kernels,
@@ -113,18 +131,25 @@ int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_ker
 	struct fdry_buf out = { 0 };
 	int err = head_to_text(view, &out);
 
-	if (!err && kernels)
-		err = kernels_to_text(view, kernels, nkernels, &out);
-	if (!err)
-		err = nodes_to_text(view, &out);
-	if (!err)
-		err = edges_to_text(view, &out);
-	if (!err)
-		err = optional_to_text(view, &out);
 	if (err)
-		fdry_buf_release(&out);
-	else
-		*ret = out;
+		goto out_release;
+	if (kernels)
+		err = kernels_to_text(view, kernels, nkernels, &out);
+	if (err)
+		goto out_release;
+	err = nodes_to_text(view, &out);
+	if (err)
+		goto out_release;
+	err = edges_to_text(view, &out);
+	if (err)
+		goto out_release;
+	err = optional_to_text(view, &out);
+	if (err)
+		goto out_release;
+	*ret = out;
+	return 0;
+out_release:
+	fdry_buf_release(&out);
 	return err;
 }
 
@@ -167,18 +192,24 @@ static int edge_data_words(struct fdry_words *w, CUgraphEdgeData *ret)
 	uint64_t port = 0, to = 0, type = 0;
 	int err = fdry_word_u64(w, "from_port", UINT8_MAX, &port);
 
-	if (!err)
-		err = fdry_word_expect(w, "to_port");
-	if (!err)
-		err = fdry_word_u64(w, "to_port", UINT8_MAX, &to);
-	if (!err)
-		err = fdry_word_expect(w, "type");
-	if (!err)
-		err = fdry_word_u64(w, "type", UINT8_MAX, &type);
+	if (err)
+		return err;
+	err = fdry_word_expect(w, "to_port");
+	if (err)
+		return err;
+	err = fdry_word_u64(w, "to_port", UINT8_MAX, &to);
+	if (err)
+		return err;
+	err = fdry_word_expect(w, "type");
+	if (err)
+		return err;
+	err = fdry_word_u64(w, "type", UINT8_MAX, &type);
+	if (err)
+		return err;
 	ret->from_port = (uint8_t)port;
 	ret->to_port = (uint8_t)to;
 	ret->type = (uint8_t)type;
-	return err;
+	return 0;
 }
 
 static int edge_line(struct parse *p)
@@ -219,14 +250,17 @@ static int first_line(struct parse *p)
 	uint64_t version;
 	int err = fdry_word_expect(&p->text.w, FIRST_LINE);
 
-	if (!err)
-		err = fdry_word_u64(&p->text.w, "the version", UINT32_MAX, &version);
-	if (!err && version != FDRY_GRAPH_TEXT_VERSION)
-		err = fdry_fail(FDRY_E_INVAL,
-				"it has format version %" PRIu64 ", and this version writes %u",
-				version, FDRY_GRAPH_TEXT_VERSION);
-	p->begun = !err;
-	return err;
+	if (err)
+		return err;
+	err = fdry_word_u64(&p->text.w, "the version", UINT32_MAX, &version);
+	if (err)
+		return err;
+	if (version != FDRY_GRAPH_TEXT_VERSION)
+		return fdry_fail(FDRY_E_INVAL,
+				 "it has format version %" PRIu64 ", and this version writes %u",
+				 version, FDRY_GRAPH_TEXT_VERSION);
+	p->begun = true;
+	return 0;
 }
 
 static int line_parse(struct parse *p)
@@ -283,11 +317,14 @@ int fdry_graph_from_text(struct fdry_span text, struct fdry_buf *ret)
 	if (!p)
 		return fdry_nomem();
 	err = text.len ? lines_parse(p, text) : fdry_fail(FDRY_E_INVAL, "the text is empty");
-	if (!err)
-		err = fdry_graph_enc_edges(&p->enc, (struct fdry_edge *)p->edges.data,
-					   (uint32_t)(p->edges.len / sizeof(struct fdry_edge)));
-	if (!err)
-		err = fdry_graph_enc_finish(&p->enc, ret);
+	if (err)
+		goto out_free;
+	err = fdry_graph_enc_edges(&p->enc, (struct fdry_edge *)p->edges.data,
+				   (uint32_t)(p->edges.len / sizeof(struct fdry_edge)));
+	if (err)
+		goto out_free;
+	err = fdry_graph_enc_finish(&p->enc, ret);
+out_free:
 	fdry_graph_enc_release(&p->enc);
 	fdry_buf_release(&p->text.args);
 	fdry_buf_release(&p->edges);

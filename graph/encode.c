@@ -58,25 +58,34 @@ static bool links_to_next(const struct fdry_edge *e, uint32_t node)
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count)
 {
 	uint32_t nodes = (uint32_t)enc->column[FDRY_GSEC_KIND].len, node, i = 0;
-	int err = 0;
+	int err;
 
 	if (count > FDRY_GRAPH_EDGES_MAX)
 		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u edges; split it",
 				 FDRY_GRAPH_EDGES_MAX);
 	fdry_edges_sort(edges, count);
-	for (node = 0; node + 1 < nodes && !err; node++) {
-		if (i < count && links_to_next(&edges[i], node))
+	for (node = 0; node + 1 < nodes; node++) {
+		if (i < count && links_to_next(&edges[i], node)) {
 			i++;
-		else
+		} else {
 			err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_BREAK], node);
+			if (err)
+				return err;
+		}
 		/* cppcheck-suppress nullPointer ; @count is 0 if @edges is NULL */
-		for (; !err && i < count && edges[i].from == node; i++)
+		for (; i < count && edges[i].from == node; i++) {
 			err = edge_put(enc, &edges[i]);
+			if (err)
+				return err;
+		}
 	}
-	for (; i < count && !err; i++)
+	for (; i < count; i++) {
 		err = edge_put(enc, &edges[i]);
+		if (err)
+			return err;
+	}
 	enc->linked = true;
-	return err;
+	return 0;
 }
 
 int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry_span data)
@@ -115,14 +124,17 @@ static int attr_ends_put(struct fdry_graph_enc *enc)
 {
 	struct fdry_buf *column = &enc->column[FDRY_GSEC_ATTR_SET];
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	column->len = 0;
-	for (i = 0; i < enc->attr_sets.count && !err; i++)
+	for (i = 0; i < enc->attr_sets.count; i++) {
 		err = fdry_buf_put_u32(column,
 				       fdry_get32(enc->attr_sets.ends.data + 4 * (size_t)i) /
 					       (uint32_t)sizeof(struct fdry_graph_attr));
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* Write the configurations by column. */

@@ -214,13 +214,17 @@ static int group_whole(struct parts *ps, uint32_t group)
 {
 	char reason[200];
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	snprintf(reason, sizeof(reason), "%s", fdry_last_error());
-	for (i = 0; !err && i < ps->n; i++)
-		if (ps->p[i].group == group)
-			err = entry_whole(ps->set, ps->p[i].e, reason);
-	return err;
+	for (i = 0; i < ps->n; i++) {
+		if (ps->p[i].group != group)
+			continue;
+		err = entry_whole(ps->set, ps->p[i].e, reason);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int group_slice(struct parts *ps, uint32_t group, uint32_t *kernels)

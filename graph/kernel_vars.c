@@ -184,12 +184,16 @@ out_free:
 static int host_owner_check(const struct look *l, const struct fdry_elf *elf)
 {
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < elf->nsymbols && !err; i++)
-		if (host_variable(elf, &elf->symbols[i]))
-			err = host_variable_check(l, elf, &elf->symbols[i]);
-	return err;
+	for (i = 0; i < elf->nsymbols; i++) {
+		if (!host_variable(elf, &elf->symbols[i]))
+			continue;
+		err = host_variable_check(l, elf, &elf->symbols[i]);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e)

@@ -215,11 +215,14 @@ static int attrs_set(const struct fdry_driver *drv, CUfunction func, const struc
 #undef X
 	};
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]) && !err; i++)
+	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
 		err = attr_set(drv, func, attrs[i], k->attrs[i]);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int params_differ(uint32_t i)
@@ -309,10 +312,13 @@ static int module_fill(struct fdry_module *m, const struct fdry_module_user *u,
 	pthread_mutex_lock(&m->lock);
 	if (!m->handle)
 		err = module_load(m, u, k);
-	if (!err)
-		err = f->handle ? params_compare(f, k) : function_load(m, k, f);
-	if (!err)
-		*ret = f->handle;
+	if (err)
+		goto out_unlock;
+	err = f->handle ? params_compare(f, k) : function_load(m, k, f);
+	if (err)
+		goto out_unlock;
+	*ret = f->handle;
+out_unlock:
 	pthread_mutex_unlock(&m->lock);
 	return err;
 }
@@ -376,15 +382,17 @@ int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *
 	int err;
 
 	err = module_enter(u, k, &m, &f);
-	if (!err)
-		err = module_fill(m, u, k, f, &handle);
-	if (err) {
-		fdry_module_put(m);
-		return err;
-	}
+	if (err)
+		goto out_put;
+	err = module_fill(m, u, k, f, &handle);
+	if (err)
+		goto out_put;
 	*ret = m;
 	*func = handle;
 	return 0;
+out_put:
+	fdry_module_put(m);
+	return err;
 }
 
 void fdry_module_put(struct fdry_module *m)

@@ -50,7 +50,9 @@ static int args_from_buffer(const struct fdry_kernel *k, void *const *extra, uin
 	uint32_t i;
 	int err = extra_find(extra, &buffer, &len);
 
-	for (i = 0; i < k->nparams && !err; i++) {
+	if (err)
+		return err;
+	for (i = 0; i < k->nparams; i++) {
 		p = &k->params[i];
 		if (!buffer || (size_t)p->offset + p->size > len)
 			return fdry_fail(FDRY_E_REFUSED,
@@ -60,7 +62,7 @@ static int args_from_buffer(const struct fdry_kernel *k, void *const *extra, uin
 					 buffer ? len : 0, i, p->offset + p->size);
 		memcpy(args + p->offset, buffer + p->offset, p->size);
 	}
-	return err;
+	return 0;
 }
 
 /* Pack the node's arguments as the parameter buffer, with zeros between the parameters. */
@@ -375,9 +377,7 @@ static int kernel_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 	err = fdry_call(b->drv, cuGraphAddKernelNode_v2, ret, b->graph, NULL, 0, &p);
 	if (!err)
 		err = fdry_attrs_set(b->drv, *ret, n->attrs);
-	if (err)
-		err = fdry_fail_at(err, "kernel %.120s", k->name);
-	return err;
+	return err ? fdry_fail_at(err, "kernel %.120s", k->name) : 0;
 }
 
 /* --- node <-> text --- */
@@ -405,9 +405,14 @@ static int sizes_from_text(struct fdry_words *w, const char *what, uint32_t size
 {
 	int d, err = fdry_word_expect(w, what);
 
-	for (d = 0; d < 3 && !err; d++)
+	if (err)
+		return err;
+	for (d = 0; d < 3; d++) {
 		err = fdry_word_u32(w, what, &sizes[d]);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int kernel_from_text(struct fdry_text *t, struct fdry_node *ret)
@@ -416,24 +421,33 @@ static int kernel_from_text(struct fdry_text *t, struct fdry_node *ret)
 	uint32_t nattrs = 0;
 	int err = fdry_word_u32(&t->w, "the kernel", &n->kernel);
 
-	if (!err)
-		err = sizes_from_text(&t->w, "grid", n->launch.grid);
-	if (!err)
-		err = sizes_from_text(&t->w, "block", n->launch.block);
-	if (!err)
-		err = fdry_word_expect(&t->w, "shared");
-	if (!err)
-		err = fdry_word_u32(&t->w, "shared", &n->launch.shared);
-	if (!err)
-		err = fdry_attrs_from_text(&t->w, t->attrs, &nattrs);
-	if (!err)
-		err = fdry_word_expect(&t->w, "args");
+	if (err)
+		return err;
+	err = sizes_from_text(&t->w, "grid", n->launch.grid);
+	if (err)
+		return err;
+	err = sizes_from_text(&t->w, "block", n->launch.block);
+	if (err)
+		return err;
+	err = fdry_word_expect(&t->w, "shared");
+	if (err)
+		return err;
+	err = fdry_word_u32(&t->w, "shared", &n->launch.shared);
+	if (err)
+		return err;
+	err = fdry_attrs_from_text(&t->w, t->attrs, &nattrs);
+	if (err)
+		return err;
+	err = fdry_word_expect(&t->w, "args");
+	if (err)
+		return err;
 	t->args.len = 0;
-	if (!err)
-		err = fdry_bytes_from_text(&t->w, &t->args);
+	err = fdry_bytes_from_text(&t->w, &t->args);
+	if (err)
+		return err;
 	n->attrs = (struct fdry_span){ (const uint8_t *)t->attrs, nattrs * sizeof(t->attrs[0]) };
 	n->args = (struct fdry_span){ t->args.data, t->args.len };
-	return err;
+	return 0;
 }
 
 const struct fdry_node_ops fdry_node_kernel_ops = {

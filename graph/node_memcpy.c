@@ -194,8 +194,9 @@ static int memcpy_check(const struct fdry_graph_view *v)
 		if (fault)
 			return fdry_fail(FDRY_E_BADIMAGE, "memcpy node %u has %s", i, fault);
 		err = host_check(i, m.src);
-		if (!err)
-			err = host_check(i, m.dst);
+		if (err)
+			return err;
+		err = host_check(i, m.dst);
 		if (err)
 			return err;
 		found |= fdry_host_is(m.src) || fdry_host_is(m.dst);
@@ -315,34 +316,38 @@ static int place_from_text(struct fdry_words *w, const char *name, uint64_t *ret
 static int memcpy_to_text(const struct fdry_node *node, struct fdry_buf *ret)
 {
 	const struct fdry_graph_memcpy *m = &node->memcpy;
-	int err = 0;
+	int err;
 
 #define PLACE(field) \
-	if (!err) \
-		err = place_to_text(#field, m->field, ret);
+	err = place_to_text(#field, m->field, ret); \
+	if (err) \
+		return err;
 #define X(field) \
-	if (!err) \
-		err = fdry_buf_printf(ret, " " #field " %" PRIu64, m->field);
+	err = fdry_buf_printf(ret, " " #field " %" PRIu64, m->field); \
+	if (err) \
+		return err;
 	FIELDS(PLACE, X)
 #undef X
 #undef PLACE
-	return err;
+	return 0;
 }
 
 static int memcpy_from_text(struct fdry_text *t, struct fdry_node *ret)
 {
-	int err = 0;
+	int err;
 
 #define PLACE(field) \
-	if (!err) \
-		err = place_from_text(&t->w, #field, &ret->memcpy.field);
+	err = place_from_text(&t->w, #field, &ret->memcpy.field); \
+	if (err) \
+		return err;
 #define X(field) \
-	if (!err) \
-		err = fdry_named_u64(&t->w, #field, &ret->memcpy.field);
+	err = fdry_named_u64(&t->w, #field, &ret->memcpy.field); \
+	if (err) \
+		return err;
 	FIELDS(PLACE, X)
 #undef X
 #undef PLACE
-	return err;
+	return 0;
 }
 
 const struct fdry_node_ops fdry_node_memcpy_ops = {

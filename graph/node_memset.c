@@ -128,21 +128,28 @@ static int memset_from_text(struct fdry_text *t, struct fdry_node *ret)
 	uint64_t value = 0, element = 0;
 	int err = fdry_named_u64(&t->w, "dst", &m->dst);
 
-	if (!err)
-		err = fdry_named_u64(&t->w, "pitch", &m->pitch);
-	if (!err)
-		err = fdry_named_u64(&t->w, "value", &value);
-	if (!err)
-		err = fdry_named_u64(&t->w, "element", &element);
-	if (!err)
-		err = fdry_named_u64(&t->w, "width", &m->width);
-	if (!err)
-		err = fdry_named_u64(&t->w, "height", &m->height);
-	if (!err && (value > UINT32_MAX || element > UINT32_MAX))
-		err = fdry_fail(FDRY_E_INVAL, "value and element have 32 bits");
+	if (err)
+		return err;
+	err = fdry_named_u64(&t->w, "pitch", &m->pitch);
+	if (err)
+		return err;
+	err = fdry_named_u64(&t->w, "value", &value);
+	if (err)
+		return err;
+	err = fdry_named_u64(&t->w, "element", &element);
+	if (err)
+		return err;
+	err = fdry_named_u64(&t->w, "width", &m->width);
+	if (err)
+		return err;
+	err = fdry_named_u64(&t->w, "height", &m->height);
+	if (err)
+		return err;
+	if (value > UINT32_MAX || element > UINT32_MAX)
+		return fdry_fail(FDRY_E_INVAL, "value and element have 32 bits");
 	m->value = (uint32_t)value;
 	m->element_size = (uint32_t)element;
-	return err;
+	return 0;
 }
 
 const struct fdry_node_ops fdry_node_memset_ops = {

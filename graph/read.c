@@ -147,8 +147,10 @@ int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf
 	struct fdry_listing l = { 0 };
 	int err = fdry_listing_init(in->drv, graph, &l);
 
-	if (!err)
-		err = fdry_read_listing(&rd, &l, ret);
+	if (err)
+		goto out_release;
+	err = fdry_read_listing(&rd, &l, ret);
+out_release:
 	fdry_read_release(&rd);
 	fdry_listing_release(&l);
 	return err;

@@ -23,9 +23,10 @@ static int nodes_same(const struct fdry_driver *drv, CUgraph graph,
 	CUgraphNode *nodes;
 	int err = fdry_call(drv, cuGraphGetNodes, graph, NULL, &n);
 
-	if (!err)
-		err = fdry_call(drv, cuGraphGetEdges_v2, graph, NULL, NULL, NULL, &nedges);
 	*ret = false;
+	if (err)
+		return err;
+	err = fdry_call(drv, cuGraphGetEdges_v2, graph, NULL, NULL, NULL, &nedges);
 	if (err || n * sizeof(*nodes) != kept->nodes.len || nedges != kept->nedges)
 		return err;
 	nodes = calloc(n + 1, sizeof(*nodes));
@@ -94,15 +95,18 @@ static int prints_make(struct fdry_kernel_set *set, const struct fdry_buf *kerne
 	struct fdry_read_handle h;
 	uint32_t index = 0;
 	size_t at;
-	int err = 0;
+	int err;
 
-	for (at = 0; at < kernels->len && !err; at += sizeof(h)) {
+	for (at = 0; at < kernels->len; at += sizeof(h)) {
 		memcpy(&h, kernels->data + at, sizeof(h));
 		err = fdry_kernel_set_intern(set, h.kern, h.func, &index);
-		if (!err)
-			err = fdry_kernel_set_print(set, index, ret);
+		if (err)
+			return err;
+		err = fdry_kernel_set_print(set, index, ret);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static bool kernels_same(const struct fdry_graph_reader *in, const struct fdry_graph_kept *kept)
@@ -154,17 +158,21 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 	struct fdry_listing l = { 0 };
 	int err = fdry_listing_init(in->drv, graph, &l);
 
-	if (!err)
-		err = fdry_buf_put(&kept->nodes, l.nodes, l.nnodes * sizeof(*l.nodes));
-	if (!err)
-		err = fdry_read_listing(&rd, &l, &kept->object);
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(&kept->nodes, l.nodes, l.nnodes * sizeof(*l.nodes));
+	if (err)
+		goto out_release;
+	err = fdry_read_listing(&rd, &l, &kept->object);
 	kept->nedges = l.nedges;
 	kept->freed = rd.freed;
 	records_move(&record.words, &kept->words);
 	records_move(&record.ranges, &kept->ranges);
 	records_move(&record.kernels, &kept->kernels);
-	if (!err)
-		err = prints_make(in->kernels, &kept->kernels, &kept->prints);
+	if (err)
+		goto out_release;
+	err = prints_make(in->kernels, &kept->kernels, &kept->prints);
+out_release:
 	fdry_read_release(&rd);
 	fdry_listing_release(&l);
 	return err;
@@ -175,13 +183,17 @@ int fdry_graph_reread(struct fdry_graph_reader *in, CUgraph graph, struct fdry_g
 	bool holds;
 	int err = kept_holds(in, graph, kept, &holds);
 
-	if (!err && holds)
+	if (err)
+		goto out_release;
+	if (holds)
 		return 0;
 	fdry_graph_kept_release(kept);
-	if (!err)
-		err = kept_make(in, graph, kept);
+	err = kept_make(in, graph, kept);
 	if (err)
-		fdry_graph_kept_release(kept);
+		goto out_release;
+	return 0;
+out_release:
+	fdry_graph_kept_release(kept);
 	return err;
 }
 

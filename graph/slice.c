@@ -98,14 +98,18 @@ static int strings_make(struct slice *s)
 	uint32_t i;
 	int err = fdry_buf_put(&s->strings, "", 1);
 
-	for (i = 1; !err && i < elf->nsymbols; i++) {
+	if (err)
+		return err;
+	for (i = 1; i < elf->nsymbols; i++) {
 		if (!s->symbols[i] || !elf->symbols[i].name[0])
 			continue;
 		s->name_at[s->symbols[i]] = (uint32_t)s->strings.len;
 		err = fdry_buf_put(&s->strings, elf->symbols[i].name,
 				   strlen(elf->symbols[i].name) + 1);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* The new offset of a prototype, which lies in .strtab beside the names; 0 stays 0. */
@@ -171,8 +175,9 @@ static int info_put(struct slice *s, struct fdry_span info, uint32_t text)
 	for (; (got = fdry_cubin_attr_next(info, &pos, &a)) > 0; from = pos) {
 		before = s->out->len;
 		err = fdry_buf_put(s->out, info.data + from, pos - from);
-		if (!err)
-			err = info_words(s, text, &a, s->out->data + before + 4, &keep);
+		if (err)
+			return err;
+		err = info_words(s, text, &a, s->out->data + before + 4, &keep);
 		if (err)
 			return err;
 		if (!keep && text)
@@ -188,9 +193,9 @@ static int relocs_put(struct slice *s, uint32_t section)
 	const struct fdry_elf *elf = &s->c->elf;
 	uint32_t i, n = fdry_elf_reloc_count(elf, section), symbol;
 	struct fdry_elf_rela r;
-	int err = 0;
+	int err;
 
-	for (i = 0; !err && i < n; i++) {
+	for (i = 0; i < n; i++) {
 		r = fdry_elf_reloc(elf, section, i);
 		if (!fdry_code_reach_keeps(s->r, s->c->sections[section].owner, r.offset))
 			continue;
@@ -200,8 +205,10 @@ static int relocs_put(struct slice *s, uint32_t section)
 				       elf->symbols[symbol].name);
 		r.info = (uint64_t)s->symbols[symbol] << 32 | (uint32_t)r.info;
 		err = fdry_buf_put(s->out, &r, elf->sections[section].h.entsize);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int pair_put(struct slice *s, uint32_t a, uint32_t b)
@@ -277,9 +284,9 @@ static int symbols_put(struct slice *s)
 	const struct fdry_elf *elf = &s->c->elf;
 	struct fdry_elf_sym y;
 	uint32_t i, at;
-	int err = 0;
+	int err;
 
-	for (i = 0; !err && i < elf->nsymbols; i++) {
+	for (i = 0; i < elf->nsymbols; i++) {
 		if (i && !s->symbols[i])
 			continue;
 		y = elf->symbols[i].s;
@@ -288,8 +295,10 @@ static int symbols_put(struct slice *s)
 		if (at)
 			y.shndx = (uint16_t)s->sections[at];
 		err = fdry_buf_put(s->out, &y, sizeof(y));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* --- headers --- */
@@ -526,9 +535,13 @@ int fdry_slice(const struct fdry_code_reach *r, struct fdry_buf *ret)
 	free(s.name_at);
 	fdry_buf_release(&s.names);
 	fdry_buf_release(&s.strings);
-	if (!err)
-		err = fdry_slice_check(r, (struct fdry_span){ ret->data, ret->len });
 	if (err)
-		fdry_buf_release(ret);
+		goto out_release;
+	err = fdry_slice_check(r, (struct fdry_span){ ret->data, ret->len });
+	if (err)
+		goto out_release;
+	return 0;
+out_release:
+	fdry_buf_release(ret);
 	return err;
 }

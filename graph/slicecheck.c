@@ -287,19 +287,23 @@ static int calls_check(const struct check *k)
 	uint32_t i, j = 0, n = fdry_cubin_call_count(k->old), m = fdry_cubin_call_count(k->new),
 		    p = 0, q = 0;
 	struct fdry_cubin_call a, b;
-	int err = 0;
+	int err;
 
-	for (i = 0; !err && i < n; i++) {
+	for (i = 0; i < n; i++) {
 		err = fdry_cubin_call_get(k->old, i, &p, &a);
-		if (err || (!a.mark && !symbol_stays(k, a.from)))
+		if (err)
+			return err;
+		if (!a.mark && !symbol_stays(k, a.from))
 			continue;
 		if (j == m)
 			return differs("the calls", "it");
 		err = fdry_cubin_call_get(k->new, j++, &q, &b);
-		if (!err && !call_same(k, &a, &b))
+		if (err)
+			return err;
+		if (!call_same(k, &a, &b))
 			return differs("a call", symbol_of(k->old, a.from)->name);
 	}
-	return err ? err : j == m ? 0 : differs("the calls", "it");
+	return j == m ? 0 : differs("the calls", "it");
 }
 
 static int prototypes_check(const struct check *k)

@@ -150,15 +150,17 @@ int fdry_bytes_to_text(struct fdry_span bytes, struct fdry_buf *ret)
 {
 	uint64_t v;
 	size_t i, n;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < bytes.len && !err; i += n) {
+	for (i = 0; i < bytes.len; i += n) {
 		n = bytes.len - i < 8 ? bytes.len - i : 8;
 		v = 0;
 		memcpy(&v, bytes.data + i, n);
 		err = fdry_buf_printf(ret, " %0*" PRIx64, (int)(2 * n), v);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_bytes_from_text(struct fdry_words *w, struct fdry_buf *ret)
@@ -166,15 +168,17 @@ int fdry_bytes_from_text(struct fdry_words *w, struct fdry_buf *ret)
 	struct fdry_span s;
 	uint64_t v;
 	bool last = false;
-	int err = 0;
+	int err;
 
-	while (!err && fdry_word(w, &s)) {
+	while (fdry_word(w, &s)) {
 		if (last || s.len > 16 || s.len & 1 || !number(s.data, s.len, 16, &v))
 			return fdry_fail(FDRY_E_INVAL,
 					 "'%.*s' is not 16 hexadecimal digits, or fewer at the end",
 					 SHOWN(s));
 		last = s.len < 16;
 		err = fdry_buf_put(ret, &v, s.len / 2);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }

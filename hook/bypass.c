@@ -127,9 +127,8 @@ static int check(const struct probe *p, const struct way *w, void *driver)
 
 int fdry_bypass_check(void)
 {
-	void *driver =
-		dlopen("libcuda.so.1",
-		       RTLD_NOW); /* like programs: some libraries pass only RTLD_NOLOAD on */
+	/* Like programs: some libraries pass only RTLD_NOLOAD on. */
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	size_t i, k;
 	int err = 0;
 

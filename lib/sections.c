@@ -86,25 +86,29 @@ int fdry_sections_put(const struct fdry_section_part *parts, size_t n, struct fd
 	struct fdry_section e = { 0 };
 	uint32_t used = 0;
 	size_t i;
-	int err = 0;
+	int err;
 
 	for (i = 0; i < n; i++)
 		used += parts[i].bytes.len != 0;
 	e.offset = out->len + sizeof(e) * (uint64_t)used;
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		e.id = parts[i].id;
 		e.length = parts[i].bytes.len;
-		if (e.length)
-			err = fdry_buf_put(out, &e, sizeof(e));
+		if (!e.length)
+			continue;
+		err = fdry_buf_put(out, &e, sizeof(e));
+		if (err)
+			return err;
 		e.offset += fdry_section_padded(e.length);
 	}
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		err = fdry_buf_put(out, parts[i].bytes.data, parts[i].bytes.len);
-		if (!err)
-			err = fdry_buf_align(out, FDRY_SECTION_ALIGN);
+		if (err)
+			return err;
+		err = fdry_buf_align(out, FDRY_SECTION_ALIGN);
+		if (err)
+			return err;
 	}
-	if (err)
-		return err;
 	*count = used;
 	return 0;
 }

@@ -160,9 +160,9 @@ int fdry_label_print(struct fdry_buf *b, const char *text)
 {
 	uint32_t c = 0;
 	size_t n;
-	int err = 0;
+	int err;
 
-	for (; *text && !err; text += n ? n : 1) {
+	for (; *text; text += n ? n : 1) {
 		n = fdry_utf8_next(text, strlen(text), &c);
 		if (*text == '\n')
 			err = fdry_buf_put(b, "\\n", 2);
@@ -173,8 +173,10 @@ int fdry_label_print(struct fdry_buf *b, const char *text)
 		else
 			err = n > 1 ? fdry_buf_printf(b, "\\\\U%08x", c)
 				    : fdry_buf_printf(b, "\\\\x%02x", (unsigned int)(uint8_t)*text);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m,
@@ -202,11 +204,14 @@ int fdry_telemetry_print(struct fdry_buf *b)
 {
 	uint64_t values[FDRY_METRICS];
 	enum fdry_metric_id id;
-	int err = 0;
+	int err;
 
 	fdry_telemetry_read(values);
-	for (id = 0; id < FDRY_METRICS && !err; id++)
+	for (id = 0; id < FDRY_METRICS; id++) {
 		err = fdry_metric_print(b, &fdry_metric_infos[id],
 					id ? &fdry_metric_infos[id - 1] : NULL, values[id]);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }

@@ -260,13 +260,15 @@ int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct
 
 	fdry_region_lock(r);
 	ret = fdry_region_at(r, addr, &a);
-	if (!ret)
-		ret = free_locked(r, &a, by);
-	fdry_region_unlock(r);
 	if (ret)
-		return ret;
+		goto out_unlock;
+	ret = free_locked(r, &a, by);
+	if (ret)
+		goto out_unlock;
 	*gone = a;
-	return 0;
+out_unlock:
+	fdry_region_unlock(r);
+	return ret;
 }
 
 /* --- beginning and end --- */

@@ -34,19 +34,25 @@ static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, str
 	struct claimed c = { 0 };
 	int err = fdry_free_ranges_extract(&r->small, start, end, &c.small);
 
-	if (!err)
-		err = fdry_free_ranges_extract(&r->large, start, end, &c.large);
-	if (!err)
-		err = fdry_free_ranges_extract(&r->skipped, start, end, &c.skipped);
-	if (!err && c.small.bytes + c.large.bytes + c.skipped.bytes != end - start)
+	if (err)
+		goto out_give;
+	err = fdry_free_ranges_extract(&r->large, start, end, &c.large);
+	if (err)
+		goto out_give;
+	err = fdry_free_ranges_extract(&r->skipped, start, end, &c.skipped);
+	if (err)
+		goto out_give;
+	if (c.small.bytes + c.large.bytes + c.skipped.bytes != end - start) {
 		err = fdry_fail(FDRY_E_TAKEN,
 				"the %" PRIu64 " bytes at %#" PRIx64
 				" are in use, or had another use before",
 				end - start, start);
-	if (err)
-		claimed_give(r, &c);
-	else
-		*ret = c;
+		goto out_give;
+	}
+	*ret = c;
+	return 0;
+out_give:
+	claimed_give(r, &c);
 	return err;
 }
 
@@ -100,8 +106,10 @@ int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 
 	fdry_region_lock(r);
 	err = claim_place(r, addr, size, &p);
-	if (!err)
-		err = claim_put(r, &p, &a);
+	if (err)
+		goto out_unlock;
+	err = claim_put(r, &p, &a);
+out_unlock:
 	fdry_region_unlock(r);
 	return err;
 }

@@ -257,9 +257,11 @@ int fdry_region_fill(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 	fdry_region_lock(r);
 	if (any_blank(r, addr, addr + size))
 		ret = fill(r, addr, addr + size);
-	if (!ret)
-		fdry_ranges_each(n, &r->maps.entries, addr, addr + size)
-			fdry_ledger_entry(n)->blank = false;
+	if (ret)
+		goto out_unlock;
+	fdry_ranges_each(n, &r->maps.entries, addr, addr + size) fdry_ledger_entry(n)->blank =
+		false;
+out_unlock:
 	fdry_region_unlock(r);
 	return ret;
 }

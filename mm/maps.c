@@ -65,11 +65,16 @@ static int lines_put(FILE *f, struct fdry_buf *list)
 	size_t capacity = 0;
 	int err = 0;
 
-	while (!err && getline(&line, &capacity, f) > 0)
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2)
-			err = range_put(list, from, to);
-	if (!err && ferror(f))
+	while (getline(&line, &capacity, f) > 0) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) != 2)
+			continue;
+		err = range_put(list, from, to);
+		if (err)
+			goto out_free;
+	}
+	if (ferror(f))
 		list->len = 0; /* the rest of the list is unknown */
+out_free:
 	free(line);
 	return err;
 }
@@ -80,15 +85,18 @@ int fdry_maps_list(struct fdry_maps_range **ret, size_t *count)
 	struct fdry_buf list = { 0 };
 	int err = f ? lines_put(f, &list) : 0;
 
-	if (!err && !list.len)
-		err = range_put(&list, 0, UINT64_MAX);
 	if (f)
 		fclose(f);
-	if (err) {
-		fdry_buf_release(&list);
-		return err;
-	}
+	if (err)
+		goto out_release;
+	if (!list.len)
+		err = range_put(&list, 0, UINT64_MAX);
+	if (err)
+		goto out_release;
 	*ret = (struct fdry_maps_range *)list.data;
 	*count = list.len / sizeof(**ret);
 	return 0;
+out_release:
+	fdry_buf_release(&list);
+	return err;
 }

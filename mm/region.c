@@ -24,15 +24,17 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 	if (!r)
 		return fdry_nomem();
 	err = fdry_bump_init(&r->bump, base, size, FDRY_ALLOC_ALIGN, FDRY_ALLOC_BLOCK);
-	if (!err)
-		err = fdry_backing_init(&r->backing, drv, dev, base, size);
-	if (err) {
-		free(r);
-		return err;
-	}
+	if (err)
+		goto out_free;
+	err = fdry_backing_init(&r->backing, drv, dev, base, size);
+	if (err)
+		goto out_free;
 	pthread_mutex_init(&r->lock, NULL);
 	*ret = r;
 	return 0;
+out_free:
+	free(r);
+	return err;
 }
 
 /* Forget freed addresses: allocations continue at the cursor. */
@@ -80,10 +82,9 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, 
 	do {
 		fdry_region_lock(r);
 		err = fdry_region_place(r, &a);
+		/* The cursor may have left a granule. */
 		if (!err && !a.capturing)
-			fdry_backing_trim(
-				&r->backing,
-				fdry_region_cursor(r)); /* the granule that the cursor has left */
+			fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 		fdry_region_unlock(r);
 	} while (fdry_region_relieve(r, err, flags));
 	if (err)
@@ -157,10 +158,13 @@ int fdry_region_preallocate(struct fdry_region *r, uint64_t size)
 
 	fdry_region_lock(r);
 	ret = fdry_region_check_inside(r, fdry_region_cursor(r), size);
-	if (!ret)
-		ret = fdry_backing_keep(&r->backing, fdry_region_cursor(r), size, FDRY_KEEP_ARENA);
-	if (!ret)
-		r->arena = true;
+	if (ret)
+		goto out_unlock;
+	ret = fdry_backing_keep(&r->backing, fdry_region_cursor(r), size, FDRY_KEEP_ARENA);
+	if (ret)
+		goto out_unlock;
+	r->arena = true;
+out_unlock:
 	fdry_region_unlock(r);
 	return ret;
 }

@@ -300,9 +300,12 @@ static int set_up(struct fdry_vmm *v)
 {
 	int ret = check_granule(v);
 
-	if (!ret)
-		ret = fdry_stream_shared(v->drv, FDRY_STREAM_MEMORY, &v->stream);
-	return ret ? ret : reserve(v);
+	if (ret)
+		return ret;
+	ret = fdry_stream_shared(v->drv, FDRY_STREAM_MEMORY, &v->stream);
+	if (ret)
+		return ret;
+	return reserve(v);
 }
 
 int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base,
@@ -316,12 +319,15 @@ int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice de
 	if (ret)
 		return ret;
 	ret = fdry_vmm_enter(v, &mode);
-	if (!ret) {
-		ret = set_up(v);
-		fdry_vmm_leave(v, &mode);
-	}
 	if (ret)
-		fdry_call_raw(drv, cuDevicePrimaryCtxRelease_v2, dev);
+		goto out_release;
+	ret = set_up(v);
+	fdry_vmm_leave(v, &mode);
+	if (ret)
+		goto out_release;
+	return 0;
+out_release:
+	fdry_call_raw(drv, cuDevicePrimaryCtxRelease_v2, dev);
 	return ret;
 }
 
