@@ -59,7 +59,7 @@ static void cut_trim(char *text, size_t cap)
 		text[len - back] = 0;
 }
 
-int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
+static int vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 {
 	int saved = errno;
 	char text[FDRY_SENTENCE_MAX];
@@ -79,7 +79,7 @@ int fdry_fail(enum fdry_errcode code, const char *fmt, ...)
 	int ret;
 
 	va_start(ap, fmt);
-	ret = fdry_vfail(code, fmt, ap);
+	ret = vfail(code, fmt, ap);
 	va_end(ap);
 	return ret;
 }

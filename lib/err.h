@@ -30,7 +30,6 @@
  * Return: -@code.
  */
 int fdry_fail(enum fdry_errcode code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap);
 
 /**
  * fdry_fail_at() - Prefix the sentence of a callee with the place of the failure.

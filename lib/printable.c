@@ -2,9 +2,8 @@
 /* printable.c - see printable.h. */
 #include "lib/printable.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 size_t fdry_utf8_next(const void *s, size_t len, uint32_t *ret)
 {
@@ -58,11 +57,7 @@ bool fdry_is_printable(uint32_t c)
 	return true;
 }
 
-#define ONE_MAX 12 /* of one character's text, with its terminator */
-
-/* The text for the character at @s, or for a byte that begins none. *@taken: how many bytes of @s
- * that is. */
-static size_t one(char to[ONE_MAX], const char *s, size_t len, size_t *taken)
+size_t fdry_printable_next(char to[FDRY_PRINTABLE_MAX], const char *s, size_t len, size_t *taken)
 {
 	uint32_t c = 0;
 	size_t n = fdry_utf8_next(s, len, &c);
@@ -73,22 +68,22 @@ static size_t one(char to[ONE_MAX], const char *s, size_t len, size_t *taken)
 		return n;
 	}
 	if (n == 1 && (c == '\n' || c == '\t' || c == '\r'))
-		return (size_t)snprintf(to, ONE_MAX, "\\%c",
+		return (size_t)snprintf(to, FDRY_PRINTABLE_MAX, "\\%c",
 					c == '\n'   ? 'n'
 					: c == '\t' ? 't'
 						    : 'r');
 	if (n < 2)
-		return (size_t)snprintf(to, ONE_MAX, "\\x%02x", (unsigned int)(uint8_t)*s);
-	return (size_t)snprintf(to, ONE_MAX, c > 0xFFFF ? "\\U%08x" : "\\u%04x", c);
+		return (size_t)snprintf(to, FDRY_PRINTABLE_MAX, "\\x%02x", (unsigned int)(uint8_t)*s);
+	return (size_t)snprintf(to, FDRY_PRINTABLE_MAX, c > 0xFFFF ? "\\U%08x" : "\\u%04x", c);
 }
 
 size_t fdry_printable(char *to, size_t cap, const char *s)
 {
 	size_t left = strlen(s), at = 0, n, taken;
-	char text[ONE_MAX];
+	char text[FDRY_PRINTABLE_MAX];
 
 	for (; left; s += taken, left -= taken) {
-		n = one(text, s, left, &taken);
+		n = fdry_printable_next(text, s, left, &taken);
 		if (n >= cap - at)
 			break;
 		memcpy(to + at, text, n);
@@ -96,39 +91,4 @@ size_t fdry_printable(char *to, size_t cap, const char *s)
 	}
 	to[at] = 0;
 	return at;
-}
-
-int fdry_buf_printable(struct fdry_buf *b, const char *s)
-{
-	size_t left = strlen(s), n, taken;
-	char text[ONE_MAX];
-	int err = 0;
-
-	for (; left && !err; s += taken, left -= taken) {
-		n = one(text, s, left, &taken);
-		err = fdry_buf_put(b, text, n);
-	}
-	if (err)
-		return err;
-	err = fdry_buf_put(b, "", 1); /* the terminator is not counted, as in fdry_buf_printf() */
-	if (err)
-		return err;
-	b->len--;
-	return 0;
-}
-
-int fdry_buf_line(struct fdry_buf *b, const char *fmt, ...)
-{
-	char *text = NULL;
-	va_list ap;
-	int n, err;
-
-	va_start(ap, fmt);
-	n = vasprintf(&text, fmt, ap);
-	va_end(ap);
-	if (n < 0)
-		return fdry_nomem();
-	err = fdry_buf_printable(b, text);
-	free(text);
-	return err ? err : fdry_buf_printf(b, "\n");
 }

@@ -26,11 +26,19 @@ size_t fdry_utf8_next(const void *s, size_t len, uint32_t *ret);
  */
 bool fdry_is_printable(uint32_t c);
 
+#define FDRY_PRINTABLE_MAX 12 /* bytes of one character's text, with its terminator */
+
+/* The text for the character at the start of the @len bytes at @s, or for a byte that begins none.
+ * Returns the text's length; *@taken: how many bytes of @s it stands for. */
+size_t fdry_printable_next(char to[FDRY_PRINTABLE_MAX], const char *s, size_t len, size_t *taken);
+
 /* Write @s as printable text with a terminator into @cap bytes, at least 1; the first character
  * that does not fit ends it. Returns its length. */
 size_t fdry_printable(char *to, size_t cap, const char *s);
 
-/* Append all of it to a buffer. */
+/* --- buf_text.c --- */
+
+/* Append all of @s to a buffer. */
 int fdry_buf_printable(struct fdry_buf *b, const char *s) __must_check;
 /* Append a line: the formatted text, made printable as a whole, with one newline at its end. */
 int fdry_buf_line(struct fdry_buf *b, const char *fmt, ...)
