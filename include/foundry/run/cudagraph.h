@@ -61,7 +61,7 @@ struct fdry_graphpool_id {
 };
 
 /**
- * struct fdry_graphpool_opts - Where a pool's memory lies.
+ * struct fdry_graphpool_opts - The place of a pool's memory.
  * @sz: sizeof(struct fdry_graphpool_opts)
  * @driver: path of a driver. NULL: the interposer if it is in place, else FOUNDRY_DRIVER, else
  *         libcuda.so.1

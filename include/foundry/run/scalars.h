@@ -98,12 +98,12 @@ int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_val
 /* ------------------------------------------------------------ decode state --- */
 
 /*
- * What the next step of a decoder needs to know: the token, its position (the step), and the length
+ * The state of a decoder before its next step: the token, its position (the step), and the length
  * of the KV cache, which is the position plus one.
  */
 struct fdry_decode_state;
 
-/* Where kernels read the state. */
+/* The place from which kernels read the state. */
 enum fdry_decode_state_source {
 	FDRY_DECODE_STATE_ARGS = 0,   /* in arguments: a graph keeps the values of its capture */
 	FDRY_DECODE_STATE_DEVICE = 1, /* in device memory: the same graph does every step */
@@ -125,7 +125,7 @@ struct fdry_decode_state_args {
 };
 
 /**
- * struct fdry_decode_state_opts - Where the state lies.
+ * struct fdry_decode_state_opts - The place of the state.
  * @sz: sizeof(struct fdry_decode_state_opts)
  * @driver, @device: as for fdry_cudagraph_new()
  * @addr: 24 bytes of the caller, at a multiple of 8; 0: the library allocates memory
