@@ -126,15 +126,42 @@ void fdry_fingerprinter_free(struct fdry_fingerprinter *f)
 
 /* --- the work --- */
 
-static int range_add(struct fdry_fingerprinter *f, const struct fdry_fingerprint_range *r)
+/* Append the blocks of a range to the table at @p, and return its end. */
+static struct part *range_cut(struct part *p, const struct fdry_fingerprint_range *r)
 {
-	struct part p = { .addr = r->addr };
-	uint64_t left;
-	int err = fdry_buf_put(&f->lens, &r->len, sizeof(r->len));
+	uint64_t at, left;
 
-	for (left = r->len; left && !err; left -= p.len, p.addr += p.len) {
-		p.len = left < FDRY_FINGERPRINT_BLOCK ? left : FDRY_FINGERPRINT_BLOCK;
-		err = fdry_buf_put(&f->parts, &p, sizeof(p));
+	for (at = 0; at < r->len; at += FDRY_FINGERPRINT_BLOCK) {
+		left = r->len - at;
+		*p++ = (struct part){ r->addr + at, left < FDRY_FINGERPRINT_BLOCK ?
+							    left : FDRY_FINGERPRINT_BLOCK };
+	}
+	return p;
+}
+
+/* The table of the blocks of all ranges. */
+static int table_make(struct fdry_fingerprinter *f, const struct fdry_fingerprint_range *ranges,
+		      size_t n)
+{
+	struct part *p;
+	uint64_t count = 0;
+	void *room;
+	size_t i;
+	int err;
+
+	f->lens.len = f->parts.len = 0;
+	for (i = 0; i < n; i++)
+		count += fdry_fingerprint_blocks(ranges[i].len);
+	if (count > BLOCKS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "fingerprints of more than %u blocks of %u bytes",
+				 BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
+	err = fdry_buf_grow(&f->parts, count * sizeof(*p), &room);
+	if (err)
+		return err;
+	p = room;
+	for (i = 0; i < n && !err; i++) {
+		p = range_cut(p, &ranges[i]);
+		err = fdry_buf_put(&f->lens, &ranges[i].len, sizeof(ranges[i].len));
 	}
 	return err;
 }
@@ -180,20 +207,14 @@ static int launch(struct fdry_fingerprinter *f)
 int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
 			     const struct fdry_fingerprint_range *ranges, size_t n)
 {
-	size_t i;
-	int err = 0;
+	int err;
 
 	if (f->busy)
 		return fdry_bug("fingerprints were started and not waited for");
-	f->lens.len = f->parts.len = 0;
 	f->stream = stream;
-	for (i = 0; i < n && !err; i++)
-		err = range_add(f, &ranges[i]);
+	err = table_make(f, ranges, n);
 	if (err || !f->parts.len)
 		return err;
-	if (parts_count(f) > BLOCKS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "fingerprints of more than %u blocks of %u bytes",
-				 BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
 	err = memory_reserve(f);
 	if (err)
 		return err;
