@@ -86,6 +86,8 @@ struct fdry_graph_kept {
 	struct fdry_buf ranges;  /* memory that nodes copy, set or keep in a cache */
 	struct fdry_buf kernels; /* handles of kernels, in the order of first use */
 	struct fdry_buf prints;  /* fdry_kernel_set_print() of each of these */
+	struct fdry_oid oid;     /* of the object, if a caller has set it; */
+	bool has_oid;            /* false again when the object is read anew */
 };
 
 /**

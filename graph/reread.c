@@ -213,4 +213,5 @@ void fdry_graph_kept_release(struct fdry_graph_kept *kept)
 	fdry_buf_release(&kept->prints);
 	kept->nedges = 0;
 	kept->freed = false;
+	kept->has_oid = false;
 }

@@ -114,11 +114,14 @@ int fdry_writer_add_object(struct fdry_writer *w, enum fdry_object_kind kind, co
 /* The same for content (FDRY_OBJECT_CHUNK) whose id @oid the caller computed with fdry_oid_of(). */
 int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
 			  const struct fdry_oid *oid) __must_check;
-/* The same for content whose @len bytes the caller has just seen in the store, in place. *ret:
- * whether the store has it; if not, a collection may have deleted it, and the caller must add it.
+/**
+ * fdry_writer_has_object() - Refer to an object that was put before, without its bytes.
+ * @len: bytes of the object
+ * @ret: whether the store has it; if not, for example since a collection took it, the caller puts
+ *       its bytes
  */
-int fdry_writer_has_chunk(struct fdry_writer *w, size_t len, const struct fdry_oid *oid,
-			  bool *ret) __must_check;
+int fdry_writer_has_object(struct fdry_writer *w, enum fdry_object_kind kind, size_t len,
+			   const struct fdry_oid *oid, bool *ret) __must_check;
 
 /* Set the image's identity: its ref replaces the ref of the same identity. Default: no identity. */
 void fdry_writer_set_identity(struct fdry_writer *w, const struct fdry_oid *identity);

@@ -558,11 +558,12 @@ int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
 	return err;
 }
 
-int fdry_writer_has_chunk(struct fdry_writer *w, size_t len, const struct fdry_oid *oid, bool *ret)
+int fdry_writer_has_object(struct fdry_writer *w, enum fdry_object_kind kind, size_t len,
+			   const struct fdry_oid *oid, bool *ret)
 {
 	bool bytes = false, all = false;
 	struct fdry_item it = { 0 };
-	int err = fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
+	int err = fdry_item_init_as(&it, kind, len, oid, NULL, 0);
 
 	if (err)
 		return err;

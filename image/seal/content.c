@@ -360,7 +360,8 @@ static int chunk_put(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 	if (bytes)
 		err = fdry_writer_add_chunk(s->writer, bytes, chunk->size, &chunk->oid);
 	else
-		err = fdry_writer_has_chunk(s->writer, chunk->size, &chunk->oid, &there);
+		err = fdry_writer_has_object(s->writer, FDRY_OBJECT_CHUNK, chunk->size,
+					     &chunk->oid, &there);
 	if (!err && !there)
 		err = chunk_again(s, chunk);
 	if (err)

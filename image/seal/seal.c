@@ -69,24 +69,53 @@ static int graph_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g,
-		     struct fdry_span bytes)
+/* Store a graph object, and check the draws of the graph. */
+static int graph_store(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		       struct fdry_span bytes, struct fdry_mf_graph *mf)
 {
-	struct fdry_mf_graph mf = { .key = g->key };
 	struct fdry_graph_view view;
-	int err;
+	int err = fdry_graph_view_init(bytes, &view);
 
-	err = fdry_graph_view_init(bytes, &view);
-	if (!err)
-		err = fdry_seal_draws(s, g, &view);
-	if (!err)
-		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len,
-					     NULL, 0, &mf.oid);
-	if (!err)
-		err = fdry_manifest_add_str(&s->w, g->name, &mf.name);
 	if (err)
 		return err;
-	mf.nodes = view.header.nodes;
+	mf->nodes = view.header.nodes;
+	err = fdry_seal_draws(s, g, &view);
+	if (err)
+		return err;
+	return fdry_writer_add_object(s->writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0,
+				      &mf->oid);
+}
+
+/* The store may have the object of a kept graph already; then it is neither decoded nor hashed. */
+static int kept_has(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		    struct fdry_mf_graph *mf, bool *ret)
+{
+	const struct fdry_graph_kept *kept = &g->kept;
+
+	*ret = false;
+	if (!g->fixed || !kept->has_oid || g->random || s->cap->draws.len)
+		return 0;
+	mf->oid = kept->oid;
+	mf->nodes = (uint32_t)(kept->nodes.len / sizeof(CUgraphNode));
+	return fdry_writer_has_object(s->writer, FDRY_OBJECT_GRAPH, kept->object.len, &kept->oid,
+				      ret);
+}
+
+static int graph_put(struct fdry_seal *s, struct fdry_capture_graph *g, struct fdry_span bytes)
+{
+	struct fdry_mf_graph mf = { .key = g->key };
+	bool has;
+	int err = kept_has(s, g, &mf, &has);
+
+	if (!err && !has)
+		err = graph_store(s, g, bytes, &mf);
+	if (err)
+		return err;
+	g->kept.oid = mf.oid;
+	g->kept.has_oid = g->fixed;
+	err = fdry_manifest_add_str(&s->w, g->name, &mf.name);
+	if (err)
+		return err;
 	s->report.graphs++;
 	s->report.nodes += mf.nodes;
 	s->report.graph_bytes += bytes.len;

@@ -208,6 +208,42 @@ START_TEST(nothing_is_read_that_did_not_change)
 }
 END_TEST
 
+/* A graph that nothing changes is not hashed again; a store that lost it, or another store, gets it
+ * all the same. */
+START_TEST(graph_objects_are_kept)
+{
+	struct fdry_verify_report found = { .sz = sizeof(found) };
+	struct fdry_gc_report gone = { .sz = sizeof(gone) };
+	char first[FDRY_ID_SIZE], id[FDRY_ID_SIZE], name[400];
+	struct fdry_seal_report r;
+	struct fdry_store *other;
+
+	begin();
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	seal_read(first, &r);
+	ck_assert_uint_gt(r.graph_bytes, 0);
+	seal_read(id, &r);
+	ck_assert_str_eq(first, id);
+	ck_assert_uint_gt(r.graph_bytes, 0);
+	ck_assert_uint_gt(r.nodes, 0);
+	ok(fdry_ref_delete(w.store, "img"));
+	ok(fdry_store_gc(w.store, NULL, &gone));
+	ck_assert_uint_gt(gone.dead, 0);
+	seal_read(id, &r);
+	ck_assert_str_eq(first, id);
+	snprintf(name, sizeof(name), "%s/other", path);
+	ok(fdry_store_open(name, FDRY_STORE_CREATE, &other));
+	ok(fdry_capture_seal(w.cap, other, "img", id, NULL));
+	ck_assert_str_eq(first, id);
+	fdry_store_close(other);
+	ok(fdry_store_verify(name, NULL, &found));
+	ck_assert_uint_eq(found.faults, 0);
+	ok(fdry_store_verify(path, NULL, &found));
+	ck_assert_uint_eq(found.faults, 0);
+	end();
+}
+END_TEST
+
 /* --- words that may be pointers --- */
 
 /* Memory that the driver knows, at an address that the test chose. */
@@ -332,6 +368,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, image_is_that_of_a_fresh_seal, 0, 3);
 	tcase_add_test(tc, nothing_is_read_that_did_not_change);
+	tcase_add_test(tc, graph_objects_are_kept);
 	tcase_add_loop_test(tc, words_are_judged_at_each_seal, 0, 2);
 	tcase_add_test(tc, many_words_are_not_kept);
 	tcase_add_loop_test(tc, without_the_kernel, 0, 4);
