@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foundry: capture GPU work once, load it by hash in milliseconds.
 
-Import it before anything that loads CUDA (torch, cupy, ...): importing puts the interposer for
-libcuda.so.1 in place, which passes every call on and notes what a seal needs. A process that
-only loads images does not need that, and may import foundry at any time.
+Import it before anything that loads CUDA (torch, cupy, ...): the import puts the interposer in the
+place of libcuda.so.1. The interposer passes every call on and records what a seal needs. A process
+that only loads images does not need it, and may import foundry at any time.
 
-A program that imports torch first starts with `python -m foundry run program.py`.
+To run a program that imports torch first, use `python -m foundry run program.py`.
 
-    capturing:  Capture, activate, environment     loading:  load, Image     both:  Store, Error,
-    load_or_capture                                              graphs by key:  Slots kernels
-    without graphs:  Kernels, Code             numbers that change between launches:  DeviceScalar,
-    DecodeState
+    capturing:  Capture, activate, environment
+    loading:    load, Image
+    both:       Store, Error, load_or_capture
+    graphs by key:                          Slots
+    kernels without graphs:                 Kernels, Code
+    numbers that change between launches:   DeviceScalar, DecodeState
 """
 from . import telemetry
 from ._lib import Error, lib, missing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m foundry: run programs under the interposer; say what would work here."""
+"""python -m foundry: run programs under the interposer; report what would work here."""
 import os
 import subprocess
 import sys
@@ -27,11 +27,11 @@ VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
 
 
 class Usage(Exception):
-    """The command line is not right."""
+    """The command line is not valid."""
 
 
 def split(args):
-    """What comes before the program, as variables, and the program with its arguments."""
+    """The options in front of the program, as variables, and the program with its arguments."""
     found = {}
     while args and args[0] not in ("-", "-m", "-c") and args[0].startswith("-"):
         name, equals, value = args.pop(0).partition("=")
@@ -48,7 +48,7 @@ def split(args):
 
 
 def python_options():
-    """The options that this Python was given before "-m foundry"."""
+    """The options of this Python in front of "-m foundry"."""
     if not hasattr(sys, "orig_argv"):  # before 3.10: what multiprocessing hands to its children
         return subprocess._args_from_interpreter_flags()
     before = sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + 1]
@@ -61,7 +61,7 @@ def python_options():
 
 
 def run(args):
-    """Become the program; returns only where that fails."""
+    """Replace this process by the program. Returns only if that fails."""
     variables, program = split(args)
     os.execve(sys.executable, [sys.executable, *python_options(), *program],
               environment({**os.environ, **variables}))

@@ -27,7 +27,7 @@ def digest(data):
 
 
 def pack(kind, *parts):
-    """Bytes from which kind and parts could be had back: no two different lists give the same."""
+    """Bytes that contain kind and parts: two different lists never have the same bytes."""
     out = [kind.encode(), b"(%d" % len(parts)]
     for part in parts:
         out += b":%d:" % len(part), part
@@ -57,11 +57,10 @@ def atom(value):
 
 
 class Uses:
-    """Names that a code object uses, its nested ones included, in the order of use.
+    """The names that a code object uses, with those of nested code, in the order of use.
 
-    globals_, attributes: names. bare: those of both from which no attribute is taken at once, so
-    that what they are bound to may be handed on. imports: (module, level, names that are imported
-    from it).
+    globals_, attributes: names. bare: those of both that code uses without an attribute at once, so
+    that it may pass their values on. imports: (module, level, names imported from it).
     """
 
     def __init__(self):
@@ -133,7 +132,7 @@ def _operations(code, uses):
 
 
 def encode(code, uses):
-    """The bytes of a code object; notes in `uses` what it uses."""
+    """The bytes of a code object; adds the names that it uses to `uses`."""
     names = code.co_varnames + code.co_freevars + code.co_cellvars
     numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
                code.co_flags & ~_HAS_DOCSTRING, len(code.co_varnames), len(code.co_freevars))

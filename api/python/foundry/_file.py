@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small file that a saved graph is: which image, which graph of it, what its outputs are, where
-they lie.
+"""The file of a saved graph: it names an image and a graph in it, and describes the outputs.
 
-JSON. The image itself is in a store: FOUNDRY_STORE where that is set, else the folder STORE beside
-the file; a load looks in both and then in the default store.
+It is JSON. The image lies in a store: the one that FOUNDRY_STORE names, else the folder STORE
+beside the file. A load looks in both, and then in the default store.
 """
 import json
 import os
@@ -22,10 +21,10 @@ _stores = {}
 
 
 class File:
-    """A saved graph as its file has it.
+    """A saved graph, as its file describes it.
 
-    image: 64 digits; key: of the graph; base: of the region; outputs: the structure; torch: [[addr,
-    bytes, [[addr, bytes], ...]], ...], torch's segments with what was in use of each.
+    image: 64 digits. key: of the graph. base: of the region. outputs: their structure. torch:
+    [[addr, bytes, [[addr, bytes], ...]], ...], torch's segments with the tensors in each.
     """
 
     def __init__(self, path, image, key, base, outputs, torch):
@@ -33,7 +32,7 @@ class File:
         self.outputs, self.torch = outputs, torch
 
     def write(self):
-        """Write it whole, or leave what was there."""
+        """Write the file as a whole, or leave the old one."""
         write_text(self.path,
                    json.dumps({"format": FORMAT, "version": VERSION, "image": self.image,
                                "key": self.key,
@@ -42,14 +41,14 @@ class File:
 
 
 def check_place(path):
-    """Raise where no file can be put at `path`, before anything is sealed for it."""
+    """Raise an error if no file can be written at `path`, before anything is sealed for it."""
     _lib.file_name(path)
     if not path or os.path.isdir(path):
         raise IsADirectoryError(f"'{os.fsdecode(path)}' names no file; a graph is saved to a file")
 
 
 def write_text(path, text):
-    """Put a file in place, whole or not at all."""
+    """Write a file as a whole, or not at all."""
     with replacing(path) as f:
         f.write(f"{text}\n".encode("ascii"))
 
@@ -71,8 +70,9 @@ def _content(file):
 
 
 def read(path):
-    """The file at `path`, checked. Error FDRY_E_NOENT where there is none, FDRY_E_BADIMAGE where it
-    is something else.
+    """The file at `path`, checked.
+
+    Errors: FDRY_E_NOENT if there is no file, FDRY_E_BADIMAGE if it is something else.
     """
     path = os.fspath(path)
     try:
@@ -177,7 +177,7 @@ def _is_tensor(raw):
 
 
 def extent(raw):
-    """Bytes from the first to past the last byte of an output."""
+    """Bytes from the first byte of an output to the end of its last."""
     size = DTYPES[NUMBERS[raw["dtype"]]][1]
     if 0 in raw["shape"]:
         return 0
@@ -185,7 +185,7 @@ def extent(raw):
 
 
 def walk(raw, leaf):
-    """The structure with leaf(description) in place of each tensor."""
+    """The structure, with leaf(description) in place of each tensor."""
     if raw is None:
         return None
     (kind, value), = raw.items()
@@ -199,8 +199,9 @@ def walk(raw, leaf):
 
 
 def pack(value, describe, where="output_tensors", depth=0):
-    """The structure of what the caller gave, tensors described by describe(tensor, where);
-    TypeError names what does not fit.
+    """The structure of `value`, with describe(tensor, where) in place of each tensor.
+
+    Raises TypeError, which names the part that no file can describe.
     """
     if depth > _DEPTH_MAX:
         raise TypeError(
@@ -224,9 +225,7 @@ def pack(value, describe, where="output_tensors", depth=0):
 
 
 def _which(name):
-    """What tells the store at a path from one that was there before it, or was moved away; None
-    where nobody can say.
-    """
+    """Numbers that differ if another store is at the path; None if they cannot be read."""
     try:
         return ([os.stat(path).st_ino for path in (name, os.path.join(name, "data.mdb"))]
                 if name else None)
@@ -235,8 +234,9 @@ def _which(name):
 
 
 def _open(path, create):
-    """The store at `path` (None: the default one), opened once; None where there is none and none
-    is to be made.
+    """The store at `path` (None: the default one), opened once.
+
+    Without `create`, None if there is no store.
     """
     path = path or os.environ.get("FOUNDRY_STORE")
     name = os.path.abspath(path) if path else None
@@ -253,7 +253,7 @@ def _open(path, create):
 
 
 def store_for(path):
-    """Where a graph saved at `path` goes; made where there is none."""
+    """The store of a graph that is saved at `path`. Created if it does not exist."""
     if "FOUNDRY_STORE" in os.environ:
         return _open(None, True)
     return _open(os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(path))), STORE), True)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libfoundry as tables: every function's signature, every struct's fields; and how Python calls it.
+"""libfoundry as tables: the signature of every function, the fields of every struct, and the calls.
 
-A test compares SIGNATURES with the library's export list. Every call goes through Function: it
-converts the arguments, holds each Handle among them until the call returns, and says errors in the
-words of Python.
+A test compares SIGNATURES with the library's list of exports. Every call goes through Function: it
+converts the arguments, holds each Handle among them until the call returns, and translates errors.
 """
 import ctypes
 import inspect
@@ -37,8 +36,7 @@ class OutOfRange(OverflowError, ValueError):
 
 
 def _parameters(frame):
-    """(name, value) of each parameter of a function that runs, those of **options by their own
-    names.
+    """(name, value) of each parameter of a running function; those of **options by their own names.
     """
     code, has = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
@@ -48,7 +46,7 @@ def _parameters(frame):
 
 
 def _holds(given, value):
-    """Whether a parameter is the value, or a list, tuple or dict with it."""
+    """Whether a parameter is the value, or a list, tuple or dict that contains it."""
     if isinstance(given, dict):
         given = (*given, *given.values())
     return (any(each is value for each in given)
@@ -56,8 +54,7 @@ def _holds(given, value):
 
 
 def argument(value):
-    """"name: " of the parameter by which the package's user gave `value`; "" if none is found. For
-    error messages only.
+    """"name: " of the parameter by which the user passed `value`, or "". For error messages only.
     """
     frame, found = sys._getframe(1), ""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
@@ -69,11 +66,10 @@ def argument(value):
 
 
 def fit(kind, value, name=""):
-    """`value` as ctypes takes it: an integer, numpy's or Python's, that the ctypes type `kind` can
-    hold, as an int.
+    """`value` as an int that the ctypes type `kind` can hold; value: an integer of Python or numpy.
 
-    TypeError for anything else, OutOfRange if it does not fit. name: what to call it, if no
-    parameter has it.
+    Raises TypeError for anything else, and OutOfRange if it does not fit. name: its name in
+    messages if no parameter has it.
     """
     if kind not in RANGES or isinstance(value, ctypes._SimpleCData):
         return value
@@ -97,7 +93,7 @@ def array(kind, values):
 
 
 def text(value):
-    """A str as the library takes it; ValueError where it has a NUL, at which C would end it."""
+    """A str for the library. Raises ValueError if it has a NUL, at which C would end it."""
     if not isinstance(value, str):
         raise TypeError(f"{argument(value)}{value!r} is to be a str, not {type(value).__name__}")
     if "\0" in value:
@@ -110,14 +106,14 @@ def text(value):
 
 
 def foreign(raw):
-    """Bytes that others chose, such as a name in an image, as a str; `named()` gives the same bytes
-    again.
+    """Bytes from other programs, such as a name in an image, as a str. named() returns the same
+    bytes.
     """
     return raw.decode(errors="surrogateescape")
 
 
 def named(value):
-    """`text()` for a name that may have come out of `foreign()`."""
+    """text() for a name that may come from foreign()."""
     try:
         return (value.encode(errors="surrogateescape")
                 if isinstance(value, str) and "\0" not in value else text(value))
@@ -126,7 +122,8 @@ def named(value):
 
 
 def shown(value):
-    """What others chose as text that a terminal only shows, as the library's own sentences have it.
+    """Text from other programs, in a form that a terminal only displays, as in the library's
+    messages.
     """
     def one(c):
         if c.isprintable():
@@ -139,7 +136,7 @@ def shown(value):
 
 
 def pairs(value):
-    """The pairs of a dict, or of what is like one; none of None."""
+    """The pairs of a dict or of a similar object; none for None."""
     if value is None:
         return []
     if not hasattr(value, "items"):
@@ -149,7 +146,7 @@ def pairs(value):
 
 
 def descriptor(file):
-    """The descriptor of an open file: an int, or what has fileno()."""
+    """The descriptor of an open file: an int, or an object with fileno()."""
     if not isinstance(file, int) and not hasattr(file, "fileno"):
         raise TypeError(
             f"{argument(file)}{file!r} is of type {type(file).__name__}; give a path, a descriptor "
@@ -158,7 +155,7 @@ def descriptor(file):
 
 
 def file_name(path):
-    """A path (str, bytes, os.PathLike) as the library takes it; ValueError where it has a NUL."""
+    """A path (str, bytes, os.PathLike) for the library. Raises ValueError if it has a NUL."""
     raw = os.fsencode(path)
     if b"\0" in raw:
         raise ValueError(f"{path!r} has a NUL character in it")
@@ -166,8 +163,9 @@ def file_name(path):
 
 
 class Object(c_void_p):
-    """A pointer to an object of the library's. closing: the function that frees it; closed: the
-    error if it was freed.
+    """A pointer to an object of the library.
+
+    closing: the function that frees it. closed: the error message if it was freed.
     """
 
     closing = closed = None
@@ -194,22 +192,20 @@ _entered = threading.local()  # .callbacks: those that this thread is in
 
 
 class Handle:
-    """An object of the library's, held for the length of every call that is given it.
+    """An object of the library. Each call that uses it holds it until the call returns.
 
-    close() refuses later calls, and frees the object at once, or when the last call that has it
-    returns. So a program may close anything at any time: in its own callback, beside a call in
-    another thread, in a conversion of an argument. An object that nothing refers to any more is
-    closed, too.
+    close() refuses later calls. It frees the object at once, or when the last call that uses it
+    returns. So a program may close anything at any time: in its own callback, during a call in
+    another thread, in the conversion of an argument. An object without references is closed, too.
 
-    There is no lock: a signal handler or the garbage collector may run any of this within any other
-    of it. Each step that counts is one operation of a list.
+    There is no lock: a signal handler or the garbage collector may interrupt any of these methods
+    with any other. Each step that counts is one operation on a list.
     """
 
     def __init__(self, pointer, keeps=(), lent=False):
-        """pointer: an Object that the library filled in. lent: the library frees it.
+        """pointer: an Object that the library has set. lent: the library frees it.
 
-        keeps: what must live as long as the object; lists and dicts among it are emptied
-        afterwards.
+        keeps: what must live as long as the object; lists and dicts in it are emptied afterwards.
         """
         self.kind, self.keeps = type(pointer), list(keeps)
         self._pointer = [pointer.value] if pointer.value else []  # empty when it is freed
@@ -231,12 +227,12 @@ class Handle:
 
     @property
     def raw(self):
-        """The pointer as an int, for one who holds it."""
+        """The pointer as an int, for callers that hold it."""
         self.check()
         return self._pointer[0]
 
     def take(self, why=None):
-        """Hold it: the pointer. leave() follows."""
+        """Hold the object and return the pointer; leave() ends that."""
         self._holds.append(why)
         if self._closing:
             self.leave(why)
@@ -244,18 +240,18 @@ class Handle:
         return self._pointer[0]
 
     def leave(self, why=None):
-        """The end of what take() began."""
+        """End what take() began."""
         self._holds.remove(why)
         if self._closing and not self._holds:
             self._free()
 
     def held(self, why):
-        """How many hold it for this reason."""
+        """How many holders there are for this reason."""
         return self._holds.count(why)
 
     def close(self):
-        """Refuse calls from now on; the object goes with the last call that has it. Again: nothing
-        happens.
+        """Refuse calls from now on, and free the object when the last call returns. May be called
+        again.
         """
         self._closing = True
         if not self._holds:
@@ -266,14 +262,15 @@ class Handle:
         self._lent = True
 
     def suspend(self):
-        """Wait for the calls that have it, and refuse others until settle(). For one that is lent.
+        """Wait for the calls that hold it, and refuse others until settle(). For an object that is
+        lent.
         """
         self._closing = True
         while self._holds:
             time.sleep(0.001)
 
     def settle(self, ours):
-        """It is ours from now on, or the library has freed it."""
+        """Make the object ours (ours), or note that the library has freed it."""
         self._lent, self._closing = not ours, not ours
 
     def _free(self):
@@ -299,12 +296,12 @@ class Handle:
 
 
 def entered():
-    """The callbacks that this thread is in."""
+    """The callbacks that this thread runs now."""
     return getattr(_entered, "callbacks", ())
 
 
 class Hold:
-    """Keeps an object of the library's as long as it lives itself; why: "tensor", "slot", ..."""
+    """Holds an object of the library as long as this lives. why: "tensor", "slot", ..."""
 
     def __init__(self, handle, why):
         self.handle, self._why = None, why
@@ -317,7 +314,7 @@ class Hold:
 
 
 class Struct(Structure):
-    """A struct whose integers are not cut off, and whose handles are held while a call has it."""
+    """A struct that cuts off no integer, and whose handles are held during a call."""
 
     handles = ()
 
@@ -856,9 +853,9 @@ IDENTITY = -202
 
 
 class Error(RuntimeError):
-    """A call of the library that failed: one sentence that says what was wrong and what to do.
+    """A call of the library failed. The message says what was wrong and what to do.
 
-    name: the code, such as "FDRY_E_NOENT"; code: its number, negative; errno: its class.
+    name: of the code, such as "FDRY_E_NOENT"; code: its number, negative; errno: its class.
     """
 
     def __init__(self, code, text):
@@ -872,7 +869,7 @@ class Error(RuntimeError):
 
 
 def sentence(raw):
-    """What the library says, as Python says it."""
+    """A message of the library, in the words of Python."""
     return words.python(raw.decode(errors="replace"))
 
 
@@ -885,14 +882,16 @@ def _checker(result, _function, _arguments):
 
 
 def path():
-    """FOUNDRY_LIBRARY, else the library that lies in the package, else the loader's own search."""
+    """The library's path: FOUNDRY_LIBRARY, else the one in the package, else the loader's own
+    search.
+    """
     beside = os.path.join(os.path.dirname(__file__), "lib", "libfoundry.so.0.2")
     return (os.environ.get("FOUNDRY_LIBRARY")
             or (beside if os.path.exists(beside) else "libfoundry.so.0.2"))
 
 
 class Function:
-    """A function of the library as the package calls it."""
+    """A function of the library, with the checks of this package."""
 
     def __init__(self, name, call):
         result, kinds = SIGNATURES[name]
@@ -933,7 +932,7 @@ class Function:
 
     @staticmethod
     def _wrong(given, error):
-        """The complaint of ctypes about an argument, in the words of Python."""
+        """A complaint of ctypes about an argument, in the words of Python."""
         found = re.match(r"argument (\d+): ", str(error))
         value = given[int(found[1]) - 1] if found else None
         return TypeError(f"{argument(value)}{value!r} is of a wrong type, {type(value).__name__}")
@@ -954,22 +953,20 @@ def _open():
 
 
 class Single:
-    """What stands for one thing of the library's, which a copy would free again."""
+    """An object that owns one object of the library. A copy would free that again."""
 
     def __reduce_ex__(self, _):
         raise TypeError(f"foundry.{type(self).__name__} cannot be copied or pickled")
 
 
 class Closing(Single):
-    """One with a handle, that a with block closes."""
+    """An object with a handle, which a with block closes."""
 
     _handle = None  # where it could not be made
     _shown = ""     # what repr() says of it
 
     def close(self):
-        """Free it; twice is fine. Calls under way end first: close() then returns at once, and
-        takes effect after them.
-        """
+        """Free it; a second call does nothing. If calls are under way, it is freed after them."""
         if self._handle is not None:
             self._handle.close()
 
@@ -984,7 +981,7 @@ class Closing(Single):
 
 
 class Record:
-    """What was done or found, as fields."""
+    """A report with fields."""
 
     def __repr__(self):
         fields = ", ".join(f"{name}={_brief.repr(value)}" for name, value in vars(self).items()
@@ -997,12 +994,12 @@ _brief.maxstring = _brief.maxother = 120
 
 
 class Callback:
-    """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where
-    there is none.
+    """A function of the caller that the library calls; `fn` is NULL without a function.
 
-    What it raises while this is entered is raised when it is left; it is not called again, and
-    `failed` is its answer. handle: a weak reference to the Handle of what calls it, if it calls in
-    threads of the library, too.
+    If the function raises inside the with block of this object, the exception is raised at the end
+    of the block, the function is not called again, and the library receives `failed`. handle: a
+    weak reference to the Handle of the object that calls it, if threads of the library call it,
+    too.
     """
 
     handle = None
@@ -1028,8 +1025,9 @@ class Callback:
             _entered.callbacks = outer
 
     def of(self, handle):
-        """Whether this handle's object calls it: known later than the first call, if a thread of
-        the library is fast.
+        """Whether the object of this handle calls it.
+
+        A fast thread of the library may call it before that is known.
         """
         return self.handle is not None and self.handle() is handle
 
@@ -1043,7 +1041,7 @@ class Callback:
 
 
 class _Missing:
-    """In place of the library, for a command that reports why it cannot be loaded."""
+    """Takes the place of the library in a command that reports why it cannot be loaded."""
 
     def __init__(self, why):
         self.why = why

@@ -27,8 +27,9 @@ STANDARD, INSTALLED, OURS, OUTSIDE = "standard", "installed", "ours", "outside"
 
 
 def changed(path, module):
-    """Whether a file or folder changed since this process began, and its module is imported: from
-    what was there before, perhaps.
+    """Whether a file or folder changed since this process began, and its module is imported.
+
+    The module may then be the older one.
     """
     try:
         found = os.stat(path)
@@ -39,8 +40,8 @@ def changed(path, module):
 
 @functools.lru_cache(maxsize=None)
 def place(path):
-    """The kind of place a file lies in: the standard library, an installed package, this package,
-    or none of these.
+    """The kind of place of a file: the standard library, an installed package, this package, or
+    OUTSIDE.
     """
     if not path or path.startswith("<frozen "):
         return STANDARD
@@ -75,7 +76,9 @@ def _canonical(name):
 
 @functools.lru_cache(maxsize=None)
 def _distributions(site):
-    """{canonical name: (version, folder of its metadata)} of what is installed in a folder."""
+    """{canonical name: (version, folder of its metadata)} of the distributions installed in a
+    folder.
+    """
     found = {}
     try:
         entries = sorted(os.listdir(site))
@@ -89,9 +92,7 @@ def _distributions(site):
 
 
 def _lists(info, path, top):
-    """Whether a distribution's own list of files has the file `path`, or the module or package
-    `top`.
-    """
+    """Whether a distribution's own list of files has `path`, or the module or package `top`."""
     for name, wanted in (("RECORD", rf"^{re.escape(path)},"),
                          ("top_level.txt", rf"^{re.escape(top)}\s*$")):
         try:
@@ -114,9 +115,7 @@ def _of(site, path, top):
 
 
 def distribution(module, path):
-    """(name, version) of the distribution that a module belongs to, whose file is at `path`; None
-    if unknown.
-    """
+    """(name, version) of the distribution of the module at `path`; None if unknown."""
     loaded = sys.modules.get(module)
     path = os.path.abspath(path or getattr(loaded, "__file__", None) or "")
     for site in _SITES:

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that an image holds as content: trained numbers, which code and versions say nothing
-about.
-"""
+"""Parameters that an image has as content: trained numbers, which no code or version identifies."""
 import gc
 import re
 import sys
@@ -15,7 +13,7 @@ WORDS = {"revision", "weights", "parameters", "checkpoint", "commit", "digest", 
 
 
 def covered(facts):
-    """Whether one of the caller's facts says which parameters it wants."""
+    """Whether one of the caller's facts identifies the parameters."""
     given = [key.lower() for key in facts if not key.startswith("py.")]
     return any(re.split(r"[-_.@+/=:,]", key)[-1] in WORDS for key in given)
 
@@ -28,7 +26,7 @@ def _range(raw):
 
 
 def _torch_tensors():
-    """The parameters and saved buffers of every module of torch's that lives."""
+    """The parameters and saved buffers of every live module of torch."""
     torch = sys.modules.get("torch")
     module = getattr(getattr(torch, "nn", None), "Module", None)
     if module is None:
@@ -51,10 +49,12 @@ def _torch_ranges():
 
 
 def of_capture(named, base, size):
-    """What an image of the region [base, base + size) will hold, in words; "" for nothing.
+    """The parameters that an image of [base, base + size) will have, in words; "" if there are
+    none.
 
-    named: the tensors that the program named, as _lib.Tensor. Parameters are those named for
-    use="const", and those of torch's modules; external tensors are none, as the loader fills them.
+    named: the tensors that the program named, as _lib.Tensor. Parameters are those with
+    use="const", and those of torch's modules. External tensors do not count, since the loading
+    process fills them.
     """
     device = [raw for raw in named if not raw.flags & HOST]
     external = [_range(raw) for raw in device if raw.flags & EXTERNAL]
@@ -66,8 +66,9 @@ def of_capture(named, base, size):
 
 
 def of_image(image):
-    """What an image holds, in words; "" for nothing. Of one that does not say it, only the named
-    tensors are known.
+    """The parameters of an image, in words; "" if there are none.
+
+    If the image does not list them, only its named tensors are known.
     """
     try:
         return image.fact(FACT)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that the package asks of torch. Nothing here imports it unless a function that needs it is
-called.
-"""
+"""All uses of torch. Only functions that need torch import it."""
 import functools
 import importlib
 import re
@@ -28,27 +26,28 @@ def module():
 
 
 def _started():
-    """torch, where it is imported and has started CUDA; else None."""
+    """torch, if it is imported and has started CUDA; else None."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     return torch if cuda is not None and cuda.is_initialized() else None
 
 
 def device():
-    """The ordinal of the device that torch uses; 0 without torch."""
+    """The ordinal of torch's current device; 0 without torch."""
     torch = _started()
     return torch.cuda.current_device() if torch else 0
 
 
 def stream(ordinal):
-    """The current stream as an integer, 0 (the legacy default stream) without torch."""
+    """The current stream as an integer; 0 (the legacy default stream) without torch."""
     torch = _started()
     return torch.cuda.current_stream(ordinal).cuda_stream if torch else 0
 
 
 def used_on(tensor, stream, ordinal):
-    """Torch gives memory of `tensor`, if that is torch's, to nobody until `stream` (an integer) is
-    done with what it was given.
+    """Tell torch that `stream` (an integer) uses the memory of `tensor`, if that is torch's.
+
+    Torch then reuses the memory only after the present work of the stream.
     """
     torch = _started()
     if torch and hasattr(tensor, "record_stream"):
@@ -64,7 +63,7 @@ def synchronize():
 
 
 def empty_cache():
-    """Let torch give back the segments in which nothing lives; whether it gave back any."""
+    """Let torch free its segments without tensors. Returns whether it freed any."""
     torch = _started()
     if not torch:
         return False
@@ -74,8 +73,8 @@ def empty_cache():
 
 
 def blas_workspaces():
-    """The memory of cuBLAS and cuBLASLt for the current stream: each makes its own at its first
-    product.
+    """Let cuBLAS and cuBLASLt allocate their workspaces for the current stream: a first product
+    does.
     """
     torch = _started()
     if torch:
@@ -91,7 +90,7 @@ def is_tensor(value):
 
 
 def view(tensor):
-    """An image's tensor as torch's, without a copy; as it is where there is no torch."""
+    """A tensor of an image as torch's, without a copy; without torch, the tensor itself."""
     try:
         torch = module()
     except ModuleNotFoundError:
@@ -121,12 +120,12 @@ class Segment:
 
     @functools.cached_property
     def live(self):
-        """The (addr, size) of the blocks that are in use."""
+        """The (addr, size) of the blocks in use."""
         return frozenset((addr, size) for addr, size, live in self.blocks if live)
 
     @functools.cached_property
     def free(self):
-        """[(addr, size)] of the others, ascending."""
+        """[(addr, size)] of the other blocks, ascending."""
         return [(addr, size) for addr, size, live in self.blocks if not live]
 
 
@@ -167,7 +166,7 @@ def counters(ordinal):
 
 
 class Held:
-    """Pieces of torch's free blocks that torch gives to nobody else until release()."""
+    """Pieces of torch's free blocks that torch gives to nothing else until release()."""
 
     def __init__(self, ordinal):
         self._torch, self._ordinal, self._taken = module(), ordinal, []
@@ -178,7 +177,7 @@ class Held:
         return addr
 
     def _give(self, unless=()):
-        """Give back all but what lies at the addresses `unless`."""
+        """Free the pieces, except those at the addresses `unless`."""
         gone = [addr for addr, _ in self._taken if addr not in unless]
         self._taken = [(addr, size) for addr, size in self._taken if addr in unless]
         for addr in gone:
@@ -188,11 +187,11 @@ class Held:
         self._give()
 
     def hold(self, wanted):
-        """Take the pieces `wanted`, [(addr, size)], which lie in free blocks.
+        """Allocate the pieces `wanted`, [(addr, size)], which lie in free blocks.
 
-        Torch hands out the smallest block that is large enough, from its beginning. So all free
-        blocks are taken, then one at a time is given back, and what comes out of it is known.
-        RuntimeError where torch does it otherwise; nothing is held then.
+        Torch allocates from the beginning of the smallest block that is large enough. So this first
+        allocates all free blocks, and then frees one at a time, from which the next allocations
+        come. Raises RuntimeError if torch does otherwise; then nothing is held.
         """
         try:
             self._hold(sorted(wanted))
@@ -220,8 +219,8 @@ class Held:
             raise RuntimeError("memory that the image uses lies in no free block of torch's")
 
     def _carve(self, addr, size, kind, inside):
-        """Give the free block back, and take it anew so that the pieces `inside` begin where they
-        should.
+        """Free one block, and allocate from it so that the pieces `inside` begin at their
+        addresses.
         """
         self._give({at for at, _ in self._taken if not addr <= at < addr + size})
         at = addr
@@ -243,7 +242,7 @@ class Held:
 
 
 def _pieces(size, kind):
-    """Sizes to ask for, so that a block is used up without torch looking in its other pool."""
+    """Sizes of allocations that use up a block without a search of torch's other pool."""
     if kind[1] != "small":
         return [size] if size else []
     return [_SMALL] * (size // _SMALL) + ([size % _SMALL] if size % _SMALL else [])

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk of identify(): from one function through all that it refers to, to facts (identity.py
-says what it is for).
+"""The walk of identify(): from one function through everything that it refers to, to facts.
 
-Functions, classes and objects of the program are followed one after the other, the nearest first;
-what refers to them holds their labels alone, so that circles do no harm and a change is found where
-it is. The walk runs no code of the program: it reads attributes from dictionaries, imports nothing,
-and calls no property, no __eq__ and no __iter__. What cannot be looked at is listed, and keeps no
-program from its start.
+identity.py says what the facts are for. The walk follows functions, classes and objects of the
+program one after the other, the nearest first. References to them are labels, so circles do no
+harm, and a change is found in one place. The walk runs no code of the program: it reads attributes
+from dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__. Values that it
+cannot compare are listed, and do not stop the program.
 """
 import array
 import collections
@@ -65,7 +64,7 @@ class _Opaque(Exception):
 
 
 def _is(value, *kinds):
-    """isinstance() that does not ask the object for its class."""
+    """isinstance() without a look at the object's __class__."""
     return issubclass(type(value), kinds)
 
 
@@ -79,8 +78,8 @@ def _module_name(name):
 
 
 def _attribute(value, name):
-    """An attribute from the object's own dictionary or its class, without calling anything; None
-    where there is none.
+    """An attribute from the object's own dictionary or its class, without any call; None if there
+    is none.
     """
     return inspect.getattr_static(value, name, None)
 
@@ -105,7 +104,7 @@ def _own(value):
 
 
 def _spec(name):
-    """The spec of a module, found without importing its packages; None where there is none."""
+    """The spec of a module, found without an import of its packages; None if there is none."""
     spec, path, full = None, None, ""
     for part in name.split("."):
         full = f"{full}.{part}" if full else part
@@ -123,7 +122,7 @@ def _spec(name):
 
 
 class Walk:
-    """One walk: the facts so far, and what is still to be looked at."""
+    """One walk: the facts so far, and the objects that it still has to visit."""
 
     def __init__(self):
         self.items = {}        # key -> value, in the order in which they were reached
@@ -151,7 +150,7 @@ class Walk:
 
     @staticmethod
     def name(label):
-        """A label as a fact's key can have it."""
+        """A label in the form of a fact's key."""
         label = label.replace("<locals>.", "").replace("<lambda>", "lambda")
         label = re.sub(r"[^A-Za-z0-9_.+/=:,@-]", "_", label)
         return label if len(label) <= 200 else f"{label[:180]}.{digest(text(label))}"
@@ -166,7 +165,7 @@ class Walk:
         return label, True
 
     def another(self, name, taken):
-        """A name that is not taken: `name`, else with a number."""
+        """A name that is not in use: `name`, or `name` with a number."""
         if name not in taken:
             return name
         while f"{name}@{self.last[name]}" in taken:
@@ -174,7 +173,7 @@ class Walk:
         return f"{name}@{self.last[name]}"
 
     def item(self, prefix, label, value):
-        """State a fact; if the name has another value already, a second one."""
+        """State a fact. If the name has another value already, state a second one."""
         key = prefix + self.name(label)
         if self.items.get(key) != value:
             self.items[self.another(key, self.items)] = value
@@ -182,7 +181,7 @@ class Walk:
     # --- references ---
 
     def refer(self, value, label):
-        """What a name is bound to, as bytes; a value gets a fact of its own, named `label`."""
+        """The value of a name as bytes. A plain value becomes a fact of its own, named `label`."""
         if _is(value, functools.partial):
             return self.partial(value, label)
         if _is(value, types.MethodType):
@@ -204,8 +203,8 @@ class Walk:
         return pack("partial", self.refer(value.func, label), *args, *words)
 
     def value(self, value, label):
-        """The fact of a value: itself where it is a number or a shape, else its digest, as it may
-        be long or a secret.
+        """The fact of a value: a number or a shape as it is, else a digest: values may be long or
+        secret.
         """
         if (id(value), label) not in self.values:
             data = self.try_encode(value, label)
@@ -253,7 +252,9 @@ class Walk:
     # --- code, classes and modules: they are referred to by label ---
 
     def reference(self, value):
-        """Bytes that name a function, class or module, which is followed; None for other values."""
+        """Bytes that name a function, class or module, which the walk follows; None for other
+        values.
+        """
         if _is(value, types.FunctionType):
             return self.function(value)
         if _is(value, *_COMPILED):
@@ -273,7 +274,7 @@ class Walk:
         return self.wrapper(value)
 
     def wrapper(self, value):
-        """An object of a package's class that makes something of functions: a cache of results, a
+        """An object of a package's class that wraps functions, such as a cache of results or a
         kernel.
         """
         if not callable(value) or self.is_users(value) or self.is_module(value):
@@ -291,7 +292,7 @@ class Walk:
                     *map(self.plain, lists))
 
     def plain(self, value):
-        """A value that is compared as a whole, or else not at all and without a word."""
+        """A value that is compared as a whole, or else is not compared and not listed."""
         before = self.pieces, self.held, self.whole, dict(self.missing)
         self.whole += 1
         try:
@@ -332,7 +333,9 @@ class Walk:
         return pack("installed", text(name), *self.inner(f, name))
 
     def inner(self, f, name):
-        """What a function of a package was made with: decorators hold functions of the program."""
+        """The values with which a package's function was made: decorators hold functions of the
+        program.
+        """
         found = [*self.cells(f).values(), f.__dict__.get("__wrapped__")]
         kinds = (types.FunctionType, types.MethodType, type, functools.partial, bool, int, float,
                  str, bytes, tuple, list, dict)
@@ -378,8 +381,9 @@ class Walk:
         return pack("installed", text(name))
 
     def module(self, module, uses=None):
-        """A module by those of its attributes that code uses; all of it if it is handed on, and not
-        used there alone.
+        """A module, by those of its attributes that the code uses.
+
+        The whole module counts if code passes it on instead of using its attributes at once.
         """
         name = _module_name(module.__name__)
         where = _packages.place_of(module.__name__)
@@ -400,7 +404,7 @@ class Walk:
         return pack("module", text(name), *parts)
 
     def bound(self, name, value, label, uses):
-        """What code that uses names so finds under `name`."""
+        """The value that code finds under `name`, if it uses these names."""
         used = _is(value, types.ModuleType) and name not in uses.bare
         return self.module(value, uses) if used else self.refer(value, label)
 
@@ -427,8 +431,7 @@ class Walk:
             self.take(step, label, value, label)
 
     def take(self, step, label, *args):
-        """One step; what keeps it from its end is listed, as it must not keep the program from its
-        start.
+        """Visit one object. If the visit fails, the reason is listed: it must not stop the program.
         """
         try:
             return step(*args)
@@ -509,8 +512,9 @@ class Walk:
             self.imported(name, names)
 
     def imported(self, name, names):
-        """A module is compared as a whole, imported already or not: else the facts would depend on
-        who imported it.
+        """A module as a whole, imported already or not.
+
+        Otherwise the facts would depend on whether other code has imported it.
         """
         if not name or name in self.modules:
             return self.submodules(name, names)
@@ -570,9 +574,7 @@ class Walk:
                             else name.rpartition(".")[0])
 
     def loaded(self, module, name):
-        """All of a module as it is loaded, but other modules: the functions that use them lead
-        there.
-        """
+        """A loaded module, without other modules in it: the functions that use those lead there."""
         has = vars(module)
         for each in sorted(has):
             if each not in _MODULE_OWN and not _is(has[each], types.ModuleType):
@@ -595,7 +597,7 @@ class Walk:
                 and isinstance(_own(value).get("_modules"), dict))
 
     def users(self, value, label):
-        """An object of the program's own: each attribute is a fact."""
+        """An object of the program; each of its attributes is a fact."""
         known, new = self.label(value, label)
         kind = self.cls(type(value))
         if not new:
@@ -613,7 +615,7 @@ class Walk:
             raise _TooMuch
 
     def encode(self, value, label):
-        """A value as bytes, with everything that is in it."""
+        """A value as bytes, with everything in it."""
         self.piece()
         plain = _code.atom(value)
         if plain is not None:
@@ -667,8 +669,8 @@ class Walk:
         return self.object(value, label)
 
     def parts(self, value, base, label):
-        """What a value of a builtin type, or of a class derived from it, holds, without calling
-        that class' methods.
+        """The content of a value of a builtin type, or of a subclass of one, without a call of its
+        methods.
         """
         if base is dict:
             if _is(value, collections.defaultdict):
@@ -716,7 +718,7 @@ class Walk:
         return pack("array", text(_kind(value)), text(repr(shape)), text(dtype), data)
 
     def torch_module(self, value, label):
-        """Its class, its plain attributes, and of its parameters names, shapes and types."""
+        """Its class, its plain attributes, and the names, shapes and types of its parameters."""
         parts, whole, self.whole = [self.cls(type(value))], self.whole, 0
         for name, each in _own(value).items():
             if name == "_modules":
@@ -738,8 +740,8 @@ class Walk:
         return pack("unknown", text(_kind(value)))
 
     def object(self, value, label):
-        """The program's own objects part by part; those of packages as a whole or not at all, as
-        they may hold anything.
+        """An object of the program part by part; one of a package as a whole, if it can be compared
+        at all.
         """
         own = _own(value)
         if self.is_users(value):

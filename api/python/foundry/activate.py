@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting the interposer in place: in this process, and in programs that it starts."""
+"""Put the interposer in place: in this process, and in programs that it starts."""
 import ctypes
 import os
 import re
@@ -10,7 +10,7 @@ _SEPARATORS = re.compile(r"[ :]+")
 
 
 def interposer():
-    """Path of the interposer; Error where there is none."""
+    """The path of the interposer. Raises Error if there is none."""
     path = ctypes.create_string_buffer(4096)
     lib.fdry_hook_path(path, len(path))
     return os.fsdecode(path.value)
@@ -19,8 +19,8 @@ def interposer():
 def environment(env=None):
     """A copy of `env` (None: os.environ) whose LD_PRELOAD puts the interposer in place.
 
-    For programs that import torch first, or are no Python: subprocess.run(command,
-    env=foundry.environment()). What LD_PRELOAD names already stays in front.
+    It is for programs that import torch first, or do not use Python: subprocess.run(command,
+    env=foundry.environment()). Libraries that LD_PRELOAD has already stay in front.
     """
     env = dict(os.environ if env is None else env)
     path = interposer()
@@ -34,11 +34,11 @@ def environment(env=None):
 
 
 def activate(children=False):
-    """Put the interposer in place, as importing foundry does, and raise where that is too late.
+    """Put the interposer in place, as the import of foundry does. Raises Error if that is too late.
 
-    children: also for every program that this process starts from now on, whatever it imports
-    first (os.environ is changed as environment() says). Workers that are forked, or import foundry
-    before torch themselves, need it not.
+    children: also for every program that this process starts from now on, whatever it imports first
+    (this changes os.environ as environment() does). Workers that are forked, or that import foundry
+    before torch, do not need it.
     """
     lib.fdry_hook_install(None)
     if children:

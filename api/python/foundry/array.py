@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of the caller's as the library copies from and to them: by the buffer protocol, or by
-DLPack.
-"""
+"""Arrays of the caller that the library copies from and to, by the buffer protocol or by DLPack."""
 import contextlib
 import ctypes
 import math
@@ -38,7 +36,7 @@ _api.PyCapsule_GetPointer.argtypes = [py_object, c_char_p]
 
 
 def _rows(shape):
-    """Strides of an array without gaps, row by row, in elements."""
+    """The strides of an array without gaps, row by row, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.insert(0, step)
@@ -47,8 +45,9 @@ def _rows(shape):
 
 
 class Array:
-    """Memory of the caller's, described: `raw` (a _lib.Tensor); `flat`, whether it is plain bytes,
-    row by row; `nbytes`.
+    """A description of the caller's memory.
+
+    raw: a _lib.Tensor; flat: whether it is plain bytes, row by row; nbytes: their number.
     """
 
     def __init__(self, tensor, addr, host, dtype, shape, strides, flat=False):
@@ -65,7 +64,7 @@ class Array:
 
 
 def _check_type(tensor, code, size, what):
-    """TypeError if elements of that DLPack type are not the tensor's."""
+    """Raise TypeError if elements of that DLPack type are not those of the tensor."""
     mine = DTYPES[NUMBERS[tensor.dtype]]
     integers = (_INT, _UINT)
     if (size == mine[1]
@@ -105,8 +104,8 @@ def _of_buffer(tensor, data, writable):
 
 
 def _as_exported(tensor, data):
-    """Torch's tensor as it lets DLPack have it: without its gradient, and of a type that DLPack has
-    had from its beginning.
+    """Torch's tensor in a form that it exports by DLPack: without gradient, of a type that DLPack
+    knows.
     """
     refuse_lazy(tensor.name, data)
     if not _torch.is_tensor(data) or "torch" not in sys.modules:
@@ -126,7 +125,7 @@ def _capsule(data, stream, on_device):
 
 
 def number(stream):
-    """A stream as other packages take it: an integer, 0 for the legacy default stream."""
+    """A stream as other packages expect it: an integer, 0 for the legacy default stream."""
     return getattr(stream, "value", stream) or 0
 
 
@@ -164,8 +163,8 @@ def _has_buffer(data):
 
 
 def opened(image, tensor, data, stream, writable=False):
-    """A context manager that gives `data` as an Array. What lies on the GPU is ready when `stream`
-    gets there.
+    """A context manager that yields `data` as an Array. `stream` waits for data on the GPU to be
+    ready.
     """
     if hasattr(data, "__dlpack__") and not _has_buffer(data):
         return _of_dlpack(image, tensor, data, stream)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capturing side."""
+"""Captures: device memory at fixed addresses, and what is sealed from it."""
 import contextlib
 import ctypes
 
@@ -11,7 +11,7 @@ from .tensor import HOST, describe
 
 
 class Sealed(_lib.Record):
-    """What a seal made: `id`, the image's hash, and the fields of fdry_seal_report."""
+    """The report of a seal: `id`, the image's hash, and the fields of fdry_seal_report."""
 
     def __init__(self, ident, report):
         self.id = ident
@@ -28,7 +28,7 @@ def base_for_name(name=None):
 
 
 class Capture(_lib.Closing):
-    """Device memory at fixed addresses, and what is to be sealed.
+    """Device memory at fixed addresses, and the graphs and tensors that a seal writes to an image.
 
         with foundry.Capture() as capture:
             model = build()                       # allocations take the region's addresses
@@ -39,11 +39,11 @@ class Capture(_lib.Closing):
             capture.tensor("y", y, use="output")
             sealed = capture.seal(store, "my-model")
 
-    name: of the workload, such as its ref: images of different names have different addresses, so
-    that one process can load several. base: first device address (0: by the name), size: bytes of
-    addresses (0: as much as is free there, at most 1 TiB), preallocate: bytes of memory to map
-    ahead, device: ordinal. after: the Capture that there is, whose region ends when this one's has
-    begun; memory that lives there stays valid.
+    name: of the workload, such as its ref. Images of different names have different addresses, so
+    that one process can load several. base: the first device address (0: it follows from the name).
+    size: bytes of addresses (0: as many as are free there, at most 1 TiB). preallocate: bytes of
+    memory to map in advance. device: its ordinal. after: the present Capture. Its region ends when
+    this one has begun; memory in it stays valid.
     """
 
     def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None):
@@ -84,12 +84,12 @@ class Capture(_lib.Closing):
         self._handle.settle(kept)
 
     def tensor(self, name, tensor, use="input", external=False):
-        """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or
-        not, torch's or anything with __array_interface__.
+        """Name a tensor: torch's, or anything with __cuda_array_interface__.
 
-        use: "input", "output", "state" or "const". external: the image keeps no bytes of it;
-        whoever loads fills it. What graphs copy from or to host memory must lie in a tensor named
-        here, which is kept alive until the end; its inputs are external.
+        On the host, pinned or not: torch's, or anything with __array_interface__. use: "input",
+        "output", "state" or "const". external: the image keeps no bytes of the tensor; the loading
+        process fills it. If graphs copy to or from host memory, a tensor named here must contain
+        that memory; it is kept alive until the end. Its inputs are external.
         """
         raw = describe(name, tensor, use, external)
         lib.fdry_capture_tensor(self._handle, ctypes.byref(raw))
@@ -98,11 +98,11 @@ class Capture(_lib.Closing):
             self._tensors.append(tensor)
 
     def capacity(self, name, nbytes):
-        """Leave addresses behind external tensor `name`, so that a load can back up to `nbytes` of
-        it.
+        """Reserve addresses behind the external tensor `name`, so that a load can give it up to
+        `nbytes`.
 
-        The tensor has an allocation of its own, a multiple of 2 MiB, and was allocated last. Its
-        first dimension is what a load makes longer or shorter: load(..., externals={name: bytes}).
+        The tensor must have an allocation of its own, a multiple of 2 MiB, and be the last one
+        allocated. A load changes its first dimension: load(..., externals={name: bytes}).
         """
         lib.fdry_capture_capacity(self._handle, _lib.text(name), nbytes)
 
@@ -121,12 +121,12 @@ class Capture(_lib.Closing):
     @contextlib.contextmanager
     def graph(self, key, name=None, stream=None, pool=None, generators=(),
               capture_error_mode="global"):
-        """Capture what torch does inside the block, as graph `key`; gives the torch.cuda.CUDAGraph.
+        """Capture what torch does inside the block as graph `key`. Yields the torch.cuda.CUDAGraph.
 
-        Graphs of one capture share a memory pool unless `pool` says otherwise. generators: those
-        besides torch's default ones that the block may draw from, a sequence or {name: generator}.
-        What it draws goes into `rng_uses`; where that cannot be recognised, a warning says so and
-        the seal is refused.
+        Graphs of one capture share a memory pool unless `pool` names another. generators: a
+        sequence, or {name: generator}, of those that the block may use besides torch's default
+        ones. The random numbers that it uses are recorded in `rng_uses`. If they cannot be
+        recognised, this warns, and the seal is refused.
         """
         torch = _torch.module()
         generators = generators if hasattr(generators, "items") else list(generators)
@@ -149,16 +149,16 @@ class Capture(_lib.Closing):
             raise
 
     def pause(self):
-        """Let allocations be native until resume()."""
+        """Let the driver make allocations until resume()."""
         lib.fdry_capture_pause(self._handle)
 
     def resume(self):
-        """Give the region's addresses again."""
+        """Allocate in the region again."""
         lib.fdry_capture_resume(self._handle)
 
     @property
     def offset(self):
-        """Bytes of the region handed out so far."""
+        """Bytes from the region's base to its cursor, where new memory is allocated."""
         value = ctypes.c_uint64()
         lib.fdry_capture_offset(self._handle, ctypes.byref(value))
         return value.value
@@ -168,10 +168,11 @@ class Capture(_lib.Closing):
         lib.fdry_capture_set_offset(self._handle, value)
 
     def seal(self, store=None, ref=None):
-        """Make an image of the graphs and what they need; gives a Sealed with the image's id.
+        """Write the graphs, and all that they need, to a store as an image. Returns a Sealed.
 
-        store: a Store, or the path of one, made where there is none (None: the default store).
-        ref: a name for the image. Content is memory as it is now: reset state before.
+        store: a Store, or the path of one, which is created if it does not exist (None: the default
+        store). ref: a name for the image. The image has the memory as it is now: reset state
+        before.
         """
         store = store if isinstance(store, Store) else Store(store, create=True)
         report = _lib.SealReport(sz=ctypes.sizeof(_lib.SealReport))
@@ -182,7 +183,7 @@ class Capture(_lib.Closing):
         return Sealed(ident.value.decode(), report)
 
     def end(self):
-        """New allocations are native again; memory that lives stays valid."""
+        """End the capture: the driver makes new allocations again. Live memory stays valid."""
         if self._lent:
             raise Error(_lib.STATE,
                         "load_or_capture() ends this capture itself, when the function that it was "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage: verifying a store, and repairing it from other places."""
+"""Damage: verify a store, and repair it from other places."""
 import collections
 import ctypes
 import os
@@ -25,9 +25,10 @@ def _path(store):
 
 
 class Verification(_lib.Record):
-    """What was found: the fields of fdry_verify_report, but `faults`, which are a list of Fault:
-    kind ("damaged", "quarantined", "missing", "image", "loose" or "pages"), the ids of the objects
-    meant or None, and a sentence.
+    """The report of verify(): the fields of fdry_verify_report.
+
+    faults: a list of Fault: kind ("damaged", "quarantined", "missing", "image", "loose" or
+    "pages"), the ids of the objects or None, and a sentence. It is true if there are none.
     """
 
     def __init__(self, raw, faults):
@@ -36,14 +37,15 @@ class Verification(_lib.Record):
         self.faults = faults
 
     def __bool__(self):
-        """Whether the store is sound."""
+        """Whether the store has no fault."""
         return not self.faults
 
 
 class Repair(_lib.Record):
-    """What was repaired: the fields of fdry_repair_report; `reported`, a list of Repaired: what
-    ("back", "quarantined", "lost", or "image" for one that cannot be loaded), its id, an image's
-    ref or None, and the same in words.
+    """The report of repair(): the fields of fdry_repair_report.
+
+    reported: a list of Repaired: what ("back", "quarantined", "lost", or "image" for one that
+    cannot be loaded), its id, an image's ref or None, and a sentence.
     """
 
     def __init__(self, raw, reported):
@@ -53,11 +55,11 @@ class Repair(_lib.Record):
 
 
 def verify(store=None, threads=0, progress=None):
-    """Hash everything in the store at the path `store` (None: the default one) again; check every
-    link and ref.
+    """Hash everything in a store again, and check every link and ref. Returns a Verification.
 
-    Faults are no error: they are in the Verification that is returned, which is true where there is
-    none. progress(done, total) hears of bytes; a total of 0: not known yet.
+    store: its path (None: the default one). Faults raise no error: the Verification lists them, and
+    is true if there are none. progress: a function that is called with (bytes done, bytes in all),
+    which are 0 while they are unknown.
     """
     faults = []
     found = _lib.FAULT_FN(lambda _, kind,
@@ -72,11 +74,11 @@ def verify(store=None, threads=0, progress=None):
 
 
 def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
-    """Verify the store at the path `store` (None: the default one) and bring back what is damaged
-    or missing.
+    """Verify a store, and restore what is damaged or missing. Returns a Repair.
 
-    sources: paths of other stores, or of packs. What none has is put into quarantine where it is
-    damaged, and never served. dry_run: ask the sources, write nothing. Returns a Repair.
+    store: its path (None: the default one). sources: paths of other stores, or of packs. A damaged
+    object that no source has is put into quarantine, and is never loaded. dry_run: read the
+    sources, write nothing.
     """
     done, told = [], bytes_told(progress)
     fn = _lib.REPAIR_FN(lambda _, what,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs with the names of the original API: captured by torch, saved to a file, loaded from it."""
+"""CUDA graphs with the names of the original API: torch captures them, files keep them."""
 import collections.abc
 import os
 import weakref
@@ -10,7 +10,7 @@ from .tensor import refuse_lazy
 
 
 class _Made:
-    """A graph that torch captured in the region, as long as it is alive."""
+    """A graph that torch captured in the region and that is alive."""
 
     def __init__(self, key, graph, watched):
         self.key, self.graph = key, graph
@@ -18,19 +18,20 @@ class _Made:
 
 
 def _forget(where, key):
-    """The driver's graph is about to be destroyed."""
+    """Called before the driver's graph is destroyed."""
     with region.lock:
         if where.graphs.pop(key, None) and where.capture._handle:
             lib.fdry_capture_graph_remove(where.capture._handle, key)
 
 
 class CUDAGraph(_lib.Single):
-    """A CUDA graph: what torch.cuda.CUDAGraph does, and save() and load().
+    """A CUDA graph: torch.cuda.CUDAGraph, with save() and load().
 
-    Captured in a region (set_allocation_region()), it can be saved; any later process that begins a
-    region at the same base loads it, without the model, its kernels or a warm-up.
+    If it is captured in a region (set_allocation_region()), it can be saved. Any later process that
+    begins a region at the same base can load it, without the model, its kernels or a warm-up.
 
-    keep_graph: leave it to the caller, or to the first replay, to instantiate the captured graph.
+    keep_graph: do not instantiate the graph after its capture, but at the first replay or at
+    instantiate().
     """
 
     def __init__(self, keep_graph=False):
@@ -48,7 +49,7 @@ class CUDAGraph(_lib.Single):
     # --- capturing ---
 
     def _make(self):
-        """Torch's graph. It always keeps the driver's, which save() reads."""
+        """Torch's graph. It always keeps the driver's graph, which save() reads."""
         if self._placed:
             raise Error(_lib.STATE,
                         "this graph was loaded from a file; call reset(), or make another "
@@ -67,23 +68,22 @@ class CUDAGraph(_lib.Single):
         return made
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        """Begin to capture the current stream, which is not the default one; graph() does all
-        around it.
+        """Begin to capture the current stream, which must not be the default one.
 
-        pool: of another graph's pool() or of graph_pool_handle(), to share memory with it.
-        capture_error_mode: "global", "thread_local" or "relaxed". Error FDRY_E_STATE where this
-        holds a graph.
+        graph() does this and all around it. pool: the pool() of another graph, or a
+        graph_pool_handle(), to share memory with it. capture_error_mode: "global", "thread_local"
+        or "relaxed". Raises Error FDRY_E_STATE if this CUDAGraph has a graph already.
         """
         self._begin().capture_begin(*(() if pool is None else (pool,)),
                                     capture_error_mode=capture_error_mode)
 
     def capture_end(self):
-        """End the capture; without keep_graph the graph is instantiated."""
+        """End the capture. Without keep_graph this also instantiates the graph."""
         self._make().capture_end()
         self._finish()
 
     def _finish(self):
-        """Torch has captured it."""
+        """Record the graph after torch has captured it."""
         self._captured = True
         if not self._keep_graph:
             self._torch.instantiate()
@@ -102,19 +102,17 @@ class CUDAGraph(_lib.Single):
             self._end.atexit = False
 
     def register_generator_state(self, generator):
-        """Have the graph draw from this torch.Generator too, besides torch's default ones. Before
-        it is captured.
+        """Let the graph use this torch.Generator besides torch's default ones. Call it before the
+        capture.
 
-        A loaded graph draws torch's numbers: those of the default generator from it, so that
-        manual_seed() counts; of others from what foundry.Image.set_rng_state() sets.
+        A loaded graph takes the state of the default generator from torch, so manual_seed() has its
+        effect; that of other generators comes from foundry.Image.set_rng_state().
         """
         self._make().register_generator_state(generator)
         self._generators.append(generator)
 
     def enable_debug_mode(self):
-        """As torch's. The captured graph is kept in any case, so that debug_dump() needs nothing
-        else.
-        """
+        """As in torch. debug_dump() works without it, since the captured graph is always kept."""
         self._make().enable_debug_mode()
 
     # --- using ---
@@ -126,7 +124,7 @@ class CUDAGraph(_lib.Single):
                         "(reset() gives it up)")
 
     def _need_own(self, what):
-        """Torch's graph, for `what` is torch's alone."""
+        """Torch's graph, for the method `what` that works on captured graphs alone."""
         self._need(what)
         if self._placed:
             raise Error(_lib.STATE,
@@ -135,8 +133,8 @@ class CUDAGraph(_lib.Single):
         return self._torch
 
     def instantiate(self):
-        """Make the graph launchable: replay() does it otherwise, at the first call. Of a loaded
-        graph: build and upload it now.
+        """Make the graph launchable now; otherwise the first replay() does. A loaded graph is also
+        uploaded.
         """
         self._need("instantiate()")
         if self._placed:
@@ -147,8 +145,8 @@ class CUDAGraph(_lib.Single):
     def replay(self):
         """Launch the graph on the current stream, and return at once.
 
-        Replays of graphs that share memory must not overlap: use one stream, or order several by
-        events. Error FDRY_E_STATE where there is no graph.
+        Replays of graphs that share memory must not overlap: use one stream, or order several
+        streams by events. Raises Error FDRY_E_STATE if there is no graph.
         """
         self._need("replay()")
         if self._placed:
@@ -157,7 +155,7 @@ class CUDAGraph(_lib.Single):
             self._torch.replay()
 
     def reset(self):
-        """Give the graph up, so that another can be captured. Outputs of a loaded graph stay valid.
+        """Release the graph, so that another can be captured. Outputs of a loaded graph stay valid.
         """
         with region.lock:
             if self._end:
@@ -172,8 +170,10 @@ class CUDAGraph(_lib.Single):
         self._region = self._key = self._end = self._pool = None
 
     def pool(self):
-        """A token of the graph's memory pool, which another capture may share. Of a loaded graph:
-        the one given to load(), else one of its own; the graph's own memory is not in it.
+        """A token of the graph's memory pool, which another capture may share.
+
+        For a loaded graph it is the pool that load() was called with, or else a new one; the memory
+        of the graph itself is not in it.
         """
         self._need("pool()")
         if not self._placed:
@@ -183,8 +183,8 @@ class CUDAGraph(_lib.Single):
         return self._pool
 
     def debug_dump(self, debug_path):
-        """Write the graph to `debug_path` for people: a captured one in Graphviz' language, as
-        torch does.
+        """Write the graph to `debug_path` for people to read; a captured one in Graphviz' language,
+        as torch.
         """
         self._need_own("debug_dump()").debug_dump(debug_path)
 
@@ -200,33 +200,33 @@ class CUDAGraph(_lib.Single):
         return made.raw_cuda_graph()
 
     def raw_cuda_graph_exec(self):
-        """The driver's CUgraphExec as an integer, where the graph was captured and is instantiated.
+        """The driver's CUgraphExec as an integer, if the graph was captured here and is
+        instantiated.
         """
         return self._need_own("raw_cuda_graph_exec()").raw_cuda_graph_exec()
 
     # --- saving and loading ---
 
     def save(self, path, output_tensors=None):
-        """Save the graph: an image into a store, and at `path` a small file that names it.
+        """Save the graph: an image in a store, and at `path` a small file that names it.
 
-        output_tensors: what load() is to give back beside the graph: a tensor, or a list, tuple or
-        dict of tensors, nested as you like; they stay where they are, and each replay writes them.
-        The store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the
-        file.
+        output_tensors: what load() returns beside the graph: a tensor, or a list, tuple or dict of
+        tensors, nested as you like. They keep their addresses, and each replay writes them. The
+        store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the file.
 
-        The image holds all graphs that were captured in the region and are alive, and memory as it
-        is now: all of it is read, and what differs from earlier saves is stored. save_graphs()
-        saves many and reads once.
+        The image has all graphs that were captured in the region and are alive, and memory as it is
+        now. A save reads all memory, and stores what differs from earlier saves. To save many
+        graphs, call save_graphs(), which reads once.
 
-        Errors: FDRY_E_STATE where the graph was not captured in the region; FDRY_E_REFUSED names
-        the node or memory that cannot be restored exactly; FDRY_E_RANGE for outputs that do not lie
-        in the region. TypeError for outputs of other kinds. The file is written last, whole or not
-        at all.
+        Errors: FDRY_E_STATE if the graph was not captured in the region; FDRY_E_REFUSED names the
+        node or the memory that cannot be restored exactly; FDRY_E_RANGE if an output does not lie
+        in the region. TypeError for outputs of other kinds. The file is written last, as a whole or
+        not at all.
         """
         save_graphs({path: (self, output_tensors)})
 
     def _description(self, where, output_tensors):
-        """What a file says of the graph: its key, and its outputs."""
+        """The graph's key and its outputs, as a file describes them."""
         self._need_own("save()")
         if self._region is None or where is not self._region:
             of = (f"in the region at {self._region.base:#x}, which ended"
@@ -243,22 +243,24 @@ class CUDAGraph(_lib.Single):
 
     @classmethod
     def load(cls, path, pool=None):
-        """Load a saved graph into the region: the graph, or (graph, outputs) where outputs were
-        saved, as they were given.
+        """Load a saved graph into the region.
 
-        The region has the base of the one that it was saved from. Each allocation that the process
-        has made in it is one of the saving process, at the same address and of the same size, or
-        touches no memory of the image. Those keep their bytes, so inputs are filled before or
-        after; all else comes from the image, and is given to nobody else as long as one of the
-        image's graphs is in use. If segments that torch caches are in the way, they are given back.
-        The graph is built at its first replay, or by instantiate().
+        Returns the graph, or (graph, outputs) if outputs were saved, in the structure in which they
+        were saved. The region must have the base of the region that the graph was saved from.
 
-        pool: what pool() is to give; the graph's memory is at its own addresses.
+        Each allocation that this process has made in the region must be one of the saving process,
+        at the same address and of the same size, or touch no memory of the image. Tensors in them
+        keep their bytes, so inputs can be filled before or after the load. All other memory comes
+        from the image; nothing else can use it while one of the image's graphs is in use. If cached
+        segments of torch are in the way, torch gives them back. The graph is built at its first
+        replay, or by instantiate().
 
-        Errors: FDRY_E_NOENT (no such file, or no store that has its image), FDRY_E_BADIMAGE
-        (something else than a saved graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT names the first
-        allocation in the way, FDRY_E_IDENTITY (saved on another kind of GPU), and those of
-        foundry.load().
+        pool: what pool() returns; the graph's memory keeps its own addresses.
+
+        Errors: FDRY_E_NOENT (there is no such file, or no store has its image), FDRY_E_BADIMAGE
+        (the file is not a saved graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT (names the first
+        allocation in the way), FDRY_E_IDENTITY (the graph was saved on another kind of GPU), and
+        those of foundry.load().
         """
         file = _file.read(path)
         with region.lock:
@@ -267,33 +269,35 @@ class CUDAGraph(_lib.Single):
 
     @classmethod
     def start_graph_builds(cls, paths, pool=None, num_threads=4):
-        """Begin to load many graphs: a token for finish_graph_loads(). Their images are placed at
-        once, as by load(); graphs are built in the background, in the order of `paths`, by at most
-        `num_threads` threads; errors as load()'s.
+        """Begin to load many graphs. Returns a token for finish_graph_loads().
+
+        Their images are placed at once, as by load(), with the same errors. At most `num_threads`
+        threads build the graphs in the background, in the order of `paths`.
         """
         return many.start(lambda *found: open_graph(cls, *found, pool), paths, num_threads)
 
     @staticmethod
     def finish_graph_loads(pending):
-        """All graphs of a token, in the order of the paths, each as load() gives it, built. Raises
-        what kept one from it.
+        """All graphs of a token, in the order of the paths, built, each as load() returns it.
+
+        Raises the error of the first graph that cannot be loaded.
         """
         return [pending.finish(i) for i in range(len(pending))]
 
     @staticmethod
     def finish_one_graph_load(pending, i):
-        """Graph `i` of a token, as load() gives it, built before others that are waiting. The same
-        object each time.
+        """Graph `i` of a token, as load() returns it. It is built before others that wait.
+
+        Each call returns the same object.
         """
         return pending.finish(range(len(pending))[i])
 
 
 def save_graphs(graphs):
-    """Save many graphs as they are at one moment, as CUDAGraph.save() saves one: memory is read
-    once for all of them.
+    """Save many graphs as they are at one moment. Reads memory once for all of them.
 
     graphs: {path: graph} or {path: (graph, output_tensors)}. Graphs of one folder share one image.
-    Errors are those of save(); files are written when all images are there.
+    The errors are those of CUDAGraph.save(); files are written when all images are stored.
     """
     if not isinstance(graphs, collections.abc.Mapping):
         raise TypeError(
@@ -336,7 +340,7 @@ def open_graph(cls, where, file, found, pool):
 
 
 def _describe(tensor, name, allocs):
-    """An output as a file has it."""
+    """The description of an output in a file."""
     if not _torch.is_tensor(tensor):
         raise TypeError(
             f"{name} is a {type(tensor).__name__}; outputs are tensors, and lists, tuples and "
@@ -360,11 +364,11 @@ def _describe(tensor, name, allocs):
 
 
 class graph:
-    """Capture what happens inside a with block into a CUDAGraph, as torch.cuda.graph does: on a
-    stream of its own, after a synchronisation, with torch's cache emptied.
+    """Capture what happens inside a with block into a CUDAGraph, as torch.cuda.graph does.
 
-    pool: as for CUDAGraph.capture_begin(). stream: to capture on; None: one that all such captures
-    share. A block that raises leaves the graph empty and the stream usable.
+    It captures on a stream of its own, after a synchronisation, with torch's cache emptied. pool:
+    as for CUDAGraph.capture_begin(). stream: to capture on; None: one that all such captures share.
+    If the block raises, the graph is empty and the stream usable.
     """
 
     def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices, and what their pools lend: memory, streams, events, buffers by handle."""
+"""Devices and their pools: memory, streams, events, and buffers with handles."""
 import ctypes
 
 from . import _lib
@@ -26,12 +26,12 @@ def _fields(struct):
 
 
 class Device(_lib.Closing):
-    """A device by number, from 0; the same device is shared, and with the last one closed what it
-    kept goes.
+    """A device by number, from 0. All Devices of one number share it; the last one to close frees
+    it.
 
-    caps: a dict of what the device is and can do; sizes in bytes, clocks in kHz, 1 and 0 for yes
-    and no. Wherever a stream is asked for: torch's or CuPy's, an int, None for the default stream,
-    or "none": the host has waited, or will use it at once.
+    caps: a dict of the device's properties; sizes in bytes, clocks in kHz, 1 and 0 for yes and no.
+    A stream is torch's or CuPy's, an int, None for the default stream, or "none": the host has
+    waited for earlier uses, or will use the memory at once.
     """
 
     def __init__(self, ordinal=0):
@@ -45,18 +45,17 @@ class Device(_lib.Closing):
         self._shown = f" {caps.ordinal}: {self.caps['name']}"
 
     def warm_up(self):
-        """Make the device's primary context current to this thread."""
+        """Make the device's primary context current in this thread."""
         lib.fdry_device_warm_up(self._handle)
 
     def clean_up(self):
-        """Release what the pools keep for later; what is in use stays."""
+        """Free what the pools keep for later uses; what is in use stays."""
         lib.fdry_device_clean_up(self._handle)
 
     def get(self, nbytes, stream=None, kind="device"):
-        """The address of `nbytes` of memory that `stream` uses first; kind: "device" or "pinned".
+        """The address of `nbytes` of memory that `stream` uses first. kind: "device" or "pinned".
 
-        Without a stream pinned memory is the host's at once ("none"): no copy that was given
-        earlier still reads it.
+        With stream "none" the host can write pinned memory at once: no earlier copy still reads it.
         """
         addr, code = ctypes.c_uint64(), _kind(_MEMORY, kind)
         where = _where("none" if stream is None and kind == "pinned" else stream)
@@ -64,17 +63,17 @@ class Device(_lib.Closing):
         return addr.value
 
     def put(self, addr, stream=None, kind="device"):
-        """Give memory back: nothing uses it behind what `stream` has now."""
+        """Return memory to its pool. Nothing may use it after the present work of `stream`."""
         lib.fdry_transient_put(self._handle, _kind(_MEMORY, kind), addr, _where(stream))
 
     def pool(self, kind="device"):
-        """A pool's numbers as a dict: limit, cached, used, peak (bytes), hits, misses, ..."""
+        """The counters of a pool as a dict: limit, cached, used, peak (bytes), hits, misses, ..."""
         stats = _lib.TransientStats(sz=ctypes.sizeof(_lib.TransientStats))
         lib.fdry_transient_stats(self._handle, _kind(_MEMORY, kind), ctypes.byref(stats))
         return _fields(stats)
 
     def set_limit(self, nbytes, kind="device"):
-        """Keep this many bytes at most from now on."""
+        """Set how many bytes a pool keeps at most."""
         lib.fdry_transient_set_limit(self._handle, _kind(_MEMORY, kind), nbytes)
 
     def get_sync(self, kind="stream"):
@@ -84,40 +83,42 @@ class Device(_lib.Closing):
         return what.value
 
     def put_sync(self, what, kind="stream"):
-        """Give it back, for others."""
+        """Return a stream or an event to its pool."""
         lib.fdry_sync_put(self._handle, _kind(_SYNC, kind), what)
 
     def syncs(self, kind="stream"):
-        """Of one kind, as a dict: limit, kept, used, made, destroyed, again."""
+        """The counters of streams or events as a dict: limit, kept, used, made, destroyed, again.
+        """
         stats = _lib.SyncStats(sz=ctypes.sizeof(_lib.SyncStats))
         lib.fdry_sync_stats(self._handle, _kind(_SYNC, kind), ctypes.byref(stats))
         return _fields(stats)
 
     def new(self, nbytes):
-        """The handle of a new buffer of device memory, which names no other one ever."""
+        """The handle of a new buffer of device memory. No other buffer ever has the same handle."""
         handle = ctypes.c_uint64()
         lib.fdry_resident_new(self._handle, nbytes, ctypes.byref(handle))
         return handle.value
 
     def view(self, handle):
-        """(address, bytes) of a buffer; Error FDRY_E_STALE where it is gone, FDRY_E_NOKEY where it
-        never was.
+        """(address, bytes) of a buffer. Error FDRY_E_STALE if it was freed, FDRY_E_NOKEY if it
+        never existed.
         """
         addr, nbytes = ctypes.c_uint64(), ctypes.c_size_t()
         lib.fdry_resident_view(self._handle, handle, ctypes.byref(addr), ctypes.byref(nbytes))
         return addr.value, nbytes.value
 
     def write(self, handle, data, offset=0, stream=None):
-        """Copy bytes, or what has a buffer of them, into a buffer of the device, and wait."""
+        """Copy bytes, or an object with the buffer protocol, into a buffer of the device, and wait.
+        """
         data = memoryview(data).tobytes()
         lib.fdry_resident_write(self._handle, handle, offset, data, len(data), _where(stream))
 
     def read(self, handle, nbytes, offset=0, stream=None):
-        """Bytes of a buffer, when `stream` gets there."""
+        """The bytes of a buffer, after the present work of `stream`."""
         data = ctypes.create_string_buffer(nbytes)
         lib.fdry_resident_read(self._handle, handle, offset, data, nbytes, _where(stream))
         return data.raw
 
     def free(self, handle, stream=None):
-        """The buffer is gone behind what `stream` has now."""
+        """Free the buffer after the present work of `stream`."""
         lib.fdry_resident_free(self._handle, handle, _where(stream))

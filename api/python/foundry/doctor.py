@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m foundry doctor: what would work here, tried for real, each in a process of its own."""
+"""python -m foundry doctor: try what would work here, each step in a process of its own."""
 import json
 import os
 import platform
@@ -71,7 +71,7 @@ print(f"{torch.__version__}, built for CUDA {torch.version.cuda}, " +
 
 
 def _child(code, *args, env=None):
-    """Run Python code; whether it ended well, and the last line it said, which has the reason."""
+    """Run Python code. Returns whether it succeeded, and its last line, which has the reason."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = dict(os.environ if env is None else env)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
@@ -85,7 +85,7 @@ def _child(code, *args, env=None):
 
 
 def _ways():
-    """Each way to put the interposer in place: its name, and what starts a program so."""
+    """Each way to put the interposer in place: its name, and how a program starts with it."""
     folder = os.path.dirname(interposer())
     path = os.pathsep.join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
     return (("import foundry first", "first", dict(os.environ)),
@@ -94,7 +94,7 @@ def _ways():
 
 
 def _software():
-    """The software driver that comes along; nothing takes it unless it is named."""
+    """The software driver of this package; it is used only if it is named."""
     path = os.path.join(os.path.dirname(os.path.dirname(interposer())), "sim", "libcuda.so.1")
     if os.path.exists(path):
         yield "software driver", True, f"{path}, for FOUNDRY_DRIVER where there is no GPU"
@@ -109,7 +109,7 @@ def _store():
 
 
 def _environment():
-    """Each variable of ours that is set, and whether its value is allowed."""
+    """Each of our variables that is set, and whether its value is valid."""
     for v in variables():
         if v.name in os.environ:
             try:
@@ -120,7 +120,7 @@ def _environment():
 
 
 def checks():
-    """Yield (name, works, text); works is None for what is not needed."""
+    """Yield (name, works, text); works is None for parts that are not needed."""
     yield "python", True, f"{platform.python_version()}, {sys.executable}"
     if _lib.missing:
         yield "foundry", False, _lib.missing
@@ -154,7 +154,7 @@ def checks():
 
 
 def doctor(args):
-    """Print all of it; 0 where images can be captured here, else 1."""
+    """Print all checks. Returns 0 if images can be captured here, else 1."""
     if args:
         raise ValueError("doctor takes no arguments")
     good = True

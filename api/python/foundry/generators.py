@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers of PyTorch's graphs: where the state of its generators lies, and giving it to
-loaded graphs.
+"""Random numbers of PyTorch's graphs: where generators keep their state, and how loaded graphs get
+it.
 
-torch keeps a seed and an offset for each generator, and before it replays a graph writes both to
-device memory that the graph's kernels read. Nothing in Python says where; so torch is made to write
-numbers that nothing else has, by a replay that launches nothing, and what the kernels' arguments
-point to is searched for them. That holds for every layout that torch has had.
+Each generator of torch has a seed and an offset. Before torch replays a graph, it writes both to
+device memory that the graph's kernels read. Python cannot ask for these addresses. So a replay that
+launches nothing lets torch write numbers that occur nowhere else, and a search of the memory that
+the kernels' arguments point to finds them. This works with every layout that torch has had.
 """
 import ctypes
 import secrets
@@ -21,17 +21,16 @@ _WRAP = (1 << 64) - 1
 
 
 class Names:
-    """Names for generators, the same for one object throughout a capture."""
+    """Names for generators; an object has the same name throughout a capture."""
 
     def __init__(self):
         self._others = []
 
     def of(self, torch, device, generators=()):
-        """{name: generator} of torch's default generators and of `generators`, a sequence or {name:
-        generator}.
+        """{name: generator} of torch's default generators and of `generators`.
 
-        As they are now: a generator that is given another state afterwards is not the one that a
-        graph drew from.
+        generators: a sequence or {name: generator}. Generators count in their present state: one
+        whose state is replaced afterwards is not the one that a graph used.
         """
         torch.cuda.init()
         found = {DEFAULT if i == device else f"{DEFAULT}{i}": g
@@ -50,7 +49,7 @@ class Names:
 
 
 def _cells(capture, key):
-    """[(address, value)] of what the arguments of a graph's kernels point to."""
+    """[(address, value)] of the memory that the arguments of a graph's kernels point to."""
     count, room = ctypes.c_size_t(), 1024
     while True:
         cells = (_lib.RngSlot * room)()
@@ -61,7 +60,7 @@ def _cells(capture, key):
 
 
 def _replay_held(capture, graph):
-    """What torch does around a replay, without the replay."""
+    """Do what torch does around a replay, without the replay."""
     lib.fdry_capture_hold(capture, 1)
     try:
         graph.replay()
@@ -70,8 +69,10 @@ def _replay_held(capture, graph):
 
 
 def _probe(capture, key, graph, generators):
-    """One replay with states that nothing else has: {name: (increment, seeds, offsets)} of those
-    that move on, with the addresses where they were seen.
+    """Make one replay with states that occur nowhere else.
+
+    Returns {name: (increment, seeds, offsets)} of the generators that advance, with the addresses
+    at which their seeds and offsets were seen.
     """
     states = {}
     for name, generator in generators.items():
@@ -88,13 +89,13 @@ def _probe(capture, key, graph, generators):
 
 
 def recognise(capture, key, graph, generators):
-    """Find out what graph `key` of a capture draws, and declare it; {name: (increment, seed's
-    address, offset's)}.
+    """Find the generators that graph `key` of a capture uses, and declare them to the capture.
 
-    capture: the Handle of one, with the graph added. graph: torch's, captured and instantiated.
-    generators: {name: torch.Generator}, all that it may draw from, as Names.of() gave them before
-    its capture. Their states are as before afterwards. A graph that draws from what cannot be found
-    is marked, so that the seal is refused.
+    Returns {name: (increment, address of the seed, address of the offset)}. capture: the Handle of
+    one that has the graph. graph: torch's, captured and instantiated. generators: {name:
+    torch.Generator} of all that it may use, as Names.of() returned them before its capture; their
+    states do not change. If the graph uses numbers whose place cannot be found, the graph is
+    marked, and the seal is refused.
     """
     kept = {name: g.get_state() for name, g in generators.items()}
     try:
@@ -126,8 +127,8 @@ def recognise(capture, key, graph, generators):
 
 
 class Source:
-    """Where the graphs of a loaded image take their random state from: torch's generators, or the
-    image's own.
+    """The source of random numbers of a loaded image's graphs: torch's generators or the image's
+    state.
     """
 
     def __init__(self, handle, device):
@@ -170,7 +171,7 @@ class Source:
         self._bound[name] = generator
 
     def bound(self, name):
-        """The generator whose state counts, or None for the image's own."""
+        """The generator whose state is used; None for the image's own state."""
         if name in self._bound:
             return self._bound[name]
         torch = sys.modules.get("torch")
@@ -198,7 +199,8 @@ class Source:
                                          ctypes.byref(_lib.RngState(seed, offset)))
 
     def _move(self, name, before, after):
-        """From one offset to another, unless somebody has moved it meanwhile."""
+        """Advance a generator from one offset to another, unless its offset was changed meanwhile.
+        """
         generator = self.bound(name)
         if generator is None:
             lib.fdry_image_rng_advance(self._handle, _lib.text(name), (after - before) & _WRAP)
@@ -214,8 +216,8 @@ class Source:
             self._launch_from(key, stream, draws)
 
     def _launch_from(self, key, stream, draws):
-        """Numbers are taken one draw after the other before any is made, so that no two get the
-        same, and put back if none was.
+        """Launch with numbers that no other launch uses: they are reserved first, and returned if
+        it fails.
         """
         states = (_lib.RngState * len(self.names))()
         moves = []

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ties an image to the program that captured it, found out before anything is loaded.
+"""The facts that tie an image to the program that captured it, determined before anything is
+loaded.
 
-identify() makes facts of a capture function and of all that it refers to (_walk.py). Functions
-outside of installed packages count by their bytecode (_code.py), installed packages by their
-versions (_packages.py), and values by what they hold. The facts depend on nothing but the program:
+identify() makes facts of a capture function and of everything that it refers to (_walk.py).
+Functions outside installed packages count by their bytecode (_code.py), installed packages by their
+versions (_packages.py), and values by their content. The facts depend on nothing but the program:
 they are equal in every process and on every host.
 
-What cannot be compared is listed, with the reason.
+Everything that cannot be compared is listed, with the reason.
 """
 import collections
 import hashlib
@@ -24,10 +25,11 @@ NotCompared = collections.namedtuple("NotCompared", "name why")
 
 
 class Identity:
-    """What ties an image to the program that calls load_or_capture(); str() of it is readable.
+    """The facts that tie an image to the program that calls load_or_capture(); str() of it is
+    readable.
 
     facts: {key: value} that an image must have to be loaded. not_compared: a list of
-    NotCompared(name, why). automatic: whether facts were looked for beside the caller's.
+    NotCompared(name, why). automatic: whether it has facts besides the caller's.
     """
 
     def __init__(self, facts, not_compared, automatic=True):
@@ -51,7 +53,7 @@ class Identity:
                           count(PACKAGE, "package version"), *more])
 
     def lines(self):
-        """For a report: how much is compared, and what is not."""
+        """Lines for a report: how many facts are compared, and what is not compared."""
         return ["compared: " + self._counts(),
                 *(f"not compared: {name} ({why})" for name, why in self.not_compared)]
 
@@ -64,13 +66,14 @@ def _listed(missing):
 
 
 def identify(capture=None, facts=None, automatic=True):
-    """What load_or_capture(capture=capture, facts=facts) compares with an image; gives an Identity.
+    """The facts that load_or_capture(capture=capture, facts=facts) compares with an image: an
+    Identity.
 
-    The version of Python; those of the installed packages that the function reaches and, where it
-    reaches any, of torch and the GPU libraries; the code of the function and of all that it reaches
-    outside of installed packages; the values in its closure, defaults and globals, shapes and
-    dtypes of arrays among them. A fact of the same key in `facts` replaces one that was found out.
-    automatic=False: `facts` alone.
+    These are: the version of Python; the versions of the installed packages that the function
+    reaches and, if it reaches any, of torch and the GPU libraries; the code of the function and of
+    everything that it reaches outside installed packages; the values in its closure, defaults and
+    globals, with shapes and dtypes of arrays. A fact in `facts` replaces one with the same key that
+    was determined here. automatic=False: `facts` alone.
     """
     given = {key: str(value) for key, value in (facts or {}).items()}
     if capture is None or not automatic:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loading side."""
+"""Images that are loaded: graphs that can be launched, with their memory."""
 import array as array_of
 import atexit
 import contextlib
@@ -32,7 +32,7 @@ def _stream(stream):
 
 
 class Report(_lib.Record):
-    """Where the time of a load went: the fields of fdry_load_report."""
+    """The times and sizes of a load: the fields of fdry_load_report."""
 
     def __init__(self, raw):
         for name, _ in _lib.LoadReport._fields_[1:]:
@@ -40,10 +40,12 @@ class Report(_lib.Record):
 
 
 class Image(_lib.Closing):
-    """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it
-    goes with the last that refers to it: this object, a Tensor, a slot, a DLPack view. One that
-    tells progress of graphs built in the background stays until it is closed, or wait() or
-    build_stop() was called.
+    """A loaded image; foundry.load() returns it.
+
+    Use it as a context manager, or call close(). Otherwise it is unloaded when nothing refers to it
+    any more: neither the program, nor a Tensor, a slot or a DLPack view. If a progress function
+    hears of graphs that are built in the background, the image stays until close(), wait() or
+    build_stop().
     """
 
     def __init__(self, pointer, device, opts):
@@ -64,7 +66,7 @@ class Image(_lib.Closing):
 
     @property
     def _exports(self):
-        """How many DLPack views are alive."""
+        """The number of DLPack views that are alive."""
         return self._handle.held("tensor")
 
     @property
@@ -84,8 +86,11 @@ class Image(_lib.Closing):
         return found
 
     def _has(self, key):
-        """Whether there is a graph `key`. Asks for the last ones first: images of graphs that were
-        saved in turn are loaded for their last graph."""
+        """Whether there is a graph `key`.
+
+        Looks at the last graphs first: an image of graphs that were saved in turn is loaded for its
+        last.
+        """
         found = ctypes.c_uint64()
         while self._unread and key not in self._keys:
             self._unread -= 1
@@ -94,7 +99,7 @@ class Image(_lib.Closing):
         return key in self._keys
 
     def tensors(self):
-        """The named tensors, by name."""
+        """The named tensors, in the order of their names."""
         found = []
         for i in range(lib.fdry_image_tensor_count(self._handle)):
             raw = _lib.Tensor()
@@ -103,31 +108,33 @@ class Image(_lib.Closing):
         return found
 
     def __getitem__(self, name):
-        """The tensor of that name; Error where there is none."""
+        """The tensor with this name. Raises Error if there is none."""
         raw = _lib.Tensor()
         lib.fdry_image_tensor_find(self._handle, _lib.named(name), ctypes.byref(raw))
         return Tensor(self, raw)
 
     def fact(self, key):
-        """The value of a fact; Error where the image does not state it."""
+        """The value of a fact. Raises Error if the image does not state it."""
         value = ctypes.c_char_p()
         lib.fdry_image_fact(self._handle, _lib.text(key), ctypes.byref(value))
         return _lib.foreign(value.value)
 
     def write(self, name, data, stream=None, wait=True):
-        """Copy `data` into a tensor; complete on return, or with wait=False when `stream` gets
-        there: later launches on it see the new elements, and host memory may be used again at once.
+        """Copy `data` into a tensor.
 
-        data: an array of the tensor's shape and type, on the host or on this GPU, with whatever
-        strides: element [i, j] goes to element [i, j]. Anything with DLPack (torch's tensors,
-        CuPy's) or the buffer protocol (numpy's). Or plain bytes, exactly as many as the tensor has:
-        its elements row by row, as numpy's tobytes() gives them, however the tensor's own strides
-        place them in memory.
+        The copy is complete on return. With wait=False it is complete when `stream` gets there:
+        later launches on it see the new elements, and host memory may be reused at once.
 
-        An array on the GPU is read in the order of `stream`, after what its framework has enqueued
-        for it; with wait=False nothing may overwrite it until then. Bytes between a tensor's
-        elements are not touched. A tensor whose elements share memory, as an expanded one has them,
-        can only be read.
+        data: an array of the tensor's shape and type, on the host or on this GPU, with any strides:
+        element [i, j] goes to element [i, j]. Anything with DLPack (torch's tensors, CuPy's) or the
+        buffer protocol (numpy's) will do. Or plain bytes, exactly as many as the tensor has: its
+        elements row by row, as numpy's tobytes() returns them, whatever the tensor's own strides
+        are.
+
+        `stream` orders the read of an array on the GPU, after the work that its framework has
+        enqueued for it; with wait=False nothing may overwrite the array until then. Bytes between a
+        tensor's elements do not change. A tensor whose elements share memory, such as an expanded
+        one, can only be read.
         """
         stream, tensor = _stream(stream), self[name]
         with array.opened(self, tensor, data, stream) as source:
@@ -141,17 +148,19 @@ class Image(_lib.Closing):
                 _torch.used_on(data, array.number(stream), self.device)
 
     def copy(self, name, src, nbytes, stream=None):
-        """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order: its
-        elements row by row.
+        """Copy `nbytes` of device memory at the address `src` into a tensor, in the order of
+        `stream`.
+
+        The bytes are the tensor's elements row by row.
         """
         lib.fdry_image_copy(self._handle, _lib.named(name), src, nbytes, _stream(stream))
 
     def read(self, name, stream=None, out=None):
-        """A tensor's elements on the host, row by row, as a bytearray; ordered after what `stream`
-        was given.
+        """A tensor's elements on the host, row by row, as a bytearray; after earlier work on
+        `stream`.
 
-        out: an array of the tensor's shape and type to copy into instead, element by element, as
-        write() takes them; it is returned. Memory between its elements is not touched.
+        out: an array of the tensor's shape and type. Then the elements are copied into it one by
+        one, as by write(), and it is returned. Memory between its elements does not change.
         """
         stream, tensor = _stream(stream), self[name]
         data = bytearray(tensor.nbytes) if out is None else out
@@ -165,7 +174,8 @@ class Image(_lib.Closing):
         return data
 
     def filled(self, name=None):
-        """Declare an external tensor filled by other means; all of them without a name."""
+        """Declare that an external tensor was filled by other means; without a name, all of them.
+        """
         lib.fdry_image_filled(self._handle, _lib.named(name) if name is not None else None)
 
     def build(self, key):
@@ -173,73 +183,78 @@ class Image(_lib.Closing):
         lib.fdry_image_build(self._handle, key)
 
     def wait(self):
-        """Wait until all graphs are built, and build what the background left out."""
+        """Wait until all graphs are built, and build those that the background has not."""
         lib.fdry_image_wait(self._handle)
         _telling.discard(self)
 
     def build_stop(self):
-        """Build nothing more in the background; what is not built is built at its first launch."""
+        """Stop building in the background. Other graphs are then built at their first launch."""
         lib.fdry_image_build_stop(self._handle)
         _telling.discard(self)
 
     def launch(self, key, stream=None):
-        """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy
-        default stream.
+        """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None (the legacy
+        default stream).
 
-        Random numbers come from torch's default generator where torch uses CUDA in this process,
-        which moves on as torch's own replay would move it, else from the image's own state; see
+        If torch uses CUDA in this process, random numbers come from its default generator, which
+        advances as in torch's own replay. Otherwise they come from the image's own state; see
         generator().
         """
         self._source.launch(key, _stream(stream))
 
     def generators(self):
-        """Names of the random number generators that the graphs draw from; torch's default one is
+        """The names of the random number generators that the graphs use; torch's default one is
         "default".
         """
         return list(self._source.names)
 
     def generator(self, name, generator):
-        """Take the state of `name` from `generator`, a torch.Generator of this device; None: from
-        the image's own state.
+        """Use the state of `generator`, a torch.Generator of this device, for the generator `name`.
+
+        None: use the image's own state.
         """
         self._source.bind(name, generator)
 
     def rng_state(self, name="default"):
-        """(seed, offset) that the next launch draws from: that of torch's generator where that one
-        counts.
+        """(seed, offset) of the next launch's random numbers, in torch's generator if that one is
+        used.
         """
         return self._source.get(name)
 
     def set_rng_state(self, seed, offset=0, name="default"):
-        """Seed a generator, as torch.cuda.manual_seed() does, or put it back where rng_state() was.
+        """Set a generator's state: a new seed, as by torch.cuda.manual_seed(), or an earlier
+        rng_state().
         """
         self._source.set(name, seed, offset)
 
     def restore(self, stream=None):
-        """Put every byte of content back as it was sealed. If the image was removed from the store
-        meanwhile, nothing changes (Error NOENT).
+        """Copy all content from the store again, as it was sealed.
+
+        If the image was removed from the store meanwhile, this raises Error NOENT and changes
+        nothing.
         """
         lib.fdry_image_restore(self._handle, _stream(stream))
 
     def synchronize(self, stream=None):
-        """Wait until `stream` is idle."""
+        """Wait until `stream` has no more work."""
         lib.fdry_image_synchronize(self._handle, _stream(stream))
 
     def refresh(self):
-        """Make replays fast again in a process that has used many streams; when all graphs are
-        built. Takes 150 ms.
+        """Make replays fast again in a process that has used many streams. Takes 150 ms.
+
+        Call it when all graphs are built.
         """
         lib.fdry_image_refresh(self._handle)
 
     def report(self):
-        """Where the time of the load went, so far."""
+        """The times and sizes of the load so far, as a Report."""
         raw = _lib.LoadReport(sz=ctypes.sizeof(_lib.LoadReport))
         lib.fdry_image_report(self._handle, ctypes.byref(raw))
         return Report(raw)
 
     def close(self):
-        """Release everything. Refused while DLPack views of the image's memory live, and while a
-        slot has a graph of it.
+        """Unload the image. Refused while a DLPack view of its memory is alive, or a slot has its
+        graph.
         """
         if self._handle.held("slot"):
             raise RuntimeError(
@@ -274,7 +289,9 @@ def _quieten():
 
 
 def _memory(ranges):
-    """[(addr, size)] as an array of the library's, one longer, since an empty one would be NULL."""
+    """[(addr, size)] as an array for the library. It has one element more, since an empty one is
+    NULL.
+    """
     ranges = [(addr, size) for addr, size in ranges]
     try:
         words = array_of.array("Q", itertools.chain(*ranges, (0, 0)))
@@ -287,7 +304,7 @@ def _memory(ranges):
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None,
                  order=(), threads=0, progress=None, background=False, own_context=False,
                  check_overlap=False, externals=None, into=None, keep=None, ordered=False):
-    """The options of load() as the library takes them; the image keeps them."""
+    """The options of load() as a struct for the library; the image keeps it."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = _memory(keep or ())
@@ -311,20 +328,26 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False,
          driver=None, order=(), threads=0, progress=None, background=False, own_context=False,
          check_overlap=False, externals=None, into=None, keep=None, ordered=False):
-    """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
+    """Load an image by ref, id or an unambiguous prefix of an id. Returns an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
-    have. verify: hash content even where this boot has done so. poison: fill scratch and external
-    memory with 0xA5. build: build every graph now. driver: path of a libcuda. order: keys of
-    graphs, the one that will be launched first at the front. threads: how many may work on the
-    load; 0: as many as pay. progress: called with (phase, done, total, milliseconds since the load
-    began), also from threads of the library, one call at a time; phases are manifest, driver,
-    memory, content, kernels, objects, graphs. background: build graphs in the background; ordered:
-    only those that `order` names. own_context: kernels and graphs in a context of the image's own.
-    check_overlap: find launches that may overlap. externals: {name: bytes}, how much to back of
-    external tensors that were captured with room. into: a Capture of this process among whose
-    allocations the image is placed: they must be the first of those that the sealing process had.
-    keep: [(address, bytes)] that keep the bytes they have then; None: every allocation.
+    have. verify: hash the content even if it was verified since the host started. poison: fill
+    scratch and external memory with 0xA5. build: build every graph now. driver: the path of a
+    libcuda. order: keys of graphs, the first one to launch first. threads: how many threads may
+    load; 0: as many as help.
+
+    progress: a function that is called with (phase, done, total, milliseconds since the load
+    began). The library may call it in its own threads, one call at a time. Phases are "manifest",
+    "driver", "memory", "content", "kernels", "objects" and "graphs".
+
+    background: build graphs in the background. ordered: build only the graphs in `order` there.
+    own_context: give kernels and graphs a context of their own. check_overlap: find launches that
+    may overlap. externals: {name: bytes}, how much memory an external tensor that was captured with
+    capacity() gets.
+
+    into: a Capture of this process. The image is placed among the allocations in its region. Each
+    of those must be one that the sealing process had, too, or touch no memory of the image. keep:
+    [(address, bytes)] of memory that the load does not write; None: every allocation.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress,
                         background, own_context, check_overlap, externals, into, keep, ordered)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels without graphs: code to functions, through a cache in memory and one in a store."""
+"""Kernels for programs without images: code becomes functions, through a cache in memory and a
+store.
+"""
 import collections
 import ctypes
 import operator
@@ -25,11 +27,12 @@ def _path(value):
 
 
 class Code:
-    """Code and how it is compiled.
+    """Code, and how to compile it.
 
-    data: PTX, a cubin or a fatbin (str or bytes); with source=True CUDA C++, for NVRTC. options: of
-    the compiler, one or several; target: of source, such as "sm_90a"; name: for messages; version:
-    becomes part of the key: source that includes files is kept in the store only with one.
+    data: PTX, a cubin or a fatbin (str or bytes); with source=True CUDA C++, for NVRTC. options:
+    one or several, for the compiler. target: of source, such as "sm_90a". name: for messages.
+    version: a part of the key. A store keeps compiled source that includes files only if it has a
+    version.
     """
 
     def __init__(self, data, source=False, options=(), target=None, name=None, version=None):
@@ -58,7 +61,7 @@ def _code(code, how):
 
 
 def _address(tensor):
-    """Where a tensor lies; kernels read device memory, and of the host's what is pinned."""
+    """The address of a tensor. Kernels read device memory and pinned host memory."""
     if not hasattr(tensor, "data_ptr"):
         return tensor.__cuda_array_interface__["data"][0]
     if getattr(getattr(tensor, "device", None), "type", None) == "cpu" and not tensor.is_pinned():
@@ -91,7 +94,7 @@ def _three(what, counts):
 
 
 class Function:
-    """A kernel that can be launched, until the Kernels it came from is cleared or closed.
+    """A kernel that can be launched, until its Kernels is cleared or closed.
 
     handle: the CUfunction as an int.
     """
@@ -104,21 +107,24 @@ class Function:
         return f"<Function {self.handle:#x}{', unloaded' if gone else ''}>"
 
     def launch(self, grid, block, args=(), shared=0, stream=0, cooperative=False):
-        """Launch: asynchronous. Number and size of the arguments must be the kernel's.
+        """Launch the kernel and return at once.
 
-        grid, block: blocks, and threads of a block: each an int or up to three of them, from 1;
-        shared: bytes of dynamic shared memory of a block; stream: torch's or CuPy's, a CUstream as
-        an int, None or 0 for the default stream. It may capture; args: one for each parameter,
-        packed as they are: ctypes numbers and structures, bytes, and for a pointer a tensor
-        (anything with data_ptr() or __cuda_array_interface__) or ctypes.c_void_p(address);
-        cooperative: all blocks at the same time, so that they can wait for each other.
+        grid, block: the blocks, and the threads of a block: an int from 1, or up to three of them.
+        shared: bytes of dynamic shared memory of a block. stream: torch's or CuPy's, a CUstream as
+        an int, None or 0 for the default stream; it may capture. cooperative: run all blocks at the
+        same time, so that they can wait for each other.
 
-        Error FDRY_E_INVAL where the number of arguments, or the size of one, is not the kernel's:
-        it tells both numbers. FDRY_E_UNABLE where the device cannot launch cooperatively, or not so
-        many blocks: it tells both facts. FDRY_E_NOKEY where the Kernels was cleared since.
-        TypeError for Python's own numbers, which have no size, and for tensors in host memory that
-        is not pinned; ValueError for a grid, block or shared that is no such number, and where the
-        Kernels is closed.
+        args: one for each parameter. ctypes numbers and structures and bytes are copied as they
+        are. For a pointer use a tensor (anything with data_ptr() or __cuda_array_interface__), or
+        ctypes.c_void_p(address). The number of arguments and their sizes must be those of the
+        kernel.
+
+        Errors: FDRY_E_INVAL if the number of arguments, or the size of one, differs from the
+        kernel's; the message has both numbers. FDRY_E_UNABLE if the device cannot launch
+        cooperatively, or not so many blocks; the message says which. FDRY_E_NOKEY if the Kernels
+        was cleared. TypeError for Python's own numbers, which have no size, and for tensors in host
+        memory that is not pinned. ValueError for a grid, block or shared of another kind, and if
+        the Kernels is closed.
         """
         _lib.fit(ctypes.c_uint32, shared)
         opts = _lib.KernelsLaunchOpts(ctypes.sizeof(_lib.KernelsLaunchOpts), _three("grid", grid),
@@ -134,10 +140,10 @@ class Function:
 
 
 class Kernels(_lib.Closing):
-    """A cache of kernels for a device: what was compiled once is not compiled again.
+    """A cache of compiled kernels for one device.
 
-    store: a foundry.Store; compiled code is kept there for all processes of the
-    host. None: in memory only. driver, nvrtc: paths; None: as the environment says.
+    store: a foundry.Store that keeps compiled code for all processes of the host; None: memory
+    only. driver, nvrtc: paths of these libraries; None: those that the environment names.
     """
 
     def __init__(self, store=None, device=0, driver=None, nvrtc=None):
@@ -154,12 +160,13 @@ class Kernels(_lib.Closing):
 
     @property
     def handle(self):
-        """The struct fdry_kernels as an int; an error where it is closed."""
+        """The struct fdry_kernels as an int. Raises ValueError if it is closed."""
         return self._handle.raw
 
     def function(self, code, entry, **how):
-        """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what
-        makes one.
+        """The Function of an entry; compiles and loads the code if that was not done before.
+
+        code: a Code, or the first argument of one.
         """
         function = FUNCTION()
         lib.fdry_kernels_function(self._handle, ctypes.byref(_code(code, how).raw),
@@ -177,8 +184,9 @@ class Kernels(_lib.Closing):
         return bytes(key.bytes)
 
     def find(self, key, entry):
-        """As function() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is
-        not.
+        """The Function of an entry of code that is in memory, by the code's key; hashes nothing.
+
+        Raises Error FDRY_E_NOKEY if the code is not in memory.
         """
         function, raw = FUNCTION(), _lib.KernelsKey((ctypes.c_ubyte * 32)(*key))
         lib.fdry_kernels_find(self._handle, ctypes.byref(raw), _lib.text(entry),
@@ -186,7 +194,7 @@ class Kernels(_lib.Closing):
         return Function(self, function.value)
 
     def prepare(self, requests, threads=0):
-        """Compile and load in the background. requests: each a Code, or a pair of a Code and an
+        """Compile and load in the background. requests: a Code each, or a pair of a Code and an
         entry's name.
         """
         requests = [request if isinstance(request, tuple) else (request, None)
@@ -196,15 +204,17 @@ class Kernels(_lib.Closing):
         lib.fdry_kernels_prepare(self._handle, raw, len(requests), threads)
 
     def wait(self):
-        """Wait for what is being prepared; raises the first failure since the last wait."""
+        """Wait for the end of all prepare(). Raises the first failure since the last wait."""
         lib.fdry_kernels_wait(self._handle)
 
     def __len__(self):
         return lib.fdry_kernels_count(self._handle)
 
     def clear(self):
-        """Unload every module; functions are gone, so none may be about to be launched, or run. The
-        store stays as it is.
+        """Unload every module. Functions become invalid, so none may run or be about to be
+        launched.
+
+        The store does not change.
         """
         self._cleared += 1
         lib.fdry_kernels_clear(self._handle)
@@ -216,13 +226,11 @@ class Kernels(_lib.Closing):
         return KernelStats(*(getattr(raw, name) for name in KernelStats._fields))
 
     def reset_stats(self):
-        """Counters to zero; nothing is unloaded."""
+        """Set the counters to zero. Unloads nothing."""
         lib.fdry_kernels_stats_reset(self._handle)
 
     def log(self):
-        """What the compiler said when it last refused something, all of it; "" where it refused
-        nothing.
-        """
+        """The compiler's whole output when it last refused code; "" if it refused none."""
         need = ctypes.c_size_t()
         lib.fdry_kernels_log(self._handle, None, 0, ctypes.byref(need))
         text = ctypes.create_string_buffer(need.value)
@@ -230,14 +238,16 @@ class Kernels(_lib.Closing):
         return text.value.decode(errors="replace")
 
     def target(self):
-        """What code for this device may be: a KernelTarget (arch, exact, cc, driver, ptx)."""
+        """The kinds of code that this device can run: a KernelTarget (arch, exact, cc, driver,
+        ptx).
+        """
         raw = _lib.KernelsTarget(ctypes.sizeof(_lib.KernelsTarget))
         lib.fdry_kernels_target(self._handle, ctypes.byref(raw))
         return KernelTarget(raw.arch.decode(), raw.exact.decode(), raw.cc, raw.driver, raw.ptx)
 
     def close(self):
-        """Unload everything and give the device's context back. Twice is fine.
+        """Unload everything and release the device's context; a second call does nothing.
 
-        Calls under way end first: close() then returns at once, and takes effect after them.
+        If calls are under way, close() returns at once, and takes effect after them.
         """
         super().close()

@@ -13,14 +13,14 @@ _on_exit = None  # the process that asked for it; its children have images of th
 
 
 class Pending:
-    """Graphs that are being built: what start_graph_builds() gives, for finish_graph_loads()."""
+    """Graphs that are being built: start_graph_builds() returns it for finish_graph_loads()."""
 
     def __init__(self, opened, where, files):
         self._open, self._where, self._files, self._found = opened, where, files, []
         self._done = [None] * len(files)
 
     def place(self, num_threads):
-        """Place the images; they stay as long as a graph of theirs is to be finished."""
+        """Place the images. They stay while a graph of theirs is to be finished."""
         orders = {}
         for file in self._files:
             orders.setdefault(file.image, {})[file.key] = None
@@ -53,7 +53,7 @@ class Pending:
 
 
 def start(opened, paths, num_threads):
-    """Place the images of `paths`; opened(region, file, placed) makes a graph of one."""
+    """Place the images of `paths`; opened(region, file, placed) makes each graph."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         raise TypeError("start_graph_builds() takes a list of paths; CUDAGraph.load() loads one")
     if not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1:
@@ -84,11 +84,11 @@ def _graph_files(folder):
 
 
 def save_graph_manifest(folder):
-    """Write FOLDER/foundry-graphs.json, which lists the graphs saved in the folder with their
+    """Write FOLDER/foundry-graphs.json, a list of the graphs saved in the folder, with their
     images.
 
-    load_cuda_modules_and_libraries() of that folder then checks that all are there. Files of other
-    programs are left out. Error FDRY_E_NOENT where an image is in no store.
+    load_cuda_modules_and_libraries() of that folder then checks that all are there. The list leaves
+    out files of other programs. Raises Error FDRY_E_NOENT if an image is in no store.
     """
     folder = os.fsdecode(folder)
     graphs = []
@@ -101,12 +101,12 @@ def save_graph_manifest(folder):
 
 
 def pack_fatbins_to_folder(folder):
-    """Write FOLDER/foundry-graphs.pack: the images that this process saved, with their kernels and
+    """Write FOLDER/foundry-graphs.pack: the images that this process saved, with kernels and
     memory.
 
-    The folder is made where there is none. With the graphs' files beside it or elsewhere, it is all
-    that another host needs: load_cuda_modules_and_libraries(folder) brings it into the default
-    store. Nothing is written where nothing was saved.
+    The folder is created if it does not exist. The pack and the graphs' files are all that another
+    host needs: load_cuda_modules_and_libraries(folder) imports the pack into the default store. If
+    nothing was saved, nothing is written.
     """
     folder = os.fsdecode(folder)
     os.makedirs(folder, exist_ok=True)
@@ -118,8 +118,8 @@ def pack_fatbins_to_folder(folder):
 
 
 def set_pack_fatbins_on_exit(enabled):
-    """Whether to call pack_fatbins_to_folder("hook_workspace") when the process ends; it is not
-    called unless asked for.
+    """Whether the process calls pack_fatbins_to_folder("hook_workspace") at its end; not by
+    default.
     """
     global _on_exit
     _on_exit = os.getpid() if enabled else None
@@ -132,13 +132,13 @@ def _pack_on_exit():
 
 
 def load_cuda_modules_and_libraries(workspace_dir):
-    """Make what saved graphs need ready, before they are loaded.
+    """Import what saved graphs need, before they are loaded.
 
-    Kernels come with the image of each graph, so there is nothing to load ahead, and a folder that
-    does not exist is no error. Of one that does, packs that pack_fatbins_to_folder() wrote are
-    brought into the default store, and where save_graph_manifest() wrote its list, every graph on
-    it must be there with its image. Errors: FDRY_E_NOENT names what is missing; FDRY_E_BADIMAGE a
-    list that is malformed or a pack that is damaged. NotADirectoryError for a file.
+    The image of each graph has its kernels, so nothing else is loaded here, and a missing folder is
+    no error. If the folder exists, the packs of pack_fatbins_to_folder() in it are imported into
+    the default store. If it has the list of save_graph_manifest(), every graph on it must exist
+    with its image. Errors: FDRY_E_NOENT names what is missing; FDRY_E_BADIMAGE: the list is
+    malformed or a pack is damaged. NotADirectoryError if it is a file.
     """
     folder = os.fsdecode(workspace_dir)
     if not os.path.lexists(folder):
@@ -152,7 +152,7 @@ def load_cuda_modules_and_libraries(workspace_dir):
 
 
 def _is_file_name(name):
-    """Whether it can be the name of a file in a folder."""
+    """Whether a file in a folder can have this name."""
     if (not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name
         or "\0" in name):
         return False

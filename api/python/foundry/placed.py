@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in the region: sealed from it, and placed among what the process allocated in it.
+"""Images in the region: sealed from it, or placed among the allocations of the process.
 
-An image holds every graph that was captured in the region and is alive, and memory as it is at the
-seal. When one is placed, what the process allocated itself keeps its bytes, all else is the
-image's; of torch's segments, which hold tensors of both, the image's part is held so that torch
-gives it to nobody.
+An image has every graph that was captured in the region and is alive, and memory as it is at the
+seal. A placed image does not write the memory that the process allocated itself. Torch's segments
+may have tensors of both: Foundry takes the image's part from torch's free blocks, so that torch
+uses it for nothing else.
 """
 import hashlib
 import os
@@ -23,8 +23,8 @@ saved = {}  # (store, id) of every image that this process sealed, in that order
 
 
 def _ref(path):
-    """What the image of a file is called in a store, so that no collection takes it: it stays as
-    long as no other is saved there.
+    """The ref of a file's image in a store. It keeps the image until another one is saved to that
+    file.
     """
     path = os.path.abspath(os.fsdecode(path))
     word = "".join(c if c.isalnum() and c.isascii() else "_" for c in os.path.basename(path))[:64]
@@ -33,8 +33,9 @@ def _ref(path):
 
 
 def _find_random(region):
-    """Tell the capture what graphs draw from which generators. Of a graph that draws from what was
-    not recognised the seal is refused.
+    """Add to the capture which graphs use which random generators.
+
+    If that cannot be recognised for a graph, the seal is refused.
     """
     for key, made in list(region.graphs.items()):
         # the garbage collector may take any of them meanwhile
@@ -44,9 +45,7 @@ def _find_random(region):
 
 
 def seal(region, paths):
-    """{path: id} of images of the region as it is now, named for `paths`: one image in each of the
-    stores that they go to.
-    """
+    """Seal the region as it is now, one image for each store of `paths`. Returns {path: id}."""
     stores, found = {}, {}
     for path in paths:
         stores.setdefault(_file.store_for(path), []).append(path)
@@ -71,8 +70,7 @@ def torch_of(region):
 
 
 class Placed:
-    """An image in the region. users: the graphs of it that are alive, and who is about to make one.
-    """
+    """An image in the region. users: its graphs that are alive, and tokens that will make some."""
 
     def __init__(self, region, file, store, **options):
         memory, allocs = region.memory, region.allocs()

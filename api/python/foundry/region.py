@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions: fixed device addresses for everything that the process allocates, with the names of the
-original API.
+"""Regions: fixed device addresses for all allocations of a process, with the original API's names.
 
-One region at a time. It begins with set_allocation_region(), gives no addresses between
-stop_allocation_region() and resume_allocation_region(), and ends when the next one begins or the
-process does; what lives in it stays valid. Behind it stands a Capture, so that what lies in it can
-be saved, and loaded into it.
+A process has one region at a time. It begins with set_allocation_region(). Allocations lie outside
+it from stop_allocation_region() to resume_allocation_region(). It ends when the next one begins, or
+with the process; memory in it stays valid. Each region has a Capture, so graphs in it can be saved,
+and images can be loaded into it.
 """
 import array
 import contextlib
@@ -30,7 +29,7 @@ lock = threading.RLock()  # around every use of the region and of what is loaded
 
 
 def _integer(value):
-    """What is an integer and not negative, numpy's too, as an int; else None."""
+    """An integer that is not negative, numpy's too, as an int; None for anything else."""
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -39,11 +38,11 @@ def _integer(value):
 
 
 def parse_size(size):
-    """Bytes, as an int: of "1GB", "16MB", "1.5 kb", "4096", or of an int as it is.
+    """The bytes of a size such as "1GB", "16MB", "1.5 kb" or "4096"; an int is returned as it is.
 
-    Units are b, kb, mb, gb and tb, or their first letter, or kib, mib, ...; in either case; a kb is
-    1,024 bytes. Fractions are rounded down to whole bytes. ValueError for anything else, negative
-    sizes among it.
+    Units are b, kb, mb, gb and tb, their first letters, or kib, mib, ..., in either case; a kb is
+    1,024 bytes. Fractions are rounded down to whole bytes. Raises ValueError for anything else,
+    also for negative sizes.
     """
     number = _integer(size)
     if number is not None:
@@ -56,7 +55,7 @@ def parse_size(size):
 
 
 def _parse_base(base):
-    """An address: an int as it is, or hexadecimal digits with or without 0x."""
+    """An address: an int, or a string of hexadecimal digits with or without 0x."""
     number = _integer(base)
     if number is not None:
         return number
@@ -93,7 +92,7 @@ class Region:
             libc.free(found)
 
     def segments(self):
-        """Torch's segments that lie in the region."""
+        """Torch's segments in the region."""
         return [s for s in _torch.segments(self.device)
                 if self.base <= s.addr < self.base + self.size]
 
@@ -104,7 +103,7 @@ class Region:
 
 
 def current(what):
-    """The region, for `what` needs one."""
+    """The region; Error FDRY_E_STATE, which names the function `what`, if there is none."""
     if _current is None:
         raise Error(_lib.STATE,
                     f"{what} needs a region; begin one with set_allocation_region() first")
@@ -117,14 +116,15 @@ def find():
 
 
 def set_allocation_region(base, size):
-    """From here on device memory comes from [base, base + size), at addresses that the same calls
-    get in every process.
+    """Begin a region: from now on device memory comes from [base, base + size).
 
-    base: an int or a hexadecimal string, a multiple of 2 MiB. size: bytes or as for parse_size(),
-    rounded up to 2 MiB. The region that there is, active or stopped, ends: what lives in it stays
-    valid and is freed as before, but its graphs can no longer be saved. Raises Error, and leaves
-    that region as it is: FDRY_E_TAKEN names what lies at the addresses; FDRY_E_STATE while another
-    capture is begun; FDRY_E_LATE if torch was imported before foundry.
+    The same calls get the same addresses in every process. base: an int or a hexadecimal string, a
+    multiple of 2 MiB. size: bytes, or as for parse_size(), rounded up to 2 MiB.
+
+    The present region, active or stopped, ends: its memory stays valid and is freed as before, but
+    its graphs can no longer be saved. If this raises Error, that region stays as it is:
+    FDRY_E_TAKEN names what lies at the addresses; FDRY_E_STATE means that another capture has
+    begun; FDRY_E_LATE, that torch was imported before foundry.
     """
     global _current
     base, size = _parse_base(base), -(-parse_size(size) // _BLOCK) * _BLOCK
@@ -137,8 +137,8 @@ def set_allocation_region(base, size):
 
 
 def stop_allocation_region():
-    """Device memory comes from the driver again; what lives in the region stays valid, and can
-    still be saved.
+    """Let the driver make allocations again. Memory in the region stays valid, and can still be
+    saved.
     """
     with lock:
         current("stop_allocation_region()").capture.pause()
@@ -146,32 +146,33 @@ def stop_allocation_region():
 
 
 def resume_allocation_region():
-    """Device memory comes from the stopped region again, where it left off."""
+    """Allocate in the stopped region again, from where it stopped."""
     with lock:
         current("resume_allocation_region()").capture.resume()
         _current.active = True
 
 
 def get_current_alloc_offset():
-    """Bytes from the region's base to its cursor, behind which new memory is handed out."""
+    """Bytes from the region's base to its cursor, where new memory is allocated."""
     with lock:
         return current("get_current_alloc_offset()").capture.offset
 
 
 def set_current_alloc_offset(offset):
-    """Put the cursor `offset` bytes behind the base. Error FDRY_E_STATE where memory lives behind
-    that, FDRY_E_RANGE.
+    """Move the cursor to `offset` bytes behind the base.
+
+    Errors: FDRY_E_STATE if there is live memory behind it, FDRY_E_RANGE.
     """
     with lock:
         current("set_current_alloc_offset()").capture.offset = parse_size(offset)
 
 
 def preallocate_region(size):
-    """Map the next `size` bytes at the cursor ahead, so that allocating there calls no driver;
-    whether there was room.
+    """Map `size` bytes at the cursor in advance, so that allocations there need no driver call.
 
-    size: bytes or as for parse_size(), rounded up to 2 MiB. False where the device or the region
-    lacks the memory or the addresses; nothing is changed then. Error FDRY_E_STATE without a region.
+    size: bytes, or as for parse_size(), rounded up to 2 MiB. Returns True, or False if the device
+    or the region lacks the memory or the addresses; then nothing changes. Raises Error FDRY_E_STATE
+    without a region.
     """
     size = -(-parse_size(size) // _BLOCK) * _BLOCK
     with lock:
@@ -186,12 +187,11 @@ def preallocate_region(size):
 
 
 def get_live_region_ranges():
-    """[(offset, bytes)] of memory in the region that is allocated, offsets counted from its base,
-    ascending.
+    """[(offset from the base, bytes)] of the live memory in the region, ascending.
 
-    Sizes are rounded up as the region does; allocations that touch are one range. With
-    get_current_alloc_offset(), what preallocate_ranges() wants in a process that will make the same
-    allocations. Error FDRY_E_STATE without a region.
+    Sizes are rounded up as the region rounds them; allocations that touch are one range. With
+    get_current_alloc_offset() this is what preallocate_ranges() needs in a process that will make
+    the same allocations. Raises Error FDRY_E_STATE without a region.
     """
     found = []
     with lock:
@@ -207,12 +207,13 @@ def get_live_region_ranges():
 
 
 def preallocate_ranges(ranges, end_offset):
-    """Map memory ahead for what lies between the cursor and `end_offset`; whether there was room.
+    """Map memory in advance between the cursor and `end_offset`. Returns True, or False without
+    room.
 
-    ranges: [(offset, bytes)], such as another process' get_live_region_ranges(); end_offset: an
-    offset from the base. One piece is mapped from the cursor to the end of the last range, gaps
-    between ranges among it; nothing if no range ends behind the cursor. Otherwise as
-    preallocate_region(). free_preallocated_region() gives back what no allocation uses.
+    ranges: [(offset, bytes)], such as get_live_region_ranges() of another process. end_offset: an
+    offset from the base. It maps one piece from the cursor to the end of the last range, with the
+    gaps between ranges; nothing if no range ends behind the cursor. Otherwise it is as
+    preallocate_region(). free_preallocated_region() frees the part that no allocation uses.
     """
     limit, ends = parse_size(end_offset), [0]
     for each in ranges:
@@ -226,16 +227,17 @@ def preallocate_ranges(ranges, end_offset):
 
 
 def preallocate_cublas_workspaces():
-    """Have torch make what cuBLAS and cuBLASLt work with on the current stream, so that their
-    memory lies where it lies in every process that calls this at the same place. Without torch, or
-    before it has started CUDA, nothing happens.
+    """Let torch allocate the workspaces of cuBLAS and cuBLASLt for the current stream.
+
+    They then lie at the same address in every process that calls this at the same place. Without
+    torch, or before torch has started CUDA, nothing happens.
     """
     _torch.blas_workspaces()
 
 
 def free_preallocated_region():
-    """Give back what no allocation uses of the memory mapped ahead. Error FDRY_E_STATE where none
-    was.
+    """Free the memory mapped in advance that no allocation uses. Error FDRY_E_STATE if there is
+    none.
     """
     with lock:
         lib.fdry_capture_free_preallocated(current("free_preallocated_region()").capture._handle)
@@ -243,12 +245,11 @@ def free_preallocated_region():
 
 @contextlib.contextmanager
 def allocation_region(base, size, prealloc_size=None):
-    """A region for the length of a with block, with `prealloc_size` bytes of it mapped ahead where
-    given.
+    """A region for the length of a with block; `prealloc_size` bytes of it are mapped in advance.
 
-    base, size: as for set_allocation_region(); prealloc_size: as for preallocate_region(), but
-    where there is no room that is an Error, and no region begins. The region is stopped at the end:
-    what was loaded or captured in it stays valid.
+    base, size: as for set_allocation_region(). prealloc_size: as for preallocate_region(), but
+    without room it raises Error, and no region begins. At the end the region is stopped: what was
+    loaded or captured in it stays valid.
     """
     global _current
     ahead = None if prealloc_size is None else -(-parse_size(prealloc_size) // _BLOCK) * _BLOCK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers in device memory that change between launches of a graph."""
+"""Numbers in device memory that programs change between launches of a graph."""
 import ctypes
 import struct
 
@@ -28,10 +28,11 @@ def _format(dtype):
 class DeviceScalar(_lib.Closing):
     """One number in device memory, updated on a stream before a graph is launched.
 
-    dtype: its name, such as "float32"; bfloat16 and 8-bit floats take and give their bits, as
-    integers. addr: its device address, the same for its whole life: what kernels are given, and
-    graphs keep. Memory of its own on `device`, unless `addr` says where (8 bytes, a multiple of 8,
-    kept by whoever has them). Raises Error FDRY_E_NODRIVER or FDRY_E_NOGPU without a GPU.
+    dtype: its name, such as "float32". The values of bfloat16 and 8-bit floats are their bits, as
+    integers. addr: its device address, which never changes: kernels take it as an argument, and
+    graphs keep it. The memory is its own, on `device`, unless `addr` names some (8 bytes, a
+    multiple of 8, which the caller keeps). Raises Error FDRY_E_NODRIVER or FDRY_E_NOGPU without a
+    GPU.
     """
 
     def __init__(self, dtype, value=0, device=0, addr=0, driver=None):
@@ -49,7 +50,7 @@ class DeviceScalar(_lib.Closing):
         self._shown = f" {self.dtype} at {self.addr:#x}"
 
     def _cell(self, value):
-        """`value` as the library takes it; OverflowError, as of ints, where it does not fit."""
+        """`value` for the library. Raises OverflowError if it does not fit."""
         if not any(hasattr(value, method) for method in ("__index__", "__float__")):
             raise TypeError(
                 f"{_lib.argument(value)}{value!r} is of type {type(value).__name__}; give a number")
@@ -60,27 +61,27 @@ class DeviceScalar(_lib.Closing):
         return (ctypes.c_uint64 * 1)(int.from_bytes(data, "little"))
 
     def update(self, value, stream=None):
-        """Change it for what `stream` is given from now on, without waiting; launches before see
-        the old value.
+        """Set the number for later work on `stream`, without waiting. Earlier launches read the old
+        value.
 
-        Raises Error FDRY_E_STATE where the stream captures.
+        Raises Error FDRY_E_STATE if the stream captures.
         """
         lib.fdry_scalars_update(self._handle, 0, 1, self._cell(value), _stream(stream))
 
     def read(self, stream=None):
-        """Its value when everything that `stream` was given is done; waits for that."""
+        """The number after the present work of `stream`; waits for that."""
         cell = ctypes.c_uint64()
         lib.fdry_scalars_read(self._handle, 0, cell, _stream(stream))
         return struct.unpack_from(self._pack, cell)[0]
 
 
 class DecodeState(_lib.Closing):
-    """Where a decoder is, in device memory: token, position (the step), length of the KV cache
-    (step + 1).
+    """The state of a decoder in device memory: token, position, and length of the KV cache.
 
-    token_addr, position_addr, length_addr: device addresses of uint32, int32, int32, the same for
-    ever. token, position, length: as they were set last. from_device: which of the two code that
-    asks should use; False at first, may be set at any time.
+    The position is the step, the length step + 1. token_addr, position_addr, length_addr: device
+    addresses of uint32, int32, int32, which never change. token, position, length: the values of
+    the last set(). from_device: which values the program's code should use; False at first. It may
+    be set at any time.
     """
 
     def __init__(self, device=0, addr=0, driver=None):
@@ -101,7 +102,8 @@ class DecodeState(_lib.Closing):
         return args
 
     def set(self, token, step, stream=None):
-        """Go to a step: all three numbers in one copy, in the stream's order, without waiting."""
+        """Set the step: all three numbers in one copy, in the order of `stream`, without waiting.
+        """
         lib.fdry_decode_state_set(self._handle, token, step, _stream(stream))
 
     @property

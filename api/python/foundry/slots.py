@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executable graphs in slots, found by a 64-bit key: replaced at any time, also while other threads
-replay.
+"""Executable graphs in slots with 64-bit keys. Any thread may replace one while others replay it.
 """
 import contextlib
 import ctypes
@@ -21,8 +20,9 @@ def _number(what, choices, chosen):
 
 
 class SlotCall(_lib.Record):
-    """What one replay took: key, nr (of the call, from 1), upload_ns, launch_ns, sync_ns and
-    total_ns, in nanoseconds.
+    """The times of one replay, in nanoseconds: upload_ns, launch_ns, sync_ns and total_ns.
+
+    key: of the slot. nr: the number of the call, from 1.
     """
 
     def __init__(self, raw):
@@ -31,8 +31,10 @@ class SlotCall(_lib.Record):
 
 
 class SlotPhase(_lib.Record):
-    """A part of replays: calls that did it, total_ns, p50_ns, p90_ns, p99_ns (exact to a sixteenth)
-    and max_ns.
+    """The times of one part of replays.
+
+    calls: how many replays had this part. total_ns, p50_ns, p90_ns, p99_ns (exact to a sixteenth)
+    and max_ns, in nanoseconds.
     """
 
     def __init__(self, raw):
@@ -41,7 +43,7 @@ class SlotPhase(_lib.Record):
 
 
 class SlotStats(_lib.Record):
-    """What was timed: upload, launch, sync and total, each a SlotPhase."""
+    """The times of replays: upload, launch, sync and total, each a SlotPhase."""
 
     def __init__(self, raw):
         for name, _ in _lib.SlotsStats._fields_[1:]:
@@ -49,9 +51,7 @@ class SlotStats(_lib.Record):
 
 
 def _exec_of(graph):
-    """A CUgraphExec as an integer, of what torch and this package call a CUDAGraph, or of an
-    integer.
-    """
+    """The CUgraphExec, as an integer, of torch's CUDAGraph, of this package's, or of an integer."""
     return _as_int(graph.raw_cuda_graph_exec() if hasattr(graph, "raw_cuda_graph_exec") else graph)
 
 
@@ -63,13 +63,13 @@ def _as_int(graph):
 
 
 class Slots(_lib.Closing):
-    """A table of executable graphs by key; any thread may use it. Use it as a context manager, or
-    close() it.
+    """A table of executable graphs by key. Any thread may use it. Use it as a context manager, or
+    close().
 
-    device: ordinal; graphs and streams belong to its primary context. upload: "first" (once, when a
-    graph is installed) or "always" (before each launch, too). sync: whether a replay waits until
-    its stream is idle. None for either: what FOUNDRY_SLOTS_UPLOAD and FOUNDRY_SLOTS_SYNC say, else
-    "first" and False. driver: path of a libcuda.
+    device: its ordinal; graphs and streams belong to its primary context. upload: "first" (once,
+    when a graph is installed) or "always" (also before each launch). sync: whether a replay waits
+    until its stream has no more work. None for either: FOUNDRY_SLOTS_UPLOAD and FOUNDRY_SLOTS_SYNC,
+    else "first" and False. driver: the path of a libcuda.
     """
 
     def __init__(self, device=0, upload=None, sync=None, driver=None):
@@ -112,8 +112,10 @@ class Slots(_lib.Closing):
             self._lock.release()
 
     def _hold(self, key, what=None):
-        """Keep this for the slot; gives what was kept, which is let go without the lock: an image
-        may go with it.
+        """Keep an object for a slot. Returns the objects kept so far, to be released without the
+        lock.
+
+        An image may be unloaded with them.
         """
         was = self._held.pop(key, None)
         if what is not None:
@@ -121,12 +123,11 @@ class Slots(_lib.Closing):
         return was
 
     def install(self, key, graph):
-        """Put an executable graph into slot `key`, uploaded; what was there is let go when its
-        launches have ended.
+        """Install an executable graph in slot `key`, and upload it.
 
-        graph: what has raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the
-        table keeps alive; or a CUgraphExec as an integer, which stays the caller's and outlives the
-        slot.
+        The slot's earlier graph is released when its launches have ended. graph: an object with
+        raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the table keeps
+        alive; or a CUgraphExec as an integer, which stays the caller's and must outlive the slot.
         """
         with self._changing():
             lib.fdry_slots_install(self._handle, key, None, _exec_of(graph), 0)
@@ -134,10 +135,10 @@ class Slots(_lib.Closing):
         del was
 
     def install_graph(self, key, graph, flags=0):
-        """Instantiate a CUgraph (an integer, or what has raw_cuda_graph()), with these flags, and
-        put it into slot `key`.
+        """Instantiate a CUgraph with these flags, and install it in slot `key`.
 
-        The executable graph is the table's, the graph stays the caller's.
+        graph: an integer, or an object with raw_cuda_graph(). The executable graph belongs to the
+        table, the graph stays the caller's.
         """
         raw = _as_int(graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph)
         with self._changing():
@@ -146,8 +147,9 @@ class Slots(_lib.Closing):
         del was
 
     def install_image(self, key, image, graph):
-        """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what
-        image.launch(graph) is.
+        """Build graph `graph` of a loaded Image and install it in slot `key`.
+
+        A replay then does what image.launch(graph) does.
         """
         if not isinstance(image, Image):
             raise TypeError(f"image: {type(image).__name__} is not an Image")
@@ -165,8 +167,10 @@ class Slots(_lib.Closing):
                    for held in list(self._held.values()))
 
     def capture_end(self, key, stream, flags=0):
-        """End the capture of `stream`, instantiate with these flags, and put the graph into slot
-        `key`; both are the table's.
+        """End the capture of `stream`, instantiate the graph with these flags, and install it in
+        slot `key`.
+
+        Both graphs belong to the table.
         """
         with self._changing():
             lib.fdry_slots_capture_end(self._handle, key, _stream(stream), flags)
@@ -174,18 +178,17 @@ class Slots(_lib.Closing):
         del was
 
     def replay(self, key, stream=None):
-        """Launch the graph of slot `key` on `stream` (torch's or CuPy's, an integer, None for the
-        legacy default stream).
+        """Launch the graph of slot `key` on `stream`. Returns False if the slot is empty.
 
-        False where the slot is empty: do without the graph.
+        stream: torch's or CuPy's, an integer, or None for the legacy default stream.
         """
         launched = ctypes.c_int()
         lib.fdry_slots_replay(self._handle, key, _stream(stream), ctypes.byref(launched))
         return bool(launched.value)
 
     def invalidate(self, key=None):
-        """Empty slot `key`, or all of them without one. Afterwards no launch of its graph is in
-        flight.
+        """Empty slot `key`, or without a key all slots. Then no launch of its graph is in flight
+        any more.
         """
         with self._changing():
             if key is None:
@@ -214,10 +217,10 @@ class Slots(_lib.Closing):
         return count.value
 
     def profile(self, every=0, callback=None):
-        """Time replays from now on, anew.
+        """Begin to time replays.
 
-        Each `every` calls a line is logged (level info) and callback(SlotCall) called, in the
-        thread that replays; it must not change the table. 0: never. profile_stop() ends it.
+        Every `every` calls it logs a line (level info) and calls callback(SlotCall) in the thread
+        that replays. The callback must not change the table. 0: neither. profile_stop() ends this.
         """
         opts = _lib.SlotsProfileOpts(sz=ctypes.sizeof(_lib.SlotsProfileOpts), every=every)
         if callback:
@@ -227,24 +230,24 @@ class Slots(_lib.Closing):
             self._told[:] = [callback] if callback else []
 
     def profile_stop(self):
-        """Time no more."""
+        """End profile()."""
         with self._changing():
             lib.fdry_slots_profile(self._handle, None)
             self._told.clear()
 
     def stats(self):
-        """What was timed so far, as SlotStats; Error where replays are not timed."""
+        """The times so far, as SlotStats. Raises Error if replays are not timed."""
         raw = _lib.SlotsStats(sz=ctypes.sizeof(_lib.SlotsStats))
         lib.fdry_slots_stats(self._handle, ctypes.byref(raw))
         return SlotStats(raw)
 
     def reset_stats(self):
-        """Begin to count anew."""
+        """Set the times to zero."""
         lib.fdry_slots_stats_reset(self._handle)
 
     def close(self):
-        """Wait for launches in flight and free the table; it cannot be used afterwards.
+        """Wait for launches in flight and free the table.
 
-        Calls under way end first: close() then returns at once, and takes effect after them.
+        If calls are under way, close() returns at once, and takes effect after them.
         """
         super().close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a workload: from an image where there is one, else by capturing it."""
+"""Start a workload: load its image if there is one; otherwise capture it."""
 import ctypes
 import warnings
 
@@ -16,11 +16,11 @@ _WAIT_MAX = (1 << 32) - 1  # milliseconds: 49 days
 
 
 class Unused:
-    """An image that was looked for and is not used.
+    """An image that load_or_capture() looked for and does not use.
 
-    name (as it was asked for), id ("" where there is none), field, wanted, found (the fact that
-    differs, its value here and in the image, where that is why; else ""), why (a sentence),
-    error (the code's name, such as "FDRY_E_IDENTITY").
+    name: the ref that was asked for. id: "" if there is no image. field, wanted, found: the fact
+    that differs, its value here and its value in the image; else "". why: a sentence. error: the
+    name of the error's code, such as "FDRY_E_IDENTITY".
     """
 
     def __init__(self, raw):
@@ -36,12 +36,12 @@ class Unused:
 class Start:
     """How a workload started; str() of it is the report.
 
-    image: the loaded Image, None where it was captured. captured: whether it was. value: what the
-    capture function returned. name, id: of the image that was loaded or sealed. seal_error: the
-    Error that kept the captured graphs from being sealed, else None; `capture` is then the Capture,
-    paused, to be sealed again or ended. unused: a list of Unused. identity: an Identity, what was
-    compared with images and what could not be. warning: a sentence if the image holds parameters
-    that no fact covers, else "".
+    image: the loaded Image; None if the workload was captured. captured: whether it was. value:
+    what the capture function returned. name, id: of the image that was loaded or sealed.
+    seal_error: the Error of a failed seal, else None; `capture` is then the paused Capture, to seal
+    again or to end. unused: a list of Unused. identity: an Identity, which lists what was compared
+    with images and what could not be. warning: a sentence if the image has parameters that no fact
+    covers, else "".
     """
 
     def __init__(self, raw, device, taken):
@@ -68,7 +68,7 @@ class Start:
 
 
 class _Taken:
-    """The capture function's run: what it returned or raised, and the Capture that it was given."""
+    """One call of the capture function: its Capture, and what it returned or raised."""
 
     def __init__(self, function, device, load, identity):
         self.function, self.device, self.load, self.identity = function, device, load, identity
@@ -117,7 +117,7 @@ class _Taken:
 
 def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600,
                     device=0, base=0, size=0, preallocate=0, identity="auto", **options):
-    """Load the image `ref`, or else capture and seal it; gives a Start.
+    """Load the image `ref`, or else capture and seal it. Returns a Start.
 
         def build(capture):
             model = make_model()
@@ -128,18 +128,22 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
         start = foundry.load_or_capture("my-model", capture=build, facts={"revision": "7"})
 
-    ref: a name, or several, the best first. capture: is given a Capture that has begun and knows
-    the facts; it allocates, captures and names, and does not end it; what it raises is raised here,
-    and nothing is kept. facts: {key: value} that the image must have, and that are stated.
-    identity: "auto": the image must also have what identify() finds out about `capture`, so that
-    yesterday's code loads no more; if the image holds parameters as content and no fact says which,
-    there is a warning. "manual": facts alone. strict: never capture; raise the reason, which may be
-    parameters that no fact covers. store: a Store or a path, made where there is none (None: the
-    default store). seal_as: what to call the new image (None: the first ref). wait: seconds to wait
-    for another process that captures the same, 0 for not at all. device, base, size, preallocate:
-    as for Capture; the base follows from the name. Other options are load()'s.
+    ref: a name, or several, the best first. capture: a function that is called with a Capture,
+    which has begun and has the facts. The function allocates, captures and names; it does not end
+    the Capture. If it raises, load_or_capture() raises the same, and nothing is kept. facts: {key:
+    value} that the image must have; a new image states them.
 
-    Import foundry before torch: else nothing can be captured (FDRY_E_LATE), though images load.
+    identity: "auto": the image must also match what identify() finds out about `capture`, so that
+    an image of older code is not loaded. If the image has parameters as content and no fact says
+    which, this warns. "manual": only the facts are compared. strict: never capture; raise the
+    reason, which may be parameters that no fact covers.
+
+    store: a Store or a path, which is created if it does not exist (None: the default store).
+    seal_as: the ref of a new image (None: the first ref). wait: seconds to wait for another process
+    that captures the same; 0: do not wait. device, base, size, preallocate: as for Capture; the
+    base follows from the name. Other options are those of load().
+
+    Import foundry before torch. Otherwise nothing can be captured (FDRY_E_LATE), but images load.
     """
     names = [ref] if isinstance(ref, str) else list(ref)
     raw_names = (ctypes.c_char_p * len(names))(*map(_lib.text, names))

@@ -17,8 +17,10 @@ _KINDS = ("chunk", "kernel", "graph", "manifest")
 
 
 class Requirements(_lib.Record):
-    """What a load will take: the fields of fdry_requirements; `externals`, {name: bytes};
-    `capacities`, the same of the most that those may have.
+    """What a load needs: the fields of fdry_requirements.
+
+    externals: {name: bytes} of external tensors; capacities: {name: bytes} that they may have at
+    most.
     """
 
     def __init__(self, raw):
@@ -43,9 +45,10 @@ class Pack(_lib.Record):
 
 
 class Eviction(_lib.Record):
-    """What was evicted: the fields of fdry_evict_report, but `images`, which are (ref, id, when it
-    was used last in seconds since 1970, 0: not known), the one that was used longest ago first;
-    `collected` is True or False.
+    """The report of an eviction: the fields of fdry_evict_report.
+
+    images: [(ref, id, seconds since 1970 of the last use, or 0 if unknown)], the oldest use first.
+    collected: True or False.
     """
 
     def __init__(self, raw, images):
@@ -56,8 +59,10 @@ class Eviction(_lib.Record):
 
 
 class Collection(_lib.Record):
-    """What was collected: the fields of fdry_gc_report; `stopped` is True or False; `by_kind` is
-    {kind: (objects removed, their bytes at rest)} for "chunk", "kernel", "graph" and "manifest".
+    """The report of a collection: the fields of fdry_gc_report.
+
+    stopped: True or False. by_kind: {kind: (number of removed objects, their stored bytes)} for
+    "chunk", "kernel", "graph" and "manifest".
     """
 
     def __init__(self, raw):
@@ -75,8 +80,8 @@ def bytes_told(progress):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A binary file to write, which takes the place of `path` when the block ends; where it raises,
-    what was there stays.
+    """A binary file to write; it replaces `path` at the end of the with block, unless the block
+    raises.
     """
     path = os.path.realpath(os.fsdecode(path))
     name = None
@@ -107,8 +112,9 @@ def _beside(path):
 
 
 def _opener(path, flags, mode=0o666):
-    """As os.open(), but never as descriptor 0, 1 or 2: what a process prints that has closed these
-    would go there.
+    """os.open(), but never with descriptor 0, 1 or 2.
+
+    A process may have closed these; the file would then receive what the process prints.
     """
     low = []
     try:
@@ -148,11 +154,11 @@ class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
-    ~/.cache/foundry/store. create: make it where there is none. readonly: never write. group: with
-    create, make it for all of the directory's group, not for its owner alone.
+    ~/.cache/foundry/store. create: create it if it does not exist. readonly: never write. group:
+    with create, give all of the directory's group access, not its owner alone.
 
-    If the store's files are removed or replaced meanwhile (a backup is restored), later calls raise
-    Error STALE and change nothing: close the Store and open it again.
+    If the store's files are removed or replaced (by a restored backup), later calls raise Error
+    STALE and change nothing: close the Store and open it again.
     """
 
     def __init__(self, path=None, create=False, readonly=False, group=False):
@@ -165,8 +171,9 @@ class Store(_lib.Closing):
         self._shown = f" {os.fsdecode(path)!r}" if path is not None else ", the default one"
 
     def describe(self, name):
-        """A text about the image `name` (a ref, an id or a prefix of one): identity, memory,
-        tensors, graphs, kernels.
+        """A text about the image `name` (a ref, an id or a prefix of one).
+
+        It shows identity, memory, tensors, graphs and kernels.
         """
         text = ctypes.c_void_p()
         lib.fdry_image_describe(self._handle, _lib.text(name), ctypes.byref(text))
@@ -176,8 +183,7 @@ class Store(_lib.Closing):
             libc.free(text)
 
     def requirements(self, name, externals=None):
-        """What a load of the image `name` will take, as a Requirements; asks neither a GPU nor a
-        driver.
+        """What a load of the image `name` needs, as Requirements. Uses neither a GPU nor a driver.
 
         externals: as for load().
         """
@@ -193,12 +199,12 @@ class Store(_lib.Closing):
             libc.free(raw)
 
     def export(self, names, file, plain=False, refs=True, progress=None, threads=0):
-        """Write the images `names` (refs, ids, or beginnings of ids; None: every image that a
-        ref names), with all objects that they need, as one pack.
+        """Write images, with all objects that they need, as one pack. Returns a Pack.
 
-        file: a path, where nothing is changed if the export fails; a descriptor; or what has
-        fileno(), such as a pipe's end. plain: compress nothing. refs: images named by a ref bring
-        that name along. progress(done, total) hears of bytes. Returns a Pack.
+        names: refs, ids or prefixes of ids; None: every image that has a ref. file: a path, a
+        descriptor, or an object with fileno(), such as a pipe. A file at a path does not change if
+        the export fails. plain: do not compress. refs: write the refs of the images, too. progress:
+        a function that is called with (bytes done, bytes in all).
         """
         every = names is None
         names = [names] if isinstance(names, str) else list(names or ())
@@ -215,11 +221,10 @@ class Store(_lib.Closing):
         return Pack(report, [])
 
     def import_(self, file, dry_run=False, refs=True, progress=None, threads=0):
-        """Take the images of a pack that the store lacks.
+        """Read the images of a pack that the store does not have. Returns a Pack.
 
-        file: as for export(). dry_run: read and check, write nothing. refs: set the refs that it
-        brings along. Returns a Pack, whose images are (id, ref or None, id that the ref named
-        before or None).
+        file: as for export(). dry_run: read and check, write nothing. refs: set the pack's refs.
+        The Pack's `images` are (id, ref or None, id of the image that had the ref before, or None).
         """
         images = []
         found = _lib.IMPORTED_FN(lambda _,
@@ -235,24 +240,25 @@ class Store(_lib.Closing):
         return Pack(report, images)
 
     def tag(self, image, ref):
-        """Give an image (a ref: all its images, REF:DIGITS, an id or a prefix of one) the name
-        `ref` as well.
+        """Set `ref` to an image as well: a ref (all its images), REF:DIGITS, an id or a prefix of
+        one.
         """
         lib.fdry_image_tag(self._handle, _lib.text(image), _lib.text(ref))
 
     def pin(self, name):
-        """Keep all images of the ref `name`, or one (REF:DIGITS), from being evicted."""
+        """Protect all images of the ref `name`, or one of them (REF:DIGITS), from eviction."""
         lib.fdry_store_pin(self._handle, _lib.text(name))
 
     def unpin(self, name):
-        """Let them be evicted again."""
+        """End the protection of pin()."""
         lib.fdry_store_unpin(self._handle, _lib.text(name))
 
     @property
     def limit(self):
-        """How many bytes the store may take; 0: no limit. Of FOUNDRY_STORE_LIMIT where that is set,
-        else the store's own, which setting this sets: nothing is evicted before the next seal,
-        import or evict().
+        """The bytes that the store may use; 0: no limit.
+
+        This is FOUNDRY_STORE_LIMIT if it is set, else the store's own limit. Setting the property
+        sets the store's own; nothing is evicted before the next seal, import or evict().
         """
         limit = ctypes.c_uint64()
         lib.fdry_store_limit_get(self._handle, ctypes.byref(limit), None)
@@ -264,15 +270,16 @@ class Store(_lib.Closing):
 
     @property
     def used(self):
-        """How many bytes its tables take."""
+        """The bytes that the store's tables use."""
         used = ctypes.c_uint64()
         lib.fdry_store_limit_get(self._handle, None, ctypes.byref(used))
         return used.value
 
     def evict(self, size=0, dry_run=False):
-        """Remove refs, those first that were used longest ago, and what only they reach, until the
-        store fits into `size` bytes (0: its limit). What is pinned stays. dry_run: say what would
-        go. Returns an Eviction.
+        """Remove the refs with the oldest last use, and the objects that only these refs reach.
+
+        It stops when the store fits into `size` bytes (0: its limit). Pinned images stay. dry_run:
+        report what it would remove. Returns an Eviction.
         """
         images = []
         told = _lib.EVICT_FN(lambda _, ref, name,
@@ -284,9 +291,11 @@ class Store(_lib.Closing):
         return Eviction(info, images)
 
     def gc(self, dry_run=False, progress=None):
-        """Remove what no ref and no session reaches. dry_run: say what would go. progress(phase,
-        done, total), with phase "mark", "list" or "sweep", hears of objects, and stops it by
-        returning something true. Returns a Collection.
+        """Remove the objects that no ref and no session reaches. Returns a Collection.
+
+        dry_run: report what it would remove. progress: a function that is called with (phase, done,
+        total), which count objects. Phases are "mark", "list" and "sweep". If it returns a true
+        value, the collection stops.
         """
         told = _lib.Callback(_lib.GC_FN, progress and (
             lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))),
@@ -299,14 +308,14 @@ class Store(_lib.Closing):
         return Collection(report)
 
     def close(self):
-        """Give the handle back; twice is fine. Images loaded from it stay, and a Kernels that keeps
-        code there goes on.
+        """Close the handle; a second call does nothing.
 
-        Calls under way end first: close() then returns at once, and takes effect after them.
+        Loaded images stay, and so does a Kernels that keeps code there. If calls are under way,
+        close() returns at once, and the handle is closed after them.
         """
         super().close()
 
 
 def as_store(store):
-    """A Store as it is; a path or None opened."""
+    """The Store itself; a path or None is opened."""
     return store if isinstance(store, Store) else Store(store)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process did, in numbers: counters of the library, which always run."""
+"""What this process did, in numbers: the counters of the library, which always run."""
 import ctypes
 
 from ._lib import Telemetry, lib, libc
 
 
 def snapshot():
-    """Every number as a dict: "name" or 'name{label="value"}' -> int, or float where it is seconds.
+    """Every counter as {name: int}, float for seconds; a name may have labels:
+    'name{label="value"}'.
     """
     count = ctypes.c_size_t()
     lib.fdry_telemetry_at(None, 0, ctypes.byref(count))
@@ -17,14 +18,15 @@ def snapshot():
 
 
 def reset():
-    """Counters begin at zero again; gauges, caches and buffers stay."""
+    """Set the counters to zero; gauges, caches and buffers stay."""
     lib.fdry_telemetry_reset()
 
 
 def text(store=None):
-    """Everything in Prometheus' text format; with a Store, what that holds comes too. Content type:
-    text/plain; version=0.0.4. Raises Error where the store cannot be read, ValueError where it is
-    closed.
+    """All counters in Prometheus' text format; with a Store, also its numbers.
+
+    The content type is text/plain; version=0.0.4. Raises Error if the store cannot be read,
+    ValueError if it is closed.
     """
     found = ctypes.c_void_p()
     lib.fdry_telemetry_text(None if store is None else store._handle,

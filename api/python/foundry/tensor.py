@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of an image as Python sees them: described, and handed on by DLPack without a copy."""
+"""Tensors of an image in Python: their description, and views of them by DLPack without a copy."""
 import atexit
 import ctypes
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64,
@@ -35,7 +35,7 @@ _CALLBACK = CFUNCTYPE(None, c_void_p)
 
 
 class Managed(Structure):
-    """The head of a block from malloc(), with the shape and the strides behind it."""
+    """The head of a block from malloc(); the shape and the strides follow it."""
 
     _fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", c_void_p)]
 
@@ -52,8 +52,9 @@ _exported = {}  # address of a managed tensor -> a Hold of the image, as long as
 
 
 def _undisturbed(function):
-    """For what C calls while an exception of a consumer's may be set: it runs without that, which
-    sys.unraisablehook is told.
+    """For callbacks from C that may run while a consumer's exception is set.
+
+    The function runs without that exception, which sys.unraisablehook receives.
     """
     def call(argument, nothing=_nothing):
         try:
@@ -86,8 +87,9 @@ _api.Py_IncRef(_capsule_delete)  # capsules may go after this module
 
 @atexit.register
 def _outlived():
-    """A consumer may let go when Python has ended: of a block of malloc()'s then, with the image
-    still there.
+    """Prepare for consumers that release a tensor after Python has ended.
+
+    They then call free() on a block from malloc(), and the image is still there.
     """
     global _deleter, _ended
     _ended = True
@@ -99,7 +101,8 @@ def _outlived():
 
 
 class _Numbers:
-    """What numpy needs to see host memory; while it lives the image cannot be closed."""
+    """The interface by which numpy reads host memory. The image cannot be closed while it is alive.
+    """
 
     def __init__(self, image, interface):
         self.__array_interface__ = interface
@@ -110,10 +113,10 @@ class Tensor:
     """A named piece of an image's device memory, or of host memory that its graphs copy from or to.
 
     name, addr, dtype (a name such as "bfloat16"), use, external, host (whether addr is a host
-    pointer), shape and stride (tuples, in elements), itemsize, nbytes. Anything that reads DLPack
-    takes it without a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while
-    such a view lives. A view is not ordered with launches: use it on the stream that they use;
-    touch host memory between launches that are complete.
+    pointer), shape and stride (tuples, in elements), itemsize, nbytes. Everything that reads DLPack
+    can view it without a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while
+    such a view is alive. A view is not ordered with launches: use it on the stream of the launches;
+    read and write host memory only when no launch is in flight.
     """
 
     def __init__(self, image, raw):
@@ -132,7 +135,7 @@ class Tensor:
 
     @classmethod
     def at(cls, image, addr, dtype, shape, stride):
-        """One that an image does not name, on the GPU."""
+        """A tensor on the GPU that the image does not name."""
         raw = _lib.Tensor(name=b"", addr=addr, dtype=NUMBERS[dtype], use=USES.index("output"),
                           rank=len(shape))
         raw.shape[:len(shape)], raw.stride[:len(stride)] = shape, stride
@@ -142,8 +145,8 @@ class Tensor:
         return f"<Tensor {_lib.shown(self.name)} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 
     def numpy(self):
-        """A host tensor as a numpy array that is no copy: what is written to it the next launch
-        reads.
+        """A host tensor as a numpy array without a copy: the next launch reads what is written to
+        it.
         """
         self._image._handle.check()
         import numpy
@@ -185,9 +188,7 @@ class Tensor:
 
 
 def refuse_lazy(name, tensor):
-    """TypeError where what lies in memory is not a torch tensor's values: it is to be conjugated or
-    negated when it is read.
-    """
+    """Raise TypeError if torch would conjugate or negate a tensor's memory when it reads it."""
     for bit in ("conj", "neg"):
         if getattr(tensor, f"is_{bit}", bool)():
             raise TypeError(
@@ -196,8 +197,9 @@ def refuse_lazy(name, tensor):
 
 
 def describe(name, tensor, use, external):
-    """A framework's tensor as the library wants it: torch's, or anything with
-    __cuda_array_interface__ or, on the host, __array_interface__.
+    """The description of a framework's tensor for the library.
+
+    tensor: torch's, or anything with __cuda_array_interface__ or, on the host, __array_interface__.
     """
     if use not in USES:
         raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")

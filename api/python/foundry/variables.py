@@ -10,8 +10,10 @@ Variable = collections.namedtuple("Variable", "name type default allowed meaning
 
 
 def variables():
-    """Every variable as a Variable: name, type (FLAG, COUNT, SIZE, CHOICE, FILE, CODE, DIR, BASE,
-    TEXT), default ("" where there is none), what is allowed, and what it means; all of them str.
+    """Every variable as a Variable; all fields are str.
+
+    name; type (FLAG, COUNT, SIZE, CHOICE, FILE, CODE, DIR, BASE, TEXT); default ("" if there is
+    none); the allowed values; and the meaning.
     """
     found, entry = [], _Variable()
     while True:
@@ -25,7 +27,7 @@ def variables():
 
 
 def check_variables(name=None):
-    """Raise Error (FDRY_E_ENV) where the variable of that name, or any (None), is set to what is
-    not allowed.
+    """Raise Error (FDRY_E_ENV) if the variable of that name, or any (None), has a value that is
+    invalid.
     """
     lib.fdry_variable_check(None if name is None else _lib.text(name))

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of the library, in the words of Python; and what to install for a library that is
-missing.
-"""
+"""Messages of the library in the words of Python, and how to install a missing library."""
 import os
 import re
 
@@ -77,8 +75,7 @@ PACKAGES = {"liblmdb.so.0": ("liblmdb0", "lmdb-libs"), "libzstd.so.1": ("libzstd
 
 
 def function(name):
-    """What a function of the library is called in Python, from the package on; None if Python does
-    not have it.
+    """The name in Python of a function of the library, from the package on; None if there is none.
     """
     if name in FUNCTIONS:
         return FUNCTIONS[name]
@@ -96,12 +93,12 @@ def _word(found):
 
 
 def python(text):
-    """A message of the library's as Python says it."""
+    """A message of the library, in the words of Python."""
     return _NAMES.sub(_word, text)
 
 
 def software_driver(library):
-    """What to add to a message that there is no GPU; library: the path of libfoundry.so.0.2."""
+    """The end of a message that there is no GPU. library: the path of libfoundry.so.0.2."""
     path = os.path.join(os.path.dirname(os.path.realpath(library)), "foundry", "sim",
                         "libcuda.so.1")
     return (f"; to try Foundry without a GPU, set FOUNDRY_DRIVER={path}, the software driver"
@@ -109,8 +106,8 @@ def software_driver(library):
 
 
 def not_loaded(library, why):
-    """Why the library at a path cannot be loaded, and what to do. why: what the dynamic loader
-    says.
+    """Why the library at a path cannot be loaded, and what to do. why: the dynamic loader's
+    message.
     """
     missing = re.match(r"(\S+): cannot open shared object file", why)
     if missing and os.path.basename(missing[1]) != os.path.basename(library):
