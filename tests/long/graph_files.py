@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of saved graphs in which values were replaced: each is read, or refused with an Error.
 
-graph_files.py [-n CASES] [-s SEED] [-c CASE]: as tests/long/long.h says, which names LONG and SEED, too.
+graph_files.py [-n CASES] [-s SEED] [-c CASE]: as tests/long/long.h says, which names LONG and SEED,
+too.
 """
 import argparse
 import copy
@@ -12,17 +13,21 @@ import sys
 import tempfile
 import traceback
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "api", "python"))
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir)
+sys.path.insert(0, os.path.join(TOP, "api", "python"))
 import foundry  # noqa: E402
 from foundry import _file  # noqa: E402
 
 SAMPLE, ALL = 2000, 300000
-GOOD = {"format": "foundry graph", "version": 1, "image": "a" * 64, "key": 3, "base": "0x4fda00000000",
-        "outputs": {"tuple": [{"tensor": {"addr": 88, "dtype": "float32", "shape": [2, 3], "stride": [3, 1]}},
+GOOD = {"format": "foundry graph", "version": 1, "image": "a" * 64, "key": 3,
+        "base": "0x4fda00000000",
+        "outputs": {"tuple": [{"tensor": {"addr": 88, "dtype": "float32", "shape": [2, 3],
+                                          "stride": [3, 1]}},
                               {"dict": [["k", {"value": 1}], [3, {"list": []}]]}, None]},
         "torch": [[1 << 40, 4096, [[1 << 40, 512]]]]}
-VALUES = (None, True, [], {}, "", -1, 1.5, 1e308, float("nan"), float("inf"), 1 << 70, "x", [[]], {"tensor": {}}, "float32", [1], "\0",
-          {"value": []}, {"dict": [[[], None]]}, {"list": None}, "0x", "0x" + "f" * 16, "\ud800", 10 ** 300, [[1, 2, [[3, 4]]]],
+VALUES = (None, True, [], {}, "", -1, 1.5, 1e308, float("nan"), float("inf"), 1 << 70, "x", [[]],
+          {"tensor": {}}, "float32", [1], "\0", {"value": []}, {"dict": [[[], None]]},
+          {"list": None}, "0x", "0x" + "f" * 16, "\ud800", 10 ** 300, [[1, 2, [[3, 4]]]],
           {"value": {"tensor": None}}, {"dict": [["k", None], ["k", None]]})
 
 
@@ -90,7 +95,8 @@ def main():
     args = parser.parse_args()
     cases = range(args.n) if args.c is None else range(args.c, args.c + 1)
     faults = read = done = 0
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
         for case in cases:
             done += 1
             try:
@@ -101,7 +107,8 @@ def main():
                 print(f"FAULT in case {case}; to see it: -s {args.s} -c {case}", file=sys.stderr)
                 if faults == 20:
                     break
-    print(f"graph_files: {done} cases, seed {args.s}: {read} read, {done - read - faults} refused", file=sys.stderr)
+    print(f"graph_files: {done} cases, seed {args.s}: {read} read, {done - read - faults} refused",
+          file=sys.stderr)
     print(f"{0 if faults else 100}%: Checks: {done}, Failures: {faults}, Errors: 0")
     sys.exit(faults > 0)
 

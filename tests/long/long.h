@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #define LONG_ENDS 12
+#define LONG_KNOWN 8
 #define LONG_FAULT -1 /* a case that showed one, which it has told on standard error */
 
 struct long_test {
@@ -29,6 +30,10 @@ struct long_test {
 	void (*begin)(void);   /* in each process, before its first case; or NULL */
 	int (*run)(uint64_t nr); /* one case; gives the number of its end, or LONG_FAULT */
 	const char *ends[LONG_ENDS]; /* their names, which the summary counts */
+	/* cases that showed a fault once: every run but that of a single case begins with them */
+	struct {
+		uint64_t seed, nr;
+	} known[LONG_KNOWN];
 };
 
 /* A directory of the test's own, in memory if there is room; it goes with the test. */
