@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The interposer for aarch64: its jumps assemble, one for every symbol, with as many slots; and where
-# a compiler and an emulator for it are there, calls go through them with all arguments.
+# The interposer for aarch64: its jumps assemble, one for every symbol, with as many slots. If a
+# compiler and an emulator for it exist, calls pass through them with all arguments.
 . "$(dirname "$0")/../lib.sh"
 
 awk -f "$ROOT/hook/symbols.awk" "$ROOT/hook/hooks.def" "$ROOT/hook/symbols.list" >symbols.inc
 mkdir -p gen/hook && mv symbols.inc gen/hook/
-sources=("$ROOT"/hook/*.c "$ROOT"/mm/*.c "$ROOT"/arch/{driver,stream}.c "$ROOT"/lib/{buf,config,err,log,telemetry}.c)
-flags=(-std=gnu11 -O2 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE '-DFDRY_VERSION="x"' -I"$ROOT" -I"$ROOT/include" -Igen)
+sources=("$ROOT"/hook/*.c "$ROOT"/mm/*.c "$ROOT"/arch/{driver,stream}.c
+	"$ROOT"/lib/{buf,config,err,log,telemetry}.c)
+flags=(-std=gnu11 -O2 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE '-DFDRY_VERSION="x"'
+	-I"$ROOT" -I"$ROOT/include" -Igen)
 
-symbols() { readelf -sW jump.o | awk '$4 == "FUNC" && $5 == "GLOBAL" { print $8 }' | LC_ALL=C sort; }
+symbols() {
+	readelf -sW jump.o | awk '$4 == "FUNC" && $5 == "GLOBAL" { print $8 }' | LC_ALL=C sort
+}
 jumps() { sed -n 's/^JUMP([0-9]*, \(.*\))$/\1/p' gen/hook/symbols.inc | LC_ALL=C sort; }
 slots() { readelf -sW jump.o | awk '$8 == "fdry_jumps" { print $3 }'; }
 
-t "clang assembles it" clang --target=aarch64-linux-gnu "${flags[@]}" -Wall -Werror -c -o jump.o "$ROOT/hook/jump.S"
+t "clang assembles it" clang --target=aarch64-linux-gnu "${flags[@]}" -Wall -Werror \
+	-c -o jump.o "$ROOT/hook/jump.S"
 t "for that machine" sh -c "readelf -h jump.o | grep -q 'Machine:.*AArch64'"
 t "every symbol that is not hooked has its jump" diff <(jumps) <(symbols)
 t "every symbol has a slot" prints $((8 * $(wc -l <"$ROOT/hook/symbols.list"))) slots
@@ -27,18 +32,23 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 		local src
 		mkdir objects
 		for src in "${sources[@]}" "$ROOT/hook/jump.S"; do
-			cross "${flags[@]}" -isystem "$CUDA_INC" -Wall -Wextra -Werror -Wno-format-truncation -c -o "objects/$(tr / - <<<"${src#"$ROOT/"}").o" "$src" || return
+			cross "${flags[@]}" -isystem "$CUDA_INC" -Wall -Wextra -Werror \
+				-Wno-format-truncation -c \
+				-o "objects/$(tr / - <<<"${src#"$ROOT/"}").o" "$src" || return
 		done
-		cross -shared -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,now -Wl,-soname,libcuda.so.1 \
-			-Wl,--version-script="$ROOT/hook/libcuda.map" -o libcuda.so.1 objects/* -ldl -pthread
+		cross -shared -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,now \
+			-Wl,-soname,libcuda.so.1 -Wl,--version-script="$ROOT/hook/libcuda.map" \
+			-o libcuda.so.1 objects/* -ldl -pthread
 	}
 	t "the whole interposer builds" build
 	mkdir driver
-	t "and a driver" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 -o driver/libcuda.so.1 "$ROOT/tests/lint/jump.c"
+	t "and a driver" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 \
+		-o driver/libcuda.so.1 "$ROOT/tests/lint/jump.c"
 	t "and a program" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"
 	if command -v qemu-aarch64 >/dev/null; then
-		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" qemu-aarch64 \
-			-L /usr/aarch64-linux-gnu -E "FOUNDRY_DRIVER=$TMP/driver/libcuda.so.1" ./jump
+		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" \
+			qemu-aarch64 -L /usr/aarch64-linux-gnu \
+			-E "FOUNDRY_DRIVER=$TMP/driver/libcuda.so.1" ./jump
 	fi
 fi
 t_done

@@ -39,8 +39,11 @@ t "a changed function would be found" fails "fdry_image_launch" changes "$golden
 
 renamed "$first" "$TMP/now.abi" >"$TMP/first.abi"
 t "version 0.1 had functions" test "$(grep -c '<function-decl' "$TMP/first.abi")" -gt 100
-t "but for the names in the tables, nothing of version 0.1 was removed or changed" changes "$TMP/first.abi" "$TMP/now.abi"
-t "a name that the tables lack would be found" fails "fdry_slots_create" changes "$first" "$TMP/now.abi"
-t "a row for a function that 0.1 did not have would be found" fails "fdry_slots_create.. was no function" \
+t "but for the names in the tables, nothing of version 0.1 was removed or changed" \
+	changes "$TMP/first.abi" "$TMP/now.abi"
+t "a name that the tables lack would be found" \
+	fails "fdry_slots_create" changes "$first" "$TMP/now.abi"
+t "a row for a function that 0.1 did not have would be found" \
+	fails "fdry_slots_create.. was no function" \
 	renamed "$TMP/now.abi" "$TMP/now.abi"
 t_done

@@ -8,8 +8,12 @@
 cd "$ROOT"
 
 clean() {
-	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --language=c -j "$(nproc)" -D_GNU_SOURCE -DNDEBUG -D__x86_64__ \
-		--enable=warning,portability --suppress={missingIncludeSystem,memleak,uninitvar,uninitStructMember,legacyUninitvar,constStatement,returnDanglingLifetime,identicalConditionAfterEarlyExit} \
+	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --language=c \
+		-j "$(nproc)" -D_GNU_SOURCE -DNDEBUG -D__x86_64__ \
+		--enable=warning,portability \
+		--suppress={missingIncludeSystem,memleak,uninitvar,uninitStructMember} \
+		--suppress={legacyUninitvar,constStatement,returnDanglingLifetime} \
+		--suppress=identicalConditionAfterEarlyExit \
 		-I. -Iinclude --max-configs=1 "$@"
 }
 

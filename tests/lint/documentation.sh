@@ -11,5 +11,6 @@ for page in index performance design/store api/store-json; do
 	t "there is $page" test -s "$BUILD/docs/$page.html"
 done
 # What a warning would not tell: a table that became text.
-t "tables are tables" bash -c "! sed 's/<pre>.*//' '$BUILD'/docs/*.html '$BUILD'/docs/*/*.html | grep -n '^=====* ===='"
+t "tables are tables" bash -c \
+	"! sed 's/<pre>.*//' '$BUILD'/docs/*.html '$BUILD'/docs/*/*.html | grep -n '^=====* ===='"
 t_done

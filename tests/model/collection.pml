@@ -2,16 +2,19 @@
 /*
  * collection.pml - the protocol of Documentation/design/collection.rst, as a model for spin.
  *
- * Two old objects, a parent P that links to a child C, lie there unnamed; one more, N, that links to C, is not there yet.
- * Three sessions work beside a collection: one puts P and C and names P; one puts C and then N, and gives up, so that
- * its lease ends although what it wrote stays; one resolves the name that the first one may have set. A session
- * may die at any step. The writers' lock is taken once for each transaction, as LMDB does.
+ * Two old objects, a parent P that links to a child C, exist without a name. A third one, N, which
+ * links to C, does not exist yet. Three sessions work beside a collection. One puts P and C, and
+ * names P. One puts C, then N, and gives up, so that its lease ends although its objects stay. One
+ * resolves the name that the first one may have set. A session may die at any step. The writers'
+ * lock is acquired once for each transaction, as LMDB does.
  *
- * Always: what is there leads to what is there, and the name leads to what is there. At the end: what was told is there.
+ * Always: existing objects lead to existing objects, and so does the name. At the end: what a
+ * session was told exists.
  *
  *	spin -a collection.pml && cc -O2 -o pan pan.c && ./pan
  *
- * Each of -DNOTE_LATE, -DTRUST, -DNO_SCAN, -DDROP and -DCHILD_FIRST breaks one rule, and spin finds what is lost then.
+ * Each of -DNOTE_LATE, -DTRUST, -DNO_SCAN, -DDROP and -DCHILD_FIRST breaks one rule, and spin then
+ * finds the loss.
  */
 
 #define P 0
@@ -28,10 +31,12 @@ bool left[2];             /* or left it for a collection */
 bool writing;             /* the writers' lock */
 bool read_noted, reads;   /* the loader has noted P; has been told of it */
 
-#define noted(o) (((lives[0] || left[0]) && lease[o]) || ((lives[1] || left[1]) && lease[OBJECTS + (o)]))
+#define noted(o) (((lives[0] || left[0]) && lease[o]) || \
+		  ((lives[1] || left[1]) && lease[OBJECTS + (o)]))
 #define begin_write atomic { !writing -> writing = true }
 
-/* Whatever is there leads to something, so does the name, and what the loader was told of is there. */
+/* Every existing object leads to existing ones, so does the name, and what the loader was told of
+ * exists. */
 #define whole ((!there[P] || there[C]) && (!there[N] || there[C]) && (!named || there[P]) && \
 	       (!reads || there[P]))
 #define end_write assert(whole); writing = false
@@ -148,7 +153,8 @@ proctype remover()
 	atomic { named = false; changes++; end_write }
 }
 
-/* One transaction: with the writers' lock everything that anybody may rely on is marked, then @o goes if it is not. */
+/* One transaction: with the writers' lock, everything is marked that a session may rely on; then @o
+ * is deleted if it is not marked. */
 inline sweep(o)
 {
 	begin_write;
