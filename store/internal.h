@@ -116,8 +116,10 @@ int fdry_store_check(const struct fdry_store *s) __must_check;
 int fdry_store_check_write(const struct fdry_store *s) __must_check;
 /* The first one, and a transaction that reads: end it with fdry_txn_abort(). */
 int fdry_store_read(const struct fdry_store *s, struct fdry_txn *t) __must_check;
-/* fdry_opts_take() for a struct that begins with its size, flags and a reserved field. @known: the
- * flags that it may have. */
+/* fdry_opts_take() for a struct that begins with its size and flags. @known: the flags that it may
+ * have. */
+int fdry_store_flags_take(const void *opts, void *ret, size_t len, uint32_t known) __must_check;
+/* The same for one with a reserved field behind the flags. */
 int fdry_store_opts_take(const void *opts, void *ret, size_t len, uint32_t known) __must_check;
 
 /* --- lock.c --- */

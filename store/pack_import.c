@@ -302,16 +302,6 @@ static void importer_release(struct importer *im)
 	free(im);
 }
 
-static int opts_take(const struct fdry_import_opts *opts, struct fdry_import_opts *ret)
-{
-	const uint32_t known = FDRY_IMPORT_DRY_RUN | FDRY_IMPORT_NO_REFS;
-	int err = fdry_opts_take(opts, ret, sizeof(*ret));
-
-	if (!err && ret->flags & ~known)
-		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for a pack", ret->flags & ~known);
-	return err;
-}
-
 /* Nothing closes the store until fdry_store_idle(). */
 static int store_use(struct importer *im)
 {
@@ -339,9 +329,9 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 		return fdry_nomem();
 	im->s = store;
 	fdry_workqueue_init(&im->queue, &queue);
-	err = opts_take(opts, &im->opts);
-	if (!err)
-		err = store_use(im);
+	err = fdry_store_flags_take(opts, &im->opts, sizeof(im->opts),
+				    FDRY_IMPORT_DRY_RUN | FDRY_IMPORT_NO_REFS) ?:
+	      store_use(im);
 	if (err)
 		goto out_release;
 	err = fdry_pack_open(&im->r, fd);

@@ -498,20 +498,11 @@ static int export_all(struct packer *p)
 	return err ? err : emit_end(p);
 }
 
-static int opts_take(const struct fdry_export_opts *opts, struct fdry_export_opts *ret)
-{
-	const uint32_t known = FDRY_EXPORT_PLAIN | FDRY_EXPORT_NO_REFS | FDRY_EXPORT_ALL;
-	int err = fdry_opts_take(opts, ret, sizeof(*ret));
-
-	if (!err && ret->flags & ~known)
-		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for a pack", ret->flags & ~known);
-	return err;
-}
-
 int fdry_store_export(struct fdry_store *store, const char *const *names, size_t count, int fd,
 		      const struct fdry_export_opts *opts, struct fdry_pack_report *report)
 {
 	static const struct fdry_workqueue_opts queue = { .name = "fdry-export", .help_all = true };
+	const uint32_t known = FDRY_EXPORT_PLAIN | FDRY_EXPORT_NO_REFS | FDRY_EXPORT_ALL;
 	struct fdry_lease *lease = NULL;
 	struct packer *p;
 	int err = fdry_need(store) ?: fdry_report_check(report);
@@ -524,20 +515,15 @@ int fdry_store_export(struct fdry_store *store, const char *const *names, size_t
 	p->s = store;
 	p->fd = fd;
 	fdry_workqueue_init(&p->queue, &queue);
-	err = opts_take(opts, &p->opts);
-	if (!err)
-		err = fdry_store_busy(store);
+	err = fdry_store_flags_take(opts, &p->opts, sizeof(p->opts), known) ?:
+	      fdry_store_busy(store);
 	if (err)
 		goto out_release;
-	err = images_choose(p, names, count);
-	if (!err)
-		err = fdry_lease_begin(store->env, &lease);
+	err = images_choose(p, names, count) ?: fdry_lease_begin(store->env, &lease);
 	if (err)
 		goto out_idle;
 	fdry_workqueue_start(&p->queue, fdry_worker_threads(p->opts.threads));
-	err = images_hold(p, lease);
-	if (!err)
-		err = export_all(p);
+	err = images_hold(p, lease) ?: export_all(p);
 	fdry_lease_end(lease, false);
 	if (!err)
 		err = fdry_report_give(&p->report, sizeof(p->report), report);

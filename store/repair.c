@@ -449,18 +449,13 @@ static int repair(struct repair *r)
 	return fdry_ref_each(r->s, ref_check, r);
 }
 
-static int opts_take(struct repair *r, const struct fdry_repair_opts *opts)
+static int sources_check(const char *const *sources, size_t count)
 {
 	size_t i;
-	int err = r->nsources ? fdry_need(r->sources) : 0;
+	int err = count ? fdry_need(sources) : 0;
 
-	for (i = 0; i < r->nsources && !err; i++)
-		err = fdry_need(r->sources[i]);
-	if (!err)
-		err = fdry_opts_take(opts, &r->opts, sizeof(r->opts));
-	if (!err && r->opts.flags & ~(uint32_t)FDRY_REPAIR_DRY_RUN)
-		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for repairing", r->opts.flags);
-	r->dry_run = r->opts.flags & FDRY_REPAIR_DRY_RUN;
+	for (i = 0; i < count && !err; i++)
+		err = fdry_need(sources[i]);
 	return err;
 }
 
@@ -468,23 +463,28 @@ int fdry_store_repair(const char *path, const char *const *sources, size_t count
 		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report)
 {
 	struct fdry_buf where = { 0 };
-	struct repair *r = calloc(1, sizeof(*r));
-	int err;
+	struct repair *r;
+	int err = sources_check(sources, count) ?: fdry_report_check(report) ?:
+		  fdry_store_locate(path, &where);
 
-	if (!r)
-		return fdry_nomem();
+	if (err)
+		return err;
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		err = fdry_nomem();
+		goto out_where;
+	}
 	r->sources = sources;
 	r->nsources = count;
-	err = opts_take(r, opts);
-	if (!err)
-		err = fdry_report_check(report);
-	if (!err)
-		err = fdry_store_locate(path, &where);
-	if (!err)
-		err = verify(r, (const char *)where.data);
-	if (!err)
-		err = fdry_store_open((const char *)where.data,
-				      r->dry_run ? FDRY_STORE_READONLY : 0, &r->s);
+	err = fdry_store_flags_take(opts, &r->opts, sizeof(r->opts), FDRY_REPAIR_DRY_RUN);
+	if (err)
+		goto out_free;
+	r->dry_run = r->opts.flags & FDRY_REPAIR_DRY_RUN;
+	err = verify(r, (const char *)where.data);
+	if (err)
+		goto out_free;
+	err = fdry_store_open((const char *)where.data, r->dry_run ? FDRY_STORE_READONLY : 0,
+			      &r->s);
 	if (err)
 		goto out_free;
 	err = repair(r);
@@ -497,6 +497,7 @@ out_free:
 	fdry_idset_release(&r->wanted);
 	fdry_idset_release(&r->back);
 	free(r);
+out_where:
 	fdry_buf_release(&where);
 	return err;
 }

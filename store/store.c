@@ -452,22 +452,40 @@ void fdry_store_close(struct fdry_store *s)
 	free(s);
 }
 
-int fdry_store_opts_take(const void *opts, void *ret, size_t len, uint32_t known)
+/* All options of a store begin so; the second word is a number of threads, or reserved. */
+struct opts_head {
+	size_t sz;
+	uint32_t flags, word;
+};
+
+int fdry_store_flags_take(const void *opts, void *ret, size_t len, uint32_t known)
 {
-	struct {
-		size_t sz;
-		uint32_t flags, reserved;
-	} head;
+	struct opts_head head;
 	int err = fdry_opts_take(opts, ret, len);
 
 	if (err)
 		return err;
 	memcpy(&head, ret, sizeof(head));
-	if (head.reserved || head.flags & ~known)
+	if (head.flags & ~known)
 		return fdry_fail(FDRY_E_OPTS,
-				 "unknown flags %#x in the options, or a reserved field that is not "
-				 "0; use a newer library, or set them to 0",
-				 head.flags);
+				 "unknown flags %#x in the options; use a newer library, or set "
+				 "them to 0",
+				 head.flags & ~known);
+	return 0;
+}
+
+int fdry_store_opts_take(const void *opts, void *ret, size_t len, uint32_t known)
+{
+	struct opts_head head;
+	int err = fdry_store_flags_take(opts, ret, len, known);
+
+	if (err)
+		return err;
+	memcpy(&head, ret, sizeof(head));
+	if (head.word)
+		return fdry_fail(FDRY_E_OPTS,
+				 "a reserved field in the options is not 0; use a newer library, "
+				 "or set it to 0");
 	return 0;
 }
 

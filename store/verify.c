@@ -222,54 +222,34 @@ static int stage_run(struct parent *p)
 	}
 }
 
-static int stages_run(struct parent *p)
-{
-	struct fdry_verify_shared *sh = p->v.shared;
-	int err = 0;
-
-	for (sh->stage = FDRY_VERIFY_TABLES; sh->stage < FDRY_VERIFY_STAGES && !err; sh->stage++)
-		err = stage_run(p);
-	if (!err)
-		progress_report(p);
-	return err;
-}
-
-static int opts_take(const struct fdry_verify_opts *opts, struct fdry_verify_opts *ret)
-{
-	int err = fdry_opts_take(opts, ret, sizeof(*ret));
-
-	if (!err && ret->flags)
-		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for verifying", ret->flags);
-	return err;
-}
-
 int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
 		      struct fdry_verify_report *report)
 {
 	struct parent p = { .v.pipe = -1 };
+	struct fdry_verify_shared *sh;
 	struct fdry_buf buf = { 0 };
-	int err = fdry_store_locate(path, &buf);
+	int err = fdry_store_flags_take(opts, &p.opts, sizeof(p.opts), 0) ?:
+		  fdry_report_check(report) ?: fdry_store_locate(path, &buf);
 
 	if (err)
 		return err;
-	err = opts_take(opts, &p.opts);
-	if (!err)
-		err = fdry_report_check(report);
-	if (err)
-		goto out_buf;
-	p.path = (const char *)buf.data;
-	p.v.threads = p.opts.threads;
-	p.v.shared = mmap(NULL, sizeof(*p.v.shared), PROT_READ | PROT_WRITE,
-			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (p.v.shared == MAP_FAILED) {
+	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (sh == MAP_FAILED) {
 		err = fdry_nomem();
 		goto out_buf;
 	}
-	err = stages_run(&p);
-	if (!err)
-		err = fdry_report_give(&p.v.shared->report, sizeof(p.v.shared->report), report);
+	p.path = (const char *)buf.data;
+	p.v.threads = p.opts.threads;
+	p.v.shared = sh;
+	for (sh->stage = FDRY_VERIFY_TABLES; sh->stage < FDRY_VERIFY_STAGES && !err; sh->stage++)
+		err = stage_run(&p);
+	if (err)
+		goto out_unmap;
+	progress_report(&p);
+	err = fdry_report_give(&sh->report, sizeof(sh->report), report);
+out_unmap:
 	fdry_idset_release(&p.v.damaged);
-	munmap(p.v.shared, sizeof(*p.v.shared));
+	munmap(sh, sizeof(*sh));
 out_buf:
 	fdry_buf_release(&buf);
 	return err;
