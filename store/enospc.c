@@ -73,7 +73,7 @@ static int evict(struct fdry_store *s, uint64_t need, const struct fdry_lease *o
 static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
 {
 	uint64_t before = 0, after = 0, limit = 0;
-	int err = fdry_store_limit_get(s, &limit, &before);
+	int err = fdry_store_limit(s, &limit, &before);
 
 	if (err)
 		return err;
@@ -82,7 +82,7 @@ static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease 
 	err = collect(s);
 	if (err)
 		return err;
-	err = fdry_store_limit_get(s, NULL, &after);
+	err = fdry_store_limit(s, NULL, &after);
 	if (err || (before > after && before - after >= need))
 		return err;
 	return evict(s, need, own);

@@ -274,7 +274,7 @@ static int space_free(struct evict *e)
 	e->report.stored = gc.dead_stored;
 	if (err && err != -FDRY_E_LOCKED)
 		return err;
-	return fdry_store_limit_get(e->s, NULL, &e->report.after);
+	return fdry_store_limit(e->s, NULL, &e->report.after);
 }
 
 /*
@@ -319,7 +319,7 @@ static int limit_find(struct evict *e, struct fdry_txn *t)
 	*ret = e->opts->bytes;
 	if (*ret)
 		return 0;
-	err = fdry_limit_get(t, ret);
+	err = fdry_limit_read(t, ret);
 	if (err)
 		return err;
 	return *ret ? 0 : fdry_fail(FDRY_E_STATE, "the store has no limit; set one, or request a "
@@ -412,7 +412,7 @@ void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_
 	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
 	struct fdry_evict_report r;
 	uint64_t limit = 0, used = 0;
-	int err = fdry_store_limit_get(s, &limit, &used);
+	int err = fdry_store_limit(s, &limit, &used);
 
 	if (!err && (!limit || used <= limit))
 		return;

@@ -345,7 +345,7 @@ const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struc
 
 /* The limit of this process: FOUNDRY_STORE_LIMIT, else the store's own limit; 0: none.
  * FDRY_E_ENV. */
-int fdry_limit_get(struct fdry_txn *t, uint64_t *ret) __must_check;
+int fdry_limit_read(struct fdry_txn *t, uint64_t *ret) __must_check;
 
 /* --- evict.c --- */
 
@@ -377,7 +377,7 @@ struct fdry_lease;
  * @own: the caller's lease: objects that it noted stay
  *
  * Cuts off the pages that the failed transaction appended to the file. If there is a limit
- * (fdry_limit_get()), it also runs a collection; if that does not free @need bytes, it evicts
+ * (fdry_limit_read()), it also runs a collection; if that does not free @need bytes, it evicts
  * images. It evicts none if all images that may go are too small together.
  *
  * Return: true if the caller should try again. If not, the last error is as it was before.

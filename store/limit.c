@@ -27,7 +27,7 @@ static int record_get(struct fdry_txn *t, uint64_t *ret)
 	return 0;
 }
 
-int fdry_limit_get(struct fdry_txn *t, uint64_t *ret)
+int fdry_limit_read(struct fdry_txn *t, uint64_t *ret)
 {
 	uint64_t bytes = UNSET;
 	int err = fdry_config_number(FDRY_CONFIG_STORE_LIMIT, &bytes);
@@ -40,7 +40,7 @@ int fdry_limit_get(struct fdry_txn *t, uint64_t *ret)
 	return 0;
 }
 
-int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *used)
+int fdry_store_limit(struct fdry_store *store, uint64_t *limit, uint64_t *used)
 {
 	uint64_t l = 0, u = 0;
 	struct fdry_txn t;
@@ -51,7 +51,7 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
 	err = fdry_store_read(store, &t);
 	if (err)
 		return err;
-	err = fdry_limit_get(&t, &l);
+	err = fdry_limit_read(&t, &l);
 	if (!err)
 		err = fdry_txn_bytes(&t, &u);
 	fdry_txn_abort(&t);
@@ -64,7 +64,7 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
 	return 0;
 }
 
-int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes)
+int fdry_store_set_limit(struct fdry_store *store, uint64_t bytes)
 {
 	struct fdry_txn t;
 	uint8_t value[8];

@@ -67,7 +67,7 @@ static int gauges_read(struct fdry_store *s, struct gauges *g)
 
 	if (err)
 		return err;
-	err = fdry_store_limit_get(s, &g->limit, &g->used);
+	err = fdry_store_limit(s, &g->limit, &g->used);
 	if (err)
 		return err;
 	err = fdry_ref_each(s, count_pin, &g->pinned);

@@ -55,7 +55,7 @@ static int start_read_in(struct fdry_txn *t, bool *announced, uint64_t *changes,
 	if (err)
 		return err;
 	err = fdry_ref_changes(t, changes);
-	return err ? err : fdry_limit_get(t, limit);
+	return err ? err : fdry_limit_read(t, limit);
 }
 
 static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)

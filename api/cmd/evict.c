@@ -79,7 +79,7 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 	struct fdry_evict_report r = { .sz = sizeof(r) };
 	bool yes = true;
 	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.bytes) :
-			    fdry_store_limit_get(s, &o.bytes, NULL);
+			    fdry_store_limit(s, &o.bytes, NULL);
 
 	if (err)
 		return cmd_fail(err);

@@ -14,7 +14,7 @@ static int limit_set(struct fdry_store *s, const char *text)
 	if (!bytes && strcmp(text, "none"))
 		return fdry_fail(FDRY_E_INVAL,
 				 "a store of 0 bytes holds nothing; name a larger size, or none");
-	return fdry_store_limit_set(s, bytes);
+	return fdry_store_set_limit(s, bytes);
 }
 
 static void report(const struct cmd_args *a, uint64_t limit, uint64_t used)
@@ -38,7 +38,7 @@ int cmd_limit(const struct cmd_args *a, struct fdry_store *s)
 {
 	uint64_t limit, used;
 	int err =
-		(a->argc ? limit_set(s, a->argv[0]) : 0) ?: fdry_store_limit_get(s, &limit, &used);
+		(a->argc ? limit_set(s, a->argv[0]) : 0) ?: fdry_store_limit(s, &limit, &used);
 
 	if (err)
 		return cmd_fail(err);

@@ -109,7 +109,7 @@ int cmd_stat(const struct cmd_args *a, struct fdry_store *s)
 	err = fdry_store_stat(s, cmd_progress_step, &p, &all.st);
 	cmd_progress_end(&p);
 	err = err ?: fdry_store_sharing(s, &all.sh) ?:
-	      fdry_store_limit_get(s, &all.limit, &all.used);
+	      fdry_store_limit(s, &all.limit, &all.used);
 	if (err)
 		return cmd_fail(err);
 	if (cmd_has(a, JSON))

@@ -167,16 +167,16 @@ int fdry_store_pin(struct fdry_store *store, const char *name);
 int fdry_store_unpin(struct fdry_store *store, const char *name);
 
 /**
- * fdry_store_limit_get() - Get the size that the store may have, and the size that it has.
+ * fdry_store_limit() - Get the size that the store may have, and the size that it has.
  * @limit: NULL, or gets the limit in bytes: FOUNDRY_STORE_LIMIT if it is set, else the limit in the
  *        store; 0: no limit
  * @used: NULL, or gets the bytes of the store's tables; freed space in the file does not count
  *
  * Errors: FDRY_E_ENV (FOUNDRY_STORE_LIMIT is not a size).
  */
-int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *used);
+int fdry_store_limit(struct fdry_store *store, uint64_t *limit, uint64_t *used);
 /**
- * fdry_store_limit_set() - Set the limit in the store.
+ * fdry_store_set_limit() - Set the limit in the store.
  * @bytes: the limit; 0: none
  *
  * The call itself evicts nothing. A seal or an import that exceeds the limit evicts at its end, but
@@ -184,7 +184,7 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
  * its images alone exceed the limit, it fails with FDRY_E_FULL. Without a limit nothing is ever
  * evicted.
  */
-int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes);
+int fdry_store_set_limit(struct fdry_store *store, uint64_t bytes);
 
 enum fdry_evict_flags {
 	FDRY_EVICT_DRY_RUN = 1 << 0, /* only report; works in a store open for reading, too */

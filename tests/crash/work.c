@@ -375,7 +375,7 @@ static int do_evict(struct worker *w)
 {
 	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
 	uint64_t used = 0;
-	int err = fdry_store_limit_get(w->s, NULL, &used);
+	int err = fdry_store_limit(w->s, NULL, &used);
 
 	opts.flags = work_random(&w->random) / 2 % 4 == 0 ? FDRY_EVICT_DRY_RUN : 0;
 	opts.bytes = used / 4 * 3 + 1;
@@ -387,7 +387,7 @@ static int do_limit(struct worker *w)
 {
 	uint64_t mib = work_random(&w->random) / 2 % 8;
 
-	return fdry_store_limit_set(w->s, mib < 4 ? 0 : (mib + 4) << 20);
+	return fdry_store_set_limit(w->s, mib < 4 ? 0 : (mib + 4) << 20);
 }
 
 /* Nothing is ever damaged, whatever goes on beside it. */

@@ -49,7 +49,7 @@ START_TEST(pins_and_limit)
 	struct fdry_evict_report i = { .sz = sizeof(i) };
 	uint64_t limit = 1, used = 0;
 
-	ok(fdry_store_limit_get(s, &limit, &used));
+	ok(fdry_store_limit(s, &limit, &used));
 	ck_assert(!limit && used > 3 * CHUNK);
 	ok(fdry_store_pin(s, "a"));
 	ok(fdry_store_evict(s, &o, &i));
@@ -63,10 +63,10 @@ START_TEST(pins_and_limit)
 	ok(fdry_store_evict(s, &o, &i));
 	told_is("a c ");
 	ck_assert(i.images == 2 && i.objects == 4 && i.stored >= 2 * CHUNK && i.collected == 1);
-	ok(fdry_store_limit_get(s, NULL, &used));
+	ok(fdry_store_limit(s, NULL, &used));
 	ck_assert_uint_eq(i.after, used);
-	ok(fdry_store_limit_set(s, 1 << 20));
-	ok(fdry_store_limit_get(s, &limit, NULL));
+	ok(fdry_store_set_limit(s, 1 << 20));
+	ok(fdry_store_limit(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 1 << 20);
 	ok(fdry_store_evict(s, NULL, NULL)); /* it fits */
 	fails(NOENT, "a", fdry_store_pin(s, "a"));
@@ -86,8 +86,8 @@ START_TEST(eviction_is_refused)
 	fails(INVAL, "NULL", fdry_store_evict(NULL, NULL, NULL));
 	fails(INVAL, "NULL", fdry_store_pin(s, NULL));
 	fails(INVAL, "NULL", fdry_store_unpin(NULL, "a"));
-	fails(INVAL, "NULL", fdry_store_limit_set(NULL, 0));
-	fails(INVAL, "NULL", fdry_store_limit_get(NULL, NULL, NULL));
+	fails(INVAL, "NULL", fdry_store_set_limit(NULL, 0));
+	fails(INVAL, "NULL", fdry_store_limit(NULL, NULL, NULL));
 }
 END_TEST
 

@@ -176,7 +176,7 @@ static void with_limit(void)
 	unsigned int i, max = 40;
 	char name[16];
 
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(seal_two_mib(900, "pinned"));
 	ok(seal_two_mib(901, "used"));
 	ok(fdry_store_pin(s, "pinned"));
@@ -207,7 +207,7 @@ static void too_large(void)
 	struct fdry_writer *p;
 	int err = 0;
 
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	n = fill(4, &err);
 	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 30; i++) {
@@ -234,7 +234,7 @@ static void all_pinned(void)
 
 	n = fill(100, &err);
 	fails(FULL, "f", err);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	for (i = 0; i < n; i++) {
 		name_of(i, name);
 		ok(fdry_store_pin(s, name));
@@ -260,7 +260,7 @@ static void garbage_first(void)
 	int err;
 
 	n = fill(100, &err);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(fdry_ref_delete(s, "n/1"));
 	ok(fdry_ref_delete(s, "n/3"));
 	ok(seal_two_mib(700, "more"));
@@ -286,7 +286,7 @@ static void own_stays(void)
 	size_t i;
 
 	n = fill(100, &err);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(fdry_writer_begin(s, &p));
 	noise(0, data, sizeof(data)); /* n/0's, which goes first */
 	links[0] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
@@ -324,7 +324,7 @@ static void own_makes_no_room(void)
 	size_t i;
 
 	n = fill(100, &err);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 24; i++) {
 		noise(i / 8 * 100 + i % 8, data, sizeof(data));
@@ -360,7 +360,7 @@ static void import_evicts(void)
 	n = fill(100, &err);
 	fails(FULL, "f", import_mem(s, &m, NULL, NULL));
 	ck_assert_uint_eq(count_there(n), n);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(import_mem(s, &m, NULL, NULL));
 	ck_assert(there("packed") && !there("n/0"));
 	check_sound(s);
@@ -382,13 +382,13 @@ static void environment(void)
 	int err;
 
 	n = fill(100, &err);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	setenv("FOUNDRY_STORE_LIMIT", "0", 1);
 	fails(FULL, "f", seal_two_mib(700, "more"));
 	ck_assert_uint_eq(count_there(n), n);
-	ok(fdry_store_limit_set(s, 0));
+	ok(fdry_store_set_limit(s, 0));
 	setenv("FOUNDRY_STORE_LIMIT", "1G", 1);
-	ok(fdry_store_limit_get(s, &limit, NULL));
+	ok(fdry_store_limit(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 1u << 30);
 	ok(seal_two_mib(700, "more"));
 	ck_assert(there("more") && !there("n/0"));
@@ -416,15 +416,15 @@ START_TEST(the_environment_is_checked)
 		setenv("FOUNDRY_STORE_LIMIT", bad[i], 1);
 		fails(ENV, "FOUNDRY_STORE_LIMIT is", fdry_writer_begin(s, &p));
 		fails(ENV, "a number of bytes (K, M, G or T may follow) from 0 to 8191T",
-		      fdry_store_limit_get(s, &limit, NULL));
+		      fdry_store_limit(s, &limit, NULL));
 	}
 	unsetenv("FOUNDRY_STORE_LIMIT");
-	ok(fdry_store_limit_set(s, 12345678));
+	ok(fdry_store_set_limit(s, 12345678));
 	setenv("FOUNDRY_STORE_LIMIT", "", 1);
-	ok(fdry_store_limit_get(s, &limit, NULL));
+	ok(fdry_store_limit(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 12345678);
 	setenv("FOUNDRY_STORE_LIMIT", "3G", 1);
-	ok(fdry_store_limit_get(s, &limit, NULL));
+	ok(fdry_store_limit(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 3ull << 30);
 	fdry_store_close(s);
 }
@@ -468,7 +468,7 @@ static void full_map(void)
 	fails(FULL, "address space is used up", err);
 	ck_assert_uint_ge(n, 4);
 	ck_assert_uint_eq(count_there(n), n);
-	ok(fdry_store_limit_set(s, 1u << 30));
+	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(seal_two_mib(700, "more"));
 	ck_assert(there("more") && !there("first"));
 	ok(seal_two_mib(701, "last"));

@@ -20,7 +20,7 @@ static uint64_t in_use(void)
 {
 	uint64_t used;
 
-	ok(fdry_store_limit_get(s, NULL, &used));
+	ok(fdry_store_limit(s, NULL, &used));
 	return used;
 }
 
@@ -61,19 +61,19 @@ START_TEST(a_limit_is_kept)
 {
 	uint64_t limit = 1, used = 0;
 
-	ok(fdry_store_limit_get(s, &limit, &used));
+	ok(fdry_store_limit(s, &limit, &used));
 	ck_assert_uint_eq(limit, 0);
 	ck_assert_uint_gt(used, 0);
-	ok(fdry_store_limit_set(s, 12345678901ull));
+	ok(fdry_store_set_limit(s, 12345678901ull));
 	fdry_store_close(s);
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
-	ok(fdry_store_limit_get(s, &limit, NULL));
+	ok(fdry_store_limit(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 12345678901ull);
-	fails(PERM, "reading only", fdry_store_limit_set(s, 0));
+	fails(PERM, "reading only", fdry_store_set_limit(s, 0));
 	fdry_store_close(s);
 	s = store_make();
-	ok(fdry_store_limit_set(s, 0));
-	ok(fdry_store_limit_get(s, &limit, NULL));
+	ok(fdry_store_set_limit(s, 0));
+	ok(fdry_store_limit(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 0);
 }
 END_TEST
@@ -283,7 +283,7 @@ START_TEST(nothing_goes_that_cannot_be_collected)
 	fails(CORRUPT, "nothing more is collected", fdry_store_evict(s, &o, NULL));
 	o.flags = FDRY_EVICT_DRY_RUN;
 	fails(CORRUPT, "nothing more is collected", fdry_store_evict(s, &o, NULL));
-	ok(fdry_store_limit_set(s, 2 * CHUNK));
+	ok(fdry_store_set_limit(s, 2 * CHUNK));
 	seal(s, 4, 1, CHUNK, "d");
 	ck_assert(there("a") && there("b") && there("c") && there("d"));
 	ok(fdry_ref_delete(s, "c"));
@@ -298,14 +298,14 @@ START_TEST(a_seal_evicts_at_its_end)
 
 	seal(s, 1, 1, CHUNK, "a");
 	one = in_use();
-	ok(fdry_store_limit_set(s, one + CHUNK * 3 / 2));
+	ok(fdry_store_set_limit(s, one + CHUNK * 3 / 2));
 	seal(s, 2, 1, CHUNK, "b");
 	ck_assert(there("a") && there("b"));
 	load("a");
 	seal(s, 3, 1, CHUNK, "c");
 	ck_assert(there("a") && !there("b") && there("c"));
 	ck_assert_uint_le(in_use(), one + CHUNK * 3 / 2);
-	ok(fdry_store_limit_set(s, CHUNK + CHUNK / 2));
+	ok(fdry_store_set_limit(s, CHUNK + CHUNK / 2));
 	seal(s, 4, 1, CHUNK, "d");
 	ck_assert(!there("a") && !there("c") && there("d"));
 	ok(fdry_store_pin(s, "d"));
@@ -324,7 +324,7 @@ START_TEST(what_is_larger_than_the_limit_fails)
 	size_t i;
 	int err = 0;
 
-	ok(fdry_store_limit_set(s, 48u << 20));
+	ok(fdry_store_set_limit(s, 48u << 20));
 	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 16 && !err; i++) {
 		noise(i, data, sizeof(data));
@@ -334,7 +334,7 @@ START_TEST(what_is_larger_than_the_limit_fails)
 	fails(FULL, "alone takes more", err);
 	fdry_writer_abort(p);
 	ck_assert(there("a"));
-	ok(fdry_store_limit_set(s, CHUNK));
+	ok(fdry_store_set_limit(s, CHUNK));
 	ok(fdry_writer_begin(s, &p));
 	noise(77, data, 2 * CHUNK);
 	oid = put(p, FDRY_OBJECT_CHUNK, data, 2 * CHUNK);

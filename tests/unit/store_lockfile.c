@@ -158,7 +158,7 @@ static int small_limit(void)
 		return 1;
 	if (many_read(s, FEW) != FEW || fdry_ref_get(s, "m", &oid))
 		return 2;
-	if (fdry_store_limit_set(s, 1 << 30) != -FDRY_E_FULL ||
+	if (fdry_store_set_limit(s, 1 << 30) != -FDRY_E_FULL ||
 	    !strstr(fdry_last_error(), "ulimit -f"))
 		return 3;
 	fdry_atime_note(s->env, &oid);

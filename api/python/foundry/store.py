@@ -261,18 +261,18 @@ class Store(_lib.Closing):
         sets the store's own; nothing is evicted before the next seal, import or evict().
         """
         limit = ctypes.c_uint64()
-        lib.fdry_store_limit_get(self._handle, ctypes.byref(limit), None)
+        lib.fdry_store_limit(self._handle, ctypes.byref(limit), None)
         return limit.value
 
     @limit.setter
     def limit(self, limit):
-        lib.fdry_store_limit_set(self._handle, limit)
+        lib.fdry_store_set_limit(self._handle, limit)
 
     @property
     def used(self):
         """The bytes that the store's tables use."""
         used = ctypes.c_uint64()
-        lib.fdry_store_limit_get(self._handle, None, ctypes.byref(used))
+        lib.fdry_store_limit(self._handle, None, ctypes.byref(used))
         return used.value
 
     def evict(self, size=0, dry_run=False):
