@@ -83,9 +83,10 @@ static int capacity_take(struct fdry_capture *cap, struct fdry_capture_tensor *t
 	int err;
 
 	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&offset));
-	if (!err)
-		err = fdry_interposer_result(cap->hook,
-					  cap->hook->region_ledger(&base, &size, &ledger, &n));
+	if (err)
+		return err;
+	err = fdry_interposer_result(cap->hook,
+				     cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
 	for (i = 0; i < n && ledger[i].serial != t->serial; i++)
@@ -98,9 +99,10 @@ static int capacity_take(struct fdry_capture *cap, struct fdry_capture_tensor *t
 		return err;
 	err = fdry_interposer_result(cap->hook,
 				  cap->hook->region_set_offset(t->desc.addr - base + max));
-	if (!err)
-		t->capacity = max;
-	return err;
+	if (err)
+		return err;
+	t->capacity = max;
+	return 0;
 }
 
 int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t max_bytes)
@@ -109,13 +111,15 @@ int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t m
 	struct fdry_capture_tensor *t;
 	int err = fdry_capture_check(cap);
 
-	if (!err)
-		err = fdry_need(name);
-	if (!err && max < max_bytes)
-		err = fdry_fail(FDRY_E_RANGE, "there are no addresses for a capacity of %llu bytes",
-				(unsigned long long)max_bytes);
 	if (err)
 		return err;
+	err = fdry_need(name);
+	if (err)
+		return err;
+	if (max < max_bytes)
+		return fdry_fail(FDRY_E_RANGE,
+				 "there are no addresses for a capacity of %llu bytes",
+				 (unsigned long long)max_bytes);
 	max -= max % FDRY_ALLOC_BLOCK;
 	pthread_mutex_lock(&cap->lock);
 	t = tensor_find(cap, name);

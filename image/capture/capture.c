@@ -110,19 +110,20 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	int err;
 
 	err = fdry_need(ret);
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	if (o.reserved)
 		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; "
 				 "zero the struct first");
 	err = o.after ? fdry_capture_check(o.after) : 0;
-	if (!err && o.after && o.preallocate)
-		err = fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory "
-					     "ahead; call fdry_capture_preallocate()");
 	if (err)
 		return err;
+	if (o.after && o.preallocate)
+		return fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory "
+					      "ahead; call fdry_capture_preallocate()");
 	cap = calloc(1, sizeof(*cap));
 	if (!cap)
 		return fdry_nomem();
@@ -268,11 +269,14 @@ static int offset_set(struct fdry_capture *cap, uint64_t offset)
 	int err;
 
 	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&before));
-	if (!err)
-		err = fdry_interposer_result(cap->hook, cap->hook->region_set_offset(offset));
-	if (!err && before > cap->highest)
+	if (err)
+		return err;
+	err = fdry_interposer_result(cap->hook, cap->hook->region_set_offset(offset));
+	if (err)
+		return err;
+	if (before > cap->highest)
 		cap->highest = before;
-	return err;
+	return 0;
 }
 
 int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset)
@@ -395,8 +399,9 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	struct fdry_capture_tensor t = { 0 };
 	int err = fdry_capture_check(cap);
 
-	if (!err)
-		err = fdry_need(tensor);
+	if (err)
+		return err;
+	err = fdry_need(tensor);
 	if (err)
 		return err;
 	t.desc = *tensor;
@@ -404,15 +409,17 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	if (tensor->flags & FDRY_TENSOR_HOST && tensor->use == FDRY_USE_INPUT)
 		t.desc.flags |= FDRY_TENSOR_EXTERNAL;
 	err = fdry_name_check("tensor", tensor->name);
-	if (!err)
-		err = fdry_tensor_extent(tensor, &t.extent);
-	if (!err && t.desc.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
-		err = fdry_fail(FDRY_E_INVAL,
-				"external tensor '%s' has gaps between its elements, or elements "
-				"that share memory; make it contiguous",
-				tensor->name);
-	if (!err)
-		err = range_check(cap, &t);
+	if (err)
+		return err;
+	err = fdry_tensor_extent(tensor, &t.extent);
+	if (err)
+		return err;
+	if (t.desc.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
+		return fdry_fail(FDRY_E_INVAL,
+				 "external tensor '%s' has gaps between its elements, or elements "
+				 "that share memory; make it contiguous",
+				 tensor->name);
+	err = range_check(cap, &t);
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
@@ -444,8 +451,9 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
 {
 	int err = fdry_capture_check(cap);
 
-	if (!err)
-		err = fdry_name_check("fact", key);
+	if (err)
+		return err;
+	err = fdry_name_check("fact", key);
 	if (err)
 		return err;
 	if (!strncmp(key, "fdry.", 5))
@@ -503,11 +511,13 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 {
 	int err = fdry_capture_check(cap);
 
-	if (!err && !graph)
-		err = fdry_fail(FDRY_E_INVAL,
-				"graph %llu is NULL; did the capture end with an error?",
-				(unsigned long long)key);
-	if (!err && name && *name)
+	if (err)
+		return err;
+	if (!graph)
+		return fdry_fail(FDRY_E_INVAL,
+				 "graph %llu is NULL; did the capture end with an error?",
+				 (unsigned long long)key);
+	if (name && *name)
 		err = fdry_name_check("graph", name);
 	if (err)
 		return err;
@@ -559,7 +569,8 @@ int fdry_capture_hold(struct fdry_capture *cap, int on)
 {
 	int err = fdry_capture_check(cap);
 
-	if (!err)
-		cap->hook->launches_hold(on);
-	return err;
+	if (err)
+		return err;
+	cap->hook->launches_hold(on);
+	return 0;
 }

@@ -38,12 +38,14 @@ static int pinned_look(const struct fdry_driver *drv, const struct fdry_capture_
 
 	err = fdry_call(drv, cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 			t->desc.addr);
-	if (!err)
-		err = fdry_call(drv, cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-				t->desc.addr);
-	if (!err)
-		err = fdry_call(drv, cuPointerGetAttribute, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
-				t->desc.addr);
+	if (err)
+		return err;
+	err = fdry_call(drv, cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+			t->desc.addr);
+	if (err)
+		return err;
+	err = fdry_call(drv, cuPointerGetAttribute, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+			t->desc.addr);
 	if (err)
 		return err;
 	if (t->desc.addr - start > size || t->extent > size - (t->desc.addr - start))

@@ -102,8 +102,9 @@ int fdry_hook_path(char *path, size_t len)
 	char beside[PATH_MAX], file[PATH_MAX + sizeof(INTERPOSER_BESIDE)];
 	int err = fdry_need(path);
 
-	if (!err)
-		err = fdry_config_path(FDRY_CONFIG_HOOK, &named);
+	if (err)
+		return err;
+	err = fdry_config_path(FDRY_CONFIG_HOOK, &named);
 	if (err)
 		return err;
 	if (!named) {

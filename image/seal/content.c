@@ -362,7 +362,9 @@ static int chunk_put(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 	else
 		err = fdry_writer_has_object(s->writer, FDRY_OBJECT_CHUNK, chunk->size,
 					     &chunk->oid, &there);
-	if (!err && !there)
+	if (err)
+		return err;
+	if (!there)
 		err = chunk_again(s, chunk);
 	if (err)
 		return err;
@@ -602,9 +604,11 @@ static int spots_list(struct content *c)
 		spot.cells++;
 		spot.len += cells[i].len;
 	}
-	if (!err && spot.cells)
-		err = fdry_buf_put(&c->spots, &spot, sizeof(spot));
-	return err;
+	if (err)
+		return err;
+	if (spot.cells)
+		return fdry_buf_put(&c->spots, &spot, sizeof(spot));
+	return 0;
 }
 
 /* --- all of it --- */
@@ -642,21 +646,27 @@ int fdry_seal_content(struct fdry_seal *s)
 
 	c.read_all = fdry_pointers_remember(s->pointers, s->cap->sealed.halves);
 	err = cells_list(&c);
-	if (!err)
-		err = lost_find(&c);
-	if (!err)
-		err = kept_find(&c);
-	if (!err)
-		err = spots_list(&c);
-	if (!err)
-		err = pieces_seal(&c);
-	if (!err)
-		sealed_replace(&c);
+	if (err)
+		goto out_release;
+	err = lost_find(&c);
+	if (err)
+		goto out_release;
+	err = kept_find(&c);
+	if (err)
+		goto out_release;
+	err = spots_list(&c);
+	if (err)
+		goto out_release;
+	err = pieces_seal(&c);
+	if (err)
+		goto out_release;
+	sealed_replace(&c);
+	s->w.base = s->layout.base;
+	s->w.end = s->layout.end;
+out_release:
 	fdry_sealed_content_release(&c.next);
 	fdry_buf_release(&c.runs);
 	fdry_buf_release(&c.cells);
 	fdry_buf_release(&c.spots);
-	s->w.base = s->layout.base;
-	s->w.end = s->layout.end;
 	return err;
 }

@@ -239,10 +239,13 @@ int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
 		if (!err)
 			err = draw_put(s, graph, &d[i].desc);
 	}
-	if (!err && g->random && !found)
-		err = fdry_fail(FDRY_E_REFUSED,
-				"it draws random numbers, and no fdry_capture_rng_use() says where "
-				"its generator's seed and offset lie; say so, or draw them outside "
-				"of the graph");
-	return err;
+	if (err)
+		return err;
+	if (g->random && !found)
+		return fdry_fail(
+			FDRY_E_REFUSED,
+			"it draws random numbers, and no fdry_capture_rng_use() says where "
+			"its generator's seed and offset lie; say so, or draw them outside "
+			"of the graph");
+	return 0;
 }

@@ -48,11 +48,12 @@ static int still_check(const struct fdry_seal *s)
 
 	s->cap->hook->live(&now);
 	err = live_check(&now);
-	if (!err && now.graph_launches != s->live.graph_launches)
-		err = fdry_fail(FDRY_E_STATE, "graphs were launched while the seal ran; "
-				"let the program's other threads wait for it");
-	if (!err)
-		err = fdry_layout_still(&s->layout, s->cap);
+	if (err)
+		return err;
+	if (now.graph_launches != s->live.graph_launches)
+		return fdry_fail(FDRY_E_STATE, "graphs were launched while the seal ran; "
+				 "let the program's other threads wait for it");
+	err = fdry_layout_still(&s->layout, s->cap);
 	return err ? err : fdry_seal_hosts_still(s);
 }
 
@@ -107,7 +108,9 @@ static int graph_put(struct fdry_seal *s, struct fdry_capture_graph *g, struct f
 	bool has;
 	int err = kept_has(s, g, &mf, &has);
 
-	if (!err && !has)
+	if (err)
+		return err;
+	if (!has)
 		err = graph_store(s, g, bytes, &mf);
 	if (err)
 		return err;
@@ -197,17 +200,21 @@ static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 	mf.param_first = (uint32_t)fdry_array_count(s->w.params, struct fdry_mf_param);
 	memcpy(mf.attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
 	err = fdry_manifest_add_str(&s->w, k->name, &mf.name);
-	if (!err)
-		err = fdry_manifest_add_str(&s->w,
-					    k->whole && k->whole_reason ? k->whole_reason : "",
-					    &mf.whole_reason);
-	if (!err)
-		err = fdry_buf_put(&s->w.params, k->params, k->nparams * sizeof(*k->params));
-	if (!err)
-		err = attrs_add(s, k);
+	if (err)
+		return err;
+	err = fdry_manifest_add_str(&s->w, k->whole && k->whole_reason ? k->whole_reason : "",
+				    &mf.whole_reason);
+	if (err)
+		return err;
+	err = fdry_buf_put(&s->w.params, k->params, k->nparams * sizeof(*k->params));
+	if (err)
+		return err;
+	err = attrs_add(s, k);
+	if (err)
+		return err;
 	s->report.kernels++;
 	s->report.kernels_whole += k->whole;
-	return err ? err : fdry_buf_put(&s->w.kernels, &mf, sizeof(mf));
+	return fdry_buf_put(&s->w.kernels, &mf, sizeof(mf));
 }
 
 _Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param),
@@ -222,17 +229,22 @@ static int kernels_seal(struct fdry_seal *s)
 	int err;
 
 	err = fdry_kernel_set_slice(s->kernels);
-	for (i = 0; !err && i < fdry_kernel_set_object_count(s->kernels); i++) {
+	if (err)
+		return err;
+	for (i = 0; i < fdry_kernel_set_object_count(s->kernels); i++) {
 		bytes = fdry_kernel_set_object(s->kernels, i, &o.oid);
 		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_KERNEL, bytes.data, bytes.len,
 					     NULL, 0, &oid);
-		if (!err && !fdry_oid_eq(&oid, &o.oid))
-			err = fdry_bug("a kernel object's id is not its hash");
-		if (!err)
-			err = fdry_buf_put(&s->w.objects, &o, sizeof(o));
+		if (err)
+			return err;
+		if (!fdry_oid_eq(&oid, &o.oid))
+			return fdry_bug("a kernel object's id is not its hash");
+		err = fdry_buf_put(&s->w.objects, &o, sizeof(o));
+		if (err)
+			return err;
 		s->report.kernel_bytes += bytes.len;
 	}
-	for (i = 0; !err && i < fdry_kernel_set_count(s->kernels); i++)
+	for (i = 0; i < fdry_kernel_set_count(s->kernels) && !err; i++)
 		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
 	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);
 	return err;
@@ -293,18 +305,22 @@ static int tensors_seal(struct fdry_seal *s)
 {
 	struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
 	size_t i, n = fdry_array_count(s->cap->tensors, struct fdry_capture_tensor);
-	int err = 0;
+	int err;
 
 	if (n)
 		qsort(t, n, sizeof(*t), tensor_cmp);
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		err = tensor_check(s, &t[i]);
-		if (!err)
-			err = tensor_put(s, &t[i].desc, t[i].extent);
-		if (!err)
-			err = capacity_put(s, (uint32_t)i, &t[i]);
+		if (err)
+			return err;
+		err = tensor_put(s, &t[i].desc, t[i].extent);
+		if (err)
+			return err;
+		err = capacity_put(s, (uint32_t)i, &t[i]);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int fact_cmp(const void *a, const void *b)
@@ -316,17 +332,21 @@ static int facts_put(struct fdry_seal *s, struct fdry_fact *facts, size_t n)
 {
 	struct fdry_mf_fact mf;
 	size_t i;
-	int err = 0;
+	int err;
 
 	qsort(facts, n, sizeof(*facts), fact_cmp);
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		err = fdry_manifest_add_str(&s->w, facts[i].key, &mf.key);
-		if (!err)
-			err = fdry_manifest_add_str(&s->w, facts[i].value, &mf.value);
-		if (!err)
-			err = fdry_buf_put(&s->w.facts, &mf, sizeof(mf));
+		if (err)
+			return err;
+		err = fdry_manifest_add_str(&s->w, facts[i].value, &mf.value);
+		if (err)
+			return err;
+		err = fdry_buf_put(&s->w.facts, &mf, sizeof(mf));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int facts_seal(struct fdry_seal *s)
@@ -411,10 +431,12 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 		return err;
 	s->report.manifest_bytes = bytes.len;
 	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (!err)
-		err = fdry_identity_digest(&m, &identity);
-	if (!err)
-		err = fdry_manifest_links(&m, &links, &n);
+	if (err)
+		goto out_release;
+	err = fdry_identity_digest(&m, &identity);
+	if (err)
+		goto out_release;
+	err = fdry_manifest_links(&m, &links, &n);
 	if (err)
 		goto out_release;
 	fdry_writer_set_identity(writer, &identity);
@@ -429,44 +451,65 @@ out_release:
 	return err;
 }
 
+static int memory_lay_out(struct fdry_seal *s)
+{
+	int err = fdry_layout_make(s->cap, s->reader, &s->layout);
+
+	if (err)
+		return err;
+	err = fdry_seal_generators(s);
+	return err ? err : fdry_seal_hosts(s);
+}
+
+static int content_seal(struct fdry_seal *s)
+{
+	int err = fdry_seal_content(s);
+
+	if (err)
+		return err;
+	err = fdry_seal_host_content(s);
+	return err ? err : still_check(s);
+}
+
+static int facts_and_tensors_seal(struct fdry_seal *s)
+{
+	int err = tensors_seal(s);
+
+	if (err)
+		return err;
+	err = facts_seal(s);
+	if (err)
+		return err;
+	err = limits_seal(s);
+	return err ? err : allocs_seal(s);
+}
+
 /* The phases in their order, each with its time. */
 static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
 	double mark = fdry_now_ms(), layout_ms;
 	int err;
 
-	err = fdry_layout_make(s->cap, s->reader, &s->layout);
-	if (!err)
-		err = fdry_seal_generators(s);
-	if (!err)
-		err = fdry_seal_hosts(s);
+	err = memory_lay_out(s);
+	if (err)
+		return err;
 	layout_ms = fdry_elapsed_ms(&mark);
-	if (err)
-		return err;
 	err = graphs_seal(s);
+	if (err)
+		return err;
 	s->report.graphs_ms = fdry_elapsed_ms(&mark);
-	if (err)
-		return err;
 	err = kernels_seal(s);
-	s->report.kernels_ms = fdry_elapsed_ms(&mark);
 	if (err)
 		return err;
-	err = fdry_seal_content(s);
-	if (!err)
-		err = fdry_seal_host_content(s);
-	if (!err)
-		err = still_check(s);
+	s->report.kernels_ms = fdry_elapsed_ms(&mark);
+	err = content_seal(s);
+	if (err)
+		return err;
 	s->report.content_ms = layout_ms + fdry_elapsed_ms(&mark);
-	if (!err)
-		err = tensors_seal(s);
-	if (!err)
-		err = facts_seal(s);
-	if (!err)
-		err = limits_seal(s);
-	if (!err)
-		err = allocs_seal(s);
-	if (!err)
-		err = commit(s, ref, ret);
+	err = facts_and_tensors_seal(s);
+	if (err)
+		return err;
+	err = commit(s, ref, ret);
 	s->report.commit_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
@@ -554,12 +597,16 @@ int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const 
 	struct fdry_oid oid;
 	int err = fdry_capture_check(cap);
 
-	if (!err)
-		err = fdry_report_check(report);
-	if (!err && ref)
+	if (err)
+		return err;
+	err = fdry_report_check(report);
+	if (err)
+		return err;
+	if (ref)
 		err = fdry_ref_check(ref);
-	if (!err)
-		err = fdry_need(store);
+	if (err)
+		return err;
+	err = fdry_need(store);
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
