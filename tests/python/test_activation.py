@@ -21,7 +21,8 @@ capture = foundry.Capture()
 cuda = payload_sim.Driver(payload_sim.CUDA)
 addr = cuda.alloc([0.0] * payload_sim.N)
 names = []
-calls = [lambda: capture.fact("a", "b"), lambda: capture.offset, lambda: capture.pause(), foundry.Capture]
+calls = [lambda: capture.fact("a", "b"), lambda: capture.offset, lambda: capture.pause(),
+         foundry.Capture]
 if INIT:
     capture.end()
     calls = [foundry.Capture]
@@ -48,7 +49,8 @@ def python(*args, timeout=60, **variables):
     """Run Python; its output and status."""
     env = {**os.environ, **variables}
     env["PYTHONPATH"] = os.pathsep.join([ways.HERE, env.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True,
+                          timeout=timeout, check=False)
     return done.stdout + done.stderr, done.returncode
 
 
@@ -70,7 +72,8 @@ class Activation(unittest.TestCase):
     def test_by_the_other_name(self):
         for way in ("first", "preload", "path"):
             argv, env = ways.command(way, self.folder.name)
-            done = subprocess.run([*argv, "main", self.store, way], env={**env, "CUDA_NAME": "libcuda.so"},
+            done = subprocess.run([*argv, "main", self.store, way],
+                                  env={**env, "CUDA_NAME": "libcuda.so"},
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -88,7 +91,8 @@ class Activation(unittest.TestCase):
         for init, names in (("False", 4), ("True", 1)):
             text, status = python("-W", "ignore", "-c", f"INIT = {init}\n" + FORKED)
             self.assertEqual(status, 0, text)
-            self.assertEqual(text.split(maxsplit=names), ["FDRY_E_FORKED"] * names + ["cuMemAlloc_v2: 3\n"])
+            self.assertEqual(text.split(maxsplit=names),
+                             ["FDRY_E_FORKED"] * names + ["cuMemAlloc_v2: 3\n"])
 
 
 class Environment(unittest.TestCase):
@@ -104,14 +108,16 @@ class Environment(unittest.TestCase):
             os.symlink(interposer(), os.path.join(folder, "libcuda.so.1"))
             with open(os.path.join(folder, "real"), "wb"):
                 pass
-            text, status = python("-m", "foundry", "run", "-c", "", FOUNDRY_HOOK=os.path.join(folder, "real"))
+            text, status = python("-m", "foundry", "run", "-c", "",
+                                  FOUNDRY_HOOK=os.path.join(folder, "real"))
         self.assertEqual(status, 1)
         self.assertIn("for its blank or colon", text)
 
 
 class Run(unittest.TestCase):
     def test_the_program_is_the_main_one(self):
-        what = "import sys, os; print(__name__, sys.argv[1:], sys.flags.dev_mode, os.environ['FOUNDRY_LOG'])"
+        what = ("import sys, os; print(__name__, sys.argv[1:], sys.flags.dev_mode, "
+                "os.environ['FOUNDRY_LOG'])")
         for m in (["-m", "foundry"], ["-mfoundry"], ["-Bm", "foundry"]):
             text, status = python("-X", "dev", *m, "run", "--log=off", "-c", what, "-c", "--log=x")
             self.assertEqual((text, status), ("__main__ ['-c', '--log=x'] True off\n", 0))
@@ -122,11 +128,13 @@ class Run(unittest.TestCase):
     def test_the_driver(self):
         what = "import ctypes, sys; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
         self.assertEqual(python("-m", "foundry", "run", "-c", what), ("0\n", 0))
-        self.assertEqual(python("-m", "foundry", "run", "--driver", "/nowhere", "-c", what), ("100\n", 0))
+        self.assertEqual(python("-m", "foundry", "run", "--driver", "/nowhere", "-c", what),
+                         ("100\n", 0))
 
     def test_bad_commands(self):
-        for args, said in (((), "usage"), (("walk",), "there is no command walk"), (("run",), "needs a program"),
-                           (("run", "-m"), "needs a program"), (("run", "--speed", "x.py"), "no option --speed"),
+        for args, said in (((), "usage"), (("walk",), "there is no command walk"),
+                           (("run",), "needs a program"), (("run", "-m"), "needs a program"),
+                           (("run", "--speed", "x.py"), "no option --speed"),
                            (("run", "--log"), "--log needs a value")):
             text, status = python("-m", "foundry", *args)
             self.assertEqual(status, 2, text)
@@ -139,7 +147,8 @@ class Run(unittest.TestCase):
 class Doctor(unittest.TestCase):
     def said(self, status, **variables):
         with tempfile.TemporaryDirectory() as folder:
-            text, got = python("-m", "foundry", "doctor", **{"FOUNDRY_STORE": folder + "/none", **variables})
+            text, got = python("-m", "foundry", "doctor",
+                               **{"FOUNDRY_STORE": folder + "/none", **variables})
         self.assertEqual(got, status, text)
         lines = {line[6:38].strip(): (line[:6].strip(), line[38:]) for line in text.splitlines()}
         self.assertEqual(lines["python"][0], "ok")
@@ -154,7 +163,8 @@ class Doctor(unittest.TestCase):
         self.assertEqual(lines["load"], ("ok", "works, on Foundry software device"))
         self.assertEqual(lines["driver"][0], "ok")
         self.assertEqual(lines["driver"][1], f"{os.path.realpath(SIM)}/libcuda.so.1, CUDA 13.0")
-        self.assertEqual(lines["device 0"][1], "Foundry software device, compute capability 9.0, 8.0 GiB")
+        self.assertEqual(lines["device 0"][1],
+                         "Foundry software device, compute capability 9.0, 8.0 GiB")
         self.assertEqual(lines["store"][0], "no")
 
     def test_no_driver(self):
@@ -165,10 +175,12 @@ class Doctor(unittest.TestCase):
         self.assertEqual(lines["load"][0], "FAIL")
         self.assertIn("no CUDA driver", lines["load"][1])
         self.assertNotIn("driver", lines)
-        self.assertEqual(os.path.realpath(lines["software driver"][1].partition(",")[0]), os.path.realpath(os.path.join(SIM, "libcuda.so.1")))
+        self.assertEqual(os.path.realpath(lines["software driver"][1].partition(",")[0]),
+                         os.path.realpath(os.path.join(SIM, "libcuda.so.1")))
 
     def test_the_driver_comes_first(self):
-        for works, text in self.captures(self.said(1, LD_PRELOAD=os.path.join(SIM, "libcuda.so.1"))):
+        for works, text in self.captures(self.said(1,
+                                                   LD_PRELOAD=os.path.join(SIM, "libcuda.so.1"))):
             self.assertEqual(works, "FAIL")
             self.assertIn("was loaded before the interposer", text)
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is closed while it is in use: every public method of every class that can be closed, found by looking.
+"""What is closed while it is in use: every public method of every class that can be closed, found
+by looking.
 
-A new class needs a line in MAKERS; a new method needs one only if a parameter of it has a name that PARAMETERS lacks.
+A new class needs a line in MAKERS; a new method needs one only if a parameter of it has a name that
+PARAMETERS lacks.
 """
 import contextlib
+import functools
 import gc
 import inspect
 import itertools
@@ -20,11 +23,13 @@ from foundry import _lib, telemetry
 
 BUILD = os.environ.get("BUILD", "build")
 LIMIT = 60  # seconds, after which a thread or a process hangs
-CLASSES = [cls for cls in map(vars(foundry).get, foundry.__all__) if isinstance(cls, type) and issubclass(cls, _lib.Closing)]
+CLASSES = [cls for cls in map(vars(foundry).get, foundry.__all__) if isinstance(cls, type)
+           and issubclass(cls, _lib.Closing)]
 
 
 class Beside:
-    """While this is entered, call number `at` of the library that is given the object's pointer finds it closed by another thread.
+    """While this is entered, call number `at` of the library that is given the object's pointer
+    finds it closed by another thread.
 
     freed: how often the library was asked to free it. early: the calls during which that happened.
     """
@@ -59,7 +64,7 @@ class Beside:
     def __enter__(self):
         for name, function in vars(_lib.lib).items():
             self._kept[name] = original = function.call
-            function.call = lambda *args, function=function, original=original: self._call(function, original, *args)
+            function.call = functools.partial(self._call, function, original)
         return self
 
     def __exit__(self, *_):
@@ -76,7 +81,8 @@ class Closing(unittest.TestCase):
         cls.store = os.path.join(cls.folder.name, "store")
         cls.pack = os.path.join(cls.folder.name, "pack")
         subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
-                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True, capture_output=True)
+                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
+                       capture_output=True)
         with foundry.Store(cls.store) as store:
             store.export("vecadd", cls.pack)
         with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
@@ -94,8 +100,10 @@ class Closing(unittest.TestCase):
 
     def makers(self):
         return {
-            "Capture": lambda: foundry.Capture(name="closing", size=1 << 30), "DecodeState": foundry.DecodeState, "Device": foundry.Device,
-            "DeviceScalar": lambda: foundry.DeviceScalar("int32"), "Image": self.load, "Kernels": foundry.Kernels,
+            "Capture": lambda: foundry.Capture(name="closing", size=1 << 30),
+            "DecodeState": foundry.DecodeState, "Device": foundry.Device,
+            "DeviceScalar": lambda: foundry.DeviceScalar("int32"), "Image": self.load,
+            "Kernels": foundry.Kernels,
             "Slots": self.slots, "Store": lambda: foundry.Store(self.store),
         }
 
@@ -109,23 +117,31 @@ class Closing(unittest.TestCase):
         """What a method of the class is given for a parameter."""
         values = {
             "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array},
-            "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(), "addr": lambda: subject.get(4096), "data": lambda: b"12"},
-            "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a", "nbytes": lambda: subject["a"].nbytes,
+            "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(),
+                       "addr": lambda: subject.get(4096), "data": lambda: b"12"},
+            "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a",
+                      "nbytes": lambda: subject["a"].nbytes,
                       "src": lambda: subject["out"].addr},
-            "Kernels": {"code": lambda: foundry.Code(self.code), "key": lambda: bytes(32), "requests": lambda: [foundry.Code(self.code)]},
+            "Kernels": {"code": lambda: foundry.Code(self.code), "key": lambda: bytes(32),
+                        "requests": lambda: [foundry.Code(self.code)]},
             "Slots": {"image": lambda: subject.image, "graph": lambda: 1},
-            "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"], "image": lambda: "vecadd",
+            "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"],
+                      "image": lambda: "vecadd",
                       "file": lambda: self.pack},
         }
-        common = {"key": 1, "nbytes": 4096, "stream": None, "entry": "vecadd", "value": 0, "token": 1, "step": 1, "seed": 1, "ref": "other",
+        common = {"key": 1, "nbytes": 4096, "stream": None, "entry": "vecadd", "value": 0,
+                  "token": 1, "step": 1, "seed": 1, "ref": "other",
                   "generator": None, "max_bytes": 4 << 20}
         found = values.get(cls, {}).get(parameter)
-        self.assertTrue(found or parameter in common, f"say in tests/python/test_closing.py what methods of {cls} are given for '{parameter}'")
+        self.assertTrue(found or parameter in common,
+                        f"say in tests/python/test_closing.py what methods of {cls} are given for "
+                        f"'{parameter}'")
         return found() if found else common[parameter]
 
     def uses(self, cls):
-        """{name: (function that uses an object of the class with what it is given, {parameter: default})}: each public method and
-        property, and what else takes the object."""
+        """{name: (function that uses an object of the class with what it is given, {parameter:
+        default})}: each public method and property, and what else takes the object.
+        """
         found, owner = {}, getattr(foundry, cls)
         special = ("__getitem__", "__contains__", "__len__", "__repr__")
         for name in sorted({name for each in owner.__mro__[:-1] for name in vars(each)}):
@@ -133,14 +149,29 @@ class Closing(unittest.TestCase):
             if isinstance(static, property) and not name.startswith("_"):
                 found[name] = (lambda subject, given, name=name: getattr(subject, name)), {}
                 if static.fset:
-                    found[f"{name} ="] = (lambda subject, given, name=name: setattr(subject, name, given["value"])), {"value": static.fset}
-            elif callable(static) and (not name.startswith("_") or name in special) and name not in ("close", "end", "settle"):
-                wanted = [p for p in inspect.signature(static).parameters.values() if p.name != "self"]
-                found[name] = (lambda subject, given, name=name: self.call(getattr(subject, name), given)), {
-                    "key" if p.name == "name" and name == "__getitem__" else p.name: p.default for p in wanted
-                    if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and (p.default is p.empty or p.name == "stream")}
+                    found[f"{name} ="] = (functools.partial(self.set_property, name),
+                                          {"value": static.fset})
+            elif (callable(static) and (not name.startswith("_") or name in special)
+                  and name not in ("close", "end", "settle")):
+                given = {"key" if p.name == "name" and name == "__getitem__" else p.name: p.default
+                         for p in inspect.signature(static).parameters.values()
+                         if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+                         and (p.default is p.empty or p.name == "stream")}
+                found[name] = functools.partial(self.call_method, name), given
         found.update(self.others().get(cls, {}))
         return found
+
+    def set_property(self, name, subject, given):
+        setattr(subject, name, given["value"])
+
+    def call_method(self, name, subject, given):
+        return self.call(getattr(subject, name), given)
+
+    def load_or_capture(self, store, _):
+        return foundry.load_or_capture("vecadd", store=store, strict=True)
+
+    def launch(self, kernels, given):
+        kernels.function(self.code, "nothing").launch(1, 1, **given)
 
     def others(self):
         """What takes an object of the class, and is no method of it."""
@@ -148,28 +179,33 @@ class Closing(unittest.TestCase):
         return {
             "Store": {
                 "load()": (lambda store, _: foundry.load("vecadd", store=store), none),
-                "load_or_capture()": (lambda store, _: foundry.load_or_capture("vecadd", store=store, strict=True), none),
+                "load_or_capture()": (self.load_or_capture, none),
                 "Kernels()": (lambda store, _: foundry.Kernels(store=store), none),
                 "telemetry.text()": (lambda store, _: telemetry.text(store), none),
                 "Capture.seal()": (lambda store, _: self.seal(store), none)},
             "Image": {
-                "Slots.install_image()": (lambda image, _: foundry.Slots().install_image(1, image, 1), none),
+                "Slots.install_image()": (lambda image,
+                                          _: foundry.Slots().install_image(1, image, 1), none),
                 "fact(str)": (lambda image, _: image.fact("none"), none),
-                "write(wait=False)": (lambda image, _: image.write("a", bytes(image["a"].nbytes), wait=False), none),
+                "write(wait=False)": (lambda image,
+                                      _: image.write("a", bytes(image["a"].nbytes), wait=False),
+                                      none),
                 "write(array)": (lambda image, _: image.write("a", image["out"]), none),
                 "read(out=)": (lambda image, _: image.read("a", out=image["out"]), none),
                 "Tensor.__dlpack__()": (lambda image, _: image["a"].__dlpack__(), none)},
             "Capture": {
                 "fact(str)": (lambda capture, _: capture.fact("key", "value"), none),
-                "load(into=)": (lambda capture, _: foundry.load("vecadd", store=self.store, into=capture), none)},
+                "load(into=)": (lambda capture,
+                                _: foundry.load("vecadd", store=self.store, into=capture), none)},
             "Slots": {"invalidate(key)": (lambda slots, _: slots.invalidate(1), none)},
-            "Kernels": {"Function.launch()": (lambda kernels, given: kernels.function(self.code, "nothing").launch(1, 1, **given), {"stream": None})},
+            "Kernels": {"Function.launch()": (self.launch, {"stream": None})},
         }
 
     @staticmethod
     def call(method, given):
         found = method(*given.values()) if method.__name__.startswith("__") else method(**given)
-        if isinstance(found, contextlib.AbstractContextManager) and not isinstance(found, _lib.Closing):
+        if (isinstance(found, contextlib.AbstractContextManager)
+            and not isinstance(found, _lib.Closing)):
             with found:
                 pass
 
@@ -179,12 +215,15 @@ class Closing(unittest.TestCase):
             capture.seal(store)
 
     def each_use(self, check):
-        """check(class, use, new object, what the use is given, number) for each, with numbers from 0 as long as it returns true."""
+        """check(class, use, new object, what the use is given, number) for each, with numbers from
+        0 as long as it returns true.
+        """
         for cls, make in self.makers().items():
             for name, (use, parameters) in self.uses(cls).items():
                 for number in itertools.count():
                     with self.subTest(cls=cls, use=name, number=number):
-                        if not self.one_use(make(), lambda *what: check(cls, use, *what), parameters, number):
+                        if not self.one_use(make(), lambda *what: check(cls, use, *what),
+                                            parameters, number):
                             break
                         continue
                     break
@@ -244,7 +283,8 @@ class Closing(unittest.TestCase):
 
         def check(_, use, subject, given, number):
             nonlocal closed
-            names = [name for name, value in given.items() if isinstance(value, int) or name == "stream"]
+            names = [name for name, value in given.items() if isinstance(value, int)
+                     or name == "stream"]
             if number >= len(names):
                 return False
             given[names[number]] = Number(subject.close, given[names[number]] or 0)
@@ -269,14 +309,17 @@ class Closing(unittest.TestCase):
 
         def other_profile(slots, close):
             refused = []
-            for change in (slots.profile_stop, slots.profile, slots.invalidate, lambda: slots.install(1, 4096)):
+            for change in (slots.profile_stop, slots.profile, slots.invalidate,
+                           lambda: slots.install(1, 4096)):
                 replay(slots, lambda *_: refused.append(raised(change)))
             self.assertEqual([error.name for error in refused], ["FDRY_E_STATE"] * 4)
             slots.close()
 
-        for cls, use in (("Store", export), ("Store", lambda store, close: store.import_(self.pack, progress=close)),
+        for cls, use in (("Store", export), ("Store", lambda store,
+                                             close: store.import_(self.pack, progress=close)),
                          ("Store", lambda store, close: store.gc(progress=close)),
-                         ("Store", lambda store, close: foundry.load("vecadd", store=store, progress=close).close()),
+                         ("Store", lambda store,
+                          close: foundry.load("vecadd", store=store, progress=close).close()),
                          ("Slots", replay), ("Slots", other_profile)):
             subject = self.makers()[cls]()
             pointer, beside = subject._handle._pointer, Beside(subject._handle, subject.close, -1)
@@ -308,7 +351,8 @@ def progress(phase, *_):
 
 def calls(image):
     if sys.argv[2] == "wait":
-        return {"wait": image.wait, "build_stop": image.build_stop, "restore": image.restore, "build": lambda: image.build(1)}
+        return {"wait": image.wait, "build_stop": image.build_stop, "restore": image.restore,
+                "build": lambda: image.build(1)}
     return {"close": image.close, "again": image.close, "launch": lambda: image.launch(1)}
 
 if sys.argv[2] == "early":  # the callback is called before load() has made its Image
@@ -335,14 +379,18 @@ while True:  # the image's addresses are free some time after the callback has r
         for what, says in (("wait", f"wait{refused}build_stop{refused}restore{refused}build\n"),
                            ("close", closed), ("early", closed)):
             with self.subTest(what):
-                done = subprocess.run([sys.executable, "-c", script, self.store, what], capture_output=True, text=True, check=False, timeout=LIMIT)
+                done = subprocess.run([sys.executable, "-c", script, self.store, what],
+                                      capture_output=True, text=True, check=False, timeout=LIMIT)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertRegex(done.stdout, f"\\A{says}\\Z")
 
     def test_a_consumer_that_outlives_python(self):
-        """A consumer of DLPack lets go when there is no interpreter any more; so does one at its very end."""
+        """A consumer of DLPack lets go when there is no interpreter any more; so does one at its
+        very end.
+        """
         library = os.path.join(self.folder.name, "late.so")
-        subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"], check=True, text=True, input="""
+        command = [os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"]
+        subprocess.run(command, check=True, text=True, input="""
             #include <stdio.h>
             struct managed { char tensor[48]; void *context; void (*deleter)(struct managed *); };
             extern void *PyCapsule_GetPointer(void *, const char *);
@@ -377,27 +425,34 @@ if sys.argv[3] == "early":
 """
         for when in ("early", "late", "never"):
             with self.subTest(when):
-                done = subprocess.run([sys.executable, "-c", script, self.store, library, when], capture_output=True, text=True, check=False, timeout=LIMIT)
+                done = subprocess.run([sys.executable, "-c", script, self.store, library, when],
+                                      capture_output=True, text=True, check=False, timeout=LIMIT)
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "let go\n", ""))
 
     @staticmethod
     def functions():
         """What is given an object that can be closed, but those that close it."""
-        kinds = [kind for kind in vars(_lib).values() if isinstance(kind, type) and issubclass(kind, _lib.Object)]
+        kinds = [kind for kind in vars(_lib).values() if isinstance(kind, type)
+                 and issubclass(kind, _lib.Object)]
         return {name for name, (_, arguments) in _lib.SIGNATURES.items()
-                if any(issubclass(kind, _lib.Object) for kind in arguments)} - {kind.closing for kind in kinds}
+                if any(issubclass(kind, _lib.Object)
+                       for kind in arguments)} - {kind.closing for kind in kinds}
 
 
 # What an object that was closed meanwhile may answer, and methods that are given something they do
 # not like.
 MAY_RAISE = (ValueError, KeyError, TypeError, ImportError, foundry.Error)
 # What none of these methods calls: it is called when the object is made, needs torch, or is for C.
-NEVER = {name for name in _lib.SIGNATURES if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
-    "fdry_device_caps", "fdry_image_rng_count", "fdry_scalars_addr", "fdry_capture_allocs", "fdry_capture_graph_remove",
+NEVER = {name for name in _lib.SIGNATURES
+         if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
+    "fdry_device_caps", "fdry_image_rng_count", "fdry_scalars_addr", "fdry_capture_allocs",
+             "fdry_capture_graph_remove",
     "fdry_capture_graph_fixed", "fdry_capture_rng_slots",
     "fdry_capture_free_preallocated", "fdry_capture_rng_use", "fdry_capture_hold",
-    "fdry_capture_preallocate", "fdry_capture_rng", "fdry_device_launch_cooperative", "fdry_image_rng_use", "fdry_image_rng",
-    "fdry_image_host", "fdry_image_launch_rng", "fdry_image_rng_advance", "fdry_image_rng_seed", "fdry_resident_count",
+    "fdry_capture_preallocate", "fdry_capture_rng", "fdry_device_launch_cooperative",
+             "fdry_image_rng_use", "fdry_image_rng",
+    "fdry_image_host", "fdry_image_launch_rng", "fdry_image_rng_advance", "fdry_image_rng_seed",
+             "fdry_resident_count",
     "fdry_scalars_count", "fdry_scalars_dtype", "fdry_sync_count"}
 
 
@@ -410,7 +465,8 @@ def raised(call):
 
 
 class Array:
-    __cuda_array_interface__ = {"data": (4096, False), "typestr": "<f4", "shape": (4,), "strides": None, "version": 3}
+    __cuda_array_interface__ = {"data": (4096, False), "typestr": "<f4", "shape": (4,),
+                                "strides": None, "version": 3}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generators of PyTorch on the software driver: recognised in a capture, drawn from after a load.
 
-A small module stands in for torch: generators, and graphs that write their state to device memory before a replay, in
-both ways that torch has had. A counter-based kernel draws; what it must give is computed here.
+A small module stands in for torch: generators, and graphs that write their state to device memory
+before a replay, in both ways that torch has had. A counter-based kernel draws; what it must give is
+computed here.
 """
 import ctypes
 import os
@@ -34,7 +35,8 @@ def drawn(seed, offset):
 
 class DrawState(ctypes.Structure):
     """What torch hands to a kernel that draws."""
-    _fields_ = [("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("within", ctypes.c_uint32), ("captured", ctypes.c_char)]
+    _fields_ = [("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("within", ctypes.c_uint32),
+                ("captured", ctypes.c_char)]
 
 
 class Generator:
@@ -72,7 +74,9 @@ class Generator:
 
 
 class Torch:
-    """The module. layout: "eager", a pair of cells per generator, or "capture", one per generator and graph."""
+    """The module. layout: "eager", a pair of cells per generator, or "capture", one per generator
+    and graph.
+    """
 
     __version__ = "2.11.0"
 
@@ -128,7 +132,8 @@ class Graph:
         return 1
 
     def instantiate(self):
-        self.driver("cuGraphInstantiateWithFlags", ctypes.byref(self.exec), self.raw, ctypes.c_uint64(0))
+        self.driver("cuGraphInstantiateWithFlags", ctypes.byref(self.exec), self.raw,
+                    ctypes.c_uint64(0))
 
     def replay(self):
         for s, pair, increment in self.states.values():
@@ -139,7 +144,8 @@ class Graph:
         self.driver("cuGraphLaunch", self.exec, self.stream)
 
     def write(self, cell, value):
-        self.driver("cuMemcpyHtoD_v2", ctypes.c_uint64(cell), ctypes.byref(ctypes.c_uint64(value)), ctypes.c_size_t(8))
+        self.driver("cuMemcpyHtoD_v2", ctypes.c_uint64(cell), ctypes.byref(ctypes.c_uint64(value)),
+                    ctypes.c_size_t(8))
 
 
 class BlindGraph(Graph):
@@ -163,7 +169,9 @@ class Capturing:
 
 
 def capture(store, layout):
-    """Graph 1: two draws from the default generator; 2: one; 3: one from it and one from another; 4: nothing drawn."""
+    """Graph 1: two draws from the default generator; 2: one; 3: one from it and one from another;
+    4: nothing drawn.
+    """
     import foundry
     with foundry.Capture() as cap:
         cuda = Driver()
@@ -187,9 +195,11 @@ def capture(store, layout):
             graph.draw(kernel, outs[0], default)
             graph.draw(kernel, outs[1], other)
         with cap.graph(4, generators=[other]) as graph:
-            cuda("cuMemsetD8Async", ctypes.c_uint64(outs[0]), ctypes.c_ubyte(0), ctypes.c_size_t(8), graph.stream)
+            cuda("cuMemsetD8Async", ctypes.c_uint64(outs[0]), ctypes.c_ubyte(0), ctypes.c_size_t(8),
+                 graph.stream)
         assert {k: {g: d[0] for g, d in found.items()} for k, found in cap.rng_uses.items()} == {
-            1: {"default": 8}, 2: {"default": 4}, 3: {"default": 4, "generator0": 4}, 4: {}}, cap.rng_uses
+            1: {"default": 8}, 2: {"default": 4}, 3: {"default": 4, "generator0": 4},
+            4: {}}, cap.rng_uses
         shared = cap.rng_uses[1]["default"][1:] == cap.rng_uses[2]["default"][1:]
         assert shared == (layout == "eager"), cap.rng_uses
         assert (default.get_state(), other.get_state()) == ((77, 400), (SEED, 0))
@@ -203,7 +213,8 @@ def blind(cap, torch, kernel, out, store):
         warnings.simplefilter("always")
         with cap.graph(1) as graph:
             graph.draw(kernel, out, torch.cuda.default_generators[0])
-    assert len(said) == 1 and "'default', whose state was not recognised" in str(said[0].message), said
+    assert len(said) == 1, said
+    assert "'default', whose state was not recognised" in str(said[0].message), said
     assert cap.rng_uses == {1: {}}
     try:
         cap.seal(store, "draws")
@@ -214,8 +225,8 @@ def blind(cap, torch, kernel, out, store):
 
 
 def child(store, layout):
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", store, layout], capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", store, layout],
+                          capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
 
@@ -298,7 +309,8 @@ class Generators(unittest.TestCase):
         mine.manual_seed(8)
         img.generator("generator0", mine)
         img.launch(3)
-        self.assertEqual((self.numbers(img, "a"), self.numbers(img, "b")), (drawn(3, 0), drawn(8, 0)))
+        self.assertEqual((self.numbers(img, "a"), self.numbers(img, "b")),
+                         (drawn(3, 0), drawn(8, 0)))
         self.assertEqual((default.get_offset(), mine.get_offset()), (4, 4))
         img.generator("default", None)  # the image's own
         img.launch(2)
@@ -311,7 +323,8 @@ class Generators(unittest.TestCase):
         for name in img.generators():
             img.generator(name, mine)
         img.launch(3)
-        self.assertEqual((self.numbers(img, "a"), self.numbers(img, "b"), mine.get_offset()), (drawn(SEED, 0), drawn(SEED, 4), 8))
+        self.assertEqual((self.numbers(img, "a"), self.numbers(img, "b"), mine.get_offset()),
+                         (drawn(SEED, 0), drawn(SEED, 4), 8))
         sim = ctypes.CDLL(os.environ["FOUNDRY_DRIVER"])
         sim.fdry_sim_fail(b"cuGraphLaunch:1")
         with self.assertRaises(foundry.Error):

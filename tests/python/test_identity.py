@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ties an image to the program that captured it: what identify() finds, and what load_or_capture() makes of it."""
+"""What ties an image to the program that captured it: what identify() finds, and what
+load_or_capture() makes of it.
+"""
 import functools
 import json
 import os
@@ -92,7 +94,8 @@ class Array:
     """A tensor of a framework."""
 
     def __init__(self, shape, typestr="<f4", addr=4096):
-        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": shape, "version": 3}
+        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": shape,
+                                         "version": 3}
 
 
 def module(source, name="program", file=None):
@@ -109,7 +112,9 @@ def found(source, name="program"):
 
 
 def changed(old, new):
-    """Keys of the facts that differ, the digest of all left out, in the order in which they are compared."""
+    """Keys of the facts that differ, the digest of all left out, in the order in which they are
+    compared.
+    """
     old, new = (found(source).facts for source in (old, new))
     return [key for key in {**new, **old} if old.get(key) != new.get(key) and key != "py.all"]
 
@@ -125,7 +130,8 @@ class Found(unittest.TestCase):
         self.assertEqual(found(old).facts, found(new).facts)
 
     def test_code(self):
-        source = "def helper(x):\n    return x + 1\ndef build(c):\n    return [helper(i) for i in range(3)]\n"
+        source = ("def helper(x):\n    return x + 1\n"
+                  "def build(c):\n    return [helper(i) for i in range(3)]\n")
         self.differs(source, source.replace("range(3)", "range(4)"), "py.code.program.build")
         self.differs(source, source.replace("x + 1", "x + 2"), "py.code.program.helper")
         self.differs(source, source.replace("x + 1", "x - 1"), "py.code.program.helper")
@@ -133,60 +139,88 @@ class Found(unittest.TestCase):
         self.same(source, source + "def unused():\n    pass\n")
 
     def test_text_that_does_not_run(self):
-        source = "class A:\n    def f(self):\n        self.x = 1\n        self.y = 2\ndef build(c):\n    class B:\n        z = 1\n    return A, B\n"
+        source = ("class A:\n    def f(self):\n        self.x = 1\n        self.y = 2\n"
+                  "def build(c):\n    class B:\n        z = 1\n    return A, B\n")
         self.same(source, f"'''Documentation.'''\n# comment\n{chr(10) * 300}{source}")
-        self.same(source, source.replace("def f(self):", "def f(self):  # why\n        '''What it does.'''\n\n"))
-        self.same(source, source.replace("class B:", "class B:\n        '''What it is.'''\n        # why\n"))
+        self.same(source, source.replace("def f(self):",
+                                         "def f(self):  # why\n        '''What it does.'''\n\n"))
+        self.same(source, source.replace("class B:",
+                                         "class B:\n        '''What it is.'''\n        # why\n"))
         self.same(source, source.replace("z = 1", "z    =   1"))
 
     def test_values(self):
         for old, new, key in (
-                ("X = 1\ndef build(c): return X", "X = 2\ndef build(c): return X", "py.value.program.X"),
-                ("X = 1\ndef build(c): return X", "X = True\ndef build(c): return X", "py.value.program.X"),
-                ("X = 0.0\ndef build(c): return X", "X = -0.0\ndef build(c): return X", "py.value.program.X"),
-                ("X = [1, {'a': 2}]\ndef build(c): return X", "X = [1, {'a': 3}]\ndef build(c): return X", "py.value.program.X"),
+                ("X = 1\ndef build(c): return X", "X = 2\ndef build(c): return X",
+                 "py.value.program.X"),
+                ("X = 1\ndef build(c): return X", "X = True\ndef build(c): return X",
+                 "py.value.program.X"),
+                ("X = 0.0\ndef build(c): return X", "X = -0.0\ndef build(c): return X",
+                 "py.value.program.X"),
+                ("X = [1, {'a': 2}]\ndef build(c): return X",
+                 "X = [1, {'a': 3}]\ndef build(c): return X", "py.value.program.X"),
                 ("def build(c, n=1): pass", "def build(c, n=2): pass", "py.value.program.build.n"),
-                ("def build(c, *, n=1): pass", "def build(c, *, n=2): pass", "py.value.program.build.n"),
+                ("def build(c, *, n=1): pass", "def build(c, *, n=2): pass",
+                 "py.value.program.build.n"),
                 ("def make(n):\n def build(c): return n\n return build\nbuild = make(1)",
-                 "def make(n):\n def build(c): return n\n return build\nbuild = make(2)", "py.value.program.make.build.n"),
-                ("class C:\n K = 1\ndef build(c): return C()", "class C:\n K = 2\ndef build(c): return C()", "py.value.program.C.K")):
+                 "def make(n):\n def build(c): return n\n return build\nbuild = make(2)",
+                 "py.value.program.make.build.n"),
+                ("class C:\n K = 1\ndef build(c): return C()",
+                 "class C:\n K = 2\ndef build(c): return C()", "py.value.program.C.K")):
             with self.subTest(old):
                 self.differs(old, new, key)
 
     def test_objects_part_by_part(self):
-        source = ("class Config:\n def __init__(s, n): s.hidden, s.dtype = n, 'f16'\nconfig = Config(4)\n"
+        source = ("class Config:\n def __init__(s, n): s.hidden, s.dtype = n, 'f16'\nconfig = "
+                  "Config(4)\n"
                   "def build(c): return config.hidden")
-        self.differs(source, source.replace("Config(4)", "Config(8)"), "py.value.program.config.hidden")
-        self.differs(source, source.replace("f16", "f32"), "py.value.program.config.dtype", "py.code.program.Config.__init__")
+        self.differs(source, source.replace("Config(4)", "Config(8)"),
+                     "py.value.program.config.hidden")
+        self.differs(source, source.replace("f16", "f32"), "py.value.program.config.dtype",
+                     "py.code.program.Config.__init__")
 
     def test_what_names_are_bound_to(self):
-        source = ("import operator\nclass A:\n def f(s): return 1\nclass B(A): pass\ndef one(): return 1\ndef two(): return 1\n"
+        source = ("import operator\nclass A:\n def f(s): return 1\nclass B(A): pass\ndef one(): "
+                  "return 1\ndef two(): return 1\n"
                   "f, act = one, operator.add\ndef build(c): return f(), act(1, 2), B().f()")
-        self.differs(source, source.replace("f, act = one", "f, act = two"), "py.code.program.build", "py.code.program.two", "py.code.program.one")
-        self.differs("f = ','.join\ndef build(c): return f", "f = ';'.join\ndef build(c): return f", "py.code.program.build")
-        self.differs(source, source.replace("operator.add", "operator.sub"), "py.code.program.build")
-        self.differs(source, source.replace("f(s): return 1", "f(s): return 2"), "py.code.program.A.f")
-        self.differs(source, source.replace("B(A): pass", "B(A):\n def f(s): return 1"), "py.code.program.B", "py.code.program.B.f")
+        self.differs(source, source.replace("f, act = one", "f, act = two"),
+                     "py.code.program.build", "py.code.program.two", "py.code.program.one")
+        self.differs("f = ','.join\ndef build(c): return f", "f = ';'.join\ndef build(c): return f",
+                     "py.code.program.build")
+        self.differs(source, source.replace("operator.add", "operator.sub"),
+                     "py.code.program.build")
+        self.differs(source, source.replace("f(s): return 1", "f(s): return 2"),
+                     "py.code.program.A.f")
+        self.differs(source, source.replace("B(A): pass", "B(A):\n def f(s): return 1"),
+                     "py.code.program.B", "py.code.program.B.f")
 
     def test_decorators_and_wrappers(self):
-        for head in ("import functools\n@functools.lru_cache()\n", "import contextlib\n@contextlib.contextmanager\n",
-                     "import functools\n@functools.singledispatch\n", "class Kernel:\n def __init__(s, f): s.f = f\n@Kernel\n",
-                     "import functools\ndef deco(f):\n @functools.wraps(f)\n def w(*a): return f(*a)\n return w\n@deco\n"):
+        for head in ("import functools\n@functools.lru_cache()\n",
+                     "import contextlib\n@contextlib.contextmanager\n",
+                     "import functools\n@functools.singledispatch\n",
+                     "class Kernel:\n def __init__(s, f): s.f = f\n@Kernel\n",
+                     "import functools\ndef deco(f):\n @functools.wraps(f)\n def w(*a): return "
+                     "f(*a)\n return w\n@deco\n"):
             with self.subTest(head):
                 source = head + "def inner(x):\n    yield x + 1\ndef build(c): return inner(1)"
-                self.assertRegex(" ".join(changed(source, source.replace("x + 1", "x + 2"))), r"^py\.code\.program\.inner(@2)?$")
+                self.assertRegex(" ".join(changed(source, source.replace("x + 1", "x + 2"))),
+                                 r"^py\.code\.program\.inner(@2)?$")
 
     def test_other_callables(self):
-        source = ("import functools\ndef run(c, n): return n\nclass Engine:\n def __init__(s): s.size = 3\n def capture(s, c): return s.size\n"
+        source = ("import functools\ndef run(c, n): return n\nclass Engine:\n def __init__(s): "
+                  "s.size = 3\n def capture(s, c): return s.size\n"
                   " def __call__(s, c): return 1\n")
-        for made, key in (("functools.partial(run, n=4)", "py.value.capture.n"), ("Engine().capture", "py.value.capture.self.size"),
-                          ("Engine()", "py.value.capture.size"), ("lambda c: run(c, 4)", "py.code.program.lambda")):
+        for made, key in (("functools.partial(run, n=4)", "py.value.capture.n"),
+                          ("Engine().capture", "py.value.capture.self.size"),
+                          ("Engine()", "py.value.capture.size"),
+                          ("lambda c: run(c, 4)", "py.code.program.lambda")):
             with self.subTest(made):
                 old = source + "build = " + made
-                self.differs(old, old.replace("n=4", "n=5").replace("size = 3", "size = 5").replace("(c, 4)", "(c, 5)"),
-                             key, *(["py.code.program.Engine.__init__"] if "Engine" in made else []))
+                new = old.replace("n=4", "n=5").replace("size = 3", "size = 5")
+                self.differs(old, new.replace("(c, 4)", "(c, 5)"), key,
+                             *(["py.code.program.Engine.__init__"] if "Engine" in made else []))
         run = module(source).run
-        self.assertNotEqual(foundry.identify(run).facts["py.all"], foundry.identify(functools.partial(run)).facts["py.all"])
+        self.assertNotEqual(foundry.identify(run).facts["py.all"],
+                            foundry.identify(functools.partial(run)).facts["py.all"])
 
     def test_modules_that_are_named(self):
         helper = module("K = 1\ndef f(): return K\ndef g(): return 2", "helping")
@@ -200,7 +234,8 @@ class Found(unittest.TestCase):
     def test_modules_that_two_functions_use(self):
         inner = module("def f(): return 1\ndef g(): return 2", "helping_inner")
         inner.outer = module("import helping_inner as inner", "helping_outer")  # a circle
-        source = ("import helping_outer as outer\ndef first(): return outer.inner.f()\ndef second(): return outer.inner.g()\n"
+        source = ("import helping_outer as outer\ndef first(): return outer.inner.f()\ndef "
+                  "second(): return outer.inner.g()\n"
                   "def build(c): return first(), second()")
         self.assertEqual({key for key in found(source).facts if "helping" in key},
                          {"py.code.helping_inner.f", "py.code.helping_inner.g"})
@@ -208,15 +243,20 @@ class Found(unittest.TestCase):
     def test_modules_that_are_handed_on(self):
         module("K = 1\ndef f(): return K\ndef g(): return 2", "helping")
         head = "import helping\ndef run(m): return m.f()\n"
-        for source in (head + "def build(c): return run(helping)", head + "TABLE = {'m': helping}\ndef build(c): return run(TABLE['m'])",
-                       head + "def make():\n import helping\n def build(c): return run(helping)\n return build\nbuild = make()",
-                       head + "import types\nall = types.SimpleNamespace(m=helping)\ndef build(c): return run(all.m)"):
+        for source in (head + "def build(c): return run(helping)",
+                       head + "TABLE = {'m': helping}\ndef build(c): return run(TABLE['m'])",
+                       head + "def make():\n import helping\n def build(c): return run(helping)\n "
+                              "return build\nbuild = make()",
+                       head + "import types\nall = types.SimpleNamespace(m=helping)\ndef build(c): "
+                              "return run(all.m)"):
             facts = found(source).facts
             self.assertEqual({key for key in facts if "helping" in key},
-                             {"py.code.helping.f", "py.code.helping.g", "py.value.helping.K"}, source)
+                             {"py.code.helping.f", "py.code.helping.g", "py.value.helping.K"},
+                             source)
 
     def test_a_large_value_is_looked_at_once(self):
-        source = "TABLE = list(range(15000))\n" + "".join(f"def f{i}(): return TABLE\n" for i in range(30))
+        source = ("TABLE = list(range(15000))\n"
+                  + "".join(f"def f{i}(): return TABLE\n" for i in range(30)))
         source += "def build(c): return " + ", ".join(f"f{i}()" for i in range(30))
         self.assertEqual(found(source).not_compared, [])
 
@@ -235,13 +275,16 @@ class Found(unittest.TestCase):
             class Tensor:
                 def __init__(self, *shape): self.shape, self.dtype = shape, "float32"
             class Module:
-                def __init__(self, n): self._parameters, self._buffers, self._modules, self.n = {"w": Tensor(n, 4)}, {}, {}, 1
+                def __init__(self, n):
+                    self._parameters, self._buffers = {"w": Tensor(n, 4)}, {}
+                    self._modules, self.n = {}, 1
             model = Module(8)
             model._modules["child"] = Module(2)
             def build(c): return model
             """
         self.assertIn(("program.model", "the parameters of a module"), found(source).not_compared)
-        self.assertIn(("program.model.child", "the parameters of a module"), found(source).not_compared)
+        self.assertIn(("program.model.child", "the parameters of a module"),
+                      found(source).not_compared)
         self.differs(source, source.replace("Module(2)", "Module(3)"), "py.value.program.model")
 
     def test_what_packages_make_of_functions_and_values(self):
@@ -254,7 +297,9 @@ class Found(unittest.TestCase):
                     def inner(*args): return f(*args)
                     return inner
             class Kernel:
-                def __init__(self, fn): self.fn, self.calls, self.line, self.configs = fn, {}, fn.__code__.co_firstlineno, [Config(2)]
+                def __init__(self, fn):
+                    self.fn, self.calls = fn, {}
+                    self.line, self.configs = fn.__code__.co_firstlineno, [Config(2)]
                 def __call__(self): return self.fn()
             class Config:
                 def __init__(self, n): self.hidden, self._parts = n, [n, {"n": n}]
@@ -271,7 +316,8 @@ class Found(unittest.TestCase):
             def build(c): return kernel(), 2, config, engine
             """
         self.assertEqual(found(source).facts["py.package.fake-package"], "1.5")
-        self.assertEqual([each for each in found(source).not_compared], [("program.engine", "an object of fake_package.Engine")])
+        self.assertEqual([each for each in found(source).not_compared],
+                         [("program.engine", "an object of fake_package.Engine")])
         self.differs(source, source.replace("return 1", "return 3"), "py.code.program.kernel")
         self.same(source, "\n\n" + source)
         self.differs(source, source.replace(", 2,", ", 3,"), "py.code.program.build")
@@ -280,7 +326,8 @@ class Found(unittest.TestCase):
     def test_what_is_listed(self):
         source = """
             import ctypes, logging, socket, threading
-            f, lib, s, lock, log = open("/dev/null"), ctypes.CDLL(None), socket.socket(), threading.Lock(), logging.getLogger()
+            f, lib, s = open("/dev/null"), ctypes.CDLL(None), socket.socket()
+            lock, log = threading.Lock(), logging.getLogger()
             f.close(); s.close()
             big = list(range(100000))
             config = {"a": 1, "where": s}
@@ -290,9 +337,13 @@ class Found(unittest.TestCase):
                 return f, lib, s, big, config, open("weights")
             """
         listed = dict(found(source).not_compared)
-        self.assertEqual(listed, {"program.f": "an open file", "program.lib": "code or data of a C library", "program.s": "an object of socket.socket",
-                                  "program.config.where": "an object of socket.socket", "program.big": "it is too large",
-                                  "program.build": "what it reads from files: open", "no_such_module": "a module that is not installed here"})
+        self.assertEqual(listed, {"program.f": "an open file",
+                                  "program.lib": "code or data of a C library",
+                                  "program.s": "an object of socket.socket",
+                                  "program.config.where": "an object of socket.socket",
+                                  "program.big": "it is too large",
+                                  "program.build": "what it reads from files: open",
+                                  "no_such_module": "a module that is not installed here"})
         self.differs(source, source.replace('"a": 1', '"a": 2'), "py.value.program.config")
 
     def test_no_code_of_the_program_runs(self):
@@ -328,9 +379,11 @@ class Found(unittest.TestCase):
             for _ in range(2000): build = wrap(build)
             def other(c): return deep, node
             """
-        self.assertEqual(dict(foundry.identify(module(source).other).not_compared), {"program.deep": "it is too large"})
+        self.assertEqual(dict(foundry.identify(module(source).other).not_compared),
+                         {"program.deep": "it is too large"})
         self.assertEqual(foundry.identify(module(source).build).not_compared, [])
-        self.assertEqual(dict(foundry.identify(module(source).round).not_compared), {"capture": "RecursionError when it was looked at"})
+        self.assertEqual(dict(foundry.identify(module(source).round).not_compared),
+                         {"capture": "RecursionError when it was looked at"})
 
     def test_secrets_do_not_leave(self):
         said = str(found("TOKEN = 'hunter2'\ndef build(c, key=b'hunter2'): return TOKEN"))
@@ -346,7 +399,9 @@ class Found(unittest.TestCase):
 
     def test_facts_and_manual(self):
         build = module("X = 1\ndef build(c): return X").build
-        self.assertEqual(foundry.identify(build, {"py.value.program.X": "any", "rank": 3}).facts["py.value.program.X"], "any")
+        self.assertEqual(foundry.identify(build,
+                                          {"py.value.program.X": "any",
+                                           "rank": 3}).facts["py.value.program.X"], "any")
         self.assertEqual(foundry.identify(build, {"rank": 3}).facts["rank"], "3")
         self.assertEqual(foundry.identify(build, {"rank": 3}, automatic=False).facts, {"rank": "3"})
         self.assertEqual(foundry.identify(None, {"rank": 3}).facts, {"rank": "3"})
@@ -354,14 +409,20 @@ class Found(unittest.TestCase):
     def test_equal_in_every_process(self):
         with tempfile.TemporaryDirectory() as folder:
             said = []
-            for place, seed, first in (("one", "1", ""), ("two", "2", ""), ("three", "3", "import later, late.inner")):
+            for place, seed, first in (("one", "1", ""), ("two", "2", ""),
+                                       ("three", "3", "import later, late.inner")):
                 os.makedirs(os.path.join(folder, place, "late"))
-                for name, source in (("mixed.py", MIXED.replace("IMPORTS", "import late.inner; from later import X")), ("later.py", "X = 1\n"),
-                                     ("late/__init__.py", ""), ("late/inner.py", "from . import other\n"), ("late/other.py", "Y = 2\n")):
+                imports = "import late.inner; from later import X"
+                for name, source in (("mixed.py", MIXED.replace("IMPORTS", imports)),
+                                     ("later.py", "X = 1\n"), ("late/__init__.py", ""),
+                                     ("late/inner.py", "from . import other\n"),
+                                     ("late/other.py", "Y = 2\n")):
                     with open(os.path.join(folder, place, name), "w", encoding="utf-8") as f:
                         f.write(source)
-                said.append(python(f"{first}\nimport foundry, mixed, sys; print(foundry.identify(mixed.build)); "
-                                   "assert bool(sys.argv[1:]) == ('late' in sys.modules)", *first.split()[:1],
+                said.append(python(
+                    f"{first}\nimport foundry, mixed, sys; print(foundry.identify(mixed.build)); "
+                                   "assert bool(sys.argv[1:]) == ('late' in sys.modules)",
+                    *first.split()[:1],
                                    PYTHONHASHSEED=seed, PYTHONPATH=os.path.join(folder, place)))
             self.assertEqual(len(set(said)), 1, "\n".join(said))
             for name in ("mixed.Block.forward", "later", "late", "late.inner", "late.other"):
@@ -372,10 +433,14 @@ class Found(unittest.TestCase):
             path = os.path.join(folder, "edited.py")
             with open(path, "w", encoding="utf-8") as f:
                 f.write("X = 1\n")
-            said = python("import foundry, sys\ndef build(c): import edited\nold = foundry.identify(build)\nimport edited\n"
+            said = python(
+                "import foundry, sys\ndef build(c): import edited\nold = "
+                "foundry.identify(build)\nimport edited\n"
                           "assert foundry.identify(build).facts == old.facts\n"
-                          "open(edited.__file__, 'w').write('X = 22\\n')\nnew = foundry.identify(build)\n"
-                          "print(new.facts['py.code.edited'], new.facts['py.value.edited.X'])", PYTHONPATH=folder)
+                          "open(edited.__file__, 'w').write('X = 22\\n')\nnew = "
+                          "foundry.identify(build)\n"
+                          "print(new.facts['py.code.edited'], new.facts['py.value.edited.X'])",
+                PYTHONPATH=folder)
             self.assertRegex(said, "^[0-9a-f]{16}-edited 1$")
 
     def test_packages(self):
@@ -383,35 +448,47 @@ class Found(unittest.TestCase):
             site = os.path.join(folder, "site-packages")
 
             def install(version):
-                for name, files in (("fake_engine", {"__init__.py": "from ._c import run\n", "_c.py": f"def run(): return '{version}'\n"}),
-                                    ("torch", {"__init__.py": "raise SystemExit('torch was imported')\n",
+                for name, files in (("fake_engine",
+                                     {"__init__.py": "from ._c import run\n",
+                                      "_c.py": f"def run(): return '{version}'\n"}),
+                                    ("torch", {"__init__.py": "raise SystemExit('imported')\n",
                                                "version.py": "cuda: Optional[str] = '13.0'\n"}),
-                                    ("provided", {"__init__.py": ""}), (f"torch-{version}.dist-info", {}),
-                                    (f"fake_engine-{version}.dist-info", {}), ("nvidia_cudnn_cu13-9.1.dist-info", {}),
-                                    ("another_name-7.dist-info", {"RECORD": "provided/__init__.py,,\n"})):
+                                    ("provided", {"__init__.py": ""}),
+                                    (f"torch-{version}.dist-info", {}),
+                                    (f"fake_engine-{version}.dist-info", {}),
+                                    ("nvidia_cudnn_cu13-9.1.dist-info", {}),
+                                    ("another_name-7.dist-info",
+                                     {"RECORD": "provided/__init__.py,,\n"})):
                     os.makedirs(os.path.join(site, name), exist_ok=True)
                     for file, text in files.items():
                         with open(os.path.join(site, name, file), "w", encoding="utf-8") as f:
                             f.write(text)
 
             def facts():
-                return json.loads(python("import foundry, json\nfrom fake_engine import run\ndef build(c):\n import provided, torch\n return run()\n"
-                                         "print(json.dumps(foundry.identify(build).facts))", PYTHONPATH=site))
+                return json.loads(
+                    python("import foundry, json\nfrom fake_engine import run\ndef build(c):\n "
+                           "import provided, torch\n return run()\n"
+                                         "print(json.dumps(foundry.identify(build).facts))",
+                           PYTHONPATH=site))
             install("1.0")
             old = facts()
             packages = {k: v for k, v in old.items() if k.startswith("py.package.")}
-            self.assertEqual(packages, {"py.package.another-name": "7", "py.package.fake-engine": "1.0", "py.package.torch": "1.0",
-                                        "py.package.torch.cuda": "13.0", "py.package.nvidia-cudnn-cu13": "9.1"})
+            self.assertEqual(packages, {"py.package.another-name": "7",
+                                        "py.package.fake-engine": "1.0", "py.package.torch": "1.0",
+                                        "py.package.torch.cuda": "13.0",
+                                        "py.package.nvidia-cudnn-cu13": "9.1"})
             for name in ("torch", "fake_engine"):
-                os.rename(os.path.join(site, f"{name}-1.0.dist-info"), os.path.join(site, f"{name}-2.0.dist-info"))
+                os.rename(os.path.join(site, f"{name}-1.0.dist-info"),
+                          os.path.join(site, f"{name}-2.0.dist-info"))
             new = facts()
-            self.assertEqual({k for k in new if new[k] != old[k]}, {"py.package.torch", "py.package.fake-engine"})
+            self.assertEqual({k for k in new if new[k] != old[k]},
+                             {"py.package.torch", "py.package.fake-engine"})
 
 
 def python(code, *args, **env):
     env["PYTHONPATH"] = os.pathsep.join([env.get("PYTHONPATH", ""), *sys.path])
-    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False,
-                          env={**os.environ, **NO_BYTECODE, **env})
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True,
+                          check=False, env={**os.environ, **NO_BYTECODE, **env})
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
     return done.stdout.strip()
@@ -426,7 +503,8 @@ def start(store, options):
             how = foundry.load_or_capture("m", capture=model.build, store=store, wait=0, **options)
         except foundry.Error as e:
             return {"error": e.name, "why": str(e)}
-    said = {"captured": how.captured, "id": how.id, "text": str(how), "warning": how.warning, "warned": [str(w.message) for w in warned],
+    said = {"captured": how.captured, "id": how.id, "text": str(how), "warning": how.warning,
+            "warned": [str(w.message) for w in warned],
             "unused": [(u.error, u.field, u.why) for u in how.unused]}
     if how.image:
         how.image.close()
@@ -444,8 +522,10 @@ class Starts(unittest.TestCase):
     def start(self, source, **options):
         with open(os.path.join(self.folder.name, "model.py"), "w", encoding="utf-8") as f:
             f.write(source)
-        return json.loads(python(f"import sys; sys.path.insert(0, {HERE!r})\nimport json, test_identity as t\n"
-                                 f"print(json.dumps(t.start({self.store!r}, {options!r})))", PYTHONPATH=self.folder.name))
+        return json.loads(
+            python(f"import sys; sys.path.insert(0, {HERE!r})\nimport json, test_identity as t\n"
+                                 f"print(json.dumps(t.start({self.store!r}, {options!r})))",
+                   PYTHONPATH=self.folder.name))
 
     def load(self, source, **options):
         """The same in this process, where it needs to capture nothing."""
@@ -453,7 +533,8 @@ class Starts(unittest.TestCase):
         return start(self.store, options)
 
     def show(self, *words):
-        done = subprocess.run([os.path.join(os.environ.get("BUILD", "build"), "foundry-store"), "-s", self.store, *words],
+        done = subprocess.run([os.path.join(os.environ.get("BUILD", "build"), "foundry-store"),
+                               "-s", self.store, *words],
                               capture_output=True, text=True, check=True)
         return done.stdout
 
@@ -461,7 +542,8 @@ class Starts(unittest.TestCase):
         first = self.start(MODEL)
         self.assertTrue(first["captured"])
         self.assertIn("compared: ", first["text"])
-        self.assertFalse(self.load(MODEL.replace("def build", "# a comment\ndef build"))["captured"])
+        commented = MODEL.replace("def build", "# a comment\ndef build")
+        self.assertFalse(self.load(commented)["captured"])
         second = self.start(MODEL.replace("SCALE * i", "SCALE + i"))
         self.assertTrue(second["captured"])
         self.assertEqual(second["unused"][0][:2], ["FDRY_E_IDENTITY", "py.code.model.weights"])
@@ -469,14 +551,17 @@ class Starts(unittest.TestCase):
         third = self.start(MODEL.replace("SCALE = 2", "SCALE = 3"))
         self.assertEqual(third["unused"][0][1], "py.value.model.SCALE")
         self.assertEqual(self.load(MODEL)["id"], first["id"])
-        self.assertRegex(self.show("show", first["id"]), r"fact py\.code\.model\.build = [0-9a-f]{16}\n(.*\n)*fact py\.value\.model\.SCALE = 2")
+        self.assertRegex(self.show("show", first["id"]),
+                         r"fact py\.code\.model\.build = [0-9a-f]{16}\n(.*\n)*fact "
+                         r"py\.value\.model\.SCALE = 2")
         strict = self.load(MODEL.replace("SCALE = 2", "SCALE = 4"), strict=True)
         self.assertEqual(strict["error"], "FDRY_E_IDENTITY")
 
     def test_parameters_that_no_fact_covers(self):
         first = self.start(CONST)
         self.assertTrue(first["captured"])
-        said = "the image holds parameters as content (1 tensor, 4000 bytes), and no fact says which"
+        said = ("the image holds parameters as content (1 tensor, 4000 bytes), "
+                "and no fact says which")
         for how in (first, self.load(CONST)):
             self.assertIn(said, how["warning"])
             self.assertIn(f"warning: {said}", how["text"])
@@ -484,11 +569,14 @@ class Starts(unittest.TestCase):
         refused = self.load(CONST, strict=True)
         self.assertEqual(refused["error"], "FDRY_E_IDENTITY")
         self.assertIn(said, refused["why"])
-        self.assertEqual(self.load(CONST, strict=True, facts={"rank": 0})["error"], "FDRY_E_IDENTITY")
+        self.assertEqual(self.load(CONST, strict=True, facts={"rank": 0})["error"],
+                         "FDRY_E_IDENTITY")
         covered = self.start(CONST, facts={"model_revision": "7"})
         self.assertTrue(covered["captured"])
-        self.assertEqual((covered["warning"], covered["warned"], covered["unused"][0][1]), ("", [], "model_revision"))
-        self.assertEqual(self.load(CONST, strict=True, facts={"model_revision": "7"})["id"], covered["id"])
+        self.assertEqual((covered["warning"], covered["warned"], covered["unused"][0][1]),
+                         ("", [], "model_revision"))
+        self.assertEqual(self.load(CONST, strict=True, facts={"model_revision": "7"})["id"],
+                         covered["id"])
 
     def test_parameters_from_outside_need_no_fact(self):
         self.assertEqual(self.start(EXTERNAL)["warned"], [])
@@ -498,7 +586,8 @@ class Starts(unittest.TestCase):
         first = self.start(CONST, identity="manual", facts={"rank": 1})
         self.assertEqual((first["captured"], first["warned"]), (True, []))
         self.assertNotIn("fact py.", self.show("show", "m"))
-        again = self.load(CONST.replace("SCALE = 2", "SCALE = 3"), identity="manual", facts={"rank": 1})
+        again = self.load(CONST.replace("SCALE = 2", "SCALE = 3"), identity="manual",
+                          facts={"rank": 1})
         self.assertEqual((again["captured"], again["id"]), (False, first["id"]))
         told = self.load(CONST, facts={"rank": 1, "revision": 1}, strict=True)
         self.assertEqual(told["error"], "FDRY_E_IDENTITY")

@@ -70,13 +70,15 @@ def captured(stream, call):
     results = [driver.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 2)]
     call()
     results += [driver.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)),
-                driver.cuGraphGetNodes(graph, None, ctypes.byref(count)), driver.cuGraphDestroy(graph)]
+                driver.cuGraphGetNodes(graph, None, ctypes.byref(count)),
+                driver.cuGraphDestroy(graph)]
     assert not any(results), results
     return count.value
 
 
 def other(*arguments):
-    done = subprocess.run([sys.executable, "-c", OTHER, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", OTHER, *arguments], capture_output=True, text=True,
+                          check=True)
     return done.stdout.split()
 
 
@@ -102,18 +104,22 @@ class KernelTests(unittest.TestCase):
         with foundry.Kernels() as kernels, foundry.Device() as device:
             vecadd, stream = kernels.function(ptx(), "vecadd"), device.get_sync("stream")
             before = telemetry.snapshot()[COOPERATIVE]
-            streams = [None, 0, stream, types.SimpleNamespace(cuda_stream=stream), types.SimpleNamespace(ptr=stream)]
+            streams = [None, 0, stream, types.SimpleNamespace(cuda_stream=stream),
+                       types.SimpleNamespace(ptr=stream)]
             for where in streams:
                 for cooperative in (False, True):
-                    a, b, c = Buffer(device, numbers), Buffer(device, numbers, "interface"), Buffer(device, [0] * N)
-                    vecadd.launch((1,), [N, 1, 1], (a, b, ctypes.c_uint64(c.addr), ctypes.c_int(N)), stream=where,
-                                  cooperative=cooperative)
+                    a, b = Buffer(device, numbers), Buffer(device, numbers, "interface")
+                    c = Buffer(device, [0] * N)
+                    vecadd.launch((1,), [N, 1, 1], (a, b, ctypes.c_uint64(c.addr), ctypes.c_int(N)),
+                                  stream=where, cooperative=cooperative)
                     device.read(c.handle, 0, stream=stream)
                     self.assertEqual(c.values(), [2 * n for n in numbers])
             self.assertEqual(telemetry.snapshot()[COOPERATIVE] - before, len(streams))
             nothing = kernels.function(ptx(), "nothing")
             for where in streams[2:]:
-                self.assertEqual(captured(stream, lambda where=where: nothing.launch(1, 1, stream=where)), 1)
+                self.assertEqual(captured(stream,
+                                          lambda where=where: nothing.launch(1, 1, stream=where)),
+                                 1)
             device.put_sync(stream)
 
     def test_structures_and_bytes(self):
@@ -123,18 +129,23 @@ class KernelTests(unittest.TestCase):
         with foundry.Kernels() as kernels, foundry.Device() as device:
             out = device.new(9 * 8)
             kernels.function(ptx(), "odd").launch(1, 1, [
-                ctypes.c_char(1), ctypes.c_short(-2), bytes((3, 4, 5)), ctypes.c_longlong(-(1 << 40)), Mixed(0.5, -7), b"\xfe",
+                ctypes.c_char(1), ctypes.c_short(-2), bytes((3, 4, 5)),
+                ctypes.c_longlong(-(1 << 40)), Mixed(0.5, -7), b"\xfe",
                 ctypes.c_void_p(device.view(out)[0]), ctypes.c_float(1.25), b"\x09"])
-            self.assertEqual(struct.unpack("9d", device.read(out, 72)), (1, -2, 543, -(1 << 40), 0.5, -7, 254, 1.25, 9))
+            self.assertEqual(struct.unpack("9d", device.read(out, 72)),
+                             (1, -2, 543, -(1 << 40), 0.5, -7, 254, 1.25, 9))
 
     def test_what_a_launch_refuses(self):
         with foundry.Kernels() as kernels:
             scale, nothing = kernels.function(ptx(), "scale"), kernels.function(ptx(), "nothing")
             x, by, n = ctypes.c_uint64(), ctypes.c_float(1), ctypes.c_int(0)
             for cooperative in (False, True):
-                with self.assertRaisesRegex(foundry.Error, "'scale' takes 3 arguments and 1 were given"):
+                with self.assertRaisesRegex(foundry.Error,
+                                            "'scale' takes 3 arguments and 1 were given"):
                     scale.launch(1, 1, [x], cooperative=cooperative)
-                with self.assertRaisesRegex(foundry.Error, "argument 2 of the kernel 'scale' has 4 bytes and 8 were given"):
+                with self.assertRaisesRegex(foundry.Error,
+                                            "argument 2 of the kernel 'scale' has 4 bytes and 8 "
+                                            "were given"):
                     scale.launch(1, 1, [x, by, ctypes.c_int64(0)], cooperative=cooperative)
             for number in (3.0, 3, True):
                 with self.assertRaisesRegex(TypeError, "ctypes number"):
@@ -142,7 +153,9 @@ class KernelTests(unittest.TestCase):
             for what in (None, "text", ctypes.c_int, [x]):
                 with self.assertRaisesRegex(TypeError, "cannot be an argument"):
                     scale.launch(1, 1, [x, by, what])
-            host = types.SimpleNamespace(data_ptr=lambda: 64, device=types.SimpleNamespace(type="cpu"), is_pinned=lambda: False)
+            host = types.SimpleNamespace(data_ptr=lambda: 64,
+                                         device=types.SimpleNamespace(type="cpu"),
+                                         is_pinned=lambda: False)
             with self.assertRaisesRegex(TypeError, "host memory"):
                 scale.launch(1, 1, [host, by, n])
             host.is_pinned = lambda: True
@@ -150,26 +163,32 @@ class KernelTests(unittest.TestCase):
             # What C would take for another number: 2**32 + 1 for 1, and 0 for 1.
             for shape in (0, -1, 1 << 32, (1 << 32) + 1, (1, 0), (1, 1, 1, 1), ()):
                 for grid, block, what in ((shape, 1, "grid"), (1, shape, "block")):
-                    with self.assertRaisesRegex(ValueError, f"{what} is .*one to three numbers from 1 to 4294967295"):
+                    with self.assertRaisesRegex(ValueError,
+                                                f"{what} is .*one to three numbers from 1 to "
+                                                "4294967295"):
                         nothing.launch(grid, block)
             for shared in (-1, 1 << 32):
                 with self.assertRaisesRegex(ValueError, "shared: "):
                     nothing.launch(1, 1, shared=shared)
-            with self.assertRaisesRegex(foundry.Error, "1073741824 blocks of 64 threads: device 0 holds") as caught:
+            said = "1073741824 blocks of 64 threads: device 0 holds"
+            with self.assertRaisesRegex(foundry.Error, said) as caught:
                 nothing.launch(1 << 30, 64, cooperative=True)
             self.assertEqual(caught.exception.name, "FDRY_E_UNABLE")
 
     def test_a_device_that_cannot_launch_cooperatively(self):
-        done = subprocess.run([sys.executable, "-c", UNABLE, os.path.join(BUILD, "sim", "kernels.cubin")], check=True, text=True,
+        done = subprocess.run([sys.executable, "-c", UNABLE,
+                               os.path.join(BUILD, "sim", "kernels.cubin")], check=True, text=True,
                               capture_output=True, env={**os.environ, "FDRY_SIM_CC": "5.2"})
-        self.assertRegex(done.stdout, "FDRY_E_UNABLE .*compute capability 5.2, cooperative launch 0")
+        self.assertRegex(done.stdout,
+                         "FDRY_E_UNABLE .*compute capability 5.2, cooperative launch 0")
 
     def test_functions_are_gone_with_their_cache(self):
         with foundry.Kernels() as kernels:
             gone, other_gone = kernels.function(ptx(), "nothing"), kernels.function(ptx(), "fill")
             kernels.clear()
             again = [kernels.function(ptx(), name) for name in ("fill", "nothing")]
-            other_gone.handle = again[1].handle  # as if the driver had given it again, for another kernel
+            # as if the driver had given it again, for another kernel
+            other_gone.handle = again[1].handle
             for function in (gone, other_gone):
                 with self.assertRaisesRegex(foundry.Error, "cleared since; get it anew") as caught:
                     function.launch(1, 1)
@@ -183,12 +202,15 @@ class KernelTests(unittest.TestCase):
             code = foundry.Code(CUDA, source=True, options=["-DX=1"], name="mine.cu")
             first = kernels.function(code, "vecadd")
             self.assertEqual(kernels.find(kernels.key(code), "vecadd").handle, first.handle)
-            self.assertEqual(kernels.function(CUDA, "vecadd", source=True, options=["-DX=1"]).handle, first.handle)
-            self.assertEqual(kernels.function(CUDA, "vecadd", source=True, options="-DX=1").handle, first.handle)
+            self.assertEqual(kernels.function(CUDA, "vecadd", source=True,
+                                              options=["-DX=1"]).handle, first.handle)
+            self.assertEqual(kernels.function(CUDA, "vecadd", source=True, options="-DX=1").handle,
+                             first.handle)
             kernels.load(ptx())
             self.assertEqual(len(kernels), 2)
             stats = kernels.stats()
-            self.assertEqual((stats.source_compilations, stats.source_hits, stats.misses), (1, 2, 2))
+            self.assertEqual((stats.source_compilations, stats.source_hits, stats.misses),
+                             (1, 2, 2))
             kernels.reset_stats()
             self.assertEqual(kernels.stats().hits, 0)
             kernels.clear()
@@ -214,7 +236,8 @@ class KernelTests(unittest.TestCase):
 
     def test_prepared(self):
         with foundry.Kernels() as kernels:
-            kernels.prepare([(foundry.Code(ptx()), "vecadd"), foundry.Code(CUDA, source=True)], threads=2)
+            kernels.prepare([(foundry.Code(ptx()), "vecadd"), foundry.Code(CUDA, source=True)],
+                            threads=2)
             kernels.wait()
             self.assertEqual(len(kernels), 2)
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers get wrong is an error of Python's, at once: nothing is cut off, no closed object reaches the library."""
+"""What callers get wrong is an error of Python's, at once: nothing is cut off, no closed object
+reaches the library.
+"""
 import copy
 import ctypes
 import gc
@@ -26,7 +28,8 @@ class Misuse(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.store = os.path.join(cls.folder.name, "a störe")
         subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
-                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True, capture_output=True)
+                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
+                       capture_output=True)
 
     @classmethod
     def tearDownClass(cls):
@@ -44,15 +47,21 @@ class Misuse(unittest.TestCase):
         with self.load() as image, foundry.Slots() as slots, foundry.Store(self.store) as store:
             size = image["a"].nbytes
             image.launch(1)
-            for call in (lambda: image.launch(TOO_MUCH), lambda: image.build(TOO_MUCH), lambda: slots.replay(TOO_MUCH),
-                         lambda: slots.install_image(TOO_MUCH, image, 1), lambda: slots.install_image(1, image, TOO_MUCH),
-                         lambda: image.copy("a", image["out"].addr, (1 << 64) + size), lambda: image.launch(-1),
-                         lambda: setattr(store, "limit", 1 << 64), lambda: store.evict(1 << 64), lambda: store.evict(-1),
+            for call in (lambda: image.launch(TOO_MUCH), lambda: image.build(TOO_MUCH),
+                         lambda: slots.replay(TOO_MUCH),
+                         lambda: slots.install_image(TOO_MUCH, image, 1),
+                         lambda: slots.install_image(1, image, TOO_MUCH),
+                         lambda: image.copy("a", image["out"].addr, (1 << 64) + size),
+                         lambda: image.launch(-1),
+                         lambda: setattr(store, "limit", 1 << 64), lambda: store.evict(1 << 64),
+                         lambda: store.evict(-1),
                          lambda: foundry.Device(1 << 32), lambda: foundry.Slots(device=1 << 32),
-                         lambda: foundry.Capture(device=1 << 32), lambda: foundry.Capture(size=(1 << 64) + (2 << 20))):
+                         lambda: foundry.Capture(device=1 << 32),
+                         lambda: foundry.Capture(size=(1 << 64) + (2 << 20))):
                 self.refused(wrong, "out of range", call)
             self.assertEqual((store.limit, slots.keys()), (0, []))
-        for options in ({"device": 1 << 32}, {"threads": 1 << 32}, {"order": [TOO_MUCH]}, {"order": [-1]},
+        for options in ({"device": 1 << 32}, {"threads": 1 << 32}, {"order": [TOO_MUCH]},
+                        {"order": [-1]},
                         {"externals": {"a": TOO_MUCH}}):
             self.refused(OverflowError, "out of range", self.load, **options)
 
@@ -66,10 +75,14 @@ class Misuse(unittest.TestCase):
             def __index__(self):
                 return self.value
 
-        with self.load(order=[Number(1)], threads=Number(1), device=Number(0)) as image, foundry.Slots(device=Number(0)) as slots:
+        with self.load(order=[Number(1)], threads=Number(1),
+                       device=Number(0)) as image, foundry.Slots(device=Number(0)) as slots:
             image.launch(Number(1))
-            for call in (lambda: image.launch(Number(TOO_MUCH)), lambda: slots.replay(Number(TOO_MUCH)), lambda: foundry.Device(Number(1 << 32)),
-                         lambda: foundry.Slots(device=Number(1 << 32)), lambda: self.load(order=[Number(TOO_MUCH)])):
+            for call in (lambda: image.launch(Number(TOO_MUCH)),
+                         lambda: slots.replay(Number(TOO_MUCH)),
+                         lambda: foundry.Device(Number(1 << 32)),
+                         lambda: foundry.Slots(device=Number(1 << 32)),
+                         lambda: self.load(order=[Number(TOO_MUCH)])):
                 self.refused((OverflowError, ctypes.ArgumentError), "out of range", call)
             self.refused((TypeError, ctypes.ArgumentError), "", image.launch, 1.0)
         self.assertEqual(foundry.parse_size(Number(4096)), 4096)
@@ -77,14 +90,20 @@ class Misuse(unittest.TestCase):
 
     def test_texts_end_where_they_end(self):
         with self.load() as image, foundry.Store(self.store) as store:
-            for call in (lambda: foundry.load("vecadd\0x", store=store), lambda: image["a\0b"], lambda: store.describe("vecadd\0x"),
-                         lambda: store.tag("vecadd", "b\0c"), lambda: foundry.Store(self.store + "\0x"),
-                         lambda: foundry.verify(os.fsencode(self.store) + b"\0x"), lambda: store.export(["vecadd\0x"], "pack"),
+            for call in (lambda: foundry.load("vecadd\0x", store=store), lambda: image["a\0b"],
+                         lambda: store.describe("vecadd\0x"),
+                         lambda: store.tag("vecadd", "b\0c"),
+                         lambda: foundry.Store(self.store + "\0x"),
+                         lambda: foundry.verify(os.fsencode(self.store) + b"\0x"),
+                         lambda: store.export(["vecadd\0x"], "pack"),
                          lambda: foundry.load_or_capture("vecadd\0x", strict=True, store=store),
-                         lambda: foundry.load("vecadd", store=store, facts={"a": "b\0c"}), lambda: foundry.Capture(name="a\0b")):
+                         lambda: foundry.load("vecadd", store=store, facts={"a": "b\0c"}),
+                         lambda: foundry.Capture(name="a\0b")):
                 self.refused(ValueError, "NUL", call)
-            for call in (lambda: foundry.load(None, store=store), lambda: image[0], lambda: store.describe(b"vecadd"),
-                         lambda: image.fact(None), lambda: foundry.load("vecadd", store=store, facts={1: 2}),
+            for call in (lambda: foundry.load(None, store=store), lambda: image[0],
+                         lambda: store.describe(b"vecadd"),
+                         lambda: image.fact(None),
+                         lambda: foundry.load("vecadd", store=store, facts={1: 2}),
                          lambda: foundry.load_or_capture([None], strict=True, store=store)):
                 self.refused(TypeError, "is to be a str", call)
         self.assertFalse(os.path.exists("pack"))
@@ -126,7 +145,8 @@ class Misuse(unittest.TestCase):
                 self.assertEqual(store.import_(path).objects_new, 0)
 
     def test_closed(self):
-        image, slots, store, device = self.load(), foundry.Slots(), foundry.Store(self.store), foundry.Device()
+        image, slots, store, device = self.load(), foundry.Slots(), foundry.Store(
+            self.store), foundry.Device()
         capture = foundry.Capture(name="other")
         tensor = image["a"]
         for each in (image, slots, store, device):
@@ -134,14 +154,22 @@ class Misuse(unittest.TestCase):
             each.close()
         capture.end()
         for what, calls in (
-                ("image", (lambda: image.launch(1), lambda: image.id, image.graphs, image.tensors, lambda: image["a"], lambda: image.read("out"),
-                           image.report, image.synchronize, image.restore, image.wait, lambda: image.build(1), image.rng_state,
-                           image.generators, tensor.__dlpack__, lambda: foundry.Slots().install_image(1, image, 1))),
-                ("slots", (lambda: slots.replay(1), slots.keys, lambda: len(slots), lambda: 1 in slots, slots.invalidate, slots.stats)),
-                ("device", (device.pool, device.warm_up, lambda: device.get(4), lambda: device.new(4), device.syncs)),
-                ("store", (lambda: store.describe("vecadd"), lambda: store.used, store.gc, lambda: foundry.load("vecadd", store=store),
-                           lambda: foundry.Kernels(store=store), lambda: foundry.telemetry.text(store))),
-                ("capture", (capture.seal, capture.pause, lambda: capture.offset, lambda: capture.add_graph(1, 1)))):
+                ("image", (lambda: image.launch(1), lambda: image.id, image.graphs, image.tensors,
+                           lambda: image["a"], lambda: image.read("out"),
+                           image.report, image.synchronize, image.restore, image.wait,
+                           lambda: image.build(1), image.rng_state,
+                           image.generators, tensor.__dlpack__,
+                           lambda: foundry.Slots().install_image(1, image, 1))),
+                ("slots", (lambda: slots.replay(1), slots.keys, lambda: len(slots),
+                           lambda: 1 in slots, slots.invalidate, slots.stats)),
+                ("device", (device.pool, device.warm_up, lambda: device.get(4),
+                            lambda: device.new(4), device.syncs)),
+                ("store", (lambda: store.describe("vecadd"), lambda: store.used, store.gc,
+                           lambda: foundry.load("vecadd", store=store),
+                           lambda: foundry.Kernels(store=store),
+                           lambda: foundry.telemetry.text(store))),
+                ("capture", (capture.seal, capture.pause, lambda: capture.offset,
+                             lambda: capture.add_graph(1, 1)))):
             for i, call in enumerate(calls):
                 with self.subTest(what, nr=i):
                     self.refused(ValueError, f"the {what} (is|are|has) (closed|ended)", call)
@@ -158,12 +186,13 @@ import os, sys, foundry
 image = foundry.load("vecadd", store=sys.argv[1], background=True, progress=lambda *_: None)
 sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
 """
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, self.store], capture_output=True, text=True, check=False,
-                              timeout=60)
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, self.store],
+                              capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_an_image_goes_with_the_last_that_refers_to_it(self):
-        for keep in (lambda image: None, lambda image: image["a"], lambda image: image["a"].__dlpack__()):
+        for keep in (lambda image: None, lambda image: image["a"],
+                     lambda image: image["a"].__dlpack__()):
             held = keep(self.load())
             gc.collect()
             if held:
@@ -172,15 +201,22 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
             self.load().close()
 
     def test_a_consumer_that_raises(self):
-        """As numpy does of what lies on a GPU: it lets go of the capsule when its own exception is set."""
+        """As numpy does of what lies on a GPU: it lets go of the capsule when its own exception is
+        set.
+        """
         library = os.path.join(self.folder.name, "consumer.so")
-        subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"], check=True, text=True, input="""
+        command = [os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"]
+        subprocess.run(command, check=True, text=True, input="""
             extern void *PyExc_KeyError;
             void PyErr_SetString(void *, const char *);
             void Py_DecRef(void *);
             void *PyCapsule_GetPointer(void *, const char *);
             struct managed { char tensor[48]; void *context; void (*deleter)(struct managed *); };
-            void refuse(void *capsule) { PyErr_SetString(PyExc_KeyError, "refused"); Py_DecRef(capsule); }
+            void refuse(void *capsule)
+            {
+                PyErr_SetString(PyExc_KeyError, "refused");
+                Py_DecRef(capsule);
+            }
             void take(void *capsule)
             {
                 struct managed *m = PyCapsule_GetPointer(capsule, "dltensor");
@@ -191,7 +227,8 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
         consumer, told = ctypes.PyDLL(library), []
         image = self.load()
         kept = ctypes.py_object(image["a"].__dlpack__())
-        with unittest.mock.patch.object(sys, "unraisablehook", lambda raised: told.append(repr(raised.exc_value))):
+        with unittest.mock.patch.object(sys, "unraisablehook",
+                                        lambda raised: told.append(repr(raised.exc_value))):
             consumer.take(kept)
             ctypes.pythonapi.PyCapsule_SetName(kept, b"used_dltensor")
             capsule = image["a"].__dlpack__()
@@ -212,11 +249,15 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
         self.load().close()
 
     def test_no_copies(self):
-        with self.load() as image, foundry.Store(self.store) as store, foundry.Slots() as slots, foundry.Device() as device, \
-                foundry.Kernels() as kernels, foundry.DeviceScalar("int8") as scalar, foundry.DecodeState() as state, \
+        with self.load() as image, foundry.Store(self.store) as store, foundry.Slots(
+            ) as slots, foundry.Device() as device, \
+                foundry.Kernels() as kernels, foundry.DeviceScalar(
+                    "int8") as scalar, foundry.DecodeState() as state, \
                 foundry.Capture(name="other") as capture:
-            for each in (image, image["a"], store, slots, device, kernels, scalar, state, capture, foundry.CUDAGraph()):
-                for copied in (copy.deepcopy, pickle.dumps) + (copy.copy,) * (not isinstance(each, type(image["a"]))):
+            for each in (image, image["a"], store, slots, device, kernels, scalar, state, capture,
+                         foundry.CUDAGraph()):
+                shallow = () if isinstance(each, type(image["a"])) else (copy.copy,)
+                for copied in (copy.deepcopy, pickle.dumps, *shallow):
                     with self.subTest(each=each, how=copied):
                         self.refused(TypeError, "cannot be copied or pickled", copied, each)
             image.launch(1)
@@ -247,7 +288,8 @@ with foundry.Slots() as slots:
         assert slots.replay(1)
         let_go()
 """
-        done = subprocess.run([sys.executable, "-c", script, self.store], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-c", script, self.store], capture_output=True,
+                              text=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_kernels_keep_their_store_open(self):
@@ -265,7 +307,8 @@ with foundry.Slots() as slots:
     def test_tensors_whose_memory_is_something_else(self):
         class Array:
             def __init__(self, typestr="<f4", strides=None):
-                self.__array_interface__ = {"data": (4096, False), "typestr": typestr, "shape": (4, 4), "strides": strides, "version": 3}
+                self.__array_interface__ = {"data": (4096, False), "typestr": typestr,
+                                            "shape": (4, 4), "strides": strides, "version": 3}
 
         class Lazy:
             dtype, shape, device = "torch.complex64", (4,), types.SimpleNamespace(type="cuda")
@@ -281,7 +324,8 @@ with foundry.Slots() as slots:
 
         with foundry.Capture(name="other") as capture:
             for typestr in (">f4", "|O8", "|S4", "<U4", "<M8", "|V8", "<f16"):
-                self.refused(ValueError, "which images do not know", capture.tensor, "x", Array(typestr))
+                self.refused(ValueError, "which images do not know", capture.tensor, "x",
+                             Array(typestr))
             self.refused(ValueError, "do not divide", capture.tensor, "x", Array(strides=(18, 4)))
             for bit in ("is_conj", "is_neg"):
                 self.refused(TypeError, "resolve_" + bit[3:], capture.tensor, "x", Lazy(bit))
@@ -296,8 +340,10 @@ with foundry.Slots() as slots:
 
         with foundry.Store(self.store) as store:
             path = os.path.join(self.folder.name, "raised")
-            for call in (lambda: store.gc(progress=fails), lambda: store.export("vecadd", path, progress=fails),
-                         lambda: foundry.verify(self.store, progress=fails), lambda: self.load(progress=fails),
+            for call in (lambda: store.gc(progress=fails),
+                         lambda: store.export("vecadd", path, progress=fails),
+                         lambda: foundry.verify(self.store, progress=fails),
+                         lambda: self.load(progress=fails),
                          lambda: foundry.repair(store=self.store, progress=fails)):
                 calls = []
                 self.refused(Midway, "", call)
@@ -310,18 +356,22 @@ with foundry.Slots() as slots:
             foundry.load("nobody", store=self.store)
         error = raised.exception
         for travelled in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-            self.assertEqual((type(travelled), str(travelled), travelled.code, travelled.name, travelled.errno),
+            self.assertEqual((type(travelled), str(travelled), travelled.code, travelled.name,
+                              travelled.errno),
                              (foundry.Error, str(error), error.code, "FDRY_E_NOENT", error.errno))
 
     def test_a_capture_that_is_lent_is_not_ended(self):
         for call in (lambda capture: capture.end(), lambda capture: capture.__exit__()):
-            self.refused(foundry.Error, "ends this capture itself", foundry.load_or_capture, "none", store=self.store, capture=call)
+            self.refused(foundry.Error, "ends this capture itself", foundry.load_or_capture, "none",
+                         store=self.store, capture=call)
         with foundry.Capture() as capture:
             self.assertEqual(capture.offset, 0)
 
     def test_a_library_that_is_not_there_or_another(self):
-        for library, says in (("/nowhere/libfoundry.so.0.2", "cannot be loaded.*FOUNDRY_LIBRARY"), ("libc.so.6", "of another version")):
-            done = subprocess.run([sys.executable, "-c", "import foundry"], env={**os.environ, "FOUNDRY_LIBRARY": library},
+        for library, says in (("/nowhere/libfoundry.so.0.2", "cannot be loaded.*FOUNDRY_LIBRARY"),
+                              ("libc.so.6", "of another version")):
+            done = subprocess.run([sys.executable, "-c", "import foundry"],
+                                  env={**os.environ, "FOUNDRY_LIBRARY": library},
                                   capture_output=True, text=True, check=False)
             self.assertRegex(done.stderr.splitlines()[-1], f"ImportError: .*{says}")
 

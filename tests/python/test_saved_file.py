@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of saved graphs, and lists of them, with every odd content: read, or an Error that names the file.
+"""Files of saved graphs, and lists of them, with every odd content: read, or an Error that names
+the file.
 
 test_saved_file.py ROUNDS: so many files with several odd places, made at random from one seed.
 """
@@ -16,13 +17,18 @@ import foundry
 from foundry import _file, many
 
 ROUNDS = int(sys.argv.pop(1)) if sys.argv[1:2] and sys.argv[1].isdigit() else 500
-GRAPH = {"format": "foundry graph", "version": 1, "image": "a" * 64, "key": 3, "base": "0x4fda00000000",
-         "outputs": {"tuple": [{"tensor": {"addr": 88, "dtype": "float32", "shape": [2, 3], "stride": [3, 1]}},
+GRAPH = {"format": "foundry graph", "version": 1, "image": "a" * 64, "key": 3,
+         "base": "0x4fda00000000",
+         "outputs": {"tuple": [{"tensor": {"addr": 88, "dtype": "float32", "shape": [2, 3],
+                                           "stride": [3, 1]}},
                                {"dict": [["k", {"value": 1}], [3, {"list": []}]]}, None]},
          "torch": [[1 << 40, 4096, [[1 << 40, 512]]]]}
-LIST = {"format": "foundry graphs", "version": 1, "graphs": [{"file": "g.json", "image": "a" * 64, "key": 3}]}
-ODD = (None, True, False, [], {}, "", -1, 0, 1.5, 1e308, float("nan"), float("inf"), 1 << 70, 10 ** 300, "x", "\ud800", "\0", [[]], [1], {"a": 1},
-       {"tensor": {}}, {"tensor": None}, "float32", {"value": []}, {"dict": [[[], None]]}, {"dict": [[None, None]]}, {"list": None}, "0x", "0x" + "f" * 16,
+LIST = {"format": "foundry graphs", "version": 1,
+        "graphs": [{"file": "g.json", "image": "a" * 64, "key": 3}]}
+ODD = (None, True, False, [], {}, "", -1, 0, 1.5, 1e308, float("nan"), float("inf"), 1 << 70,
+       10 ** 300, "x", "\ud800", "\0", [[]], [1], {"a": 1},
+       {"tensor": {}}, {"tensor": None}, "float32", {"value": []}, {"dict": [[[], None]]},
+       {"dict": [[None, None]]}, {"list": None}, "0x", "0x" + "f" * 16,
        "../../etc/passwd", "/")
 
 
@@ -30,7 +36,10 @@ def places(value, path=()):
     """The path of every value within one."""
     if path:
         yield path
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    found = ()
+    if isinstance(value, (dict, list)):
+        found = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in found:
         yield from places(each, path + (key,))
 
 
@@ -53,7 +62,8 @@ class SavedFiles(unittest.TestCase):
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = tempfile.TemporaryDirectory(dir=memory)
         self.addCleanup(self.folder.cleanup)
-        self.graph, self.list = (os.path.join(self.folder.name, name) for name in ("g.json", many.MANIFEST))
+        self.graph, self.list = (os.path.join(self.folder.name, name)
+                                 for name in ("g.json", many.MANIFEST))
 
     def put(self, path, content):
         with open(path, "wb") as f:
@@ -81,7 +91,8 @@ class SavedFiles(unittest.TestCase):
     def list_reads(self, content):
         self.put(self.list, content)
         with self.subTest(content=repr(content)[:300]):
-            return self.reads(self.folder.name, lambda: foundry.load_cuda_modules_and_libraries(self.folder.name))
+            return self.reads(self.folder.name,
+                              lambda: foundry.load_cuda_modules_and_libraries(self.folder.name))
         return False
 
     def test_what_is_right_is_read(self):
@@ -102,7 +113,8 @@ class SavedFiles(unittest.TestCase):
         for odd in ODD:
             self.assertFalse(self.graph_reads(odd))
             self.assertFalse(self.list_reads(odd))
-        for raw in (b"", b"{", b"\xff\xfe", b"[" * 100000, b"9" * 10000, b'{"a":' * 1000, json.dumps(GRAPH).encode()[:-1], bytes(100)):
+        for raw in (b"", b"{", b"\xff\xfe", b"[" * 100000, b"9" * 10000, b'{"a":' * 1000,
+                    json.dumps(GRAPH).encode()[:-1], bytes(100)):
             self.assertFalse(self.graph_reads(raw))
             self.assertFalse(self.list_reads(raw))
 
@@ -112,7 +124,8 @@ class SavedFiles(unittest.TestCase):
             value = GRAPH
             for _ in range(chance.randint(2, 4)):
                 found = list(places(value))
-                value = changed(value, chance.choice(found), chance.choice((..., *ODD))) if found else value
+                value = (changed(value, chance.choice(found), chance.choice((..., *ODD)))
+                         if found else value)
             self.graph_reads(value)
 
 

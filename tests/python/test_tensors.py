@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors whose elements lie in any order, written and read from Python: bytes, buffers, DLPack on the host and on the device."""
+"""Tensors whose elements lie in any order, written and read from Python: bytes, buffers, DLPack on
+the host and on the device.
+"""
 import array
 import ctypes
 import itertools
@@ -27,8 +29,10 @@ LAYOUTS = {  # name: (dtype, shape, strides, elements from the buffer's beginnin
     "empty": ("float32", (3, 0, 2), (9, 5, 1), 0),
     "one": ("float32", (), (), 7),
 }
-SIZES = {"float32": 4, "bfloat16": 2, "float8_e4m3fn": 1, "bool": 1, "int64": 8, "uint8": 1, "int32": 4, "uint16": 2}
-CODES = {"float32": 2, "bfloat16": 4, "float8_e4m3fn": 10, "bool": 6, "int64": 0, "uint8": 1, "int32": 0, "uint16": 1}
+SIZES = {"float32": 4, "bfloat16": 2, "float8_e4m3fn": 1, "bool": 1, "int64": 8, "uint8": 1,
+         "int32": 4, "uint16": 2}
+CODES = {"float32": 2, "bfloat16": 4, "float8_e4m3fn": 10, "bool": 6, "int64": 0, "uint8": 1,
+         "int32": 0, "uint16": 1}
 BUF = 4096
 
 
@@ -36,15 +40,19 @@ class Torchish:
     """What the package asks of a torch tensor to name it."""
 
     def __init__(self, addr, dtype, shape, stride):
-        self.data_ptr, self.dtype, self.shape, self.stride = lambda: addr, f"torch.{dtype}", shape, lambda: stride
+        self.data_ptr, self.dtype = lambda: addr, f"torch.{dtype}"
+        self.shape, self.stride = shape, lambda: stride
         self.device = types.SimpleNamespace(type="cuda")
 
 
 class Exported:
-    """Memory at an address as any DLPack producer shows it. `streams` are those that it was asked for."""
+    """Memory at an address as any DLPack producer shows it. `streams` are those that it was asked
+    for.
+    """
 
     def __init__(self, addr, dtype, shape, strides, device=None, keep=None):
-        self.addr, self.dtype, self.shape, self.strides, self.device, self.keep = addr, dtype, shape, strides, device, keep
+        self.addr, self.dtype, self.shape, self.strides = addr, dtype, shape, strides
+        self.device, self.keep = device, keep
         self.streams = []
 
     def __dlpack_device__(self):
@@ -54,14 +62,18 @@ class Exported:
         from foundry import tensor
         self.streams.append(options.get("stream"))
         dims = (ctypes.c_int64 * (2 * len(self.shape) or 1))(*self.shape, *self.strides)
-        shape, strides = (ctypes.cast(ctypes.addressof(dims) + at, ctypes.POINTER(ctypes.c_int64)) for at in (0, 8 * len(self.shape)))
-        managed = tensor.Managed(tensor._DLTensor(self.addr, *self.__dlpack_device__(), len(self.shape), CODES[self.dtype],
-                                                  8 * SIZES[self.dtype], 1, shape, strides, 0), None, None)
+        shape, strides = (ctypes.cast(ctypes.addressof(dims) + at, ctypes.POINTER(ctypes.c_int64))
+                          for at in (0, 8 * len(self.shape)))
+        managed = tensor.Managed(tensor._DLTensor(self.addr, *self.__dlpack_device__(),
+                                                  len(self.shape), CODES[self.dtype],
+                                                  8 * SIZES[self.dtype], 1, shape, strides, 0),
+                                 None, None)
         self.made = dims, managed
         return new_capsule(ctypes.addressof(managed), b"dltensor", None)
 
 
-new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p,
+                                ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi))
 
 
@@ -73,7 +85,8 @@ def host(data, dtype, shape, strides, first=0):
 
 def offsets(shape, strides):
     """Where each element lies, row by row, in elements."""
-    return [sum(i * s for i, s in zip(index, strides)) for index in itertools.product(*map(range, shape))]
+    return [sum(i * s for i, s in zip(index, strides))
+            for index in itertools.product(*map(range, shape))]
 
 
 def rows(shape):
@@ -90,7 +103,8 @@ def noise(n, salt=0):
 
 def gathered(data, dtype, shape, strides, first=0):
     size = SIZES[dtype]
-    return b"".join(data[size * (first + o):size * (first + o + 1)] for o in offsets(shape, strides))
+    return b"".join(data[size * (first + o):size * (first + o + 1)]
+                    for o in offsets(shape, strides))
 
 
 def scattered(data, values, dtype, shape, strides, first=0):
@@ -114,8 +128,10 @@ def capture(store):
             cuda("cuMemsetD8_v2", ctypes.c_uint64(addr), 0, ctypes.c_size_t(BUF))
             cap.tensor(name, Torchish(addr, "uint8", (BUF,), (1,)), use="state")
         for name, (dtype, shape, strides, first) in LAYOUTS.items():
-            cap.tensor(name, Torchish(buf + SIZES[dtype] * first, dtype, shape, strides), use="state")
-        cap.tensor("input", Torchish(ext, "float32", SHAPE, LAYOUTS["channels_last"][2]), use="input", external=True)
+            cap.tensor(name, Torchish(buf + SIZES[dtype] * first, dtype, shape, strides),
+                       use="state")
+        cap.tensor("input", Torchish(ext, "float32", SHAPE, LAYOUTS["channels_last"][2]),
+                   use="input", external=True)
         for strides in ((1, 8, 32, 128), (0, 20, 5, 1)):
             try:
                 cap.tensor("gaps", Torchish(ext, "float32", SHAPE, strides), external=True)
@@ -152,14 +168,16 @@ class Tensors(unittest.TestCase):
         for name, (dtype, shape, strides, first) in LAYOUTS.items():
             with self.subTest(name):
                 self.setUp()
-                self.assertEqual(bytes(self.img.read(name)), gathered(self.before, dtype, shape, strides, first))
+                self.assertEqual(bytes(self.img.read(name)),
+                                 gathered(self.before, dtype, shape, strides, first))
                 if name == "expanded":
                     continue
                 data = noise(SIZES[dtype] * count(shape), 5)
                 for wait in (True, False):
                     self.setUp()
                     self.img.write(name, data, wait=wait)
-                    self.assertEqual(self.memory(), scattered(self.before, data, dtype, shape, strides, first))
+                    self.assertEqual(self.memory(),
+                                     scattered(self.before, data, dtype, shape, strides, first))
                     self.assertEqual(bytes(self.img.read(name)), data)
 
     def test_what_overlaps_itself_is_only_read(self):
@@ -173,7 +191,9 @@ class Tensors(unittest.TestCase):
         self.assertEqual(self.memory(), self.before)
 
     def arrays(self, shape):
-        """Strides and first elements of arrays of that shape: transposed, with gaps, backwards, repeating."""
+        """Strides and first elements of arrays of that shape: transposed, with gaps, backwards,
+        repeating.
+        """
         turned = rows(shape[::-1])[::-1]
         apart = tuple(3 * s for s in rows(shape))
         back = tuple(-s for s in turned)
@@ -192,7 +212,8 @@ class Tensors(unittest.TestCase):
                     values = gathered(data, dtype, shape, theirs, begin)
                     self.img.write(name, host(data, dtype, shape, theirs, begin), wait=wait)
                     data[:] = bytes(BUF)
-                    self.assertEqual(self.memory(), scattered(self.before, values, dtype, shape, strides, first))
+                    self.assertEqual(self.memory(),
+                                     scattered(self.before, values, dtype, shape, strides, first))
 
     def test_read_into_arrays(self):
         for name in LAYOUTS:
@@ -202,7 +223,9 @@ class Tensors(unittest.TestCase):
                     data = bytearray(noise(BUF, 3))
                     into = host(data, dtype, shape, theirs, begin)
                     self.assertIs(self.img.read(name, out=into), into)
-                    want = scattered(noise(BUF, 3), gathered(self.before, dtype, shape, strides, first), dtype, shape, theirs, begin)
+                    want = scattered(noise(BUF, 3),
+                                     gathered(self.before, dtype, shape, strides, first), dtype,
+                                     shape, theirs, begin)
                     self.assertEqual(bytes(data), want)
         flat = bytearray(480)
         self.assertIs(self.img.read("channels_last", out=flat), flat)
@@ -213,7 +236,8 @@ class Tensors(unittest.TestCase):
     def test_buffers(self):
         """The buffer protocol: of more dimensions, with steps, backwards, read-only."""
         values = array.array("q", range(15))
-        for data in (values, memoryview(values).cast("B").cast("q", (5, 3)), memoryview(values).toreadonly()):
+        for data in (values, memoryview(values).cast("B").cast("q", (5, 3)),
+                     memoryview(values).toreadonly()):
             self.img.write("whole", data)
             self.assertEqual(struct.unpack("15q", self.img.read("whole")), tuple(range(15)))
         self.img.write("one", memoryview(array.array("f", [3.5])))
@@ -245,14 +269,16 @@ class Tensors(unittest.TestCase):
                     self.img.write(name, source, wait=wait)
                     self.assertEqual(source.streams, [1])
                     values = gathered(noise(BUF, 9), dtype, shape, theirs, begin)
-                    self.assertEqual(self.memory(), scattered(self.before, values, dtype, shape, strides, first))
+                    self.assertEqual(self.memory(),
+                                     scattered(self.before, values, dtype, shape, strides, first))
         for stream, asked in ((1, 1), (ctypes.c_void_p(2), 2), (ctypes.c_void_p(), 1), (0, 1)):
             source = Exported(side, "float32", SHAPE, LAYOUTS["plain"][2], device=0)
             self.img.write("plain", source, stream=stream)
             self.assertEqual(source.streams, [asked])
         turned = (1, 2, 6, 24)
         self.img.read("channels_last", out=Exported(side, "float32", SHAPE, turned, device=0))
-        self.assertEqual(gathered(self.img.read("side"), "float32", SHAPE, turned), bytes(self.img.read("channels_last")))
+        self.assertEqual(gathered(self.img.read("side"), "float32", SHAPE, turned),
+                         bytes(self.img.read("channels_last")))
         with self.assertRaisesRegex(ValueError, "device 3 of DLPack's kind 2"):
             self.img.write("plain", Exported(side, "float32", SHAPE, turned, device=3))
 
@@ -271,9 +297,12 @@ class Tensors(unittest.TestCase):
             if ok:
                 self.img.write("plain", host(data, dtype, SHAPE, (1, 2, 6, 24)))
             else:
-                with self.assertRaisesRegex(TypeError, "'plain' has elements of type float32, the array of type int32"):
+                with self.assertRaisesRegex(TypeError,
+                                            "'plain' has elements of type float32, the array of "
+                                            "type int32"):
                     self.img.write("plain", host(data, dtype, SHAPE, (1, 2, 6, 24)))
-        for name, bits in (("halves", "uint16"), ("small", "uint8"), ("flags", "uint8"), ("whole", "int64")):
+        for name, bits in (("halves", "uint16"), ("small", "uint8"), ("flags", "uint8"),
+                           ("whole", "int64")):
             shape = LAYOUTS[name][1]
             self.img.write(name, host(data, bits, shape, rows(shape)))
         with self.assertRaisesRegex(foundry.Error, "4 elements in dimension 2, the array has 5"):
@@ -298,7 +327,8 @@ class Tensors(unittest.TestCase):
         except ModuleNotFoundError:
             return
         values = numpy.arange(120, dtype="f4").reshape(SHAPE)
-        for each in (values, values[:, :, ::-1], numpy.asfortranarray(values), numpy.broadcast_to(values[:1], SHAPE),
+        for each in (values, values[:, :, ::-1], numpy.asfortranarray(values),
+                     numpy.broadcast_to(values[:1], SHAPE),
                      numpy.repeat(values, 2, axis=3)[..., ::2]):
             self.img.write("channels_last", each)
             got = numpy.frombuffer(self.img.read("channels_last"), "f4").reshape(SHAPE)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saved graphs loaded among what the process allocated itself, and one after the other, on the software driver."""
+"""Saved graphs loaded among what the process allocated itself, and one after the other, on the
+software driver.
+"""
 import os
 
 import suite
@@ -29,7 +31,8 @@ class Loads(Folder):
         for made, c in ((0, 7.0), (1, 106.0), (2, 204.0), (3, 300.0)):
             self.more(f"""
                 fdry.set_allocation_region(BASE, '1GB')
-                own = [full(100.0, *shape) for shape in [(100, 100), (100, 100), (300, 100)][:{made}]]
+                shapes = [(100, 100), (100, 100), (300, 100)]
+                own = [full(100.0, *shape) for shape in shapes[:{made}]]
                 graph, out = fdry.CUDAGraph.load('g.json')
                 graph.replay()
                 assert out.tolist()[0] == {c}, out.tolist()[0]
@@ -37,11 +40,16 @@ class Loads(Folder):
 
     def test_the_first_that_differs_is_named(self):
         self.saved()
-        for made, says in (("full(1.0, 3 << 20)", "allocation 0 of this process has 12582912 bytes"),
-                           ("full(1.0, 200, 100)", "has 80384 bytes at 0x500000000000, where the process that saved the graph had "
+        for made, says in (("full(1.0, 3 << 20)",
+                            "allocation 0 of this process has 12582912 bytes"),
+                           ("full(1.0, 200, 100)",
+                            "has 80384 bytes at 0x500000000000, where the process that saved the "
+                            "graph had "
                             "one of 40448 bytes at 0x500000000000"),
-                           ("full(1.0), full(1.0), full(1.0, 1000)", "has 4096 bytes at 0x500000013c00"),
-                           ("full(1.0), full(1.0), full(1.0, 300, 100), full(1.0, 5 << 20)", "allocation 1 of this process has 20971520 bytes")):
+                           ("full(1.0), full(1.0), full(1.0, 1000)",
+                            "has 4096 bytes at 0x500000013c00"),
+                           ("full(1.0), full(1.0), full(1.0, 300, 100), full(1.0, 5 << 20)",
+                            "allocation 1 of this process has 20971520 bytes")):
             self.more(f"""
                 fdry.set_allocation_region(BASE, '1GB')
                 own = [{made}]
@@ -114,7 +122,8 @@ class Loads(Folder):
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
             a, real = full(1.0), torch.cuda.memory_snapshot
-            torch.cuda.memory_snapshot = lambda: [dict(s, total_size=s['total_size'] // 2) for s in real()]
+            torch.cuda.memory_snapshot = lambda: [
+                dict(s, total_size=s['total_size'] // 2) for s in real()]
             fails("LAYOUT", "do without expandable_segments", fdry.CUDAGraph.load, 'g.json')
             torch.cuda.memory_snapshot = real
             graph, out = fdry.CUDAGraph.load('g.json')
@@ -126,18 +135,26 @@ class Loads(Folder):
         self.saved()
         with open(self.path("g.json"), encoding="ascii") as f:
             good = f.read()
-        for name, text in (("half", good[:len(good) // 2]), ("other", '{"nodes": [], "topology": {}}'), ("list", "[1]"), ("binary", "\x00\x01"),
-                           ("image", good.replace('"image": "', '"image": "x')), ("key", good.replace('"key": 1', '"key": -1')),
-                           ("base", good.replace('"base": "0x', '"base": "')), ("torch", good.replace('"torch": [[', '"torch": [[[], ')),
-                           ("deep", '{"outputs":' * 90000), ("dtype", good.replace("float32", "float33")),
-                           ("shape", good.replace('"shape": [', '"shape": [-1, ')), ("newer", good.replace('"version": 1', '"version": 2')),
-                           ("absent", good.replace('"key": 1', '"key": 77')), ("far", good.replace('"shape": [100, 100]', '"shape": [90000000, 100]'))):
+        for name, text in (("half", good[:len(good) // 2]),
+                           ("other", '{"nodes": [], "topology": {}}'), ("list", "[1]"),
+                           ("binary", "\x00\x01"),
+                           ("image", good.replace('"image": "', '"image": "x')),
+                           ("key", good.replace('"key": 1', '"key": -1')),
+                           ("base", good.replace('"base": "0x', '"base": "')),
+                           ("torch", good.replace('"torch": [[', '"torch": [[[], ')),
+                           ("deep", '{"outputs":' * 90000),
+                           ("dtype", good.replace("float32", "float33")),
+                           ("shape", good.replace('"shape": [', '"shape": [-1, ')),
+                           ("newer", good.replace('"version": 1', '"version": 2')),
+                           ("absent", good.replace('"key": 1', '"key": 77')),
+                           ("far", good.replace('"shape": [100, 100]',
+                                                '"shape": [90000000, 100]'))):
             with open(self.path(name), "w", encoding="latin-1") as f:
                 f.write(text)
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
-            for name in ("half", "other", "list", "binary", "image", "key", "base", "torch", "deep", "dtype", "shape", "newer", "absent",
-                         "far"):
+            for name in ("half", "other", "list", "binary", "image", "key", "base", "torch", "deep",
+                         "dtype", "shape", "newer", "absent", "far"):
                 fails("BADIMAGE", name, fdry.CUDAGraph.load, name)
                 fdry.CUDAGraph.load('g.json')
             """)
@@ -162,7 +179,8 @@ class Loads(Folder):
             g.save('g.json', c)
             """, FOUNDRY_STORE=store)
         self.assertFalse(os.path.exists(self.path("foundry-store")))
-        again = "fdry.set_allocation_region(BASE, '1GB')\ng, c = fdry.CUDAGraph.load('g.json')\ng.replay()\nis_all(c, 2.0)"
+        again = ("fdry.set_allocation_region(BASE, '1GB')\n"
+                 "g, c = fdry.CUDAGraph.load('g.json')\ng.replay()\nis_all(c, 2.0)")
         self.more(again, FOUNDRY_STORE=store)
         with open(self.path("g.json"), encoding="ascii") as f:
             self.assertNotIn(self.folder.name, f.read())
@@ -186,7 +204,8 @@ class Loads(Folder):
             fails("NOENT", "neither in", fdry.CUDAGraph.load, '2.json')
             g.save('2.json', c)
             """)
-        for name, store in (("2.json", None), ("1.json", "old"), ("first.json", "first"), ("second.json", "second")):
+        for name, store in (("2.json", None), ("1.json", "old"), ("first.json", "first"),
+                            ("second.json", "second")):
             self.more(f"""
                 fdry.set_allocation_region(BASE, '1GB')
                 g, c = fdry.CUDAGraph.load('{name}')
