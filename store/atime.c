@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * atime.c - when images were last loaded or sealed; eviction chooses by it.
+ * atime.c - noting when images were last loaded or sealed, for eviction.
  *
- * Each load appends one line to a file beside the environment, without a transaction or a lock. A
- * later line means a later use, whatever the clock says. The file is only a hint: if it cannot be
+ * Each load appends one line to a file in the store's directory, without a transaction or a lock. A
+ * later line means a later use, whatever times they have. The file is only a hint: if it cannot be
  * written, nothing is noted; a line that cannot be parsed is ignored; lines that are appended while
  * the file is shortened may be lost.
  */

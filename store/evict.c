@@ -65,7 +65,6 @@ static bool must_stay(const struct fdry_evict_bounds *b, const struct fdry_ref *
 	return ref->pinned;
 }
 
-/* All refs, those that must stay first, then the one that was used last. */
 static int ranked_put(struct fdry_buf *ranked, const struct fdry_evict_bounds *bounds,
 		      const struct fdry_ref *ref, const struct fdry_atime *used)
 {

@@ -2,14 +2,14 @@
 /*
  * format.h - the records on disk, as offsets; Documentation/format/store.rst is the specification.
  *
- * Values in LMDB can lie at odd addresses: nothing is read as a struct, every field goes
- * through fdry_span_at() and fdry_get32() and their like. Reserved bytes are written zero
- * and checked zero. A field, once shipped, never changes meaning.
+ * Values in LMDB can lie at odd addresses. So they are never read as structs: fdry_span_at(),
+ * fdry_get32() and similar functions read each field. Reserved bytes are written as zero and
+ * checked to be zero. A field, once shipped, never changes its meaning.
  */
 #ifndef FDRY_STORE_FORMAT_H
 #define FDRY_STORE_FORMAT_H
 
-/* What to do about pages that are damaged: nobody can mend these in place. */
+/* Advice for damaged pages, which cannot be repaired in place. */
 #define FDRY_DAMAGE_ADVICE \
 	"export the images that can still be read and import them into a new store, or put a " \
 	"backup in its place"
@@ -22,7 +22,7 @@
 #define FDRY_FORMAT_AT_VERSION 16  /* u32 */
 #define FDRY_FORMAT_AT_INCOMPAT 24 /* u64: features without which the store must not be touched */
 #define FDRY_FORMAT_AT_COMPAT 32   /* u64: features that may be ignored */
-#define FDRY_FORMAT_AT_ID 40       /* 16 random bytes, to tell stores apart */
+#define FDRY_FORMAT_AT_ID 40       /* 16 random bytes, different in every store */
 #define FDRY_FORMAT_ID_SIZE 16
 #define FDRY_FORMAT_SIZE 64
 #define FDRY_FORMAT_INCOMPAT_KNOWN 0ull
@@ -30,11 +30,10 @@
 /* meta, key "changes": u64, how often refs were set or deleted. */
 #define FDRY_META_CHANGES "changes"
 
-/* meta, key "collecting": one byte, 1, while a collection is under way. */
+/* meta, key "collecting": one byte, 1, while a collection runs or after one died. */
 #define FDRY_META_COLLECTING "collecting"
 
-/* meta, key "limit": u64, bytes that the store's tables may take; not there: as many as there
- * are. */
+/* meta, key "limit": u64, bytes that the store's tables may take; no record: no limit. */
 #define FDRY_META_LIMIT "limit"
 
 /* objects, key: id. */
@@ -51,7 +50,7 @@
 enum fdry_codec {
 	FDRY_CODEC_PLAIN = 0,
 	FDRY_CODEC_ZSTD = 1, /* one frame, with its content size */
-	FDRY_CODEC_NONE = 2, /* in quarantine: they were damaged, and there are none */
+	FDRY_CODEC_NONE = 2, /* in quarantine: there are no bytes, since they were damaged */
 };
 
 /* refs, key: name, a zero byte, identity (32 bytes). */
@@ -65,11 +64,12 @@ enum fdry_ref_flags {
 	FDRY_REF_PINNED = 1 << 0, /* never evicted */
 };
 
-/* The file "used" beside the environment: a line for each load or seal, "ID TIME\n". */
+/* The file "used" in the store's directory: a line for each load or seal, "ID TIME\n". */
 #define FDRY_ATIME_DIGITS 10 /* of the time: seconds since 1970 */
 #define FDRY_ATIME_LINE (64 + 1 + FDRY_ATIME_DIGITS + 1)
 
-/* The file "verified" beside the environment: mapped objects that were checked during this boot. */
+/* The file "verified" in the store's directory: mapped objects that were checked during this boot.
+ */
 #define FDRY_VERIFIED_MAGIC "FDRYSEEN"
 #define FDRY_VERIFIED_VERSION 2
 #define FDRY_VERIFIED_AT_VERSION 8 /* u32, then a zero u32 */
@@ -81,7 +81,7 @@ enum fdry_ref_flags {
 /* u64: nanoseconds since 1970 when data.mdb was changed last ... */
 #define FDRY_VERIFIED_AT_CHANGED 72
 #define FDRY_VERIFIED_AT_TXN 80    /* u64: ... and its latest transaction */
-#define FDRY_VERIFIED_AT_EPOCH 88  /* u32 of whoever cancelled the note last, and its complement */
+#define FDRY_VERIFIED_AT_EPOCH 88  /* u32, changed by cancelling the note; and its complement */
 #define FDRY_VERIFIED_AT_IDS 96    /* ids, ascending */
 
 /* A file in the folder "leases": a head, and ids in the order in which they were noted. */

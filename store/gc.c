@@ -112,7 +112,6 @@ static void report_dead(struct fdry_gc_report *r, const struct fdry_sweep_entry 
 	r->by_kind[kind].stored += d->stored;
 }
 
-/* Delete from entry *@at of the list on, until the time slice is over. */
 static int entry_delete(struct fdry_txn *t, const struct fdry_oid *oid)
 {
 	int err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid));

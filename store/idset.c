@@ -2,7 +2,8 @@
 /*
  * idset.c - sets of ids in memory: a hash table, and sorted lists.
  *
- * The table uses open addressing and is at most half full. Ids are hashes, so their first bytes select the first slot.
+ * The table uses open addressing and is at most half full. Ids are hashes, so their first bytes
+ * select the first slot.
  */
 #include <stdlib.h>
 

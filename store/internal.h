@@ -96,7 +96,7 @@ struct fdry_env {
 	unsigned int generation;
 	pid_t pid;
 	bool readonly;           /* LMDB has it open for reading only */
-	/* its data.mdb was removed or replaced: opening the directory now gives another
+	/* its data.mdb was removed or replaced: opening the directory now creates another
 	 * environment */
 	bool replaced;
 	uint8_t id[FDRY_FORMAT_ID_SIZE];
@@ -131,7 +131,7 @@ void fdry_env_unshare(struct fdry_env *env);
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret) __must_check;
 /* The same without an error message: returns the descriptor, or -1 if the lock is held. */
 int fdry_env_try(struct fdry_env *env);
-/* Share the lock with sessions: fails only beside a collection. */
+/* Share the lock with sessions: fails only while a collection runs. */
 int fdry_env_look(struct fdry_env *env, int *fd_ret) __must_check;
 void fdry_env_unexclude(int fd);
 /* The lock under which one process at a time opens or closes LMDB's environment. @create: create
@@ -411,7 +411,7 @@ int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) 
 /* The same without reading their records: only names and identities, so that damaged records can be
  * deleted. */
 int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
-/* Write a record as it is given; the change counter stays. */
+/* Write a record unchanged; the change counter stays. */
 int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
 /* Set or replace the image of that identity; a pin stays. */
 int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid,

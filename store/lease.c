@@ -317,7 +317,6 @@ struct scan {
 	void *arg;
 };
 
-/* Call @fn for every file in the folder whose name is that of a lease, until it returns nonzero. */
 static int folder_fail(int e)
 {
 	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO,
@@ -490,7 +489,7 @@ static int reclaim_file(void *arg, const char *name)
 	int fd = fdry_file_get(r->env->dir.fd, name, O_RDONLY);
 
 	if (fd < 0)
-		return 0; /* reading it will say why */
+		return 0; /* reading the lease reports the error */
 	if (!fdry_flock(fd, LOCK_EX | LOCK_NB) && !unlinkat(r->env->dir.fd, name, 0))
 		r->count++;
 	close(fd);

@@ -41,8 +41,8 @@ void fdry_lease_end(struct fdry_lease *l, bool wrote);
 void fdry_lease_forget(struct fdry_lease *l);
 /*
  * For tests/unit/store_steps.c, where a session is a coroutine: its death releases the lock of its
- * lease and leaves the file, while its process goes on. No caller outside the store can reach a
- * lease to do that.
+ * lease and leaves the file, while its process continues. No caller outside the store can reach
+ * a lease to do that.
  */
 void fdry_lease_crash(struct fdry_lease *l);
 struct fdry_lease *fdry_writer_lease(struct fdry_writer *w);

@@ -231,10 +231,10 @@ static bool is_behind(const struct fdry_txn *t)
 }
 
 /*
- * A committing writer puts the meta page into the file and then the transaction's number where
- * readers look for it. If it dies in between, readers go on seeing the state before, until the next
- * writer begins and repairs the number. Such a view is whole, but a decision that is based on it is
- * wrong.
+ * A committing writer writes the meta page, and then the transaction's number into lock.mdb, from
+ * which readers take it. If the writer dies in between, readers see the state before the commit,
+ * until the next writer begins and repairs the number. Such a view is whole, but decisions that are
+ * based on it may be wrong.
  */
 int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret)
 {

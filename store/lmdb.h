@@ -2,8 +2,8 @@
 /*
  * lmdb.h - the store's interface to LMDB, without LMDB's own types.
  *
- * Only the files that include db.h know <lmdb.h>: they turn every answer of LMDB into an error of
- * ours, grow the map, clear readers that died, and survive LMDB's assertions. There are four
+ * Only the files that include db.h know <lmdb.h>: they turn every error code of LMDB into an error
+ * of ours, grow the map, clear readers that died, and survive LMDB's assertions. There are four
  * tables; keys and values are bytes at any alignment.
  *
  * Locking: any thread may use an environment. Only the thread that began a transaction uses it,
@@ -82,7 +82,7 @@ void fdry_db_free(struct fdry_db *db);
 void fdry_db_pin(struct fdry_db *db);
 void fdry_db_unpin(struct fdry_db *db);
 
-/* Device and inode of the open file, to tell whether the path still leads to it. */
+/* Device and inode of the open file, to check whether the path still leads to it. */
 int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino) __must_check;
 
 /* Changes with every write to data.mdb, through LMDB or not. */
@@ -178,7 +178,8 @@ int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret) __m
 /* Bytes of the pages of all tables: everything that is not free. */
 int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret) __must_check;
 
-/* Called for each entry in key order; 0: go on, FDRY_EACH_STOP: enough, negative: fail with it. */
+/* Called for each entry in key order; 0: continue, FDRY_EACH_STOP: stop without an error, negative:
+ * fail. */
 typedef int (*fdry_entry_fn)(void *arg, struct fdry_span key, struct fdry_span value);
 #define FDRY_EACH_STOP 1
 /* Every entry from @from on (an empty span: from the first). @fn must not write. */

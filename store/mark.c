@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mark.c - marking beside sessions that write; see mark.h and Documentation/design/collection.rst.
+ * mark.c - marking while sessions write; see mark.h and Documentation/design/collection.rst.
  *
  * Marking needs no consistent view. While a collection is announced, only that collection deletes
  * objects, and a session adds a link only after it has noted the link's target in a lease. An

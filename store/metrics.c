@@ -103,7 +103,8 @@ static int plain_print(const struct gauges *g, const char *labels, struct fdry_b
 	return 0;
 }
 
-/* One metric, with a line for each kind of object. @member: where struct fdry_sum has the number.
+/* One metric, with a line for each kind of object. @member: offset of the number in struct
+ * fdry_sum.
  */
 static int kinds_print(const struct fdry_store *s, const struct gauges *g,
 		       struct fdry_metric_info *m, size_t member, struct fdry_buf *ret)

@@ -116,7 +116,6 @@ static int dir_make(const char *path, bool group, bool *made)
 	return 0;
 }
 
-/* A new store needs an empty directory, so that no other files lie beside LMDB's. */
 static bool has_other_names(struct fdry_names *names)
 {
 	const char *name;

@@ -6,7 +6,7 @@
  * otherwise to its owner. Files of a group's store have the directory's group and mode 0660; files
  * of other stores have mode 0600.
  *
- * Kernels are code. So a process uses a store only if it trusts everyone who can write there: this
+ * Kernels are code. So a process uses a store only if it trusts all users who can write there: this
  * user, root, or a group that this process is in.
  */
 #include <errno.h>

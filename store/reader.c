@@ -2,9 +2,10 @@
 /*
  * reader.c - loading: one consistent view, verified copies, and content in place.
  *
- * A session keeps one read transaction open until it ends. So LMDB does not reuse the pages that the
- * session sees, even if a collection deletes their objects. The session notes the images that it
- * resolves in a lease, so that sessions that begin later (other threads of a loader) find them, too.
+ * A session keeps one read transaction open until it ends. So LMDB does not reuse the pages that
+ * the session sees, even if a collection deletes their objects. The session notes the images that
+ * it resolves in a lease, so that sessions that begin later (other threads of a loader) find them,
+ * too.
  *
  * LMDB may have no place for this session in its list of readers: another PID namespace uses the
  * same process id, all places are taken, or lock.mdb cannot be written. Then a read transaction

@@ -32,7 +32,8 @@ static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
 	if (err)
 		return err;
 	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		return fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named",
+		return fdry_fail(FDRY_E_INVAL,
+				 "object %s is not an image; only images can be named",
 				 fdry_oid_hex(oid, hex));
 	err = fdry_reach(t, oid, &seen, must_exist, NULL);
 	fdry_idset_release(&seen);

@@ -127,10 +127,12 @@ static int verify(struct repair *r, const char *path)
 	if (r->no_memory)
 		return fdry_nomem();
 	if (found.crashes || r->pages)
-		return fdry_fail(FDRY_E_CORRUPT,
-				 "pages of the store %s itself are damaged, not only objects, and it "
-				 "cannot be written; export what still loads and import it into a new "
-				 "store", path);
+		return fdry_fail(
+			FDRY_E_CORRUPT,
+			"pages of the store %s itself are damaged, not only objects, and it "
+			"cannot be written; export what still loads and import it into a new "
+			"store",
+			path);
 	r->report.damaged = found.damaged;
 	r->report.missing = found.missing;
 	return 0;

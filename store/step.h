@@ -35,14 +35,15 @@ static inline void fdry_step(enum fdry_step step)
 		fdry_step_hook(step);
 }
 
-/* Does a test order the steps? Then a collection deletes one object in a transaction, without a pause
- * between two: in small stores, it would have one order with everything else otherwise. */
+/* Does a test order the steps? Then a collection deletes one object in each transaction and does
+ * not pause between two. Otherwise, in a small store, one transaction would delete everything. */
 static inline bool fdry_stepping(void)
 {
 	return fdry_step_hook != NULL;
 }
 
-/* Wait for another process. If a test has set the hook, time passes as other processes make steps. */
+/* Wait for another process. If a test has set the hook, time passes as other processes take steps.
+ */
 static inline void fdry_step_wait(unsigned int ms)
 {
 	if (fdry_stepping())

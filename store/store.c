@@ -233,8 +233,8 @@ out_free:
 	return err;
 }
 
-/* Does the name data.mdb still lead to the file that the environment has open? If not, the directory
- * has another store now. */
+/* Does the name data.mdb still lead to the file that the environment has open? If not, the
+ * directory has another store now. */
 static int env_is_there(const struct fdry_env *env, bool *ret)
 {
 	struct stat st;
@@ -247,8 +247,8 @@ static int env_is_there(const struct fdry_env *env, bool *ret)
 	return err;
 }
 
-/* The environment of that directory, if this process has one. If its data.mdb was replaced, only the
- * handles that have it open keep it. */
+/* The environment of that directory, if this process has one. If its data.mdb was replaced, only
+ * the handles that have it open keep it. */
 static int env_find(const struct fdry_dir *dir, struct fdry_env **ret)
 {
 	struct fdry_env *env;
@@ -300,10 +300,11 @@ static void env_close(struct fdry_env *env)
 	bool there = false;
 	int fd = -1;
 
-	/* Alone, if possible: a process that was stopped while it opens the store may hold the lock.
-	 * No process opens a file that was replaced. */
+	/* Alone, if possible: a process that was stopped while it opens the store may hold the
+	 * lock. No process opens a file that was replaced. */
 	if (!env_is_there(env, &there) && there && fdry_dir_enter(&env->dir, "", false, &fd))
-		fdry_warn("closing a store beside another process: %s", fdry_last_error());
+		fdry_warn("closing a store while another process opens it: %s",
+			  fdry_last_error());
 	fdry_db_close(env->db);
 	fdry_dir_leave(fd);
 	close(env->dir.fd);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sweep.c - removing the files that dead processes left beside the store.
+ * sweep.c - removing files that dead processes left in the store's directory.
  *
- * Each kind may be removed beside live processes: a claim that no process holds; a note that is
- * about to be renamed (it is only a hint); the folder of a store that was being created although
- * the store exists by now.
+ * Live processes may use the store meanwhile. Removed are: a claim that no process holds; a
+ * temporary file that is about to be renamed (losing it costs little); the folder of a store that
+ * was being created, although the store exists by now.
  */
 #include <fcntl.h>
 #include <string.h>

@@ -57,7 +57,8 @@ static const char *child_bounds(const struct fdry_page *p, uint32_t i, struct fd
 }
 
 static struct fdry_damage find(const struct fdry_pages *all, const struct fdry_tree *tree,
-			       struct fdry_span key, bool check, struct fdry_page_node *ret, bool *found)
+			       struct fdry_span key, bool check, struct fdry_page_node *ret,
+			       bool *found)
 {
 	struct fdry_bounds bounds = { { NULL, 0 }, { NULL, 0 } };
 	struct fdry_page p = { 0 };

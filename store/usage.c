@@ -45,8 +45,9 @@ static int slots_grow(struct usage *x)
 	uint32_t *slots;
 
 	if (n >= UINT32_MAX / 2)
-		return fdry_fail(FDRY_E_LIMIT,
-				 "the store has too many objects to say what each image takes");
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"the store has too many objects to compute the size of each image");
 	slots = calloc(cap, sizeof(*slots));
 	if (!slots)
 		return fdry_nomem();
@@ -186,5 +187,6 @@ void fdry_usage_release(struct fdry_usage *u)
 
 const struct fdry_image_usage *fdry_usage_of(const struct fdry_usage *u, const struct fdry_oid *oid)
 {
-	return u->count ? bsearch(oid, u->images, u->count, sizeof(*u->images), fdry_oid_cmp) : NULL;
+	return u->count ? bsearch(oid, u->images, u->count, sizeof(*u->images), fdry_oid_cmp)
+			: NULL;
 }

@@ -2,9 +2,9 @@
 /*
  * verified.c - which mapped objects were verified since the machine was started.
  *
- * The note is a file beside the environment; it is replaced as a whole by rename. If it is missing,
- * damaged, or from another boot or another state of data.mdb, objects are hashed again. It cannot
- * show damage that reaches the disk after an object was hashed.
+ * The note is a file in the store's directory; it is replaced as a whole by rename. If it is
+ * missing, damaged, or from another boot or another state of data.mdb, objects are hashed again. It
+ * cannot show damage that reaches the disk after an object was hashed.
  *
  * What must stay true:
  * - A note is valid for one state of data.mdb: its inode, the time of its last change, and its

@@ -30,7 +30,8 @@ struct parent {
 
 /* --- faults --- */
 
-/* A child cancels the notes about the objects that it finds damaged. A child that crashed did not. */
+/* A child cancels the notes about the objects that it finds damaged. A child that crashed did not.
+ */
 static void notes_forget(const char *path)
 {
 	struct fdry_dir d;

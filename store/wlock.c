@@ -5,8 +5,9 @@
  *
  * LMDB's lock for writers is a robust mutex. It identifies its owner by the thread id, and thread
  * ids repeat between PID namespaces. If a waiting thread dies, and the owner in another container
- * has the same thread id, the kernel believes that the owner died and lets a second writer in. So
- * writers acquire the lock of this file first, and only one thread at a time comes to LMDB's lock.
+ * has the same thread id, the kernel believes that the owner died, and a second writer gets the
+ * lock. So writers acquire the lock of this file first, and only one thread at a time comes to
+ * LMDB's lock.
  *
  * LMDB cannot list a reader if lock.mdb cannot be written (read-only media and mounts,
  * permissions). Then nothing keeps a writer in another process from reusing the pages that this
