@@ -197,7 +197,7 @@ int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid,
 void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r,
 		      struct fdry_object_info *ret);
 
-/* The stored bytes. FDRY_E_CORRUPT if they are missing or have another length. */
+/* The stored bytes. FDRY_E_CORRUPT if they are missing or their length does not fit the record. */
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		       struct fdry_span *ret) __must_check;
 /* Memory for decompressing, reused for many objects, since it is larger than most objects. Zero it
@@ -408,8 +408,8 @@ int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *i
 /* Append all images of a name (NULL: of every ref, by name) as struct fdry_ref, newest first; none
  * if there is no such name. */
 int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
-/* The same without reading their records: only names and identities, so that damaged records can be
- * deleted. */
+/* The same in any order, without reading their records: only names and identities, so that damaged
+ * records can be deleted. */
 int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 /* Write a record unchanged; the change counter stays. */
 int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;

@@ -213,6 +213,22 @@ static int quarantined(const struct fdry_oid *oid)
 			 fdry_oid_hex(oid, hex));
 }
 
+/* Check the sizes of a record before memory is allocated for them. */
+static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r,
+		       struct fdry_span stored)
+{
+	if (r->codec != FDRY_CODEC_PLAIN && r->codec != FDRY_CODEC_ZSTD)
+		return fdry_fail(FDRY_E_VERSION,
+				 "an object is stored by codec %u, which this program does not "
+				 "know; use a newer one",
+				 r->codec);
+	if (r->size != (r->codec == FDRY_CODEC_ZSTD
+				? ZSTD_getFrameContentSize(stored.data, stored.len)
+				: r->stored))
+		return corrupt(oid, "its sizes contradict each other");
+	return 0;
+}
+
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		       struct fdry_span *ret)
 {
@@ -228,6 +244,9 @@ int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const str
 		return corrupt(oid, "its bytes are missing");
 	if (value.len != r->stored)
 		return corrupt(oid, "its length is wrong");
+	err = sizes_check(oid, r, value);
+	if (err)
+		return err;
 	*ret = value;
 	return 0;
 }
@@ -241,22 +260,6 @@ int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data)
 		return err;
 	if (!fdry_oid_eq(oid, &is))
 		return corrupt(oid, "its bytes do not match its id");
-	return 0;
-}
-
-/* Check the sizes of a record before memory is allocated for them. */
-static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r,
-		       struct fdry_span stored)
-{
-	if (r->codec != FDRY_CODEC_PLAIN && r->codec != FDRY_CODEC_ZSTD)
-		return fdry_fail(FDRY_E_VERSION,
-				 "an object is stored by codec %u, which this program does not "
-				 "know; use a newer one",
-				 r->codec);
-	if (r->size != (r->codec == FDRY_CODEC_ZSTD
-				? ZSTD_getFrameContentSize(stored.data, stored.len)
-				: r->stored))
-		return corrupt(oid, "its sizes contradict each other");
 	return 0;
 }
 
@@ -283,24 +286,15 @@ static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r
 	return ZSTD_isError(n) || n != r->size ? corrupt(oid, "it cannot be decompressed") : 0;
 }
 
-/* The record, and the stored bytes with sizes that fit it. */
-static int object_find(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *rec,
-		       struct fdry_span *stored)
-{
-	int err = fdry_record_need(t, oid, rec);
-
-	if (err)
-		return err;
-	err = fdry_object_stored(t, oid, rec, stored);
-	return err ? err : sizes_check(oid, rec, *stored);
-}
-
 int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *ret)
 {
 	struct fdry_span stored;
 	struct fdry_record rec;
-	int err = object_find(t, oid, &rec, &stored);
+	int err = fdry_record_need(t, oid, &rec);
 
+	if (err)
+		return err;
+	err = fdry_object_stored(t, oid, &rec, &stored);
 	if (err)
 		return err;
 	*ret = rec.size;
@@ -314,8 +308,11 @@ int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 	struct fdry_span stored;
 	struct fdry_record rec;
 	void *to = NULL;
-	int err = object_find(t, oid, &rec, &stored);
+	int err = fdry_record_need(t, oid, &rec);
 
+	if (err)
+		goto out_damaged;
+	err = fdry_object_stored(t, oid, &rec, &stored);
 	if (err)
 		goto out_damaged;
 	err = fdry_buf_grow(ret, rec.size, &to);
@@ -345,8 +342,6 @@ int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const stru
 	if (r->codec != FDRY_CODEC_PLAIN)
 		return fdry_object_read(t, oid, u, scratch);
 	err = fdry_object_stored(t, oid, r, &stored);
-	if (!err)
-		err = sizes_check(oid, r, stored);
 	if (!err)
 		err = fdry_object_verify(oid, stored);
 	if (err == -FDRY_E_CORRUPT)
@@ -473,18 +468,17 @@ static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const stru
 	struct fdry_unpacker u = { 0 };
 	struct fdry_buf copy = { 0 };
 	struct fdry_span stored;
-	int err = fdry_object_stored(t, &it->oid, rec, &stored);
+	int err;
 
-	if (err)
-		return err;
 	if (rec->codec == FDRY_CODEC_PLAIN) {
-		*ret = !data.len || !memcmp(stored.data, data.data, data.len);
-		return 0;
+		err = fdry_object_stored(t, &it->oid, rec, &stored);
+		*ret = !err && (!data.len || !memcmp(stored.data, data.data, data.len));
+	} else {
+		err = fdry_object_read(t, &it->oid, &u, &copy);
+		*ret = !err;
 	}
-	err = fdry_object_read(t, &it->oid, &u, &copy);
 	fdry_unpacker_release(&u);
 	fdry_buf_release(&copy);
-	*ret = !err;
 	return err == -FDRY_E_CORRUPT ? 0 : err;
 }
 

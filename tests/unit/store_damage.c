@@ -621,6 +621,31 @@ START_TEST(lost_entries_are_found)
 }
 END_TEST
 
+/* A record and bytes that fit each other, but not the object's size. */
+START_TEST(sizes_that_contradict_each_other_are_found)
+{
+	struct fdry_record rec;
+	struct fdry_reader *g;
+	struct fdry_store *s;
+	struct fdry_span span;
+	struct fdry_txn t;
+
+	write_store(whole, whole_len);
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_txn_write(s->env->db, 0, &t));
+	ok(fdry_record_need(&t, &oids[3], &rec));
+	rec.stored = 8;
+	ok(fdry_record_put(&t, &oids[3], &rec));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&oids[3]),
+			(struct fdry_span){ (const void *)"too few", 8 }));
+	ok(fdry_txn_commit(&t));
+	ok(fdry_reader_begin(s, &g));
+	fails(CORRUPT, "sizes contradict", fdry_reader_map(g, &oids[3], &span));
+	fdry_reader_end(g);
+	fdry_store_close(s);
+}
+END_TEST
+
 #define LOOSE 1000 /* faults: more than a pipe holds */
 
 static pid_t *looking; /* the process that looks */
@@ -714,6 +739,7 @@ int main(void)
 	tcase_add_test(tc, values_beyond_the_file_are_found);
 	tcase_add_test(tc, verify_goes_on_behind_a_crash);
 	tcase_add_test(tc, lost_entries_are_found);
+	tcase_add_test(tc, sizes_that_contradict_each_other_are_found);
 	tcase_add_test(tc, a_verify_that_is_killed_finds_nothing);
 	tcase_add_test(tc, verify_does_not_wait_for_others);
 	suite_add_tcase(suite, tc);
