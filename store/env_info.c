@@ -70,7 +70,10 @@ uint32_t fdry_db_readers_max(const struct fdry_db *db)
 
 bool fdry_readers_left(const struct fdry_db *db)
 {
-	return atomic_load(&db->places) < (fdry_db_readers_max(db) + 7) / 8;
+	MDB_envinfo info = { 0 };
+
+	mdb_env_info(db->env, &info);
+	return atomic_load(&db->places) < (info.me_maxreaders + 7) / 8;
 }
 
 /* --- the file --- */

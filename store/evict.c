@@ -276,18 +276,6 @@ static int space_free(struct evict *e)
 	return fdry_store_limit(e->s, NULL, &e->report.after);
 }
 
-/*
- * If a collection would refuse, refs would go and free no space. A collection that is under way
- * has found nothing wrong so far.
- */
-static int gc_check(struct fdry_store *s)
-{
-	struct fdry_gc_opts dry_run = { .sz = sizeof(dry_run), .flags = FDRY_GC_DRY_RUN };
-	int err = fdry_store_gc(s, &dry_run, NULL);
-
-	return err == -FDRY_E_LOCKED ? 0 : err;
-}
-
 /* The cost of all images and the held objects, by the estimate that plans use. */
 static int all_cost(const struct evict *e, struct fdry_txn *t, uint64_t *ret)
 {
@@ -325,33 +313,16 @@ static int limit_find(struct evict *e, struct fdry_txn *t)
 						  "size");
 }
 
-static int evict_plan(struct evict *e, struct fdry_txn *t)
+/*
+ * If a collection would fail, deleting refs would free no space: a dry run finds that out. A
+ * collection that is running now has found nothing wrong so far.
+ */
+static int gc_check(struct fdry_store *s)
 {
-	int err = fdry_txn_bytes(t, &e->report.before);
+	struct fdry_gc_opts dry_run = { .sz = sizeof(dry_run), .flags = FDRY_GC_DRY_RUN };
+	int err = fdry_store_gc(s, &dry_run, NULL);
 
-	if (err)
-		return err;
-	err = refs_rank(e, t);
-	if (err)
-		return err;
-	err = limit_find(e, t);
-	return err ? err : victims_find(e, t);
-}
-
-static int evict_run(struct evict *e)
-{
-	int err;
-
-	if (!e->bounds->free && e->report.before <= e->report.limit) { /* nothing has to go */
-		e->refs.len = 0;
-		e->report.after = e->report.before;
-		return 0;
-	}
-	err = e->refs.len ? gc_check(e->s) : 0;
-	if (err || is_dry_run(e))
-		return err;
-	err = e->refs.len ? victims_remove(e) : 0;
-	return err ? err : space_free(e);
+	return err == -FDRY_E_LOCKED ? 0 : err;
 }
 
 int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
@@ -359,20 +330,32 @@ int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
 {
 	struct evict e = { .s = s, .opts = opts, .bounds = bounds };
 	struct fdry_txn t;
-	int err = is_dry_run(&e) ? fdry_store_check(s) : fdry_store_check_write(s);
+	int err = (is_dry_run(&e) ? 0 : fdry_store_check_write(s)) ?: fdry_store_read(s, &t);
 
 	if (err)
 		return err;
-	err = fdry_txn_read(s->env->db, &t);
-	if (err)
-		return err;
-	err = evict_plan(&e, &t);
+	err = fdry_txn_bytes(&t, &e.report.before) ?: refs_rank(&e, &t) ?: limit_find(&e, &t) ?:
+	      victims_find(&e, &t);
 	fdry_txn_abort(&t);
 	if (err)
 		goto out_release;
-	err = evict_run(&e);
+	if (!bounds->free && e.report.before <= e.report.limit) { /* nothing has to go */
+		e.refs.len = 0;
+		e.report.after = e.report.before;
+		goto out_report;
+	}
+	err = e.refs.len ? gc_check(s) : 0;
 	if (err)
 		goto out_release;
+	if (is_dry_run(&e))
+		goto out_report;
+	err = e.refs.len ? victims_remove(&e) : 0;
+	if (err)
+		goto out_release;
+	err = space_free(&e);
+	if (err)
+		goto out_release;
+out_report:
 	e.report.images = e.refs.len / sizeof(struct ranked);
 	victims_report(&e);
 	*ret = e.report;
@@ -387,17 +370,10 @@ int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opt
 	struct fdry_evict_bounds none = { .nkeep = 0 };
 	struct fdry_evict_report r;
 	struct fdry_evict_opts o;
-	int err = fdry_need(store);
+	int err = fdry_need(store) ?:
+		  fdry_store_opts_take(opts, &o, sizeof(o), FDRY_EVICT_DRY_RUN) ?:
+		  fdry_report_check(report) ?: fdry_store_busy(store);
 
-	if (err)
-		return err;
-	err = fdry_store_opts_take(opts, &o, sizeof(o), FDRY_EVICT_DRY_RUN);
-	if (err)
-		return err;
-	err = fdry_report_check(report);
-	if (err)
-		return err;
-	err = fdry_store_busy(store);
 	if (err)
 		return err;
 	err = fdry_evict(store, &o, &none, &r);

@@ -236,10 +236,13 @@ static int collect(struct gc *gc)
 	if (err)
 		return err;
 	err = fdry_leases_reclaim(env, &gc->report.reclaimed);
-	if (!err)
-		err = find(gc);
-	if (!err)
-		err = sweep(gc);
+	if (err)
+		goto out_withdraw;
+	err = find(gc);
+	if (err)
+		goto out_withdraw;
+	err = sweep(gc);
+out_withdraw:
 	gc->report.live += gc->report.spared;
 	if (announce(env, false))
 		fdry_debug("cannot withdraw the announcement: %s", fdry_last_error());
@@ -276,17 +279,10 @@ int fdry_store_gc(struct fdry_store *store, const struct fdry_gc_opts *opts,
 {
 	struct gc gc = { .s = store };
 	bool dry_run;
-	int fd = -1, err = fdry_need(store);
+	int fd = -1, err = fdry_need(store) ?:
+		  fdry_store_opts_take(opts, &gc.opts, sizeof(gc.opts), FDRY_GC_DRY_RUN) ?:
+		  fdry_report_check(report) ?: fdry_store_busy(store);
 
-	if (err)
-		return err;
-	err = fdry_store_opts_take(opts, &gc.opts, sizeof(gc.opts), FDRY_GC_DRY_RUN);
-	if (err)
-		return err;
-	err = fdry_report_check(report);
-	if (err)
-		return err;
-	err = fdry_store_busy(store);
 	if (err)
 		return err;
 	dry_run = gc.opts.flags & FDRY_GC_DRY_RUN;

@@ -44,11 +44,8 @@ int fdry_store_limit(struct fdry_store *store, uint64_t *limit, uint64_t *used)
 {
 	uint64_t l = 0, u = 0;
 	struct fdry_txn t;
-	int err = fdry_need(store);
+	int err = fdry_need(store) ?: fdry_store_read(store, &t);
 
-	if (err)
-		return err;
-	err = fdry_store_read(store, &t);
 	if (err)
 		return err;
 	err = fdry_limit_read(&t, &l);
@@ -68,14 +65,9 @@ int fdry_store_set_limit(struct fdry_store *store, uint64_t bytes)
 {
 	struct fdry_txn t;
 	uint8_t value[8];
-	int err = fdry_need(store);
+	int err = fdry_need(store) ?: fdry_store_check_write(store) ?:
+		  fdry_txn_write(store->env->db, sizeof(value), &t);
 
-	if (err)
-		return err;
-	err = fdry_store_check_write(store);
-	if (err)
-		return err;
-	err = fdry_txn_write(store->env->db, sizeof(value), &t);
 	if (err)
 		return err;
 	fdry_set64(value, bytes);

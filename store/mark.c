@@ -183,11 +183,8 @@ int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 
 	if (err)
 		return err;
-	err = mark_refs(m, tick, arg);
-	if (err)
-		return err;
-	err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
-	return err ? err : mark_drain_in_views(m, tick, arg);
+	return mark_refs(m, tick, arg) ?: fdry_leases_scan(&m->leases, m->env, lease_id, m) ?:
+	       mark_drain_in_views(m, tick, arg);
 }
 
 int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice,

@@ -63,26 +63,16 @@ static int leases_count(struct fdry_store *s, uint64_t *ret)
 
 static int gauges_read(struct fdry_store *s, struct gauges *g)
 {
-	int err = fdry_store_stat(s, NULL, NULL, &g->st);
-
-	if (err)
-		return err;
-	err = fdry_store_limit(s, &g->limit, &g->used);
-	if (err)
-		return err;
-	err = fdry_ref_each(s, count_pin, &g->pinned);
-	return err ? err : leases_count(s, &g->leases);
+	return fdry_store_stat(s, NULL, NULL, &g->st) ?:
+	       fdry_store_limit(s, &g->limit, &g->used) ?:
+	       fdry_ref_each(s, count_pin, &g->pinned) ?: leases_count(s, &g->leases);
 }
 
 /* The labels: the store, and the kind unless it is NULL. */
 static int labels_make(const struct fdry_store *s, const char *kind, struct fdry_buf *ret)
 {
-	int err = fdry_buf_printf(ret, "store=\"");
-
-	if (err)
-		return err;
-	err = fdry_label_print(ret, s->path);
-	return err ? err : fdry_buf_printf(ret, kind ? "\",kind=\"%s\"" : "\"", kind);
+	return fdry_buf_printf(ret, "store=\"") ?: fdry_label_print(ret, s->path) ?:
+	       fdry_buf_printf(ret, kind ? "\",kind=\"%s\"" : "\"", kind);
 }
 
 static int plain_print(const struct gauges *g, const char *labels, struct fdry_buf *ret)

@@ -147,16 +147,6 @@ static int links_check(const struct fdry_dir *d, const char *path)
 
 int fdry_perm_check(const struct fdry_dir *d, const char *path)
 {
-	int err = dir_check(d, path);
-
-	if (err)
-		return err;
-	err = owner_check(d, path);
-	if (err)
-		return err;
-	err = file_check(d, path, "data.mdb");
-	if (err)
-		return err;
-	err = file_check(d, path, "lock.mdb");
-	return err ? err : links_check(d, path);
+	return dir_check(d, path) ?: owner_check(d, path) ?: file_check(d, path, "data.mdb") ?:
+	       file_check(d, path, "lock.mdb") ?: links_check(d, path);
 }

@@ -44,26 +44,6 @@ static int lease_need(struct fdry_reader *r)
 	return r->lease ? 0 : fdry_lease_begin(r->s->env, &r->lease);
 }
 
-static int view_open(struct fdry_reader *r)
-{
-	int err = fdry_txn_read(r->s->env->db, &r->txn);
-
-	if (err)
-		return err;
-	r->held = !r->txn.locked;
-	if (r->held)
-		return 0;
-	fdry_txn_abort(&r->txn);
-	err = lease_need(r);
-	if (err)
-		return err;
-	fdry_db_pin(r->s->env->db);
-	if (!r->s->env->readonly)
-		fdry_info("store %s: no place among LMDB's readers; each read is a transaction",
-			  r->s->path);
-	return 0;
-}
-
 static void view_close(struct fdry_reader *r)
 {
 	if (r->held)
@@ -83,14 +63,26 @@ int fdry_reader_begin(struct fdry_store *s, struct fdry_reader **ret)
 	if (!r)
 		return fdry_nomem();
 	r->s = s;
-	err = view_open(r);
-	if (err) {
-		fdry_lease_end(r->lease, false);
-		free(r);
-		return err;
+	err = fdry_txn_read(s->env->db, &r->txn);
+	if (err)
+		goto out_free;
+	r->held = !r->txn.locked;
+	if (!r->held) {
+		fdry_txn_abort(&r->txn);
+		err = lease_need(r);
+		if (err)
+			goto out_free;
+		fdry_db_pin(s->env->db);
+		if (!s->env->readonly)
+			fdry_info("store %s: no place among LMDB's readers; each read is a "
+				  "transaction",
+				  s->path);
 	}
 	*ret = r;
 	return 0;
+out_free:
+	free(r);
+	return err;
 }
 
 static void view_end(struct fdry_reader *r)
@@ -176,33 +168,28 @@ static bool same_images(const struct fdry_buf *a, const struct fdry_buf *b)
 	return a->len == b->len && i == n;
 }
 
-/* In a new view: does @name still mean @images, and is it certain that they stay? */
-static int images_check(struct fdry_txn *t, const char *name, const struct fdry_buf *images,
-			bool *same, bool *sure)
-{
-	struct fdry_buf now = { 0 };
-	int err = fdry_ref_resolve_all(t, name, &now);
-
-	*same = !err && same_images(&now, images);
-	fdry_buf_release(&now);
-	if (err || !*same)
-		return err;
-	return view_is_sure(t, (const void *)images->data, sure); /* if several, a ref names all */
-}
-
-/* Does @name still mean @images, and do they stay? */
+/* In a new view: does @name still mean @images, and do they stay? */
 static int resolve_again(struct fdry_reader *r, const char *name, const struct fdry_buf *images,
 			 bool *ret)
 {
-	const struct fdry_ref *first = (const void *)images->data;
+	const struct fdry_ref *first = (const void *)images->data; /* if several, a ref names all */
+	struct fdry_buf now = { 0 };
 	bool sure = false;
 	struct fdry_txn t;
 	int err = fdry_txn_read_latest(r->s->env->db, &t);
 
+	*ret = false;
 	if (err)
 		return err;
-	err = images_check(&t, name, images, ret, &sure);
+	err = fdry_ref_resolve_all(&t, name, &now);
+	if (err)
+		goto out_abort;
+	*ret = same_images(&now, images);
+	if (*ret)
+		err = view_is_sure(&t, first, &sure);
+out_abort:
 	fdry_txn_abort(&t);
+	fdry_buf_release(&now);
 	if (err == -FDRY_E_NOENT || err == -FDRY_E_AMBIGUOUS)
 		return 0; /* the name changed; resolving it in the new view reports that */
 	if (err || !*ret || sure || r->s->env->readonly)

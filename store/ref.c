@@ -175,57 +175,69 @@ static int ref_cmp(const void *a, const void *b)
 	return x->change > y->change ? -1 : x->change < y->change;
 }
 
-/* Entries of one name, or all. */
+/* Images of one name, or of all. */
 struct listing {
 	struct fdry_span name; /* the beginning of their keys */
-	bool bare;             /* do not read records, so that a damaged one can be removed */
-	struct fdry_buf refs;
+	struct fdry_buf *refs;
 };
 
-static int listing_put(void *arg, struct fdry_span key, struct fdry_span value)
+static bool is_listed(const struct listing *l, struct fdry_span key)
 {
-	struct fdry_ref ref = { .change = 0 };
-	struct listing *l = arg;
-	int err;
-
-	if (key.len < l->name.len || (l->name.len && memcmp(key.data, l->name.data, l->name.len)))
-		return FDRY_EACH_STOP;
-	err = l->bare && key_parse(key, &ref) ? 0 : fdry_ref_parse_entry(key, value, &ref);
-	if (err)
-		return fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data);
-	return fdry_buf_put(&l->refs, &ref, sizeof(ref));
+	return key.len >= l->name.len &&
+	       (!l->name.len || !memcmp(key.data, l->name.data, l->name.len));
 }
 
-static int listing_make(struct fdry_txn *t, struct listing *l, struct fdry_buf *ret)
+static int ref_put(void *arg, struct fdry_span key, struct fdry_span value)
 {
-	int err = fdry_txn_each(t, FDRY_TABLE_REFS, l->name, listing_put, l);
+	struct listing *l = arg;
+	struct fdry_ref ref;
+	int err;
 
-	if (!err && l->refs.len) {
-		qsort(l->refs.data, l->refs.len / sizeof(struct fdry_ref), sizeof(struct fdry_ref),
-		      ref_cmp);
-		err = fdry_buf_put(ret, l->refs.data, l->refs.len);
-	}
-	fdry_buf_release(&l->refs);
-	return err;
+	if (!is_listed(l, key))
+		return FDRY_EACH_STOP;
+	err = fdry_ref_parse_entry(key, value, &ref);
+	if (err)
+		return fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data);
+	return fdry_buf_put(l->refs, &ref, sizeof(ref));
 }
 
 int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 {
-	struct listing l = { .bare = false };
+	struct fdry_buf refs = { 0 };
+	struct listing l = { .refs = &refs };
 	struct key k;
+	int err;
 
 	if (name)
 		l.name = key_of_name(&k, name);
-	return listing_make(t, &l, ret);
+	err = fdry_txn_each(t, FDRY_TABLE_REFS, l.name, ref_put, &l);
+	if (!err && refs.len) {
+		qsort(refs.data, refs.len / sizeof(struct fdry_ref), sizeof(struct fdry_ref),
+		      ref_cmp);
+		err = fdry_buf_put(ret, refs.data, refs.len);
+	}
+	fdry_buf_release(&refs);
+	return err;
+}
+
+static int key_put(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct fdry_ref ref = { .change = 0 };
+	struct listing *l = arg;
+
+	if (!is_listed(l, key))
+		return FDRY_EACH_STOP;
+	return key_parse(key, &ref) ? fdry_buf_put(l->refs, &ref, sizeof(ref))
+				    : ref_put(arg, key, value);
 }
 
 int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 {
-	struct listing l = { .bare = true };
+	struct listing l = { .refs = ret };
 	struct key k;
 
 	l.name = key_of_name(&k, name);
-	return listing_make(t, &l, ret);
+	return fdry_txn_each(t, FDRY_TABLE_REFS, l.name, key_put, &l);
 }
 
 /* --- writing --- */

@@ -44,14 +44,9 @@ int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *
 		 const struct fdry_oid *identity)
 {
 	struct fdry_txn t;
-	int err = fdry_store_check_write(s);
+	int err = fdry_store_check_write(s) ?: fdry_ref_check(name) ?:
+		  fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
 
-	if (err)
-		return err;
-	err = fdry_ref_check(name);
-	if (err)
-		return err;
-	err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
 	if (err)
 		return err;
 	err = image_check(&t, oid); /* a collection sees the ref before it deletes more */
@@ -69,11 +64,8 @@ static int each_selected(struct fdry_store *s, const char *name, select_fn selec
 	struct fdry_buf refs = { 0 };
 	struct fdry_txn t;
 	size_t i;
-	int err = fdry_store_check_write(s);
+	int err = fdry_store_check_write(s) ?: fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
 
-	if (err)
-		return err;
-	err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
 	if (err)
 		return err;
 	err = select(&t, name, &refs);
@@ -122,22 +114,14 @@ static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
 
 int fdry_store_pin(struct fdry_store *store, const char *name)
 {
-	int err = fdry_need(store);
-
-	if (err)
-		return err;
-	err = fdry_need(name);
-	return err ? err : each_selected(store, name, fdry_ref_select, pin);
+	return fdry_need(store) ?: fdry_need(name) ?:
+	       each_selected(store, name, fdry_ref_select, pin);
 }
 
 int fdry_store_unpin(struct fdry_store *store, const char *name)
 {
-	int err = fdry_need(store);
-
-	if (err)
-		return err;
-	err = fdry_need(name);
-	return err ? err : each_selected(store, name, fdry_ref_select, unpin);
+	return fdry_need(store) ?: fdry_need(name) ?:
+	       each_selected(store, name, fdry_ref_select, unpin);
 }
 
 /* --- listing --- */

@@ -396,14 +396,9 @@ out_free:
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret)
 {
 	struct fdry_buf buf = { 0 };
-	int err = fdry_config_check(FDRY_CONFIG_LOG);
+	int err = fdry_config_check(FDRY_CONFIG_LOG) ?: flags_check(flags) ?:
+		  fdry_store_locate(path, &buf);
 
-	if (err)
-		return err;
-	err = flags_check(flags);
-	if (err)
-		return err;
-	err = fdry_store_locate(path, &buf);
 	if (err)
 		return err;
 	pthread_once(&once, watch_forks);

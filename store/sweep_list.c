@@ -41,13 +41,18 @@ static int entry_put(struct list_walk *w, const struct fdry_oid *oid, const stru
 	return fdry_buf_put(&w->d->entries, &dead, sizeof(dead));
 }
 
-static int walk_object(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
+static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	struct list_walk *w = arg;
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	int err = fdry_record_parse_entry(key, value, &oid, &rec);
 
+	if (err)
+		return err;
 	w->walked++;
-	if (!fdry_idset_has(&w->m->live, oid))
-		return entry_put(w, oid, rec);
+	if (!fdry_idset_has(&w->m->live, &oid))
+		return entry_put(w, &oid, &rec);
 	w->d->live++;
 	return 0;
 }
@@ -67,35 +72,37 @@ static int walk_data(void *arg, struct fdry_span key, struct fdry_span value)
 	return err || found ? err : entry_put(w, &oid, &none);
 }
 
-static int walk_in(struct list_walk *w)
+static int count_check(struct list_walk *w)
 {
-	struct fdry_span all = { 0 };
 	uint64_t count = 0;
-	int err = fdry_record_each(&w->t, "", walk_object, w);
+	int err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
 
-	if (err)
+	if (err || count == w->walked)
 		return err;
-	w->ordered = w->d->entries.len / sizeof(struct fdry_sweep_entry);
-	err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
-	if (err)
-		return err;
-	if (count != w->walked)
-		return fdry_fail(FDRY_E_CORRUPT,
-				 "the store counts %llu objects and lists %llu, so its pages are "
-				 "damaged; " FDRY_DAMAGE_ADVICE,
-				 (unsigned long long)count, (unsigned long long)w->walked);
-	return fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "the store counts %llu objects and lists %llu, so its pages are damaged; "
+			 FDRY_DAMAGE_ADVICE,
+			 (unsigned long long)count, (unsigned long long)w->walked);
 }
 
 /* One view for all objects, or the counts could not be compared: about 0.3 s for a million
  * objects. */
 static int walk(struct list_walk *w)
 {
+	struct fdry_span all = { 0 };
 	int err = fdry_txn_read(w->m->env->db, &w->t);
 
 	if (err)
 		return err;
-	err = walk_in(w);
+	err = fdry_txn_each(&w->t, FDRY_TABLE_OBJECTS, all, walk_object, w);
+	w->ordered = w->d->entries.len / sizeof(struct fdry_sweep_entry);
+	if (err)
+		goto out_abort;
+	err = count_check(w);
+	if (err)
+		goto out_abort;
+	err = fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
+out_abort:
 	fdry_txn_abort(&w->t);
 	return err;
 }

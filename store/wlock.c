@@ -52,11 +52,6 @@ static int byte_lock(int fd, int op, short type, off_t at)
 	return rc ? errno : 0;
 }
 
-static int data_lock(const struct fdry_wlock *t, int op, short type, off_t at)
-{
-	return byte_lock(t->fd, op, type, at);
-}
-
 /* 0 if it is unknown. */
 static off_t process_byte(void)
 {
@@ -90,7 +85,7 @@ static enum fdry_wlock_answer claim_process(const struct fdry_wlock *t)
 {
 	off_t at = process_byte();
 
-	if (!at || data_lock(t, F_OFD_SETLK, F_RDLCK, at))
+	if (!at || byte_lock(t->fd, F_OFD_SETLK, F_RDLCK, at))
 		return FDRY_WLOCK_OPEN;
 	return is_taken(t->fd, at, 1) ? FDRY_WLOCK_SAME_PROCESS : FDRY_WLOCK_OPEN;
 }
@@ -204,9 +199,9 @@ int fdry_wlock_lock(struct fdry_wlock *t)
 		return 0;
 	pthread_mutex_lock(&t->lock);
 	if (!t->shared)
-		e = data_lock(t, F_OFD_SETLKW, F_WRLCK, WRITE_AT);
+		e = byte_lock(t->fd, F_OFD_SETLKW, F_WRLCK, WRITE_AT);
 	else if (!t->count)
-		e = data_lock(t, F_OFD_SETLKW, F_RDLCK, WRITE_AT);
+		e = byte_lock(t->fd, F_OFD_SETLKW, F_RDLCK, WRITE_AT);
 	t->count += !e;
 	if (e || t->shared)
 		pthread_mutex_unlock(&t->lock);
@@ -221,6 +216,6 @@ void fdry_wlock_unlock(struct fdry_wlock *t)
 		pthread_mutex_lock(&t->lock);
 	if (!--t->count)
 		/* a child may have the file open: closing would not do */
-		(void)data_lock(t, F_OFD_SETLK, F_UNLCK, WRITE_AT);
+		(void)byte_lock(t->fd, F_OFD_SETLK, F_UNLCK, WRITE_AT);
 	pthread_mutex_unlock(&t->lock);
 }

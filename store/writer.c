@@ -48,16 +48,6 @@ static void stats_keep(struct fdry_writer *w, const struct fdry_writer_stats *no
 	w->stats = *now;
 }
 
-static int start_read_in(struct fdry_txn *t, bool *announced, uint64_t *changes, uint64_t *limit)
-{
-	int err = fdry_gc_announced(t, announced);
-
-	if (err)
-		return err;
-	err = fdry_ref_changes(t, changes);
-	return err ? err : fdry_limit_read(t, limit);
-}
-
 static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)
 {
 	bool announced = false;
@@ -66,7 +56,8 @@ static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)
 
 	if (err)
 		return err;
-	err = start_read_in(&t, &announced, changes, limit);
+	err = fdry_gc_announced(&t, &announced) ?: fdry_ref_changes(&t, changes) ?:
+	      fdry_limit_read(&t, limit);
 	fdry_txn_abort(&t);
 	if (!err && announced)
 		fdry_gc_recover(s->env);
@@ -284,38 +275,23 @@ static int image_name(struct fdry_writer *w, struct fdry_txn *t, struct fdry_wri
 	return fdry_ref_store(t, image->ref, &image->oid, &image->identity);
 }
 
-static int write_in(struct fdry_writer *w, struct fdry_txn *t, const struct ending *x,
-		    struct fdry_writer_stats *st)
-{
-	size_t i;
-	int err = items_store(w, t, st);
-
-	if (!err && x->manifest)
-		err = manifest_store(t, x, st);
-	if (err)
-		return err;
-	for (i = 0; i < x->nmore; i++) {
-		err = more_store(t, &x->more[i]);
-		if (err)
-			return err;
-	}
-	for (i = 0; i < x->count; i++) {
-		err = image_name(w, t, &x->images[i]);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 static int write_once(struct fdry_writer *w, const struct ending *x)
 {
 	struct fdry_writer_stats st = w->stats;
 	struct fdry_txn t;
+	size_t i;
 	int err = fdry_txn_write(w->s->env->db, items_growth(w) + ending_growth(x), &t);
 
 	if (err)
 		return err;
-	err = fdry_txn_end(&t, write_in(w, &t, x, &st));
+	err = items_store(w, &t, &st);
+	if (!err && x->manifest)
+		err = manifest_store(&t, x, &st);
+	for (i = 0; i < x->nmore && !err; i++)
+		err = more_store(&t, &x->more[i]);
+	for (i = 0; i < x->count && !err; i++)
+		err = image_name(w, &t, &x->images[i]);
+	err = fdry_txn_end(&t, err);
 	if (err)
 		return err;
 	stats_keep(w, &st);
