@@ -18,7 +18,11 @@ struct list_walk {
 	struct fdry_sweep_list *d;
 	struct fdry_mark *m;
 	uint64_t walked;
-	size_t ordered; /* with a record: ids ascend up to here */
+	size_t ordered; /* entries with a record, in id order, at the beginning of the list */
+	struct fdry_buf next; /* struct fdry_sweep_entry *: a queue of entries that have a level */
+	size_t at;            /* of a step: the next entry, or byte of the queue */
+	int (*tick)(void *arg);
+	void *arg;
 };
 
 static struct fdry_sweep_entry *entries(struct fdry_sweep_list *d)
@@ -115,11 +119,10 @@ static struct fdry_sweep_entry *entry_find(struct list_walk *w, const struct fdr
 		       fdry_oid_cmp);
 }
 
-/* @fn for each dead object that @dead links to. */
+/* Call @fn for each dead object that @dead links to. */
 static int children(struct list_walk *w, struct fdry_sweep_entry *dead,
-		    int (*fn)(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
-			      struct fdry_buf *next),
-		    struct fdry_buf *next)
+		    int (*fn)(struct list_walk *w, struct fdry_sweep_entry *dead,
+			      struct fdry_sweep_entry *child))
 {
 	struct fdry_sweep_entry *child;
 	struct fdry_record rec;
@@ -133,67 +136,67 @@ static int children(struct list_walk *w, struct fdry_sweep_entry *dead,
 	for (i = 0; i < rec.nlinks; i++) {
 		link = fdry_record_link(&rec, i);
 		child = entry_find(w, &link);
-		err = child ? fn(dead, child, next) : 0;
+		err = child ? fn(w, dead, child) : 0;
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
-		       struct fdry_buf *next)
+static int child_count(struct list_walk *w, struct fdry_sweep_entry *dead,
+		       struct fdry_sweep_entry *child)
 {
-	(void)dead, (void)next;
+	(void)w, (void)dead;
 	child->parents++;
 	return 0;
 }
 
 /* Once all parents of a child have a level, the child has one. */
-static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
-		       struct fdry_buf *next)
+static int child_place(struct list_walk *w, struct fdry_sweep_entry *dead,
+		       struct fdry_sweep_entry *child)
 {
 	if (child->level <= dead->level)
 		child->level = dead->level + 1;
 	if (!child->parents || --child->parents)
 		return 0;
-	return child->nlinks ? fdry_buf_put(next, &child, sizeof(child)) : 0;
+	return child->nlinks ? fdry_buf_put(&w->next, &child, sizeof(child)) : 0;
 }
 
-/* Count the parents of @count dead objects from number @i on. The list does not move any more. */
-static int count_some(struct list_walk *w, size_t i, size_t count)
+/* Call @step, each time in a view of its own, until it has moved @at to @end. */
+static int in_views(struct list_walk *w, int (*step)(struct list_walk *w), const size_t *end)
 {
-	struct fdry_sweep_entry *d = entries(w->d);
-	size_t end = i + count < w->ordered ? i + count : w->ordered;
 	int err;
 
-	for (; i < end; i++) {
-		err = d[i].nlinks ? children(w, &d[i], child_count, NULL) : 0;
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-static int count_parents(struct list_walk *w, int (*tick)(void *arg), void *arg)
-{
-	size_t i;
-	int err;
-
-	for (i = 0; i < w->ordered; i += STEPS) {
+	for (w->at = 0; w->at < *end;) {
 		err = fdry_txn_read(w->m->env->db, &w->t);
 		if (err)
 			return err;
-		err = count_some(w, i, STEPS);
+		err = step(w);
 		fdry_txn_abort(&w->t);
-		if (!err && tick)
-			err = tick(arg);
+		if (!err && w->tick)
+			err = w->tick(w->arg);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int tops_put(struct list_walk *w, struct fdry_buf *next)
+/* Count the parents of dead objects. The list does not move any more. */
+static int count_step(struct list_walk *w)
+{
+	struct fdry_sweep_entry *d = entries(w->d);
+	size_t end = w->at + STEPS < w->ordered ? w->at + STEPS : w->ordered;
+	int err;
+
+	for (; w->at < end; w->at++) {
+		err = d[w->at].nlinks ? children(w, &d[w->at], child_count) : 0;
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int tops_put(struct list_walk *w)
 {
 	struct fdry_sweep_entry *d = entries(w->d), *top;
 	size_t i;
@@ -201,43 +204,24 @@ static int tops_put(struct list_walk *w, struct fdry_buf *next)
 
 	for (i = 0; i < w->ordered; i++) {
 		top = &d[i];
-		err = !top->parents && top->nlinks ? fdry_buf_put(next, &top, sizeof(top)) : 0;
+		err = !top->parents && top->nlinks ? fdry_buf_put(&w->next, &top, sizeof(top)) : 0;
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-/* Set the levels of the children of @count objects at most, from number *@at of the queue on. */
-static int place_some(struct list_walk *w, struct fdry_buf *next, size_t *at, size_t count)
+/* Set the levels of children, beginning with objects that nothing links to. Entries stay in the
+ * queue. */
+static int place_step(struct list_walk *w)
 {
 	struct fdry_sweep_entry *dead;
+	size_t end = w->at + STEPS * sizeof(dead);
 	int err;
 
-	for (; count && *at < next->len / sizeof(dead); count--, ++*at) {
-		memcpy(&dead, next->data + *at * sizeof(dead), sizeof(dead));
-		err = children(w, dead, child_place, next);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-/* Set levels, beginning with objects that nothing links to. @next is a queue; entries stay in
- * it. */
-static int place(struct list_walk *w, struct fdry_buf *next, int (*tick)(void *arg), void *arg)
-{
-	size_t at = 0;
-	int err;
-
-	while (at < next->len / sizeof(struct fdry_sweep_entry *)) {
-		err = fdry_txn_read(w->m->env->db, &w->t);
-		if (err)
-			return err;
-		err = place_some(w, next, &at, STEPS);
-		fdry_txn_abort(&w->t);
-		if (!err && tick)
-			err = tick(arg);
+	for (; w->at < end && w->at < w->next.len; w->at += sizeof(dead)) {
+		memcpy(&dead, w->next.data + w->at, sizeof(dead));
+		err = children(w, dead, child_place);
 		if (err)
 			return err;
 	}
@@ -258,19 +242,11 @@ static int entry_cmp(const void *a, const void *b)
 int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg),
 			 void *arg)
 {
-	struct list_walk w = { .d = d, .m = m };
-	struct fdry_buf next = { 0 };
-	int err = walk(&w);
+	struct list_walk w = { .d = d, .m = m, .tick = tick, .arg = arg };
+	int err = walk(&w) ?: in_views(&w, count_step, &w.ordered) ?: tops_put(&w) ?:
+		  in_views(&w, place_step, &w.next.len);
 
-	if (err)
-		return err;
-	err = count_parents(&w, tick, arg);
-	if (err)
-		return err;
-	err = tops_put(&w, &next);
-	if (!err)
-		err = place(&w, &next, tick, arg);
-	fdry_buf_release(&next);
+	fdry_buf_release(&w.next);
 	if (!err && d->entries.len)
 		qsort(entries(d), d->entries.len / sizeof(struct fdry_sweep_entry),
 		      sizeof(struct fdry_sweep_entry), entry_cmp);
