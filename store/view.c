@@ -265,6 +265,8 @@ int fdry_view_begin(struct fdry_txn *t)
 		return fdry_db_fail(t->db, rc, "begin to read");
 	if (!meta_read(fd, slot * size, meta) || !meta_is(meta))
 		return meta_fail(t->db, "it is no meta page", slot);
+	if (meta_page_size(meta) != size)
+		return meta_fail(t->db, "it says another size of pages than before", slot);
 	if (fdry_get64(meta + FDRY_META_AT_TXN) != id)
 		return FDRY_VIEW_AGAIN;
 	if (!page_count_is_possible(meta))
@@ -276,8 +278,9 @@ int fdry_view_begin(struct fdry_txn *t)
 	if (last < t->view.pages.count)
 		t->view.pages.count = last + 1;
 	err = trees_find(t, meta, slot, fd);
-	/* A commit that overwrites the meta page may have been under way. */
-	if (err && meta_read(fd, slot * size, again) && memcmp(meta, again, sizeof(meta)))
+	/* A commit that overwrites the meta page may have been under way: then @meta can be a mix of
+	 * two states, even one that looks sound. */
+	if (meta_read(fd, slot * size, again) && memcmp(meta, again, sizeof(meta)))
 		return FDRY_VIEW_AGAIN;
 	return err;
 }

@@ -511,6 +511,30 @@ START_TEST(damage_is_refused)
 }
 END_TEST
 
+/* What the meta pages say while a store is open is no more trusted than when it was opened. */
+START_TEST(a_page_size_that_changes_is_refused)
+{
+	static const uint32_t sizes[] = { 0, 2 * PAGE };
+	char file[400];
+	struct fdry_store *s;
+	struct fdry_txn t;
+	int fd;
+
+	memcpy(whole, sound, whole_len);
+	whole_write();
+	ok(fdry_store_open(path, 0, &s));
+	file_name(file, "data.mdb");
+	fd = open(file, O_WRONLY);
+	ck_assert_int_eq(pwrite(fd, &sizes[_i], sizeof(sizes[_i]),
+				meta - whole + FDRY_META_AT_FREE),
+			 (ssize_t)sizeof(sizes[_i]));
+	close(fd);
+	ck_assert_int_eq(fdry_txn_read(s->env->db, &t), -FDRY_E_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "another size"));
+	fdry_store_close(s);
+}
+END_TEST
+
 /* Also what only a writer would meet. */
 START_TEST(verify_finds_it)
 {
@@ -636,6 +660,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, without_damage_all_works);
 	tcase_add_loop_test(tc, damage_is_refused, 0, sizeof(kinds) / sizeof(kinds[0]));
+	tcase_add_loop_test(tc, a_page_size_that_changes_is_refused, 0, 2);
 	tcase_add_loop_test(tc, verify_finds_it, 0, sizeof(kinds) / sizeof(kinds[0]));
 	tcase_add_loop_test(tc, what_lmdb_writes_is_sound, 0, 4);
 	suite_add_tcase(suite, tc);
