@@ -134,8 +134,8 @@ int fdry_bypass_check(void)
 
 	if (!driver)
 		return fdry_fail(FDRY_E_HIDDEN,
-				 "dlopen(\"libcuda.so.1\") does not return the interposer, which is "
-				 "loaded: a library that replaces dlopen() prevents that; start "
+				 "dlopen(\"libcuda.so.1\") does not return the interposer, which "
+				 "is loaded: a library that replaces dlopen() prevents that; start "
 				 "the program without it");
 	for (i = 0; i < sizeof(probes) / sizeof(probes[0]) && !err; i++)
 		for (k = 0; k < sizeof(ways) / sizeof(ways[0]) && !err; k++)

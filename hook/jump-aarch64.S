@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jump-aarch64.S - see jump.S. Arguments come in x0-x8 and q0-q7; x16 and x17 are free.
- * The slot is loaded with acquire, so that all writes of the thread that opened the driver are seen.
+ * The load of the slot acquires, so this thread sees all that the thread which opened the driver
+ * wrote.
  */
 	.macro jump nr
 	hint #34		/* bti c */

@@ -73,7 +73,8 @@ size_t fdry_printable_next(char to[FDRY_PRINTABLE_MAX], const char *s, size_t le
 					: c == '\t' ? 't'
 						    : 'r');
 	if (n < 2)
-		return (size_t)snprintf(to, FDRY_PRINTABLE_MAX, "\\x%02x", (unsigned int)(uint8_t)*s);
+		return (size_t)snprintf(to, FDRY_PRINTABLE_MAX, "\\x%02x",
+					(unsigned int)(uint8_t)*s);
 	return (size_t)snprintf(to, FDRY_PRINTABLE_MAX, c > 0xFFFF ? "\\U%08x" : "\\u%04x", c);
 }
 

@@ -79,7 +79,8 @@ static int slab_new(struct fdry_region *r, struct fdry_stream_pool *p, uint64_t 
 	return ret;
 }
 
-void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep)
+/* Unmap empty slabs, while more than @keep bytes remain. */
+static void slabs_trim(struct fdry_region *r, uint64_t keep)
 {
 	CUdeviceptr below = UINT64_MAX;
 	struct fdry_range *n;
@@ -102,7 +103,7 @@ bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags)
 		return false;
 	fdry_region_lock(r);
 	before = r->backing.mapped;
-	fdry_region_slabs_trim(r, 0);
+	slabs_trim(r, 0);
 	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 	after = r->backing.mapped;
 	fdry_region_unlock(r);
@@ -116,7 +117,7 @@ int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep)
 	if (ret)
 		return ret;
 	fdry_region_lock(r);
-	fdry_region_slabs_trim(r, keep);
+	slabs_trim(r, keep);
 	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 	fdry_region_unlock(r);
 	return 0;

@@ -112,8 +112,6 @@ bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags);
 void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
 /* No capture is in progress any more. */
 void fdry_region_graphs_end(struct fdry_region *r);
-/* Unmap empty slabs, while more than @keep bytes remain. */
-void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep);
 void fdry_region_async_release(struct fdry_region *r);
 
 /* mapping.c */
