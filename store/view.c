@@ -278,8 +278,8 @@ int fdry_view_begin(struct fdry_txn *t)
 	if (last < t->view.pages.count)
 		t->view.pages.count = last + 1;
 	err = trees_find(t, meta, slot, fd);
-	/* A commit that overwrites the meta page may have been under way: then @meta can be a mix of
-	 * two states, even one that looks sound. */
+	/* A commit that overwrites the meta page may have been under way: then @meta can be a mix
+	 * of two states, even one that looks sound. */
 	if (meta_read(fd, slot * size, again) && memcmp(meta, again, sizeof(meta)))
 		return FDRY_VIEW_AGAIN;
 	return err;
