@@ -131,6 +131,32 @@ class Loads(Folder):
             is_all(out, 7.0)
             """)
 
+    def test_segments_that_torch_does_not_count(self):
+        """Torch's counter of segments leaves out those of expandable_segments."""
+        self.saved()
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, real = full(1.0), torch.cuda.memory_stats_as_nested_dict
+            mine = full(7.0, 50)  # the process that saved had another tensor here
+            none = {'all': {'current': 0, 'allocated': 0, 'freed': 0}}
+            torch.cuda.memory_stats_as_nested_dict = lambda *of: dict(real(*of), segment=none)
+            fails("LAYOUT", "this process has 512 bytes", fdry.CUDAGraph.load, 'g.json')
+            is_all(mine, 7.0)
+            """)
+
+    def test_allocators_without_counters(self):
+        """An allocator that a program plugs into torch may have neither counters nor segments."""
+        self.saved()
+        self.more("""
+            def stats(*_):
+                raise RuntimeError("does not yet support getDeviceStats")
+            fdry.set_allocation_region(BASE, '1GB')
+            a = full(1.0)
+            torch.cuda.get_allocator_backend = lambda: "pluggable"
+            torch.cuda.memory_stats_as_nested_dict = torch.cuda.memory_snapshot = stats
+            graph, out = fdry.CUDAGraph.load('g.json')
+            """)
+
     def test_files_that_are_none(self):
         self.saved()
         with open(self.path("g.json"), encoding="ascii") as f:

@@ -129,6 +129,12 @@ class Segment:
         return [(addr, size) for addr, size, live in self.blocks if not live]
 
 
+def _caching():
+    """torch, if it has started CUDA and its own caching allocator; only that lists segments."""
+    torch = _started()
+    return torch if torch and torch.cuda.get_allocator_backend() == "native" else None
+
+
 def _stats(torch, ordinal):
     read = getattr(torch.cuda, "memory_stats_as_nested_dict", None)
     return read(ordinal) if read else {}
@@ -140,10 +146,11 @@ def _snapshot(torch):
 
 def segments(ordinal):
     """Torch's segments on a device; none if it keeps none, as with cudaMallocAsync."""
-    torch = _started()
-    if not torch or torch.cuda.get_allocator_backend() != "native":
+    torch = _caching()
+    if not torch:
         return []
-    if _stats(torch, ordinal).get("segment", {}).get("all", {}).get("current") == 0:
+    # The counter of segments leaves out those of expandable_segments; the counter of bytes has all.
+    if _stats(torch, ordinal).get("reserved_bytes", {}).get("all", {}).get("current") == 0:
         return []
     return [Segment(s) for s in _snapshot(torch) if s["device"] == ordinal]
 
@@ -154,7 +161,7 @@ def counters(ordinal):
     None if that is not sure. reset_accumulated_memory_stats() sets the totals of allocations and of
     frees to zero, and leaves the number of those in use; so a reset shows if any was in use.
     """
-    torch = _started()
+    torch = _caching()
     found = _stats(torch, ordinal) if torch else {}
     for name in ("allocation", "segment"):
         total = found.get(name, {}).get("all")

@@ -125,9 +125,11 @@ class _Allocator:
     def stats(self, _device=None):
         live = [b.size for s in self.segments for b in s.blocks if b.live]
         now = ((len(live), sum(live)), (len(self.segments), sum(s.size for s in self.segments)))
-        return {name: {"all": {"current": count, "bytes": size, "allocated": made, "freed": freed}}
-                for name, (count, size), (made, freed)
-                in zip(("allocation", "segment"), now, self.totals)}
+        found = {name: {"all": {"current": count, "bytes": size, "allocated": made, "freed": freed}}
+                 for name, (count, size), (made, freed)
+                 in zip(("allocation", "segment"), now, self.totals)}
+        found["reserved_bytes"] = {"all": {"current": now[1][1]}}
+        return found
 
     def reset(self, _device=None):
         self.totals = [[0, 0], [0, 0]]
