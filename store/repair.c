@@ -7,8 +7,12 @@
  * are checked, collected, and written in transactions of 32 MiB; until then links may lead nowhere,
  * as they did before.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "lib/file.h"
+#include "lib/log.h"
 #include "lib/opts.h"
 #include "store/internal.h"
 #include "store/repair.h"
@@ -16,6 +20,7 @@
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 256
 #define ITEM_OVERHEAD 8192
+#define PACKS_DIR "packs" /* beside data.mdb */
 
 struct want {
 	struct fdry_oid oid;
@@ -451,6 +456,15 @@ static int repair(struct repair *r)
 	return fdry_ref_each(r->s, ref_check, r);
 }
 
+static void release(struct repair *r)
+{
+	batch_drop(r);
+	fdry_buf_release(&r->wants);
+	fdry_idset_release(&r->wanted);
+	fdry_idset_release(&r->back);
+	free(r);
+}
+
 static int sources_check(const char *const *sources, size_t count)
 {
 	size_t i;
@@ -494,12 +508,116 @@ int fdry_store_repair(const char *path, const char *const *sources, size_t count
 	if (!err)
 		err = fdry_report_give(&r->report, sizeof(r->report), report);
 out_free:
-	batch_drop(r);
-	fdry_buf_release(&r->wants);
-	fdry_idset_release(&r->wanted);
-	fdry_idset_release(&r->back);
-	free(r);
+	release(r);
 out_where:
 	fdry_buf_release(&where);
+	return err;
+}
+
+/* --- some objects alone --- */
+
+static void paths_free(char **paths, size_t n)
+{
+	while (n--)
+		free(paths[n]);
+	free(paths);
+}
+
+static int name_cmp(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int path_add(struct fdry_buf *paths, const char *dir, const char *name)
+{
+	char *path;
+	int err;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return fdry_nomem();
+	err = fdry_buf_put(paths, &path, sizeof(path));
+	if (err)
+		free(path);
+	return err;
+}
+
+/* The files in the directory "packs" of the store, by name; none if there is no such directory. */
+static int packs_list(const struct fdry_store *s, char ***ret, size_t *count)
+{
+	struct fdry_buf paths = { 0 };
+	struct fdry_names names;
+	const char *name;
+	char *dir;
+	int err = 0;
+
+	if (fdry_names_open(s->env->dir.fd, PACKS_DIR, 0, &names))
+		return 0;
+	if (asprintf(&dir, "%s/" PACKS_DIR, s->path) < 0)
+		dir = NULL;
+	while (dir && !err && (name = fdry_names_next(&names)))
+		err = path_add(&paths, dir, name);
+	if (fdry_names_close(&names))
+		fdry_warn("some packs in %s/" PACKS_DIR " could not be listed", s->path);
+	if (!dir)
+		return fdry_nomem();
+	free(dir);
+	*ret = (char **)paths.data;
+	*count = paths.len / sizeof(char *);
+	if (*count)
+		qsort(*ret, *count, sizeof(char *), name_cmp);
+	return err;
+}
+
+/* Ask the packs one after the other; a pack that is broken is left out. */
+static int packs_ask(struct repair *r, char *const *packs, size_t n)
+{
+	struct fdry_source *src;
+	size_t i;
+	int err;
+
+	for (i = 0; i < n && r->back.count < r->wanted.count; i++) {
+		err = fdry_source_pack_open(packs[i], &src);
+		if (err) {
+			fdry_warn("nothing is taken from %s: %s", packs[i], fdry_last_error());
+			continue;
+		}
+		err = ask(r, src);
+		fdry_source_close(src);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int objects_repair(struct repair *r, const struct fdry_oid *oids, size_t n)
+{
+	char **packs = NULL;
+	size_t i, npacks = 0;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++)
+		err = want_add(r, &oids[i], true);
+	if (!err)
+		err = packs_list(r->s, &packs, &npacks);
+	if (!err)
+		err = packs_ask(r, packs, npacks);
+	paths_free(packs, npacks);
+	return err;
+}
+
+int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n, bool *whole)
+{
+	struct repair *r = calloc(1, sizeof(*r));
+	int err;
+
+	if (!r)
+		return fdry_nomem();
+	r->s = s;
+	err = objects_repair(r, oids, n);
+	if (!err)
+		*whole = r->report.back == r->wants.len / sizeof(struct want);
+	if (r->report.back)
+		fdry_verified_forget(&s->env->dir);
+	release(r);
 	return err;
 }

@@ -180,6 +180,18 @@ void fdry_reader_note_use(struct fdry_reader *r, const struct fdry_oid *image);
 /* NULL is fine. */
 void fdry_reader_end(struct fdry_reader *r);
 
+/**
+ * fdry_repair_objects() - Bring damaged objects back from the packs in the store's directory.
+ * @oids: @n ids of objects that are damaged or missing
+ * @whole: true if all of them are whole again
+ *
+ * The packs are the files in the directory "packs" beside data.mdb; without one nothing happens.
+ * Nothing that was verified before is trusted afterwards. Readers that began before see the old
+ * bytes. Errors: FDRY_E_PERM and others if the store cannot be written.
+ */
+int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n,
+			bool *whole) __must_check;
+
 struct fdry_object_info {
 	struct fdry_oid oid;
 	enum fdry_object_kind kind; /* if it has several, the one with the highest number */
