@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "image/check.h"
 #include "image/place.h"
 #include "image/readers.h"
 #include "image/upload.h"
@@ -97,6 +98,8 @@ static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 	*ret = bytes;
 	return 0;
 out_name:
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(c->img, &chunk->oid);
 	return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
 }
 

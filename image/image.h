@@ -6,8 +6,8 @@
  * other images. No store session outlives the load. Memory belongs to the device's primary context,
  * kernels and execs to that or to a private context of the image.
  *
- * Locking: a thread that builds or restores holds @ticket. @lock guards the set of filled tensors
- * and the report, and is never held for long. Nothing else changes after the load.
+ * Locking: a thread that builds or restores holds @ticket. @lock guards the set of filled tensors,
+ * the report and @damaged, and is never held for long. Nothing else changes after the load.
  */
 #ifndef FDRY_IMAGE_IMAGE_H
 #define FDRY_IMAGE_IMAGE_H
@@ -83,6 +83,8 @@ struct fdry_image {
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
 	_Atomic bool partial;      /* content is half restored */
+	struct fdry_fingerprinter *fingerprinter; /* NULL: the processor checks content */
+	struct fdry_buf damaged;   /* of struct fdry_oid: objects to bring back into the store */
 	struct fdry_mismatch *mismatch; /* while it loads: where to note what differs; or NULL */
 	struct fdry_load_report report;
 };
@@ -124,6 +126,7 @@ struct fdry_content;
 
 struct fdry_content_sum {
 	uint64_t bytes, hashed; /* copied, and of that hashed */
+	uint64_t checked;       /* of host content: compared with its fingerprint */
 };
 
 /**

@@ -3,6 +3,7 @@
 #include "image/image_host.h"
 
 #include "image/capacity.h"
+#include "image/check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,25 +75,36 @@ void fdry_image_hosts_free(struct fdry_image *img)
 	img->host = NULL;
 }
 
-static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
-		       const struct fdry_mf_host_chunk *c, bool *hashed)
+static int chunk_write(struct fdry_image *img, struct fdry_reader *reader, uint32_t i,
+		       struct fdry_content_sum *sum)
 {
+	const struct fdry_mf_host_chunk *c = &img->m.host_chunks[i];
 	struct fdry_span bytes;
+	bool hashed = false;
 	int err = fdry_reader_map(reader, &c->oid, &bytes);
 
 	if (err)
-		goto out_name;
+		goto out_damaged;
 	if (bytes.len != c->size) {
 		err = fdry_fail(FDRY_E_BADIMAGE,
 				"it has %zu bytes, the manifest says %llu; seal the image anew",
 				bytes.len, (unsigned long long)c->size);
 		goto out_name;
 	}
-	err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, hashed);
+	err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, &hashed);
+	if (err)
+		goto out_damaged;
+	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
+	err = fdry_host_chunk_check(img, reader, i);
 	if (err)
 		goto out_name;
-	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
+	sum->bytes += c->size;
+	sum->hashed += hashed ? c->size : 0;
+	sum->checked += img->m.n_host_fingerprints ? c->size : 0;
 	return 0;
+out_damaged:
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(img, &c->oid);
 out_name:
 	return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment,
 			    (unsigned long long)c->offset);
@@ -105,13 +117,9 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_reader *reader,
 	int err;
 
 	for (i = 0; i < img->m.n_host_chunks; i++) {
-		bool hashed = false;
-
-		err = chunk_write(img, reader, &img->m.host_chunks[i], &hashed);
+		err = chunk_write(img, reader, i, sum);
 		if (err)
 			return err;
-		sum->bytes += img->m.host_chunks[i].size;
-		sum->hashed += hashed ? img->m.host_chunks[i].size : 0;
 	}
 	return 0;
 }

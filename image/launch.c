@@ -5,6 +5,7 @@
  * A launch of a graph that is built takes no lock, unless the graph draws random numbers.
  */
 #include "image/builder.h"
+#include "image/check.h"
 #include "image/exec.h"
 #include "image/image_host.h"
 #include "image/overlap.h"
@@ -159,6 +160,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
 {
 	struct fdry_content_sum sum = { 0 };
 	struct fdry_content *c;
+	uint64_t checked;
 	int err = fdry_content_begin(img, reader, 0, &c);
 
 	if (err)
@@ -171,6 +173,9 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
 	if (err)
 		goto out_end;
 	err = fdry_image_hosts_content(img, reader, &sum);
+	if (err)
+		goto out_end;
+	err = fdry_content_check(img, reader, &checked);
 	if (err)
 		goto out_end;
 	atomic_store(&img->partial, false);

@@ -17,6 +17,7 @@
 
 #include "image/builder.h"
 #include "lib/clock.h"
+#include "image/check.h"
 #include "image/context.h"
 #include "image/exec.h"
 #include "image/identity.h"
@@ -35,6 +36,10 @@
 #include "lib/threads.h"
 
 #define POISON 0xA5
+
+/* A load that finds damaged objects, and could bring them back, begins again so often at most: each
+ * time it may meet others. */
+#define REPAIRS_MAX 64u
 
 /* What the steps of a load share. */
 struct load {
@@ -265,11 +270,12 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 	return fdry_stream_wait(img->drv, img->stream);
 }
 
-static int content_copy(struct load *l)
+static int content_fill(struct load *l)
 {
 	struct fdry_load_report *r = &l->img->report;
 	struct fdry_content_sum sum = { 0 };
 	double mark = fdry_now_ms();
+	uint64_t checked = 0;
 	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img, &l->plan) : 0;
 
 	if (err)
@@ -287,7 +293,25 @@ static int content_copy(struct load *l)
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
 	r->content_ms = fdry_elapsed_ms(&mark);
-	return 0;
+	err = fdry_content_check(l->img, l->content_reader, &checked);
+	r->checked_bytes = checked + sum.checked;
+	r->check_ms = fdry_elapsed_ms(&mark);
+	return err;
+}
+
+/* Images in one region may share memory: each has its content compared before another one writes
+ * there. A progress function may load an image itself. */
+static int content_copy(struct load *l)
+{
+	static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	int err;
+
+	if (!l->img->place_hook)
+		return content_fill(l);
+	pthread_mutex_lock(&lock);
+	err = content_fill(l);
+	pthread_mutex_unlock(&lock);
+	return err;
 }
 
 /* --- kernels and graphs --- */
@@ -296,9 +320,12 @@ static int kernels_load(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	double mark = fdry_now_ms();
-	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels,
-				       fdry_objects_kernel, l->objects, &img->bank);
+	int err = fdry_check_prepare(img);
 
+	if (err)
+		return err;
+	err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels,
+				   fdry_objects_kernel, l->objects, &img->bank);
 	if (err)
 		return err;
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);
@@ -521,13 +548,41 @@ static int graphs_build(struct fdry_image *img)
 	return 0;
 }
 
+/* One try. If it fails, @damaged has the objects that are damaged in the store. */
+static int image_load(struct fdry_store *store, const char *name, struct load *l,
+		      struct fdry_mismatch *mismatch, struct fdry_buf *damaged)
+{
+	struct fdry_image *img = NULL;
+	int err = image_new(store, l->opts, mismatch, &img);
+
+	if (err)
+		return err;
+	l->img = img;
+	l->mark = img->start_ms;
+	err = load(l, name);
+	if (err)
+		goto out_undo;
+	if (l->opts->flags & FDRY_LOAD_BUILD)
+		err = graphs_build(img);
+	if (err)
+		goto out_undo;
+	return 0;
+out_undo:
+	*damaged = img->damaged;
+	memset(&img->damaged, 0, sizeof(img->damaged));
+	return load_undo(img, err);
+}
+
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
 			      struct fdry_image **ret)
 {
+	struct fdry_buf damaged = { 0 };
 	struct fdry_load_opts o;
-	struct load l = { .opts = &o };
-	struct fdry_image *img = NULL;
+	struct load l;
+	struct fdry_image *img;
+	unsigned int repairs = 0;
+	bool again;
 	int err = args_check(store, name, ret);
 
 	if (err)
@@ -538,29 +593,30 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 	err = opts_check(&o);
 	if (err)
 		return err;
-	err = image_new(store, &o, mismatch, &img);
+	do {
+		again = false;
+		l = (struct load){ .opts = &o };
+		err = image_load(store, name, &l, mismatch, &damaged);
+		if (err == -FDRY_E_CORRUPT && repairs++ < REPAIRS_MAX) {
+			err = fdry_damage_repair(store, name, &damaged);
+			again = !err;
+		}
+		fdry_buf_release(&damaged);
+	} while (again);
 	if (err)
 		return err;
-	l.img = img;
-	l.mark = img->start_ms;
-	err = load(&l, name);
-	if (err)
-		goto out_undo;
-	if (o.flags & FDRY_LOAD_BUILD)
-		err = graphs_build(img);
-	if (err)
-		goto out_undo;
+	img = l.img;
 	img->mismatch = NULL;
 	img->report.total_ms = fdry_now_ms() - img->start_ms;
 	fdry_count(FDRY_METRIC_LOADS, 1);
+	if (img->m.n_chunks && !img->m.n_fingerprints)
+		fdry_count(FDRY_METRIC_LOADS_UNCHECKED, 1);
 	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
 		fdry_builder_start(img, o.flags & FDRY_LOAD_ORDERED ? (uint32_t)o.norder
 								    : img->m.n_graphs);
 	*ret = img;
 	return 0;
-out_undo:
-	return load_undo(img, err);
 }
 
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
@@ -585,6 +641,7 @@ static void device_release(struct fdry_image *img)
 	fdry_random_event_free(img);
 	fdry_private_ctx_free(img);
 	fdry_kernel_bank_free(img->bank);
+	fdry_check_end(img);
 	fdry_staging_free(img);
 	fdry_region_free_to_cache(img->region);
 	fdry_placement_release(img);
@@ -627,5 +684,6 @@ void fdry_image_unload(struct fdry_image *img)
 	fdry_buf_release(&img->capacities);
 	fdry_random_free(img);
 	free(img->filled);
+	fdry_buf_release(&img->damaged);
 	free(img);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/module_table.h"
+#include "image/check.h"
 #include "image/readers.h"
 #include "lib/clock.h"
 #include "lib/search.h"
@@ -136,6 +137,8 @@ static int object_get(struct fdry_objects *o, struct fdry_reader *reader,
 	if (err)
 		return err;
 	err = fdry_reader_copy(reader, oid, ret);
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(o->img, oid);
 	if (err)
 		return err;
 	pthread_mutex_lock(&o->lock);

@@ -310,6 +310,9 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  * @threads: threads that read objects beside the calling one
  * @exec_bytes: device memory that disappeared while graphs were built. The driver allocates large
  *         pieces, and allocations of others in the process at the same time count
+ * @checked_bytes: content, with its zeros, that the load compared with the fingerprints of the
+ *         seal; 0: the image has none
+ * @check_ms: of that, on the device
  *
  * Phases overlap, so their times add up to more than @total_ms: the load reads objects beside
  * everything else, from the manifest on, and maps memory beside loading kernels.
@@ -321,6 +324,8 @@ struct fdry_load_report {
 	uint64_t mapped_bytes, content_bytes, verified_bytes;
 	double objects_ms, objects_cpu_ms, wait_ms, first_ms, all_ms;
 	uint64_t object_bytes, threads, exec_bytes;
+	uint64_t checked_bytes;
+	double check_ms;
 };
 int fdry_image_report(struct fdry_image *img, struct fdry_load_report *report);
 

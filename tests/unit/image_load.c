@@ -218,7 +218,8 @@ START_TEST(much_content)
 	before = live_before();
 	for (i = 0; i < 4; i++) {
 		opts.threads = (uint32_t)i;
-		test_sim_fail(i == 1 ? "cuModuleLoadDataEx:1" : NULL);
+		/* The first module is that of fingerprints. */
+		test_sim_fail(i == 1 ? "cuModuleLoadDataEx:2" : NULL);
 		if (i == 1) {
 			fails(DRIVER, "kernel 0",
 			      fdry_image_load(load_store(), "img", &opts, &img));

@@ -169,6 +169,8 @@ class Report:
     object_bytes: int
     threads: int
     exec_bytes: int
+    checked_bytes: int
+    check_ms: float
 
 class Tensor:
     name: str

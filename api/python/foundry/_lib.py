@@ -510,7 +510,8 @@ class LoadReport(Struct):
                                     "verified_bytes")] + [
             (n, c_double) for n in ("objects_ms", "objects_cpu_ms", "wait_ms", "first_ms",
                                     "all_ms")] + [
-            (n, c_uint64) for n in ("object_bytes", "threads", "exec_bytes")]
+            (n, c_uint64) for n in ("object_bytes", "threads", "exec_bytes",
+                                    "checked_bytes")] + [("check_ms", c_double)]
 
 
 class RequirementsExternal(Struct):

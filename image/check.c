@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check.c - see check.h.
+ *
+ * Every byte of content belongs to a range: a chunk, or at most as much memory between chunks as a
+ * chunk has, which must be zero. The device computes the fingerprints of all ranges behind the
+ * copies. What the process keeps in place of the image's bytes is left out; a chunk of which it
+ * keeps a part is compared in the store instead. If the device lacks code or memory for the
+ * fingerprints, the content is copied back, and the processor computes them.
+ */
+#include "image/check.h"
+
+#include <stdlib.h>
+
+#include "arch/stream.h"
+#include "graph/fingerprint.h"
+#include "image/place.h"
+#include "lib/log.h"
+
+#define ZEROS UINT32_MAX
+
+/* What a range must have. */
+struct expected {
+	struct fdry_fingerprint value;
+	uint32_t chunk; /* its position in the manifest, or ZEROS */
+};
+
+struct check {
+	struct fdry_image *img;
+	struct fdry_reader *reader;
+	struct fdry_buf ranges;   /* of struct fdry_fingerprint_range */
+	struct fdry_buf expected; /* one for each range */
+	struct fdry_fingerprint zero_block;
+	uint64_t bytes;           /* of all ranges */
+};
+
+/* --- chunks that differ --- */
+
+void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid)
+{
+	pthread_mutex_lock(&img->lock);
+	if (fdry_buf_put(&img->damaged, oid, sizeof(*oid)))
+		fdry_debug("a damaged object is not noted: %s", fdry_last_error());
+	pthread_mutex_unlock(&img->lock);
+}
+
+int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_buf *damaged)
+{
+	size_t n = damaged->len / sizeof(struct fdry_oid);
+	struct fdry_saved_err load_err;
+	bool whole = false;
+
+	fdry_saved_err_set(&load_err, -FDRY_E_CORRUPT);
+	if (n && fdry_repair_objects(store, (const struct fdry_oid *)damaged->data, n, &whole))
+		fdry_info("damaged objects are not brought back: %s", fdry_last_error());
+	if (!whole)
+		return fdry_saved_err_restore(&load_err);
+	fdry_warn("image '%.100s' was damaged in the store; packs in the store brought %zu "
+		  "object(s) back, and the load begins again",
+		  name, n);
+	return 0;
+}
+
+/* Chunk @oid is to have fingerprint @want, and other bytes were found: find out what is wrong. */
+static int chunk_fail(struct fdry_image *img, struct fdry_reader *reader,
+		      const struct fdry_oid *oid, struct fdry_fingerprint want)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_span bytes;
+	int err = fdry_reader_map(reader, oid, &bytes);
+
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(img, oid);
+	if (err)
+		return err;
+	fdry_oid_hex(oid, hex);
+	if (fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len), want))
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "chunk %.12s is whole in the store, and other bytes arrived in "
+				 "memory; load again, and test the memory if that repeats",
+				 hex);
+	err = fdry_reader_verify(reader, oid, bytes, true, NULL);
+	if (!err)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "the manifest has another fingerprint than the bytes of chunk "
+				 "%.12s; seal the image anew",
+				 hex);
+	if (err != -FDRY_E_CORRUPT)
+		return err;
+	fdry_damage_note(img, oid);
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "chunk %.12s is damaged in the store; bring it back with foundry-store "
+			 "repair, from a pack or another store",
+			 hex);
+}
+
+/* --- ranges --- */
+
+static int range_add(struct check *c, uint64_t addr, uint64_t len, struct expected want)
+{
+	const struct fdry_fingerprint_range range = { addr, len };
+	int err = fdry_buf_put(&c->ranges, &range, sizeof(range));
+
+	c->bytes += len;
+	return err ? err : fdry_buf_put(&c->expected, &want, sizeof(want));
+}
+
+/* The fingerprint of @len zeros, at most those of a chunk. */
+static struct fdry_fingerprint zeros_of(const struct check *c, uint64_t len)
+{
+	static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
+	struct fdry_fingerprint blocks[FDRY_MF_CHUNK_MAX / FDRY_FINGERPRINT_BLOCK];
+	size_t i, full = len / FDRY_FINGERPRINT_BLOCK, rest = len % FDRY_FINGERPRINT_BLOCK;
+
+	for (i = 0; i < full; i++)
+		blocks[i] = c->zero_block;
+	if (rest)
+		blocks[full] = fdry_fingerprint_block(zeros, rest);
+	return fdry_fingerprint_join(len, blocks);
+}
+
+/* Memory of content in which no chunk lies. */
+static int zeros_add(void *arg, uint64_t addr, uint64_t size)
+{
+	struct expected want = { .chunk = ZEROS };
+	struct check *c = arg;
+	uint64_t n;
+	int err;
+
+	for (; size; addr += n, size -= n) {
+		n = size < FDRY_MF_CHUNK_MAX ? size : FDRY_MF_CHUNK_MAX;
+		want.value = zeros_of(c, n);
+		err = range_add(c, addr, n, want);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int piece_sum(void *arg, uint64_t addr, uint64_t size)
+{
+	(void)addr;
+	*(uint64_t *)arg += size;
+	return 0;
+}
+
+/* The process keeps a part of the chunk, so the device does not have all of its bytes. */
+static int chunk_in_store(struct check *c, uint32_t i)
+{
+	const struct fdry_manifest *m = &c->img->m;
+	struct fdry_span bytes;
+	int err = fdry_reader_map(c->reader, &m->chunks[i].oid, &bytes);
+
+	if (!err && fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len),
+					m->fingerprints[i]))
+		return 0;
+	return chunk_fail(c->img, c->reader, &m->chunks[i].oid, m->fingerprints[i]);
+}
+
+static int chunk_add(struct check *c, uint32_t i)
+{
+	const struct fdry_mf_chunk *chunk = &c->img->m.chunks[i];
+	uint64_t copied = 0;
+	int err = fdry_placement_pieces(c->img, chunk->addr, chunk->size, piece_sum, &copied);
+
+	if (err || !copied)
+		return err;
+	if (copied < chunk->size)
+		return chunk_in_store(c, i);
+	return range_add(c, chunk->addr, chunk->size,
+			 (struct expected){ c->img->m.fingerprints[i], i });
+}
+
+/* The chunks of a content segment, and the memory between them. */
+static int segment_add(struct check *c, const struct fdry_mf_segment *s, uint32_t *chunk)
+{
+	const struct fdry_manifest *m = &c->img->m;
+	uint64_t at = s->addr, end = s->addr + s->size;
+	int err;
+
+	for (; *chunk < m->n_chunks && m->chunks[*chunk].addr < end; (*chunk)++) {
+		err = fdry_placement_pieces(c->img, at, m->chunks[*chunk].addr - at, zeros_add, c);
+		if (err)
+			return err;
+		err = chunk_add(c, *chunk);
+		if (err)
+			return err;
+		at = m->chunks[*chunk].addr + m->chunks[*chunk].size;
+	}
+	return fdry_placement_pieces(c->img, at, end - at, zeros_add, c);
+}
+
+static int ranges_make(struct check *c)
+{
+	static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
+	const struct fdry_manifest *m = &c->img->m;
+	uint32_t i, chunk = 0;
+	int err;
+
+	c->zero_block = fdry_fingerprint_block(zeros, sizeof(zeros));
+	for (i = 0; i < m->n_segments; i++) {
+		if (m->segments[i].role != FDRY_ROLE_CONTENT)
+			continue;
+		err = segment_add(c, &m->segments[i], &chunk);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* --- comparing --- */
+
+static int range_fail(struct check *c, const struct fdry_fingerprint_range *range,
+		      const struct expected *want)
+{
+	const struct fdry_manifest *m = &c->img->m;
+	int err;
+
+	if (want->chunk == ZEROS)
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "%llu bytes at %#llx are zero in the image, and other bytes are "
+				 "on the device; load again, and test its memory if that repeats",
+				 (unsigned long long)range->len, (unsigned long long)range->addr);
+	err = chunk_fail(c->img, c->reader, &m->chunks[want->chunk].oid,
+			 m->fingerprints[want->chunk]);
+	return fdry_fail_at(err, "content at %#llx", (unsigned long long)range->addr);
+}
+
+/* All chunks that differ are looked at, so that one repair brings them back. The first one is
+ * reported. */
+static int compare(struct check *c, const struct fdry_fingerprint *found)
+{
+	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
+	const struct expected *want = (const void *)c->expected.data;
+	size_t i, n = c->expected.len / sizeof(*want);
+	struct fdry_saved_err first = { 0 };
+	bool differs = false;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		if (fdry_fingerprint_eq(found[i], want[i].value))
+			continue;
+		err = range_fail(c, &range[i], &want[i]);
+		if (!differs)
+			fdry_saved_err_set(&first, err);
+		differs = true;
+	}
+	return differs ? fdry_saved_err_restore(&first) : 0;
+}
+
+static int by_device(struct check *c, struct fdry_fingerprint *found)
+{
+	int err = fdry_fingerprinter_start(c->img->fingerprinter, c->img->stream,
+					   (const void *)c->ranges.data,
+					   c->expected.len / sizeof(struct expected));
+
+	return err ? err : fdry_fingerprinter_wait(c->img->fingerprinter, found);
+}
+
+/* Slower: all content is copied back. */
+static int by_processor(struct check *c, struct fdry_fingerprint *found)
+{
+	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
+	size_t i, n = c->expected.len / sizeof(struct expected);
+	uint8_t *bytes = malloc(FDRY_MF_CHUNK_MAX);
+	int err = 0;
+
+	if (!bytes)
+		return fdry_nomem();
+	for (i = 0; i < n && !err; i++) {
+		err = fdry_call(c->img->drv, cuMemcpyDtoHAsync_v2, bytes, range[i].addr,
+				range[i].len, c->img->stream);
+		if (!err)
+			err = fdry_stream_wait(c->img->drv, c->img->stream);
+		if (!err)
+			found[i] = fdry_fingerprint_of(bytes, range[i].len);
+	}
+	free(bytes);
+	return err;
+}
+
+static int ranges_check(struct check *c)
+{
+	size_t n = c->expected.len / sizeof(struct expected);
+	struct fdry_fingerprint *found = calloc(n + 1, sizeof(*found));
+	int err;
+
+	if (!found)
+		return fdry_nomem();
+	err = c->img->fingerprinter ? by_device(c, found) : -FDRY_E_NODEVMEM;
+	if (err == -FDRY_E_NODEVMEM)
+		err = by_processor(c, found);
+	if (err)
+		goto out_free;
+	err = compare(c, found);
+out_free:
+	free(found);
+	return err;
+}
+
+int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint64_t *ret)
+{
+	struct check c = { .img = img, .reader = reader };
+	int err;
+
+	*ret = 0;
+	if (!img->m.n_fingerprints)
+		return 0;
+	err = ranges_make(&c);
+	if (err)
+		goto out_release;
+	err = ranges_check(&c);
+	*ret = c.bytes;
+out_release:
+	fdry_buf_release(&c.ranges);
+	fdry_buf_release(&c.expected);
+	return err;
+}
+
+int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
+{
+	const struct fdry_mf_host_chunk *chunk = &img->m.host_chunks[i];
+	const uint8_t *bytes = (const uint8_t *)(uintptr_t)img->hosts[chunk->segment].addr;
+
+	if (!img->m.n_host_fingerprints ||
+	    fdry_fingerprint_eq(fdry_fingerprint_of(bytes + chunk->offset, chunk->size),
+				img->m.host_fingerprints[i]))
+		return 0;
+	return chunk_fail(img, reader, &chunk->oid, img->m.host_fingerprints[i]);
+}
+
+/* --- the kernel --- */
+
+int fdry_check_prepare(struct fdry_image *img)
+{
+	int err;
+
+	if (!img->m.n_fingerprints)
+		return 0;
+	err = fdry_fingerprinter_new(img->drv, img->device, &img->fingerprinter);
+	if (err != -FDRY_E_NOFUNC && err != -FDRY_E_NODEVMEM)
+		return err;
+	fdry_info("the processor checks content, which is slower: %s", fdry_last_error());
+	return 0;
+}
+
+void fdry_check_end(struct fdry_image *img)
+{
+	fdry_fingerprinter_free(img->fingerprinter);
+	img->fingerprinter = NULL;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check.h - the content of a loaded image, compared with the fingerprints that the seal recorded.
+ *
+ * SHA-256 of content is computed once in each boot. Bytes that change after that, in the page
+ * cache, on the disk or on their way, are found here: the device computes fingerprints of the
+ * content in its memory before the load returns. Images that were sealed without fingerprints load
+ * unchecked.
+ */
+#ifndef FDRY_IMAGE_CHECK_H
+#define FDRY_IMAGE_CHECK_H
+
+#include "image/image.h"
+
+/* Load the kernel that computes fingerprints, if the image has some. The image's context is
+ * current. */
+int fdry_check_prepare(struct fdry_image *img) __must_check;
+/* While there is a context. */
+void fdry_check_end(struct fdry_image *img);
+
+/**
+ * fdry_content_check() - Compare content on the device with its fingerprints.
+ * @reader: finds the chunks that differ in the store
+ * @ret: how many bytes were compared; 0 if the image has no fingerprints
+ *
+ * All content has been copied on the image's stream; memory of content without a chunk must be
+ * zero. FDRY_E_CORRUPT names the first chunk that differs. Chunks that are damaged in the store are
+ * noted, and nothing that was verified there is trusted any more. FDRY_E_BADIMAGE: the fingerprint
+ * itself is wrong.
+ */
+int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint64_t *ret)
+	__must_check;
+
+/* The same for host chunk @i, which lies in host memory. */
+int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
+	__must_check;
+
+/* An object that the load needs is damaged in the store: note it for a repair. Any thread. */
+void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);
+/* The load of @name has failed with FDRY_E_CORRUPT: bring the ids in @damaged back from packs in
+ * the store. Returns 0 if all of them are whole again, else the error of the load. */
+int fdry_damage_repair(struct fdry_store *store, const char *name,
+		       const struct fdry_buf *damaged) __must_check;
+
+#endif
