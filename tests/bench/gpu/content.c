@@ -11,7 +11,8 @@
  * cache; and a read of the same file by as many threads as there are processors. Every load
  * opens the store anew, so that its map has not been touched. GB/s are of content_ms, which begins
  * when memory and kernels are there. Then, in milliseconds, what the first two loads consist of:
- * memory beside kernels, content; the whole; unload and close.
+ * memory beside kernels, content, the check of its fingerprints (with the GB/s of its bytes); the
+ * whole, and the whole without the check; unload and close.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -68,7 +69,7 @@ static void pinned(const struct fdry_driver *drv, double *whole, double *pieces)
 }
 
 /* One load, in milliseconds, with GB/s of its content first. */
-enum part { SPEED, MEMORY, CONTENT, KERNELS, WHOLE, CLOSE, PARTS };
+enum part { SPEED, MEMORY, CONTENT, CHECK, CHECK_SPEED, KERNELS, WHOLE, UNCHECKED, CLOSE, PARTS };
 
 static void image_load(struct fdry_store *store, const char *ref, uint32_t flags,
 		       double parts[PARTS], double *restored)
@@ -83,8 +84,11 @@ static void image_load(struct fdry_store *store, const char *ref, uint32_t flags
 	parts[SPEED] = (double)rep.content_bytes / rep.content_ms / 1e6;
 	parts[MEMORY] = rep.memory_ms;
 	parts[CONTENT] = rep.content_ms;
+	parts[CHECK] = rep.check_ms;
+	parts[CHECK_SPEED] = rep.check_ms ? (double)rep.checked_bytes / rep.check_ms / 1e6 : 0;
 	parts[KERNELS] = rep.kernels_ms;
 	parts[WHOLE] = rep.total_ms;
+	parts[UNCHECKED] = rep.total_ms - rep.check_ms;
 	mark = fdry_now_ms();
 	if (restored) {
 		check(fdry_image_restore(img, NULL));
@@ -161,7 +165,8 @@ enum value { PINNED_WHOLE, PINNED_PIECES, WARM, VERIFIED, RESTORED, COLD, DISK, 
 static const char *const names[VALUES] = { "pinned", "pinned_2m", "warm", "warm_verified",
 					   "restored", "cold", "disk" };
 static const char *const part_names[PARTS] = {
-	"", "memory", "content", "kernels", "load", "close"
+	"", "memory_ms", "content_ms", "check_ms", "check_gb_s", "kernels_ms", "load_ms",
+	"load_unchecked_ms", "close_ms"
 };
 
 struct run {
@@ -195,7 +200,7 @@ static void parts_print(const struct run *r, const char *prefix, const double (*
 	int p, i;
 
 	for (p = MEMORY; p < PARTS; p++) {
-		printf("%s_%s_ms", prefix, part_names[p]);
+		printf("%s_%s", prefix, part_names[p]);
 		for (i = 0; i < r->rounds; i++)
 			printf(" %.2f", parts[i][p]);
 		printf("\n");

@@ -192,6 +192,7 @@ def show_content(res):
         ["pinned memory to the GPU", spread(part["pinned"]), ""],
         ["content, verified before", spread(part["warm"]), ratio_spread(part["warm"], part["pinned"])],
         ["content, verified now", spread(part["warm_verified"]), ratio_spread(part["warm_verified"], part["pinned"])],
+        ["the check of its fingerprints on the GPU", spread(part["warm_check_gb_s"]), ""],
         ["the file read by all processors, not in the page cache", spread(part["disk"]), ""],
         ["content, not in the page cache", spread(part["cold"]), ratio_spread(part["cold"], part["disk"])]])
 
@@ -270,6 +271,9 @@ def targets_content(res):
         ratio = ratios(part[name], part[over])
         rows.append(target(title, med(ratio), 0.9, ("0.9", f"{spread(ratio, 3)}; {med(part[name]):.1f} GB/s"), below=False))
     rows.append(["content from the page cache, verified now, GB/s", "", spread(part["warm_verified"]), ""])
+    ratio = ratios(part["warm_load_ms"], part["warm_load_unchecked_ms"])
+    rows.append(target("a load / the same without the check of fingerprints", med(ratio), 1.02,
+                       ("1.02", f"{spread(ratio, 4)}; {spread(part['warm_check_ms'])} ms")))
     return rows
 
 

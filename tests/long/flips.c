@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * flips.c - content that changes in the store's file after it was verified, then loaded.
+ *
+ * The first cases flip every bit of a small image's content, one in each case. The others damage
+ * the content of a larger image, with host memory, in one of several ways. The notes of what was
+ * verified hold on, so no load hashes the content. A load must be refused, repaired from a pack in
+ * the store, or give the bytes that were sealed.
+ */
+#include <fcntl.h>
+
+#include "tests/lib/flip.h"
+#include "tests/lib/image_host.h"
+#include "tests/long/long.h"
+
+#define SMALL 64u
+#define LARGE (5u << 20)
+#define SECTOR 512u
+#define RANDOM 100000u /* cases of the larger image */
+
+enum { EQUAL, REFUSED, REPAIRED };
+
+static struct fdry_store *store[2]; /* of the small image, and of the larger one */
+static uint64_t small_bits;
+static bool with_pack;
+
+static void path_set(bool large)
+{
+	snprintf(path, sizeof(path), "%s/%s", long_dir, large ? "large" : "small");
+}
+
+/* --- the images --- */
+
+static void content_put(struct work *w, const char *name, size_t size, uint64_t seed)
+{
+	struct fdry_tensor t = { .name = name, .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+				 .shape = { (int64_t)size }, .stride = { 1 } };
+	static uint8_t bytes[LARGE];
+	CUdeviceptr at;
+
+	cuda_ok(cuMemAlloc_v2, &at, size);
+	noise(seed, bytes, size);
+	cuda_ok(cuMemcpyHtoD_v2, at, bytes, size);
+	t.addr = at;
+	ok(fdry_capture_tensor(w->cap, &t));
+}
+
+static void seal_small(void)
+{
+	static struct work w;
+
+	path_set(false);
+	work_make(&w);
+	graph_add(&w, 1);
+	content_put(&w, "content", SMALL, 1);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+static void seal_large(void)
+{
+	static struct host_work h;
+
+	path_set(true);
+	host_make(&h, false);
+	tensors_name(&h);
+	content_put(&h.w, "content", LARGE, 2);
+	ok(work_seal(&h.w, "img"));
+	host_end(&h);
+}
+
+static void pack_write(void)
+{
+	const char *const img = "img";
+	struct fdry_store *s = NULL;
+	char name[340];
+	int fd;
+
+	path_set(true);
+	snprintf(name, sizeof(name), "%s/packs", path);
+	ck_assert(!mkdir(name, 0700));
+	snprintf(name, sizeof(name), "%s/pack", long_dir);
+	fd = open(name, O_WRONLY | O_CREAT, 0600);
+	ck_assert_int_ge(fd, 0);
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_store_export(s, &img, 1, fd, NULL, NULL));
+	fdry_store_close(s);
+	ck_assert(!close(fd));
+}
+
+static void make(void)
+{
+	void (*const steps[])(void) = { seal_small, seal_large, pack_write };
+	int i, status = 1;
+	pid_t pid;
+
+	for (i = 0; i < 3; i++) { /* a process captures once */
+		pid = fork();
+		if (!pid) {
+			long_checked(steps[i]);
+			_exit(0);
+		}
+		if (waitpid(pid, &status, 0) != pid || status)
+			_exit(3);
+	}
+}
+
+/* --- a load --- */
+
+static bool bytes_right(struct fdry_image *img, size_t size, uint64_t seed)
+{
+	static uint8_t bytes[LARGE], want[LARGE];
+
+	ok(fdry_image_read(img, "content", bytes, size, NULL));
+	noise(seed, want, size);
+	return !memcmp(bytes, want, size);
+}
+
+static int load(bool large)
+{
+	struct fdry_image *img = NULL;
+	bool right;
+	int err = fdry_image_load(store[large], "img", NULL, &img);
+
+	if (err == -FDRY_E_CORRUPT)
+		return REFUSED;
+	ok(err);
+	right = bytes_right(img, large ? LARGE : SMALL, large ? 2 : 1);
+	fdry_image_unload(img);
+	if (right)
+		return EQUAL;
+	fprintf(stderr, "a load gave wrong bytes\n");
+	return LONG_FAULT;
+}
+
+static void first_loads(void)
+{
+	struct flip_chunk chunk;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		path_set(i);
+		ok(fdry_store_open(path, 0, &store[i]));
+		ck_assert_int_eq(load(i), EQUAL); /* which verifies the content */
+	}
+	path_set(false);
+	flip_find(store[0], "img", "content", &chunk);
+	small_bits = chunk.len * 8;
+	flip_release(&chunk);
+}
+
+static void begin(void)
+{
+	if (setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1))
+		_exit(3);
+	long_checked(first_loads);
+}
+
+/* --- the larger image --- */
+
+/* The changes undo themselves when they are made again. */
+struct change {
+	uint64_t bit[8];
+	size_t bits;
+	uint8_t *was; /* bytes that were overwritten, or NULL */
+	uint64_t at;
+	size_t len;
+};
+
+static void bytes_write(const struct flip_chunk *c, uint64_t at, const void *bytes, size_t len)
+{
+	ck_assert_int_eq(pwrite(c->data, bytes, len, c->at + (off_t)at), (ssize_t)len);
+}
+
+static void bytes_read(const struct flip_chunk *c, uint64_t at, void *to, size_t len)
+{
+	ck_assert_int_eq(pread(c->data, to, len, c->at + (off_t)at), (ssize_t)len);
+}
+
+/* A sector of zeros, of another place, or the rest of the chunk moved by a few bytes. */
+static void range_change(const struct flip_chunk *c, struct change *h)
+{
+	uint8_t *now;
+
+	h->at = long_below(c->len / SECTOR + 1) * SECTOR;
+	h->at = h->at < c->len ? h->at : 0;
+	h->len = long_below(4) ? SECTOR : c->len;
+	if (h->len > c->len - h->at)
+		h->len = c->len - h->at;
+	h->was = malloc(h->len);
+	now = calloc(1, h->len);
+	ck_assert(h->was && now);
+	bytes_read(c, h->at, h->was, h->len);
+	switch (long_below(3)) {
+	case 0:
+		break;
+	case 1:
+		bytes_read(c, long_below(c->len - h->len + 1), now, h->len);
+		break;
+	default:
+		memcpy(now + 1, h->was, h->len - 1);
+	}
+	bytes_write(c, h->at, now, h->len);
+	free(now);
+}
+
+static void change(const struct flip_chunk *c, struct change *h)
+{
+	*h = (struct change){ 0 };
+	if (!long_below(3)) {
+		range_change(c, h);
+		return;
+	}
+	for (; h->bits < 1 + long_below(8); h->bits++) {
+		h->bit[h->bits] = long_below(c->len * 8);
+		flip_bit(c, h->bit[h->bits]);
+	}
+}
+
+static void change_undo(const struct flip_chunk *c, struct change *h)
+{
+	while (h->bits)
+		flip_bit(c, h->bit[--h->bits]);
+	if (h->was)
+		bytes_write(c, h->at, h->was, h->len);
+	free(h->was);
+}
+
+/* Half of the cases of a repaired kind have a pack in the store. */
+static void pack_place(bool there)
+{
+	char from[340], to[340];
+
+	snprintf(from, sizeof(from), "%s/pack", long_dir);
+	snprintf(to, sizeof(to), "%s/large/packs/one", long_dir);
+	(void)unlink(to);
+	ck_assert(!there || !link(from, to));
+	with_pack = there;
+}
+
+static int case_large(void)
+{
+	struct flip_chunk chunk;
+	struct change h;
+	uint32_t n = 0;
+	int end;
+
+	path_set(true);
+	while (flip_nth(store[1], "img", n, &chunk)) {
+		flip_release(&chunk);
+		n++;
+	}
+	pack_place(!long_below(8));
+	ck_assert(flip_nth(store[1], "img", (uint32_t)long_below(n), &chunk));
+	change(&chunk, &h);
+	flip_trust(&chunk);
+	end = load(true);
+	if (with_pack && end == REFUSED) {
+		fprintf(stderr, "a pack in the store did not repair it: %s\n", fdry_last_error());
+		end = LONG_FAULT;
+	}
+	/* After a repair the bytes of the chunk lie elsewhere. */
+	if (!with_pack)
+		change_undo(&chunk, &h);
+	else
+		free(h.was);
+	flip_trust(&chunk);
+	flip_release(&chunk);
+	if (load(true) != EQUAL) {
+		fprintf(stderr, "the undamaged image does not load: %s\n", fdry_last_error());
+		return LONG_FAULT;
+	}
+	return with_pack && end == EQUAL ? REPAIRED : end;
+}
+
+static int case_small(uint64_t bit)
+{
+	struct flip_chunk chunk;
+	int end;
+
+	path_set(false);
+	flip_find(store[0], "img", "content", &chunk);
+	flip_bit(&chunk, bit);
+	flip_trust(&chunk);
+	end = load(false);
+	flip_bit(&chunk, bit);
+	flip_trust(&chunk);
+	flip_release(&chunk);
+	if (end == EQUAL) {
+		fprintf(stderr, "bit %llu was not compared\n", (unsigned long long)bit);
+		return LONG_FAULT;
+	}
+	return end;
+}
+
+static uint64_t case_nr;
+static int case_end;
+
+/* In a sample, too, some cases are of the small image. */
+static void case_run(void)
+{
+	case_end = case_nr % 4 == 0 && case_nr / 4 < small_bits ? case_small(case_nr / 4)
+								: case_large();
+}
+
+static int run_case(uint64_t nr)
+{
+	case_nr = nr;
+	long_checked(case_run);
+	return case_end;
+}
+
+int main(int argc, char **argv)
+{
+	const struct long_test t = { .name = "flips", .sample = 80, .all = RANDOM / 3 * 4,
+				     .together = 40, .seconds = 60, .prepare = make,
+				     .begin = begin, .run = run_case,
+				     .ends = { "equal", "refused", "repaired" } };
+
+	return long_main(argc, argv, &t);
+}
