@@ -337,6 +337,24 @@ static int ranges_make(struct fdry_layout *l, struct fdry_capture *cap,
 	return err;
 }
 
+/* Can the device read all memory that the program mapped? A copy of other memory only fails, but a
+ * kernel that reads it ends the context of the program. */
+static bool maps_readable(const struct fdry_layout *l, const struct fdry_capture *cap)
+{
+	unsigned int flags;
+	size_t i;
+
+	for (i = 0; i < l->n_ledger; i++) {
+		flags = 0;
+		if (l->ledger[i].kind == FDRY_KIND_MAP &&
+		    (fdry_call_raw(cap->drv, cuPointerGetAttribute, &flags,
+				   CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, l->ledger[i].addr) ||
+		     !flags))
+			return false;
+	}
+	return true;
+}
+
 int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 		     struct fdry_layout *ret)
 {
@@ -347,6 +365,7 @@ int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 	err = ledger_get(cap, &l);
 	if (err)
 		return err;
+	cap->sealed.unreadable = !maps_readable(&l, cap);
 	err = ranges_make(&l, cap, reader);
 	if (err) {
 		fdry_layout_release(&l);

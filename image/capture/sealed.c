@@ -97,7 +97,7 @@ static int prints_get(struct fdry_capture *cap, const struct fdry_fingerprint_ra
 bool fdry_sealed_fingerprints(struct fdry_capture *cap, const struct fdry_fingerprint_range *ranges,
 			      size_t n, struct fdry_fingerprint *ret)
 {
-	if (!n || !prints_get(cap, ranges, n, ret))
+	if (!n || (!cap->sealed.unreadable && !prints_get(cap, ranges, n, ret)))
 		return true;
 	fdry_count(FDRY_METRIC_SEAL_FALLBACKS, 1);
 	return false;

@@ -49,6 +49,7 @@ struct fdry_sealed {
 	/* The upper halves that words were searched for. */
 	uint64_t halves[FDRY_SEALED_HALVES / 64];
 	struct fdry_fingerprinter *f; /* of the capture's context; NULL until it is used */
+	bool unreadable; /* this seal has memory that the device cannot read, so no kernel may */
 };
 
 /* Add a cell behind the others; it has copies of its chunks, fingerprints and words. */

@@ -337,6 +337,45 @@ START_TEST(without_the_kernel)
 }
 END_TEST
 
+static int access_set(CUdeviceptr p, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, .flags = flags };
+
+	return cuda(cuMemSetAccess, p, 2 * MIB, &access, 1);
+}
+
+/* Memory that the program mapped, and took away from the device after a seal: no kernel reads it,
+ * since that would end the context. */
+START_TEST(memory_that_is_not_readable)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	char first[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
+	CUmemGenericAllocationHandle handle;
+	struct fdry_seal_report r;
+	uint64_t fallbacks;
+	CUdeviceptr p = 0;
+
+	begin();
+	cuda_ok(cuMemAddressReserve, &p, 2 * MIB, 0, 0, 0);
+	cuda_ok(cuMemCreate, &handle, 2 * MIB, &prop, 0);
+	cuda_ok(cuMemMap, p, 2 * MIB, 0, handle, 0);
+	ck_assert_int_eq(access_set(p, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), 0);
+	cuda_ok(cuMemsetD8_v2, p, 7, 2 * MIB);
+	seal_read(first, &r);
+	fallbacks = counted(FDRY_METRIC_SEAL_FALLBACKS);
+	ck_assert_int_eq(access_set(p, CU_MEM_ACCESS_FLAGS_PROT_NONE), 0);
+	ck_assert_int_ne(work_seal(&w, "img"), 0);
+	ck_assert_uint_gt(counted(FDRY_METRIC_SEAL_FALLBACKS), fallbacks);
+	fallbacks = counted(FDRY_METRIC_SEAL_FALLBACKS);
+	ck_assert_int_eq(access_set(p, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), 0);
+	ck_assert_uint_le(seal_read(id, &r), 64 << 10);
+	ck_assert_str_eq(first, id);
+	ck_assert_uint_eq(counted(FDRY_METRIC_SEAL_FALLBACKS), fallbacks);
+	end();
+}
+END_TEST
+
 /* What is remembered stays right if a seal fails. */
 START_TEST(seal_that_fails_between)
 {
@@ -372,6 +411,7 @@ int main(void)
 	tcase_add_loop_test(tc, words_are_judged_at_each_seal, 0, 2);
 	tcase_add_test(tc, many_words_are_not_kept);
 	tcase_add_loop_test(tc, without_the_kernel, 0, 4);
+	tcase_add_test(tc, memory_that_is_not_readable);
 	tcase_add_test(tc, seal_that_fails_between);
 	suite_add_tcase(s, tc);
 	return test_main(s);
