@@ -382,6 +382,25 @@ class InTurn(Folder):
                 is_all(each, 5.0)
             """)
 
+    def test_counters_of_torch_that_were_reset_when_its_memory_lay_elsewhere(self):
+        self.more(self.IN_TURN)
+        self.more("""
+            x = full(5.0)  # before the region
+            fdry.set_allocation_region(BASE, '1GB')
+            found = [fdry.CUDAGraph.load(f'{i}.json') for i in range(2)]
+            counters = torch.cuda.memory_stats_as_nested_dict()
+            del x
+            torch.cuda.empty_cache()
+            assert not torch.cuda.memory_reserved()
+            torch.cuda.reset_accumulated_memory_stats()
+            x, real, calls = full(5.0), torch.cuda.memory_snapshot, []
+            assert BASE < x.data_ptr() < BASE + (1 << 30)
+            assert counters == torch.cuda.memory_stats_as_nested_dict()
+            torch.cuda.memory_snapshot = lambda: calls.append(1) or real()
+            found.append(fdry.CUDAGraph.load('2.json'))
+            assert calls
+            """)
+
 
 if __name__ == "__main__":
     suite.main()

@@ -111,7 +111,8 @@ class Memory:
     - Torch's counters are the same as before. Each allocation and each free increments one.
     - The counters were not reset while torch had memory; see _torch.counters().
     - If they were reset while torch had none, torch has allocated all its segments anew, so the
-      region lists them behind the memory that a loaded image claimed before.
+      region lists them behind the memory that a loaded image claimed before. So a list is reused
+      only if some of torch's segments lay before that memory.
     """
 
     def __init__(self, region):
@@ -130,7 +131,7 @@ class Memory:
                 or allocs[:len(self._allocs)] != self._allocs):
             self.forget()
             self._torch = self._region.segments()
-            if allocs and self._is_claimed(*allocs[-1]):
+            if self._torch and allocs and self._is_claimed(*allocs[-1]):
                 self._counters, self._allocs = counters, allocs
         return self._torch
 
