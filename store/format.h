@@ -84,6 +84,18 @@ enum fdry_ref_flags {
 #define FDRY_VERIFIED_AT_EPOCH 88  /* u32, changed by cancelling the note; and its complement */
 #define FDRY_VERIFIED_AT_IDS 96    /* ids, ascending */
 
+/* The file "checked" in the store's directory: the state of data.mdb whose pages were checked. */
+#define FDRY_CHECKED_MAGIC "FDRYCHKD"
+#define FDRY_CHECKED_VERSION 1
+#define FDRY_CHECKED_AT_VERSION 8      /* u32, then a zero u32 */
+#define FDRY_CHECKED_AT_BOOT 16        /* 16 bytes: the kernel's boot id */
+#define FDRY_CHECKED_AT_DEV 32         /* u64: device ... */
+#define FDRY_CHECKED_AT_INO 40         /* u64: ... and inode of data.mdb */
+#define FDRY_CHECKED_AT_CHANGED 48     /* u64: as in the file "verified" ... */
+#define FDRY_CHECKED_AT_TXN 56         /* u64: ... and this, too */
+#define FDRY_CHECKED_AT_FINGERPRINT 64 /* 16 bytes: of all bytes before it */
+#define FDRY_CHECKED_SIZE 80
+
 /* A file in the folder "leases": a head, and ids in the order in which they were noted. */
 #define FDRY_LEASE_MAGIC "FDRYLEAS"
 #define FDRY_LEASE_VERSION 1

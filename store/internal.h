@@ -326,6 +326,25 @@ void fdry_verified_forget(const struct fdry_dir *dir);
 void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
 			 const struct fdry_db_state *to);
 
+/* --- boot.c --- */
+
+/* The kernel's boot id. */
+bool fdry_boot_id(uint8_t ret[16]);
+
+/* --- checked.c --- */
+
+/* All of these need the writers' lock, except the last one. */
+
+/* Did a process check the pages of this state? */
+bool fdry_checked_is(const struct fdry_dir *dir, const struct fdry_db_state *state);
+/* This process checked them. A note that cannot be written is logged. */
+void fdry_checked_set(const struct fdry_dir *dir, const struct fdry_db_state *state);
+/* A transaction of this process changed data.mdb: a valid note stays valid. */
+void fdry_checked_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
+			const struct fdry_db_state *to);
+/* Damage was found: the next writer checks. */
+void fdry_checked_forget(const struct fdry_dir *dir);
+
 /* --- atime.c --- */
 
 struct fdry_atime {

@@ -202,10 +202,15 @@ static int pages_check(struct fdry_txn *t)
 		return overwritten(t->db);
 	if (err || same_state(&t->db->sound, &t->before))
 		return err;
-	err = fdry_txn_check(t, false, "write");
-	if (!err)
-		t->db->sound = t->before;
-	return err;
+	if (!t->db->home || !fdry_checked_is(t->db->home, &t->before)) {
+		err = fdry_txn_check(t, false, "write");
+		if (err)
+			return err;
+		if (t->db->home)
+			fdry_checked_set(t->db->home, &t->before);
+	}
+	t->db->sound = t->before;
+	return 0;
 }
 
 int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
@@ -261,6 +266,7 @@ static void state_carry(const struct fdry_txn *t)
 		return;
 	if (same_state(&t->db->sound, &t->before))
 		t->db->sound = now;
+	fdry_checked_carry(t->db->home, &t->before, &now);
 	fdry_verified_carry(t->db->home, &t->before, &now);
 }
 

@@ -34,30 +34,6 @@
 #define LOCK_TRIES 200
 #define LOCK_NAP_MS 1
 
-/* The kernel's boot id, "9f3c...-....", as 16 bytes. */
-static bool boot_id(uint8_t ret[16])
-{
-	char text[64] = "", pair[3] = "";
-	FILE *f = fdry_fopen_read("/proc/sys/kernel/random/boot_id");
-	size_t i, n = 0;
-	char *end;
-
-	if (f && !fgets(text, sizeof(text), f))
-		*text = '\0';
-	if (f)
-		fclose(f);
-	for (i = 0; text[i] && n < 16; i++) {
-		if (text[i] == '-')
-			continue;
-		pair[0] = text[i];
-		pair[1] = text[++i];
-		ret[n++] = (uint8_t)strtoul(pair, &end, 16);
-		if (end != pair + 2)
-			return false;
-	}
-	return n == 16;
-}
-
 /* The first bytes of a valid file, except the number of ids and the epoch. */
 static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_VERIFIED_AT_IDS])
 {
@@ -67,7 +43,7 @@ static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_VERIFIED_A
 	memcpy(head, FDRY_VERIFIED_MAGIC, 8);
 	fdry_set32(head + FDRY_VERIFIED_AT_VERSION, FDRY_VERIFIED_VERSION);
 	memcpy(head + FDRY_VERIFIED_AT_STORE, env->id, FDRY_FORMAT_ID_SIZE);
-	if (!boot_id(head + FDRY_VERIFIED_AT_BOOT) || !fdry_db_state(env->db, &state))
+	if (!fdry_boot_id(head + FDRY_VERIFIED_AT_BOOT) || !fdry_db_state(env->db, &state))
 		return false;
 	fdry_set64(head + FDRY_VERIFIED_AT_DEV, state.dev);
 	fdry_set64(head + FDRY_VERIFIED_AT_INO, state.ino);
@@ -153,15 +129,20 @@ void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid)
  * it. */
 static int locked_open(const struct fdry_dir *dir)
 {
-	int i, fd;
+	int i, fd, e;
 
 	for (i = 0; i < LOCK_TRIES; i++) {
 		fd = fdry_lockfd_open(dir, VERIFIED_FILE);
 		if (fd < 0)
 			return -1;
-		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_file_is_named(dir->fd, VERIFIED_FILE, fd))
+		e = flock(fd, LOCK_EX | LOCK_NB) ? errno : 0;
+		if (!e && fdry_file_is_named(dir->fd, VERIFIED_FILE, fd))
 			return fd;
 		fdry_lockfd_close(fd);
+		if (e && e != EWOULDBLOCK && e != EINTR) {
+			errno = e;
+			return -1;
+		}
 		fdry_sleep_ms(LOCK_NAP_MS);
 	}
 	errno = EWOULDBLOCK;
@@ -303,6 +284,7 @@ void fdry_verified_forget(const struct fdry_dir *dir)
 
 	if (dir->fixed)
 		return;
+	fdry_checked_forget(dir);
 	fd = locked_open(dir);
 	if (fd < 0 || !file_begin(dir))
 		/* the disk is full, or a stopped process holds the lock */

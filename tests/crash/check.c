@@ -275,7 +275,7 @@ static void check_folder(struct check *c, const char *path, const char *const *k
 static void check_files(struct check *c)
 {
 	static const char *const known[] = { ".", "..", "data.mdb", "lock.mdb",
-					     "verified", "used", "leases" };
+					     "verified", "checked", "used", "leases" };
 	char leases[4200];
 
 	snprintf(leases, sizeof(leases), "%s/leases", c->path);

@@ -146,6 +146,7 @@ START_TEST(odd_notes)
 
 	make_odd("used", _i);
 	make_odd("verified", _i);
+	make_odd("checked", _i);
 	get_all(&image);
 	fails(IO, "file used: it is no regular file; remove it",
 	      fdry_evict(s, &opts, &bounds, &evicted));

@@ -52,7 +52,7 @@ static void whole_read(void)
 
 static void whole_write(void)
 {
-	static const char *const beside[] = { "lock.mdb", "verified" };
+	static const char *const beside[] = { "lock.mdb", "verified", "checked" };
 	char file[400];
 	size_t i;
 	int fd;
@@ -615,6 +615,89 @@ static int entry_same(void *arg, struct fdry_span key, struct fdry_span value)
 	return 0;
 }
 
+/* The file's memory. Each page is written once, since the first write through a map changes the
+ * file's times and later ones do not. */
+static uint8_t *file_map(size_t *len)
+{
+	char file[400];
+	struct stat st;
+	uint8_t *map;
+	size_t i;
+	int fd;
+
+	file_name(file, "data.mdb");
+	fd = open(file, O_RDWR);
+	ck_assert(fd >= 0 && !fstat(fd, &st));
+	*len = (size_t)st.st_size;
+	map = mmap(NULL, *len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert(map != MAP_FAILED);
+	close(fd);
+	for (i = 0; i < *len; i += PAGE)
+		*(volatile uint8_t *)&map[i] = map[i];
+	return map;
+}
+
+static void note_change(void)
+{
+	char file[400], byte;
+	int fd;
+
+	file_name(file, "checked");
+	fd = open(file, O_RDWR);
+	ck_assert_int_eq(pread(fd, &byte, 1, FDRY_CHECKED_AT_FINGERPRINT), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, FDRY_CHECKED_AT_FINGERPRINT), 1);
+	close(fd);
+}
+
+/* A handle does what another process would: it knows nothing of an earlier one. */
+static struct fdry_store *store_again(struct fdry_store *s)
+{
+	fdry_store_close(s);
+	ok(fdry_store_open(path, 0, &s));
+	return s;
+}
+
+/* What one process checked, others do not check again: damage that leaves no trace passes, unless
+ * the note is no longer valid. */
+START_TEST(a_check_counts_for_other_processes)
+{
+	struct fdry_store *s = NULL;
+	struct fdry_txn t;
+	size_t map_len;
+	uint8_t *map;
+	int i, err;
+
+	memcpy(whole, sound, whole_len);
+	whole_write();
+	map = file_map(&map_len);
+	ok(fdry_store_open(path, 0, &s));
+	for (i = 0; i < 3; i++) {
+		ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+		change(&t);
+		ok(fdry_txn_commit(&t));
+		s = store_again(s); /* the note was carried on */
+	}
+	free(whole);
+	whole_read();
+	view_read();
+	free_twice();
+	memcpy(map, whole, map_len < whole_len ? map_len : whole_len);
+	munmap(map, map_len);
+	if (_i == 1)
+		note_change();
+	if (_i == 2)
+		fdry_checked_forget(&s->env->dir);
+	if (_i == 3)
+		fdry_verified_forget(&s->env->dir);
+	err = fdry_txn_write(s->env->db, 1 << 20, &t);
+	if (!err)
+		fdry_txn_abort(&t);
+	ck_assert_int_eq(err, _i ? -FDRY_E_CORRUPT : 0);
+	fdry_store_close(s);
+}
+END_TEST
+
 /* Entries put, replaced, and deleted at random, with readers that keep free pages from being used:
  * each state is sound, and reads as LMDB reads it. */
 START_TEST(what_lmdb_writes_is_sound)
@@ -629,6 +712,7 @@ START_TEST(what_lmdb_writes_is_sound)
 	ok(fdry_store_open(path, 0, &s));
 	for (round = 0; round < ROUNDS; round++) {
 		s->env->db->sound = (struct fdry_db_state){ 0 };
+		fdry_checked_forget(&s->env->dir);
 		ok(fdry_txn_write(s->env->db, 1 << 24, &t));
 		n = random_below(10) ? random_below(30) : random_below(2000);
 		for (i = 0; i < n; i++)
@@ -661,6 +745,7 @@ int main(void)
 	tcase_add_test(tc, without_damage_all_works);
 	tcase_add_loop_test(tc, damage_is_refused, 0, sizeof(kinds) / sizeof(kinds[0]));
 	tcase_add_loop_test(tc, a_page_size_that_changes_is_refused, 0, 2);
+	tcase_add_loop_test(tc, a_check_counts_for_other_processes, 0, 4);
 	tcase_add_loop_test(tc, verify_finds_it, 0, sizeof(kinds) / sizeof(kinds[0]));
 	tcase_add_loop_test(tc, what_lmdb_writes_is_sound, 0, 4);
 	suite_add_tcase(suite, tc);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * checked.c - which state of data.mdb has pages that a writer checked, for other processes.
+ *
+ * A writer checks every page before LMDB changes any (view_check.c). Without this note, processes
+ * that write in turns would each do that for every transaction, which takes longer the more objects
+ * a store has.
+ *
+ * The note is a small file. A process reads and writes it with the writers' lock held, so it needs
+ * no lock of its own. It is valid for one boot and one state of data.mdb, and has a fingerprint, so
+ * that half a note is none. A commit carries a valid note on to the new state. A process that finds
+ * damage removes the file; then nobody creates it before the next check.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/fingerprint.h"
+#include "lib/log.h"
+#include "store/internal.h"
+
+#define CHECKED_FILE "checked"
+
+static void note_finish(uint8_t note[FDRY_CHECKED_SIZE])
+{
+	struct fdry_fingerprint f = fdry_fingerprint_of(note, FDRY_CHECKED_AT_FINGERPRINT);
+
+	fdry_set64(note + FDRY_CHECKED_AT_FINGERPRINT, f.a);
+	fdry_set64(note + FDRY_CHECKED_AT_FINGERPRINT + 8, f.b);
+}
+
+static bool note_make(const struct fdry_db_state *state, uint8_t ret[FDRY_CHECKED_SIZE])
+{
+	memset(ret, 0, FDRY_CHECKED_SIZE);
+	memcpy(ret, FDRY_CHECKED_MAGIC, 8);
+	fdry_set32(ret + FDRY_CHECKED_AT_VERSION, FDRY_CHECKED_VERSION);
+	if (!fdry_boot_id(ret + FDRY_CHECKED_AT_BOOT) || !state->ino)
+		return false;
+	fdry_set64(ret + FDRY_CHECKED_AT_DEV, state->dev);
+	fdry_set64(ret + FDRY_CHECKED_AT_INO, state->ino);
+	fdry_set64(ret + FDRY_CHECKED_AT_CHANGED, state->changed);
+	fdry_set64(ret + FDRY_CHECKED_AT_TXN, state->txn);
+	note_finish(ret);
+	return true;
+}
+
+static bool note_is_at(int fd, const uint8_t want[FDRY_CHECKED_SIZE])
+{
+	uint8_t note[FDRY_CHECKED_SIZE];
+
+	return pread(fd, note, sizeof(note), 0) == sizeof(note) &&
+	       !memcmp(note, want, sizeof(note));
+}
+
+static void note_write(int fd, const uint8_t note[FDRY_CHECKED_SIZE])
+{
+	if (fdry_pwrite(fd, note, FDRY_CHECKED_SIZE, 0))
+		fdry_debug("cannot note that pages were checked: %s", strerror(errno));
+}
+
+bool fdry_checked_is(const struct fdry_dir *dir, const struct fdry_db_state *state)
+{
+	uint8_t want[FDRY_CHECKED_SIZE];
+	int fd = fdry_file_get(dir->fd, CHECKED_FILE, O_RDONLY);
+	bool is;
+
+	if (fd < 0)
+		return false;
+	is = note_make(state, want) && note_is_at(fd, want);
+	close(fd);
+	return is;
+}
+
+void fdry_checked_set(const struct fdry_dir *dir, const struct fdry_db_state *state)
+{
+	uint8_t note[FDRY_CHECKED_SIZE];
+	int fd;
+
+	if (dir->fixed || !note_make(state, note))
+		return;
+	fd = fdry_file_open(dir, CHECKED_FILE, O_RDWR);
+	if (fd < 0) {
+		fdry_debug("cannot note that pages were checked: %s", strerror(errno));
+		return;
+	}
+	note_write(fd, note);
+	close(fd);
+}
+
+void fdry_checked_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
+			const struct fdry_db_state *to)
+{
+	uint8_t before[FDRY_CHECKED_SIZE], after[FDRY_CHECKED_SIZE];
+	int fd = fdry_file_get(dir->fd, CHECKED_FILE, O_RDWR);
+
+	if (fd < 0)
+		return;
+	if (note_make(from, before) && note_is_at(fd, before) && note_make(to, after))
+		note_write(fd, after);
+	close(fd);
+}
+
+void fdry_checked_forget(const struct fdry_dir *dir)
+{
+	if (!dir->fixed)
+		(void)unlinkat(dir->fd, CHECKED_FILE, 0);
+}
