@@ -194,7 +194,7 @@ static void sealed_release(struct fdry_capture *cap)
 	CUcontext popped;
 	bool pushed = alive && !fdry_call_raw(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 
-	fdry_sealed_release(&cap->sealed, alive);
+	fdry_sealed_release(&cap->sealed, pushed);
 	if (pushed)
 		(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
 }

@@ -334,7 +334,8 @@ static void piece_begin(const struct content *c, struct fdry_workqueue *q, struc
 /* --- results, in the order of addresses --- */
 
 /* A collection removed the chunk meanwhile: read its bytes again and store them. */
-static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk)
+static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
+		       const struct fdry_fingerprint *print)
 {
 	struct fdry_mem_block *block;
 	const uint8_t *bytes = NULL;
@@ -343,6 +344,9 @@ static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk)
 	if (err)
 		return err;
 	err = fdry_mem_wait(s->reader, block, &bytes);
+	if (!err && !fdry_fingerprint_eq(fdry_fingerprint_of(bytes, chunk->size), *print))
+		err = fdry_fail(FDRY_E_STATE, "memory at 0x%llx changed while it was sealed; seal "
+				"when no work writes it", (unsigned long long)chunk->addr);
 	if (!err)
 		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, bytes, chunk->size, NULL,
 					     0, &chunk->oid);
@@ -365,7 +369,7 @@ static int chunk_put(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 	if (err)
 		return err;
 	if (!there)
-		err = chunk_again(s, chunk);
+		err = chunk_again(s, chunk, print);
 	if (err)
 		return err;
 	s->report.content_bytes += chunk->size;
