@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 #include "arch/stream.h"
-#include "graph/fingerprint.h"
 #include "image/place.h"
+#include "image/shared_fingerprinter.h"
 #include "lib/log.h"
 
 #define ZEROS UINT32_MAX
@@ -250,11 +250,9 @@ static int compare(struct check *c, const struct fdry_fingerprint *found)
 
 static int by_device(struct check *c, struct fdry_fingerprint *found)
 {
-	int err = fdry_fingerprinter_start(c->img->fingerprinter, c->img->stream,
-					   (const void *)c->ranges.data,
-					   c->expected.len / sizeof(struct expected));
-
-	return err ? err : fdry_fingerprinter_wait(c->img->fingerprinter, found);
+	return fdry_shared_fingerprinter_run(c->img->fingerprinter, c->img->stream,
+					     (const void *)c->ranges.data,
+					     c->expected.len / sizeof(struct expected), found);
 }
 
 /* Slower: all content is copied back. */
@@ -337,7 +335,7 @@ int fdry_check_prepare(struct fdry_image *img)
 
 	if (!img->m.n_fingerprints)
 		return 0;
-	err = fdry_fingerprinter_new(img->drv, img->device, &img->fingerprinter);
+	err = fdry_shared_fingerprinter_get(img->drv, img->device, &img->fingerprinter);
 	if (err != -FDRY_E_NOFUNC && err != -FDRY_E_NODEVMEM)
 		return err;
 	fdry_info("the processor checks content, which is slower: %s", fdry_last_error());
@@ -346,6 +344,6 @@ int fdry_check_prepare(struct fdry_image *img)
 
 void fdry_check_end(struct fdry_image *img)
 {
-	fdry_fingerprinter_free(img->fingerprinter);
+	fdry_shared_fingerprinter_put(img->fingerprinter);
 	img->fingerprinter = NULL;
 }

@@ -12,8 +12,8 @@
 
 #include "image/image.h"
 
-/* Load the kernel that computes fingerprints, if the image has some. The image's context is
- * current. */
+/* Load the kernel that computes fingerprints, if the image has some and no other image of the
+ * context has loaded it. The image's context is current. */
 int fdry_check_prepare(struct fdry_image *img) __must_check;
 /* While there is a context. */
 void fdry_check_end(struct fdry_image *img);

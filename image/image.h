@@ -83,7 +83,7 @@ struct fdry_image {
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
 	_Atomic bool partial;      /* content is half restored */
-	struct fdry_fingerprinter *fingerprinter; /* NULL: the processor checks content */
+	struct fdry_shared_fingerprinter *fingerprinter; /* NULL: the processor checks content */
 	struct fdry_buf damaged;   /* of struct fdry_oid: objects to bring back into the store */
 	struct fdry_mismatch *mismatch; /* while it loads: where to note what differs; or NULL */
 	struct fdry_load_report report;

@@ -4,6 +4,7 @@
  * after they were verified there, or on their way to the device.
  */
 #include <fcntl.h>
+#include <pthread.h>
 
 #include "tests/lib/flip.h"
 #include "tests/lib/image_host.h"
@@ -32,7 +33,7 @@ static void pack_put(struct fdry_store *s)
 	ck_assert(!close(fd));
 }
 
-static void seal_small(void *with_pack)
+static void work_seal_small(const char *ref, bool with_pack)
 {
 	struct fdry_tensor t = { .name = "small", .dtype = FDRY_U8, .use = FDRY_USE_CONST,
 				 .rank = 1, .shape = { SMALL }, .stride = { 1 } };
@@ -51,10 +52,23 @@ static void seal_small(void *with_pack)
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
-	ok(work_seal(&w, "img"));
+	ok(work_seal(&w, ref));
 	if (with_pack)
 		pack_put(w.store);
 	work_end(&w);
+}
+
+static void seal_small(void *with_pack)
+{
+	work_seal_small("img", with_pack);
+}
+
+/* The same content at other addresses, so that a process can load both images. */
+static void seal_other(void *unused)
+{
+	(void)unused;
+	work_base += 1ull << 35;
+	work_seal_small("other", false);
 }
 
 static int load_try(const struct fdry_load_opts *opts)
@@ -239,6 +253,166 @@ START_TEST(bytes_that_change_on_their_way)
 }
 END_TEST
 
+/* --- images that share a fingerprinter --- */
+
+static struct fdry_image *image_load(const char *ref, uint32_t flags)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
+	struct fdry_image *img = NULL;
+
+	ok(fdry_image_load(load_store(), ref, &opts, &img));
+	return img;
+}
+
+static void pair_seal(void)
+{
+	test_child(seal_small, NULL);
+	test_child(seal_other, NULL);
+	(void)load_store();
+	test_sim();
+}
+
+/* Both images hold the chunk. */
+static void damage_is_found(struct fdry_image *const img[2])
+{
+	struct flip_chunk chunk;
+	int i;
+
+	flip_find(load_store(), "img", "small", &chunk);
+	for (i = 0; i < 2; i++) {
+		flip_bit(&chunk, 5);
+		flip_trust(&chunk);
+		fails(CORRUPT, "is damaged in the store", fdry_image_restore(img[i], NULL));
+		flip_bit(&chunk, 5);
+		flip_trust(&chunk);
+		ok(fdry_image_restore(img[i], NULL));
+		image_check(img[i], 1, 3, 100);
+	}
+	flip_release(&chunk);
+}
+
+START_TEST(a_context_has_one_fingerprinter)
+{
+	struct fdry_image *img[2];
+	unsigned long loads;
+	long before;
+
+	pair_seal();
+	before = live_before();
+	test_sim_fail(NULL);
+	img[0] = image_load("img", 0);
+	loads = test_sim_calls("cuModuleLoadDataEx");
+	ck_assert_int_eq(test_sim_live("allocation"), 1);
+	img[1] = image_load("other", 0);
+	/* The image's own kernels, alone: their object has a variable. */
+	ck_assert_uint_eq(test_sim_calls("cuModuleLoadDataEx") - loads, 1);
+	ck_assert_uint_eq(test_sim_calls("cuMemAlloc_v2"), 1);
+	damage_is_found(img);
+	ck_assert_uint_eq(test_sim_calls("cuMemAlloc_v2"), 1);
+	fdry_image_unload(img[0]);
+	ok(fdry_image_restore(img[1], NULL));
+	ck_assert_int_eq(test_sim_live("allocation"), 1);
+	fdry_image_unload(img[1]);
+	ck_assert_int_eq(live_objects(), before);
+}
+END_TEST
+
+START_TEST(another_context_has_its_own)
+{
+	struct fdry_image *img[2];
+	long before;
+
+	pair_seal();
+	before = live_before();
+	img[0] = image_load("img", 0);
+	img[1] = image_load("other", FDRY_LOAD_OWN_CONTEXT);
+	ck_assert_int_eq(test_sim_live("allocation"), 2);
+	damage_is_found(img);
+	fdry_image_unload(img[1]);
+	ck_assert_int_eq(test_sim_live("allocation"), 1);
+	ok(fdry_image_restore(img[0], NULL));
+	fdry_image_unload(img[0]);
+	ck_assert_int_eq(live_objects(), before);
+}
+END_TEST
+
+static void *loads_and_restores(void *ref)
+{
+	struct fdry_image *img;
+	int i;
+
+	for (i = 0; i < 60; i++) {
+		img = image_load(ref, 0);
+		ok(fdry_image_restore(img, NULL));
+		ok(fdry_image_restore(img, NULL));
+		fdry_image_unload(img);
+	}
+	return NULL;
+}
+
+START_TEST(two_threads_check_at_once)
+{
+	char refs[2][8] = { "img", "other" };
+	pthread_t threads[2];
+	long before;
+	int i;
+
+	pair_seal();
+	before = live_before();
+	for (i = 0; i < 2; i++)
+		ck_assert(!pthread_create(&threads[i], NULL, loads_and_restores, refs[i]));
+	for (i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+	ck_assert_int_eq(live_objects(), before);
+}
+END_TEST
+
+/* Load "other" with the driver's call @n failing. Whether there was such a call. */
+static bool load_failing(int n, struct fdry_image **ret)
+{
+	char spec[32];
+	bool reached;
+
+	*ret = NULL;
+	snprintf(spec, sizeof(spec), "*:%d:%d", n, CUDA_ERROR_UNKNOWN);
+	test_sim_fail(spec);
+	if (fdry_image_load(load_store(), "other", NULL, ret))
+		*ret = NULL;
+	reached = test_sim_failed() != 0;
+	test_sim_fail(NULL);
+	return reached;
+}
+
+/* Every driver call of a load fails in turn: alone, and beside an image with the fingerprinter. */
+START_TEST(a_load_that_fails_leaves_nothing)
+{
+	struct fdry_image *first = NULL, *img = NULL;
+	long before;
+	int n;
+
+	pair_seal();
+	before = live_before();
+	if (_i) {
+		first = image_load("img", 0);
+		before = live_objects();
+	}
+	for (n = 1; load_failing(n, &img); n++) {
+		/* If the load returned an image, the driver keeps what it failed to free. */
+		fdry_image_unload(img);
+		ck_assert_msg(live_objects() - before <= (img ? 1 : 0), "call %d left %ld", n,
+			      live_objects() - before);
+		before = live_objects();
+		if (first)
+			ok(fdry_image_restore(first, NULL));
+	}
+	ck_assert_int_gt(n, 40);
+	ok(fdry_image_restore(img, NULL));
+	fdry_image_unload(first);
+	ok(fdry_image_restore(img, NULL));
+	fdry_image_unload(img);
+}
+END_TEST
+
 /* --- what is left out --- */
 
 START_TEST(what_was_compared_is_reported)
@@ -258,6 +432,8 @@ int main(void)
 		flipped_bits_are_found, a_pack_in_the_store_repairs_it,
 		a_broken_pack_repairs_nothing, a_restore_compares, host_content_is_compared,
 		bytes_that_change_on_their_way, what_was_compared_is_reported,
+		a_context_has_one_fingerprinter, another_context_has_its_own,
+		two_threads_check_at_once,
 	};
 	Suite *s = suite_create("check");
 	TCase *tc = tcase_create("check");
@@ -267,6 +443,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		tcase_add_test(tc, tests[i]);
+	tcase_add_loop_test(tc, a_load_that_fails_leaves_nothing, 0, 2);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
