@@ -194,8 +194,8 @@ static void memory_of(enum fdry_transient_kind kind)
 	check(st.used - before.used == 2 * 5120 && st.used_count - before.used_count == 2 &&
 	      st.misses - before.misses == 2);
 	ok(fdry_transient_put(dev, kind, a, NONE));
-	fails(STALE, "given back before", fdry_transient_put(dev, kind, a, NONE));
-	fails(STALE, "is not the pool's",
+	fails(STALE, "was returned before", fdry_transient_put(dev, kind, a, NONE));
+	fails(STALE, "belongs to another pool",
 	      fdry_transient_put(dev, kind == DEV ? PIN : DEV, b, NONE));
 	check(get(kind, 5120, NONE) == a && pool(kind).hits - before.hits == 1);
 	ok(fdry_transient_put(dev, kind, a, NONE));
@@ -360,7 +360,7 @@ static void come_again(enum fdry_sync_kind kind)
 	need(a && b && a != b);
 	check(before.limit == KEPT && syncs(kind).used - before.used == 2);
 	ok(fdry_sync_put(dev, kind, a));
-	fails(STALE, "given back before", fdry_sync_put(dev, kind, a));
+	fails(STALE, "was returned before", fdry_sync_put(dev, kind, a));
 	check(sync_get(kind) == a);
 	ok(fdry_sync_put(dev, kind, a));
 	ok(fdry_sync_put(dev, kind, b));
@@ -456,12 +456,12 @@ static void residents(void)
 	ok(fdry_resident_read(dev, h, 0, out, 4, NULL));
 	check(out[0] == in[0]);
 	ok(fdry_resident_free(dev, h, NULL));
-	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
-	fails(STALE, "is gone", fdry_resident_write(dev, h, 0, in, 4, NULL));
-	fails(STALE, "is gone", fdry_resident_free(dev, h, NULL));
+	fails(STALE, "was freed", fdry_resident_view(dev, h, &addr, &bytes));
+	fails(STALE, "was freed", fdry_resident_write(dev, h, 0, in, 4, NULL));
+	fails(STALE, "was freed", fdry_resident_free(dev, h, NULL));
 	need(ok(fdry_resident_new(dev, 64, &again)));
 	check(again != h);
-	fails(STALE, "is gone", fdry_resident_read(dev, h, 0, out, 4, NULL));
+	fails(STALE, "was freed", fdry_resident_read(dev, h, 0, out, 4, NULL));
 	ok(fdry_resident_free(dev, again, NULL));
 	check(!fdry_resident_count(dev));
 }

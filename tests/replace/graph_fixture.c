@@ -381,7 +381,9 @@ void run_on_seed(CUgraph g, uint8_t mem[65536])
 
 	for (i = 0; i < 65536; i++)
 		mem[i] = (uint8_t)(i * 31 + i / 256);
+	/* The call may return before the bytes are there, and the stream waits for no other one. */
 	ok(gf.drv.cuMemcpyHtoD_v2(gf.mem, mem, 65536));
+	ok(gf.drv.cuCtxSynchronize());
 	graph_run(g);
 	ok(gf.drv.cuMemcpyDtoH_v2(mem, gf.mem, 65536));
 }
