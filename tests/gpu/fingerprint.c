@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fingerprint.c - the tests of fingerprint_both.h on this machine's GPU; bytes a second of the
+ * fingerprint.c - the tests of fingerprint_rules.h on this machine's GPU; bytes a second of the
  * kernel beside those of a copy on the device; and what the PTX gives.
  *
  * A copy reads and writes each byte, a fingerprint reads it. Each number is the median of 15, with
@@ -8,8 +8,10 @@
  */
 #include <dlfcn.h>
 
+#include "tests/lib/drv.h"
+#include "tests/lib/fingerprint_rules.h"
 #include "tests/lib/gpu.h"
-#include "tests/unit/fingerprint_both.h"
+#include "tests/lib/test.h"
 
 #define TIMES 15
 #define SIZES 5
@@ -139,11 +141,11 @@ START_TEST(ptx_gives_the_same)
 	struct fdry_fingerprint by_ptx, by_cubin;
 	struct fdry_driver newer = *drv;
 	struct fdry_fingerprinter *f;
-	struct both b;
+	struct fingerprint_fixture b;
 
 	newer.cuDeviceGetAttribute = newer_device;
-	both_begin(&b);
-	r = (struct fdry_fingerprint_range){ b.memory, BOTH_BYTES - 3 };
+	fingerprint_fixture_begin(&b);
+	r = (struct fdry_fingerprint_range){ b.memory, FINGERPRINT_FIXTURE_BYTES - 3 };
 	ok(fdry_fingerprinter_start(b.f, b.stream, &r, 1));
 	ok(fdry_fingerprinter_wait(b.f, &by_cubin));
 	ok(fdry_fingerprinter_new(&newer, 0, &f));
@@ -151,7 +153,7 @@ START_TEST(ptx_gives_the_same)
 	ok(fdry_fingerprinter_wait(f, &by_ptx));
 	ck_assert(fdry_fingerprint_eq(by_ptx, by_cubin));
 	fdry_fingerprinter_free(f);
-	both_end(&b);
+	fingerprint_fixture_end(&b);
 }
 END_TEST
 
@@ -163,9 +165,7 @@ int main(void)
 	int failed;
 
 	context_make();
-	tcase_add_test(tc, both_any_length_at_any_address);
-	tcase_add_test(tc, both_many_ranges);
-	tcase_add_test(tc, both_changes_are_noticed);
+	fingerprint_rules_add(tc);
 	tcase_add_test(tc, ptx_gives_the_same);
 	tcase_add_test(tc, speed);
 	suite_add_tcase(s, tc);

@@ -114,6 +114,7 @@ static void scalars(void)
 		float a = alpha_of(i);
 
 		cu(cuMemcpyHtoD_v2, eager.alpha, &a, sizeof(a));
+		cu(cuCtxSynchronize); /* the stream does not wait for that copy */
 		check(!axpy_fn(&eager, stream));
 		cu(cuStreamSynchronize, stream);
 	}

@@ -2,8 +2,10 @@
 /* Unit tests of the fingerprint kernel: its values, its code for each device, calls that fail. */
 #include "graph/elf.h"
 #include "graph/module.h"
+#include "tests/lib/fingerprint_rules.h"
 #include "tests/lib/sim.h"
-#include "tests/unit/fingerprint_both.h"
+#include "tests/lib/test.h"
+#include "tests/lib/drv.h"
 
 static void setup(void)
 {
@@ -45,13 +47,13 @@ START_TEST(calls_that_fail)
 	struct fdry_fingerprint_range r;
 	struct fdry_fingerprint v, want;
 	unsigned int nr, failed = 0;
-	struct both b;
+	struct fingerprint_fixture b;
 	char spec[32];
 	long before;
 	int err;
 
-	both_begin(&b);
-	r = (struct fdry_fingerprint_range){ b.memory, 3 * BOTH_BLOCK + 1 };
+	fingerprint_fixture_begin(&b);
+	r = (struct fdry_fingerprint_range){ b.memory, 3 * FDRY_FINGERPRINT_BLOCK + 1 };
 	want = fdry_fingerprint_of(b.bytes, r.len);
 	fdry_fingerprinter_free(b.f);
 	before = test_sim_live(NULL);
@@ -80,7 +82,7 @@ START_TEST(calls_that_fail)
 	}
 	ck_assert_uint_ge(failed, 7);
 	b.f = NULL;
-	both_end(&b);
+	fingerprint_fixture_end(&b);
 }
 END_TEST
 
@@ -91,9 +93,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, both_any_length_at_any_address);
-	tcase_add_test(tc, both_many_ranges);
-	tcase_add_test(tc, both_changes_are_noticed);
+	fingerprint_rules_add(tc);
 	tcase_add_test(tc, each_device_has_code);
 	tcase_add_test(tc, calls_that_fail);
 	suite_add_tcase(s, tc);

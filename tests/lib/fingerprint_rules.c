@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* fingerprint_rules.c - see fingerprint_rules.h. */
+#include "tests/lib/fingerprint_rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/drv.h"
+#include "tests/lib/test.h"
+
+#define BLOCK ((size_t)FDRY_FINGERPRINT_BLOCK)
+
+/* The call may return before the bytes are there, and the tests' stream waits for no other one. */
+static void put(CUdeviceptr to, const void *bytes, size_t len)
+{
+	ok(fdry_call(drv, cuMemcpyHtoD_v2, to, bytes, len));
+	ok(fdry_call(drv, cuCtxSynchronize));
+}
+
+void fingerprint_fixture_begin(struct fingerprint_fixture *b)
+{
+	uint64_t state = 1, word;
+	size_t i;
+
+	b->bytes = malloc(FINGERPRINT_FIXTURE_BYTES);
+	ck_assert_ptr_nonnull(b->bytes);
+	for (i = 0; i < FINGERPRINT_FIXTURE_BYTES; i += sizeof(word)) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		word = state ^ state >> 29;
+		memcpy(b->bytes + i, &word, sizeof(word));
+	}
+	memset(b->bytes + 3 * BLOCK, 0, 2 * BLOCK);
+	ok(fdry_call(drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING));
+	ok(fdry_call(drv, cuMemAlloc_v2, &b->memory, FINGERPRINT_FIXTURE_BYTES));
+	put(b->memory, b->bytes, FINGERPRINT_FIXTURE_BYTES);
+	ok(fdry_fingerprinter_new(drv, 0, &b->f));
+}
+
+void fingerprint_fixture_end(struct fingerprint_fixture *b)
+{
+	fdry_fingerprinter_free(b->f);
+	ok(fdry_call(drv, cuMemFree_v2, b->memory));
+	ok(fdry_call(drv, cuStreamDestroy_v2, b->stream));
+	free(b->bytes);
+}
+
+/* The ranges lie in the memory. */
+static void values_equal(struct fingerprint_fixture *b, const struct fdry_fingerprint_range *r,
+			 size_t n)
+{
+	struct fdry_fingerprint *got = calloc(n + 1, sizeof(*got)), want;
+	size_t i;
+
+	ck_assert_ptr_nonnull(got);
+	ok(fdry_fingerprinter_start(b->f, b->stream, r, n));
+	ok(fdry_fingerprinter_wait(b->f, got));
+	for (i = 0; i < n; i++) {
+		want = fdry_fingerprint_of(b->bytes + (r[i].addr - b->memory), r[i].len);
+		ck_assert_msg(fdry_fingerprint_eq(want, got[i]), "%llu bytes at %llu",
+			      (unsigned long long)r[i].len,
+			      (unsigned long long)(r[i].addr - b->memory));
+	}
+	free(got);
+}
+
+/* Every length about the ends of units, rows and blocks, at every place of a unit. */
+START_TEST(any_length_at_any_address)
+{
+	static const size_t lens[] = { 16, 4096, 8192, 61440, BLOCK, 2 * BLOCK };
+	static struct fdry_fingerprint_range r[16 * 6 * 35];
+	struct fingerprint_fixture b;
+	size_t i, at, n = 0;
+	int off;
+
+	fingerprint_fixture_begin(&b);
+	for (at = 0; at < 16; at++)
+		for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+			for (off = -17; off <= 17; off++)
+				if (off >= 0 || lens[i] > 17)
+					r[n++] = (struct fdry_fingerprint_range){
+						b.memory + at + 4096 * (at % 3),
+						lens[i] + (size_t)(long)off
+					};
+	values_equal(&b, r, n);
+	fingerprint_fixture_end(&b);
+}
+END_TEST
+
+START_TEST(many_ranges)
+{
+	static struct fdry_fingerprint_range r[3000];
+	struct fingerprint_fixture b;
+	size_t i;
+
+	fingerprint_fixture_begin(&b);
+	for (i = 0; i < 3000; i++)
+		r[i] = (struct fdry_fingerprint_range){ b.memory + 2048 * i, i * 7 };
+	values_equal(&b, r, 3000);
+	r[0] = (struct fdry_fingerprint_range){ b.memory, FINGERPRINT_FIXTURE_BYTES };
+	r[1] = (struct fdry_fingerprint_range){ b.memory + 8, FINGERPRINT_FIXTURE_BYTES - 8 };
+	r[2] = (struct fdry_fingerprint_range){ b.memory + 5, 0 };
+	values_equal(&b, r, 3);
+	values_equal(&b, r, 0);
+	values_equal(&b, r + 2, 1);
+	fingerprint_fixture_end(&b);
+}
+END_TEST
+
+/* What changed on the device changes the value, and only of its range. */
+START_TEST(changes_are_noticed)
+{
+	struct fdry_fingerprint_range r[4];
+	static const size_t at[] = { 0, BLOCK, 3 * BLOCK + 77, 4 * BLOCK - 1 };
+	struct fingerprint_fixture b;
+	size_t i;
+
+	fingerprint_fixture_begin(&b);
+	for (i = 0; i < 4; i++)
+		r[i] = (struct fdry_fingerprint_range){ b.memory + i * BLOCK, BLOCK };
+	for (i = 0; i < 4; i++) {
+		b.bytes[at[i]] ^= 0x10;
+		put(b.memory + at[i], b.bytes + at[i], 1);
+		values_equal(&b, r, 4);
+	}
+	fingerprint_fixture_end(&b);
+}
+END_TEST
+
+void fingerprint_rules_add(TCase *tc)
+{
+	tcase_add_test(tc, any_length_at_any_address);
+	tcase_add_test(tc, many_ranges);
+	tcase_add_test(tc, changes_are_noticed);
+}
