@@ -367,11 +367,8 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g)
 
 int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
 {
-	int err = fdry_cudagraph_check(g);
+	int err = fdry_cudagraph_check(g) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -386,11 +383,8 @@ int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
 
 int fdry_cudagraph_pool(struct fdry_cudagraph *g, struct fdry_graphpool **ret)
 {
-	int err = fdry_cudagraph_check(g);
+	int err = fdry_cudagraph_check(g) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -401,11 +395,8 @@ int fdry_cudagraph_pool(struct fdry_cudagraph *g, struct fdry_graphpool **ret)
 
 int fdry_cudagraph_graph(struct fdry_cudagraph *g, CUgraph *ret)
 {
-	int err = fdry_cudagraph_check(g);
+	int err = fdry_cudagraph_check(g) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);

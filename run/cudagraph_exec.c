@@ -157,11 +157,8 @@ int fdry_cudagraph_synchronize(struct fdry_cudagraph *g)
 
 int fdry_cudagraph_exec(struct fdry_cudagraph *g, CUgraphExec *ret)
 {
-	int err = fdry_cudagraph_check(g);
+	int err = fdry_cudagraph_check(g) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);

@@ -166,11 +166,8 @@ static int empty_check(struct fdry_cudagraph *g)
 int fdry_cudagraph_run(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *opts)
 {
 	struct fdry_cudagraph_run_opts o;
-	int err = fdry_cudagraph_check(g);
+	int err = fdry_cudagraph_check(g) ?: fdry_need(opts);
 
-	if (err)
-		return err;
-	err = fdry_need(opts);
 	if (err)
 		return err;
 	err = fdry_opts_take(opts, &o, sizeof(o));

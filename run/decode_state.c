@@ -136,11 +136,8 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_state_args *ret)
 {
 	struct fdry_decode_state *s = (struct fdry_decode_state *)d; /* for its lock */
-	int err = state_check(d);
+	int err = state_check(d) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&s->lock);

@@ -13,11 +13,8 @@
 
 int fdry_device_check(const struct fdry_device *dev)
 {
-	int err = fdry_need(dev);
+	int err = fdry_need(dev) ?: fdry_live_check(dev, "the device");
 
-	if (err)
-		return err;
-	err = fdry_live_check(dev, "the device");
 	if (err)
 		return err;
 	if (dev->pid != getpid())

@@ -109,11 +109,8 @@ int fdry_graphpool_new_private(const struct fdry_primary *on, struct fdry_graphp
 int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool **ret)
 {
 	struct fdry_graphpool *p;
-	int err = fdry_need(id);
+	int err = fdry_need(id) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&all_lock);
@@ -187,11 +184,8 @@ void fdry_graphpool_put(struct fdry_graphpool *pool)
 
 int fdry_graphpool_id(const struct fdry_graphpool *pool, struct fdry_graphpool_id *ret)
 {
-	int err = pool_check(pool);
+	int err = pool_check(pool) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	*ret = pool->id;
@@ -293,11 +287,8 @@ static int block_alloc(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret
 
 int fdry_graphpool_mem_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr *ret)
 {
-	int err = pool_check(pool);
+	int err = pool_check(pool) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	if (!size || size > SIZE_MOST)
@@ -361,11 +352,8 @@ int fdry_graphpool_info(const struct fdry_graphpool *pool, struct fdry_graphpool
 {
 	struct fdry_graphpool *p = (struct fdry_graphpool *)pool; /* for its lock */
 	struct fdry_graphpool_info info = { 0 };
-	int err = pool_check(pool);
+	int err = pool_check(pool) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&p->lock);

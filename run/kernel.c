@@ -108,11 +108,8 @@ int fdry_kernels_new(const struct fdry_kernels_opts *opts, struct fdry_kernels *
 {
 	struct fdry_kernels_opts o;
 	struct fdry_kernels *k;
-	int err = fdry_opts_take(opts, &o, sizeof(o));
+	int err = fdry_opts_take(opts, &o, sizeof(o)) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	if (o.reserved)

@@ -15,11 +15,8 @@
 
 int fdry_kernels_check(const struct fdry_kernels *k)
 {
-	int err = fdry_need(k);
+	int err = fdry_need(k) ?: fdry_live_check(k, "the cache of kernels");
 
-	if (err)
-		return err;
-	err = fdry_live_check(k, "the cache of kernels");
 	if (err)
 		return err;
 	if (k->pid != getpid())
@@ -54,11 +51,8 @@ size_t fdry_kernels_count(struct fdry_kernels *k)
 int fdry_kernels_stats(struct fdry_kernels *k, struct fdry_kernels_stats *ret)
 {
 	struct fdry_kernels_stats stats;
-	int err = fdry_kernels_check(k);
+	int err = fdry_kernels_check(k) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&k->lock);
@@ -84,11 +78,8 @@ int fdry_kernels_stats_reset(struct fdry_kernels *k)
 int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernels_target *ret)
 {
 	struct fdry_kernels_target t = { 0 };
-	int err = fdry_kernels_check(k);
+	int err = fdry_kernels_check(k) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	snprintf(t.arch, sizeof(t.arch), "%s", k->arch);

@@ -209,11 +209,8 @@ int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function,
 {
 	struct fdry_kernels_launch_opts o;
 	struct fdry_kernels_func *f;
-	int err = fdry_kernels_check(k);
+	int err = fdry_kernels_check(k) ?: fdry_need(opts);
 
-	if (err)
-		return err;
-	err = fdry_need(opts);
 	if (err)
 		return err;
 	err = fdry_opts_take(opts, &o, sizeof(o));

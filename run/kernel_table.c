@@ -363,11 +363,8 @@ int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *s
 		     struct fdry_kernels_key *ret)
 {
 	struct fdry_kernels_unit u;
-	int err = fdry_kernels_check(k);
+	int err = fdry_kernels_check(k) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	err = fdry_kernels_unit_init(k, source, &u);
@@ -403,11 +400,8 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 {
 	CUfunction func = NULL;
 	struct fdry_oid oid;
-	int err = fdry_kernels_check(k);
+	int err = fdry_kernels_check(k) ?: fdry_need(key);
 
-	if (err)
-		return err;
-	err = fdry_need(key);
 	if (err)
 		return err;
 	err = entry_check(entry, ret);

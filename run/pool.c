@@ -506,14 +506,8 @@ int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind
 {
 	struct fdry_transient_stats now;
 	struct fdry_transient *p;
-	int err = kind_check(dev, kind);
+	int err = kind_check(dev, kind) ?: fdry_need(ret) ?: fdry_report_check(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
-	if (err)
-		return err;
-	err = fdry_report_check(ret);
 	if (err)
 		return err;
 	p = (struct fdry_transient *)&dev->pools[kind];

@@ -42,11 +42,8 @@ unsigned int fdry_slots_forks(void)
 
 int fdry_slots_check(const struct fdry_slots *t)
 {
-	int err = fdry_need(t);
+	int err = fdry_need(t) ?: fdry_live_check(t, "the table of slots");
 
-	if (err)
-		return err;
-	err = fdry_live_check(t, "the table of slots");
 	if (err)
 		return err;
 	if (t->forks != atomic_load_explicit(&forks, memory_order_relaxed))
@@ -346,11 +343,8 @@ int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t capacity, size_
 	const struct fdry_slot_map *map;
 	_Atomic uint64_t *in;
 	size_t i, n = 0;
-	int err = fdry_slots_check(t);
+	int err = fdry_slots_check(t) ?: fdry_need(count);
 
-	if (err)
-		return err;
-	err = fdry_need(count);
 	if (err)
 		return err;
 	in = fdry_rcu_enter(&t->readers);
@@ -413,11 +407,8 @@ static int profile_do(struct fdry_slots *t,
 int fdry_slots_stats(struct fdry_slots *t, struct fdry_slots_stats *ret)
 {
 	struct fdry_slots_stats times = { .sz = sizeof(times) };
-	int err = fdry_need(ret);
+	int err = fdry_need(ret) ?: fdry_report_check(ret);
 
-	if (err)
-		return err;
-	err = fdry_report_check(ret);
 	if (err)
 		return err;
 	err = profile_do(t, fdry_profile_read, &times);

@@ -192,11 +192,8 @@ int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 			const union fdry_scalars_value *values, CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	int err = scalars_check(s);
+	int err = scalars_check(s) ?: fdry_need(values);
 
-	if (err)
-		return err;
-	err = fdry_need(values);
 	if (err)
 		return err;
 	if (!count || first >= s->count || count > s->count - first)
@@ -324,11 +321,8 @@ static int index_check(const struct fdry_scalars *s, uint32_t i)
 
 int fdry_scalars_addr(const struct fdry_scalars *s, uint32_t i, fdry_devptr *ret)
 {
-	int err = index_check(s, i);
+	int err = index_check(s, i) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	*ret = s->addr + i * WIDTH;
@@ -342,11 +336,8 @@ size_t fdry_scalars_count(const struct fdry_scalars *s)
 
 int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
 {
-	int err = index_check(s, i);
+	int err = index_check(s, i) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	*ret = s->dtypes[i];
@@ -379,11 +370,8 @@ int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_val
 		      CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	int err = index_check(s, i);
+	int err = index_check(s, i) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	err = fdry_primary_enter(&s->on, &mode);

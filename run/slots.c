@@ -211,11 +211,8 @@ int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgrap
 {
 	struct fdry_slot slot = { .key = key, .graph = graph, .exec = exec, .owned = flags };
 	CUstreamCaptureMode mode;
-	int err = fdry_slots_check_outside(t);
+	int err = fdry_slots_check_outside(t) ?: fdry_need(exec);
 
-	if (err)
-		return err;
-	err = fdry_need(exec);
 	if (err)
 		return err;
 	if (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) ||
@@ -252,11 +249,8 @@ int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph,
 {
 	struct fdry_slot slot = { .key = key, .graph = graph, .owned = flags };
 	CUstreamCaptureMode mode;
-	int err = fdry_slots_check_outside(t);
+	int err = fdry_slots_check_outside(t) ?: fdry_need(graph);
 
-	if (err)
-		return err;
-	err = fdry_need(graph);
 	if (err)
 		return err;
 	if (flags & ~(uint32_t)FDRY_SLOTS_OWN_GRAPH)

@@ -160,11 +160,8 @@ static int kind_check(const struct fdry_device *dev, enum fdry_sync_kind kind)
 int fdry_sync_get(struct fdry_device *dev, enum fdry_sync_kind kind, void **ret)
 {
 	CUstreamCaptureMode mode;
-	int err = kind_check(dev, kind);
+	int err = kind_check(dev, kind) ?: fdry_need(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
 	if (err)
 		return err;
 	err = fdry_device_enter(dev, &mode);
@@ -188,11 +185,8 @@ static int in_use(struct fdry_syncs *s, void *what)
 int fdry_sync_put(struct fdry_device *dev, enum fdry_sync_kind kind, void *what)
 {
 	CUstreamCaptureMode mode;
-	int err = kind_check(dev, kind);
+	int err = kind_check(dev, kind) ?: fdry_need(what);
 
-	if (err)
-		return err;
-	err = fdry_need(what);
 	if (err)
 		return err;
 	err = fdry_device_enter(dev, &mode);
@@ -214,14 +208,8 @@ int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind,
 {
 	struct fdry_sync_stats now;
 	struct fdry_syncs *s;
-	int err = kind_check(dev, kind);
+	int err = kind_check(dev, kind) ?: fdry_need(ret) ?: fdry_report_check(ret);
 
-	if (err)
-		return err;
-	err = fdry_need(ret);
-	if (err)
-		return err;
-	err = fdry_report_check(ret);
 	if (err)
 		return err;
 	s = (struct fdry_syncs *)&dev->syncs[kind];
