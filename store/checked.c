@@ -22,10 +22,15 @@
 
 #define CHECKED_FILE "checked"
 
-static void note_finish(uint8_t note[FDRY_CHECKED_SIZE])
+static void state_set(uint8_t note[FDRY_CHECKED_SIZE], const struct fdry_db_state *state)
 {
-	struct fdry_fingerprint f = fdry_fingerprint_of(note, FDRY_CHECKED_AT_FINGERPRINT);
+	struct fdry_fingerprint f;
 
+	fdry_set64(note + FDRY_CHECKED_AT_DEV, state->dev);
+	fdry_set64(note + FDRY_CHECKED_AT_INO, state->ino);
+	fdry_set64(note + FDRY_CHECKED_AT_CHANGED, state->changed);
+	fdry_set64(note + FDRY_CHECKED_AT_TXN, state->txn);
+	f = fdry_fingerprint_of(note, FDRY_CHECKED_AT_FINGERPRINT);
 	fdry_set64(note + FDRY_CHECKED_AT_FINGERPRINT, f.a);
 	fdry_set64(note + FDRY_CHECKED_AT_FINGERPRINT + 8, f.b);
 }
@@ -37,20 +42,13 @@ static bool note_make(const struct fdry_db_state *state, uint8_t ret[FDRY_CHECKE
 	fdry_set32(ret + FDRY_CHECKED_AT_VERSION, FDRY_CHECKED_VERSION);
 	if (!fdry_boot_id(ret + FDRY_CHECKED_AT_BOOT) || !state->ino)
 		return false;
-	fdry_set64(ret + FDRY_CHECKED_AT_DEV, state->dev);
-	fdry_set64(ret + FDRY_CHECKED_AT_INO, state->ino);
-	fdry_set64(ret + FDRY_CHECKED_AT_CHANGED, state->changed);
-	fdry_set64(ret + FDRY_CHECKED_AT_TXN, state->txn);
-	note_finish(ret);
+	state_set(ret, state);
 	return true;
 }
 
-static bool note_is_at(int fd, const uint8_t want[FDRY_CHECKED_SIZE])
+static bool note_read(int fd, uint8_t ret[FDRY_CHECKED_SIZE])
 {
-	uint8_t note[FDRY_CHECKED_SIZE];
-
-	return pread(fd, note, sizeof(note), 0) == sizeof(note) &&
-	       !memcmp(note, want, sizeof(note));
+	return pread(fd, ret, FDRY_CHECKED_SIZE, 0) == FDRY_CHECKED_SIZE;
 }
 
 static void note_write(int fd, const uint8_t note[FDRY_CHECKED_SIZE])
@@ -61,13 +59,13 @@ static void note_write(int fd, const uint8_t note[FDRY_CHECKED_SIZE])
 
 bool fdry_checked_is(const struct fdry_dir *dir, const struct fdry_db_state *state)
 {
-	uint8_t want[FDRY_CHECKED_SIZE];
+	uint8_t note[FDRY_CHECKED_SIZE], want[FDRY_CHECKED_SIZE];
 	int fd = fdry_file_get(dir->fd, CHECKED_FILE, O_RDONLY);
 	bool is;
 
 	if (fd < 0)
 		return false;
-	is = note_make(state, want) && note_is_at(fd, want);
+	is = note_make(state, want) && note_read(fd, note) && !memcmp(note, want, sizeof(note));
 	close(fd);
 	return is;
 }
@@ -88,16 +86,23 @@ void fdry_checked_set(const struct fdry_dir *dir, const struct fdry_db_state *st
 	close(fd);
 }
 
+/* A note of an earlier boot stays one, so no commit has to ask which boot this is. */
 void fdry_checked_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
 			const struct fdry_db_state *to)
 {
-	uint8_t before[FDRY_CHECKED_SIZE], after[FDRY_CHECKED_SIZE];
+	uint8_t note[FDRY_CHECKED_SIZE], before[FDRY_CHECKED_SIZE];
 	int fd = fdry_file_get(dir->fd, CHECKED_FILE, O_RDWR);
 
 	if (fd < 0)
 		return;
-	if (note_make(from, before) && note_is_at(fd, before) && note_make(to, after))
-		note_write(fd, after);
+	if (note_read(fd, note)) {
+		memcpy(before, note, sizeof(note));
+		state_set(before, from);
+		if (!memcmp(note, before, sizeof(note))) {
+			state_set(note, to);
+			note_write(fd, note);
+		}
+	}
 	close(fd);
 }
 
