@@ -19,6 +19,8 @@
 
 #define ZEROS UINT32_MAX
 
+static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
+
 /* What a range must have. */
 struct expected {
 	struct fdry_fingerprint value;
@@ -108,7 +110,6 @@ static int range_add(struct check *c, uint64_t addr, uint64_t len, struct expect
 /* The fingerprint of @len zeros, at most those of a chunk. */
 static struct fdry_fingerprint zeros_of(const struct check *c, uint64_t len)
 {
-	static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
 	struct fdry_fingerprint blocks[FDRY_MF_CHUNK_MAX / FDRY_FINGERPRINT_BLOCK];
 	size_t i, full = len / FDRY_FINGERPRINT_BLOCK, rest = len % FDRY_FINGERPRINT_BLOCK;
 
@@ -192,7 +193,6 @@ static int segment_add(struct check *c, const struct fdry_mf_segment *s, uint32_
 
 static int ranges_make(struct check *c)
 {
-	static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
 	const struct fdry_manifest *m = &c->img->m;
 	uint32_t i, chunk = 0;
 	int err;

@@ -123,7 +123,7 @@ static void *empty_beside(void *all)
 	return NULL;
 }
 
-/* Who finds a slot empty that another thread is emptying waits for the same launches. */
+/* Two threads empty the same slots: both calls return after the launches have ended. */
 START_TEST(emptied_by_two)
 {
 	pthread_t thread;
@@ -211,7 +211,7 @@ START_TEST(capture_ended_into_a_slot)
 }
 END_TEST
 
-/* What captures is not broken, and what was launched before on that stream is waited for. */
+/* A capture stays valid, and earlier launches on its stream are waited for. */
 START_TEST(streams_that_capture)
 {
 	CUstream s = sf_stream_make();

@@ -52,8 +52,8 @@ class Folder(unittest.TestCase):
                               capture_output=True, text=True, check=False, timeout=100)
 
     def script(self, text, **variables):
-        """Run it; its output. Where the kernel happened to place a library at the region, it is
-        started again.
+        """Run it and return its output. If the kernel happened to place a library at the region's
+        addresses, it is started again.
         """
         for _ in range(4):
             done = self.run_one(text, **variables)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time goes if graphs are loaded from files one by one, each with an image of its own.
+"""A table of where time goes if graphs are loaded one by one from files with an image each.
 
     saved_loads.py [COUNTS [MADE]]      COUNTS: 8,64; MADE: model,nothing (the loading process makes
                                         the model, or leaves it to the image)
