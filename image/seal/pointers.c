@@ -31,30 +31,37 @@
 struct fdry_pointers {
 	struct fdry_maps_range *maps; /* of the process, ascending */
 	size_t nmaps;
-	uint64_t halves[HALVES / 64]; /* a bit for each upper half that has something mapped, or
-					 had in an earlier seal */
+	/* A bit for each upper half that has something mapped; then for those that are searched. */
+	uint64_t halves[HALVES / 64];
 	uint64_t numbers[CACHE];      /* words that are no pointers, by hash */
 	uint64_t at, word;            /* the last word that was only counted */
 };
 
-static void half_mark(struct fdry_pointers *p, uint64_t start, uint64_t end)
+static void half_mark(struct fdry_pointers *p, uint64_t first, uint64_t last)
 {
 	uint64_t half;
 
-	for (half = start >> 32; half <= (end - 1) >> 32 && half < HALVES; half++)
+	for (half = first; half <= last && half < HALVES; half++)
 		p->halves[half / 64] |= 1ull << half % 64;
 }
 
 bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before)
 {
 	bool grew = false;
+	uint64_t first;
 	size_t i;
 
 	for (i = 0; i < HALVES / 64; i++) {
 		grew |= (p->halves[i] & ~before[i]) != 0;
-		p->halves[i] |= before[i];
+		p->halves[i] = before[i];
 	}
-	return grew;
+	if (!grew)
+		return false;
+	for (i = 0; i < p->nmaps; i++) {
+		first = p->maps[i].start >> 32;
+		half_mark(p, first - (first > 0), ((p->maps[i].end - 1) >> 32) + 1);
+	}
+	return true;
 }
 
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret)
@@ -76,7 +83,7 @@ int fdry_pointers_new(struct fdry_pointers **ret)
 		return err;
 	}
 	for (i = 0; i < p->nmaps; i++)
-		half_mark(p, p->maps[i].start, p->maps[i].end);
+		half_mark(p, p->maps[i].start >> 32, (p->maps[i].end - 1) >> 32);
 	*ret = p;
 	return 0;
 }

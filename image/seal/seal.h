@@ -54,9 +54,10 @@ int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *
 /* Then the sealing thread judges them, in the order of addresses. */
 int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *words,
 			size_t n) __must_check;
-/* The upper halves of the addresses that words are searched for are those where the process has
- * mappings, and those of @before. Returns whether some are not in @before: then what was found
- * before may lack words. */
+/* Words are searched for whose upper halves are in @before. If the process has mappings elsewhere,
+ * what was found before may lack words: then true is returned, and the upper halves of all mappings
+ * and of their neighbours join. Stacks of threads and the heap grow into neighbours between seals.
+ */
 bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before);
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
 

@@ -8,6 +8,7 @@
 #include "foundry/capture.h"
 #include "image/capture/capture.h"
 #include "lib/telemetry.h"
+#include "mm/maps.h"
 #include "tests/lib/image.h"
 
 #define MIB (1ull << 20)
@@ -313,6 +314,44 @@ START_TEST(many_words_are_not_kept)
 }
 END_TEST
 
+/* A page in the 4 GiB below one that is mapped, where nothing was mapped. */
+static void *page_below(void)
+{
+	struct fdry_maps_range *r;
+	uint64_t window = 0, last = 0;
+	size_t i, n;
+
+	ok(fdry_maps_list(&r, &n));
+	for (i = 0; i < n && !window; i++) {
+		if (last && r[i].start >> 32 > last + 2)
+			window = (r[i].start >> 32) - 1;
+		last = (r[i].end - 1) >> 32;
+	}
+	free(r);
+	ck_assert_uint_ne(window, 0);
+	return mmap((void *)(uintptr_t)(window << 32), 4096, PROT_READ,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+/* As when the stack of a thread or the heap grows into the next 4 GiB. */
+START_TEST(mappings_that_appear_close_by)
+{
+	char first[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
+	struct fdry_seal_report r;
+	void *page;
+
+	begin();
+	seal_read(first, &r);
+	seal_read(id, &r);
+	page = page_below();
+	ck_assert_ptr_ne(page, MAP_FAILED);
+	ck_assert_uint_le(seal_read(id, &r), 64 << 10);
+	ck_assert_str_eq(first, id);
+	ck_assert(!munmap(page, 4096));
+	end();
+}
+END_TEST
+
 /* --- failures --- */
 
 /* The kernel cannot be loaded, or there is no memory for its table. */
@@ -411,6 +450,8 @@ int main(void)
 	if (!TEST_SANITIZED_THREAD) /* which keeps that address to itself */
 		tcase_add_loop_test(tc, words_are_judged_at_each_seal, 0, 2);
 	tcase_add_test(tc, many_words_are_not_kept);
+	if (!TEST_SANITIZED_THREAD)
+		tcase_add_test(tc, mappings_that_appear_close_by);
 	tcase_add_loop_test(tc, without_the_kernel, 0, 4);
 	tcase_add_test(tc, memory_that_is_not_readable);
 	tcase_add_test(tc, seal_that_fails_between);
