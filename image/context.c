@@ -14,7 +14,7 @@
 #include "lib/live.h"
 #include "arch/stream.h"
 
-int fdry_image_check(const struct fdry_image *img)
+int fdry_image_usable(const struct fdry_image *img)
 {
 	int err;
 
@@ -101,7 +101,7 @@ int fdry_image_refresh(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;
 	CUcontext ctx;
-	int err = fdry_image_check(img);
+	int err = fdry_image_usable(img);
 
 	if (err)
 		return err;

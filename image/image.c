@@ -113,7 +113,7 @@ int fdry_image_report(struct fdry_image *img, struct fdry_load_report *report)
 {
 	struct fdry_load_report copy;
 	/* In a forked child another thread may have held the lock: the check comes first. */
-	int err = fdry_image_check(img) ?: fdry_need(report);
+	int err = fdry_image_usable(img) ?: fdry_need(report);
 
 	if (err)
 		return err;
@@ -136,7 +136,7 @@ static void mark_filled(struct fdry_image *img, uint32_t i)
 int fdry_image_filled(struct fdry_image *img, const char *name)
 {
 	uint32_t i = 0;
-	int err = fdry_image_check(img);
+	int err = fdry_image_usable(img);
 
 	if (err)
 		return err;
@@ -348,7 +348,7 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 {
 	CUstreamCaptureMode mode;
 	struct target t = { 0 };
-	int err = fdry_image_check(img);
+	int err = fdry_image_usable(img);
 
 	if (err)
 		return err;
@@ -449,7 +449,7 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
 {
 	struct fdry_tensor t;
 	uint32_t i = 0;
-	int err = fdry_image_check(img) ?: fdry_need(ret);
+	int err = fdry_image_usable(img) ?: fdry_need(ret);
 
 	if (err)
 		return err;
@@ -469,7 +469,7 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	int err = fdry_image_check(img);
+	int err = fdry_image_usable(img);
 
 	if (err)
 		return err;

@@ -99,7 +99,7 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
  * that loaded it. */
-int fdry_image_check(const struct fdry_image *img) __must_check;
+int fdry_image_usable(const struct fdry_image *img) __must_check;
 
 /* As fdry_driver_enter() with the image's context, or with the one that callers' streams belong to;
  * leave undoes either. */

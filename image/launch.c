@@ -19,7 +19,7 @@ int fdry_image_build(struct fdry_image *img, uint64_t key)
 	uint32_t i = 0;
 	int err;
 
-	err = fdry_image_check(img);
+	err = fdry_image_usable(img);
 	if (err)
 		return err;
 	err = fdry_exec_index(img, key, &i);
@@ -135,7 +135,7 @@ static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
 {
 	struct fdry_launch l = { .stream = stream };
-	int err = fdry_image_check(img);
+	int err = fdry_image_usable(img);
 
 	return err ? err : launch(img, key, &l);
 }
@@ -144,7 +144,7 @@ int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
 			  const struct fdry_rng_state *states, size_t n)
 {
 	struct fdry_launch l = { .stream = stream, .states = states };
-	int err = fdry_image_check(img) ?: fdry_need(states);
+	int err = fdry_image_usable(img) ?: fdry_need(states);
 
 	if (err)
 		return err;

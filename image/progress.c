@@ -29,7 +29,7 @@ static void report(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
 int fdry_image_check_outside(const struct fdry_image *img)
 {
 	const struct report *r;
-	int err = fdry_image_check(img);
+	int err = fdry_image_usable(img);
 
 	if (err)
 		return err;

@@ -180,7 +180,7 @@ static const char *generator_name(const struct fdry_image *img, uint32_t i)
 static int generator_find(const struct fdry_image *img, const char *name, uint32_t *ret)
 {
 	uint32_t i;
-	int err = fdry_image_check(img) ?: fdry_need(name);
+	int err = fdry_image_usable(img) ?: fdry_need(name);
 
 	if (err)
 		return err;
@@ -202,7 +202,7 @@ size_t fdry_image_rng_count(const struct fdry_image *img)
 
 int fdry_image_rng(const struct fdry_image *img, size_t i, const char **name)
 {
-	int err = fdry_image_check(img) ?: fdry_need(name);
+	int err = fdry_image_usable(img) ?: fdry_need(name);
 
 	if (err)
 		return err;
@@ -218,7 +218,7 @@ int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i,
 {
 	const struct fdry_mf_rng_use *d;
 	uint32_t graph = 0, n = 0, first = 0;
-	int err = fdry_image_check(img) ?: fdry_need(ret);
+	int err = fdry_image_usable(img) ?: fdry_need(ret);
 
 	if (err)
 		return err;
@@ -252,7 +252,7 @@ int fdry_image_rng_seed(struct fdry_image *img, const char *generator, uint64_t 
 	uint32_t i = 0;
 	int err;
 
-	err = fdry_image_check(img);
+	err = fdry_image_usable(img);
 	if (err)
 		return err;
 	if (!generator) {

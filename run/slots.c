@@ -320,7 +320,7 @@ int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_ima
 
 	if (err)
 		return err;
-	err = fdry_image_check(img);
+	err = fdry_image_usable(img);
 	if (err)
 		return err;
 	if (img->primary != t->ctx)
