@@ -3,16 +3,20 @@
  * content.c - how fast content reaches the GPU, beside what pinned memory does and what the disk
  * gives.
  *
- *   content [-s STORE] [-r REF] [-n ROUNDS]
+ *   content [-s STORE] [-r REF] [-n ROUNDS] [-w]
  *
  * Prints lines "name value value ...", GB/s, one value a round: a copy out of pinned memory, in
  * pieces of 1 GiB and of 2 MiB; a load whose content was verified before; one that verifies; the
  * content restored once more, with no kernels beside it; a load whose store is not in the page
- * cache; and a read of the same file by as many threads as there are processors. Every load
- * opens the store anew, so that its map has not been touched. GB/s are of content_ms, which begins
- * when memory and kernels are there. Then, in milliseconds, what the first two loads consist of:
- * memory beside kernels, content, the check of its fingerprints (with the GB/s of its bytes); the
- * whole, and the whole without the check; unload and close.
+ * cache; a read of the same file by as many threads as there are processors; and `cat` of it, in
+ * the page cache and not. Every load opens the store anew, so that its map has not been touched.
+ * GB/s are of content_ms, which begins when memory and kernels are there; names with "_checked" add
+ * check_ms. Then, in milliseconds, what the first two loads consist of: memory beside kernels,
+ * content, the check of its fingerprints (with the GB/s of its bytes); the whole, and the whole
+ * without the check; unload and close. Last, a table: GB/s and the part of what pinned memory does,
+ * each as a median with its spread.
+ *
+ * -w adds tables of other ways to copy the store's file to the device (ways.h).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,6 +30,7 @@
 #include "lib/clock.h"
 #include "foundry.h"
 #include "arch/driver.h"
+#include "tests/bench/gpu/ways.h"
 
 #define PINNED (1ull << 30)
 #define SMALL (2u << 20) /* as content is copied */
@@ -69,7 +74,19 @@ static void pinned(const struct fdry_driver *drv, double *whole, double *pieces)
 }
 
 /* One load, in milliseconds, with GB/s of its content first. */
-enum part { SPEED, MEMORY, CONTENT, CHECK, CHECK_SPEED, KERNELS, WHOLE, UNCHECKED, CLOSE, PARTS };
+enum part {
+	SPEED,
+	CHECKED,
+	MEMORY,
+	CONTENT,
+	CHECK,
+	CHECK_SPEED,
+	KERNELS,
+	WHOLE,
+	UNCHECKED,
+	CLOSE,
+	PARTS
+};
 
 static void image_load(struct fdry_store *store, const char *ref, uint32_t flags,
 		       double parts[PARTS], double *restored)
@@ -82,6 +99,7 @@ static void image_load(struct fdry_store *store, const char *ref, uint32_t flags
 	check(fdry_image_load(store, ref, &opts, &img));
 	check(fdry_image_report(img, &rep));
 	parts[SPEED] = (double)rep.content_bytes / rep.content_ms / 1e6;
+	parts[CHECKED] = (double)rep.content_bytes / (rep.content_ms + rep.check_ms) / 1e6;
 	parts[MEMORY] = rep.memory_ms;
 	parts[CONTENT] = rep.content_ms;
 	parts[CHECK] = rep.check_ms;
@@ -106,18 +124,6 @@ static void load(const char *dir, const char *ref, uint32_t flags, double parts[
 
 	check(fdry_store_open(dir, 0, &store));
 	image_load(store, ref, flags, parts, restored);
-}
-
-/* Take the file out of the page cache; what is dirty or mapped stays. */
-static void forget(const char *file)
-{
-	int fd = open(file, O_RDONLY);
-
-	if (fd < 0)
-		return;
-	(void)fsync(fd);
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	close(fd);
 }
 
 static struct {
@@ -160,12 +166,25 @@ static double disk(const char *file)
 	return (double)st.st_blocks * 512 / fdry_elapsed_ms(&mark) / 1e6;
 }
 
-enum value { PINNED_WHOLE, PINNED_PIECES, WARM, VERIFIED, RESTORED, COLD, DISK, VALUES };
+static double cat(const char *file)
+{
+	double ms = ways_cat(file);
+	struct stat st;
 
-static const char *const names[VALUES] = { "pinned", "pinned_2m", "warm", "warm_verified",
-					   "restored", "cold", "disk" };
+	return stat(file, &st) ? 0 : (double)st.st_blocks * 512 / ms / 1e6;
+}
+
+enum value {
+	PINNED_WHOLE, PINNED_PIECES, WARM, WARM_CHECKED, VERIFIED, VERIFIED_CHECKED, RESTORED,
+	CAT, COLD, COLD_CHECKED, DISK, CAT_COLD, VALUES
+};
+
+static const char *const names[VALUES] = {
+	"pinned", "pinned_2m", "warm", "warm_checked", "warm_verified", "warm_verified_checked",
+	"restored", "cat", "cold", "cold_checked", "disk", "cat_cold"
+};
 static const char *const part_names[PARTS] = {
-	"", "memory_ms", "content_ms", "check_ms", "check_gb_s", "kernels_ms", "load_ms",
+	"", "", "memory_ms", "content_ms", "check_ms", "check_gb_s", "kernels_ms", "load_ms",
 	"load_unchecked_ms", "close_ms"
 };
 
@@ -174,6 +193,7 @@ struct run {
 	const char *dir, *ref;
 	char file[4096];
 	int rounds;
+	bool ways;
 	double values[VALUES][ROUNDS_MAX];
 	double warm[ROUNDS_MAX][PARTS], verified[ROUNDS_MAX][PARTS];
 };
@@ -185,14 +205,20 @@ static void round_run(struct run *r, int i)
 	pinned(r->drv, &r->values[PINNED_WHOLE][i], &r->values[PINNED_PIECES][i]);
 	load(r->dir, r->ref, 0, r->warm[i], NULL);
 	r->values[WARM][i] = r->warm[i][SPEED];
+	r->values[WARM_CHECKED][i] = r->warm[i][CHECKED];
 	load(r->dir, r->ref, FDRY_LOAD_VERIFY, r->verified[i], NULL);
 	r->values[VERIFIED][i] = r->verified[i][SPEED];
+	r->values[VERIFIED_CHECKED][i] = r->verified[i][CHECKED];
 	load(r->dir, r->ref, 0, parts, &r->values[RESTORED][i]);
-	forget(r->file);
+	r->values[CAT][i] = cat(r->file);
+	ways_forget(r->file);
 	load(r->dir, r->ref, 0, parts, NULL);
 	r->values[COLD][i] = parts[SPEED];
-	forget(r->file);
+	r->values[COLD_CHECKED][i] = parts[CHECKED];
+	ways_forget(r->file);
 	r->values[DISK][i] = disk(r->file);
+	ways_forget(r->file);
+	r->values[CAT_COLD][i] = cat(r->file);
 }
 
 static void parts_print(const struct run *r, const char *prefix, const double (*parts)[PARTS])
@@ -221,15 +247,48 @@ static void values_print(const struct run *r)
 	parts_print(r, "warm_verified", r->verified);
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The median, the least and the greatest of one line, or of its ratios to pinned memory. */
+static void spread_print(const struct run *r, enum value v, bool ratio)
+{
+	double x[ROUNDS_MAX];
+	int i;
+
+	for (i = 0; i < r->rounds; i++)
+		x[i] = r->values[v][i] / (ratio ? r->values[PINNED_WHOLE][i] : 1);
+	qsort(x, (size_t)r->rounds, sizeof(*x), by_value);
+	printf("  %6.2f (%.2f to %.2f)", x[r->rounds / 2], x[0], x[r->rounds - 1]);
+}
+
+static void table_print(const struct run *r)
+{
+	int v;
+
+	printf("GB/s, and of pinned: median (least to most)\n");
+	for (v = 0; v < VALUES; v++) {
+		printf("  %-24s", names[v]);
+		spread_print(r, v, false);
+		spread_print(r, v, true);
+		printf("\n");
+	}
+}
+
 static void options_take(struct run *r, int argc, char **argv)
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "s:r:n:")) != -1) {
+	while ((opt = getopt(argc, argv, "s:r:n:w")) != -1) {
 		switch (opt) {
 		case 's': r->dir = optarg; break;
 		case 'r': r->ref = optarg; break;
 		case 'n': r->rounds = atoi(optarg); break;
+		case 'w': r->ways = true; break;
 		default: exit(2);
 		}
 	}
@@ -251,8 +310,15 @@ int main(int argc, char **argv)
 	check(fdry_call(r.drv, cuDevicePrimaryCtxRetain, &ctx, 0));
 	check(fdry_call(r.drv, cuCtxSetCurrent, ctx));
 	load(r.dir, r.ref, FDRY_LOAD_VERIFY, parts, NULL);
+	if (r.ways)
+		ways_warm(r.drv, r.file, "in the page cache as the seal left it", r.rounds);
 	for (i = 0; i < r.rounds; i++)
 		round_run(&r, i);
 	values_print(&r);
+	table_print(&r);
+	if (r.ways) {
+		ways_warm(r.drv, r.file, "in the page cache as cat left it", 3);
+		ways_cold(r.drv, r.file, 2);
+	}
 	return 0;
 }
