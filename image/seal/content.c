@@ -656,6 +656,7 @@ int fdry_seal_content(struct fdry_seal *s)
 	if (err)
 		goto out_release;
 	err = kept_find(&c);
+	fdry_seal_spent(s, fingerprints);
 	if (err)
 		goto out_release;
 	err = spots_list(&c);

@@ -7,11 +7,13 @@
  * manifest and ref. Each object is stored when it is made, the manifest last. A seal that fails
  * leaves objects without references, which gc removes. The capture is locked throughout.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/clock.h"
 #include "image/identity.h"
+#include "lib/log.h"
 #include "lib/opts.h"
 #include "image/seal/seal.h"
 #include "lib/telemetry.h"
@@ -130,12 +132,17 @@ static int graph_seal(struct fdry_seal *s, struct fdry_graph_reader *rd,
 {
 	struct fdry_buf once = { 0 };
 	const struct fdry_buf *bytes = g->fixed ? &g->kept.object : &once;
+	bool has = g->kept.object.len != 0;
 	int err = g->fixed ? fdry_graph_reread(rd, g->graph, &g->kept)
 			   : fdry_graph_read(rd, g->graph, &once);
 
 	if (!err)
 		err = graph_put(s, g, (struct fdry_span){ bytes->data, bytes->len });
 	fdry_buf_release(&once);
+	if (has)
+		fdry_seal_spent(s, kept_graphs);
+	else
+		fdry_seal_spent(s, read_graphs);
 	return err ? fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g->key, g->name) : 0;
 }
 
@@ -152,6 +159,7 @@ static int graphs_seal(struct fdry_seal *s)
 
 	fdry_graph_words_again(&rd, &s->cap->words);
 	fdry_intern_release(&s->cap->words);
+	fdry_seal_spent(s, words);
 	qsort(g, n, sizeof(*g), graph_cmp);
 	for (i = 0; i < n && !err; i++) {
 		err = graph_seal(s, &rd, &g[i]);
@@ -229,6 +237,7 @@ static int kernels_seal(struct fdry_seal *s)
 	int err;
 
 	err = fdry_kernel_set_slice(s->kernels);
+	fdry_seal_spent(s, slices);
 	if (err)
 		return err;
 	for (i = 0; i < fdry_kernel_set_object_count(s->kernels); i++) {
@@ -247,6 +256,7 @@ static int kernels_seal(struct fdry_seal *s)
 	for (i = 0; i < fdry_kernel_set_count(s->kernels) && !err; i++)
 		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
 	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);
+	fdry_seal_spent(s, kernels);
 	return err;
 }
 
@@ -439,12 +449,14 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	err = fdry_manifest_links(&m, &links, &n);
 	if (err)
 		goto out_release;
+	fdry_seal_spent(s, encode);
 	fdry_writer_set_identity(writer, &identity);
 	s->writer = NULL; /* the commit ends the session, also when it fails */
 	err = fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, ret, &stats);
 	s->report.objects_new = stats.objects_new;
 	s->report.objects_known = stats.objects_known;
 	s->report.stored_new = stats.stored_new;
+	fdry_seal_spent(s, commit);
 	free(links);
 out_release:
 	fdry_buf_release(&bytes);
@@ -458,17 +470,27 @@ static int memory_lay_out(struct fdry_seal *s)
 	if (err)
 		return err;
 	err = fdry_seal_generators(s);
-	return err ? err : fdry_seal_hosts(s);
+	if (err)
+		return err;
+	err = fdry_seal_hosts(s);
+	fdry_seal_spent(s, layout);
+	return err;
 }
 
 static int content_seal(struct fdry_seal *s)
 {
 	int err = fdry_seal_content(s);
 
+	fdry_seal_spent(s, content);
 	if (err)
 		return err;
 	err = fdry_seal_host_content(s);
-	return err ? err : still_check(s);
+	fdry_seal_spent(s, host);
+	if (err)
+		return err;
+	err = still_check(s);
+	fdry_seal_spent(s, still);
+	return err;
 }
 
 static int facts_and_tensors_seal(struct fdry_seal *s)
@@ -481,7 +503,11 @@ static int facts_and_tensors_seal(struct fdry_seal *s)
 	if (err)
 		return err;
 	err = limits_seal(s);
-	return err ? err : allocs_seal(s);
+	if (err)
+		return err;
+	err = allocs_seal(s);
+	fdry_seal_spent(s, facts);
+	return err;
 }
 
 /* The phases in their order, each with its time. */
@@ -490,6 +516,7 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	double mark = fdry_now_ms(), layout_ms;
 	int err;
 
+	fdry_seal_spent(s, begin);
 	err = memory_lay_out(s);
 	if (err)
 		return err;
@@ -531,6 +558,22 @@ static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_
 	return 0;
 }
 
+static void parts_log(const struct fdry_seal *s)
+{
+	static const char *const names[] = {
+#define X(part) #part,
+		FDRY_SEAL_PARTS(X)
+#undef X
+	};
+	char text[512];
+	size_t i, len = 0;
+
+	for (i = 0; i < FDRY_SEAL_PART_COUNT; i++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, " %s %.2f", names[i],
+					s->parts[i]);
+	fdry_debug("seal of %llu graphs in ms:%s", (unsigned long long)s->report.graphs, text);
+}
+
 static void seal_release(struct fdry_seal *s)
 {
 	fdry_writer_abort(s->writer);
@@ -552,6 +595,7 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	CUcontext popped;
 	int err;
 
+	s->mark = fdry_now_ms();
 	cap->hook->live(&s->live);
 	err = live_check(&s->live);
 	if (err)
@@ -584,6 +628,8 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	err = image_make(s, ref, ret);
 out_release:
 	seal_release(s);
+	fdry_seal_spent(s, end);
+	parts_log(s);
 out_pop:
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
 	return err;

@@ -6,10 +6,23 @@
 #include "image/layout.h"
 #include "image/manifest.h"
 #include "graph/graph.h"
+#include "lib/clock.h"
 #include "store/store.h"
 
 /* Pieces of memory that are read at the same time: one for each thread, and one more. */
 #define FDRY_SEAL_BLOCKS 17u
+
+/* The parts of a seal. Each seal writes to the log what they took, in milliseconds. */
+#define FDRY_SEAL_PARTS(X) \
+	X(begin) X(layout) X(words) X(kept_graphs) X(read_graphs) X(slices) X(kernels) \
+	X(fingerprints) X(content) X(host) X(still) X(facts) X(encode) X(commit) X(end)
+
+enum fdry_seal_part {
+#define X(part) FDRY_SEAL_PART_##part,
+	FDRY_SEAL_PARTS(X)
+#undef X
+	FDRY_SEAL_PART_COUNT,
+};
 
 struct fdry_seal {
 	struct fdry_capture *cap;      /* locked */
@@ -23,7 +36,12 @@ struct fdry_seal {
 	struct fdry_buf host_tensors, hosts; /* see host.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
 	struct fdry_seal_report report;
+	double mark, parts[FDRY_SEAL_PART_COUNT]; /* see fdry_seal_spent() */
 };
+
+/* The time since the last call belongs to @part. */
+#define fdry_seal_spent(s, part) \
+	((s)->parts[FDRY_SEAL_PART_##part] += fdry_elapsed_ms(&(s)->mark))
 
 /* ptr.c: a fdry_where_fn. @arg: the seal. */
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,

@@ -13,6 +13,9 @@
  * seal changed [MIB]: what seals of one capture cost when all memory is new, when nothing changed,
  * and when 1 % of it changed: one byte in every 100th chunk of 2 MiB, so that 1 % of all chunks is
  * new. Each row is the median of 5 seals with the least and the most; the first has one.
+ *
+ * seal calls: what the calls of the driver cost that a seal makes, in nanoseconds, of a graph of
+ * 1,200 kernel nodes.
  */
 #include <dlfcn.h>
 #include <ftw.h>
@@ -26,11 +29,14 @@
 
 #include "foundry.h"
 #include "foundry/capture.h"
+#include "image/capture/interposer.h"
+#include "lib/clock.h"
+#include "mm/maps.h"
 
 #define MIB (1ull << 20)
 #define PARAMS 64 /* of one kernel, at most */
 
-enum way { TOGETHER, IN_TURN, FIXED };
+enum way { TOGETHER, IN_TURN, FIXED, CALLS };
 
 static const char *const ways[] = { "together", "in turn", "fixed" };
 
@@ -287,6 +293,117 @@ static void changed_rows(void)
 	fdry_capture_end(cap);
 }
 
+/* --- calls of the driver --- */
+
+#define REPEAT 200
+
+/* The mean of @REPEAT calls, beside the first. */
+#define call_show(name, ...) \
+	do { \
+		double begin = fdry_now_ms(), first; \
+		int k = 0; \
+		(void)(__VA_ARGS__); \
+		first = fdry_elapsed_ms(&begin); \
+		for (; k < REPEAT; k++) \
+			(void)(__VA_ARGS__); \
+		printf("%-58s %10.0f, first %10.0f\n", name, \
+		       fdry_elapsed_ms(&begin) * 1e6 / REPEAT, first * 1e6); \
+	} while (0)
+
+static void graph_calls(const struct fdry_driver *drv, CUgraph graph)
+{
+	CUgraphNode *all = calloc(nodes, sizeof(*all)), *to = calloc(nodes, sizeof(*to));
+	CUgraphNode *from = calloc(nodes, sizeof(*from));
+	CUgraphEdgeData *edges = calloc(nodes, sizeof(*edges));
+	size_t n = nodes, nedges = 0;
+	CUlaunchAttributeValue value;
+	CUDA_KERNEL_NODE_PARAMS p;
+	CUgraphNodeType type;
+
+	call_show("cuGraphGetNodes, the number", drv->cuGraphGetNodes(graph, NULL, &n));
+	call_show("cuGraphGetNodes", drv->cuGraphGetNodes(graph, all, &n));
+	call_show("cuGraphGetEdges_v2, the number",
+		  drv->cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &nedges));
+	call_show("cuGraphGetEdges_v2",
+		  drv->cuGraphGetEdges_v2(graph, from, to, edges, &nedges));
+	call_show("cuGraphNodeGetType", drv->cuGraphNodeGetType(all[k % (int)n], &type));
+	call_show("cuGraphKernelNodeGetParams_v2",
+		  drv->cuGraphKernelNodeGetParams_v2(all[k % (int)n], &p));
+	call_show("cuGraphKernelNodeGetAttribute, priority",
+		  drv->cuGraphKernelNodeGetAttribute(all[k % (int)n], CU_LAUNCH_ATTRIBUTE_PRIORITY,
+						     &value));
+	free(all);
+	free(from);
+	free(to);
+	free(edges);
+}
+
+static void kernel_calls(const struct fdry_driver *drv)
+{
+	size_t offset, size;
+	const char *name;
+	CUmodule module;
+	int value;
+
+	call_show("cuFuncGetModule", drv->cuFuncGetModule(&module, kernels[0]));
+	call_show("cuFuncGetName", drv->cuFuncGetName(&name, kernels[0]));
+	call_show("cuFuncGetAttribute, shared memory",
+		  drv->cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					  kernels[0]));
+	call_show("cuFuncGetParamInfo", drv->cuFuncGetParamInfo(kernels[0], 0, &offset, &size));
+}
+
+static void memory_calls(const struct fdry_driver *drv)
+{
+	uint8_t *pages = aligned_alloc(2 * MIB, 4 * MIB);
+	struct fdry_maps_range *maps;
+	unsigned int type;
+	uint64_t word;
+	CUevent event;
+	size_t n;
+
+	call_show("cuPointerGetAttribute, the region",
+		  drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					     memory + 512 * (CUdeviceptr)k));
+	call_show("cuPointerGetAttribute, a number with no mapping",
+		  drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					     (7ull << 40) + 4096 * (CUdeviceptr)k));
+	call_show("cuPointerGetAttribute, pageable memory",
+		  drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					     (uintptr_t)pages));
+	call_show("cuMemcpyDtoH_v2 of 8 bytes", drv->cuMemcpyDtoH_v2(&word, memory, 8));
+	call_show("cuEventCreate", drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	memset(pages, 1, 4 * MIB);
+	call_show("cuMemHostRegister_v2 and cuMemHostUnregister of 4 MiB",
+		  drv->cuMemHostRegister_v2(pages, 4 * MIB, 0) ||
+			  drv->cuMemHostUnregister(pages));
+	call_show("reading /proc/self/maps",
+		  fdry_maps_list(&maps, &n) ? 0 : (free(maps), 0));
+	free(pages);
+}
+
+static void calls_rows(void)
+{
+	struct fdry_capture *cap = capture_begin();
+	const struct fdry_driver *drv;
+	const struct fdry_hook *hook;
+	CUgraph graph;
+	uint32_t i;
+
+	must(fdry_interposer_find(&hook));
+	must(fdry_driver_open(hook->real_path(), &drv));
+	cuda(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+	for (i = 0; i < nodes; i++)
+		launch(i);
+	cuda(cuStreamEndCapture, stream, &graph);
+	printf("calls of the driver, nanoseconds\n");
+	graph_calls(drv, graph);
+	kernel_calls(drv);
+	memory_calls(drv);
+	fdry_driver_close(drv);
+	fdry_capture_end(cap);
+}
+
 static int entry_remove(const char *name, const struct stat *st, int flag, struct FTW *ftw)
 {
 	(void)st;
@@ -295,7 +412,7 @@ static int entry_remove(const char *name, const struct stat *st, int flag, struc
 	return remove(name);
 }
 
-/* In a process of its own; @count 0: seals after a change. */
+/* In a process of its own; @count 0: seals after a change, or calls of the driver. */
 static int row_run(enum way way, uint32_t count)
 {
 	int status = -1;
@@ -309,6 +426,8 @@ static int row_run(enum way way, uint32_t count)
 	if (!pid) {
 		if (count)
 			row(way, count);
+		else if (way == CALLS)
+			calls_rows();
 		else
 			changed_rows();
 		exit(EXIT_SUCCESS);
@@ -328,6 +447,8 @@ int main(int argc, char **argv)
 		content = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1024) * MIB;
 		return row_run(FIXED, 0) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
+	if (!strcmp(counts, "calls"))
+		return row_run(CALLS, 0) ? EXIT_FAILURE : EXIT_SUCCESS;
 	if (argc > 2)
 		nodes = (uint32_t)strtoul(argv[2], NULL, 10);
 	if (argc > 3)

@@ -119,8 +119,34 @@ def native(count):
     clock.show("native_ready")
 
 
+def python_shown():
+    """At the end of the process: the milliseconds of each step of all saves beside the seals."""
+    import atexit
+    from foundry import _file, _torch, capture, cudagraph, placed
+    spent = {}
+
+    def timed(owner, name, shown=None):
+        real, shown = getattr(owner, name), shown or name
+
+        def run(*args, **options):
+            began = time.perf_counter()
+            try:
+                return real(*args, **options)
+            finally:
+                spent[shown] = spent.get(shown, 0) + (time.perf_counter() - began) * 1e3
+        setattr(owner, name, run)
+    for each in ((_torch, "synchronize"), (_torch, "empty_cache"), (placed, "_find_random"),
+                 (placed, "seal", "placed.seal"), (capture.Capture, "seal"), (placed, "torch_of"),
+                 (_file, "store_for"), (_file.File, "write"),
+                 (cudagraph.CUDAGraph, "_description")):
+        timed(*each)
+    atexit.register(lambda: print("# python", *(f"{k} {v:.1f}" for k, v in spent.items()),
+                                  file=sys.stderr))
+
+
 def phases_shown():
     from foundry import capture
+    python_shown()
     real = capture.Capture.seal
 
     def seal(self, *args, **options):
@@ -243,10 +269,12 @@ def image(count, folder):
 
 def part(*args):
     """Run a part; its figures."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)], capture_output=True, text=True, check=False,
-                          timeout=400)
+    log = {"FOUNDRY_LOG": "debug"} if args[0] == "save" else {}
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)],
+                          capture_output=True, text=True, check=False, timeout=400,
+                          env={**os.environ, **log})
     for line in done.stderr.splitlines():
-        if line.startswith("#"):
+        if line.startswith(("#", "foundry: debug: seal of")):
             print("   ", line, flush=True)
     if done.returncode:
         print(f"{args}: status {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1500:]}", flush=True)
