@@ -2,12 +2,13 @@
 /*
  * args.c - argument blocks in columns: a similar earlier block for each, and the differences.
  *
- * Nodes of one kernel repeat with one or two pointers changed. PyTorch's argument blocks also
- * hold hundreds of uninitialised bytes from other launches. So a block is stored as the distance
- * back to a block of the same kernel, or to a block of zeros, and as the 4-byte words that differ.
- * The encoder compares the last WINDOW blocks of the kernel and the zeros, and chooses the one
- * with the fewest differences; among equals the zeros, then the nearest block. In a decoder's
- * graph, 595 bytes a node become 26 (Documentation/design/graphs.rst).
+ * Nodes of one kernel repeat with one or two pointers changed. PyTorch's argument blocks also hold
+ * hundreds of uninitialised bytes from other launches. So a block is stored as the words of 4 bytes
+ * in which it differs from another block. That is an earlier block of the same kernel, stored as
+ * the distance back to it, or a block of zeros. The encoder compares the last WINDOW blocks of the
+ * kernel and the zeros, and chooses the one with the fewest differences. Among equals it prefers
+ * the zeros, then the nearest block. In the graph of a language model's decoder, 595 bytes a node
+ * become 26 (Documentation/design/graphs.rst).
  */
 #include "graph/args.h"
 
@@ -41,7 +42,8 @@ static int recent_get(struct fdry_graph_enc *enc, uint32_t kernel, struct recent
 #define CHUNK 64u
 
 /*
- * The number of words of a chunk that differ; no early exit, so that compilers vectorise the loop.
+ * The number of words of a chunk that differ. The loop has no early exit, so that compilers
+ * vectorise it.
  */
 static uint32_t chunk_differ(const uint8_t *a, const uint8_t *b)
 {
@@ -54,8 +56,7 @@ static uint32_t chunk_differ(const uint8_t *a, const uint8_t *b)
 	return n;
 }
 
-/* The number of words that differ; any number from @enough on means @enough or more. @len is a
- * multiple of 8. */
+/* The number of words that differ, but it may stop counting at @enough. @len is a multiple of 8. */
 static uint32_t words_differ(const uint8_t *a, const uint8_t *b, size_t len, uint32_t enough)
 {
 	uint32_t n = 0;

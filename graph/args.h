@@ -14,8 +14,8 @@ int fdry_args_put(struct fdry_graph_enc *enc, uint32_t kernel, struct fdry_span 
  * Check the columns of arguments; those of configurations must be checked already. FDRY_E_BADIMAGE.
  */
 int fdry_args_check(const struct fdry_graph_view *v) __must_check;
-/* Decode the argument block of kernel node @i, which must be the next. @bytes: of its kernel's
- * parameters. */
+/* Decode the argument block of kernel node @i. Callers must decode the nodes in order. @bytes: size
+ * of its kernel's parameters. */
 const uint8_t *fdry_args_get(struct fdry_graph_cursor *c, uint32_t i, uint32_t bytes);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * attr.c - attributes of kernel nodes; see attr.h.
  *
- * The attributes of a node depend on the driver and the device. So the reader queries all ids
- * (read_node.c says on which nodes) and compares the values with those of a fresh node, since a
- * built graph starts from fresh nodes.
+ * The attributes of a node depend on the driver and the device. A built graph starts from fresh
+ * nodes. So the reader queries all ids, on the nodes that read_node.c chooses, and compares the
+ * values with those of a fresh node.
  */
 #include "graph/attr.h"
 
@@ -68,7 +68,7 @@ static void value_canonical(uint32_t id, uint8_t value[FDRY_GRAPH_ATTR_VALUE])
 
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		fdry_set32(value, fdry_get32(value) != 0);
-	/* A window without bytes is no window; its other fields have no effect. */
+	/* The other fields of a window without bytes have no effect. */
 	if (id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !fdry_get64(value + 8))
 		size = 0;
 	memset(value + size, 0, FDRY_GRAPH_ATTR_VALUE - size);

@@ -15,9 +15,10 @@
 #include "graph/format.h"
 
 /*
- * X(id, name, fields, why refused). Each letter is a field: u and i have 32 bits without and with
- * sign, x 32 bits in hex (of a float), b 8 bits, p 64 bits in hex (an address), q 64 bits. A node
- * with an attribute that has a reason is refused, since the attribute cannot be restored.
+ * X(id, name, fields, why refused). Each letter of the fields is one field. u is unsigned and i
+ * signed, both of 32 bits. x is a float, 32 bits, printed in hex. b has 8 bits and q 64 bits. p is
+ * an address, 64 bits, printed in hex. If an attribute has a reason, it cannot be restored, and
+ * nodes with it are refused.
  */
 #define FDRY_ATTRS(X) \
 	X(1, access_policy_window, "pqxuu", NULL) \
@@ -38,7 +39,7 @@
 
 #define FDRY_ATTR_ACCESS_POLICY_WINDOW 1u
 
-/* Ids from 1 to below this are queried, including ids that no cuda.h names yet. */
+/* All ids from 1 to below this are queried, also those that no cuda.h names yet. */
 #define FDRY_ATTR_IDS 32u
 #define FDRY_ATTRS_ALL (~1u)
 
@@ -48,8 +49,8 @@ struct fdry_attr_values {
 	uint8_t value[FDRY_ATTR_IDS][FDRY_GRAPH_ATTR_VALUE];
 };
 
-/* Read the attributes @ids of a node, bit i for attribute i. All others count as zero, and so does
- * an attribute that the driver refuses (INVALID_VALUE, NOT_SUPPORTED). */
+/* Read the attributes of a node that @ids selects: bit i for attribute i. All others count as zero.
+ * So does an attribute that the driver refuses (INVALID_VALUE, NOT_SUPPORTED). */
 int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids,
 		    struct fdry_attr_values *ret) __must_check;
 
@@ -75,8 +76,8 @@ int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node,
 int fdry_attrs_check(struct fdry_span attrs) __must_check;
 
 struct fdry_words;
-/* " attr name value..." for each attribute of a set, and back. The parser stops at the first word
- * that does not begin an attribute. */
+/* Convert a set to text, " attr name value..." for each attribute, and back. The parser stops at
+ * the first word that does not begin an attribute. */
 int fdry_attrs_to_text(struct fdry_span attrs, struct fdry_buf *ret) __must_check;
 int fdry_attrs_from_text(struct fdry_words *w, struct fdry_graph_attr *ret,
 			 uint32_t *count) __must_check;

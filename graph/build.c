@@ -2,10 +2,10 @@
 /*
  * build.c - from a checked view to a driver graph.
  *
- * Nodes are added first, without dependencies, then all edges: one call for each distinct edge
- * data, because drivers apply the first record of a call to all its edges. One allocation holds
- * node handles, edge handles and parameter addresses, another the argument blocks. Both are freed
- * when the graph is complete.
+ * All nodes are added first, without dependencies, then all edges. Edges with the same edge data
+ * are added in one call, because drivers apply the first record of a call to all its edges. One
+ * allocation holds node handles, edge handles and parameter addresses. Another holds the argument
+ * blocks. Both are freed when the graph is complete.
  */
 #include "graph/build.h"
 
@@ -171,7 +171,7 @@ unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view)
 
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b)
 {
-	/* Not fdry_call(), which would replace the message of an earlier failure. */
+	/* fdry_call() would replace the message of an earlier failure. */
 	if (b->graph)
 		fdry_call_raw(drv, cuGraphDestroy, b->graph);
 	while (b->nevents)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * build.h - building a driver graph: the state that the kinds of nodes share. Internal to graph/.
+ * build.h - the state that all kinds of nodes share while a driver graph is built. Internal to
+ * graph/.
  */
 #ifndef FDRY_GRAPH_BUILD_H
 #define FDRY_GRAPH_BUILD_H

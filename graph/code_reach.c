@@ -2,11 +2,11 @@
 /*
  * code_reach.c - what some kernels of a cubin need; see code_reach.h.
  *
- * Code reaches other code, data and functions of the driver in four ways: by relocations,
- * by the call graph (including calls through pointers), by the list of external symbols in its
- * info, and by reading constants, whose bank 4 holds addresses. Data reaches more by the
- * relocations inside its reached bytes. Reached data is recorded in words of four bytes. A work
- * list in place of recursion bounds the depth of calls.
+ * Code reaches other code, data and functions of the driver in four ways: by relocations, by the
+ * call graph (including calls through pointers), by the list of external symbols in its info
+ * records, and by reading constants, since constant bank 4 holds addresses. Data reaches more by
+ * the relocations inside its reached bytes. Reached data is recorded in words of four bytes. A work
+ * list is used because recursion could overflow the stack.
  */
 #include "graph/code_reach.h"
 
@@ -84,7 +84,7 @@ static void function_reached(struct fdry_code_reach *r, uint32_t symbol, uint32_
 	work_add(r, r->sections, section, WORK_TEXT);
 }
 
-/* @by_code: code refers to the symbol, so it may call it; an entry in a table of addresses is no
+/* @by_code: code refers to the symbol, so it may call it. An entry in a table of addresses is not a
  * call. */
 static void symbol_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_code)
 {
@@ -113,7 +113,8 @@ static void symbol_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_c
 }
 
 /*
- * Follow the relocations that patch words [@from, @to] of a section; each patches up to two words.
+ * Follow the relocations that patch words [@from, @to] of a section. Each relocation patches up to
+ * two words.
  */
 static void relocs_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
@@ -176,8 +177,8 @@ static int externs_walk(struct fdry_code_reach *r, const struct fdry_cubin_attr 
 	for (i = 0; i + 4 <= a->data.len; i += 4) {
 		symbol = fdry_get32(a->data.data + i);
 		if (symbol >= r->cubin->elf.nsymbols)
-			return fdry_fail(FDRY_E_BADCODE,
-					 "malformed cubin: an external function that is no symbol");
+			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an external function "
+							 "has no symbol; rebuild the library");
 		symbol_reached(r, symbol, true);
 	}
 	return 0;
@@ -282,7 +283,7 @@ static int calls_walk(struct fdry_code_reach *r, uint32_t section)
 			symbol_reached(r, call.to, true);
 		if (call.part != FDRY_CALL_POINTER)
 			continue;
-		/* A pointer from memory would hold an address of the process that was captured. */
+		/* A function pointer in memory would hold an address of the capturing process. */
 		refuse(r, "functions", "through pointers");
 		err = pointer_walk(r, call.to);
 		if (err)
@@ -437,12 +438,14 @@ static int touched_make(struct fdry_code_reach *r)
 			continue;
 		r->data_at[i] = (uint32_t)total;
 		if (c->elf.sections[i].h.size > UINT32_MAX)
-			return fdry_fail(FDRY_E_LIMIT,
-					 "device code with variables of more than 4 GiB");
+			return fdry_fail(
+				FDRY_E_LIMIT,
+				"its code has variables of more than 4 GiB; split the module");
 		total += c->elf.sections[i].h.size / WORD + 2;
 		if (total > UINT32_MAX)
-			return fdry_fail(FDRY_E_LIMIT,
-					 "device code with variables of more than 4 GiB");
+			return fdry_fail(
+				FDRY_E_LIMIT,
+				"its code has variables of more than 4 GiB; split the module");
 	}
 	r->touched = calloc(total + 1, 1);
 	return r->touched ? 0 : fdry_nomem();

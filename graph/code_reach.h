@@ -2,8 +2,10 @@
 /*
  * code_reach.h - what some kernels of a cubin need: code, data, functions of the driver.
  *
- * The answer is never too small: anything uncertain counts as reached. Code that cannot be
- * sliced is no error, since the whole cubin can still be kept; @unsliceable says why.
+ * A kernel reaches what it may call, read or write. The answer is never too small: anything
+ * uncertain counts as reached. A slice is a smaller cubin with only the reached parts (slice.h).
+ * Code that cannot be sliced is no error, since the whole cubin can still be kept; @unsliceable
+ * holds the reason.
  */
 #ifndef FDRY_GRAPH_CODE_REACH_H
 #define FDRY_GRAPH_CODE_REACH_H
@@ -18,12 +20,13 @@ struct fdry_code_reach {
 	uint8_t *sections;  /* by section: reached code with its sections, and reached data */
 	uint8_t *symbols;   /* by symbol: reached code or data refers to it */
 	uint8_t *variables; /* by variable: may be read or written */
-	uint8_t *touched;   /* by byte / 4 of data sections, at data_at[section] */
+	uint8_t *touched;   /* a flag for each 4 bytes of data; those of a section begin at
+			       data_at[section] */
 	uint32_t *data_at;
 	uint8_t *whole;     /* by section: every byte of this data is reached */
 	uint64_t *work;     /* the work list: sections and variables */
 	uint32_t nwork;
-	char refused[200]; /* "calls vprintf (device printf)": why the code cannot be restored; ""
+	char refused[200]; /* why the code cannot be restored: "calls vprintf (device printf)"; ""
 			      if it can */
 	char unsliceable[200]; /* why the code cannot be sliced; "" if it can */
 };

@@ -2,9 +2,9 @@
 /*
  * codec.c - from bytes to a checked view.
  *
- * The order of checks: header, directory and sections (sections.c), the kinds of nodes,
- * the columns of each kind, edges. Later checks rest on earlier ones. The checks allocate
- * nothing and do not recurse; their time is linear in the object's size.
+ * The checks come in this order: header, directory and sections (columns.c), the kinds of nodes,
+ * the columns of each kind, edges. Later checks rely on earlier ones. The checks allocate nothing
+ * and do not recurse; their time is linear in the object's size.
  */
 #include "graph/codec.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * codec.h - graph objects: columns -> bytes, and bytes -> checked view.
+ * codec.h - graph objects: from columns to bytes, and from bytes to a checked view.
+ *
+ * A graph object stores its nodes by columns: one array for each field, with an entry for each
+ * node.
  *
  * fdry_graph_view_init() checks all bytes; the functions that read a view rely on that. The
  * encoder owns growing columns and writes canonical bytes.
@@ -26,8 +29,8 @@
  * fdry_graph_view_init() - Check the bytes of a graph object and make a view of them.
  * @bytes: the whole object, at any alignment; must outlive the view
  *
- * Errors: FDRY_E_BADIMAGE names the field or section, FDRY_E_VERSION an unknown version,
- * feature, section, node kind or attribute, FDRY_E_LIMIT a count. Allocates nothing.
+ * Errors: FDRY_E_BADIMAGE names the field or section; FDRY_E_VERSION an unknown version, feature,
+ * section, node kind or attribute; FDRY_E_LIMIT a count. It allocates nothing.
  */
 int fdry_graph_view_init(struct fdry_span bytes, struct fdry_graph_view *ret) __must_check;
 
@@ -99,11 +102,12 @@ int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node
  * later node, or occurs twice. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges,
 			 uint32_t count) __must_check;
-/* A section that this version does not know (@id with FDRY_SECTION_OPTIONAL), in ascending order of
- * ids. */
+/* Append a section that this version does not know; @id has the bit FDRY_SECTION_OPTIONAL. Sections
+ * must come in ascending order of ids. */
 int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id,
 			    struct fdry_span data) __must_check;
-/* The finished object, checked as by a reader; @ret must be empty and is untouched on failure. */
+/* Write the finished object to @ret, and check it as a reader does. @ret must be empty and is
+ * untouched on failure. */
 int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret) __must_check;
 void fdry_graph_enc_release(struct fdry_graph_enc *enc);
 

@@ -2,8 +2,8 @@
 /*
  * columns.c - header, directory and sections of a graph object; see columns.h.
  *
- * The order of checks: version and limits of the header, directory, length of each section
- * against its count in the header. So no later code indexes a section beyond its end.
+ * The checks come in this order: version and limits of the header, directory, length of each
+ * section against its count in the header. So no later code indexes a section beyond its end.
  */
 #include "graph/columns.h"
 

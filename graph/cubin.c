@@ -2,9 +2,9 @@
 /*
  * cubin.c - what a cubin holds; see cubin.h.
  *
- * A section's name and type give its kind, by one table. A section that the table does not have
- * makes the cubin unsliceable; it is no error. The sh_info of a function's sections names the
- * function, and must agree with their names.
+ * One table maps a section's name and type to its kind. A section that the table does not have
+ * makes the cubin unsliceable; that is no error. The sh_info of a function's sections is the index
+ * of its code section; their names must agree with it.
  */
 #include "graph/cubin.h"
 
@@ -67,7 +67,7 @@ static void unsliceable(struct fdry_cubin *c, const char *what, const char *name
 		snprintf(c->unsliceable, sizeof(c->unsliceable), what, name);
 }
 
-/* ".nv.constant3" is the module's, ".nv.constant2.K" is K's. */
+/* ".nv.constant3" belongs to the module, ".nv.constant2.K" to function K. */
 static enum fdry_section_kind constant_kind(const struct fdry_elf_section *s, int *bank)
 {
 	const char *p = s->name + strlen(CONSTANT);
@@ -99,7 +99,7 @@ static enum fdry_section_kind section_kind(const struct fdry_elf_section *s, int
 	return FDRY_SECTION_UNKNOWN;
 }
 
-/* Note the section of a kind that occurs once. */
+/* Store the index of a section whose kind may occur once. */
 static void only(struct fdry_cubin *c, uint32_t *slot, uint32_t i)
 {
 	if (*slot)
@@ -170,7 +170,8 @@ static void section_patch(struct fdry_cubin *c, uint32_t i)
 		/* Tools that remove relocations leave empty sections with arbitrary links. */
 		cs->kind = h->size ? FDRY_SECTION_UNKNOWN : FDRY_SECTION_DEBUG;
 		if (h->size)
-			unsliceable(c, "section %.120s has relocations by no symbols",
+			unsliceable(c,
+				    "the relocations of section %.120s do not use its symbol table",
 				    c->elf.sections[i].name);
 		return;
 	}
@@ -194,10 +195,11 @@ static int sections_classify(struct fdry_cubin *c)
 	if (!c->sections)
 		return fdry_nomem();
 	if (c->elf.h.type != FDRY_ET_EXEC)
-		unsliceable(c, "it is a relocatable object, no executable%s", "");
+		unsliceable(c, "it is a relocatable object, not an executable%s", "");
 	for (i = 1; i < c->elf.nsections; i++)
 		section_classify(c, i);
-	for (i = c->elf.nsections - 1; i; i--) /* chains are built from their ends */
+	for (i = c->elf.nsections - 1; i; i--) /* backwards, since each section is added at the head
+						  of its chain */
 		if (c->sections[i].kind == FDRY_SECTION_OWNED ||
 		    c->sections[i].kind == FDRY_SECTION_OWNED_INFO)
 			section_own(c, i);
@@ -225,11 +227,11 @@ static int param_add(struct fdry_cubin_kernel *k, const struct fdry_cubin_attr *
 	uint32_t nr, size;
 
 	if (a->data.len != 12)
-		return cubin_bad("a parameter record of an unknown size");
+		return cubin_bad("a parameter record has an unknown size");
 	nr = fdry_get16(p + 4);
 	size = a->id == FDRY_EIATTR_KPARAM_INFO ? fdry_get32(p + 8) >> 18 : fdry_get32(p + 8);
 	if (nr >= FDRY_KERNEL_PARAMS_MAX || !size || size > FDRY_KERNEL_PARAM_BYTES_MAX)
-		return cubin_bad("a parameter that no kernel can have");
+		return cubin_bad("a parameter lies beyond the limits of kernels");
 	if (nr >= k->nparams) {
 		grown = realloc(k->params, (nr + 1) * sizeof(*grown));
 		if (!grown)
@@ -288,7 +290,7 @@ static int kernel_load(const struct fdry_cubin *c, uint32_t symbol, struct fdry_
 		}
 		return got ? got : params_check(k);
 	}
-	return cubin_bad("a kernel without an info section");
+	return cubin_bad("a kernel has no info section");
 }
 
 static int kernels_load(struct fdry_cubin *c)
@@ -313,8 +315,7 @@ static int kernels_load(struct fdry_cubin *c)
 
 /* --- variables --- */
 
-/* Compilers give these names to strings and unnamed constants, and to nothing that a program could
- * write. */
+/* Compilers give these names only to strings and unnamed constants, which programs cannot write. */
 static bool is_literal(const struct fdry_elf_symbol *y)
 {
 	static const char *const names[] = { "$str", "__unnamed_", "__cudart_" };
@@ -412,7 +413,8 @@ static int variables_load(struct fdry_cubin *c)
 	return variables_name(c);
 }
 
-/* A symbol lies in code, data or a description of them, but not in a table of names or symbols. */
+/* Check that every symbol lies in code, data or a description of them, not in a table of names or
+ * symbols. */
 static void symbols_classify(struct fdry_cubin *c)
 {
 	enum fdry_section_kind kind;
@@ -426,8 +428,8 @@ static void symbols_classify(struct fdry_cubin *c)
 	}
 }
 
-/* Up to CUDA 12 the architecture is the low byte of e_flags, with an ABI of its own; later it is
- * the second byte. */
+/* The compute capability is the low byte of e_flags up to CUDA 12 (ABI 0x33), and the second byte
+ * since then (ABI 0x41). */
 static unsigned int arch_of(const struct fdry_elf_ehdr *h)
 {
 	return h->ident[7] == 0x33   ? h->flags & 0xff
@@ -446,7 +448,7 @@ int fdry_cubin_new(struct fdry_span image, struct fdry_cubin **ret)
 	if (err)
 		goto out_free;
 	if (c->elf.h.machine != FDRY_EM_CUDA || !c->elf.symtab) {
-		err = cubin_bad("it is no ELF for a GPU, or has no symbols");
+		err = cubin_bad("it is not an ELF file for a GPU, or has no symbols");
 		goto out_free;
 	}
 	c->arch = arch_of(&c->elf.h);

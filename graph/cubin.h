@@ -33,7 +33,8 @@ enum fdry_section_kind {
 	FDRY_SECTION_RELOC,
 	FDRY_SECTION_DATA,	 /* variables: .nv.global, .nv.global.init, .nv.constantN */
 	FDRY_SECTION_TEXT,	 /* .text.K: one function, or a kernel and its own functions */
-	FDRY_SECTION_OWNED,	 /* .nv.constantN.K, .nv.shared.K, .nv.local.K: go with .text.K */
+	FDRY_SECTION_OWNED,	 /* .nv.constantN.K, .nv.shared.K, .nv.local.K: kept or dropped with
+				    .text.K */
 	FDRY_SECTION_OWNED_INFO, /* .nv.info.K */
 	FDRY_SECTION_UNKNOWN,	 /* anything else */
 };
@@ -42,7 +43,7 @@ struct fdry_cubin_section {
 	enum fdry_section_kind kind;
 	uint32_t owner; /* TEXT, OWNED*: index of the code section; RELOC: of the section that it
 			   patches */
-	int bank;       /* constant bank of DATA, or -1 */
+	int bank;       /* constant bank of a DATA section, or -1 */
 	/* Chains of section indices, each ended by 0, in ascending order. */
 	uint32_t owned, next_owned; /* the sections of a TEXT */
 	uint32_t relocs, next_reloc; /* the relocations of a TEXT, OWNED or DATA */
@@ -71,7 +72,7 @@ struct fdry_cubin_variable {
 
 struct fdry_cubin {
 	struct fdry_elf elf;
-	unsigned int arch;   /* 10 * major + minor; 0: the header does not say */
+	unsigned int arch;   /* 10 * major + minor; 0: the header does not have it */
 	struct fdry_cubin_section *sections;
 	struct fdry_cubin_kernel *kernels; /* in order of their symbols */
 	uint32_t nkernels;
@@ -112,7 +113,8 @@ static inline uint32_t fdry_cubin_symbol_section(const struct fdry_cubin *c, uin
 	return at < FDRY_SHN_LORESERVE ? at : 0;
 }
 
-/* Whether a symbol is for shared memory that the driver reserves: undefined, and always kept. */
+/* Whether a symbol is for shared memory that the driver reserves. Such a symbol is undefined, and
+ * slices always keep it. */
 static inline bool fdry_cubin_symbol_reserved(const char *name)
 {
 	return !strncmp(name, ".nv.reservedSmem.", sizeof(".nv.reservedSmem.") - 1);
@@ -122,8 +124,8 @@ static inline bool fdry_cubin_symbol_reserved(const char *name)
 struct fdry_cubin_attr {
 	uint8_t format;
 	uint8_t id;
-	uint16_t value;         /* of a format without payload */
-	struct fdry_span data;  /* the payload of the others */
+	uint16_t value;         /* the value, if the format has no payload */
+	struct fdry_span data;  /* the payload of all other formats */
 };
 enum {
 	FDRY_EIFMT_NONE = 1,
@@ -145,7 +147,7 @@ enum {
 	FDRY_EIATTR_SHADER_TYPE = 0x49,
 };
 
-/* Which words of a record's payload are symbol indices. */
+/* The words of a record's payload that are symbol indices. */
 enum fdry_attr_symbols {
 	FDRY_ATTR_PLAIN, /* none */
 	FDRY_ATTR_FIRST, /* the first */
@@ -157,19 +159,21 @@ enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a);
  * The number of bytes at the beginning of a record's payload that are symbol indices of four bytes.
  */
 uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a);
-/* The symbol at byte @i of them; UINT32_MAX if it is no symbol. @text: the code that the record
- * describes, or 0. A parameter bank with an outdated number (cuBLAS again) counts as the bank of
- * that code. */
+/* The symbol at byte @i of those bytes; UINT32_MAX if the number there is no symbol. @text: the
+ * code that the record describes, or 0. cuBLAS also leaves outdated numbers of parameter banks.
+ * Such a number counts as the parameter bank of that code. */
 uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text,
 				const struct fdry_cubin_attr *a, uint64_t i);
 
 /*
- * The record at *@pos of an info section; moves *@pos after it. 1, 0 at the end, -FDRY_E_BADCODE.
+ * Read the record at *@pos of an info section, and move *@pos after it. Returns 1, 0 at the end, or
+ * -FDRY_E_BADCODE.
  */
 int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos,
 			 struct fdry_cubin_attr *ret) __must_check;
 
-/* The call graph: pairs in four parts, each begun by a pair (0, -part). */
+/* The call graph of a cubin is a list of pairs in four parts. Each part begins with the pair (0,
+ * -part). */
 enum fdry_call {
 	FDRY_CALL_DIRECT = 1,   /* caller, callee */
 	FDRY_CALL_TAKEN = 2,    /* function whose address is used, its prototype */

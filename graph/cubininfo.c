@@ -3,8 +3,8 @@
  * cubininfo.c - look-ups in a cubin, the records of .nv.info, the pairs of .nv.callgraph;
  * see cubin.h.
  *
- * Symbols have other indices in a slice. So a record can be copied into a slice only if it is
- * known which words of its payload are symbol indices. The two lists say so.
+ * Symbols have other indices in a slice. To copy a record into a slice, the slicer must know which
+ * words of its payload are symbol indices. The two lists below hold that.
  */
 #include "graph/cubin.h"
 #include "lib/search.h"
@@ -18,7 +18,8 @@ static const uint8_t sized[256] = {
 	[FDRY_EIATTR_MAX_STACK_SIZE] = FDRY_ATTR_FIRST + 1,
 	[FDRY_EIATTR_REGCOUNT] = FDRY_ATTR_FIRST + 1,
 	[FDRY_EIATTR_SHADER_TYPE] = FDRY_ATTR_FIRST + 1,
-	/* numbers, offsets of instructions in the function's own code, register numbers */
+	/* The payloads of these have no symbols. They are numbers, offsets of instructions in the
+	 * function's own code, or register numbers. */
 	[0x05] = FDRY_ATTR_PLAIN + 1, /* most threads */
 	[0x10] = FDRY_ATTR_PLAIN + 1, /* required threads */
 	[FDRY_EIATTR_KPARAM_INFO] = FDRY_ATTR_PLAIN + 1,
@@ -125,7 +126,7 @@ int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos, struct fdry_cubin
 	if (!p || p[0] < FDRY_EIFMT_NONE || p[0] > FDRY_EIFMT_SIZED)
 		return fdry_fail(
 			FDRY_E_BADCODE,
-			"malformed cubin: an info record of an unknown form; rebuild the library");
+			"malformed cubin: an info record has an unknown form; rebuild the library");
 	ret->format = p[0];
 	ret->id = p[1];
 	ret->value = fdry_get16(p + 2);
@@ -165,7 +166,7 @@ int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part,
 	if (!*part || ret->from >= c->elf.nsymbols || (symbol && ret->to >= c->elf.nsymbols))
 		return fdry_fail(
 			FDRY_E_BADCODE,
-			"malformed cubin: a call between no functions; rebuild the library");
+			"malformed cubin: a call has no caller or callee; rebuild the library");
 	return 0;
 }
 

@@ -2,9 +2,9 @@
 /*
  * devcall.c - functions that kernels call besides their own code; see devcall.h.
  *
- * A function that prints, allocates or launches has effects or state that an image does not
- * hold. A failed assertion ends the context, so a kernel with assertions can be restored: the
- * call has no effect in a correct program.
+ * A function that prints, allocates or launches has effects or state that an image does not hold. A
+ * kernel with assertions can be restored: the call has no effect in a correct program, and a failed
+ * assertion ends the context.
  */
 #include "graph/devcall.h"
 

@@ -10,12 +10,13 @@ _Static_assert(sizeof(CUgraphEdgeData) == sizeof(struct fdry_graph_edge_data),
 
 /* --- order --- */
 
-/* Successors of each node, and how many of its predecessors are not listed yet. */
+/* The state of the ordering: each node's successors, and the number of its predecessors that are
+ * not listed yet. */
 struct order {
 	uint32_t *first;   /* nodes + 1: index of a node's first successor in @to */
 	uint32_t *to;
 	uint32_t *missing;
-	uint32_t *heap;    /* nodes that may come next, the one created first on top */
+	uint32_t *heap;    /* nodes that may come next; the first created is on top */
 	uint32_t nheap;
 };
 
@@ -54,7 +55,8 @@ static void successors_fill(struct order *o, const struct fdry_edge *edges, uint
 	}
 	for (i = 0; i < nodes; i++)
 		o->first[i + 1] += o->first[i];
-	/* Filled from the back, which leaves first[n] at the beginning of n's successors. */
+	/* Filling from the back leaves first[n + 1] at the first successor of n; memmove() then
+	 * shifts it to first[n]. */
 	for (i = nedges; i--; )
 		o->to[--o->first[edges[i].from + 1]] = edges[i].to;
 	memmove(o->first, o->first + 1, nodes * sizeof(*o->first));
@@ -163,7 +165,8 @@ uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v)
 }
 
 /*
- * The edge of the chain out of e->node, if there is one. It is the first that leads out of a node.
+ * Return the edge from e->node to the next node, unless the chain breaks there. No edge out of that
+ * node sorts before it.
  */
 static bool chain_next(struct fdry_graph_edges *e, struct fdry_graph_edge *ret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * edge.h - edges with their data, and the canonical order of nodes that they give.
+ * edge.h - edges with their data, and the canonical order of nodes that follows from them.
  *
  * Canonical order: among all nodes whose predecessors have been listed, the node that was
  * created first comes next. So it is a topological order, and all edges lead forward in it.
@@ -43,12 +43,14 @@ struct fdry_graph_edge {
 	uint32_t from, to; /* node indices, from < to */
 	uint32_t index;    /* 0: default edge data, else entry index - 1 of FDRY_GSEC_EDGE_DATA */
 };
-/* Edge data by an edge's index. */
+/* The edge data for fdry_graph_edge.index. */
 CUgraphEdgeData fdry_graph_edge_data_at(const struct fdry_graph_view *v, uint32_t index);
 uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v);
 
 /*
- * Walks the edges of a checked view, sorted by from, to and data. Set @v, zero the rest to start.
+ * Walks the edges of a checked view in the order of from, to and data. To start, set @v and zero
+ * the rest. The chain is the sequence of edges from each node to the next; the object stores only
+ * the nodes after which it breaks.
  */
 struct fdry_graph_edges {
 	const struct fdry_graph_view *v;

@@ -26,8 +26,8 @@ uint16_t fdry_elf_machine(struct fdry_span image)
 	return fdry_get16(p + offsetof(struct fdry_elf_ehdr, machine));
 }
 
-/* A table of strings begins with an empty string, the name of everything without a name. It ends at
- * its last NUL. */
+/* A table of strings begins with an empty string, which is the name of everything without a name.
+ * It ends at its last NUL. */
 static bool strings_of(struct fdry_span s, struct fdry_span *ret)
 {
 	const uint8_t *last;
@@ -44,7 +44,8 @@ static const char *name_at(struct fdry_span strings, uint32_t off)
 	return off < strings.len ? (const char *)strings.data + off : NULL;
 }
 
-/* The last two types are variables and shared memory of relocatable objects. */
+/* The last two types hold variables (0x70000007) and shared memory (0x7000000a) in relocatable
+ * objects. */
 static bool has_no_bytes(uint32_t type)
 {
 	return type == FDRY_SHT_NULL || type == FDRY_SHT_NOBITS || type == 0x70000007 ||
@@ -62,26 +63,27 @@ static int section_data(const struct fdry_elf *elf, struct fdry_elf_section *s)
 	return s->data.data ? 0 : elf_bad("a section ends beyond the file");
 }
 
-/* Check the fields that are indices, and those from which counts are computed. */
+/* Check the fields that are used as indices or to compute counts. */
 static int section_check(const struct fdry_elf *elf, const struct fdry_elf_shdr *h)
 {
 	if (h->link >= elf->nsections)
-		return elf_bad("a section links to none");
+		return elf_bad("a section links to no section");
 	if (h->addralign & (h->addralign - 1) || h->addralign > 4096)
-		return elf_bad("a section's alignment is no small power of two");
+		return elf_bad("a section's alignment is not a small power of two");
 	if (h->type != FDRY_SHT_RELA && h->type != FDRY_SHT_REL)
 		return 0;
 	if (h->info >= elf->nsections)
-		return elf_bad("relocations of no section");
+		return elf_bad("a section of relocations names no section to patch");
 	if (h->entsize !=
 	    (h->type == FDRY_SHT_RELA ? sizeof(struct fdry_elf_rela) : FDRY_ELF_REL_SIZE))
-		return elf_bad("relocations of an unknown size");
+		return elf_bad("its relocations have an unknown size");
 	if (h->size % h->entsize)
-		return elf_bad("a relocation that is cut off");
+		return elf_bad("a relocation is cut off");
 	if (h->size / h->entsize > FDRY_ELF_RELOCS_MAX)
-		return fdry_fail(FDRY_E_LIMIT,
-				 "a section of device code has more than %u relocations",
-				 FDRY_ELF_RELOCS_MAX);
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"a section of the device code has more than %u relocations; split the code",
+			FDRY_ELF_RELOCS_MAX);
 	return 0;
 }
 
@@ -107,7 +109,7 @@ static int sections_load(struct fdry_elf *elf)
 		if (elf->sections[i].h.type != FDRY_SHT_SYMTAB)
 			continue;
 		if (elf->symtab)
-			return elf_bad("two symbol tables");
+			return elf_bad("it has two symbol tables");
 		elf->symtab = i;
 	}
 	return 0;
@@ -120,7 +122,7 @@ static int sections_check(struct fdry_elf *elf)
 	int err;
 
 	if (!strings_of(elf->sections[elf->h.shstrndx].data, &names))
-		return elf_bad("the section names are no strings");
+		return elf_bad("its table of section names is not a table of strings");
 	for (i = 0; i < elf->nsections; i++) {
 		elf->sections[i].name = i ? name_at(names, elf->sections[i].h.name) : "";
 		if (!elf->sections[i].name)
@@ -139,7 +141,7 @@ static int symbol_load(const struct fdry_elf *elf, struct fdry_span names,
 	if (!y->name)
 		return elf_bad("a symbol's name has no end");
 	if (y->s.shndx >= elf->nsections && y->s.shndx < FDRY_SHN_LORESERVE)
-		return elf_bad("a symbol of no section");
+		return elf_bad("a symbol lies in no section");
 	return 0;
 }
 
@@ -161,12 +163,12 @@ static int symbols_load(struct fdry_elf *elf)
 	if (!elf->symtab)
 		return 0;
 	if (!strings_of(elf->sections[tab->h.link].data, &names))
-		return elf_bad("the symbol names are no strings");
+		return elf_bad("its table of symbol names is not a table of strings");
 	if (tab->h.entsize != sizeof(struct fdry_elf_sym) ||
 	    tab->h.size % sizeof(struct fdry_elf_sym))
-		return elf_bad("symbols of an unknown size");
+		return elf_bad("its symbols have an unknown size");
 	if (tab->h.size / sizeof(struct fdry_elf_sym) > FDRY_ELF_SYMBOLS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u symbols",
+		return fdry_fail(FDRY_E_LIMIT, "the device code has more than %u symbols; split it",
 				 FDRY_ELF_SYMBOLS_MAX);
 	elf->nsymbols = (uint32_t)(tab->h.size / sizeof(struct fdry_elf_sym));
 	elf->symbols = calloc(elf->nsymbols + 1, sizeof(*elf->symbols));
@@ -188,14 +190,15 @@ static int relocs_check(const struct fdry_elf *elf)
 	uint32_t i, j, n;
 
 	for (i = 0; i < elf->nsections; i++) {
-		/* Post-processed cubins have debug relocations that link to anything. */
+		/* Tools that process cubins leave debug relocations that link to arbitrary
+		 * sections. */
 		n = elf->sections[i].h.link == elf->symtab ? fdry_elf_reloc_count(elf, i) : 0;
 		bytes += n ? elf->sections[i].h.size : 0;
 		if (bytes > elf->image.len)
 			return elf_bad("sections share their relocations");
 		for (j = 0; j < n; j++)
 			if (fdry_elf_reloc(elf, i, j).info >> 32 >= elf->nsymbols)
-				return elf_bad("a relocation to no symbol");
+				return elf_bad("a relocation refers to no symbol");
 	}
 	return 0;
 }
@@ -209,12 +212,13 @@ int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret)
 		return elf_bad("no 64-bit ELF");
 	memcpy(&elf.h, image.data, sizeof(elf.h));
 	if (elf.h.shentsize != sizeof(struct fdry_elf_shdr) || !elf.h.shnum)
-		return elf_bad("no section table");
+		return elf_bad("it has no section table");
 	if (elf.h.shnum > FDRY_ELF_SECTIONS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u sections",
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the device code has more than %u sections; split it",
 				 FDRY_ELF_SECTIONS_MAX);
 	if (elf.h.shstrndx >= elf.h.shnum)
-		return elf_bad("no section names");
+		return elf_bad("it has no section names");
 	err = sections_load(&elf);
 	if (err)
 		goto out_release;

@@ -139,14 +139,14 @@ uint16_t fdry_elf_machine(struct fdry_span image);
  * fdry_elf_init() - Check an ELF and index its sections and symbols.
  * @image: the file; must outlive @ret
  *
- * Sections may overlap, since code without relocations shares bytes. Sections that end beyond
- * the file, names without an end and symbols of no section are refused.
+ * Sections may overlap, because sections without relocations may share bytes. The function refuses
+ * sections that end beyond the file, names without an end, and symbols of no section.
  * Errors: FDRY_E_BADCODE, FDRY_E_LIMIT, FDRY_E_NOMEM.
  */
 int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret) __must_check;
 void fdry_elf_release(struct fdry_elf *elf);
 
-/* The number of relocations in section @index, and relocation @i of it, whose addend is 0 if the
+/* The number of relocations in section @index, and its relocation @i. The addend is 0 if the
  * section is SHT_REL. fdry_elf_reloc() needs a section of type SHT_RELA or SHT_REL. */
 uint32_t fdry_elf_reloc_count(const struct fdry_elf *elf, uint32_t index);
 struct fdry_elf_rela fdry_elf_reloc(const struct fdry_elf *elf, uint32_t index, uint32_t i);

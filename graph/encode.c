@@ -54,7 +54,8 @@ static bool links_to_next(const struct fdry_edge *e, uint32_t node)
 	return e->from == node && e->to == node + 1 && !memcmp(&e->data, &plain, sizeof(plain));
 }
 
-/* Nodes mostly form a chain: store the breaks of the chain, and all other edges. */
+/* Most edges lead from a node to the next one and form a chain. Store the breaks of the chain, and
+ * all other edges. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count)
 {
 	uint32_t nodes = (uint32_t)enc->column[FDRY_GSEC_KIND].len, node, i = 0;
@@ -103,7 +104,7 @@ int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry
 	return err ? err : fdry_buf_align(&enc->optional, FDRY_GRAPH_ALIGN);
 }
 
-/* The bytes of a section: of its column or its table. */
+/* The bytes of a section, which is a column or a table. */
 static struct fdry_span section_bytes(const struct fdry_graph_enc *enc, uint32_t id)
 {
 	const struct fdry_buf *b = &enc->column[id];
@@ -137,7 +138,7 @@ static int attr_ends_put(struct fdry_graph_enc *enc)
 	return 0;
 }
 
-/* Write the configurations by column. */
+/* Split the configurations into columns. */
 static int configs_put(struct fdry_graph_enc *enc)
 {
 	struct fdry_buf *kernel = &enc->column[FDRY_GSEC_CONFIG_KERNEL],

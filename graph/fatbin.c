@@ -2,8 +2,9 @@
 /*
  * fatbin.c - reads containers of device code; see fatbin.h.
  *
- * The reader finds everything by offsets, which it checks against the length in the fatbin's
- * own header. It follows one pointer unchecked: a wrapper's, which the linker of the process wrote.
+ * The reader finds everything by offsets, which it checks against the length in the fatbin's own
+ * header. It follows one pointer unchecked: the one in a wrapper, which the linker of the process
+ * wrote.
  */
 #include "graph/fatbin.h"
 
@@ -15,9 +16,9 @@
 
 struct wrapper {
 	uint32_t magic;
-	uint32_t version;  /* 1: data is the fatbin; 2: data is the fatbin that linking made */
+	uint32_t version;  /* 1: data is the fatbin; 2: data is a fatbin made by device linking */
 	const void *data;
-	void *more;        /* version 2: the fatbins that were linked */
+	void *more;        /* version 2: the fatbins that the device linker read */
 };
 
 struct header {
@@ -88,7 +89,8 @@ static int entry_check(const struct entry_header *h)
 		return fatbin_bad("an entry's compressed size is wrong");
 	if (h->size > FDRY_FATBIN_CODE_MAX ||
 	    (h->flags & PACKED && h->unpacked_size > FDRY_FATBIN_CODE_MAX))
-		return fdry_fail(FDRY_E_LIMIT, "device code of more than %llu bytes",
+		return fdry_fail(FDRY_E_LIMIT,
+				 "an entry of the fatbin has more than %llu bytes; split it",
 				 (unsigned long long)FDRY_FATBIN_CODE_MAX);
 	return 0;
 }
@@ -106,7 +108,7 @@ int fdry_fatbin_next(struct fdry_fatbin_iter *it, struct fdry_fatbin_entry *ret,
 	if (!p)
 		return fatbin_bad("an entry is shorter than its header");
 	if (++it->count > FDRY_FATBIN_ENTRIES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a fatbin with more than %u entries",
+		return fdry_fail(FDRY_E_LIMIT, "the fatbin has more than %u entries; split it",
 				 FDRY_FATBIN_ENTRIES_MAX);
 	memcpy(&h, p, sizeof(h));
 	err = entry_check(&h);
@@ -131,7 +133,7 @@ static int unpack_into(const struct fdry_fatbin_entry *e, struct fdry_buf *ret)
 	size_t n;
 	int err;
 
-	/* Refuse a size that the data cannot have before memory is allocated for it. */
+	/* Before memory is allocated, refuse a size that the data cannot have. */
 	if (e->flags & FDRY_FATBIN_LZ4 ? e->size / 256 > e->packed.len :
 	    ZSTD_getFrameContentSize(e->packed.data, e->packed.len) != e->size)
 		return fatbin_bad("an entry's size is not that of its data");
@@ -188,14 +190,14 @@ void fdry_devcode_release(struct fdry_devcode *code)
 	memset(code, 0, sizeof(*code));
 }
 
-/* Compute capability 10.1 was a family of its own, which was renamed to 11.0. */
+/* Compute capability 10.1 was renamed to 11.0, so it does not belong to the family of 10.0. */
 static bool same_family(uint32_t arch, unsigned int cc)
 {
 	return arch / 10 == cc / 10 && arch <= cc && (arch == 101) == (cc == 101);
 }
 
-/* 0: the entry is not for this device. Of two entries that are, the driver uses the one with the
- * higher score. */
+/* The rank of an entry: the driver uses the entry with the highest score. 0: the entry is not for
+ * this device. */
 static uint32_t entry_score(const struct fdry_fatbin_entry *e, unsigned int cc)
 {
 	if (e->arch > 10000)
@@ -221,8 +223,8 @@ static void choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, un
 
 	if (e->kind == FDRY_FATBIN_ELF || e->kind == FDRY_FATBIN_PTX)
 		score = entry_score(e, cc);
-	/* Of two cubins with one score the driver uses the first; of two texts, sometimes the one,
-	 * sometimes the other. */
+	/* If two cubins have the same score, the driver uses the first. If two PTX texts have, it
+	 * is unknown which one the driver uses. */
 	if (!score || score < c->score || (score == c->score && e->kind == FDRY_FATBIN_ELF))
 		return;
 	c->twice = score == c->score;
@@ -230,7 +232,7 @@ static void choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, un
 	c->best = *e;
 }
 
-/* Refuse a relocatable object: the driver links it while it loads it, and the result is not known
+/* Refuse a relocatable object. The driver links it during the load, so the final code is unknown
  * here. */
 static int choice_unpack(const struct choice *c, struct fdry_devcode *ret)
 {
@@ -323,8 +325,9 @@ static int bare_find(struct fdry_span bytes, struct fdry_devcode *ret)
 		code.kind = FDRY_DEVCODE_PTX;
 		text_trim(&code);
 	} else {
-		return fdry_fail(FDRY_E_BADCODE,
-				 "device code of an unknown kind: neither fatbin, cubin nor PTX");
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"the device code is neither a fatbin, a cubin nor PTX; pass one of them");
 	}
 	*ret = code;
 	return 0;
@@ -337,7 +340,7 @@ int fdry_devcode_init(const void *data, size_t len, unsigned int cc, struct fdry
 	int err;
 
 	if (!data || (len && len < sizeof(magic)))
-		return fdry_fail(FDRY_E_BADCODE, "device code without bytes");
+		return fdry_fail(FDRY_E_BADCODE, "the device code is empty; pass all of its bytes");
 	magic = fdry_get32(data);
 	if (magic == FDRY_FATBIN_WRAPPER_MAGIC) {
 		if (len)
@@ -353,6 +356,7 @@ int fdry_devcode_init(const void *data, size_t len, unsigned int cc, struct fdry
 		return err ? err : fatbin_find(bytes, cc, ret);
 	}
 	if (!len)
-		return fdry_fail(FDRY_E_BADCODE, "device code of unknown length");
+		return fdry_fail(FDRY_E_BADCODE,
+				 "only a fatbin holds its length; pass the length of other code");
 	return bare_find(bytes, ret);
 }

@@ -61,25 +61,26 @@ struct fdry_fatbin_iter {
 
 /* @bytes: a fatbin, and possibly more after it. FDRY_E_BADCODE if there is no whole fatbin. */
 int fdry_fatbin_init(struct fdry_span bytes, struct fdry_fatbin_iter *ret) __must_check;
-/* The next entry into @ret with *@more true, or *@more false after the last. */
+/* Read the next entry into @ret and set *@more to true, or set *@more to false after the last
+ * entry. */
 int fdry_fatbin_next(struct fdry_fatbin_iter *it, struct fdry_fatbin_entry *ret,
 		     bool *more) __must_check;
 /* An entry's bytes, which may point into the fatbin; release @ret with fdry_devcode_release(). */
 int fdry_fatbin_unpack(const struct fdry_fatbin_entry *e, struct fdry_devcode *ret) __must_check;
 
 /**
- * fdry_devcode_init() - Find the code that the driver uses in the data that a library is loaded
- * from.
+ * fdry_devcode_init() - In the data that a library is loaded from, find the code that the driver
+ * uses.
  * @data: a fatbin wrapper, fatbin, cubin, PTX text or object of the software driver
  * @len: bytes at @data. It must be 0 for a wrapper, whose pointer is valid only in the process that
  *       was linked with it. It may be 0 for a fatbin, whose header holds the length.
  * @cc: 10 * major + minor compute capability of the device
  *
- * In a fatbin, that is the cubin for the device's major version and the highest minor version
- * that is not above the device's. Code for exactly this architecture (sm_90a) comes before code
- * for its family (sm_100f), and that before plain code. If no cubin fits, it is the PTX for the
- * highest architecture that is not above the device's. If several cubins fit equally well, it is
- * the first. Only compressed code is copied, so @data must outlive @ret.
+ * In a fatbin, the driver uses the cubin for the device's major version and the highest minor
+ * version that is not above the device's. It prefers code for exactly this architecture (sm_90a) to
+ * code for its family (sm_100f), and that to plain code. If several cubins fit equally well, it
+ * uses the first. If no cubin fits, it uses the PTX for the highest architecture that is not above
+ * the device's. This function copies only compressed code, so @data must outlive @ret.
  *
  * Errors: FDRY_E_BADCODE (the data is malformed, two PTX texts fit equally well, or the entry
  * that fits is a relocatable object, which the driver links while it loads it), FDRY_E_NOENT

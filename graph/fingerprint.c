@@ -2,8 +2,9 @@
 /*
  * fingerprint.c - runs the fingerprint kernel; see fingerprint.h.
  *
- * A start copies a table of blocks to the device and launches one block of threads for each entry.
- * The values of all blocks come back, 16 bytes for 64 KiB, and the host joins them.
+ * A start copies a table of memory blocks to the device and launches one thread block for each
+ * entry. The kernel returns 16 bytes for each 64 KiB. The host joins these values into the
+ * fingerprints of ranges.
  */
 #include "graph/fingerprint.h"
 
@@ -28,9 +29,9 @@ struct fdry_fingerprinter {
 	CUfunction kernel;
 	CUdeviceptr memory; /* the table, then the values */
 	size_t capacity;    /* bytes of it */
-	struct fdry_buf lens;  /* of uint64_t: of the ranges of the last start */
+	struct fdry_buf lens;  /* uint64_t each: lengths of the ranges of the last start */
 	struct fdry_buf parts; /* of struct part */
-	CUstream stream;       /* of the last start; work may be on it if @busy */
+	CUstream stream;       /* of the last start; if @busy, work may still run on it */
 	bool busy;
 };
 
@@ -153,8 +154,10 @@ static int table_make(struct fdry_fingerprinter *f, const struct fdry_fingerprin
 	for (i = 0; i < n; i++)
 		count += fdry_fingerprint_blocks(ranges[i].len);
 	if (count > BLOCKS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "fingerprints of more than %u blocks of %u bytes",
-				 BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"a fingerprint covers at most %u blocks of %u bytes; split the ranges",
+			BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
 	err = fdry_buf_grow(&f->parts, count * sizeof(*p), &room);
 	if (err)
 		return err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph/fingerprint.h - fingerprints of device memory, computed where it lies.
+ * graph/fingerprint.h - fingerprints of device memory, computed on the device.
  *
  * A kernel of ours computes the values of blocks (lib/fingerprint.h). The library holds it as
  * cubins, as PTX for newer GPUs, and as an object of the software driver, so nothing else has to be
@@ -24,8 +24,8 @@ struct fdry_fingerprinter;
  * fdry_fingerprinter_new() - Load the kernel into the current context.
  * @device: the device of that context
  *
- * Errors: FDRY_E_NOFUNC if there is no code for the device; those of the driver. A caller that can
- * read the memory by other means does that instead.
+ * Errors: FDRY_E_NOFUNC if there is no code for the device; those of the driver. After an error, a
+ * caller may copy the memory to the host and compute the fingerprints there.
  */
 int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
 			   struct fdry_fingerprinter **ret) __must_check;
@@ -47,8 +47,8 @@ int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
 int fdry_fingerprinter_wait(struct fdry_fingerprinter *f,
 			    struct fdry_fingerprint *ret) __must_check;
 
-/* The code of the kernel for a device of compute capability @cc (10 * major + minor); PTX if there
- * is no cubin. Empty if there is neither. */
+/* The code of the kernel for a device of compute capability @cc (10 * major + minor): a cubin, else
+ * PTX, else nothing. *@ptx: whether it is PTX. */
 struct fdry_span fdry_fingerprint_code(const struct fdry_driver *drv, unsigned int cc, bool *ptx);
 
 #endif

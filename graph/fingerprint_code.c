@@ -3,11 +3,12 @@
  * fingerprint_code.c - the fingerprint kernel as code for each GPU.
  *
  * graph/fingerprint/make.sh makes the files from fingerprint.cu; the assembler puts them into the
- * library. The object of the software driver is for this machine, so each build makes it.
+ * library. Each build makes the object of the software driver, since it runs on the CPU that is
+ * built for.
  */
 #include "graph/fingerprint.h"
 
-/* The cubins: X(compute capability). A cubin also runs on later ones of its major version. */
+/* The cubins: X(compute capability). A cubin also runs on later minor versions. */
 #define CUBINS(X) X(80) X(86) X(89) X(90) X(100) X(120)
 #define PTX_LEAST 75u
 

@@ -3,10 +3,10 @@
  * format.h - graph objects on disk; frozen. Documentation/format/graph-object.rst says
  * what each byte means.
  *
- * Header, section directory, sections. Everything is little endian. A section starts at
- * the next multiple of 8 after the one before it, in the order of ids; a section without
- * entries is left out; padding and reserved bytes are zero. New data is a new section or
- * a new incompat bit: no field ever changes its meaning, no number is used twice.
+ * An object is a header, a directory of sections, and the sections. Everything is little endian.
+ * The sections come in the order of ids, each at the next multiple of 8. A section without entries
+ * is left out. Padding and reserved bytes are zero. New data needs a new section or a new incompat
+ * bit: no field ever changes its meaning, no number is used twice.
  */
 #ifndef FDRY_GRAPH_FORMAT_H
 #define FDRY_GRAPH_FORMAT_H
@@ -44,7 +44,7 @@ struct fdry_graph_header {
 	uint32_t version;      /* FDRY_GRAPH_VERSION */
 	uint32_t sections;     /* entries of the directory that follows the header */
 	uint32_t incompat;     /* an unknown bit: the reader must refuse the object */
-	uint32_t compat;       /* an unknown bit: the reader may go on */
+	uint32_t compat;       /* an unknown bit: the reader ignores it */
 	uint64_t size;         /* of the whole object, bytes; a multiple of 8 */
 	uint32_t nodes;        /* kernel + memset + memcpy + event + empty nodes */
 	uint32_t kernel_nodes;
@@ -106,7 +106,7 @@ struct fdry_graph_memcpy {
 	uint64_t depth;      /* slices, at least 1 */
 };
 
-/* Edge data, as CUgraphEdgeData. */
+/* Edge data, laid out as CUgraphEdgeData. */
 struct fdry_graph_edge_data {
 	uint8_t from_port;
 	uint8_t to_port;
@@ -114,8 +114,8 @@ struct fdry_graph_edge_data {
 	uint8_t reserved[5];
 };
 
-/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). 6 to 9
- * were version 1's. */
+/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). Only
+ * version 1 used the ids 6 to 9. */
 #define FDRY_GRAPH_SECTIONS(X) \
 	X(1, KIND, "node kinds", 1, nodes) \
 	X(2, KERNEL, "kernels", 8, kernels) \

@@ -2,10 +2,10 @@
 /*
  * graph.h - graph objects: a CUDA graph as canonical bytes, by columns.
  *
- * Driver graph -> bytes (read.c), bytes -> checked view (codec.c), view -> driver graph
- * (build.c), view <-> text (dump.c). Kernels appear as indices into the image's kernel
- * table. Equal graphs give equal bytes in any process, on any machine, with any driver: nodes are
- * in canonical order (edge.h), and the bytes hold no handles and no defaults.
+ * A driver graph becomes bytes (read.c), bytes a checked view (codec.c), and a view a driver graph
+ * (build.c) or text (dump.c). Kernels appear as indices into the image's kernel table. Equal graphs
+ * give equal bytes in any process, on any machine, with any driver: nodes are in canonical order
+ * (edge.h), and the bytes hold no handles and no defaults.
  *
  * A loader calls fdry_graph_view_init() once, which checks everything; fdry_graph_build() when the
  * graph is needed; and fdry_graph_built_release() once its exec exists or is no longer used.
@@ -31,10 +31,10 @@ enum fdry_where {
 };
 
 /*
- * Reports the memory of all @bytes bytes at @addr. @bytes 0: the memory that a pointer of that
- * value points to, possibly one past the end of an allocation. For OUTSIDE, FREED and HOST, @what
- * names the memory in messages ("host memory", "a module variable"); the string is static, or valid
- * until the next call. The reader calls it once for each distinct value.
+ * Finds the kind of memory that holds all @bytes bytes at @addr. If @bytes is 0, @addr is a
+ * pointer, which may also point one past the end of an allocation. For OUTSIDE, FREED and HOST,
+ * @what names the memory in messages ("host memory", "a module variable"); the string is static, or
+ * valid until the next call. The reader calls it once for each distinct value.
  */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 			     const char **what);
@@ -49,10 +49,10 @@ struct fdry_graph_memo {
 	struct fdry_intern kernels;   /* kernel indices, in the order of ... */
 	struct fdry_buf fresh;        /* ... the attributes of a fresh node of each */
 	struct fdry_intern
-		rehearsed; /* kernel index and attribute set, which worked on a fresh node */
+		rehearsed; /* kernel index and attribute set, accepted on a fresh node */
 };
 
-/* No memory may be allocated or freed while a reader is in use. */
+/* The program must not allocate or free device memory while a reader is in use. */
 struct fdry_graph_reader {
 	const struct fdry_driver *drv;
 	struct fdry_kernel_set *kernels;
@@ -61,7 +61,7 @@ struct fdry_graph_reader {
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
 	struct fdry_graph_memo memo; /* zero it to start */
-	bool words_again;            /* fdry_graph_words_again() found them all as they were */
+	bool words_again;            /* fdry_graph_words_again() found all words unchanged */
 };
 
 /**
@@ -76,7 +76,7 @@ struct fdry_graph_reader {
  */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
 
-/* The object of a graph, and what the object follows from besides the graph. Zero it to start. */
+/* The object of a graph, and the other facts that the object depends on. Zero it to start. */
 struct fdry_graph_kept {
 	struct fdry_buf object;  /* empty: the graph was not read, or reading failed */
 	struct fdry_buf nodes;   /* CUgraphNode each, as the driver lists them */
@@ -94,19 +94,20 @@ struct fdry_graph_kept {
  * fdry_graph_reread() - Read a graph that nothing has changed since this function read it last.
  * @kept: of this graph; kept->object is the graph object afterwards, or empty after a failure
  *
- * Asks the driver for the nodes only if something else has changed that the object follows from:
- * the code, parameters, attributes or index of a kernel, or the memory that a word or a range
- * points to. Result, errors and what is interned into @rd->kernels are those of fdry_graph_read().
+ * The object also depends on the code, parameters, attributes and index of each kernel, and on the
+ * memory that each word and range points to. The driver is asked for the nodes again only if one of
+ * these has changed. Result, errors and what is interned into @rd->kernels are those of
+ * fdry_graph_read().
  */
 int fdry_graph_reread(struct fdry_graph_reader *rd, CUgraph graph,
 		      struct fdry_graph_kept *kept) __must_check;
 /**
- * fdry_graph_words_again() - Before the first graph: ask about all words that another reader knew.
+ * fdry_graph_words_again() - Check all words that an earlier reader knew, before the first graph.
  * @words: memo.words of the reader that read all graphs which fdry_graph_reread() will read again;
  *         empty if there is none
  *
- * Graphs of one program have most words in common. If each is still a number or points into the
- * region, fdry_graph_reread() does not ask about the words of each graph.
+ * Graphs of one program have most words in common. If each word is still a number or points into
+ * the region, fdry_graph_reread() does not check the words of each graph.
  */
 void fdry_graph_words_again(struct fdry_graph_reader *rd, const struct fdry_intern *words);
 void fdry_graph_kept_release(struct fdry_graph_kept *kept);
@@ -144,8 +145,8 @@ struct fdry_graph_builder {
  */
 int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view,
 		     struct fdry_graph_built *ret) __must_check;
-/* The flags to instantiate a graph of @view with. By default, drivers run all nodes with the
- * priority of the launching stream; a flag makes them use the priorities of the nodes. */
+/* The flags for instantiating a graph of @view. By default, drivers run all nodes with the priority
+ * of the launching stream; a flag makes them use the priorities of the nodes. */
 unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view);
 /* Destroy graph and events. An exec needs the events, not the graph: the caller may destroy the
  * graph earlier and set it to NULL. */

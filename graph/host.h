@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define FDRY_HOST_PLACE (1ull << 63)
-#define FDRY_HOST_SHIFT 40                  /* bits of the offset; the segment's stand above */
+#define FDRY_HOST_SHIFT 40                  /* bits of the offset; the bits above are the segment */
 #define FDRY_HOST_SIZE_MAX (1ull << FDRY_HOST_SHIFT) /* bytes of one segment */
 #define FDRY_HOST_SEGMENTS_MAX (1u << 20)
 #define FDRY_HOST_ALIGN \

@@ -2,7 +2,7 @@
 /*
  * intern.c - open addressing over the bytes of records; see intern.h.
  *
- * At most half of the slots are in use, so probing ends. Hashes never reach the output.
+ * At most half of the slots are in use, so a probe always ends. Hashes never reach the output.
  */
 #include "graph/intern.h"
 
@@ -31,7 +31,7 @@ static struct fdry_span record_at(const struct fdry_intern *t, uint32_t index)
 	return (struct fdry_span){ t->bytes.data + from, end - from };
 }
 
-/* Most records are words or handles. */
+/* Most records have 8 bytes, since they are words or handles. */
 static bool record_is(struct fdry_span s, const void *rec, size_t len)
 {
 	if (s.len != len)

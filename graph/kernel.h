@@ -27,8 +27,8 @@ struct fdry_param {
 	uint16_t size;   /* bytes */
 };
 
-/* All function attributes that can be set: X(id in formats, CUfunction_attribute, name, initial
- * value). Ids are never reused. All other attributes of a function are compiled into it. */
+/* All function attributes that a program can set: X(id in formats, CUfunction_attribute, name,
+ * initial value). Ids are never reused. The compiler fixes all other attributes of a function. */
 #define FDRY_FUNC_ATTRS(X) \
 	X(0, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, max_dynamic_shared, 0) \
 	X(1, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, carveout, -1) \
@@ -74,13 +74,13 @@ int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_f
 void fdry_kernel_set_free(struct fdry_kernel_set *set);
 
 /*
- * A set's unpacked and linked code can pass to the next set of the same device and the same @find,
- * which then need not decompress it again. Each set calls @find anew for each handle, so the bytes
- * that @find returned must stay unchanged.
+ * A set can pass its unpacked and linked code to the next set, which then need not decompress it
+ * again. Both must have the same device and the same @find. Each set calls @find anew for each
+ * handle, so the bytes that @find returned must stay unchanged.
  */
 /* Start a new set with @codes, which are zeroed or from fdry_kernel_set_yield(). */
 void fdry_kernel_set_adopt(struct fdry_kernel_set *set, struct fdry_buf *codes);
-/* Move the codes out of a set before it is freed, unless they take more than some hundred MiB. */
+/* Move the codes out of a set before it is freed. Codes of more than 512 MiB stay. */
 void fdry_kernel_set_yield(struct fdry_kernel_set *set, struct fdry_buf *codes);
 void fdry_kernel_codes_release(struct fdry_buf *codes);
 
@@ -94,8 +94,8 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index);
 uint32_t fdry_kernel_set_count(const struct fdry_kernel_set *set);
 
-/* Append bytes that differ for different kernels of this set and of later sets of the process:
- * index, code, name, parameters and attributes. */
+/* Append index, code, name, parameters and attributes of a kernel as bytes. Two kernels differ in
+ * them, also if they belong to different sets of the process. */
 int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index,
 			  struct fdry_buf *ret) __must_check;
 
@@ -112,7 +112,7 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set);
 
 /* FDRY_E_LIMIT if one of @n kernels has more than FDRY_KERNEL_LOADS_MAX sets of attributes. Seals
- * check it too. */
+ * and loads check it. */
 int fdry_kernel_attrs_check(const struct fdry_kernel *kernels, uint32_t n) __must_check;
 
 /* The loaded kernels of an image: functions of the current context by index, with their attributes

@@ -2,13 +2,13 @@
 /*
  * kernel_bank.c - the kernels of an image, as functions of the current context.
  *
- * Their modules come from module_table.h, where images share them. Each object is loaded once for
- * all its kernels. A kernel that occurs with two sets of attributes is loaded again, since a
- * function has one set. Both loads then have their own variables; a seal refuses kernels for which
- * that matters.
+ * Their modules come from the table that all images share (module_table.h). Each object is loaded
+ * once for all its kernels. A kernel that occurs with two sets of attributes is loaded again, since
+ * a function has one set. Each load has its own variables. So a seal refuses such a kernel if it
+ * writes variables.
  *
- * Objects are loaded as modules, not as libraries: the driver reads a library twice, at its load
- * and at the query of its first function, which takes a sixth longer.
+ * Objects are loaded as modules, not as libraries. The driver reads a library twice, at its load
+ * and at the query of its first function, so loading takes a sixth longer.
  */
 #include <stdlib.h>
 #include <string.h>

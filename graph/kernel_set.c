@@ -2,10 +2,11 @@
 /*
  * kernel_set.c - the kernels that graphs launch, interned while the graphs are read.
  *
- * A node has a CUkernel, a CUfunction or both. The interposer reports the data that their library
- * or module was loaded from. The code for this device is found in that data once, and PTX is linked
- * once. Handles with equal code, name and attributes are one kernel. The set records the library or
- * module of every handle, because each load has its own variables to check.
+ * A node has a CUkernel, a CUfunction or both. The interposer, which sees every load of code in the
+ * process, reports the data that their library or module was loaded from. The code for this device
+ * is found in that data once, and PTX is linked once. Handles with equal code, name and attributes
+ * are one kernel. The set records the library or module of every handle, because each load has its
+ * own variables to check.
  */
 #include "graph/kernel_set.h"
 
@@ -102,9 +103,10 @@ static const struct attr attrs[FDRY_FUNC_ATTR_COUNT] = {
 };
 
 /*
- * A program sets an attribute on the kernel, on the context's function, or on both, and a node does
- * not say which of them it launches. The value that was set counts; if both were set, the
- * function's, as in a launch. For shared memory the larger value counts, since it is a limit.
+ * A program sets an attribute on the kernel, on the context's function, or on both. A node does not
+ * show which of them it launches. So the value that was set counts. If both were set, the
+ * function's value counts, as in a launch. For shared memory the larger value counts, since it is a
+ * limit.
  */
 static int32_t attr_select(const struct attr *a, int32_t func, int32_t kern)
 {
@@ -178,7 +180,8 @@ static int ptx_compile(const struct fdry_driver *drv, CUlinkState link, const st
 static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image,
 		    struct fdry_span ptx, struct fdry_buf *ret)
 {
-	struct fdry_buf text = { 0 }, values = { 0 }; /* the driver writes into some values */
+	struct fdry_buf text = { 0 }, values = { 0 }; /* copies, since the driver writes into some
+							 values */
 	CUlinkState link;
 	int err;
 
@@ -230,7 +233,7 @@ static void code_release(struct fdry_set_code *code)
 	fdry_devcode_release(&code->found);
 }
 
-/* Equal bytes with other options are other code, since PTX is compiled with the options. */
+/* PTX is compiled with the options, so equal bytes with other options are other code. */
 static bool image_same(const struct fdry_code_image *a, const struct fdry_code_image *b)
 {
 	uint32_t i;
@@ -292,8 +295,8 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	return 0;
 }
 
-/* The driver and the code must agree on the parameters, which are the layout of every node's
- * arguments. */
+/* Check that the driver and the code agree on the parameters, which define the layout of every
+ * node's arguments. */
 static int code_check(const struct fdry_set_code *code, const struct found *f)
 {
 	size_t n = f->params.len / sizeof(struct fdry_param);
@@ -427,7 +430,8 @@ int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, str
 	const struct fdry_set_entry *e = ((struct fdry_set_entry **)set->entries.data)[index];
 	const struct fdry_code_image *code =
 		&((const struct fdry_set_code *)set->codes.data)[e->code].image;
-	/* No pointer is ever given to other code: the interposer keeps the bytes. */
+	/* The interposer keeps the bytes for the life of the process, so this address never belongs
+	 * to other code. */
 	const uint64_t head[] = { index,
 				  (uintptr_t)code->data,
 				  code->len,
@@ -552,7 +556,7 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
 	return o->bytes;
 }
 
-/* Is it the first of the used codes with its bytes? */
+/* Whether it is the first of the used codes with these bytes. */
 static bool code_counts(const struct fdry_set_code *codes, uint32_t i)
 {
 	uint32_t k;

@@ -68,7 +68,7 @@ struct fdry_code_reach;
  * initial bytes. FDRY_E_REFUSED names a variable that differs or cannot be read. */
 int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
 			     const struct fdry_code_reach *reach) __must_check;
-/* The same for all variables of an object of the software driver. */
+/* Check all variables of an object of the software driver in the same way. */
 int fdry_set_host_variables_check(const struct fdry_kernel_set *set,
 				  const struct fdry_set_entry *e) __must_check;
 

@@ -2,9 +2,9 @@
 /*
  * kernel_slice.c - makes the kernel objects of a kernel set.
  *
- * Kernels of one cubin that reach a common writable variable stay in one object. Every other
- * kernel gets an object of its own. If the slicer refuses, the kernels keep the whole cubin, with
- * the slicer's reason.
+ * Kernels of one cubin that reach a common writable variable stay in one object. Every other kernel
+ * gets an object of its own. If the slicer refuses, the kernels keep the whole cubin, and the
+ * kernel table records the slicer's reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static struct fdry_set_entry *entry_of(const struct fdry_kernel_set *set, uint32
 /* --- objects --- */
 
 /*
- * Add an object unless the set has it. Releases or keeps @owned in any case; @bytes may lie in it.
+ * Add an object unless the set has it. The function always releases or keeps @owned, which may hold
+ * @bytes.
  */
 static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struct fdry_buf *owned,
 		      struct fdry_oid *ret)

@@ -2,10 +2,10 @@
 /*
  * kernel_vars.c - checks that a module's variables still have their initial values.
  *
- * A kernel object restores a variable with the bytes in the cubin. The program may have changed
- * them. So a seal reads the variables from the device and compares them, in every load of the
- * module whose kernels the graphs launch. It refuses a variable that it cannot read, unless
- * nothing can have written it.
+ * A load of a kernel object gives each variable the bytes in the cubin. The captured program may
+ * have changed the variable. So a seal reads the variables from the device and compares them, in
+ * every load of the module whose kernels the graphs launch. It refuses a variable that it cannot
+ * read, unless nothing can have written it.
  */
 #include <stdlib.h>
 

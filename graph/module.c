@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* module.c - see module.h. */
+/* module.c - checks device code and loads it; see module.h. */
 #include "graph/module.h"
 
 #include "graph/elf.h"
@@ -18,7 +18,8 @@ struct segment {
 };
 _Static_assert(sizeof(struct segment) == 56, "as on disk");
 
-/* Slices have no program headers, but cubins of compilers have them, and a driver may read them. */
+/* Check the program headers. Slices have none, but cubins of compilers have them, and a driver may
+ * read them. */
 static int segments_check(const struct fdry_elf *elf)
 {
 	const uint8_t *table;
@@ -65,9 +66,9 @@ int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
 }
 
 /*
- * Writable sections that are no variables: shared and local memory of blocks and threads, and what
- * the linker of a software driver's object writes there for the loader of programs. Constant banks
- * are not writable.
+ * Whether a section holds variables that kernels can write. Three kinds of writable sections do
+ * not: shared memory of blocks, local memory of threads, and, in an object of the software driver,
+ * the tables for loading it. Constant banks are not writable.
  */
 static bool section_is_variables(const struct fdry_elf_section *s)
 {

@@ -24,8 +24,8 @@
  */
 int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code) __must_check;
 
-/* Whether code of a loaded module can write memory that lasts from launch to launch; true if @code
- * is malformed. */
+/* Whether the module has variables that kernels can write and later launches can read; true if
+ * @code is malformed. */
 bool fdry_module_has_variables(struct fdry_span code);
 
 /**

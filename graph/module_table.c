@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * module_table.c - see module_table.h.
+ * module_table.c - finds and loads shared modules; see module_table.h.
  *
- * Two tables under one lock: modules by object, functions by module and name. A function is entered
- * with its attributes before the driver is asked for it. So the choice among several loads of one
+ * Two tables under one lock: modules by object, functions by module and name. A function enters its
+ * table, with its attributes, before the driver loads it. So the choice among several loads of one
  * object needs no driver call, and the table's lock is never held across one. The driver is called
  * under the module's own lock: a second thread that needs the module waits there, and tries again
  * itself if the first one failed.
@@ -24,7 +24,8 @@ struct function {
 	const struct fdry_module *module;
 	char *name;
 	int32_t attrs[FDRY_FUNC_ATTR_COUNT];
-	CUfunction handle; /* NULL until it has its attributes; then these are its parameters: */
+	CUfunction handle; /* NULL until its attributes are set and the fields below hold its
+			      parameters */
 	uint32_t nparams;
 	struct fdry_param *params;
 };
@@ -37,8 +38,9 @@ struct fdry_module {
 	const struct fdry_module_user *owner; /* NULL: shared */
 	struct fdry_oid object;
 	struct function *functions;
-	uint32_t users;            /* by the table's lock, as all above */
-	pthread_mutex_t lock;      /* of the handles, here and in functions, and of parameters */
+	uint32_t users;            /* the table's lock protects it and all fields above */
+	pthread_mutex_t lock;      /* protects the handles, here and in functions, and the
+				      parameters */
 	CUmodule handle;           /* NULL: not loaded yet */
 };
 
@@ -140,8 +142,8 @@ static bool module_matches(const struct fdry_module *m, const struct fdry_module
 	       m->process == process && (!m->owner || m->owner == u);
 }
 
-/* A load of the kernel's object in which its function has its attributes, or none yet; NULL if
- * there is none. */
+/* Find a load of the kernel's object whose function has the kernel's attributes, or was not
+ * requested yet. NULL: there is none. */
 static struct fdry_module *module_find(const struct fdry_module_user *u,
 				       const struct fdry_kernel *k)
 {
@@ -158,8 +160,7 @@ static struct fdry_module *module_find(const struct fdry_module_user *u,
 	return NULL;
 }
 
-/* At the end of its bucket, so that kernels without attributes of their own find the first load
- * first. */
+/* The new module goes to the end of its bucket, so module_find() finds the oldest load first. */
 static struct fdry_module *module_add(const struct fdry_module_user *u, const struct fdry_kernel *k,
 				      bool shared)
 {
@@ -233,7 +234,8 @@ static int params_differ(uint32_t i)
 			 i);
 }
 
-/* The arguments in graph objects are laid out by the kernel's table, which must be the driver's. */
+/* The kernel's table of parameters is the layout of the arguments in graph objects. Check that the
+ * driver has the same. */
 static int params_check(const struct fdry_driver *drv, CUfunction func, const struct fdry_kernel *k)
 {
 	size_t offset, size;
@@ -253,7 +255,7 @@ static int params_check(const struct fdry_driver *drv, CUfunction func, const st
 	return params_differ(i);
 }
 
-/* The same against a function that another image has: its parameters are the driver's. */
+/* Compare with the parameters of a function that another image loaded, which are the driver's. */
 static int params_compare(const struct function *f, const struct fdry_kernel *k)
 {
 	uint32_t i, n = f->nparams < k->nparams ? f->nparams : k->nparams;
@@ -325,8 +327,8 @@ out_unlock:
 
 /* --- references --- */
 
-/* With the table's lock: @m, which may be NULL, has one user more; *@ret is the kernel's function
- * in it. */
+/* Add a user to @m, which may be NULL, and find or enter the kernel's function in it. Needs the
+ * table's lock. */
 static int module_use(struct fdry_module *m, const struct fdry_kernel *k, struct function **ret)
 {
 	struct function *f;
@@ -341,8 +343,8 @@ static int module_use(struct fdry_module *m, const struct fdry_kernel *k, struct
 	return f ? 0 : fdry_nomem();
 }
 
-/* Find the kernel's module, or enter one that is to be loaded. Errors leave @ret NULL, or as a
- * reference. */
+/* Find the kernel's module, or enter one that is still to be loaded. On error, @ret is NULL or a
+ * reference that the caller must return. */
 static int module_enter(const struct fdry_module_user *u, const struct fdry_kernel *k,
 			struct fdry_module **ret, struct function **func)
 {
@@ -363,7 +365,7 @@ static int module_enter(const struct fdry_module_user *u, const struct fdry_kern
 		return err;
 	shared = !fdry_module_has_variables(bytes);
 	table_lock();
-	m = module_find(u, k); /* another thread may have entered it meanwhile */
+	m = module_find(u, k); /* another thread may have entered it in the meantime */
 	if (!m)
 		m = module_add(u, k, shared);
 	err = module_use(m, k, func);

@@ -2,9 +2,10 @@
 /*
  * module_table.h - loaded kernel objects, shared by all images of the process.
  *
- * An object is loaded once in each context. Images that have the same object share that module, and
- * the driver unloads it when the last of them returns it. A module has one set of attributes for
- * each of its functions: a kernel with other attributes gets a further load of the object.
+ * A kernel object is a small cubin with a kernel and what it needs (kernel.h). An object is loaded
+ * once in each context. Images that have the same object share that module, and it is unloaded when
+ * the last of them returns it. A module has one set of attributes for each of its functions: a
+ * kernel with other attributes gets a further load of the object.
  *
  * A module with variables is not shared. Kernels could have written them, and an image starts with
  * the values that the compiler gave them. Such a module belongs to one bank, and all kernels of
@@ -20,17 +21,17 @@
 
 struct fdry_module;
 
-/* A bank of kernels, to this table. */
+/* One user of this table: the bank of kernels of an image. */
 struct fdry_module_user {
 	const struct fdry_driver *drv;
 	unsigned long long ctx_id; /* of the current context, by cuCtxGetId() */
-	fdry_object_get_fn get;    /* asked for the bytes of objects that are not loaded */
+	fdry_object_get_fn get;    /* returns the bytes of an object that is not loaded */
 	void *arg;
 };
 
 /**
  * fdry_module_get() - Find or load the module of a kernel, and its function in the current context.
- * @u: it stays at its address until its last module is returned; modules with variables belong to
+ * @u: must stay at its address until its last module is returned; modules with variables belong to
  * it
  * @k: its object, name, attributes and parameters
  * @ret: the module; fdry_module_put() returns it
@@ -41,7 +42,7 @@ struct fdry_module_user {
  */
 int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k,
 		    struct fdry_module **ret, CUfunction *func) __must_check;
-/* The context is current that the module was loaded in. */
+/* The context that the module was loaded in must be current. */
 void fdry_module_put(struct fdry_module *m);
 
 /* Whether some context has @object loaded as a shared module. It may be gone when this returns. */

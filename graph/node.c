@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* node.c - the tables made from node.def. */
+/* node.c - the tables of node kinds, made from node.def. */
 #include "graph/node.h"
 
 static const struct fdry_node_ops *const kinds[FDRY_NODE_KINDS] = {

@@ -2,9 +2,9 @@
 /*
  * node.h - kinds of nodes: one list (node.def), one ops table a kind, one file a kind.
  *
- * All conversions go through struct fdry_node: driver -> node -> columns when a graph is read,
- * columns -> node -> driver when it is built, and node <-> text. It owns nothing: its spans point
- * into a view, or into memory of the reader that filled it.
+ * All conversions go through struct fdry_node. Reading a graph goes from driver to node to columns,
+ * building from columns to node to driver. A node also becomes text, and text a node. A node owns
+ * nothing: its spans point into a view, or into memory of the reader that filled it.
  */
 #ifndef FDRY_GRAPH_NODE_H
 #define FDRY_GRAPH_NODE_H
@@ -50,21 +50,21 @@ struct fdry_text;          /* text.h */
 
 struct fdry_node_ops {
 	const char *name;     /* in text and messages */
-	/* driver -> node; spans stay valid until the next read. FDRY_E_REFUSED; the caller adds the
-	 * node's number. */
+	/* From driver to node; spans stay valid until the next read. FDRY_E_REFUSED; the caller
+	 * adds the node's number to the message. */
 	int (*read)(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret);
-	/* node -> columns except the kind, which the caller stores. FDRY_E_LIMIT, FDRY_E_INVAL.
-	 * NULL: no columns. */
+	/* From node to columns; the caller stores the kind. FDRY_E_LIMIT, FDRY_E_INVAL. NULL: the
+	 * kind has no columns. */
 	int (*put)(struct fdry_graph_enc *enc, const struct fdry_node *node);
 	/* Check all columns of this kind; called once for a view. NULL: nothing to check. */
 	int (*check)(const struct fdry_graph_view *v);
-	/* columns -> node: the cursor's next node of this kind, of a checked view. NULL: no
-	 * columns. */
+	/* From columns to node: the cursor's next node of this kind. NULL: no columns. */
 	void (*get)(struct fdry_graph_cursor *c, struct fdry_node *ret);
-	/* node -> driver */
+	/* From node to driver. */
 	int (*build)(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret);
 	/*
-	 * node <-> the words after the kind's name on its line, each after a space. NULL: no words.
+	 * Between node and text: the words after the kind's name on its line, each after a space.
+	 * NULL: no words.
 	 */
 	int (*to_text)(const struct fdry_node *node, struct fdry_buf *ret);
 	int (*from_text)(struct fdry_text *t, struct fdry_node *ret);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* node_empty.c - empty nodes: nothing but their edges. */
+/* node_empty.c - empty nodes, which have only edges. */
 #include "graph/build.h"
 #include "graph/read.h"
 

@@ -2,8 +2,8 @@
 /*
  * node_event.c - nodes that record an event or wait for one.
  *
- * A node names its event by index. The events are private to the graph and are created when it
- * is built. So the graph must both record every event and wait for it; any other event belongs to
+ * A node names its event by index. The events are private to the graph and are created when it is
+ * built. So the graph must both record every event and wait for it. Any other event also belongs to
  * the application, which could not use the new one.
  */
 #include "graph/build.h"
@@ -36,7 +36,8 @@ static int event_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
 	return fdry_buf_put_u32(&enc->column[FDRY_GSEC_EVENT], node->event);
 }
 
-/* Both uses of each event, as bits on the stack, since a check allocates nothing. */
+/* The recorded and awaited events, as bits. They lie on the stack, since a check allocates
+ * nothing. */
 struct uses {
 	uint8_t recorded[FDRY_GRAPH_EVENTS_MAX / 8];
 	uint8_t awaited[FDRY_GRAPH_EVENTS_MAX / 8];
@@ -58,7 +59,7 @@ static void uses_gather(const struct fdry_graph_view *v, struct uses *u)
 	}
 }
 
-/* For record and wait nodes together. */
+/* One check covers record and wait nodes. */
 static int event_check(const struct fdry_graph_view *v)
 {
 	struct uses u;

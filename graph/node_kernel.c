@@ -3,8 +3,8 @@
  * node_kernel.c - kernel nodes.
  *
  * A node is a configuration (kernel, launch configuration, attribute set) and an argument block:
- * the kernel's parameter buffer, padded to a multiple of 8. A graph has few configurations.
- * args.c encodes the blocks without offsets, so a reader finds a node's block by walking.
+ * the kernel's parameter buffer, padded to a multiple of 8. A graph has few configurations. args.c
+ * encodes the blocks without offsets, so a reader must decode them in order.
  */
 #include <inttypes.h>
 
@@ -14,7 +14,7 @@
 #include "graph/read.h"
 #include "graph/text.h"
 
-/* All device and host memory lies from this address to below 1 << ADDRESS_BITS. */
+/* All device and host addresses are at least this and below 1 << ADDRESS_BITS. */
 #define ADDRESS_MIN 65536u
 #define ADDRESS_BITS 57
 
@@ -114,8 +114,8 @@ static int args_refuse(const struct fdry_kernel *k, uint32_t at, uint64_t word, 
 }
 
 /*
- * Look for pointers out of the region at every multiple of 4, since structs may be packed. A
- * missed pointer would give wrong results in another process.
+ * Look for pointers to memory outside the region. In packed structs they may lie at any multiple of
+ * 4. A missed pointer would give wrong results in another process.
  */
 static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 {

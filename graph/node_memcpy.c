@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * node_memcpy.c - memcpy nodes: one record a node. Copies may use device memory of the region and
- * host memory that the image has segments for.
+ * node_memcpy.c - memcpy nodes, with one record each. Copies may use device memory of the region
+ * and host memory that the image has segments for.
  *
  * A record's addresses include the driver's x, y and z offsets. Fields that the driver ignores
  * (pitches of a single row, slice heights of a single slice) have one fixed value.
@@ -19,8 +19,8 @@ struct side {
 	uint64_t addr, pitch, height, x, y, z, lod;
 };
 
-/* The bytes from the first to the last that a side of the copy touches. False if they overflow the
- * address space, or in host memory the segment. */
+/* The number of bytes from the first to the last that the copy reads or writes at @addr. False if
+ * they overflow the address space, or in host memory the segment. */
 static bool copy_extent(const struct fdry_graph_memcpy *m, uint64_t addr, uint64_t pitch,
 			uint64_t height, uint64_t *ret)
 {
@@ -67,7 +67,7 @@ static int side_refuse(const struct side *s)
 			 s->name, (int)s->type);
 }
 
-/* Fold the offsets into the address. */
+/* Add the x, y and z offsets to the address. */
 static int side_fold(struct side *s)
 {
 	uint64_t off;

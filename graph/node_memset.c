@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* node_memset.c - memset nodes: one record a node, for device memory of the region. */
+/* node_memset.c - memset nodes, with one record each, for device memory of the region. */
 #include <inttypes.h>
 
 #include "graph/build.h"
@@ -7,7 +7,8 @@
 #include "graph/text.h"
 
 /*
- * The bytes from the first to the last that are written; false if they overflow the address space.
+ * The number of bytes from the first to the last that are written; false if they overflow the
+ * address space.
  */
 static bool memset_extent(const struct fdry_graph_memset *m, uint64_t *ret)
 {
@@ -105,7 +106,7 @@ static int memset_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 		.height = m->height,
 		.value = m->value,
 		.elementSize = m->element_size,
-		/* The pitch of a single row is not used; every driver accepts the row's length. */
+		/* Drivers ignore the pitch of a single row, but accept the row's length. */
 		.pitch = m->height == 1 ? m->width * m->element_size : m->pitch,
 	};
 

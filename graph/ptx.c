@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ptx.c - see ptx.h. */
+/* ptx.c - reads the head of PTX; compares versions and targets; see ptx.h. */
 #include "graph/ptx.h"
 
 #include <ctype.h>

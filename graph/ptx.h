@@ -16,8 +16,8 @@
 
 struct fdry_target {
 	uint32_t arch; /* 90 */
-	char suffix;   /* 'a': only this architecture; 'f': its family, from it on; 0: it and all
-			  above */
+	char suffix;   /* 'a': runs on this architecture only; 'f': on it and later ones of its
+			  family; 0: on it and all later ones */
 };
 
 /* "sm_90a" or "compute_90a"; false for anything else. */
@@ -35,8 +35,8 @@ struct fdry_ptx_head {
 /* Never fails: the compiler refuses text that is no PTX. */
 void fdry_ptx_head_read(struct fdry_span text, struct fdry_ptx_head *ret);
 
-/* The CUDA version (13000 is 13.0) that introduced a version of PTX. If the list does not have it
- * yet, the lowest possible one. */
+/* The CUDA version (13000 is 13.0) that introduced a version of PTX. For a version that the list
+ * does not have yet, it is the lowest possible CUDA version. */
 int fdry_ptx_needs(uint32_t version);
 /* The highest version of PTX that a driver of that CUDA version compiles. */
 uint32_t fdry_ptx_of_driver(int cuda);

@@ -2,9 +2,9 @@
 /*
  * read.c - from a driver graph to a graph object.
  *
- * List nodes and edges, put the nodes into canonical order (edge.h), read each node through
- * the ops of its kind, encode. A graph that cannot be restored exactly is refused; the error
- * names the node and the reason.
+ * The reader lists nodes and edges, puts the nodes into canonical order (edge.h), reads each node
+ * through the ops of its kind, and encodes them. It refuses a graph that cannot be restored
+ * exactly; the error names the node and the reason.
  */
 #include "graph/read.h"
 
@@ -125,7 +125,7 @@ out_release:
 
 void fdry_read_release(struct fdry_read *rd)
 {
-	/* Not fdry_call(), which would replace the message of an earlier failure. */
+	/* fdry_call() would replace the message of an earlier failure. */
 	if (rd->rehearsal)
 		fdry_call_raw(rd->drv, cuGraphDestroy, rd->rehearsal);
 	fdry_intern_release(&rd->events);

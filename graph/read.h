@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.h - reading a driver graph: what the kinds of nodes share. Internal to graph/.
+ * read.h - what all kinds of nodes share while a driver graph is read. Internal to graph/.
  */
 #ifndef FDRY_GRAPH_READ_H
 #define FDRY_GRAPH_READ_H
@@ -20,22 +20,23 @@ struct fdry_read_handle {
 	CUfunction func;
 };
 
-/* Memory that a node reaches by itself. */
+/* Memory that a node copies, sets or keeps in a cache. */
 struct fdry_read_range {
 	uint64_t addr, bytes;
-	uint64_t place; /* of a side of a copy: what @addr became */
-	uint64_t type;  /* of a side of a copy: its CUmemorytype; 0: no copy */
+	uint64_t place; /* for the source or destination of a copy: the place that replaces @addr */
+	uint64_t type;  /* for the source or destination of a copy: its CUmemorytype; 0: no copy */
 };
 
-/* What one graph asked about memory and kernels while it was read; each question is in it once. */
+/* The words, ranges and kernels that reading one graph looked up, each once. A later read looks
+ * them up again to find out whether the graph object is still valid (reread.c). */
 struct fdry_read_record {
 	struct fdry_intern words;   /* u64: see fdry_read_word_key() */
 	struct fdry_intern ranges;  /* struct fdry_read_range */
 	struct fdry_intern kernels; /* struct fdry_read_handle, in the order of first use */
 };
 
-/* An argument word that may be an address has fewer than 63 bits; the upper bit says that it is a
- * whole parameter. */
+/* An argument word that may be an address has fewer than 63 bits. So bit 63 can record whether the
+ * word is a whole parameter. */
 static inline uint64_t fdry_read_word_key(uint64_t word, bool whole)
 {
 	return word | (uint64_t)whole << 63;
@@ -61,27 +62,26 @@ int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l,
 		      struct fdry_buf *ret) __must_check;
 void fdry_read_release(struct fdry_read *rd);
 
-/* Check that @bytes bytes of device memory (at least 1) at @addr lie in the region. @what names
+/* Check that the @bytes bytes of device memory at @addr, at least 1, lie in the region. @what names
  * them in the message. FDRY_E_REFUSED. */
 int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr,
 		    uint64_t bytes) __must_check;
-/* The same for a side of a copy, which may also lie in a host segment; *addr then becomes the place
- * there.
+/* Check the source or destination of a copy in the same way. It may also lie in a host segment;
+ * then *addr becomes the place there.
  * @type: the driver's type of the memory. */
 int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes,
 		    uint64_t *addr) __must_check;
 /*
- * If @word is a pointer to memory outside the region, *@what names that memory, else *@what is
- * NULL.
- * @whole: the word is all of a parameter. The padding of structures holds old bytes of the host's
- * stack, including old pointers. A pointer to freed memory is only a number there, since a kernel
- * that followed it would fault.
+ * If @word points to memory outside the region, *@what names that memory; else *@what is NULL.
+ * @whole: the word is all of a parameter. Otherwise it may lie in the padding of a structure, which
+ * holds old bytes of the host's stack, including old pointers. So a pointer to freed memory counts
+ * as a number there: a kernel that followed it would fault.
  */
 int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what) __must_check;
 /* The index of a node's kernel in the reader's set. */
 int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
 		     uint32_t *ret) __must_check;
-/* The index of an event; records that the graph uses the event that way. */
+/* The index of an event. The function notes that the graph uses the event in the way @use. */
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,
 		    uint32_t *ret) __must_check;
 

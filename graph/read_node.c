@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * read_node.c - what the kinds of nodes share when they are read; see read.h.
+ * read_node.c - the functions that all kinds of nodes use while a graph is read; see read.h.
  *
  * Attributes are compared with those of a fresh node of the same kernel. Each new set of
  * attributes is also tried on a fresh node, in a graph of our own that is never instantiated:
  * the rehearsal. So a seal finds a set that the driver would refuse when a graph is built.
  *
- * Most of the cost of reading is queries to the driver. Every possible attribute is queried on
- * three nodes of a kernel: a fresh one, the first that is read, and the first with each set of
- * attributes. On all others, only the attributes that one of the first two nodes has.
+ * Queries to the driver are most of the cost of reading. So all possible attributes are queried
+ * only on some nodes of a kernel: a fresh one, the first that is read, and the first with each set
+ * of attributes. On all others, the reader queries the attributes that the fresh node or the first
+ * node has.
  */
 #include "graph/read.h"
 
@@ -183,7 +184,7 @@ static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node,
 	return err;
 }
 
-/* *ret is valid until the next call. */
+/* Find or query the attributes of a kernel's nodes. *ret is valid until the next call. */
 static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node,
 			    const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
 			    const struct kernel_attrs **ret)

@@ -3,14 +3,14 @@
  * sass.c - which constants machine code reads; see sass.h.
  *
  * Since Volta every instruction has 16 bytes. Bits 54 to 58 of a constant operand are its bank,
- * bits 38 to 53 its byte offset (37 to 53 in one load of Blackwell). Bits 9 to 11 say which
- * operand is a constant. This was compared with a disassembler's output for libraries' code of
- * each architecture in archs[], up to four million instructions.
+ * bits 38 to 53 its byte offset (37 to 53 in one load of Blackwell). Bits 9 to 11 select the
+ * operand that is a constant. For each architecture in archs[], this was compared with a
+ * disassembler's output for code of libraries, up to four million instructions.
  *
- * A load with a register as index may read anywhere in its bank. The offset is certain only if a
- * few instructions before, the register was set to a number, and nothing in between writes it or
- * is the target of a jump. The set of jump targets is over-estimated: every number that code puts
- * into a register counts as an address, and every distance is read in all known ways.
+ * A load with a register as index may read anywhere in its bank. The offset is known only if a few
+ * instructions before, the register was set to a number, and nothing in between writes it or is the
+ * target of a jump. The set of jump targets is over-estimated. Every number that code puts into a
+ * register counts as an address, and every jump distance is decoded in all known encodings.
  */
 #include "graph/sass.h"
 
@@ -147,8 +147,8 @@ static int marks_make(const struct fdry_sass_code *code, struct marks *ret)
 
 /* --- values of index registers --- */
 
-/* The number of registers that an instruction writes, from dest() on; -1: unknown, or the next
- * instruction may not follow. */
+/* The number of registers that an instruction writes, beginning with dest(). -1: unknown, or an
+ * instruction that may jump. */
 static int writes(unsigned int o)
 {
 	static const struct {
@@ -208,7 +208,7 @@ static bool index_value(struct fdry_span code, const struct marks *m, uint32_t i
 
 /* --- reads --- */
 
-/* The size of the load's type: 1, 1, 2, 2, 4, 8, 16 bytes, and 16 for the unknown type 7. */
+/* The bytes that a load of each type reads. Type 7 is unknown and counts as 16 bytes. */
 static uint32_t load_width(struct insn in)
 {
 	static const uint8_t bytes[8] = { 1, 1, 2, 2, 4, 8, 16, 16 };

@@ -25,11 +25,11 @@ struct fdry_sass_read {
 };
 typedef int (*fdry_sass_read_fn)(void *arg, const struct fdry_sass_read *read);
 
-/* A function's code, and what relocations and info say about its jumps. */
+/* A function's code, and the jumps that its relocations and info records describe. */
 struct fdry_sass_code {
 	struct fdry_span bytes;  /* .text.K, with every function inside it */
 	unsigned int arch;       /* 10 * major + minor */
-	const uint32_t *jumps;   /* targets of branches that the code itself does not show */
+	const uint32_t *jumps;   /* branch targets that the instructions do not contain */
 	uint32_t njumps;
 	bool anywhere;           /* branches may lead to any instruction */
 };

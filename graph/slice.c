@@ -127,7 +127,7 @@ static int prototype_put(struct slice *s, uint32_t old, uint32_t *ret)
 	if (!text || len == from.len - old)
 		return fdry_fail(
 			FDRY_E_BADCODE,
-			"malformed cubin: a prototype without an end; rebuild the library");
+			"malformed cubin: a prototype has no end; rebuild the library");
 	found = memmem(s->strings.data, s->strings.len, text, len + 1);
 	if (found) {
 		*ret = (uint32_t)((const uint8_t *)found - s->strings.data);
@@ -139,8 +139,8 @@ static int prototype_put(struct slice *s, uint32_t old, uint32_t *ret)
 
 /* --- sections that are rewritten --- */
 
-/* @text: the code that the info describes, all of which must stay; 0: the info of the module, some
- * of whose functions go. */
+/* Renumber the symbols of an info record. @text: the code that it describes, whose records must all
+ * stay; 0: a record of the module, which is dropped (@keep) with its function. */
 static int info_words(const struct slice *s, uint32_t text, const struct fdry_cubin_attr *a,
 		      uint8_t *to, bool *keep)
 {
@@ -155,9 +155,8 @@ static int info_words(const struct slice *s, uint32_t text, const struct fdry_cu
 	for (i = 0; i < n; i += 4) {
 		symbol = fdry_cubin_attr_symbol(s->c, text, a, i);
 		if (symbol == UINT32_MAX)
-			return fdry_fail(
-				FDRY_E_BADCODE,
-				"malformed cubin: info about no symbol; rebuild the library");
+			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an info record names no "
+							 "symbol; rebuild the library");
 		*keep = *keep && (!symbol || s->symbols[symbol]);
 		fdry_set32(to + i, s->symbols[symbol]);
 	}
@@ -254,7 +253,7 @@ static int calls_put(struct slice *s)
 	return 0;
 }
 
-/* Pairs of an external function and its prototype. */
+/* Copy the prototypes: pairs of an external function and its prototype. */
 static int prototypes_put(struct slice *s, struct fdry_span pairs)
 {
 	uint64_t i;
@@ -264,9 +263,8 @@ static int prototypes_put(struct slice *s, struct fdry_span pairs)
 	for (i = 0; i + 8 <= pairs.len; i += 8) {
 		symbol = fdry_get32(pairs.data + i);
 		if (symbol >= s->c->elf.nsymbols)
-			return fdry_fail(
-				FDRY_E_BADCODE,
-				"malformed cubin: a prototype of no symbol; rebuild the library");
+			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: a prototype belongs to "
+							 "no symbol; rebuild the library");
 		if (!s->symbols[symbol])
 			continue;
 		err = prototype_put(s, fdry_get32(pairs.data + i + 4), &to);
@@ -303,8 +301,8 @@ static int symbols_put(struct slice *s)
 
 /* --- headers --- */
 
-/* Relocations to texture and surface slots, and to the unified table of the process, depend on more
- * than this cubin. */
+/* Whether a relocation depends on this cubin alone. Those to texture and surface slots, and to the
+ * unified table of the process, depend on more. */
 static bool reloc_is_local(uint32_t type)
 {
 	static const uint8_t process_wide[] = { 6,  7,	8,  9,	19, 20, 21, 22,

@@ -3,7 +3,7 @@
  * slice.h - a smaller cubin with some kernels and everything that they reach.
  *
  * The same kernels of the same cubin always give the same bytes.
- * Documentation/format/kernel-object.rst says what a slice may leave out, and what makes a slice
+ * Documentation/format/kernel-object.rst lists what a slice may leave out, and what makes a slice
  * impossible.
  */
 #ifndef FDRY_GRAPH_SLICE_H
@@ -22,7 +22,7 @@
  */
 int fdry_slice(const struct fdry_code_reach *r, struct fdry_buf *ret) __must_check;
 
-/* Compare all content of a slice with its cubin. FDRY_E_BUG names the first difference. */
+/* Compare everything in a slice with its cubin. FDRY_E_BUG names the first difference. */
 int fdry_slice_check(const struct fdry_code_reach *r, struct fdry_span slice) __must_check;
 
 #endif

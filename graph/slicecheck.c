@@ -2,9 +2,9 @@
 /*
  * slicecheck.c - compares a slice with its cubin; see slice.h.
  *
- * This file shares no code with slice.c but the parser. A slice must hold everything that is
- * reached. Its sections keep their order and names, and every number of a symbol must mean the
- * same symbol in both files.
+ * This file shares only the parser with slice.c, so it finds errors of slice.c. A slice must hold
+ * everything that is reached. Its sections keep their order and names, and every number of a symbol
+ * must mean the same symbol in both files.
  */
 #include <stdlib.h>
 
@@ -58,7 +58,8 @@ static bool stays(const struct check *k, uint32_t i)
 	}
 }
 
-/* Whether a slice must have a symbol. Unreached variables go even if their section stays. */
+/* Whether a slice must have a symbol. Unreached variables are dropped even if their section
+ * stays. */
 static bool symbol_stays(const struct check *k, uint32_t symbol)
 {
 	uint32_t at = fdry_cubin_symbol_section(k->old, symbol);
@@ -73,7 +74,7 @@ static bool symbol_stays(const struct check *k, uint32_t symbol)
 
 /* --- info --- */
 
-/* The info of code @old and of code @new; if both are 0, of the module. */
+/* The info records to compare: of code section @old and of @new; if both are 0, of the module. */
 struct info {
 	struct fdry_span old_bytes, new_bytes;
 	uint32_t old, new;

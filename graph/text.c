@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* text.c - words and numbers of a line; see text.h. The text needs no terminating NUL. */
+/* text.c - reads words and numbers of a line; see text.h. The text needs no terminating NUL. */
 #include "graph/text.h"
 
 #include <inttypes.h>

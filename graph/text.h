@@ -19,7 +19,8 @@ struct fdry_words {
 	const char *end; /* of the line */
 };
 
-/* A line that becomes a node, and the memory for the node's spans until the next line. */
+/* A line that is converted to a node. The node's spans point to the memory here until the next
+ * line. */
 struct fdry_text {
 	struct fdry_words w;
 	struct fdry_buf args;
@@ -39,8 +40,8 @@ int fdry_word_i32(struct fdry_words *w, const char *what, int32_t *ret) __must_c
 int fdry_named_u64(struct fdry_words *w, const char *name, uint64_t *ret) __must_check;
 int fdry_words_end(struct fdry_words *w) __must_check;
 
-/* Bytes as little-endian numbers of up to 8 bytes, in full hexadecimal width, each after a space;
- * and back, up to the end of the line. */
+/* Convert bytes to words of up to 8 bytes and back, up to the end of the line. Each word is a
+ * little-endian number in hexadecimal, with all its digits, after a space. */
 int fdry_bytes_to_text(struct fdry_span bytes, struct fdry_buf *ret) __must_check;
 int fdry_bytes_from_text(struct fdry_words *w, struct fdry_buf *ret) __must_check;
 
