@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an image holds whose weights and caches are all outside it.
+
+A decoder (api/examples/decode.py) is captured with its weights and caches as external tensors, with
+and without torch.cuda.empty_cache() before the capture. Prints the content of the image by the
+state of torch's block in which it lies, and by the line of Python that allocated the block; and the
+library's own account of it. Every byte of content must be accounted for.
+"""
+import argparse
+import os
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
+
+BLOCK = 4096
+
+
+class Bytes:
+    """Device memory as torch's tensor."""
+
+    def __init__(self, addr, size):
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (addr, False),
+                                         "version": 2}
+
+
+def stored(torch, addr, size):
+    """How many bytes from addr on lie in pieces of BLOCK that are not zero."""
+    t = torch.as_tensor(Bytes(addr, size), device="cuda")
+    whole = size // BLOCK * BLOCK
+    n = int(t[:whole].view(-1, BLOCK).any(dim=1).sum()) * BLOCK if whole else 0
+    return n + (size - whole if whole < size and bool(t[whole:].any()) else 0)
+
+
+def place(block):
+    """The innermost line of Python that is not torch's own."""
+    frames = [f for f in block.get("frames", []) if f["filename"].endswith(".py")]
+    own = [f for f in frames if "/torch/" not in f["filename"]] or frames
+    if not own:
+        return "(no line of Python)"
+    return f"{os.path.basename(own[0]['filename'])}:{own[0]['line']} {own[0]['name']}"
+
+
+def parts_of(segments):
+    """[(addr, end, state, private, place)] of torch's blocks."""
+    found = []
+    for s in segments:
+        at = s["address"]
+        for b in s["blocks"]:
+            private = any(s.get("segment_pool_id", (0, 0)))
+            found.append((at, at + b["size"], b["state"], private, place(b)))
+            at += b["size"]
+    return sorted(found)
+
+
+def account(torch, contents, blocks):
+    """{(state, private, place): [bytes, bytes that are not zero]} of the ranges `contents`."""
+    sums = {}
+
+    def add(key, addr, end):
+        if addr < end:
+            entry = sums.setdefault(key, [0, 0])
+            entry[0] += end - addr
+            entry[1] += stored(torch, addr, end - addr)
+    for addr, size in contents:
+        at, end = addr, addr + size
+        for b in blocks:
+            if b[1] <= at or b[0] >= end:
+                continue
+            add(("not torch's", False, ""), at, b[0])
+            at = max(at, b[0])
+            add(b[2:], at, min(b[1], end))
+            at = min(b[1], end)
+        add(("not torch's", False, ""), at, end)
+    return sums
+
+
+def capture(empty, folder):
+    import foundry
+    import decode
+    import torch
+    torch.cuda.init()
+    torch.cuda.memory._record_memory_history(context="alloc", stacks="python")
+    with foundry.Capture() as cap:
+        d = decode.Decoder(argparse.Namespace(batches=[1, 2, 4, 8], context=256, seed=0,
+                                              compile=False))
+        stream = torch.cuda.Stream()
+        d.warm_up([8, 4, 2, 1], stream)
+        if empty == "empty":
+            torch.cuda.empty_cache()
+        logits = {}
+        for batch in (8, 4, 2, 1):
+            with cap.graph(batch, stream=stream):
+                logits[batch] = d.step(batch)
+        cap.tensor("token", d.token, use="state")
+        cap.tensor("position", d.position, use="state")
+        for i in range(decode.LAYERS):
+            cap.tensor(f"keys/{i}", d.keys[i], use="state", external=True)
+            cap.tensor(f"values/{i}", d.values[i], use="state", external=True)
+        for name, p in d.model.named_parameters():
+            cap.tensor("weight/" + name, p, use="const", external=True)
+        store = foundry.Store(os.path.join(folder, "store"), create=True)
+        sealed = cap.seal(store, "external")
+        text = store.describe("external")
+        found = re.findall(r"^segment (0x[0-9a-f]+) (\d+) content", text, re.M)
+        contents = [(int(addr, 16), int(size)) for addr, size in found]
+        sums = account(torch, contents, parts_of(torch.cuda.memory_snapshot()))
+    print(f"{empty}: content {sealed.content_bytes}, zero {sealed.zero_bytes}, "
+          f"scratch {sealed.scratch_bytes}, external {sealed.external_bytes}")
+    for (state, private, where), (size, dirty) in sorted(sums.items(), key=lambda e: -e[1][1]):
+        print(f"  {dirty:12d} of {size:12d} {state}{' (pool of a graph)' if private else ''} "
+              f"{where}")
+    for line in text.splitlines():
+        if line.startswith(("memory ", "content ")):
+            print("  " + line)
+    total = sum(dirty for _, dirty in sums.values())
+    assert sum(size for size, _ in sums.values()) == sealed.content_bytes + sealed.zero_bytes
+    # Zeros between bytes of one chunk are stored with them; the pieces here begin elsewhere.
+    pieces = BLOCK * (len(contents) + len(torch.cuda.memory_snapshot()) + 1000)
+    assert total <= sealed.content_bytes + pieces, f"{total} bytes are not zero, and fewer are kept"
+
+
+def whole():
+    parts.need("transformers")
+    results = []
+    for empty in ("empty", "kept"):
+        with tempfile.TemporaryDirectory() as folder:
+            results.append(parts.run("capture", empty, folder, limit=120))
+    return results
+
+
+if __name__ == "__main__":
+    parts.main((capture,), whole)
