@@ -2,6 +2,7 @@
 /* module.c - checks device code and loads it; see module.h. */
 #include "graph/module.h"
 
+#include "graph/cubin.h"
 #include "graph/elf.h"
 
 enum { SHF_WRITE = 1, SHN_COMMON = 0xfff2 };
@@ -84,20 +85,68 @@ static bool section_is_variables(const struct fdry_elf_section *s)
 	return true;
 }
 
+/* Whether literals are all that code can reach in the section. */
+static bool section_is_literals(const struct fdry_cubin *c, uint32_t section)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < c->nvariables; i++) {
+		if (c->variables[i].section == section && !c->variables[i].literal)
+			return false;
+		n += c->variables[i].section == section;
+	}
+	return n;
+}
+
+/* Code has addresses of variables by relocations alone. One without a variable may mean any byte. */
+static bool relocs_name_variables(const struct fdry_cubin *c, uint32_t relocs)
+{
+	uint32_t i, symbol, n = fdry_elf_reloc_count(&c->elf, relocs);
+
+	for (i = 0; i < n; i++) {
+		symbol = (uint32_t)(fdry_elf_reloc(&c->elf, relocs, i).info >> 32);
+		if (symbol >= c->elf.nsymbols)
+			return false;
+		if (fdry_cubin_variable_of(c, symbol) == UINT32_MAX &&
+		    section_is_variables(&c->elf.sections[fdry_cubin_symbol_section(c, symbol)]))
+			return false;
+	}
+	return true;
+}
+
+/* Kernels with assertions have strings in writable memory, which no code writes. */
+static bool variables_are_literals(struct fdry_span code)
+{
+	struct fdry_cubin *c;
+	bool literals = true;
+	uint32_t i;
+
+	if (fdry_elf_machine(code) != FDRY_EM_CUDA || fdry_cubin_new(code, &c))
+		return false;
+	for (i = 1; i < c->elf.nsections && literals; i++) {
+		if (c->sections[i].kind == FDRY_SECTION_RELOC)
+			literals = relocs_name_variables(c, i);
+		else if (section_is_variables(&c->elf.sections[i]))
+			literals = section_is_literals(c, i);
+	}
+	fdry_cubin_free(c);
+	return literals;
+}
+
 bool fdry_module_has_variables(struct fdry_span code)
 {
 	struct fdry_elf elf;
-	bool found = false;
+	bool found = false, common = false;
 	uint32_t i;
 
 	if (fdry_elf_init(code, &elf))
 		return true;
 	for (i = 1; i < elf.nsections && !found; i++)
 		found = section_is_variables(&elf.sections[i]);
-	for (i = 0; i < elf.nsymbols && !found; i++)
-		found = elf.symbols[i].s.shndx == SHN_COMMON;
+	for (i = 0; i < elf.nsymbols && !common; i++)
+		common = elf.symbols[i].s.shndx == SHN_COMMON;
 	fdry_elf_release(&elf);
-	return found;
+	return common || (found && !variables_are_literals(code));
 }
 
 int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret,

@@ -25,7 +25,7 @@
 int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code) __must_check;
 
 /* Whether the module has variables that kernels can write and later launches can read; true if
- * @code is malformed. */
+ * @code is malformed. Strings of assertions lie in writable memory and do not count. */
 bool fdry_module_has_variables(struct fdry_span code);
 
 /**

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "graph/elf.h"
 #include "graph/module.h"
 #include "graph/module_table.h"
 #include "tests/lib/paper.h"
@@ -244,8 +245,75 @@ static const struct code {
 } codes[] = {
 	{ "plain.90.cubin", false }, { "shared.90.cubin", false }, { "axpy.triton.cubin", false },
 	{ "who.90a.cubin", false },  { "vars.80.cubin", true },	   { "vars.90.cubin", true },
-	{ "vars.100.cubin", true },
+	{ "vars.100.cubin", true },   { "syscalls.80.cubin", false }, { "syscalls.90.cubin", false },
+	{ "linked.90.cubin", true },  { "calls.90.cubin", true },
 };
+
+static uint32_t section_named(const struct fdry_elf *elf, const char *name)
+{
+	uint32_t i;
+
+	for (i = 1; strcmp(elf->sections[i].name, name); i++)
+		;
+	return i;
+}
+
+static uint32_t section_symbol(const struct fdry_elf *elf, uint32_t section)
+{
+	uint32_t i;
+
+	for (i = 1; elf->symbols[i].s.shndx != section || fdry_elf_sym_type(&elf->symbols[i].s) != 3;
+	     i++)
+		;
+	return i;
+}
+
+/* A program can choose the name of a variable that is no string of the compiler's. */
+static void string_rename(const struct fdry_elf *elf, uint8_t *bytes)
+{
+	const struct fdry_span *names = &elf->sections[section_named(elf, ".strtab")].data;
+	const uint8_t *at = memmem(names->data, names->len, "__unnamed_2", sizeof("__unnamed_2"));
+
+	bytes[at - elf->image.data] = 'a';
+}
+
+/* Code that has the address of the whole section may mean a byte that no name covers. */
+static void string_unname(const struct fdry_elf *elf, uint8_t *bytes)
+{
+	uint32_t data = section_named(elf, ".nv.global.init");
+	const struct fdry_span *relocs =
+		&elf->sections[section_named(elf, ".rela.nv.constant4")].data;
+	struct fdry_elf_rela r = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < relocs->len / sizeof(r); i++) {
+		memcpy(&r, relocs->data + i * sizeof(r), sizeof(r));
+		if (elf->symbols[r.info >> 32].s.shndx == data)
+			break;
+	}
+	r.info = (uint64_t)section_symbol(elf, data) << 32 | (uint32_t)r.info;
+	memcpy(bytes + (relocs->data + i * sizeof(r) - elf->image.data), &r, sizeof(r));
+}
+
+/* Strings alone do not count. */
+START_TEST(what_may_be_no_string_counts)
+{
+	static void (*const change[])(const struct fdry_elf *elf,
+				      uint8_t *bytes) = { string_rename, string_unname };
+	struct fdry_span golden = golden_read("syscalls.90.cubin");
+	struct fdry_span bytes = { malloc(golden.len), golden.len };
+	struct fdry_elf elf;
+
+	memcpy((uint8_t *)bytes.data, golden.data, golden.len);
+	ck_assert(!fdry_module_has_variables(bytes));
+	ck_assert_int_eq(fdry_elf_init(golden, &elf), 0);
+	change[_i](&elf, (uint8_t *)bytes.data);
+	fdry_elf_release(&elf);
+	ck_assert(fdry_module_has_variables(bytes));
+	free((void *)bytes.data);
+	golden_free(golden);
+}
+END_TEST
 
 START_TEST(variables_are_seen)
 {
@@ -273,6 +341,7 @@ int main(void)
 	tcase_add_test(tc, a_shared_kernel_is_compared);
 	tcase_add_test(tc, a_refused_kernel_leaves_nothing);
 	tcase_add_test(tc, a_load_that_fails_leaves_other_banks_as_they_are);
+	tcase_add_loop_test(tc, what_may_be_no_string_counts, 0, 2);
 	tcase_add_loop_test(tc, variables_are_seen, 0, sizeof(codes) / sizeof(codes[0]));
 	suite_add_tcase(s, tc);
 	return test_main(s);
