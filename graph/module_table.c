@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "graph/module.h"
+#include "lib/fork_lock.h"
 
 #define BUCKETS 4096u /* a power of two */
 
@@ -34,7 +35,7 @@ struct fdry_module {
 	struct fdry_module *next;  /* in its bucket */
 	const struct fdry_driver *drv;
 	unsigned long long ctx_id;
-	unsigned int process;
+	unsigned int process; /* of fork_lock.h: a child uses no module of its parent's */
 	const struct fdry_module_user *owner; /* NULL: shared */
 	struct fdry_oid object;
 	struct function *functions;
@@ -45,42 +46,9 @@ struct fdry_module {
 };
 
 static struct {
-	pthread_mutex_t lock;
 	struct fdry_module *modules[BUCKETS];
 	struct function *functions[BUCKETS];
-} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/* --- fork: the child must find the lock free, and no module of the parent's --- */
-
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static unsigned int process; /* changes with each fork in the child */
-
-static void before_fork(void)
-{
-	pthread_mutex_lock(&table.lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&table.lock);
-}
-
-static void after_fork_child(void)
-{
-	process++;
-	pthread_mutex_unlock(&table.lock);
-}
-
-static void fork_prepare(void)
-{
-	(void)pthread_atfork(before_fork, after_fork, after_fork_child);
-}
-
-static void table_lock(void)
-{
-	(void)pthread_once(&fork_once, fork_prepare);
-	pthread_mutex_lock(&table.lock);
-}
+} table;
 
 /* --- the tables; with the lock --- */
 
@@ -139,7 +107,7 @@ static bool module_matches(const struct fdry_module *m, const struct fdry_module
 			   const struct fdry_kernel *k)
 {
 	return fdry_oid_eq(&m->object, &k->object) && m->drv == u->drv && m->ctx_id == u->ctx_id &&
-	       m->process == process && (!m->owner || m->owner == u);
+	       m->process == fdry_fork_count() && (!m->owner || m->owner == u);
 }
 
 /* Find a load of the kernel's object whose function has the kernel's attributes, or was not
@@ -170,7 +138,7 @@ static struct fdry_module *module_add(const struct fdry_module_user *u, const st
 		return NULL;
 	*m = (struct fdry_module){ .drv = u->drv,
 				   .ctx_id = u->ctx_id,
-				   .process = process,
+				   .process = fdry_fork_count(),
 				   .owner = shared ? NULL : u,
 				   .object = k->object };
 	pthread_mutex_init(&m->lock, NULL);
@@ -353,25 +321,25 @@ static int module_enter(const struct fdry_module_user *u, const struct fdry_kern
 	bool shared;
 	int err;
 
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_MODULES);
 	m = module_find(u, k);
 	if (m) {
 		err = module_use(m, k, func);
 		goto out_unlock;
 	}
-	pthread_mutex_unlock(&table.lock);
+	fdry_fork_unlock(FDRY_LOCK_MODULES);
 	err = u->get(u->arg, &k->object, &bytes);
 	if (err)
 		return err;
 	shared = !fdry_module_has_variables(bytes);
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_MODULES);
 	m = module_find(u, k); /* another thread may have entered it in the meantime */
 	if (!m)
 		m = module_add(u, k, shared);
 	err = module_use(m, k, func);
 out_unlock:
 	*ret = m;
-	pthread_mutex_unlock(&table.lock);
+	fdry_fork_unlock(FDRY_LOCK_MODULES);
 	return err;
 }
 
@@ -404,11 +372,11 @@ void fdry_module_put(struct fdry_module *m)
 
 	if (!m)
 		return;
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_MODULES);
 	last = !--m->users;
 	if (last)
 		module_remove(m);
-	pthread_mutex_unlock(&table.lock);
+	fdry_fork_unlock(FDRY_LOCK_MODULES);
 	if (!last)
 		return;
 	if (m->handle)
@@ -425,11 +393,11 @@ bool fdry_module_is_shared(const struct fdry_oid *object)
 {
 	struct fdry_module *m;
 
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_MODULES);
 	for (m = *module_bucket(object);
-	     m && (m->owner || m->process != process || !fdry_oid_eq(&m->object, object));
+	     m && (m->owner || m->process != fdry_fork_count() || !fdry_oid_eq(&m->object, object));
 	     m = m->next)
 		;
-	pthread_mutex_unlock(&table.lock);
+	fdry_fork_unlock(FDRY_LOCK_MODULES);
 	return m;
 }

@@ -7,47 +7,32 @@
  */
 #include "image/pinned.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
+
+#include "lib/fork_lock.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define KEPT_MAX 4
 
 /* Only registered blocks of one driver are kept. */
 static struct {
-	pthread_mutex_t lock;
 	const struct fdry_driver *drv;
 	unsigned int holders, count;
+	unsigned int process; /* whose they are, of fork_lock.h */
 	uint8_t *bytes[KEPT_MAX];
-} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void before_fork(void)
-{
-	pthread_mutex_lock(&kept.lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&kept.lock);
-}
-
-static void after_fork_child(void)
-{
-	kept.holders = kept.count = 0;
-	pthread_mutex_unlock(&kept.lock);
-}
-
-static void fork_prepare(void)
-{
-	(void)pthread_atfork(before_fork, after_fork, after_fork_child);
-}
+} kept;
 
 static void kept_lock(void)
 {
-	(void)pthread_once(&fork_once, fork_prepare);
-	pthread_mutex_lock(&kept.lock);
+	fdry_fork_lock(FDRY_LOCK_PINNED);
+	if (kept.process != fdry_fork_count())
+		kept.holders = kept.count = 0;
+	kept.process = fdry_fork_count();
+}
+
+static void kept_unlock(void)
+{
+	fdry_fork_unlock(FDRY_LOCK_PINNED);
 }
 
 /* --- blocks --- */
@@ -100,7 +85,7 @@ int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret)
 	kept_lock();
 	if (kept.count && kept.drv == drv)
 		bytes = kept.bytes[--kept.count];
-	pthread_mutex_unlock(&kept.lock);
+	kept_unlock();
 	if (!bytes)
 		return block_new(drv, ret);
 	*ret = (struct fdry_pinned){ bytes, true };
@@ -115,7 +100,7 @@ void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *bl
 	keep = block->registered && kept.holders && kept.drv == drv && kept.count < KEPT_MAX;
 	if (keep)
 		kept.bytes[kept.count++] = block->bytes;
-	pthread_mutex_unlock(&kept.lock);
+	kept_unlock();
 	if (!keep)
 		block_free(drv, block);
 }
@@ -128,7 +113,7 @@ void fdry_pinned_hold(const struct fdry_driver *drv)
 	if (!kept.holders)
 		kept.drv = drv;
 	kept.holders += kept.drv == drv;
-	pthread_mutex_unlock(&kept.lock);
+	kept_unlock();
 }
 
 void fdry_pinned_release(const struct fdry_driver *drv)
@@ -140,7 +125,7 @@ void fdry_pinned_release(const struct fdry_driver *drv)
 	if (kept.drv == drv && kept.holders && !--kept.holders)
 		while (kept.count)
 			unused[n++] = (struct fdry_pinned){ kept.bytes[--kept.count], true };
-	pthread_mutex_unlock(&kept.lock);
+	kept_unlock();
 	for (i = 0; i < n; i++)
 		block_free(drv, &unused[i]);
 }

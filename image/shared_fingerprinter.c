@@ -12,50 +12,19 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "lib/fork_lock.h"
+
 struct fdry_shared_fingerprinter {
 	struct fdry_shared_fingerprinter *next;
 	const struct fdry_driver *drv;
 	unsigned long long ctx_id;
-	unsigned int process;
+	unsigned int process;         /* of fork_lock.h: a child uses none of its parent's */
 	uint32_t users;               /* by the list's lock, as all above */
 	pthread_mutex_t lock;         /* held from a start to its wait */
 	struct fdry_fingerprinter *f; /* NULL: not made yet */
 };
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_shared_fingerprinter *list;
-
-/* --- fork: the child must find the lock free, and no fingerprinter of the parent's --- */
-
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static unsigned int process; /* changes with each fork in the child */
-
-static void before_fork(void)
-{
-	pthread_mutex_lock(&list_lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&list_lock);
-}
-
-static void after_fork_child(void)
-{
-	process++;
-	pthread_mutex_unlock(&list_lock);
-}
-
-static void fork_prepare(void)
-{
-	(void)pthread_atfork(before_fork, after_fork, after_fork_child);
-}
-
-static void lock_list(void)
-{
-	(void)pthread_once(&fork_once, fork_prepare);
-	pthread_mutex_lock(&list_lock);
-}
 
 /* --- references --- */
 
@@ -66,7 +35,7 @@ static struct fdry_shared_fingerprinter *entry_use(const struct fdry_driver *drv
 	struct fdry_shared_fingerprinter *s;
 
 	for (s = list; s; s = s->next) {
-		if (s->drv == drv && s->ctx_id == ctx_id && s->process == process) {
+		if (s->drv == drv && s->ctx_id == ctx_id && s->process == fdry_fork_count()) {
 			s->users++;
 			return s;
 		}
@@ -75,7 +44,7 @@ static struct fdry_shared_fingerprinter *entry_use(const struct fdry_driver *drv
 	if (!s)
 		return NULL;
 	*s = (struct fdry_shared_fingerprinter){
-		.next = list, .drv = drv, .ctx_id = ctx_id, .process = process, .users = 1
+		.next = list, .drv = drv, .ctx_id = ctx_id, .process = fdry_fork_count(), .users = 1
 	};
 	pthread_mutex_init(&s->lock, NULL);
 	list = s;
@@ -95,9 +64,9 @@ int fdry_shared_fingerprinter_get(const struct fdry_driver *drv, CUdevice device
 	err = fdry_call(drv, cuCtxGetId, ctx, &ctx_id);
 	if (err)
 		return err;
-	lock_list();
+	fdry_fork_lock(FDRY_LOCK_FINGERPRINTERS);
 	s = entry_use(drv, ctx_id);
-	pthread_mutex_unlock(&list_lock);
+	fdry_fork_unlock(FDRY_LOCK_FINGERPRINTERS);
 	if (!s)
 		return fdry_nomem();
 	pthread_mutex_lock(&s->lock);
@@ -118,14 +87,14 @@ void fdry_shared_fingerprinter_put(struct fdry_shared_fingerprinter *s)
 
 	if (!s)
 		return;
-	lock_list();
+	fdry_fork_lock(FDRY_LOCK_FINGERPRINTERS);
 	last = !--s->users;
 	if (last) {
 		for (at = &list; *at != s; at = &(*at)->next)
 			;
 		*at = s->next;
 	}
-	pthread_mutex_unlock(&list_lock);
+	fdry_fork_unlock(FDRY_LOCK_FINGERPRINTERS);
 	if (!last)
 		return;
 	fdry_fingerprinter_free(s->f);

@@ -2,38 +2,15 @@
 /* shared_graph.c - see shared_graph.h. */
 #include "image/shared_graph.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/fork_lock.h"
+
 #define BUCKETS 1024u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* A child of fork() unloads its copies of images, too. */
 static struct fdry_shared_graph *graphs[BUCKETS];
-
-/* A child unloads its copies of images, too: it must find the lock free. */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void before_fork(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
-static void fork_prepare(void)
-{
-	(void)pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static void table_lock(void)
-{
-	(void)pthread_once(&fork_once, fork_prepare);
-	pthread_mutex_lock(&lock);
-}
 
 /* With the lock: the pointer to the graph @oid, or the end of its bucket. */
 static struct fdry_shared_graph **graph_at(const struct fdry_oid *oid)
@@ -49,11 +26,11 @@ struct fdry_shared_graph *fdry_shared_graph_get(const struct fdry_oid *oid)
 {
 	struct fdry_shared_graph *g;
 
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_GRAPHS);
 	g = *graph_at(oid);
 	if (g)
 		g->users++;
-	pthread_mutex_unlock(&lock);
+	fdry_fork_unlock(FDRY_LOCK_GRAPHS);
 	return g;
 }
 
@@ -91,14 +68,14 @@ int fdry_shared_graph_add(const struct fdry_oid *oid, struct fdry_buf *bytes,
 
 	if (err)
 		return err;
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_GRAPHS);
 	at = graph_at(oid);
 	*ret = *at ? *at : g;
 	if (*at)
 		(*at)->users++; /* another load has read it meanwhile */
 	else
 		*at = g;
-	pthread_mutex_unlock(&lock);
+	fdry_fork_unlock(FDRY_LOCK_GRAPHS);
 	if (*ret != g)
 		graph_free(g);
 	return 0;
@@ -110,11 +87,11 @@ void fdry_shared_graph_put(struct fdry_shared_graph *g)
 
 	if (!g)
 		return;
-	table_lock();
+	fdry_fork_lock(FDRY_LOCK_GRAPHS);
 	last = !--g->users;
 	if (last)
 		*graph_at(&g->oid) = g->next;
-	pthread_mutex_unlock(&lock);
+	fdry_fork_unlock(FDRY_LOCK_GRAPHS);
 	if (last)
 		graph_free(g);
 }
