@@ -98,7 +98,7 @@ static bool section_is_literals(const struct fdry_cubin *c, uint32_t section)
 	return n;
 }
 
-/* Code has addresses of variables by relocations alone. One without a variable may mean any byte. */
+/* Code gets addresses by relocations alone. One that names no variable may mean any byte. */
 static bool relocs_name_variables(const struct fdry_cubin *c, uint32_t relocs)
 {
 	uint32_t i, symbol, n = fdry_elf_reloc_count(&c->elf, relocs);

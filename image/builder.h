@@ -4,7 +4,8 @@
  *
  * It works in the image's context, in relaxed capture mode, in the image's order, one
  * graph in each turn; a thread that needs a graph at once goes before it. It ends when all
- * graphs are built, when one fails for want of memory, or when it is stopped.
+ * graphs are built, when one fails for want of memory, or when it is stopped. Builders of several
+ * images work one after another.
  */
 #ifndef FDRY_IMAGE_BUILDER_H
 #define FDRY_IMAGE_BUILDER_H

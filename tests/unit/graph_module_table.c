@@ -245,8 +245,9 @@ static const struct code {
 } codes[] = {
 	{ "plain.90.cubin", false }, { "shared.90.cubin", false }, { "axpy.triton.cubin", false },
 	{ "who.90a.cubin", false },  { "vars.80.cubin", true },	   { "vars.90.cubin", true },
-	{ "vars.100.cubin", true },   { "syscalls.80.cubin", false }, { "syscalls.90.cubin", false },
-	{ "linked.90.cubin", true },  { "calls.90.cubin", true },
+	{ "vars.100.cubin", true },  { "syscalls.80.cubin", false },
+	{ "linked.90.cubin", true }, { "syscalls.90.cubin", false },
+	{ "calls.90.cubin", true },
 };
 
 static uint32_t section_named(const struct fdry_elf *elf, const char *name)
@@ -260,12 +261,11 @@ static uint32_t section_named(const struct fdry_elf *elf, const char *name)
 
 static uint32_t section_symbol(const struct fdry_elf *elf, uint32_t section)
 {
-	uint32_t i;
+	const struct fdry_elf_symbol *y = &elf->symbols[1];
 
-	for (i = 1; elf->symbols[i].s.shndx != section || fdry_elf_sym_type(&elf->symbols[i].s) != 3;
-	     i++)
-		;
-	return i;
+	while (y->s.shndx != section || fdry_elf_sym_type(&y->s) != 3)
+		y++;
+	return (uint32_t)(y - elf->symbols);
 }
 
 /* A program can choose the name of a variable that is no string of the compiler's. */

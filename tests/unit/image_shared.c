@@ -2,6 +2,8 @@
 /* Unit tests: images of one process share loaded kernels and graph objects, and are exact all the
  * same. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "image/image.h"
 #include "tests/lib/image_place.h"
@@ -312,6 +314,56 @@ START_TEST(threads_share)
 }
 END_TEST
 
+static void hold_built(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	atomic_int *held = arg;
+
+	(void)total, (void)ms;
+	if (phase != FDRY_PHASE_GRAPHS || done != 1)
+		return;
+	atomic_store(held, 1);
+	while (atomic_load(held) == 1)
+		usleep(100);
+}
+
+/* While the first image's builder is busy, that of the second waits, unless a thread waits for
+ * it. */
+START_TEST(images_are_built_in_turn)
+{
+	static struct work w;
+	struct fdry_image *img[IMAGES];
+	struct fdry_load_opts opts;
+	atomic_int held = 0;
+	int i;
+
+	process_begin(&w);
+	opts = into(&w);
+	opts.flags = FDRY_LOAD_BACKGROUND;
+	opts.progress = hold_built;
+	opts.progress_arg = &held;
+	ok(fdry_image_load(w.store, "img1", &opts, &img[0]));
+	for (i = 0; i < 20000 && !atomic_load(&held); i++)
+		usleep(500);
+	for (i = 1; i < IMAGES; i++)
+		img[i] = load_flags(&w, i + 1, FDRY_LOAD_BACKGROUND);
+	usleep(50000);
+	for (i = 1; i < IMAGES; i++)
+		ck_assert_uint_eq(report_of(img[i]).graphs_built, 0);
+	ok(fdry_image_wait(img[2]));
+	ck_assert_uint_eq(report_of(img[2]).graphs_built, 4);
+	ok(fdry_image_build_stop(img[3]));
+	ck_assert_uint_eq(report_of(img[1]).graphs_built + report_of(img[3]).graphs_built, 0);
+	atomic_store(&held, 2);
+	for (i = 0; i < 20000 && report_of(img[1]).graphs_built < 3; i++)
+		usleep(500);
+	ck_assert_uint_eq(report_of(img[1]).graphs_built, 3);
+	ck_assert_uint_eq(report_of(img[3]).graphs_built, 0);
+	for (i = 0; i < IMAGES; i++)
+		fdry_image_unload(img[i]);
+	work_end(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_shared");
@@ -325,6 +377,7 @@ int main(void)
 	tcase_add_test(tc, another_context_loads_its_own);
 	tcase_add_test(tc, a_load_that_fails_leaves_others_as_they_are);
 	tcase_add_test(tc, threads_share);
+	tcase_add_test(tc, images_are_built_in_turn);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -17,9 +17,9 @@ static unsigned long held[FDRY_LOCK_COUNT]; /* by the locks */
 /* Holds one lock after another, for long enough that a fork meets it. */
 static void *holder(void *arg)
 {
-	unsigned int i;
+	unsigned int i = (unsigned int)(uintptr_t)arg;
 
-	for (i = (unsigned int)(uintptr_t)arg; !atomic_load(&ended); i = (i + 1) % FDRY_LOCK_COUNT) {
+	for (; !atomic_load(&ended); i = (i + 1) % FDRY_LOCK_COUNT) {
 		fdry_fork_lock(i);
 		held[i]++;
 		usleep(20);

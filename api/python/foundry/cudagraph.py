@@ -271,8 +271,9 @@ class CUDAGraph(_lib.Single):
     def start_graph_builds(cls, paths, pool=None, num_threads=4):
         """Begin to load many graphs. Returns a token for finish_graph_loads().
 
-        Their images are placed at once, as by load(), with the same errors. At most `num_threads`
-        threads build the graphs in the background, in the order of `paths`.
+        Their images are placed at once, as by load(), with the same errors; at most `num_threads`
+        threads work on that. One thread builds the graphs in the background, in the order of
+        `paths`: several would wait for the driver's lock.
         """
         return many.start(lambda *found: open_graph(cls, *found, pool), paths, num_threads)
 
