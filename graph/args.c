@@ -234,12 +234,14 @@ int fdry_args_check(const struct fdry_graph_view *v)
 {
 	const struct fdry_graph_header *h = &v->header;
 	uint64_t at = 0;
+	struct fdry_graph_kernel kernel;
 	uint32_t i, k, bytes, n, patch = 0;
 	int err;
 
 	for (i = 0; i < h->kernel_nodes; i++, patch += n) {
 		k = kernel_of(v, i);
-		bytes = fdry_graph_kernel_at(v, k).param_bytes;
+		kernel = fdry_graph_kernel_at(v, k);
+		bytes = fdry_graph_kernel_args(&kernel);
 		at += fdry_graph_padded(bytes);
 		n = fdry_graph_u16(v, FDRY_GSEC_NODE_PATCHES, i);
 		if (at > h->arg_bytes || n > h->patches - patch)

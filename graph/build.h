@@ -15,6 +15,8 @@ struct fdry_build {
 	CUgraph graph;
 	CUevent *events;
 	void **params; /* memory for the addresses of the parameters of any kernel */
+	void *extra[5]; /* of a node with a packed buffer ... */
+	size_t packed;  /* ... of so many bytes */
 };
 
 #endif

@@ -60,13 +60,14 @@ int fdry_graph_view_init(struct fdry_span bytes, struct fdry_graph_view *ret)
 
 static int kernel_check(const struct fdry_graph_kernel *g, const struct fdry_kernel *k)
 {
-	uint32_t i;
+	uint32_t i, bytes = fdry_graph_kernel_args(g);
 
-	if (g->param_bytes != k->param_bytes)
+	if (bytes != g->param_bytes ? bytes >= k->param_bytes : bytes != k->param_bytes)
 		return fdry_fail(
 			FDRY_E_BADIMAGE,
-			"kernel %u (%.100s) takes %u bytes of arguments, and the graph has %u",
-			g->index, k->name, k->param_bytes, g->param_bytes);
+			"kernel %u (%.100s) takes %u bytes of arguments, and the graph has %u%s",
+			g->index, k->name, k->param_bytes, bytes,
+			bytes != g->param_bytes ? " as a part of them" : "");
 	for (i = 0; i < k->nparams; i++)
 		if ((uint32_t)k->params[i].offset + k->params[i].size > k->param_bytes)
 			return fdry_fail(

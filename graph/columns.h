@@ -54,5 +54,10 @@ static inline struct fdry_graph_kernel fdry_graph_kernel_at(const struct fdry_gr
 	memcpy(&k, v->section[FDRY_GSEC_KERNEL] + sizeof(k) * (size_t)i, sizeof(k));
 	return k;
 }
+/* The bytes of arguments of each node of this kernel. */
+static inline uint32_t fdry_graph_kernel_args(const struct fdry_graph_kernel *k)
+{
+	return k->param_bytes & ~FDRY_GRAPH_KERNEL_SHORT;
+}
 
 #endif

@@ -167,16 +167,24 @@ static int configs_put(struct fdry_graph_enc *enc)
 /* The features that a reader of this object must know. */
 static uint32_t features(const struct fdry_graph_enc *enc)
 {
-	const struct fdry_buf *copies = &enc->column[FDRY_GSEC_MEMCPY];
+	const struct fdry_buf *copies = &enc->column[FDRY_GSEC_MEMCPY],
+			      *kernels = &enc->kernels.bytes;
+	struct fdry_graph_kernel k;
 	struct fdry_graph_memcpy m;
+	uint32_t ret = 0;
 	size_t at;
 
 	for (at = 0; at < copies->len; at += sizeof(m)) {
 		memcpy(&m, copies->data + at, sizeof(m));
 		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
-			return FDRY_GRAPH_INCOMPAT_HOST;
+			ret |= FDRY_GRAPH_INCOMPAT_HOST;
 	}
-	return 0;
+	for (at = 0; at < kernels->len; at += sizeof(k)) {
+		memcpy(&k, kernels->data + at, sizeof(k));
+		if (k.param_bytes & FDRY_GRAPH_KERNEL_SHORT)
+			ret |= FDRY_GRAPH_INCOMPAT_SHORT;
+	}
+	return ret;
 }
 
 static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)

@@ -21,7 +21,10 @@
 #define FDRY_GRAPH_TEXT_VERSION 1u /* of the text form */
 #define FDRY_GRAPH_INCOMPAT_HOST \
 	(1u << 0) /* some memcpy node has a place in host memory (host.h) for an address */
-#define FDRY_GRAPH_INCOMPAT_KNOWN FDRY_GRAPH_INCOMPAT_HOST /* bits that this reader understands */
+#define FDRY_GRAPH_INCOMPAT_SHORT \
+	(1u << 1) /* some kernel has FDRY_GRAPH_KERNEL_SHORT */
+/* Bits that this reader understands. */
+#define FDRY_GRAPH_INCOMPAT_KNOWN (FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -65,11 +68,15 @@ struct fdry_graph_header {
 	uint8_t reserved[28];
 };
 
-/* One kernel of the graph; configurations name it by its index here. */
+/*
+ * One kernel of the graph; configurations name it by its index here. Nodes that pass fewer
+ * arguments than the kernel has parameters are an entry of their own, with FDRY_GRAPH_KERNEL_SHORT.
+ */
+#define FDRY_GRAPH_KERNEL_SHORT (1u << 31)
 struct fdry_graph_kernel {
 	uint32_t index;       /* in the image's kernel table */
-	uint32_t
-		param_bytes; /* of its parameter buffer: the length of its nodes' argument blocks */
+	uint32_t param_bytes; /* length of its nodes' argument blocks: of the parameter buffer; or
+				 FDRY_GRAPH_KERNEL_SHORT and the bytes that the nodes pass */
 };
 
 struct fdry_graph_launch {

@@ -28,7 +28,8 @@ struct fdry_node_kernel {
 	uint32_t kernel;          /* index in the image's kernel table */
 	struct fdry_graph_launch launch;
 	struct fdry_span attrs;   /* struct fdry_graph_attr each, ascending ids; see attr.h */
-	struct fdry_span args;    /* the parameter buffer, without padding */
+	struct fdry_span args;    /* the parameter buffer, without padding, as far as passed */
+	bool args_short;          /* fewer bytes than the kernel's parameters have */
 };
 
 struct fdry_node {

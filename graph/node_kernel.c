@@ -5,6 +5,10 @@
  * A node is a configuration (kernel, launch configuration, attribute set) and an argument block:
  * the kernel's parameter buffer, padded to a multiple of 8. A graph has few configurations. args.c
  * encodes the blocks without offsets, so a reader must decode them in order.
+ *
+ * A program may pass a packed buffer that ends before the parameters do, if the kernel reads no
+ * further; NCCL does. Such a block is as long as that buffer, and the node is built with a buffer
+ * of that length.
  */
 #include <inttypes.h>
 
@@ -42,25 +46,29 @@ static int extra_find(void *const *extra, const uint8_t **ret, size_t *len)
 	return 0;
 }
 
-static int args_from_buffer(const struct fdry_kernel *k, void *const *extra, uint8_t *args)
+/* *@bytes: of all parameters; then of those that the buffer holds. */
+static int args_from_buffer(const struct fdry_kernel *k, void *const *extra, uint8_t *args,
+			    size_t *bytes)
 {
 	const uint8_t *buffer = NULL;
 	const struct fdry_param *p;
-	size_t len = 0;
+	size_t len = 0, end;
 	uint32_t i;
 	int err = extra_find(extra, &buffer, &len);
 
 	if (err)
 		return err;
-	for (i = 0; i < k->nparams; i++) {
+	if (!buffer && k->nparams)
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the driver reports no arguments, and it has %u parameters; "
+				 "use another driver",
+				 k->nparams);
+	if (len < *bytes)
+		*bytes = len;
+	for (i = 0; i < k->nparams && k->params[i].offset < *bytes; i++) {
 		p = &k->params[i];
-		if (!buffer || (size_t)p->offset + p->size > len)
-			return fdry_fail(FDRY_E_REFUSED,
-					 "the driver reports %zu bytes of arguments, and parameter "
-					 "%u ends at %u; "
-					 "launch it with all of its arguments",
-					 buffer ? len : 0, i, p->offset + p->size);
-		memcpy(args + p->offset, buffer + p->offset, p->size);
+		end = (size_t)p->offset + p->size < *bytes ? (size_t)p->offset + p->size : *bytes;
+		memcpy(args + p->offset, buffer + p->offset, end - p->offset);
 	}
 	return 0;
 }
@@ -80,7 +88,7 @@ static int args_read(struct fdry_read *rd, const struct fdry_kernel *k,
 		return err;
 	args = added;
 	if (!p->kernelParams)
-		return args_from_buffer(k, p->extra, args);
+		return args_from_buffer(k, p->extra, args, &rd->args.len);
 	for (i = 0; i < k->nparams; i++)
 		memcpy(args + k->params[i].offset, p->kernelParams[i], k->params[i].size);
 	return 0;
@@ -169,6 +177,7 @@ static int kernel_fill(struct fdry_read *rd, CUgraphNode handle, const CUDA_KERN
 		.shared = p->sharedMemBytes,
 	};
 	ret->args = (struct fdry_span){ rd->args.data, rd->args.len };
+	ret->args_short = rd->args.len < k->param_bytes;
 	ret->attrs =
 		(struct fdry_span){ (const uint8_t *)rd->attrs, nattrs * sizeof(rd->attrs[0]) };
 	return 0;
@@ -217,8 +226,11 @@ static int kernel_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
 	const struct fdry_node_kernel *n = &node->kernel;
 	struct fdry_graph_kernel k = { n->kernel, (uint32_t)n->args.len };
 	struct fdry_graph_config c = { 0 };
-	int err = fdry_intern(&enc->kernels, &k, sizeof(k), &c.kernel, NULL);
+	int err;
 
+	if (n->args_short)
+		k.param_bytes |= FDRY_GRAPH_KERNEL_SHORT;
+	err = fdry_intern(&enc->kernels, &k, sizeof(k), &c.kernel, NULL);
 	if (err)
 		return err;
 	err = fdry_intern(&enc->launches, &n->launch, sizeof(n->launch), &c.launch, NULL);
@@ -294,16 +306,23 @@ static int attr_sets_check(const struct fdry_graph_view *v)
 
 static int kernels_check(const struct fdry_graph_view *v)
 {
-	uint32_t i, bytes;
+	struct fdry_graph_kernel k;
+	bool any = false;
+	uint32_t i;
 
 	for (i = 0; i < v->header.kernels; i++) {
-		bytes = fdry_graph_kernel_at(v, i).param_bytes;
-		if (bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
+		k = fdry_graph_kernel_at(v, i);
+		if (fdry_graph_kernel_args(&k) > FDRY_KERNEL_PARAM_BYTES_MAX)
 			return fdry_fail(FDRY_E_LIMIT,
 					 "kernel %u of the graph takes %u bytes of arguments, more "
 					 "than the limit of %u",
-					 i, bytes, FDRY_KERNEL_PARAM_BYTES_MAX);
+					 i, fdry_graph_kernel_args(&k),
+					 FDRY_KERNEL_PARAM_BYTES_MAX);
+		any = any || k.param_bytes & FDRY_GRAPH_KERNEL_SHORT;
 	}
+	if (any != !!(v->header.incompat & FDRY_GRAPH_INCOMPAT_SHORT))
+		return fdry_fail(FDRY_E_BADIMAGE, "its header and its kernels disagree whether "
+						  "arguments are shorter than parameters");
 	return 0;
 }
 
@@ -348,10 +367,33 @@ static void kernel_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
 	n->attrs = (struct fdry_span){ 0 };
 	if (attrs)
 		n->attrs = attr_set_at(v, attrs - 1);
-	n->args = (struct fdry_span){ fdry_args_get(c, i, k.param_bytes), k.param_bytes };
+	n->args.len = fdry_graph_kernel_args(&k);
+	n->args.data = fdry_args_get(c, i, (uint32_t)n->args.len);
+	n->args_short = k.param_bytes & FDRY_GRAPH_KERNEL_SHORT;
 }
 
 /* --- node -> driver --- */
+
+/* The driver only reads through these pointers; its prototype lacks const. */
+static void args_pass(struct fdry_build *b, const struct fdry_node_kernel *n,
+		      const struct fdry_kernel *k, CUDA_KERNEL_NODE_PARAMS *p)
+{
+	uint32_t i;
+
+	if (!n->args_short) {
+		for (i = 0; i < k->nparams; i++)
+			b->params[i] = (void *)(n->args.data + k->params[i].offset);
+		p->kernelParams = b->params;
+		return;
+	}
+	b->packed = n->args.len;
+	b->extra[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
+	b->extra[1] = (void *)n->args.data;
+	b->extra[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
+	b->extra[3] = &b->packed;
+	b->extra[4] = CU_LAUNCH_PARAM_END;
+	p->extra = b->extra;
+}
 
 static int kernel_build(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret)
 {
@@ -366,14 +408,10 @@ static int kernel_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 		.blockDimY = n->launch.block[1],
 		.blockDimZ = n->launch.block[2],
 		.sharedMemBytes = n->launch.shared,
-		.kernelParams = b->params,
 	};
-	uint32_t i;
 	int err;
 
-	/* The driver only reads through these pointers; its prototype lacks const. */
-	for (i = 0; i < k->nparams; i++)
-		b->params[i] = (void *)(n->args.data + k->params[i].offset);
+	args_pass(b, n, k, &p);
 	err = fdry_call(b->drv, cuGraphAddKernelNode_v2, ret, b->graph, NULL, 0, &p);
 	if (!err)
 		err = fdry_attrs_set(b->drv, *ret, n->attrs);
@@ -395,7 +433,7 @@ static int kernel_to_text(const struct fdry_node *node, struct fdry_buf *ret)
 	err = fdry_attrs_to_text(n->attrs, ret);
 	if (err)
 		return err;
-	err = fdry_buf_printf(ret, " args");
+	err = fdry_buf_printf(ret, "%s args", n->args_short ? " short" : "");
 	if (err)
 		return err;
 	return fdry_bytes_to_text(n->args, ret);
@@ -438,6 +476,7 @@ static int kernel_from_text(struct fdry_text *t, struct fdry_node *ret)
 	err = fdry_attrs_from_text(&t->w, t->attrs, &nattrs);
 	if (err)
 		return err;
+	n->args_short = fdry_word_is(&t->w, "short");
 	err = fdry_word_expect(&t->w, "args");
 	if (err)
 		return err;

@@ -68,7 +68,8 @@ static enum field kernels_differ(const struct diff *d, const struct fdry_node_ke
 		return FIELD_launches;
 	if (spans_differ(a->attrs, b->attrs))
 		return FIELD_attributes;
-	return spans_differ(a->args, b->args) ? FIELD_arguments : FIELD_COUNT;
+	return spans_differ(a->args, b->args) || a->args_short != b->args_short ? FIELD_arguments
+										  : FIELD_COUNT;
 }
 
 static enum field nodes_differ(const struct diff *d, const struct fdry_node *a,
@@ -131,6 +132,9 @@ static int node_text(struct pair *p, uint32_t index, enum field field, const str
 		return err;
 	if (field == FIELD_arguments && a->kernel.args.len == b->kernel.args.len)
 		err = arguments_text(a->kernel.args, b->kernel.args, &p->lines);
+	else if (field == FIELD_arguments)
+		err = fdry_buf_printf(&p->lines, ", %zu bytes, %zu bytes", a->kernel.args.len,
+				      b->kernel.args.len);
 	else if (field == FIELD_kinds || field == FIELD_kernels)
 		err = fdry_buf_printf(&p->lines, ", %s", cmd_text(node_name(p->d, 1, b)));
 	return err ?: fdry_buf_printf(&p->lines, "\n");

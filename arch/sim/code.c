@@ -154,3 +154,14 @@ size_t sim_record_bytes(const struct sim_kernel_record *record)
 	last = &record->params[record->nparams - 1];
 	return (size_t)last->offset + last->size;
 }
+
+void *sim_args_new(const struct sim_kernel_record *record, const void *args, size_t size)
+{
+	size_t bytes = sim_record_bytes(record), most = size > bytes ? size : bytes;
+	void *p;
+
+	if (posix_memalign(&p, 16, most + 1))
+		return NULL;
+	memset(p, SIM_NOT_PASSED, most);
+	return size ? memcpy(p, args, size) : p;
+}

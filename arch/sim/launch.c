@@ -161,16 +161,10 @@ static CUresult args_take(const struct sim_launch_args *a, const struct sim_kern
 	SIM_TRY(extra_read(a->extra, &p));
 	if (!p.given)
 		return args_pack(a, record, ret);
-	if (p.size < sim_record_bytes(record))
-		return CUDA_ERROR_INVALID_VALUE;
 	ret->packed = true;
 	ret->args_size = p.size;
-	ret->args = p.size ? buffer_new(p.size) : NULL;
-	if (p.size && !ret->args)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (p.size)
-		memcpy(ret->args, p.data, p.size);
-	return CUDA_SUCCESS;
+	ret->args = sim_args_new(record, p.data, p.size);
+	return ret->args ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult attrs_take(const struct sim_launch_args *a, struct sim_launch *ret)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/sim/sim.h"
+#include "arch/sim/code.h"
 
 static __thread sigjmp_buf *guard;
 static __thread bool in_callback;
@@ -216,8 +216,8 @@ static CUresult launch_copy(const struct sim_launch *l, struct sim_op *ret)
 	struct sim_launch *to = &ret->launch;
 
 	to->attrs = bytes_dup(l->attrs, l->nattrs * sizeof(*l->attrs));
-	to->args = bytes_dup(l->args, l->args_size);
-	if ((l->nattrs && !to->attrs) || (l->args_size && !to->args)) {
+	to->args = sim_args_new(l->func->record, l->args, l->args_size);
+	if ((l->nattrs && !to->attrs) || !to->args) {
 		free(to->attrs);
 		free(to->args);
 		ret->kind = SIM_OP_NONE;

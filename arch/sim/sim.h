@@ -283,7 +283,7 @@ struct sim_launch {
 	CUlaunchAttribute *attrs;
 	unsigned int nattrs;
 	void *args;            /* the parameter buffer, laid out as the device sees it */
-	size_t args_size;
+	size_t args_size;      /* as passed; a packed buffer may be shorter or longer */
 	bool packed;           /* came as a packed buffer in `extra` */
 };
 

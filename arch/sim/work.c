@@ -54,7 +54,7 @@ CUresult sim_kernel_check(const struct sim_launch *l, struct sim_op *ret)
 		.shared = l->shared,
 		.attrs = l->attrs,
 		.nattrs = l->nattrs,
-		.extra = size ? extra : NULL,
+		.extra = size || l->packed ? extra : NULL,
 	};
 
 	if (!l->func->module)

@@ -516,6 +516,62 @@ START_TEST(packed_arguments)
 }
 END_TEST
 
+/* A packed buffer that is shorter than the parameters is passed again as it was; NCCL's are. */
+START_TEST(short_arguments)
+{
+	static const size_t words[] = { 0, 1, 46, 510 };
+	struct words_args *args = words_args(words[_i]);
+
+	round_trip(words_graph(args, 16 + 8 * words[_i]));
+}
+END_TEST
+
+/* The end of the buffer lies inside a parameter, and inside a word of it. */
+START_TEST(short_arguments_read)
+{
+	CUgraph g = words_graph(words_args(4), 16 + 13);
+
+	reads_as(g, "node 0 kernel 4 grid 1 1 1 block 1 1 1 shared 0 short args "
+		    "0000500000000000 0000000000000004 0101010101010101 0202020202\n");
+	reads_as(words_graph(words_args(1), 8),
+		 "node 0 kernel 4 grid 1 1 1 block 1 1 1 shared 0 short args 0000500000000000\n");
+}
+END_TEST
+
+START_TEST(short_arguments_captured)
+{
+	struct words_args *args = words_args(46);
+	size_t bytes = 16 + 46 * 8;
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, args, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
+	CUgraph c, g = words_graph(args, bytes);
+	CUgraphNode n;
+	size_t one = 1;
+
+	ok(gf.drv.cuGraphGetNodes(g, &n, &one));
+	as_captured(n);
+	ok(gf.drv.cuStreamBeginCapture_v2(gf.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(gf.drv.cuLaunchKernel(gf.func[WORDS], 1, 1, 1, 1, 1, 1, 0, gf.stream, NULL, extra));
+	ok(gf.drv.cuStreamEndCapture(gf.stream, &c));
+	objects_equal(g, c);
+}
+END_TEST
+
+/* Parameters beyond 4,096 bytes, given either way; a buffer may be longer than they are. */
+START_TEST(large_arguments)
+{
+	struct words_args *args = words_args(4093);
+	void *params[] = { &args->dst, &args->n, args->w };
+	CUgraph g = graph_make();
+
+	ck_assert_uint_eq(gf.kernels[WORDS].param_bytes, sizeof(*args));
+	kernel_add(g, NULL, WORDS, params);
+	objects_equal(g, words_graph(args, sizeof(*args)));
+	round_trip(words_graph(args, sizeof(*args)));
+	round_trip(words_graph(args, sizeof(*args) - 8));
+}
+END_TEST
+
 START_TEST(events_are_private)
 {
 	CUgraph g = graph_make();
@@ -581,6 +637,10 @@ void graph_rules_add(TCase *tc)
 	tcase_add_test(tc, host_memory_that_is_not_there);
 	tcase_add_test(tc, host_memory_pitched);
 	tcase_add_test(tc, packed_arguments);
+	tcase_add_loop_test(tc, short_arguments, 0, 4);
+	tcase_add_test(tc, short_arguments_read);
+	tcase_add_test(tc, short_arguments_captured);
+	tcase_add_test(tc, large_arguments);
 	tcase_add_test(tc, events_are_private);
 	tcase_add_test(tc, thousands_of_nodes);
 }

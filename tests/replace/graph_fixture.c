@@ -4,7 +4,8 @@
 
 struct graph_fixture gf;
 
-static const char *const kernel_names[] = { "step", "odd", "nothing", "reverse" };
+static const char *const kernel_names[] = { "step", "odd", "nothing", "reverse",
+						     "words" };
 
 /* --- in place of graph/kernel.c --- */
 
@@ -362,6 +363,32 @@ CUgraph odd_graph(uint8_t *packed, bool as_buffer)
 		p.kernelParams = NULL;
 		p.extra = extra;
 	}
+	ok(gf.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
+	return g;
+}
+
+/* --- "words", whose parameters have 32,760 bytes --- */
+
+struct words_args *words_args(uint64_t n)
+{
+	static struct words_args args;
+	uint64_t i;
+
+	args = (struct words_args){ .dst = gf.mem, .n = n };
+	for (i = 0; i < n; i++)
+		args.w[i] = 0x0101010101010101 * (i % 255 + 1);
+	return &args;
+}
+
+CUgraph words_graph(struct words_args *args, size_t bytes)
+{
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, args, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &bytes, CU_LAUNCH_PARAM_END };
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(WORDS, NULL);
+	CUgraph g = graph_make();
+	CUgraphNode n;
+
+	p.extra = extra;
 	ok(gf.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
 	return g;
 }

@@ -14,7 +14,7 @@
 #include "tests/lib/graph_objects.h"
 #include "tests/lib/test.h"
 
-enum { STEP, ODD, NOTHING, REVERSE, KERNELS };
+enum { STEP, ODD, NOTHING, REVERSE, WORDS, KERNELS };
 
 extern struct graph_fixture {
 	const struct test_backend *backend; /* backend_sim, unless main() sets another */
@@ -94,6 +94,18 @@ void objects_equal(CUgraph a, CUgraph b);
 void odd_pack(uint8_t packed[ODD_BYTES], uint8_t junk);
 
 CUgraph odd_graph(uint8_t *packed, bool as_buffer);
+
+/* Arguments of "words": it writes the first @n of @w to @dst. */
+struct words_args {
+	uint64_t dst, n;
+	uint64_t w[4093];
+};
+
+/* The first @n words are set. */
+struct words_args *words_args(uint64_t n);
+
+/* A graph with a node that passes @bytes of @args as a packed buffer. */
+CUgraph words_graph(struct words_args *args, size_t bytes);
 
 void same_bytes(const struct fdry_buf *a, const struct fdry_buf *b);
 

@@ -181,3 +181,17 @@ SIM_KERNEL(tally, (uint64_t *, sum), (struct draw_state, state), (int, n))
 	if (i < n)
 		sum[i] += drawn(*state.seed, *state.offset + state.within, (uint64_t)i);
 }
+
+/* As many bytes of parameters as a kernel can have, in words: writes the first n of them. */
+struct words {
+	uint64_t w[4093];
+};
+
+SIM_BLOCK_KERNEL(words, 0, (uint64_t *, dst), (uint64_t, n), (struct words, all))
+{
+	uint64_t i;
+
+	(void)sim;
+	for (i = 0; i < n; i++)
+		dst[i] = all.w[i];
+}

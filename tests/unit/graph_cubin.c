@@ -98,6 +98,27 @@ START_TEST(kernels_and_parameters)
 }
 END_TEST
 
+START_TEST(parameters_beyond_4096_bytes)
+{
+	static const struct fdry_param all[] = { { 0, 8 }, { 8, 4 }, { 12, 32752 } },
+				       some[] = { { 0, 8 }, { 8, 4088 } };
+	struct open o = cubin_open("large.90.cubin");
+	const struct fdry_cubin_kernel *k = fdry_cubin_kernel_find(o.c, "large");
+
+	ck_assert_str_eq(o.c->unsliceable, "");
+	ck_assert_ptr_nonnull(k);
+	ck_assert_uint_eq(k->nparams, 3);
+	ck_assert_mem_eq(k->params, all, sizeof(all));
+	ck_assert_uint_eq(k->param_bytes, FDRY_KERNEL_PARAM_BYTES_MAX);
+	k = fdry_cubin_kernel_find(o.c, "partial");
+	ck_assert_ptr_nonnull(k);
+	ck_assert_uint_eq(k->nparams, 2);
+	ck_assert_mem_eq(k->params, some, sizeof(some));
+	ck_assert_uint_eq(k->param_bytes, 4096);
+	cubin_close(&o);
+}
+END_TEST
+
 START_TEST(every_golden_cubin_is_understood)
 {
 	static const char *const names[] = { "plain.90a.cubin", "calls.80.cubin",
@@ -449,6 +470,7 @@ int main(void)
 	TCase *tc = tcase_create("cubin");
 
 	tcase_add_loop_test(tc, kernels_and_parameters, 0, 2);
+	tcase_add_test(tc, parameters_beyond_4096_bytes);
 	tcase_add_loop_test(tc, every_golden_cubin_is_understood, 0, 8);
 	tcase_add_test(tc, odd_ones_say_why);
 	tcase_add_loop_test(tc, variables, 0, 2);

@@ -3,6 +3,8 @@
  * Unit tests of what reading a graph refuses, by name. Where the software driver cannot
  * make such a thing, one of its functions is replaced by one that says so.
  */
+#include <sys/mman.h>
+
 #include "tests/replace/graph_fixture.h"
 #include "tests/lib/sim.h"
 
@@ -598,24 +600,46 @@ static CUgraph graph_with_lying_params(void)
 START_TEST(arguments_incomplete)
 {
 	uint8_t buffer[64] = { 0 };
-	size_t size = 19;
-	void *small[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
-			  &size, CU_LAUNCH_PARAM_END };
 	void *none[] = { CU_LAUNCH_PARAM_END };
 	void *strange[] = { (void *)77, buffer, CU_LAUNCH_PARAM_END };
 
-	lie_extra = small;
-	graph_refused(graph_with_lying_params(),
-		      "node 1: kernel: kernel step: the driver reports 19 bytes of arguments, and "
-		      "parameter 2 ends at 20");
-	gf.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = none;
 	graph_refused(graph_with_lying_params(),
-		      "the driver reports 0 bytes of arguments, and parameter 0 ends at 8");
+		      "node 1: kernel: kernel step: the driver reports no arguments, and it has 3 "
+		      "parameters");
 	gf.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = strange;
 	graph_refused(graph_with_lying_params(),
 		      "its arguments come in a form that this version does not know");
+}
+END_TEST
+
+/* Nothing is read behind a buffer that is shorter than the parameters: no memory is there. */
+START_TEST(arguments_end_at_a_page)
+{
+	uint8_t *page =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t size;
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, NULL, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+			  CU_LAUNCH_PARAM_END };
+	struct fdry_buf o;
+	CUgraph g;
+
+	ck_assert(page != MAP_FAILED && !mprotect(page + 4096, 4096, PROT_NONE));
+	memset(page, 1, 4096);
+	lie_extra = extra;
+	for (size = 0; size <= 20; size++) {
+		extra[1] = page + 4096 - size;
+		g = graph_with_lying_params();
+		o = graph_object(g);
+		ck_assert_uint_eq(fdry_get32(o.data + offsetof(struct fdry_graph_header, incompat)),
+				  size < 20 ? FDRY_GRAPH_INCOMPAT_SHORT : 0);
+		fdry_buf_release(&o);
+		ok(gf.drv.cuGraphDestroy(g));
+		gf.drv.cuGraphKernelNodeGetParams_v2 = real_params;
+	}
+	lie_extra = NULL;
+	munmap(page, 8192);
 }
 END_TEST
 
@@ -742,6 +766,7 @@ int main(void)
 	tcase_add_test(tc, each_value_is_asked_for_once);
 	tcase_add_test(tc, failure_of_where_is_handed_up);
 	tcase_add_test(tc, arguments_incomplete);
+	tcase_add_test(tc, arguments_end_at_a_page);
 	tcase_add_test(tc, two_contexts);
 	tcase_add_loop_test(tc, edge_data_unknown, 0, 5);
 	tcase_add_test(tc, too_many);

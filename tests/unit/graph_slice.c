@@ -66,7 +66,7 @@ static const char *const files[] = {
 	"plain.80.cubin", "plain.90.cubin", "plain.90a.cubin", "vars.80.cubin",
 	"vars.90.cubin", "vars.nvrtc.cubin", "calls.80.cubin", "calls.90.cubin",
 	"shared.80.cubin", "shared.90.cubin", "syscalls.80.cubin", "syscalls.90.cubin",
-	"linked.90.cubin", "axpy.triton.cubin",
+	"linked.90.cubin", "axpy.triton.cubin", "large.90.cubin",
 };
 
 START_TEST(every_kernel_alone)

@@ -160,9 +160,27 @@ START_TEST(packed_parameters)
 	ck_assert_uint_eq(got[4], 0xabcdef01);
 	is(CUDA_ERROR_INVALID_VALUE,
 	   drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, params, extra));
-	size = sizeof(args) - 1;
-	is(CUDA_ERROR_INVALID_VALUE,
-	   drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra));
+}
+END_TEST
+
+/* A buffer may be shorter than the parameters; the rest has no defined value. */
+START_TEST(packed_parameters_not_all)
+{
+	struct {
+		uint64_t dst, words;
+		uint64_t w[6];
+	} args = { device(NULL, 64), 6, { 1, 2, 3, 4, 5, 6 } };
+	size_t size = 5 * 8;
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+			  CU_LAUNCH_PARAM_END };
+	CUfunction f = function(module(), "words");
+	uint64_t got[6] = { 0 };
+
+	ok(drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra));
+	ok(drv->cuMemcpyDtoH_v2(got, args.dst, sizeof(got)));
+	ck_assert_mem_eq(got, args.w, 3 * 8);
+	ck_assert_uint_eq(got[3], 0xa5a5a5a5a5a5a5a5);
+	ck_assert_uint_eq(got[5], 0xa5a5a5a5a5a5a5a5);
 }
 END_TEST
 
@@ -660,6 +678,7 @@ int main(void)
 	tcase_add_test(tc, vecadd_by_module_library_and_kernel);
 	tcase_add_test(tc, every_parameter_arrives);
 	tcase_add_test(tc, packed_parameters);
+	tcase_add_test(tc, packed_parameters_not_all);
 	tcase_add_test(tc, shared_memory);
 	tcase_add_test(tc, limits_of_a_launch);
 	tcase_add_test(tc, attributes_of_a_launch);

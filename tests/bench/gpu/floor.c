@@ -72,7 +72,7 @@ static void kernel_lay(struct node *n, const struct fdry_node_kernel *in,
 	uint32_t i;
 
 	n->kernel = in->kernel;
-	n->args = copy_of(in->args.data, in->args.len);
+	n->args = memcpy(room(k->param_bytes, 1), in->args.data, in->args.len);
 	n->k = (CUDA_KERNEL_NODE_PARAMS){
 		.gridDimX = in->launch.grid[0], .gridDimY = in->launch.grid[1],
 		.gridDimZ = in->launch.grid[2], .blockDimX = in->launch.block[0],

@@ -27,6 +27,7 @@ for arch in 80 90 90a; do
 done
 nvcc -cubin -lineinfo -arch=sm_90a plain.cu -o plain.90a.cubin
 nvcc -cubin -arch=sm_100 vars.cu -o vars.100.cubin
+nvcc -cubin -arch=sm_90 large.cu -o large.90.cubin
 
 # Relocatable device code: the objects, and what the linker makes of them.
 nvcc -cubin -rdc=true -arch=sm_90 who.cu -o who.rel.cubin
