@@ -134,9 +134,10 @@ int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
 	if (!err)
 		err = lines_parse((const char *)text.data, text.len, ret);
 	fdry_buf_release(&text);
-	if (!err)
-		latest_only(ret);
-	return err;
+	if (err)
+		return err;
+	latest_only(ret);
+	return 0;
 }
 
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid)

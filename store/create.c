@@ -128,7 +128,9 @@ int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create,
 		return 0;
 	if (create && faccessat(d->fd, "data.mdb", F_OK, 0))
 		err = make(d, path, fresh);
-	if (!err && faccessat(d->fd, "lock.mdb", F_OK, 0) && fsync(d->fd))
-		err = make_fail(path, "make durable");
-	return err;
+	if (err)
+		return err;
+	if (faccessat(d->fd, "lock.mdb", F_OK, 0) && fsync(d->fd))
+		return make_fail(path, "make durable");
+	return 0;
 }

@@ -389,15 +389,18 @@ void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_
 	uint64_t limit = 0, used = 0;
 	int err = fdry_store_limit(s, &limit, &used);
 
-	if (!err && (!limit || used <= limit))
-		return;
-	if (!err)
-		err = fdry_evict(s, &opts, &bounds, &r);
 	if (err)
-		fdry_warn("store %s: it is over its limit, and evicting failed: %s", s->path,
-			  fdry_last_error());
-	else
-		fdry_info("store %s: %llu refs evicted, %llu of %llu bytes in use", s->path,
-			  (unsigned long long)r.images, (unsigned long long)r.after,
-			  (unsigned long long)r.limit);
+		goto out_warn;
+	if (!limit || used <= limit)
+		return;
+	err = fdry_evict(s, &opts, &bounds, &r);
+	if (err)
+		goto out_warn;
+	fdry_info("store %s: %llu refs evicted, %llu of %llu bytes in use", s->path,
+		  (unsigned long long)r.images, (unsigned long long)r.after,
+		  (unsigned long long)r.limit);
+	return;
+out_warn:
+	fdry_warn("store %s: it is over its limit, and evicting failed: %s", s->path,
+		  fdry_last_error());
 }

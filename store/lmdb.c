@@ -490,9 +490,10 @@ int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret)
 	MDB_stat st = { 0 };
 	int err = table_stat(t, table, &st);
 
-	if (!err)
-		*ret = st.ms_entries;
-	return err;
+	if (err)
+		return err;
+	*ret = st.ms_entries;
+	return 0;
 }
 
 int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)

@@ -30,7 +30,8 @@ int fdry_gc_announced(struct fdry_txn *t, bool *ret)
 	struct fdry_span value = { 0 };
 	int err = fdry_meta_get(t, FDRY_META_COLLECTING, &value);
 
-	if (!err)
-		*ret = value.data != NULL;
-	return err;
+	if (err)
+		return err;
+	*ret = value.data != NULL;
+	return 0;
 }

@@ -110,9 +110,10 @@ static int window_put(struct importer *im)
 		count_new(im, j);
 	im->window -= j->o.size;
 	job_release(j);
-	if (!err)
-		progress(im);
-	return err;
+	if (err)
+		return err;
+	progress(im);
+	return 0;
 }
 
 static int window_add(struct importer *im, const struct fdry_pack_object *o, struct fdry_buf *links)
@@ -170,9 +171,10 @@ static int more_add(struct importer *im, struct fdry_item *it)
 					       "of this store than an import keeps in mind; import "
 					       "it into a store of its own");
 	err = fdry_buf_put(&im->more, it, sizeof(*it));
-	if (!err)
-		*it = (struct fdry_item){ 0 };
-	return err;
+	if (err)
+		return err;
+	*it = (struct fdry_item){ 0 };
+	return 0;
 }
 
 static int known_skip(struct importer *im, const struct fdry_pack_object *o, struct fdry_item *it,
@@ -180,11 +182,14 @@ static int known_skip(struct importer *im, const struct fdry_pack_object *o, str
 {
 	int err = fdry_pack_skip(&im->r, o);
 
-	if (!err && !all && im->writer)
+	if (err)
+		return err;
+	if (!all && im->writer)
 		err = more_add(im, it);
-	if (!err)
-		progress(im);
-	return err;
+	if (err)
+		return err;
+	progress(im);
+	return 0;
 }
 
 static int object_import(struct importer *im)
@@ -219,8 +224,9 @@ static int objects_import(struct importer *im)
 		err = object_import(im);
 	while (!err && im->first < im->last)
 		err = window_put(im);
-	if (!err)
-		err = fdry_pack_end(&im->r, &id);
+	if (err)
+		return err;
+	err = fdry_pack_end(&im->r, &id);
 	if (err)
 		return err;
 	fdry_oid_hex(&id, im->report.id);
@@ -275,12 +281,16 @@ static int pack_import(struct importer *im)
 		return fdry_nomem();
 	if (!(im->opts.flags & FDRY_IMPORT_DRY_RUN))
 		err = fdry_writer_begin(im->s, &im->writer);
-	if (!err)
-		err = objects_import(im);
-	if (!err)
-		err = finish(im, images);
-	if (!err)
-		images_report(im, images);
+	if (err)
+		goto out_free;
+	err = objects_import(im);
+	if (err)
+		goto out_free;
+	err = finish(im, images);
+	if (err)
+		goto out_free;
+	images_report(im, images);
+out_free:
 	free(images);
 	return err;
 }

@@ -142,9 +142,11 @@ static int image_read(struct fdry_pack_reader *r, struct fdry_pack_image *image)
 	    (!len && !is_zero(head + FDRY_PACK_IMAGE_AT_IDENTITY, FDRY_OID_SIZE)))
 		return bad("the head of an image is impossible");
 	err = read_hashed(r, name, len);
-	if (!err && len)
-		err = strlen(name) == len ? fdry_ref_check(name)
-					  : bad("an image's name has a zero byte");
+	if (err)
+		return err;
+	if (len && strlen(name) != len)
+		return bad("an image's name has a zero byte");
+	err = len ? fdry_ref_check(name) : 0;
 	if (err)
 		return err;
 	memcpy(image->oid.b, head, FDRY_OID_SIZE);
@@ -195,11 +197,8 @@ int fdry_pack_open(struct fdry_pack_reader *r, int fd)
 	int err;
 
 	*r = (struct fdry_pack_reader){ .fd = fd };
-	err = read_hashed(r, head, sizeof(head));
-	if (!err)
-		err = head_parse(r, (struct fdry_span){ head, sizeof(head) });
-	if (!err)
-		err = images_read(r);
+	err = read_hashed(r, head, sizeof(head)) ?:
+	      head_parse(r, (struct fdry_span){ head, sizeof(head) }) ?: images_read(r);
 	if (err)
 		fdry_pack_reader_release(r);
 	return err;
@@ -271,9 +270,8 @@ static int links_read(struct fdry_pack_reader *r, uint32_t n, struct fdry_buf *l
 	int err = read_buf(r, (uint64_t)n * FDRY_OID_SIZE, links);
 
 	if (!err && n)
-		err = fdry_hash_update(&r->hash, links->data + before, links->len - before);
-	if (!err && n)
-		err = links_check(links->data + before, n);
+		err = fdry_hash_update(&r->hash, links->data + before, links->len - before) ?:
+		      links_check(links->data + before, n);
 	if (err)
 		links->len = before;
 	return err;
@@ -285,14 +283,14 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, str
 	struct fdry_pack_object o;
 	int err = read_bytes(r, head, sizeof(head));
 
-	if (!err)
-		err = object_parse((struct fdry_span){ head, sizeof(head) }, &o);
-	if (!err && (r->objects_read == r->objects || o.size > r->bytes - r->bytes_read))
-		err = bad("it holds more than its head says");
-	if (!err)
-		err = head_hash(r, head);
-	if (!err)
-		err = links_read(r, o.nlinks, links);
+	if (err)
+		return err;
+	err = object_parse((struct fdry_span){ head, sizeof(head) }, &o);
+	if (err)
+		return err;
+	if (r->objects_read == r->objects || o.size > r->bytes - r->bytes_read)
+		return bad("it holds more than its head says");
+	err = head_hash(r, head) ?: links_read(r, o.nlinks, links);
 	if (err)
 		return err;
 	r->objects_read++;
@@ -413,15 +411,21 @@ int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body,
 	void *to = NULL;
 	int err = frame_check(o, body);
 
-	if (!err)
-		err = fdry_buf_grow(ret, o->size, &to);
-	if (!err)
-		err = unpack(o, body, u, to);
-	if (!err)
-		err = fdry_oid_of(to, o->size, &is);
-	if (!err && !fdry_oid_eq(&is, &o->oid))
-		err = mismatch(o, "does not match its id");
 	if (err)
-		ret->len = before;
+		return err;
+	err = fdry_buf_grow(ret, o->size, &to);
+	if (err)
+		return err;
+	err = unpack(o, body, u, to);
+	if (err)
+		goto out_shrink;
+	err = fdry_oid_of(to, o->size, &is);
+	if (err)
+		goto out_shrink;
+	if (fdry_oid_eq(&is, &o->oid))
+		return 0;
+	err = mismatch(o, "does not match its id");
+out_shrink:
+	ret->len = before;
 	return err;
 }

@@ -87,20 +87,16 @@ static int names_resolve(struct packer *p, const char *const *names, size_t coun
 		if (count)
 			return fdry_fail(FDRY_E_INVAL, "an export of all images takes no names");
 		err = name_resolve(p, NULL);
-		if (!err && !p->refs.len)
-			err = fdry_fail(FDRY_E_NOENT,
-					"the store %s has no refs; seal an image there first",
-					p->s->path);
-		return err;
+		if (err || p->refs.len)
+			return err;
+		return fdry_fail(FDRY_E_NOENT,
+				 "the store %s has no refs; seal an image there first", p->s->path);
 	}
 	if (!count)
 		return fdry_fail(FDRY_E_INVAL, "there is no image to export; name one");
 	err = fdry_need(names);
-	for (i = 0; i < count && !err; i++) {
-		err = fdry_need(names[i]);
-		if (!err)
-			err = name_resolve(p, names[i]);
-	}
+	for (i = 0; i < count && !err; i++)
+		err = fdry_need(names[i]) ?: name_resolve(p, names[i]);
 	return err;
 }
 
@@ -193,12 +189,13 @@ static int walk_image(struct walk *w, const struct fdry_oid *oid)
 	struct fdry_record rec;
 	int err = fdry_record_need(&w->t, oid, &rec);
 
-	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		err = fdry_fail(FDRY_E_INVAL,
-				"object %s is not an image; only images can be exported",
-				fdry_oid_hex(oid, hex));
-	if (!err)
-		err = walk_push(w, oid);
+	if (err)
+		return err;
+	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+		return fdry_fail(FDRY_E_INVAL,
+				 "object %s is not an image; only images can be exported",
+				 fdry_oid_hex(oid, hex));
+	err = walk_push(w, oid);
 	while (!err && w->stack.len)
 		err = walk_step(w);
 	return err;
@@ -246,8 +243,9 @@ static int images_hold(struct packer *p, struct fdry_lease *lease)
 
 	for (i = 0; i < p->nimages && !err; i++)
 		err = fdry_lease_note(lease, &p->images[i].oid, 1);
-	if (!err)
-		err = fdry_txn_read_latest(p->s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_txn_read_latest(p->s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_gc_announced(&t, &announced);
@@ -333,10 +331,11 @@ static int object_fetch(struct fdry_txn *t, const struct entry *e, struct tools 
 	void *p = NULL;
 	int err = fdry_record_need(t, &e->oid, &rec);
 
-	if (!err && (rec.kinds != e->kinds || rec.nlinks != e->nlinks || rec.size != e->size))
-		err = changed(&e->oid);
-	if (!err)
-		err = fdry_buf_grow(out, FDRY_PACK_OBJECT_HEAD, &p);
+	if (err)
+		return err;
+	if (rec.kinds != e->kinds || rec.nlinks != e->nlinks || rec.size != e->size)
+		return changed(&e->oid);
+	err = fdry_buf_grow(out, FDRY_PACK_OBJECT_HEAD, &p);
 	if (err)
 		return err;
 	head = p;
@@ -420,18 +419,17 @@ static int object_hash(struct packer *p, const struct out_job *j)
 static int window_write(struct packer *p)
 {
 	struct out_job *j = &p->jobs[p->first++ % WINDOW_JOBS];
-	int err = fdry_workqueue_wait(&p->queue, &j->work);
+	int err = fdry_workqueue_wait(&p->queue, &j->work) ?: object_hash(p, j) ?:
+		  emit(p, j->out.data, j->out.len);
 
-	if (!err)
-		err = object_hash(p, j);
-	if (!err)
-		err = emit(p, j->out.data, j->out.len);
 	fdry_buf_release(&j->out);
 	p->window -= j->e->size;
 	p->done += j->e->size;
-	if (!err && p->opts.progress)
+	if (err)
+		return err;
+	if (p->opts.progress)
 		p->opts.progress(p->opts.progress_arg, p->done, p->report.bytes);
-	return err;
+	return 0;
 }
 
 static int window_add(struct packer *p, const struct entry *e)
@@ -487,15 +485,11 @@ static void packer_release(struct packer *p)
 static int export_all(struct packer *p)
 {
 	size_t i;
-	int err = plan(p);
+	int err = plan(p) ?: emit_head(p);
 
-	if (!err)
-		err = emit_head(p);
 	for (i = 0; i < p->nimages && !err; i++)
 		err = emit_image(p, &p->images[i]);
-	if (!err)
-		err = emit_objects(p);
-	return err ? err : emit_end(p);
+	return err ?: emit_objects(p) ?: emit_end(p);
 }
 
 int fdry_store_export(struct fdry_store *store, const char *const *names, size_t count, int fd,

@@ -36,19 +36,19 @@ int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid)
 	if (err || !damaged)
 		return err;
 	if (!has_record)
-		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid));
-	else
-		err = fdry_record_need(t, oid, &rec);
-	if (!err && has_record) /* a put may move the record */
-		err = fdry_buf_put(&links, rec.links.data, rec.links.len);
-	if (!err && has_record) {
-		rec.codec = FDRY_CODEC_NONE;
-		rec.stored = 0;
-		rec.links = (struct fdry_span){ links.data, links.len };
-		err = fdry_record_put(t, oid, &rec);
-	}
-	if (!err)
-		err = fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(oid));
+		return fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid)) ?:
+		       fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(oid));
+	err = fdry_record_need(t, oid, &rec);
+	if (err)
+		return err;
+	err = fdry_buf_put(&links, rec.links.data, rec.links.len); /* a put may move the record */
+	if (err)
+		return err;
+	rec.codec = FDRY_CODEC_NONE;
+	rec.stored = 0;
+	rec.links = (struct fdry_span){ links.data, links.len };
+	err = fdry_record_put(t, oid, &rec) ?:
+	      fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(oid));
 	fdry_buf_release(&links);
 	return err;
 }

@@ -138,9 +138,10 @@ static int view_is_sure(struct fdry_txn *t, const struct fdry_ref *image, bool *
 		return err;
 	if (announced && !n.found)
 		err = fdry_txn_each(t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, named_match, &n);
-	if (!err)
-		*ret = !announced || n.found;
-	return err;
+	if (err)
+		return err;
+	*ret = !announced || n.found;
+	return 0;
 }
 
 /* Under the writers' lock. */

@@ -94,9 +94,10 @@ static int ref_is_current(struct fdry_txn *t, const struct fdry_ref *ref, bool *
 	bool found = false;
 	int err = fdry_ref_find(t, ref->name, &ref->identity, &found, &now);
 
-	if (!err)
-		*ret = found && fdry_oid_eq(&now.oid, &ref->oid);
-	return err;
+	if (err)
+		return err;
+	*ret = found && fdry_oid_eq(&now.oid, &ref->oid);
+	return 0;
 }
 
 static int image_want(void *arg, const struct fdry_ref *ref)
@@ -210,9 +211,10 @@ static int item_init(struct repair *r, const struct fdry_supply *s, struct fdry_
 		return err;
 	err = fdry_item_init(it, (enum fdry_object_kind)(31 - __builtin_clz(info.kinds)), s->data,
 			     s->links, nlinks);
-	if (!err)
-		it->rec.kinds = info.kinds;
-	return err;
+	if (err)
+		return err;
+	it->rec.kinds = info.kinds;
+	return 0;
 }
 
 static int item_make(struct repair *r, const struct fdry_supply *s, struct fdry_item *it,
@@ -262,8 +264,9 @@ static int take(void *arg, const struct fdry_supply *s)
 		return 0;
 	if (r->count == BATCH_ITEMS || (r->count && r->bytes + s->data.len > BATCH_BYTES))
 		err = batch_flush(r);
-	if (!err)
-		err = item_make(r, s, &it, &r->data[r->count]);
+	if (err)
+		return err;
+	err = item_make(r, s, &it, &r->data[r->count]);
 	if (err)
 		return err;
 	if (!fdry_oid_eq(&it.oid, &s->oid)) { /* other bytes */
@@ -297,10 +300,13 @@ static int ask(struct repair *r, struct fdry_source *src)
 	struct fdry_idset now = { 0 };
 	int err = wanted_now(r, &now);
 
-	if (!err && now.count)
-		err = src->ops->supply(src, &now, take, r);
-	if (!err)
-		err = batch_flush(r);
+	if (err)
+		goto out_release;
+	err = now.count ? src->ops->supply(src, &now, take, r) : 0;
+	if (err)
+		goto out_release;
+	err = batch_flush(r);
+out_release:
 	fdry_idset_release(&now);
 	return err;
 }
@@ -373,9 +379,10 @@ static int quarantine(struct repair *r, const struct fdry_oid *oid, enum fdry_re
 		return err;
 	}
 	err = fdry_txn_commit(&t);
-	if (!err)
-		*ret = what;
-	return err;
+	if (err)
+		return err;
+	*ret = what;
+	return 0;
 }
 
 static int leave(struct repair *r, const struct want *w)
@@ -445,10 +452,9 @@ static int repair(struct repair *r)
 {
 	int err = fdry_ref_each(r->s, image_want, r);
 
-	if (!err && r->wants.len)
-		err = fetch(r);
-	if (!err)
-		err = leave_all(r);
+	if (err)
+		return err;
+	err = (r->wants.len ? fetch(r) : 0) ?: leave_all(r);
 	if (err)
 		return err;
 	if (r->wants.len && !r->dry_run)
@@ -597,10 +603,9 @@ static int objects_repair(struct repair *r, const struct fdry_oid *oids, size_t 
 
 	for (i = 0; i < n && !err; i++)
 		err = want_add(r, &oids[i], true);
-	if (!err)
-		err = packs_list(r->s, &packs, &npacks);
-	if (!err)
-		err = packs_ask(r, packs, npacks);
+	if (err)
+		return err;
+	err = packs_list(r->s, &packs, &npacks) ?: packs_ask(r, packs, npacks);
 	paths_free(packs, npacks);
 	return err;
 }

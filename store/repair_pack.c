@@ -110,26 +110,30 @@ int fdry_source_pack_open(const char *path, struct fdry_source **ret)
 	struct pack_source *ps = calloc(1, sizeof(*ps) + len);
 	struct reading rd = { .wanted = NULL };
 	struct stat st;
-	int err = 0;
+	int err;
 
 	if (!ps)
 		return fdry_nomem();
 	ps->src.ops = &pack_ops;
 	memcpy(ps->path, path, len);
 	ps->fd = fdry_open(path, O_RDONLY, 0);
-	if (ps->fd < 0 || fstat(ps->fd, &st))
+	if (ps->fd < 0 || fstat(ps->fd, &st)) {
 		err = fdry_fail(errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO,
 				"cannot open the source %s: %s", path, strerror(errno));
-	else if (!S_ISREG(st.st_mode))
+		goto out_close;
+	}
+	if (!S_ISREG(st.st_mode)) {
 		err = fdry_fail(FDRY_E_INVAL,
 				"the source %s is neither a store nor a file; save the pack first",
 				path);
-	if (!err)
-		err = read_pack(ps, &rd);
-	if (!err) {
-		*ret = &ps->src;
-		return 0;
+		goto out_close;
 	}
+	err = read_pack(ps, &rd);
+	if (err)
+		goto out_close;
+	*ret = &ps->src;
+	return 0;
+out_close:
 	if (ps->fd >= 0)
 		close(ps->fd);
 	free(ps);

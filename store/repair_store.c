@@ -23,12 +23,9 @@ static int supply_one(struct asking *a, const struct fdry_oid *oid, struct fdry_
 	struct fdry_object_info info;
 	struct fdry_oid *links = NULL;
 	struct fdry_supply supply = { .oid = *oid };
-	int err = fdry_reader_copy(a->reader, oid, bytes);
+	int err = fdry_reader_copy(a->reader, oid, bytes) ?: fdry_store_info(a->s, oid, &info) ?:
+		  fdry_store_links(a->s, oid, &links, &supply.nlinks);
 
-	if (!err)
-		err = fdry_store_info(a->s, oid, &info);
-	if (!err)
-		err = fdry_store_links(a->s, oid, &links, &supply.nlinks);
 	if (err) {
 		fdry_info("the source %s does not have an object: %s", fdry_store_path(a->s),
 			  fdry_last_error());

@@ -89,10 +89,14 @@ static int selector_find(struct fdry_txn *t, const struct selector *sel, struct 
 	struct fdry_buf all = { 0 };
 	int err = fdry_ref_images(t, sel->name, &all);
 
-	if (!err && sel->digits)
+	if (err)
+		goto out_release;
+	if (sel->digits)
 		err = all.len ? narrow(sel, &all) : no_such_ref(sel->name);
-	if (!err && all.len)
-		err = fdry_buf_put(ret, all.data, all.len);
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(ret, all.data, all.len);
+out_release:
 	fdry_buf_release(&all);
 	return err;
 }

@@ -247,8 +247,11 @@ int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*t
 		  in_views(&w, place_step, &w.next.len);
 
 	fdry_buf_release(&w.next);
-	if (!err && d->entries.len)
+	if (err)
+		return err;
+	if (d->entries.len) {
 		qsort(entries(d), d->entries.len / sizeof(struct fdry_sweep_entry),
 		      sizeof(struct fdry_sweep_entry), entry_cmp);
-	return err;
+	}
+	return 0;
 }

@@ -108,10 +108,12 @@ static int tree_check(struct check *c, const struct fdry_tree *tree)
 	d = fdry_tree_each(c->pages, tree, (struct fdry_span){ 0 }, &fns, &err);
 	if (d.what)
 		return note(c, d.what, d.page);
-	if (!err && (c->branches != tree->branches || c->leaves != tree->leaves ||
-		     c->entries != tree->entries))
+	if (err)
+		return err;
+	if (c->branches != tree->branches || c->leaves != tree->leaves ||
+	    c->entries != tree->entries)
 		return note(c, "its tree counts other pages or entries than it has", tree->root);
-	return err;
+	return 0;
 }
 
 /* The values of a tree without their heads seem to have as many pages as they need. */

@@ -59,9 +59,11 @@ static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)
 	err = fdry_gc_announced(&t, &announced) ?: fdry_ref_changes(&t, changes) ?:
 	      fdry_limit_read(&t, limit);
 	fdry_txn_abort(&t);
-	if (!err && announced)
+	if (err)
+		return err;
+	if (announced)
 		fdry_gc_recover(s->env);
-	return err;
+	return 0;
 }
 
 int fdry_writer_begin(struct fdry_store *s, struct fdry_writer **ret)
@@ -222,9 +224,10 @@ static int manifest_store(struct fdry_txn *t, const struct ending *x, struct fdr
 		return err;
 	if (!known)
 		err = fdry_item_store(t, x->manifest, &is_new);
-	if (!err)
-		stats_add(st, x->manifest, is_new);
-	return err;
+	if (err)
+		return err;
+	stats_add(st, x->manifest, is_new);
+	return 0;
 }
 
 /* The caller does not have the item's bytes. If another process removed them, the commit fails. */
@@ -484,9 +487,11 @@ int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool
 	if (!err)
 		err = fdry_item_there(&t, it, bytes, all);
 	fdry_txn_abort(&t);
-	if (!err && announced) /* the collection may be deleting it */
+	if (err)
+		return err;
+	if (announced) /* the collection may be deleting it */
 		*bytes = *all = false;
-	return err;
+	return 0;
 }
 
 int fdry_writer_add_item(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
@@ -513,9 +518,10 @@ int fdry_writer_add_object(struct fdry_writer *w, enum fdry_object_kind kind, co
 	oid = it.oid;
 	err = item_add(w, &it, bytes);
 	fdry_item_release(&it);
-	if (!err)
-		*ret = oid;
-	return err;
+	if (err)
+		return err;
+	*ret = oid;
+	return 0;
 }
 
 int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
@@ -615,9 +621,10 @@ out_release:
 	fdry_item_release(&it);
 out_end:
 	fdry_writer_abort(w);
-	if (!err)
-		sealed(s, limit, &image, 1);
-	return err;
+	if (err)
+		return err;
+	sealed(s, limit, &image, 1);
+	return 0;
 }
 
 int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, size_t count,
@@ -626,16 +633,15 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 	struct ending x = { .images = images, .count = count, .more = more, .nmore = nmore };
 	struct fdry_store *s = w->s;
 	uint64_t limit = w->limit;
-	int err = writer_check(w);
+	int err = writer_check(w) ?: write_all(w, &x);
 
-	if (!err)
-		err = write_all(w, &x);
 	if (!err)
 		*stats = w->stats;
 	fdry_writer_abort(w);
-	if (!err)
-		sealed(s, limit, images, count);
-	return err;
+	if (err)
+		return err;
+	sealed(s, limit, images, count);
+	return 0;
 }
 
 int fdry_writer_flush(struct fdry_writer *w)
