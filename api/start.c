@@ -224,10 +224,12 @@ static int capture_run(struct start *s)
 	err = facts_state(s, cap) ?: callback_run(s, cap);
 	s->ret->capture_ms = fdry_elapsed_ms(&mark);
 	s->ret->captured = 1;
-	if (!err)
-		err = seal_run(s, cap);
+	if (err)
+		goto out_end;
+	err = seal_run(s, cap);
 	if (!err)
 		return 0;
+out_end:
 	fdry_saved_err_set(&o, err);
 	fdry_capture_end(cap);
 	s->ret->capture = NULL;

@@ -46,8 +46,9 @@ static int ptx_load(struct fdry_fingerprinter *f, struct fdry_span ptx)
 	CUresult res;
 	int err = fdry_buf_put(&text, ptx.data, ptx.len);
 
-	if (!err)
-		err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
+	if (err)
+		return err;
+	err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
 	if (err)
 		goto out_release;
 	err = fdry_call(f->drv, cuLinkCreate_v2, 0, NULL, NULL, &link);
@@ -55,11 +56,14 @@ static int ptx_load(struct fdry_fingerprinter *f, struct fdry_span ptx)
 		goto out_release;
 	err = fdry_call(f->drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text.data, text.len,
 			KERNEL, 0, NULL, NULL);
-	if (!err)
-		err = fdry_call(f->drv, cuLinkComplete, link, &code, &cubin.len);
-	cubin.data = err ? NULL : code;
-	if (!err)
-		err = fdry_module_load(f->drv, cubin, &f->module, &res);
+	if (err)
+		goto out_destroy;
+	err = fdry_call(f->drv, cuLinkComplete, link, &code, &cubin.len);
+	if (err)
+		goto out_destroy;
+	cubin.data = code;
+	err = fdry_module_load(f->drv, cubin, &f->module, &res);
+out_destroy:
 	(void)fdry_call_raw(f->drv, cuLinkDestroy, link);
 out_release:
 	fdry_buf_release(&text);
@@ -225,10 +229,12 @@ int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
 	fdry_count_copy(TO, f->parts.len);
 	err = fdry_call(f->drv, cuMemcpyHtoDAsync_v2, f->memory, f->parts.data, f->parts.len,
 			stream);
-	if (!err)
-		err = launch(f);
+	if (err)
+		goto out_wait;
+	err = launch(f);
 	if (!err)
 		return 0;
+out_wait:
 	(void)fdry_call_raw(f->drv, cuStreamSynchronize, stream);
 	f->busy = false;
 	f->lens.len = f->parts.len = 0;

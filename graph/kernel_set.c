@@ -438,13 +438,11 @@ int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, str
 				  (uintptr_t)code->jit_values,
 				  e->k.param_bytes,
 				  e->k.nparams };
-	int err = fdry_buf_put(ret, head, sizeof(head));
 
-	if (!err)
-		err = fdry_buf_put(ret, e->k.attrs, sizeof(e->k.attrs));
-	if (!err)
-		err = fdry_buf_put(ret, e->params, e->k.nparams * sizeof(*e->params));
-	return err ? err : fdry_buf_put(ret, e->k.name, strlen(e->k.name) + 1);
+	return fdry_buf_put(ret, head, sizeof(head)) ?:
+	       fdry_buf_put(ret, e->k.attrs, sizeof(e->k.attrs)) ?:
+	       fdry_buf_put(ret, e->params, e->k.nparams * sizeof(*e->params)) ?:
+	       fdry_buf_put(ret, e->k.name, strlen(e->k.name) + 1);
 }
 
 /* --- the set --- */

@@ -265,13 +265,15 @@ static int by_processor(struct check *c, struct fdry_fingerprint *found)
 
 	if (!bytes)
 		return fdry_nomem();
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		err = fdry_call(c->img->drv, cuMemcpyDtoHAsync_v2, bytes, range[i].addr,
 				range[i].len, c->img->stream);
-		if (!err)
-			err = fdry_stream_wait(c->img->drv, c->img->stream);
-		if (!err)
-			found[i] = fdry_fingerprint_of(bytes, range[i].len);
+		if (err)
+			break;
+		err = fdry_stream_wait(c->img->drv, c->img->stream);
+		if (err)
+			break;
+		found[i] = fdry_fingerprint_of(bytes, range[i].len);
 	}
 	free(bytes);
 	return err;

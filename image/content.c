@@ -290,9 +290,10 @@ int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
 	err = batches_wait(c);
 	sum->bytes += c->bytes;
 	sum->hashed += atomic_load(&c->hashed);
-	if (!err)
-		fdry_image_progress(c->img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
-	return err;
+	if (err)
+		return err;
+	fdry_image_progress(c->img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
+	return 0;
 }
 
 void fdry_content_end(struct fdry_content *c)

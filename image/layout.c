@@ -325,13 +325,17 @@ static int ranges_make(struct fdry_layout *l, struct fdry_capture *cap,
 	struct walk w = { .l = l, .cap = cap, .pieces = &pieces };
 	int err = externals_make(cap, &w.externals);
 
-	if (!err)
-		err = ledger_walk(&w);
-	if (!err)
-		err = pieces_find(cap, reader, &pieces);
+	if (err)
+		goto out_release;
+	err = ledger_walk(&w);
+	if (err)
+		goto out_release;
+	err = pieces_find(cap, reader, &pieces);
+	if (err)
+		goto out_release;
 	w.pieces = NULL;
-	if (!err)
-		err = ledger_walk(&w);
+	err = ledger_walk(&w);
+out_release:
 	fdry_buf_release(&pieces);
 	fdry_buf_release(&w.externals);
 	return err;

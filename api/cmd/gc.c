@@ -101,12 +101,14 @@ int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 	struct fdry_gc_report r = { .sz = sizeof(r) };
 	int err = cmd_asks(a) ? collect(a, s, true, &r) : 0;
 
-	if (!err && cmd_asks(a) && r.dead && !r.stopped &&
+	if (err)
+		return cmd_fail(err);
+	if (cmd_asks(a) && r.dead && !r.stopped &&
 	    !cmd_confirm(a, "Remove %llu object%s that no ref reaches, %s at rest?",
 			 (unsigned long long)r.dead, cmd_plural(r.dead),
 			 cmd_size(r.dead_stored).text))
 		return cmd_declined();
-	if (!err && !interrupted)
+	if (!interrupted)
 		err = collect(a, s, cmd_has(a, DRY_RUN), &r);
 	if (err)
 		return cmd_fail(err);

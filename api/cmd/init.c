@@ -63,8 +63,9 @@ int cmd_init(const struct cmd_args *a, struct fdry_store *unused)
 	(void)unused;
 	if (!err)
 		fdry_store_close(s);
-	if (!err || made)
-		err = fdry_store_open(path, FDRY_STORE_CREATE | group, &s);
+	else if (!made)
+		return cmd_fail(err);
+	err = fdry_store_open(path, FDRY_STORE_CREATE | group, &s);
 	if (err)
 		return cmd_fail(err);
 	err = fdry_store_sharing(s, &sh);

@@ -34,10 +34,12 @@ static int context_retain(struct fdry_capture *cap, int ordinal)
 	if (err)
 		return err;
 	err = fdry_driver_check(cap->drv);
-	if (!err)
-		err = fdry_call(cap->drv, cuDeviceGet, &cap->device, ordinal);
-	if (!err)
-		err = fdry_call(cap->drv, cuDevicePrimaryCtxRetain, &cap->ctx, cap->device);
+	if (err)
+		goto out_close;
+	err = fdry_call(cap->drv, cuDeviceGet, &cap->device, ordinal);
+	if (err)
+		goto out_close;
+	err = fdry_call(cap->drv, cuDevicePrimaryCtxRetain, &cap->ctx, cap->device);
 	if (err)
 		goto out_close;
 	err = fdry_interposer_result(cap->hook, cap->hook->reached());

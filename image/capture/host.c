@@ -19,13 +19,13 @@ static int pageable_look(const struct fdry_capture_tensor *t, uint64_t *serial)
 
 	if (err)
 		return err;
-	err = fdry_safe_read(&p, t->desc.addr, &byte, 1);
-	if (!err)
-		err = fdry_safe_read(&p, t->desc.addr + t->extent - 1, &byte, 1);
+	err = fdry_safe_read(&p, t->desc.addr, &byte, 1) ?:
+	      fdry_safe_read(&p, t->desc.addr + t->extent - 1, &byte, 1);
 	fdry_safe_read_release(&p);
-	if (!err)
-		*serial = 0;
-	return err ? fdry_fail_at(err, "host tensor '%s'", t->desc.name) : 0;
+	if (err)
+		return fdry_fail_at(err, "host tensor '%s'", t->desc.name);
+	*serial = 0;
+	return 0;
 }
 
 static int pinned_look(const struct fdry_driver *drv, const struct fdry_capture_tensor *t,

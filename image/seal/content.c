@@ -344,12 +344,16 @@ static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 	if (err)
 		return err;
 	err = fdry_mem_wait(s->reader, block, &bytes);
-	if (!err && !fdry_fingerprint_eq(fdry_fingerprint_of(bytes, chunk->size), *print))
+	if (err)
+		goto out_end;
+	if (!fdry_fingerprint_eq(fdry_fingerprint_of(bytes, chunk->size), *print)) {
 		err = fdry_fail(FDRY_E_STATE, "memory at 0x%llx changed while it was sealed; seal "
 				"when no work writes it", (unsigned long long)chunk->addr);
-	if (!err)
-		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, bytes, chunk->size, NULL,
-					     0, &chunk->oid);
+		goto out_end;
+	}
+	err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, bytes, chunk->size, NULL, 0,
+				     &chunk->oid);
+out_end:
 	fdry_mem_end(s->reader, block);
 	return err;
 }
@@ -458,16 +462,21 @@ static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece 
 	for (begun = 0; begun < n && begun < size; begun++)
 		piece_begin(c, q, &window[begun], begun);
 	err = kept_run_put(c, 0);
-	for (i = 0; i < n && !err; i++) {
+	if (err)
+		return err;
+	for (i = 0; i < n; i++) {
 		err = fdry_workqueue_wait(q, &window[i % size].work);
-		if (!err)
-			err = piece_put(c, &window[i % size]);
-		if (!err && begun < n) {
+		if (err)
+			return err;
+		err = piece_put(c, &window[i % size]);
+		if (err)
+			return err;
+		if (begun < n) {
 			piece_begin(c, q, &window[i % size], begun);
 			begun++;
 		}
 	}
-	return err;
+	return 0;
 }
 
 static int pieces_seal(struct content *c)

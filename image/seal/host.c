@@ -206,23 +206,22 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 {
 	struct fdry_seal *s = st->s;
 	struct fdry_fingerprint print;
-	int err = fdry_safe_read(&st->reader, segment_start(st->seg) + c->offset, st->chunk,
-				 (size_t)c->size);
+	uint64_t addr = segment_start(st->seg) + c->offset;
+	int err = fdry_safe_read(&st->reader, addr, st->chunk, (size_t)c->size) ?:
+		  fdry_pointers_look(s, addr, st->chunk, (size_t)c->size);
 
-	if (!err)
-		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->chunk,
-					 (size_t)c->size);
 	if (err == -FDRY_E_RANGE)
 		return fdry_fail(FDRY_E_STATE,
 				 "the host memory of tensor '%s' was freed while the seal ran; "
 				 "keep it allocated",
 				 st->seg->tensor->name);
-	if (!err)
-		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->chunk,
-					     (size_t)c->size, NULL, 0, &c->oid);
-	s->report.content_bytes += c->size;
 	if (err)
 		return err;
+	err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->chunk, (size_t)c->size, NULL,
+				     0, &c->oid);
+	if (err)
+		return err;
+	s->report.content_bytes += c->size;
 	print = fdry_fingerprint_of(st->chunk, (size_t)c->size);
 	err = fdry_buf_put(&s->w.host_fingerprints, &print, sizeof(print));
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
