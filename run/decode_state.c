@@ -133,15 +133,14 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 	return 0;
 }
 
-int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_state_args *ret)
+int fdry_decode_state_args(struct fdry_decode_state *d, struct fdry_decode_state_args *ret)
 {
-	struct fdry_decode_state *s = (struct fdry_decode_state *)d; /* for its lock */
 	int err = state_check(d) ?: fdry_need(ret);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&s->lock);
+	pthread_mutex_lock(&d->lock);
 	*ret = d->args;
-	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_unlock(&d->lock);
 	return 0;
 }

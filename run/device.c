@@ -24,6 +24,17 @@ int fdry_device_check(const struct fdry_device *dev)
 	return 0;
 }
 
+int fdry_device_check_kind(const struct fdry_device *dev, int kind, int kinds, const char *what)
+{
+	int err = fdry_device_check(dev);
+
+	if (err)
+		return err;
+	if (kind < 0 || kind >= kinds)
+		return fdry_fail(FDRY_E_INVAL, "%d is no kind of %s", kind, what);
+	return 0;
+}
+
 int fdry_device_enter(const struct fdry_device *dev, CUstreamCaptureMode *mode)
 {
 	int err = fdry_device_check(dev);

@@ -78,6 +78,9 @@ struct fdry_device {
 
 /* Check a caller's device: FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_device_check(const struct fdry_device *dev) __must_check;
+/* Check it, and that @kind is one of @kinds. @what completes the error "K is no kind of ...". */
+int fdry_device_check_kind(const struct fdry_device *dev, int kind, int kinds,
+			   const char *what) __must_check;
 /* Check it, make its context current and relax this thread's capture mode until
  * fdry_device_leave(). */
 int fdry_device_enter(const struct fdry_device *dev, CUstreamCaptureMode *mode) __must_check;

@@ -216,7 +216,7 @@ int fdry_graphpool_unseal(struct fdry_graphpool *pool)
 	return sealed_set(pool, false);
 }
 
-int fdry_graphpool_sealed(const struct fdry_graphpool *pool, uint32_t *ret)
+int fdry_graphpool_sealed(struct fdry_graphpool *pool, uint32_t *ret)
 {
 	struct fdry_graphpool_info info = { .sz = sizeof(info) };
 	int err = fdry_need(ret);
@@ -348,21 +348,20 @@ int fdry_graphpool_trim(struct fdry_graphpool *pool)
 	return err;
 }
 
-int fdry_graphpool_info(const struct fdry_graphpool *pool, struct fdry_graphpool_info *ret)
+int fdry_graphpool_info(struct fdry_graphpool *pool, struct fdry_graphpool_info *ret)
 {
-	struct fdry_graphpool *p = (struct fdry_graphpool *)pool; /* for its lock */
 	struct fdry_graphpool_info info = { 0 };
 	int err = pool_check(pool) ?: fdry_need(ret);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&p->lock);
-	info.reserved_bytes = p->blocks.reserved;
-	info.used_bytes = p->blocks.used;
-	info.graphs = p->graphs;
-	info.sealed = p->sealed;
-	info.capturing = p->capturing;
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&pool->lock);
+	info.reserved_bytes = pool->blocks.reserved;
+	info.used_bytes = pool->blocks.used;
+	info.graphs = pool->graphs;
+	info.sealed = pool->sealed;
+	info.capturing = pool->capturing;
+	pthread_mutex_unlock(&pool->lock);
 	return fdry_report_give(&info, sizeof(info), ret);
 }
 

@@ -448,15 +448,8 @@ void fdry_transient_release(struct fdry_transient *p)
 
 static int kind_check(const struct fdry_device *dev, enum fdry_transient_kind kind)
 {
-	int err = fdry_device_check(dev);
-
-	if (err)
-		return err;
-	if ((unsigned int)kind >= FDRY_TRANSIENT_KINDS)
-		return fdry_fail(FDRY_E_INVAL,
-				 "%d is no kind of memory; use one of enum fdry_transient_kind",
-				 (int)kind);
-	return 0;
+	return fdry_device_check_kind(dev, (int)kind, FDRY_TRANSIENT_KINDS,
+				      "memory; use one of enum fdry_transient_kind");
 }
 
 static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind,
@@ -501,20 +494,19 @@ int fdry_transient_put(struct fdry_device *dev, enum fdry_transient_kind kind, u
 	return err;
 }
 
-int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind,
+int fdry_transient_stats(struct fdry_device *dev, enum fdry_transient_kind kind,
 			 struct fdry_transient_stats *ret)
 {
-	struct fdry_transient_stats now;
 	struct fdry_transient *p;
-	int err = kind_check(dev, kind) ?: fdry_need(ret) ?: fdry_report_check(ret);
+	int err = kind_check(dev, kind) ?: fdry_need(ret);
 
 	if (err)
 		return err;
-	p = (struct fdry_transient *)&dev->pools[kind];
+	p = &dev->pools[kind];
 	pthread_mutex_lock(&p->lock);
-	now = p->stats;
+	err = fdry_report_give(&p->stats, sizeof(p->stats), ret);
 	pthread_mutex_unlock(&p->lock);
-	return fdry_report_give(&now, sizeof(now), ret);
+	return err;
 }
 
 int fdry_transient_set_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes)

@@ -311,17 +311,15 @@ int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t off
 	return copy(dev, handle, offset, data, len, stream, false);
 }
 
-size_t fdry_resident_count(const struct fdry_device *dev)
+size_t fdry_resident_count(struct fdry_device *dev)
 {
-	struct fdry_residents *r;
 	size_t n;
 
 	if (fdry_device_check(dev))
 		return 0;
-	r = (struct fdry_residents *)&dev->residents;
-	pthread_mutex_lock(&r->lock);
-	n = r->count;
-	pthread_mutex_unlock(&r->lock);
+	pthread_mutex_lock(&dev->residents.lock);
+	n = dev->residents.count;
+	pthread_mutex_unlock(&dev->residents.lock);
 	return n;
 }
 

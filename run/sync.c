@@ -146,15 +146,8 @@ void fdry_syncs_release(struct fdry_syncs *s)
 
 static int kind_check(const struct fdry_device *dev, enum fdry_sync_kind kind)
 {
-	int err = fdry_device_check(dev);
-
-	if (err)
-		return err;
-	if ((unsigned int)kind >= FDRY_SYNC_KINDS)
-		return fdry_fail(FDRY_E_INVAL,
-				 "%d is no kind of stream or event; use one of enum fdry_sync_kind",
-				 (int)kind);
-	return 0;
+	return fdry_device_check_kind(dev, (int)kind, FDRY_SYNC_KINDS,
+				      "stream or event; use one of enum fdry_sync_kind");
 }
 
 int fdry_sync_get(struct fdry_device *dev, enum fdry_sync_kind kind, void **ret)
@@ -203,23 +196,22 @@ out_leave:
 	return err;
 }
 
-int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind,
+int fdry_sync_stats(struct fdry_device *dev, enum fdry_sync_kind kind,
 		    struct fdry_sync_stats *ret)
 {
-	struct fdry_sync_stats now;
 	struct fdry_syncs *s;
-	int err = kind_check(dev, kind) ?: fdry_need(ret) ?: fdry_report_check(ret);
+	int err = kind_check(dev, kind) ?: fdry_need(ret);
 
 	if (err)
 		return err;
-	s = (struct fdry_syncs *)&dev->syncs[kind];
+	s = &dev->syncs[kind];
 	pthread_mutex_lock(&s->lock);
-	now = s->stats;
+	err = fdry_report_give(&s->stats, sizeof(s->stats), ret);
 	pthread_mutex_unlock(&s->lock);
-	return fdry_report_give(&now, sizeof(now), ret);
+	return err;
 }
 
-size_t fdry_sync_count(const struct fdry_device *dev)
+size_t fdry_sync_count(struct fdry_device *dev)
 {
 	struct fdry_sync_stats st = { .sz = sizeof(st) };
 	size_t n = 0;

@@ -91,7 +91,7 @@ int fdry_graphpool_id(const struct fdry_graphpool *pool, struct fdry_graphpool_i
 int fdry_graphpool_seal(struct fdry_graphpool *pool);
 int fdry_graphpool_unseal(struct fdry_graphpool *pool);
 /* Set @ret to 1 if the pool is sealed, else to 0. */
-int fdry_graphpool_sealed(const struct fdry_graphpool *pool, uint32_t *ret);
+int fdry_graphpool_sealed(struct fdry_graphpool *pool, uint32_t *ret);
 
 /**
  * fdry_graphpool_mem_alloc() - Allocate memory of a pool.
@@ -124,7 +124,7 @@ struct fdry_graphpool_info {
 	uint64_t reserved_bytes, used_bytes;
 	uint32_t graphs, sealed, capturing;
 };
-int fdry_graphpool_info(const struct fdry_graphpool *pool, struct fdry_graphpool_info *ret);
+int fdry_graphpool_info(struct fdry_graphpool *pool, struct fdry_graphpool_info *ret);
 
 /* ------------------------------------------------------------ graphs --- */
 

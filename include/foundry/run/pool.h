@@ -81,7 +81,7 @@ struct fdry_transient_stats {
 };
 
 /* Errors: FDRY_E_OPTS (@ret->sz), FDRY_E_INVAL, FDRY_E_FORKED. */
-int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind,
+int fdry_transient_stats(struct fdry_device *dev, enum fdry_transient_kind kind,
 			 struct fdry_transient_stats *ret);
 /* Keep at most @bytes from now on; 0: nothing. The call releases memory above the limit, the memory
  * that was kept longest first, and waits for its work. */
@@ -122,10 +122,10 @@ struct fdry_sync_stats {
 	uint64_t limit, kept, used, made, destroyed, again;
 };
 
-int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind,
+int fdry_sync_stats(struct fdry_device *dev, enum fdry_sync_kind kind,
 		    struct fdry_sync_stats *ret);
 /* The number of streams and events of all kinds that are kept; 0 for NULL and in a forked child. */
-size_t fdry_sync_count(const struct fdry_device *dev);
+size_t fdry_sync_count(struct fdry_device *dev);
 
 /* ------------------------------------------------------------ resident buffers --- */
 
@@ -151,7 +151,7 @@ int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t of
 int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data,
 		       size_t len, CUstream stream);
 /* The number of buffers; 0 for NULL and in a forked child. */
-size_t fdry_resident_count(const struct fdry_device *dev);
+size_t fdry_resident_count(struct fdry_device *dev);
 
 #ifdef __cplusplus
 }

@@ -153,7 +153,7 @@ int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t 
 			  CUstream stream);
 /* Choose where kernels read the state: of enum fdry_decode_state_source, else FDRY_E_INVAL. */
 int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source);
-int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_state_args *ret);
+int fdry_decode_state_args(struct fdry_decode_state *d, struct fdry_decode_state_args *ret);
 
 #ifdef __cplusplus
 }
