@@ -17,7 +17,7 @@ power=$BUILD/tests/crash/power
 t "power cuts, nothing is lost" "$power" -r 2 -o 4 -n 4 -x 8 -d "$fast"
 t "a disk that forgets syncs is found out" fails 'fault: ' "$power" -b sync -r 4 -o 5 -n 4 -x 4 -d "$fast"
 t "one that forgets syncs of meta pages" fails 'was told to be' "$power" -b meta -r 4 -o 12 -n 4 -x 4 -d "$fast"
-t "one that forgets directories" fails 'fault: ' "$power" -b dir -r 4 -o 5 -n 4 -x 4 -d "$fast"
+t "one that forgets directories" fails 'fault: ' "$power" -b dir -r 16 -o 5 -n 4 -x 4 -d "$fast"
 
 stress=$BUILD/tests/crash/stress
 t "8 processes at once" "$stress" -w 8 -T 2 -d "$fast"
