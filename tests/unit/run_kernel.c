@@ -263,9 +263,9 @@ START_TEST(arguments_of_the_calls_are_checked)
 	s.options = two;
 	fails(INVAL, "several lines", fdry_kernels_function(k, &s, "vecadd", &f));
 	s = code_of("abc", 3);
-	fails(BADCODE, "without bytes", fdry_kernels_function(k, &s, "vecadd", &f));
+	fails(BADCODE, "is empty", fdry_kernels_function(k, &s, "vecadd", &f));
 	s = code_of("neither of them", 15);
-	fails(BADCODE, "unknown kind", fdry_kernels_function(k, &s, "vecadd", &f));
+	fails(BADCODE, "neither a fatbin", fdry_kernels_function(k, &s, "vecadd", &f));
 	s.form = 7;
 	fails(OPTS, "form is 7", fdry_kernels_function(k, &s, "vecadd", &f));
 	fdry_kernels_free(k);
