@@ -6,7 +6,10 @@ way to load gives the bits of the process that captured. The table says what eac
 and capture and beside foundry.load().
 
     saved_graphs.py                     8 graphs, saved in every way
-    saved_graphs.py whole 8,64 turn     as many graphs, saved in these ways
+    saved_graphs.py whole 8,64 turn 3   as many graphs, saved in these ways, and each way to load three times, in turns
+
+"ready" is the time until all graphs were replayed once. Replays take time on the GPU ("again": a second round of them). It
+passes beside the builds of later graphs only if a graph is replayed before those are built.
 """
 import hashlib
 import os
@@ -213,9 +216,18 @@ def shown(images):
         print("# load", *(f"{k} {v:.1f}" for k, v in vars(r() if callable(r) else r).items() if v), file=sys.stderr)
 
 
+def finished(pending):
+    """Each graph of the token, replayed as soon as it is built."""
+    import foundry as fdry
+    for i in range(len(pending)):
+        found = fdry.CUDAGraph.finish_one_graph_load(pending, i)
+        found[0].replay()
+        yield found
+
+
 def load(made, count, folder):
-    """made: "model", the process makes the same weights; "builds", the same, with start_graph_builds(); "nothing", the image
-    brings them.
+    """made: "model", the process makes the same weights; "builds", the same, with start_graph_builds() and all graphs built before
+    a replay; "each", replayed when it is built; "nothing", the image brings the weights.
     """
     count = int(count)
     import foundry as fdry
@@ -230,13 +242,18 @@ def load(made, count, folder):
     paths = {b: os.path.join(folder, f"{b}.json") for b in batches(count)}
     if made == "builds":
         found = dict(zip(paths, fdry.CUDAGraph.finish_graph_loads(fdry.CUDAGraph.start_graph_builds(list(paths.values())))))
+    elif made == "each":
+        found = dict(zip(paths, finished(fdry.CUDAGraph.start_graph_builds(list(paths.values())))))
     else:
         found = {b: fdry.CUDAGraph.load(path) for b, path in paths.items()}
     clock.show("load")
-    for g, _ in found.values():
+    for g, _ in found.values() if made != "each" else ():
         g.replay()
     clock.show("launch")
     print(f"ready {(time.perf_counter() - start) * 1e3:.1f}")
+    for g, _ in found.values():
+        g.replay()
+    clock.show("again")
     shown(p.image for p in fdry.region.current("figures").images.values())
     for b, want in known(folder).items():
         g, out = found[b]
@@ -246,8 +263,8 @@ def load(made, count, folder):
     print("bits 1")
 
 
-def image(count, folder):
-    """foundry.load() of the same image, as a program does that knows no files."""
+def image(count, folder, build=""):
+    """foundry.load() of the same image, as a program does that knows no files; build: all graphs before the first replay."""
     count = int(count)
     import json
     import foundry
@@ -257,13 +274,16 @@ def image(count, folder):
         ident = json.load(f)["image"]
     store = foundry.Store(os.path.join(folder, "foundry-store"))
     clock, start = Clock(), time.perf_counter()
-    img = foundry.load(ident, store=store)
+    img = foundry.load(ident, store=store, build=bool(build))
     clock.show("load")
     stream = torch.cuda.current_stream()
     for key in img.graphs():
         img.launch(key, stream)
     clock.show("launch")
     print(f"ready {(time.perf_counter() - start) * 1e3:.1f}")
+    for key in img.graphs():
+        img.launch(key, stream)
+    clock.show("again")
     shown([img])
 
 
@@ -285,16 +305,24 @@ def part(*args):
 def table(count, base, rows):
     """What each way took, beside native warm-up and capture, and beside foundry.load() up to the last first launch."""
     print(f"{count} graphs; native warm-up and capture {base.get('native_ready', 0):.0f} ms")
-    for name, figures in rows:
-        ready = figures.get("ready")
-        beside = f"  native/{name.split()[0]} {base['native_ready'] / ready:.1f}" if ready and base else ""
-        whole = rows[-1][1].get("ready")
+    whole = median(rows, "foundry.load", "ready")
+    for name in dict.fromkeys(name for name, _ in rows):
+        taken = [figures for each, figures in rows if each == name]
+        readies = [figures["ready"] for figures in taken if "ready" in figures]
+        ready, beside = median(rows, name, "ready"), ""
+        if ready and base:
+            beside = f"  native/{name.split()[0]} {base['native_ready'] / ready:.1f}"
         if ready and whole:
-            beside += f"  beside foundry.load {ready / whole:.2f}"
-        print(f"  {name:28}", " ".join(f"{k} {v:.0f}" for k, v in figures.items() if k != "bits"), beside, flush=True)
+            beside += f"  beside foundry.load {ready / whole:.2f} ({min(readies):.0f} to {max(readies):.0f} ms)"
+        print(f"  {name:28}", " ".join(f"{k} {median(rows, name, k):.0f}" for k in taken[0] if k != "bits"), beside, flush=True)
 
 
-def whole(counts="8", ways="turn,each,together"):
+def median(rows, name, figure):
+    taken = sorted(figures[figure] for each, figures in rows if each == name and figure in figures)
+    return taken[len(taken) // 2] if taken else None
+
+
+def whole(counts="8", ways="turn,each,together", rounds="1"):
     parts.need()
     results, how = [], ways.split(",")
     for count in map(int, counts.split(",")):
@@ -304,13 +332,13 @@ def whole(counts="8", ways="turn,each,together"):
                 saves = part("save", way, count, folder)
                 rows.append((f"save {way}", saves))
                 results.append("saved" in saves)
-                if not saves:
-                    continue
-                for made in ("model", "builds", "nothing"):
-                    rows.append((f"load {way} {made}", part("load", made, count, folder)))
-                    results.append("bits" in rows[-1][1])
-                if way == how[-1]:
-                    rows.append(("foundry.load", part("image", count, folder)))
+                for _ in range(int(rounds) if saves else 0):
+                    for made in ("model", "builds", "each", "nothing"):
+                        rows.append((f"load {way} {made}", part("load", made, count, folder)))
+                        results.append("bits" in rows[-1][1])
+                    if way == how[-1]:
+                        rows.append(("foundry.load", part("image", count, folder)))
+                        rows.append(("foundry.load, build=True", part("image", count, folder, "build")))
         table(count, base, rows)
     parts.finish(results)
 

@@ -60,6 +60,16 @@ def part_start(args):
     return ret
 
 
+def part_replays(args):
+    """Replays of one graph after each of eight loads, and after what else a round does. Prints them at once."""
+    model("capture", "8", args.store)
+    ret = {after: bench("start", "-s", args.store, "-r", "bench/8", "-n", 8, "-k", 1, "-a", after) for after in ("load", "build", "floor")}
+    print("milliseconds of a replay, three times after each round")
+    for after, figures in ret.items():
+        print(f"{after:6}", " ".join(f"{ms:.3f}" for ms in figures["replay_1"]))
+    return ret
+
+
 def part_inside(args):
     return model("inside", args.store)
 

@@ -7,6 +7,7 @@
  * scalar [DRIVER]: NULL is FOUNDRY_DRIVER or libcuda.so.1; also runs on the software driver, whose
  * figures say nothing about a GPU.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,6 +28,10 @@ struct bench {
 	struct fdry_decode_state *decode;
 	struct fdry_cudagraph *graph;
 	CUgraphExec exec;
+	CUcontext ctx;
+	CUevent event, past; /* past: complete */
+	CUresult (*batch)(CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops,
+			  unsigned int flags);
 	union fdry_scalars_value v[COUNT];
 };
 
@@ -38,6 +43,89 @@ static int plain_pageable(struct bench *b)
 static int plain_pinned(struct bench *b)
 {
 	return fdry_call(b->drv, cuMemcpyHtoDAsync_v2, b->own, b->pinned, 8, b->stream);
+}
+
+/* --- what an update is made of --- */
+
+static int context_enter(struct bench *b)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_driver_enter(b->drv, b->ctx, &mode);
+
+	if (!err)
+		fdry_driver_leave(b->drv, &mode);
+	return err;
+}
+
+static int context_current(struct bench *b)
+{
+	CUcontext ctx;
+
+	return fdry_call(b->drv, cuCtxGetCurrent, &ctx);
+}
+
+static int mode_exchange(struct bench *b)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	int err = fdry_call(b->drv, cuThreadExchangeStreamCaptureMode, &mode);
+
+	return err ? err : fdry_call(b->drv, cuThreadExchangeStreamCaptureMode, &mode);
+}
+
+static int stream_context(struct bench *b)
+{
+	CUcontext ctx;
+
+	return fdry_call(b->drv, cuStreamGetCtx, b->stream, &ctx);
+}
+
+static int stream_capturing(struct bench *b)
+{
+	CUstreamCaptureStatus status;
+
+	return fdry_call(b->drv, cuStreamIsCapturing, b->stream, &status);
+}
+
+static int event_record(struct bench *b)
+{
+	return fdry_call(b->drv, cuEventRecord, b->event, b->stream);
+}
+
+static int event_wait(struct bench *b)
+{
+	return fdry_call(b->drv, cuEventSynchronize, b->past);
+}
+
+/* Only these read what they write in the command, and need no block of memory. */
+static int stream_write(struct bench *b, unsigned int n, unsigned int flags)
+{
+	CUstreamBatchMemOpParams op[COUNT] = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		op[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+		op[i].writeValue.address = b->own + 8 * i;
+		op[i].writeValue.value64 = b->v[i].u64;
+		op[i].writeValue.flags = flags;
+	}
+	return b->batch && b->batch(b->stream, n, op, 0) == CUDA_SUCCESS
+		       ? 0
+		       : fdry_fail(FDRY_E_NOFUNC, "no operations on memory in a stream");
+}
+
+static int write_1(struct bench *b)
+{
+	return stream_write(b, 1, CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+static int write_8(struct bench *b)
+{
+	return stream_write(b, COUNT, CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+static int write_1_unordered(struct bench *b)
+{
+	return stream_write(b, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
 }
 
 static int fill_4(struct bench *b)
@@ -92,6 +180,16 @@ static const struct way {
 	{ "fdry_decode_state_set", decode_set, 0 },
 	{ "cuGraphLaunch, one node", launch_plain, 7 },
 	{ "fdry_cudagraph_launch, one node", launch_ours, 7 },
+	{ "context and capture mode, set and back", context_enter, 0 },
+	{ "  of it the capture mode", mode_exchange, 0 },
+	{ "cuCtxGetCurrent", context_current, 0 },
+	{ "cuStreamGetCtx", stream_context, 0 },
+	{ "cuStreamIsCapturing", stream_capturing, 0 },
+	{ "cuEventRecord", event_record, 0 },
+	{ "cuEventSynchronize, complete", event_wait, 0 },
+	{ "cuStreamBatchMemOp, 8 bytes", write_1, 0 },
+	{ "cuStreamBatchMemOp, 8 of 8 bytes", write_8, 0 },
+	{ "cuStreamBatchMemOp, without barrier", write_1_unordered, 0 },
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
@@ -115,6 +213,9 @@ static double round_ns(struct bench *b, const struct way *w)
 {
 	double sum = 0, from;
 	int i, k;
+
+	if (w->fn(b) == -FDRY_E_NOFUNC)
+		return 0;
 
 	for (i = 0; i < CALLS / 20; i++) {
 		from = now_ns();
@@ -143,12 +244,16 @@ static void make(struct bench *b, const char *driver)
 	struct fdry_decode_state_opts d = { .sz = sizeof(d), .driver = driver };
 	struct fdry_cudagraph_opts go = { .sz = sizeof(go), .driver = driver };
 	struct fdry_cudagraph_run_opts ro = { .sz = sizeof(ro), .fn = one_node, .arg = b };
-	CUcontext ctx;
 
 	must(fdry_driver_open(driver, &b->drv), "driver");
-	must(fdry_call(b->drv, cuDevicePrimaryCtxRetain, &ctx, 0), "context");
-	must(fdry_call(b->drv, cuCtxSetCurrent, ctx), "context");
+	must(fdry_call(b->drv, cuDevicePrimaryCtxRetain, &b->ctx, 0), "context");
+	must(fdry_call(b->drv, cuCtxSetCurrent, b->ctx), "context");
+	must(fdry_call(b->drv, cuEventCreate, &b->event, CU_EVENT_DISABLE_TIMING), "event");
+	must(fdry_call(b->drv, cuEventCreate, &b->past, CU_EVENT_DISABLE_TIMING), "event");
+	b->batch = (CUresult(*)(CUstream, unsigned int, CUstreamBatchMemOpParams *,
+				unsigned int))dlsym(b->drv->handle, "cuStreamBatchMemOp_v2");
 	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING), "stream");
+	must(fdry_call(b->drv, cuEventRecord, b->past, b->stream), "event");
 	must(fdry_call(b->drv, cuMemAlloc_v2, &b->own, 64), "memory");
 	must(fdry_call(b->drv, cuMemHostAlloc, (void **)&b->pinned, 64, 0), "memory");
 	must(fdry_scalars_new(&so, &b->scalars), "scalars");

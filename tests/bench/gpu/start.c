@@ -2,7 +2,10 @@
 /*
  * start.c - from a hash in hand to launched graphs, beside the driver's floor, in one process.
  *
- *   start [-s STORE] [-r REF] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER]
+ *   start [-s STORE] [-r REF] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER] [-a STEPS]
+ *
+ * With -a, each round ends after these steps and replays the graphs of -k: "load", "build" the
+ * graphs, too, or time the "floor", too. Nothing else is measured.
  *
  * Each round loads the image, launches its first graph, builds the rest, times the driver's
  * own calls for the same nodes and kernels (floor.c), and unloads. Then the last image is
@@ -45,7 +48,7 @@ static const char *const names[VALUES] = { "load", "manifest", "memory",
 					   "floor_graphs", "floor_first", "unload" };
 
 struct run {
-	const char *ref, *keys;
+	const char *ref, *keys, *after;
 	struct fdry_store *store;
 	struct fdry_load_opts opts;
 	int rounds;
@@ -163,6 +166,26 @@ static void replays(const struct run *r, struct fdry_image *img)
 		       replay(img, keys, n), replay(img, keys, n));
 }
 
+/* How the history of the process changes replays. */
+static void history(struct run *r)
+{
+	struct fdry_image *img;
+	struct floor *f = NULL;
+	int i;
+
+	for (i = 0; i < r->rounds; i++) {
+		check(fdry_image_load(r->store, r->ref, &r->opts, &img));
+		check(fdry_image_filled(img, NULL));
+		if (*r->after != 'l')
+			graphs_start(r, img, fdry_now_ms(), i);
+		if (*r->after == 'f')
+			floor_take(r, img, &f, i);
+		replays(r, img);
+		fdry_image_unload(img);
+	}
+	floor_free(f);
+}
+
 static int by_size(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -237,13 +260,14 @@ static void options_take(int argc, char **argv, struct run *r, const char **stor
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "s:r:n:k:d:")) != -1) {
+	while ((opt = getopt(argc, argv, "s:r:n:k:d:a:")) != -1) {
 		switch (opt) {
 		case 's': *store = optarg; break;
 		case 'r': r->ref = optarg; break;
 		case 'n': r->rounds = atoi(optarg); break;
 		case 'k': r->keys = optarg; break;
 		case 'd': r->opts.driver = optarg; break;
+		case 'a': r->after = optarg; break;
 		default: exit(2);
 		}
 	}
@@ -288,6 +312,11 @@ int main(int argc, char **argv)
 	options_take(argc, argv, &r, &store);
 	check(fdry_store_open(store, 0, &r.store));
 	device_hold(&r);
+	if (r.after) {
+		history(&r);
+		fdry_store_close(r.store);
+		return 0;
+	}
 	for (i = 0; i < r.rounds; i++) {
 		start = fdry_now_ms();
 		check(fdry_image_load(r.store, r.ref, &r.opts, &img));

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * replays.c - what in the history of a context makes replays of a graph slower.
+ *
+ *   replays [-c CASE] [-k CODE]
+ *
+ * Each case is a process of its own with one context. It builds a chain of small kernels, replays
+ * it, does what the case is about, and replays the chain again; then a chain that is built after
+ * that. Prints one line a case: milliseconds of a replay before, after, and of the new chain; how
+ * long the history took; and microseconds a node to add, instantiate and upload the first chain
+ * after it, and seven more. Graphs that are thrown away may leave the driver memory for those.
+ *
+ * On the software driver, where the figures say nothing about a GPU, CODE is a file with its
+ * kernels (build/sim/kernels.cubin).
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "arch/driver.h"
+#include "lib/clock.h"
+
+#define NODES 1850
+#define SMALL 64 /* nodes of graphs that are only there */
+#define REPLAYS 40
+
+/* For a GPU: what tests/sim has for the software driver, and a kernel with local memory. */
+static const char ptx[] =
+	".version 7.0\n.target sm_52\n.address_size 64\n"
+	".visible .entry vecadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n"
+	"{\n.reg .b32 %r<5>;\n.reg .b64 %d<8>;\n"
+	"mov.u32 %r1, %tid.x;\nmul.wide.u32 %d1, %r1, 4;\n"
+	"ld.param.u64 %d2, [a];\nld.param.u64 %d3, [b];\nld.param.u64 %d4, [c];\n"
+	"add.s64 %d5, %d2, %d1;\nadd.s64 %d6, %d3, %d1;\nadd.s64 %d7, %d4, %d1;\n"
+	"ld.global.u32 %r2, [%d5];\nld.global.u32 %r3, [%d6];\nadd.u32 %r4, %r2, %r3;\n"
+	"st.global.u32 [%d7], %r4;\nret;\n}\n"
+	".visible .entry deep(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n"
+	"{\n.local .align 8 .b8 room[8192];\n.reg .b32 %r<4>;\n.reg .b64 %d<5>;\n"
+	"mov.u32 %r1, %tid.x;\nmul.wide.u32 %d1, %r1, 8;\n"
+	"mov.u64 %d2, room;\nadd.s64 %d2, %d2, %d1;\nst.local.u32 [%d2], %r1;\n"
+	"ld.local.u32 %r2, [%d2];\nld.param.u64 %d3, [a];\nst.global.u32 [%d3], %r2;\n"
+	"ret;\n}\n";
+
+static const char *code_file;
+
+struct bench {
+	const struct fdry_driver *drv;
+	CUcontext ctx;
+	CUdevice device;
+	const void *code;
+	CUfunction add, deep;
+	CUdeviceptr memory;
+	CUstream launches, uploads;
+};
+
+static void must(int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "replays: %s\n", fdry_last_error());
+	exit(err == -FDRY_E_NODRIVER || err == -FDRY_E_NOGPU ? 77 : 1);
+}
+
+#define cu(b, ...) must(fdry_call((b)->drv, __VA_ARGS__))
+
+static void *file_read(const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	char *bytes = calloc(1, 1 << 20);
+
+	if (!f || !bytes || !fread(bytes, 1, 1 << 20, f))
+		exit(2);
+	fclose(f);
+	return bytes;
+}
+
+/* --- graphs --- */
+
+/* @width chains side by side, of @nodes nodes in all. */
+static CUgraphExec exec_new(const struct bench *b, int nodes, int width)
+{
+	CUdeviceptr at = b->memory;
+	int n = 32;
+	void *params[] = { &at, &at, &at, &n };
+	CUDA_KERNEL_NODE_PARAMS k = { .func = b->add, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
+				      .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
+				      .kernelParams = params };
+	CUgraphNode *node = calloc((size_t)nodes, sizeof(*node));
+	CUgraphExec exec;
+	CUgraph graph;
+	int i;
+
+	if (!node)
+		abort();
+	cu(b, cuGraphCreate, &graph, 0);
+	for (i = 0; i < nodes; i++)
+		cu(b, cuGraphAddKernelNode_v2, &node[i], graph, i < width ? NULL : &node[i - width],
+		   i < width ? 0 : 1, &k);
+	cu(b, cuGraphInstantiateWithFlags, &exec, graph, 0);
+	cu(b, cuGraphDestroy, graph);
+	free(node);
+	return exec;
+}
+
+static CUgraphExec exec_uploaded(const struct bench *b, int nodes, int width)
+{
+	CUgraphExec exec = exec_new(b, nodes, width);
+
+	cu(b, cuGraphUpload, exec, b->uploads);
+	cu(b, cuStreamSynchronize, b->uploads);
+	return exec;
+}
+
+static double replay_ms(const struct bench *b, CUgraphExec exec)
+{
+	double start = 0;
+	int i;
+
+	for (i = -4; i < REPLAYS; i++) {
+		if (!i) {
+			cu(b, cuStreamSynchronize, b->launches);
+			start = fdry_now_ms();
+		}
+		cu(b, cuGraphLaunch, exec, b->launches);
+	}
+	cu(b, cuStreamSynchronize, b->launches);
+	return (fdry_now_ms() - start) / REPLAYS;
+}
+
+static void kernel_launch(const struct bench *b, CUfunction f, CUstream stream)
+{
+	CUdeviceptr at = b->memory;
+	int n = 32;
+	void *params[] = { &at, &at, &at, &n };
+
+	cu(b, cuLaunchKernel, f, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL);
+}
+
+/* --- histories --- */
+
+static void nothing(const struct bench *b, int n)
+{
+	(void)b, (void)n;
+}
+
+static void streams(const struct bench *b, int n)
+{
+	CUstream s;
+
+	while (n--) {
+		cu(b, cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+		kernel_launch(b, b->add, s);
+		cu(b, cuStreamSynchronize, s);
+	}
+}
+
+static void execs_made(const struct bench *b, int n)
+{
+	while (n--)
+		(void)exec_new(b, NODES, 1);
+}
+
+static void execs_uploaded(const struct bench *b, int n)
+{
+	while (n--)
+		(void)exec_uploaded(b, NODES, 1);
+}
+
+static void execs_destroyed(const struct bench *b, int n)
+{
+	while (n--)
+		cu(b, cuGraphExecDestroy, exec_uploaded(b, NODES, 1));
+}
+
+/* Kept at the same time, then destroyed, as an image that is unloaded. */
+static void execs_round(const struct bench *b, int n)
+{
+	CUgraphExec exec[256];
+	int i;
+
+	for (i = 0; i < n; i++)
+		exec[i] = exec_uploaded(b, NODES, 1);
+	for (i = 0; i < n; i++)
+		cu(b, cuGraphExecDestroy, exec[i]);
+}
+
+/* One graph with the nodes of @n. */
+static void large_destroyed(const struct bench *b, int n)
+{
+	cu(b, cuGraphExecDestroy, exec_uploaded(b, n * NODES, 1));
+}
+
+static void execs_unused(const struct bench *b, int n)
+{
+	CUgraphExec exec[256];
+	int i;
+
+	for (i = 0; i < n; i++)
+		exec[i] = exec_new(b, NODES, 1);
+	for (i = 0; i < n; i++)
+		cu(b, cuGraphExecDestroy, exec[i]);
+}
+
+static void rounds(const struct bench *b, int n)
+{
+	while (n--)
+		execs_round(b, 32);
+}
+
+static void rounds_launched(const struct bench *b, int n)
+{
+	CUgraphExec exec;
+
+	while (n--) {
+		exec = exec_uploaded(b, NODES, 1);
+		cu(b, cuGraphLaunch, exec, NULL);
+		execs_round(b, 31);
+		cu(b, cuCtxSynchronize);
+		cu(b, cuGraphExecDestroy, exec);
+	}
+}
+
+/* A graph whose chains run side by side, on streams of the driver's own. */
+static void branches(const struct bench *b, int n)
+{
+	CUgraphExec exec = exec_uploaded(b, n * 8, n);
+
+	cu(b, cuGraphLaunch, exec, b->launches);
+	cu(b, cuStreamSynchronize, b->launches);
+}
+
+static void branches_uploaded(const struct bench *b, int n)
+{
+	(void)exec_uploaded(b, n * 8, n);
+}
+
+static void modules(const struct bench *b, int n)
+{
+	CUfunction f;
+	CUmodule *m = calloc((size_t)n, sizeof(*m));
+	int i;
+
+	for (i = 0; m && i < n; i++) {
+		cu(b, cuModuleLoadDataEx, &m[i], b->code, 0, NULL, NULL);
+		cu(b, cuModuleGetFunction, &f, m[i], "vecadd");
+		kernel_launch(b, f, b->launches);
+	}
+	cu(b, cuCtxSynchronize);
+	for (i = 0; m && i < n; i++)
+		cu(b, cuModuleUnload, m[i]);
+	free(m);
+}
+
+static void local_memory(const struct bench *b, int n)
+{
+	(void)n;
+	kernel_launch(b, b->deep, b->launches);
+	cu(b, cuCtxSynchronize);
+}
+
+static void printf_limit(const struct bench *b, int n)
+{
+	cu(b, cuCtxSetLimit, CU_LIMIT_PRINTF_FIFO_SIZE, (size_t)n << 20);
+}
+
+static void copies(const struct bench *b, int n)
+{
+	CUdeviceptr p;
+	void *host;
+
+	cu(b, cuMemAlloc_v2, &p, 4u << 20);
+	cu(b, cuMemHostAlloc, &host, 4u << 20, 0);
+	while (n--) {
+		cu(b, cuMemcpyHtoDAsync_v2, p, host, 4u << 20, b->uploads);
+		cu(b, cuMemsetD8Async, p, 0, 4u << 20, b->uploads);
+	}
+	cu(b, cuStreamSynchronize, b->uploads);
+	cu(b, cuMemFree_v2, p);
+	cu(b, cuMemFreeHost, host);
+}
+
+static void *thread_work(void *arg)
+{
+	const struct bench *b = arg;
+
+	cu(b, cuCtxSetCurrent, b->ctx);
+	kernel_launch(b, b->add, b->uploads);
+	(void)exec_uploaded(b, SMALL, 1);
+	return NULL;
+}
+
+static void threads(const struct bench *b, int n)
+{
+	pthread_t t;
+
+	while (n--)
+		if (pthread_create(&t, NULL, thread_work, (void *)b) || pthread_join(t, NULL))
+			abort();
+}
+
+static void memory_mapped(const struct bench *b, int n)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, b->device } };
+	CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, b->device },
+				   CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+	size_t size = (size_t)n << 20;
+	CUdeviceptr p;
+
+	cu(b, cuMemAddressReserve, &p, size, 0, 0, 0);
+	cu(b, cuMemCreate, &handle, size, &prop, 0);
+	cu(b, cuMemMap, p, size, 0, handle, 0);
+	cu(b, cuMemSetAccess, p, size, &access, 1);
+	cu(b, cuMemsetD8Async, p, 0, size, b->uploads);
+	cu(b, cuStreamSynchronize, b->uploads);
+	cu(b, cuMemUnmap, p, size);
+	cu(b, cuMemRelease, handle);
+	cu(b, cuMemAddressFree, p, size);
+}
+
+static const struct history {
+	const char *what;
+	void (*fn)(const struct bench *b, int n);
+	int n;
+	bool fresh; /* it comes before the first graph of the process */
+} histories[] = {
+	{ "nothing", nothing, 0, false },
+	{ "kernels on so many streams", streams, 8, false },
+	{ "kernels on so many streams", streams, 12, false },
+	{ "kernels on so many streams", streams, 14, false },
+	{ "kernels on so many streams", streams, 16, false },
+	{ "kernels on so many streams", streams, 32, false },
+	{ "graphs instantiated and kept", execs_made, 32, false },
+	{ "graphs uploaded and kept", execs_uploaded, 1, false },
+	{ "graphs uploaded and kept", execs_uploaded, 32, false },
+	{ "graphs uploaded and kept", execs_uploaded, 160, false },
+	{ "graphs uploaded, each destroyed", execs_destroyed, 32, false },
+	{ "graphs uploaded, each destroyed", execs_destroyed, 160, false },
+	{ "graphs uploaded, then all destroyed", execs_round, 32, false },
+	{ "graphs uploaded, then all destroyed", execs_round, 160, false },
+	{ "rounds of 32 graphs", rounds, 2, false },
+	{ "rounds of 32 graphs", rounds, 5, false },
+	{ "rounds of 32 graphs, one launched on NULL", rounds_launched, 2, false },
+	{ "rounds of 32 graphs, one launched on NULL", rounds_launched, 5, false },
+	{ "branches of a graph, launched", branches, 2, false },
+	{ "branches of a graph, launched", branches, 4, false },
+	{ "branches of a graph, launched", branches, 8, false },
+	{ "branches of a graph, launched", branches, 16, false },
+	{ "branches of a graph, launched", branches, 32, false },
+	{ "branches of a graph, uploaded", branches_uploaded, 16, false },
+	{ "modules loaded, launched, unloaded", modules, 45, false },
+	{ "modules loaded, launched, unloaded", modules, 225, false },
+	{ "a kernel with 8 KiB of local memory", local_memory, 1, false },
+	{ "MiB of the limit of device printf", printf_limit, 8, false },
+	{ "copies and memsets of 4 MiB", copies, 400, false },
+	{ "threads that launch and upload", threads, 16, false },
+	{ "MiB mapped, written, unmapped", memory_mapped, 1024, false },
+	{ "before any graph: nothing", nothing, 0, true },
+	{ "before any graph: uploaded, then destroyed", execs_round, 1, true },
+	{ "before any graph: uploaded, then destroyed", execs_round, 2, true },
+	{ "before any graph: uploaded, then destroyed", execs_round, 8, true },
+	{ "before any graph: uploaded, then destroyed", execs_round, 32, true },
+	{ "before any graph: large, uploaded, destroyed", large_destroyed, 8, true },
+	{ "before any graph: uploaded and kept", execs_uploaded, 1, true },
+	{ "before any graph: instantiated, destroyed", execs_unused, 8, true },
+};
+#define HISTORIES (sizeof(histories) / sizeof(histories[0]))
+
+static void bench_begin(struct bench *b)
+{
+	CUmodule module;
+
+	must(fdry_driver_open(NULL, &b->drv));
+	if (b->drv->software && !code_file)
+		exit(77);
+	b->code = code_file ? file_read(code_file) : ptx;
+	cu(b, cuDeviceGet, &b->device, 0);
+	cu(b, cuDevicePrimaryCtxRetain, &b->ctx, b->device);
+	cu(b, cuCtxSetCurrent, b->ctx);
+	cu(b, cuModuleLoadDataEx, &module, b->code, 0, NULL, NULL);
+	cu(b, cuModuleGetFunction, &b->add, module, "vecadd");
+	cu(b, cuModuleGetFunction, &b->deep, module, b->drv->software ? "vecadd" : "deep");
+	cu(b, cuMemAlloc_v2, &b->memory, 4096);
+	cu(b, cuStreamCreate, &b->launches, CU_STREAM_NON_BLOCKING);
+	cu(b, cuStreamCreate, &b->uploads, CU_STREAM_NON_BLOCKING);
+}
+
+static void history_run(const struct history *h)
+{
+	struct bench b = { 0 };
+	double before = 0, took, first, more, after = 0, mark;
+	CUgraphExec exec = NULL, new;
+	int i;
+
+	bench_begin(&b);
+	if (!h->fresh) {
+		exec = exec_uploaded(&b, NODES, 1);
+		before = replay_ms(&b, exec);
+	}
+	mark = fdry_now_ms();
+	h->fn(&b, h->n);
+	took = fdry_elapsed_ms(&mark);
+	new = exec_uploaded(&b, NODES, 1);
+	first = fdry_elapsed_ms(&mark);
+	for (i = 0; i < 7; i++)
+		(void)exec_uploaded(&b, NODES, 1);
+	more = fdry_elapsed_ms(&mark);
+	if (!h->fresh)
+		after = replay_ms(&b, exec);
+	printf("%-44s %4d %8.3f %8.3f %8.3f %9.1f %7.2f %7.2f\n", h->what, h->n, before, after,
+	       replay_ms(&b, new), took, first * 1000 / NODES, more * 1000 / NODES / 7);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	size_t i, only = HISTORIES;
+	int opt, status;
+	pid_t pid;
+
+	while ((opt = getopt(argc, argv, "c:k:")) != -1) {
+		switch (opt) {
+		case 'c': only = strtoul(optarg, NULL, 10); break;
+		case 'k': code_file = optarg; break;
+		default: return 2;
+		}
+	}
+	printf("%-44s %4s %8s %8s %8s %9s %7s %7s\n",
+	       "milliseconds of a replay; build in us a node", "", "before", "after", "new",
+	       "took, ms", "first", "more");
+	for (i = 0; i < HISTORIES; i++) {
+		if (only < HISTORIES && i != only)
+			continue;
+		fflush(stdout);
+		pid = fork();
+		if (!pid) {
+			history_run(&histories[i]);
+			_exit(0);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) != pid)
+			return 1;
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+			return 77;
+		if (status)
+			printf("%-44s %4d failed: %#x\n", histories[i].what, histories[i].n,
+			       status);
+	}
+	return 0;
+}
