@@ -126,7 +126,7 @@ static int verify(struct repair *r, const char *path)
 					 .progress = r->opts.progress,
 					 .progress_arg = r->opts.progress_arg };
 	struct fdry_verify_report found = { .sz = sizeof(found) };
-	int err = fdry_store_verify(path, &opts, &found);
+	int err = fdry_verify_store(path, &opts, NULL, &found);
 
 	if (err)
 		return err;

@@ -21,6 +21,7 @@
 
 #include "foundry/store.h"
 #include "lib/buf.h"
+#include "lib/fingerprint.h"
 #include "lib/oid.h"
 
 /* FDRY_OBJECT(number, NAME, name): numbers are frozen. */
@@ -191,6 +192,16 @@ void fdry_reader_end(struct fdry_reader *r);
  */
 int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n,
 			bool *whole) __must_check;
+
+/* Call @fn for each chunk of which @manifest, 8-byte aligned, records a fingerprint. A manifest
+ * that is not valid has none. */
+typedef void (*fdry_verify_print_fn)(void *arg, const struct fdry_oid *chunk,
+				     struct fdry_fingerprint value);
+typedef void (*fdry_verify_read_fn)(struct fdry_span manifest, fdry_verify_print_fn fn, void *arg);
+
+/* As fdry_store_verify(). @read: reads manifests for FDRY_VERIFY_FAST; NULL if that is not set. */
+int fdry_verify_store(const char *path, const struct fdry_verify_opts *opts,
+		      fdry_verify_read_fn read, struct fdry_verify_report *report) __must_check;
 
 struct fdry_object_info {
 	struct fdry_oid oid;

@@ -5,6 +5,9 @@
  * LMDB has no checksums, and pages with flipped bits can crash it. So only child processes, each
  * with its own environment, read the store; a crash is a fault. Counts and progress lie in shared
  * memory; faults come through a pipe.
+ *
+ * A fast verification compares chunks with the fingerprints that manifests record. The store does
+ * not know the format of manifests: its caller passes a function that reads one.
  */
 #ifndef FDRY_STORE_VERIFY_H
 #define FDRY_STORE_VERIFY_H
@@ -13,6 +16,7 @@
 
 enum fdry_verify_stage {
 	FDRY_VERIFY_TABLES,
+	FDRY_VERIFY_MANIFESTS, /* of a fast verification alone: read the fingerprints */
 	FDRY_VERIFY_OBJECTS,
 	FDRY_VERIFY_REFS,
 	FDRY_VERIFY_STAGES
@@ -31,6 +35,7 @@ struct fdry_verify_shared {
 	struct fdry_verify_report report;
 	enum fdry_verify_stage stage;
 	uint64_t bytes_total; /* of all objects, as their records say */
+	uint64_t objects_total;
 	/* Objects before @at are done. If a child crashes while several threads work, the next
 	 * child repeats the objects up to
 	 * @until one by one, and so finds the object that crashed it. */
@@ -42,8 +47,37 @@ struct fdry_verify_shared {
 	char text[FDRY_SENTENCE_MAX];
 };
 
+/* What manifests record of a chunk. */
+struct fdry_verify_print {
+	struct fdry_oid oid;
+	struct fdry_fingerprint value;
+	bool used;
+	bool wrong; /* the chunk is whole and has another fingerprint */
+};
+
+/* verify_prints.c: a table of them, in memory that is shared. */
+struct fdry_verify_prints {
+	size_t cap, count;
+	bool wrong; /* some are */
+	struct fdry_verify_print slots[];
+};
+/* @objects: in the store. */
+int fdry_verify_prints_new(uint64_t objects, struct fdry_verify_prints **ret) __must_check;
+void fdry_verify_prints_free(struct fdry_verify_prints *p);
+/* NULL if the table is full. */
+struct fdry_verify_print *fdry_verify_prints_add(struct fdry_verify_prints *p,
+						 const struct fdry_oid *oid,
+						 struct fdry_fingerprint value);
+/* The next fingerprint of chunk @oid that differs from those before; NULL: none. @before: NULL at
+ * first. */
+struct fdry_verify_print *fdry_verify_prints_next(struct fdry_verify_prints *p,
+						  const struct fdry_oid *oid,
+						  const struct fdry_verify_print *before);
+
 struct fdry_verify {
 	struct fdry_verify_shared *shared;
+	struct fdry_verify_prints *prints; /* NULL: every object is hashed */
+	fdry_verify_read_fn read;
 	struct fdry_idset damaged; /* found by earlier stages; children inherit it */
 	unsigned int threads;
 	int pipe;

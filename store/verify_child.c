@@ -10,13 +10,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/workqueue.h"
 #include "store/verify.h"
 
 #define SLICE_BYTES (64u << 20)
+#define SLICE_BYTES_FAST (512u << 20) /* threads wait for each other at the end of a slice */
 #define SLICE_OBJECTS 1024
+#define AHEAD 16 /* objects that are read while others are compared, so that the disk is busy */
 
 struct child {
 	struct fdry_verify *v;
@@ -122,6 +125,8 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	int err = fdry_txn_each(&c->t, table, (struct fdry_span){ 0 }, tally_entry, &tally);
 
 	c->shared->bytes_total += tally.bytes;
+	if (table == FDRY_TABLE_OBJECTS)
+		c->shared->objects_total = tally.count;
 	if (!err)
 		err = fdry_txn_count(&c->t, table, &count);
 	if (!err && count != tally.count)
@@ -158,6 +163,93 @@ static int check_tables(struct child *c)
 	return err;
 }
 
+/* --- fingerprints in manifests --- */
+
+struct manifests {
+	struct child *c;
+	struct fdry_buf ids; /* of struct fdry_oid, ascending */
+	const struct fdry_verify_print *wrong; /* the last one of this manifest that is */
+};
+
+static int manifest_list(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct manifests *ms = arg;
+	struct fdry_record rec;
+	struct fdry_oid oid;
+
+	/* the check of objects reports an entry that is damaged */
+	if (fdry_record_parse_entry(key, value, &oid, &rec) ||
+	    !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST) || rec.codec == FDRY_CODEC_NONE ||
+	    fdry_idset_has(&ms->c->v->damaged, &oid))
+		return 0;
+	return fdry_buf_put(&ms->ids, &oid, sizeof(oid));
+}
+
+static void print_add(void *arg, const struct fdry_oid *chunk, struct fdry_fingerprint value)
+{
+	struct manifests *ms = arg;
+	const struct fdry_verify_print *print =
+		fdry_verify_prints_add(ms->c->v->prints, chunk, value);
+
+	if (print && print->wrong)
+		ms->wrong = print;
+}
+
+static int wrong_send(struct manifests *ms, const struct fdry_oid *oid)
+{
+	char hex[FDRY_OID_HEX_SIZE], text[200];
+
+	snprintf(text, sizeof(text),
+		 "the manifest has another fingerprint than the bytes of chunk %.12s, which are "
+		 "whole; seal the image anew",
+		 fdry_oid_hex(&ms->wrong->oid, hex));
+	fault_send(ms->c, FDRY_FAULT_DAMAGED, oid, NULL, text);
+	ms->c->shared->report.damaged++;
+	return fdry_idset_add(&ms->c->v->damaged, oid, NULL);
+}
+
+/* The hash of a manifest is verified before anything in it is believed. */
+static int manifest_read(struct manifests *ms, const struct fdry_oid *oid, struct fdry_unpacker *u,
+			 struct fdry_buf *bytes)
+{
+	struct child *c = ms->c;
+	int err = fdry_txn_read(c->s->env->db, &c->t);
+
+	if (err)
+		return err;
+	c->shared->at = *oid;
+	c->shared->inside = true;
+	bytes->len = 0;
+	ms->wrong = NULL;
+	if (!fdry_object_read(&c->t, oid, u, bytes))
+		c->v->read((struct fdry_span){ bytes->data, bytes->len }, print_add, ms);
+	c->shared->inside = false;
+	fdry_txn_abort(&c->t);
+	return ms->wrong ? wrong_send(ms, oid) : 0;
+}
+
+/* Add the fingerprints in manifests to the table. When chunks were compared, the same reports the
+ * manifests that have wrong ones. Errors in the store are left to the check of objects. */
+static int read_manifests(struct child *c)
+{
+	struct manifests ms = { .c = c };
+	const struct fdry_oid *id;
+	struct fdry_unpacker u = { 0 };
+	struct fdry_buf bytes = { 0 };
+	size_t i;
+	int err = fdry_txn_read(c->s->env->db, &c->t);
+
+	if (err)
+		return err;
+	(void)!fdry_txn_each(&c->t, FDRY_TABLE_OBJECTS, fdry_oid_span(&c->shared->at),
+			     manifest_list, &ms);
+	fdry_txn_abort(&c->t);
+	id = (const void *)ms.ids.data;
+	for (i = 0; i < ms.ids.len / sizeof(*id) && !err; i++)
+		err = manifest_read(&ms, &id[i], &u, &bytes);
+	return err; /* the process ends: nothing is freed */
+}
+
 /* --- one object, on a worker --- */
 
 struct check {
@@ -167,7 +259,7 @@ struct check {
 	struct fdry_oid oid;
 	/* the result, beside an error */
 	uint64_t bytes;
-	bool gone, quarantined;
+	bool gone, quarantined, compared;
 	struct fdry_buf missing; /* ids of links that lead nowhere */
 };
 
@@ -198,9 +290,74 @@ static int check_links(struct check *k, struct fdry_txn *t, const struct fdry_re
 	return err;
 }
 
+/* Begin to read what is not in memory, all of it at once. */
+static void bytes_bring(struct fdry_span bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes.data & ~(page - 1);
+
+	(void)madvise((void *)at, (uintptr_t)bytes.data + bytes.len - at, MADV_WILLNEED);
+}
+
+/* Objects of a slice are compared in order. */
+static void ahead_bring(struct check *k, struct fdry_txn *t)
+{
+	const struct slice *sl = k->slice;
+	struct fdry_span bytes;
+
+	if (k + AHEAD < sl->checks + sl->count && !sl->c->shared->alone &&
+	    !fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(&k[AHEAD].oid), &bytes) && bytes.data)
+		bytes_bring(bytes);
+}
+
+/* Compare a chunk with the fingerprints that manifests record of it. After a difference its hash
+ * decides which of the two is wrong. */
+static int fingerprint_check(struct check *k, struct fdry_txn *t, const struct fdry_record *rec,
+			     struct fdry_verify_print *want)
+{
+	struct fdry_verify_prints *prints = k->slice->c->v->prints;
+	struct fdry_fingerprint found;
+	struct fdry_span bytes;
+	int err = fdry_object_stored(t, &k->oid, rec, &bytes);
+
+	if (err)
+		goto out_damaged;
+	bytes_bring(bytes);
+	ahead_bring(k, t);
+	found = fdry_fingerprint_of(bytes.data, bytes.len);
+	k->compared = true;
+	for (; want; want = fdry_verify_prints_next(prints, &k->oid, want)) {
+		if (fdry_fingerprint_eq(found, want->value))
+			continue;
+		err = fdry_object_verify(&k->oid, bytes);
+		if (err)
+			goto out_damaged;
+		want->wrong = true;
+		__atomic_store_n(&prints->wrong, true, __ATOMIC_RELAXED);
+	}
+	return 0;
+out_damaged:
+	if (err == -FDRY_E_CORRUPT)
+		fdry_txn_damaged(t);
+	return err;
+}
+
+static int bytes_check(struct check *k, struct fdry_txn *t, const struct fdry_record *rec,
+		       unsigned int worker)
+{
+	struct fdry_verify_prints *prints = k->slice->c->v->prints;
+	struct fdry_buf *copy = &k->slice->copies[worker];
+	struct fdry_verify_print *want = NULL;
+
+	if (prints && rec->codec == FDRY_CODEC_PLAIN)
+		want = fdry_verify_prints_next(prints, &k->oid, NULL);
+	if (want)
+		return fingerprint_check(k, t, rec, want);
+	copy->len = 0;
+	return fdry_object_check(t, &k->oid, rec, &k->slice->unpackers[worker], copy);
+}
+
 static int check_in(struct check *k, struct fdry_txn *t, unsigned int worker)
 {
-	struct fdry_buf *copy = &k->slice->copies[worker];
 	struct fdry_record rec;
 	bool found = false;
 	int err, links;
@@ -212,10 +369,7 @@ static int check_in(struct check *k, struct fdry_txn *t, unsigned int worker)
 	k->quarantined = rec.codec == FDRY_CODEC_NONE;
 	k->bytes = k->quarantined ? 0 : rec.size;
 	links = check_links(k, t, &rec);
-	copy->len = 0;
-	err = k->quarantined
-		      ? 0
-		      : fdry_object_check(t, &k->oid, &rec, &k->slice->unpackers[worker], copy);
+	err = k->quarantined ? 0 : bytes_check(k, t, &rec, worker);
 	return err ? err : links;
 }
 
@@ -238,13 +392,14 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	struct slice *sl = arg;
 	struct fdry_verify_shared *sh = sl->c->shared;
+	uint64_t most = sl->c->v->prints ? SLICE_BYTES_FAST : SLICE_BYTES;
 	struct fdry_record rec;
 	struct check *k;
 
 	if (key.len != FDRY_OID_SIZE)
 		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects",
 				 key.len);
-	if (sl->bytes >= SLICE_BYTES || sl->count == SLICE_OBJECTS ||
+	if (sl->bytes >= most || sl->count == SLICE_OBJECTS ||
 	    (sh->alone && sl->count && memcmp(key.data, &sh->until, FDRY_OID_SIZE) > 0)) {
 		sl->more = true;
 		return FDRY_EACH_STOP;
@@ -300,6 +455,10 @@ static int check_done(struct child *c, struct check *k, int err)
 		r->quarantined++;
 		fault_send(c, FDRY_FAULT_QUARANTINED, &k->oid, NULL,
 		    "its bytes were damaged and are in quarantine; repair brings them back");
+	}
+	if (k->compared) {
+		r->compared++;
+		r->compared_bytes += k->bytes;
 	}
 	if (err)
 		err = error_send(c, err, &k->oid);
@@ -411,8 +570,11 @@ static int check_ref(void *arg, struct fdry_span key, struct fdry_span value)
 
 static int check_refs(struct child *c)
 {
-	int err = fdry_txn_read(c->s->env->db, &c->t);
+	int err = c->v->prints && c->v->prints->wrong ? read_manifests(c) : 0;
 
+	if (err)
+		return err;
+	err = fdry_txn_read(c->s->env->db, &c->t);
 	if (err)
 		return err;
 	c->shared->report.refs = c->shared->report.dangling = 0;
@@ -425,7 +587,8 @@ static int check_refs(struct child *c)
 
 void fdry_verify_child(struct fdry_verify *v, const char *path)
 {
-	static int (*const stages[])(struct child *) = { check_tables, check_objects, check_refs };
+	static int (*const stages[])(struct child *) = { check_tables, read_manifests,
+							 check_objects, check_refs };
 	struct child c = { .v = v, .shared = v->shared };
 	int err = fdry_store_open(path, FDRY_STORE_READONLY, &c.s);
 

@@ -49,6 +49,8 @@ static void report_json(struct json *j, const struct fdry_verify_report *r)
 	json_close(j, ']');
 	json_number(j, "objects", r->objects);
 	json_number(j, "bytes", r->bytes);
+	json_number(j, "compared", r->compared);
+	json_number(j, "compared_bytes", r->compared_bytes);
 	json_number(j, "damaged", r->damaged);
 	json_number(j, "missing", r->missing);
 	json_number(j, "quarantined", r->quarantined);
@@ -58,10 +60,25 @@ static void report_json(struct json *j, const struct fdry_verify_report *r)
 	json_close(j, '}');
 }
 
+static void report_print(const struct fdry_verify_report *r, bool fast)
+{
+	printf("%llu object%s (%s) and %llu ref%s checked, %llu fault%s found",
+	       (unsigned long long)r->objects, cmd_plural(r->objects), cmd_size(r->bytes).text,
+	       (unsigned long long)r->refs, cmd_plural(r->refs), (unsigned long long)r->faults,
+	       cmd_plural(r->faults));
+	if (fast)
+		printf("; %llu object%s (%s) by fingerprints, the others by SHA-256",
+		       (unsigned long long)r->compared, cmd_plural(r->compared),
+		       cmd_size(r->compared_bytes).text);
+	putchar('\n');
+}
+
 int cmd_verify(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct verifying v = { .j = { .f = stdout }, .json = cmd_has(a, JSON) };
-	struct fdry_verify_opts opts = { .sz = sizeof(opts), .fault = fault, .fault_arg = &v,
+	struct fdry_verify_opts opts = { .sz = sizeof(opts),
+					 .flags = cmd_has(a, FAST) ? FDRY_VERIFY_FAST : 0,
+					 .fault = fault, .fault_arg = &v,
 					 .progress = progress, .progress_arg = &v };
 	struct fdry_verify_report r = { .sz = sizeof(r) };
 	int err;
@@ -79,9 +96,6 @@ int cmd_verify(const struct cmd_args *a, struct fdry_store *s)
 	if (err)
 		return cmd_fail(err);
 	if (!v.json)
-		printf("%llu object%s (%s) and %llu ref%s checked, %llu fault%s found\n",
-		       (unsigned long long)r.objects, cmd_plural(r.objects),
-		       cmd_size(r.bytes).text, (unsigned long long)r.refs, cmd_plural(r.refs),
-		       (unsigned long long)r.faults, cmd_plural(r.faults));
+		report_print(&r, opts.flags & FDRY_VERIFY_FAST);
 	return r.faults ? CMD_FOUND : CMD_OK;
 }

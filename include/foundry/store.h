@@ -323,10 +323,14 @@ enum fdry_fault_kind {
 typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *other,
 			      const char *text);
 
+enum fdry_verify_flags {
+	FDRY_VERIFY_FAST = 1 << 0, /* compare content with fingerprints instead of hashing it */
+};
+
 /**
  * struct fdry_verify_opts - How to verify.
  * @sz: sizeof(struct fdry_verify_opts)
- * @flags: 0
+ * @flags: of enum fdry_verify_flags
  * @threads: the number of threads; 0: as many as the process may use at the same time
  * @fault: NULL, or a function that is called for each fault, with @fault_arg
  * @progress: NULL, or a function that is called meanwhile, with @progress_arg; a total of 0: not
@@ -351,6 +355,7 @@ struct fdry_verify_opts {
  * @refs: refs of images; @broken: those whose image cannot be loaded; @dangling: the part of
  *        @broken whose image needs a missing object
  * @crashes: times that damaged pages ended the process that read them
+ * @compared, @compared_bytes: the part of @objects and @bytes that was compared with fingerprints
  */
 struct fdry_verify_report {
 	size_t sz;
@@ -359,6 +364,7 @@ struct fdry_verify_report {
 	uint64_t damaged, quarantined, missing;
 	uint64_t refs, broken, dangling;
 	uint64_t crashes;
+	uint64_t compared, compared_bytes;
 };
 
 /**
@@ -371,6 +377,11 @@ struct fdry_verify_report {
  * longer than it takes to read 64 MiB of objects. Child processes read the store, since damaged
  * pages may crash a reader. A fault in the store is not an error of the call. Errors: those of
  * fdry_store_open(), FDRY_E_IO.
+ *
+ * With FDRY_VERIFY_FAST, the call compares content with the fingerprints that manifests record,
+ * which takes the time of reading it. Manifests, kernels, graphs, and chunks without a fingerprint
+ * are hashed. Fingerprints find accidents; SHA-256 also finds what an attacker changed. If content
+ * is whole and the fingerprint is wrong, the manifest is the damaged object.
  */
 int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
 		      struct fdry_verify_report *report);

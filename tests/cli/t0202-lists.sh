@@ -83,5 +83,6 @@ t "complete: no chunk's id where an image is wanted" prints "" completes "foundr
 t "complete: a chunk's id" prints "$(id_of one | cut -c 1-16)" completes "foundry-store show $(id_of one | cut -c 1-9)"
 t "complete: another store" prints "" completes "foundry-store -s nowhere show "
 t "complete: a store's directory is a file's name" prints ":files" foundry-store __complete -- -s ""
+t "complete: an option of verify" prints "--fast" completes "foundry-store verify --f"
 t "complete: a command to help" prints "verify" completes "foundry-store help ver"
 t_done

@@ -32,6 +32,8 @@ t "verify names the object and the ref" bash -c "foundry-store verify >out; test
 	grep -q '^$bad: object $bad is damaged' out && grep -q \"^$two: ref 'two.*cannot be loaded\" out && ! grep -q 'one' out"
 t "verify as JSON" json "[f['kind'] for f in j['findings']] == ['damaged', 'ref'] and j['findings'][0]['id'] == '$bad' and j['damaged'] == 1" \
 	found verify --json
+t "verify --fast hashes what has no fingerprint" bash -c "foundry-store verify --fast >out; test \$? = 1 &&
+	grep -q '^$bad: object $bad is damaged' out && grep -q '0 objects (0 B) by fingerprints' out"
 t "a dry run finds a source" prints "$bad: brought back
 1 brought back, 0 in quarantine, 0 missing; 0 refs cannot be loaded (nothing was written)" \
 	bash -c "foundry-store repair -n good.pack | grep -v 'ref .two'"

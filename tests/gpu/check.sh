@@ -33,9 +33,12 @@ t "capture" "$vecadd" -s store ${FOUNDRY_TEST_CUBIN:+-m "$FOUNDRY_TEST_CUBIN"} c
 t "export a pack" sh -c 'mkdir packs && "$1" -s store export vecadd >packs/one' - foundry-store
 t "load" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"
 t "load what was verified" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"
+t "verify --fast" sh -c 'foundry-store -s store verify --fast | grep -q "0 faults found; [1-9]"'
 t "flip a bit" python3 flip.py "$store" 777
 t "the load is refused" fails 'is damaged in the store' "$vecadd" -s store load
 t "and so is the next, by its hash" fails 'do not match' "$vecadd" -s store load
+t "verify --fast finds it" sh -c 'foundry-store -s store verify --fast >out; test $? = 1 && grep -q "do not match its id" out'
+t "as JSON" sh -c 'foundry-store -s store verify --fast --json >out; test $? = 1 && python3 -c "import json; j = json.load(open(\"out\")); assert j[\"damaged\"] == 1 and j[\"compared\"] > 0"'
 t "put a pack into the store" mv packs store/
 t "the load is repaired" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"
 t "load it again" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"

@@ -210,7 +210,7 @@ END_TEST
 
 START_TEST(verifying_is_refused)
 {
-	struct fdry_verify_opts v = { .sz = sizeof(v), .flags = 1 };
+	struct fdry_verify_opts v = { .sz = sizeof(v), .flags = 2 };
 	struct fdry_repair_opts o = { .sz = sizeof(o), .flags = 2 };
 	const char *sources[] = { "/dev/null", NULL };
 

@@ -353,6 +353,8 @@ class Verification:
     broken: int
     dangling: int
     crashes: int
+    compared: int
+    compared_bytes: int
     def __bool__(self) -> bool: ...
 
 class Repair:
@@ -365,7 +367,8 @@ class Repair:
     broken: int
 
 def verify(store: _Path | None = None, threads: int = 0,
-           progress: Callable[[int, int], object] | None = None) -> Verification: ...
+           progress: Callable[[int, int], object] | None = None,
+           fast: bool = False) -> Verification: ...
 
 def repair(sources: _Path | Iterable[_Path] = (), store: _Path | None = None, dry_run: bool = False,
            threads: int = 0,

@@ -478,7 +478,7 @@ class VerifyOpts(Struct):
 class VerifyReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken",
-        "dangling", "crashes")]
+        "dangling", "crashes", "compared", "compared_bytes")]
 
 
 class RepairOpts(Struct):

@@ -8,7 +8,7 @@ from . import _lib
 from ._lib import lib
 from .store import bytes_told
 
-_REPAIR_DRY_RUN = 1
+_REPAIR_DRY_RUN = _VERIFY_FAST = 1
 _FAULTS = ("damaged", "quarantined", "missing", "image", "loose", "pages")
 _REPAIRED = ("back", "quarantined", "lost", "image")
 
@@ -54,19 +54,20 @@ class Repair(_lib.Record):
         self.reported = reported
 
 
-def verify(store=None, threads=0, progress=None):
+def verify(store=None, threads=0, progress=None, fast=False):
     """Hash everything in a store again, and check every link and ref. Returns a Verification.
 
     store: its path (None: the default one). Faults raise no error: the Verification lists them, and
     is true if there are none. progress: a function that is called with (bytes done, bytes in all),
-    which are 0 while they are unknown.
+    which are 0 while they are unknown. fast: compare content with the fingerprints that manifests
+    record instead of hashing it, at the speed of reading it.
     """
     faults = []
     found = _lib.FAULT_FN(lambda _, kind,
                           *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
     told = bytes_told(progress)
-    opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), threads=threads, fault=found,
-                           progress=told.fn)
+    opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), flags=_VERIFY_FAST if fast else 0,
+                           threads=threads, fault=found, progress=told.fn)
     report = _lib.VerifyReport(sz=ctypes.sizeof(_lib.VerifyReport))
     with told:
         lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(report))

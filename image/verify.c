@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verify.c - fdry_store_verify(): the store checks its objects, and this file reads fingerprints of
+ * content from manifests, whose format the store does not know.
+ */
+#include "image/manifest.h"
+#include "lib/log.h"
+#include "store/store.h"
+
+static void prints_read(struct fdry_span manifest, fdry_verify_print_fn fn, void *arg)
+{
+	struct fdry_manifest m;
+	uint32_t i;
+
+	if (fdry_manifest_init(manifest, &m)) {
+		fdry_debug("no fingerprints of a manifest: %s", fdry_last_error());
+		return;
+	}
+	for (i = 0; i < m.n_fingerprints; i++)
+		fn(arg, &m.chunks[i].oid, m.fingerprints[i]);
+	for (i = 0; i < m.n_host_fingerprints; i++)
+		fn(arg, &m.host_chunks[i].oid, m.host_fingerprints[i]);
+}
+
+int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
+		      struct fdry_verify_report *report)
+{
+	return fdry_verify_store(path, opts, prints_read, report);
+}

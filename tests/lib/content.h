@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * content.h - an image of content alone, with the fingerprints that a seal would record. Neither a
+ * driver nor a capture is needed.
+ */
+#ifndef FDRY_TESTS_LIB_CONTENT_H
+#define FDRY_TESTS_LIB_CONTENT_H
+
+#include "store/store.h"
+
+/**
+ * struct content_image - What the image has.
+ * @ref: its name, or NULL
+ * @seed: chunk i has the bytes of noise(@seed + i); 2 MiB apart in memory
+ * @n, @len: number and size of the chunks
+ * @plain: the manifest records no fingerprints
+ * @wrong: so many chunks, from the first one on, have a wrong fingerprint in the manifest
+ */
+struct content_image {
+	const char *ref;
+	uint64_t seed;
+	size_t n, len;
+	bool plain;
+	size_t wrong;
+};
+
+/* Returns 0, or an error of the library. @oids: NULL, or gets the chunks. @id: of the manifest. */
+int content_image_seal(struct fdry_store *s, const struct content_image *c, struct fdry_oid *oids,
+		       struct fdry_oid *id) __must_check;
+/* The same bytes for the same seed, which do not compress. */
+void content_noise(uint64_t seed, void *to, size_t len);
+
+#endif

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of fast verification: content is compared with the fingerprints in manifests, and what
+ * has none is hashed.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "store/step.h"
+#include "tests/lib/content.h"
+#include "tests/lib/store.h"
+
+#define CHUNKS 12u
+#define LEN 70001u /* a block of fingerprints, and a part of one */
+
+static struct fdry_store *store;
+static struct fdry_oid oids[100];
+
+static struct fdry_oid image_seal(struct content_image c)
+{
+	struct fdry_oid id;
+
+	c.n = c.n ? c.n : CHUNKS;
+	c.len = LEN;
+	ok(content_image_seal(store, &c, oids, &id));
+	return id;
+}
+
+static void setup(void)
+{
+	dir_setup_in("/dev/shm");
+	store = store_make();
+}
+
+static void teardown(void)
+{
+	fdry_store_close(store);
+	dir_teardown();
+}
+
+/* --- what a verification says --- */
+
+struct found {
+	struct fdry_oid id; /* expected */
+	int hits, refs, others;
+	const char *words;
+};
+
+static void fault(void *arg, int kind, const char *id, const char *other, const char *text)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct found *f = arg;
+
+	(void)other;
+	if (kind == FDRY_FAULT_IMAGE)
+		f->refs++;
+	else if (kind == FDRY_FAULT_DAMAGED && id && !strcmp(id, fdry_oid_hex(&f->id, hex)) &&
+		 strstr(text, f->words))
+		f->hits++;
+	else
+		f->others++;
+}
+
+static struct fdry_verify_report verify(uint32_t flags, unsigned int threads, struct found *f)
+{
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .flags = flags, .threads = threads,
+					 .fault = f ? fault : NULL, .fault_arg = f };
+	struct fdry_verify_report r = { .sz = sizeof(r) };
+
+	ok(fdry_store_verify(path, &opts, &r));
+	return r;
+}
+
+/* The chunk, found @hits times, and nothing else but @refs refs. */
+static void finds(uint32_t flags, struct fdry_oid id, const char *words, int hits, int refs)
+{
+	struct found f = { .id = id, .words = words };
+	struct fdry_verify_report r = verify(flags, 0, &f);
+
+	ck_assert_int_eq(f.hits, hits);
+	ck_assert_int_eq(f.refs, refs);
+	ck_assert_int_eq(f.others, 0);
+	ck_assert_uint_eq(r.faults, (uint64_t)(hits + refs));
+	ck_assert_uint_eq(r.damaged, (uint64_t)hits);
+	ck_assert_uint_eq(r.crashes, 0);
+}
+
+/* --- damage --- */
+
+/* The place of chunk @i in data.mdb. */
+static off_t chunk_at(int i)
+{
+	uint8_t bytes[64];
+	struct stat st;
+	uint8_t *file, *at;
+	char name[340];
+	off_t ret;
+	int fd;
+
+	content_noise((uint64_t)i, bytes, sizeof(bytes));
+	snprintf(name, sizeof(name), "%s/data.mdb", path);
+	fd = open(name, O_RDONLY);
+	ck_assert(fd >= 0 && !fstat(fd, &st));
+	file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert(file != MAP_FAILED);
+	at = memmem(file, (size_t)st.st_size, bytes, sizeof(bytes));
+	ck_assert_ptr_nonnull(at);
+	ret = at - file;
+	munmap(file, (size_t)st.st_size);
+	close(fd);
+	return ret;
+}
+
+static void flip(off_t at, uint64_t bit)
+{
+	char name[340];
+	uint8_t byte;
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/data.mdb", path);
+	fd = open(name, O_RDWR);
+	ck_assert(fd >= 0 && pread(fd, &byte, 1, at + (off_t)(bit / 8)) == 1);
+	byte ^= (uint8_t)(1u << bit % 8);
+	ck_assert(pwrite(fd, &byte, 1, at + (off_t)(bit / 8)) == 1);
+	close(fd);
+}
+
+START_TEST(a_sound_store_is_compared)
+{
+	struct fdry_verify_report full, fast;
+
+	image_seal((struct content_image){ .ref = "img" });
+	full = verify(0, 0, NULL);
+	fast = verify(FDRY_VERIFY_FAST, 0, NULL);
+	ck_assert_uint_eq(full.compared + full.compared_bytes, 0);
+	ck_assert_uint_eq(fast.compared, CHUNKS);
+	ck_assert_uint_eq(fast.compared_bytes, (uint64_t)CHUNKS * LEN);
+	full.compared = fast.compared;
+	full.compared_bytes = fast.compared_bytes;
+	ck_assert(!memcmp(&full, &fast, sizeof(full)));
+	ck_assert_uint_eq(fast.faults, 0);
+	ck_assert_uint_eq(fast.objects, CHUNKS + 1);
+	ck_assert_uint_eq(fast.refs, 1);
+	fails(OPTS, "flags",
+	      fdry_store_verify(path,
+				&(struct fdry_verify_opts){ .sz = sizeof(struct fdry_verify_opts),
+							    .flags = 2 },
+				NULL));
+}
+END_TEST
+
+START_TEST(flips_are_found)
+{
+	uint64_t bit;
+	off_t at;
+	int i;
+
+	image_seal((struct content_image){ .ref = "img" });
+	for (i = 0; i < (int)CHUNKS; i++) {
+		at = chunk_at(i);
+		bit = (uint64_t)i * (LEN * 8 - 1) / (CHUNKS - 1);
+		flip(at, bit);
+		finds(FDRY_VERIFY_FAST, oids[i], "do not match its id", 1, 1);
+		flip(at, bit);
+	}
+	finds(FDRY_VERIFY_FAST, oids[0], "", 0, 0);
+}
+END_TEST
+
+/* Whether a session trusts chunk 0 without hashing it. */
+static bool trusted(void)
+{
+	struct fdry_reader *r;
+	struct fdry_span bytes;
+	bool hashed = false;
+
+	ok(fdry_reader_begin(store, &r));
+	ok(fdry_reader_map(r, &oids[0], &bytes));
+	ok(fdry_reader_verify(r, &oids[0], bytes, false, &hashed));
+	fdry_reader_end(r);
+	return !hashed;
+}
+
+/* What was verified before is hashed again after a fault, and not after a sound verification. */
+START_TEST(damage_cancels_what_is_remembered)
+{
+	char name[340];
+	struct timespec times[2];
+	struct stat st;
+	off_t at;
+
+	image_seal((struct content_image){ .ref = "img" });
+	(void)trusted();
+	ck_assert(trusted());
+	(void)verify(FDRY_VERIFY_FAST, 0, NULL);
+	ck_assert(trusted());
+	at = chunk_at(5);
+	snprintf(name, sizeof(name), "%s/verified", path);
+	ck_assert(!stat(name, &st));
+	times[0] = st.st_mtim;
+	flip(at, 99);
+	finds(FDRY_VERIFY_FAST, oids[5], "do not match its id", 1, 1);
+	ck_assert(!stat(name, &st));
+	times[1] = st.st_mtim;
+	ck_assert_uint_eq(st.st_size, FDRY_VERIFIED_AT_IDS);
+	ck_assert(memcmp(&times[0], &times[1], sizeof(times[0])));
+	ck_assert(!trusted());
+}
+END_TEST
+
+/* --- fingerprints that are wrong, or missing --- */
+
+START_TEST(a_wrong_fingerprint_is_the_fault_of_its_manifest)
+{
+	struct fdry_oid wrong = image_seal((struct content_image){ .ref = "wrong", .wrong = 3 });
+	struct fdry_oid right_chunk = oids[2];
+	struct fdry_verify_report r;
+	off_t at;
+
+	finds(0, wrong, "", 0, 0);
+	finds(FDRY_VERIFY_FAST, wrong, "another fingerprint than the bytes of chunk", 1, 1);
+	/* Another manifest is right about the same chunks. */
+	image_seal((struct content_image){ .ref = "right" });
+	finds(FDRY_VERIFY_FAST, wrong, "another fingerprint than the bytes of chunk", 1, 1);
+	/* Both are wrong about chunk 0, in the same way. */
+	image_seal((struct content_image){ .ref = "too", .wrong = 1, .n = 2 });
+	r = verify(FDRY_VERIFY_FAST, 0, NULL);
+	ck_assert_uint_eq(r.damaged, 2);
+	ck_assert_uint_eq(r.faults, 4);
+	/* A damaged chunk is no fault of its manifests. */
+	at = chunk_at(2);
+	flip(at, 3);
+	image_seal((struct content_image){ .ref = "wrong", .n = 1 });
+	image_seal((struct content_image){ .ref = "too", .n = 1 });
+	ok(fdry_store_gc(store, NULL, NULL));
+	finds(FDRY_VERIFY_FAST, right_chunk, "do not match its id", 1, 1);
+}
+END_TEST
+
+START_TEST(what_has_no_fingerprint_is_hashed)
+{
+	struct fdry_verify_report r;
+
+	image_seal((struct content_image){ .ref = "plain", .plain = true });
+	seal(store, 1000, 3, 5000, "no-manifest");
+	r = verify(FDRY_VERIFY_FAST, 0, NULL);
+	ck_assert_uint_eq(r.compared, 0);
+	ck_assert_uint_eq(r.faults, 0);
+	ck_assert_uint_eq(r.objects, CHUNKS + 1 + 4);
+	flip(chunk_at(3), 12345);
+	finds(FDRY_VERIFY_FAST, oids[3], "do not match its id", 1, 1);
+}
+END_TEST
+
+/* --- crashes --- */
+
+static pid_t parent;
+static off_t spoiled[2];
+
+static uint8_t *data_map(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long at = 0;
+	char line[600];
+
+	while (f && !at && fgets(line, sizeof(line), f))
+		at = strstr(line, "/data.mdb") ? strtoul(line, NULL, 16) : 0;
+	if (f)
+		fclose(f);
+	return (uint8_t *)at;
+}
+
+/* In the process that verifies: reading these pages is a crash, as if the file had been cut. */
+static void spoil(enum fdry_step step)
+{
+	uint8_t *map = step == FDRY_STEP_READ && getpid() != parent ? data_map() : NULL;
+	size_t i;
+
+	for (i = 0; map && i < 2 && spoiled[i]; i++)
+		(void)!mprotect(map + spoiled[i] / 4096 * 4096, 4096, PROT_NONE);
+}
+
+START_TEST(verification_goes_on_behind_a_crash)
+{
+	struct fdry_verify_report r;
+	unsigned int threads;
+
+	image_seal((struct content_image){ .ref = "img" });
+	spoiled[0] = chunk_at(2) + 4096;
+	spoiled[1] = chunk_at(9) + 4096;
+	parent = getpid();
+	fdry_step_hook = spoil;
+	for (threads = 1; threads <= 4; threads *= 2) {
+		r = verify(FDRY_VERIFY_FAST, threads, NULL);
+		ck_assert_uint_eq(r.objects, CHUNKS + 1);
+		ck_assert_uint_eq(r.compared, CHUNKS - 2);
+		ck_assert_uint_eq(r.crashes, 2);
+		ck_assert_uint_eq(r.faults, 3);
+	}
+	fdry_step_hook = NULL;
+}
+END_TEST
+
+/* The fingerprints of the other manifest are still read. */
+START_TEST(a_manifest_may_crash_its_reader)
+{
+	struct fdry_verify_report r;
+	struct fdry_txn t;
+	struct fdry_span stored;
+	struct fdry_oid bad;
+
+	image_seal((struct content_image){ .ref = "other", .seed = 500 });
+	bad = image_seal((struct content_image){ .ref = "img", .n = 100 });
+	ok(fdry_txn_read(store->env->db, &t));
+	ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(&bad), &stored));
+	ck_assert_uint_gt(stored.len, 5000); /* in pages of its own */
+	spoiled[0] = stored.data - data_map() + 4096;
+	fdry_txn_abort(&t);
+	parent = getpid();
+	fdry_step_hook = spoil;
+	r = verify(FDRY_VERIFY_FAST, 2, NULL);
+	fdry_step_hook = NULL;
+	ck_assert_uint_eq(r.objects, CHUNKS + 100 + 2);
+	ck_assert_uint_eq(r.compared, CHUNKS);
+	ck_assert_uint_eq(r.crashes, 1);
+	ck_assert_uint_eq(r.faults, 2);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		a_sound_store_is_compared, flips_are_found, damage_cancels_what_is_remembered,
+		a_wrong_fingerprint_is_the_fault_of_its_manifest,
+		what_has_no_fingerprint_is_hashed, verification_goes_on_behind_a_crash,
+		a_manifest_may_crash_its_reader,
+	};
+	Suite *s = suite_create("verify");
+	TCase *tc = tcase_create("verify");
+	size_t i;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 120);
+	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		tcase_add_test(tc, tests[i]);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}
