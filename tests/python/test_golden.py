@@ -102,6 +102,22 @@ class Golden(unittest.TestCase):
                               if ref == "adder"], [])
             self.check_images(store)
 
+    @unittest.skipUnless(RUNS, "no GPU for which the golden kernels were made")
+    def test_unchecked(self):
+        """Version 0.1 wrote no fingerprints: a load compares nothing, and says so."""
+        import foundry
+        counter = "foundry_loads_unchecked_total"
+        with foundry.Store(self.store) as store:
+            before = foundry.telemetry.snapshot()[counter]
+            for nth, ref in enumerate(("adder", "room", "host"), 1):
+                with foundry.load(ref, store=store, verify=True) as img:
+                    report = img.report()
+                self.assertGreater(report.content_bytes, 0, ref)
+                self.assertGreaterEqual(report.verified_bytes, report.content_bytes, ref)
+                self.assertEqual(report.checked_bytes, 0, ref)
+                self.assertEqual(foundry.telemetry.snapshot()[counter], before + nth, ref)
+                self.assertIn(f"{counter} {before + nth}\n", foundry.telemetry.text())
+
     def test_pack(self):
         import foundry
         path = os.path.join(self.folder, "new")
