@@ -12,6 +12,7 @@
 
 #include "arch/stream.h"
 #include "graph/module.h"
+#include "lib/telemetry.h"
 
 #define THREADS FDRY_FINGERPRINT_LANES
 #define KERNEL "fdry_fingerprint_blocks"
@@ -37,13 +38,13 @@ struct fdry_fingerprinter {
 
 /* --- the kernel --- */
 
-static int ptx_load(struct fdry_fingerprinter *f, struct fdry_span ptx)
+int fdry_fingerprint_compile(const struct fdry_driver *drv, struct fdry_span ptx,
+			     struct fdry_buf *ret)
 {
 	struct fdry_buf text = { 0 };
-	struct fdry_span cubin = { 0 };
 	CUlinkState link;
 	void *code;
-	CUresult res;
+	size_t len;
 	int err = fdry_buf_put(&text, ptx.data, ptx.len);
 
 	if (err)
@@ -51,67 +52,87 @@ static int ptx_load(struct fdry_fingerprinter *f, struct fdry_span ptx)
 	err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
 	if (err)
 		goto out_release;
-	err = fdry_call(f->drv, cuLinkCreate_v2, 0, NULL, NULL, &link);
+	err = fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link);
 	if (err)
 		goto out_release;
-	err = fdry_call(f->drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text.data, text.len,
+	fdry_count(FDRY_METRIC_COMPILES_DRIVER, 1);
+	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text.data, text.len,
 			KERNEL, 0, NULL, NULL);
 	if (err)
 		goto out_destroy;
-	err = fdry_call(f->drv, cuLinkComplete, link, &code, &cubin.len);
+	err = fdry_call(drv, cuLinkComplete, link, &code, &len);
 	if (err)
 		goto out_destroy;
-	cubin.data = code;
-	err = fdry_module_load(f->drv, cubin, &f->module, &res);
+	err = fdry_buf_put(ret, code, len);
 out_destroy:
-	(void)fdry_call_raw(f->drv, cuLinkDestroy, link);
+	(void)fdry_call_raw(drv, cuLinkDestroy, link);
 out_release:
 	fdry_buf_release(&text);
 	return err;
 }
 
-static int kernel_load(struct fdry_fingerprinter *f, CUdevice device)
+int fdry_fingerprint_code_of(const struct fdry_driver *drv, CUdevice device, struct fdry_span *ret,
+			     bool *ptx)
 {
-	struct fdry_span code;
 	int major, minor, err;
-	CUresult res;
-	bool ptx;
 
-	err = fdry_call(f->drv, cuDeviceGetAttribute, &major,
+	err = fdry_call(drv, cuDeviceGetAttribute, &major,
 			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
 	if (err)
 		return err;
-	err = fdry_call(f->drv, cuDeviceGetAttribute, &minor,
+	err = fdry_call(drv, cuDeviceGetAttribute, &minor,
 			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 	if (err)
 		return err;
-	code = fdry_fingerprint_code(f->drv, (unsigned int)(10 * major + minor), &ptx);
-	if (!code.len)
-		return fdry_fail(FDRY_E_NOFUNC,
-				 "there is no fingerprint kernel for compute capability %d.%d",
-				 major, minor);
-	err = ptx ? ptx_load(f, code) : fdry_module_load(f->drv, code, &f->module, &res);
-	if (err)
-		return err;
-	return fdry_call(f->drv, cuModuleGetFunction, &f->kernel, f->module, KERNEL);
+	*ret = fdry_fingerprint_code(drv, (unsigned int)(10 * major + minor), ptx);
+	if (ret->len)
+		return 0;
+	return fdry_fail(FDRY_E_NOFUNC,
+			 "there is no fingerprint kernel for compute capability %d.%d", major,
+			 minor);
 }
 
-int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
-			   struct fdry_fingerprinter **ret)
+int fdry_fingerprinter_load(const struct fdry_driver *drv, struct fdry_span cubin,
+			    struct fdry_fingerprinter **ret)
 {
 	struct fdry_fingerprinter *f = calloc(1, sizeof(*f));
+	CUresult res;
 	int err;
 
 	if (!f)
 		return fdry_nomem();
 	f->drv = drv;
-	err = kernel_load(f, device);
-	if (err) {
-		fdry_fingerprinter_free(f);
-		return fdry_fail_at(err, "the fingerprint kernel");
-	}
+	err = fdry_module_load(drv, cubin, &f->module, &res);
+	if (err)
+		goto out_free;
+	err = fdry_call(drv, cuModuleGetFunction, &f->kernel, f->module, KERNEL);
+	if (err)
+		goto out_free;
 	*ret = f;
 	return 0;
+out_free:
+	fdry_fingerprinter_free(f);
+	return fdry_fail_at(err, "the fingerprint kernel");
+}
+
+int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
+			   struct fdry_fingerprinter **ret)
+{
+	struct fdry_buf compiled = { 0 };
+	struct fdry_span code;
+	bool ptx;
+	int err = fdry_fingerprint_code_of(drv, device, &code, &ptx);
+
+	if (err)
+		return err;
+	if (ptx) {
+		err = fdry_fingerprint_compile(drv, code, &compiled);
+		code = (struct fdry_span){ compiled.data, compiled.len };
+	}
+	if (!err)
+		err = fdry_fingerprinter_load(drv, code, ret);
+	fdry_buf_release(&compiled);
+	return err;
 }
 
 void fdry_fingerprinter_free(struct fdry_fingerprinter *f)

@@ -24,11 +24,15 @@ struct fdry_fingerprinter;
  * fdry_fingerprinter_new() - Load the kernel into the current context.
  * @device: the device of that context
  *
+ * If the library has no cubin for the device, the driver compiles the library's PTX first.
  * Errors: FDRY_E_NOFUNC if there is no code for the device; those of the driver. After an error, a
  * caller may copy the memory to the host and compute the fingerprints there.
  */
 int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
 			   struct fdry_fingerprinter **ret) __must_check;
+/* The same with a cubin that the caller has. */
+int fdry_fingerprinter_load(const struct fdry_driver *drv, struct fdry_span cubin,
+			    struct fdry_fingerprinter **ret) __must_check;
 /* Waits for the work that was started. Its context must be current, unless @f is NULL. */
 void fdry_fingerprinter_free(struct fdry_fingerprinter *f);
 
@@ -50,5 +54,11 @@ int fdry_fingerprinter_wait(struct fdry_fingerprinter *f,
 /* The code of the kernel for a device of compute capability @cc (10 * major + minor): a cubin, else
  * PTX, else nothing. *@ptx: whether it is PTX. */
 struct fdry_span fdry_fingerprint_code(const struct fdry_driver *drv, unsigned int cc, bool *ptx);
+/* The same for a device; FDRY_E_NOFUNC if there is none. */
+int fdry_fingerprint_code_of(const struct fdry_driver *drv, CUdevice device, struct fdry_span *ret,
+			     bool *ptx) __must_check;
+/* Append the cubin that the driver makes of the PTX. A context must be current. */
+int fdry_fingerprint_compile(const struct fdry_driver *drv, struct fdry_span ptx,
+			     struct fdry_buf *ret) __must_check;
 
 #endif

@@ -337,7 +337,8 @@ int fdry_check_prepare(struct fdry_image *img)
 
 	if (!img->m.n_fingerprints)
 		return 0;
-	err = fdry_shared_fingerprinter_get(img->drv, img->device, &img->fingerprinter);
+	err = fdry_shared_fingerprinter_get(img->drv, img->device, img->store,
+					    &img->fingerprinter);
 	if (err != -FDRY_E_NOFUNC && err != -FDRY_E_NODEVMEM)
 		return err;
 	fdry_info("the processor checks content, which is slower: %s", fdry_last_error());

@@ -30,6 +30,7 @@
 #include "image/select.h"
 #include "image/plan.h"
 #include "image/random.h"
+#include "image/shared_fingerprinter.h"
 #include "image/staging.h"
 #include "lib/live.h"
 #include "arch/stream.h"
@@ -607,6 +608,7 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 		return err;
 	img = l.img;
 	img->mismatch = NULL;
+	fdry_shared_fingerprinter_keep(img->fingerprinter, store);
 	img->report.total_ms = fdry_now_ms() - img->start_ms;
 	fdry_count(FDRY_METRIC_LOADS, 1);
 	if (img->m.n_chunks && !img->m.n_fingerprints)

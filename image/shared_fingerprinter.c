@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "image/fingerprint_kernel.h"
+
 #include "lib/fork_lock.h"
 
 struct fdry_shared_fingerprinter {
@@ -22,6 +24,8 @@ struct fdry_shared_fingerprinter {
 	uint32_t users;               /* by the list's lock, as all above */
 	pthread_mutex_t lock;         /* held from a start to its wait */
 	struct fdry_fingerprinter *f; /* NULL: not made yet */
+	CUdevice device;
+	struct fdry_buf compiled; /* its kernel's cubin, until a store keeps it */
 };
 
 static struct fdry_shared_fingerprinter *list;
@@ -52,6 +56,7 @@ static struct fdry_shared_fingerprinter *entry_use(const struct fdry_driver *drv
 }
 
 int fdry_shared_fingerprinter_get(const struct fdry_driver *drv, CUdevice device,
+				  struct fdry_store *store,
 				  struct fdry_shared_fingerprinter **ret)
 {
 	struct fdry_shared_fingerprinter *s;
@@ -70,8 +75,10 @@ int fdry_shared_fingerprinter_get(const struct fdry_driver *drv, CUdevice device
 	if (!s)
 		return fdry_nomem();
 	pthread_mutex_lock(&s->lock);
+	s->device = device;
+	s->compiled.len = s->f ? s->compiled.len : 0;
 	if (!s->f)
-		err = fdry_fingerprinter_new(drv, device, &s->f);
+		err = fdry_fingerprint_kernel_load(drv, device, store, &s->compiled, &s->f);
 	pthread_mutex_unlock(&s->lock);
 	if (err)
 		fdry_shared_fingerprinter_put(s);
@@ -98,8 +105,25 @@ void fdry_shared_fingerprinter_put(struct fdry_shared_fingerprinter *s)
 	if (!last)
 		return;
 	fdry_fingerprinter_free(s->f);
+	fdry_buf_release(&s->compiled);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
+}
+
+void fdry_shared_fingerprinter_keep(struct fdry_shared_fingerprinter *s, struct fdry_store *store)
+{
+	struct fdry_buf compiled;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	compiled = s->compiled;
+	s->compiled = (struct fdry_buf){ 0 };
+	pthread_mutex_unlock(&s->lock);
+	if (compiled.len)
+		fdry_fingerprint_kernel_keep(s->drv, s->device, store,
+					     (struct fdry_span){ compiled.data, compiled.len });
+	fdry_buf_release(&compiled);
 }
 
 /* --- the work --- */

@@ -12,13 +12,18 @@
 #define FDRY_IMAGE_SHARED_FINGERPRINTER_H
 
 #include "graph/fingerprint.h"
+#include "store/store.h"
 
 struct fdry_shared_fingerprinter;
 
-/* Find or make the fingerprinter of the current context, whose device is @device. Errors: those of
- * fdry_fingerprinter_new(), FDRY_E_NOMEM. */
+/* Find or make the fingerprinter of the current context, whose device is @device. Compiled code is
+ * looked for in @store. Errors: those of fdry_fingerprinter_new(), FDRY_E_NOMEM. */
 int fdry_shared_fingerprinter_get(const struct fdry_driver *drv, CUdevice device,
+				  struct fdry_store *store,
 				  struct fdry_shared_fingerprinter **ret) __must_check;
+/* If the driver compiled its kernel, and no call has kept it, keep it in @store. NULL is fine. */
+void fdry_shared_fingerprinter_keep(struct fdry_shared_fingerprinter *s,
+				    struct fdry_store *store);
 /* Its context is current. NULL is fine. */
 void fdry_shared_fingerprinter_put(struct fdry_shared_fingerprinter *s);
 

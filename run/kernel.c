@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kernel.c - make, empty and free caches of kernels. */
-#include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/opts.h"
+#include "image/compiled.h"
 #include "run/kernel_cache.h"
 #include "image/capture/interposer.h"
 #include "lib/config.h"
@@ -24,28 +22,6 @@ static int trace_read(bool *ret)
 
 	*ret = what == 0;
 	return err;
-}
-
-/* The release of the driver, such as "580.159.03", from its file's name. Many releases have the
- * same CUDA version. */
-static const char *driver_release(const struct fdry_driver *drv, char path[PATH_MAX])
-{
-	struct link_map *map = NULL;
-	const char *p;
-
-	if (dlinfo(drv->handle, RTLD_DI_LINKMAP, &map) || !map->l_name ||
-	    !realpath(map->l_name, path))
-		return "";
-	p = strstr(path, "libcuda.so.");
-	return p && strchr(p + 11, '.') ? p + 11 : "";
-}
-
-static void compiler_make(struct fdry_kernels *k)
-{
-	char path[PATH_MAX];
-
-	snprintf(k->compiler, sizeof(k->compiler), "driver %d %.64s", k->drv->version,
-		 driver_release(k->drv, path));
 }
 
 static int device_take(struct fdry_kernels *k, int32_t ordinal)
@@ -92,7 +68,7 @@ static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 	err = device_take(k, o->device);
 	if (err)
 		return err;
-	compiler_make(k);
+	fdry_compiled_compiler(k->drv, k->compiler);
 	if (o->nvrtc) {
 		k->nvrtc_path = strdup(o->nvrtc);
 		if (!k->nvrtc_path)

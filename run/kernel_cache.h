@@ -163,9 +163,6 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 
 /* --- kernel_store.c --- */
 
-/* The name of compiled code in a store is this and the SHA-256 of the content. */
-#define FDRY_KERNELS_REF "kernels/"
-
 /* Read a unit's cubin from the store, verified: *@found. *@damaged is set if the stored code is of
  * no use. Other failures are counted and are no error. */
 void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u,

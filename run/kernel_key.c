@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/opts.h"
+#include "image/compiled.h"
 #include "run/kernel_cache.h"
 #include "graph/module.h"
 
@@ -303,9 +304,7 @@ static void fact(struct fdry_kernels_unit *u, const char *key, const char *value
 
 static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
-	struct fdry_hash h = { 0 };
 	struct fdry_oid content;
-	size_t i;
 	int err = fdry_oid_of(u->code.bytes.data, u->code.bytes.len, &content);
 
 	if (err)
@@ -319,18 +318,7 @@ static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	fact(u, "kernel.options", (const char *)u->options.data);
 	fact(u, "kernel.target", u->target);
 	fact(u, "kernel.version", u->src.version ? u->src.version : "");
-	for (i = 0; i < u->nfacts; i++) {
-		err = fdry_hash_update(&h, u->facts[i].key, strlen(u->facts[i].key) + 1);
-		if (err)
-			goto out_release;
-		err = fdry_hash_update(&h, u->facts[i].value, strlen(u->facts[i].value) + 1);
-		if (err)
-			goto out_release;
-	}
-	err = fdry_hash_final(&h, &u->key);
-out_release:
-	fdry_hash_release(&h);
-	return err;
+	return fdry_compiled_key(u->facts, u->nfacts, &u->key);
 }
 
 static int source_check(const struct fdry_kernels_source *s)

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/* fingerprint_kernel.c - see fingerprint_kernel.h. */
+#include "image/fingerprint_kernel.h"
+
+#include "image/compiled.h"
+#include "image/identity.h"
+#include "lib/log.h"
+
+#define FACTS 8
+
+/* What determines the compiled code. It points into itself. */
+struct key {
+	struct fdry_identity device;
+	char compiler[128];
+	struct fdry_fact facts[FACTS];
+	struct fdry_compiled compiled;
+};
+
+static const char *device_fact(const struct key *k, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < FDRY_IDENTITY_FACTS; i++)
+		if (!strcmp(k->device.fact[i].key, name))
+			return k->device.fact[i].value;
+	return "";
+}
+
+/* The same facts as those of PTX in a cache of kernels (run/kernel_key.c). */
+static int key_make(const struct fdry_driver *drv, CUdevice device, struct fdry_span ptx,
+		    struct key *ret)
+{
+	struct fdry_compiled *c = &ret->compiled;
+	struct fdry_oid content;
+	int err = fdry_identity_of(drv, device, &ret->device);
+
+	if (err)
+		return err;
+	err = fdry_oid_of(ptx.data, ptx.len, &content);
+	if (err)
+		return err;
+	fdry_oid_hex(&content, c->content);
+	fdry_compiled_compiler(drv, ret->compiler);
+	ret->facts[0] = (struct fdry_fact){ "fdry.gpu.arch", device_fact(ret, "fdry.gpu.arch") };
+	ret->facts[1] =
+		(struct fdry_fact){ "fdry.gpu.driver", device_fact(ret, "fdry.gpu.driver") };
+	ret->facts[2] = (struct fdry_fact){ "kernel.compiler", ret->compiler };
+	ret->facts[3] = (struct fdry_fact){ "kernel.content", c->content };
+	ret->facts[4] = (struct fdry_fact){ "kernel.form", "ptx" };
+	ret->facts[5] = (struct fdry_fact){ "kernel.options", "" };
+	ret->facts[6] = (struct fdry_fact){ "kernel.target", ret->facts[0].value };
+	ret->facts[7] = (struct fdry_fact){ "kernel.version", "" };
+	c->facts = ret->facts;
+	c->nfacts = FACTS;
+	return fdry_compiled_key(ret->facts, FACTS, &c->key);
+}
+
+/* Load stored code; false if there is none, or none of use. */
+static bool stored_load(const struct fdry_driver *drv, CUdevice device, struct fdry_store *store,
+			struct fdry_span ptx, struct fdry_fingerprinter **ret)
+{
+	struct fdry_buf cubin = { 0 };
+	bool found = false;
+	struct key k;
+	int err = key_make(drv, device, ptx, &k);
+
+	if (!err)
+		err = fdry_compiled_get(store, &k.compiled, &cubin, &found);
+	if (!err && found)
+		err = fdry_fingerprinter_load(drv, (struct fdry_span){ cubin.data, cubin.len },
+					      ret);
+	fdry_buf_release(&cubin);
+	if (err)
+		fdry_info("the stored fingerprint kernel is of no use and is compiled anew: %s",
+			  fdry_last_error());
+	return found && !err;
+}
+
+int fdry_fingerprint_kernel_load(const struct fdry_driver *drv, CUdevice device,
+				 struct fdry_store *store, struct fdry_buf *compiled,
+				 struct fdry_fingerprinter **ret)
+{
+	struct fdry_span code;
+	bool ptx;
+	int err = fdry_fingerprint_code_of(drv, device, &code, &ptx);
+
+	if (err)
+		return err;
+	if (!ptx)
+		return fdry_fingerprinter_load(drv, code, ret);
+	if (stored_load(drv, device, store, code, ret))
+		return 0;
+	err = fdry_fingerprint_compile(drv, code, compiled);
+	if (err)
+		return err;
+	return fdry_fingerprinter_load(drv, (struct fdry_span){ compiled->data, compiled->len },
+				       ret);
+}
+
+void fdry_fingerprint_kernel_keep(const struct fdry_driver *drv, CUdevice device,
+				  struct fdry_store *store, struct fdry_span compiled)
+{
+	struct fdry_span code;
+	struct key k;
+	bool ptx;
+	int err = fdry_fingerprint_code_of(drv, device, &code, &ptx);
+
+	if (!err)
+		err = key_make(drv, device, code, &k);
+	if (!err)
+		err = fdry_compiled_put(store, &k.compiled, compiled);
+	if (err && err != -FDRY_E_RACED)
+		fdry_info("the fingerprint kernel is not kept in the store: %s",
+			  fdry_last_error());
+}
