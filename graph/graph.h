@@ -20,6 +20,7 @@
 #include "graph/codec.h"
 #include "graph/host.h"
 #include "graph/kernel.h"
+#include "graph/wordset.h"
 
 /* The memory that a pointer in an argument or a copy points to. */
 enum fdry_where {
@@ -45,7 +46,7 @@ typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t 
 
 /* Results that are valid for every graph that the same reader reads. It holds no handles. */
 struct fdry_graph_memo {
-	struct fdry_intern words; /* argument words that are numbers, or point into the region */
+	struct fdry_wordset words; /* argument words that are numbers, or point into the region */
 	struct fdry_intern kernels;   /* kernel indices, in the order of ... */
 	struct fdry_buf fresh;        /* ... the attributes of a fresh node of each */
 	struct fdry_intern
@@ -61,7 +62,7 @@ struct fdry_graph_reader {
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
 	struct fdry_graph_memo memo; /* zero it to start */
-	bool words_again;            /* fdry_graph_words_again() found all words unchanged */
+	bool words_again;            /* fdry_graph_words_adopt() found all words unchanged */
 };
 
 /**
@@ -102,14 +103,15 @@ struct fdry_graph_kept {
 int fdry_graph_reread(struct fdry_graph_reader *rd, CUgraph graph,
 		      struct fdry_graph_kept *kept) __must_check;
 /**
- * fdry_graph_words_again() - Check all words that an earlier reader knew, before the first graph.
+ * fdry_graph_words_adopt() - Check all words that an earlier reader knew, before the first graph.
  * @words: memo.words of the reader that read all graphs which fdry_graph_reread() will read again;
- *         empty if there is none
+ *         empty if there is none. It is empty afterwards.
  *
  * Graphs of one program have most words in common. If each word is still a number or points into
- * the region, fdry_graph_reread() does not check the words of each graph.
+ * the region, the reader knows them all, and fdry_graph_reread() does not check the words of each
+ * graph. Words are checked in the order of addresses.
  */
-void fdry_graph_words_again(struct fdry_graph_reader *rd, const struct fdry_intern *words);
+void fdry_graph_words_adopt(struct fdry_graph_reader *rd, struct fdry_wordset *words);
 void fdry_graph_kept_release(struct fdry_graph_kept *kept);
 /* Bytes of host memory that it occupies. */
 size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept);

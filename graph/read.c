@@ -158,7 +158,7 @@ out_release:
 
 void fdry_graph_reader_release(struct fdry_graph_reader *rd)
 {
-	fdry_intern_release(&rd->memo.words);
+	fdry_wordset_release(&rd->memo.words);
 	fdry_intern_release(&rd->memo.kernels);
 	fdry_buf_release(&rd->memo.fresh);
 	fdry_intern_release(&rd->memo.rehearsed);

@@ -27,10 +27,10 @@ struct fdry_read_range {
 	uint64_t type;  /* for the source or destination of a copy: its CUmemorytype; 0: no copy */
 };
 
-/* The words, ranges and kernels that reading one graph looked up, each once. A later read looks
- * them up again to find out whether the graph object is still valid (reread.c). */
+/* The words, ranges and kernels that reading one graph looked up. A later read looks them up again
+ * to find out whether the graph object is still valid (reread.c). */
 struct fdry_read_record {
-	struct fdry_intern words;   /* u64: see fdry_read_word_key() */
+	struct fdry_buf words;      /* u64 each: see fdry_read_word_key() */
 	struct fdry_intern ranges;  /* struct fdry_read_range */
 	struct fdry_intern kernels; /* struct fdry_read_handle, in the order of first use */
 };

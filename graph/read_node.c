@@ -16,12 +16,21 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static int word_record(struct fdry_read *rd, uint64_t word, bool whole)
+static int word_put(struct fdry_read *rd, uint64_t word, bool whole)
 {
-	uint64_t key = fdry_read_word_key(word, whole);
-	uint32_t index;
+	return rd->record ? fdry_buf_put_u64(&rd->record->words, fdry_read_word_key(word, whole))
+			  : 0;
+}
 
-	return rd->record ? fdry_intern(&rd->record->words, &key, sizeof(key), &index, NULL) : 0;
+/* A known word: the graph lists it once, and once more when it is first a whole parameter. */
+static int word_record(struct fdry_read *rd, struct fdry_word *w, bool whole)
+{
+	uint64_t stamp = rd->in->memo.words.turn + whole;
+
+	if (!rd->record || w->stamp >= stamp)
+		return 0;
+	w->stamp = stamp;
+	return word_put(rd, w->word, whole);
 }
 
 static int range_record(struct fdry_read *rd, const struct fdry_read_range *range)
@@ -34,27 +43,28 @@ static int range_record(struct fdry_read *rd, const struct fdry_read_range *rang
 
 int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what)
 {
+	struct fdry_wordset *words = &rd->in->memo.words;
+	struct fdry_word *known = fdry_wordset_find(words, word);
 	enum fdry_where where = FDRY_WHERE_OUTSIDE;
 	const char *name = "memory that an image does not hold";
-	uint32_t index;
-	int err = word_record(rd, word, whole);
+	int err;
 
-	if (err)
-		return err;
 	*what = NULL;
-	if (fdry_intern_find(&rd->in->memo.words, &word, sizeof(word), &index))
-		return 0;
+	if (known)
+		return word_record(rd, known, whole);
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
 		return err;
 	if (where == FDRY_WHERE_FREED && !whole) {
 		rd->freed = true;
+		return word_put(rd, word, whole);
+	}
+	if (where != FDRY_WHERE_NOTHING && where != FDRY_WHERE_REGION) {
+		*what = name;
 		return 0;
 	}
-	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION)
-		return fdry_intern(&rd->in->memo.words, &word, sizeof(word), &index, NULL);
-	*what = name;
-	return 0;
+	err = fdry_wordset_add(words, word, words->turn + whole);
+	return err ? err : word_put(rd, word, whole);
 }
 
 int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes)

@@ -76,16 +76,28 @@ static bool ranges_same(struct fdry_read *rd, const struct fdry_graph_kept *kept
 	return true;
 }
 
-void fdry_graph_words_again(struct fdry_graph_reader *in, const struct fdry_intern *words)
-{
-	struct fdry_read rd = { .in = in, .drv = in->drv };
-	const char *what = NULL;
-	uint32_t i;
+/* More words are not worth keeping: each graph asks about its own then. */
+#define WORDS_MAX (4u << 20)
 
-	for (i = 0; i < words->count && !what; i++)
-		if (fdry_read_word(&rd, fdry_get64(words->bytes.data + 8 * (size_t)i), true, &what))
-			return;
-	in->words_again = words->count && !what;
+void fdry_graph_words_adopt(struct fdry_graph_reader *in, struct fdry_wordset *words)
+{
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	size_t i, n = fdry_wordset_count(words);
+	const char *what;
+	int err = n && n <= WORDS_MAX ? fdry_wordset_sort(words) : 1;
+
+	for (i = 0; i < n && !err; i++) {
+		err = in->where(in->where_arg, ((const uint64_t *)words->list.data)[i], 0, &where,
+				&what);
+		err |= where != FDRY_WHERE_NOTHING && where != FDRY_WHERE_REGION;
+	}
+	if (err) {
+		fdry_wordset_release(words);
+		return;
+	}
+	in->words_again = true;
+	in->memo.words = *words;
+	*words = (struct fdry_wordset){ 0 };
 }
 
 /* The prints of kernels, in their order. */
@@ -160,13 +172,14 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 
 	if (err)
 		goto out_release;
+	in->memo.words.turn += 2; /* more than any stamp: no word is listed yet */
 	err = fdry_buf_put(&kept->nodes, l.nodes, l.nnodes * sizeof(*l.nodes));
 	if (err)
 		goto out_release;
 	err = fdry_read_listing(&rd, &l, &kept->object);
 	kept->nedges = l.nedges;
 	kept->freed = rd.freed;
-	records_move(&record.words, &kept->words);
+	kept->words = record.words;
 	records_move(&record.ranges, &kept->ranges);
 	records_move(&record.kernels, &kept->kernels);
 	if (err)

@@ -18,8 +18,6 @@
 #include <stdlib.h>
 
 #include "image/seal/seal.h"
-#include "mm/maps.h"
-#include "lib/search.h"
 
 #define HALVES FDRY_SEALED_HALVES /* upper halves of addresses: 47 bits */
 #define SMALL (1ull << 20)   /* bytes of a small thing */
@@ -29,8 +27,7 @@
 #define CACHE 4096u
 
 struct fdry_pointers {
-	struct fdry_maps_range *maps; /* of the process, ascending */
-	size_t nmaps;
+	const struct fdry_seal_maps *maps;
 	/* A bit for each upper half that has something mapped; then for those that are searched. */
 	uint64_t halves[HALVES / 64];
 	uint64_t numbers[CACHE];      /* words that are no pointers, by hash */
@@ -57,9 +54,9 @@ bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before)
 	}
 	if (!grew)
 		return false;
-	for (i = 0; i < p->nmaps; i++) {
-		first = p->maps[i].start >> 32;
-		half_mark(p, first - (first > 0), ((p->maps[i].end - 1) >> 32) + 1);
+	for (i = 0; i < p->maps->n; i++) {
+		first = p->maps->list[i].start >> 32;
+		half_mark(p, first - (first > 0), ((p->maps->list[i].end - 1) >> 32) + 1);
 	}
 	return true;
 }
@@ -69,38 +66,23 @@ void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret)
 	memcpy(ret, p->halves, sizeof(p->halves));
 }
 
-int fdry_pointers_new(struct fdry_pointers **ret)
+int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **ret)
 {
 	struct fdry_pointers *p = calloc(1, sizeof(*p));
 	size_t i;
-	int err;
 
 	if (!p)
 		return fdry_nomem();
-	err = fdry_maps_list(&p->maps, &p->nmaps);
-	if (err) {
-		free(p);
-		return err;
-	}
-	for (i = 0; i < p->nmaps; i++)
-		half_mark(p, p->maps[i].start >> 32, (p->maps[i].end - 1) >> 32);
+	p->maps = maps;
+	for (i = 0; i < maps->n; i++)
+		half_mark(p, maps->list[i].start >> 32, (maps->list[i].end - 1) >> 32);
 	*ret = p;
 	return 0;
 }
 
 void fdry_pointers_free(struct fdry_pointers *p)
 {
-	if (!p)
-		return;
-	free(p->maps);
 	free(p);
-}
-
-static bool is_mapped(const struct fdry_pointers *p, uint64_t word)
-{
-	size_t lo = fdry_lower_bound(i, p->nmaps, p->maps[i].end <= word);
-
-	return lo < p->nmaps && word >= p->maps[lo].start;
 }
 
 /* Is it unlikely that a number has this value by chance? */
@@ -239,7 +221,7 @@ int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *w, s
 	int err = 0;
 
 	for (; n && !err; n--, w++)
-		if (!is_own(s, w->word) && is_mapped(s->pointers, w->word))
+		if (!is_own(s, w->word) && fdry_seal_mapped(s, w->word))
 			err = word_look(s, w->at, w->word);
 	return err;
 }

@@ -3,8 +3,9 @@
  * ptr.c - finds the memory that an address in a graph points to.
  *
  * For addresses in the region the ledger answers. Addresses that the region never handed out point
- * to nothing: such a word is a number. For all others the driver answers; if it knows memory there,
- * the image does not hold that memory.
+ * to nothing: such a word is a number. So does a word outside the region if the process has no
+ * mapping there, since the driver reserves all its memory in the address space of the process. For
+ * all others the driver answers; if it knows memory there, the image does not hold that memory.
  */
 #include "image/seal/seal.h"
 
@@ -70,23 +71,41 @@ static bool is_gone(const struct fdry_seal *s, CUdeviceptr addr)
 			     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) == CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Does the last allocation that held a word hold this one too? Words come in the order of addresses
+ * if there are many. */
+static bool is_near(const struct fdry_seal *s, uint64_t addr)
+{
+	return s->near && addr - s->near->addr < s->near->extent;
+}
+
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		  const char **what)
 {
-	const struct fdry_seal *s = arg;
+	struct fdry_seal *s = arg;
 	const struct fdry_layout *l = &s->layout;
-	bool live = bytes ? fdry_layout_holds(l, addr, bytes) : fdry_layout_points(l, addr);
+	bool live;
 
-	if (addr < l->base || addr - l->base >= l->size)
-		return outside(s->cap, addr, ret, what);
+	if (!bytes && is_near(s, addr)) {
+		*ret = FDRY_WHERE_REGION;
+		return 0;
+	}
+	if (addr < l->base || addr - l->base >= l->size) {
+		if (bytes || fdry_seal_mapped(s, addr))
+			return outside(s->cap, addr, ret, what);
+		*ret = FDRY_WHERE_NOTHING;
+		return 0;
+	}
+	live = bytes ? fdry_layout_holds(l, addr, bytes) : fdry_layout_points(l, addr);
 	*what = fdry_layout_shared(l, addr) ? mapped_name(s->cap, addr) : NULL;
 	if (!*what)
 		*what = "memory of the region that was freed";
-	if (live)
+	if (live) {
+		s->near = fdry_layout_find(l, addr);
 		*ret = FDRY_WHERE_REGION;
-	else if (addr >= l->used)
+	} else if (addr >= l->used) {
 		*ret = FDRY_WHERE_NOTHING;
-	else
+	} else {
 		*ret = is_gone(s, addr) ? FDRY_WHERE_FREED : FDRY_WHERE_OUTSIDE;
+	}
 	return 0;
 }

@@ -157,8 +157,7 @@ static int graphs_seal(struct fdry_seal *s)
 	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph), kept = 0;
 	int err = 0;
 
-	fdry_graph_words_again(&rd, &s->cap->words);
-	fdry_intern_release(&s->cap->words);
+	fdry_graph_words_adopt(&rd, &s->cap->words);
 	fdry_seal_spent(s, words);
 	qsort(g, n, sizeof(*g), graph_cmp);
 	for (i = 0; i < n && !err; i++) {
@@ -169,7 +168,7 @@ static int graphs_seal(struct fdry_seal *s)
 	}
 	if (!err) {
 		s->cap->words = rd.memo.words;
-		rd.memo.words = (struct fdry_intern){ 0 };
+		rd.memo.words = (struct fdry_wordset){ 0 };
 	}
 	fdry_graph_reader_release(&rd);
 	return err;
@@ -581,6 +580,7 @@ static void seal_release(struct fdry_seal *s)
 		fdry_kernel_set_yield(s->kernels, &s->cap->codes);
 	fdry_kernel_set_free(s->kernels);
 	fdry_pointers_free(s->pointers);
+	fdry_seal_maps_release(&s->maps);
 	fdry_mem_reader_free(s->reader);
 	fdry_layout_release(&s->layout);
 	fdry_buf_release(&s->host_tensors);
@@ -615,7 +615,10 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	err = fdry_mem_reader_new(cap->drv, FDRY_SEAL_BLOCKS, &s->reader);
 	if (err)
 		goto out_pop;
-	err = fdry_pointers_new(&s->pointers);
+	err = fdry_seal_maps_init(&s->maps);
+	if (err)
+		goto out_release;
+	err = fdry_pointers_new(&s->maps, &s->pointers);
 	if (err)
 		goto out_release;
 	err = fdry_kernel_set_new(cap->drv, cap->device, code_find, cap, &s->kernels);

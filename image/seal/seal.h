@@ -7,6 +7,7 @@
 #include "image/manifest.h"
 #include "graph/graph.h"
 #include "lib/clock.h"
+#include "mm/maps.h"
 #include "store/store.h"
 
 /* Pieces of memory that are read at the same time: one for each thread, and one more. */
@@ -24,15 +25,25 @@ enum fdry_seal_part {
 	FDRY_SEAL_PART_COUNT,
 };
 
+/* mapped.c: the mappings of the process when the seal began. */
+struct fdry_seal_maps {
+	struct fdry_maps_range *list; /* ascending */
+	size_t n;
+	struct fdry_maps_range near; /* the mapping or gap of the last address, */
+	bool near_mapped;            /* which of the two it is */
+};
+
 struct fdry_seal {
 	struct fdry_capture *cap;      /* locked */
 	struct fdry_store *store;
 	struct fdry_writer *writer;
 	struct fdry_kernel_set *kernels;
 	struct fdry_mem_reader *reader;
+	struct fdry_seal_maps maps;
 	struct fdry_pointers *pointers;
 	struct fdry_hook_live live;    /* when the seal began */
 	struct fdry_layout layout;
+	const struct fdry_alloc *near; /* of the layout: holds the last word; see ptr.c */
 	struct fdry_buf host_tensors, hosts; /* see host.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
 	struct fdry_seal_report report;
@@ -47,6 +58,12 @@ struct fdry_seal {
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		    const char **what) __must_check;
 
+int fdry_seal_maps_init(struct fdry_seal_maps *m) __must_check;
+void fdry_seal_maps_release(struct fdry_seal_maps *m);
+/* Whether the process has a mapping at @addr. Only the sealing thread calls it; it is fastest in
+ * the order of addresses. */
+bool fdry_seal_mapped(struct fdry_seal *s, uint64_t addr);
+
 /* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if memory of one was
  * freed. */
 int fdry_seal_hosts(struct fdry_seal *s) __must_check;
@@ -60,7 +77,7 @@ int fdry_seal_hosts_still(const struct fdry_seal *s) __must_check;
 /* pointers.c: search content for pointers to memory that an image does not hold; counts into the
  * report. */
 struct fdry_pointers;
-int fdry_pointers_new(struct fdry_pointers **ret) __must_check;
+int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **ret) __must_check;
 void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED: the message names the place of the pointer and its target. */
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes,

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "mm/maps.h"
+
 CUcontext rules_ctx;
 
 void *rules_symbol(const char *name)
@@ -297,6 +299,53 @@ START_TEST(pools_of_memory)
 }
 END_TEST
 
+static void mapped(const char *what, CUdeviceptr addr, uint64_t bytes)
+{
+	struct fdry_maps_range *maps;
+	size_t i, n;
+
+	ck_assert_int_eq(fdry_maps_list(&maps, &n), 0);
+	for (i = 0; i < n && maps[i].end <= addr; i++)
+		;
+	ck_assert_msg(i < n && maps[i].start <= addr && addr + bytes <= maps[i].end,
+		      "the process has no mapping for all of the %s at 0x%llx", what, addr);
+	free(maps);
+}
+
+/* So a seal asks the driver only about words that point into a mapping. */
+START_TEST(known_memory_is_mapped)
+{
+	CUmemGenericAllocationHandle h = rules_create();
+	CUdeviceptr small = 0, large = 0, async = 0, managed = 0, own = 0;
+	void *pinned = NULL;
+	CUstream s;
+
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	works(cuMemAlloc, &small, 1000);
+	works(cuMemAlloc, &large, 16 * PIECE);
+	works(cuMemAllocAsync, &async, 1000, s);
+	works(cuMemAllocManaged, &managed, PIECE, CU_MEM_ATTACH_GLOBAL);
+	works(cuMemAllocHost, &pinned, PIECE);
+	works(cuMemAddressReserve, &own, PIECE, 0, 0, 0);
+	works(cuMemMap, own, PIECE, 0, h, 0);
+	mapped("small allocation", small, 1000);
+	mapped("large allocation", large, 16 * PIECE);
+	mapped("allocation of a pool", async, 1000);
+	mapped("managed memory", managed, PIECE);
+	mapped("pinned memory", (uintptr_t)pinned, PIECE);
+	mapped("memory that the program mapped", own, PIECE);
+	works(cuMemUnmap, own, PIECE);
+	works(cuMemAddressFree, own, PIECE);
+	works(cuMemRelease, h);
+	works(cuMemFreeHost, pinned);
+	works(cuMemFree, managed);
+	works(cuMemFree, async);
+	works(cuMemFree, large);
+	works(cuMemFree, small);
+	works(cuStreamDestroy, s);
+}
+END_TEST
+
 void memory_rules_add(TCase *tc)
 {
 	tcase_add_test(tc, reserving);
@@ -309,4 +358,5 @@ void memory_rules_add(TCase *tc)
 	tcase_add_test(tc, stream_ids);
 	tcase_add_test(tc, pitches);
 	tcase_add_test(tc, pools_of_memory);
+	tcase_add_test(tc, known_memory_is_mapped);
 }

@@ -34,7 +34,7 @@ static void begin(void)
 	gf.drv.cuGraphKernelNodeGetParams_v2 = counting_params;
 }
 
-static struct fdry_intern words; /* of the last reader */
+static struct fdry_wordset words; /* of the last reader */
 
 /* Read again by a reader of its own, as each seal does. How many nodes the driver was asked for. */
 static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
@@ -42,13 +42,12 @@ static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
 	struct fdry_graph_reader rd = gf.reader;
 	int err;
 
-	fdry_graph_words_again(&rd, &words);
-	fdry_intern_release(&words);
+	fdry_graph_words_adopt(&rd, &words);
 	nodes_read = 0;
 	err = fdry_graph_reread(&rd, g, kept);
 	*count = nodes_read;
 	words = rd.memo.words;
-	rd.memo.words = (struct fdry_intern){ 0 };
+	rd.memo.words = (struct fdry_wordset){ 0 };
 	fdry_graph_reader_release(&rd);
 	return err;
 }
@@ -77,7 +76,7 @@ static void refused_again(CUgraph g, struct fdry_graph_kept *kept, const char *w
 static void end(CUgraph g, struct fdry_graph_kept *kept)
 {
 	fdry_graph_kept_release(kept);
-	fdry_intern_release(&words);
+	fdry_wordset_release(&words);
 	ok(gf.drv.cuGraphDestroy(g));
 }
 
@@ -88,7 +87,7 @@ START_TEST(nothing_changed)
 
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
-	fdry_intern_release(&words); /* as after a seal that failed: each word is asked about */
+	fdry_wordset_release(&words); /* as after a seal that failed: each word is asked about */
 	ck_assert(!read_anew(g, &kept));
 	ck_assert_uint_gt(fdry_graph_kept_bytes(&kept), kept.object.len);
 	fdry_graph_kept_release(&kept);
@@ -145,11 +144,44 @@ START_TEST(number_became_a_pointer)
 	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
 	ck_assert_uint_eq(again, p);
 	if (_i)
-		fdry_intern_release(&words);
+		fdry_wordset_release(&words);
 	refused_again(g, &kept, "node 0: kernel: kernel step: byte 0 of its parameter 1 is");
 	ok(gf.drv.cuMemFree_v2(p));
 	ck_assert(read_anew(g, &kept));
 	end(g, &kept);
+}
+END_TEST
+
+/* A word of two graphs belongs to each, whether one reader read both or the second adopted it. */
+START_TEST(word_of_two_graphs)
+{
+	struct fdry_graph_kept kept[2];
+	struct fdry_graph_reader rd = gf.reader;
+	CUgraph g[2] = { graph_make(), graph_make() };
+	CUdeviceptr p, again;
+
+	memset(kept, 0, sizeof(kept));
+	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
+	ok(gf.drv.cuMemFree_v2(p));
+	step_node(g[0], NULL, 0, p);
+	step_node(g[1], NULL, 1, p);
+	ok(fdry_graph_reread(&rd, g[0], &kept[0]));
+	if (_i) {
+		words = rd.memo.words;
+		rd.memo.words = (struct fdry_wordset){ 0 };
+		fdry_graph_words_adopt(&rd, &words);
+		ck_assert(rd.words_again);
+	}
+	ok(fdry_graph_reread(&rd, g[1], &kept[1]));
+	fdry_graph_reader_release(&rd);
+	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
+	ck_assert_uint_eq(again, p);
+	refused_again(g[0], &kept[0], "which points to device memory outside of the region");
+	fdry_wordset_release(&words);
+	refused_again(g[1], &kept[1], "which points to device memory outside of the region");
+	ok(gf.drv.cuMemFree_v2(p));
+	end(g[0], &kept[0]);
+	end(g[1], &kept[1]);
 }
 END_TEST
 
@@ -270,7 +302,7 @@ START_TEST(every_call_fails)
 	step_node(g, NULL, 0, 0x1234567890);
 	for (n = 1;; n++) {
 		read_anew(g, &kept);
-		fdry_intern_release(&words);
+		fdry_wordset_release(&words);
 		snprintf(spec, sizeof(spec), "*:%u:%d", n, CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
 		err = reread(g, &kept, &count);
@@ -299,6 +331,7 @@ int main(void)
 	tcase_add_test(tc, nodes_or_edges_came);
 	tcase_add_test(tc, kernel_is_another);
 	tcase_add_loop_test(tc, number_became_a_pointer, 0, 2);
+	tcase_add_loop_test(tc, word_of_two_graphs, 0, 2);
 	tcase_add_loop_test(tc, pointer_in_a_gap, 0, 2);
 	tcase_add_loop_test(tc, memory_of_a_range_was_freed, 0, 3);
 	tcase_add_test(tc, host_segments_are_numbered_anew);

@@ -330,7 +330,7 @@ START_TEST(the_driver_does_not_answer)
 	word_set(w.b, native(&w, 8 << 20) + 1000);
 	test_sim();
 	counted(&w, 1);
-	test_sim_fail("cuPointerGetAttribute:4"); /* three arguments come first */
+	test_sim_fail("cuPointerGetAttribute:1");
 	ck_assert_int_eq(work_seal(&w, NULL), -FDRY_E_DRIVER);
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	test_sim_fail(NULL);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wordset.h - a set of 64-bit words that are not 0, with a stamp for each.
+ *
+ * A graph that is read lists each of its words once: the stamp says which graph listed it last.
+ */
+#ifndef FDRY_GRAPH_WORDSET_H
+#define FDRY_GRAPH_WORDSET_H
+
+#include "lib/buf.h"
+#include "lib/err.h"
+
+struct fdry_word {
+	uint64_t word; /* 0: a free slot */
+	uint64_t stamp;
+};
+
+/* Zero it to start. */
+struct fdry_wordset {
+	struct fdry_word *slots; /* open addressing; nslots is a power of two */
+	size_t nslots;
+	struct fdry_buf list; /* u64 each: the first @sorted ascending, the others as they came */
+	size_t sorted;
+	uint64_t turn; /* the stamp of the graph that is read now; even */
+};
+
+static inline size_t fdry_wordset_count(const struct fdry_wordset *w)
+{
+	return w->list.len / sizeof(uint64_t);
+}
+
+/* The entry of a word, valid until a word is added; NULL if the set does not have it. */
+struct fdry_word *fdry_wordset_find(const struct fdry_wordset *w, uint64_t word);
+/* Add a word that the set does not have. */
+int fdry_wordset_add(struct fdry_wordset *w, uint64_t word, uint64_t stamp) __must_check;
+/* Sort the list: new words are sorted and merged into the others. */
+int fdry_wordset_sort(struct fdry_wordset *w) __must_check;
+void fdry_wordset_release(struct fdry_wordset *w);
+
+#endif
