@@ -248,35 +248,56 @@ static int compare(struct check *c, const struct fdry_fingerprint *found)
 	return differs ? fdry_saved_err_restore(&first) : 0;
 }
 
-static int by_device(struct check *c, struct fdry_fingerprint *found)
+/* Copy a range back, and compute its fingerprint. */
+static int range_read(struct fdry_image *img, const struct fdry_fingerprint_range *range,
+		      uint8_t *bytes, struct fdry_fingerprint *ret)
 {
-	return fdry_shared_fingerprinter_run(c->img->fingerprinter, c->img->stream,
-					     (const void *)c->ranges.data,
-					     c->expected.len / sizeof(struct expected), found);
+	size_t k = 0, i, n, block;
+	struct fdry_fingerprint *blocks =
+		malloc((fdry_fingerprint_blocks(range->len) + 1) * sizeof(*blocks));
+	uint64_t at;
+	int err = blocks ? 0 : fdry_nomem();
+
+	for (at = 0; at < range->len && !err; at += n) {
+		n = range->len - at < FDRY_MF_CHUNK_MAX ? range->len - at : FDRY_MF_CHUNK_MAX;
+		err = fdry_call(img->drv, cuMemcpyDtoHAsync_v2, bytes, range->addr + at, n,
+				img->stream);
+		if (!err)
+			err = fdry_stream_wait(img->drv, img->stream);
+		for (i = 0; i < n && !err; i += block) {
+			block = n - i < FDRY_FINGERPRINT_BLOCK ? n - i : FDRY_FINGERPRINT_BLOCK;
+			blocks[k++] = fdry_fingerprint_block(bytes + i, block);
+		}
+	}
+	if (!err)
+		*ret = fdry_fingerprint_join(range->len, blocks);
+	free(blocks);
+	return err;
 }
 
-/* Slower: all content is copied back. */
-static int by_processor(struct check *c, struct fdry_fingerprint *found)
+/* Slower: all memory is copied back. */
+static int by_processor(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
+			size_t n, struct fdry_fingerprint *ret)
 {
-	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
-	size_t i, n = c->expected.len / sizeof(struct expected);
 	uint8_t *bytes = malloc(FDRY_MF_CHUNK_MAX);
-	int err = 0;
+	size_t i;
+	int err = bytes ? 0 : fdry_nomem();
 
-	if (!bytes)
-		return fdry_nomem();
-	for (i = 0; i < n; i++) {
-		err = fdry_call(c->img->drv, cuMemcpyDtoHAsync_v2, bytes, range[i].addr,
-				range[i].len, c->img->stream);
-		if (err)
-			break;
-		err = fdry_stream_wait(c->img->drv, c->img->stream);
-		if (err)
-			break;
-		found[i] = fdry_fingerprint_of(bytes, range[i].len);
-	}
+	for (i = 0; i < n && !err; i++)
+		err = range_read(img, &ranges[i], bytes, &ret[i]);
 	free(bytes);
 	return err;
+}
+
+int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
+			    size_t n, struct fdry_fingerprint *ret)
+{
+	int err = -FDRY_E_NODEVMEM;
+
+	if (img->fingerprinter)
+		err = fdry_shared_fingerprinter_run(img->fingerprinter, img->stream, ranges, n,
+						    ret);
+	return err == -FDRY_E_NODEVMEM ? by_processor(img, ranges, n, ret) : err;
 }
 
 static int ranges_check(struct check *c)
@@ -287,9 +308,7 @@ static int ranges_check(struct check *c)
 
 	if (!found)
 		return fdry_nomem();
-	err = c->img->fingerprinter ? by_device(c, found) : -FDRY_E_NODEVMEM;
-	if (err == -FDRY_E_NODEVMEM)
-		err = by_processor(c, found);
+	err = fdry_image_fingerprints(c->img, (const void *)c->ranges.data, n, found);
 	if (err)
 		goto out_free;
 	err = compare(c, found);
@@ -335,7 +354,7 @@ int fdry_check_prepare(struct fdry_image *img)
 {
 	int err;
 
-	if (!img->m.n_fingerprints)
+	if (!img->m.n_fingerprints && !img->m.n_external_prints)
 		return 0;
 	err = fdry_shared_fingerprinter_get(img->drv, img->device, img->store,
 					    &img->fingerprinter);

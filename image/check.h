@@ -10,6 +10,7 @@
 #ifndef FDRY_IMAGE_CHECK_H
 #define FDRY_IMAGE_CHECK_H
 
+#include "graph/fingerprint.h"
 #include "image/image.h"
 
 /* Load the kernel that computes fingerprints, if the image has some and no other image of the
@@ -34,6 +35,17 @@ int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint6
 /* The same for host chunk @i, which lies in host memory. */
 int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 	__must_check;
+
+/**
+ * fdry_image_fingerprints() - Compute fingerprints of the image's device memory, and wait.
+ * @ret: one for each of the @n ranges, which may be as long as a tensor
+ *
+ * If the device lacks code or memory for it, the memory is copied back and the processor computes
+ * them. Context: the image's must be current; what was to be written has been, or is on the image's
+ * stream.
+ */
+int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
+			    size_t n, struct fdry_fingerprint *ret) __must_check;
 
 /* An object that the load needs is damaged in the store: note it for a repair. Any thread. */
 void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);

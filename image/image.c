@@ -20,6 +20,15 @@ void fdry_image_id(const struct fdry_image *img, char *id)
 		*id = '\0';
 }
 
+int fdry_image_fail(const struct fdry_image *img, int err)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return err ? fdry_fail_at(err, "image '%.100s' (%.12s)", img->name,
+				  fdry_oid_hex(&img->id, hex))
+		   : 0;
+}
+
 size_t fdry_image_graph_count(const struct fdry_image *img)
 {
 	return img ? img->m.n_graphs : 0;

@@ -39,6 +39,7 @@ struct fdry_image_exec {
 
 struct fdry_image {
 	struct fdry_oid id;
+	char name[FDRY_REF_NAME_MAX + 1]; /* by which it was loaded, in messages */
 	pid_t pid;                 /* of the process that loaded it */
 	struct fdry_store *store;  /* a handle of its own, for restoring content */
 	double start_ms;           /* when the load began, by the clock of clock.h */
@@ -88,6 +89,9 @@ struct fdry_image {
 	struct fdry_mismatch *mismatch; /* while it loads: where to note what differs; or NULL */
 	struct fdry_load_report report;
 };
+
+/* Prefix the sentence of an error with the image's name; 0 stays 0. */
+int fdry_image_fail(const struct fdry_image *img, int err);
 
 /* fdry_image_load(), which also notes in @mismatch (zeroed, may be NULL) which field differs where
  * the image was made for something else. */

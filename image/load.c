@@ -95,6 +95,7 @@ static int manifest_select(struct load *l, const char *name)
 	img->id = selected.id;
 	img->bytes = selected.bytes;
 	img->m = selected.m;
+	snprintf(img->name, sizeof(img->name), "%s", name);
 	fdry_reader_note_use(l->reader, &img->id);
 out_release:
 	fdry_candidates_release(&candidates);

@@ -475,6 +475,29 @@ static int fingerprints_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+static bool external_print_ok(const struct fdry_manifest *m, const struct fdry_mf_external_print *p)
+{
+	struct fdry_tensor t;
+	uint64_t bytes;
+
+	if (p->tensor >= m->n_tensors || p->reserved ||
+	    !(m->tensors[p->tensor].flags & FDRY_TENSOR_EXTERNAL))
+		return false;
+	fdry_manifest_tensor_get(m, &m->tensors[p->tensor], &t);
+	return !fdry_tensor_extent(&t, &bytes) && bytes;
+}
+
+static int external_prints_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_external_print *p = m->external_prints;
+	uint32_t i;
+
+	for (i = 0; i < m->n_external_prints; i++, p++)
+		if ((i && p[-1].tensor >= p->tensor) || !external_print_ok(m, p))
+			return bad("fingerprint %u is not that of an external tensor", i);
+	return 0;
+}
+
 int fdry_manifest_check(const struct fdry_manifest *m)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
@@ -482,7 +505,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		chunks_check,  hosts_check,	 host_chunks_check, graphs_check,
 		kernels_check, attrs_check,	 tensors_check,	    capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    text_check,
-		fingerprints_check,
+		fingerprints_check, external_prints_check,
 	};
 	size_t i;
 	int err;

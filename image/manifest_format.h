@@ -188,6 +188,13 @@ struct fdry_mf_limit {
 /* The fingerprints of chunks and those of host chunks have a section each, with one entry for each
  * chunk, in the same order. Images of 0.1 have neither. */
 
+/* What an external tensor held at the seal, by ascending tensor. */
+struct fdry_mf_external_print {
+	uint32_t tensor;   /* index into the tensors: external, with at least one byte */
+	uint32_t reserved;
+	struct fdry_fingerprint value; /* of its bytes in memory, from its first one on */
+};
+
 /* X(id, NAME, member of view and writer, type of an entry) */
 #define FDRY_MF_SECTIONS(X) \
 	X(1, STRINGS, strings, char) \
@@ -209,7 +216,9 @@ struct fdry_mf_limit {
 	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use) \
 	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
-	  struct fdry_fingerprint)
+	  struct fdry_fingerprint) \
+	X(FDRY_SECTION_OPTIONAL + 20, EXTERNAL_PRINTS, external_prints, \
+	  struct fdry_mf_external_print)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -247,6 +256,8 @@ FDRY_MF_FROZEN_AT(fdry_mf_rng_use, increment, 24);
 FDRY_MF_FROZEN(fdry_mf_capacity, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_capacity, max, 8);
 FDRY_MF_FROZEN(fdry_fingerprint, 16);
+FDRY_MF_FROZEN(fdry_mf_external_print, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_external_print, value, 8);
 FDRY_MF_FROZEN(fdry_mf_host, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
 FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);

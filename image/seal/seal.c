@@ -498,6 +498,12 @@ static int facts_and_tensors_seal(struct fdry_seal *s)
 
 	if (err)
 		return err;
+	err = fdry_seal_externals(s);
+	if (err)
+		return err;
+	err = still_check(s);
+	if (err)
+		return err;
 	err = facts_seal(s);
 	if (err)
 		return err;

@@ -104,6 +104,9 @@ int fdry_seal_generators(struct fdry_seal *s) __must_check;
 int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
 		    const struct fdry_graph_view *view) __must_check;
 
+/* externals.c: when all tensors are in the manifest, add what external constants hold. */
+int fdry_seal_externals(struct fdry_seal *s) __must_check;
+
 /* content.c: store the content of the layout; adds segments and chunks to the manifest. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;
 

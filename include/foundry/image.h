@@ -236,6 +236,42 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret);
 /* Declare an external tensor filled by other means; NULL: all of them. */
 int fdry_image_filled(struct fdry_image *img, const char *name);
 
+/**
+ * struct fdry_check_report - What fdry_image_check() compared.
+ * @sz: set by the caller: sizeof(struct fdry_check_report)
+ * @tensors, @bytes: external tensors that were compared, and their bytes
+ * @differ: those that have other bytes than at the seal
+ * @skipped: external constants that could not be compared
+ */
+struct fdry_check_report {
+	size_t sz;
+	uint64_t tensors, bytes, differ, skipped;
+	double ms;
+};
+
+/**
+ * fdry_image_check() - Compare external tensors with what they held at the seal.
+ * @name: an external tensor; NULL: every external constant (FDRY_USE_CONST)
+ * @stream: the call first waits for the work on this stream
+ * @report: NULL, or what was compared, also after FDRY_E_CORRUPT
+ *
+ * A seal records the fingerprints of external constants: weights. Images with other weights are
+ * other images. Inputs, outputs and states are not recorded, since they change from launch to
+ * launch. The device computes the fingerprints at the speed of its memory, on a stream of the
+ * library, and the call waits for it. It changes nothing: fill a tensor that differs again, and
+ * repeat the call.
+ *
+ * A tensor without elements is always equal. External tensors have no gaps: a capture refuses them.
+ * A tensor with a capacity is compared if the load gave it the size of the seal.
+ *
+ * Errors: FDRY_E_CORRUPT names the first tensor that differs. FDRY_E_STATE: the tensor is not
+ * external, it is not recorded (no constant, an image of an older version, or a GPU that could not
+ * read it at the seal), or it has another size here. With NULL, such constants are skipped, and if
+ * none remains, that is the error. FDRY_E_UNBOUND: it is not filled. FDRY_E_NOKEY.
+ */
+int fdry_image_check(struct fdry_image *img, const char *name, CUstream stream,
+		     struct fdry_check_report *report);
+
 /* Build and upload graph @key now, so that its first launch costs what every launch costs. Does
  * nothing if the graph is built already. */
 int fdry_image_build(struct fdry_image *img, uint64_t key);

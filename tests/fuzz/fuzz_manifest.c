@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "image/image_host.h"
+#include "image/tensor.h"
 #include "lib/printable.h"
 #include "mm/region.h"
 
@@ -60,6 +61,7 @@ static struct fdry_buf good(void)
 	put(w.host_chunks, (struct fdry_mf_host_chunk){ .segment = 0, .offset = 8, .size = 4992 });
 	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
 	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
+	put(w.external_prints, (struct fdry_mf_external_print){ .tensor = 0, .value = { 5, 6 } });
 	must(!fdry_manifest_encode(&w, &b));
 	fdry_manifest_writer_release(&w);
 	return b;
@@ -109,6 +111,21 @@ static void firsts_check(const struct fdry_manifest *m)
 	free(first);
 }
 
+/* What fdry_image_check() relies on. */
+static void externals_check(const struct fdry_manifest *m)
+{
+	struct fdry_tensor t;
+	uint64_t bytes;
+	uint32_t i;
+
+	for (i = 0; i < m->n_external_prints; i++) {
+		must(m->external_prints[i].tensor < m->n_tensors);
+		must(!i || m->external_prints[i - 1].tensor < m->external_prints[i].tensor);
+		fdry_manifest_tensor_get(m, &m->tensors[m->external_prints[i].tensor], &t);
+		must(t.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_extent(&t, &bytes) && bytes);
+	}
+}
+
 static void try_bytes(struct fdry_span s)
 {
 	uint64_t *aligned = malloc(s.len + 8);
@@ -126,6 +143,7 @@ static void try_bytes(struct fdry_span s)
 		must(!m.n_fingerprints || m.n_fingerprints == m.n_chunks);
 		must(!m.n_host_fingerprints || m.n_host_fingerprints == m.n_host_chunks);
 		hosts_walk(&m);
+		externals_check(&m);
 		free(links);
 		fdry_buf_release(&text);
 	}

@@ -66,6 +66,8 @@ class Golden(unittest.TestCase):
             self.assertEqual(img.fact("model"), "adder")
             self.sums(img, float)
         with foundry.load("external", store=store) as img:
+            with self.assertRaisesRegex(foundry.Error, "not recorded: an older version"):
+                img.check("b")
             img.write("b", struct.pack(f"{N}f", *([10.0] * N)))
             self.sums(img, lambda i: 10.0)
         with foundry.load("room", store=store, externals={"kv": 16 << 20}) as img:

@@ -234,7 +234,17 @@ class Roundtrip(unittest.TestCase):
             with self.assertRaises(foundry.Error) as e:
                 img.launch(7)
             self.assertEqual(e.exception.name, "FDRY_E_UNBOUND")
+            img.write("b", struct.pack(f"{N}f", *range(N)))
+            done = img.check("b")
+            self.assertEqual((done.tensors, done.bytes, done.differ, done.skipped),
+                             (1, 4 * N, 0, 0))
+            self.assertEqual(img.check().tensors, 1)
             img.write("b", struct.pack(f"{N}f", *([10.0] * N)))
+            for name in ("b", None):
+                with self.assertRaisesRegex(foundry.Error, "'adder'.*tensor 'b' has other bytes"):
+                    img.check(name)
+            with self.assertRaisesRegex(foundry.Error, "not external"):
+                img.check("a")
             self.assertEqual(self.numbers(img, 5.0), [15.0 + i for i in range(N)])
 
     def test_needs(self):

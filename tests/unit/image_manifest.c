@@ -348,6 +348,13 @@ DAMAGE(host_fingerprint_alone, put(w->host_fingerprints, (struct fdry_fingerprin
 DAMAGE(host_fingerprint_more, put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 }))
+#define external_print(t, r) \
+	put(w->external_prints, ((struct fdry_mf_external_print){ .tensor = (t), .reserved = (r) }))
+DAMAGE(external_print_beyond, external_print(99, 0))
+DAMAGE(external_print_reserved, external_print(2, 1))
+DAMAGE(external_print_inside, external_print(0, 0))
+DAMAGE(external_print_twice, external_print(2, 0); external_print(2, 0))
+DAMAGE(external_print_empty, external_print(2, 0); tensor(2).shape[0] = 0)
 DAMAGE(host_tensor_on_device, tensor(2).addr = BASE + 0x400000)
 DAMAGE(host_tensor_nowhere, tensor(2).addr = fdry_host_place(2, 8))
 DAMAGE(host_tensor_over, tensor(2).addr = fdry_host_place(0, 9))
@@ -374,6 +381,11 @@ static const struct damage host_damages[] = {
 	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_wraps },
 	{ "host chunk 1 is out of order", FDRY_E_BADIMAGE, host_chunk_overlaps },
 	{ "host chunk 1 is out of order", FDRY_E_BADIMAGE, host_chunk_order },
+	{ "fingerprint 0 is not that of an external", FDRY_E_BADIMAGE, external_print_beyond },
+	{ "fingerprint 0 is not that of an external", FDRY_E_BADIMAGE, external_print_reserved },
+	{ "fingerprint 0 is not that of an external", FDRY_E_BADIMAGE, external_print_inside },
+	{ "fingerprint 1 is not that of an external", FDRY_E_BADIMAGE, external_print_twice },
+	{ "fingerprint 0 is not that of an external", FDRY_E_BADIMAGE, external_print_empty },
 	{ "1 fingerprints for 2 chunks", FDRY_E_BADIMAGE, fingerprint_alone },
 	{ "1 fingerprints for 2 host chunks", FDRY_E_BADIMAGE, host_fingerprint_alone },
 	{ "3 fingerprints for 2 host chunks", FDRY_E_BADIMAGE, host_fingerprint_more },

@@ -514,6 +514,11 @@ class LoadReport(Struct):
                                     "checked_bytes")] + [("check_ms", c_double)]
 
 
+class CheckReport(Struct):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "tensors", "bytes", "differ", "skipped")] + [("ms", c_double)]
+
+
 class RequirementsExternal(Struct):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64),
                 ("max_bytes", c_uint64)]
@@ -742,6 +747,7 @@ CHECKED = {
     "fdry_image_write_array": [IMAGE, c_char_p, POINTER(Tensor), c_uint32, STREAM],
     "fdry_image_read_array": [IMAGE, c_char_p, POINTER(Tensor), STREAM],
     "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],
+    "fdry_image_check": [IMAGE, c_char_p, STREAM, POINTER(CheckReport)],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],
     "fdry_image_build_stop": [IMAGE],

@@ -39,6 +39,14 @@ class Report(_lib.Record):
             setattr(self, name, getattr(raw, name))
 
 
+class Checked(_lib.Record):
+    """What Image.check() compared: the fields of fdry_check_report."""
+
+    def __init__(self, raw):
+        for name, _ in _lib.CheckReport._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+
+
 class Image(_lib.Closing):
     """A loaded image; foundry.load() returns it.
 
@@ -177,6 +185,18 @@ class Image(_lib.Closing):
         """Declare that an external tensor was filled by other means; without a name, all of them.
         """
         lib.fdry_image_filled(self._handle, _lib.named(name) if name is not None else None)
+
+    def check(self, name=None, stream=None):
+        """Compare an external tensor with what it held at the seal, after earlier work on `stream`;
+        without a name, all external constants. Returns a Checked.
+
+        Raises Error CORRUPT if one differs, and Error STATE if its bytes at the seal are not
+        recorded: only those of constants are.
+        """
+        raw = _lib.CheckReport(sz=ctypes.sizeof(_lib.CheckReport))
+        lib.fdry_image_check(self._handle, _lib.named(name) if name is not None else None,
+                             _stream(stream), ctypes.byref(raw))
+        return Checked(raw)
 
     def build(self, key):
         """Build and upload graph `key` now, not at its first launch."""
