@@ -168,7 +168,7 @@ static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	return 0;
 }
 
-int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
+static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	char hex[FDRY_OID_HEX_SIZE];
@@ -290,7 +290,7 @@ static int text_make(struct fdry_store *s, struct fdry_reader *reader,
 	err = fdry_requirements_of(s, m, &defaults, &n);
 	if (err)
 		return err;
-	err = fdry_manifest_to_text(m, &out);
+	err = manifest_text(m, &out);
 	if (err)
 		goto out_free;
 	err = graphs_text(reader, m, &out);

@@ -61,7 +61,5 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret,
  * for all of them. free() it. */
 int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret) __must_check;
 
-/* For people: see fdry_image_describe(). */
-int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret) __must_check;
 
 #endif

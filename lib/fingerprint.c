@@ -15,6 +15,13 @@
 
 #define LANES FDRY_FINGERPRINT_LANES
 
+/* A way to compute the value of a block; all give the same one. */
+struct way {
+	const char *name;
+	struct fdry_fingerprint (*block)(const void *bytes, size_t len);
+	bool (*usable)(void); /* by this processor */
+};
+
 struct lanes {
 	_Alignas(64) struct fdry_fingerprint v[LANES];
 };
@@ -172,7 +179,8 @@ static bool avx512_usable(void)
 }
 #endif
 
-const struct fdry_fingerprint_way fdry_fingerprint_ways[] = {
+/* The slowest way is first and can always be used. The last one has no name. */
+static const struct way ways[] = {
 	{ "plain", plain_block, plain_usable },
 #ifdef __x86_64__
 	{ "avx2", avx2_block, avx2_usable },
@@ -184,15 +192,15 @@ const struct fdry_fingerprint_way fdry_fingerprint_ways[] = {
 /* --- all --- */
 
 /* The fastest way that this processor has: threads that look at the same time find the same. */
-static const struct fdry_fingerprint_way *fastest(void)
+static const struct way *fastest(void)
 {
-	static const struct fdry_fingerprint_way *found;
-	const struct fdry_fingerprint_way *way, *best;
+	static const struct way *found;
+	const struct way *way, *best;
 
 	best = __atomic_load_n(&found, __ATOMIC_RELAXED);
 	if (best)
 		return best;
-	for (way = fdry_fingerprint_ways; way->name; way++)
+	for (way = ways; way->name; way++)
 		if (way->usable())
 			best = way;
 	__atomic_store_n(&found, best, __ATOMIC_RELAXED);
@@ -212,7 +220,7 @@ static struct fdry_fingerprint all_begin(void)
 struct fdry_fingerprint fdry_fingerprint_of(const void *bytes, size_t len)
 {
 	struct fdry_fingerprint v = all_begin();
-	const struct fdry_fingerprint_way *way = fastest();
+	const struct way *way = fastest();
 	const uint8_t *at = bytes;
 	size_t n, left;
 

@@ -37,14 +37,4 @@ static inline bool fdry_fingerprint_eq(struct fdry_fingerprint x, struct fdry_fi
 	return x.a == y.a && x.b == y.b;
 }
 
-/* The ways to compute the value of a block; all give the same one. */
-struct fdry_fingerprint_way {
-	const char *name;
-	struct fdry_fingerprint (*block)(const void *bytes, size_t len);
-	bool (*usable)(void); /* by this processor */
-};
-
-/* The slowest way is first and can always be used. The last one has no name. */
-extern const struct fdry_fingerprint_way fdry_fingerprint_ways[];
-
 #endif

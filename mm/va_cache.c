@@ -73,12 +73,3 @@ void fdry_va_cache_clear(CUdeviceptr base, uint64_t size)
 	pthread_mutex_unlock(&lock);
 }
 
-unsigned int fdry_va_cache_count(void)
-{
-	unsigned int ret;
-
-	pthread_mutex_lock(&lock);
-	ret = n;
-	pthread_mutex_unlock(&lock);
-	return ret;
-}

@@ -29,7 +29,5 @@ bool fdry_va_cache_take(const struct fdry_driver *drv, CUdeviceptr base, uint64_
 			uint64_t *ret);
 /* Free the reservations that overlap [@base, @base + @size). */
 void fdry_va_cache_clear(CUdeviceptr base, uint64_t size);
-/* The number of reservations in the cache. */
-unsigned int fdry_va_cache_count(void);
 
 #endif

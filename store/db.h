@@ -33,9 +33,6 @@ struct fdry_db {
 	char dir[];
 };
 
-/* mdb_env_open() that never gets descriptor 0, 1 or 2. DB_LOW if another thread changed one of
- * these meanwhile, so that LMDB may have got it. The caller closes the environment on failure. */
-int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mode) __must_check;
 /* A handle without an environment; fdry_db_free() frees it. NULL if there is no memory. */
 struct fdry_db *fdry_db_new(const struct fdry_db_opts *o) __must_check;
 /* Open the environment of @db with as much address space as there is, and check nothing; 0, or
@@ -45,8 +42,6 @@ int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db) __must_check
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
 
-/* LMDB's handler of assertions: jumps to the innermost guard. */
-void fdry_db_on_assert(MDB_env *env, const char *text);
 
 /* --- env_info.c --- */
 

@@ -19,13 +19,15 @@
 #define MAP_SIZE_MIN (64ull << 20)
 #define LOW_TRIES 16
 
-uint64_t fdry_map_size = FDRY_MAP_SIZE;
+/* bytes of the map that are tried first */
+static uint64_t map_size_first = FDRY_MAP_SIZE;
 
 /* --- assertions --- */
 
 __thread struct guard *fdry_guard;
 
-void fdry_db_on_assert(MDB_env *env, const char *text)
+/* LMDB's handler of assertions: jumps to the innermost guard. */
+static void on_assert(MDB_env *env, const char *text)
 {
 	(void)env;
 	fdry_warn("LMDB: %s", text);
@@ -112,7 +114,9 @@ static int lock_prepare(const char *dir, unsigned int *readers)
 
 /* --- opening --- */
 
-int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mode)
+/* mdb_env_open() that never gets descriptor 0, 1 or 2. DB_LOW if another thread changed one of
+ * these meanwhile, so that LMDB may have got it. The caller closes the environment on failure. */
+static int files_open(MDB_env *env, const char *path, unsigned int flags, mode_t mode)
 {
 	bool entered = fdry_fd_enter(), low;
 	struct fdry_fd_low was;
@@ -140,11 +144,11 @@ static int env_try(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **re
 		rc = mdb_env_create(&env);
 	if (rc)
 		return rc;
-	mdb_env_set_assert(env, fdry_db_on_assert);
+	mdb_env_set_assert(env, on_assert);
 	mdb_env_set_maxdbs(env, FDRY_TABLE_COUNT + 1);
 	mdb_env_set_maxreaders(env, readers);
 	mdb_env_set_mapsize(env, map_size);
-	rc = fdry_env_files(env, o->dir, flags, o->mode);
+	rc = files_open(env, o->dir, flags, o->mode);
 	if (rc) {
 		mdb_env_close(env);
 		return rc;
@@ -157,7 +161,7 @@ static int env_try(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **re
 
 int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db)
 {
-	uint64_t size = fdry_map_size;
+	uint64_t size = map_size_first;
 	MDB_stat st = { 0 };
 	int rc, low = 0;
 

@@ -33,8 +33,6 @@ struct fdry_dir {
 int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret) __must_check;
 /* Close it; @undo also removes it, if fdry_dir_open() created it and it is still empty. */
 void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo);
-/* The name of a network file system by its number from statfs(); NULL for other file systems. */
-const char *fdry_fs_refused(unsigned long type);
 
 /* --- perm.c --- */
 
@@ -443,8 +441,6 @@ int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref) __must_check
 /* Append everything that @name may mean as struct fdry_ref, newest first; checks the name. See
  * fdry_reader_images(). */
 int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
-/* fdry_store_resolve() in a transaction: the first of them. */
-int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret) __must_check;
 /* Append the refs that NAME or NAME:DIGITS names; an id alone is no ref. FDRY_E_NOENT. */
 int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 

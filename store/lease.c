@@ -298,11 +298,6 @@ void fdry_lease_forget(struct fdry_lease *l)
 	free(l);
 }
 
-void fdry_lease_crash(struct fdry_lease *l)
-{
-	file_close(l);
-}
-
 /* --- collecting --- */
 
 struct lease_read {

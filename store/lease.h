@@ -39,13 +39,6 @@ const struct fdry_idset *fdry_lease_noted(const struct fdry_lease *l);
 void fdry_lease_end(struct fdry_lease *l, bool wrote);
 /* In a forked child: free only its memory. NULL is fine. */
 void fdry_lease_forget(struct fdry_lease *l);
-/*
- * For tests/unit/store_steps.c, where a session is a coroutine: its death releases the lock of its
- * lease and leaves the file, while its process continues. No caller outside the store can reach
- * a lease to do that.
- */
-void fdry_lease_crash(struct fdry_lease *l);
-struct fdry_lease *fdry_writer_lease(struct fdry_writer *w);
 
 /* Around fork(): no lease is half created meanwhile, and the child closes its copies of the locked
  * files. */

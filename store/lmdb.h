@@ -54,8 +54,6 @@ struct fdry_db_opts {
 #ifndef FDRY_MAP_SIZE
 #define FDRY_MAP_SIZE (1ull << 40)
 #endif
-/* FDRY_MAP_SIZE; tests set less. */
-extern uint64_t fdry_map_size;
 
 /**
  * fdry_db_open() - Open the environment in a directory.

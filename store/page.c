@@ -126,7 +126,8 @@ const char *fdry_run_check(const struct fdry_pages *all, const struct fdry_page_
 
 /* --- keys --- */
 
-int fdry_key_cmp(const struct fdry_tree *tree, struct fdry_span a, struct fdry_span b)
+/* Order of two keys, as memcmp() gives it. */
+static int key_cmp(const struct fdry_tree *tree, struct fdry_span a, struct fdry_span b)
 {
 	size_t n = a.len < b.len ? a.len : b.len;
 	int order;
@@ -154,7 +155,7 @@ const char *fdry_page_search(const struct fdry_page *p, struct fdry_span key, ui
 		what = key_read(p, mid, &at, &other);
 		if (what)
 			return what;
-		order = fdry_key_cmp(p->tree, key, other);
+		order = key_cmp(p->tree, key, other);
 		if (!order) {
 			*equal = true;
 			*ret = mid;
@@ -193,9 +194,9 @@ static bool ascends(const struct fdry_page *p, uint32_t i, struct fdry_span befo
 
 	if (!p->leaf && !i)
 		return true;
-	if (bounds->high.data && fdry_key_cmp(p->tree, key, bounds->high) >= 0)
+	if (bounds->high.data && key_cmp(p->tree, key, bounds->high) >= 0)
 		return false;
-	order = before.data ? fdry_key_cmp(p->tree, key, before) : 1;
+	order = before.data ? key_cmp(p->tree, key, before) : 1;
 	return order > 0 || (!order && p->leaf && !i);
 }
 

@@ -116,8 +116,6 @@ const char *fdry_page_check(const struct fdry_page *p,
 /* The child of a branch that @key belongs to, or the first node of a leaf that is not less. */
 const char *fdry_page_search(const struct fdry_page *p, struct fdry_span key, uint32_t *ret,
 			     bool *equal) __must_check;
-/* Order of two keys, as memcmp() gives it. */
-int fdry_key_cmp(const struct fdry_tree *tree, struct fdry_span a, struct fdry_span b);
 /* Pages that a value of @len bytes takes for itself. */
 uint64_t fdry_run_of(const struct fdry_pages *all, uint64_t len);
 /* The first page of a value with its own pages: @run is how many it says. */

@@ -56,7 +56,8 @@ int fdry_store_locate(const char *path, struct fdry_buf *ret)
 	X(0x786f4256, "vboxsf") \
 	X(0x20030528, "OrangeFS")
 
-const char *fdry_fs_refused(unsigned long type)
+/* The name of a network file system by its number from statfs(); NULL for other file systems. */
+static const char *fs_refused(unsigned long type)
 {
 	static const struct { uint32_t type; const char *name; } list[] = {
 #define X(number, name) { number, name },
@@ -163,7 +164,7 @@ out_fail:
 
 static int fs_check(const char *path, unsigned long type)
 {
-	const char *name = fdry_fs_refused(type);
+	const char *name = fs_refused(type);
 	uint64_t any = 0;
 	int err = fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &any);
 

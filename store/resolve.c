@@ -193,7 +193,8 @@ int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *
 	return err ? err : fdry_buf_put(ret, &one, sizeof(one));
 }
 
-int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
+/* fdry_store_resolve() in a transaction: the first of them. */
+static int ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
 {
 	struct fdry_buf all = { 0 };
 	int err = fdry_ref_resolve_all(t, name, &all);
@@ -211,7 +212,7 @@ int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *
 
 	if (err)
 		return err;
-	err = fdry_ref_resolve(&t, name, ret);
+	err = ref_resolve(&t, name, ret);
 	fdry_txn_abort(&t);
 	return err;
 }

@@ -90,11 +90,6 @@ out_free:
 	return err;
 }
 
-struct fdry_lease *fdry_writer_lease(struct fdry_writer *w)
-{
-	return w->lease;
-}
-
 /* --- the batch --- */
 
 static void items_drop(struct fdry_writer *w)

@@ -176,9 +176,6 @@ const char *cmd_first_error(void);
 /* Returns a name, fact or path from outside with everything escaped that is not printable
  * (lib/printable.h). The text lasts for the next eight calls. JSON has escapes of its own. */
 const char *cmd_text(const char *s);
-/* Print formatted text, each line made printable. A name that may contain a newline must pass
- * through cmd_text() first. */
-void cmd_vprint(FILE *f, const char *fmt, va_list ap);
 /* Print the message of the last error; returns the exit status for @err. */
 int cmd_fail(int err);
 /* Return an error for a failed write to @path, from errno. */

@@ -117,7 +117,9 @@ int cmd_write_check(FILE *f, const char *path)
 	return fflush(f) || ferror(f) ? cmd_write_failed(path) : 0;
 }
 
-void cmd_vprint(FILE *f, const char *fmt, va_list ap)
+/* Print formatted text, each line made printable. A name that may contain a newline must pass
+ * through cmd_text() first. */
+static void vprint(FILE *f, const char *fmt, va_list ap)
 {
 	char *text = NULL, *line, *end;
 
@@ -142,7 +144,7 @@ void cmd_say(const struct cmd_args *a, const char *fmt, ...)
 	if (cmd_has(a, QUIET) || cmd_has(a, JSON))
 		return;
 	va_start(ap, fmt);
-	cmd_vprint(stdout, fmt, ap);
+	vprint(stdout, fmt, ap);
 	va_end(ap);
 }
 
@@ -162,7 +164,7 @@ bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
 	if (!cmd_asks(a))
 		return true;
 	va_start(ap, fmt);
-	cmd_vprint(stderr, fmt, ap);
+	vprint(stderr, fmt, ap);
 	va_end(ap);
 	fputs(" [y/N] ", stderr);
 	if (!fgets(answer, sizeof(answer), stdin))

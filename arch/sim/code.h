@@ -90,7 +90,6 @@ CUresult sim_module_new(struct sim_ctx *ctx, struct sim_code *code, struct sim_l
 			struct sim_module **ret);
 /* Its handles, its functions' and its variables end; operations that hold a function still run. */
 void sim_module_close(struct sim_module *m);
-struct sim_func *sim_module_func(const struct sim_module *m, const char *name);
 
 /* library.c */
 
@@ -102,8 +101,6 @@ struct sim_kern {
 	struct sim_func_attrs attrs[SIM_DEVICES_MAX];
 };
 
-/* The instance of @lib in @ctx, loaded at the first call. */
-CUresult sim_library_module(struct sim_library *lib, struct sim_ctx *ctx, struct sim_module **ret);
 void sim_library_forget(struct sim_library *lib, const struct sim_module *m);
 
 /* function.c */

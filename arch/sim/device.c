@@ -143,11 +143,6 @@ CUresult sim_device_init(void)
 	return device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
-int sim_device_count(void)
-{
-	return device_count;
-}
-
 int sim_device_cc(void)
 {
 	return device_cc;

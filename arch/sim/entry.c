@@ -98,7 +98,7 @@ int sim_fn_index(const char *symbol, size_t len)
 	return -2;
 }
 
-int sim_driver_version(void)
+static int driver_version(void)
 {
 	const char *s = getenv("FDRY_SIM_DRIVER_VERSION");
 	long n = s ? strtol(s, NULL, 10) : 0;
@@ -133,7 +133,7 @@ CUresult cuDriverGetVersion(int *version)
 	SIM_ENTER(cuDriverGetVersion);
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
-	*version = sim_driver_version();
+	*version = driver_version();
 	return CUDA_SUCCESS;
 }
 
@@ -141,7 +141,7 @@ CUresult cuDriverGetVersion(int *version)
 static const struct sim_entry *entry_find(const char *name, int version, bool *known)
 {
 	const struct sim_entry *best = NULL;
-	int i, driver = sim_driver_version();
+	int i, driver = driver_version();
 
 	*known = false;
 	for (i = 0; i < SIM_FNS; i++) {
@@ -161,7 +161,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
 	bool known;
 
 	SIM_ENTER(cuGetProcAddress_v2);
-	if (!symbol || !pfn || version > sim_driver_version() ||
+	if (!symbol || !pfn || version > driver_version() ||
 	    (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
 				   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
 		return CUDA_ERROR_INVALID_VALUE;

@@ -114,9 +114,6 @@ bool sim_params_clean(const CUgraphNodeParams *p); /* not NULL, and reserved byt
 
 /* node.c */
 
-/* Add a node with the work @op, which is consumed also on failure. */
-CUresult sim_node_add(const struct sim_place *at, CUgraphNodeType type, struct sim_op *op,
-		      CUgraphNode *ret);
 /* Copy the work of @from into @to, a fresh node of the same type. */
 CUresult sim_node_copy_work(const struct sim_node *from, struct sim_node *to);
 /* Free the work of @n, and the results of GetParams. */
@@ -181,7 +178,6 @@ struct sim_plan {
 
 /* INVALID_VALUE and @bad (may be NULL) if the graph has a cycle. */
 CUresult sim_plan_make(const struct sim_graph *g, struct sim_plan **ret, uint64_t *bad);
-CUresult sim_plan_copy(const struct sim_plan *p, struct sim_plan **ret);
 /* Make *@p an unshared plan, which may be changed. */
 CUresult sim_plan_own(struct sim_plan **p);
 void sim_plan_put(struct sim_plan *p);

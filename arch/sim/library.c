@@ -215,7 +215,9 @@ static CUresult code_for_context(struct sim_library *lib, struct sim_code **ret)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_library_module(struct sim_library *lib, struct sim_ctx *ctx, struct sim_module **ret)
+/* The instance of @lib in @ctx, loaded at the first call. */
+static CUresult library_module(struct sim_library *lib, struct sim_ctx *ctx,
+			       struct sim_module **ret)
 {
 	struct instance *in;
 	struct sim_code *code;
@@ -251,7 +253,7 @@ static CUresult module_current(CUlibrary handle, struct sim_module **ret)
 
 	SIM_TRY(library_find(handle, &lib));
 	SIM_TRY(sim_ctx_current(&ctx));
-	return sim_library_module(lib, ctx, ret);
+	return library_module(lib, ctx, ret);
 }
 
 CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary handle)
@@ -364,7 +366,7 @@ CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func *
 		return CUDA_SUCCESS;
 	}
 	SIM_TRY(kern_find((CUkernel)handle, &k));
-	SIM_TRY(sim_library_module(k->library, ctx, &m));
+	SIM_TRY(library_module(k->library, ctx, &m));
 	*ret = m->funcs[k->index];
 	*kern_ret = (CUkernel)handle;
 	return CUDA_SUCCESS;

@@ -153,7 +153,7 @@ void sim_modules_release(struct sim_ctx *ctx)
 		sim_module_close(ctx->modules);
 }
 
-struct sim_func *sim_module_func(const struct sim_module *m, const char *name)
+static struct sim_func *module_func(const struct sim_module *m, const char *name)
 {
 	size_t i;
 
@@ -263,7 +263,7 @@ CUresult cuModuleGetFunction(CUfunction *ret, CUmodule handle, const char *name)
 	if (!ret || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(module_find(handle, &m));
-	f = sim_module_func(m, name);
+	f = module_func(m, name);
 	if (!f)
 		return CUDA_ERROR_NOT_FOUND;
 	*ret = SIM_HANDLE(CUfunction, f);

@@ -39,7 +39,8 @@ CUresult sim_node_copy_work(const struct sim_node *from, struct sim_node *to)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_node_add(const struct sim_place *at, CUgraphNodeType type, struct sim_op *op,
+/* Add a node with the work @op, which is consumed also on failure. */
+static CUresult node_add(const struct sim_place *at, CUgraphNodeType type, struct sim_op *op,
 		      CUgraphNode *ret)
 {
 	struct sim_node *n;
@@ -100,7 +101,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphN
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_kernel_make(params, NULL, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_KERNEL, &op, ret);
 }
 
@@ -151,7 +152,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_memcpy_make(params, ctx, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_MEMCPY, &op, ret);
 }
 
@@ -192,7 +193,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_find(ctx, &c));
 	SIM_TRY(sim_memset_make(params, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_MEMSET, &op, ret);
 }
 
@@ -231,7 +232,7 @@ CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_host_make(params, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_HOST, &op, ret);
 }
 
@@ -266,7 +267,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode 
 	struct sim_op op = { .kind = SIM_OP_NONE };
 
 	SIM_ENTER(cuGraphAddEmptyNode);
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_EMPTY, &op, ret);
 }
 
@@ -299,7 +300,7 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgrap
 
 	SIM_ENTER(cuGraphAddEventRecordNode);
 	SIM_TRY(sim_event_make(event, SIM_OP_EVENT_RECORD, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_EVENT_RECORD, &op, ret);
 }
 
@@ -322,7 +323,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphN
 
 	SIM_ENTER(cuGraphAddEventWaitNode);
 	SIM_TRY(sim_event_make(event, SIM_OP_EVENT_WAIT, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
 			    CU_GRAPH_NODE_TYPE_WAIT_EVENT, &op, ret);
 }
 
@@ -420,7 +421,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *d
 		return sim_gmem_free_add(&at, params->free.dptr, ret);
 	if (params->type != CU_GRAPH_NODE_TYPE_EMPTY)
 		SIM_TRY(sim_params_make(params, NULL, &op));
-	return sim_node_add(&at, params->type, &op, ret);
+	return node_add(&at, params->type, &op, ret);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)

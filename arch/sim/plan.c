@@ -149,6 +149,8 @@ CUresult sim_plan_make(const struct sim_graph *g, struct sim_plan **ret, uint64_
 	return CUDA_SUCCESS;
 }
 
+static CUresult plan_copy(const struct sim_plan *from, struct sim_plan **ret);
+
 static CUresult step_copy(const struct sim_step *from, struct sim_step *to)
 {
 	to->node = from->node;
@@ -163,11 +165,11 @@ static CUresult step_copy(const struct sim_step *from, struct sim_step *to)
 		to->ndeps = from->ndeps;
 	}
 	if (from->child)
-		return sim_plan_copy(from->child, &to->child);
+		return plan_copy(from->child, &to->child);
 	return sim_op_copy(&from->op, &to->op);
 }
 
-CUresult sim_plan_copy(const struct sim_plan *from, struct sim_plan **ret)
+static CUresult plan_copy(const struct sim_plan *from, struct sim_plan **ret)
 {
 	struct sim_plan *p;
 	CUresult res = CUDA_SUCCESS;
@@ -190,7 +192,7 @@ CUresult sim_plan_own(struct sim_plan **p)
 
 	if ((*p)->refs == 1)
 		return CUDA_SUCCESS;
-	SIM_TRY(sim_plan_copy(*p, &copy));
+	SIM_TRY(plan_copy(*p, &copy));
 	sim_plan_put(*p);
 	*p = copy;
 	return CUDA_SUCCESS;

@@ -81,7 +81,6 @@ static inline void sim_leave(const int *held)
 			return try_;       \
 	} while (0)
 
-int sim_driver_version(void);
 
 /* handle.c: objects with handles */
 
@@ -143,7 +142,6 @@ unsigned long sim_obj_count(enum sim_type type);
 #define SIM_PRIORITY_GREATEST (-5)
 
 CUresult sim_device_init(void); /* reads the environment once; NO_DEVICE, INVALID_VALUE */
-int sim_device_count(void);
 int sim_device_cc(void); /* compute capability as 10 * major + minor */
 size_t sim_device_memory(void);
 bool sim_device_ok(CUdevice dev);

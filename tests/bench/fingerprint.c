@@ -8,12 +8,13 @@
  * do, and a changed bit of the input must change each bit of the value in half of the cases. The
  * program fails if a number lies outside its bounds.
  */
+#include "lib/fingerprint.c"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/fingerprint.h"
 #include "tests/lib/clock.h"
 
 #define BLOCK ((size_t)FDRY_FINGERPRINT_BLOCK)
@@ -64,7 +65,7 @@ static double sum_gbs(const uint8_t *bytes, size_t len)
 	return (double)len / (now_s() - begun) * 1e-9;
 }
 
-static double way_gbs(const struct fdry_fingerprint_way *way, const uint8_t *bytes, size_t len)
+static double way_gbs(const struct way *way, const uint8_t *bytes, size_t len)
 {
 	volatile uint64_t keep;
 	uint64_t sum = 0;
@@ -78,7 +79,7 @@ static double way_gbs(const struct fdry_fingerprint_way *way, const uint8_t *byt
 	return (double)len / (now_s() - begun) * 1e-9;
 }
 
-static double best(const struct fdry_fingerprint_way *way, const uint8_t *bytes, size_t len)
+static double best(const struct way *way, const uint8_t *bytes, size_t len)
 {
 	double most = 0, gbs;
 	int i;
@@ -93,7 +94,7 @@ static double best(const struct fdry_fingerprint_way *way, const uint8_t *bytes,
 
 static void speeds(size_t mib)
 {
-	const struct fdry_fingerprint_way *way;
+	const struct way *way;
 	uint8_t *bytes = malloc(mib << 20);
 
 	if (!bytes) {
@@ -103,7 +104,7 @@ static void speeds(size_t mib)
 	memset(bytes, 0x5a, mib << 20);
 	printf("%-22s %8s\n", "way", "GB/s");
 	printf("%-22s %8.1f\n", "sum of words", best(NULL, bytes, mib << 20));
-	for (way = fdry_fingerprint_ways; way->name; way++)
+	for (way = ways; way->name; way++)
 		if (way->usable())
 			printf("%-22s %8.1f\n", way->name, best(way, bytes, mib << 20));
 	free(bytes);

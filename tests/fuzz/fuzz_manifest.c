@@ -5,6 +5,8 @@
  * What opens must have a text that is printable line by line, links, and tensors that lie where
  * the manifest says there is memory. The first byte of the input says which way the rest goes in.
  */
+#include "image/describe.c"
+
 #include <stdlib.h>
 
 #include "image/image_host.h"
@@ -137,7 +139,7 @@ static void try_bytes(struct fdry_span s)
 	must(aligned != NULL);
 	memcpy(aligned, s.data, s.len);
 	if (!fdry_manifest_init((struct fdry_span){ (uint8_t *)aligned, s.len }, &m)) {
-		must(!fdry_manifest_to_text(&m, &text) && !fdry_manifest_links(&m, &links, &n));
+		must(!manifest_text(&m, &text) && !fdry_manifest_links(&m, &links, &n));
 		text_check(&text);
 		firsts_check(&m);
 		must(!m.n_fingerprints || m.n_fingerprints == m.n_chunks);

@@ -2,6 +2,8 @@
 /* image.c - see image.h. */
 #include "tests/lib/image.h"
 
+#include "tests/lib/va_cached.h"
+
 float vector_value(int i, float salt)
 {
 	return salt + 0.5f * (float)(i % 97);
@@ -20,12 +22,12 @@ int work_device;
 
 long live_objects(void)
 {
-	return test_sim_live(NULL) - (long)fdry_va_cache_count();
+	return test_sim_live(NULL) - test_va_cached();
 }
 
 long live_before(void)
 {
-	return test_sim_before() - (long)fdry_va_cache_count();
+	return test_sim_before() - test_va_cached();
 }
 
 void device_use(int ordinal)

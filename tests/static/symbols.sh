@@ -53,5 +53,9 @@ done
 t "the layers call nothing that is banned" prints "run/jit.o: setenv
 store/truncated.o: _exit
 store/verify.o: _exit" calls "$banned"
+t "nothing serves tests alone, and what no other file needs is static" \
+	python3 tests/static/unused.py "$BUILD/obj" api/libfoundry.map
+t "a function that is not needed would be found" fails "image/context.c: fdry_image_refresh" \
+	python3 tests/static/unused.py "$BUILD/obj" /dev/null
 t "only the log knows standard output and error" prints "lib/log.o: stderr" calls 'stdout|stderr'
 t_done

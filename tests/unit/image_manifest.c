@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of manifests: canonical bytes, every check of the reader, look-ups. */
+#include "image/describe.c"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,7 +156,7 @@ START_TEST(golden_bytes_with_hosts)
 	ok(fdry_manifest_links(&m, &links, &n));
 	ck_assert_uint_eq(n, 7);
 	free(links);
-	ok(fdry_manifest_to_text(&m, &text));
+	ok(manifest_text(&m, &text));
 	ck_assert_ptr_nonnull(strstr((char *)text.data, "host segment 1 3145728\n"));
 	ck_assert_ptr_nonnull(
 		strstr((char *)text.data, "tensor p U8 input external host 0+0x8 [4992:1]\n"));

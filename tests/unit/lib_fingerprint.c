@@ -5,11 +5,12 @@
  *
  * A test of accidents collects the fingerprint of each changed input: no two may be equal.
  */
+#include "lib/fingerprint.c"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/fingerprint.h"
 
 #define BLOCK FDRY_FINGERPRINT_BLOCK
 #define ROW FDRY_FINGERPRINT_ROW
@@ -157,14 +158,14 @@ END_TEST
 /* Any length, at any address. */
 START_TEST(ways_agree)
 {
-	const struct fdry_fingerprint_way *way;
+	const struct way *way;
 	struct fdry_fingerprint plain, other;
 	size_t len, at;
 
 	for (len = 1; len <= BLOCK; len += len < 70 || len > BLOCK - 70 ? 1 : 61) {
 		at = len * 7 % 64;
-		plain = fdry_fingerprint_ways[0].block(bytes + at, len);
-		for (way = fdry_fingerprint_ways; way->name; way++) {
+		plain = ways[0].block(bytes + at, len);
+		for (way = ways; way->name; way++) {
 			if (!way->usable())
 				continue;
 			other = way->block(bytes + at, len);

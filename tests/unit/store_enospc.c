@@ -6,6 +6,8 @@
  * Each runs in a child with a limit on the size of files, and once more on a file system that
  * is really full, where mounting is allowed.
  */
+#include "store/env_open.c"
+
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
@@ -458,9 +460,9 @@ static void full_map(void)
 
 	mallopt(M_MMAP_MAX, 0); /* memory that was in use once is there to be used again */
 	mallopt(M_TRIM_THRESHOLD, -1);
-	fdry_map_size = 16 << 20;
+	map_size_first = 16 << 20;
 	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
-	fdry_map_size = FDRY_MAP_SIZE;
+	map_size_first = FDRY_MAP_SIZE;
 	ok(seal_two_mib(900, "first"));
 	limit.rlim_cur = limit.rlim_max = address_space() + (1u << 20);
 	ck_assert(!setrlimit(RLIMIT_AS, &limit));

@@ -3,6 +3,8 @@
  * Unit tests of one environment in a process: what fork leaves, process ids that repeat in
  * containers, readers that died, and a map that has to grow.
  */
+#include "store/env_open.c"
+
 #include <fcntl.h>
 #include <lmdb.h>
 #include <sched.h>
@@ -406,9 +408,9 @@ static struct fdry_store *small_map_open(unsigned int flags)
 {
 	struct fdry_store *s;
 
-	fdry_map_size = 16 << 20;
+	map_size_first = 16 << 20;
 	ok(fdry_store_open(path, flags, &s));
-	fdry_map_size = FDRY_MAP_SIZE;
+	map_size_first = FDRY_MAP_SIZE;
 	return s;
 }
 

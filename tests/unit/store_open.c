@@ -3,6 +3,8 @@
  * Unit tests of where a store may lie and how it is opened: paths, permissions, foreign and
  * unfinished environments, one environment in a process.
  */
+#include "store/path.c"
+
 #include <fcntl.h>
 #include <lmdb.h>
 
@@ -214,13 +216,13 @@ START_TEST(network_file_systems_are_refused)
 {
 	struct fdry_store *s;
 
-	ck_assert_str_eq(fdry_fs_refused(0x6969), "NFS");
-	ck_assert_str_eq(fdry_fs_refused(0x65735546), "FUSE");
-	ck_assert_str_eq(fdry_fs_refused(0xff534d42), "CIFS");
-	ck_assert_str_eq(fdry_fs_refused((unsigned long)(long)(int)0xff534d42), "CIFS");
-	ck_assert_ptr_null(fdry_fs_refused(0xef53));     /* ext4 */
-	ck_assert_ptr_null(fdry_fs_refused(0x01021994)); /* tmpfs */
-	ck_assert_ptr_null(fdry_fs_refused(0x794c7630)); /* overlay */
+	ck_assert_str_eq(fs_refused(0x6969), "NFS");
+	ck_assert_str_eq(fs_refused(0x65735546), "FUSE");
+	ck_assert_str_eq(fs_refused(0xff534d42), "CIFS");
+	ck_assert_str_eq(fs_refused((unsigned long)(long)(int)0xff534d42), "CIFS");
+	ck_assert_ptr_null(fs_refused(0xef53));     /* ext4 */
+	ck_assert_ptr_null(fs_refused(0x01021994)); /* tmpfs */
+	ck_assert_ptr_null(fs_refused(0x794c7630)); /* overlay */
 	setenv("FOUNDRY_STORE_ANY_FS", "yes", 1);
 	fails(ENV, "FOUNDRY_STORE_ANY_FS", fdry_store_open(path, FDRY_STORE_CREATE, &s));
 	ck_assert_msg(access(path, F_OK), "the directory that was made for it stays");
