@@ -20,7 +20,7 @@
 
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 3
+#define FDRY_HOOK_VERSION 4
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -123,6 +123,17 @@ struct fdry_hook {
 	/* The same for memory at @addr from another process or API, without a handle of that kind;
 	 * NULL for other memory. */
 	const char *(*origin_at)(CUdeviceptr addr);
+
+	/* Reserve an aside area of @size bytes right behind the region, and switch new allocations
+	 * to it and back. Its allocations do not move the region's cursor and use none of its free
+	 * ranges. The ledger lists them behind the region's, with higher serial numbers; offset,
+	 * set_offset and preallocate are of the region alone. FDRY_E_STATE if there is an area
+	 * already, or none to switch to. */
+	int (*region_aside_begin)(uint64_t size);
+	int (*region_aside)(bool on);
+	/* The first address of the aside area, and the one behind all that it has handed out; the
+	 * same address twice if there is none. */
+	int (*region_aside_used)(uint64_t *base, uint64_t *end);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

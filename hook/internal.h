@@ -140,6 +140,9 @@ void fdry_dispatch_captured(void);
  * nothing. */
 int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open);
 
+/* Bytes that the region and its aside area hold for pools; their slabs count for every pool. */
+uint64_t fdry_dispatch_slab_bytes(void);
+
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
 int fdry_hook_region_move(CUdeviceptr base, uint64_t size);
 int fdry_hook_region_pause(void);
@@ -150,6 +153,9 @@ int fdry_hook_region_free_preallocated(void);
 int fdry_hook_region_offset(uint64_t *ret);
 int fdry_hook_region_set_offset(uint64_t offset);
 int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size);
+int fdry_hook_region_aside_begin(uint64_t size);
+int fdry_hook_region_aside(bool on);
+int fdry_hook_region_aside_used(uint64_t *base, uint64_t *end);
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
 			    size_t *count);
 

@@ -197,19 +197,6 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	return res;
 }
 
-/* Bytes that the region holds for pools; its slabs count for the pool of the query. */
-static uint64_t slab_bytes(void)
-{
-	struct fdry_region_stats stats;
-	struct fdry_region *r;
-
-	if (fdry_dispatch_current(&r))
-		return 0;
-	fdry_region_stats(r, &stats);
-	fdry_dispatch_put(false);
-	return stats.slab_bytes;
-}
-
 static uint64_t region_figure(struct pool *p, CUmemPool_attribute attr, uint64_t slabs)
 {
 	uint64_t reserved = slabs > p->used ? slabs : p->used;
@@ -244,7 +231,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 	if (res || !is_figure(attr) || fdry_start_is_forked())
 		return res;
-	slabs = slab_bytes();
+	slabs = fdry_dispatch_slab_bytes();
 	pthread_mutex_lock(&lock);
 	p = pool_of(pool);
 	if (p)

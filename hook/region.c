@@ -3,9 +3,10 @@
  * region.c - the regions from which device allocations come.
  *
  * One region is current at a time, for all threads of the process and for the device whose context
- * was current when the region began. An ended region stays known until its last allocation is
- * freed. If an allocation should come from the region and cannot, that is an error: it never gets a
- * native address.
+ * was current when the region began. It may have an aside area, a second region right behind it,
+ * which gets the new allocations while the program asks for that. An ended region stays known until
+ * its last allocation is freed. If an allocation should come from the region and cannot, that is an
+ * error: it never gets a native address.
  *
  * Locking: every use of a region holds a lock for reading; beginning and ending one holds it for
  * writing. If there is no region, no lock is taken. In a forked child a thread that does not exist
@@ -32,8 +33,10 @@ struct place {
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct place places[PLACES_MAX];
 static unsigned int used;      /* places in use, atomic */
-static struct place *current; /* the region for new allocations, unless paused */
-static bool paused;
+static struct place *current; /* the region that has begun, */
+static struct place *aside;   /* and its aside area; NULL: it has none */
+static bool paused;	      /* the driver makes new allocations */
+static bool use_aside;	      /* the aside area makes them */
 /* The devices that may use memory of each device, a bit for each; read and written atomically. */
 static uint64_t peers[FDRY_VMM_DEVICES];
 
@@ -80,6 +83,12 @@ static int current_check(void)
 	return dev == current->dev ? 0 : FDRY_FOREIGN;
 }
 
+/* The place of new allocations; current_check() has succeeded. */
+static struct place *target(void)
+{
+	return use_aside ? aside : current;
+}
+
 unsigned int fdry_dispatch_flags(void)
 {
 	return fdry_capture_count() ? FDRY_ALLOC_CAPTURING : 0;
@@ -98,14 +107,14 @@ int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 	if (!ret)
 		err = fdry_fail(FDRY_E_INVAL,
 				"cuMemAlloc has no pointer for the address; pass one");
-	else if (current->base + current->size - 1 > limit)
+	else if (target()->base + target()->size - 1 > limit)
 		err = fdry_fail(
 			FDRY_E_INVAL,
 			"the first version of cuMemAlloc holds 32-bit addresses, and the region "
 			"at 0x%llx has longer ones; use cuMemAlloc_v2",
-			(unsigned long long)current->base);
+			(unsigned long long)target()->base);
 	else
-		err = fdry_region_alloc(current->region, size, fdry_dispatch_flags(), ret);
+		err = fdry_region_alloc(target()->region, size, fdry_dispatch_flags(), ret);
 out_unlock:
 	pthread_rwlock_unlock(&lock);
 	return err;
@@ -118,7 +127,7 @@ static void release_ended(void)
 
 	pthread_rwlock_wrlock(&lock);
 	for (i = 0; i < PLACES_MAX && !fdry_capture_count(); i++)
-		if (places[i].region && &places[i] != current &&
+		if (places[i].region && &places[i] != current && &places[i] != aside &&
 		    fdry_region_unused(places[i].region))
 			place_free(&places[i]);
 	pthread_rwlock_unlock(&lock);
@@ -164,7 +173,7 @@ int fdry_dispatch_current(struct fdry_region **ret)
 	if (err)
 		pthread_rwlock_unlock(&lock);
 	else
-		*ret = current->region;
+		*ret = target()->region;
 	return err;
 }
 
@@ -186,7 +195,8 @@ int fdry_dispatch_holder(CUdeviceptr addr, struct fdry_region **ret)
 
 void fdry_dispatch_put(bool freed)
 {
-	bool ended = freed && (!current || __atomic_load_n(&used, __ATOMIC_RELAXED) > 1);
+	unsigned int begun = !!current + !!aside;
+	bool ended = freed && __atomic_load_n(&used, __ATOMIC_RELAXED) > begun;
 
 	pthread_rwlock_unlock(&lock);
 	if (ended)
@@ -336,7 +346,7 @@ static int begin_locked(const struct fdry_driver *drv, struct place want, bool m
 		return fdry_fail(FDRY_E_STATE,
 				 "a region has begun already, at 0x%llx; end it first",
 				 (unsigned long long)current->base);
-	if (in_the_way(current, &want))
+	if (in_the_way(current, &want) && !aside)
 		return begin_again(drv, &want);
 	if (!p)
 		return -FDRY_E_LIMIT;
@@ -345,7 +355,8 @@ static int begin_locked(const struct fdry_driver *drv, struct place want, bool m
 		return err;
 	*p = want;
 	current = p;
-	paused = false;
+	aside = NULL; /* an ended region's area has ended with it */
+	paused = use_aside = false;
 	__atomic_fetch_add(&used, 1, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -401,7 +412,8 @@ int fdry_hook_region_end(void)
 		return no_region();
 	pthread_rwlock_wrlock(&lock);
 	ended = current;
-	current = NULL;
+	current = aside = NULL;
+	use_aside = false;
 	pthread_rwlock_unlock(&lock);
 	if (!ended)
 		return no_region();
@@ -486,22 +498,157 @@ int fdry_hook_region_set_offset(uint64_t offset)
 
 int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size)
 {
+	const struct place *p;
 	int err = current_get();
 
-	return err ? err : current_put(fdry_region_claim(current->region, addr, size));
+	if (err)
+		return err;
+	p = aside && addr >= aside->base ? aside : current;
+	return current_put(fdry_region_claim(p->region, addr, size));
 }
 
-int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
-			    size_t *count)
+/* --- the aside area --- */
+
+static int aside_begin(const struct fdry_driver *drv, uint64_t size)
+{
+	struct place want, *p = place_new();
+	int err;
+
+	if (aside)
+		return fdry_fail(FDRY_E_STATE, "the region at 0x%llx has an aside area already",
+				 (unsigned long long)current->base);
+	if (!p)
+		return -FDRY_E_LIMIT;
+	want = (struct place){ .base = current->base + fdry_region_size(current->region),
+			       .size = size,
+			       .dev = current->dev };
+	err = region_new(drv, &want);
+	if (err)
+		return err;
+	*p = want;
+	aside = p;
+	__atomic_fetch_add(&used, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int fdry_hook_region_aside_begin(uint64_t size)
+{
+	const char *path = fdry_find_path();
+	const struct fdry_driver *drv;
+	int err = path ? fdry_driver_open(path, &drv) : -FDRY_E_NODRIVER;
+
+	if (err)
+		return err;
+	if (fdry_start_is_forked())
+		return no_region();
+	pthread_rwlock_wrlock(&lock);
+	err = current ? aside_begin(drv, size) : no_region();
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+int fdry_hook_region_aside(bool on)
+{
+	int err = 0;
+
+	if (fdry_start_is_forked())
+		return no_region();
+	pthread_rwlock_wrlock(&lock);
+	if (!current)
+		err = no_region();
+	else if (!aside)
+		err = fdry_fail(FDRY_E_STATE,
+				"the region at 0x%llx has no aside area; begin it with one",
+				(unsigned long long)current->base);
+	else
+		use_aside = on;
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+int fdry_hook_region_aside_used(uint64_t *base, uint64_t *end)
 {
 	int err = current_get();
 
 	if (err)
 		return err;
-	err = fdry_region_ledger(current->region, ret, count);
+	*base = *end = current->base + fdry_region_size(current->region);
+	if (aside) {
+		*base = aside->base;
+		*end = aside->base + fdry_region_offset(aside->region);
+	}
+	return current_put(0);
+}
+
+uint64_t fdry_dispatch_slab_bytes(void)
+{
+	struct place *const begun[] = { current, aside };
+	struct fdry_region_stats stats;
+	uint64_t sum = 0;
+	int i;
+
+	if (idle())
+		return 0;
+	pthread_rwlock_rdlock(&lock);
+	for (i = 0; i < 2 && !current_check(); i++) {
+		if (!begun[i])
+			continue;
+		fdry_region_stats(begun[i]->region, &stats);
+		sum += stats.slab_bytes;
+	}
+	pthread_rwlock_unlock(&lock);
+	return sum;
+}
+
+/* --- copies of the ledger --- */
+
+/* Serial numbers of the aside area follow those of the region. */
+#define ASIDE_SERIALS (1ull << 62)
+
+static int ledger_join(struct fdry_alloc **ret, size_t *count)
+{
+	struct fdry_alloc *more = NULL, *all;
+	size_t i, n = 0;
+	int err = fdry_region_ledger(aside->region, &more, &n);
+
+	if (err)
+		return err;
+	all = reallocarray(*ret, *count + n + 1, sizeof(*all));
+	if (!all) {
+		free(more);
+		return fdry_nomem();
+	}
+	for (i = 0; i < n; i++) {
+		all[*count + i] = more[i];
+		all[*count + i].serial += ASIDE_SERIALS;
+	}
+	free(more);
+	*ret = all;
+	*count += n;
+	return 0;
+}
+
+int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
+			    size_t *count)
+{
+	struct fdry_alloc *list;
+	size_t n;
+	int err = current_get();
+
+	if (err)
+		return err;
+	err = fdry_region_ledger(current->region, &list, &n);
 	if (err)
 		return current_put(err);
+	err = aside ? ledger_join(&list, &n) : 0;
+	if (err) {
+		free(list);
+		return current_put(err);
+	}
 	*base = current->base;
-	*size = fdry_region_size(current->region);
+	*size = aside ? aside->base + aside->size - current->base
+		      : fdry_region_size(current->region);
+	*ret = list;
+	*count = n;
 	return current_put(0);
 }

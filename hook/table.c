@@ -32,6 +32,9 @@ static const struct fdry_hook table = {
 	.launches_hold = fdry_hook_launches_hold,
 	.origin = fdry_hook_origin,
 	.origin_at = fdry_hook_origin_at,
+	.region_aside_begin = fdry_hook_region_aside_begin,
+	.region_aside = fdry_hook_region_aside,
+	.region_aside_used = fdry_hook_region_aside_used,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

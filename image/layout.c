@@ -282,9 +282,9 @@ static int alloc_add(const struct walk *w, const struct fdry_alloc *a)
 /* The bounds of the region and a copy of its ledger. */
 static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 {
-	const struct fdry_alloc *last;
+	uint64_t offset = 0, end, *used;
 	CUdeviceptr base = 0;
-	uint64_t offset = 0;
+	size_t i;
 	int err;
 
 	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&offset));
@@ -295,12 +295,19 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 		cap->hook->region_ledger(&base, &ret->size, &ret->ledger, &ret->n_ledger));
 	if (err)
 		return err;
+	err = fdry_interposer_result(
+		cap->hook, cap->hook->region_aside_used(&ret->aside, &ret->aside_used));
+	if (err)
+		return err;
 	ret->base = ret->end = base;
 	ret->used = base + (offset > cap->highest ? offset : cap->highest);
-	last = ret->n_ledger ? &ret->ledger[ret->n_ledger - 1] : NULL;
 	/* Memory that the program maps may lie behind the cursor. */
-	if (last && last->addr + last->extent > ret->used)
-		ret->used = last->addr + last->extent;
+	for (i = 0; i < ret->n_ledger; i++) {
+		end = ret->ledger[i].addr + ret->ledger[i].extent;
+		used = ret->ledger[i].addr < ret->aside ? &ret->used : &ret->aside_used;
+		if (end > *used)
+			*used = end;
+	}
 	return 0;
 }
 

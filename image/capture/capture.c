@@ -69,7 +69,7 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
-	fdry_va_cache_clear(p->base, p->size); /* of images that were unloaded */
+	fdry_va_cache_clear(p->base, p->size + o->aside); /* of images that were unloaded */
 	err = fdry_interposer_result(cap->hook, begin(p->base, p->size));
 	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size &&
 	       p->size > FDRY_REGION_SIZE_MIN) {
@@ -77,6 +77,20 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 		err = fdry_interposer_result(cap->hook, begin(p->base, p->size));
 	}
 	return fdry_placed_fail(err, p->base, p->size);
+}
+
+/* The rest of what the options ask for, in a region that has begun. */
+static int region_extend(struct fdry_capture *cap, const struct fdry_capture_opts *o)
+{
+	const struct fdry_hook *hook = cap->hook;
+	int err = o->aside ? fdry_interposer_result(hook, hook->region_aside_begin(o->aside)) : 0;
+
+	if (err)
+		return fdry_placed_fail(err, cap->placed.base + cap->placed.size, o->aside);
+	cap->placed.size += o->aside;
+	if (!o->preallocate)
+		return 0;
+	return fdry_interposer_result(hook, hook->region_preallocate(o->preallocate));
 }
 
 static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts *o)
@@ -89,8 +103,8 @@ static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts
 	if (err)
 		return err;
 	err = region_begin(cap, o);
-	if (!err && o->preallocate) {
-		err = fdry_interposer_result(hook, hook->region_preallocate(o->preallocate));
+	if (!err) {
+		err = region_extend(cap, o);
 		if (err)
 			hook->region_end();
 	}
@@ -120,6 +134,11 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	if (o.reserved)
 		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; "
 				 "zero the struct first");
+	if (o.aside && (!o.size || o.after))
+		return fdry_fail(FDRY_E_OPTS,
+				 "an aside area lies behind a region of a given size, "
+				 "and the region must be the first of its process; set "
+				 "fdry_capture_opts.size, and not .after");
 	err = o.after ? fdry_capture_check(o.after) : 0;
 	if (err)
 		return err;
@@ -254,6 +273,13 @@ int fdry_capture_resume(struct fdry_capture *cap)
 	int err = fdry_capture_check(cap);
 
 	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_resume());
+}
+
+int fdry_capture_aside(struct fdry_capture *cap, int on)
+{
+	int err = fdry_capture_check(cap);
+
+	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_aside(on));
 }
 
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret)

@@ -78,6 +78,12 @@ static bool is_near(const struct fdry_seal *s, uint64_t addr)
 	return s->near && addr - s->near->addr < s->near->extent;
 }
 
+/* Was this address of the region ever handed out? */
+static bool was_used(const struct fdry_layout *l, CUdeviceptr addr)
+{
+	return addr < l->used || (addr >= l->aside && addr < l->aside_used);
+}
+
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		  const char **what)
 {
@@ -102,7 +108,7 @@ int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *
 	if (live) {
 		s->near = fdry_layout_find(l, addr);
 		*ret = FDRY_WHERE_REGION;
-	} else if (addr >= l->used) {
+	} else if (!was_used(l, addr)) {
 		*ret = FDRY_WHERE_NOTHING;
 	} else {
 		*ret = is_gone(s, addr) ? FDRY_WHERE_FREED : FDRY_WHERE_OUTSIDE;

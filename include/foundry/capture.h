@@ -56,6 +56,8 @@ struct fdry_capture;
  *         Its live memory stays valid and is freed as before. The only call that it accepts
  *         afterwards is fdry_capture_end(); others fail with FDRY_E_STATE. If the new capture
  *         cannot begin, the present one continues
+ * @aside: bytes of addresses for an aside area right behind the region, a multiple of 2 MiB; 0:
+ *         none. See fdry_capture_aside(). It needs @size, and @after must be NULL
  */
 struct fdry_capture_opts {
 	size_t sz;
@@ -66,6 +68,7 @@ struct fdry_capture_opts {
 	uint64_t preallocate;
 	const char *name;
 	struct fdry_capture *after;
+	uint64_t aside;
 };
 
 /**
@@ -100,6 +103,17 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 /* Let the driver allocate until fdry_capture_resume(). A seal refuses graphs that use it. */
 int fdry_capture_pause(struct fdry_capture *cap);
 int fdry_capture_resume(struct fdry_capture *cap);
+/**
+ * fdry_capture_aside() - Let the aside area make new allocations, or the region again.
+ * @on: 1: the aside area; 0: the region
+ *
+ * The aside area is a second region behind the first one, with a cursor of its own. A process that
+ * captures may profile and warm up there, and a process that loads may leave that out: the
+ * allocations that both make in the region get the same addresses. Graphs may use memory of the
+ * area, and the seal writes it to the image. Frees go where the memory came from. FDRY_E_STATE if
+ * the capture has no aside area.
+ */
+int fdry_capture_aside(struct fdry_capture *cap, int on);
 /* The cursor: bytes of the region that are handed out so far. */
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret);
 /* Move the cursor, as the process did that made an image. */
@@ -214,7 +228,8 @@ void fdry_capture_end(struct fdry_capture *cap);
  *         there are none
  * @count: the number of allocations
  *
- * Sizes are those that were asked for. The array also has the ranges of images that were loaded
+ * Those in the aside area follow the others. Sizes are those that were asked for. The array also
+ * has the ranges of images that were loaded
  * into the region, and memory that the program mapped there itself.
  */
 int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count);

@@ -282,6 +282,113 @@ START_TEST(pause_and_resume)
 }
 END_TEST
 
+static void aside(bool on)
+{
+	ck_assert_msg(!hook->region_aside(on), "%s", hook->last_error());
+}
+
+static void aside_is_refused(void)
+{
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), -FDRY_E_STATE);
+	ck_assert_int_eq(hook->region_aside(true), -FDRY_E_STATE);
+}
+
+/* What happens in the aside area moves no address of the region, and the reverse. */
+START_TEST(an_aside_area)
+{
+	uint64_t area = TEST_BASE + SIZE, from, to;
+	CUdeviceptr a, gone, kept;
+
+	test_hook();
+	aside_is_refused();
+	begin();
+	ck_assert_int_eq(hook->region_aside(true), -FDRY_E_STATE);
+	ck_assert_int_eq(hook->region_aside_begin(MIB), -FDRY_E_INVAL);
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), -FDRY_E_STATE);
+	a = alloc(512);
+	gone = alloc(512);
+	cuda_ok(cuMemFree_v2, gone);
+	aside(true);
+	ck_assert_uint_eq(alloc(512), area);
+	kept = alloc(3 * MIB);
+	ck_assert_uint_eq(kept, area + 2 * MIB);
+	cuda_ok(cuMemFree_v2, area);
+	ck_assert_uint_eq(alloc(100), area);
+	ck_assert_int_eq(hook->region_claim(TEST_BASE + 8 * MIB, 512), 0);
+	ck_assert_int_eq(hook->region_claim(area + 16 * MIB, 512), 0);
+	aside(false);
+	ck_assert_uint_eq(alloc(512), gone);
+	cuda_ok(cuMemFree_v2, TEST_BASE + 8 * MIB);
+	cuda_ok(cuMemFree_v2, area + 16 * MIB);
+	ck_assert_uint_eq(alloc(512), TEST_BASE + 8 * MIB);
+	aside(true);
+	ck_assert_uint_eq(alloc(512), area + 16 * MIB);
+	ck_assert_int_eq(hook->region_aside_used(&from, &to), 0);
+	ck_assert_uint_eq(from, area);
+	ck_assert_uint_eq(to, area + 16 * MIB + 512);
+	cuda_ok(cuMemFree_v2, a);
+	aside(false);
+	ck_assert_uint_eq(alloc(512), a);
+}
+END_TEST
+
+START_TEST(the_ledger_has_the_aside_area_behind_the_region)
+{
+	struct fdry_alloc *list;
+	CUdeviceptr base, in[3];
+	uint64_t size, offset;
+	size_t n, i;
+
+	test_hook();
+	begin();
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
+	aside(true);
+	in[1] = alloc(512);
+	in[2] = alloc(1000);
+	aside(false);
+	in[0] = alloc(512);
+	ck_assert_int_eq(hook->region_ledger(&base, &size, &list, &n), 0);
+	ck_assert_uint_eq(base, TEST_BASE);
+	ck_assert_uint_eq(size, 2 * SIZE);
+	ck_assert_uint_eq(n, 3);
+	for (i = 0; i < n; i++) {
+		ck_assert_uint_eq(list[i].addr, in[i]);
+		ck_assert(!i || list[i].serial > list[i - 1].serial);
+	}
+	free(list);
+	ck_assert_int_eq(hook->region_offset(&offset), 0);
+	ck_assert_uint_eq(offset, 512);
+}
+END_TEST
+
+/* Live memory of the area outlives the region, and a region without one can follow. */
+START_TEST(an_aside_area_ends_with_its_region)
+{
+	CUdeviceptr kept;
+
+	test_hook();
+	begin();
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
+	aside(true);
+	kept = alloc(512);
+	cuda_ok(cuMemsetD8_v2, kept, 0x5A, 512);
+	ck_assert_int_eq(hook->region_end(), 0);
+	aside_is_refused();
+	ck_assert_int_eq(test_sim_live("reservation"), 1);
+	begin();
+	ck_assert_uint_eq(alloc(512), TEST_BASE);
+	ck_assert_int_eq(hook->region_aside(true), -FDRY_E_STATE);
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), -FDRY_E_TAKEN);
+	cuda_ok(cuMemFree_v2, kept);
+	ck_assert_int_eq(test_sim_live("reservation"), 1);
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
+	cuda_ok(cuMemFree_v2, TEST_BASE);
+	ck_assert_int_eq(hook->region_end(), 0);
+	ck_assert_int_eq(test_sim_live("reservation"), 0);
+}
+END_TEST
+
 START_TEST(an_ended_region_lives_until_its_last_allocation)
 {
 	CUdeviceptr a, b, native;
@@ -647,6 +754,9 @@ int main(void)
 	tcase_add_test(tc, freeing);
 	tcase_add_test(tc, ranges_are_per_allocation);
 	tcase_add_test(tc, pause_and_resume);
+	tcase_add_test(tc, an_aside_area);
+	tcase_add_test(tc, the_ledger_has_the_aside_area_behind_the_region);
+	tcase_add_test(tc, an_aside_area_ends_with_its_region);
 	tcase_add_test(tc, an_ended_region_lives_until_its_last_allocation);
 	tcase_add_test(tc, another_region_beside_an_ended_one);
 	tcase_add_test(tc, regions_that_cannot_begin);

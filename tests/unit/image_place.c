@@ -165,6 +165,112 @@ START_TEST(the_capture_may_end_first)
 }
 END_TEST
 
+/* A process with an aside area; with @work, what it does there that a loading one leaves out. */
+static void aside_begin(struct work *w, bool work, CUdeviceptr *d)
+{
+	struct fdry_capture_opts opts = { .sz = sizeof(opts),
+					  .base = TEST_CAPTURE_BASE + (1ull << 35),
+					  .size = 1ull << 34, .aside = 1ull << 34 };
+	CUdeviceptr gone;
+	float v[N];
+
+	fdry_capture_end(w->cap);
+	ok(fdry_capture_begin(&opts, &w->cap));
+	cuda_ok(cuMemAlloc_v2, &w->a, BYTES);
+	vector_fill(v, 7);
+	cuda_ok(cuMemcpyHtoD_v2, w->a, v, BYTES);
+	if (work) {
+		ok(fdry_capture_aside(w->cap, 1));
+		cuda_ok(cuMemAlloc_v2, &gone, BIG);
+		cuda_ok(cuMemAlloc_v2, d, BYTES);
+		cuda_ok(cuMemFree_v2, gone);
+		vector_fill(v, 1000);
+		cuda_ok(cuMemcpyHtoD_v2, *d, v, BYTES);
+		ok(fdry_capture_aside(w->cap, 0));
+	}
+	cuda_ok(cuMemAlloc_v2, &w->b, BYTES);
+}
+
+/* c = a + d, where d and c lie aside; a is external. */
+static void seal_aside(void *unused)
+{
+	CUdeviceptr d, gone;
+	struct work w;
+
+	(void)unused;
+	work_make(&w);
+	aside_begin(&w, true, &d);
+	ok(fdry_capture_aside(w.cap, 1));
+	capture_start(&w);
+	cuda_ok(cuMemAlloc_v2, &w.c, BYTES);
+	launch_add(&w, w.a, d, w.c);
+	ok(fdry_capture_graph(w.cap, 1, "aside", capture_stop(&w)));
+	cuda_ok(cuMemAlloc_v2, &gone, BIG);
+	cuda_ok(cuMemFree_v2, gone);
+	ok(fdry_capture_aside(w.cap, 0));
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	tensor_add(&w, "d", d, FDRY_USE_CONST, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* What was aside comes from the image. The process' own addresses are those that it would have
+ * had. */
+START_TEST(the_aside_area_is_the_images)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	CUdeviceptr p, none;
+	struct work w;
+
+	test_child(seal_aside, NULL);
+	into_begin(&w, 0, 0);
+	aside_begin(&w, false, &none);
+	opts = into(&w);
+
+	/* Memory of the process' own that lies there is in the way. */
+	ok(fdry_capture_aside(w.cap, 1));
+	cuda_ok(cuMemAlloc_v2, &p, BIG + BIG);
+	ok(fdry_capture_aside(w.cap, 0));
+	ck_assert_int_eq(fdry_image_load(w.store, "img", &opts, &img), -FDRY_E_LAYOUT);
+	cuda_ok(cuMemFree_v2, p);
+
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	ok(fdry_image_filled(img, NULL));
+	sum_is(img, 1, 7, 1000);
+	tensor_is(img, "d", 1000);
+	cuda_ok(cuMemAlloc_v2, &p, BYTES);
+	ck_assert_uint_eq(p, w.b + (w.b - w.a));
+	cuda_ok(cuMemFree_v2, p);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(an_aside_area_needs_a_size)
+{
+	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_CAPTURE_BASE,
+					  .aside = 1ull << 34 };
+	struct fdry_capture *cap, *first;
+	struct work w;
+
+	into_begin(&w, 0, 0);
+	first = w.cap;
+	ck_assert_int_eq(fdry_capture_aside(first, 1), -FDRY_E_STATE);
+	fdry_capture_end(first);
+	ck_assert_int_eq(fdry_capture_begin(&opts, &cap), -FDRY_E_OPTS);
+	opts.size = 1ull << 34;
+	opts.aside = 1ull << 34 | 4096;
+	ck_assert_int_eq(fdry_capture_begin(&opts, &cap), -FDRY_E_INVAL);
+	opts.aside = 1ull << 34;
+	ok(fdry_capture_begin(&opts, &w.cap)); /* nothing of those is left */
+	opts.after = w.cap;
+	ck_assert_int_eq(fdry_capture_begin(&opts, &cap), -FDRY_E_OPTS);
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(two_images_share_a_region)
 {
 	struct fdry_load_opts opts;
@@ -518,6 +624,8 @@ int main(void)
 	tcase_add_test(tc, poison_spares_what_is_kept);
 	tcase_add_test(tc, unloading_gives_the_claims_back);
 	tcase_add_test(tc, the_capture_may_end_first);
+	tcase_add_test(tc, the_aside_area_is_the_images);
+	tcase_add_test(tc, an_aside_area_needs_a_size);
 	tcase_add_test(tc, two_images_share_a_region);
 	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
 	tcase_add_test(tc, of_two_contents_the_later_one_counts);

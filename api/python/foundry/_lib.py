@@ -389,7 +389,7 @@ class Fact(Struct):
 class CaptureOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("base", c_uint64),
                 ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p),
-                ("after", c_void_p)]
+                ("after", c_void_p), ("aside", c_uint64)]
 
 
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
@@ -721,6 +721,7 @@ CHECKED = {
     "fdry_capture_graph_remove": [CAPTURE, c_uint64],
     "fdry_capture_graph_fixed": [CAPTURE, c_uint64, c_int],
     "fdry_capture_pause": [CAPTURE],
+    "fdry_capture_aside": [CAPTURE, c_int],
     "fdry_capture_resume": [CAPTURE],
     "fdry_capture_offset": [CAPTURE, POINTER(c_uint64)],
     "fdry_capture_set_offset": [CAPTURE, c_uint64],

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures: device memory at fixed addresses, and what is sealed from it."""
+import array
 import contextlib
 import ctypes
 
 from . import _lib, _torch
-from ._lib import Error, lib
+from ._lib import Error, lib, libc
 from .generators import Names, recognise
 from .store import Store
 from .tensor import HOST, describe
@@ -43,14 +44,15 @@ class Capture(_lib.Closing):
     that one process can load several. base: the first device address (0: it follows from the name).
     size: bytes of addresses (0: as many as are free there, at most 1 TiB). preallocate: bytes of
     memory to map in advance. device: its ordinal. after: the present Capture. Its region ends when
-    this one has begun; memory in it stays valid.
+    this one has begun; memory in it stays valid. aside: bytes of addresses for an aside area behind
+    the region, which needs a size; see aside().
     """
 
-    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None):
+    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None, aside=0):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base,
                                 size=size, preallocate=preallocate,
                                 name=_lib.text(name) if name else None,
-                                after=after._handle.raw if after else None)
+                                after=after._handle.raw if after else None, aside=aside)
         raw = _lib.CAPTURE()
         lib.fdry_hook_install(None)
         lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(raw))
@@ -155,6 +157,31 @@ class Capture(_lib.Closing):
     def resume(self):
         """Allocate in the region again."""
         lib.fdry_capture_resume(self._handle)
+
+    def allocs(self):
+        """[(address, bytes)] of the live allocations, in the order in which they were made; those
+        of the aside area last.
+        """
+        found, count = ctypes.POINTER(_lib.Memory)(), ctypes.c_size_t()
+        lib.fdry_capture_allocs(self._handle, ctypes.byref(found), ctypes.byref(count))
+        try:
+            words = array.array("Q", ctypes.string_at(found, 16 * count.value) if count else b"")
+            return list(zip(words[::2], words[1::2]))
+        finally:
+            libc.free(found)
+
+    @contextlib.contextmanager
+    def aside(self):
+        """Allocate in the aside area inside the with block; see fdry_capture_aside().
+
+        Its allocations move no later allocation of the region. So a process that captures may do
+        work there that a process that loads leaves out, such as warming up.
+        """
+        lib.fdry_capture_aside(self._handle, 1)
+        try:
+            yield
+        finally:
+            lib.fdry_capture_aside(self._handle, 0)
 
     @property
     def offset(self):

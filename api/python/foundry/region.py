@@ -6,7 +6,6 @@ it from stop_allocation_region() to resume_allocation_region(). It ends when the
 with the process; memory in it stays valid. Each region has a Capture, so graphs in it can be saved,
 and images can be loaded into it.
 """
-import array
 import contextlib
 import ctypes
 import fractions
@@ -15,7 +14,7 @@ import re
 import threading
 
 from . import _lib, _segments, _torch
-from ._lib import Error, lib, libc
+from ._lib import Error, lib
 from .capture import Capture
 
 _BLOCK = 2 << 20  # addresses and memory come in pieces of this many bytes
@@ -83,13 +82,7 @@ class Region:
 
     def allocs(self):
         """[(address, bytes)] of the live allocations, in the order in which they were made."""
-        found, count = ctypes.POINTER(_lib.Memory)(), ctypes.c_size_t()
-        lib.fdry_capture_allocs(self.capture._handle, ctypes.byref(found), ctypes.byref(count))
-        try:
-            words = array.array("Q", ctypes.string_at(found, 16 * count.value) if count else b"")
-            return list(zip(words[::2], words[1::2]))
-        finally:
-            libc.free(found)
+        return self.capture.allocs()
 
     def segments(self):
         """Torch's segments in the region."""
