@@ -5,13 +5,16 @@
  * Memory of a region is zero when it is mapped, so what no chunk covers is only written
  * when content is restored later.
  *
- * The threads of a work queue handle as many chunks at once as fit into a block of upload.h: they
- * find them in the map, verify their hashes if that is due, bring them into memory if they are not
- * there yet, and copy them. So hashing and copying are spread over processors, and several threads
- * read the disk, which makes it faster.
+ * As many chunks as fit into a block of upload.h are a batch, and a batch has parts, for the
+ * threads of a work queue. A thread finds the chunks of a part in the map, verifies their hashes if
+ * that is due, brings them into memory if they are not there yet, and copies them into the block.
+ * So hashing and copying are spread over processors, and several threads read the disk, which makes
+ * it faster. Several threads fill a block, so few blocks suffice: making one takes longer than
+ * copying it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -23,16 +26,25 @@
 /* Copying takes a dozen processors, and hashing as many as there are. */
 #define THREADS_MAX FDRY_READERS_MAX
 #define BYTES_A_THREAD (4ull << 20) /* for which a further thread pays */
-#define BLOCKS \
-	10u /* two or three for the device, and as many threads as keep it busy fill the others */
-#define PIECES_MAX 256u             /* of one block */
+#define BLOCKS 8u           /* a few for the device, and as many as threads fill at a time */
+#define PART (2u << 20)      /* bytes; a larger part is one chunk */
+#define PART_CHUNKS_MAX 256u
 #define PAGES_LOOKED_AT 3u           /* of a chunk, to know whether it is in memory */
 
-/* Chunks that are handled together. */
+/* Chunks that go into one block. */
 struct batch {
+	struct fdry_upload_batch block;
+	uint32_t first, count; /* in the content's list of chunks */
+};
+
+/* Some of them, which one thread handles. */
+struct part {
 	struct fdry_work work;
 	struct fdry_content *c;
-	uint32_t first, count; /* in the content's list of chunks */
+	struct batch *batch;
+	uint32_t first, count;
+	size_t at; /* in the block */
+	uint64_t bytes;
 };
 
 struct fdry_content {
@@ -40,7 +52,8 @@ struct fdry_content {
 	struct fdry_upload *up;
 	struct fdry_readers readers;
 	struct batch *batches;
-	uint32_t nbatches;
+	struct part *parts;
+	uint32_t nbatches, nparts;
 	uint32_t *chunks; /* of the manifest, those to copy or to verify */
 	uint64_t bytes;
 	_Atomic uint64_t hashed;
@@ -103,63 +116,108 @@ out_name:
 	return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
 }
 
-static int pieces_put(struct fdry_content *c, const struct fdry_piece *pieces, size_t n)
+static int part_fill(const struct part *p, unsigned int worker)
 {
-	CUstreamCaptureMode mode;
-	int err = fdry_image_enter(c->img, &mode);
+	struct fdry_content *c = p->c;
+	struct fdry_span bytes[PART_CHUNKS_MAX];
+	uint8_t *to;
+	uint32_t i;
+	int err;
 
+	for (i = 0; i < p->count; i++) {
+		err = chunk_find(c, c->readers.reader[worker],
+				 &c->img->m.chunks[c->chunks[p->first + i]], &bytes[i]);
+		if (err)
+			return err;
+	}
+	err = fdry_upload_need(c->up, &p->batch->block, &to);
 	if (err)
 		return err;
-	err = fdry_upload_put(c->up, pieces, n);
-	fdry_image_leave(c->img, &mode);
-	return err;
+	to += p->at;
+	for (i = 0; i < p->count; i++) {
+		memcpy(to, bytes[i].data, bytes[i].len);
+		to += bytes[i].len;
+	}
+	return 0;
 }
 
-/* What of a batch is to be copied; the process may keep its own bytes in places. */
-struct gather {
+/* Pieces of a batch that follow each other in the block and on the device are one copy. */
+struct sending {
 	struct fdry_content *c;
-	const struct fdry_mf_chunk *chunk; /* whose pieces come, */
-	struct fdry_span bytes;            /* and where it lies */
-	struct fdry_piece pieces[PIECES_MAX];
-	size_t n;
+	struct batch *batch;
+	const struct fdry_mf_chunk *chunk;
+	size_t at;     /* of the chunk in the block */
+	uint64_t addr; /* the copy that is due: where to, */
+	size_t from, len; /* and from where in the block */
 };
 
-static int gather_put(struct gather *g)
+static int sending_copy(struct sending *s)
 {
-	int err = g->n ? pieces_put(g->c, g->pieces, g->n) : 0;
+	size_t len = s->len;
 
-	g->n = 0;
-	return err;
+	s->len = 0;
+	return len ? fdry_upload_copy(s->c->up, &s->batch->block, s->addr, s->from, len) : 0;
 }
 
-static int gather_piece(void *arg, uint64_t addr, uint64_t size)
+/* The process may keep bytes of its own in places; the rest of a chunk comes in pieces. */
+static int sending_piece(void *arg, uint64_t addr, uint64_t size)
 {
-	struct gather *g = arg;
+	struct sending *s = arg;
+	size_t from = s->at + (addr - s->chunk->addr);
+	int err = 0;
 
-	g->pieces[g->n].addr = addr;
-	g->pieces[g->n].bytes = (struct fdry_span){ g->bytes.data + (addr - g->chunk->addr), size };
-	return ++g->n == PIECES_MAX ? gather_put(g) : 0;
+	if (s->addr + s->len != addr || s->from + s->len != from)
+		err = sending_copy(s);
+	if (err)
+		return err;
+	if (!s->len) {
+		s->addr = addr;
+		s->from = from;
+	}
+	s->len += size;
+	return 0;
 }
 
-static int batch_fn(struct fdry_work *work, unsigned int worker)
+static int batch_copy(struct fdry_content *c, struct batch *b)
 {
-	const struct batch *b = (struct batch *)work; /* its first member */
-	struct fdry_content *c = b->c;
-	struct gather g = { .c = c };
+	struct sending s = { .c = c, .batch = b };
 	uint32_t i;
 	int err;
 
 	for (i = 0; i < b->count; i++) {
-		g.chunk = &c->img->m.chunks[c->chunks[b->first + i]];
-		err = chunk_find(c, c->readers.reader[worker], g.chunk, &g.bytes);
+		s.chunk = &c->img->m.chunks[c->chunks[b->first + i]];
+		err = fdry_placement_pieces(c->img, s.chunk->addr, s.chunk->size, sending_piece,
+					    &s);
 		if (err)
 			return err;
-		err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size,
-					    gather_piece, &g);
-		if (err)
-			return err;
+		s.at += s.chunk->size;
 	}
-	return gather_put(&g);
+	return sending_copy(&s);
+}
+
+static int part_handle(const struct part *p, unsigned int worker)
+{
+	struct fdry_upload_batch *block = &p->batch->block;
+	int err = part_fill(p, worker);
+
+	if (!fdry_upload_filled(p->c->up, block, !err))
+		return err;
+	return fdry_upload_sent(p->c->up, block, batch_copy(p->c, p->batch));
+}
+
+static int part_fn(struct fdry_work *work, unsigned int worker)
+{
+	const struct part *p = (struct part *)work; /* its first member */
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(p->c->img, &mode);
+
+	if (err) {
+		(void)fdry_upload_filled(p->c->up, &p->batch->block, false);
+		return err;
+	}
+	err = part_handle(p, worker);
+	fdry_image_leave(p->c->img, &mode);
+	return err;
 }
 
 static int piece_seen(void *arg, uint64_t addr, uint64_t size)
@@ -179,32 +237,45 @@ static bool chunk_is_kept(const struct fdry_image *img, const struct fdry_mf_chu
 	       !wanted;
 }
 
-/* Divide the chunks that are to be copied, or to be verified, into batches of one block. */
+static void part_begin(struct fdry_content *c, struct batch *b, uint32_t chunk, uint64_t at)
+{
+	c->parts[c->nparts++] = (struct part){ .work.fn = part_fn, .c = c, .batch = b,
+					       .first = chunk, .at = (size_t)at };
+	b->block.left++;
+}
+
+/* Divide the chunks that are to be copied, or to be verified, into batches and their parts. */
 static int batches_make(struct fdry_content *c)
 {
 	const struct fdry_manifest *m = &c->img->m;
 	struct batch *b = NULL;
-	uint64_t left = 0;
+	struct part *p = NULL;
+	uint64_t size, at = 0; /* in the block */
 	uint32_t i, n = 0;
 
 	c->batches = calloc(m->n_chunks + 1, sizeof(*c->batches));
+	c->parts = calloc(m->n_chunks + 1, sizeof(*c->parts));
 	c->chunks = calloc(m->n_chunks + 1, sizeof(*c->chunks));
-	if (!c->batches || !c->chunks)
+	if (!c->batches || !c->parts || !c->chunks)
 		return fdry_nomem();
 	for (i = 0; i < m->n_chunks; i++) {
+		size = m->chunks[i].size;
 		if (!c->img->verify && chunk_is_kept(c->img, &m->chunks[i]))
 			continue;
-		if (!b || m->chunks[i].size > left || b->count == PIECES_MAX) {
+		if (!b || at + size > FDRY_UPLOAD_BLOCK) {
 			b = &c->batches[c->nbatches++];
-			b->work.fn = batch_fn;
-			b->c = c;
 			b->first = n;
-			left = FDRY_UPLOAD_BLOCK;
+			at = 0;
 		}
+		if (!at || p->bytes + size > PART || p->count == PART_CHUNKS_MAX)
+			part_begin(c, b, n, at);
+		p = &c->parts[c->nparts - 1];
+		p->count++;
+		p->bytes += size;
 		c->chunks[n++] = i;
 		b->count++;
-		left -= m->chunks[i].size;
-		c->bytes += m->chunks[i].size;
+		at += size;
+		c->bytes += size;
 	}
 	return 0;
 }
@@ -236,9 +307,9 @@ static int content_begin(struct fdry_content *c, unsigned int threads)
 			      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
 	if (err)
 		return err;
-	for (i = 0; i < c->nbatches; i++)
-		fdry_workqueue_add(&c->readers.queue, &c->batches[i].work);
-	fdry_readers_start(&c->readers, threads_for(c->bytes, threads), c->nbatches);
+	for (i = 0; i < c->nparts; i++)
+		fdry_workqueue_add(&c->readers.queue, &c->parts[i].work);
+	fdry_readers_start(&c->readers, threads_for(c->bytes, threads), c->nparts);
 	return 0;
 }
 
@@ -262,20 +333,18 @@ out_end:
 	return err;
 }
 
-/* Wait for one batch after another, and report how far the content has come. */
-static int batches_wait(struct fdry_content *c)
+/* Wait for one part after another, and report how far the content has come. */
+static int parts_wait(struct fdry_content *c)
 {
-	const struct fdry_mf_chunk *chunks = c->img->m.chunks;
 	uint64_t done = 0;
-	uint32_t i, k;
+	uint32_t i;
 	int err;
 
-	for (i = 0; i < c->nbatches; i++) {
-		err = fdry_workqueue_wait(&c->readers.queue, &c->batches[i].work);
+	for (i = 0; i < c->nparts; i++) {
+		err = fdry_workqueue_wait(&c->readers.queue, &c->parts[i].work);
 		if (err)
 			return err;
-		for (k = 0; k < c->batches[i].count; k++)
-			done += chunks[c->chunks[c->batches[i].first + k]].size;
+		done += c->parts[i].bytes;
 		if (done < c->bytes)
 			fdry_image_progress(c->img, FDRY_PHASE_CONTENT, done, c->bytes);
 	}
@@ -287,7 +356,7 @@ int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
 	int err;
 
 	fdry_upload_open(c->up);
-	err = batches_wait(c);
+	err = parts_wait(c);
 	sum->bytes += c->bytes;
 	sum->hashed += atomic_load(&c->hashed);
 	if (err)
@@ -305,6 +374,7 @@ void fdry_content_end(struct fdry_content *c)
 	fdry_readers_release(&c->readers);
 	fdry_upload_free(c->up);
 	free(c->batches);
+	free(c->parts);
 	free(c->chunks);
 	free(c);
 }

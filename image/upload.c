@@ -5,8 +5,8 @@
  * A block that the driver does not register is copied from all the same; the driver then takes the
  * bytes through memory of its own, while the thread waits.
  *
- * Free blocks wait in the order in which they were given to the driver, so the one in
- * front is the one that the device has first.
+ * Free blocks wait in the order in which the driver got them, so the device has the first one
+ * first.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More threads than this, each with a block, are slower: they wait for memory, for the device, and
+/* More blocks than this are not filled at a time: more threads wait for memory, for the device and
  * for each other. */
-#define HELD_MAX 8
+#define FILLING_MAX 5
 
-struct block {
-	struct block *next; /* that is free */
-	struct fdry_pinned memory; /* none until its first use */
+struct fdry_upload_block {
+	struct fdry_upload_block *next; /* that is free */
+	struct fdry_pinned memory;      /* none until its first use */
 	CUevent copied;
 };
 
@@ -30,40 +30,31 @@ struct fdry_upload {
 	const struct fdry_driver *drv;
 	CUstream stream;
 	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t freed, opened;
+	pthread_cond_t changed, opened;
 	bool open, abandoned;
-	struct block *first, **last; /* the free ones */
-	unsigned int held;
+	struct fdry_upload_block *first, **last; /* the free ones */
+	unsigned int filling; /* blocks with parts that are not filled */
 	unsigned int nblocks;
-	struct block blocks[];
+	struct fdry_upload_block blocks[];
 };
 
-/* --- free blocks --- */
+/* --- free blocks; with the lock --- */
 
-static void block_give(struct fdry_upload *u, struct block *b)
+static void block_free(struct fdry_upload *u, struct fdry_upload_block *b)
 {
-	pthread_mutex_lock(&u->lock);
 	b->next = NULL;
 	*u->last = b;
 	u->last = &b->next;
-	u->held--;
-	pthread_cond_signal(&u->freed);
-	pthread_mutex_unlock(&u->lock);
+	pthread_cond_broadcast(&u->changed);
 }
 
-static struct block *block_take(struct fdry_upload *u)
+static struct fdry_upload_block *block_take(struct fdry_upload *u)
 {
-	struct block *b;
+	struct fdry_upload_block *b = u->first;
 
-	pthread_mutex_lock(&u->lock);
-	while (!u->first || u->held == HELD_MAX)
-		pthread_cond_wait(&u->freed, &u->lock);
-	u->held++;
-	b = u->first;
 	u->first = b->next;
 	if (!u->first)
 		u->last = &u->first;
-	pthread_mutex_unlock(&u->lock);
 	return b;
 }
 
@@ -81,16 +72,15 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	u->drv = drv;
 	u->stream = stream;
 	u->nblocks = blocks;
-	u->held = blocks; /* until each is given */
 	u->last = &u->first;
 	pthread_mutex_init(&u->lock, NULL);
-	pthread_cond_init(&u->freed, NULL);
+	pthread_cond_init(&u->changed, NULL);
 	pthread_cond_init(&u->opened, NULL);
 	for (i = 0; i < blocks; i++) {
 		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
 		if (err)
 			goto out_free;
-		block_give(u, &u->blocks[i]);
+		block_free(u, &u->blocks[i]);
 	}
 	*ret = u;
 	return 0;
@@ -100,7 +90,7 @@ out_free:
 }
 
 /* The block has memory, from which no copy reads any more. */
-static int block_ready(struct fdry_upload *u, struct block *b)
+static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
 {
 	if (b->memory.bytes)
 		return fdry_event_wait(u->drv, b->copied);
@@ -122,7 +112,13 @@ void fdry_upload_abandon(struct fdry_upload *u)
 	pthread_mutex_lock(&u->lock);
 	u->abandoned = true;
 	pthread_cond_broadcast(&u->opened);
+	pthread_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
+}
+
+static int abandoned_fail(void)
+{
+	return fdry_fail(FDRY_E_STATE, "there is nothing to copy to any more");
 }
 
 static int open_wait(struct fdry_upload *u)
@@ -134,61 +130,87 @@ static int open_wait(struct fdry_upload *u)
 		pthread_cond_wait(&u->opened, &u->lock);
 	abandoned = u->abandoned;
 	pthread_mutex_unlock(&u->lock);
-	return abandoned ? fdry_fail(FDRY_E_STATE, "there is nothing to copy to any more") : 0;
+	return abandoned ? abandoned_fail() : 0;
 }
 
-/* How many of them follow each other on the device, and so are one copy. */
-static size_t run_length(const struct fdry_piece *pieces, size_t n, size_t *len)
+/* With the lock, which it leaves while the block is prepared. */
+static int block_prepare(struct fdry_upload *u, struct fdry_upload_batch *batch)
 {
-	size_t i;
-
-	*len = pieces[0].bytes.len;
-	for (i = 1; i < n && pieces[i].addr == pieces[0].addr + *len; i++)
-		*len += pieces[i].bytes.len;
-	return i;
-}
-
-static void block_fill(struct block *b, const struct fdry_piece *pieces, size_t n)
-{
-	size_t i, at = 0;
-
-	for (i = 0; i < n; i++) {
-		memcpy(b->memory.bytes + at, pieces[i].bytes.data, pieces[i].bytes.len);
-		at += pieces[i].bytes.len;
-	}
-}
-
-static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_piece *pieces,
-		      size_t n)
-{
-	size_t i, k, len, at = 0;
 	int err;
 
-	for (i = 0; i < n; i += k, at += len) {
-		k = run_length(pieces + i, n - i, &len);
-		fdry_count_copy(TO, len);
-		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->memory.bytes + at,
-				len, u->stream);
-		if (err)
-			return err;
+	batch->block = block_take(u);
+	batch->preparing = true;
+	u->filling++;
+	pthread_mutex_unlock(&u->lock);
+	err = block_ready(u, batch->block);
+	pthread_mutex_lock(&u->lock);
+	batch->preparing = false;
+	if (err) {
+		u->filling--;
+		block_free(u, batch->block);
+		batch->block = NULL;
 	}
-	return fdry_call(u->drv, cuEventRecord, b->copied, u->stream);
+	pthread_cond_broadcast(&u->changed);
+	return err;
 }
 
-int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n)
+int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch, uint8_t **ret)
 {
-	struct block *b = block_take(u);
-	int err = block_ready(u, b);
+	int err = 0;
+
+	pthread_mutex_lock(&u->lock);
+	while (!err && (!batch->block || batch->preparing)) {
+		if (u->abandoned)
+			err = abandoned_fail();
+		else if (!batch->block && u->first && u->filling < FILLING_MAX)
+			err = block_prepare(u, batch);
+		else
+			pthread_cond_wait(&u->changed, &u->lock);
+	}
+	if (!err)
+		*ret = batch->block->memory.bytes;
+	pthread_mutex_unlock(&u->lock);
+	return err;
+}
+
+bool fdry_upload_filled(struct fdry_upload *u, struct fdry_upload_batch *batch, bool whole)
+{
+	bool send = false;
+
+	pthread_mutex_lock(&u->lock);
+	batch->failed |= !whole;
+	if (--batch->left == 0 && batch->block) {
+		u->filling--;
+		send = !batch->failed;
+		if (!send)
+			block_free(u, batch->block);
+		pthread_cond_broadcast(&u->changed);
+	}
+	pthread_mutex_unlock(&u->lock);
+	return send;
+}
+
+int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUdeviceptr to,
+		     size_t at, size_t len)
+{
+	int err = open_wait(u);
 
 	if (err)
-		goto out_give;
-	block_fill(b, pieces, n);
-	err = open_wait(u);
+		return err;
+	fdry_count_copy(TO, len);
+	return fdry_call(u->drv, cuMemcpyHtoDAsync_v2, to, batch->block->memory.bytes + at, len,
+			 u->stream);
+}
+
+int fdry_upload_sent(struct fdry_upload *u, struct fdry_upload_batch *batch, int err)
+{
 	if (err)
-		goto out_give;
-	err = block_send(u, b, pieces, n);
-out_give:
-	block_give(u, b);
+		(void)fdry_call_raw(u->drv, cuEventRecord, batch->block->copied, u->stream);
+	else
+		err = fdry_call(u->drv, cuEventRecord, batch->block->copied, u->stream);
+	pthread_mutex_lock(&u->lock);
+	block_free(u, batch->block);
+	pthread_mutex_unlock(&u->lock);
 	return err;
 }
 
@@ -199,7 +221,7 @@ int fdry_upload_finish(struct fdry_upload *u)
 
 void fdry_upload_free(struct fdry_upload *u)
 {
-	struct block *b;
+	struct fdry_upload_block *b;
 
 	if (!u)
 		return;
@@ -211,7 +233,7 @@ void fdry_upload_free(struct fdry_upload *u)
 			fdry_pinned_put(u->drv, &b->memory);
 	}
 	pthread_cond_destroy(&u->opened);
-	pthread_cond_destroy(&u->freed);
+	pthread_cond_destroy(&u->changed);
 	pthread_mutex_destroy(&u->lock);
 	free(u);
 }

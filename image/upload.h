@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * upload.h - host memory to the device, by as many threads as there are.
+ * upload.h - host memory to the device, through blocks of pinned memory.
  *
- * A thread copies its pieces into a block of pinned memory and passes that to the driver;
- * the block is taken again when the device has it. So bytes may go away when the call that
- * was given them returns. Everything is on one stream, in no particular order. Blocks can be
- * filled before there is memory to copy to: copies begin when the upload is opened.
+ * Threads fill a block together, each a part of it; the last of them passes it to the driver. The
+ * block is taken again when the device has it. So the bytes that were copied into it may go away.
+ * Everything is on one stream, in no particular order. Blocks can be filled before there is memory
+ * to copy to: copies begin when the upload is opened.
  *
- * Locking: fdry_upload_put() may be called by several threads at a time, each with the
- * device's context current; the others by one, when no thread is in there.
+ * Locking: several threads at a time may call the functions of a batch, each with the device's
+ * context current; the others are for one thread, when no thread is in there.
  */
 #ifndef FDRY_IMAGE_UPLOAD_H
 #define FDRY_IMAGE_UPLOAD_H
@@ -20,9 +20,11 @@
 
 struct fdry_upload;
 
-struct fdry_piece {
-	CUdeviceptr addr; /* where it goes */
-	struct fdry_span bytes;
+/* What goes into one block. In the caller's storage; zero, except @left. */
+struct fdry_upload_batch {
+	unsigned int left;          /* parts that are not filled yet */
+	bool failed, preparing;     /* these and the block are the upload's */
+	struct fdry_upload_block *block;
 };
 
 /**
@@ -36,12 +38,25 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 		    struct fdry_upload **ret) __must_check;
 /* Copies may begin. Any thread. */
 void fdry_upload_open(struct fdry_upload *u);
-/* There will be no copies: threads that wait for them, or put more, get FDRY_E_STATE. Any thread.
- */
+/* There will be no copies: threads that wait get FDRY_E_STATE. Any thread. */
 void fdry_upload_abandon(struct fdry_upload *u);
-/* Copy @n pieces, FDRY_UPLOAD_BLOCK bytes together at most, some time before fdry_upload_finish()
- * returns. Waits until the upload is opened. */
-int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n) __must_check;
+
+/* The block of a batch, FDRY_UPLOAD_BLOCK bytes, for each of its parts. The first call waits for a
+ * free block. */
+int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch,
+		     uint8_t **ret) __must_check;
+/* A part is filled, or failed. If it was the last one and none failed, the caller sends the batch,
+ * and the result is true. Any failure takes the block back. */
+bool fdry_upload_filled(struct fdry_upload *u, struct fdry_upload_batch *batch, bool whole);
+/* Copy @len bytes, @at bytes into the block, some time before fdry_upload_finish() returns. Waits
+ * until the upload is opened. */
+int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUdeviceptr to,
+		     size_t at, size_t len) __must_check;
+/* All copies were begun, or one failed with @err: the block is free when the device has it. Returns
+ * @err, unless that is 0 and something else failed. */
+int fdry_upload_sent(struct fdry_upload *u, struct fdry_upload_batch *batch,
+		     int err) __must_check;
+
 /* Wait until everything has arrived. */
 int fdry_upload_finish(struct fdry_upload *u) __must_check;
 /* Also after a failure; waits for copies that are on their way. NULL is fine. */

@@ -49,9 +49,36 @@ static void teardown(void)
 	free(t.back);
 }
 
-static struct fdry_piece piece(size_t at, size_t len)
+struct piece {
+	CUdeviceptr addr; /* where it goes */
+	struct fdry_span bytes;
+};
+
+/* One batch with one part; pieces that follow each other are one copy. */
+static int pieces_put(const struct piece *p, size_t n)
 {
-	return (struct fdry_piece){ t.dev + at, { t.host + at, len } };
+	struct fdry_upload_batch batch = { .left = 1 };
+	size_t i, k, len, at = 0;
+	uint8_t *block;
+	int err = fdry_upload_need(t.up, &batch, &block);
+
+	if (err)
+		return err;
+	for (i = 0; i < n; at += p[i++].bytes.len)
+		memcpy(block + at, p[i].bytes.data, p[i].bytes.len);
+	ck_assert(fdry_upload_filled(t.up, &batch, true));
+	for (i = at = 0; i < n && !err; i = k, at += len) {
+		len = p[i].bytes.len;
+		for (k = i + 1; k < n && p[k].addr == p[i].addr + len; k++)
+			len += p[k].bytes.len;
+		err = fdry_upload_copy(t.up, &batch, p[i].addr, at, len);
+	}
+	return fdry_upload_sent(t.up, &batch, err);
+}
+
+static struct piece piece(size_t at, size_t len)
+{
+	return (struct piece){ t.dev + at, { t.host + at, len } };
 }
 
 /* [@at, @at + @len) arrived, and nothing before or behind it was touched. */
@@ -87,19 +114,19 @@ static void sleep_ms(void *ms)
  */
 static void *slices_put(void *arg)
 {
-	struct fdry_piece p[4];
+	struct piece p[4];
 	size_t at, i;
 
 	drv_ok(t.drv->cuCtxSetCurrent(t.ctx));
 	for (at = (size_t)(uintptr_t)arg << 20; at < BYTES; at += 4u << 20) {
 		if (at >> 20 & 4) {
 			p[0] = piece(at, 1u << 20);
-			ok(fdry_upload_put(t.up, p, 1));
+			ok(pieces_put(p, 1));
 			continue;
 		}
 		for (i = 0; i < 4; i++) /* the first two touch */
 			p[i] = piece(at + (i << 18), (1u << 18) - (i ? HOLE : 0));
-		ok(fdry_upload_put(t.up, p, 4));
+		ok(pieces_put(p, 4));
 	}
 	return NULL;
 }
@@ -151,7 +178,7 @@ END_TEST
 START_TEST(slow_device)
 {
 	uint8_t *bytes = malloc(FDRY_UPLOAD_BLOCK);
-	struct fdry_piece p = { .bytes = { bytes, FDRY_UPLOAD_BLOCK } };
+	struct piece p = { .bytes = { bytes, FDRY_UPLOAD_BLOCK } };
 	size_t at;
 
 	ok(fdry_upload_new(t.drv, t.stream, 2, &t.up));
@@ -160,7 +187,7 @@ START_TEST(slow_device)
 		drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)20));
 		memcpy(bytes, t.host + at, FDRY_UPLOAD_BLOCK);
 		p.addr = t.dev + at;
-		ok(fdry_upload_put(t.up, &p, 1));
+		ok(pieces_put(&p, 1));
 		memset(bytes, 0, FDRY_UPLOAD_BLOCK);
 	}
 	ok(fdry_upload_finish(t.up));
@@ -176,14 +203,14 @@ START_TEST(few_calls)
 {
 	unsigned long copies = test_sim_calls("cuMemcpyHtoDAsync_v2"),
 		      pinned = test_sim_calls("cuMemHostRegister_v2");
-	struct fdry_piece p[3];
+	struct piece p[3];
 
 	p[0] = piece(0, 1000);
 	p[1] = piece(1000, 3000);
 	p[2] = piece(8000, 500);
 	ok(fdry_upload_new(t.drv, t.stream, 8, &t.up));
 	fdry_upload_open(t.up);
-	ok(fdry_upload_put(t.up, p, 3));
+	ok(pieces_put(p, 3));
 	ok(fdry_upload_finish(t.up));
 	fdry_upload_free(t.up);
 	ck_assert_uint_eq(test_sim_calls("cuMemcpyHtoDAsync_v2") - copies, 2);
@@ -195,13 +222,75 @@ START_TEST(few_calls)
 }
 END_TEST
 
+/* Four threads fill the parts of each block. In every third batch one of them fails: nothing of
+ * that batch is copied, and its block is used again. */
+#define PARTS 4u
+#define PART (FDRY_UPLOAD_BLOCK / PARTS)
+
+static struct fdry_upload_batch batches[BYTES / FDRY_UPLOAD_BLOCK];
+
+static bool fails_in(size_t batch)
+{
+	return batch % 3 == 1;
+}
+
+static void *parts_fill(void *arg)
+{
+	uintptr_t nr = (uintptr_t)arg;
+	size_t i, at;
+	uint8_t *block;
+	bool whole;
+
+	drv_ok(t.drv->cuCtxSetCurrent(t.ctx));
+	for (i = 0; i < BYTES / FDRY_UPLOAD_BLOCK; i++) {
+		at = (i + nr) % PARTS * PART;
+		whole = !fails_in(i) || nr;
+		ok(fdry_upload_need(t.up, &batches[i], &block));
+		memcpy(block + at, t.host + i * FDRY_UPLOAD_BLOCK + at, PART);
+		if (!fdry_upload_filled(t.up, &batches[i], whole))
+			continue;
+		ck_assert(!fails_in(i));
+		ok(fdry_upload_sent(t.up, &batches[i],
+				    fdry_upload_copy(t.up, &batches[i],
+						     t.dev + i * FDRY_UPLOAD_BLOCK, 0,
+						     FDRY_UPLOAD_BLOCK)));
+	}
+	return NULL;
+}
+
+START_TEST(several_threads_fill_a_block)
+{
+	pthread_t threads[PARTS];
+	size_t k;
+	uintptr_t i;
+
+	for (k = 0; k < BYTES / FDRY_UPLOAD_BLOCK; k++)
+		batches[k] = (struct fdry_upload_batch){ .left = PARTS };
+	ok(fdry_upload_new(t.drv, t.stream, 1 + (unsigned int)_i, &t.up));
+	fdry_upload_open(t.up);
+	for (i = 0; i < PARTS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, parts_fill, (void *)i), 0);
+	for (i = 0; i < PARTS; i++)
+		pthread_join(threads[i], NULL);
+	ok(fdry_upload_finish(t.up));
+	fdry_upload_free(t.up);
+	read_back();
+	for (k = 0; k < BYTES; k += FDRY_UPLOAD_BLOCK) {
+		if (fails_in(k / FDRY_UPLOAD_BLOCK))
+			untouched(k, FDRY_UPLOAD_BLOCK);
+		else
+			arrived(k, FDRY_UPLOAD_BLOCK);
+	}
+}
+END_TEST
+
 static void *put_in_vain(void *arg)
 {
-	struct fdry_piece p = piece(0, 1000);
+	struct piece p = piece(0, 1000);
 
 	(void)arg;
 	drv_ok(t.drv->cuCtxSetCurrent(t.ctx));
-	ck_assert_int_eq(fdry_upload_put(t.up, &p, 1), -FDRY_E_STATE);
+	ck_assert_int_eq(pieces_put(&p, 1), -FDRY_E_STATE);
 	return NULL;
 }
 
@@ -227,7 +316,7 @@ END_TEST
 
 static int all_of_it(void)
 {
-	struct fdry_piece p;
+	struct piece p;
 	size_t at;
 	int err = fdry_upload_new(t.drv, t.stream, 2, &t.up);
 
@@ -236,7 +325,7 @@ static int all_of_it(void)
 	fdry_upload_open(t.up);
 	for (at = 0; at < BYTES && !err; at += FDRY_UPLOAD_BLOCK) {
 		p = piece(at, FDRY_UPLOAD_BLOCK);
-		err = fdry_upload_put(t.up, &p, 1);
+		err = pieces_put(&p, 1);
 	}
 	if (!err)
 		err = fdry_upload_finish(t.up);
@@ -284,6 +373,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, several_threads, 0, 6);
+	tcase_add_loop_test(tc, several_threads_fill_a_block, 0, 3);
 	tcase_add_test(tc, slow_device);
 	tcase_add_test(tc, few_calls);
 	tcase_add_test(tc, abandoned);
