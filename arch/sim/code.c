@@ -162,6 +162,6 @@ void *sim_args_new(const struct sim_kernel_record *record, const void *args, siz
 
 	if (posix_memalign(&p, 16, most + 1))
 		return NULL;
-	memset(p, SIM_NOT_PASSED, most);
+	memset(p, 0, most);
 	return size ? memcpy(p, args, size) : p;
 }

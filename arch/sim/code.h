@@ -66,11 +66,8 @@ const struct sim_var *sim_code_var(const struct sim_code *code, const char *name
 
 /* The size of a kernel's parameter buffer. */
 size_t sim_record_bytes(const struct sim_kernel_record *record);
-/*
- * Memory for the parameter buffer with its first @size bytes, never NULL for lack of bytes. Bytes
- * that were not passed have no defined value; they are SIM_NOT_PASSED.
- */
-#define SIM_NOT_PASSED 0xa5
+/* Memory for the parameter buffer with its first @size bytes, then zeros; never NULL for lack of
+ * bytes. */
 void *sim_args_new(const struct sim_kernel_record *record, const void *args, size_t size);
 
 /* module.c */

@@ -153,6 +153,8 @@ static CUresult args_pack(const struct sim_launch_args *a, const struct sim_kern
 	return CUDA_SUCCESS;
 }
 
+/* A buffer may be shorter than the parameters, but neither empty nor longer. The error for a longer
+ * one is another in a graph: see sim_kernel_make(). */
 static CUresult args_take(const struct sim_launch_args *a, const struct sim_kernel_record *record,
 			  struct sim_launch *ret)
 {
@@ -161,6 +163,10 @@ static CUresult args_take(const struct sim_launch_args *a, const struct sim_kern
 	SIM_TRY(extra_read(a->extra, &p));
 	if (!p.given)
 		return args_pack(a, record, ret);
+	if (!p.size && record->nparams)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (p.size > sim_record_bytes(record))
+		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
 	ret->packed = true;
 	ret->args_size = p.size;
 	ret->args = sim_args_new(record, p.data, p.size);
@@ -223,13 +229,31 @@ static CUresult event_after(struct sim_stream *s, const struct sim_launch_args *
 	return sim_stream_submit(s, &op, NULL);
 }
 
+/* A launch outside of graphs leaves parameters that were not passed as an earlier launch left them.
+ * A node has zeros there. */
+#define NOT_PASSED 0xa5
+
+static void not_passed_fill(const struct sim_launch *l)
+{
+	size_t bytes = sim_record_bytes(l->func->record);
+
+	if (l->args_size < bytes)
+		memset((char *)l->args + l->args_size, NOT_PASSED, bytes - l->args_size);
+}
+
 static CUresult launch(CUstream stream, const struct sim_launch_args *a)
 {
 	struct sim_stream *s;
 	struct sim_op op;
+	CUresult res;
 
 	SIM_TRY(sim_stream_find(stream, &s));
-	SIM_TRY(sim_launch_make(s->ctx, a, &op));
+	res = sim_launch_make(s->ctx, a, &op);
+	if (res == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES && s->capture)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(res);
+	if (!s->capture)
+		not_passed_fill(&op.launch);
 	SIM_TRY(sim_stream_submit(s, &op, NULL));
 	return event_after(s, a);
 }

@@ -31,6 +31,7 @@ CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_laun
 		.extra = p->extra,
 	};
 	struct sim_ctx *ctx;
+	CUresult res;
 
 	if (p->kernelParams && p->extra)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -39,7 +40,8 @@ CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_laun
 		args.nattrs = attrs->nattrs;
 	}
 	SIM_TRY(kernel_ctx(p, &ctx));
-	return sim_launch_make(ctx, &args, ret);
+	res = sim_launch_make(ctx, &args, ret);
+	return res == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? CUDA_ERROR_INVALID_VALUE : res;
 }
 
 CUresult sim_kernel_check(const struct sim_launch *l, struct sim_op *ret)

@@ -160,7 +160,7 @@ static void launch_try(size_t size, size_t words)
 	res = drv->cuLaunchKernel(func, 16, 1, 1, 256, 1, 1, 0, stream, NULL,
 				  pack(&p, size)->extra);
 	printf("note: launch with %zu bytes: %d\n", size, (int)res);
-	CHECK(!res);
+	CHECK(res == (size > words * 8 ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS));
 	if (!res)
 		seen_note("launched", size, words, 5000);
 }
@@ -224,7 +224,7 @@ static void capture_try(size_t size, size_t words)
 				  pack(&p, size)->extra);
 	must(drv->cuStreamEndCapture(stream, &g), "cuStreamEndCapture");
 	printf("note: captured with %zu bytes: %d\n", size, (int)res);
-	CHECK(!res);
+	CHECK(res == (size && size <= words * 8 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE));
 	if (!res) {
 		must(drv->cuGraphGetNodes(g, &n, &one), "cuGraphGetNodes");
 		node_look(n, "captured", size);
@@ -250,7 +250,7 @@ static void add_try(size_t size, size_t words)
 	np = node_params(pack(&p, size));
 	res = drv->cuGraphAddKernelNode_v2(&n, g, NULL, 0, &np);
 	printf("note: added with %zu bytes: %d\n", size, (int)res);
-	CHECK(!res);
+	CHECK(res == (size && size <= words * 8 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE));
 	if (res)
 		goto out_destroy;
 	node_look(n, "added", size);
@@ -275,6 +275,41 @@ static void add_try(size_t size, size_t words)
 	must(drv->cuGraphDestroy(h), "cuGraphDestroy");
 out_destroy:
 	must(drv->cuGraphDestroy(g), "cuGraphDestroy");
+}
+
+/* A kernel whose parameters have 12 bytes: is 16 too long? Without parameters: is any buffer? */
+static void tails_try(void)
+{
+	static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+				  ".visible .entry tail(.param .u64 a, .param .u32 b) { ret; }\n"
+				  ".visible .entry none() { ret; }\n";
+	static const size_t sizes[] = { 0, 8, 11, 12, 13, 16, 24 };
+	CUDA_KERNEL_NODE_PARAMS np;
+	CUfunction f[2];
+	struct packed p;
+	CUgraphNode n;
+	CUmodule m;
+	CUgraph g;
+	size_t i, k;
+	int added;
+
+	must(drv->cuModuleLoadDataEx(&m, ptx, 0, NULL, NULL), "cuModuleLoadDataEx");
+	must(drv->cuModuleGetFunction(&f[0], m, "tail"), "cuModuleGetFunction");
+	must(drv->cuModuleGetFunction(&f[1], m, "none"), "cuModuleGetFunction");
+	must(drv->cuGraphCreate(&g, 0), "cuGraphCreate");
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			np = node_params(pack(&p, sizes[i]));
+			np.func = f[k];
+			added = (int)drv->cuGraphAddKernelNode_v2(&n, g, NULL, 0, &np);
+			printf("note: parameters of %d bytes, %zu passed: added %d, launched %d\n",
+			       k ? 0 : 12, sizes[i], added,
+			       (int)drv->cuLaunchKernel(f[k], 1, 1, 1, 1, 1, 1, 0, stream, NULL,
+							p.extra));
+		}
+	must(drv->cuStreamSynchronize(stream), "cuStreamSynchronize");
+	must(drv->cuGraphDestroy(g), "cuGraphDestroy");
+	must(drv->cuModuleUnload(m), "cuModuleUnload");
 }
 
 static void kernel_try(const char *ptx, size_t words, const size_t *sizes, size_t n)
@@ -323,5 +358,6 @@ int main(void)
 	must(drv->cuMemAlloc_v2(&out, BIG_WORDS * 8), "cuMemAlloc");
 	kernel_try(small_ptx, WORDS, small, sizeof(small) / sizeof(small[0]));
 	kernel_try(big_ptx, BIG_WORDS, big, sizeof(big) / sizeof(big[0]));
+	tails_try();
 	return gpu_end(checks, failures);
 }

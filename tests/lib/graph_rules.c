@@ -557,7 +557,41 @@ START_TEST(short_arguments_captured)
 }
 END_TEST
 
-/* Parameters beyond 4,096 bytes, given either way; a buffer may be longer than they are. */
+/* A graph takes no packed buffer that is empty, or longer than the parameters. */
+START_TEST(buffers_of_a_wrong_size)
+{
+	static const size_t sizes[] = { 0, sizeof(struct words_args) + 8 };
+	static uint64_t args[sizeof(struct words_args) / 8 + 1];
+	size_t size = sizes[_i];
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+			  CU_LAUNCH_PARAM_END };
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(WORDS, NULL);
+	CUgraph g = graph_make();
+	CUgraphNode n;
+
+	p.extra = extra;
+	ck_assert_int_eq(gf.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p),
+			 CUDA_ERROR_INVALID_VALUE);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* A kernel in a graph finds zeros where nothing was passed. */
+START_TEST(short_arguments_end_in_zeros)
+{
+	struct words_args *args = words_args(100);
+	CUgraph g = words_graph(args, 16 + 40 * 8);
+	uint64_t got[100], zero[60] = { 0 };
+
+	graph_run(g);
+	ok(gf.drv.cuMemcpyDtoH_v2(got, gf.mem, sizeof(got)));
+	ck_assert_mem_eq(got, args->w, 40 * 8);
+	ck_assert_mem_eq(got + 40, zero, sizeof(zero));
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* Parameters beyond 4,096 bytes, given either way. */
 START_TEST(large_arguments)
 {
 	struct words_args *args = words_args(4093);
@@ -641,6 +675,8 @@ void graph_rules_add(TCase *tc)
 	tcase_add_test(tc, short_arguments_read);
 	tcase_add_test(tc, short_arguments_captured);
 	tcase_add_test(tc, large_arguments);
+	tcase_add_loop_test(tc, buffers_of_a_wrong_size, 0, 2);
+	tcase_add_test(tc, short_arguments_end_in_zeros);
 	tcase_add_test(tc, events_are_private);
 	tcase_add_test(tc, thousands_of_nodes);
 }

@@ -181,6 +181,12 @@ START_TEST(packed_parameters_not_all)
 	ck_assert_mem_eq(got, args.w, 3 * 8);
 	ck_assert_uint_eq(got[3], 0xa5a5a5a5a5a5a5a5);
 	ck_assert_uint_eq(got[5], 0xa5a5a5a5a5a5a5a5);
+	size = 0;
+	is(CUDA_ERROR_INVALID_VALUE,
+	   drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra));
+	size = 32761;
+	is(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+	   drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra));
 }
 END_TEST
 
