@@ -49,6 +49,8 @@ struct fdry_kernel {
 	const struct fdry_param *params;
 	bool whole;                /* the object is a whole cubin ... */
 	const char *whole_reason;  /* ... for this reason; NULL: it is a slice */
+	bool has_values;           /* the image has values for variables of the object, so the
+				      object's modules are not shared with other images */
 };
 
 /* The code that a kernel's library or module was loaded from; see hook/hook.h, which graph/ cannot
@@ -99,8 +101,25 @@ uint32_t fdry_kernel_set_count(const struct fdry_kernel_set *set);
 int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index,
 			  struct fdry_buf *ret) __must_check;
 
-/* Make the kernel objects. FDRY_E_REFUSED if the bytes of a variable differ from the cubin's. */
+/* Make the kernel objects, and read the variables that their kernels reach. FDRY_E_REFUSED if a
+ * variable cannot be read, or has different values in two loads of its module. */
 int fdry_kernel_set_slice(struct fdry_kernel_set *set) __must_check;
+
+/* A part of a variable whose value differs from the one in its code: a load writes it. */
+struct fdry_kernel_value {
+	uint32_t object;        /* index of the kernel object that has the variable */
+	const char *name;
+	uint64_t offset;        /* in the variable */
+	struct fdry_span bytes;
+	CUdeviceptr addr;       /* of @bytes, in the capturing process */
+};
+typedef int (*fdry_value_fn)(void *arg, const struct fdry_kernel_value *v);
+/*
+ * Call @fn for the variables of all objects, sorted by object, name and offset, until it returns an
+ * error. A variable that holds addresses of other variables, as its code does, is passed in parts
+ * without them: the driver fills them in when it loads the object.
+ */
+int fdry_kernel_set_values(struct fdry_kernel_set *set, fdry_value_fn fn, void *arg) __must_check;
 
 /* The distinct objects, in order of first use. */
 uint32_t fdry_kernel_set_object_count(const struct fdry_kernel_set *set);
@@ -125,6 +144,14 @@ int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel
 			 uint32_t count, fdry_object_get_fn get, void *arg,
 			 struct fdry_kernel_bank **ret) __must_check;
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index);
+/*
+ * Write @bytes at @offset of variable @name in every module that the bank has of @object, on
+ * @stream; @bytes stay until the stream has done it. FDRY_E_BADIMAGE if there is no such variable,
+ * or it is too small.
+ */
+int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
+			   const char *name, uint64_t offset, struct fdry_span bytes,
+			   CUstream stream) __must_check;
 void fdry_kernel_bank_free(struct fdry_kernel_bank *bank);
 
 #endif

@@ -121,6 +121,46 @@ out_free:
 	return err;
 }
 
+static int variable_write(const struct fdry_driver *drv, CUmodule module, const char *name,
+			  uint64_t offset, struct fdry_span bytes, CUstream stream)
+{
+	CUdeviceptr addr = 0;
+	size_t size = 0;
+	CUresult res = fdry_call_raw(drv, cuModuleGetGlobal_v2, &addr, &size, module, name);
+
+	if (res == CUDA_ERROR_NOT_FOUND ||
+	    (!res && (bytes.len > size || offset > size - bytes.len)))
+		return fdry_fail(
+			FDRY_E_BADIMAGE,
+			"its object has no variable of that name with %llu bytes; seal the "
+			"image anew",
+			(unsigned long long)(offset + bytes.len));
+	if (res)
+		return fdry_driver_result(drv, FDRY_DRV_cuModuleGetGlobal_v2, res);
+	return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr + offset, bytes.data, bytes.len, stream);
+}
+
+int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
+			   const char *name, uint64_t offset, struct fdry_span bytes,
+			   CUstream stream)
+{
+	const struct fdry_module *written = NULL;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < bank->count; i++) {
+		if (bank->modules[i] == written ||
+		    !fdry_oid_eq(fdry_module_object(bank->modules[i]), object))
+			continue;
+		written = bank->modules[i];
+		err = variable_write(bank->user.drv, fdry_module_handle(written), name, offset,
+				     bytes, stream);
+		if (err)
+			return fdry_fail_at(err, "variable %.200s", name);
+	}
+	return 0;
+}
+
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)
 {
 	return bank->functions[index];

@@ -524,6 +524,8 @@ void fdry_kernel_set_free(struct fdry_kernel_set *set)
 	fdry_kernel_codes_release(&set->codes);
 	for (i = 0; i < fdry_kernel_set_object_count(set); i++)
 		fdry_buf_release(&((struct fdry_set_object *)set->objects.data)[i].owned);
+	fdry_set_variables_clear(set);
+	fdry_buf_release(&set->variables);
 	fdry_buf_release(&set->entries);
 	fdry_buf_release(&set->objects);
 	free(set->slots);

@@ -39,6 +39,17 @@ struct fdry_set_object {
 	struct fdry_buf owned;
 };
 
+/* A variable that kernels of an object reach. */
+struct fdry_set_variable {
+	struct fdry_oid object;
+	char *name;
+	CUdeviceptr addr;           /* in the load that was read first */
+	bool changed;               /* it no longer has the value of its code */
+	struct fdry_buf bytes;      /* its value; the words of @relocated are zero */
+	struct fdry_buf relocated;  /* u64 each, ascending: offsets of addresses that the driver
+				       fills in when it loads the object */
+};
+
 struct fdry_set_handle {
 	const void *handle; /* a CUkernel or CUfunction; NULL: free */
 	uint32_t index;
@@ -53,6 +64,7 @@ struct fdry_kernel_set {
 	struct fdry_buf codes;   /* of struct fdry_set_code */
 	struct fdry_buf entries; /* of struct fdry_set_entry *, which do not move */
 	struct fdry_buf objects; /* of struct fdry_set_object */
+	struct fdry_buf variables; /* of struct fdry_set_variable */
 	struct fdry_set_handle *slots; /* open addressing; nslots is a power of two */
 	uint32_t nslots, nhandles;
 };
@@ -64,12 +76,14 @@ static inline uint32_t fdry_set_ncodes(const struct fdry_kernel_set *set)
 
 struct fdry_code_reach;
 
-/* kernel_vars.c: compare every variable that a kernel reaches, in each load of its module, with its
- * initial bytes. FDRY_E_REFUSED names a variable that differs or cannot be read. */
-int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
-			     const struct fdry_code_reach *reach) __must_check;
-/* Check all variables of an object of the software driver in the same way. */
-int fdry_set_host_variables_check(const struct fdry_kernel_set *set,
-				  const struct fdry_set_entry *e) __must_check;
+/* kernel_vars.c: read every variable that a kernel reaches, in each load of its module, into
+ * set->variables; e->k.object is set. FDRY_E_REFUSED names a variable that cannot be read, or whose
+ * values differ between loads. */
+int fdry_set_variables_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e,
+			    const struct fdry_code_reach *reach) __must_check;
+/* Read all variables of an object of the software driver in the same way. */
+int fdry_set_host_variables_read(struct fdry_kernel_set *set,
+				 const struct fdry_set_entry *e) __must_check;
+void fdry_set_variables_clear(struct fdry_kernel_set *set);
 
 #endif

@@ -193,8 +193,7 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 				 "kernel %.200s %s, which cannot be restored exactly; do not "
 				 "capture it",
 				 e->k.name, p->reach.refused);
-	err = fdry_set_variables_check(ps->set, e, &p->reach);
-	return err ? fdry_fail_at(err, "kernel %.200s", e->k.name) : 0;
+	return 0;
 }
 
 /* The slice of @kernels, or FDRY_E_NOSLICE. */
@@ -260,6 +259,11 @@ static int parts_slice(struct parts *ps)
 	for (i = 0; !err && i < ps->n; i++)
 		if (ps->p[i].group == i)
 			err = group_slice(ps, i, kernels);
+	for (i = 0; !err && i < ps->n; i++) {
+		err = fdry_set_variables_read(ps->set, ps->p[i].e, &ps->p[i].reach);
+		if (err)
+			err = fdry_fail_at(err, "kernel %.200s", ps->p[i].e->k.name);
+	}
 	free(kernels);
 	return err;
 }
@@ -312,6 +316,7 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 	struct fdry_set_entry *e;
 	int err;
 
+	fdry_set_variables_clear(set);
 	for (i = 0; i < n; i++) {
 		e = entry_of(set, i);
 		for (j = 0; j < i && !same_code(set, j, i); j++)
@@ -319,9 +324,9 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 		if (code_of(set, e)->cubin) {
 			err = j == i ? cubin_slice(set, i) : 0;
 		} else {
-			err = fdry_set_host_variables_check(set, e);
+			err = entry_whole(set, e, "software driver object");
 			if (!err)
-				err = entry_whole(set, e, "software driver object");
+				err = fdry_set_host_variables_read(set, e);
 		}
 		if (err)
 			return err;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_vars.c - checks that a module's variables still have their initial values.
+ * kernel_vars.c - the values of the variables that kernels reach.
  *
- * A load of a kernel object gives each variable the bytes in the cubin. The captured program may
- * have changed the variable. So a seal reads the variables from the device and compares them, in
- * every load of the module whose kernels the graphs launch. It refuses a variable that it cannot
- * read, unless nothing can have written it.
+ * A load of a kernel object gives each variable the bytes in the cubin. The captured program, or a
+ * kernel, may have changed the variable since. So a seal reads the variables from the device, in
+ * every load of the module whose kernels the graphs launch. A load of the image writes those that
+ * differ from the cubin. An object has one set of variables: a variable must have the same value in
+ * all loads of the module that become one object. A seal refuses a variable that it cannot read,
+ * unless nothing can have written it.
+ *
+ * The driver fills in addresses of variables when it loads code. Each load has other addresses, so
+ * a word that still has the address of its code is no value.
  */
 #include <stdlib.h>
 
@@ -15,12 +20,14 @@
 #define REMEDY "pass it as an argument in device memory instead, or do not capture the kernel"
 
 struct look {
+	struct fdry_kernel_set *set;
 	const struct fdry_driver *drv;
-	const struct fdry_cubin *c;
+	const struct fdry_cubin *c; /* NULL: an object of the software driver */
 	const struct fdry_set_owner *owner;
+	const struct fdry_oid *object;
 };
 
-static int changed(const struct fdry_cubin_variable *v, const char *what)
+static int refuse(const struct fdry_cubin_variable *v, const char *what)
 {
 	return fdry_fail(FDRY_E_REFUSED, "variable %.200s of its module %s; " REMEDY, v->name,
 			 what);
@@ -35,7 +42,7 @@ static int variable_address(const struct look *l, const struct fdry_cubin_variab
 	CUresult res;
 
 	if (!v->name[0] || !v->unique)
-		return changed(v, "has no unique name, so it cannot be read");
+		return refuse(v, "has no unique name, so it cannot be read");
 	if (l->owner->library)
 		res = fdry_call_raw(l->drv, cuLibraryGetGlobal, &addr, &size, l->owner->library,
 				    v->name);
@@ -43,21 +50,22 @@ static int variable_address(const struct look *l, const struct fdry_cubin_variab
 		res = fdry_call_raw(l->drv, cuModuleGetGlobal_v2, &addr, &size, l->owner->module,
 				    v->name);
 	if (res == CUDA_ERROR_NOT_FOUND)
-		return changed(v, "is unknown to the driver, so it cannot be read");
+		return refuse(v, "is unknown to the driver, so it cannot be read");
 	if (res)
 		return fdry_driver_result(l->drv, l->owner->library ? FDRY_DRV_cuLibraryGetGlobal :
 					  FDRY_DRV_cuModuleGetGlobal_v2, res);
 	if (size != v->size)
-		return changed(v, "has another size than in its code");
+		return refuse(v, "has another size than in its code");
 	*ret = addr;
 	return 0;
 }
 
 enum { R_CUDA_64 = 2, R_CUDA_G64 = 4 };
 
-/* Write the address that the driver relocates there into @bytes, the variable's initial content. */
+/* Write the address that the driver fills in there into @expect, and note its offset. */
 static int address_expect(const struct look *l, const struct fdry_cubin_variable *v,
-			  const struct fdry_elf_rela *r, uint8_t *bytes)
+			  const struct fdry_elf_rela *r, uint8_t *expect,
+			  struct fdry_buf *relocated)
 {
 	uint32_t to = fdry_cubin_variable_of(l->c, (uint32_t)(r->info >> 32));
 	uint32_t type = (uint32_t)r->info;
@@ -66,22 +74,25 @@ static int address_expect(const struct look *l, const struct fdry_cubin_variable
 
 	if (to == UINT32_MAX || (type != R_CUDA_64 && type != R_CUDA_G64) ||
 	    r->offset < v->offset || v->size < 8 || r->offset - v->offset > v->size - 8)
-		return changed(v, "holds an address that cannot be compared");
+		return refuse(v, "holds an address that cannot be compared");
 	err = variable_address(l, &l->c->variables[to], &addr);
 	if (err)
 		return err;
-	fdry_set64(bytes + (r->offset - v->offset), addr + (uint64_t)r->addend);
-	return 0;
+	fdry_set64(expect + (r->offset - v->offset), addr + (uint64_t)r->addend);
+	return fdry_buf_put_u64(relocated, r->offset - v->offset);
 }
 
 static int addresses_expect(const struct look *l, const struct fdry_cubin_variable *v,
-			    uint8_t *bytes)
+			    uint8_t *expect, struct fdry_buf *relocated)
 {
-	const struct fdry_cubin_section *cs = l->c->sections;
+	const struct fdry_cubin_section *cs;
 	struct fdry_elf_rela r;
 	uint32_t s, i, n;
 	int err;
 
+	if (!l->c)
+		return 0;
+	cs = l->c->sections;
 	for (s = cs[v->section].relocs; s; s = cs[s].next_reloc) {
 		n = fdry_elf_reloc_count(&l->c->elf, s);
 		for (i = 0; i < n; i++) {
@@ -89,7 +100,7 @@ static int addresses_expect(const struct look *l, const struct fdry_cubin_variab
 			if (r.offset >= v->offset + v->size ||
 			    (r.offset < v->offset && v->offset - r.offset >= 8))
 				continue;
-			err = address_expect(l, v, &r, bytes);
+			err = address_expect(l, v, &r, expect, relocated);
 			if (err)
 				return err;
 		}
@@ -97,47 +108,105 @@ static int addresses_expect(const struct look *l, const struct fdry_cubin_variab
 	return 0;
 }
 
-/* Compare a variable on the device with @expect; @found is memory for its bytes. */
-static int device_compare(const struct look *l, const struct fdry_cubin_variable *v,
-			  CUdeviceptr addr, const uint8_t *expect, uint8_t *found)
+static int u64_cmp(const void *a, const void *b)
 {
-	int err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, addr, v->size);
+	uint64_t x = fdry_get64(a), y = fdry_get64(b);
 
-	if (err)
-		return err;
-	return memcmp(expect, found, v->size)
-		       ? changed(v, "no longer has the value that it was compiled with")
-		       : 0;
+	return (x > y) - (x < y);
 }
 
-static int bytes_compare(const struct look *l, const struct fdry_cubin_variable *v,
-			 CUdeviceptr addr, uint8_t *expect, uint8_t *found)
+/* Keep the offsets of words that have the address of the code, and zero these words in both. */
+static void relocated_keep(struct fdry_buf *relocated, uint8_t *expect, uint8_t *found)
 {
-	struct fdry_span initial = fdry_cubin_initial(l->c, v);
+	size_t at, kept = 0;
+	uint64_t offset;
+
+	if (relocated->len)
+		qsort(relocated->data, relocated->len / 8, 8, u64_cmp);
+	for (at = 0; at < relocated->len; at += 8) {
+		offset = fdry_get64(relocated->data + at);
+		if (memcmp(expect + offset, found + offset, 8))
+			continue;
+		memset(expect + offset, 0, 8);
+		memset(found + offset, 0, 8);
+		fdry_set64(relocated->data + kept, offset);
+		kept += 8;
+	}
+	relocated->len = kept;
+}
+
+static bool bytes_same(const struct fdry_buf *a, const struct fdry_buf *b)
+{
+	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+/* Add @add to the set's variables, which take its memory, or compare it with the same variable of
+ * another load. */
+static int variable_add(const struct look *l, const struct fdry_cubin_variable *v,
+			struct fdry_set_variable *add)
+{
+	const struct fdry_set_variable *all = (struct fdry_set_variable *)l->set->variables.data;
+	size_t i, n = l->set->variables.len / sizeof(*all);
+	int err;
+
+	for (i = 0; i < n; i++)
+		if (fdry_oid_eq(&all[i].object, l->object) && !strcmp(all[i].name, v->name))
+			break;
+	if (i < n && bytes_same(&all[i].bytes, &add->bytes) &&
+	    bytes_same(&all[i].relocated, &add->relocated))
+		return 0;
+	if (i < n)
+		return refuse(v, "has another value in another load of the module");
+	add->name = strdup(v->name);
+	if (!add->name)
+		return fdry_nomem();
+	err = fdry_buf_put(&l->set->variables, add, sizeof(*add));
+	if (err) {
+		free(add->name);
+		return err;
+	}
+	add->bytes = add->relocated = (struct fdry_buf){ 0 };
+	return 0;
+}
+
+/* @expect: memory for the bytes of the code, which the driver gave the variable first. */
+static int value_read(const struct look *l, const struct fdry_cubin_variable *v,
+		      struct fdry_span initial, struct fdry_set_variable *add, uint8_t *expect)
+{
+	uint8_t *found = add->bytes.data;
 	int err;
 
 	if (initial.data)
 		memcpy(expect, initial.data, v->size);
-	err = addresses_expect(l, v, expect);
-	return err ? err : device_compare(l, v, addr, expect, found);
+	err = addresses_expect(l, v, expect, &add->relocated);
+	if (err)
+		return err;
+	err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, add->addr, v->size);
+	if (err)
+		return err;
+	relocated_keep(&add->relocated, expect, found);
+	add->changed = memcmp(expect, found, v->size);
+	return variable_add(l, v, add);
 }
 
-static int variable_check(const struct look *l, const struct fdry_cubin_variable *v)
+/* @initial: its bytes in the code; data is NULL if they are zero. */
+static int variable_read(const struct look *l, const struct fdry_cubin_variable *v,
+			 struct fdry_span initial)
 {
-	uint8_t *expect, *found;
-	CUdeviceptr addr;
-	int err;
+	struct fdry_set_variable add = { .object = *l->object };
+	uint8_t *expect;
+	int err = variable_address(l, v, &add.addr);
 
-	if (v->literal || !v->size)
-		return 0;
-	err = variable_address(l, v, &addr);
+	if (err)
+		return err;
+	err = fdry_buf_grow(&add.bytes, v->size, NULL);
 	if (err)
 		return err;
 	expect = calloc(1, v->size);
-	found = malloc(v->size);
-	err = expect && found ? bytes_compare(l, v, addr, expect, found) : fdry_nomem();
+	err = expect ? value_read(l, v, initial, &add, expect) : fdry_nomem();
 	free(expect);
-	free(found);
+	fdry_buf_release(&add.bytes);
+	fdry_buf_release(&add.relocated);
 	return err;
 }
 
@@ -153,53 +222,35 @@ static bool host_variable(const struct fdry_elf *elf, const struct fdry_elf_symb
 	       elf->sections[s->s.shndx].h.flags & SHF_WRITE;
 }
 
-static int host_variable_check(const struct look *l, const struct fdry_elf *elf,
-			       const struct fdry_elf_symbol *s)
+static int host_owner_read(const struct look *l, const struct fdry_elf *elf)
 {
-	const struct fdry_elf_section *section = &elf->sections[s->s.shndx];
-	const struct fdry_cubin_variable v = { .name = s->name, .size = s->s.size, .unique = true };
-	const void *initial = fdry_span_at(section->data, s->s.value - section->h.addr, s->s.size);
-	uint8_t *expect, *found;
-	CUdeviceptr addr;
-	int err;
-
-	err = variable_address(l, &v, &addr);
-	if (err)
-		return err;
-	expect = calloc(1, v.size);
-	found = malloc(v.size);
-	if (!expect || !found) {
-		err = fdry_nomem();
-		goto out_free;
-	}
-	if (initial)
-		memcpy(expect, initial, v.size);
-	err = device_compare(l, &v, addr, expect, found);
-out_free:
-	free(expect);
-	free(found);
-	return err;
-}
-
-static int host_owner_check(const struct look *l, const struct fdry_elf *elf)
-{
+	const struct fdry_elf_section *section;
+	const struct fdry_elf_symbol *s;
+	struct fdry_cubin_variable v = { .unique = true };
+	struct fdry_span initial;
 	uint32_t i;
 	int err;
 
 	for (i = 0; i < elf->nsymbols; i++) {
-		if (!host_variable(elf, &elf->symbols[i]))
+		s = &elf->symbols[i];
+		if (!host_variable(elf, s))
 			continue;
-		err = host_variable_check(l, elf, &elf->symbols[i]);
+		section = &elf->sections[s->s.shndx];
+		v.name = s->name;
+		v.size = s->s.size;
+		initial.len = v.size;
+		initial.data = fdry_span_at(section->data, s->s.value - section->h.addr, v.size);
+		err = variable_read(l, &v, initial);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e)
+int fdry_set_host_variables_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e)
 {
 	const struct fdry_set_owner *owners = (const struct fdry_set_owner *)e->owners.data;
-	struct look l = { .drv = set->drv };
+	struct look l = { .set = set, .drv = set->drv, .object = &e->k.object };
 	size_t i, n = e->owners.len / sizeof(*owners);
 	struct fdry_elf elf;
 	int err;
@@ -209,29 +260,107 @@ int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struc
 		return err;
 	for (i = 0; i < n && !err; i++) {
 		l.owner = &owners[i];
-		err = host_owner_check(&l, &elf);
+		err = host_owner_read(&l, &elf);
 	}
 	fdry_elf_release(&elf);
 	return err ? fdry_fail_at(err, "kernel %.200s", e->k.name) : 0;
 }
 
-int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
-			     const struct fdry_code_reach *reach)
+int fdry_set_variables_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e,
+			    const struct fdry_code_reach *reach)
 {
 	const struct fdry_set_owner *owners = (const struct fdry_set_owner *)e->owners.data;
-	struct look l = { .drv = set->drv, .c = reach->cubin };
+	struct look l = { .set = set, .drv = set->drv, .c = reach->cubin, .object = &e->k.object };
+	const struct fdry_cubin_variable *v = l.c->variables;
 	size_t i, n = e->owners.len / sizeof(*owners);
-	uint32_t v;
+	uint32_t k;
 	int err;
 
 	for (i = 0; i < n; i++)
-		for (v = 0; v < l.c->nvariables; v++) {
-			if (!reach->variables[v])
+		for (k = 0; k < l.c->nvariables; k++) {
+			if (!reach->variables[k] || v[k].literal || !v[k].size)
 				continue;
 			l.owner = &owners[i];
-			err = variable_check(&l, &l.c->variables[v]);
+			err = variable_read(&l, &v[k], fdry_cubin_initial(l.c, &v[k]));
 			if (err)
 				return err;
 		}
+	return 0;
+}
+
+/* --- the values --- */
+
+void fdry_set_variables_clear(struct fdry_kernel_set *set)
+{
+	struct fdry_set_variable *v = (struct fdry_set_variable *)set->variables.data;
+	size_t i, n = set->variables.len / sizeof(*v);
+
+	for (i = 0; i < n; i++) {
+		free(v[i].name);
+		fdry_buf_release(&v[i].bytes);
+		fdry_buf_release(&v[i].relocated);
+	}
+	set->variables.len = 0;
+}
+
+static uint32_t object_of(const struct fdry_kernel_set *set, const struct fdry_oid *oid)
+{
+	const struct fdry_set_object *o = (const struct fdry_set_object *)set->objects.data;
+	uint32_t i = 0, n = (uint32_t)(set->objects.len / sizeof(*o));
+
+	while (i + 1 < n && !fdry_oid_eq(&o[i].oid, oid))
+		i++;
+	return i;
+}
+
+static int variable_cmp(const void *a, const void *b, void *set)
+{
+	const struct fdry_set_variable *x = a, *y = b;
+	uint32_t i = object_of(set, &x->object), k = object_of(set, &y->object);
+
+	return i != k ? (i > k) - (i < k) : strcmp(x->name, y->name);
+}
+
+/* The parts of a variable between the addresses that the driver fills in. */
+static int parts_pass(const struct fdry_set_variable *s, struct fdry_kernel_value *v,
+		      fdry_value_fn fn, void *arg)
+{
+	size_t at = 0, i, end;
+	int err;
+
+	for (i = 0; i <= s->relocated.len; i += 8, at = end + 8) {
+		end = i < s->relocated.len ? fdry_get64(s->relocated.data + i) : s->bytes.len;
+		if (end < at)
+			return fdry_bug("variable %.200s holds addresses that overlap", s->name);
+		if (end == at)
+			continue;
+		v->offset = at;
+		v->addr = s->addr + at;
+		v->bytes = (struct fdry_span){ s->bytes.data + at, end - at };
+		err = fn(arg, v);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int fdry_kernel_set_values(struct fdry_kernel_set *set, fdry_value_fn fn, void *arg)
+{
+	struct fdry_set_variable *s = (struct fdry_set_variable *)set->variables.data;
+	size_t i, n = set->variables.len / sizeof(*s);
+	struct fdry_kernel_value v;
+	int err;
+
+	if (n)
+		qsort_r(s, n, sizeof(*s), variable_cmp, set);
+	for (i = 0; i < n; i++) {
+		if (!s[i].changed)
+			continue;
+		v.object = object_of(set, &s[i].object);
+		v.name = s[i].name;
+		err = parts_pass(&s[i], &v, fn, arg);
+		if (err)
+			return err;
+	}
 	return 0;
 }

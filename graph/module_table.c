@@ -107,7 +107,8 @@ static bool module_matches(const struct fdry_module *m, const struct fdry_module
 			   const struct fdry_kernel *k)
 {
 	return fdry_oid_eq(&m->object, &k->object) && m->drv == u->drv && m->ctx_id == u->ctx_id &&
-	       m->process == fdry_fork_count() && (!m->owner || m->owner == u);
+	       m->process == fdry_fork_count() &&
+	       (m->owner == u || (!m->owner && !k->has_values));
 }
 
 /* Find a load of the kernel's object whose function has the kernel's attributes, or was not
@@ -331,7 +332,7 @@ static int module_enter(const struct fdry_module_user *u, const struct fdry_kern
 	err = u->get(u->arg, &k->object, &bytes);
 	if (err)
 		return err;
-	shared = !fdry_module_has_variables(bytes);
+	shared = !k->has_values && !fdry_module_has_variables(bytes);
 	fdry_fork_lock(FDRY_LOCK_MODULES);
 	m = module_find(u, k); /* another thread may have entered it in the meantime */
 	if (!m)
@@ -363,6 +364,16 @@ int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *
 out_put:
 	fdry_module_put(m);
 	return err;
+}
+
+const struct fdry_oid *fdry_module_object(const struct fdry_module *m)
+{
+	return &m->object;
+}
+
+CUmodule fdry_module_handle(const struct fdry_module *m)
+{
+	return m->handle;
 }
 
 void fdry_module_put(struct fdry_module *m)

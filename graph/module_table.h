@@ -8,8 +8,8 @@
  * kernel with other attributes gets a further load of the object.
  *
  * A module with variables is not shared. Kernels could have written them, and an image starts with
- * the values that the compiler gave them. Such a module belongs to one bank, and all kernels of
- * that bank share it.
+ * the values that they had at its seal. A module of constants is not shared either if an image has
+ * values for them. Such a module belongs to one bank, and all kernels of that bank share it.
  *
  * Locking: the table locks itself; any thread may call. A child of fork() finds none of its
  * parent's modules.
@@ -42,6 +42,9 @@ struct fdry_module_user {
  */
 int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k,
 		    struct fdry_module **ret, CUfunction *func) __must_check;
+/* Of a module that fdry_module_get() returned. */
+const struct fdry_oid *fdry_module_object(const struct fdry_module *m);
+CUmodule fdry_module_handle(const struct fdry_module *m);
 /* The context that the module was loaded in must be current. */
 void fdry_module_put(struct fdry_module *m);
 

@@ -149,6 +149,25 @@ static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr
 	return fdry_buf_printf(out, "\n");
 }
 
+static int variables_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_variable *v = m->variables;
+	char hex[FDRY_OID_HEX_SIZE];
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_variables; i++, v++) {
+		err = fdry_buf_line(out, "variable %s of object %.12s, bytes %llu to %llu",
+				    fdry_manifest_str(m, v->name),
+				    fdry_oid_hex(&m->objects[v->object].oid, hex),
+				    (unsigned long long)v->offset,
+				    (unsigned long long)(v->offset + v->size - 1));
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_rng_use *d = m->rng_uses;
@@ -202,6 +221,9 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 		if (err)
 			goto out_release;
 	}
+	err = variables_text(m, &out);
+	if (err)
+		goto out_release;
 	*ret = out;
 	return 0;
 out_release:

@@ -66,6 +66,7 @@ struct fdry_image {
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
+	struct fdry_buf *values;      /* by position in m.variables; see variables.h */
 	struct fdry_image_exec *execs; /* by position in m.graphs */
 	uint32_t *order; /* positions in m.graphs, the graph that is expected first at the front */
 	struct fdry_ticket ticket;

@@ -13,6 +13,7 @@
 #include "image/private_ctx.h"
 #include "image/random.h"
 #include "lib/telemetry.h"
+#include "image/variables.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
 {
@@ -176,6 +177,9 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
 	if (err)
 		goto out_end;
 	err = fdry_content_check(img, reader, &checked);
+	if (err)
+		goto out_end;
+	err = fdry_image_values_write(img);
 	if (err)
 		goto out_end;
 	atomic_store(&img->partial, false);

@@ -32,6 +32,7 @@
 #include "image/random.h"
 #include "image/shared_fingerprinter.h"
 #include "image/staging.h"
+#include "image/variables.h"
 #include "lib/live.h"
 #include "arch/stream.h"
 #include "lib/threads.h"
@@ -328,6 +329,12 @@ static int kernels_load(struct load *l)
 		return err;
 	err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels,
 				   fdry_objects_kernel, l->objects, &img->bank);
+	if (err)
+		return err;
+	err = fdry_image_values_read(img, l->reader);
+	if (err)
+		return err;
+	err = fdry_image_values_write(img);
 	if (err)
 		return err;
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);
@@ -681,6 +688,7 @@ void fdry_image_unload(struct fdry_image *img)
 	pthread_mutex_destroy(&img->lock);
 	pthread_mutex_destroy(&img->staging_lock);
 	free(img->hosts);
+	fdry_image_values_free(img);
 	free(img->kernels);
 	free(img->execs);
 	free(img->order);

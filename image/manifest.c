@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/search.h"
+
 /* --- look-ups --- */
 
 void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t,
@@ -68,6 +70,13 @@ const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key)
 	return f ? fdry_manifest_str(m, f->value) : NULL;
 }
 
+bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object)
+{
+	size_t low = fdry_lower_bound(i, m->n_variables, m->variables[i].object < object);
+
+	return low < m->n_variables && m->variables[low].object == object;
+}
+
 /* --- lists --- */
 
 static int oid_cmp(const void *a, const void *b)
@@ -77,8 +86,9 @@ static int oid_cmp(const void *a, const void *b)
 
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
 {
-	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks, i, k = 0,
-	       u = 0;
+	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks +
+		   m->n_variables,
+	       i, k = 0, u = 0;
 	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
 
 	if (!oids)
@@ -91,6 +101,8 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->chunks[i].oid;
 	for (i = 0; i < m->n_host_chunks; i++)
 		oids[k++] = m->host_chunks[i].oid;
+	for (i = 0; i < m->n_variables; i++)
+		oids[k++] = m->variables[i].oid;
 	qsort(oids, n, sizeof(*oids), oid_cmp);
 	for (i = 0; i < n; i++)
 		if (!u || !fdry_oid_eq(&oids[i], &oids[u - 1]))

@@ -36,6 +36,9 @@ const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m,
 const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key);
 const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key);
 
+/* Whether a load writes variables of kernel object @object. */
+bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object);
+
 /* Zero it, set base and end, append entries to the sections in their canonical order, then
  * encode; release in any case. */
 struct fdry_manifest_writer {

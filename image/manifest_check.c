@@ -59,6 +59,8 @@ static int text_check(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_kernels && left; i++)
 		left = text_take(m, m->kernels[i].whole_reason,
 				 text_take(m, m->kernels[i].name, left));
+	for (i = 0; i < m->n_variables && left; i++)
+		left = text_take(m, m->variables[i].name, left);
 	for (i = 0; i < m->n_rng_uses && left; i++)
 		left = text_take(m, m->generators[m->rng_uses[i].generator].name, left);
 	if (left)
@@ -216,6 +218,33 @@ static int kernels_check(const struct fdry_manifest *m)
 		params += k->param_count;
 		if (params > m->n_params)
 			return bad("kernel %u shares its parameters with another", i);
+	}
+	return 0;
+}
+
+static bool variables_ordered(const struct fdry_manifest *m, const struct fdry_mf_variable *a,
+			      const struct fdry_mf_variable *b)
+{
+	int order = strcmp(fdry_manifest_str(m, a->name), fdry_manifest_str(m, b->name));
+
+	if (a->object != b->object)
+		return a->object < b->object;
+	return order ? order < 0 : a->offset + a->size <= b->offset;
+}
+
+static int variables_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_variable *v = m->variables;
+	uint32_t i;
+
+	for (i = 0; i < m->n_variables; i++, v++) {
+		if (v->object >= m->n_objects || !str_ok(m, v->name) ||
+		    !*fdry_manifest_str(m, v->name))
+			return bad("variable %u has no object or no name", i);
+		if (!v->size || v->size > FDRY_MF_CHUNK_MAX || v->offset > UINT32_MAX)
+			return bad("variable %u has a bad size", i);
+		if (i && !variables_ordered(m, v - 1, v))
+			return bad("variable %u is out of order", i);
 	}
 	return 0;
 }
@@ -503,7 +532,8 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check,	 limits_check,	    segments_check,
 		chunks_check,  hosts_check,	 host_chunks_check, graphs_check,
-		kernels_check, attrs_check,	 tensors_check,	    capacities_check,
+		kernels_check, attrs_check,	 variables_check,   tensors_check,
+		capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    text_check,
 		fingerprints_check, external_prints_check,
 	};

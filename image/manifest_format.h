@@ -185,6 +185,16 @@ struct fdry_mf_limit {
 	uint64_t value;
 };
 
+/* A part of a variable of a kernel object, which a load writes; ascending objects, of each
+ * ascending names and offsets, none across another. */
+struct fdry_mf_variable {
+	uint32_t object;     /* index into the objects */
+	uint32_t name;
+	uint64_t offset;     /* in the variable */
+	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
+	struct fdry_oid oid; /* of the chunk object */
+};
+
 /* The fingerprints of chunks and those of host chunks have a section each, with one entry for each
  * chunk, in the same order. Images of 0.1 have neither. */
 
@@ -214,6 +224,7 @@ struct fdry_mf_external_print {
 	X(15, ALLOCS, allocs, struct fdry_mf_alloc) \
 	X(16, GENERATORS, generators, struct fdry_mf_generator) \
 	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use) \
+	X(21, VARIABLES, variables, struct fdry_mf_variable) \
 	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
 	  struct fdry_fingerprint) \
@@ -255,6 +266,9 @@ FDRY_MF_FROZEN_AT(fdry_mf_rng_use, seed, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_rng_use, increment, 24);
 FDRY_MF_FROZEN(fdry_mf_capacity, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_capacity, max, 8);
+FDRY_MF_FROZEN(fdry_mf_variable, 56);
+FDRY_MF_FROZEN_AT(fdry_mf_variable, offset, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);
 FDRY_MF_FROZEN(fdry_fingerprint, 16);
 FDRY_MF_FROZEN(fdry_mf_external_print, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_external_print, value, 8);

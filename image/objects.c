@@ -67,6 +67,9 @@ static int kernel_table(struct fdry_image *img)
 		};
 		memcpy(img->kernels[i].attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
 	}
+	for (i = 0; i < img->m.n_kernels; i++)
+		img->kernels[i].has_values =
+			fdry_manifest_has_values(&img->m, img->m.kernels[i].object);
 	for (i = 0; i < img->m.n_attrs; i++)
 		img->kernels[img->m.attrs[i].kernel].attrs[img->m.attrs[i].id] =
 			img->m.attrs[i].value;

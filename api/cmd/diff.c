@@ -295,6 +295,43 @@ static int draw_found(struct diff *d, int64_t i, int64_t j)
 	return found_texts(d, name, text[0], text[1]);
 }
 
+/* --- values of variables --- */
+
+static const char *variable_name(const struct cmd_image *im, const struct fdry_mf_variable *v)
+{
+	return fdry_manifest_str(&im->m, v->name);
+}
+
+static int variable_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	const struct fdry_mf_variable *a = &d->im[0].m.variables[i], *b = &d->im[1].m.variables[j];
+	int order = strcmp(variable_name(&d->im[0], a), variable_name(&d->im[1], b));
+
+	if (a->object != b->object)
+		return (a->object > b->object) - (a->object < b->object);
+	return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+static int variable_found(struct diff *d, int64_t i, int64_t j)
+{
+	char name[320] = "", text[2][128] = { "", "" }, hex[FDRY_OID_HEX_SIZE];
+	const int64_t at[2] = { i, j };
+	const struct fdry_mf_variable *v;
+	int k;
+
+	for (k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		v = &d->im[k].m.variables[at[k]];
+		snprintf(name, sizeof(name), "%s of kernel object %u",
+			 variable_name(&d->im[k], v), v->object);
+		snprintf(text[k], sizeof(text[k]), "%llu bytes at %llu, %.12s",
+			 (unsigned long long)v->size, (unsigned long long)v->offset,
+			 fdry_oid_hex(&v->oid, hex));
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
 /* --- the whole image --- */
 
 #define LIST(part_, member, prefix) \
@@ -312,6 +349,7 @@ static int diff_lists(struct diff *d)
 		LIST("host segments", hosts, host),
 		LIST("tensors", tensors, tensor),
 		LIST("draws", rng_uses, draw),
+		LIST("variables", variables, variable),
 	};
 	size_t i;
 	int err = region(d);

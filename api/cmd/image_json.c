@@ -118,6 +118,24 @@ static void draws(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
+static void variables(struct json *j, const struct fdry_manifest *m)
+{
+	const struct fdry_mf_variable *v = m->variables;
+	uint32_t i;
+
+	json_open(j, "variables", '[');
+	for (i = 0; i < m->n_variables; i++, v++) {
+		json_open(j, NULL, '{');
+		json_string(j, "name", fdry_manifest_str(m, v->name));
+		json_oid(j, "object", &m->objects[v->object].oid);
+		json_number(j, "offset", v->offset);
+		json_number(j, "bytes", v->size);
+		json_oid(j, "id", &v->oid);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 static void kernels(struct json *j, const struct fdry_manifest *m)
 {
 	const struct fdry_mf_kernel *k;
@@ -154,5 +172,6 @@ void cmd_image_json(struct json *j, const struct fdry_manifest *m)
 	graphs(j, m);
 	draws(j, m);
 	kernels(j, m);
+	variables(j, m);
 	json_close(j, '}');
 }

@@ -116,8 +116,14 @@ static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const c
 {
 	const struct fdry_alloc *a = fdry_layout_find(&s->layout, at);
 	const char *tensor = tensor_at(s, at);
-
 	uint64_t start = a ? a->addr : at; /* no allocation: host memory */
+
+	if (s->variable)
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the word at byte %" PRIu64
+				 " of the module variable %.200s is 0x%" PRIx64
+				 ", which points to %s; keep such pointers out of variables",
+				 at - s->variable_addr, s->variable, word, what);
 
 	return fdry_fail(FDRY_E_REFUSED,
 			 "the word at byte %" PRIu64 " of the %s at 0x%" PRIx64

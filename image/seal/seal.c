@@ -254,6 +254,8 @@ static int kernels_seal(struct fdry_seal *s)
 	}
 	for (i = 0; i < fdry_kernel_set_count(s->kernels) && !err; i++)
 		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
+	if (!err)
+		err = fdry_seal_values(s);
 	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);
 	fdry_seal_spent(s, kernels);
 	return err;

@@ -46,6 +46,9 @@ struct fdry_seal {
 	const struct fdry_alloc *near; /* of the layout: holds the last word; see ptr.c */
 	struct fdry_buf host_tensors, hosts; /* see host.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
+	/* The variable whose value is searched for pointers, and where it begins; NULL: none. */
+	const char *variable;
+	uint64_t variable_addr;
 	struct fdry_seal_report report;
 	double mark, parts[FDRY_SEAL_PART_COUNT]; /* see fdry_seal_spent() */
 };
@@ -95,6 +98,10 @@ int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *word
  */
 bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before);
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
+
+/* variables.c: after the kernels are sliced, store the values of their variables. FDRY_E_REFUSED
+ * names a variable that points to memory which the image does not hold. */
+int fdry_seal_values(struct fdry_seal *s) __must_check;
 
 /* random.c: after the layout, set the cells of generators to zero and add the generators to the
  * manifest. */

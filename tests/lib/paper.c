@@ -198,6 +198,14 @@ static CUresult copy_back(void *to, CUdeviceptr from, size_t n)
 	return CUDA_SUCCESS;
 }
 
+static CUresult copy_there(CUdeviceptr to, const void *from, size_t n, CUstream stream)
+{
+	(void)stream;
+	CALL();
+	memcpy((void *)(uintptr_t)to, from, n);
+	return CUDA_SUCCESS;
+}
+
 static CUresult module_load(CUmodule *ret, const void *data, unsigned int nj, CUjit_option *jo,
 			    void **jv)
 {
@@ -307,7 +315,8 @@ void paper_begin(void)
 		.cuKernelGetAttribute = kernel_get_attr, .cuFuncSetAttribute = func_set_attr,
 		.cuFuncGetParamInfo = func_param,
 		.cuLibraryGetGlobal = library_global, .cuModuleGetGlobal_v2 = module_global,
-		.cuMemcpyDtoH_v2 = copy_back, .cuModuleLoadDataEx = module_load,
+		.cuMemcpyDtoH_v2 = copy_back, .cuMemcpyHtoDAsync_v2 = copy_there,
+		.cuModuleLoadDataEx = module_load,
 		.cuModuleGetFunction = module_function, .cuModuleUnload = module_unload,
 		.cuLinkCreate_v2 = link_create, .cuLinkAddData_v2 = link_add,
 		.cuLinkComplete = link_complete, .cuLinkDestroy = link_destroy,

@@ -132,31 +132,200 @@ START_TEST(two_sets_of_attributes_and_a_variable)
 }
 END_TEST
 
+/* The values that a set passes. */
+struct values {
+	unsigned int n;
+	char name[8][32];
+	uint32_t object[8];
+	uint64_t offset[8];
+	size_t len[8];
+	uint8_t first[8];
+};
+
+static int value_note(void *arg, const struct fdry_kernel_value *v)
+{
+	struct values *all = arg;
+
+	ck_assert_uint_lt(all->n, 8);
+	ck_assert_uint_gt(v->bytes.len, 0);
+	snprintf(all->name[all->n], sizeof(all->name[0]), "%s", v->name);
+	all->object[all->n] = v->object;
+	all->offset[all->n] = v->offset;
+	all->len[all->n] = v->bytes.len;
+	all->first[all->n++] = v->bytes.data[0];
+	return 0;
+}
+
+static struct values values_of(struct fdry_kernel_set *set)
+{
+	struct values v = { 0 };
+
+	ck_assert_int_eq(fdry_kernel_set_values(set, value_note, &v), 0);
+	return v;
+}
+
+/* Values are of the object whose kernels reach the variable. */
 START_TEST(changed_variables)
 {
 	static const struct {
 		const char *kernel, *variable;
+		size_t size;
 	} changes[] = {
-		{ "bump", "counter" },	    { "lookup", "table" },
-		{ "lookup", "into_table" }, { "affine", "weights" },
-		{ "affine", "biases" },	    { "own_static", "_ZZ10own_staticE5calls" },
+		{ "bump", "counter", 4 },      { "lookup", "table", 16 },
+		{ "lookup", "into_table", 8 }, { "affine", "weights", 16 },
+		{ "affine", "biases", 16 },	 { "own_static", "_ZZ10own_staticE5calls", 4 },
 	};
 	struct fdry_kernel_set *set;
+	struct values v;
 	struct load *l;
-	uint8_t *v;
+	uint8_t *bytes;
 
 	paper_begin();
 	set = set_new();
 	l = load_file("vars.90.cubin");
-	v = variable_of(l, changes[_i].variable);
-	intern(set, kernel_of(l, changes[_i].kernel), _i % 2);
+	bytes = variable_of(l, changes[_i].variable);
 	intern(set, kernel_of(l, "alone"), true);
-	v[3] ^= 1;
-	slice_refused(set, changes[_i].variable, changes[_i].kernel);
-	v[3] ^= 1;
-	slice(set); /* and the set can be used again */
-	variable_of(l, "untouched")[0] ^= 1; /* what no kernel here reaches may change */
+	intern(set, kernel_of(l, changes[_i].kernel), _i % 2);
 	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 0);
+	bytes[0] ^= 1;
+	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_str_eq(v.name[0], changes[_i].variable);
+	ck_assert_uint_eq(v.object[0], 1);
+	ck_assert_uint_eq(v.offset[0], 0);
+	ck_assert_uint_eq(v.len[0], changes[_i].size);
+	ck_assert_uint_eq(v.first[0], bytes[0]);
+	bytes[0] ^= 1;
+	variable_of(l, "untouched")[0] ^= 1; /* what no kernel here reaches is no value */
+	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 0);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* Kernels of two objects that read one constant: each object has its value. */
+START_TEST(values_of_two_objects)
+{
+	struct fdry_kernel_set *set;
+	struct values v;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	intern(set, kernel_of(l, "bump"), true);
+	intern(set, kernel_of(l, "bump_by"), true);
+	intern(set, kernel_of(l, "affine"), true);
+	variable_of(l, "weights")[4] = 9;
+	variable_of(l, "counter")[0] = 9;
+	variable_of(l, "biases")[15] = 9;
+	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 3);
+	ck_assert_str_eq(v.name[0], "counter");
+	ck_assert_str_eq(v.name[1], "biases");
+	ck_assert_str_eq(v.name[2], "weights");
+	ck_assert_uint_eq(v.object[0], 0);
+	ck_assert_uint_eq(v.object[1], 1);
+	ck_assert_uint_eq(v.object[2], 1);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* Two loads of a module become one object only if they have the same values. */
+START_TEST(values_of_two_loads)
+{
+	struct fdry_kernel_set *set;
+	struct load *a, *b;
+	struct values v;
+
+	paper_begin();
+	set = set_new();
+	a = load_file("vars.90.cubin");
+	b = load_file("vars.90.cubin");
+	intern(set, kernel_of(a, "affine"), true);
+	intern(set, kernel_of(b, "affine"), true);
+	variable_of(a, "weights")[0] = 9;
+	slice_refused(set, "has another value in another load", "affine");
+	variable_of(b, "weights")[0] = 9;
+	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 1);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* into_table holds the address of table, which differs in each load: it is no value. */
+START_TEST(addresses_are_no_values)
+{
+	struct fdry_kernel_set *set;
+	struct load *a, *b;
+	struct values v;
+
+	paper_begin();
+	set = set_new();
+	a = load_file("vars.90.cubin");
+	b = load_file("vars.90.cubin");
+	intern(set, kernel_of(a, "lookup"), true);
+	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 0);
+	fdry_set64(variable_of(a, "into_table"),
+		   (uint64_t)(uintptr_t)variable_of(b, "table") + 8); /* of another load */
+	slice(set);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_str_eq(v.name[0], "into_table");
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* A load writes values into every module of the object, and shares none of them. */
+START_TEST(values_are_written)
+{
+	struct fdry_kernel k[8];
+	struct fdry_kernel_bank *bank = NULL, *other = NULL;
+	struct fdry_kernel_set *set;
+	const uint8_t value[] = { 7, 8, 9 };
+	struct fdry_span bytes = { value, sizeof(value) };
+	unsigned int before, i;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	intern(set, kernel_of(l, "affine"), true);
+	slice(set);
+	k[0] = k[1] = *fdry_kernel_set_get(set, 0);
+	k[0].has_values = k[1].has_values = true;
+	k[1].attrs[0] = 100000; /* a load of its own */
+	before = paper.nloads;
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 2, paper_object_get, set, &bank), 0);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 1, paper_object_get, set, &other), 0);
+	ck_assert_uint_eq(paper.nloads, before + 3);
+	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "weights", 5, bytes, NULL), 0);
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(!memcmp(variable_of(paper.loads[before + i], "weights") + 5,
+					  value, sizeof(value)),
+				  i < 2);
+	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "weights", 14, bytes, NULL),
+			 -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "weights", UINT64_MAX, bytes,
+						NULL),
+			 -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "heights", 0, bytes, NULL),
+			 -FDRY_E_BADIMAGE);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "variable heights: its object has no"));
+	fdry_kernel_bank_free(other);
+	fdry_kernel_bank_free(bank);
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -236,6 +405,10 @@ int main(void)
 	tcase_add_test(tc, two_loads_with_a_variable_each);
 	tcase_add_test(tc, two_sets_of_attributes_and_a_variable);
 	tcase_add_loop_test(tc, changed_variables, 0, 6);
+	tcase_add_test(tc, values_of_two_objects);
+	tcase_add_test(tc, values_of_two_loads);
+	tcase_add_test(tc, addresses_are_no_values);
+	tcase_add_test(tc, values_are_written);
 	tcase_add_test(tc, unreadable_variables);
 	tcase_add_loop_test(tc, refused_kernels, 0, 5);
 	tcase_add_test(tc, whole_with_a_reason);

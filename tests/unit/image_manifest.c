@@ -324,6 +324,64 @@ static const struct damage damages[] = {
 	{ "its region ends beyond the address space", FDRY_E_BADIMAGE, region_over_the_end },
 };
 
+/* The same with values of variables: two of one object, one of them in two parts. */
+static void fill_variables(struct fdry_manifest_writer *w)
+{
+	fill(w);
+	put(w->variables, (struct fdry_mf_variable){ .name = str(w, "lut"), .offset = 8,
+						     .size = 2 << 20, .oid = oid(8) });
+	put(w->variables, (struct fdry_mf_variable){ .name = str(w, "lut"), .offset = 8 + (2 << 20),
+						     .size = 1, .oid = oid(9) });
+	put(w->variables,
+	    (struct fdry_mf_variable){ .name = str(w, "table"), .size = 4, .oid = oid(9) });
+}
+
+START_TEST(golden_bytes_with_variables)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_manifest m;
+	struct fdry_oid id, *links;
+	size_t n;
+
+	fill_variables(&w);
+	ok(fdry_manifest_encode(&w, &b));
+	ok(fdry_oid_of(b.data, b.len, &id));
+	ck_assert_str_eq(fdry_oid_hex(&id, hex),
+			 "3d648b0177242c73cbd4f81239e2c5bd6672cdfff73e72b5f8a3650b7825ab84");
+	ok(open_it(&b, &m));
+	ok(fdry_manifest_links(&m, &links, &n));
+	ck_assert_uint_eq(n, 7);
+	free(links);
+	ck_assert(fdry_manifest_has_values(&m, 0));
+	ck_assert(!fdry_manifest_has_values(&m, 1));
+	fdry_buf_release(&b);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
+#define variable(i) entry(w, variables, struct fdry_mf_variable, i)
+DAMAGE(variable_object, variable(2).object = 1)
+DAMAGE(variable_name, variable(0).name = 0)
+DAMAGE(variable_half_name, variable(0).name += 1)
+DAMAGE(variable_empty, variable(2).size = 0)
+DAMAGE(variable_large, variable(0).size += 1)
+DAMAGE(variable_far, variable(2).offset = 1ull << 32)
+DAMAGE(variable_overlaps, variable(1).offset -= 1)
+DAMAGE(variable_order, variable(2).name = variable(0).name)
+
+static const struct damage variable_damages[] = {
+	{ "variable 2 has no object or no name", FDRY_E_BADIMAGE, variable_object },
+	{ "variable 0 has no object or no name", FDRY_E_BADIMAGE, variable_name },
+	{ "variable 0 has no object or no name", FDRY_E_BADIMAGE, variable_half_name },
+	{ "variable 2 has a bad size", FDRY_E_BADIMAGE, variable_empty },
+	{ "variable 0 has a bad size", FDRY_E_BADIMAGE, variable_large },
+	{ "variable 2 has a bad size", FDRY_E_BADIMAGE, variable_far },
+	{ "variable 1 is out of order", FDRY_E_BADIMAGE, variable_overlaps },
+	{ "variable 2 is out of order", FDRY_E_BADIMAGE, variable_order },
+};
+
 #define host(i) entry(w, hosts, struct fdry_mf_host, i)
 #define host_chunk(i) entry(w, host_chunks, struct fdry_mf_host_chunk, i)
 #define tensor(i) entry(w, tensors, struct fdry_mf_tensor, i)
@@ -408,6 +466,22 @@ START_TEST(every_host_field_is_checked)
 	struct fdry_buf b = { 0 };
 
 	fill_hosts(&w);
+	d->do_it(&w);
+	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
+	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
+		      fdry_last_error(), d->says);
+	ck_assert_ptr_null(b.data);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
+START_TEST(every_variable_field_is_checked)
+{
+	const struct damage *d = &variable_damages[_i];
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+
+	fill_variables(&w);
 	d->do_it(&w);
 	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
 	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
@@ -574,6 +648,9 @@ int main(void)
 	tcase_add_test(tc, links_are_a_set);
 	tcase_add_loop_test(tc, every_host_field_is_checked, 0,
 			    sizeof(host_damages) / sizeof(host_damages[0]));
+	tcase_add_test(tc, golden_bytes_with_variables);
+	tcase_add_loop_test(tc, every_variable_field_is_checked, 0,
+			    sizeof(variable_damages) / sizeof(variable_damages[0]));
 	tcase_add_loop_test(tc, every_field_is_checked, 0, sizeof(damages) / sizeof(damages[0]));
 	tcase_add_loop_test(tc, header_and_directory_are_checked, 0,
 			    sizeof(bytes) / sizeof(bytes[0]));

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/* variables.c - see variables.h. */
+#include "image/variables.h"
+
+#include <stdlib.h>
+
+#include "arch/stream.h"
+#include "image/check.h"
+
+static int value_read(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
+{
+	const struct fdry_mf_variable *v = &img->m.variables[i];
+	int err = fdry_budget_take(&img->budget, v->size, "values of variables");
+
+	if (err)
+		return err;
+	err = fdry_reader_copy(reader, &v->oid, &img->values[i]);
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(img, &v->oid);
+	if (!err && img->values[i].len != v->size)
+		err = fdry_fail(FDRY_E_BADIMAGE,
+				"it has %zu bytes, the manifest says %llu; seal the image anew",
+				img->values[i].len, (unsigned long long)v->size);
+	return err ? fdry_fail_at(err, "value of variable %.200s",
+				  fdry_manifest_str(&img->m, v->name))
+		   : 0;
+}
+
+int fdry_image_values_read(struct fdry_image *img, struct fdry_reader *reader)
+{
+	uint32_t i;
+	int err;
+
+	if (!img->m.n_variables)
+		return 0;
+	img->values = calloc(img->m.n_variables, sizeof(*img->values));
+	if (!img->values)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_variables; i++) {
+		err = value_read(img, reader, i);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int fdry_image_values_write(struct fdry_image *img)
+{
+	const struct fdry_mf_variable *v = img->m.variables;
+	uint32_t i;
+	int err;
+
+	if (!img->m.n_variables)
+		return 0;
+	for (i = 0; i < img->m.n_variables; i++, v++) {
+		err = fdry_kernel_bank_write(
+			img->bank, &img->m.objects[v->object].oid,
+			fdry_manifest_str(&img->m, v->name), v->offset,
+			(struct fdry_span){ img->values[i].data, img->values[i].len }, img->stream);
+		if (err)
+			return err;
+	}
+	return fdry_stream_wait(img->drv, img->stream);
+}
+
+void fdry_image_values_free(struct fdry_image *img)
+{
+	uint32_t i;
+
+	for (i = 0; img->values && i < img->m.n_variables; i++)
+		fdry_buf_release(&img->values[i]);
+	free(img->values);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * variables.h - the values that an image has for variables of its kernel objects.
+ *
+ * A module variable belongs to the loaded code. If the captured process had changed one, the image
+ * holds its value, and a load writes it after the code is loaded.
+ */
+#ifndef FDRY_IMAGE_VARIABLES_H
+#define FDRY_IMAGE_VARIABLES_H
+
+#include "image/image.h"
+
+/* Read all values; they stay in the image, for restores. */
+int fdry_image_values_read(struct fdry_image *img, struct fdry_reader *reader) __must_check;
+/* Write them; the image's kernels are loaded, and its context is current. */
+int fdry_image_values_write(struct fdry_image *img) __must_check;
+void fdry_image_values_free(struct fdry_image *img);
+
+#endif

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Module variables that a program or a kernel wrote, captured in one process and loaded in another.
+
+A constant set by cuMemcpyHtoD, a counter of two kernels, a variable that points into the region,
+and cuFFT, whose kernels read a table that the host writes (lut_sp).
+"""
+import ctypes
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
+
+PTX = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .align 8 .u64 counter = 7;
+.visible .global .align 8 .u64 pointer;
+.visible .const .align 8 .u64 weights[4] = {1, 2, 3, 4};
+.visible .entry bump(.param .u64 out, .param .u64 by)
+{
+    .reg .b64 %o, %v, %b;
+    ld.param.u64 %o, [out];
+    cvta.to.global.u64 %o, %o;
+    ld.param.u64 %b, [by];
+    ld.global.u64 %v, [counter];
+    add.u64 %v, %v, %b;
+    st.global.u64 [counter], %v;
+    st.global.u64 [%o], %v;
+    ret;
+}
+.visible .entry bump_twice(.param .u64 out, .param .u64 by)
+{
+    .reg .b64 %o, %v, %b;
+    ld.param.u64 %o, [out];
+    cvta.to.global.u64 %o, %o;
+    ld.param.u64 %b, [by];
+    ld.global.u64 %v, [counter];
+    add.u64 %v, %v, %b;
+    add.u64 %v, %v, %b;
+    st.global.u64 [counter], %v;
+    st.global.u64 [%o], %v;
+    ret;
+}
+.visible .entry pick(.param .u64 out, .param .u64 i)
+{
+    .reg .b64 %o, %v, %i, %w;
+    ld.param.u64 %o, [out];
+    cvta.to.global.u64 %o, %o;
+    ld.param.u64 %i, [i];
+    shl.b64 %i, %i, 3;
+    mov.u64 %w, weights;
+    add.u64 %w, %w, %i;
+    ld.const.u64 %v, [%w];
+    st.global.u64 [%o], %v;
+    ret;
+}
+.visible .entry follow(.param .u64 out, .param .u64 unused)
+{
+    .reg .b64 %o, %v, %p;
+    ld.param.u64 %o, [out];
+    cvta.to.global.u64 %o, %o;
+    ld.global.u64 %p, [pointer];
+    cvta.to.global.u64 %p, %p;
+    ld.global.u64 %v, [%p];
+    st.global.u64 [%o], %v;
+    ret;
+}
+"""
+KERNELS = (("bump", 1), ("bump_twice", 5), ("pick", 2), ("follow", 0))
+FFTS = ((1 << 10, "complex64"), (1000, "complex64"), (1 << 15, "complex64"), (4099, "complex64"),
+        (1 << 12, "complex128"))
+INPUTS = 3
+FIRST_FFT = 10
+
+
+def driver():
+    """What answers to libcuda.so.1 here: the interposer."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def check(result):
+    assert result == 0, f"the driver answered {result}"
+
+
+def variable(module, name):
+    addr, size = ctypes.c_uint64(), ctypes.c_size_t()
+    check(driver().cuModuleGetGlobal_v2(ctypes.byref(addr), ctypes.byref(size), module,
+                                        name.encode()))
+    return addr.value
+
+
+def word_set(addr, value):
+    word = ctypes.c_uint64(value)
+    check(driver().cuMemcpyHtoD_v2(ctypes.c_uint64(addr), ctypes.byref(word), ctypes.c_size_t(8)))
+
+
+def launch(module, name, *values):
+    import torch
+    function = ctypes.c_void_p()
+    check(driver().cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
+    words = [ctypes.c_uint64(v) for v in values]
+    params = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    check(driver().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, None))
+
+
+def fft_input(i, n, dtype):
+    """Input i of a transform: the same in both processes."""
+    import torch
+    g = torch.Generator().manual_seed(1000 * n + i)
+    return torch.randn(n, generator=g, dtype=getattr(torch, dtype))
+
+
+def capture(store):
+    import foundry
+    import torch
+    with foundry.Capture() as cap:
+        module = ctypes.c_void_p()
+        check(driver().cuModuleLoadData(ctypes.byref(module), PTX))
+        out = torch.zeros(1, dtype=torch.int64, device="cuda")
+        cell = torch.full((1,), 77, device="cuda")
+        x = [torch.zeros(n, dtype=getattr(torch, d), device="cuda") for n, d in FFTS]
+        y = [torch.zeros_like(t) for t in x]
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for a, b in zip(x, y):
+                b.copy_(torch.fft.fft(a))
+        torch.cuda.synchronize()
+        for key, (name, value) in enumerate(KERNELS):
+            with cap.graph(key, name=name, stream=stream):
+                launch(module, name, out.data_ptr(), value)
+        for key, (a, b) in enumerate(zip(x, y)):
+            with cap.graph(FIRST_FFT + key, name=f"fft of {len(a)}", stream=stream):
+                b.copy_(torch.fft.fft(a))
+        word_set(variable(module, "counter"), 50)
+        word_set(variable(module, "pointer"), cell.data_ptr())
+        for i in range(4):
+            word_set(variable(module, "weights") + 8 * i, 100 + i)
+        torch.cuda.synchronize()
+        cap.tensor("out", out, use="output")
+        for i, (a, b) in enumerate(zip(x, y)):
+            cap.tensor(f"x{i}", a, use="input")
+            cap.tensor(f"y{i}", b, use="output")
+        want = [[torch.fft.fft(fft_input(i, n, d).cuda()).cpu() for i in range(INPUTS)]
+                for n, d in FFTS]
+        torch.save(want, store + ".want")
+        sealed = cap.seal(store, "variables")
+        print("sealed", sealed.id, sealed.nodes, "nodes")
+
+
+def run(img, key, stream):
+    img.launch(key, stream)
+    return int.from_bytes(img.read("out", stream), "little")
+
+
+def load(store):
+    import foundry
+    img = foundry.load("variables", store=store, poison=True)
+    for line in foundry.Store(store).describe("variables").split("\n"):
+        if line.startswith("variable"):
+            print(line)
+    import torch
+    stream = torch.cuda.Stream()
+    img.filled()
+    for _ in range(2):
+        got = [run(img, key, stream) for key in range(len(KERNELS))]
+        assert got == [51, 61, 102, 77], got
+        assert run(img, 0, stream) == 62
+        img.restore(stream)
+    want = torch.load(store + ".want")
+    for key, (n, dtype) in enumerate(FFTS):
+        for i in range(INPUTS):
+            img.write(f"x{key}", fft_input(i, n, dtype).numpy().tobytes(), stream)
+            img.launch(FIRST_FFT + key, stream)
+            got = img.read(f"y{key}", stream)
+            assert got == want[key][i].numpy().tobytes(), f"fft of {n} {dtype}, input {i}"
+    print("every byte is right")
+
+
+def whole():
+    parts.need()
+    with tempfile.TemporaryDirectory() as folder:
+        return [parts.run(f.__name__, os.path.join(folder, "store")) for f in PARTS]
+
+
+PARTS = (capture, load)
+
+if __name__ == "__main__":
+    parts.main(PARTS, whole)
