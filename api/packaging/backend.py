@@ -37,6 +37,12 @@ LIBRARIES = {
 }
 PROGRAM = "foundry-store"
 
+# vLLM finds its plug-ins by this group of entry points.
+ENTRY_POINTS = "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
+# Python reads this when it starts. If the variable is set, the interposer is in place before a
+# program imports torch, in every process of an engine.
+PTH = 'import os; os.environ.get("FOUNDRY_VLLM") and __import__("foundry")\n'
+
 
 def value_in(path, pattern):
     """What stands in a file of the tree, so that it stands there alone."""
@@ -164,6 +170,16 @@ class Wheel:
         self.zip.close()
 
 
+def package_files():
+    """The files of the package, as paths in it."""
+    found = []
+    for folder, folders, names in os.walk(PACKAGE):
+        folders[:] = [d for d in folders if d != "__pycache__"]
+        found += [os.path.relpath(os.path.join(folder, name), PACKAGE) for name in names
+                  if name.endswith((".py", ".pyi")) or name == "py.typed"]
+    return sorted(found)
+
+
 def get_requires_for_build_wheel(config_settings=None):
     settings = config_settings or {}
     return [headers_package()] if not settings.get("build") and lacks_headers(settings) else []
@@ -178,15 +194,16 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     tag = f"py3-none-{platform_tag([*libraries.values(), program])}"
     file = f"{stem}-{tag}.whl"
     wheel = Wheel(os.path.join(wheel_directory, file))
-    for name in sorted(os.listdir(PACKAGE)):
-        if name.endswith((".py", ".pyi")) or name == "py.typed":
-            with open(os.path.join(PACKAGE, name), "rb") as f:
-                wheel.add(f"foundry/{name}", f.read())
+    for name in package_files():
+        with open(os.path.join(PACKAGE, name), "rb") as f:
+            wheel.add(f"foundry/{name}", f.read())
+    wheel.add("foundry_vllm.pth", PTH)
     for name, data in libraries.items():
         wheel.add(name, data, executable=True)
     wheel.add(f"{stem}.data/scripts/{PROGRAM}", program, executable=True)
     info = f"{stem}.dist-info"
     wheel.add(f"{info}/METADATA", metadata())
+    wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: foundry\nRoot-Is-Purelib: false\nTag: {tag}\n")
     with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
         wheel.add(f"{info}/LICENSE", f.read())

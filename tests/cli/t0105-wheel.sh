@@ -33,7 +33,7 @@ tag_is_true() {
 t "its tag promises no more than is true" tag_is_true
 t "its version is the library's" prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
 	sed -E 's/^[^-]*-([0-9.]*)-.*/\1/' <<<"${wheel##*/}"
-for name in __init__.py __init__.pyi py.typed lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
+for name in __init__.py __init__.pyi py.typed vllm/__init__.py lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
 	lib/foundry/sim/libcuda.so.1; do
 	t "it holds $name" has "foundry/$name"
 done
@@ -60,6 +60,14 @@ t "the package is the one that was installed" test "${lib#"$TMP/env/"}" != "$lib
 export FOUNDRY_DRIVER=$lib/foundry/sim/libcuda.so.1
 t "the library is the wheel's" prints "$lib/libfoundry.so.0.2" env/bin/python -c 'from foundry import _lib; print(_lib.path())'
 
+# vLLM finds the plug-in; the interposer is in place before a program of an engine imports torch.
+t "vLLM finds the plug-in" prints "foundry.vllm:register" env/bin/python -c '
+import importlib.metadata
+print(*(e.value for e in importlib.metadata.entry_points(group="vllm.general_plugins")))'
+loaded() { FOUNDRY_VLLM=$1 env/bin/python -c 'print("libcuda" in open("/proc/self/maps").read())'; }
+t "a start of an engine has the interposer" prints "True" loaded 1
+t "other programs have not" prints "False" loaded ""
+
 # The workload of the example, sealed by a program of the tree, loaded by the wheel alone.
 t "an image" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" capture
 cat >load.py <<'PY'
@@ -83,7 +91,7 @@ t "it goes without a trace" gone
 # No version of Python that is asked for is excluded by how the package is written.
 t "Python 3.9 reads every file of the package" env/bin/python - "$ROOT/api/python/foundry" <<'PY'
 import ast, pathlib, sys
-for f in pathlib.Path(sys.argv[1]).glob("*.py"):
+for f in pathlib.Path(sys.argv[1]).rglob("*.py"):
     ast.parse(f.read_text(), f.name, feature_version=(3, 9))
 PY
 t_done

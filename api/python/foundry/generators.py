@@ -48,7 +48,7 @@ class Names:
         return f"generator{len(self._others) - 1}"
 
 
-def _cells(capture, key):
+def cells(capture, key):
     """[(address, value)] of the memory that the arguments of a graph's kernels point to."""
     count, room = ctypes.c_size_t(), 1024
     while True:
@@ -82,9 +82,9 @@ def _probe(capture, key, graph, generators):
     _replay_held(capture, graph)
     moved = {name: (g.get_offset() - states[name][1]) & _WRAP for name, g in generators.items()}
     moved = {name: by for name, by in moved.items() if by}
-    cells = _cells(capture, key) if moved else []
+    words = cells(capture, key) if moved else []
     return {name: (by,
-                   *({addr for addr, value in cells if value == state} for state in states[name]))
+                   *({addr for addr, value in words if value == state} for state in states[name]))
             for name, by in moved.items()}
 
 

@@ -85,7 +85,7 @@ class _Allocator:
     def alloc(self, size, stream):
         _driver.start()
         size = max(512, -(-size // 512) * 512)
-        kind, pool = ((stream, "small" if size <= MIB else "large"), self.routes[-1]
+        kind, pool = ((stream, "small" if size <= MIB else "large"), self.routes[0]
                       if self.routes else (0, 0))
         fit = [b for s in self.segments if s.kind == kind and s.pool == pool for b in s.blocks
                if not b.live and b.size >= size]
@@ -158,6 +158,10 @@ class Tensor:
             _allocator.free(self._addr)
         else:
             self._keep()
+
+    @property
+    def nbytes(self):
+        return 4 * self.numel()
 
     def numel(self):
         n = 1
@@ -279,6 +283,9 @@ def _pool_handle():
 
 
 class CUDAGraph:
+    def __new__(cls, keep_graph=False):
+        return super().__new__(cls)
+
     def __init__(self, keep_graph=False):
         self._keep, self._graph, self._exec, self._pool = keep_graph, ctypes.c_void_p(
             ), ctypes.c_void_p(), None
@@ -368,6 +375,31 @@ class _Graph:
             self._context.__exit__()
 
 
+class _MemPool:
+    def __init__(self):
+        self.id = _pool_handle()[::-1]
+
+    def __del__(self):
+        _allocator.dead.add(self.id)
+
+
+_C = types.SimpleNamespace(
+    _cuda_beginAllocateCurrentThreadToPool=lambda device, pool: _allocator.routes.append(pool),
+    _cuda_endAllocateToPool=lambda device, pool: _allocator.routes.remove(pool),
+    _cuda_releasePool=lambda device, pool: None)
+
+
+def _mem_get_info(_device=None):
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    _driver.start()
+    _driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
+
+
+def _properties(_device=None):
+    return types.SimpleNamespace(name="software", total_memory=_mem_get_info()[1])
+
+
 def _snapshot():
     return [{"device": 0, "address": s.addr, "total_size": s.size, "stream": s.kind[0],
              "segment_type": s.kind[1],
@@ -391,4 +423,5 @@ cuda = types.SimpleNamespace(
     get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw,
     caching_allocator_delete=_allocator.free, Stream=Stream, stream=_StreamContext,
     current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
-    graph_pool_handle=_pool_handle)
+    graph_pool_handle=_pool_handle, MemPool=_MemPool, mem_get_info=_mem_get_info,
+    get_device_properties=_properties, graphs=types.SimpleNamespace(CUDAGraph=CUDAGraph))

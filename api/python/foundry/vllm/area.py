@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The aside area: memory for work that a start which loads leaves out.
+
+Torch places tensors in segments that it has from the driver. Inside the area both are separate: the
+driver's memory comes from the aside area of the region, and torch's blocks from a pool of its own.
+So torch's default pool and the region's cursor are afterwards as if the work had never been done.
+"""
+import gc
+
+import torch
+
+from .. import _torch
+
+
+class Area:
+    """The aside area of a capture on device `ordinal`."""
+
+    def __init__(self, capture, ordinal):
+        self._capture, self._ordinal = capture, ordinal
+        self._aside = self._pool = self._generator = None
+
+    def __enter__(self):
+        self._aside = self._capture.aside()
+        self._aside.__enter__()
+        self._pool = torch.cuda.MemPool()
+        self.pool_enter()
+        # Torch keeps the state of a generator for graphs on the device while a graph knows it. The
+        # first graph allocates it.
+        self._generator = torch.cuda.CUDAGraph()
+        for generator in torch.cuda.default_generators[self._ordinal:self._ordinal + 1]:
+            self._generator.register_generator_state(generator)
+        return self
+
+    def pool_enter(self):
+        """Allocate from the area's pool; a capture has a pool of its own."""
+        torch._C._cuda_beginAllocateCurrentThreadToPool(self._ordinal, self._pool.id)
+
+    def pool_leave(self):
+        torch._C._cuda_endAllocateToPool(self._ordinal, self._pool.id)
+        torch._C._cuda_releasePool(self._ordinal, self._pool.id)
+
+    def __exit__(self, *_):
+        """Leave the area. Tensors in it stay; memory without a tensor goes back to the driver."""
+        self.pool_leave()
+        self._pool = self._generator = None
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        self._aside.__exit__(None, None, None)
+
+
+def blocks(ordinal, base, size):
+    """[(offset, bytes)] of torch's live blocks in [base, base + size), ascending."""
+    return sorted((addr - base, length) for s in _torch.segments(ordinal)
+                  if base <= s.addr < base + size for addr, length in s.live)
+
+
+def tensors(start, end):
+    """Every tensor of this process that Python knows and that lies in [start, end)."""
+    found, seen = [], set()
+    for each in gc.get_objects():
+        if not isinstance(each, torch.Tensor) or each.device.type != "cuda":
+            continue
+        try:
+            addr = each.data_ptr()
+        except (RuntimeError, NotImplementedError):
+            continue
+        if start <= addr < end and id(each) not in seen:
+            seen.add(id(each))
+            found.append(each)
+    return found

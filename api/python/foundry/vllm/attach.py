@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of the aside area, found in an engine's objects, and put there again by a later start.
+
+A path says where a tensor hangs: "runner.manager.hidden_states". Attributes follow a dot, keys of
+dicts a slash, indices of lists a colon. The same path is valid in the process that loads, since its
+objects have the same constructors.
+"""
+import re
+
+import torch
+
+from .. import _lib
+from .._lib import Error
+from ..generators import cells
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
+_DEPTH = 12
+
+
+def _children(value, packages):
+    """[(step, child)] of an object that may hold tensors; step: None if it cannot be set again."""
+    if isinstance(value, dict):
+        return [(f"/{key}" if isinstance(key, str) and _PLAIN.fullmatch(key) else None, child)
+                for key, child in value.items()]
+    if isinstance(value, list):
+        return [(f":{i}", child) for i, child in enumerate(value)]
+    if isinstance(value, tuple):
+        return [(None, child) for child in value]
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in packages and hasattr(value, "__dict__"):
+        return [(f".{name}", child) for name, child in vars(value).items()]
+    return []
+
+
+def find(roots, start, end, packages=("vllm", "torch")):
+    """{path: tensor} of the tensors in [start, end) that hang at the objects `roots`, {name:
+    object}. Objects of classes of other `packages` are not looked into.
+    """
+    found, seen, left = {}, set(), [(name, value, 0) for name, value in roots.items()]
+    while left:
+        path, value, depth = left.pop()
+        for step, child in _children(value, packages):
+            if isinstance(child, torch.Tensor):
+                if step and path and child.device.type == "cuda" and (
+                        start <= child.data_ptr() < end):
+                    found[path + step] = child
+            elif id(child) not in seen and depth < _DEPTH:
+                seen.add(id(child))
+                left.append((path + step if step and path else "", child, depth + 1))
+    return found
+
+
+def place(roots, path, tensor):
+    """Put a tensor at `path`. Raises Error if there is no such place."""
+    name = re.match(r"[^./:]+", path)[0]
+    steps = _STEP.findall(path[len(name):])
+    try:
+        value = roots[name]
+        for kind, key in steps[:-1]:
+            value = getattr(value, key) if kind == "." else value[int(key) if kind == ":" else key]
+        kind, key = steps[-1]
+        if kind == ".":
+            setattr(value, key, tensor)
+        elif kind == "/":
+            value[key] = tensor
+        elif int(key) == len(value):
+            value.append(tensor)
+        else:
+            value[int(key)] = tensor
+    except (AttributeError, LookupError, TypeError) as e:
+        raise Error(_lib.NOKEY, f"no place for the tensor {path} of the image: {e!r}") from e
+
+
+def stale(capture, keys, others):
+    """Raise Error if a graph of `keys` uses one of the tensors `others`.
+
+    These are tensors that the process knows and a later start would not get again: what the host
+    wrote to its own would never reach the graph.
+    """
+    for key in keys:
+        used = [addr for addr, _ in cells(capture._handle, key)]
+        for each in others:
+            start = each.data_ptr()
+            if any(start <= addr < start + each.nbytes for addr in used):
+                raise Error(_lib.REFUSED, f"graph {key} uses a tensor that was made while vLLM "
+                            f"profiled or warmed up ({each.dtype}, {list(each.shape)}, at "
+                            f"{start:#x}), and no object of the worker has it: a later start could "
+                            "not replace it")

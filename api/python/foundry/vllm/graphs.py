@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of an engine: captured ones that keep their nodes for the seal, and loaded ones."""
+import contextlib
+import dataclasses
+import enum
+import hashlib
+import re
+
+import torch
+
+from .. import _lib
+from .._lib import Error
+from ..generators import recognise
+
+_NAME_MAX = 255
+
+
+def _text(key):
+    if dataclasses.is_dataclass(key):
+        return ",".join(f"{f.name}={_text(getattr(key, f.name))}" for f in dataclasses.fields(key))
+    return key.name if isinstance(key, enum.Enum) else repr(key)
+
+
+def name_of(key):
+    """The name of a graph in an image: the same for equal keys in every process.
+
+    key: a dataclass, an enum, or anything whose repr() has no addresses. A name has few characters,
+    so a key with others gets a name that ends with a hash of its text.
+    """
+    text = _text(key)
+    name = re.sub(r"[^A-Za-z0-9_.@+/=:,-]", "_", text)
+    if name == text and len(name) <= _NAME_MAX:
+        return name
+    return f"{name[:_NAME_MAX - 17]}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@contextlib.contextmanager
+def kept(area, capture, ordinal):
+    """Inside the with block, torch.cuda.CUDAGraph keeps its nodes, and leaves the area's pool while
+    it captures.
+    """
+    original = torch.cuda.CUDAGraph
+
+    class CUDAGraph(original):
+        def __new__(cls, *_args, **_kwargs):
+            return super().__new__(cls, True)
+
+        def __init__(self, *_args, **_kwargs):
+            super().__init__(True)
+
+        def capture_begin(self, *args, **kwargs):
+            self.watched = capture._names.of(torch, ordinal)
+            area.pool_leave()
+            try:
+                super().capture_begin(*args, **kwargs)
+            except BaseException:
+                area.pool_enter()
+                raise
+
+        def capture_end(self):
+            try:
+                super().capture_end()
+            finally:
+                area.pool_enter()
+            self.instantiate()
+
+    torch.cuda.CUDAGraph = torch.cuda.graphs.CUDAGraph = CUDAGraph
+    try:
+        yield
+    finally:
+        torch.cuda.CUDAGraph = torch.cuda.graphs.CUDAGraph = original
+
+
+def add(capture, graphs):
+    """Add {key: graph}, captured inside kept(), to a capture, with the numbers that they draw."""
+    for number, (key, graph) in enumerate(graphs.items(), 1):
+        capture.add_graph(number, graph, name_of(key))
+        recognise(capture._handle, number, graph, graph.watched)
+
+
+class Loaded:
+    """A graph of an image, in the place of a torch.cuda.CUDAGraph."""
+
+    def __init__(self, image, key, ordinal):
+        self._image, self._key, self._ordinal = image, key, ordinal
+
+    def replay(self):
+        self._image.launch(self._key, torch.cuda.current_stream(self._ordinal).cuda_stream)
+
+    def reset(self):
+        self._image = None
+
+
+def table(image, keys, ordinal):
+    """{key: Loaded} for all of `keys`. Raises Error if the image lacks one."""
+    found = {name: number for number, name in image.graphs().items()}
+    missing = [name_of(key) for key in keys if name_of(key) not in found]
+    if missing:
+        raise Error(_lib.NOKEY, f"the image has no graph {missing[0]}")
+    return {key: Loaded(image, found[name_of(key)], ordinal) for key in keys}

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The phases of a vLLM worker, with a region for its memory, and with an image if there is one.
+
+    phase                           first start                     later starts
+    init_device                     begin the region                the same
+    load_model                      vLLM's, in the region           the same
+    determine_available_memory      vLLM's, aside                   the sealed number
+    initialize_from_config          vLLM's, in the region           the same
+    compile_or_warm_up_model        vLLM's, aside; capture, seal    load
+
+What vLLM allocates in the region is the process' own in every start. The aside area has all that
+profiling, warming up and capturing leave behind; its content is the image's.
+"""
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+import traceback
+
+import torch
+from vllm.logger import init_logger
+
+from .. import _torch
+from .._lib import Error
+from ..capture import Capture, base_for_name
+from ..image import load
+from ..store import Store
+from ..variables import check_variables
+from . import area, attach, facts, graphs
+
+logger = init_logger("vllm.foundry")
+
+SIZE = 1 << 39        # addresses of the region,
+ASIDE = 1 << 39       # and of its aside area
+AVAILABLE = facts.PREFIX + "available_bytes"
+LAYOUT = facts.PREFIX + "layout"
+PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
+          "compile_or_warm_up_model")
+
+
+class Unfit(Exception):
+    """A reason to start as vLLM does without Foundry."""
+
+
+def wrap(worker):
+    """Wrap the phases of a worker that vLLM has just made."""
+    session = Session(worker)
+    for name in PHASES:
+        if hasattr(worker, name):
+            setattr(worker, name, session.wrapped(name, getattr(worker, name)))
+
+
+class Range:
+    """Device memory as an array of bytes."""
+
+    def __init__(self, addr, size):
+        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "|u1",
+                                         "shape": (size,), "version": 3}
+
+
+class Session:
+    """One start of one worker.
+
+    mode: "plain" (Foundry does nothing), "capture" or "load". why: the reason for the mode.
+    """
+
+    def __init__(self, worker):
+        self.worker, self.mode, self.why = worker, "capture", ""
+        check_variables("FOUNDRY_VLLM_STRICT")
+        self.strict = os.environ.get("FOUNDRY_VLLM_STRICT") == "1"
+        self.seconds = {}
+        self.image = self.sealed = self.capture = self.store = None
+        self.graphs = self.tensors = None
+        self.facts, self.found = {}, {}
+
+    def wrapped(self, name, original):
+        """The phase `name` of the worker, timed, as the mode wants it."""
+        own = getattr(self, name, None)
+
+        def phase(*args, **kwargs):
+            start = time.monotonic()
+            try:
+                if own is None or self.mode == "plain":
+                    return original(*args, **kwargs)
+                return own(original, *args, **kwargs)
+            finally:
+                self.seconds[name] = time.monotonic() - start
+                if name == PHASES[-1]:
+                    self.summary()
+        return phase
+
+    def refuse(self, why):
+        """Note why the image is not used; an error if the start is strict."""
+        self.why = str(why)
+        if self.strict:
+            raise RuntimeError(f"FOUNDRY_VLLM_STRICT is set, and the start cannot use the image "
+                               f"'{self.ref}': {self.why}")
+
+    # --- phases ---
+
+    def init_device(self, original):
+        try:
+            self.begin()
+        except Exception as e:  # vLLM starts, whatever keeps Foundry from helping
+            if not isinstance(e, (Error, Unfit)):
+                logger.warning("Foundry: %s", traceback.format_exc())
+            self.mode = "plain"
+            if self.capture:
+                self.capture.end()
+            self.refuse(e)
+        original()
+
+    def begin(self):
+        """Begin the region, and look for an image."""
+        worker = self.worker
+        self.ordinal = worker.local_rank
+        asked = os.environ["FOUNDRY_VLLM"]
+        self.ref = asked if asked != "1" else "vllm-" + re.sub(
+            r"[^A-Za-z0-9._-]", "_", os.path.basename(worker.vllm_config.model_config.model))
+        self.check_supported()
+        self.facts = facts.early(worker)
+        self.store = Store(create=True)
+        self.base = base_for_name(self.ref)
+        self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=self.ordinal)
+        try:
+            self.found = facts.of_image(self.store, self.ref)
+            difference = facts.difference(self.facts, self.found)
+        except Error as e:
+            difference = str(e)
+        if difference:
+            self.refuse(difference)
+        else:
+            self.mode = "load"
+
+    def check_supported(self):
+        """Raise Unfit for a configuration that has not been made to work."""
+        config, worker = self.worker.vllm_config, self.worker
+        compilation = config.compilation_config
+        for wrong, what in (
+                (config.parallel_config.world_size != 1, "more than one rank"),
+                (config.parallel_config.data_parallel_size != 1, "data parallelism"),
+                (not worker.use_v2_model_runner, "the V1 model runner"),
+                (int(compilation.mode or 0) != 0, "a compilation mode other than 0"),
+                (compilation.cudagraph_mode.name != "FULL_DECODE_ONLY",
+                 f"the graph mode {compilation.cudagraph_mode.name}"),
+                (config.model_config.enforce_eager, "eager mode, which has no graphs"),
+                (config.model_config.enable_sleep_mode, "sleep mode"),
+                (config.speculative_config is not None, "speculative decoding"),
+                (config.lora_config is not None, "LoRA"),
+                (config.kv_transfer_config is not None, "a KV connector")):
+            if wrong:
+                raise Unfit(f"images do not support {what} yet")
+
+    def load_model(self, original, **kwargs):
+        original(**kwargs)
+        self.tidy()
+
+    @staticmethod
+    def tidy():
+        """Free torch's cached segments, at the same places of every start."""
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+    def determine_available_memory(self, original):
+        if self.mode == "load":
+            available = int(self.found[AVAILABLE])
+            free, _ = torch.cuda.mem_get_info(self.ordinal)
+            if available <= free:
+                self.worker.available_kv_cache_memory_bytes = available
+                return available
+            self.mode = "capture"
+            self.refuse(f"the KV cache of the image needs {available} bytes, and {free} are free")
+        with area.Area(self.capture, self.ordinal):
+            available = original()
+        self.facts[AVAILABLE] = str(available)
+        return available
+
+    def initialize_from_config(self, original, config):
+        original(config)
+        self.tidy()
+
+    def layout(self):
+        """A hash of torch's live blocks in the region."""
+        blocks = area.blocks(self.ordinal, self.base, SIZE)
+        logger.debug("Foundry: torch's blocks in the region: %s", blocks)
+        logger.debug("Foundry: allocations: %s",
+                     [(addr - self.base, size) for addr, size in self.capture.allocs()])
+        return f"{len(blocks)} {hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:16]}"
+
+    def compile_or_warm_up_model(self, original):
+        self.facts.update(facts.late(self.worker), **{LAYOUT: self.layout()})
+        if self.mode == "load":
+            difference = facts.difference(self.facts, self.found)
+            try:
+                if difference:
+                    raise Unfit(difference)
+                self.load()
+            except Exception as e:
+                if not isinstance(e, (Error, Unfit)):
+                    logger.warning("Foundry: %s", traceback.format_exc())
+                self.mode = "capture"
+                self.facts[AVAILABLE] = self.found[AVAILABLE]
+                self.drop()
+                self.refuse(e)
+        if self.mode == "load":
+            with self.without_warm_up():
+                done = original()
+        else:
+            with self.capturing():
+                done = original()
+        self.capture.pause()
+        return done
+
+    # --- a later start ---
+
+    def load(self):
+        """Load the image, and fill vLLM's tables."""
+        manager = self.worker.model_runner.cudagraph_manager
+        start = time.monotonic()
+        self.image = load(self.ref, store=self.store, into=self.capture, device=self.ordinal,
+                          background=True)
+        self.image.filled()
+        self.seconds["load"] = time.monotonic() - start
+        wanted = [key for keys in manager._capture_descs.values() for key in keys]
+        self.graphs = graphs.table(self.image, wanted, self.ordinal)
+        self.tensors = {t.name: _torch.view(t) for t in self.image.tensors() if not t.external}
+        for path, tensor in self.tensors.items():
+            attach.place(self.roots(), path, tensor)
+
+    def drop(self):
+        """Unload the image, if it was loaded."""
+        self.graphs = self.tensors = None
+        if self.image:
+            self.image.close()
+        self.image = None
+
+    @contextlib.contextmanager
+    def without_warm_up(self):
+        """Inside the with block vLLM neither warms up nor captures."""
+        from vllm.v1.worker import gpu_worker
+        runner = self.worker.model_runner
+        before = gpu_worker.kernel_warmup, gpu_worker.warmup_kernels
+        gpu_worker.kernel_warmup = gpu_worker.warmup_kernels = lambda *_args, **_kwargs: None
+        runner.capture_model = self.fill
+        try:
+            yield
+        finally:
+            gpu_worker.kernel_warmup, gpu_worker.warmup_kernels = before
+            del runner.capture_model
+
+    def roots(self):
+        """The objects at which tensors hang that graphs use."""
+        from vllm.v1.worker import workspace
+        return {"runner": self.worker.model_runner, "workspace": workspace.__dict__}
+
+    def fill(self):
+        """In the place of capture_model()."""
+        manager = self.worker.model_runner.cudagraph_manager
+        manager.graphs.update(self.graphs)
+        manager._graphs_captured = True
+        return 0
+
+    # --- a first start ---
+
+    @contextlib.contextmanager
+    def capturing(self):
+        """Inside the with block vLLM warms up and captures aside, and the capture is sealed."""
+        runner = self.worker.model_runner
+        original = runner.capture_model
+        inside = area.Area(self.capture, self.ordinal)
+        left = contextlib.ExitStack()
+
+        def capture_model():
+            with graphs.kept(inside, self.capture, self.ordinal):
+                size = original()
+            left.close()
+            try:
+                self.seal()
+            except Exception as e:
+                self.why += f"; not sealed: {e}"
+                logger.error("Foundry: the start was not sealed:\n%s", traceback.format_exc())
+                if self.strict:
+                    raise
+            return size
+
+        runner.capture_model = capture_model
+        left.enter_context(inside)
+        try:
+            yield
+        finally:
+            left.close()
+            del runner.capture_model
+
+    def seal(self):
+        """Seal the graphs that vLLM has captured."""
+        start = time.monotonic()
+        manager = self.worker.model_runner.cudagraph_manager
+        self.tidy()
+        graphs.add(self.capture, manager.graphs)
+        for number, (addr, size) in enumerate(self.allocations()):
+            self.capture.tensor(f"region.{number}", Range(addr, size), external=True)
+        self.tensors = self.name_tensors(len(manager.graphs))
+        for key, value in self.facts.items():
+            self.capture.fact(key, value)
+        self.sealed = self.capture.seal(self.store, self.ref)
+        self.seconds["seal"] = time.monotonic() - start
+
+    def allocations(self):
+        """[(address, bytes)] of the region, without the aside area."""
+        return [each for each in self.capture.allocs() if each[0] < self.base + SIZE]
+
+    def name_tensors(self, count):
+        """Name the tensors of the aside area, so that a later start puts them where they are now.
+
+        {path: tensor}. count: of graphs.
+        """
+        start = self.base + SIZE
+        found = attach.find(self.roots(), start, start + ASIDE)
+        for path, tensor in found.items():
+            logger.debug("Foundry: aside: %s %s %s", path, tensor.dtype, list(tensor.shape))
+            self.capture.tensor(path, tensor, use="state")
+        known = {id(each) for each in found.values()}
+        others = [each for each in area.tensors(start, start + ASIDE) if id(each) not in known]
+        for each in others:
+            logger.debug("Foundry: aside, no place: %s %s", each.dtype, list(each.shape))
+        attach.stale(self.capture, range(1, count + 1), others)
+        return found
+
+    # --- the summary ---
+
+    def summary(self):
+        """One line in vLLM's log."""
+        if self.mode == "load":
+            report = self.image.report()
+            what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {len(self.graphs)} graphs; "
+                    f"content {report.content_bytes >> 20} MiB)")
+        elif self.sealed:
+            what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
+                    f"{self.sealed.graphs} graphs; content {self.sealed.content_bytes >> 20} MiB, "
+                    f"scratch {self.sealed.scratch_bytes >> 20} MiB), because {self.why}")
+        else:
+            what = f"started without an image, because {self.why}"
+        times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
+        logger.info("Foundry: %s; seconds: %s", what, times)

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One start of vLLM with dummy weights: times, counters, a digest of the tokens.
+
+    python3 -m foundry run tests/gpu/vllm_start.py --mode first|next --model DIR
+    python3 tests/gpu/vllm_start.py --mode plain --model DIR
+
+The mode sets FOUNDRY_VLLM, except for plain. FOUNDRY_STORE names the store. With --processes, vLLM
+starts its engine core as a process of its own. The weights are scaled so that different prompts
+give different tokens. The last line is a JSON object.
+"""
+import argparse
+import faulthandler
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+
+BEGIN = time.monotonic()
+SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
+            "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_DEEP_GEMM": "0",
+            "VLLM_LOGGING_LEVEL": "INFO"}
+PHASES = {"init_device": "device", "load_model": "weights",
+          "determine_available_memory": "profile", "initialize_from_config": "kv cache",
+          "compile_or_warm_up_model": "warm-up, capture or load"}
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("--mode", choices=("plain", "first", "next"), required=True)
+    p.add_argument("--model", required=True)
+    p.add_argument("--seqs", type=int, default=32)
+    p.add_argument("--util", type=float, default=0.5)
+    p.add_argument("--backend", default="FLASH_ATTN")
+    p.add_argument("--processes", action="store_true")
+    p.add_argument("--limit", type=float, default=140, help="seconds, then it ends with a traceback")
+    p.add_argument("--compile", type=int, default=0)
+    p.add_argument("--graphs", default="FULL_DECODE_ONLY")
+    return p.parse_args()
+
+
+def entry_points():
+    """Let vLLM find, in all of its processes, the plug-in of this tree, and the one of this test.
+
+    It finds those of installed packages in the same way.
+    """
+    folder = os.path.join(tempfile.mkdtemp(), "foundry_tree-0.dist-info")
+    os.mkdir(folder)
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path += [os.path.dirname(folder), here]
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [os.environ.get("PYTHONPATH", ""), os.path.dirname(folder), here])
+    os.environ["VLLM_START_NOTES"] = os.path.join(folder, "notes.json")
+    for name, text in (("METADATA", "Metadata-Version: 2.1\nName: foundry-tree\nVersion: 0\n"),
+                       ("entry_points.txt",
+                        "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
+                        "watch = vllm_start:watch\n")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+
+class Watch:
+    """What a start does: seconds of its phases, and how often it compiles, profiles, captures."""
+
+    def __init__(self):
+        self.seconds, self.counts = {}, {"profiles": 0, "captures": 0, "triton": 0}
+
+    def times(self, cls, name, shown):
+        original = getattr(cls, name)
+
+        def timed(this, *args, **kwargs):
+            start = time.monotonic()
+            try:
+                return original(this, *args, **kwargs)
+            finally:
+                self.seconds[shown] = round(time.monotonic() - start, 3)
+                self.write()
+        setattr(cls, name, timed)
+
+    def write(self):
+        """Note it for the process that prints."""
+        with open(os.environ["VLLM_START_NOTES"], "w", encoding="utf-8") as f:
+            json.dump({**self.seconds, "counts": self.counts}, f)
+
+    def count(self, owner, name, shown):
+        original = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            self.counts[shown] += 1
+            self.write()
+            return original(*args, **kwargs)
+        setattr(owner, name, counted)
+
+    def install(self):
+        import torch
+        import triton
+        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        from vllm.v1.worker.gpu_worker import Worker
+        self.count(GPUModelRunner, "profile_run", "profiles")
+        self.count(torch.cuda.graph, "__enter__", "captures")
+        listener = getattr(getattr(triton, "knobs", None), "compilation", None)
+        if listener is not None:
+            def compiled(*_args, cache_hit=False, **_kwargs):
+                self.counts["triton"] += not cache_hit
+                self.write()
+            listener.listener = compiled
+        original = GPUModelRunner.load_model
+
+        def load_model(this, *args, **kwargs):
+            original(this, *args, **kwargs)
+            scale(this.model)
+        GPUModelRunner.load_model = load_model
+        for name, shown in PHASES.items():
+            self.times(Worker, name, shown)
+
+
+def watch():
+    """Watch a process of vLLM: the entry point of this test."""
+    Watch().install()
+
+
+def notes():
+    """What the process with the worker has noted so far."""
+    with open(os.environ["VLLM_START_NOTES"], encoding="utf-8") as f:
+        return json.load(f)
+
+
+def scale(model):
+    """Dummy weights are so small that every prompt gives the same tokens: give them usual sizes."""
+    import torch
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() == 1:
+                p.fill_(1)
+            else:
+                p.mul_(1000 if "embed" in name else 50)
+
+
+def main():
+    a = arguments()
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(a.limit, exit=True)
+    for key, value in SETTINGS.items():
+        os.environ.setdefault(key, value)
+    if a.mode != "plain":
+        os.environ.setdefault("FOUNDRY_VLLM", "test")
+    if a.processes:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    entry_points()
+    from vllm import LLM, SamplingParams
+    imported = time.monotonic()
+    llm = LLM(model=a.model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16",
+              max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
+              attention_backend=a.backend, seed=0, enable_prefix_caching=False,
+              compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
+    ready = time.monotonic()
+    ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)
+    llm.generate([{"prompt_token_ids": [1, 2, 3]}], ask, use_tqdm=False)
+    first = time.monotonic()
+    noted = notes()
+    print(json.dumps({
+        "mode": a.mode, "imports": round(imported - BEGIN, 2),
+        "engine": round(ready - imported, 2), "first token": round(first - ready, 3), **noted,
+        "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
+        **tokens(llm, SamplingParams), "counts after": notes()["counts"]}), flush=True)
+
+
+def tokens(llm, params):
+    """Digests of tokens and of logprobs, greedy and sampled, of prompts of many lengths."""
+    prompts = [{"prompt_token_ids": [(17 * i + 13 * j) % 150000 for j in range(5 + 11 * i)]}
+               for i in range(9)]
+    found = {}
+    for name, more in (("greedy", {"temperature": 0.0}),
+                       ("sampled", {"temperature": 1.0, "seed": 7, "top_k": 50})):
+        ask = params(max_tokens=32, ignore_eos=True, detokenize=False, logprobs=3, **more)
+        start = time.monotonic()
+        out = [o.outputs[0] for o in llm.generate(prompts, ask, use_tqdm=False)]
+        each = [list(o.token_ids) for o in out]
+        chances = [[sorted((t, repr(p.logprob)) for t, p in step.items()) for step in o.logprobs]
+                   for o in out]
+        found[name] = {"tokens": digest(each), "logprobs": digest(chances),
+                       "different": len(set(map(tuple, each))), "first": each[0][:6],
+                       "seconds": round(time.monotonic() - start, 3)}
+    return found
+
+
+def digest(value):
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+import torch
+
+COUNTS = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0}
+
+
+def kernel_warmup(worker):
+    COUNTS["kernel_warmup"] += 1
+    torch.empty((1 << 20,))
+
+
+def warmup_kernels(runner, *_):
+    COUNTS["warmup_kernels"] += 1
+    for size in runner.sizes:
+        runner.decode(size)
+
+
+class Worker:
+    local_rank = rank = 0
+    use_v2_model_runner = True
+
+    def __init__(self, config):
+        self.vllm_config, self.cache_config = config, config.cache_config
+
+    def init_device(self):
+        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        torch.cuda.init()
+        self.model_runner = GPUModelRunner(self.vllm_config)
+
+    def load_model(self):
+        self.model_runner.load_model()
+
+    def determine_available_memory(self):
+        COUNTS["profile"] += 1
+        self.model_runner.profile_run()
+        return 64 << 20
+
+    def initialize_from_config(self, blocks):
+        self.cache_config.num_gpu_blocks = blocks
+        self.model_runner.initialize_kv_cache(blocks)
+
+    def compile_or_warm_up_model(self):
+        kernel_warmup(self)
+        self.model_runner.capture_model()
+        warmup_kernels(self.model_runner)
+        return "times"

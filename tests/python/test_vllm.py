@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""foundry.vllm with a small engine in vLLM's place, on the software driver; each start is a process
+of its own.
+"""
+import os
+import textwrap
+import unittest
+
+import suite
+from torch_scripts import Folder
+
+ENGINE = """\
+import types
+import foundry.vllm
+import torch
+foundry.vllm.register()
+foundry.vllm.register()
+from vllm.v1.worker import gpu_worker, worker_base
+from vllm.v1.worker.gpu.cudagraph_utils import CUDAGraphMode
+
+def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1)):
+    space = types.SimpleNamespace
+    return space(
+        compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
+        model_config=space(model="some/model", dtype="float32", quantization=None, seed=0,
+                           max_model_len=100, enforce_eager=False, enable_sleep_mode=False),
+        scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
+        compilation_config=space(cudagraph_capture_sizes=list(sizes), mode=0,
+                                 cudagraph_mode=CUDAGraphMode.FULL_DECODE_ONLY),
+        cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
+                           cache_dtype="auto", enable_prefix_caching=False, block_size=16,
+                           num_gpu_blocks=None),
+        load_config=space(load_format="dummy"),
+        parallel_config=space(world_size=ranks, data_parallel_size=1), speculative_config=None,
+        lora_config=None, kv_transfer_config=None)
+
+def start(**options):
+    wrapper = worker_base.WorkerWrapperBase()
+    wrapper.init_worker(config(**options))
+    worker = wrapper.worker
+    worker.init_device()
+    worker.load_model()
+    assert worker.determine_available_memory() == 64 << 20
+    worker.initialize_from_config(8)
+    assert worker.compile_or_warm_up_model() == "times"
+    return worker
+
+def decodes(worker, weight=3.0):
+    for value in (1.0, 5.0):
+        worker.model_runner.inputs.fill_(value)
+        for size in worker.model_runner.sizes:
+            out = worker.model_runner.decode(size).tolist()
+            assert set(out) == {value + size * weight + 1000.0}, (size, out[:4])
+
+NOTHING = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0}
+ONCE = dict.fromkeys(NOTHING, 1)
+"""
+
+
+class Starts(Folder):
+    def start(self, text="", counts="ONCE", options="", weight=3.0, **variables):
+        """One start; it decodes, and does the phases that `counts` has. Returns the log."""
+        variables = {"FOUNDRY_VLLM": "test", **variables}
+        return self.script(ENGINE + textwrap.dedent(f"""
+            worker = start({options})
+            """) + textwrap.dedent(text) + textwrap.dedent(f"""
+            decodes(worker, {weight})
+            assert gpu_worker.COUNTS == {counts}, gpu_worker.COUNTS
+            """), **variables)
+
+    def first(self):
+        log = self.start()
+        self.assertIn("Foundry: captured and sealed 'test'", log)
+        self.assertIn("3 graphs", log)
+        self.assertIn("because there is no ref 'test' in the store", log)
+
+    def test_the_first_start_seals_and_the_next_loads(self):
+        self.first()
+        log = self.start(counts="NOTHING")
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("compile_or_warm_up_model", log)
+
+    def test_weights_are_those_of_the_process(self):
+        self.first()
+        self.start(counts="NOTHING", options="weight=7.0", weight=7.0)
+
+    def test_memory_of_the_process_can_change_after_a_load(self):
+        self.first()
+        self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="NOTHING")
+
+    def test_tensors_are_put_where_they_were(self):
+        self.first()
+        self.start("""
+            runner = worker.model_runner
+            assert set(runner.kept.tolist()) == {1000.0}
+            runner.inputs.fill_(2.0)
+            runner.kept.fill_(10.0)
+            assert set(runner.decode(1).tolist()) == {15.0}
+            runner.kept.fill_(1000.0)
+            """, counts="NOTHING")
+
+    def test_without_the_variable_nothing_happens(self):
+        log = self.start(FOUNDRY_VLLM="")
+        self.assertNotIn("Foundry", log)
+
+    def test_what_differs_is_named_and_the_start_seals(self):
+        self.first()
+        for options, says in (("seqs=5", "max_num_seqs is 5 here and 4 in the image"),
+                              ("seqs=5, sizes=(2, 1)",
+                               "capture_sizes is [2, 1] here and [4, 2, 1] in the image")):
+            log = self.start(options=options)
+            self.assertIn("captured and sealed", log)
+            self.assertIn(says, log)
+            self.assertIn("loaded", self.start(counts="NOTHING", options=options))
+        log = self.start(options="seqs=5, sizes=(2, 1)", STAND_IN_VLLM="0.26.0")
+        self.assertIn("vllm is 0.26.0 here and 0.25.1 in the image", log)
+
+    def test_a_strict_start_captures_nothing(self):
+        self.fails("no ref 'test' in the store", FOUNDRY_VLLM_STRICT="1")
+        self.first()
+        self.start(counts="NOTHING", FOUNDRY_VLLM_STRICT="1")
+        self.fails("max_num_seqs is 5 here and 4 in the image", options="seqs=5",
+                   FOUNDRY_VLLM_STRICT="1")
+
+    def fails(self, says, options="", **variables):
+        done = self.run_one(ENGINE + f"start({options})", FOUNDRY_VLLM="test", **variables)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(says, done.stderr)
+        self.assertIn("FOUNDRY_VLLM_STRICT is set", done.stderr)
+
+    def test_what_images_do_not_support_starts_plain(self):
+        log = self.start(options="ranks=2")
+        self.assertIn("started without an image, because images do not support more than one rank",
+                      log)
+
+    def test_memory_that_moved_is_noticed(self):
+        self.first()
+        log = self.start(options="", text="", counts="{**ONCE, 'profile': 0}",
+                         FOUNDRY_VLLM="test", STAND_IN_MORE="1")
+        self.assertIn("layout is", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_tensor_that_nobody_could_replace_is_refused(self):
+        log = self.start(options="hidden=True")
+        self.assertIn("not sealed: ", log)
+        self.assertIn("no object of the worker has it", log)
+        self.assertIn("no ref 'test' in the store", self.start(options="hidden=True"))
+
+    def test_a_damaged_store_starts_as_without_an_image(self):
+        self.first()
+        store = self.path(".cache/foundry/store")
+        for name in os.listdir(store):
+            if name.startswith("data"):
+                path = os.path.join(store, name)
+                size = os.path.getsize(path)
+                with open(path, "r+b") as f:
+                    for at in range(16384, size, 4096):
+                        f.seek(at)
+                        f.write(b"\xff" * 64)
+        done = self.run_one(ENGINE + "worker = start()\ndecodes(worker)", FOUNDRY_VLLM="test")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("because", done.stdout)
+
+
+if __name__ == "__main__":
+    suite.main()
