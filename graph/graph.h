@@ -44,13 +44,16 @@ typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum f
  * of the image holds them all. */
 typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
-/* Results that are valid for every graph that the same reader reads. It holds no handles. */
+/* What readers found out, which is valid for every graph of the process. It holds no handles. */
 struct fdry_graph_memo {
 	struct fdry_wordset words; /* argument words that are numbers, or point into the region */
-	struct fdry_intern kernels;   /* kernel indices, in the order of ... */
-	struct fdry_buf fresh;        /* ... the attributes of a fresh node of each */
+	struct fdry_intern prints; /* of kernels: fdry_kernel_set_print() */
+	uint64_t prints_id;        /* of this table; no other one of the process has it */
+	struct fdry_buf fresh;     /* the attributes of a fresh node, for each print */
 	struct fdry_intern
-		rehearsed; /* kernel index and attribute set, accepted on a fresh node */
+		rehearsed; /* number of a print and attribute set, accepted on a fresh node */
+	/* u32 for each kernel of the reader's set: the number of its print and 1; 0: not known. */
+	struct fdry_buf numbers;
 };
 
 /* The program must not allocate or free device memory while a reader is in use. */
@@ -62,7 +65,7 @@ struct fdry_graph_reader {
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
 	struct fdry_graph_memo memo; /* zero it to start */
-	bool words_again;            /* fdry_graph_words_adopt() found all words unchanged */
+	bool words_again;            /* fdry_graph_memo_adopt() found all words unchanged */
 };
 
 /**
@@ -86,7 +89,8 @@ struct fdry_graph_kept {
 	bool freed;              /* one of them points to memory that was freed */
 	struct fdry_buf ranges;  /* memory that nodes copy, set or keep in a cache */
 	struct fdry_buf kernels; /* handles of kernels, in the order of first use */
-	struct fdry_buf prints;  /* fdry_kernel_set_print() of each of these */
+	struct fdry_buf prints;  /* u32 each: the numbers of their prints in the memo's table */
+	uint64_t prints_id;      /* of that table */
 	struct fdry_oid oid;     /* of the object, if a caller has set it; */
 	bool has_oid;            /* false again when the object is read anew */
 };
@@ -103,21 +107,22 @@ struct fdry_graph_kept {
 int fdry_graph_reread(struct fdry_graph_reader *rd, CUgraph graph,
 		      struct fdry_graph_kept *kept) __must_check;
 /**
- * fdry_graph_words_adopt() - Check all words that an earlier reader knew, before the first graph.
- * @words: memo.words of the reader that read all graphs which fdry_graph_reread() will read again;
- *         empty if there is none. It is empty afterwards.
+ * fdry_graph_memo_adopt() - Before the first graph: take over what earlier readers found out.
+ * @memo: of the reader that read all graphs which fdry_graph_reread() will read again; zeroed if
+ *        there is none. It is empty afterwards.
  *
  * Graphs of one program have most words in common. If each word is still a number or points into
  * the region, the reader knows them all, and fdry_graph_reread() does not check the words of each
- * graph. Words are checked in the order of addresses.
+ * graph. Words are checked in the order of addresses. What is known of a kernel is valid for all
+ * kernels with the same print.
  */
-void fdry_graph_words_adopt(struct fdry_graph_reader *rd, struct fdry_wordset *words);
+void fdry_graph_memo_adopt(struct fdry_graph_reader *rd, struct fdry_graph_memo *memo);
+/* Move the memo out of a reader. @all: it has read all graphs; if not, its words are left out. */
+void fdry_graph_memo_yield(struct fdry_graph_reader *rd, bool all, struct fdry_graph_memo *memo);
+void fdry_graph_memo_release(struct fdry_graph_memo *memo);
 void fdry_graph_kept_release(struct fdry_graph_kept *kept);
 /* Bytes of host memory that it occupies. */
 size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept);
-
-/* Release the memo. */
-void fdry_graph_reader_release(struct fdry_graph_reader *rd);
 
 /* A built graph; it belongs to the caller until released. */
 struct fdry_graph_built {

@@ -155,11 +155,3 @@ out_release:
 	fdry_listing_release(&l);
 	return err;
 }
-
-void fdry_graph_reader_release(struct fdry_graph_reader *rd)
-{
-	fdry_wordset_release(&rd->memo.words);
-	fdry_intern_release(&rd->memo.kernels);
-	fdry_buf_release(&rd->memo.fresh);
-	fdry_intern_release(&rd->memo.rehearsed);
-}

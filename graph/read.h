@@ -85,6 +85,9 @@ int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,
 		    uint32_t *ret) __must_check;
 
+/* The number of a kernel's print in the memo. @kernel: its index in the reader's set. */
+int fdry_read_print(struct fdry_graph_reader *in, uint32_t kernel, uint32_t *ret) __must_check;
+
 /* Read the attributes in which a kernel node differs from a fresh one into rd->attrs, and try them
  * on a fresh node. */
 int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,

@@ -163,53 +163,50 @@ static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p
 struct kernel_attrs {
 	struct fdry_attr_values fresh;
 	uint32_t ids; /* bit i: the fresh node or the first node that was read has attribute i */
+	bool known;
 };
 
 /* Query a fresh node of a kernel, and @node, the first one that is read. */
-static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node,
-			    const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel)
+static int kernel_attrs_query(struct fdry_read *rd, CUgraphNode node,
+			      const CUDA_KERNEL_NODE_PARAMS *params, struct kernel_attrs *ret)
 {
-	struct fdry_graph_memo *memo = &rd->in->memo;
 	struct fdry_attr_values now;
-	struct kernel_attrs k;
 	CUgraphNode fresh;
-	uint32_t index;
 	int err = rehearsal_node(rd, params, &fresh);
 
 	if (err)
 		return err;
-	err = fdry_attrs_read(rd->drv, fresh, FDRY_ATTRS_ALL, &k.fresh);
+	err = fdry_attrs_read(rd->drv, fresh, FDRY_ATTRS_ALL, &ret->fresh);
 	if (err)
 		return err;
 	err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &now);
 	if (err)
 		return err;
-	k.ids = k.fresh.readable | now.readable;
-	err = fdry_buf_put(&memo->fresh, &k, sizeof(k));
-	if (err)
-		return err;
-	err = fdry_intern(&memo->kernels, &kernel, sizeof(kernel), &index, NULL);
-	if (err)
-		memo->fresh.len -= sizeof(k);
-	return err;
+	ret->ids = ret->fresh.readable | now.readable;
+	ret->known = true;
+	return 0;
 }
 
-/* Find or query the attributes of a kernel's nodes. *ret is valid until the next call. */
+/* Find or query the attributes of the nodes of the kernel with print @number. *ret is valid until
+ * the next call. */
 static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node,
-			    const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+			    const CUDA_KERNEL_NODE_PARAMS *params, uint32_t number,
 			    const struct kernel_attrs **ret)
 {
-	const struct fdry_graph_memo *memo = &rd->in->memo;
-	uint32_t index = memo->kernels.count;
-	int err;
+	struct fdry_buf *fresh = &rd->in->memo.fresh;
+	size_t have = fresh->len / sizeof(struct kernel_attrs);
+	struct kernel_attrs *k;
+	int err = 0;
 
-	if (!fdry_intern_find(&memo->kernels, &kernel, sizeof(kernel), &index)) {
-		err = kernel_attrs_new(rd, node, params, kernel);
-		if (err)
-			return err;
-	}
-	*ret = (const struct kernel_attrs *)memo->fresh.data + index;
-	return 0;
+	if (number >= have)
+		err = fdry_buf_grow(fresh, (number + 1 - have) * sizeof(*k), NULL);
+	if (err)
+		return err;
+	k = (struct kernel_attrs *)fresh->data + number;
+	if (!k->known)
+		err = kernel_attrs_query(rd, node, params, k);
+	*ret = k;
+	return err;
 }
 
 /* Set @attrs on a fresh node: it must then read as @now does. */
@@ -237,7 +234,7 @@ static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p
 
 /* Rehearse the attributes @attrs of @node, once for each kernel that has them. */
 static int attrs_verify(struct fdry_read *rd, CUgraphNode node,
-			const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+			const CUDA_KERNEL_NODE_PARAMS *params, uint32_t number,
 			struct fdry_span attrs)
 {
 	struct fdry_intern *rehearsed = &rd->in->memo.rehearsed;
@@ -246,7 +243,7 @@ static int attrs_verify(struct fdry_read *rd, CUgraphNode node,
 	int err;
 
 	rd->key.len = 0;
-	err = fdry_buf_put_u32(&rd->key, kernel);
+	err = fdry_buf_put_u32(&rd->key, number);
 	if (err)
 		return err;
 	err = fdry_buf_put(&rd->key, attrs.data, attrs.len);
@@ -284,8 +281,12 @@ int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NO
 	const struct kernel_attrs *k;
 	struct fdry_attr_values now;
 	struct fdry_span attrs;
-	int err = kernel_attrs_get(rd, node, params, kernel, &k);
+	uint32_t number;
+	int err = fdry_read_print(rd->in, kernel, &number);
 
+	if (err)
+		return err;
+	err = kernel_attrs_get(rd, node, params, number, &k);
 	if (err)
 		return err;
 	err = fdry_attrs_read(rd->drv, node, k->ids, &now);
@@ -298,5 +299,5 @@ int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NO
 	if (err)
 		return err;
 	attrs = (struct fdry_span){ (const uint8_t *)rd->attrs, *count * sizeof(rd->attrs[0]) };
-	return attrs_verify(rd, node, params, kernel, attrs);
+	return attrs_verify(rd, node, params, number, attrs);
 }

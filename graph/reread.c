@@ -76,56 +76,35 @@ static bool ranges_same(struct fdry_read *rd, const struct fdry_graph_kept *kept
 	return true;
 }
 
-/* More words are not worth keeping: each graph asks about its own then. */
-#define WORDS_MAX (4u << 20)
-
-void fdry_graph_words_adopt(struct fdry_graph_reader *in, struct fdry_wordset *words)
-{
-	enum fdry_where where = FDRY_WHERE_NOTHING;
-	size_t i, n = fdry_wordset_count(words);
-	const char *what;
-	int err = n && n <= WORDS_MAX ? fdry_wordset_sort(words) : 1;
-
-	for (i = 0; i < n && !err; i++) {
-		err = in->where(in->where_arg, ((const uint64_t *)words->list.data)[i], 0, &where,
-				&what);
-		err |= where != FDRY_WHERE_NOTHING && where != FDRY_WHERE_REGION;
-	}
-	if (err) {
-		fdry_wordset_release(words);
-		return;
-	}
-	in->words_again = true;
-	in->memo.words = *words;
-	*words = (struct fdry_wordset){ 0 };
-}
-
-/* The prints of kernels, in their order. */
-static int prints_make(struct fdry_kernel_set *set, const struct fdry_buf *kernels,
+/* The numbers of the prints of kernels, in their order. */
+static int prints_list(struct fdry_graph_reader *in, const struct fdry_buf *kernels,
 		       struct fdry_buf *ret)
 {
 	struct fdry_read_handle h;
-	uint32_t index = 0;
+	uint32_t index = 0, number;
 	size_t at;
 	int err;
 
 	for (at = 0; at < kernels->len; at += sizeof(h)) {
 		memcpy(&h, kernels->data + at, sizeof(h));
-		err = fdry_kernel_set_intern(set, h.kern, h.func, &index);
+		err = fdry_kernel_set_intern(in->kernels, h.kern, h.func, &index);
 		if (err)
 			return err;
-		err = fdry_kernel_set_print(set, index, ret);
+		err = fdry_read_print(in, index, &number);
+		if (err)
+			return err;
+		err = fdry_buf_put_u32(ret, number);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static bool kernels_same(const struct fdry_graph_reader *in, const struct fdry_graph_kept *kept)
+static bool kernels_same(struct fdry_graph_reader *in, const struct fdry_graph_kept *kept)
 {
 	struct fdry_buf now = { 0 };
-	bool same = !prints_make(in->kernels, &kept->kernels, &now) &&
-		    now.len == kept->prints.len &&
+	bool same = !prints_list(in, &kept->kernels, &now) &&
+		    in->memo.prints_id == kept->prints_id && now.len == kept->prints.len &&
 		    (!now.len || !memcmp(now.data, kept->prints.data, now.len));
 
 	fdry_buf_release(&now);
@@ -184,7 +163,8 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 	records_move(&record.kernels, &kept->kernels);
 	if (err)
 		goto out_release;
-	err = prints_make(in->kernels, &kept->kernels, &kept->prints);
+	err = prints_list(in, &kept->kernels, &kept->prints);
+	kept->prints_id = in->memo.prints_id;
 out_release:
 	fdry_read_release(&rd);
 	fdry_listing_release(&l);

@@ -252,7 +252,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++)
 		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
 	fdry_buf_release(&cap->draws);
-	fdry_wordset_release(&cap->words);
+	fdry_graph_memo_release(&cap->memo);
 	fdry_kernel_codes_release(&cap->codes);
 	fdry_buf_release(&cap->tensors);
 	fdry_buf_release(&cap->facts);

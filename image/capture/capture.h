@@ -58,7 +58,7 @@ struct fdry_capture {
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
-	struct fdry_wordset words; /* of the last seal's graphs: fdry_graph_words_adopt() */
+	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
 	struct fdry_sealed sealed; /* memory of the last seal */
 };
 

@@ -157,7 +157,7 @@ static int graphs_seal(struct fdry_seal *s)
 	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph), kept = 0;
 	int err = 0;
 
-	fdry_graph_words_adopt(&rd, &s->cap->words);
+	fdry_graph_memo_adopt(&rd, &s->cap->memo);
 	fdry_seal_spent(s, words);
 	qsort(g, n, sizeof(*g), graph_cmp);
 	for (i = 0; i < n && !err; i++) {
@@ -166,11 +166,7 @@ static int graphs_seal(struct fdry_seal *s)
 		if (kept > KEPT_MAX)
 			fdry_graph_kept_release(&g[i].kept);
 	}
-	if (!err) {
-		s->cap->words = rd.memo.words;
-		rd.memo.words = (struct fdry_wordset){ 0 };
-	}
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_yield(&rd, !err, &s->cap->memo);
 	return err;
 }
 
@@ -227,9 +223,30 @@ static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 _Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param),
 	       "parameters are copied as they are");
 
+/* Store a kernel object. One that the store has is not hashed again. */
+static int kernel_object_put(struct fdry_seal *s, struct fdry_span bytes, const struct fdry_oid *id)
+{
+	struct fdry_mf_object o = { .oid = *id };
+	struct fdry_oid oid;
+	bool has;
+	int err = fdry_writer_has_object(s->writer, FDRY_OBJECT_KERNEL, bytes.len, id, &has);
+
+	if (err)
+		return err;
+	if (!has) {
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_KERNEL, bytes.data, bytes.len,
+					     NULL, 0, &oid);
+		if (err)
+			return err;
+		if (!fdry_oid_eq(&oid, id))
+			return fdry_bug("a kernel object's id is not its hash");
+	}
+	s->report.kernel_bytes += bytes.len;
+	return fdry_buf_put(&s->w.objects, &o, sizeof(o));
+}
+
 static int kernels_seal(struct fdry_seal *s)
 {
-	struct fdry_mf_object o;
 	struct fdry_span bytes;
 	struct fdry_oid oid;
 	uint32_t i;
@@ -237,22 +254,11 @@ static int kernels_seal(struct fdry_seal *s)
 
 	err = fdry_kernel_set_slice(s->kernels);
 	fdry_seal_spent(s, slices);
-	if (err)
-		return err;
-	for (i = 0; i < fdry_kernel_set_object_count(s->kernels); i++) {
-		bytes = fdry_kernel_set_object(s->kernels, i, &o.oid);
-		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_KERNEL, bytes.data, bytes.len,
-					     NULL, 0, &oid);
-		if (err)
-			return err;
-		if (!fdry_oid_eq(&oid, &o.oid))
-			return fdry_bug("a kernel object's id is not its hash");
-		err = fdry_buf_put(&s->w.objects, &o, sizeof(o));
-		if (err)
-			return err;
-		s->report.kernel_bytes += bytes.len;
+	for (i = 0; !err && i < fdry_kernel_set_object_count(s->kernels); i++) {
+		bytes = fdry_kernel_set_object(s->kernels, i, &oid);
+		err = kernel_object_put(s, bytes, &oid);
 	}
-	for (i = 0; i < fdry_kernel_set_count(s->kernels) && !err; i++)
+	for (i = 0; !err && i < fdry_kernel_set_count(s->kernels); i++)
 		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
 	if (!err)
 		err = fdry_seal_values(s);

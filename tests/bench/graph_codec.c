@@ -28,6 +28,12 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 	return 0;
 }
 
+int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)
+{
+	(void)set;
+	return fdry_buf_put_u32(ret, index);
+}
+
 const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index)
 {
 	(void)set;

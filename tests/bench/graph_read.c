@@ -227,7 +227,7 @@ static void graphs_measure(CUgraph *graphs, uint32_t nodes, struct fdry_kernel_s
 		before = asked;
 		fdry_buf_release(&object);
 	}
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_release(&rd.memo);
 }
 
 int main(int argc, char **argv)

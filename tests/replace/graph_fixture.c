@@ -29,6 +29,14 @@ const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set,
 	return &gf.kernels[index];
 }
 
+int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)
+{
+	int err = fdry_buf_put_u32(ret, index);
+
+	(void)set;
+	return err ? err : fdry_buf_put_u32(ret, gf.print);
+}
+
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)
 {
 	(void)bank;
@@ -232,7 +240,7 @@ int graph_read(CUgraph g, struct fdry_buf *ret)
 	struct fdry_graph_reader rd = gf.reader;
 	int err = fdry_graph_read(&rd, g, ret);
 
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_release(&rd.memo);
 	return err;
 }
 

@@ -33,6 +33,7 @@ extern struct graph_fixture {
 	struct fdry_host_segment hosts[2], moved[2];
 	struct fdry_graph_reader reader;
 	struct fdry_graph_builder builder;
+	uint32_t print;         /* what tells kernels from others, beside the index */
 	unsigned int asked;     /* how often test_where() was called */
 	CUdeviceptr fail_where; /* the address at which it fails */
 	CUdeviceptr freed;      /* and one where memory was */

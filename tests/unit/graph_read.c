@@ -163,7 +163,7 @@ START_TEST(attributes_asked_for)
 	read_with(&rd, many, 0);
 	ck_assert_uint_eq(gets, 50 * known);
 	ck_assert_uint_eq(refused_gets, 0);
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_release(&rd.memo);
 	ok(gf.drv.cuGraphDestroy(one));
 	ok(gf.drv.cuGraphDestroy(many));
 }
@@ -182,7 +182,7 @@ START_TEST(attributes_of_a_newer_driver)
 	read_with(&rd, g, -FDRY_E_REFUSED);
 	ck_assert_ptr_nonnull(
 		strstr(fdry_last_error(), "attribute 20, which this version does not know"));
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_release(&rd.memo);
 	step_node(h, NULL, 0, 1);
 	liar = step_node(h, NULL, 1, 1);
 	ok(gf.drv.cuGraphKernelNodeSetAttribute(liar, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
@@ -190,7 +190,7 @@ START_TEST(attributes_of_a_newer_driver)
 	ck_assert_ptr_nonnull(
 		strstr(fdry_last_error(), "node 1: kernel: kernel step: its attributes have other "
 					  "values after they were set again"));
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_release(&rd.memo);
 	ok(gf.drv.cuGraphDestroy(g));
 	ok(gf.drv.cuGraphDestroy(h));
 }
@@ -214,7 +214,7 @@ START_TEST(words_asked_for)
 	asked = gf.asked;
 	read_with(&rd, h, 0);
 	ck_assert_uint_eq(gf.asked, asked);
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_release(&rd.memo);
 	ok(gf.drv.cuGraphDestroy(g));
 	ok(gf.drv.cuGraphDestroy(h));
 }

@@ -7,14 +7,13 @@
 #include "tests/replace/graph_fixture.h"
 #include "tests/lib/sim.h"
 
-static uint32_t print; /* what tells a kernel from others, beside its index */
+static CUresult (*real_attr)(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *);
+static unsigned int attrs_read;
 
-int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)
+static CUresult counting_attr(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *v)
 {
-	int err = fdry_buf_put_u32(ret, index);
-
-	(void)set;
-	return err ? err : fdry_buf_put_u32(ret, print);
+	attrs_read++;
+	return real_attr(node, id, v);
 }
 
 static CUresult (*real_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS *);
@@ -29,12 +28,14 @@ static CUresult counting_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
 static void begin(void)
 {
 	graph_fixture_open();
-	print = nodes_read = 0;
+	nodes_read = 0;
 	real_params = gf.drv.cuGraphKernelNodeGetParams_v2;
 	gf.drv.cuGraphKernelNodeGetParams_v2 = counting_params;
+	real_attr = gf.drv.cuGraphKernelNodeGetAttribute;
+	gf.drv.cuGraphKernelNodeGetAttribute = counting_attr;
 }
 
-static struct fdry_wordset words; /* of the last reader */
+static struct fdry_graph_memo memo; /* of the last reader */
 
 /* Read again by a reader of its own, as each seal does. How many nodes the driver was asked for. */
 static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
@@ -42,13 +43,11 @@ static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
 	struct fdry_graph_reader rd = gf.reader;
 	int err;
 
-	fdry_graph_words_adopt(&rd, &words);
+	fdry_graph_memo_adopt(&rd, &memo);
 	nodes_read = 0;
 	err = fdry_graph_reread(&rd, g, kept);
 	*count = nodes_read;
-	words = rd.memo.words;
-	rd.memo.words = (struct fdry_wordset){ 0 };
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_yield(&rd, true, &memo);
 	return err;
 }
 
@@ -76,7 +75,7 @@ static void refused_again(CUgraph g, struct fdry_graph_kept *kept, const char *w
 static void end(CUgraph g, struct fdry_graph_kept *kept)
 {
 	fdry_graph_kept_release(kept);
-	fdry_wordset_release(&words);
+	fdry_graph_memo_release(&memo);
 	ok(gf.drv.cuGraphDestroy(g));
 }
 
@@ -87,7 +86,7 @@ START_TEST(nothing_changed)
 
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
-	fdry_wordset_release(&words); /* as after a seal that failed: each word is asked about */
+	fdry_wordset_release(&memo.words); /* as after a seal that failed */
 	ck_assert(!read_anew(g, &kept));
 	ck_assert_uint_gt(fdry_graph_kept_bytes(&kept), kept.object.len);
 	fdry_graph_kept_release(&kept);
@@ -121,10 +120,59 @@ START_TEST(kernel_is_another)
 
 	step_node(g, NULL, 0, 3);
 	ck_assert(read_anew(g, &kept));
-	print++;
+	gf.print++;
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
 	end(g, &kept);
+}
+END_TEST
+
+/* The numbers of prints belong to one table: those of another say nothing. */
+START_TEST(prints_of_another_table)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_make();
+
+	step_node(g, NULL, 0, 3);
+	ck_assert(read_anew(g, &kept));
+	fdry_graph_memo_release(&memo);
+	gf.print++;
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	end(g, &kept);
+}
+END_TEST
+
+/* The calls that read the attributes of a new graph with one node. */
+static unsigned int attrs_of_new(uint32_t salt)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_make();
+	unsigned int count;
+
+	step_node(g, NULL, salt, 3);
+	attrs_read = 0;
+	ok(reread(g, &kept, &count));
+	ck_assert_uint_eq(count, 1);
+	fdry_graph_kept_release(&kept);
+	ok(gf.drv.cuGraphDestroy(g));
+	return attrs_read;
+}
+
+/* A fresh node of a kernel is queried once, also by later readers; one with another print is
+ * another kernel. */
+START_TEST(fresh_nodes_are_known)
+{
+	unsigned int first = attrs_of_new(0), again = attrs_of_new(1);
+
+	ck_assert_uint_gt(again, 0);
+	ck_assert_uint_gt(first, 2 * again);
+	gf.print++;
+	ck_assert_uint_eq(attrs_of_new(2), first);
+	ck_assert_uint_eq(attrs_of_new(3), again);
+	fdry_graph_memo_release(&memo);
+	ck_assert_uint_eq(attrs_of_new(4), first);
+	fdry_graph_memo_release(&memo);
 }
 END_TEST
 
@@ -144,7 +192,7 @@ START_TEST(number_became_a_pointer)
 	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
 	ck_assert_uint_eq(again, p);
 	if (_i)
-		fdry_wordset_release(&words);
+		fdry_wordset_release(&memo.words);
 	refused_again(g, &kept, "node 0: kernel: kernel step: byte 0 of its parameter 1 is");
 	ok(gf.drv.cuMemFree_v2(p));
 	ck_assert(read_anew(g, &kept));
@@ -167,17 +215,16 @@ START_TEST(word_of_two_graphs)
 	step_node(g[1], NULL, 1, p);
 	ok(fdry_graph_reread(&rd, g[0], &kept[0]));
 	if (_i) {
-		words = rd.memo.words;
-		rd.memo.words = (struct fdry_wordset){ 0 };
-		fdry_graph_words_adopt(&rd, &words);
+		fdry_graph_memo_yield(&rd, true, &memo);
+		fdry_graph_memo_adopt(&rd, &memo);
 		ck_assert(rd.words_again);
 	}
 	ok(fdry_graph_reread(&rd, g[1], &kept[1]));
-	fdry_graph_reader_release(&rd);
+	fdry_graph_memo_yield(&rd, true, &memo);
 	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
 	ck_assert_uint_eq(again, p);
 	refused_again(g[0], &kept[0], "which points to device memory outside of the region");
-	fdry_wordset_release(&words);
+	fdry_wordset_release(&memo.words);
 	refused_again(g[1], &kept[1], "which points to device memory outside of the region");
 	ok(gf.drv.cuMemFree_v2(p));
 	end(g[0], &kept[0]);
@@ -302,7 +349,7 @@ START_TEST(every_call_fails)
 	step_node(g, NULL, 0, 0x1234567890);
 	for (n = 1;; n++) {
 		read_anew(g, &kept);
-		fdry_wordset_release(&words);
+		fdry_wordset_release(&memo.words);
 		snprintf(spec, sizeof(spec), "*:%u:%d", n, CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
 		err = reread(g, &kept, &count);
@@ -330,6 +377,8 @@ int main(void)
 	tcase_add_test(tc, nothing_changed);
 	tcase_add_test(tc, nodes_or_edges_came);
 	tcase_add_test(tc, kernel_is_another);
+	tcase_add_test(tc, prints_of_another_table);
+	tcase_add_test(tc, fresh_nodes_are_known);
 	tcase_add_loop_test(tc, number_became_a_pointer, 0, 2);
 	tcase_add_loop_test(tc, word_of_two_graphs, 0, 2);
 	tcase_add_loop_test(tc, pointer_in_a_gap, 0, 2);

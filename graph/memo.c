@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * memo.c - what readers found out about words and kernels, kept from one reader to the next.
+ *
+ * A kernel's print has all that the attributes of a fresh node follow from: its code, parameters
+ * and attributes. Prints are numbered in one table. A table that was emptied gets another id, so no
+ * number of an earlier one is mistaken for one of its own.
+ */
+#include "graph/read.h"
+
+/* More are not worth keeping. */
+#define WORDS_MAX (4u << 20)
+#define PRINTS_MAX 8192u
+
+static uint64_t last_id;
+
+static int number_new(struct fdry_graph_memo *memo, struct fdry_kernel_set *set, uint32_t kernel,
+		      uint32_t *ret)
+{
+	struct fdry_buf print = { 0 };
+	int err = fdry_kernel_set_print(set, kernel, &print);
+
+	if (!err)
+		err = fdry_intern(&memo->prints, print.data, print.len, ret, NULL);
+	fdry_buf_release(&print);
+	if (!memo->prints_id)
+		memo->prints_id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	return err;
+}
+
+int fdry_read_print(struct fdry_graph_reader *in, uint32_t kernel, uint32_t *ret)
+{
+	struct fdry_graph_memo *memo = &in->memo;
+	size_t have = memo->numbers.len / sizeof(uint32_t);
+	uint32_t number, *known;
+	int err = 0;
+
+	if (kernel >= have)
+		err = fdry_buf_grow(&memo->numbers, (kernel + 1 - have) * sizeof(*known), NULL);
+	if (err)
+		return err;
+	known = (uint32_t *)memo->numbers.data + kernel;
+	if (!*known) {
+		err = number_new(memo, in->kernels, kernel, &number);
+		if (err)
+			return err;
+		*known = number + 1;
+	}
+	*ret = *known - 1;
+	return 0;
+}
+
+/* Whether each word is still a number or points into the region. */
+static bool words_hold(const struct fdry_graph_reader *in, struct fdry_wordset *words)
+{
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	const uint64_t *word = (const uint64_t *)words->list.data;
+	size_t i, n = fdry_wordset_count(words);
+	const char *what;
+
+	if (fdry_wordset_sort(words))
+		return false;
+	for (i = 0; i < n; i++)
+		if (in->where(in->where_arg, word[i], 0, &where, &what) ||
+		    (where != FDRY_WHERE_NOTHING && where != FDRY_WHERE_REGION))
+			return false;
+	return true;
+}
+
+static void prints_release(struct fdry_graph_memo *memo)
+{
+	fdry_intern_release(&memo->prints);
+	fdry_buf_release(&memo->fresh);
+	fdry_intern_release(&memo->rehearsed);
+	memo->prints_id = 0;
+}
+
+void fdry_graph_memo_adopt(struct fdry_graph_reader *rd, struct fdry_graph_memo *memo)
+{
+	rd->words_again = fdry_wordset_count(&memo->words) && words_hold(rd, &memo->words);
+	if (!rd->words_again || fdry_wordset_count(&memo->words) > WORDS_MAX)
+		fdry_wordset_release(&memo->words);
+	if (memo->prints.count > PRINTS_MAX)
+		prints_release(memo);
+	rd->memo = *memo;
+	rd->memo.numbers.len = 0; /* the set is another one */
+	*memo = (struct fdry_graph_memo){ 0 };
+}
+
+void fdry_graph_memo_yield(struct fdry_graph_reader *rd, bool all, struct fdry_graph_memo *memo)
+{
+	if (!all)
+		fdry_wordset_release(&rd->memo.words);
+	*memo = rd->memo;
+	rd->memo = (struct fdry_graph_memo){ 0 };
+}
+
+void fdry_graph_memo_release(struct fdry_graph_memo *memo)
+{
+	fdry_wordset_release(&memo->words);
+	prints_release(memo);
+	fdry_buf_release(&memo->numbers);
+}
