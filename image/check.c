@@ -29,11 +29,12 @@ struct expected {
 
 struct check {
 	struct fdry_image *img;
-	struct fdry_reader *reader;
+	struct fdry_reader *reader; /* NULL: content is only looked for */
 	struct fdry_buf ranges;   /* of struct fdry_fingerprint_range */
 	struct fdry_buf expected; /* one for each range */
 	struct fdry_fingerprint zero_block;
 	uint64_t bytes;           /* of all ranges */
+	bool partial;             /* there are chunks of which the process keeps a part */
 };
 
 /* --- chunks that differ --- */
@@ -166,8 +167,9 @@ static int chunk_add(struct check *c, uint32_t i)
 
 	if (err || !copied)
 		return err;
+	c->partial |= copied < chunk->size;
 	if (copied < chunk->size)
-		return chunk_in_store(c, i);
+		return c->reader ? chunk_in_store(c, i) : 0;
 	return range_add(c, chunk->addr, chunk->size,
 			 (struct expected){ c->img->m.fingerprints[i], i });
 }
@@ -329,6 +331,71 @@ int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint6
 	if (err)
 		goto out_release;
 	err = ranges_check(&c);
+	*ret = c.bytes;
+out_release:
+	fdry_buf_release(&c.ranges);
+	fdry_buf_release(&c.expected);
+	return err;
+}
+
+/* --- content that is there already --- */
+
+static int marks_set(struct check *c, const struct fdry_fingerprint *found, bool *whole)
+{
+	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
+	const struct expected *want = (const void *)c->expected.data;
+	size_t i, n = c->expected.len / sizeof(*want);
+	int err = 0;
+
+	*whole = !c->partial;
+	for (i = 0; i < n; i++) {
+		bool same = fdry_fingerprint_eq(found[i], want[i].value);
+
+		*whole &= same;
+		if (want[i].chunk != ZEROS)
+			c->img->in_place[want[i].chunk] = same;
+		else if (!same)
+			err = fdry_call(c->img->drv, cuMemsetD8Async, range[i].addr, 0,
+					range[i].len, c->img->stream);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int ranges_find(struct check *c, bool *whole)
+{
+	size_t n = c->expected.len / sizeof(struct expected);
+	struct fdry_fingerprint *found = calloc(n + 1, sizeof(*found));
+	int err;
+
+	c->img->in_place = calloc(c->img->m.n_chunks + 1ul, 1);
+	if (!found || !c->img->in_place) {
+		err = fdry_nomem();
+		goto out_free;
+	}
+	err = fdry_image_fingerprints(c->img, (const void *)c->ranges.data, n, found);
+	if (err)
+		goto out_free;
+	err = marks_set(c, found, whole);
+out_free:
+	free(found);
+	return err;
+}
+
+int fdry_content_find(struct fdry_image *img, bool *whole, uint64_t *ret)
+{
+	struct check c = { .img = img };
+	int err;
+
+	*ret = 0;
+	*whole = false;
+	if (!img->fingerprinter)
+		return 0;
+	err = ranges_make(&c);
+	if (err)
+		goto out_release;
+	err = ranges_find(&c, whole);
 	*ret = c.bytes;
 out_release:
 	fdry_buf_release(&c.ranges);

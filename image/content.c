@@ -227,11 +227,15 @@ static int piece_seen(void *arg, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-/* The process keeps all bytes of its own there: nothing of the chunk is copied. */
-static bool chunk_is_kept(const struct fdry_image *img, const struct fdry_mf_chunk *chunk)
+/* The chunk is there already, or the process keeps all bytes of its own there: nothing of it is
+ * copied. */
+static bool chunk_is_kept(const struct fdry_image *img, uint32_t i)
 {
+	const struct fdry_mf_chunk *chunk = &img->m.chunks[i];
 	bool wanted = false;
 
+	if (img->in_place && img->in_place[i])
+		return true;
 	return img->kept.len &&
 	       !fdry_placement_pieces(img, chunk->addr, chunk->size, piece_seen, &wanted) &&
 	       !wanted;
@@ -260,7 +264,7 @@ static int batches_make(struct fdry_content *c)
 		return fdry_nomem();
 	for (i = 0; i < m->n_chunks; i++) {
 		size = m->chunks[i].size;
-		if (!c->img->verify && chunk_is_kept(c->img, &m->chunks[i]))
+		if (!c->img->verify && chunk_is_kept(c->img, i))
 			continue;
 		if (!b || at + size > FDRY_UPLOAD_BLOCK) {
 			b = &c->batches[c->nbatches++];

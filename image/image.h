@@ -61,6 +61,8 @@ struct fdry_image {
 	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
 	struct fdry_buf
 		kept; /* struct fdry_memory, ascending: what the process keeps its own bytes in */
+	bool reuse;                /* content that is there already is not copied: */
+	uint8_t *in_place;         /* by position in m.chunks, during a load; NULL: none is */
 	struct fdry_buf capacities; /* of struct fdry_capacity: of tensors that have one */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */

@@ -31,7 +31,6 @@
 #include "image/plan.h"
 #include "image/random.h"
 #include "image/shared_fingerprinter.h"
-#include "image/staging.h"
 #include "image/variables.h"
 #include "lib/live.h"
 #include "arch/stream.h"
@@ -241,7 +240,8 @@ static int memory_load(void *arg)
 	err = fdry_reader_begin(img->store, &l->content_reader);
 	if (err)
 		goto out_leave;
-	err = fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
+	if (!img->reuse) /* else content is looked for first, where it belongs */
+		err = fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
 	if (err)
 		goto out_leave;
 	err = memory_map(l);
@@ -273,18 +273,32 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 	return fdry_stream_wait(img->drv, img->stream);
 }
 
+/* Make memory ready for the copies. @whole: nothing is to be copied. */
+static int content_prepare(struct load *l, bool *whole, uint64_t *found)
+{
+	struct fdry_image *img = l->img;
+	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(img, &l->plan) : 0;
+
+	if (err)
+		return err;
+	if (img->reuse)
+		err = fdry_content_find(img, whole, found);
+	if (!err && img->place_hook && !img->in_place)
+		err = fdry_content_zero(img);
+	if (err || !img->reuse)
+		return err;
+	return fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
+}
+
 static int content_fill(struct load *l)
 {
 	struct fdry_load_report *r = &l->img->report;
 	struct fdry_content_sum sum = { 0 };
 	double mark = fdry_now_ms();
-	uint64_t checked = 0;
-	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img, &l->plan) : 0;
+	uint64_t found = 0, checked = 0;
+	bool whole = false;
+	int err = content_prepare(l, &whole, &found);
 
-	if (err)
-		return err;
-	if (l->img->place_hook)
-		err = fdry_content_zero(l->img);
 	if (err)
 		return err;
 	err = fdry_content_copy(l->content, &sum);
@@ -296,8 +310,9 @@ static int content_fill(struct load *l)
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
 	r->content_ms = fdry_elapsed_ms(&mark);
-	err = fdry_content_check(l->img, l->content_reader, &checked);
-	r->checked_bytes = checked + sum.checked;
+	if (!whole)
+		err = fdry_content_check(l->img, l->content_reader, &checked);
+	r->checked_bytes = (whole ? found : checked) + sum.checked;
 	r->check_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
@@ -385,6 +400,8 @@ static int device_fill(struct load *l)
 out_end:
 	fdry_content_end(l->content);
 	fdry_reader_end(l->content_reader);
+	free(l->img->in_place);
+	l->img->in_place = NULL;
 	return err;
 }
 
@@ -633,68 +650,4 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 		    struct fdry_image **ret)
 {
 	return fdry_image_load_reporting(store, name, opts, NULL, ret);
-}
-
-static void device_release(struct fdry_image *img)
-{
-	CUstreamCaptureMode mode;
-	uint32_t i;
-
-	if (fdry_image_enter(img, &mode))
-		return;
-	/* If nothing was launched do not wait: that breaks captures in the context. */
-	if (atomic_load(&img->launches))
-		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
-	for (i = 0; img->execs && i < img->m.n_graphs; i++)
-		fdry_exec_destroy(img, i);
-	fdry_overlap_free(img);
-	fdry_random_event_free(img);
-	fdry_private_ctx_free(img);
-	fdry_kernel_bank_free(img->bank);
-	fdry_check_end(img);
-	fdry_staging_free(img);
-	fdry_region_free_to_cache(img->region);
-	fdry_placement_release(img);
-	fdry_image_hosts_free(img);
-	fdry_image_leave(img, &mode);
-	fdry_context_end(img);
-}
-
-void fdry_image_unload(struct fdry_image *img)
-{
-	uint32_t i;
-
-	if (!img || fdry_live_check(img, "the image"))
-		return;
-	if (img->pid == getpid() && fdry_image_check_outside(img))
-		return;
-	if (fdry_live_end(img, "the image"))
-		return;
-	if (img->pid == getpid()) {
-		fdry_builder_free(img);
-		if (img->ctx) {
-			fdry_placed_remove(&img->placed);
-			device_release(img);
-		}
-	}
-	for (i = 0; img->execs && i < img->m.n_graphs; i++)
-		fdry_shared_graph_put(img->execs[i].graph);
-	if (img->drv)
-		fdry_driver_close(img->drv);
-	fdry_store_close(img->store);
-	fdry_buf_release(&img->bytes);
-	fdry_ticket_release(&img->ticket);
-	pthread_mutex_destroy(&img->progress_lock);
-	pthread_mutex_destroy(&img->lock);
-	pthread_mutex_destroy(&img->staging_lock);
-	free(img->hosts);
-	fdry_image_values_free(img);
-	free(img->kernels);
-	free(img->execs);
-	free(img->order);
-	fdry_buf_release(&img->capacities);
-	fdry_random_free(img);
-	free(img->filled);
-	fdry_buf_release(&img->damaged);
-	free(img);
 }

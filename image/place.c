@@ -311,6 +311,22 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o,
 	return 0;
 }
 
+/*
+ * Other images have claimed memory in the region, so content may be there already. A kernel that
+ * looks for it must not read what a program mapped: the device may have no access to it, and the
+ * fault would end the context. A copy only fails.
+ */
+static bool may_be_there(const struct fdry_image *img, const struct fdry_alloc *made, size_t own,
+			 size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < own; i++)
+		if (made[i].kind == FDRY_KIND_MAP)
+			return false;
+	return own < n && img->m.n_fingerprints && !img->verify;
+}
+
 /* Nothing is claimed before everything was compared. */
 static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
 			struct fdry_alloc *made, size_t n)
@@ -324,6 +340,7 @@ static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
 	err = keeps_add(img, o, made, own);
 	if (err)
 		goto out_release;
+	img->reuse = may_be_there(img, made, own, n);
 	for (i = 0; i < own; i++) {
 		err = alloc_compare(&e, i, &made[i]);
 		if (err)

@@ -45,6 +45,7 @@ static void seal_in_turn(void *unused)
 	CUmodule module;
 	struct work w;
 	float rate = 0.5f;
+	CUdeviceptr zeros;
 	size_t len;
 	void *code;
 	char ref[8];
@@ -59,6 +60,10 @@ static void seal_in_turn(void *unused)
 	tensor_add(&w, "x", w.a, FDRY_USE_INPUT, 0);
 	tensor_add(&w, "grad", w.b, FDRY_USE_CONST, 0);
 	tensor_add(&w, "rate", w.c, FDRY_USE_CONST, 0);
+	cuda_ok(cuMemAlloc_v2, &zeros, 3u << 20);
+	cuda_ok(cuMemsetD8_v2, zeros, 0, 3u << 20);
+	cuda_ok(cuMemcpyHtoD_v2, zeros + (2u << 20), &rate, sizeof(rate));
+	tensor_add(&w, "zeros", zeros, FDRY_USE_CONST, 0);
 	graph_count(&w, w.a);
 	for (i = 1; i <= IMAGES; i++) {
 		graph_step(&w, sgd, 10 + (uint64_t)i);
@@ -225,6 +230,81 @@ START_TEST(what_is_there_is_not_read)
 }
 END_TEST
 
+static void tensor_set(struct fdry_image *img, const char *name, float salt)
+{
+	float v[N];
+
+	vector_fill(v, salt);
+	ok(fdry_image_write(img, name, v, BYTES, NULL));
+}
+
+/* The later images have the content of the first one, where it lies. */
+START_TEST(content_that_is_there_is_not_copied)
+{
+	static struct work w;
+	struct fdry_image *img[IMAGES];
+	struct fdry_load_report first, next;
+	float v[N];
+	int i;
+
+	process_begin(&w);
+	img[0] = load(&w, 1);
+	first = report_of(img[0]);
+	img[1] = load(&w, 2);
+	next = report_of(img[1]);
+	ck_assert_uint_eq(next.content_bytes, 0);
+	ck_assert_uint_eq(next.checked_bytes, first.checked_bytes);
+	tensor_set(img[1], "grad", 7);
+	img[2] = load(&w, 3);
+	next = report_of(img[2]);
+	ck_assert_uint_gt(next.content_bytes, 0);
+	ck_assert_uint_lt(next.content_bytes, first.content_bytes);
+	tensor_set(img[2], "zeros", 7);
+	img[3] = load(&w, 4);
+	ck_assert_uint_eq(report_of(img[3]).content_bytes, 0);
+	ok(fdry_image_read(img[3], "zeros", v, BYTES, NULL));
+	for (i = 0; i < N; i++)
+		ck_assert(v[i] == 0);
+	for (i = 0; i < IMAGES; i++)
+		step_check(img[i], 11 + (uint64_t)i);
+	for (i = 0; i < IMAGES; i++)
+		fdry_image_unload(img[i]);
+	work_end(&w);
+}
+END_TEST
+
+/* A kernel must not read memory to which a program may have taken away the device's access. */
+START_TEST(mapped_memory_is_not_searched)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle h;
+	static struct work w;
+	struct fdry_image *first, *second;
+	CUdeviceptr p = 0;
+
+	process_begin(&w);
+	first = load(&w, 1);
+	cuda_ok(cuMemAddressReserve, &p, 2u << 20, 0, 0, 0);
+	cuda_ok(cuMemCreate, &h, 2u << 20, &prop, 0);
+	cuda_ok(cuMemMap, p, 2u << 20, 0, h, 0);
+	cuda_ok(cuMemSetAccess, p, 2u << 20, &access, 1);
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	cuda_ok(cuMemSetAccess, p, 2u << 20, &access, 1);
+	second = load(&w, 2);
+	ck_assert_uint_eq(report_of(second).content_bytes, report_of(first).content_bytes);
+	step_check(second, 12);
+	fdry_image_unload(first);
+	fdry_image_unload(second);
+	cuda_ok(cuMemUnmap, p, 2u << 20);
+	cuda_ok(cuMemRelease, h);
+	cuda_ok(cuMemAddressFree, p, 2u << 20);
+	work_end(&w);
+}
+END_TEST
+
 /* A context of its own has modules of its own: the object that was not read is read all the same.
  */
 START_TEST(another_context_loads_its_own)
@@ -374,6 +454,8 @@ int main(void)
 	tcase_add_test(tc, each_object_is_loaded_once);
 	tcase_add_test(tc, variables_are_each_images_own);
 	tcase_add_test(tc, what_is_there_is_not_read);
+	tcase_add_test(tc, content_that_is_there_is_not_copied);
+	tcase_add_test(tc, mapped_memory_is_not_searched);
 	tcase_add_test(tc, another_context_loads_its_own);
 	tcase_add_test(tc, a_load_that_fails_leaves_others_as_they_are);
 	tcase_add_test(tc, threads_share);

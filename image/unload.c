@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * unload.c - the end of an image, or of a load that failed.
+ *
+ * Undoes whatever is there, in the order that is the reverse of load.c's. In a child of fork()
+ * nothing is asked of the driver, which does not work there.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "arch/stream.h"
+#include "image/builder.h"
+#include "image/check.h"
+#include "image/context.h"
+#include "image/exec.h"
+#include "image/image_host.h"
+#include "image/overlap.h"
+#include "image/place.h"
+#include "image/private_ctx.h"
+#include "image/random.h"
+#include "image/staging.h"
+#include "image/variables.h"
+#include "lib/live.h"
+
+static void device_release(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	uint32_t i;
+
+	if (fdry_image_enter(img, &mode))
+		return;
+	/* If nothing was launched do not wait: that breaks captures in the context. */
+	if (atomic_load(&img->launches))
+		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
+	for (i = 0; img->execs && i < img->m.n_graphs; i++)
+		fdry_exec_destroy(img, i);
+	fdry_overlap_free(img);
+	fdry_random_event_free(img);
+	fdry_private_ctx_free(img);
+	fdry_kernel_bank_free(img->bank);
+	fdry_check_end(img);
+	fdry_staging_free(img);
+	fdry_region_free_to_cache(img->region);
+	fdry_placement_release(img);
+	fdry_image_hosts_free(img);
+	fdry_image_leave(img, &mode);
+	fdry_context_end(img);
+}
+
+void fdry_image_unload(struct fdry_image *img)
+{
+	uint32_t i;
+
+	if (!img || fdry_live_check(img, "the image"))
+		return;
+	if (img->pid == getpid() && fdry_image_check_outside(img))
+		return;
+	if (fdry_live_end(img, "the image"))
+		return;
+	if (img->pid == getpid()) {
+		fdry_builder_free(img);
+		if (img->ctx) {
+			fdry_placed_remove(&img->placed);
+			device_release(img);
+		}
+	}
+	for (i = 0; img->execs && i < img->m.n_graphs; i++)
+		fdry_shared_graph_put(img->execs[i].graph);
+	if (img->drv)
+		fdry_driver_close(img->drv);
+	fdry_store_close(img->store);
+	fdry_buf_release(&img->bytes);
+	fdry_ticket_release(&img->ticket);
+	pthread_mutex_destroy(&img->progress_lock);
+	pthread_mutex_destroy(&img->lock);
+	pthread_mutex_destroy(&img->staging_lock);
+	free(img->hosts);
+	fdry_image_values_free(img);
+	free(img->kernels);
+	free(img->execs);
+	free(img->order);
+	fdry_buf_release(&img->capacities);
+	fdry_random_free(img);
+	free(img->filled);
+	fdry_buf_release(&img->damaged);
+	free(img);
+}
