@@ -14,6 +14,7 @@ import faulthandler
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -48,10 +49,12 @@ def entry_points():
     """
     folder = os.path.join(tempfile.mkdtemp(), "foundry_tree-0.dist-info")
     os.mkdir(folder)
+    parent = os.path.dirname(folder)
+    # Beside this file lie others that have the names of packages.
+    shutil.copy(__file__, os.path.join(parent, "vllm_start.py"))
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path += [os.path.dirname(folder), here]
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [os.environ.get("PYTHONPATH", ""), os.path.dirname(folder), here])
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here] + [parent]
+    os.environ["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), parent])
     os.environ["VLLM_START_NOTES"] = os.path.join(folder, "notes.json")
     for name, text in (("METADATA", "Metadata-Version: 2.1\nName: foundry-tree\nVersion: 0\n"),
                        ("entry_points.txt",
@@ -168,21 +171,32 @@ def main():
 
 
 def tokens(llm, params):
-    """Digests of tokens and of logprobs, greedy and sampled, of prompts of many lengths."""
+    """Digests of tokens and of logprobs of prompts of many lengths: greedy, sampled, and each by
+    itself, which does not depend on when requests arrive. And the tokens a second of full batches.
+    """
     prompts = [{"prompt_token_ids": [(17 * i + 13 * j) % 150000 for j in range(5 + 11 * i)]}
                for i in range(9)]
     found = {}
     for name, more in (("greedy", {"temperature": 0.0}),
-                       ("sampled", {"temperature": 1.0, "seed": 7, "top_k": 50})):
+                       ("sampled", {"temperature": 1.0, "seed": 7, "top_k": 50}),
+                       ("alone", {"temperature": 1.0, "seed": 7, "top_k": 50})):
         ask = params(max_tokens=32, ignore_eos=True, detokenize=False, logprobs=3, **more)
         start = time.monotonic()
-        out = [o.outputs[0] for o in llm.generate(prompts, ask, use_tqdm=False)]
+        batches = [[p] for p in prompts] if name == "alone" else [prompts]
+        out = [o.outputs[0] for batch in batches
+               for o in llm.generate(batch, ask, use_tqdm=False)]
         each = [list(o.token_ids) for o in out]
         chances = [[sorted((t, repr(p.logprob)) for t, p in step.items()) for step in o.logprobs]
                    for o in out]
         found[name] = {"tokens": digest(each), "logprobs": digest(chances),
                        "different": len(set(map(tuple, each))), "first": each[0][:6],
                        "seconds": round(time.monotonic() - start, 3)}
+    ask = params(max_tokens=256, temperature=0.0, ignore_eos=True, detokenize=False)
+    found["tokens a second"] = []
+    for _ in range(3):
+        start = time.monotonic()
+        llm.generate([{"prompt_token_ids": [i + 1, 2, 3]} for i in range(32)], ask, use_tqdm=False)
+        found["tokens a second"].append(round(32 * 256 / (time.monotonic() - start)))
     return found
 
 

@@ -4,7 +4,6 @@ of its own.
 """
 import os
 import textwrap
-import unittest
 
 import suite
 from torch_scripts import Folder
@@ -58,10 +57,10 @@ ONCE = dict.fromkeys(NOTHING, 1)
 
 
 class Starts(Folder):
-    def start(self, text="", counts="ONCE", options="", weight=3.0, **variables):
+    def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
         """One start; it decodes, and does the phases that `counts` has. Returns the log."""
         variables = {"FOUNDRY_VLLM": "test", **variables}
-        return self.script(ENGINE + textwrap.dedent(f"""
+        return self.script(ENGINE + before + textwrap.dedent(f"""
             worker = start({options})
             """) + textwrap.dedent(text) + textwrap.dedent(f"""
             decodes(worker, {weight})
@@ -139,6 +138,30 @@ class Starts(Folder):
                          FOUNDRY_VLLM="test", STAND_IN_MORE="1")
         self.assertIn("layout is", log)
         self.assertIn("captured and sealed", log)
+
+    def test_a_cache_that_does_not_fit_is_profiled_again(self):
+        self.first()
+        log = self.start(before="hog = torch.empty((((8 << 30) - (60 << 20)) // 4,))\n")
+        self.assertIn("the KV cache of the image needs 67108864 bytes, and ", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_first_start_that_is_killed_leaves_nothing(self):
+        done = self.run_one(ENGINE + textwrap.dedent("""
+            import os
+            from vllm.v1.worker.gpu import model_runner
+            model_runner.ModelCudaGraphManager.run = lambda *_: None
+            gpu_worker.warmup_kernels = lambda *_: None
+            step = model_runner.ModelCudaGraphManager.step
+            def killed(self, forward, desc):
+                if desc.num_tokens == 2:
+                    os._exit(9)
+                step(self, forward, desc)
+            model_runner.ModelCudaGraphManager.step = killed
+            start()
+            """), FOUNDRY_VLLM="test")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.first()
+        self.start(counts="NOTHING")
 
     def test_a_tensor_that_nobody_could_replace_is_refused(self):
         log = self.start(options="hidden=True")

@@ -7,7 +7,6 @@ with the process; memory in it stays valid. Each region has a Capture, so graphs
 and images can be loaded into it.
 """
 import contextlib
-import ctypes
 import fractions
 import operator
 import re

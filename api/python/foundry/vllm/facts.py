@@ -10,7 +10,7 @@ PREFIX = "vllm."
 
 
 def early(worker):
-    """{key: value} that is known before the worker uses the GPU."""
+    """{key: value} that is known before the worker uses the GPU. What says most comes first."""
     import triton
     import vllm
     config = worker.vllm_config
@@ -18,7 +18,7 @@ def early(worker):
     model, scheduler = config.model_config, config.scheduler_config
     compilation, cache = config.compilation_config, config.cache_config
     found = {
-        "config": config.compute_hash(), "vllm": vllm.__version__, "torch": torch.__version__,
+        "vllm": vllm.__version__, "torch": torch.__version__,
         "triton": triton.__version__, "python": platform.python_version(),
         "gpu": ordinal.name, "memory": ordinal.total_memory,
         "model": model.model, "dtype": model.dtype, "quantization": model.quantization,
@@ -31,7 +31,7 @@ def early(worker):
         "kv_dtype": cache.cache_dtype, "prefix_caching": cache.enable_prefix_caching,
         "ranks": f"{worker.rank} of {config.parallel_config.world_size}",
         "runner": "V2" if worker.use_v2_model_runner else "V1",
-        "source": source(),
+        "source": source(), "config": config.compute_hash(),
     }
     return {PREFIX + key: str(value) for key, value in found.items()}
 
