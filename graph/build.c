@@ -117,6 +117,10 @@ static int events_create(const struct fdry_driver *drv, struct fdry_graph_built 
 	if (!b->events)
 		return fdry_nomem();
 	for (; b->nevents < count; b->nevents++) {
+		if (b->shared && b->shared[b->nevents]) {
+			b->events[b->nevents] = b->shared[b->nevents];
+			continue;
+		}
 		err = fdry_call(drv, cuEventCreate, &b->events[b->nevents],
 				CU_EVENT_DISABLE_TIMING);
 		if (err)
@@ -129,7 +133,7 @@ int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_grap
 		     struct fdry_graph_built *ret)
 {
 	struct fdry_build b = { .in = in, .drv = in->drv, .view = view };
-	struct fdry_graph_built built = { 0 };
+	struct fdry_graph_built built = { .shared = in->events };
 	int err = fdry_graph_view_check_kernels(view, in->kernels, in->nkernels);
 
 	if (err)
@@ -174,8 +178,9 @@ void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_b
 	/* fdry_call() would replace the message of an earlier failure. */
 	if (b->graph)
 		fdry_call_raw(drv, cuGraphDestroy, b->graph);
-	while (b->nevents)
-		fdry_call_raw(drv, cuEventDestroy_v2, b->events[--b->nevents]);
+	while (b->nevents--)
+		if (!b->shared || !b->shared[b->nevents])
+			fdry_call_raw(drv, cuEventDestroy_v2, b->events[b->nevents]);
 	free(b->events);
 	memset(b, 0, sizeof(*b));
 }

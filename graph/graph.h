@@ -66,6 +66,8 @@ struct fdry_graph_reader {
 		host; /* for copies outside of the region; NULL: the image has no host memory */
 	struct fdry_graph_memo memo; /* zero it to start */
 	bool words_again;            /* fdry_graph_memo_adopt() found all words unchanged */
+	struct fdry_buf *events;     /* fdry_graph_read() appends the graph's events, CUevent each,
+					by index; NULL: they are not wanted */
 };
 
 /**
@@ -91,6 +93,7 @@ struct fdry_graph_kept {
 	struct fdry_buf kernels; /* handles of kernels, in the order of first use */
 	struct fdry_buf prints;  /* u32 each: the numbers of their prints in the memo's table */
 	uint64_t prints_id;      /* of that table */
+	struct fdry_buf events;  /* CUevent each, by index */
 	struct fdry_oid oid;     /* of the object, if a caller has set it; */
 	bool has_oid;            /* false again when the object is read anew */
 };
@@ -127,8 +130,9 @@ size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept);
 /* A built graph; it belongs to the caller until released. */
 struct fdry_graph_built {
 	CUgraph graph;
-	CUevent *events; /* the events of its event nodes, private to this graph */
+	CUevent *events; /* the events of its event nodes ... */
 	uint32_t nevents;
+	const CUevent *shared; /* ... as in struct fdry_graph_builder; the others are its own */
 };
 
 /* The inputs that all graphs of an image are built from. */
@@ -140,6 +144,9 @@ struct fdry_graph_builder {
 	const struct fdry_kernel_bank *bank; /* ... and the kernels loaded from it */
 	const struct fdry_host_segment *hosts; /* the image's host segments */
 	uint32_t nhosts;
+	/* For each event of the graph, the one that other graphs use as well, or NULL: the graph
+	 * gets an event of its own. They outlive what is built. NULL: all events are its own. */
+	const CUevent *events;
 };
 
 /**

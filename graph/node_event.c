@@ -2,9 +2,11 @@
 /*
  * node_event.c - nodes that record an event or wait for one.
  *
- * A node names its event by index. The events are private to the graph and are created when it is
- * built. So the graph must both record every event and wait for it. Any other event also belongs to
- * the application, which could not use the new one.
+ * A node names its event by index. The events belong to the graph and are created when it is built.
+ * So the graph must both record every event and wait for it. Any other event also belongs to the
+ * application, which could not use the new one. A wait may come before the record: then a launch
+ * waits for the launch before it. Graphs that use one event, as those of NCCL do, are built with
+ * one: see struct fdry_graph_builder.
  */
 #include "graph/build.h"
 #include "graph/read.h"

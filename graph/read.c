@@ -145,11 +145,20 @@ int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf
 {
 	struct fdry_read rd = { .in = in, .drv = in->drv };
 	struct fdry_listing l = { 0 };
+	struct fdry_buf object = { 0 };
 	int err = fdry_listing_init(in->drv, graph, &l);
 
 	if (err)
 		goto out_release;
-	err = fdry_read_listing(&rd, &l, ret);
+	err = fdry_read_listing(&rd, &l, &object);
+	if (err)
+		goto out_release;
+	if (in->events)
+		err = fdry_buf_put(in->events, rd.events.bytes.data, rd.events.bytes.len);
+	if (err)
+		fdry_buf_release(&object);
+	else
+		*ret = object;
 out_release:
 	fdry_read_release(&rd);
 	fdry_listing_release(&l);

@@ -163,6 +163,9 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 	records_move(&record.kernels, &kept->kernels);
 	if (err)
 		goto out_release;
+	err = fdry_buf_put(&kept->events, rd.events.bytes.data, rd.events.bytes.len);
+	if (err)
+		goto out_release;
 	err = prints_list(in, &kept->kernels, &kept->prints);
 	kept->prints_id = in->memo.prints_id;
 out_release:
@@ -193,7 +196,7 @@ out_release:
 size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept)
 {
 	return kept->object.cap + kept->nodes.cap + kept->words.cap + kept->ranges.cap +
-	       kept->kernels.cap + kept->prints.cap;
+	       kept->kernels.cap + kept->prints.cap + kept->events.cap;
 }
 
 void fdry_graph_kept_release(struct fdry_graph_kept *kept)
@@ -204,6 +207,7 @@ void fdry_graph_kept_release(struct fdry_graph_kept *kept)
 	fdry_buf_release(&kept->ranges);
 	fdry_buf_release(&kept->kernels);
 	fdry_buf_release(&kept->prints);
+	fdry_buf_release(&kept->events);
 	kept->nedges = 0;
 	kept->freed = false;
 	kept->has_oid = false;

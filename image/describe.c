@@ -149,6 +149,22 @@ static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr
 	return fdry_buf_printf(out, "\n");
 }
 
+static int events_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_event *e = m->events;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_events; i++, e++) {
+		err = fdry_buf_printf(out, "graph %llu has event %u in common, as number %u\n",
+				      (unsigned long long)m->graphs[e->graph].key, e->event,
+				      e->number);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 static int variables_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_variable *v = m->variables;
@@ -221,6 +237,9 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 		if (err)
 			goto out_release;
 	}
+	err = events_text(m, &out);
+	if (err)
+		goto out_release;
 	err = variables_text(m, &out);
 	if (err)
 		goto out_release;

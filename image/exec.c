@@ -2,6 +2,7 @@
 /* exec.c - see exec.h. */
 #include "image/exec.h"
 
+#include "image/events.h"
 #include "lib/clock.h"
 #include "arch/stream.h"
 
@@ -86,6 +87,7 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 		.bank = img->bank,
 		.hosts = img->hosts,
 		.nhosts = img->m.n_hosts,
+		.events = x->events,
 	};
 	size_t before = memory_free(img), after;
 	double mark = fdry_now_ms();
@@ -147,14 +149,22 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 	return err;
 }
 
-void fdry_exec_destroy(struct fdry_image *img, uint32_t i)
+static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
 {
-	struct fdry_image_exec *x = &img->execs[i];
 	CUgraphExec exec = atomic_load(&x->exec);
 
 	if (exec)
 		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	fdry_graph_built_release(img->drv, &x->built);
+}
+
+void fdry_execs_destroy(struct fdry_image *img)
+{
+	uint32_t i;
+
+	for (i = 0; img->execs && i < img->m.n_graphs; i++)
+		exec_destroy(img, &img->execs[i]);
+	fdry_image_events_free(img);
 }
 
 int fdry_exec_index(const struct fdry_image *img, uint64_t key, uint32_t *ret)

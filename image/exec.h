@@ -20,6 +20,6 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i) __must_check;
  * built it. */
 int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built) __must_check;
 /* In the image's context; nothing of it may be in flight. */
-void fdry_exec_destroy(struct fdry_image *img, uint32_t i);
+void fdry_execs_destroy(struct fdry_image *img);
 
 #endif

@@ -34,6 +34,8 @@ struct fdry_image_exec {
 		*graph; /* the graph object; NULL if an exec before it has the same */
 	struct fdry_graph_view view;
 	struct fdry_graph_built built;
+	CUevent *events;           /* by index: those that other graphs use, too, or NULL; see
+				      events.h */
 	_Atomic(CUgraphExec) exec; /* NULL until built */
 };
 
@@ -69,6 +71,7 @@ struct fdry_image {
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_buf *values;      /* by position in m.variables; see variables.h */
+	CUevent *events;              /* by number in m.events; see events.h */
 	struct fdry_image_exec *execs; /* by position in m.graphs */
 	uint32_t *order; /* positions in m.graphs, the graph that is expected first at the front */
 	struct fdry_ticket ticket;

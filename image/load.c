@@ -19,6 +19,7 @@
 #include "lib/clock.h"
 #include "image/check.h"
 #include "image/context.h"
+#include "image/events.h"
 #include "image/exec.h"
 #include "image/identity.h"
 #include "image/image_host.h"
@@ -346,10 +347,7 @@ static int kernels_load(struct load *l)
 				   fdry_objects_kernel, l->objects, &img->bank);
 	if (err)
 		return err;
-	err = fdry_image_values_read(img, l->reader);
-	if (err)
-		return err;
-	err = fdry_image_values_write(img);
+	err = fdry_image_values_load(img, l->reader);
 	if (err)
 		return err;
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);
@@ -427,6 +425,9 @@ static int device_load(struct load *l)
 	if (err)
 		goto out_leave;
 	err = fdry_objects_finish(l->objects);
+	if (err)
+		goto out_leave;
+	err = fdry_image_events_make(img);
 	if (err)
 		goto out_leave;
 	err = capacities_check(l);

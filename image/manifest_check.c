@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "image/tensor.h"
+#include "graph/format.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
 #include "lib/search.h"
@@ -245,6 +246,25 @@ static int variables_check(const struct fdry_manifest *m)
 			return bad("variable %u has a bad size", i);
 		if (i && !variables_ordered(m, v - 1, v))
 			return bad("variable %u is out of order", i);
+	}
+	return 0;
+}
+
+static int events_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_event *e = m->events;
+	uint32_t i, numbers = 0;
+
+	for (i = 0; i < m->n_events; i++, e++) {
+		if (e->graph >= m->n_graphs || e->event >= FDRY_GRAPH_EVENTS_MAX || e->reserved)
+			return bad("shared event %u belongs to no graph or is none", i);
+		if (i && (e[-1].graph > e->graph ||
+			  (e[-1].graph == e->graph && e[-1].event >= e->event)))
+			return bad("shared event %u is out of order", i);
+		if (e->number > numbers)
+			return bad("shared event %u has the number %u, and at most %u can be there",
+				   i, e->number, numbers);
+		numbers += e->number == numbers;
 	}
 	return 0;
 }
@@ -535,7 +555,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		kernels_check, attrs_check,	 variables_check,   tensors_check,
 		capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    text_check,
-		fingerprints_check, external_prints_check,
+		fingerprints_check, external_prints_check, events_check,
 	};
 	size_t i;
 	int err;

@@ -195,6 +195,15 @@ struct fdry_mf_variable {
 	struct fdry_oid oid; /* of the chunk object */
 };
 
+/* An event of a graph that other graphs of the image use, too; ascending graphs, of each ascending
+ * events. */
+struct fdry_mf_event {
+	uint32_t graph;    /* index into the graphs */
+	uint32_t event;    /* index in the graph object */
+	uint32_t number;   /* equal for one event; ascending from 0 in the order of first use */
+	uint32_t reserved;
+};
+
 /* The fingerprints of chunks and those of host chunks have a section each, with one entry for each
  * chunk, in the same order. Images of 0.1 have neither. */
 
@@ -225,6 +234,7 @@ struct fdry_mf_external_print {
 	X(16, GENERATORS, generators, struct fdry_mf_generator) \
 	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use) \
 	X(21, VARIABLES, variables, struct fdry_mf_variable) \
+	X(22, EVENTS, events, struct fdry_mf_event) \
 	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
 	  struct fdry_fingerprint) \
@@ -266,6 +276,7 @@ FDRY_MF_FROZEN_AT(fdry_mf_rng_use, seed, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_rng_use, increment, 24);
 FDRY_MF_FROZEN(fdry_mf_capacity, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_capacity, max, 8);
+FDRY_MF_FROZEN(fdry_mf_event, 16);
 FDRY_MF_FROZEN(fdry_mf_variable, 56);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, offset, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);

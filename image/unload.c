@@ -25,15 +25,13 @@
 static void device_release(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;
-	uint32_t i;
 
 	if (fdry_image_enter(img, &mode))
 		return;
 	/* If nothing was launched do not wait: that breaks captures in the context. */
 	if (atomic_load(&img->launches))
 		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
-	for (i = 0; img->execs && i < img->m.n_graphs; i++)
-		fdry_exec_destroy(img, i);
+	fdry_execs_destroy(img);
 	fdry_overlap_free(img);
 	fdry_random_event_free(img);
 	fdry_private_ctx_free(img);

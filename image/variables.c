@@ -26,24 +26,6 @@ static int value_read(struct fdry_image *img, struct fdry_reader *reader, uint32
 		   : 0;
 }
 
-int fdry_image_values_read(struct fdry_image *img, struct fdry_reader *reader)
-{
-	uint32_t i;
-	int err;
-
-	if (!img->m.n_variables)
-		return 0;
-	img->values = calloc(img->m.n_variables, sizeof(*img->values));
-	if (!img->values)
-		return fdry_nomem();
-	for (i = 0; i < img->m.n_variables; i++) {
-		err = value_read(img, reader, i);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 int fdry_image_values_write(struct fdry_image *img)
 {
 	const struct fdry_mf_variable *v = img->m.variables;
@@ -61,6 +43,24 @@ int fdry_image_values_write(struct fdry_image *img)
 			return err;
 	}
 	return fdry_stream_wait(img->drv, img->stream);
+}
+
+int fdry_image_values_load(struct fdry_image *img, struct fdry_reader *reader)
+{
+	uint32_t i;
+	int err;
+
+	if (!img->m.n_variables)
+		return 0;
+	img->values = calloc(img->m.n_variables, sizeof(*img->values));
+	if (!img->values)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_variables; i++) {
+		err = value_read(img, reader, i);
+		if (err)
+			return err;
+	}
+	return fdry_image_values_write(img);
 }
 
 void fdry_image_values_free(struct fdry_image *img)

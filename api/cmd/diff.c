@@ -295,6 +295,34 @@ static int draw_found(struct diff *d, int64_t i, int64_t j)
 	return found_texts(d, name, text[0], text[1]);
 }
 
+/* --- events that graphs share --- */
+
+static int event_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	const struct fdry_mf_event *a = &d->im[0].m.events[i], *b = &d->im[1].m.events[j];
+	uint64_t x = d->im[0].m.graphs[a->graph].key, y = d->im[1].m.graphs[b->graph].key;
+
+	return x != y ? (x > y) - (x < y) : (a->event > b->event) - (a->event < b->event);
+}
+
+static int event_found(struct diff *d, int64_t i, int64_t j)
+{
+	char name[64] = "", text[2][32] = { "", "" };
+	const int64_t at[2] = { i, j };
+	const struct fdry_mf_event *e;
+	int k;
+
+	for (k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		e = &d->im[k].m.events[at[k]];
+		snprintf(name, sizeof(name), "event %u of graph %llu", e->event,
+			 (unsigned long long)d->im[k].m.graphs[e->graph].key);
+		snprintf(text[k], sizeof(text[k]), "number %u", e->number);
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
 /* --- values of variables --- */
 
 static const char *variable_name(const struct cmd_image *im, const struct fdry_mf_variable *v)
@@ -349,6 +377,7 @@ static int diff_lists(struct diff *d)
 		LIST("host segments", hosts, host),
 		LIST("tensors", tensors, tensor),
 		LIST("draws", rng_uses, draw),
+		LIST("shared events", events, event),
 		LIST("variables", variables, variable),
 	};
 	size_t i;

@@ -118,6 +118,22 @@ static void draws(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
+static void events(struct json *j, const struct fdry_manifest *m)
+{
+	const struct fdry_mf_event *e = m->events;
+	uint32_t i;
+
+	json_open(j, "shared_events", '[');
+	for (i = 0; i < m->n_events; i++, e++) {
+		json_open(j, NULL, '{');
+		json_number(j, "graph", m->graphs[e->graph].key);
+		json_number(j, "event", e->event);
+		json_number(j, "number", e->number);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 static void variables(struct json *j, const struct fdry_manifest *m)
 {
 	const struct fdry_mf_variable *v = m->variables;
@@ -172,6 +188,7 @@ void cmd_image_json(struct json *j, const struct fdry_manifest *m)
 	graphs(j, m);
 	draws(j, m);
 	kernels(j, m);
+	events(j, m);
 	variables(j, m);
 	json_close(j, '}');
 }

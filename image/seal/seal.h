@@ -45,6 +45,7 @@ struct fdry_seal {
 	struct fdry_layout layout;
 	const struct fdry_alloc *near; /* of the layout: holds the last word; see ptr.c */
 	struct fdry_buf host_tensors, hosts; /* see host.c */
+	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
 	/* The variable whose value is searched for pointers, and where it begins; NULL: none. */
 	const char *variable;
@@ -102,6 +103,11 @@ void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
 /* variables.c: after the kernels are sliced, store the values of their variables. FDRY_E_REFUSED
  * names a variable that points to memory which the image does not hold. */
 int fdry_seal_values(struct fdry_seal *s) __must_check;
+
+/* events.c: note the events of the graph that entered the manifest last: CUevent each, by index. */
+int fdry_seal_graph_events(struct fdry_seal *s, const struct fdry_buf *events) __must_check;
+/* After the graphs, add the events that several of them use to the manifest. */
+int fdry_seal_events(struct fdry_seal *s) __must_check;
 
 /* random.c: after the layout, set the cells of generators to zero and add the generators to the
  * manifest. */

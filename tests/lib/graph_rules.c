@@ -634,6 +634,67 @@ START_TEST(events_are_private)
 }
 END_TEST
 
+/* Wait for the event, @spins steps, record the event: as NCCL's graphs. */
+static CUgraph waiting_graph(CUevent event, uint64_t salt, uint32_t spins)
+{
+	CUdeviceptr x = gf.mem;
+	void *args[] = { &x, &salt, &spins };
+	CUgraph g = graph_make();
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddEventWaitNode(&n, g, NULL, 0, event));
+	n = kernel_add(g, &n, STEP, args);
+	ok(gf.drv.cuGraphAddEventRecordNode(&n, g, &n, 1, event));
+	return g;
+}
+
+/* Graphs that are built with one event run one after the other, on any streams. */
+START_TEST(events_are_shared)
+{
+	CUevent event = event_make();
+	const CUevent shared[] = { event };
+	struct fdry_graph_built b[2];
+	struct fdry_graph_view v;
+	struct fdry_buf object;
+	CUgraphExec x[2];
+	CUstream stream;
+	CUgraph g;
+	uint64_t got, want = 7;
+	uint32_t i;
+
+	ok(gf.drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ok(gf.drv.cuMemcpyHtoD_v2(gf.mem, &want, sizeof(want)));
+	ok(gf.drv.cuCtxSynchronize());
+	gf.builder.events = shared;
+	for (i = 0; i < 2; i++) {
+		g = waiting_graph(event, 3 + i, i ? 0 : gf.backend->spins);
+		object = graph_object(g);
+		ok(fdry_graph_view_init(span_of(&object), &v));
+		ok(fdry_graph_build(&gf.builder, &v, &b[i]));
+		ck_assert_ptr_eq(b[i].events[0], event);
+		ok(gf.drv.cuGraphInstantiateWithFlags(&x[i], b[i].graph, 0));
+		fdry_buf_release(&object);
+		ok(gf.drv.cuGraphDestroy(g));
+	}
+	for (i = 0; i < 2; i++) {
+		ok(gf.drv.cuGraphUpload(x[i], gf.stream));
+		ok(gf.drv.cuStreamSynchronize(gf.stream));
+	}
+	ok(gf.drv.cuGraphLaunch(x[0], gf.stream));
+	ok(gf.drv.cuGraphLaunch(x[1], stream));
+	ok(gf.drv.cuStreamSynchronize(stream));
+	ok(gf.drv.cuMemcpyDtoH_v2(&got, gf.mem, sizeof(got)));
+	for (i = 0; i <= gf.backend->spins; i++)
+		want = want * 6364136223846793005u + 3;
+	ck_assert_uint_eq(got, want * 6364136223846793005u + 4);
+	for (i = 0; i < 2; i++) {
+		ok(gf.drv.cuGraphExecDestroy(x[i]));
+		fdry_graph_built_release(&gf.drv, &b[i]);
+	}
+	ok(gf.drv.cuStreamDestroy_v2(stream));
+}
+END_TEST
+
 START_TEST(thousands_of_nodes)
 {
 	CUgraph g = graph_make();
@@ -678,5 +739,6 @@ void graph_rules_add(TCase *tc)
 	tcase_add_loop_test(tc, buffers_of_a_wrong_size, 0, 2);
 	tcase_add_test(tc, short_arguments_end_in_zeros);
 	tcase_add_test(tc, events_are_private);
+	tcase_add_test(tc, events_are_shared);
 	tcase_add_test(tc, thousands_of_nodes);
 }

@@ -144,8 +144,9 @@ void graph_fixture_open(void)
 	gf.reader = (struct fdry_graph_reader){ .drv = &gf.drv, .where = test_where,
 						.host = test_host };
 	hosts_make();
-	gf.builder = (struct fdry_graph_builder){ &gf.drv, gf.ctx, gf.kernels, KERNELS,
-						  NULL, gf.moved, 2 };
+	gf.builder = (struct fdry_graph_builder){ .drv = &gf.drv, .ctx = gf.ctx,
+						  .kernels = gf.kernels, .nkernels = KERNELS,
+						  .hosts = gf.moved, .nhosts = 2 };
 }
 
 /* Nothing that a test made may be left over. */

@@ -382,6 +382,54 @@ static const struct damage variable_damages[] = {
 	{ "variable 2 is out of order", FDRY_E_BADIMAGE, variable_order },
 };
 
+/* The same with events that both graphs use. */
+static void fill_events(struct fdry_manifest_writer *w)
+{
+	fill(w);
+	put(w->events, (struct fdry_mf_event){ .graph = 0, .event = 3, .number = 0 });
+	put(w->events, (struct fdry_mf_event){ .graph = 0, .event = 5, .number = 1 });
+	put(w->events, (struct fdry_mf_event){ .graph = 1, .event = 0, .number = 1 });
+	put(w->events, (struct fdry_mf_event){ .graph = 1, .event = 1, .number = 0 });
+}
+
+#define event(i) entry(w, events, struct fdry_mf_event, i)
+DAMAGE(event_none, (void)w)
+DAMAGE(event_graph, event(3).graph = 2)
+DAMAGE(event_large, event(3).event = 1 << 15)
+DAMAGE(event_reserved, event(2).reserved = 1)
+DAMAGE(event_twice, event(1).event = 3)
+DAMAGE(event_order, event(1).graph = 1)
+DAMAGE(event_number, event(0).number = 1)
+DAMAGE(event_far, event(2).number = 3)
+
+static const struct damage event_damages[] = {
+	{ "", 0, event_none },
+	{ "shared event 3 belongs to no graph or is none", FDRY_E_BADIMAGE, event_graph },
+	{ "shared event 3 belongs to no graph or is none", FDRY_E_BADIMAGE, event_large },
+	{ "shared event 2 belongs to no graph or is none", FDRY_E_BADIMAGE, event_reserved },
+	{ "shared event 1 is out of order", FDRY_E_BADIMAGE, event_twice },
+	{ "shared event 2 is out of order", FDRY_E_BADIMAGE, event_order },
+	{ "shared event 0 has the number 1, and at most 0", FDRY_E_BADIMAGE, event_number },
+	{ "shared event 2 has the number 3, and at most 2", FDRY_E_BADIMAGE, event_far },
+};
+
+START_TEST(every_event_field_is_checked)
+{
+	const struct damage *d = &event_damages[_i];
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+
+	fill_events(&w);
+	d->do_it(&w);
+	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
+	if (d->code)
+		ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
+			      fdry_last_error(), d->says);
+	fdry_buf_release(&b);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
 #define host(i) entry(w, hosts, struct fdry_mf_host, i)
 #define host_chunk(i) entry(w, host_chunks, struct fdry_mf_host_chunk, i)
 #define tensor(i) entry(w, tensors, struct fdry_mf_tensor, i)
@@ -649,6 +697,8 @@ int main(void)
 	tcase_add_loop_test(tc, every_host_field_is_checked, 0,
 			    sizeof(host_damages) / sizeof(host_damages[0]));
 	tcase_add_test(tc, golden_bytes_with_variables);
+	tcase_add_loop_test(tc, every_event_field_is_checked, 0,
+			    sizeof(event_damages) / sizeof(event_damages[0]));
 	tcase_add_loop_test(tc, every_variable_field_is_checked, 0,
 			    sizeof(variable_damages) / sizeof(variable_damages[0]));
 	tcase_add_loop_test(tc, every_field_is_checked, 0, sizeof(damages) / sizeof(damages[0]));
