@@ -7,6 +7,7 @@ import sys
 
 # the first with CUDAGraph.raw_cuda_graph_exec(); keep_graph and raw_cuda_graph() came one before
 LEAST = (2, 9)
+_accepted = None  # the version that was found to do
 _SMALL = 1 << 20  # larger requests come from torch's other pool
 
 
@@ -14,14 +15,18 @@ def module():
     """torch, imported. ImportError where it is older than LEAST: before anything is captured that
     could not be sealed.
     """
+    global _accepted
     torch = importlib.import_module("torch")
     version = str(getattr(torch, "__version__", "without a version"))
+    if version == _accepted:
+        return torch
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or tuple(map(int, found.groups())) < LEAST:
         raise ImportError(
             f"PyTorch {version} is installed, and foundry captures with {LEAST[0]}.{LEAST[1]} and "
             "newer: install a "
                           "newer one")
+    _accepted = version
     return torch
 
 
@@ -95,7 +100,10 @@ def view(tensor):
         torch = module()
     except ModuleNotFoundError:
         return tensor
-    return torch.from_dlpack(tensor)
+    if not torch.cuda.is_initialized():
+        return torch.from_dlpack(tensor)
+    # Given the tensor, torch would look for the stream that the view is to be ordered with.
+    return torch.from_dlpack(tensor.__dlpack__())
 
 
 class Segment:

@@ -2,6 +2,8 @@
 """Tensors of an image in Python: their description, and views of them by DLPack without a copy."""
 import atexit
 import ctypes
+import math
+import struct
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64,
                     c_void_p, py_object)
 
@@ -38,6 +40,10 @@ class Managed(Structure):
     """The head of a block from malloc(); the shape and the strides follow it."""
 
     _fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", c_void_p)]
+
+
+_MANAGED = struct.Struct("@Q3i2BH5Q")  # the same: one call writes what ctypes needs 13 for
+assert _MANAGED.size == ctypes.sizeof(Managed)
 
 
 _api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose signatures are for everybody
@@ -129,17 +135,18 @@ class Tensor:
         self.host = bool(raw.flags & HOST)
         self.shape = tuple(raw.shape[:raw.rank])
         self.stride = tuple(raw.stride[:raw.rank])
-        self.nbytes = self.itemsize
-        for n in self.shape:
-            self.nbytes *= n
+        self.nbytes = self.itemsize * math.prod(self.shape)
 
     @classmethod
     def at(cls, image, addr, dtype, shape, stride):
         """A tensor on the GPU that the image does not name."""
-        raw = _lib.Tensor(name=b"", addr=addr, dtype=NUMBERS[dtype], use=USES.index("output"),
-                          rank=len(shape))
-        raw.shape[:len(shape)], raw.stride[:len(stride)] = shape, stride
-        return cls(image, raw)
+        made = cls.__new__(cls)
+        made._image, made.name, made.addr = image, "", addr
+        made.dtype, made.itemsize, made._code = DTYPES[NUMBERS[dtype]]
+        made.use, made.external, made.host = "output", False, False
+        made.shape, made.stride = tuple(shape), tuple(stride)
+        made.nbytes = made.itemsize * math.prod(shape)
+        return made
 
     def __repr__(self):
         return f"<Tensor {_lib.shown(self.name)} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
@@ -171,15 +178,14 @@ class Tensor:
             raise BufferError(f"tensor '{_lib.shown(self.name)}' lies "
                               + ("on the host" if self.host else f"on GPU {self._image.device}"))
         hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
-        address = _lib.libc.malloc(ctypes.sizeof(Managed) + 16 * rank)
+        address = _lib.libc.malloc(_MANAGED.size + 16 * rank)
         if not address:
             raise MemoryError
-        at = address + ctypes.sizeof(Managed)
-        (c_int64 * (2 * rank)).from_address(at)[:] = self.shape + self.stride
-        shape, strides = (ctypes.cast(place, POINTER(c_int64)) for place in (at, at + 8 * rank))
-        Managed.from_address(address).__init__(
-            _DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1,
-                      shape, strides, 0), None, _deleter)
+        at = address + _MANAGED.size
+        block = _MANAGED.pack(self.addr, *self.__dlpack_device__(), rank, self._code,
+                              8 * self.itemsize, 1, at, at + 8 * rank, 0, 0, _deleter)
+        block += struct.pack(f"={2 * rank}q", *self.shape, *self.stride)
+        ctypes.memmove(address, block, len(block))
         if _ended:
             hold.handle.abandon()
         else:

@@ -233,8 +233,10 @@ class _DLTensor(ctypes.Structure):
 
 def from_dlpack(other):
     _driver.start()
-    assert other.__dlpack_device__() == (2, 0)
-    capsule, api = other.__dlpack__(stream=1), ctypes.pythonapi
+    capsule, api = other, ctypes.pythonapi
+    if hasattr(other, "__dlpack__"):
+        assert other.__dlpack_device__() == (2, 0)
+        capsule = other.__dlpack__(stream=1)
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
