@@ -16,6 +16,7 @@
 
 #include "graph/module.h"
 #include "lib/fork_lock.h"
+#include "lib/log.h"
 
 #define BUCKETS 4096u /* a power of two */
 
@@ -333,6 +334,9 @@ static int module_enter(const struct fdry_module_user *u, const struct fdry_kern
 	if (err)
 		return err;
 	shared = !k->has_values && !fdry_module_has_variables(bytes);
+	if (!shared)
+		fdry_debug("kernel %.200s has variables, and a load of its code for each image",
+			   k->name);
 	fdry_fork_lock(FDRY_LOCK_MODULES);
 	m = module_find(u, k); /* another thread may have entered it in the meantime */
 	if (!m)
