@@ -2,7 +2,7 @@
 /*
  * replays.c - what in the history of a context makes replays of a graph slower.
  *
- *   replays [-c CASE] [-k CODE]
+ *   replays [-s] [-c CASE] [-k CODE]
  *
  * Each case is a process of its own with one context. It builds a chain of small kernels, replays
  * it, does what the case is about, and replays the chain again; then a chain that is built after
@@ -10,10 +10,16 @@
  * long the history took; and microseconds a node to add, instantiate and upload the first chain
  * after it, and seven more. Graphs that are thrown away may leave the driver memory for those.
  *
+ * With -s, each line is a sequence of steps on chains, with the milliseconds of each replay:
+ * I makes a chain, U and V make and upload one, on a stream of its own and on that of the launches;
+ * l launches it once, L replays it; C runs a kernel on the stream of the uploads; R makes another
+ * context and destroys it.
+ *
  * On the software driver, where the figures say nothing about a GPU, CODE is a file with its
  * kernels (build/sim/kernels.cubin).
  */
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -389,6 +395,70 @@ static void bench_begin(struct bench *b)
 	cu(b, cuStreamCreate, &b->uploads, CU_STREAM_NON_BLOCKING);
 }
 
+/* --- sequences --- */
+
+static const char *const sequences[] = {
+	"U1 L1 U2 L1 L2 U3 L1 L2 L3 L1 L2 L3",
+	"U1 U2 U3 U4 L1 L2 L3 L4 L1 L2 L3 L4",
+	"V1 V2 V3 V4 L1 L2 L3 L4 L1 L2 L3 L4",
+	"I1 I2 I3 I4 L1 L2 L3 L4 L1 L2 L3 L4",
+	"U1 l1 U2 l2 U3 l3 U4 l4 L1 L2 L3 L4",
+	"V1 l1 V2 l2 V3 l3 V4 l4 L1 L2 L3 L4",
+	"I1 l1 I2 l2 I3 l3 I4 l4 L1 L2 L3 L4 U1 L1 L2 L3 L4",
+	"U1 U2 L1 L2 U1 L1 L2 U2 L1 L2",
+	"U1 C0 U2 C0 U3 C0 U4 L1 L2 L3 L4",
+	"U1 U2 U3 L1 L2 L3 R0 L1 L2 L3 I4 L4 L1 U5 L5 L1 L4",
+	"V1 V2 L1 L2 R0 L1 L2 V3 L1 L2 L3",
+	"R0 U1 L1 U2 L1 L2",
+};
+#define SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
+
+static void context_switch(const struct bench *b)
+{
+	CUcontext ctx;
+
+	cu(b, cuCtxCreate_v4, &ctx, NULL, 0, b->device);
+	cu(b, cuCtxDestroy_v2, ctx);
+	cu(b, cuCtxSetCurrent, b->ctx);
+}
+
+static void step(const struct bench *b, char what, CUgraphExec *exec)
+{
+	CUstream stream = what == 'V' ? b->launches : b->uploads;
+
+	if (strchr("IUV", what) && !*exec)
+		*exec = exec_new(b, NODES, 1);
+	if (what == 'U' || what == 'V') {
+		cu(b, cuGraphUpload, *exec, stream);
+		cu(b, cuStreamSynchronize, stream);
+	} else if (what == 'l') {
+		cu(b, cuGraphLaunch, *exec, b->launches);
+		cu(b, cuStreamSynchronize, b->launches);
+	} else if (what == 'C') {
+		kernel_launch(b, b->add, b->uploads);
+		cu(b, cuStreamSynchronize, b->uploads);
+	} else if (what == 'R') {
+		context_switch(b);
+	}
+}
+
+static void sequence_run(const char *steps)
+{
+	CUgraphExec exec[10] = { NULL };
+	struct bench b = { 0 };
+
+	bench_begin(&b);
+	for (; *steps; steps += steps[2] ? 3 : 2) {
+		if (steps[0] == 'L')
+			printf("%.2s %.3f  ", steps, replay_ms(&b, exec[steps[1] - '0']));
+		else
+			printf("%.2s  ", steps);
+		step(&b, steps[0], &exec[steps[1] - '0']);
+	}
+	printf("\n");
+	fflush(stdout);
+}
+
 static void history_run(const struct history *h)
 {
 	struct bench b = { 0 };
@@ -416,38 +486,50 @@ static void history_run(const struct history *h)
 	fflush(stdout);
 }
 
-int main(int argc, char **argv)
+/* In a process of its own; whether there is a device. */
+static bool child_run(size_t i, bool steps)
 {
-	size_t i, only = HISTORIES;
-	int opt, status;
+	int status;
 	pid_t pid;
 
-	while ((opt = getopt(argc, argv, "c:k:")) != -1) {
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		if (steps)
+			sequence_run(sequences[i]);
+		else
+			history_run(&histories[i]);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		exit(1);
+	if (status)
+		printf("%s failed: %#x\n", steps ? sequences[i] : histories[i].what, status);
+	return !WIFEXITED(status) || WEXITSTATUS(status) != 77;
+}
+
+int main(int argc, char **argv)
+{
+	size_t i, only = SIZE_MAX, n = HISTORIES;
+	bool steps = false;
+	int opt;
+
+	while ((opt = getopt(argc, argv, "sc:k:")) != -1) {
 		switch (opt) {
+		case 's': steps = true; break;
 		case 'c': only = strtoul(optarg, NULL, 10); break;
 		case 'k': code_file = optarg; break;
 		default: return 2;
 		}
 	}
-	printf("%-44s %4s %8s %8s %8s %9s %7s %7s\n",
-	       "milliseconds of a replay; build in us a node", "", "before", "after", "new",
-	       "took, ms", "first", "more");
-	for (i = 0; i < HISTORIES; i++) {
-		if (only < HISTORIES && i != only)
-			continue;
-		fflush(stdout);
-		pid = fork();
-		if (!pid) {
-			history_run(&histories[i]);
-			_exit(0);
-		}
-		if (pid < 0 || waitpid(pid, &status, 0) != pid)
-			return 1;
-		if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+	if (steps)
+		n = SEQUENCES;
+	else
+		printf("%-44s %4s %8s %8s %8s %9s %7s %7s\n",
+		       "milliseconds of a replay; build in us a node", "", "before", "after",
+		       "new", "took, ms", "first", "more");
+	for (i = 0; i < n; i++)
+		if ((only == SIZE_MAX || only == i) && !child_run(i, steps))
 			return 77;
-		if (status)
-			printf("%-44s %4d failed: %#x\n", histories[i].what, histories[i].n,
-			       status);
-	}
 	return 0;
 }
