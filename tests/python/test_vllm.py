@@ -136,7 +136,7 @@ class Starts(Folder):
         self.first()
         log = self.start(options="", text="", counts="{**ONCE, 'profile': 0}",
                          FOUNDRY_VLLM="test", STAND_IN_MORE="1")
-        self.assertIn("layout is", log)
+        self.assertIn("the tensors of this process lie elsewhere", log)
         self.assertIn("captured and sealed", log)
 
     def test_a_cache_that_does_not_fit_is_profiled_again(self):

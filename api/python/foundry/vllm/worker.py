@@ -192,10 +192,8 @@ class Session:
     def compile_or_warm_up_model(self, original):
         self.facts.update(facts.late(self.worker), **{LAYOUT: self.layout()})
         if self.mode == "load":
-            difference = facts.difference(self.facts, self.found)
             try:
-                if difference:
-                    raise Unfit(difference)
+                self.compare()
                 self.load()
             except Exception as e:
                 if not isinstance(e, (Error, Unfit)):
@@ -214,6 +212,17 @@ class Session:
         return done
 
     # --- a later start ---
+
+    def compare(self):
+        """Raise Unfit if the image does not fit what this process has made so far."""
+        own, sealed = self.facts.pop(LAYOUT), self.found.get(LAYOUT)
+        difference = facts.difference(self.facts, self.found)
+        self.facts[LAYOUT] = own
+        if difference:
+            raise Unfit(difference)
+        if own != sealed:
+            raise Unfit("the tensors of this process lie elsewhere than those of the process that "
+                        f"sealed the image (blocks and their hash: {own} here, {sealed} there)")
 
     def load(self):
         """Load the image, and fill vLLM's tables."""
