@@ -23,8 +23,10 @@
 #include "image/readers.h"
 #include "image/upload.h"
 
-/* Copying takes a dozen processors, and hashing as many as there are. */
+/* Hashing takes as many processors as there are, and a disk is faster with several readers. More
+ * than eight threads that only copy wait for memory, for the device and for each other. */
 #define THREADS_MAX FDRY_READERS_MAX
+#define COPIERS 8u
 #define BYTES_A_THREAD (4ull << 20) /* for which a further thread pays */
 #define BLOCKS 8u           /* a few for the device, and as many as threads fill at a time */
 #define PART (2u << 20)      /* bytes; a larger part is one chunk */
@@ -57,7 +59,15 @@ struct fdry_content {
 	uint32_t *chunks; /* of the manifest, those to copy or to verify */
 	uint64_t bytes;
 	_Atomic uint64_t hashed;
+	unsigned int threads; /* to start when more is to be done than copying; 0: no more */
+	_Atomic bool grown;   /* they were started */
 };
+
+static void threads_add(struct fdry_content *c)
+{
+	if (c->threads && !atomic_exchange(&c->grown, true))
+		(void)fdry_readers_start(&c->readers, c->threads, c->nparts);
+}
 
 static bool is_resident(uintptr_t page)
 {
@@ -71,7 +81,7 @@ static bool is_resident(uintptr_t page)
  * Read what is not in the page cache, at once. Looking at every page takes a third of the time
  * of copying them; a chunk is mostly there or not there as a whole.
  */
-static void bring(struct fdry_span bytes)
+static void bring(struct fdry_content *c, struct fdry_span bytes)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes.data & ~(page - 1);
 	uintptr_t end = (uintptr_t)bytes.data + bytes.len;
@@ -79,6 +89,7 @@ static void bring(struct fdry_span bytes)
 
 	for (i = 0; i < PAGES_LOOKED_AT; i++)
 		if (!is_resident(((uintptr_t)bytes.data + (i ? i * step - 1 : 0)) & ~(page - 1))) {
+			threads_add(c);
 			/* A kernel that does not know this leaves it to the copy. */
 			(void)madvise((void *)at, end - at, MADV_POPULATE_READ);
 			return;
@@ -104,10 +115,12 @@ static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 	err = fdry_reader_verify(reader, &chunk->oid, bytes, c->img->verify, &hashed);
 	if (err)
 		goto out_name;
-	if (hashed)
+	if (hashed) {
+		threads_add(c);
 		atomic_fetch_add(&c->hashed, chunk->size);
-	else
-		bring(bytes);
+	} else {
+		bring(c, bytes);
+	}
 	*ret = bytes;
 	return 0;
 out_name:
@@ -285,19 +298,29 @@ static int batches_make(struct fdry_content *c)
 }
 
 /* One at least, so that something is ready when memory is; none if nothing is to be copied. */
-static unsigned int threads_for(uint64_t bytes, unsigned int most)
+static unsigned int threads_for(uint64_t bytes)
 {
 	uint64_t n = 1 + bytes / BYTES_A_THREAD;
 
 	if (!bytes)
 		return 0;
-	if (most)
-		return most - 1;
 	if (n > fdry_cores() - 1)
 		n = fdry_cores() - 1;
 	if (n > THREADS_MAX)
 		n = THREADS_MAX;
 	return n ? (unsigned int)n : 1;
+}
+
+/* @most: of the load, the calling thread among them; 0: as many as pay. */
+static void threads_begin(struct fdry_content *c, unsigned int most)
+{
+	unsigned int n = most ? most - 1 : threads_for(c->bytes);
+
+	if (!most && n > COPIERS) {
+		c->threads = n;
+		n = COPIERS;
+	}
+	(void)fdry_readers_start(&c->readers, n, c->nparts);
 }
 
 static int content_begin(struct fdry_content *c, unsigned int threads)
@@ -313,7 +336,7 @@ static int content_begin(struct fdry_content *c, unsigned int threads)
 		return err;
 	for (i = 0; i < c->nparts; i++)
 		fdry_workqueue_add(&c->readers.queue, &c->parts[i].work);
-	fdry_readers_start(&c->readers, threads_for(c->bytes, threads), c->nparts);
+	threads_begin(c, threads);
 	return 0;
 }
 

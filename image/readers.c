@@ -7,8 +7,13 @@
 static int reader_open(void *arg, unsigned int worker)
 {
 	struct fdry_readers *r = arg;
-	int err = fdry_reader_begin(r->store, &r->reader[worker]);
+	int err;
 
+	if (worker > FDRY_READERS_MAX)
+		return -FDRY_E_LIMIT; /* others had to end, and this one takes no place of theirs */
+	if (r->reader[worker])
+		return 0; /* of a thread that has ended */
+	err = fdry_reader_begin(r->store, &r->reader[worker]);
 	if (err)
 		fdry_debug("one thread fewer reads the store: %s", fdry_last_error());
 	return err;

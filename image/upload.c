@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More blocks than this are not filled at a time: more threads wait for memory, for the device and
- * for each other. */
-#define FILLING_MAX 5
+/* Blocks that are filled at a time. The others are on their way to the device. */
+#define FILLING_MAX 4
 
 struct fdry_upload_block {
 	struct fdry_upload_block *next; /* that is free */

@@ -100,7 +100,7 @@ unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads
 	pthread_mutex_lock(&q->lock);
 	if (!q->running)
 		threads_join(q); /* they have left the lock for the last time */
-	while (q->running < threads && q->nthreads < FDRY_WORKQUEUE_THREADS_MAX &&
+	while (!q->stopped && q->running < threads && q->nthreads < FDRY_WORKQUEUE_THREADS_MAX &&
 	       fdry_thread_start(&q->threads[q->nthreads], q->opts.name, worker_main, q)) {
 		q->nthreads++;
 		q->running++;

@@ -338,6 +338,38 @@ START_TEST(many_threads_add_start_and_drain)
 }
 END_TEST
 
+static int begin_counted(void *arg, unsigned int worker)
+{
+	(void)arg, (void)worker;
+	atomic_fetch_add(&t.others, 1);
+	return 0;
+}
+
+static int starts_others(struct fdry_work *work, unsigned int worker)
+{
+	(void)work, (void)worker;
+	atomic_fetch_add(&t.began, 1);
+	usleep(20000);
+	fdry_workqueue_start(&t.q, 8);
+	return 0;
+}
+
+/* The queue is released meanwhile: nothing would join the threads. */
+START_TEST(a_released_queue_starts_no_threads)
+{
+	struct fdry_workqueue_opts opts = { .begin = begin_counted };
+
+	begin(opts, 1, 0);
+	t.items[0].work.fn = starts_others;
+	fdry_workqueue_add(&t.q, &t.items[0].work);
+	while (!t.began)
+		usleep(100);
+	fdry_workqueue_release(&t.q);
+	usleep(20000);
+	ck_assert_uint_eq(t.others, 1);
+}
+END_TEST
+
 START_TEST(workers_are_counted_with_their_owner)
 {
 	unsigned int cores = fdry_cores();
@@ -370,6 +402,7 @@ int main(void)
 	tcase_add_loop_test(tc, dropped_work_is_released_once, 0, 3);
 	tcase_add_loop_test(tc, work_may_add_work, 0, 3);
 	tcase_add_test(tc, many_threads_add_start_and_drain);
+	tcase_add_test(tc, a_released_queue_starts_no_threads);
 	tcase_add_test(tc, workers_are_counted_with_their_owner);
 	suite_add_tcase(s, tc);
 	return test_main(s);
