@@ -85,6 +85,7 @@ class Torch:
         self.Generator = Generator
         self.cuda = types.SimpleNamespace(
             init=lambda: None, is_initialized=lambda: True, default_generators=(Generator(),),
+            get_allocator_backend=lambda: "none",
             CUDAGraph=lambda keep_graph: Graph(self), graph=Capturing)
 
     def kernel(self):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All uses of torch. Only functions that need torch import it."""
+import bisect
+import ctypes
 import functools
 import importlib
 import re
@@ -178,6 +180,43 @@ def counters(ordinal):
         if total["current"] != total["allocated"] - total["freed"]:
             return None
     return found
+
+
+def clear_free(ordinal, inside):
+    """Set torch's free blocks to zero, in the segments for which `inside(segment)` is true.
+
+    A free block has the bytes of tensors that were freed. Nothing may read them, but a graph may
+    point into the same segment, so an image would keep them. Blocks of graphs' pools stay as they
+    are. Each block is allocated meanwhile, so no other thread gets it. Returns the number of bytes.
+    """
+    found = [s for s in segments(ordinal) if not s.private and inside(s)]
+    blocks = sorted((size, addr, s.kind) for s in found for addr, size in s.free)
+    # Torch would take a small piece from its other pool.
+    blocks = [b for b in blocks if b[2][1] == "small" or b[0] > _SMALL]
+    if not blocks:
+        return 0
+    torch, taken = module(), []
+    ends = {addr: addr + size for size, addr, _ in blocks}
+    starts = sorted(ends)
+    memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
+    torch.cuda.synchronize()
+    try:
+        for size, _, kind in blocks:
+            for piece in _pieces(size, kind):
+                addr = torch.cuda.caching_allocator_alloc(piece, ordinal, kind[0])
+                taken.append((addr, piece))
+                at = bisect.bisect_right(starts, addr) - 1
+                if at < 0 or addr + piece > ends[starts[at]]:
+                    raise RuntimeError("torch took memory from elsewhere")
+        for addr, size in taken:
+            memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(size))
+        torch.cuda.synchronize()
+    except RuntimeError:  # torch is configured otherwise, or is out of memory: the bytes stay
+        return 0
+    finally:
+        for addr, _ in taken:
+            torch.cuda.caching_allocator_delete(addr)
+    return sum(size for _, size in taken)
 
 
 class Held:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures: device memory at fixed addresses, and what is sealed from it."""
 import array
+import bisect
 import contextlib
 import ctypes
 
@@ -66,6 +67,7 @@ class Capture(_lib.Closing):
         self._shown = f" on device {device}"
         self.named = []  # every tensor that was named, as _lib.Tensor
         self._pool = None
+        self._cleared = False
         self._names = Names()
         # of the graphs that were captured here: key -> {generator: (increment, seed's address,
         # offset's)}
@@ -131,6 +133,7 @@ class Capture(_lib.Closing):
         recognised, this warns, and the seal is refused.
         """
         torch = _torch.module()
+        self._clear_free()
         generators = generators if hasattr(generators, "items") else list(generators)
         watched = self._names.of(torch, self._device, generators)
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -149,6 +152,23 @@ class Capture(_lib.Closing):
             if graph in self._graphs:
                 self._graphs.remove(graph)
             raise
+
+    def _clear_free(self):
+        """Set torch's free memory in the region to zero, once, before the first graph is captured.
+
+        Otherwise the image would keep the bytes of tensors that were freed. Does nothing if the
+        capture has a graph.
+        """
+        if self._cleared or self._graphs:
+            return
+        self._cleared = True
+        allocs = sorted(self.allocs())
+        starts = [addr for addr, _ in allocs]
+
+        def inside(segment):
+            at = bisect.bisect_right(starts, segment.addr) - 1
+            return at >= 0 and segment.addr < sum(allocs[at])
+        _torch.clear_free(self._device, inside)
 
     def pause(self):
         """Let the driver make allocations until resume()."""

@@ -64,6 +64,8 @@ class CUDAGraph(_lib.Single):
                         "this graph was captured already; call reset(), or make another CUDAGraph")
         made, where = self._make(), region.find()
         if where and where.active:
+            if not where.keys:
+                where.capture._clear_free()
             self._watched = where.capture._names.of(_torch.module(), where.device, self._generators)
         return made
 
