@@ -2,6 +2,7 @@
 /* describe.c - manifests for people; see fdry_image_describe(). */
 #include <stdlib.h>
 
+#include "image/describe.h"
 #include "image/manifest.h"
 #include "image/requirements.h"
 #include "lib/opts.h"
@@ -214,6 +215,9 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	if (err)
 		goto out_release;
 	err = memory_text(m, &out);
+	if (err)
+		goto out_release;
+	err = fdry_describe_content(m, &out);
 	if (err)
 		goto out_release;
 	for (i = 0; i < m->n_tensors; i++) {

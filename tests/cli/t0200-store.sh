@@ -58,6 +58,8 @@ ref model/one"
 t "show says what a load needs" grep -qx 'needs 2097152 bytes of device memory at 0x500000000000, 305000 of them copied; about 0 more for 0 graphs with 0 nodes, 0 for 0 kernels' <<<"$show"
 t "show says what it reaches" grep -qx 'reaches 2 chunks: 297.9 KiB, stored in 297.9 KiB' <<<"$show"
 t "show says what an image says" grep -q '^segment 0x500000000000 1048576 content$' <<<"$show"
+t "show says how much content is in tensors" grep -qx 'content of tensors 0, of other memory 305000' <<<"$show"
+t "show says where other content is" grep -qx 'content in no tensor 0x500000000000 5000 of 1048576' <<<"$show"
 t "show by id" prints "$show" foundry-store show "$one"
 t "show by the beginning of the id" prints "$show" foundry-store show "${one:0:8}"
 t "show a chunk" prints "chunk $(id_of c)

@@ -197,6 +197,31 @@ START_TEST(external_tensor_between)
 }
 END_TEST
 
+START_TEST(description_says_what_content_is_of)
+{
+	const uint64_t in_tensors = 128 * KIB + 64;
+	char *text, line[200];
+	struct sealed s;
+	struct work w;
+	CUdeviceptr p = start(&w);
+
+	named(&w, "e", p + 2 * MIB, 2 * MIB, FDRY_TENSOR_EXTERNAL);
+	named(&w, "t", p + 4 * MIB, 128 * KIB, 0);
+	named(&w, "view", p + 4 * MIB + 64, 128 * KIB, 0);
+	seal_take(&w, &s);
+	ok(fdry_image_describe(w.store, "img", &text));
+	snprintf(line, sizeof(line), "\ncontent of tensors %llu, of other memory %llu\n",
+		 (unsigned long long)in_tensors,
+		 (unsigned long long)(s.report.content_bytes - in_tensors));
+	ck_assert_msg(strstr(text, line), "%s: no line %s", text, line);
+	snprintf(line, sizeof(line), "\ncontent in no tensor %#llx %llu of %llu\n",
+		 (unsigned long long)p, (unsigned long long)(6 * MIB - in_tensors), 10 * MIB);
+	ck_assert_msg(strstr(text, line), "%s: no line %s", text, line);
+	free(text);
+	end(&w, &s);
+}
+END_TEST
+
 /* Zeros are counted from the tensor's begin, and do not make its last block part of what follows.
  */
 START_TEST(zeros_in_a_tensor)
@@ -317,6 +342,7 @@ int main(void)
 	tcase_add_loop_test(tc, tensors_that_are_not_cut_out, 0, 3);
 	tcase_add_test(tc, tensors_that_share_bytes);
 	tcase_add_test(tc, external_tensor_between);
+	tcase_add_test(tc, description_says_what_content_is_of);
 	tcase_add_test(tc, zeros_in_a_tensor);
 	tcase_add_test(tc, equal_tensors_are_stored_once);
 	tcase_add_test(tc, content_comes_back);
