@@ -2,19 +2,20 @@
 /*
  * base.c - bases of regions by name, and the list of what this process has placed.
  *
- * Which base a name has is frozen: images are sealed at it, and a process that seals one anew
- * wants the same addresses.
+ * The base of a name must never change: images are sealed at it, and a process that seals an image
+ * again expects the same addresses.
  *
- * A base lies where no kernel places a program, its heap or its libraries. Programs begin
- * at 0x555555554000 and, with as many random bits as distributions choose, up to 16 TiB
- * above. Libraries lie downwards from 0x7fffffffffff; where the stack's limit is high,
- * downwards from 0x155555555000; where it has none, upwards from 0x2aaaaaaaa000, up to
- * 16 TiB above. Address sanitizers have what is below 0x100080000000. Behind each base a
- * terabyte is left.
+ * A base lies where no operating system kernel places a program, its heap or its libraries.
+ * Programs begin between 0x555555554000 and 16 TiB above, depending on the random bits that the
+ * distribution configures. Libraries lie below 0x7fffffffffff. If the stack's limit is high, they
+ * lie below 0x155555555000. If the stack has no limit, they lie from 0x2aaaaaaaa000 up to 16 TiB
+ * above. Address sanitizers use the addresses below 0x100080000000. At least a terabyte is free
+ * after each base.
  *
- * The upper half of a base is no likely dimension of a tensor, so that two numbers side by
- * side do not look like an address: it is one of the 16 numbers after a multiple of 64,
- * and so are no multiple of 64 the first 188 GiB that follow.
+ * A seal searches memory for words that look like addresses of the region. Two 32-bit dimensions of
+ * a tensor, side by side, must not look like one, and dimensions are often multiples of 64. So the
+ * upper half of a base is one of the 16 numbers after a multiple of 64, and no multiple of 64
+ * occurs in the upper halves of the 188 GiB that follow.
  */
 #include "image/base.h"
 
@@ -24,12 +25,12 @@
 
 #define DEFAULT_BASE 0x4fda00000000ull
 
-/* Multiples of 64 that the upper half of a base follows; those around the default base are left
- * out. */
+/* The upper half of a base follows 64 times one of these numbers. The numbers around the default
+ * base are left out. */
 static const struct { uint32_t first, count; } slots[] = { { 86, 81 }, { 236, 83 }, { 321, 17 } };
 #define SLOTS (81 + 83 + 17)
 
-/* FNV-1a, and a last mix, since names often differ in their last letters alone. */
+/* FNV-1a with a final mix, since names often differ only in their last letters. */
 static uint64_t name_hash(const char *name)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
@@ -59,7 +60,7 @@ fdry_devptr fdry_base_for_name(const char *name)
 	return word << 32 | (h >> 40) % 16 << 28;
 }
 
-/* --- what this process has placed --- */
+/* --- the addresses that this process uses --- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_placed *list;

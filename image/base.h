@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base.h - where regions lie in a process, and who has which addresses.
+ * base.h - the addresses of regions, and the list of those in use in this process.
  *
- * Images keep the addresses that they were captured at, so images that one process loads
- * must have been captured apart: fdry_base_for_name() spreads them.
+ * An image is loaded at the addresses that it was captured at. So images that one process loads
+ * must be captured at different addresses, and fdry_base_for_name() spreads them.
  */
 #ifndef FDRY_IMAGE_BASE_H
 #define FDRY_IMAGE_BASE_H
@@ -13,11 +13,13 @@
 #include "foundry.h"
 #include "lib/err.h"
 
-/* Without a size a capture takes the largest of these that is free, in powers of two. */
+/* If a capture names no size, it reserves the largest free range between these sizes, in powers of
+ * two. */
 #define FDRY_REGION_SIZE_MAX (1ull << 40)
 #define FDRY_REGION_SIZE_MIN (1ull << 36)
 
-/* Addresses that an image or capture of this process has: part of it, in a list while it has them.
+/* The addresses of an image or capture of this process. The struct is part of it, and on a list
+ * while it has them.
  */
 struct fdry_placed {
 	struct fdry_placed *next;
@@ -26,11 +28,11 @@ struct fdry_placed {
 };
 
 void fdry_placed_add(struct fdry_placed *p);
-/* Does nothing if it was not added. */
+/* Do nothing if @p was not added. */
 void fdry_placed_remove(struct fdry_placed *p);
 
-/* @err, which reserving gave; where it is FDRY_E_TAKEN and one of the list is there, the sentence
- * says which. */
+/* Return @err, the result of reserving addresses. If it is FDRY_E_TAKEN and an entry of the list
+ * overlaps them, the message names that entry. */
 int fdry_placed_fail(int err, uint64_t base, uint64_t size) __must_check;
 
 #endif

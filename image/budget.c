@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* budget.c - see budget.h. */
+/* budget.c - counts host memory against a limit; see budget.h. */
 #include "image/budget.h"
 
 #include <fcntl.h>
@@ -9,7 +9,8 @@
 #include "lib/config.h"
 #include "lib/fd.h"
 
-/* The number in a control group's file; UINT64_MAX if there is none ("max", or no such file). */
+/* Read the limit in a file of the control group; UINT64_MAX if there is none ("max", or no such
+ * file). */
 static uint64_t group_limit(const char *path)
 {
 	char text[32] = "";
@@ -54,9 +55,8 @@ int fdry_budget_init(struct fdry_budget *b)
 static int over(const struct fdry_budget *b, const char *what)
 {
 	return fdry_fail(FDRY_E_LIMIT,
-			 "with %s the image takes more than %llu bytes of host memory; set "
-			 "FOUNDRY_LOAD_MEMORY to more if "
-			 "that is meant",
+			 "with %s, the image needs more than %llu bytes of host memory; if that is "
+			 "intended, set FOUNDRY_LOAD_MEMORY to more",
 			 what, (unsigned long long)b->limit);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * budget.h - host memory that one load may take for what an image says it needs.
+ * budget.h - the limit on the host memory that one load may allocate for an image.
  *
- * Stored bytes say little about the memory that they need: objects are compressed, graphs share
- * arguments, and a host segment is a number. So each load counts what it will take and refuses
- * before it takes more than FOUNDRY_LOAD_MEMORY.
+ * The size of an image in the store is no measure of the memory that it needs: objects are
+ * compressed, graphs share arguments, and a host segment is only a number. So each load counts the
+ * bytes before it allocates them, and fails before they exceed FOUNDRY_LOAD_MEMORY.
  */
 #ifndef FDRY_IMAGE_BUDGET_H
 #define FDRY_IMAGE_BUDGET_H
@@ -19,13 +19,13 @@ struct fdry_budget {
 	_Atomic uint64_t taken;
 };
 
-/* The limit is FOUNDRY_LOAD_MEMORY, or half of the memory of this machine or of the process'
+/* Set the limit to FOUNDRY_LOAD_MEMORY, or to half of the memory of this machine or of the process'
  * control group. FDRY_E_ENV. */
 int fdry_budget_init(struct fdry_budget *b) __must_check;
-/* Count @bytes more for @what, which a sentence names. FDRY_E_LIMIT says what to raise. Any thread.
+/* Count @bytes more. @what names their use in the message. FDRY_E_LIMIT. Any thread.
  */
 int fdry_budget_take(struct fdry_budget *b, uint64_t bytes, const char *what) __must_check;
-/* Whether @bytes could be had for a moment, without counting them. */
+/* Check that @bytes fit, without counting them, since they are soon freed. FDRY_E_LIMIT. */
 int fdry_budget_fits(struct fdry_budget *b, uint64_t bytes, const char *what) __must_check;
 
 #endif

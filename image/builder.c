@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * builder.c - see builder.h.
+ * builder.c - builds graphs in the background; see builder.h.
  *
- * The driver builds under one lock, and two threads that build take longer than one. So of all
- * images' builders one works at a time, in the order in which they started: the graphs of the first
- * image are launchable first. A builder that another thread waits for goes ahead of its turn.
+ * The driver builds under one lock, so two threads that build take longer than one. So only one
+ * builder of the process works at a time, in the order in which they started, and the graphs of the
+ * first image can be launched first. A builder works ahead of its turn if another thread waits for
+ * it.
  *
- * A process that exits while a builder is in the driver would take the driver from under
- * it: builders are on a list, and an exit handler, which runs before the driver's own
- * since it was registered later, stops them.
+ * If the process exits, the driver must not end while a builder calls it. So builders are on a
+ * list, and an exit handler stops them. It runs before the driver's own handler because it was
+ * registered later.
  */
 #include "image/builder.h"
 
@@ -29,25 +30,27 @@ struct fdry_builder {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	bool done;
-	bool joined; /* at the end of the process */
-	struct fdry_builder *later; /* in the queue; by its lock, as what follows */
-	unsigned int process;       /* of fork_lock.h */
-	bool ahead;                 /* it need not wait for its turn */
-	sem_t turn;                 /* posted when it may have come */
+	bool joined; /* by the exit handler */
+	struct fdry_builder *later; /* the next in the queue; the queue's lock guards it and the
+				       fields below */
+	unsigned int process;       /* fdry_fork_count() when it started */
+	bool ahead;                 /* it does not wait for its turn */
+	sem_t turn;                 /* posted when its turn may have come */
 };
 
-/* Those that are not done, in the order in which they started. */
+/* The builders that are not done, in the order in which they started. */
 static struct fdry_builder *queue;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_builder *list;
-static pid_t list_pid; /* of the process whose threads they are */
+static pid_t list_pid; /* the process that the threads belong to */
 
 /*
- * The driver builds under a lock that launches need too, and which it may take again before
- * a launch that waits gets it: seen on driver 580, 24 graphs of 1,850 nodes built beside a
- * loop of launches made the worst launch call take 5.7 ms; with a pause after each graph
- * 1.4 to 1.8 ms, and the whole took less time. If nobody launches there is no pause.
+ * The driver builds graphs under a lock that launches need too. It may lock it again before a
+ * waiting launch gets it. A pause after each graph lets launches in. On driver 580, 24 graphs of
+ * 1,850 nodes were built beside a loop of launches. The slowest launch call took 5.7 ms without the
+ * pause and 1.4 to 1.8 ms with it, and building ended sooner, too. The builder pauses only if
+ * graphs were launched in the meantime.
  */
 #define PAUSE_US 300
 
@@ -60,7 +63,7 @@ static void pause_for_launches(struct fdry_image *img, uint64_t *launches)
 	*launches = now;
 }
 
-/* --- whose turn it is --- */
+/* --- turns --- */
 
 static void queue_add(struct fdry_builder *b)
 {
@@ -69,7 +72,7 @@ static void queue_add(struct fdry_builder *b)
 	fdry_fork_lock(FDRY_LOCK_BUILDERS);
 	b->process = fdry_fork_count();
 	if (queue && queue->process != b->process)
-		queue = NULL; /* of the parent: none of its threads is here */
+		queue = NULL; /* builders of the parent, whose threads do not run in this child */
 	while (*at)
 		at = &(*at)->later;
 	*at = b;
@@ -105,7 +108,8 @@ static void turn_wait(struct fdry_builder *b)
 		(void)sem_wait(&b->turn);
 }
 
-/* Another thread waits for the builder, and perhaps one whose turn it is waits for that thread. */
+/* Let @b work ahead of its turn, since a thread waits for it, and the builder whose turn it is may
+ * wait for that thread. */
 static void turn_skip(struct fdry_builder *b)
 {
 	fdry_fork_lock(FDRY_LOCK_BUILDERS);
@@ -116,7 +120,7 @@ static void turn_skip(struct fdry_builder *b)
 
 /* --- one builder --- */
 
-/* True: go on with the next. */
+/* Build one graph. Returns whether to build the next. */
 static bool graph_build(struct fdry_image *img, uint32_t i)
 {
 	bool built = false;
@@ -127,10 +131,10 @@ static bool graph_build(struct fdry_image *img, uint32_t i)
 	err = fdry_exec_build(img, i, &built);
 	fdry_ticket_return(&img->ticket);
 	if (err)
-		fdry_info("in the background: %s", fdry_last_error());
+		fdry_info("a graph was not built in the background: %s", fdry_last_error());
 	if (built)
 		fdry_image_progress_built(img);
-	/* The memory that is left is for launches: each tries again to build its graph. */
+	/* The rest of the memory is left to launches, which try again to build their graphs. */
 	return err != -FDRY_E_NODEVMEM;
 }
 
@@ -186,14 +190,15 @@ static void at_exit(void)
 		turn_skip(b);
 		if (!pthread_equal(
 			    b->thread,
-			    pthread_self())) /* a caller's progress function may end the process */
+			    pthread_self())) /* it is this thread if a progress function calls
+						exit() */
 			b->joined = !pthread_join(b->thread, NULL);
 	}
 	pthread_mutex_unlock(&list_lock);
 }
 
-/* A child of a fork starts anew: of what is on the list nothing runs there, and the lock may be
- * held for ever. */
+/* list_pid keeps a child of fork() from stopping the parent's builders: their threads do not run
+ * there. */
 static void list_add(struct fdry_builder *b)
 {
 	static bool registered;
@@ -241,7 +246,7 @@ void fdry_builder_start(struct fdry_image *img, uint32_t count)
 	sem_init(&b->turn, 0, 0);
 	queue_add(b);
 	if (!fdry_thread_start(&b->thread, "fdry-builder", builder_run, b)) {
-		fdry_info("no thread is to be had: graphs are built at their first launch");
+		fdry_info("no thread could be started, so graphs are built at their first launch");
 		queue_leave(b);
 		builder_release(b);
 		return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* capacity.c - see capacity.h. */
+/* capacity.c - sizes external tensors, and checks that graphs stay inside them; see capacity.h. */
 #include "image/capacity.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "image/tensor.h"
 #include "lib/search.h"
 
-/* --- how large --- */
+/* --- sizes --- */
 
 static uint64_t row_bytes(const struct fdry_tensor *t)
 {
@@ -33,14 +33,15 @@ static int opts_check(const struct fdry_manifest *m, const struct fdry_load_opts
 		t = fdry_manifest_tensor(m, o->externals[i].name);
 		if (!t)
 			return fdry_fail(FDRY_E_NOKEY,
-					 "the image has no tensor named '%.80s' to size",
+					 "the image has no tensor named '%.80s'; "
+					 "fdry_image_describe() lists them",
 					 o->externals[i].name);
 		for (k = 0; k < m->n_capacities && &m->tensors[m->capacities[k].tensor] != t; k++)
 			;
 		if (k == m->n_capacities)
 			return fdry_fail(FDRY_E_STATE,
-					 "tensor '%s' has the size that it was captured with: "
-					 "no capacity was left for it; "
+					 "tensor '%s' was captured without a capacity, so its size "
+					 "is fixed; "
 					 "capture it with fdry_capture_capacity()",
 					 o->externals[i].name);
 		for (k = 0; k < i; k++)
@@ -56,16 +57,17 @@ static int capacity_size(struct fdry_capacity *r, const struct fdry_tensor *t, u
 	uint64_t row = row_bytes(t);
 
 	if (!bytes || bytes > r->max || bytes % row)
-		return fdry_fail(FDRY_E_RANGE,
-				 "tensor '%s' cannot have %llu bytes: give a multiple of %llu, its "
-				 "rows, from 1 to %llu",
-				 t->name, (unsigned long long)bytes, (unsigned long long)row,
-				 (unsigned long long)(r->max / row * row));
+		return fdry_fail(
+			FDRY_E_RANGE,
+			"tensor '%s' cannot have %llu bytes; ask for a multiple of its row's "
+			"%llu bytes, at most %llu",
+			t->name, (unsigned long long)bytes, (unsigned long long)row,
+			(unsigned long long)(r->max / row * row));
 	r->bytes = bytes;
 	return 0;
 }
 
-/* Another tensor must not lie in what is cut off. */
+/* If the tensor gets fewer bytes than were captured, refuse another tensor in the rest. */
 static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *r,
 		     const struct fdry_tensor *t)
 {
@@ -84,8 +86,8 @@ static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *
 		if (other.addr < r->addr + r->captured &&
 		    other.addr + bytes > r->addr + r->bytes)
 			return fdry_fail(FDRY_E_RANGE,
-					 "with %llu bytes of '%s' backed, tensor '%s' has no "
-					 "memory; back %llu",
+					 "with %llu bytes for '%s', tensor '%s' has no memory; "
+					 "ask for %llu",
 					 (unsigned long long)r->bytes, t->name, other.name,
 					 (unsigned long long)r->captured);
 	}
@@ -167,12 +169,14 @@ void fdry_capacity_shape(const struct fdry_capacity *capacity, struct fdry_tenso
 	t->shape[0] = (int64_t)(capacity->bytes / row_bytes(t));
 	t->stride[0] =
 		(int64_t)(row_bytes(t) /
-			  fdry_dtype_size(t->dtype)); /* of a single row it may be any number */
+			  fdry_dtype_size(t->dtype)); /* the stride of a single row may be any
+							 number */
 }
 
-/* --- what graphs do with what is not backed --- */
+/* --- graphs that use memory without backing --- */
 
-/* The capacity in whose cut part one of @bytes bytes at @addr lies; NULL: none does. */
+/* The capacity that has one of the @bytes bytes at @addr in its part that was captured and is not
+ * backed; NULL: none. */
 static const struct fdry_capacity *cut_at(const struct fdry_buf *capacities, uint64_t addr,
 					  uint64_t bytes)
 {
@@ -186,7 +190,7 @@ static const struct fdry_capacity *cut_at(const struct fdry_buf *capacities, uin
 	return NULL;
 }
 
-/* At every multiple of 4, as when the graph was read: packed structs exist. */
+/* Look at every multiple of 4, as the reader of graphs does, since structs may be packed. */
 static const struct fdry_capacity *kernel_cut(const struct fdry_buf *capacities,
 					      struct fdry_span args)
 {
@@ -235,11 +239,12 @@ static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities,
 
 static int cut_fail(const struct fdry_manifest *m, const struct fdry_capacity *r, uint32_t node)
 {
-	return fdry_fail(FDRY_E_RANGE,
-			 "node %u uses memory of tensor '%s' beyond the %llu bytes that are to be "
-			 "backed; back %llu",
-			 node, fdry_manifest_str(m, m->tensors[r->tensor].name),
-			 (unsigned long long)r->bytes, (unsigned long long)r->captured);
+	return fdry_fail(
+		FDRY_E_RANGE,
+		"node %u uses memory of tensor '%s' beyond the %llu bytes that were asked for; "
+		"ask for %llu",
+		node, fdry_manifest_str(m, m->tensors[r->tensor].name),
+		(unsigned long long)r->bytes, (unsigned long long)r->captured);
 }
 
 static bool any_cut(const struct fdry_buf *capacities)

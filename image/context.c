@@ -2,9 +2,9 @@
 /*
  * context.c - the contexts that an image lives in, and the streams that callers bring.
  *
- * Callers' streams belong to the device's primary context, which an image retains. Kernels
- * and graphs belong there too, or to a context of the image's own (FDRY_LOAD_OWN_CONTEXT).
- * Memory is mapped for the device, and so for both.
+ * Callers' streams belong to the device's primary context, which an image retains. Kernels and
+ * graphs also belong to it, or to a private context of the image (FDRY_LOAD_OWN_CONTEXT). Memory is
+ * mapped for the device, so both contexts can use it.
  */
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode)
 	fdry_driver_leave(img->drv, mode);
 }
 
-/* --- made and undone --- */
+/* --- making and destroying contexts --- */
 
 int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 {
@@ -55,8 +55,7 @@ int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 	int count, err;
 
 	if (!path && hook)
-		path = hook->real_path(); /* what we do ourselves need not go through the interposer
-					   */
+		path = hook->real_path(); /* our own calls need not pass through the interposer */
 	err = fdry_driver_open(path, &img->drv);
 	if (err)
 		return err;
@@ -83,7 +82,7 @@ static int context_make(const struct fdry_image *img, CUcontext *ret)
 
 	if (err)
 		return err;
-	/* It was made current. */
+	/* cuCtxCreate() made it current. */
 	(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
 	*ret = ctx;
 	return 0;
@@ -93,10 +92,10 @@ int fdry_context_private(struct fdry_image *img)
 {
 	int err = context_make(img, &img->ctx);
 
-	return err ? fdry_fail_at(err, "a context of the image's own") : 0;
+	return err ? fdry_fail_at(err, "a private context of the image") : 0;
 }
 
-/* That the GPU switches to another context is enough. */
+/* Making a context and destroying it makes the GPU switch contexts, which is enough. */
 int fdry_image_refresh(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;
@@ -114,7 +113,7 @@ int fdry_image_refresh(struct fdry_image *img)
 	err = fdry_call(img->drv, cuCtxDestroy_v2, ctx);
 out_leave:
 	fdry_image_leave(img, &mode);
-	return err ? fdry_fail_at(err, "a context to make and destroy") : 0;
+	return err ? fdry_fail_at(err, "a temporary context") : 0;
 }
 
 void fdry_context_end(struct fdry_image *img)
@@ -126,8 +125,8 @@ void fdry_context_end(struct fdry_image *img)
 	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
 }
 
-/* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it
- * by then. */
+/* The manifest has at most one limit, that of the stack. It stays raised after an unload, since
+ * other code in the process may rely on it by then. */
 int fdry_context_limits(struct fdry_image *img)
 {
 	const struct fdry_mf_limit *l = img->m.limits;
@@ -157,7 +156,7 @@ void fdry_context_limits_undo(struct fdry_image *img)
 
 /* --- streams --- */
 
-/* A stream of another context than callers' streams belong to. */
+/* Refuse a stream that does not belong to the primary context. */
 static int stranger(const struct fdry_image *img, CUcontext ctx)
 {
 	CUdevice dev = -1;

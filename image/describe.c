@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* describe.c - manifests for people; see fdry_image_describe(). */
+/* describe.c - writes manifests as text; see fdry_image_describe(). */
 #include <stdlib.h>
 
 #include "image/describe.h"
@@ -123,7 +123,7 @@ static const char *attr_name(uint32_t id)
 	return names[id];
 }
 
-/* @attr: the first further attribute that was not written yet; they are sorted by kernel. */
+/* @attr: the next of the further attributes, which are sorted by kernel. */
 static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr,
 		       struct fdry_buf *out)
 {
@@ -254,7 +254,7 @@ out_release:
 	return err;
 }
 
-/* What is in one graph object. */
+/* The contents of one graph object, as counts. */
 struct holds {
 	uint32_t kinds[FDRY_NODE_KINDS]; /* nodes of each kind */
 	uint32_t edges, with_data;
@@ -391,6 +391,6 @@ int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 	fdry_reader_end(reader);
 	if (err)
 		return err;
-	*ret = (char *)text.data; /* fdry_buf_printf() terminates it */
+	*ret = (char *)text.data; /* fdry_buf_printf() ends it with a NUL */
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* exec.c - see exec.h. */
+/* exec.c - builds executable graphs; see exec.h. */
 #include "image/exec.h"
 
 #include "image/events.h"
@@ -31,7 +31,7 @@ out_destroy:
 	return err;
 }
 
-/* 0 if the driver does not say. */
+/* 0 if the driver cannot report it. */
 static size_t memory_free(const struct fdry_image *img)
 {
 	size_t bytes, total;
@@ -39,7 +39,7 @@ static size_t memory_free(const struct fdry_image *img)
 	return fdry_call_raw(img->drv, cuMemGetInfo_v2, &bytes, &total) ? 0 : bytes;
 }
 
-/* What graphs take of the device is the driver's business; this much was seen. */
+/* The driver does not report how much device memory a graph needs. This much was measured. */
 #define BYTES_A_NODE 3072ull
 
 static int memory_short(struct fdry_image *img, int err, uint32_t nodes)
@@ -51,8 +51,8 @@ static int memory_short(struct fdry_image *img, int err, uint32_t nodes)
 	built = img->report.graphs_built;
 	pthread_mutex_unlock(&img->lock);
 	return fdry_fail_at(err,
-			    "its %u nodes take about %llu KiB of device memory and %zu KiB are "
-			    "free, %llu graphs are built",
+			    "its %u nodes need about %llu KiB of device memory, and %zu KiB are "
+			    "free after %llu graphs were built",
 			    nodes, nodes * BYTES_A_NODE >> 10, bytes >> 10,
 			    (unsigned long long)built);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * generator.c - the capturing side of random numbers: cells of graphs, declared by the caller or
- * looked for among the arguments of a graph's kernels. See foundry/rng.h.
+ * generator.c - random numbers in captures. A graph reads the seed and offset of its generator from
+ * two cells of memory. The caller declares these cells, or finds them among the arguments of the
+ * graph's kernels. See foundry/rng.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "image/tensor.h"
 #include "graph/kernel.h"
 
-/* --- declared --- */
+/* --- declaring cells --- */
 
 static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr, uint64_t *serial)
 {
@@ -49,7 +50,7 @@ static bool shares(const struct fdry_rng_use *a, const struct fdry_rng_use *b)
 	       a->offset == b->offset;
 }
 
-/* Among what was declared before. */
+/* Check a use against those that were declared before. */
 static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *draw)
 {
 	const struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
@@ -57,14 +58,14 @@ static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct
 
 	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++, d++) {
 		if (d->key == key && !strcmp(d->desc.generator, draw->generator))
-			return fdry_fail(FDRY_E_EXISTS,
-					 "graph %llu was said before to draw from generator '%s'",
-					 (unsigned long long)key, draw->generator);
+			return fdry_fail(
+				FDRY_E_EXISTS,
+				"graph %llu was declared before to draw from generator '%s'",
+				(unsigned long long)key, draw->generator);
 		if (d->key == key && shares(&d->desc, draw))
 			return fdry_fail(FDRY_E_EXISTS,
-					 "a cell of generator '%s' is one of generator '%s' too, "
-					 "in graph %llu; each needs "
-					 "its own",
+					 "generators '%s' and '%s' share a cell in graph %llu; "
+					 "each needs cells of its own",
 					 draw->generator, d->desc.generator,
 					 (unsigned long long)key);
 	}
@@ -101,10 +102,11 @@ int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fd
 	if (err)
 		return err;
 	if (draw->seed == draw->offset)
-		return fdry_fail(FDRY_E_INVAL,
-				 "generator '%s' has one address for seed and offset; each has 8 "
-				 "bytes of its own",
-				 draw->generator);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"seed and offset of generator '%s' have the same address; each needs "
+			"8 bytes of its own",
+			draw->generator);
 	err = cell_check(cap, "seed", draw->seed, &add.serial[0]);
 	if (err)
 		return err;
@@ -118,7 +120,7 @@ int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fd
 	return err;
 }
 
-/* --- looked for --- */
+/* --- finding cells --- */
 
 struct search {
 	struct fdry_capture *cap;
@@ -208,7 +210,7 @@ static int addr_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Ascending, each once. */
+/* Sort the addresses found and remove duplicates. Returns their number. */
 static size_t found_sort(struct search *s)
 {
 	uint64_t *a = (uint64_t *)(void *)s->found.data;

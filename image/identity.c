@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * identity.c - one table of facts: how each is read off a device, and how compared.
+ * identity.c - a table of facts about a device: how each is read, and how it is compared.
  *
- * Kernels are machine code for one architecture, and grids were chosen for one number of
- * SMs, so both must be equal. A newer driver loads what an older one ran; an older one
- * may not know it. Memory may be larger, never smaller than what the image needs, which
- * the loader finds out by asking for it.
+ * Kernels are machine code for one architecture, and programs choose grids for the number of SMs.
+ * So both must be equal. A newer driver loads what an older one ran, but not always the reverse.
+ * The size of memory is not compared: a load fails if it cannot allocate enough.
  */
 #include "image/identity.h"
 
@@ -14,9 +13,9 @@
 #include <string.h>
 
 enum how {
-	RECORD,   /* for people */
+	RECORD,   /* only recorded, never compared */
 	EQUAL,    /* the same text */
-	AT_LEAST, /* a number: here as large or larger */
+	AT_LEAST, /* a number, at least as large here */
 };
 
 typedef int (*fact_fn)(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len);
@@ -89,7 +88,8 @@ static int toolkit_fact(const struct fdry_driver *drv, CUdevice dev, char *value
 	return 0;
 }
 
-/* By ascending key, as manifests have them; compared in this order of importance too, nearly. */
+/* In ascending order of keys, as in manifests. This is also the order of comparison, with the most
+ * important facts nearly first. */
 static const struct {
 	const char *key;
 	enum how how;
@@ -139,7 +139,7 @@ static int own_compare(const struct fdry_manifest *m, int i, const char *here,
 		return 0;
 	mismatch_note(ret, table[i].key, here, there);
 	if (!there)
-		return fdry_fail(FDRY_E_IDENTITY, "the image does not say its %s; seal it anew",
+		return fdry_fail(FDRY_E_IDENTITY, "the image does not state its %s; seal it anew",
 				 table[i].what);
 	return fdry_fail(
 		FDRY_E_IDENTITY,
@@ -147,7 +147,7 @@ static int own_compare(const struct fdry_manifest *m, int i, const char *here,
 		table[i].what, there, here);
 }
 
-/* Facts that the Python package states of a capturing program, in words. */
+/* Names for messages of the facts that the Python package states about a capturing program. */
 static const struct { const char *prefix, *what; } program[] = {
 	{ "py.code.", "the code of " },
 	{ "py.value.", "the value of " },
@@ -175,15 +175,16 @@ static int changed_fail(const struct fdry_fact *fact, const char *there)
 			 fact->key, there, here);
 }
 
-/* Images of fdry_capture_seal(), and all of version 0.1, say nothing about a program. */
+/* Images that fdry_capture_seal() made, and all images of version 0.1, state no facts about the
+ * program. */
 static int unsaid_fail(const struct fdry_manifest *m, const struct fdry_fact *fact)
 {
 	if (!strncmp(fact->key, "py.", 3) && !fdry_manifest_fact(m, "py.all"))
-		return fdry_fail(FDRY_E_IDENTITY,
-				 "the image does not say which code captured it ('%s' is not "
-				 "stated); capture anew, or compare "
-				 "your own facts alone (identity='manual')",
-				 fact->key);
+		return fdry_fail(
+			FDRY_E_IDENTITY,
+			"the image does not state which code captured it ('%s' is missing); "
+			"capture anew, or compare only your own facts (identity='manual')",
+			fact->key);
 	return fdry_fail(
 		FDRY_E_IDENTITY,
 		"the image does not state the fact '%s' ('%s' here); seal it with that fact",
@@ -223,8 +224,8 @@ int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_ident
 	return 0;
 }
 
-/* Facts of the library's that need not be equal, or that a later one may add, leave the digest as
- * it is. */
+/* Whether a fact is part of the digest. Facts of the library that need not be equal, or that a
+ * later version may add, are not. */
 static bool digested(const char *key)
 {
 	size_t i;

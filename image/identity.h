@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * identity.h - what an image was made for, and whether that is what is here.
+ * identity.h - facts about the device and program that an image was made for, and their comparison.
  *
- * Facts of the library's own are named fdry.*; the rest are the caller's. Compared
- * before anything is loaded.
+ * The library's own facts are named fdry.*; all others are the caller's. A load compares them
+ * before it loads anything.
  */
 #ifndef FDRY_IMAGE_IDENTITY_H
 #define FDRY_IMAGE_IDENTITY_H
@@ -11,7 +11,7 @@
 #include "image/manifest.h"
 #include "arch/driver.h"
 
-/* A device's own facts, for a seal; values are written into the struct. */
+/* The facts about a device. The struct holds their values. */
 #define FDRY_IDENTITY_FACTS 7
 struct fdry_identity {
 	struct { const char *key; char value[256]; } fact[FDRY_IDENTITY_FACTS];
@@ -19,20 +19,21 @@ struct fdry_identity {
 int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev,
 		     struct fdry_identity *ret) __must_check;
 
-/* The first field that differs; cut off if it is longer. */
+/* The first field that differs. Longer strings are cut off. */
 struct fdry_mismatch {
 	char field[FDRY_NAME_MAX + 1]; /* a fact's key; "": none differs */
-	char wanted[256], found[256];  /* here and in the image; "" where the image does not say */
+	char wanted[256], found[256];  /* here and in the image; "" if the image does not state
+					  it */
 };
 
-/* Compare an image with a device (NULL: with none) and the caller's facts; FDRY_E_IDENTITY names
- * the field and both values, and so does @ret, which may be NULL. */
+/* Compare an image with a device (NULL: with none) and the caller's facts. FDRY_E_IDENTITY names
+ * the field and both values. @ret, which may be NULL, gets them too. */
 int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,
 			  const struct fdry_fact *facts, size_t nfacts,
 			  struct fdry_mismatch *ret) __must_check;
 
-/* A digest of what the image is for, by which refs hold it: of all that must be equal for a load,
- * the caller's facts among it. */
+/* A digest of all facts that must be equal for a load, including the caller's. A ref holds one
+ * image for each digest. */
 int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret) __must_check;
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * image.c - what can be asked of a loaded image, and its tensors written and read.
+ * image.c - reports what a loaded image has; writes and reads its tensors.
  */
 #include "image/image_host.h"
 
@@ -42,7 +42,8 @@ int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, cons
 	if (err)
 		return err;
 	if (i >= img->m.n_graphs)
-		return fdry_fail(FDRY_E_NOKEY, "the image has %u graphs, there is no number %zu",
+		return fdry_fail(FDRY_E_NOKEY,
+				 "the image has %u graphs, but number %zu was asked for",
 				 img->m.n_graphs, i);
 	if (key)
 		*key = img->m.graphs[i].key;
@@ -65,7 +66,8 @@ int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor
 	if (err)
 		return err;
 	if (i >= img->m.n_tensors)
-		return fdry_fail(FDRY_E_NOKEY, "the image has %u tensors, there is no number %zu",
+		return fdry_fail(FDRY_E_NOKEY,
+				 "the image has %u tensors, but number %zu was asked for",
 				 img->m.n_tensors, i);
 	fdry_image_tensor_get(img, (uint32_t)i, ret);
 	return 0;
@@ -121,7 +123,8 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
 int fdry_image_report(struct fdry_image *img, struct fdry_load_report *report)
 {
 	struct fdry_load_report copy;
-	/* In a forked child another thread may have held the lock: the check comes first. */
+	/* The check comes first: in a forked child, the lock may be held by a thread of the
+	 * parent. */
 	int err = fdry_image_usable(img) ?: fdry_need(report);
 
 	if (err)
@@ -171,14 +174,14 @@ enum direction { WRITE, READ };
 struct copy {
 	enum direction direction;
 	const char *name;
-	struct fdry_tensor other; /* what is copied from or to */
-	bool raw;                 /* it has no shape of its own: @len bytes, row by row */
-	bool wait;                /* until it is complete */
+	struct fdry_tensor other; /* the other side of the copy */
+	bool raw;                 /* the other side has no shape: it is @len bytes, row by row */
+	bool wait;                /* return only when the copy is complete */
 	size_t len;
 	CUstream stream;
 };
 
-/* The tensor of a copy. */
+/* The image's side of a copy. */
 struct target {
 	uint32_t index;
 	struct fdry_place at;
@@ -186,17 +189,18 @@ struct target {
 	struct fdry_strided how;
 };
 
-/* The same bytes, row by row. */
+/* Describe @c's bytes as an array of the tensor's shape, row by row. */
 static int raw_match(const struct fdry_tensor *t, const struct copy *c, uint64_t bytes,
 		     struct fdry_tensor *other)
 {
 	if (bytes != c->len)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given",
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, and %zu were given",
 				 c->name, (unsigned long long)bytes, c->len);
 	*other = *t;
 	other->addr = c->other.addr;
 	other->flags = c->other.flags;
-	if (bytes) /* the sizes of a tensor without elements may have any product */
+	if (bytes) /* for a tensor without elements, the product of the other dimensions could
+		      overflow */
 		fdry_strided_rows(other);
 	return 0;
 }
@@ -207,32 +211,35 @@ static int shape_differs(const struct fdry_tensor *t, const struct fdry_tensor *
 
 	if (t->rank != other->rank)
 		return fdry_fail(FDRY_E_RANGE,
-				 "tensor '%s' has %u dimensions, the array has %u; give it the "
-				 "tensor's shape",
+				 "tensor '%s' has %u dimensions, and the array has %u; give it "
+				 "the tensor's shape",
 				 t->name, t->rank, other->rank);
 	while (t->shape[d] == other->shape[d])
 		d++;
-	return fdry_fail(FDRY_E_RANGE,
-			 "tensor '%s' has %lld elements in dimension %u, the array has %lld; give "
-			 "it the tensor's shape",
-			 t->name, (long long)t->shape[d], d, (long long)other->shape[d]);
+	return fdry_fail(
+		FDRY_E_RANGE,
+		"tensor '%s' has %lld elements in dimension %u, and the array has %lld; give "
+		"it the tensor's shape",
+		t->name, (long long)t->shape[d], d, (long long)other->shape[d]);
 }
 
-/* The same elements. */
+/* Check that the array has the tensor's type and shape. */
 static int array_match(const struct fdry_tensor *t, const struct copy *c, struct fdry_tensor *other)
 {
 	*other = c->other;
 	if (other->flags & ~(uint32_t)FDRY_TENSOR_HOST)
-		return fdry_fail(FDRY_E_INVAL,
-				 "tensor '%s': an array has no flags but FDRY_TENSOR_HOST, not %#x",
-				 t->name, other->flags);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"tensor '%s': the array has flags %#x; only FDRY_TENSOR_HOST is allowed",
+			t->name, other->flags);
 	if (t->rank != other->rank || memcmp(t->shape, other->shape, t->rank * sizeof(t->shape[0])))
 		return shape_differs(t, other);
 	if (t->dtype != other->dtype)
-		return fdry_fail(FDRY_E_INVAL,
-				 "tensor '%s' has elements of type %u, the array of type %u (enum "
-				 "fdry_dtype); convert it",
-				 t->name, t->dtype, other->dtype);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"tensor '%s' has elements of type %u, and the array of type %u (enum "
+			"fdry_dtype); convert it",
+			t->name, t->dtype, other->dtype);
 	return 0;
 }
 
@@ -240,16 +247,16 @@ static int overlap_check(const struct fdry_tensor *t, const struct fdry_tensor *
 			 enum direction direction)
 {
 	if (direction == WRITE && !fdry_tensor_distinct(t))
-		return fdry_fail(FDRY_E_INVAL,
-				 "elements of tensor '%s' share memory (expanded, with strides of "
-				 "0 or such that rows overlap), "
-				 "so that it can be read and not written; write the tensor that it "
-				 "is a view of",
-				 t->name);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"elements of tensor '%s' share memory (it is expanded, or its rows "
+			"overlap), so it can be read but not written; write the tensor "
+			"that it is a view of",
+			t->name);
 	if (direction == READ && !fdry_tensor_distinct(other))
 		return fdry_fail(FDRY_E_INVAL,
-				 "elements of the array that tensor '%s' is to be read into share "
-				 "memory; give another one",
+				 "tensor '%s' cannot be read into an array whose elements share "
+				 "memory; give another array",
 				 t->name);
 	return 0;
 }
@@ -287,7 +294,7 @@ static int copy_target(const struct fdry_image *img, const struct copy *c, struc
 	return fdry_strided_make(&t, &other, c->direction == WRITE, &ret->how);
 }
 
-/* The processor writes and reads host memory itself, when what was launched is done with it. */
+/* The processor copies between host memory and host memory, after the work of the stream. */
 static int host_copy(const struct fdry_image *img, const struct copy *c, const struct target *t)
 {
 	void *tensor = (void *)(uintptr_t)t->at.addr, *other = (void *)(uintptr_t)c->other.addr;
@@ -302,8 +309,8 @@ static int host_copy(const struct fdry_image *img, const struct copy *c, const s
 	return 0;
 }
 
-/* Between the device and host memory of the caller's, which the driver may not know: one run of
- * bytes at once, all else by way of pinned memory. */
+/* Copy between the device and host memory that may be pageable. A single run of bytes is copied
+ * directly, anything else through pinned memory. */
 static int pageable_copy(struct fdry_image *img, const struct copy *c, const struct target *t)
 {
 	const struct fdry_staged s = { t->at, (void *)(uintptr_t)c->other.addr, &t->how,
@@ -323,7 +330,7 @@ static int pageable_copy(struct fdry_image *img, const struct copy *c, const str
 	return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, s.data, t->at.addr, t->bytes, c->stream);
 }
 
-/* To or from device memory of the caller's. */
+/* Copy to or from the caller's device memory. */
 static int device_copy(const struct fdry_image *img, const struct copy *c, const struct target *t)
 {
 	struct fdry_place other = { c->other.addr, false };
@@ -432,7 +439,8 @@ int fdry_image_write_array(struct fdry_image *img, const char *name, const struc
 		return err;
 	if (flags & ~(uint32_t)FDRY_ARRAY_ASYNC)
 		return fdry_fail(FDRY_E_INVAL,
-				 "fdry_image_write_array() does not know the flags %#x", flags);
+				 "fdry_image_write_array() does not know the flags %#x; pass 0 or "
+				 "flags of image.h", flags);
 	return copy_do(img, &(struct copy){ .direction = WRITE,
 					    .name = name,
 					    .other = *src,

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.h - a loaded image, as load.c makes it and image.c and launch.c use it.
+ * image.h - a loaded image: load.c makes it, image.c and launch.c use it.
  *
- * The manifest is a verified copy that lives as long as the image; graph objects are shared with
- * other images. No store session outlives the load. Memory belongs to the device's primary context,
- * kernels and execs to that or to a private context of the image.
+ * The manifest is a verified copy that lives as long as the image. Graph objects are shared with
+ * other images. No reader of the store outlives the load. Memory belongs to the device's primary
+ * context. Kernels and execs (executable graphs) belong to that, or to a private context of the
+ * image.
  *
- * Locking: a thread that builds or restores holds @ticket. @lock guards the set of filled tensors,
- * the report and @damaged, and is never held for long. Nothing else changes after the load.
+ * Locking: a thread that builds graphs or restores content holds @ticket. @lock guards the set of
+ * filled tensors, the report and @damaged, and is never held for long. Nothing else changes after
+ * the load.
  */
 #ifndef FDRY_IMAGE_IMAGE_H
 #define FDRY_IMAGE_IMAGE_H
@@ -46,26 +48,28 @@ struct fdry_image {
 	struct fdry_store *store;  /* a handle of its own, for restoring content */
 	double start_ms;           /* when the load began, by the clock of clock.h */
 	bool verify;               /* FDRY_LOAD_VERIFY */
-	bool check_overlap;        /* launches are to be checked */
+	bool check_overlap;        /* launches are checked (overlap.h) */
 	const struct fdry_driver *drv;
 	CUdevice device;
 	CUcontext primary;         /* retained; callers' streams belong to it */
-	CUcontext ctx; /* what kernels and graphs belong to: the primary one, or the image's own */
+	CUcontext ctx; /* the context of kernels and graphs: the primary or a private one */
 	CUstream stream;           /* for content; shared, see arch/stream.h */
-	size_t stack_was;          /* the context's limit before it was raised; 0: it was not */
+	size_t stack_was;          /* the stack limit before the load raised it; 0: not raised */
 	struct fdry_buf bytes;     /* the manifest */
-	struct fdry_budget budget; /* host memory that the load may take for it */
+	struct fdry_budget budget; /* limits the host memory that the load allocates */
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */
-	const struct fdry_hook *place_hook; /* NULL, or whose region it was placed into: there is no
-					       @region then, */
-	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
+	const struct fdry_hook *place_hook; /* not NULL: the image lies in the region of this
+					       interposer's capture, @region is NULL, and two fields
+					       follow */
+	struct fdry_buf claimed;   /* CUdeviceptr each: allocations made there for the image */
 	struct fdry_buf
-		kept; /* struct fdry_memory, ascending: what the process keeps its own bytes in */
+		kept; /* struct fdry_memory each, ascending: memory of the process that the load
+			 never writes */
 	bool reuse;                /* content that is there already is not copied: */
 	uint8_t *in_place;         /* by position in m.chunks, during a load; NULL: none is */
-	struct fdry_buf capacities; /* of struct fdry_capacity: of tensors that have one */
+	struct fdry_buf capacities; /* struct fdry_capacity each, of the tensors that have one */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
@@ -73,7 +77,7 @@ struct fdry_image {
 	struct fdry_buf *values;      /* by position in m.variables; see variables.h */
 	CUevent *events;              /* by number in m.events; see events.h */
 	struct fdry_image_exec *execs; /* by position in m.graphs */
-	uint32_t *order; /* positions in m.graphs, the graph that is expected first at the front */
+	uint32_t *order; /* positions in m.graphs, in the order of expected first launches */
 	struct fdry_ticket ticket;
 	struct fdry_builder *builder; /* NULL: none was started */
 	struct fdry_private_ctx *private_ctx;      /* NULL: the context is the primary one */
@@ -82,78 +86,82 @@ struct fdry_image {
 	_Atomic uint64_t launches;
 	pthread_mutex_t lock;
 	pthread_mutex_t staging_lock;
-	struct fdry_staging *staging; /* NULL until something was written asynchronously */
-	pthread_mutex_t progress_lock; /* of progress */
+	struct fdry_staging *staging; /* NULL until the first asynchronous write */
+	pthread_mutex_t progress_lock; /* guards progress */
 	fdry_progress_fn progress; /* may be NULL */
 	void *progress_arg;
 	uint64_t built_reported;   /* graphs whose building was reported */
-	uint8_t *filled;           /* by position in m.tensors: external and filled */
-	_Atomic uint32_t unfilled; /* external tensors that are not */
-	_Atomic bool partial;      /* content is half restored */
-	struct fdry_shared_fingerprinter *fingerprinter; /* NULL: the processor checks content */
-	struct fdry_buf damaged;   /* of struct fdry_oid: objects to bring back into the store */
-	struct fdry_mismatch *mismatch; /* while it loads: where to note what differs; or NULL */
+	uint8_t *filled;           /* by position in m.tensors: the tensor is external and filled */
+	_Atomic uint32_t unfilled; /* the number of external tensors that are not filled */
+	_Atomic bool partial;      /* a restore of content failed half-way */
+	struct fdry_shared_fingerprinter *fingerprinter; /* NULL: the host checks content */
+	struct fdry_buf damaged;   /* struct fdry_oid each: damaged objects, to be repaired in the
+				      store */
+	struct fdry_mismatch *mismatch; /* during the load: gets the field that differs; may be
+					   NULL */
 	struct fdry_load_report report;
 };
 
 /* Prefix the sentence of an error with the image's name; 0 stays 0. */
 int fdry_image_fail(const struct fdry_image *img, int err);
 
-/* fdry_image_load(), which also notes in @mismatch (zeroed, may be NULL) which field differs where
- * the image was made for something else. */
+/* Do what fdry_image_load() does. If the image was made for something else, @mismatch gets the
+ * field that differs. @mismatch is zeroed, or NULL. */
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
 			      struct fdry_image **ret) __must_check;
 
 /* --- context.c --- */
 
-/* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
- * that loaded it. */
+/* Every public function calls this first. FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the
+ * process that loaded the image. */
 int fdry_image_usable(const struct fdry_image *img) __must_check;
 
-/* As fdry_driver_enter() with the image's context, or with the one that callers' streams belong to;
- * leave undoes either. */
+/* Call fdry_driver_enter() with the image's context, or with the primary context, which callers'
+ * streams belong to. fdry_image_leave() undoes both. */
 int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 int fdry_image_enter_primary(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
 
-/* A caller's stream, in the primary context. FDRY_E_INVAL if it belongs to another context or is
- * not alive, as far as the driver tells; FDRY_E_STATE if it captures. */
+/* Check a caller's stream. The primary context is current. FDRY_E_INVAL if the stream belongs to
+ * another context, or if the driver reports that it was destroyed; FDRY_E_STATE if it captures. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
 
-/* progress.c: FDRY_E_STATE within the image's own progress function, for calls that wait for work
- * on the image. */
+/* progress.c: functions that wait for work on the image call this. FDRY_E_STATE if the image's own
+ * progress function made the call. */
 int fdry_image_check_outside(const struct fdry_image *img) __must_check;
-/* Report to the caller's function. No lock of the image is held; the turn only while content is
- * restored. */
+/* Report to the caller's function. The calling thread holds no lock of the image, and the ticket
+ * only while content is restored. */
 void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
 			 uint64_t total);
 void fdry_image_progress_built(struct fdry_image *img);
 
-/* --- content.c: what lies in the store, to the device; the image's context is current --- */
+/* --- content.c: copies content from the store to the device; the image's context is current --- */
 
 struct fdry_content;
 
 struct fdry_content_sum {
-	uint64_t bytes, hashed; /* copied, and of that hashed */
-	uint64_t checked;       /* of host content: compared with its fingerprint */
+	uint64_t bytes, hashed; /* bytes copied; of these, bytes hashed */
+	uint64_t checked;       /* bytes of host content compared with their fingerprints */
 };
 
 /**
- * fdry_content_begin() - Find, verify and read content, as far as that goes without device memory.
+ * fdry_content_begin() - Find, verify and read content, as far as possible before device memory is
+ * mapped.
  * @reader: the caller's session, which outlives the content
- * @threads: that do it and copy, at most; 0: as many as pay
+ * @threads: the most threads that read and copy; 0: as many as are useful
  *
- * Needs an end, whatever comes of it.
+ * fdry_content_end() must follow, also after a failure of a later step.
  */
 int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
 		       struct fdry_content **ret) __must_check;
-/* The image's memory is mapped: copy every chunk to its address, and wait until all have arrived.
- * Adds to @sum. */
+/* Copy every chunk to its address, and wait until all have arrived. The image's memory must be
+ * mapped. Adds to @sum. */
 int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum) __must_check;
-/* Also if nothing was copied. The sentence of the last failure stays. NULL is fine. */
+/* Free the content, also if nothing was copied; @c may be NULL. The message of the last failure
+ * stays. */
 void fdry_content_end(struct fdry_content *c);
-/* Zero all memory with content, on the stream that content is then copied on. */
+/* Zero all memory of content, on the stream that copies the content later. */
 int fdry_content_zero(struct fdry_image *img) __must_check;
 
 #endif

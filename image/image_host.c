@@ -11,7 +11,7 @@
 uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
 				   struct fdry_host_segment *ret)
 {
-	uint64_t at = 0; /* cannot overflow: 2^20 segments of 2^40 bytes */
+	uint64_t at = 0; /* cannot overflow: at most 2^20 segments of 2^40 bytes */
 	uint32_t i;
 
 	for (i = 0; i < m->n_hosts; i++) {
@@ -52,14 +52,14 @@ int fdry_image_hosts_make(struct fdry_image *img, int fill)
 
 	if (!img->m.n_hosts)
 		return 0;
-	/* The driver allocates whole pages, and no alignment of a segment is larger. */
+	/* The driver returns whole pages, and no segment needs a larger alignment. */
 	err = fdry_call(img->drv, cuMemHostAlloc, &block, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
 	if (err == -FDRY_E_NODEVMEM)
-		return fdry_fail(FDRY_E_NOMEM,
-				 "the image needs %llu bytes of pinned host memory, which cannot "
-				 "be had; free some, or "
-				 "allow the process more locked memory",
-				 (unsigned long long)bytes);
+		return fdry_fail(
+			FDRY_E_NOMEM,
+			"the image needs %llu bytes of pinned host memory, and the driver "
+			"has not enough; free some, or allow the process more locked memory",
+			(unsigned long long)bytes);
 	if (err)
 		return err;
 	img->host = block;
@@ -87,7 +87,7 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader, uint3
 		goto out_damaged;
 	if (bytes.len != c->size) {
 		err = fdry_fail(FDRY_E_BADIMAGE,
-				"it has %zu bytes, the manifest says %llu; seal the image anew",
+				"it has %zu bytes, but %llu in the manifest; seal the image anew",
 				bytes.len, (unsigned long long)c->size);
 		goto out_name;
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * launch.c - graphs launched, and their memory put back.
+ * launch.c - launches graphs, and restores their memory to its content.
  *
  * A launch of a graph that is built takes no lock, unless the graph draws random numbers.
  */
@@ -73,13 +73,12 @@ static int unfilled_fail(struct fdry_image *img)
 		n, name);
 }
 
-/* Whether memory is what graphs expect. */
+/* Check that memory holds what graphs expect. */
 static int memory_check(struct fdry_image *img)
 {
 	if (atomic_load(&img->partial))
-		return fdry_fail(
-			FDRY_E_STATE,
-			"content was restored in part only; restore it again, or unload the image");
+		return fdry_fail(FDRY_E_STATE, "only a part of the content was restored; restore "
+					       "it again, or unload the image");
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
 
@@ -97,7 +96,7 @@ static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 				: fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
 }
 
-/* From the primary context, to which the caller's stream belongs. */
+/* Launch with the primary context current, since the caller's stream belongs to it. */
 static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	CUstreamCaptureMode mode;
@@ -127,7 +126,8 @@ static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
 	err = fdry_exec_need(img, l->graph);
 	if (err)
 		return err;
-	err = memory_check(img); /* after that, which may wait for a restore */
+	err = memory_check(img); /* only now, because fdry_exec_need() may have waited for a
+				    restore */
 	if (err)
 		return err;
 	return graph_launch(img, l);
@@ -151,7 +151,7 @@ int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
 		return err;
 	if (n != img->m.n_generators)
 		return fdry_fail(FDRY_E_INVAL,
-				 "the image has %u generators and was given the states of %zu; "
+				 "the image has %u generators, but %zu states were given; "
 				 "give one for each",
 				 img->m.n_generators, n);
 	return launch(img, key, &l);
@@ -207,8 +207,8 @@ static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 	return 0;
 }
 
-/* Before anything changes: what a restore needs is there, and stays for as long as the session, for
- * its threads, too. */
+/* Before memory changes, check that the store has everything that a restore needs. It stays there
+ * while @reader is open, also for other threads. */
 static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
 {
 	char hex[FDRY_OID_HEX_SIZE];
@@ -232,8 +232,8 @@ out_name:
 	return fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex);
 }
 
-/* What @stream was given is over; the caller has the turn: graphs are neither built nor launched
- * for the first time meanwhile. */
+/* Restore all content. The work of the caller's stream has ended. The caller holds the ticket, so
+ * no graph is built or launched for the first time in the meantime. */
 static int restore_in_session(struct fdry_image *img)
 {
 	struct fdry_reader *reader;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * layout.c - roles of memory; see layout.h.
+ * layout.c - finds the role of each byte of memory; see layout.h.
  *
- * The ledger is walked in address order. What external tensors cover is external; what
- * remains of an allocation is content, or, if it was made while a stream captured, is
- * looked at block by block. Blocks lie at multiples of their size, so that the same
- * memory gives the same ranges in every process.
+ * The ledger is walked in the order of addresses. Memory of external tensors is external. The rest
+ * of an allocation is content, unless it was allocated while a stream captured. Then each of its
+ * blocks is content or scratch: it is scratch if it still has its stamp. Blocks lie at multiples of
+ * their size, so the same memory gives the same ranges in every process.
  */
 #include "image/layout.h"
 #include "lib/search.h"
@@ -38,16 +38,16 @@ static bool stamped(const uint8_t *bytes, size_t len, uint64_t addr)
 	for (i = 0; i < len && i < sizeof(stamp); i++)
 		if (bytes[i] != ((const uint8_t *)&stamp)[(addr + i) & 3])
 			return false;
-	/* Each byte is as the one four before it. */
+	/* Compare each byte with the one four bytes before it. */
 	return len <= sizeof(stamp) || !memcmp(bytes, bytes + sizeof(stamp), len - sizeof(stamp));
 }
 
 /*
- * --- which blocks still have their stamp ---
+ * --- finding blocks that still have their stamp ---
  *
- * Memory is looked at in pieces, which end at multiples of FDRY_MEM_READ_PIECE. The capture
- * remembers the blocks of each piece; only pieces with another fingerprint than at the last seal
- * are read.
+ * Memory is checked in pieces, which end at multiples of FDRY_MEM_READ_PIECE. The capture remembers
+ * the result for each piece. A seal reads only pieces whose fingerprint differs from that at the
+ * last seal.
  */
 
 _Static_assert(FDRY_MEM_READ_PIECE / FDRY_LAYOUT_BLOCK == FDRY_SEALED_BLOCKS,
@@ -61,7 +61,8 @@ static uint64_t part_len(uint64_t addr, uint64_t len, uint64_t multiple)
 	return left < len ? left : len;
 }
 
-/* A fdry_mem_fn: look at the bytes of a piece. @arg: the next entry of the layout's pieces. */
+/* A fdry_mem_fn: find the stamped blocks of a piece. @arg: points to the piece's entry and moves to
+ * the next. */
 static int piece_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len)
 {
 	struct fdry_sealed_stamps **at = arg, *p = (*at)++;
@@ -76,7 +77,8 @@ static int piece_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len
 	return 0;
 }
 
-/* Take over what the last seal found of pieces that did not change; @same: one for each piece. */
+/* For pieces that did not change, copy the result of the last seal. @same: whether each piece is
+ * one. */
 static int pieces_recall(struct fdry_capture *cap, struct fdry_sealed_stamps *p, size_t n,
 			 bool *same)
 {
@@ -109,13 +111,13 @@ out_free:
 	return err;
 }
 
-/* Whether reading both in one go gives these two pieces. */
+/* Whether one call of fdry_mem_read() delivers both as separate pieces. */
 static bool joins(const struct fdry_sealed_stamps *p, const struct fdry_sealed_stamps *next)
 {
 	return next->addr == p->addr + p->len && !(next->addr % FDRY_MEM_READ_PIECE);
 }
 
-/* Read the pieces that changed, those that lie one behind the other in one go. */
+/* Read the pieces that changed. Adjacent pieces are read by one call. */
 static int pieces_read(struct fdry_mem_reader *reader, struct fdry_sealed_stamps *p, size_t n,
 		       const bool *same)
 {
@@ -136,7 +138,8 @@ static int pieces_read(struct fdry_mem_reader *reader, struct fdry_sealed_stamps
 	return err;
 }
 
-/* @pieces: of struct fdry_sealed_stamps with place and size. The capture remembers them. */
+/* Find the stamped blocks of all pieces. @pieces: struct fdry_sealed_stamps each, with address and
+ * size; moves into the capture, which remembers them. */
 static int pieces_find(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 		       struct fdry_buf *pieces)
 {
@@ -171,7 +174,7 @@ static int pieces_add(struct fdry_buf *pieces, uint64_t addr, uint64_t len)
 	return err;
 }
 
-/* Add the blocks of a piece. */
+/* Add the blocks of a piece, as scratch or content. */
 static int piece_add(struct fdry_layout *l, const struct fdry_sealed_stamps *p)
 {
 	uint64_t at, n;
@@ -202,7 +205,7 @@ static int stamped_add(struct fdry_layout *l, const struct fdry_capture *cap, ui
 
 /* --- roles --- */
 
-/* External ranges, ascending; overlapping ones are the caller's right (a tensor and its view). */
+/* An external range. The list is ascending; ranges may overlap, such as a tensor and its view. */
 struct external {
 	uint64_t addr, end;
 };
@@ -236,7 +239,8 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 	return 0;
 }
 
-/* The ledger is walked twice: first @pieces collects what has to be looked at, then it is NULL. */
+/* The ledger is walked twice: first to collect the pieces to check, in @pieces; then, with @pieces
+ * NULL, to add the ranges. */
 struct walk {
 	struct fdry_layout *l;
 	const struct fdry_capture *cap;
@@ -279,7 +283,7 @@ static int alloc_add(const struct walk *w, const struct fdry_alloc *a)
 	return own_add(w, a, at, end);
 }
 
-/* The bounds of the region and a copy of its ledger. */
+/* Get the bounds of the region and a copy of its ledger. */
 static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 {
 	uint64_t offset = 0, end, *used;
@@ -301,7 +305,7 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 		return err;
 	ret->base = ret->end = base;
 	ret->used = base + (offset > cap->highest ? offset : cap->highest);
-	/* Memory that the program maps may lie behind the cursor. */
+	/* Memory that the program mapped itself may lie above the cursor. */
 	for (i = 0; i < ret->n_ledger; i++) {
 		end = ret->ledger[i].addr + ret->ledger[i].extent;
 		used = ret->ledger[i].addr < ret->aside ? &ret->used : &ret->aside_used;
@@ -319,7 +323,8 @@ static int ledger_walk(const struct walk *w)
 
 	for (i = 0; i < l->n_ledger && !err; i++) {
 		if (l->ledger[i].kind == FDRY_KIND_SHARED)
-			continue; /* the seal refuses a graph that uses it */
+			continue; /* the image leaves it out, and the seal refuses a graph that uses
+				     it */
 		err = alloc_add(w, &l->ledger[i]);
 	}
 	return err;
@@ -348,8 +353,8 @@ out_release:
 	return err;
 }
 
-/* Can the device read all memory that the program mapped? A copy of other memory only fails, but a
- * kernel that reads it ends the context of the program. */
+/* Whether the device can read all memory that the program mapped. Other memory may only be copied:
+ * the copy then fails, but a kernel that reads it would end the program's context. */
 static bool maps_readable(const struct fdry_layout *l, const struct fdry_capture *cap)
 {
 	unsigned int flags;
@@ -409,8 +414,8 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 		i++;
 	if (l->n_ledger != now.n_ledger || i < l->n_ledger || l->used != now.used)
 		err = fdry_fail(FDRY_E_STATE,
-				"device memory was allocated or freed while the seal ran; "
-				"let the program's other threads wait for it");
+				"device memory was allocated or freed during the seal; let the "
+				"program's other threads wait until the seal ends");
 	fdry_layout_release(&now);
 	return err;
 }
@@ -453,7 +458,7 @@ bool fdry_layout_shared(const struct fdry_layout *l, uint64_t addr)
 	return a && a->kind == FDRY_KIND_SHARED && addr - a->addr < a->extent;
 }
 
-/* Was memory between @a and the next live allocation handed out, and freed? */
+/* Whether memory between @a and the next live allocation was allocated and freed. */
 static bool freed_behind(const struct fdry_layout *l, const struct fdry_alloc *a)
 {
 	if (a + 1 == l->ledger + l->n_ledger)

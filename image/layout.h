@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h - what each byte of a region's live memory is to an image.
+ * layout.h - the role of each byte of a region's live memory: content, scratch or external.
  *
- * Made from the ledger, the external tensors and, for memory that was allocated while a
- * stream captured, the bytes themselves: such a block is scratch if every byte still
- * has the stamp that it got when it was mapped, content if not.
+ * The role follows from the ledger, which lists the allocations, and from the external tensors.
+ * Memory that was allocated while a stream captured was filled with a stamp. There, a block is
+ * scratch if all its bytes still have the stamp, since nothing has written it; otherwise it is
+ * content.
  */
 #ifndef FDRY_IMAGE_LAYOUT_H
 #define FDRY_IMAGE_LAYOUT_H
@@ -13,7 +14,7 @@
 #include "lib/buf.h"
 #include "mm/region.h"
 
-/* A block of a capturing allocation is looked at as a whole. */
+/* The size of a block of memory that was allocated during a capture. */
 #define FDRY_LAYOUT_BLOCK 4096u
 
 struct fdry_layout_range {
@@ -24,16 +25,16 @@ struct fdry_layout_range {
 
 struct fdry_layout {
 	uint64_t base, size; /* the region */
-	uint64_t used;       /* one past the last address that was ever handed out, */
+	uint64_t used;       /* one past the last address that was ever allocated, */
 	uint64_t aside, aside_used; /* except for those of the aside area, which are these */
 	uint64_t end;        /* one past the last live allocation */
 	struct fdry_alloc *ledger;
 	size_t n_ledger;
-	struct fdry_buf ranges; /* of struct fdry_layout_range: ascending, apart, neighbours of one
-				   role joined */
+	struct fdry_buf ranges; /* struct fdry_layout_range each: ascending, without overlap;
+				   neighbours of one role are joined */
 };
 
-/* Reads device memory; the context must be current and the device idle. */
+/* Reads device memory. Its context must be current, and the device idle. */
 struct fdry_mem_reader;
 
 int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
@@ -46,36 +47,38 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 /* The live allocation that holds the byte at @addr; NULL if there is none. */
 const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr);
 
-/* Whether the byte at @addr is memory that the program mapped twice, shared or imported: live, and
- * in no image. */
+/* Whether the byte at @addr is live memory that the program mapped twice, shared or imported. No
+ * image holds such memory. */
 bool fdry_layout_shared(const struct fdry_layout *l, uint64_t addr);
 
-/* Whether every one of @bytes bytes at @addr is live. */
+/* Whether all @bytes bytes at @addr are live. */
 bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes);
 
-/* Whether @addr points into live memory, or, as in C, one past the end of an allocation:
- * unless what followed that was freed, since then it may have been meant. */
+/* Whether @addr points into live memory or, as in C, one past the end of an allocation. The latter
+ * does not count if an allocation began there and was freed: the pointer may point to that. */
 bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr);
 
 /* --- reading device memory in pieces, through blocks of pinned memory --- */
 
 #define FDRY_MEM_READ_PIECE ((size_t)4 << 20)
 
-/* @blocks: how many pieces may be in use at the same time, at least 2. */
+/* @blocks: the most pieces in use at the same time, at least 2. */
 int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks,
 			struct fdry_mem_reader **ret) __must_check;
 void fdry_mem_reader_free(struct fdry_mem_reader *r);
-/* Whether @addr lies in one of the blocks: memory that the program has nothing to do with. */
+/* Whether @addr lies in one of the reader's blocks, which are not memory of the program. */
 bool fdry_mem_reader_holds(const struct fdry_mem_reader *r, uint64_t addr);
 
-/* Hand memory to @fn in order, in pieces that end at multiples of their size. */
+/* Read memory and pass it to @fn in order, in pieces that end at multiples of
+ * FDRY_MEM_READ_PIECE. */
 typedef int (*fdry_mem_fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
 int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_fn fn,
 		  void *arg) __must_check;
 
 /*
- * One piece: start its copy, wait for its bytes, end it. Any number of threads at a time, each with
- * the device's context current; one that finds no free block waits for another to end.
+ * Read one piece: start its copy, wait for its bytes, end it. Any number of threads may do this at
+ * a time, each with the device's context current. If no block is free, a thread waits until another
+ * ends.
  */
 struct fdry_mem_block;
 int fdry_mem_start(struct fdry_mem_reader *r, uint64_t addr, size_t len,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* manifest.c - look things up in a manifest that was read. */
+/* manifest.c - looks up entries of a checked manifest. */
 #include "image/manifest.h"
 
 #include <stdlib.h>

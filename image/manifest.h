@@ -2,9 +2,9 @@
 /*
  * manifest.h - image manifests: written once, read through a checked view.
  *
- * The view points into bytes that the caller keeps, 8-byte aligned, and owns no memory.
- * After fdry_manifest_init() every index, string and range in it is valid. That takes time
- * linear in the bytes, but for searches by address, which are logarithmic.
+ * The view points into bytes that the caller keeps, 8-byte aligned, and owns no memory. After
+ * fdry_manifest_init() every index, string and range in it is valid. The check takes time linear in
+ * the bytes, times a logarithm for searches by address.
  */
 #ifndef FDRY_IMAGE_MANIFEST_H
 #define FDRY_IMAGE_MANIFEST_H
@@ -27,7 +27,7 @@ static inline const char *fdry_manifest_str(const struct fdry_manifest *m, uint3
 	return m->n_strings ? m->strings + off : "";
 }
 
-/* @t, which is in @m, as callers know tensors. */
+/* Convert entry @t of @m to the struct of the API. */
 void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t,
 			      struct fdry_tensor *ret);
 
@@ -39,8 +39,8 @@ const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key);
 /* Whether a load writes variables of kernel object @object. */
 bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object);
 
-/* Zero it, set base and end, append entries to the sections in their canonical order, then
- * encode; release in any case. */
+/* Zero it, set base and end, append entries to the sections in their canonical order, then encode.
+ * Always release it. */
 struct fdry_manifest_writer {
 	uint64_t base;
 	uint64_t end;
@@ -52,16 +52,16 @@ struct fdry_manifest_writer {
 /* Add a string; equal strings share an offset. */
 int fdry_manifest_add_str(struct fdry_manifest_writer *w, const char *s,
 			  uint32_t *ret) __must_check;
-/* The manifest's bytes; checked by the reader before they are returned. */
+/* Write the manifest's bytes to @ret, after the reader has checked them. */
 int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret) __must_check;
 void fdry_manifest_writer_release(struct fdry_manifest_writer *w);
 
-/* Every object that the manifest refers to, sorted, each once; free() it. */
+/* List every object that the manifest refers to, sorted, each once. The caller must free() *ret. */
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret,
 			size_t *count) __must_check;
 
-/* For each graph the first one with the same object, itself in most images; an object is read once
- * for all of them. free() it. */
+/* For each graph, find the first graph with the same object; in most images that is the graph
+ * itself. So each object is read once. The caller must free() *ret. */
 int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret) __must_check;
 
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * manifest_check.c - check the entries of a manifest's sections.
+ * manifest_check.c - checks the entries of a manifest's sections.
  *
- * Strings are terminated, indices are in range, ranges are in order and inside what holds them,
- * and reserved fields are zero.
+ * Strings are terminated, and indices are in range. Ranges of memory are in order, and inside the
+ * region, segment or tensor that they belong to. Reserved fields are zero.
  */
 #include "image/manifest_check.h"
 
@@ -32,7 +32,8 @@ static int strings_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* What is left of the text that entries may share after the string at @off; 0 if it does not fit.
+/* Subtract the string at @off from the text that entries may still use. Returns the rest; 0 if it
+ * does not fit.
  */
 static uint64_t text_take(const struct fdry_manifest *m, uint32_t off, uint64_t left)
 {
@@ -44,8 +45,8 @@ static uint64_t text_take(const struct fdry_manifest *m, uint32_t off, uint64_t 
 	return n < left ? left - n : 0;
 }
 
-/* Many entries may name one string, so the text that comes out is larger than what is stored; it is
- * limited by that. */
+/* Many entries may share one string, so a dump has more text than the manifest stores. Check that
+ * it has at most a fixed multiple. */
 static int text_check(const struct fdry_manifest *m)
 {
 	uint64_t left = FDRY_MF_TEXT_TIMES * m->header->size + FDRY_MF_TEXT_FREE;
@@ -67,9 +68,8 @@ static int text_check(const struct fdry_manifest *m)
 	if (left)
 		return 0;
 	return fdry_fail(FDRY_E_LIMIT,
-			 "the manifest's entries share so much text that it would grow to more "
-			 "than %u times its size; "
-			 "seal the image with shorter facts and names",
+			 "the text of the manifest's entries is more than %u times the size of the "
+			 "manifest; seal the image with shorter facts and names",
 			 FDRY_MF_TEXT_TIMES);
 }
 
@@ -87,7 +87,7 @@ static int facts_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* Ascending ids: there can be one of each. */
+/* Ids must ascend, so each occurs at most once. */
 static int limits_check(const struct fdry_manifest *m)
 {
 	uint32_t i;
@@ -149,7 +149,7 @@ static int hosts_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_hosts > FDRY_HOST_SEGMENTS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u host segments, %u are allowed",
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u host segments, and %u are allowed",
 				 m->n_hosts, FDRY_HOST_SEGMENTS_MAX);
 	for (i = 0; i < m->n_hosts; i++) {
 		const struct fdry_mf_host *h = &m->hosts[i];
@@ -192,7 +192,7 @@ static int graphs_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_graphs > FDRY_MF_GRAPHS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u graphs, %u are allowed",
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u graphs, and %u are allowed",
 				 m->n_graphs, FDRY_MF_GRAPHS_MAX);
 	for (i = 0; i < m->n_graphs; i++)
 		if (!str_ok(m, m->graphs[i].name) ||
@@ -211,11 +211,13 @@ static int kernels_check(const struct fdry_manifest *m)
 
 		if (!str_ok(m, k->name) || !str_ok(m, k->whole_reason) ||
 		    k->object >= m->n_objects || k->attrs[3])
-			return bad("kernel %u names what is not there", i);
+			return bad("kernel %u names a missing object or string, or sets a reserved "
+				   "field",
+				   i);
 		if (k->param_first > m->n_params || k->param_count > m->n_params - k->param_first ||
 		    k->param_count > FDRY_KERNEL_PARAMS_MAX ||
 		    k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
-			return bad("kernel %u has parameters that are not there", i);
+			return bad("kernel %u names missing parameters", i);
 		params += k->param_count;
 		if (params > m->n_params)
 			return bad("kernel %u shares its parameters with another", i);
@@ -280,7 +282,9 @@ static int attrs_check(const struct fdry_manifest *m)
 			return bad("function attribute %u is out of order", i);
 		if (a->kernel >= m->n_kernels || a->id < FDRY_MF_KERNEL_ATTRS || !a->value ||
 		    a->reserved)
-			return bad("function attribute %u belongs to no kernel or is none", i);
+			return bad("function attribute %u belongs to no kernel, or has a bad id or "
+				   "value",
+				   i);
 		if (a->id >= FDRY_FUNC_ATTR_COUNT)
 			return fdry_fail(
 				FDRY_E_VERSION,
@@ -291,15 +295,15 @@ static int attrs_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* The first segment that ends behind @addr. */
+/* The first segment that ends above @addr. */
 static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
 {
 	return (uint32_t)fdry_lower_bound(i, m->n_segments,
 					  m->segments[i].addr + m->segments[i].size <= addr);
 }
 
-/* How far memory reaches without a gap from each segment on: all of it, and external memory alone
- * (0: it is none). */
+/* The end of the memory that follows a segment without a gap: of any memory, and of external memory
+ * (0 if the segment is not external). */
 struct extent {
 	uint64_t any, external;
 };
@@ -325,7 +329,7 @@ static int extents_make(const struct fdry_manifest *m, struct extent **ret)
 	return 0;
 }
 
-/* Every byte of a tensor lies in memory; of an external one, in external memory. */
+/* Whether all bytes of a tensor lie in memory; for an external tensor, in external memory. */
 static bool tensor_backed(const struct fdry_manifest *m, const struct extent *e,
 			  const struct fdry_mf_tensor *t, uint64_t bytes)
 {
@@ -395,8 +399,8 @@ out_free:
 	return err;
 }
 
-/* Nothing else lies in a capacity: the tensor fills whole blocks at the end of a segment, and the
- * next one begins behind it. */
+/* Nothing else may lie in a capacity. So the tensor must fill whole blocks at the end of a segment,
+ * and the next segment must begin after the capacity. */
 static bool capacity_ok(const struct fdry_manifest *m, const struct fdry_mf_capacity *r)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[r->tensor];
@@ -423,17 +427,17 @@ static int capacities_check(const struct fdry_manifest *m)
 
 	if (m->n_capacities > FDRY_MF_CAPACITIES_MAX)
 		return fdry_fail(FDRY_E_LIMIT,
-				 "the image has %u tensors with capacities; %u are allowed",
+				 "the image has %u tensors with capacities, and %u are allowed",
 				 m->n_capacities, FDRY_MF_CAPACITIES_MAX);
 	for (i = 0; i < m->n_capacities; i++)
 		if (m->capacities[i].tensor >= m->n_tensors ||
 		    (i && m->capacities[i - 1].tensor >= m->capacities[i].tensor) ||
 		    m->capacities[i].reserved || !capacity_ok(m, &m->capacities[i]))
-			return bad("capacity %u is not that of a tensor, or not free", i);
+			return bad("capacity %u belongs to no tensor, or contains other memory", i);
 	return 0;
 }
 
-/* They may lie in any order, so the process that allocates them finds out whether two overlap. */
+/* Allocations may come in any order. The process that makes them detects overlaps. */
 static int allocs_check(const struct fdry_manifest *m)
 {
 	const struct fdry_mf_alloc *a = m->allocs;
@@ -452,14 +456,13 @@ static int generators_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_generators > FDRY_MF_GENERATORS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u generators, %u are allowed",
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u generators, and %u are allowed",
 				 m->n_generators, FDRY_MF_GENERATORS_MAX);
 	for (i = 0; i < m->n_generators; i++, g++) {
 		if (g->kind != FDRY_MF_GENERATOR_COUNTER)
 			return fdry_fail(FDRY_E_VERSION,
-					 "the image has random numbers of a kind %u that this "
-					 "library does not know; "
-					 "use a newer library",
+					 "the image has random numbers of kind %u, which this "
+					 "library does not know; use a newer library",
 					 g->kind);
 		if (!str_ok(m, g->name) || !*fdry_manifest_str(m, g->name) ||
 		    (i &&
@@ -469,7 +472,7 @@ static int generators_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* 8 bytes that are always backed, whatever the loader does. */
+/* Whether the cell's 8 bytes always have memory, also if a tensor is loaded with fewer bytes. */
 static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
 {
 	uint32_t k = segment_find(m, addr);
@@ -479,8 +482,8 @@ static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
 	       addr - s->addr <= s->size - 8 && s->role != FDRY_ROLE_EXTERNAL;
 }
 
-/* Nothing else of its graph is written to the cells of the draw at @d; those before it of the graph
- * were checked. */
+/* Whether the cells of @d differ from those of the graph's entries before it, which were
+ * checked. */
 static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_rng_use *d)
 {
 	const struct fdry_mf_rng_use *o;
@@ -501,25 +504,25 @@ static int rng_uses_check(const struct fdry_manifest *m)
 
 	for (i = 0; i < m->n_rng_uses; i++, d++) {
 		if (d->graph >= m->n_graphs || d->generator >= m->n_generators)
-			return bad("draw %u names what is not there", i);
+			return bad("draw %u names a missing graph or generator", i);
 		if (i && (d[-1].graph > d->graph ||
 			  (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
 			return bad("draw %u is out of order", i);
 		if (!cell_ok(m, d->seed) || !cell_ok(m, d->offset) || !cells_apart(m, d))
-			return bad(
-				"draw %u has cells that are no memory of the image, or another's",
-				i);
+			return bad("draw %u has a cell outside of the image's memory, or a cell of "
+				   "another draw",
+				   i);
 	}
 	return 0;
 }
 
-/* Images of before fingerprints have none. */
+/* Images of version 0.1 have no fingerprints. */
 static int fingerprints_check(const struct fdry_manifest *m)
 {
 	if (m->n_fingerprints && m->n_fingerprints != m->n_chunks)
-		return bad("%u fingerprints for %u chunks", m->n_fingerprints, m->n_chunks);
+		return bad("it has %u fingerprints for %u chunks", m->n_fingerprints, m->n_chunks);
 	if (m->n_host_fingerprints && m->n_host_fingerprints != m->n_host_chunks)
-		return bad("%u fingerprints for %u host chunks", m->n_host_fingerprints,
+		return bad("it has %u fingerprints for %u host chunks", m->n_host_fingerprints,
 			   m->n_host_chunks);
 	return 0;
 }

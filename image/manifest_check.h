@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest_check.h - the check of a manifest's entries, for the reader alone. */
+/* manifest_check.h - checks a manifest's entries; only the reader uses it. */
 #ifndef FDRY_IMAGE_MANIFEST_CHECK_H
 #define FDRY_IMAGE_MANIFEST_CHECK_H
 
@@ -7,7 +7,7 @@
 
 #define fdry_manifest_bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
 
-/* Check every entry of @m, whose sections lie inside its bytes. FDRY_E_BADIMAGE, FDRY_E_LIMIT,
+/* Check every entry of @m. Its sections must lie inside its bytes. FDRY_E_BADIMAGE, FDRY_E_LIMIT,
  * FDRY_E_NOMEM. */
 int fdry_manifest_check(const struct fdry_manifest *m) __must_check;
 

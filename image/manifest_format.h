@@ -3,10 +3,10 @@
  * manifest_format.h - image manifests on disk; frozen.
  * Documentation/format/manifest.rst says what each byte means.
  *
- * Header, section directory, sections. Everything is little endian. A section starts at
- * the next multiple of 8 after the one before it, in the order of ids; a section without
- * entries is left out; padding and reserved bytes are zero. New data is a new section or
- * a new incompat bit: no field ever changes its meaning, no number is used twice.
+ * A manifest is a header, a directory of sections, and the sections. Everything is little endian.
+ * The sections come in the order of ids, each at the next multiple of 8. A section without entries
+ * is left out. Padding and reserved bytes are zero. New data needs a new section or a new incompat
+ * bit: no field ever changes its meaning, no number is used twice.
  */
 #ifndef FDRY_IMAGE_MANIFEST_FORMAT_H
 #define FDRY_IMAGE_MANIFEST_FORMAT_H
@@ -30,10 +30,10 @@
 #define FDRY_MF_CHUNK_MAX (2ull << 20) /* bytes of one chunk */
 #define FDRY_MF_GRAPHS_MAX (1u << 20)
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
-#define FDRY_MF_GENERATORS_MAX 256u /* and so draws of a graph */
+#define FDRY_MF_GENERATORS_MAX 256u /* so a graph has at most as many draws */
 #define FDRY_MF_CAPACITIES_MAX 4096u
-/* Text of all entries, a string counted once for each that names it: so many times the manifest's
- * bytes, and so many more. */
+/* The most text of all entries, with a string counted for each entry that uses it: TEXT_TIMES times
+ * the manifest's bytes, plus TEXT_FREE. */
 #define FDRY_MF_TEXT_TIMES 16u
 #define FDRY_MF_TEXT_FREE (16ull << 20)
 
@@ -42,10 +42,10 @@ struct fdry_mf_header {
 	uint32_t version;  /* FDRY_MF_VERSION */
 	uint32_t sections; /* entries of the directory that follows */
 	uint32_t incompat; /* an unknown bit: the reader must refuse the image */
-	uint32_t compat;   /* an unknown bit: the reader may go on */
+	uint32_t compat;   /* an unknown bit: the reader ignores it */
 	uint64_t size;     /* of the whole manifest, bytes; a multiple of 8 */
 	uint64_t base;     /* first device address of the region, a multiple of 2 MiB */
-	uint64_t end;      /* one past the last address that was handed out */
+	uint64_t end;      /* one past the last address that was allocated */
 	uint8_t reserved[16];
 };
 
@@ -65,8 +65,8 @@ struct fdry_mf_segment {
 	uint32_t reserved;
 };
 
-/* Content; ascending, not overlapping, each inside a content segment. Content bytes in no chunk are
- * zero. */
+/* A chunk of content; ascending, not overlapping, each inside a content segment. Content outside of
+ * all chunks is zero. */
 struct fdry_mf_chunk {
 	uint64_t addr;
 	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
@@ -88,8 +88,8 @@ struct fdry_mf_param {
 struct fdry_mf_kernel {
 	uint32_t name;         /* entry name in its object */
 	uint32_t object;       /* index into the objects */
-	uint32_t param_first;  /* index into the params ... */
-	uint32_t param_count;  /* ... and how many are its own */
+	uint32_t param_first;  /* index of its first parameter */
+	uint32_t param_count;  /* number of its parameters */
 	uint32_t param_bytes;  /* of the parameter buffer */
 	uint32_t whole_reason; /* why the object is a whole cubin; 0: it is a slice */
 	int32_t attrs[4]; /* the first FDRY_MF_KERNEL_ATTRS of FDRY_FUNC_ATTRS; the last is zero */
@@ -97,7 +97,7 @@ struct fdry_mf_kernel {
 
 #define FDRY_MF_KERNEL_ATTRS 3u
 
-/* A further function attribute that is not 0; ascending kernels, of each ascending ids. */
+/* A further function attribute that is not 0; in ascending order of kernels, then ids. */
 struct fdry_mf_attr {
 	uint32_t kernel;   /* index into the kernels */
 	uint32_t id;       /* as FDRY_FUNC_ATTRS, from FDRY_MF_KERNEL_ATTRS on */
@@ -144,19 +144,19 @@ struct fdry_mf_tensor {
 	int64_t stride[FDRY_RANK_MAX]; /* zero beyond rank */
 };
 
-/* Room of an external tensor, by ascending tensor: the addresses from its first to @max are its
- * own. It ends a segment. */
+/* The capacity of an external tensor, by ascending tensor: the @max bytes of addresses from its
+ * first are reserved for it. The tensor ends its segment. */
 struct fdry_mf_capacity {
 	uint32_t tensor;   /* index into the tensors */
 	uint32_t reserved;
 	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
 };
 
-/* An allocation that was alive, in the order in which they were made; anywhere in [base, end), none
- * across another. */
+/* A live allocation; in the order in which they were made. They lie anywhere in [base, end) and do
+ * not overlap. */
 struct fdry_mf_alloc {
 	uint64_t addr;
-	uint64_t size;     /* bytes, as asked for, at least 1 */
+	uint64_t size;     /* bytes, as the program requested, at least 1 */
 };
 
 /* A random number generator, whose state is a seed and an offset; by ascending name. */
@@ -165,17 +165,17 @@ struct fdry_mf_generator {
 	uint32_t kind;     /* FDRY_MF_GENERATOR_COUNTER */
 };
 
-/* 8 bytes each: a seed, and an offset that counts what was drawn. */
+/* The state is a seed and an offset, which counts the numbers drawn; 8 bytes each. */
 #define FDRY_MF_GENERATOR_COUNTER 0u
 
-/* What a graph draws from a generator: by ascending graph, of each by ascending generator. */
+/* One use of a generator by a graph; in ascending order of graphs, then generators. */
 struct fdry_mf_rng_use {
 	uint32_t graph;     /* index into the graphs */
 	uint32_t generator; /* index into the generators */
 	uint64_t seed;	    /* address of 8 bytes that the seed is written to before each launch, a
 			       multiple of 8 */
 	uint64_t offset;    /* the same for the offset */
-	uint64_t increment; /* what a launch adds to the offset */
+	uint64_t increment; /* added to the offset by each launch */
 };
 
 /* A context limit that the kernels rely on: at least this much. */
@@ -204,14 +204,14 @@ struct fdry_mf_event {
 	uint32_t reserved;
 };
 
-/* The fingerprints of chunks and those of host chunks have a section each, with one entry for each
- * chunk, in the same order. Images of 0.1 have neither. */
+/* The fingerprints of chunks have a section, and those of host chunks have another. Each has one
+ * entry for each chunk, in the same order. Images of version 0.1 have neither. */
 
-/* What an external tensor held at the seal, by ascending tensor. */
+/* The fingerprint of an external tensor's content at the seal, in ascending order of tensors. */
 struct fdry_mf_external_print {
 	uint32_t tensor;   /* index into the tensors: external, with at least one byte */
 	uint32_t reserved;
-	struct fdry_fingerprint value; /* of its bytes in memory, from its first one on */
+	struct fdry_fingerprint value; /* of the tensor's bytes, from its first byte */
 };
 
 /* X(id, NAME, member of view and writer, type of an entry) */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * manifest_read.c - make a checked view of a manifest's bytes.
+ * manifest_read.c - makes a checked view of a manifest's bytes.
  *
- * The directory is checked first: every section lies inside the bytes, in order and apart, with
- * zeros between sections. manifest_check.c then checks the entries.
+ * The directory is checked first: every section lies inside the bytes, in order and without
+ * overlap, with zeros between sections. manifest_check.c then checks the entries.
  */
 #include <string.h>
 
@@ -15,24 +15,23 @@ static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 {
 	if (memcmp(h->magic, FDRY_MF_MAGIC, sizeof(h->magic)))
 		return fdry_fail(FDRY_E_BADIMAGE,
-				 "not an image manifest; give the name of an image");
+				 "the object is not an image manifest; give the name of an image");
 	if (h->version != FDRY_MF_VERSION || h->incompat & ~FDRY_MF_INCOMPAT_KNOWN)
 		return fdry_fail(FDRY_E_VERSION,
-				 "the manifest has format version %u and features %#x, this "
-				 "library knows version %u; "
-				 "use a newer library",
+				 "the manifest has format version %u and features %#x, but this "
+				 "library knows version %u; use a newer library",
 				 h->version, h->incompat, FDRY_MF_VERSION);
 	if (h->size != bytes.len || h->size & 7)
-		return fdry_manifest_bad("it says %llu bytes and has %zu",
+		return fdry_manifest_bad("its header says %llu bytes, and it has %zu",
 					 (unsigned long long)h->size, bytes.len);
 	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
 		return fdry_manifest_bad("a reserved field is set");
 	if (h->sections > FDRY_MF_SECTIONS_MAX)
-		return fdry_manifest_bad("%u sections", h->sections);
+		return fdry_manifest_bad("it has %u sections", h->sections);
 	if (h->base > h->end)
 		return fdry_manifest_bad("its region ends before it begins");
-	if (h->end > FDRY_HOST_PLACE) /* no device address has its highest bit, and sums of two do
-					 not overflow */
+	if (h->end > FDRY_HOST_PLACE) /* device addresses are below this, so sums of two do not
+					 overflow */
 		return fdry_manifest_bad("its region ends beyond the address space");
 	if (h->base % FDRY_ALLOC_BLOCK)
 		return fdry_manifest_bad("its region does not begin at a multiple of %u",
@@ -56,7 +55,7 @@ static int section_take(struct fdry_manifest *m, uint32_t id, struct fdry_span d
 		if (id & FDRY_SECTION_OPTIONAL)
 			return 0;
 		return fdry_fail(FDRY_E_VERSION,
-				 "the manifest has a section %u that this library does not know; "
+				 "the manifest has section %u, which this library does not know; "
 				 "use a newer library",
 				 id);
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * manifest_write.c - put a manifest together.
+ * manifest_write.c - writes the bytes of a manifest.
  *
- * Sections are written in the order of their ids, each at the next multiple of 8, those
- * without entries left out: equal sections give equal bytes.
+ * Sections are written in the order of their ids, each at the next multiple of 8. Sections without
+ * entries are left out. So equal sections give equal bytes.
  */
 #include "image/manifest.h"
 
@@ -56,10 +56,10 @@ int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret)
 		goto out_release;
 	h.size = out.len;
 	memcpy(out.data, &h, sizeof(h));
-	/* What the reader refuses must never be sealed. */
+	/* A manifest that the reader refuses must never be stored. */
 	err = fdry_manifest_init((struct fdry_span){ out.data, out.len }, &m);
 	if (err) {
-		err = fdry_fail_at(err, "the manifest that was put together is not valid");
+		err = fdry_fail_at(err, "the new manifest is not valid");
 		goto out_release;
 	}
 	*ret = out;

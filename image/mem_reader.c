@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mem_reader.c - device memory read through blocks of pinned memory.
+ * mem_reader.c - reads device memory through blocks of pinned memory.
  *
- * Blocks lie in huge pages of our own and are registered with the driver when they are first used,
- * which takes a tenth of the time that pinned memory of the driver's takes. All copies are on one
- * stream, which one copy engine works off anyway; each block has an event, so threads wait for
- * their own copy alone.
+ * Blocks lie in huge pages that the library maps, and are registered with the driver at their first
+ * use. That takes a tenth of the time of allocating pinned memory from the driver. All copies are
+ * on one stream, since one copy engine executes them anyway. Each block has an event, so a thread
+ * waits only for its own copy.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,19 +17,19 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 
 struct fdry_mem_block {
-	struct fdry_mem_block *next; /* that is free */
+	struct fdry_mem_block *next; /* the next free block */
 	uint8_t *bytes;
 	CUevent copied;
 	bool made, registered;
-	bool busy; /* a copy may be on its way into it */
+	bool busy; /* a copy may still write into it */
 };
 
 struct fdry_mem_reader {
 	const struct fdry_driver *drv;
 	CUstream stream;
-	uint8_t *map; /* what blocks lie in, with bytes to align them */
+	uint8_t *map; /* holds the blocks, with extra bytes to align them */
 	size_t map_len;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t freed;
 	struct fdry_mem_block *free;
 	unsigned int nblocks;
@@ -125,8 +125,8 @@ static struct fdry_mem_block *block_take(struct fdry_mem_reader *r)
 	return b;
 }
 
-/* The first time its pages are made. A block that the driver does not register is copied to all the
- * same, slower. */
+/* At a block's first use, create its pages and register it. Copies to an unregistered block also
+ * work, but are slower. */
 static void block_make(struct fdry_mem_reader *r, struct fdry_mem_block *b)
 {
 	size_t at;
@@ -183,7 +183,8 @@ void fdry_mem_end(struct fdry_mem_reader *r, struct fdry_mem_block *b)
 
 /* --- in order --- */
 
-/* Start the piece at @addr, which ends at the next multiple of its size; none if @len is 0. */
+/* Start the copy of the piece at @addr, which ends at the next multiple of FDRY_MEM_READ_PIECE. If
+ * @len is 0, start nothing. */
 static int piece_start(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, size_t *n,
 		       struct fdry_mem_block **ret)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * names.c - naming images: the store holds names, but only a manifest says what its image is for.
+ * names.c - gives images names. The store holds the names, but only a manifest states what its
+ * image was made for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static int image_check(struct fdry_store *s, const struct fdry_oid *id)
 	if (err)
 		return err;
 	if (info.kind != FDRY_OBJECT_MANIFEST)
-		return fdry_fail(FDRY_E_INVAL, "it is no image; only images can be named");
+		return fdry_fail(FDRY_E_INVAL, "it is not an image; only images can be named");
 	return 0;
 }
 
@@ -39,8 +40,8 @@ out_release:
 	return err;
 }
 
-/* What @image means, each with its identity; the oldest first, so that the order stays when they
- * are named one by one. */
+/* List the images that @image names, each with its identity. The oldest comes first, so the order
+ * stays when they are named one by one. */
 static int images_read(struct fdry_store *s, const char *image, struct fdry_ref **ret,
 		       size_t *count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* objects.c - see objects.h. */
+/* objects.c - reads kernel and graph objects with several threads; see objects.h. */
 #include "image/objects.h"
 
 #include <stdlib.h>
@@ -11,12 +11,13 @@
 #include "lib/clock.h"
 #include "lib/search.h"
 
-/* More threads than this wait for memory and for each other. */
+/* More threads do not help: they wait for memory and for each other. */
 #define THREADS_MAX 8
-/* Objects for which a further thread pays: each takes a fraction of a millisecond. */
+/* A further thread is useful for this many objects: each takes a fraction of a millisecond. */
 #define OBJECTS_A_THREAD 4
 
-/* Reading one object: kernels by their position in the manifest, then graphs in their order. */
+/* One task of reading an object. The tasks of kernel objects come first, by position in the
+ * manifest, then those of graphs in the order of img->order. */
 struct reading {
 	struct fdry_work work;
 	struct fdry_objects *o;
@@ -26,16 +27,17 @@ struct fdry_objects {
 	struct fdry_image *img;
 	struct fdry_readers readers;
 	struct reading *readings;
-	size_t count;          /* of readings in the queue */
-	unsigned int threads;  /* that were started */
+	size_t count;          /* of tasks in the queue */
+	unsigned int threads;  /* the number that were started */
 	struct fdry_buf *code; /* kernel objects, by position in m.objects */
-	bool *loaded; /* by the same: another image has it loaded, and it is read only if that was
-			 elsewhere */
+	bool *loaded; /* by the same position: another image has loaded it, so it is read only if
+			 that was in another context */
 	uint32_t *by_id;       /* these positions, sorted by id */
-	uint32_t *first;       /* for each graph the first with its object, which alone is read */
-	pthread_mutex_t lock;  /* of these: */
+	uint32_t *first;       /* for each graph, the first graph with the same object, which is
+				  read for all */
+	pthread_mutex_t lock;  /* guards the fields below */
 	uint64_t bytes;        /* read so far */
-	size_t ndone;          /* readings that are done */
+	size_t ndone;          /* tasks that are done */
 	double cpu_ms;         /* processor time of all threads */
 	double start_ms, done_ms;
 };
@@ -89,7 +91,7 @@ static int order_named(struct fdry_image *img, const struct fdry_objects_opts *o
 		if (!g)
 			return fdry_fail(
 				FDRY_E_NOKEY,
-				"the order names graph %llu, which the image does not have; "
+				"the order names graph %llu, which is not in the image; "
 				"fdry_image_describe() lists them",
 				(unsigned long long)opts->order[i]);
 		if (taken[g - img->m.graphs])
@@ -102,7 +104,7 @@ static int order_named(struct fdry_image *img, const struct fdry_objects_opts *o
 	return 0;
 }
 
-/* Those that the caller names, then the others as they were sealed. */
+/* Put the graphs that the caller names first, then the others in the order of the manifest. */
 static int order_make(struct fdry_image *img, const struct fdry_objects_opts *opts)
 {
 	uint32_t i, count = 0, n = img->m.n_graphs;
@@ -127,7 +129,8 @@ out_free:
 
 /* --- reading --- */
 
-/* Its memory is counted before it is taken: a few stored bytes may become any number. */
+/* Copy an object out of the store. Its size counts against the limit before memory is allocated,
+ * since a few stored bytes may be very large uncompressed. */
 static int object_get(struct fdry_objects *o, struct fdry_reader *reader,
 		      const struct fdry_oid *oid, struct fdry_buf *ret)
 {
@@ -157,11 +160,12 @@ static int nodes_check(const struct fdry_image *img, uint32_t i)
 	if (v->header.nodes == img->m.graphs[i].nodes)
 		return 0;
 	return fdry_fail(FDRY_E_BADIMAGE,
-			 "it has %u nodes, the manifest says %u; seal the image anew",
+			 "it has %u nodes, but %u in the manifest; seal the image anew",
 			 v->header.nodes, img->m.graphs[i].nodes);
 }
 
-/* If another image of the process has the object, it was read and verified. */
+/* Read and verify a graph object, unless *ret is set because another image of the process has
+ * it. */
 static int graph_get(struct fdry_objects *o, struct fdry_reader *reader, const struct fdry_oid *oid,
 		     struct fdry_shared_graph **ret)
 {
@@ -216,7 +220,7 @@ static int object_read(struct fdry_objects *o, struct fdry_reader *reader, size_
 
 static int reading_fn(struct fdry_work *work, unsigned int worker)
 {
-	struct reading *r = (struct reading *)work; /* its first member */
+	struct reading *r = (struct reading *)work; /* work is its first member */
 	struct fdry_objects *o = r->o;
 	double cpu_ms = fdry_thread_ms();
 	int err = object_read(o, o->readers.reader[worker], (size_t)(r - o->readings));
@@ -231,8 +235,8 @@ static int reading_fn(struct fdry_work *work, unsigned int worker)
 	return err;
 }
 
-/* One at least, since what the rest of a load waits for is mostly not the processor; none if
- * nothing is to be read. */
+/* The number of threads to start: 0 if nothing is to be read. Otherwise at least one, since the
+ * rest of a load mostly waits for other things than the processor. */
 static unsigned int threads_for(size_t objects, unsigned int most)
 {
 	unsigned int n = fdry_cores() - 1;
@@ -248,8 +252,8 @@ static unsigned int threads_for(size_t objects, unsigned int most)
 	return n ? n : 1;
 }
 
-/* Find what other images of the process have, which is not read again. How many objects are to be
- * read. */
+/* Find the objects that other images of the process have, which are not read again. Returns how
+ * many objects remain to be read. */
 static size_t objects_share(struct fdry_objects *o)
 {
 	struct fdry_image *img = o->img;
@@ -276,7 +280,8 @@ static void reading_add(struct fdry_objects *o, size_t i)
 	fdry_workqueue_add(&o->readers.queue, &o->readings[i].work);
 }
 
-/* A graph that is shared is a reading as well: the image checks it against its kernels. */
+/* Queue all tasks and start the threads. A shared graph is a task, too, since it is checked against
+ * the kernels of this image. */
 static int readings_start(struct fdry_objects *o, unsigned int threads)
 {
 	const struct fdry_manifest *m = &o->img->m;
@@ -371,7 +376,7 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 		err = fdry_workqueue_wait(&o->readers.queue, &o->readings[i].work);
 	else if (o->code[i].len)
 		err = 0;
-	else /* loaded in another context, or gone meanwhile */
+	else /* loaded in another context, or unloaded in the meantime */
 		err = object_get(o, o->readers.reader[0], oid, &o->code[i]);
 	if (err)
 		return err;
@@ -379,7 +384,8 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 	return 0;
 }
 
-/* Graphs of one object have one view of it; the first of them owns its bytes. */
+/* Copy the view of an object to all graphs that share the object. The first of them owns its
+ * bytes. */
 static int graphs_share(struct fdry_objects *o)
 {
 	struct fdry_image *img = o->img;

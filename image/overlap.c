@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * overlap.c - see overlap.h.
+ * overlap.c - orders launches for the check; see overlap.h.
  *
- * Each launch that was let through is ordered after the one before it, by its stream, by
- * the driver if it is the same graph, or by what was found here: so the last event
- * stands for all launches.
+ * Each accepted launch is ordered after the one before it: by its stream, by the driver if it
+ * launches the same graph, or because the check found it so. So the event after the last launch
+ * follows all launches.
  */
 #include "image/overlap.h"
 
@@ -15,11 +15,11 @@
 
 struct fdry_overlap {
 	pthread_mutex_t lock;
-	bool launched;   /* and not awaited yet: what follows is known */
-	uint32_t graph;  /* of the last launch */
-	unsigned long long stream; /* its number */
-	CUevent ended;   /* behind it */
-	CUevent here;    /* behind what a stream was given so far */
+	bool launched;   /* a launch may be in flight, and the fields below describe it */
+	uint32_t graph;  /* the graph of the last launch */
+	unsigned long long stream; /* the number of its stream */
+	CUevent ended;   /* recorded after it */
+	CUevent here;    /* recorded after the earlier work of a stream */
 };
 
 int fdry_overlap_asked(bool *ret)
@@ -29,7 +29,7 @@ int fdry_overlap_asked(bool *ret)
 
 	if (err)
 		return err;
-	*ret = word != UINT64_MAX; /* there is one word to say */
+	*ret = word != UINT64_MAX; /* the setting has only one word */
 	return 0;
 }
 
@@ -60,9 +60,8 @@ static int overlap_fail(const struct fdry_image *img, uint32_t before, uint32_t 
 
 	return fdry_fail(FDRY_E_STATE,
 			 "graph %llu '%.60s' is in flight on another stream, and nothing orders "
-			 "graph %llu '%.60s' "
-			 "after it; they share memory: use one stream, or let this one wait for an "
-			 "event of that one",
+			 "graph %llu '%.60s' after it; they share memory: use one stream, or let "
+			 "the second wait for an event of the first",
 			 (unsigned long long)b->key, fdry_manifest_str(&img->m, b->name),
 			 (unsigned long long)n->key, fdry_manifest_str(&img->m, n->name));
 }
@@ -87,8 +86,8 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	return busy ? overlap_fail(img, o->graph, l->graph) : 0;
 }
 
-/* @l was launched. If no event can say when it is over, this waits for it: then nothing is in
- * flight. */
+/* Note that @l was launched. If its event cannot be recorded, wait for the launch, so that nothing
+ * is in flight. */
 static int launched(const struct fdry_image *img, struct fdry_overlap *o,
 		    const struct fdry_launch *l, unsigned long long stream)
 {

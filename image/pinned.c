@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pinned.c - see pinned.h.
+ * pinned.c - allocates, registers and keeps blocks of pinned memory; see pinned.h.
  *
- * Blocks lie in huge pages of our own, which are registered with the driver one by one: the driver
- * takes ten times as long to make pinned memory of its own, longer than all of the copying.
+ * Each block is mapped in huge pages and registered with the driver. Allocating pinned memory from
+ * the driver takes ten times as long, which is longer than all copies of a load.
  */
 #include "image/pinned.h"
 
@@ -14,7 +14,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define KEPT_MAX 4
 
-/* Only registered blocks of one driver are kept. */
+/* The kept blocks: all are registered, with one driver. */
 static struct {
 	const struct fdry_driver *drv;
 	unsigned int holders, count;
@@ -37,7 +37,7 @@ static void kept_unlock(void)
 
 /* --- blocks --- */
 
-/* Whole huge pages, if the system has some. A child of a fork has no use for them. */
+/* Map whole huge pages, if the system has some. Children of fork() do not inherit them. */
 static uint8_t *bytes_map(void)
 {
 	uint8_t *map = mmap(NULL, FDRY_PINNED_SIZE + HUGE_PAGE, PROT_READ | PROT_WRITE,
@@ -56,7 +56,7 @@ static uint8_t *bytes_map(void)
 	return map;
 }
 
-/* Its pages are made here, by the thread that will fill them. */
+/* The thread that will fill the block touches its pages here, so they lie near its processor. */
 static int block_new(const struct fdry_driver *drv, struct fdry_pinned *ret)
 {
 	uint8_t *bytes = bytes_map();
@@ -71,7 +71,8 @@ static int block_new(const struct fdry_driver *drv, struct fdry_pinned *ret)
 	return 0;
 }
 
-/* Pages that the driver does not give back must not become another mapping. */
+/* If the driver still uses the pages, their addresses must not be mapped again, so they are not
+ * unmapped. */
 static void block_free(const struct fdry_driver *drv, const struct fdry_pinned *block)
 {
 	if (!block->registered || !fdry_call_raw(drv, cuMemHostUnregister, block->bytes))

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pinned.h - blocks of pinned host memory, through which content goes to the device.
+ * pinned.h - blocks of pinned host memory, through which a load copies content to the device.
  *
- * To make and to free a block takes longer than to copy its bytes. So blocks are kept for the next
- * load while images that share a region are loaded: a process loads many of those in turn.
+ * Making and freeing a block takes longer than copying its bytes. A process loads many images into
+ * the region of one capture, one after the other. So blocks are kept for the next load as long as
+ * such an image is loaded.
  *
- * Locking: the kept blocks have a lock of their own. A child of a fork has none of the blocks.
+ * Locking: a lock guards the kept blocks. A child of fork() has none of them.
  */
 #ifndef FDRY_IMAGE_PINNED_H
 #define FDRY_IMAGE_PINNED_H
@@ -15,17 +16,17 @@
 #define FDRY_PINNED_SIZE ((size_t)4 << 20)
 
 struct fdry_pinned {
-	uint8_t *bytes;  /* FDRY_PINNED_SIZE of them; NULL: none */
-	bool registered; /* with the driver; otherwise it copies them through memory of its own */
+	uint8_t *bytes;  /* FDRY_PINNED_SIZE bytes; NULL: no block */
+	bool registered; /* with the driver; otherwise the driver copies through its own memory */
 };
 
-/* A kept block or a new one. FDRY_E_NOMEM. */
+/* Get a kept block or a new one. FDRY_E_NOMEM. */
 int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret) __must_check;
-/* Keep the block for another load, or free it. No copy uses it any more. */
+/* Keep the block for another load, or free it. No copy may still use it. */
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *block);
 
-/* Keep some blocks until as many calls of fdry_pinned_release(), which frees them at last. The
- * device's context is current there. */
+/* From the first hold until the last release, fdry_pinned_put() keeps some blocks. The last
+ * fdry_pinned_release() frees them; the device's context must be current there. */
 void fdry_pinned_hold(const struct fdry_driver *drv);
 void fdry_pinned_release(const struct fdry_driver *drv);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * place.c - an image placed among the allocations of a live capture; see place.h.
+ * place.c - places an image among the allocations of a live capture; see place.h.
  */
 #include "image/place.h"
 
@@ -13,8 +13,9 @@
 #include "image/pinned.h"
 #include "image/va_claims.h"
 
-/* The context that the program works in is current now, and no longer when the image is placed:
- * quiet() waits for the primary one, and refuses what captures. */
+/* Wait for the work in the program's current context. It is no longer current when the image is
+ * placed: there, quiet() waits for the primary context, and refuses to run while a stream
+ * captures. */
 static int program_wait(const struct fdry_capture *cap)
 {
 	struct fdry_hook_live live;
@@ -30,17 +31,16 @@ int fdry_placement_check(const struct fdry_load_opts *o)
 	if (err)
 		return err;
 	if (!o->into && (o->keep || o->nkeep))
-		return fdry_fail(FDRY_E_OPTS, "memory is to be kept, but no capture is named that "
-					      "the image goes into; set "
-					      "fdry_load_opts.into");
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_opts.keep needs a capture that the "
+					      "image is loaded into; set fdry_load_opts.into");
 	if (o->nkeep && !o->keep)
 		return fdry_fail(FDRY_E_OPTS,
-				 "fdry_image_load() was given %zu ranges to keep at NULL",
+				 "fdry_load_opts.nkeep is %zu, but keep is NULL; set keep",
 				 o->nkeep);
 	if (o->into && o->nexternals)
-		return fdry_fail(FDRY_E_OPTS, "an image that goes into a capture has external "
-					      "tensors as large as they were "
-					      "captured; leave fdry_load_opts.externals out");
+		return fdry_fail(FDRY_E_OPTS, "external tensors of an image that is loaded into "
+					      "a capture have the size that they were captured "
+					      "with; leave fdry_load_opts.externals out");
 	return o->into ? program_wait(o->into) : 0;
 }
 
@@ -54,7 +54,7 @@ static int memory_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What would go beyond the last address ends there. */
+/* A range that would end beyond the last address ends there. */
 static int keep_add(struct fdry_image *img, uint64_t addr, uint64_t bytes)
 {
 	if (bytes > UINT64_MAX - addr)
@@ -110,8 +110,8 @@ static int serial_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Leave out what images have claimed; how many remain, which are the process' own, in the order in
- * which they were made. */
+/* Drop the allocations that images claimed and sort the others, which are the process' own, in the
+ * order in which they were made. Returns their number. */
 static size_t allocs_own(struct fdry_alloc *made, size_t n)
 {
 	size_t i, own = 0;
@@ -123,7 +123,7 @@ static size_t allocs_own(struct fdry_alloc *made, size_t n)
 	return own;
 }
 
-/* The image's allocations by address, and which of them the process has made itself. */
+/* The image's allocations by address. @made: which of them the process has made itself. */
 struct expected {
 	const struct fdry_manifest *m;
 	uint32_t *by_addr;
@@ -158,8 +158,8 @@ static void expected_release(struct expected *e)
 	free(e->made);
 }
 
-/* Which in the order of addresses is the first allocation that ends behind @addr; n_allocs if there
- * is none. */
+/* The position, in the order of addresses, of the first allocation that ends above @addr; n_allocs
+ * if there is none. */
 static uint32_t expected_behind(const struct expected *e, uint64_t addr)
 {
 	const struct fdry_mf_alloc *a = e->m->allocs;
@@ -184,10 +184,9 @@ static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, u
 static int conflict(size_t i, const struct fdry_alloc *a, const struct fdry_mf_alloc *other)
 {
 	return fdry_fail(FDRY_E_LAYOUT,
-			 "allocation %zu of this process has %llu bytes at %#llx, where the "
-			 "process that sealed the image "
-			 "had %llu bytes at %#llx; make the same allocations in the same order, or "
-			 "load the image before others are made",
+			 "allocation %zu of this process has %llu bytes at %#llx; in the process that "
+			 "sealed the image, it had %llu bytes at %#llx; make the same allocations in "
+			 "the same order, or load the image before others are made",
 			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
 			 (unsigned long long)other->size, (unsigned long long)other->addr);
 }
@@ -202,21 +201,20 @@ static int in_the_way(size_t i, const struct fdry_alloc *a, const struct fdry_mf
 			 (unsigned long long)s->size, (unsigned long long)s->addr);
 }
 
-/* A pool rounds its allocations up by less than other memory: the image writes past the end of such
- * a one. */
+/* Pool allocations are rounded up by less than others. So the image would write past the end of
+ * this one. */
 static int small_capacity(size_t i, const struct fdry_alloc *a)
 {
 	return fdry_fail(FDRY_E_LAYOUT,
-			 "allocation %zu of this process (%llu bytes at %#llx) has room for %llu "
-			 "bytes, that of the "
-			 "process that sealed the image for more; make it in the same way, from a "
-			 "pool or not",
+			 "allocation %zu of this process (%llu bytes at %#llx) has only %llu bytes "
+			 "with padding, fewer than in the process that sealed the image; make it in "
+			 "the same way, from a pool or not",
 			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
 			 (unsigned long long)a->extent);
 }
 
-/* Allocation @i of the process' own is one of the image's, or touches none of them and none of the
- * image's memory. */
+/* Check that allocation @i of the process is also one of the image's, or touches neither these nor
+ * other memory of the image. */
 static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *a)
 {
 	uint64_t end = a->addr + a->extent;
@@ -244,15 +242,13 @@ static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t
 {
 	if (base != m->header->base)
 		return fdry_fail(FDRY_E_LAYOUT,
-				 "the image was captured in a region at %#llx, the one of this "
-				 "process begins at %#llx; "
-				 "use the same base",
+				 "the image was captured in a region at %#llx, and the region of this "
+				 "process begins at %#llx; use the same base",
 				 (unsigned long long)m->header->base, (unsigned long long)base);
 	if (m->header->end - base > size)
 		return fdry_fail(FDRY_E_LAYOUT,
-				 "the image ends %llu bytes behind its base, the region has %llu; "
-				 "make it as large as the one "
-				 "that was captured in",
+				 "the image ends %llu bytes above its base, and the region has %llu; "
+				 "make it as large as the region of the capture",
 				 (unsigned long long)(m->header->end - base),
 				 (unsigned long long)size);
 	return 0;
@@ -273,8 +269,8 @@ static int claim(struct fdry_image *img, size_t k)
 		return err;
 	return fdry_fail(FDRY_E_LAYOUT,
 			 "allocation %zu of the image (%llu bytes at %#llx) is from a pool "
-			 "(cuMemAllocAsync), and by itself "
-			 "no allocation can begin there; let this process make it before the load",
+			 "(cuMemAllocAsync), and no other allocation can begin there; let this "
+			 "process make it before the load",
 			 k, (unsigned long long)a->size, (unsigned long long)a->addr);
 }
 
@@ -327,7 +323,7 @@ static bool may_be_there(const struct fdry_image *img, const struct fdry_alloc *
 	return own < n && img->m.n_fingerprints && !img->verify;
 }
 
-/* Nothing is claimed before everything was compared. */
+/* Compare all allocations before the first is claimed. */
 static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
 			struct fdry_alloc *made, size_t n)
 {

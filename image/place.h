@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place.h - an image placed among the allocations of a live capture (fdry_load_opts.into).
+ * place.h - loads an image into the region of a live capture, among its allocations
+ * (fdry_load_opts.into).
  *
- * Allocations are compared by address. Each one that the process made itself is also one of the
- * image's, at the same address and of the same size, or touches no memory of the image. The image's
- * other allocations are claimed for it. What the process keeps is never written: every write of
- * content goes through fdry_placement_pieces().
+ * Allocations are compared by address. Each allocation that the process made itself must also be
+ * one of the image's, at the same address and of the same size, or touch no memory of the image.
+ * The image's other allocations are claimed: the region allocates exactly these addresses for the
+ * image. Memory that the process keeps is never written: every write of content goes through
+ * fdry_placement_pieces().
  */
 #ifndef FDRY_IMAGE_PLACE_H
 #define FDRY_IMAGE_PLACE_H
 
 #include "image/image.h"
 
-/* The options are of use together and for this capture; before anything is done. Waits for the
- * current context, if that is none of ours. FDRY_E_OPTS, FDRY_E_FORKED. */
+/* Check that the options fit together and fit the capture. This comes before any other step. Waits
+ * for the current context, unless it is the primary one. FDRY_E_OPTS, FDRY_E_FORKED. */
 int fdry_placement_check(const struct fdry_load_opts *o) __must_check;
 
-/* Compare allocations and claim what is missing. FDRY_E_LAYOUT names the first one in the way;
- * FDRY_E_STATE while a stream captures; FDRY_E_TAKEN, FDRY_E_NODEVMEM. Waits for the device. */
+/* Compare allocations and claim the missing ones. FDRY_E_LAYOUT names the first allocation in the
+ * way; FDRY_E_STATE while a stream captures; FDRY_E_TAKEN, FDRY_E_NODEVMEM. Waits for the
+ * device. */
 int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o) __must_check;
-/* Free what was claimed, and forget the rest. */
+/* Free the claimed allocations and the list of kept memory. */
 void fdry_placement_release(struct fdry_image *img);
 
 /* Call @fn for each piece of [@addr, @addr + @size) that the process does not keep, ascending. */

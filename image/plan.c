@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * plan.c - ranges to map; see plan.h.
+ * plan.c - computes the ranges to map; see plan.h.
  *
- * Few large mappings are cheap and many small ones dear, so small holes between segments
- * are mapped along.
+ * A few large mappings cost less than many small ones. So small holes between segments are mapped
+ * with them.
  */
 #include "image/plan.h"
 
 #include <string.h>
 
-/* Holes in the live memory that are larger than this are not backed. */
+/* Larger holes between segments are not mapped. */
 #define HOLE_MAX (64ull << 20)
 
 static uint64_t block_down(uint64_t x)
@@ -37,7 +37,8 @@ uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segme
 	return r ? r->addr + r->bytes - s->addr : s->size;
 }
 
-/* Memory behind a capacity is mapped apart from it, so that it has the size that was asked for.
+/* A range ends after a tensor with capacity, so that the tensor gets the memory that was asked for,
+ * and no more.
  */
 static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h - which device memory an image takes, worked out from its manifest alone.
+ * plan.h - computes the device memory that an image needs, from its manifest alone.
  *
- * What is asked before a load and what the load maps come from here, so that they agree.
+ * fdry_image_requirements() and loads both use this plan, so that they agree.
  */
 #ifndef FDRY_IMAGE_PLAN_H
 #define FDRY_IMAGE_PLAN_H
@@ -10,7 +10,7 @@
 #include "image/capacity.h"
 #include "mm/region.h"
 
-/* What a node takes on the device once its graph is built: seen on driver 580, for kernel nodes. */
+/* Device memory for each kernel node of a built graph, measured on driver 580. */
 #define FDRY_NODE_EXEC_BYTES 3072u
 
 /* A range to map: both multiples of FDRY_ALLOC_BLOCK. */
@@ -32,8 +32,8 @@ struct fdry_plan {
 #define fdry_plan_count(plan) ((plan)->ranges.len / sizeof(struct fdry_plan_range))
 #define fdry_plan_range(plan, i) (&((const struct fdry_plan_range *)(plan)->ranges.data)[i])
 
-/* Work it out, with capacities sized as @o says; release in any case but failure. Errors as
- * fdry_capacities_make(). */
+/* Compute the plan, with the sizes of external tensors that @o asks for. Release it unless this
+ * fails. Errors are those of fdry_capacities_make(). */
 int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
 		   struct fdry_plan *ret) __must_check;
 void fdry_plan_release(struct fdry_plan *p);

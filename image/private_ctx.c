@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * private_ctx.c - launches from a context of the image's own, in the order of the caller's stream.
+ * private_ctx.c - launches in a private context of the image, in the order of the caller's stream.
  *
- * One stream of the own context takes all launches of the image. The caller's stream
- * hands over by an event of the primary context and takes back by one of the own. An
- * event stands for its last record, so the five calls of a launch are made under a lock.
+ * All launches of the image use one stream of the private context. That stream waits for the
+ * caller's stream by an event of the primary context, and the caller's stream waits for it by an
+ * event of the private context. An event means its last record, so a lock covers the five calls of
+ * a launch.
  */
 #include "image/private_ctx.h"
 
@@ -16,10 +17,10 @@ struct fdry_private_ctx {
 	pthread_mutex_t lock;
 	CUstream stream;
 	CUevent begun; /* of the primary context */
-	CUevent ended; /* of the own */
+	CUevent ended; /* of the private context */
 };
 
-/* What belongs to the own context. */
+/* Make the stream and the event of the private context. */
 static int private_make(struct fdry_image *img, struct fdry_private_ctx *p)
 {
 	CUstreamCaptureMode mode;
@@ -61,7 +62,7 @@ int fdry_private_ctx_new(struct fdry_image *img)
 	return err ? err : primary_make(img, p);
 }
 
-/* NULL is the primary context's stream, which has to be current for that. */
+/* The primary context must be current, since a NULL @stream is that context's default stream. */
 static int stream_begun(struct fdry_image *img, CUstream stream)
 {
 	CUstreamCaptureMode mode;
@@ -107,8 +108,8 @@ out_leave:
 	return err;
 }
 
-/* The graph runs, and its end could not be put before what the caller's stream is given next: that
- * is awaited instead. */
+/* The graph was launched, but the caller's stream could not be made to wait for it. So the host
+ * waits here. */
 static int launch_over(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private_ctx.h - launching from a context of the image's own; see private_ctx.c. */
+/* private_ctx.h - launches in a private context of the image; see private_ctx.c. */
 #ifndef FDRY_IMAGE_PRIVATE_CTX_H
 #define FDRY_IMAGE_PRIVATE_CTX_H
 
 #include "image/image.h"
 
-/* Not between enter and leave. What was made of it on failure goes with fdry_private_ctx_free(). */
+/* Make stream and events. The caller must be outside fdry_image_enter() and leave. After a failure,
+ * fdry_private_ctx_free() frees what was made. */
 int fdry_private_ctx_new(struct fdry_image *img) __must_check;
-/* On a checked stream; any thread, any context. */
+/* Launch @exec in the order of @stream, which was checked. Any thread, any context. */
 int fdry_private_ctx_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream) __must_check;
-/* In the own context; nothing is in flight. NULL is fine. */
+/* Free everything, if there is anything. The private context must be current, and no launch in
+ * flight. */
 void fdry_private_ctx_free(struct fdry_image *img);
 
 #endif

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * progress.c - a load's progress reported to the caller's function; one call at a time.
+ * progress.c - reports a load's progress to the caller's function; one call at a time.
  *
- * The function runs in the thread that works on the image, perhaps the only one that ever will: a
- * call from within it that waits for that work would wait for itself. Each thread therefore knows
- * whose functions it is in.
+ * The function runs in a thread that works on the image. If it made a call that waits for that
+ * work, the call would wait for itself. So each thread keeps a list of the progress functions that
+ * it runs, and such calls are refused.
  */
 #include "lib/clock.h"
 #include "image/image.h"
 
-/* On the stack of the call; the innermost first. */
+/* One running progress function of this thread. The list begins with the innermost; its entries lie
+ * on the stack. */
 struct report {
 	const struct fdry_image *img;
 	const struct report *outer;
@@ -52,7 +53,7 @@ void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t
 	pthread_mutex_unlock(&img->progress_lock);
 }
 
-/* Counted where it is reported, so that numbers ascend whichever thread builds. */
+/* The count is taken under the lock, so the reported numbers ascend, whichever threads build. */
 void fdry_image_progress_built(struct fdry_image *img)
 {
 	if (!img->progress)

@@ -2,11 +2,11 @@
 /*
  * random.c - random numbers of a loaded image; see image/random.h.
  *
- * A cell is written by two memsets of 32 bits: the driver takes the value with the call, so that
- * there is no memory to keep until the stream gets there, however many launches are under
- * way, and they are in the order of the stream as any work is. A stream waits for the launch
- * that drew before on another one: the driver orders launches of one graph, but not the cells of
- * the next behind the launch that still reads them.
+ * Before each launch, the seed and offset are written to the graph's cells by memsets of 32 bits. A
+ * memset runs in the order of the stream, and the driver copies its value during the call. So no
+ * memory must be kept for it, however many launches are in flight. A stream first waits for the
+ * last launch that drew, which may run on another stream: the driver orders launches of one graph,
+ * but would not keep these memsets from changing cells that a launch still reads.
  */
 #include "image/random.h"
 
@@ -18,10 +18,11 @@
 
 struct fdry_random {
 	pthread_mutex_t lock;
-	uint32_t *first; /* by graph and one more: its first draw in the manifest */
-	CUevent ended;   /* behind the last launch that drew; NULL: not made yet */
-	bool launched;   /* there was one */
-	bool turn;       /* the stream that is written to is behind that */
+	uint32_t *first; /* for each graph, the index of its first draw in the manifest; one more at
+			    the end */
+	CUevent ended;   /* recorded after the last launch that drew; NULL: not made yet */
+	bool launched;   /* @ended was recorded */
+	bool turn;       /* the stream of the current launch waits for @ended */
 	struct fdry_rng_state states[];
 };
 
@@ -92,8 +93,8 @@ static bool draws(const struct fdry_random *r, uint32_t graph)
 	return r && r->first[graph] != r->first[graph + 1];
 }
 
-/* Also if the handle is that of the last launch: streams that are gone leave theirs to others,
- * while their work goes on. */
+/* Let @stream wait for the last launch that drew, even if that has the same stream handle. A handle
+ * may be reused after its stream was destroyed, while the work of the old stream still runs. */
 static int turn_wait(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
@@ -140,8 +141,8 @@ void fdry_random_begin(struct fdry_image *img, const struct fdry_launch *l)
 		pthread_mutex_lock(&img->random->lock);
 }
 
-/* Whether the graph was launched or not, its cells may have been written: the next launch that
- * draws comes behind. */
+/* The cells may have been written even if the launch failed, so the next launch that draws must
+ * always wait for this one. */
 static void turn_end(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
@@ -191,7 +192,7 @@ static int generator_find(const struct fdry_image *img, const char *name, uint32
 		}
 	return fdry_fail(
 		FDRY_E_NOKEY,
-		"the image has no generator '%.100s'; it has %u, fdry_image_rng() names them", name,
+		"the image has no generator '%.100s'; fdry_image_rng() names its %u", name,
 		img->m.n_generators);
 }
 
@@ -207,7 +208,8 @@ int fdry_image_rng(const struct fdry_image *img, size_t i, const char **name)
 	if (err)
 		return err;
 	if (i >= img->m.n_generators)
-		return fdry_fail(FDRY_E_NOKEY, "the image has %u generators, and no number %zu",
+		return fdry_fail(FDRY_E_NOKEY,
+				 "the image has %u generators, but number %zu was asked for",
 				 img->m.n_generators, i);
 	*name = generator_name(img, (uint32_t)i);
 	return 0;
@@ -230,9 +232,10 @@ int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i,
 		n = img->random->first[graph + 1] - first;
 	}
 	if (i >= n)
-		return fdry_fail(FDRY_E_NOKEY,
-				 "graph %llu draws from %u generators, and from no number %zu",
-				 (unsigned long long)key, n, i);
+		return fdry_fail(
+			FDRY_E_NOKEY,
+			"graph %llu draws from %u generators, but number %zu was asked for",
+			(unsigned long long)key, n, i);
 	d = &img->m.rng_uses[first + i];
 	*ret = (struct fdry_rng_use){ generator_name(img, d->generator), d->seed, d->offset,
 				      d->increment };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* readers.c - see readers.h. */
+/* readers.c - opens a reader for each worker; see readers.h. */
 #include "image/readers.h"
 
 #include "lib/log.h"
@@ -15,7 +15,7 @@ static int reader_open(void *arg, unsigned int worker)
 		return 0; /* of a thread that has ended */
 	err = fdry_reader_begin(r->store, &r->reader[worker]);
 	if (err)
-		fdry_debug("one thread fewer reads the store: %s", fdry_last_error());
+		fdry_debug("a thread cannot read the store: %s", fdry_last_error());
 	return err;
 }
 
@@ -38,7 +38,7 @@ void fdry_readers_release(struct fdry_readers *r)
 	unsigned int i;
 
 	fdry_workqueue_release(&r->queue);
-	/* One after another: each adds to the note of what was verified. */
+	/* One after the other, since each adds to the store's list of verified objects. */
 	for (i = 1; i <= FDRY_READERS_MAX; i++)
 		fdry_reader_end(r->reader[i]);
 }

@@ -2,9 +2,9 @@
 /*
  * readers.h - a work queue whose workers read a store, each through a reader of its own.
  *
- * What a reader mapped stays mapped until the readers are released. The caller keeps a reader
- * of its own open for that time: objects that it can see cannot be collected, so the workers'
- * readers need not wait for anything.
+ * Objects stay mapped until the readers are released. The caller keeps its own reader open for that
+ * time. Objects that it can see cannot be collected, so the workers' readers never wait for a
+ * collection.
  */
 #ifndef FDRY_IMAGE_READERS_H
 #define FDRY_IMAGE_READERS_H
@@ -17,17 +17,18 @@
 struct fdry_readers {
 	struct fdry_workqueue queue;
 	struct fdry_store *store;
-	struct fdry_reader *reader[1 + FDRY_READERS_MAX]; /* by worker; the first is the caller's */
+	struct fdry_reader *reader[1 + FDRY_READERS_MAX]; /* by number of worker; entry 0 is the
+							     caller's */
 };
 
-/* @name: of the threads, at most 15 bytes. */
+/* @name: names the threads; at most 15 bytes. */
 void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *own,
 		       const char *name);
-/* Begin nothing more, wait for work that was begun, close the workers' readers. The sentence of the
- * last failure stays. */
+/* Start no more work, wait for work that was started, close the workers' readers. The message of
+ * the last failure stays. */
 void fdry_readers_release(struct fdry_readers *r);
 /* Start @threads threads, at most FDRY_READERS_MAX and at most one for each of @count pieces of
- * work. Returns their number. A thread that finds no reader to open ends at once. */
+ * work. Returns their number. A thread that cannot open a reader ends at once. */
 unsigned int fdry_readers_start(struct fdry_readers *r, unsigned int threads, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - what a capture holds; see foundry/capture.h.
+ * region.c - lists the allocations of a capture, and removes graphs from it; see foundry/capture.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ out_free:
 	return err;
 }
 
-/* What graph @key draws. */
+/* Remove the declared draws of graph @key. */
 static void draws_drop(struct fdry_capture *cap, uint64_t key)
 {
 	struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
@@ -70,7 +70,7 @@ static void draws_drop(struct fdry_capture *cap, uint64_t key)
 	cap->draws.len = kept * sizeof(*d);
 }
 
-/* Lock held. */
+/* Remove graph @key. The capture's lock is held. */
 static int graph_drop(struct fdry_capture *cap, uint64_t key)
 {
 	struct fdry_capture_graph *g = fdry_array(cap->graphs, struct fdry_capture_graph);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * requirements.c - what a load will take, asked of a store; see fdry_image_requirements().
+ * requirements.c - computes the memory that a load will need; see fdry_image_requirements().
  *
- * The answer is one block of memory: the struct, the externals, their names.
+ * The result is one block of memory: the struct, then the external tensors, then their names.
  */
 #include "image/requirements.h"
 
@@ -15,7 +15,7 @@
 #include "image/tensor.h"
 #include "lib/printable.h"
 
-/* Externals are few: names are copied behind them. */
+/* The number of external tensors, and the bytes of their names. */
 struct size {
 	size_t externals, text;
 };
@@ -203,7 +203,7 @@ int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *o
 	return 0;
 }
 
-/* What is asked of a store: which image, and how it will be loaded. */
+/* The arguments of a query: the image, and how it will be loaded. */
 struct question {
 	const char *name;
 	struct fdry_load_opts opts;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* select.c - which of the images under one name is meant; see select.h. */
+/* select.c - selects one of the images under a name; see select.h. */
 #include "image/select.h"
 
 #include <stdlib.h>
 
 #include "lib/log.h"
 
-#define SAID_MAX 8 /* images that an error names */
+#define SAID_MAX 8 /* the most images that an error names */
 
 static struct fdry_candidate *list(const struct fdry_candidates *p)
 {
@@ -38,14 +38,14 @@ out_release:
 	return err;
 }
 
-/* An image that cannot be read is left out if the name has others. */
+/* Leave out an image that cannot be read if the name has others. */
 static int candidate_skip(struct fdry_candidates *p, const struct fdry_ref *ref, int err)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
 	if (p->found == 1 || err == -FDRY_E_NOMEM)
 		return err;
-	fdry_warn("one of the images named '%s' is left out: %s", p->name, fdry_last_error());
+	fdry_warn("one of the images named '%s' cannot be read: %s", p->name, fdry_last_error());
 	if (!p->broken)
 		p->broken = err;
 	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex),
@@ -121,8 +121,8 @@ static int none_fits(struct fdry_candidates *p)
 			 p->why.data);
 }
 
-/* Move the images that fit to the front. Returns in @left how many they are, and in @first what is
- * wrong with the first of the others. */
+/* Move the images that fit to the front. @left: gets their number. @first: gets what differs in the
+ * first of the others. */
 static int candidates_sort(struct fdry_candidates *p, const struct fdry_wanted *w, size_t *left,
 			   struct fdry_mismatch *first)
 {
@@ -151,7 +151,7 @@ static int candidates_sort(struct fdry_candidates *p, const struct fdry_wanted *
 	return 0;
 }
 
-/* The caller compares a single image in full, and names what differs. */
+/* A single image is not filtered: the caller compares it, and names what differs. */
 int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w,
 			   struct fdry_mismatch *ret)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.h - which of the images under one name is meant.
+ * select.h - selects one of the images under a name.
  *
- * A ref holds images by identity. Among those that fit, the one that was named last is selected.
- * If none fits, the error says what there is. Images that cannot be read are passed over
- * as long as another fits.
+ * A ref is a name in the store. It holds one image for each identity, which is what an image was
+ * made for: a GPU architecture, a version of the code, and so on. Among the images that fit this
+ * process, the one that was named last is selected. If none fits, the error lists them. Images that
+ * cannot be read are skipped if another fits.
  */
 #ifndef FDRY_IMAGE_SELECT_H
 #define FDRY_IMAGE_SELECT_H
@@ -12,20 +13,20 @@
 #include "image/identity.h"
 #include "store/store.h"
 
-/* What an image must fit. */
+/* The facts that an image must fit. */
 struct fdry_wanted {
 	const struct fdry_identity *here; /* NULL: any device */
 	const struct fdry_fact *facts;
 	size_t nfacts;
 };
 
-/* The images that are left, newest first. Zero it to start. */
+/* The images that remain, newest first. Zero it to start. */
 struct fdry_candidates {
-	const char *name;     /* the caller's */
+	const char *name;     /* belongs to the caller */
 	struct fdry_buf list; /* of struct fdry_candidate */
-	size_t found;         /* how many there were */
+	size_t found;         /* the number of images before filtering */
 	struct fdry_buf why;  /* why others do not fit, as text */
-	int broken;           /* the first that could not be read: its code */
+	int broken;           /* the error code of the first image that could not be read */
 };
 struct fdry_candidate {
 	struct fdry_oid id;
@@ -33,20 +34,21 @@ struct fdry_candidate {
 	struct fdry_manifest m; /* ... and a view of it */
 };
 
-/* Read all that @name may mean. A single image must be readable. */
+/* Read all images that @name names. If there is only one, it must be readable. */
 int fdry_candidates_read(struct fdry_reader *reader, const char *name,
 			 struct fdry_candidates *ret) __must_check;
-/* Leave out what does not fit. FDRY_E_IDENTITY if nothing is left, with the newest one's
- * difference in @ret (may be NULL). */
+/* Remove the images that do not fit. If none remains, FDRY_E_IDENTITY, and @ret, which may be NULL,
+ * gets the difference of the newest. */
 int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w,
 			   struct fdry_mismatch *ret) __must_check;
-/* How many are left. */
+/* The number of images that remain. */
 size_t fdry_candidates_count(const struct fdry_candidates *p);
-/* The first, which is the caller's now; only if one is left. */
+/* Take the first image out of the list; it then belongs to the caller. At least one must remain. */
 struct fdry_candidate fdry_candidates_select(struct fdry_candidates *p);
 void fdry_candidates_release(struct fdry_candidates *p);
 
-/* All of it without a device to compare with: the newest image whose facts fit. */
+/* Read, filter and select in one call, without comparing a device: the newest image whose facts
+ * fit. */
 int fdry_select_image(struct fdry_reader *reader, const char *name, const struct fdry_wanted *w,
 		      struct fdry_candidate *ret) __must_check;
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * shared_fingerprinter.c - see shared_fingerprinter.h.
+ * shared_fingerprinter.c - a list of fingerprinters by context; see shared_fingerprinter.h.
  *
- * The list's lock is never held across a driver call: an entry is in the list before its kernel is
- * loaded. Its own lock guards that and all use of the fingerprinter. A second thread that needs the
- * kernel waits there, and tries again itself if the first one failed. The driver's number
- * identifies a context, since the handle of a destroyed context may be reused.
+ * The list's lock is never held across a driver call. So an entry enters the list before its kernel
+ * is loaded. The entry's own lock guards the load and all use of the fingerprinter. A second thread
+ * that needs the kernel waits at that lock, and tries again itself if the first thread failed. A
+ * context is identified by the driver's number, since the handle of a destroyed context may be
+ * reused.
  */
 #include "image/shared_fingerprinter.h"
 
@@ -21,7 +22,7 @@ struct fdry_shared_fingerprinter {
 	const struct fdry_driver *drv;
 	unsigned long long ctx_id;
 	unsigned int process;         /* of fork_lock.h: a child uses none of its parent's */
-	uint32_t users;               /* by the list's lock, as all above */
+	uint32_t users;               /* the list's lock protects it and all fields above */
 	pthread_mutex_t lock;         /* held from a start to its wait */
 	struct fdry_fingerprinter *f; /* NULL: not made yet */
 	CUdevice device;
@@ -32,7 +33,8 @@ static struct fdry_shared_fingerprinter *list;
 
 /* --- references --- */
 
-/* With the lock: one more user of the context's entry, or a new entry; NULL: no memory. */
+/* Add a user to the context's entry, or add an entry; NULL: out of memory. Needs the list's
+ * lock. */
 static struct fdry_shared_fingerprinter *entry_use(const struct fdry_driver *drv,
 						   unsigned long long ctx_id)
 {

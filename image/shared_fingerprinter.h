@@ -2,11 +2,12 @@
 /*
  * shared_fingerprinter.h - one fingerprinter for all images of the process in a context.
  *
- * The first image loads its kernel. The last one that returns it unloads the kernel and frees its
- * device memory.
+ * A fingerprinter computes fingerprints of device memory by a kernel (graph/fingerprint.h). The
+ * first image loads the kernel. The last image that returns the fingerprinter unloads it and frees
+ * its device memory.
  *
- * Locking: any thread may call; the fingerprints of one image are computed after those of another.
- * A child of fork() finds none of its parent's fingerprinters.
+ * Locking: any thread may call. The fingerprints of two images are computed one after the other. A
+ * child of fork() finds none of its parent's fingerprinters.
  */
 #ifndef FDRY_IMAGE_SHARED_FINGERPRINTER_H
 #define FDRY_IMAGE_SHARED_FINGERPRINTER_H
@@ -16,18 +17,20 @@
 
 struct fdry_shared_fingerprinter;
 
-/* Find or make the fingerprinter of the current context, whose device is @device. Compiled code is
- * looked for in @store. Errors: those of fdry_fingerprinter_new(), FDRY_E_NOMEM. */
+/* Find or make the fingerprinter of the current context, whose device is @device. Compiled code of
+ * the kernel is read from @store if it is there. Errors: those of fdry_fingerprinter_new(),
+ * FDRY_E_NOMEM. */
 int fdry_shared_fingerprinter_get(const struct fdry_driver *drv, CUdevice device,
 				  struct fdry_store *store,
 				  struct fdry_shared_fingerprinter **ret) __must_check;
-/* If the driver compiled its kernel, and no call has kept it, keep it in @store. NULL is fine. */
+/* If the driver compiled the kernel, and no call has stored the compiled code yet, write it to
+ * @store. @s may be NULL. */
 void fdry_shared_fingerprinter_keep(struct fdry_shared_fingerprinter *s,
 				    struct fdry_store *store);
-/* Its context is current. NULL is fine. */
+/* Return the fingerprinter, unless @s is NULL. Its context must be current. */
 void fdry_shared_fingerprinter_put(struct fdry_shared_fingerprinter *s);
 
-/* As fdry_fingerprinter_start() and fdry_fingerprinter_wait(), one after the other. */
+/* Call fdry_fingerprinter_start(), then fdry_fingerprinter_wait(). */
 int fdry_shared_fingerprinter_run(struct fdry_shared_fingerprinter *s, CUstream stream,
 				  const struct fdry_fingerprint_range *ranges, size_t n,
 				  struct fdry_fingerprint *ret) __must_check;

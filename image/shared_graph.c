@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* shared_graph.c - see shared_graph.h. */
+/* shared_graph.c - a table of graph objects by id; see shared_graph.h. */
 #include "image/shared_graph.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 /* A child of fork() unloads its copies of images, too. */
 static struct fdry_shared_graph *graphs[BUCKETS];
 
-/* With the lock: the pointer to the graph @oid, or the end of its bucket. */
+/* Find the pointer to graph @oid, or to the end of its bucket. Needs the lock. */
 static struct fdry_shared_graph **graph_at(const struct fdry_oid *oid)
 {
 	struct fdry_shared_graph **p = &graphs[fdry_get32(oid->b) % BUCKETS];
@@ -72,7 +72,7 @@ int fdry_shared_graph_add(const struct fdry_oid *oid, struct fdry_buf *bytes,
 	at = graph_at(oid);
 	*ret = *at ? *at : g;
 	if (*at)
-		(*at)->users++; /* another load has read it meanwhile */
+		(*at)->users++; /* another load has added it in the meantime */
 	else
 		*at = g;
 	fdry_fork_unlock(FDRY_LOCK_GRAPHS);

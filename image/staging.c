@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * staging.c - copies by way of pinned memory; see staging.h.
+ * staging.c - copies through pinned memory; see staging.h.
  *
- * A ring of slots of pinned memory, each with an event. A slot is taken again when its
- * event says that the stream is done with it, so an update that comes faster than the
- * launches that use it waits; no bytes are overwritten that a copy still reads.
+ * A ring of slots of pinned memory, each with an event. A slot is used again only after its event,
+ * when the stream's copy has ended. So no bytes are overwritten that a copy still reads, and writes
+ * that come faster than their copies must wait.
  *
- * To device memory a copy is enqueued. A copy from host to host memory would make the
- * driver wait for the stream: there a function is enqueued, which the driver calls.
+ * For device memory, a copy is enqueued. For host memory, a function is enqueued that the driver
+ * calls, because a copy from host to host memory would make the driver wait for the stream.
  *
- * In a slot elements lie packed, in the order of the tensor's memory: the processor puts them
- * into that order, and the driver steps over a tensor's gaps.
+ * Elements lie packed in a slot, in the order of the tensor's memory. The processor puts them into
+ * that order, and the driver skips the gaps of the tensor.
  */
 #include "image/staging.h"
 #include "arch/stream.h"
@@ -25,9 +25,10 @@
 struct slot {
 	uint8_t *bytes; /* SLOT_BYTES */
 	CUevent done;
-	bool busy;      /* since it was used nobody waited for @done */
-	void *host;     /* of a write to host memory, which ... */
-	struct fdry_strided how; /* ... is done so; of a read how the slot is emptied */
+	bool busy;      /* used, and @done was not awaited since then */
+	void *host;     /* the destination of a write to host memory, ... */
+	struct fdry_strided how; /* ... and how to copy there; for a read, how to copy out of the
+				    slot */
 };
 
 struct fdry_staging {
@@ -91,18 +92,18 @@ static int slot_wait(const struct fdry_driver *drv, struct slot *s)
 	return 0;
 }
 
-/* What the pieces of one copy share. */
+/* The state that all pieces of one copy share. */
 struct staged {
 	const struct fdry_driver *drv;
 	struct fdry_staging *st;
 	const struct fdry_staged *c;
-	struct fdry_strided repeats; /* of a read */
-	uint32_t filled;             /* slots that a read has filled and not emptied */
+	struct fdry_strided repeats; /* for a read */
+	uint32_t filled;             /* slots that a read has filled and not yet emptied */
 };
 
 /* --- writes --- */
 
-/* Called by the driver, which must not be called from here. */
+/* The driver calls this function, which must not call the driver. */
 static void CUDA_CB host_write(void *arg)
 {
 	const struct slot *s = arg;
@@ -110,7 +111,7 @@ static void CUDA_CB host_write(void *arg)
 	fdry_strided_host(&s->how, s->host, s->bytes);
 }
 
-/* @how: from the slot to the tensor, whose piece is at @addr. */
+/* @how: how to copy from the slot to the tensor's piece at @addr. */
 static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdry_strided *how,
 			uint64_t addr)
 {
@@ -124,13 +125,13 @@ static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdr
 	}
 	err = fdry_strided_device(g->drv, how, (struct fdry_place){ addr, false }, slot_place(s),
 				  g->c->stream);
-	/* It may have enqueued some of it, which reads the slot. */
+	/* After an error, copies that read the slot may already be enqueued. */
 	if (err)
 		(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
 	return err;
 }
 
-/* At most SLOT_BYTES. */
+/* Write one piece of at most SLOT_BYTES bytes. */
 static int piece_write(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src)
 {
 	const struct staged *g = arg;
@@ -149,8 +150,7 @@ static int piece_write(void *arg, const struct fdry_strided *piece, int64_t dst,
 		return err;
 	s->busy = !fdry_call_raw(g->drv, cuEventRecord, s->done, g->c->stream);
 	st->next = (st->next + 1) % SLOTS;
-	/* If nothing will say when the slot is free the stream is waited for: the bytes are on
-	 * their way. */
+	/* Without the event, nothing would show when the slot is free. So wait for the stream. */
 	return s->busy ? 0 : fdry_stream_wait(g->drv, g->c->stream);
 }
 
@@ -170,7 +170,7 @@ static int slots_empty(struct staged *g)
 	return 0;
 }
 
-/* At most SLOT_BYTES. */
+/* Start reading one piece of at most SLOT_BYTES bytes. */
 static int piece_read(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src)
 {
 	struct fdry_strided in = *piece;
@@ -200,12 +200,12 @@ static int pieces_read(struct staged *g)
 	struct fdry_strided once = *g->c->how;
 	int err;
 
-	/* An element that the tensor repeats is read once. */
+	/* The tensor may repeat an element (stride 0). Each is read only once. */
 	fdry_strided_split(&once, &g->repeats);
 	err = fdry_strided_pieces(&once, SLOT_BYTES, piece_read, g);
 	if (!err)
 		return slots_empty(g);
-	/* Copies into the slots may be under way. */
+	/* Copies into the slots may still run. */
 	(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
 	return err;
 }
@@ -234,7 +234,7 @@ int fdry_staging_write(struct fdry_image *img, const struct fdry_staged *w)
 
 int fdry_staging_read(struct fdry_image *img, const struct fdry_staged *r)
 {
-	/* What was launched before is waited for without the lock. */
+	/* Wait for the earlier work of the stream before the lock is taken. */
 	int err = fdry_stream_wait(img->drv, r->stream);
 
 	return err ? err : staged_do(img, r, false);

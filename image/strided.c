@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * strided.c - see strided.h.
+ * strided.c - plans and makes copies between arrays; see strided.h.
  *
- * The driver copies boxes: rows of equal length and distance, and slices of equally many
- * rows. A walk that is no box is a loop over one dimension with a smaller walk inside.
+ * One call of the driver copies a box: rows of equal length and distance, and slices with equally
+ * many rows. A walk that is not a box becomes a loop over one dimension, with a smaller walk
+ * inside.
  */
 #include "image/strided.h"
 
@@ -13,7 +14,8 @@
 #include "image/tensor.h"
 #include "lib/telemetry.h"
 
-#define PITCH_MAX 2147483647 /* bytes between rows, and rows, that every driver takes */
+#define PITCH_MAX 2147483647 /* the most bytes between rows, and the most rows, that every driver
+				accepts */
 #define CALLS_MAX 65536
 
 /* --- walks --- */
@@ -38,7 +40,7 @@ static void dim_remove(struct fdry_strided *s, uint32_t d)
 	memmove(&s->src[d], &s->src[d + 1], left * sizeof(s->src[0]));
 }
 
-/* Neighbours that one stride can walk become one dimension. */
+/* Merge neighbouring dimensions that one stride can walk. */
 static void dims_merge(struct fdry_strided *s)
 {
 	uint32_t d;
@@ -52,7 +54,8 @@ static void dims_merge(struct fdry_strided *s)
 	}
 }
 
-/* Keeps the walk sorted by the image's strides, the largest first; returns its new position. */
+/* Add a dimension, and keep the walk sorted by the image's strides, the largest first. Returns the
+ * position of the new one. */
 static uint32_t dim_insert(struct fdry_strided *s, uint64_t n, int64_t dst, int64_t src, bool write)
 {
 	const int64_t *by = write ? s->dst : s->src;
@@ -174,7 +177,7 @@ void fdry_strided_join(struct fdry_strided *s, const struct fdry_strided *inner)
 
 /* --- by the processor --- */
 
-/* A size that the compiler knows makes a copy of an element one instruction. */
+/* With a constant size, the compiler copies an element by one instruction. */
 #define UNITS(size)                                                     \
 	case size:                                                      \
 		for (; n; n--, dst += dst_step, src += src_step)        \
@@ -232,20 +235,20 @@ static bool pitch_ok(const struct fdry_strided *s, int64_t pitch)
 	return pitch >= (int64_t)s->width && pitch <= PITCH_MAX;
 }
 
-/* Rows along dimension @d. */
+/* Whether the units along dimension @d can be the rows of a box. */
 static bool rows_ok(const struct fdry_strided *s, uint32_t d)
 {
 	return pitch_ok(s, s->dst[d]) && pitch_ok(s, s->src[d]) && s->n[d] <= PITCH_MAX;
 }
 
-/* Slices of whole rows. */
+/* Whether the distance of slices is a number of whole rows. */
 static bool slice_ok(const struct fdry_strided *s, const int64_t *stride)
 {
 	return stride[0] > 0 && stride[0] % stride[1] == 0 &&
 	       stride[0] / stride[1] >= (int64_t)s->n[1] && stride[0] / stride[1] <= PITCH_MAX;
 }
 
-/* A folded walk that is one call of the driver. */
+/* Whether one call of the driver can copy a folded walk. */
 static bool is_box(const struct fdry_strided *s)
 {
 	if (s->rank < 2)
@@ -254,7 +257,7 @@ static bool is_box(const struct fdry_strided *s)
 	       slice_ok(s, s->src);
 }
 
-/* The dimension to loop over so that few calls are left. */
+/* Choose the dimension to loop over so that few calls remain. */
 static uint32_t loop_dim(const struct fdry_strided *s)
 {
 	if (s->rank != 2 || !rows_ok(s, 0))
@@ -288,7 +291,7 @@ static int run_copy(const struct device_copy *c, uint64_t dst, uint64_t src, siz
 	return fdry_call(c->drv, cuMemcpyDtoDAsync_v2, dst, src, len, c->stream);
 }
 
-/* Rank 1 or 2. */
+/* Copy a box of rank 1 or 2. */
 static int box_copy(const struct device_copy *c, const struct fdry_strided *s, uint64_t dst,
 		    uint64_t src)
 {
@@ -337,8 +340,8 @@ static int boxes_copy(const struct device_copy *c, struct fdry_strided s, uint64
 	return 0;
 }
 
-/* Element 0 along @repeats has been copied: it is copied on inside the destination, twice as much
- * each time. */
+/* The source repeats elements along the dimensions of @repeats, and only index 0 of these has been
+ * copied. Copy it on inside the destination, twice as much each time. */
 static int repeat(const struct device_copy *c, struct fdry_strided s,
 		  const struct fdry_strided *repeats)
 {
@@ -375,11 +378,12 @@ int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided
 		fdry_strided_split(&once, &repeats);
 	calls = calls_count(once);
 	if (calls > CALLS_MAX)
-		return fdry_fail(FDRY_E_LIMIT,
-				 "the two arrays have their elements in orders that take the "
-				 "driver %llu copies, and at "
-				 "most %d are made; make the other array contiguous first",
-				 (unsigned long long)calls, CALLS_MAX);
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"the orders of elements in the two arrays need %llu copies by the "
+			"driver, more than the limit of %d; make the other array contiguous "
+			"first",
+			(unsigned long long)calls, CALLS_MAX);
 	err = boxes_copy(&c, once, dst.addr, src.addr);
 	return err ? err : repeat(&c, once, &repeats);
 }

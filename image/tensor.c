@@ -111,7 +111,7 @@ static uint64_t distance(const struct fdry_tensor *t, uint32_t d)
 	return t->stride[d] < 0 ? -(uint64_t)t->stride[d] : (uint64_t)t->stride[d];
 }
 
-/* The dimensions with neighbours in them, the closest neighbours first. */
+/* Sort the dimensions of more than one element, or of none, by stride, the smallest first. */
 static uint32_t dims_sorted(const struct fdry_tensor *t, uint32_t *ret)
 {
 	uint32_t n = 0, d, i;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * upload.c - blocks of pinned memory; see upload.h.
+ * upload.c - copies to the device through blocks of pinned memory; see upload.h.
  *
- * A block that the driver does not register is copied from all the same; the driver then takes the
- * bytes through memory of its own, while the thread waits.
+ * If the driver does not register a block, copies from it still work: the driver copies the bytes
+ * through its own memory while the thread waits.
  *
  * Free blocks wait in the order in which the driver got them, so the device has the first one
  * first.
@@ -20,7 +20,7 @@
 #define FILLING_MAX 4
 
 struct fdry_upload_block {
-	struct fdry_upload_block *next; /* that is free */
+	struct fdry_upload_block *next; /* the next free block */
 	struct fdry_pinned memory;      /* none until its first use */
 	CUevent copied;
 };
@@ -28,7 +28,7 @@ struct fdry_upload_block {
 struct fdry_upload {
 	const struct fdry_driver *drv;
 	CUstream stream;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t changed, opened;
 	bool open, abandoned;
 	struct fdry_upload_block *first, **last; /* the free ones */
@@ -88,7 +88,7 @@ out_free:
 	return err;
 }
 
-/* The block has memory, from which no copy reads any more. */
+/* Wait until no copy reads the block's memory, or allocate it. */
 static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
 {
 	if (b->memory.bytes)
@@ -117,7 +117,7 @@ void fdry_upload_abandon(struct fdry_upload *u)
 
 static int abandoned_fail(void)
 {
-	return fdry_fail(FDRY_E_STATE, "there is nothing to copy to any more");
+	return fdry_fail(FDRY_E_STATE, "the load was stopped, so nothing is copied");
 }
 
 static int open_wait(struct fdry_upload *u)

@@ -28,15 +28,15 @@ struct fdry_upload_batch {
 };
 
 /**
- * fdry_upload_new() - Get ready to copy.
- * @blocks: of FDRY_UPLOAD_BLOCK bytes that may be in use at the same time, at least 1; each is made
- * when it is needed. A thread that finds none free waits.
+ * fdry_upload_new() - Prepare an upload.
+ * @blocks: the most blocks of FDRY_UPLOAD_BLOCK bytes in use at the same time, at least 1. Each is
+ * made when it is first needed. If none is free, a thread waits.
  *
  * Errors: FDRY_E_NOMEM, those of the driver.
  */
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
 		    struct fdry_upload **ret) __must_check;
-/* Copies may begin. Any thread. */
+/* Let copies begin. Any thread may call this at any time. */
 void fdry_upload_open(struct fdry_upload *u);
 /* There will be no copies: threads that wait get FDRY_E_STATE. Any thread. */
 void fdry_upload_abandon(struct fdry_upload *u);
@@ -57,9 +57,9 @@ int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUd
 int fdry_upload_sent(struct fdry_upload *u, struct fdry_upload_batch *batch,
 		     int err) __must_check;
 
-/* Wait until everything has arrived. */
+/* Wait until all copies have ended. */
 int fdry_upload_finish(struct fdry_upload *u) __must_check;
-/* Also after a failure; waits for copies that are on their way. NULL is fine. */
+/* Wait for running copies and free the upload, also after a failure. @u may be NULL. */
 void fdry_upload_free(struct fdry_upload *u);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * va_claims.c - what images have claimed in regions, with how many share it; see va_claims.h.
+ * va_claims.c - the list of claims, each with the number of its users; see va_claims.h.
  */
 #include "image/va_claims.h"
 
@@ -18,12 +18,12 @@ struct claim {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_ranges claims;
 
-/* With the lock: the claim that begins at @addr, or NULL. */
+/* The claim that begins at @addr, or NULL. Needs the lock. */
 static struct claim *claim_at(CUdeviceptr addr)
 {
 	struct fdry_range *r = fdry_ranges_floor(&claims, addr);
 
-	return r && r->start == addr ? (struct claim *)r : NULL; /* its first member */
+	return r && r->start == addr ? (struct claim *)r : NULL; /* range is its first member */
 }
 
 static bool claim_is(const struct claim *c, uint64_t size)
@@ -50,7 +50,8 @@ static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t si
 	return 0;
 }
 
-/* If the claim there has another size, the region refuses this one and says what is in the way. */
+/* If there is a claim of another size, the region refuses the new one, and its message names the
+ * old one. */
 int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
 {
 	struct claim *c;

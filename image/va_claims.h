@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * va_claims.h - allocations that images made for themselves in the region of a live capture.
+ * va_claims.h - claims: allocations for an image at given addresses of a live capture's region.
  *
- * Images of one workload have most of them in common, so a claim is shared by all images
- * that have it, and freed with the last of them. The list is the process' own: a region
- * can outlive its capture.
+ * Images of one workload have most claims in common. So a claim is shared by all images that have
+ * it, and freed with the last of them. The list belongs to the process, not to the capture, because
+ * a region can outlive its capture.
  *
  * Locking: the list locks itself.
  */
@@ -15,12 +15,12 @@
 
 #include "image/capture/interposer.h"
 
-/* Claim [@addr, @addr + @size), or share the claim that there is. As fdry_region_claim();
- * FDRY_E_NOMEM. */
+/* Claim [@addr, @addr + @size), or share the existing claim. Errors are those of
+ * fdry_region_claim(), and FDRY_E_NOMEM. */
 int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size) __must_check;
-/* Whether an image has exactly this allocation claimed. */
+/* Whether an image has claimed exactly this allocation. */
 bool fdry_va_claim_exists(CUdeviceptr addr, uint64_t size);
-/* Give back what fdry_va_claim_get() took. */
+/* Return a claim; the last return frees the allocation. */
 void fdry_va_claim_put(const struct fdry_hook *hook, CUdeviceptr addr);
 
 #endif

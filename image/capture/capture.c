@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture.c - the capturing side's bookkeeping: region, names, facts, graphs.
+ * capture.c - the functions of a capture: begin and end, tensors, facts, graphs.
  *
- * Nothing is copied, hashed or parsed here; seal.c does that. The region itself lives in
- * the interposer. Locking: cap->lock guards the arrays.
+ * Nothing is copied, hashed or parsed here; the seal does that (seal/). The region itself belongs
+ * to the interposer. Locking: cap->lock guards the arrays.
  */
 #include "image/capture/capture.h"
 
@@ -59,7 +59,7 @@ static void context_release(struct fdry_capture *cap)
 	fdry_driver_close(cap->drv);
 }
 
-/* The region, of the size asked for or else of the largest that is free. */
+/* Begin a region of the size that the caller asks for, or else of the largest size that is free. */
 static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts *o)
 {
 	struct fdry_placed *p = &cap->placed;
@@ -69,7 +69,8 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
-	fdry_va_cache_clear(p->base, p->size + o->aside); /* of images that were unloaded */
+	fdry_va_cache_clear(p->base, p->size + o->aside); /* addresses that unloaded images left
+							     reserved */
 	err = fdry_interposer_result(cap->hook, begin(p->base, p->size));
 	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size &&
 	       p->size > FDRY_REGION_SIZE_MIN) {
@@ -194,7 +195,7 @@ int fdry_capture_check(const struct fdry_capture *cap)
 	return 0;
 }
 
-/* A context that is gone has no work left. */
+/* A destroyed context has no work left. */
 int fdry_capture_wait(const struct fdry_capture *cap)
 {
 	CUcontext ctx = NULL;
@@ -338,7 +339,8 @@ static bool is_mapped(const struct fdry_alloc *a)
 	return a->kind == FDRY_KIND_MAP || a->kind == FDRY_KIND_SHARED;
 }
 
-/* Odd and large: no few serial numbers give what others, or one, give. */
+/* An odd and large factor, so that different serial numbers, one or several, give different
+ * results. */
 #define SERIALS_MIX 0x9E3779B97F4A7C15ull
 
 uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len,
@@ -363,7 +365,7 @@ uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, 
 	return sum;
 }
 
-/* In the region. */
+/* Find the allocation of the region that holds the tensor. */
 static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 {
 	struct fdry_alloc *ledger;
@@ -383,7 +385,7 @@ static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 		return fdry_fail(FDRY_E_RANGE,
 				 "tensor '%s' (%llu bytes at %#llx) does not lie in one live "
 				 "allocation of the capture's region; allocate it after "
-				 "fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
+				 "fdry_capture_begin(), or set FDRY_TENSOR_HOST for host memory",
 				 t->desc.name, (unsigned long long)t->extent, t->desc.addr);
 	if (shared)
 		return fdry_fail(FDRY_E_REFUSED,
@@ -433,7 +435,8 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	if (err)
 		return err;
 	t.desc = *tensor;
-	/* What the program rewrites before every replay has no bytes that are worth keeping. */
+	/* The program rewrites an input in host memory before every launch, so the image need not
+	 * hold its bytes. */
 	if (tensor->flags & FDRY_TENSOR_HOST && tensor->use == FDRY_USE_INPUT)
 		t.desc.flags |= FDRY_TENSOR_EXTERNAL;
 	err = fdry_name_check("tensor", tensor->name);
@@ -487,7 +490,7 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
 	if (!strncmp(key, "fdry.", 5))
 		return fdry_fail(
 			FDRY_E_NAME,
-			"facts named fdry.... are the library's own; name '%s' differently", key);
+			"facts whose names begin with 'fdry.' are the library's own; rename '%s'", key);
 	if (!value || strlen(value) > FDRY_FACT_MAX)
 		return fdry_fail(
 			FDRY_E_INVAL,

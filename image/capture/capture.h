@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.h - what a program has declared in a capture; the capture owns all of it. */
+/* capture.h - the state of a capture: the tensors, facts and graphs that a program declared. */
 #ifndef FDRY_IMAGE_CAPTURE_CAPTURE_H
 #define FDRY_IMAGE_CAPTURE_CAPTURE_H
 
@@ -51,11 +51,13 @@ struct fdry_capture {
 	CUdevice device;
 	CUcontext ctx; /* its primary context, retained */
 	pid_t pid;     /* of the process that began it */
-	bool lent;     /* to a function of the caller's, which does not end it */
-	struct fdry_placed placed; /* its region, */
-	bool left;                 /* which has ended: another capture's has begun after it */
+	bool lent;     /* fdry_load_or_capture() made it, and the caller's function must not end
+			  it */
+	struct fdry_placed placed; /* the addresses of its region */
+	bool left;                 /* the region has ended, because another capture began */
 	pthread_mutex_t lock;
-	uint64_t highest; /* offset that the cursor had reached before it was set back */
+	uint64_t highest; /* the highest offset that the cursor had before the program set it
+			     back */
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
@@ -76,9 +78,9 @@ struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uin
 /**
  * fdry_allocs_under() - Find the allocation that holds @len bytes at @addr.
  * @a, @n: a ledger, ascending
- * @shared: set to whether a part is memory that no image can hold
- * @ret: the serial number of the allocation, or 0. PyTorch's expandable segments are several
- * mappings one behind the other: for these, one number made of the serial numbers of all, which
+ * @shared: set to true if a part of it is memory that no image can hold
+ * Return: the serial number of the allocation, or 0. PyTorch's expandable segments are several
+ * adjacent mappings. For these, it is a number computed from the serial numbers of all, which
  * changes if any of them is replaced.
  */
 uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len,

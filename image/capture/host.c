@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * host.c - host memory of copies; see host.h.
+ * host.c - checks host memory that copies use; see host.h.
  *
  * The driver has a range and a number for pinned memory, however it was pinned. It knows nothing
  * about pageable memory. There the library can only check that the memory can be read; the program

@@ -17,7 +17,7 @@
 int fdry_capture_host_look(const struct fdry_capture *cap, const struct fdry_capture_tensor *t,
 			   uint64_t *serial) __must_check;
 
-/* FDRY_E_STATE if it is no longer the memory that the program named. */
+/* FDRY_E_STATE if the memory that the program named was replaced or freed. */
 int fdry_capture_host_still(const struct fdry_capture *cap,
 			    const struct fdry_capture_tensor *t) __must_check;
 

@@ -20,7 +20,8 @@
 #include "lib/log.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
-/* The interposer, relative to the folder of libfoundry.so. The twin answers dlopen("libcuda.so").
+/* The interposer's path, relative to the folder of libfoundry.so. A twin of it answers
+ * dlopen("libcuda.so").
  */
 #define INTERPOSER_BESIDE "foundry/hook/libcuda.so.1"
 #define TWIN "libcuda.so"

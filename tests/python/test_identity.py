@@ -592,7 +592,7 @@ class Starts(unittest.TestCase):
         told = self.load(CONST, facts={"rank": 1, "revision": 1}, strict=True)
         self.assertEqual(told["error"], "FDRY_E_IDENTITY")
         told = self.load(CONST, facts={"rank": 1}, strict=True)
-        self.assertIn("the image does not say which code captured it", told["why"])
+        self.assertIn("the image does not state which code captured it", told["why"])
         self.assertIn("identity='manual'", told["why"])
         with self.assertRaises(ValueError):
             foundry.load_or_capture("m", identity="none", store=self.store)

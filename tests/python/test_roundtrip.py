@@ -426,7 +426,7 @@ class Roundtrip(unittest.TestCase):
         with foundry.load("adder", store=self.store) as img:
             with self.assertRaises(foundry.Error) as e:
                 img.write("a", b"too short")
-            self.assertIn("4000 bytes, 9 were given", str(e.exception))
+            self.assertIn("4000 bytes, and 9 were given", str(e.exception))
 
     def test_host_memory(self):
         import foundry

@@ -269,7 +269,7 @@ START_TEST(what_is_not_backed_is_not_used)
 	sizes[0].bytes = 2 * MIB;
 	if (_i == 5)
 		fails(RANGE,
-		      "with 2097152 bytes of 'kv' backed, tensor 'last' has no memory; back "
+		      "with 2097152 bytes for 'kv', tensor 'last' has no memory; ask for "
 		      "4194304",
 		      fdry_image_load(load_store(), "img", &opts, &img));
 	else
@@ -292,7 +292,7 @@ START_TEST(sizes_that_do_not_fit)
 	test_child(seal_kv, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		sizes[0].bytes = bad[i];
-		fails(RANGE, "give a multiple of 1048576, its rows, from 1 to 67108864",
+		fails(RANGE, "ask for a multiple of its row's 1048576 bytes, at most 67108864",
 		      fdry_image_load(load_store(), "img", &opts, &img));
 	}
 	fails(RANGE, "tensor 'kv' cannot have",
@@ -304,7 +304,7 @@ START_TEST(sizes_that_do_not_fit)
 	sizes[0].name = "kw";
 	fails(NOKEY, "no tensor named 'kw'", fdry_image_load(load_store(), "img", &opts, &img));
 	sizes[0].name = "b";
-	fails(STATE, "'b' has the size that it was captured with",
+	fails(STATE, "'b' was captured without a capacity",
 	      fdry_image_load(load_store(), "img", &opts, &img));
 	sizes[0].name = NULL;
 	fails(OPTS, "has no name", fdry_image_load(load_store(), "img", &opts, &img));

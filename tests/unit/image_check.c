@@ -168,7 +168,7 @@ START_TEST(a_restore_compares)
 	flip_bit(&chunk, 5);
 	flip_trust(&chunk);
 	fails(CORRUPT, "is damaged in the store", fdry_image_restore(img, NULL));
-	fails(STATE, "restored in part only", fdry_image_launch(img, 1, NULL));
+	fails(STATE, "only a part of the content was restored", fdry_image_launch(img, 1, NULL));
 	flip_bit(&chunk, 5);
 	ok(fdry_image_restore(img, NULL));
 	image_check(img, 1, 3, 100);

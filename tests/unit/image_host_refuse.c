@@ -216,7 +216,7 @@ START_TEST(tensors_that_cannot_be)
 	fails(RANGE, "host tensor 't' lies in device memory; name it without FDRY_TENSOR_HOST",
 	      fdry_capture_tensor(w->cap, &t));
 	t = vector("t", (uintptr_t)kept.in, FDRY_USE_CONST, 0);
-	fails(RANGE, "or say FDRY_TENSOR_HOST of host memory", fdry_capture_tensor(w->cap, &t));
+	fails(RANGE, "or set FDRY_TENSOR_HOST for host memory", fdry_capture_tensor(w->cap, &t));
 	t.flags = FDRY_TENSOR_HOST;
 	t.addr += 4;
 	fails(RANGE, "ends behind the 4000 bytes", fdry_capture_tensor(w->cap, &t));

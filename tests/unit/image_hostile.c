@@ -164,7 +164,7 @@ START_TEST(graphs_share_their_object)
 	handmade_add(&h, graphs, { .key = 1, .nodes = 3, .oid = oid });
 	handmade_add(&h, graphs, { .key = 2, .nodes = 4, .oid = oid });
 	handmade_install(&h, "differ");
-	fails(BADIMAGE, "graph 2: it has 3 nodes, the manifest says 4", load("differ"));
+	fails(BADIMAGE, "graph 2: it has 3 nodes, but 4 in the manifest", load("differ"));
 }
 END_TEST
 
@@ -222,7 +222,7 @@ START_TEST(shared_text_is_limited)
 		snprintf(key, sizeof(key), "f%07u", i);
 		handmade_add(&h, facts, { handmade_str(&h, key), value });
 	}
-	fails(LIMIT, "more than 16 times its size", opened(&h));
+	fails(LIMIT, "more than 16 times the size of the manifest", opened(&h));
 	value = handmade_str(&h, text);
 	for (i = 0; i < 20; i++) {
 		snprintf(key, sizeof(key), "f%07u", i);
@@ -365,7 +365,7 @@ START_TEST(a_manifest_of_nothing)
 	h.w = none;
 	handmade_install(&h, "none");
 	look("none");
-	fails(IDENTITY, "does not say its GPU architecture", load("none"));
+	fails(IDENTITY, "does not state its GPU architecture", load("none"));
 }
 END_TEST
 

@@ -134,7 +134,7 @@ START_TEST(restored_in_part)
 	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
 	ck_assert_int_eq(fdry_image_restore(img, NULL), -FDRY_E_DRIVER);
 	test_sim_fail(NULL);
-	fails(STATE, "restored in part only", fdry_image_launch(img, 1, NULL));
+	fails(STATE, "only a part of the content was restored", fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_restore(img, NULL));
 	image_check(img, 1, 3, 100);
 	/* What fails before anything is written leaves content whole. */

@@ -488,18 +488,20 @@ START_TEST(options_that_make_no_sense_are_refused)
 	into_begin(&w, 3, 40);
 	opts = into(&w);
 	opts.nkeep = 2;
-	fails(OPTS, "2 ranges to keep at NULL", fdry_image_load(w.store, "img", &opts, &img));
+	fails(OPTS, "nkeep is 2, but keep is NULL", fdry_image_load(w.store, "img", &opts, &img));
 	opts = into(&w);
 	opts.externals = &external;
 	opts.nexternals = 1;
-	fails(OPTS, "as large as they were captured", fdry_image_load(w.store, "img", &opts, &img));
+	fails(OPTS, "have the size that they were captured with",
+	      fdry_image_load(w.store, "img", &opts, &img));
 	opts = into(&w);
 	opts.device = 1;
 	fails(OPTS, "use one device", fdry_image_load(w.store, "img", &opts, &img));
 	opts = into(&w);
 	opts.into = NULL;
 	opts.keep = &keep;
-	fails(OPTS, "no capture is named", fdry_image_load(w.store, "img", &opts, &img));
+	fails(OPTS, "needs a capture that the image is loaded into",
+	      fdry_image_load(w.store, "img", &opts, &img));
 	opts = into(&w);
 	capture_start(&w);
 	fails(STATE, "capturing", fdry_image_load(w.store, "img", &opts, &img));

@@ -229,7 +229,7 @@ START_TEST(an_allocation_of_a_pool_has_less_room)
 	ck_assert_uint_eq(next, p + BIG);
 	cuda_ok(cuMemFreeAsync, next, w.stream);
 	opts = into(&w);
-	fails(LAYOUT, "has room for 3145728 bytes, that of",
+	fails(LAYOUT, "has only 3145728 bytes with padding, fewer than in",
 	      fdry_image_load(w.store, "img", &opts, &img));
 	ck_assert_ptr_nonnull(
 		strstr(fdry_last_error(), "allocation 3 of this process (3145728 bytes at"));

@@ -344,7 +344,7 @@ START_TEST(states_of_the_callers)
 	half_is(img, 0, 4, 80);
 	half_is(img, 1, 3, 40);
 	state_is(img, "g", FDRY_RNG_SEED, 0);
-	fails(INVAL, "the image has 2 generators and was given the states of 1",
+	fails(INVAL, "the image has 2 generators, but 1 states were given",
 	      fdry_image_launch_rng(img, 3, NULL, s, 1));
 	fails(INVAL, "NULL", fdry_image_launch_rng(img, 3, NULL, NULL, 2));
 	fdry_image_unload(img);
@@ -370,7 +370,7 @@ START_TEST(what_an_image_says)
 	fails(NOKEY, "2 generators", fdry_image_rng_use(img, 3, 2, &d));
 	fails(NOKEY, "0 generators", fdry_image_rng_use(img, 4, 0, &d));
 	fails(NOKEY, "no graph with key 9", fdry_image_rng_use(img, 9, 0, &d));
-	fails(NOKEY, "no number 2", fdry_image_rng(img, 2, &name));
+	fails(NOKEY, "number 2 was asked for", fdry_image_rng(img, 2, &name));
 	fails(NOKEY, "no generator 'x'", fdry_image_rng_seed(img, "x", 1));
 	fails(NOKEY, "no generator 'x'", fdry_image_rng_state(img, "x", &s));
 	ok(fdry_image_describe(load_store(), "img", &text));
@@ -532,16 +532,16 @@ static void refusals(void *arg)
 	draw.offset = d.w.before;
 	fails(RANGE, "offset at", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw.offset = draw.seed;
-	fails(INVAL, "one address", fdry_capture_rng_use(d.w.cap, 1, &draw));
+	fails(INVAL, "the same address", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	ok(fdry_capture_rng(d.w.cap, 1));
 	fails(REFUSED, "graph 1 'once': it draws random numbers", work_seal(&d.w, "img"));
 	draw.seed = freed;
 	draw.offset = d.g[1];
 	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
-	fails(EXISTS, "said before", fdry_capture_rng_use(d.w.cap, 1, &draw));
+	fails(EXISTS, "declared before", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw.generator = "k";
 	draw.seed = d.g[0];
-	fails(EXISTS, "one of generator 'g' too", fdry_capture_rng_use(d.w.cap, 1, &draw));
+	fails(EXISTS, "share a cell in graph 1", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	fails(REFUSED, "none of its kernels is given the address of the seed of generator 'g'",
 	      work_seal(&d.w, "img"));
 	cuda_ok(cuMemFree_v2, freed);

@@ -519,7 +519,7 @@ START_TEST(memory_allocated_meanwhile)
 
 	work_make(&w);
 	graph_add(&w, 1);
-	check_beside(&b, "device memory was allocated or freed while the seal ran");
+	check_beside(&b, "device memory was allocated or freed during the seal");
 	work_end(&w);
 }
 END_TEST

@@ -142,7 +142,8 @@ START_TEST(it_counts_as_filled)
 	float v[N];
 
 	all_set(v, 3);
-	fails(RANGE, "has 4000 bytes, 8 were given", fdry_image_write_async(img, "a", v, 8, NULL));
+	fails(RANGE, "has 4000 bytes, and 8 were given",
+	      fdry_image_write_async(img, "a", v, 8, NULL));
 	fails(INVAL, "the host memory is NULL",
 	      fdry_image_write_async(img, "a", NULL, BYTES, NULL));
 	fails(NOKEY, "no tensor named", fdry_image_write_async(img, "b", v, BYTES, NULL));

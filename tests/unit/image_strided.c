@@ -437,18 +437,20 @@ START_TEST(arrays_that_cannot_be)
 	ck_assert_int_eq(fdry_image_read_array(img, t.name, NULL, NULL), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_image_write_array(img, "no such", &a, 0, NULL), -FDRY_E_NOKEY);
 	a.shape[2] = 6;
-	fails(RANGE, "5 elements in dimension 2, the array has 6",
+	fails(RANGE, "5 elements in dimension 2, and the array has 6",
 	      fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.shape[2] = 5;
 	a.rank = 3;
-	fails(RANGE, "4 dimensions, the array has 3", fdry_image_read_array(img, t.name, &a, NULL));
+	fails(RANGE, "4 dimensions, and the array has 3",
+	      fdry_image_read_array(img, t.name, &a, NULL));
 	a.rank = 4;
 	a.dtype = FDRY_I32;
-	fails(INVAL, "elements of type 9, the array of type 5",
+	fails(INVAL, "elements of type 9, and the array of type 5",
 	      fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.dtype = FDRY_F32;
 	a.flags |= FDRY_TENSOR_EXTERNAL;
-	fails(INVAL, "no flags but", fdry_image_write_array(img, t.name, &a, 0, NULL));
+	fails(INVAL, "only FDRY_TENSOR_HOST is allowed",
+	      fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.flags = FDRY_TENSOR_HOST;
 	a.stride[0] = INT64_MIN;
 	fails(INVAL, "larger than the address space",
@@ -456,7 +458,7 @@ START_TEST(arrays_that_cannot_be)
 	a.stride[0] = INT64_MAX / 2;
 	fails(INVAL, "larger than the address space", fdry_image_read_array(img, t.name, &a, NULL));
 	a.stride[0] = 0;
-	fails(INVAL, "array that tensor 'channels_last' is to be read into",
+	fails(INVAL, "'channels_last' cannot be read into an array whose",
 	      fdry_image_read_array(img, t.name, &a, NULL));
 	a.addr = 0;
 	fails(INVAL, "NULL", fdry_image_write_array(img, t.name, &a, 0, NULL));
