@@ -2,10 +2,10 @@
 /*
  * async.c - cuMemAllocAsync, cuMemFreeAsync: memory in the order of a stream.
  *
- * The region hands addresses out and takes them back during the call. Its rule for reuse
- * (mm/stream_pool.h) keeps the order of streams. In a stream that captures, the driver would make
- * nodes that allocate at every launch. The region gives the graph memory of its own instead, at the
- * same addresses in every process, and no node.
+ * The region allocates and frees addresses during the call. Its rule for reuse (mm/stream_pool.h)
+ * respects the order of streams. In a stream that captures, the driver would make nodes that
+ * allocate at every launch. The region gives the graph memory of its own instead, at the same
+ * addresses in every process, and no node.
  */
 #include "hook/internal.h"
 
@@ -31,8 +31,9 @@ static CUresult number_of(CUstream stream, bool captures, uint64_t *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Identify the stream and its capture. In a capture its handle is enough: no other stream has it
- * meanwhile, and the region forgets what a stream freed when the stream is destroyed. */
+/* Identify the stream and its capture. In a capture, the stream's handle identifies it, since no
+ * other stream has the same handle until it is destroyed. Then the region forgets what the stream
+ * freed. */
 static CUresult stream_of(CUstream stream, struct fdry_async *a)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

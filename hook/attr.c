@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * attr.c - pointer attributes of a region's memory, as if the driver had allocated it.
+ * attr.c - answers queries of pointer attributes of a region's memory as if the driver had
+ * allocated it.
  *
- * To the driver a region is a few large mappings. So this file answers, from the ledger, each
- * attribute in which a mapping and an allocation differ; the driver answers the others. For memory
- * that the program mapped, this file answers only the reserved range. An address of the region
- * without an allocation is unknown, even if the region has memory there.
+ * To the driver a region is a few large mappings. So this file answers the queries in which a
+ * mapping and an allocation differ, from the ledger; the driver answers the others. For memory that
+ * the program mapped, this file answers only the reserved range. An address of the region without
+ * an allocation is unknown, even if the region has memory there.
  */
 #include "hook/internal.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bypass.c - check that the calls of a program reach the interposer.
+ * bypass.c - checks that the calls of a program reach the interposer.
  *
  * Other libraries wrap CUDA, too. A wrapper that passes calls on is fine. A wrapper that calls the
  * driver itself would hide all calls from captures. So before a capture begins, this file looks up
  * each function in every way that programs do. If an address is not the interposer's, it calls that
- * address to see whether the call arrives here. These calls do no harm if they end elsewhere.
+ * address to see whether the call arrives here. These calls do no harm if the driver executes them.
  */
 #include "hook/internal.h"
 
@@ -60,13 +60,13 @@ static const struct probe {
 	  call_library_load },
 };
 
-/* Like a program that opens the driver. */
+/* Look a function up like a program that opens the driver. */
 static void *by_dlsym(const struct probe *p, void *driver)
 {
 	return dlsym(driver, p->symbol);
 }
 
-/* Like the CUDA runtime. */
+/* Look a function up like the CUDA runtime. */
 static void *by_proc(const struct probe *p, void *driver)
 {
 	CUdriverProcAddressQueryResult status;
@@ -79,7 +79,8 @@ static void *by_proc(const struct probe *p, void *driver)
 		       : NULL;
 }
 
-/* Like a program that is linked to the driver: RTLD_DEFAULT would search this object first. */
+/* Look a function up like a program that is linked to the driver. RTLD_DEFAULT would search this
+ * object first. */
 static void *by_link(const struct probe *p, void *driver)
 {
 	void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
@@ -127,7 +128,8 @@ static int check(const struct probe *p, const struct way *w, void *driver)
 
 int fdry_bypass_check(void)
 {
-	/* Like programs: some libraries pass only RTLD_NOLOAD on. */
+	/* Open it like a program. With RTLD_NOLOAD, some replacements of dlopen() would pass the
+	 * call on. */
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	size_t i, k;
 	int err = 0;

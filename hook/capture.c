@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture.c - the functions that begin and end captures, so that allocations made meanwhile are
- * marked.
+ * capture.c - notes when captures begin and end, so that allocations during captures can be marked.
  *
- * An end that fails may or may not end the capture, so the driver decides.
+ * If cuStreamEndCapture() fails, the capture may have ended or not, so the driver is asked.
  */
 #include "hook/internal.h"
 
@@ -88,7 +87,8 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 	return res;
 }
 
-/* The stream's next nodes need not follow its last ones, so they must not reuse memory of those. */
+/* After an update of its dependencies, the stream's next nodes need not follow its last ones. So
+ * they must not reuse memory that those freed. */
 static CUresult forgets(CUresult res, unsigned int flags)
 {
 	if (!res && flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
@@ -127,7 +127,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode 
 		flags);
 }
 
-/* Another stream may get the same handle. */
+/* End the notes of a destroyed stream, since another stream may get its handle. */
 static CUresult gone(CUresult res, CUstream stream)
 {
 	if (!res && fdry_capture_count()) {

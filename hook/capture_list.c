@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture_list.c - the streams that capture now.
+ * capture_list.c - the list of streams that capture now.
  *
  * The list has the stream that began each capture. The per-thread default stream has one handle in
  * all threads, so its captures are listed with their thread.
@@ -36,7 +36,8 @@ void fdry_capture_add(CUstream stream)
 		return;
 	c = malloc(sizeof(*c));
 	if (!c)
-		return; /* then allocations count as content, which is always correct */
+		return; /* the capture is not listed, so its allocations count as content, which is
+			   always correct */
 	c->stream = stream;
 	c->owner = pthread_self();
 	pthread_mutex_lock(&lock);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * code.c - keep device code beyond the call that loaded it.
+ * code.c - keeps device code after the call that loaded it.
  *
- * Code in a read-only part of a shared object stays in place, and the object is pinned: that costs
- * a pointer and a length, and reads only a header. Other code belongs to the caller, who may free
- * or change it, so it is copied. Its length comes from the code itself, which is read only after
- * the driver has accepted it. Large code is copied before (copy.c).
+ * Code in a read-only part of a shared object stays in place, and the object is pinned. That stores
+ * only a pointer and a length, and reads only a header. Other code belongs to the caller, who may
+ * free or change it, so it is copied. Its length comes from the code itself, which is read only
+ * after the driver has accepted it. Large code is copied during the load (copy.c).
  */
 #include "hook/internal.h"
 
@@ -20,7 +20,7 @@
 #define FATBIN_MAGIC 0xBA55ED50u
 #define CODE_MAX (1ull << 36) /* a larger length is an error */
 
-/* The structure that nvcc's registration code points at. */
+/* The structure that nvcc's registration code passes to the CUDA runtime. */
 struct wrapper {
 	uint32_t magic;
 	uint32_t version;
@@ -52,7 +52,7 @@ static enum fdry_code_kind kind_of(const void *image)
 	}
 }
 
-/* The maximum of @end and @off + @len; an error beyond CODE_MAX. */
+/* The maximum of @end and @off + @len; larger than CODE_MAX if it is impossible. */
 static uint64_t later(uint64_t end, uint64_t off, uint64_t len)
 {
 	uint64_t sum;
@@ -167,7 +167,7 @@ static int keep_wrapper(const void *image, struct fdry_kept *ret)
 	if (!fatbin.own)
 		return fdry_nomem();
 	w.data = fatbin.data;
-	w.more = NULL; /* unused once data is linked */
+	w.more = NULL; /* nothing uses it after linking */
 	memcpy(fatbin.own, &w, sizeof(w));
 	*ret = (struct fdry_kept){ .kind = FDRY_CODE_WRAPPER,
 				   .data = fatbin.own,
@@ -195,7 +195,7 @@ void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret)
 
 	if (kind == FDRY_CODE_PTX)
 		len++;
-	if (kind == FDRY_CODE_WRAPPER) /* a file has no addresses */
+	if (kind == FDRY_CODE_WRAPPER) /* a wrapper has an address, which means nothing in a file */
 		kind = FDRY_CODE_UNKNOWN;
 	*ret = (struct fdry_kept){ .kind = kind, .data = own, .len = len, .own = own };
 }

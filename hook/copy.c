@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * copy.c - copy large device code while the driver loads it.
+ * copy.c - copies large device code while the driver loads it.
  *
  * Libraries unpack cubins of many megabytes, load them and free them. Copying costs less than
  * loading, so a separate thread has finished the copy when the driver returns.
  *
- * The driver has not accepted the code yet, so its length may be wrong. The thread writes the bytes
- * to a file in memory, also the headers with the length. So the kernel reads them, and returns an
- * error for addresses that cannot be read.
+ * The driver has not accepted the code yet, so the length in its headers may be wrong. So the
+ * thread passes the code to write(), to a file in memory, also to read the headers. For addresses
+ * that cannot be read, the Linux kernel then returns an error.
  *
  * The thread calls no function of the loader: the thread that waits for it may hold the loader's
  * lock.
@@ -29,7 +29,8 @@
 /* The largest table of an ELF file. */
 #define TABLE_MAX (UINT16_MAX * sizeof(Elf64_Shdr))
 
-/* The @n entries at @at of the ELF file at @image, if the kernel can read them; free() it. */
+/* Read the @n entries at offset @at of the ELF file at @image; NULL if they cannot be read. The
+ * caller must free() them. */
 static void *table_read(int fd, const void *image, uint64_t at, size_t n, size_t entry)
 {
 	size_t len = n * entry;
@@ -76,7 +77,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The headers are read directly, as the driver is about to read them, too. */
+/* Reading the headers directly is safe, since the driver reads them next. */
 static bool is_large_elf(const void *image)
 {
 	Elf64_Ehdr eh;

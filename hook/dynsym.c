@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dynsym.c - look a symbol up in one object only.
+ * dynsym.c - looks up a symbol in one object only.
  *
  * dlsym() cannot find the driver's functions, for two reasons. Libraries that wrap CUDA replace it
  * and return functions of their own, which call the interposer again. It also searches an object's
  * dependencies, so an object that needs libcuda.so.1 appears to have the interposer's symbols. The
- * loader has accepted the objects whose tables are read here.
+ * tables of the objects need no checks, since the loader has accepted them.
  */
 #include "hook/internal.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * find.c - find and open the real driver, once, at the first call that needs it.
+ * find.c - finds and opens the real driver, once, at the first call that needs it.
  *
  * The driver is opened by its full path, since the loader would return the interposer for
  * "libcuda.so.1". If FOUNDRY_DRIVER is set, it alone decides. Else a libcuda that the process has
  * already loaded is used, so that there are never two. Else the search follows the loader's order:
- * its search path, the folders of ld.so.conf, its defaults. Last come folders in which drivers are
- * installed unknown to the loader.
+ * its search path, the folders of ld.so.conf, its defaults. Last come the usual folders of drivers
+ * that the loader does not search.
  *
  * Locking: none, on purpose. dlopen() takes the loader's lock, and a thread that holds that lock
  * already (it runs a constructor) may make its first CUDA call at the same time. So threads search
@@ -49,7 +49,7 @@ static const char *const usual_places[] = {
 struct finding {
 	bool named; /* by FOUNDRY_DRIVER */
 	void *handle; /* NULL: no driver was found */
-	char why[512]; /* the reason for that */
+	char why[512]; /* the reason, if none was found */
 	char path[PATH_MAX];
 };
 
@@ -57,8 +57,8 @@ static const char itself[] = "it is the interposer itself";
 static struct finding *published;
 static __thread bool searching;
 
-/* dlopen() may belong to a library that returns another object: a wrapper that would call the
- * interposer again. */
+/* Whether @handle is the object of @file. A library may replace dlopen() and return a wrapper,
+ * which would call the interposer again. */
 static bool is_of_file(void *handle, const char *file)
 {
 	struct stat asked, got;
@@ -115,7 +115,7 @@ static bool try_dir(void *f, const char *dir)
 	return try_file(f, file);
 }
 
-/* The loader's search path for the program: its defaults, or the folders before them. */
+/* Try the loader's search path for the program: its default folders, or the folders before them. */
 static bool try_loader(struct finding *f, bool defaults)
 {
 	void *self = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);

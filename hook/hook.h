@@ -2,10 +2,10 @@
 /*
  * hook.h - the table through which the library calls the interposer.
  *
- * The interposer (hook/) is a shared object with the SONAME libcuda.so.1. It
- * exports every symbol of the driver, and fdry_hook_table(), by which the library recognises it.
- * The library and the interposer share nothing else: each has a copy of arch and mm, so the
- * sentence of a failure is in last_error().
+ * The interposer (hook/) is a shared object with the SONAME libcuda.so.1, which takes the place of
+ * the driver in a capturing process. It exports every symbol of the driver, and fdry_hook_table(),
+ * by which the library recognises it. The library and the interposer share nothing else: each has a
+ * copy of arch and mm. So last_error() returns the messages of the interposer's failures.
  *
  * Functions that return int return 0 or -FDRY_E_...; a call that fails changes nothing.
  *
@@ -25,7 +25,7 @@
 
 /* The form in which device code was loaded. */
 enum fdry_code_kind {
-	FDRY_CODE_UNKNOWN, /* another form, or it could not be kept: no data */
+	FDRY_CODE_UNKNOWN, /* another form, or the bytes could not be kept; no data */
 	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2, whose data is the
 			      fatbin */
 	FDRY_CODE_FATBIN, /* fatbin (magic 0xBA55ED50) */
@@ -39,13 +39,14 @@ struct fdry_code {
 	CUmodule module;
 	enum fdry_code_kind kind;
 	const void *data;
-	size_t len; /* bytes at data, PTX with its NUL; 0 for a wrapper: the header of its fatbin
-		       has the length */
-	uint32_t njit;       /* copies of the JIT options without outputs (logs, times) */
+	size_t len; /* bytes at data, for PTX with its NUL; 0 for a wrapper, as the header of its
+		       fatbin has the length */
+	uint32_t njit;       /* number of JIT options, which are copied except outputs (logs,
+				times) */
 	const CUjit_option *jit;
 	void *const *jit_values;
-	bool jit_symbols; /* options named the caller's symbols, which cannot be restored and are
-			     left out */
+	bool jit_symbols; /* the options named symbols of the caller; these cannot be restored and
+			     are left out */
 };
 
 /* Live objects that arguments do not reveal, or that cannot be restored. */
@@ -54,7 +55,7 @@ struct fdry_hook_live {
 	uint64_t surfaces;       /* surface objects */
 	uint64_t graph_launches; /* graph launches so far, replays included */
 	uint64_t captures;       /* streams capturing now */
-	uint64_t unwrapped;    /* look-ups of hooked names that returned a version unknown to the
+	uint64_t unwrapped;    /* look-ups of a hooked name that returned a version unknown to the
 				  interposer */
 };
 
@@ -62,23 +63,24 @@ struct fdry_hook {
 	uint32_t version; /* FDRY_HOOK_VERSION */
 	uint32_t size;    /* sizeof(struct fdry_hook) */
 
-	/* The sentence of this thread's last failure in the interposer, also in a CUDA call. Never
+	/* The message of this thread's last failure in the interposer, also in a CUDA call. Never
 	 * NULL. */
 	const char *(*last_error)(void);
 
 	/* Full path of the real driver, which this opens if needed. NULL: see last_error(). */
 	const char *(*real_path)(void);
 
-	/* FDRY_E_LATE, naming it, if a libcuda was loaded before the interposer, which its users
-	 * bypass. */
+	/* FDRY_E_LATE if a libcuda was loaded before the interposer, since its users bypass the
+	 * interposer. The message names it. */
 	int (*late)(void);
 
 	/* FDRY_E_FORKED in a child that was forked after CUDA was started: it cannot begin a
 	 * capture. */
 	int (*forked)(void);
 
-	/* FDRY_E_HIDDEN, naming it, if a library sends the program's calls to the driver around the
-	 * interposer. The check calls CUDA, so CUDA must be started. */
+	/* FDRY_E_HIDDEN if a library passes the program's calls to the driver without the
+	 * interposer. The message names that library. The check calls CUDA, so CUDA must be
+	 * started. */
 	int (*reached)(void);
 
 	/* Begin a region: allocations on the current context's device get its addresses. There is
@@ -86,8 +88,8 @@ struct fdry_hook {
 	 * has no effect. FDRY_E_STATE if there is a region already, no context, or no region to act
 	 * on. */
 	int (*region_begin)(CUdeviceptr base, uint64_t size);
-	/* The same, but an old region ends when the new one has begun, and stays as it is after a
-	 * failure. */
+	/* Begin a region like region_begin(). An older region ends when the new one has begun, and
+	 * stays as it is after a failure. */
 	int (*region_move)(CUdeviceptr base, uint64_t size);
 	int (*region_pause)(void);
 	int (*region_resume)(void);
@@ -97,8 +99,7 @@ struct fdry_hook {
 	int (*region_free_preallocated)(void);
 	int (*region_offset)(uint64_t *ret);
 	int (*region_set_offset)(uint64_t offset);
-	/* Allocate @size bytes at @addr of the region (fdry_region_claim()), and free an
-	 * allocation. */
+	/* Allocate @size bytes at @addr of the region (fdry_region_claim()); free an allocation. */
 	int (*region_claim)(CUdeviceptr addr, uint64_t size);
 	int (*region_free)(CUdeviceptr addr);
 	/* Copy of the ledger (malloc'ed), with the region's bounds. FDRY_E_STATE if there is no
@@ -120,8 +121,8 @@ struct fdry_hook {
 	 * NULL. */
 	const char *(*origin)(CUmemGenericAllocationHandle handle);
 
-	/* The same for memory at @addr from another process or API, without a handle of that kind;
-	 * NULL for other memory. */
+	/* A description of memory at @addr that came from another process or API without such a
+	 * handle; NULL for other memory. */
 	const char *(*origin_at)(CUdeviceptr addr);
 
 	/* Reserve an aside area of @size bytes right behind the region, and switch new allocations

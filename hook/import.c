@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * import.c - note memory of other processes and APIs, so that a message can name it if a graph uses
- * it.
+ * import.c - notes memory of other processes and APIs, so that a message can name it if a graph
+ * uses it.
  *
  * Such memory stays with the driver: no image can hold bytes that others write. map.c notes memory
  * that is imported by handle and mapped.
  *
- * Locking: a lock around the ranges. Frees take no lock while no memory is imported.
+ * Locking: a lock around the ranges. A free takes no lock if no memory is imported.
  */
 #include "hook/internal.h"
 
@@ -46,7 +46,7 @@ static CUresult note(CUresult res, const CUdeviceptr *addr, const char *origin)
 		return res;
 	m = calloc(1, sizeof(*m));
 	if (!m)
-		return res; /* it is refused for another reason */
+		return res; /* not noted: a seal refuses unknown memory in any case */
 	m->range.start = start;
 	m->range.end = start + size;
 	m->origin = origin;

@@ -80,10 +80,10 @@ int fdry_start_forked(void);
 /* A libcuda in this process that is not the interposer: its path into @path. @before: only one
  * that was loaded before the interposer. */
 bool fdry_loaded_driver(bool before, char *path, size_t size);
-/* FDRY_E_LATE, naming it, if a libcuda was loaded before the interposer. */
+/* FDRY_E_LATE if a libcuda was loaded before the interposer. The message names it. */
 int fdry_loaded_late(void);
-/* True if [@data, @data + @len) lies in a read-only part of the program or of a shared object,
- * which is then pinned: the bytes stay for as long as the process lives. */
+/* Pin the program or shared object that has [@data, @data + @len) in a read-only part: the bytes
+ * then stay until the process ends. False if there is none. */
 bool fdry_loaded_pin(const void *data, size_t len);
 /* True if @data lies in the program or a shared object. */
 bool fdry_loaded_holds(const void *data);
@@ -97,19 +97,21 @@ const char *fdry_dynsym_soname(uintptr_t base, const void *dynamic);
 
 /* bypass.c */
 
-/* FDRY_E_HIDDEN, naming the library, if calls of the program do not reach the interposer. */
+/* FDRY_E_HIDDEN if calls of the program do not reach the interposer. The message names the library
+ * that diverts them. */
 int fdry_bypass_check(void);
-/* For the functions that the check calls: true if this call is from the check, and must end here.
+/* True if the check made this call. The hooked function must then return at once.
  */
 bool fdry_bypass_probing(void);
 
 /* ldconf.c */
 
-/* Call @fn for each folder that @file (such as /etc/ld.so.conf) and what it includes name,
- * until it returns true; true if it did. */
+/* Call @fn for each folder that is named in @file (such as /etc/ld.so.conf) or in files that it
+ * includes, until @fn returns true. Returns whether it did. */
 bool fdry_ldconf_each(const char *file, bool (*fn)(void *arg, const char *dir), void *arg);
 
-/* region.c: device addresses from the region. FDRY_FOREIGN: not ours, so call the driver. */
+/* region.c: device addresses from the region. FDRY_FOREIGN: no region is concerned, so call the
+ * driver. */
 
 #define FDRY_FOREIGN 1
 
@@ -130,10 +132,10 @@ unsigned int fdry_dispatch_flags(void);
 CUresult fdry_dispatch_alloc_result(int err);
 CUresult fdry_dispatch_free_result(int err);
 
-/* Never hand out again memory that captures have freed so far. */
+/* Never allocate again memory that captures have freed so far. */
 void fdry_dispatch_forget(void);
 
-/* The last capture in progress has ended: unmap memory that was freed meanwhile. */
+/* Unmap memory that was freed during captures. Call this when the last capture in progress ends. */
 void fdry_dispatch_captured(void);
 
 /* Permit @dev to use the memory of all regions of device @owner, or end that. An error changes
@@ -228,8 +230,8 @@ struct fdry_load {
 
 /* Note a load; if that fails, the handle is noted as unknown. */
 void fdry_note(const struct fdry_load *load);
-/* The same for code of @len bytes at @own. It was allocated, a NUL follows it, and the note owns it
- * from now on. */
+/* Note a load whose code is the @len bytes at @own, with a NUL after them. They were allocated, and
+ * the note owns them from now on. */
 void fdry_note_own(const struct fdry_load *load, void *own, size_t len);
 /* @module is the module that the driver made of @library. */
 void fdry_note_alias(CUlibrary library, CUmodule module);
@@ -237,10 +239,11 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
 /* capture_list.c */
 
-/* Note that a capture began on @stream, or that it ended; true if no other goes on. */
+/* Note that a capture began on @stream, or that it ended. Returns true if no other capture is in
+ * progress. */
 void fdry_capture_add(CUstream stream);
 bool fdry_capture_remove(CUstream stream);
-/* Captures that go on. */
+/* The number of captures in progress. */
 uint64_t fdry_capture_count(void);
 
 /* live.c, proc.c */

@@ -4,8 +4,8 @@
  *
  * A slot holds the target of its symbol's calls. At first that is the slot's stub, which preserves
  * all argument registers and looks the symbol up in the real driver. Afterwards it is the driver's
- * function, and a call costs one indirect jump. Hooked symbols have a slot too: their C functions
- * call the driver through it.
+ * function, and a call costs one indirect jump. Hooked symbols have a slot, too, through which
+ * their C functions call the driver.
  *
  * jump-MACHINE.S has the code that depends on the machine:
  *	jump nr, symbol		load slot @nr and go there

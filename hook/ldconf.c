@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ldconf.c - the folders that ld.so.conf names.
+ * ldconf.c - lists the folders in ld.so.conf.
  *
- * One folder a line; "#" begins a comment; "include PATTERN" reads other files, relative
- * to the one that names them; "hwcap" lines and old "folder=TYPE" suffixes are ignored.
- * A file that cannot be read names no folder.
+ * A line has one folder. "#" begins a comment. "include PATTERN" reads other files, relative to the
+ * file with that line. "hwcap" lines and old "folder=TYPE" suffixes are ignored. A file that cannot
+ * be read has no folders.
  */
 #include "lib/fd.h"
 #include "hook/internal.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live.c - count objects that an image cannot hold: texture and surface objects. Count launches of
- * graphs, too, since they change scratch memory.
+ * live.c - counts objects that an image cannot hold: texture and surface objects. It also counts
+ * launches of graphs, since they change scratch memory.
  *
- * Objects that their context destroyed still count: a seal refuses a workload rather than seal it
- * wrongly.
+ * Objects that were destroyed with their context still count. So a seal may refuse a workload
+ * needlessly, but never seals one wrongly.
  */
 #include "hook/internal.h"
 
@@ -44,7 +44,7 @@ void fdry_hook_launches_hold(int on)
 	held = on;
 }
 
-/* Counted first, since a launch that fails may have begun. */
+/* The launch counts before it is made, since a launch that fails may have begun. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
 	if (held)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * loaded.c - search the objects that the loader has mapped: for a libcuda other than the
- * interposer, and for the shared object that holds given bytes, which can be pinned.
+ * loaded.c - searches the objects that the loader has mapped. It finds a libcuda other than the
+ * interposer. It finds the shared object that holds given bytes, and can pin it.
  *
  * The list of objects is in the order of loading, so the objects before the interposer are known at
  * any later time. dl_iterate_phdr() holds a lock of the loader, so its callback opens no object.
@@ -40,7 +40,7 @@ static const ElfW(Phdr) *segment_of(const struct dl_phdr_info *info, const void 
 	return NULL;
 }
 
-/* By its file name or by its SONAME, which programs use. */
+/* Whether the object has the driver's file name, or its SONAME, which programs use. */
 static bool has_driver_name(const struct dl_phdr_info *info)
 {
 	const char *slash = strrchr(info->dlpi_name, '/');
@@ -68,7 +68,8 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 	return 2;
 }
 
-/* The twin, which has no function, and a second copy of the interposer have the driver's name, too.
+/* The interposer's twin, which has no functions, and a second copy of the interposer also have the
+ * driver's name.
  */
 static bool is_interposer(const char *file)
 {
@@ -95,7 +96,7 @@ bool fdry_loaded_driver(bool before, char *path, size_t size)
 	}
 }
 
-/* --- whose bytes these are --- */
+/* --- finding the object that holds bytes --- */
 
 /* A loadable segment of an object. */
 struct segment {
@@ -110,7 +111,7 @@ struct object {
 	bool pinned;
 };
 
-/* The loaded objects after so many loads and unloads; segments by address. */
+/* The loaded objects after @adds loads and @subs unloads. The segments are sorted by address. */
 struct list {
 	unsigned long long adds, subs;
 	struct segment *segments;
@@ -319,7 +320,7 @@ int fdry_loaded_late(void)
 {
 	char path[PATH_MAX];
 
-	/* In a forked child the loader's lock, which the search needs, may be held for ever. */
+	/* The search needs the loader's lock, which may stay locked in a forked child. */
 	if (fdry_start_is_forked() || !fdry_loaded_driver(true, path, sizeof(path)))
 		return 0;
 	return fdry_fail(

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * map.c - addresses that the program reserves, and memory that it maps there.
+ * map.c - handles addresses that the program reserves, and memory that it maps there.
  *
- * Addresses come from the region, unless the program asks for certain ones. The program owns the
- * memory, which it has from the driver. Memory that is mapped for the first time is filled when it
- * becomes accessible, like all new memory of a region. Memory that an image cannot hold is reported
- * separately: memory that is mapped twice, shared with another process, or created before the
- * region began or elsewhere. An image holds only memory that is mapped once, from a handle whose
- * creation was seen here.
+ * Addresses come from the region, unless the program asks for certain addresses. The physical
+ * memory comes from the driver and belongs to the program. When memory becomes accessible for the
+ * first time, it is filled like all new memory of a region. An image holds only memory that is
+ * mapped once, from a handle whose creation was seen here. Other memory is marked as shared: it is
+ * mapped twice, shared with another process, or was created before the region began or outside of
+ * this process.
  *
- * Locking: a lock around handles and mappings, taken before the regions'. In a forked
- * child everything is left to the driver.
+ * Locking: a lock around handles and mappings, taken before the regions'. In a forked child the
+ * driver handles all calls.
  */
 #include "hook/internal.h"
 
@@ -30,7 +30,7 @@ struct phys {
 	unsigned int maps;    /* mappings now */
 	bool used;            /* was mapped before */
 	bool shared;          /* mapped twice, or shared with another process */
-	const char *origin;   /* the reason why others share it from the start; NULL: they do not */
+	const char *origin;   /* why it was shared from the start; NULL: it was not */
 };
 
 struct mapping {
@@ -65,7 +65,7 @@ static void phys_note(CUmemGenericAllocationHandle handle, const char *origin)
 	p->handle = handle;
 	p->handles = 1;
 	p->origin = origin;
-	p->used = p->shared = origin != NULL; /* it must not be overwritten */
+	p->used = p->shared = origin != NULL; /* then it must not be filled */
 	p->next = *bucket(handle);
 	*bucket(handle) = p;
 }
@@ -182,7 +182,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	if (fdry_start_is_forked())
 		return fdry_real(cuMemRelease)(handle);
-	pthread_mutex_lock(&lock); /* before the driver assigns the handle again */
+	pthread_mutex_lock(&lock); /* locked, so that no other thread gets the same handle in the
+				      meantime */
 	res = fdry_real(cuMemRelease)(handle);
 	p = res ? NULL : phys_of(handle);
 	if (p) {
@@ -215,7 +216,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *ad
 	return res;
 }
 
-/* From now on no image can hold the memory @p, wherever it is mapped. */
+/* Mark the memory @p, wherever it is mapped, as memory that no image can hold. */
 static void phys_share(struct phys *p)
 {
 	struct fdry_region *r;
@@ -242,7 +243,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	if (p) {
 		phys_share(p);
 		if (!p->origin)
-			p->origin = "memory that was handed to other processes "
+			p->origin = "memory that was exported to other processes "
 				    "(cuMemExportToShareableHandle)";
 	}
 	pthread_mutex_unlock(&lock);
@@ -270,7 +271,7 @@ static void mapping_note(struct phys *p, CUdeviceptr addr, size_t size)
 		phys_share(p);
 }
 
-/* In the region @r; lock held. */
+/* Map memory in the region @r. Lock held. */
 static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, size_t offset,
 		       CUmemGenericAllocationHandle handle)
 {
@@ -278,8 +279,8 @@ static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, siz
 	CUresult res;
 	int err;
 
-	/* The region comes first, since it can be undone; to the driver the whole region is one
-	 * reservation. */
+	/* Note the mapping in the region first, since that can be undone. The driver would accept
+	 * any address, because the whole region is one reservation. */
 	err = fdry_region_map(r, addr, size, p && !p->used, fdry_dispatch_flags());
 	if (err)
 		return fdry_dispatch_free_result(err);
@@ -369,7 +370,8 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 
 	if (fdry_start_is_forked())
 		return fdry_real(cuMemUnmap)(addr, size);
-	pthread_mutex_lock(&lock); /* before the address can be mapped again */
+	pthread_mutex_lock(&lock); /* locked, so that no other thread maps the address in the
+				      meantime */
 	res = fdry_real(cuMemUnmap)(addr, size);
 	if (!res) {
 		mappings_drop(addr, size);

@@ -2,9 +2,9 @@
 /*
  * mem.c - cuMemAlloc, cuMemFree and the functions like them.
  *
- * Calls that concern no region go to the driver unchanged. Queries about a region's address are
- * answered for each allocation, as if the driver had made it: to the driver it is a part of one
- * large mapping.
+ * Calls that concern no region go to the driver unchanged. To the driver, an allocation of a region
+ * is a part of one large mapping. So this file answers queries about it, as if the driver had made
+ * the allocation.
  */
 #include "hook/internal.h"
 
@@ -82,7 +82,7 @@ CUresult cuMemFree_v2(CUdeviceptr addr)
 
 	if (err != FDRY_FOREIGN)
 		return fdry_dispatch_free_result(err);
-	fdry_import_gone(addr); /* before the driver hands the addresses out again */
+	fdry_import_gone(addr); /* before the driver can return the same addresses again */
 	return fdry_real(cuMemFree_v2)(addr);
 }
 
@@ -93,10 +93,10 @@ CUresult cuMemFree(unsigned int addr)
 	return err == FDRY_FOREIGN ? fdry_real(cuMemFree)(addr) : fdry_dispatch_free_result(err);
 }
 
-/* Rows begin at multiples of this: what the driver gives, and textures want. */
+/* Rows begin at multiples of this, as with the driver, and as textures require. */
 #define PITCH 512u
 
-/* @row: @width rounded up; 0 if that wrapped around. */
+/* Whether the region can make the allocation. @row: @width rounded up; 0 if that overflowed. */
 static bool pitch_ok(const CUdeviceptr *ret, const size_t *pitch, size_t row, size_t height,
 		     unsigned int element)
 {
@@ -132,8 +132,8 @@ CUresult cuMemAllocPitch(unsigned int *ret, unsigned int *pitch, unsigned int wi
 				   : fdry_dispatch_alloc_result(err);
 }
 
-/* The driver makes such handles only for memory of cuMemAlloc; to the driver a region's memory is a
- * mapping. */
+/* The driver makes such handles only for memory of cuMemAlloc. A region's memory is a mapping, so
+ * the call is refused. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 {
 	struct fdry_region *r;
@@ -150,7 +150,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* The driver answers for memory that the program has mapped. */
+/* Find an allocation of the region. Memory that the program mapped is left to the driver. */
 static int find_own(CUdeviceptr addr, struct fdry_alloc *ret)
 {
 	struct fdry_alloc a;

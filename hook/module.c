@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * module.c - note device code from every call that loads it, once the driver has accepted it.
+ * module.c - notes device code from every call that loads it, after the driver has accepted it.
  *
- * Output of the linker and of run-time compilers is loaded by cuModuleLoadData, like any other code
- * in memory. Files are read here as well, since they may be deleted before the seal. A file that
- * changed while the driver read it is noted as unknown.
+ * The output of the linker and of run-time compilers is loaded by cuModuleLoadData, like other code
+ * in memory. This file also reads files of code, since they may be deleted before the seal. A file
+ * that changed while the driver read it is noted as unknown.
  */
 #include "lib/fd.h"
 #include "hook/internal.h"
@@ -90,7 +90,7 @@ CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary library)
 	return res;
 }
 
-/* A graph may know such a function only by its module. */
+/* Note the module of the function, since a graph may report the function only by its module. */
 CUresult cuKernelGetFunction(CUfunction *ret, CUkernel kern)
 {
 	CUresult res = fdry_real(cuKernelGetFunction)(ret, kern);
@@ -121,7 +121,7 @@ static void file_open(const char *path, struct file *f)
 	errno = saved;
 }
 
-/* True if @path still is the file that was opened, unchanged. */
+/* True if @path is still the file that was opened, and unchanged. */
 static bool file_same(const struct file *f, const char *path)
 {
 	struct stat st;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * note.c - the code from which every module and library handle was loaded.
+ * note.c - records the code from which every module and library handle was loaded.
  *
  * A note stays when its handle is unloaded, since graphs may hold its kernels. When the driver
- * returns the same handle again, the new note replaces the old one. Then a copy of code is freed,
- * unless a caller has its address. If code could not be kept, its load is noted as unknown, so
- * that no old note stands for it.
+ * returns the same handle again, the new note replaces the old one. Then the old note's copy of the
+ * code is freed, unless a caller has its address. If code could not be kept, its load is noted as
+ * unknown, so that no old note is found for it.
  *
  * Locking: one lock around both tables; code is kept before a thread takes it.
  */
@@ -20,7 +20,7 @@ struct note {
 	void *handle;
 	struct fdry_code code;
 	void *own;  /* a copy of the code, if one was needed, */
-	size_t mapped; /* as in struct fdry_kept */
+	size_t mapped; /* or 0; as in struct fdry_kept */
 	void *jit;  /* the options' arrays */
 	bool shown; /* callers hold pointers into it */
 };
@@ -34,7 +34,8 @@ struct table {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table libraries, modules;
-static struct note *retired; /* replaced, but callers have its address: kept for ever */
+static struct note *retired; /* notes that were replaced, but whose address callers have; never
+				freed */
 
 static struct note **slot_of(const struct table *t, const void *handle)
 {
@@ -76,7 +77,7 @@ static struct note *table_get(const struct table *t, const void *handle)
 	return handle && t->cap ? *slot_of(t, handle) : NULL;
 }
 
-/* Insert @n. Returns a note to free: the one that it replaces, or @n itself without memory. */
+/* Insert @n. Returns a note to free: the one that it replaces, or @n itself if memory is out. */
 static struct note *table_put(struct table *t, struct note *n)
 {
 	struct note **slot, *old;
@@ -170,7 +171,7 @@ static struct note *note_new(const struct fdry_load *load)
 	return n;
 }
 
-/* The handle has a new owner. NULL is fine; lock held. */
+/* Remove the note of a handle that the driver returned again. @n may be NULL; lock held. */
 static void forget(struct note *n)
 {
 	if (!n)
@@ -250,7 +251,7 @@ void fdry_note_alias(CUlibrary library, CUmodule module)
 	of = table_get(&libraries, library);
 	known = table_get(&modules, module);
 	if (!of || (!n && !is_alias(known, of)))
-		forget(known); /* of an older load with the same handle */
+		forget(known); /* the note of an older load with the same handle */
 	if (!of || !n || is_alias(known, of)) {
 		free(n);
 		n = NULL;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * peer.c - other devices' access to a region's memory.
+ * peer.c - gives other devices access to a region's memory.
  *
- * To the driver a region is memory that the program mapped, and a context's setting does not open
- * such memory to a peer. So this file notes the program's settings at all times and applies them to
- * regions, too: cuCtxEnablePeerAccess for the device of the context that may use another's memory,
- * cuMemPoolSetAccess for the devices that it names. A device has access to a whole region, until no
- * context and no pool asks for it any more. Contexts that are destroyed are not detected.
+ * To the driver, a region is memory that the program mapped, and cuCtxEnablePeerAccess does not
+ * open such memory to a peer. So this file notes the program's settings at all times and also
+ * applies them to regions. cuCtxEnablePeerAccess opens a region to the device of the current
+ * context, and cuMemPoolSetAccess to the devices that it names. A device has access to a whole
+ * region until no context and no pool requests it any more. The destruction of contexts is not
+ * detected.
  *
  * Locking: one lock around the list, held while regions change, and taken before the regions' lock.
  */
@@ -46,7 +47,7 @@ static int apply(CUdevice owner, CUdevice dev)
 
 	if (!err || open)
 		return err;
-	/* The driver closed its memory, but the region's stays open. */
+	/* The driver has closed its own memory, but the region's memory stays open. */
 	fdry_warn("interposer: %s", fdry_last_error());
 	return 0;
 }
@@ -107,7 +108,7 @@ static int grant(const struct grant *want, bool *fresh)
 				 "device %d or %d is none of the first %d; hide some with "
 				 "CUDA_VISIBLE_DEVICES",
 				 want->owner, want->dev, FDRY_VMM_DEVICES);
-	revoke(want); /* the handle of an older context */
+	revoke(want); /* removes the request of an older context with the same handle */
 	return grant_new(want);
 }
 
@@ -124,7 +125,7 @@ static bool device_of(CUcontext ctx, CUdevice *ret)
 	return !res;
 }
 
-/* The current context and @peer; false if there is nothing to do for a region. */
+/* Find the devices of the current context and of @peer; false if no region is concerned. */
 static bool pair_of(CUcontext peer, struct grant *ret)
 {
 	CUcontext ctx = NULL;
@@ -233,7 +234,8 @@ static void pool_undo(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *
 	}
 }
 
-/* For a pool that the region may replace. The driver has changed its own access already. */
+/* Change the access to a pool that the region may replace. The driver has already changed its
+ * own. */
 static int pool_set(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count)
 {
 	uint64_t fresh = 0;

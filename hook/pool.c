@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pool.c - the memory pools that the region replaces, and queries about them.
+ * pool.c - lists the memory pools that the region replaces, and answers queries about them.
  *
  * The region replaces a device's default pool, and pools that a program creates for device memory
  * of its own. The driver's pools stay, empty, and keep their settings. Their reported sizes include
@@ -64,7 +64,8 @@ static CUmemoryPool default_pool(CUdevice dev)
 /* The pool of cuMemAllocAsync on @dev. */
 static CUmemoryPool current_pool(CUdevice dev)
 {
-	static CUmemoryPool first; /* of the first device that asked: there is seldom another */
+	static CUmemoryPool first; /* cached for the first device, since programs seldom use
+				      another */
 	static CUdevice first_dev;
 	CUmemoryPool pool;
 
@@ -86,7 +87,7 @@ bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool)
 	if (!*pool)
 		*pool = current_pool(dev);
 	else if (!pool_of(*pool))
-		default_pool(dev); /* it may be a default pool that is not in the list yet */
+		default_pool(dev); /* puts it into the list if it is a default pool */
 	p = *pool ? pool_of(*pool) : NULL;
 	is = p && p->dev == dev;
 	pthread_mutex_unlock(&lock);
@@ -182,7 +183,8 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 	return fdry_real(cuMemSetMemPool)(location, type, pool);
 }
 
-/* The driver trims memory that it knows to be free without waiting; the region must wait to know.
+/* The driver trims memory that it knows to be free, without waiting. The region must wait to know
+ * that.
  */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * proc.c - cuGetProcAddress: a look-up of a wrapped function returns ours.
+ * proc.c - cuGetProcAddress: a look-up of a wrapped function returns the interposer's.
  *
- * The driver's answer decides: its address of a hooked function is replaced by the hook, for every
- * name, version and flag; any other answer stays. So a version of a hooked name that hooks.def
- * lacks is returned unwrapped. It is counted, since its calls bypass the interposer.
+ * The driver's answer decides. If it is the address of a hooked function, it is replaced by the
+ * hook, for every name, version and flag; any other answer stays. So a version of a hooked name
+ * that hooks.def lacks is returned unwrapped. That is counted, since calls of it bypass the
+ * interposer.
  */
 #include "hook/internal.h"
 
@@ -33,8 +34,8 @@ static const struct hook {
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
 
 /* The driver's addresses of each hook: the exported one, and those that its cuGetProcAddress
- * returns. For a hook without stream variants that is called with the flags of each. Threads fill
- * the table without a lock, for the reason in find.c, and may do so concurrently. */
+ * returns with the flags of each stream variant. Threads fill the table without a lock, for the
+ * reason in find.c, and may do so concurrently. */
 static void *exported[HOOKS];
 static void *reported[HOOKS][2];
 static bool learnt;
@@ -69,7 +70,8 @@ static void learn(void)
 	__atomic_store_n(&learnt, true, __ATOMIC_RELEASE);
 }
 
-/* Exported addresses go first: a driver may answer for an old version with a newer function. */
+/* Exported addresses are compared first, since a driver may return a newer function for an old
+ * version. */
 static void *ours_for(void *real)
 {
 	size_t i;
@@ -105,8 +107,8 @@ static void substitute(const char *name, int version, void **ret)
 		*ret = ours;
 	} else if (is_hooked_name(name)) {
 		__atomic_fetch_add(&unwrapped, 1, __ATOMIC_RELAXED);
-		fdry_warn("interposer: %s of version %d is not known and goes out unwrapped", name,
-			  version);
+		fdry_warn("interposer: %s of version %d is not known and is returned unwrapped",
+			  name, version);
 	}
 }
 

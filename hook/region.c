@@ -5,8 +5,8 @@
  * One region is current at a time, for all threads of the process and for the device whose context
  * was current when the region began. It may have an aside area, a second region right behind it,
  * which gets the new allocations while the program asks for that. An ended region stays known until
- * its last allocation is freed. If an allocation should come from the region and cannot, that is an
- * error: it never gets a native address.
+ * its last allocation is freed. An allocation that should come from the region and cannot is an
+ * error. It never gets an address from the driver.
  *
  * Locking: every use of a region holds a lock for reading; beginning and ending one holds it for
  * writing. If there is no region, no lock is taken. In a forked child a thread that does not exist
@@ -74,7 +74,8 @@ static int current_check(void)
 		return FDRY_FOREIGN;
 	res = fdry_real(cuCtxGetDevice)(&dev);
 	if (res == CUDA_ERROR_INVALID_CONTEXT)
-		return FDRY_FOREIGN; /* the driver refuses the allocation for the same reason */
+		return FDRY_FOREIGN; /* the driver then refuses the allocation for the same
+					reason */
 	if (res)
 		return fdry_fail(FDRY_E_DRIVER,
 				 "cuCtxGetDevice failed with error %d, so the device of this "
@@ -120,7 +121,8 @@ out_unlock:
 	return err;
 }
 
-/* Free ended regions without allocations. Not during a capture, which unmapping would break. */
+/* Free ended regions without allocations, but not during a capture, since unmapping would break
+ * it. */
 static void release_ended(void)
 {
 	int i;
@@ -247,7 +249,8 @@ int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 
 	if (!!(was & bit) == open)
 		return 0;
-	/* Before the lock, so that a region that begins next is open to the same devices. */
+	/* Set it before the lock is taken, so that a region that begins next is open to the same
+	 * devices. */
 	__atomic_store_n(&peers[owner], was ^ bit, __ATOMIC_RELAXED);
 	if (idle())
 		return 0;
@@ -261,7 +264,7 @@ int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 	return err;
 }
 
-/* The error if current is NULL, or unusable. */
+/* The error if @current is NULL or unusable. */
 static int no_region(void)
 {
 	if (fdry_start_is_forked())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resolve.c - look a driver function up at its first call.
+ * resolve.c - looks up a driver function at its first call.
  *
  * A slot changes once, from its stub to the driver's function; all threads write the same address.
- * If there is no driver, or it lacks the function, the slot keeps its stub, so that every call
- * leaves its error sentence in the caller's thread.
+ * If there is no driver, or it lacks the function, the slot keeps its stub. So every call sets the
+ * error message of the calling thread.
  */
 #include "hook/internal.h"
 
@@ -34,7 +34,8 @@ static CUresult no_function(void)
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-/* Version 0 and 0 devices: callers may read these values before they check the result. */
+/* Write 0, as a version or number of devices: callers may read the value before they check the
+ * result. */
 static CUresult none_of_it(int *ret)
 {
 	if (ret)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * start.c - detect whether CUDA was started before a fork.
+ * start.c - detects whether CUDA was started before a fork.
  *
- * If the driver is only open at a fork, the child can start CUDA of its own. If CUDA was started,
- * the child cannot use it, and locks of the interposer may be held by threads that do not exist in
- * the child.
+ * If the driver was only opened before a fork, the child can start CUDA itself. If CUDA was
+ * started, the child cannot use it. Threads that do not exist in the child may then hold locks of
+ * the interposer.
  */
 #include "hook/internal.h"
 
@@ -37,7 +37,8 @@ int fdry_start_forked(void)
 		return 0;
 	return fdry_fail(
 		FDRY_E_FORKED,
-		"this process was forked after CUDA started and has none; start CUDA work in the "
+		"this process was forked after CUDA started, so it cannot use CUDA; start CUDA "
+		"work in the "
 		"child only, or start the child as a new program (multiprocessing: the spawn "
 		"method)");
 }
