@@ -11,12 +11,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Bytes mapped at a time: mapping 32 MiB costs about as much as mapping 2 MiB. */
+/* The bytes of a slab. Mapping 32 MiB costs about as much as mapping 2 MiB. */
 #define SLAB (32ull << 20)
 /* A gap between two slabs, so that no free range joins across their border and each can be unmapped
  * alone. */
 #define GUARD FDRY_ALLOC_ALIGN
-/* Waiting for the device pays if it frees so many bytes, and so large a part of the pool. */
+/* Waiting for the device is worthwhile if it frees this many bytes, and most of the pool. */
 #define WORTH_WAITING (1ull << 30)
 
 static struct fdry_graph_pool *graph_pool(const struct fdry_region *r, uint64_t graph)
@@ -159,7 +159,7 @@ static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *wan
 	foreign = fdry_stream_pool_foreign(&r->pool, want->stream);
 	worth = foreign >= WORTH_WAITING && foreign / 7 >= (r->pool.slabs - foreign);
 	if (worth && fdry_stream_pool_take(&r->pool, want->stream, extent, FDRY_ALLOC_ALIGN, &at)) {
-		worth = false; /* it needs no waiting */
+		worth = false; /* it fits without waiting */
 		fdry_stream_pool_give(&r->pool, want->stream, at, at + extent, r->frees);
 	}
 	fdry_region_unlock(r);
@@ -196,7 +196,8 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want
 
 /* --- freeing --- */
 
-/* Give the addresses of @a to the pool of its capture; once that has ended, to none. */
+/* The pool that gets the freed addresses of @a: the pool of its capture; none if the capture has
+ * ended. */
 static struct fdry_stream_pool *home_of(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	struct fdry_graph_pool *g = a->capturing ? graph_pool(r, a->owner) : NULL;
@@ -226,11 +227,11 @@ static int piece_free(struct fdry_region *r, const struct fdry_alloc *a,
 	struct fdry_stream_pool *p = home_of(r, a);
 
 	if (by->graph && !(gone.capturing && gone.owner == by->graph))
-		return fdry_fail(
-			FDRY_E_INVAL,
-			"a stream that captures can free what its capture allocated, not %#llx; "
-			"free that after the capture",
-			gone.addr);
+		return fdry_fail(FDRY_E_INVAL,
+				 "a capturing stream can free only memory that its capture "
+				 "allocated, not %#llx; "
+				 "free that after the capture",
+				 gone.addr);
 	fdry_ledger_del(&r->pieces, gone.addr);
 	if (p && (by->graph || !gone.capturing))
 		fdry_stream_pool_give(p, by->stream, gone.addr, gone.addr + gone.extent,
@@ -246,7 +247,7 @@ static int free_locked(struct fdry_region *r, const struct fdry_alloc *a,
 	if (by->graph)
 		return fdry_fail(
 			FDRY_E_INVAL,
-			"a stream that captures cannot free %#llx, which was there before; "
+			"a capturing stream cannot free %#llx, which was allocated before; "
 			"free it after the capture",
 			a->addr);
 	fdry_region_drop(r, a, false);

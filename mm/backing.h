@@ -2,9 +2,9 @@
 /*
  * backing.h - the reserved addresses of a region and the physical memory behind them.
  *
- * Physical memory comes in blocks: one handle, one mapping. A block covers one gap that an
- * allocation found unmapped, rounded to the driver's granularity; it is unmapped
- * when no allocation uses it and nothing keeps it.
+ * Physical memory comes in blocks, each with one handle and one mapping. A block covers a gap that
+ * was unmapped where an allocation lies, rounded to the driver's granularity. It is unmapped when
+ * no allocation uses it and nothing keeps it.
  *
  *      base                                                                base + size
  *      |== arena ================|== block ===|= block =|     |== backed ====|   |
@@ -12,15 +12,14 @@
  *                                                     cursor
  *
  * Sizes. A mapping costs about 0.05 ms, whatever its size. Allocations of FDRY_ALLOC_BLOCK (2 MiB)
- * and more are aligned to it (bump.h), so each has a block of its own, and freeing it
- * unmaps exactly its memory, as a framework that empties its cache expects; 1,000 of
- * 20 MiB cost about as much as 1,000 calls of cuMemAlloc. Smaller ones share blocks of one
- * granule: 10,000 of 4 KiB take 20 mappings. Larger shared blocks would save more calls, but
- * one live allocation would then hold memory that a native process gets back, and a
- * workload that fits natively might not fit here. A program that wants no mapping while it
- * allocates preallocates an arena.
+ * and more are aligned to it (bump.h), so each has a block of its own. Freeing one unmaps exactly
+ * its memory, as a framework that empties its cache expects. 1,000 of 20 MiB cost about as much as
+ * 1,000 calls of cuMemAlloc. Smaller allocations share blocks of one granule: 10,000 of 4 KiB need
+ * 20 mappings. Larger shared blocks would save more calls. But then one live allocation would hold
+ * memory that a process without Foundry gets back, and a workload that fits without Foundry might
+ * not fit here. A program that must not wait for mappings preallocates an arena.
  *
- * Fresh blocks are zeroed, so bytes that were never handed out are zero.
+ * Fresh blocks are zeroed, so bytes that were never allocated are zero.
  *
  * Locking: the region's, unless a function says otherwise.
  */
@@ -49,7 +48,7 @@ struct fdry_block {
 	struct fdry_idle idle;   /* linked while nothing uses or keeps the block */
 	uint32_t uses;           /* live allocations in it */
 	enum fdry_keep keep;
-	uint64_t freed_at;       /* clock of the last free in it that did not wait */
+	uint64_t freed_at;       /* value of the clock at the last free in it that did not wait */
 	struct fdry_block *next; /* of one call's new blocks */
 };
 
@@ -59,17 +58,17 @@ struct fdry_backing {
 	struct fdry_idle idle; /* blocks to unmap */
 	uint64_t mapped;       /* bytes */
 	uint64_t clock;        /* counts frees that did not wait */
-	uint64_t settled;      /* a later wait covered the frees up to this one */
+	uint64_t settled;      /* a later wait covered the frees up to this value of the clock */
 };
 
-/* The bytes to write before memory is handed out; size 0: none. */
+/* The bytes to write before an allocation returns; size 0: none. */
 struct fdry_fill {
 	CUdeviceptr addr;
 	uint64_t size;    /* bytes, a multiple of 4 */
 	uint32_t pattern;
 };
 
-/* Reserve addresses, retain the primary context. Errors as fdry_region_new(). */
+/* Reserve addresses, and retain the primary context. Errors are those of fdry_region_new(). */
 int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev,
 		      CUdeviceptr base, uint64_t size) __must_check;
 /* Wait for the device, unmap and release everything. */
@@ -97,16 +96,16 @@ void fdry_backing_unkeep(struct fdry_backing *b);
  * permission. A failure changes nothing. */
 int fdry_backing_open(struct fdry_backing *b, CUdevice dev, bool open) __must_check;
 
-/* A call of fdry_vmm_wait(), which began without the lock at the time @clock of the clock, has
- * ended. */
+/* Note that a wait for the device has ended. It began without the lock, when the clock had the
+ * value @clock. */
 void fdry_backing_settle(struct fdry_backing *b, uint64_t clock);
 
 /* Unmap idle blocks, except those with unsettled frees, and except the granule that @cursor points
  * into: the next small allocation goes there. A block that the driver refuses to unmap stays idle.
  */
 void fdry_backing_trim(struct fdry_backing *b, CUdeviceptr cursor);
-/* The first address from @addr on that has @size bytes without a block: @addr, or the end of a
- * block. */
+/* The lowest address from @addr on with @size bytes that no block covers. It is @addr or the end of
+ * a block. */
 CUdeviceptr fdry_backing_clear_of(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size);
 uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b);
 

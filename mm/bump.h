@@ -2,9 +2,8 @@
 /*
  * bump.h - where the next allocation of a region lies: pure arithmetic.
  *
- * No driver, no lock, no I/O, no memory: what an address is depends on the calls made
- * and on nothing else, not on the driver's granularity nor on what is mapped. That is
- * what makes addresses the same in every process.
+ * It uses no driver, no lock, no I/O and no memory. An address depends only on the calls that were
+ * made, not on the driver's granularity or on mappings. So addresses are the same in every process.
  *
  *      base                  base + cursor        base + touched            base + size
  *      |                          |                     |                        |
@@ -15,9 +14,9 @@
  *      |                          | back                |                        |
  *      +--------------------------+---------------------+------------------------+
  *
- * Rule: an allocation smaller than a block starts at the next multiple of the unit and
- * takes a multiple of the unit; one of a block or more starts at the next multiple of
- * the block and takes a multiple of the block.
+ * Rule: an allocation smaller than a block starts at the next multiple of the unit, and its extent
+ * is a multiple of the unit. An allocation of a block or more starts at the next multiple of the
+ * block, and its extent is a multiple of the block.
  *
  * Invariants (fdry_bump_check): cursor <= size, touched <= size, base + size does not
  * overflow, unit and block are powers of two, unit <= block, base is a multiple of block.
@@ -32,14 +31,14 @@
 struct fdry_bump {
 	uint64_t base;   /* first address */
 	uint64_t size;   /* bytes */
-	uint64_t cursor; /* offset of the next byte to hand out */
-	uint64_t touched; /* end of what was ever handed out, as an offset; below it bytes may not
-			     be zero */
+	uint64_t cursor; /* offset of the next byte to allocate */
+	uint64_t touched; /* offset of the end of all bytes that were ever allocated; bytes below
+			     may not be zero */
 	uint64_t unit;  /* alignment of every allocation, bytes */
 	uint64_t block; /* alignment of large ones, bytes */
 };
 
-/* Where an allocation would lie. */
+/* The place of an allocation. */
 struct fdry_place {
 	uint64_t addr;
 	uint64_t extent; /* bytes it occupies: the size rounded up */
@@ -50,20 +49,21 @@ int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t u
 		   uint64_t block) __must_check;
 
 /**
- * fdry_bump_place() - Say where the next allocation lies; changes nothing.
+ * fdry_bump_place() - Compute the place of the next allocation; changes nothing.
  * @size: bytes, not 0
- * @align: a power of two, or 0 for the rule's; less than the rule's has no effect
+ * @align: a power of two, or 0; less than the rule's alignment has no effect
  *
  * Errors: FDRY_E_INVAL; FDRY_E_RANGE if the rest of the region is too small.
  */
 int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align,
 		    struct fdry_place *ret) __must_check;
 
-/* Move the cursor past @p, which fdry_bump_place() gave for the cursor as it is. Cannot fail. */
+/* Move the cursor past @p, which fdry_bump_place() must have computed for the current cursor.
+ * Cannot fail. */
 void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p);
 
-/* Set the cursor anywhere in the region; FDRY_E_RANGE outside. What lives above it is the caller's
- * to check. */
+/* Set the cursor anywhere in the region; FDRY_E_RANGE outside. The caller must check that no
+ * allocation lies above it. */
 int fdry_bump_set(struct fdry_bump *b, uint64_t cursor) __must_check;
 
 /* @v rounded down or up to a multiple of @align, a power of two; up is FDRY_E_RANGE if it

@@ -7,12 +7,12 @@
 #include "lib/log.h"
 #include "mm/internal.h"
 
-/* Addresses that a claim took from below the cursor, by their former set. */
+/* Addresses that a claim removed from the sets of freed addresses below the cursor. */
 struct claimed {
 	struct fdry_ranges small, large, skipped;
 };
 
-/* Undo claimed_take(). Addresses that no host memory is left to note are never used again. */
+/* Undo claimed_take(). If host memory is too short to note addresses, they are never used again. */
 static void claimed_give(struct fdry_region *r, struct claimed *c)
 {
 	struct fdry_ranges *from[] = { &c->small, &c->large, &c->skipped },
@@ -27,8 +27,8 @@ static void claimed_give(struct fdry_region *r, struct claimed *c)
 	}
 }
 
-/* Take [@start, @end), which lies below the cursor, from freed addresses of both kinds and from
- * skipped ones. */
+/* Remove [@start, @end), which lies below the cursor, from the freed addresses of both kinds and
+ * from the skipped ones. */
 static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, struct claimed *ret)
 {
 	struct claimed c = { 0 };
@@ -76,7 +76,8 @@ static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t s
 	return 0;
 }
 
-/* Move the cursor behind a claim. Addresses that it passes over are for other claims. */
+/* Put a claim at or above the cursor, and move the cursor past it. The addresses between are kept
+ * for other claims. */
 static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
 {
 	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->extent;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * free_ranges.c - see free_ranges.h.
+ * free_ranges.c - adds and removes freed ranges; see free_ranges.h.
  *
- * A range is taken out of the set and put back to be changed. A function allocates what it
- * needs before it changes anything.
+ * To change a range, a function removes it from the set and adds it again. It allocates nodes
+ * before it changes anything.
  */
 #include "mm/free_ranges.h"
 
@@ -41,7 +41,7 @@ int fdry_free_ranges_add(struct fdry_ranges *s, uint64_t start, uint64_t end)
 	return 0;
 }
 
-/* Take [@start, @end) out of @n, which holds it. */
+/* Remove [@start, @end) from @n, which holds it. */
 static bool carve(struct fdry_ranges *s, struct fdry_range *n, uint64_t start, uint64_t end)
 {
 	uint64_t below = n->start, above = n->end;
@@ -96,7 +96,8 @@ int fdry_free_ranges_extract(struct fdry_ranges *s, uint64_t start, uint64_t end
 		if (err)
 			return err;
 		if (!carve(s, n, from, until))
-			return fdry_nomem(); /* in both sets, which moving back mends */
+			return fdry_nomem(); /* a part is in both sets; moving it back repairs
+						that */
 	}
 	return 0;
 }

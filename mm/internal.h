@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files behind region.h share: region.c, region_place.c, async.c, claim.c and
- * mapping.c.
+ * internal.h - the struct and functions that the files of a region share: region.c, region_place.c,
+ * async.c, claim.c and mapping.c.
  *
  * Locking: callers hold the region's lock, unless a function says otherwise.
  */
@@ -40,16 +40,16 @@ struct fdry_region {
 
 	struct fdry_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
 	struct fdry_ranges large;
-	struct fdry_ranges skipped;  /* by claims; only other claims get them */
-	struct fdry_freed *freed;   /* to become free ranges */
+	struct fdry_ranges skipped;  /* skipped by claims; only other claims get them */
+	struct fdry_freed *freed;   /* become free ranges after the next wait */
 
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */
 	struct fdry_stream_pool pool;
 	uint64_t frees;             /* counts frees into pools */
 	struct fdry_graph_pool *graphs; /* of captures in progress */
-	size_t slabs;         /* entries of the ledger that are slabs, */
-	uint64_t slab_bytes;  /* their bytes, */
-	uint64_t graph_bytes; /* and those of graphs among them */
+	size_t slabs;         /* entries of the ledger that are slabs */
+	uint64_t slab_bytes;  /* bytes of these */
+	uint64_t graph_bytes; /* bytes of the slabs of graphs */
 
 	struct fdry_ranges reservations;
 	struct fdry_ranges unreserved;
@@ -81,10 +81,11 @@ bool fdry_region_is_slab(const struct fdry_alloc *a);
 int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l,
 		     const struct fdry_alloc *a) __must_check;
 
-/* The allocation that starts at @addr and is no slab of the region. FDRY_E_INVAL. */
+/* Find the allocation that starts at @addr. FDRY_E_INVAL if there is none, or it is a slab of the
+ * region. */
 int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr,
 		   struct fdry_alloc *ret) __must_check;
-/* Map and note @a at @p, and move the cursor to its end. */
+/* Note and map @a at @p, and move the cursor to its end. */
 int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p,
 		       struct fdry_alloc *a) __must_check;
 /* Add addresses to @free, which may be NULL. Without host memory to note them, they are never used
@@ -93,7 +94,8 @@ void fdry_region_give(struct fdry_ranges *free, CUdeviceptr addr, uint64_t size)
 /* [@addr, @addr + @size) must be bytes of the region: FDRY_E_INVAL, FDRY_E_RANGE. */
 int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr,
 			     uint64_t size) __must_check;
-/* Find a place for @a, whose size, kind and flags are set, map and note it; sets addr and extent.
+/* Find a place for @a, whose size, kind and flags are set, and note and map it. Sets addr and
+ * extent.
  */
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a) __must_check;
 /* Remove the allocation @a of r->ledger; @waited as in fdry_backing_put(). */
@@ -110,13 +112,13 @@ bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags);
 /* Remove the stream-ordered allocation @a. @waited: the device has finished its work since the last
  * use. */
 void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
-/* No capture is in progress any more. */
+/* Drop the pools of captures. Call this when no capture is in progress any more. */
 void fdry_region_graphs_end(struct fdry_region *r);
 void fdry_region_async_release(struct fdry_region *r);
 
 /* mapping.c */
 
-/* The end of the last reservation in the region as it was made; the base if there is none. */
+/* The end of the last reservation within the region's original size; the base if there is none. */
 CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r);
 void fdry_region_mapping_release(struct fdry_region *r);
 

@@ -2,8 +2,8 @@
 /*
  * ledger.c - live allocations; see ledger.h.
  *
- * One host allocation an entry. Only adding and copying can fail, so a region adds
- * first and makes the calls that may fail afterwards.
+ * Each entry is one allocation of host memory. Only adding and copying can fail. So a region adds
+ * an entry first, and makes other calls that may fail after that.
  */
 #include "mm/ledger.h"
 

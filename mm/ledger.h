@@ -2,9 +2,9 @@
 /*
  * ledger.h - every live allocation of a region, found by address in O(log n).
  *
- * Serial numbers count every allocation ever made, freed ones too, so two processes that made the
- * same calls agree on them. Only an allocation that succeeds uses a number up: fdry_ledger_undo()
- * takes a number back.
+ * Serial numbers count every allocation ever made, including freed ones, so two processes that made
+ * the same calls agree on them. An allocation that fails uses no number: fdry_ledger_undo() takes
+ * the number back.
  *
  * Locking: the region's.
  */
@@ -24,7 +24,8 @@ struct fdry_ledger {
 /* Note the next allocation: a's addr, size, extent and capturing; its serial is set here.
  * FDRY_E_NOMEM; FDRY_E_BUG if it overlaps a live one. */
 int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a) __must_check;
-/* Forget the allocation at @addr as if it had never been made; it is the last one added. */
+/* Remove the allocation at @addr as if it had never been made. It must be the last one that was
+ * added. */
 void fdry_ledger_undo(struct fdry_ledger *l, CUdeviceptr addr);
 
 /* The allocation that starts at @addr. FDRY_E_INVAL names the allocation that holds @addr, if any.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mapping.c - addresses that the program reserves, and memory that it maps there; see region.h.
+ * mapping.c - handles addresses that the program reserves, and memory that it maps there; see
+ * region.h.
  *
  * The addresses come from the region, so they are the same in every process. The program maps and
  * unmaps the memory. The region notes each mapping and fills new memory, so its bytes are the same
@@ -25,7 +26,7 @@ static struct fdry_range *reservation_of(const struct fdry_region *r, CUdevicept
 	return n && addr < n->end && size <= n->end - addr ? n : NULL;
 }
 
-/* At the cursor, behind memory that is already mapped there. */
+/* Find a place at the cursor, above memory that is already mapped there. */
 static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 			   struct fdry_place *ret)
 {
@@ -49,9 +50,9 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 	return 0;
 }
 
-/* Reserve behind the region's end, which moves; the cursor stays. The addresses in front of the new
- * ones are never used: a mapping must not lie on both sides of a border of two reservations of the
- * driver, so free ranges must not join across it. */
+/* Reserve at the region's end, which moves; the cursor stays. The driver makes a new reservation,
+ * and a mapping must not lie on both sides of its border. So a gap before it is never used, and
+ * free ranges do not join across it. */
 static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
 {
 	struct fdry_vmm *v = &r->backing.vmm;
@@ -77,9 +78,9 @@ static bool is_modest(const struct fdry_region *r, uint64_t size)
 	return size <= (r->bump.size - r->bump.cursor) / 2;
 }
 
-/* Frameworks reserve more than the device has, again and again. So reservations lie at the cursor
- * while the region has plenty of addresses, else behind the region; if addresses there are taken,
- * at the cursor after all. */
+/* Frameworks reserve more addresses than the device has memory, again and again. So reservations
+ * lie at the cursor while the region has plenty of addresses, and else at the region's end. If the
+ * addresses there are taken, they lie at the cursor after all. */
 static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
 {
 	struct fdry_place p;
@@ -138,7 +139,7 @@ static int unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 
 	if (!n || n->start != addr || n->end != addr + size)
 		return fdry_fail(FDRY_E_INVAL,
-				 "%" PRIu64 " bytes at %#llx are not what was reserved", size,
+				 "%" PRIu64 " bytes at %#llx are not one reservation", size,
 				 addr);
 	m = fdry_ranges_from(&r->maps.entries, addr);
 	if (m && m->start < n->end)
@@ -294,7 +295,8 @@ CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r)
 	return n ? n->end : r->bump.base;
 }
 
-/* Mappings of the program would prevent freeing the region's addresses. */
+/* Unmap memory that the program left mapped, since it would prevent freeing the region's
+ * addresses. */
 void fdry_region_mapping_release(struct fdry_region *r)
 {
 	struct fdry_range *n;

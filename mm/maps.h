@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.h - the mappings of this process. */
+/* maps.h - lists the memory mappings of this process. */
 #ifndef FDRY_MM_MAPS_H
 #define FDRY_MM_MAPS_H
 

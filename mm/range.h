@@ -2,12 +2,13 @@
 /*
  * range.h - a set of address ranges that do not overlap, in address order.
  *
- * The node is embedded in a structure that has a range: an allocation of the ledger, a block
- * of physical memory, free addresses. Each function takes O(log n) and allocates nothing, so
- * none can fail. The owner of a node owns its memory.
+ * A node is embedded in each structure that has a range: an allocation of the ledger, a block of
+ * physical memory, free addresses. Each function takes O(log n) and allocates nothing, so none can
+ * fail. The owner of a node owns its memory.
  *
- * The tree is a treap: ordered by start, heap-ordered by a hash of the start. So its shape
- * depends only on the ranges in it. Each node knows the size of the largest range below it.
+ * The tree is a treap: a search tree by the start of ranges, and a heap by a hash of the start. So
+ * its shape depends only on the ranges in it. Each node holds the size of the largest range in its
+ * subtree.
  *
  * Locking: the owner's.
  */
@@ -20,8 +21,8 @@
 
 struct fdry_range {
 	uint64_t start;
-	uint64_t end; /* first address behind the range; larger than start */
-	/* The set keeps the rest. */
+	uint64_t end; /* one past the last address; larger than start */
+	/* The set maintains the fields below. */
 	uint64_t largest; /* size of the largest range of this subtree, bytes */
 	struct fdry_range *kid[2];
 };
@@ -33,12 +34,12 @@ struct fdry_ranges {
 	uint64_t bytes; /* sum of the sizes */
 };
 
-/* @n overlaps nothing in the set. */
+/* Add @n, which must not overlap a range of the set. */
 void fdry_ranges_add(struct fdry_ranges *s, struct fdry_range *n);
-/* @n is in the set. */
+/* Remove @n, which must be in the set. */
 void fdry_ranges_del(struct fdry_ranges *s, struct fdry_range *n);
 
-/* The last range that starts at @addr or below; NULL if there is none. */
+/* The last range that starts at or below @addr; NULL if there is none. */
 struct fdry_range *fdry_ranges_floor(const struct fdry_ranges *s, uint64_t addr);
 /* The first range that ends above @addr: the one that holds it, else the next; NULL if there is
  * none. */
@@ -49,7 +50,7 @@ struct fdry_range *fdry_ranges_from(const struct fdry_ranges *s, uint64_t addr);
 struct fdry_range *fdry_ranges_fit(const struct fdry_ranges *s, uint64_t size, uint64_t align,
 				   uint64_t *ret);
 
-/* Walk all ranges that overlap [@from, @to), in order; @n may not be removed meanwhile. */
+/* Walk all ranges that overlap [@from, @to), in order. The loop must not remove @n. */
 #define fdry_ranges_each(n, s, from, to) \
 	for ((n) = fdry_ranges_from(s, from); (n) && (n)->start < (to); \
 	     (n) = fdry_ranges_from(s, (n)->end))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - the functions of a region that others call; see region.h.
+ * region.c - allocates, frees and describes memory of a region; see region.h.
  *
- * A free looks the allocation up, waits without the lock, looks it up again, and ends it. Two
- * threads that free the same address both pass the first look-up; the second one stops one of them.
- * The wait does not cover frees that other threads made meanwhile: the backing's clock identifies
- * those.
+ * A free finds the allocation, waits without the lock, finds it again, and removes it. If two
+ * threads free the same address, both pass the first look-up, and the second look-up stops one of
+ * them. The wait does not cover frees that other threads made during it. The backing's clock
+ * identifies those.
  */
 #include "mm/region.h"
 
@@ -82,7 +82,7 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, 
 	do {
 		fdry_region_lock(r);
 		err = fdry_region_place(r, &a);
-		/* The cursor may have left a granule. */
+		/* The cursor may have left an idle granule, which can now be unmapped. */
 		if (!err && !a.capturing)
 			fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 		fdry_region_unlock(r);
@@ -271,7 +271,7 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 	return 0;
 }
 
-/* Setting the cursor back hands memory out again, so no work may use it any more. */
+/* After the cursor is set back, its memory is allocated again, so no work may use it any more. */
 int fdry_region_set_offset(struct fdry_region *r, uint64_t offset)
 {
 	int ret = offset < fdry_region_offset(r) ? settle_rest(r) : 0;

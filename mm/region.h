@@ -2,13 +2,13 @@
 /*
  * region.h - a fixed range of device addresses, and the memory in it.
  *
- * A region is reserved once. An allocation gets freed addresses (free_ranges.h), else those
- * at a cursor (bump.h), so the same calls return the same addresses in every process. A part of
- * the region can be mapped ahead in one piece (the arena); allocations there only move the cursor.
- * The ledger has every live allocation. If addresses or memory run out, or the driver fails, the
- * call returns an error, never an address outside of the region. A call that fails changes nothing.
+ * A region is reserved once. An allocation gets freed addresses (free_ranges.h), or else addresses
+ * at a cursor (bump.h). So the same calls return the same addresses in every process. A part of the
+ * region can be mapped ahead in one piece (the arena); allocations there only move the cursor. The
+ * ledger has every live allocation. If addresses or memory run out, or the driver fails, the call
+ * returns an error, never an address outside of the region. A call that fails changes nothing.
  *
- * Addresses that were handed out outside of captures are never handed out in a capture, and the
+ * Addresses that were allocated outside of captures are never allocated during a capture, and the
  * reverse. So the addresses of a capture's allocations belong to captures for good.
  *
  * Context: a region keeps its device's primary context and a stream of its own. Memory comes from
@@ -30,17 +30,18 @@
 /* The meaning of a range's bytes to an image. */
 enum fdry_role {
 	FDRY_ROLE_CONTENT,  /* kept in the image, restored before the first launch */
-	FDRY_ROLE_SCRATCH,  /* the seal has proven that it is written before it is read */
+	FDRY_ROLE_SCRATCH,  /* written before it is read, as the seal has proven */
 	FDRY_ROLE_EXTERNAL, /* filled by the program that loads the image */
 };
 
-/* Capturing allocations are filled with this 32-bit pattern: an untouched byte proves scratch. */
+/* Allocations made during a capture are filled with this 32-bit pattern. Bytes that still have it
+ * at the seal were never written, so they are scratch. */
 #define FDRY_STAMP 0xF0D25A17u
 
 /* Every address that an allocation gets is a multiple of this, as cuMemAlloc promises. */
 #define FDRY_ALLOC_ALIGN 512u
-/* Allocations of this size and more start and end at multiples of it, so that none shares physical
- * memory. */
+/* Allocations of this size and more start and end at multiples of it, so that they share physical
+ * memory with no other. */
 #define FDRY_ALLOC_BLOCK (2u << 20)
 
 struct fdry_region;
@@ -51,20 +52,20 @@ enum fdry_alloc_kind {
 	FDRY_KIND_POOL,  /* fdry_region_alloc_async() */
 	FDRY_KIND_GRAPH, /* a slab for allocations of graphs, kept until the region ends */
 	FDRY_KIND_MAP,   /* memory that the program mapped: fdry_region_map() */
-	FDRY_KIND_SHARED, /* the same, but shared with or made by another process or API: no image
-			     can hold it */
-	FDRY_KIND_SLAB,	  /* the region's own: a slab of its pool */
+	FDRY_KIND_SHARED, /* the same, but mapped memory that is shared with or made by another
+			     process or API, so no image can hold it */
+	FDRY_KIND_SLAB,	  /* a slab of the region's own pool */
 };
 
-/* One live allocation, as the ledger has it. */
+/* One live allocation: an entry of the ledger. */
 struct fdry_alloc {
 	CUdeviceptr addr;
 	uint64_t size;   /* as requested, in bytes */
 	uint64_t extent; /* bytes that it occupies: size rounded up */
 	uint64_t serial; /* 1 for the region's first allocation, counting every one ever made */
-	uint64_t owner;  /* the caller's: the graph or pool that it belongs to */
+	uint64_t owner;  /* set by the caller: the graph or pool that it belongs to */
 	enum fdry_alloc_kind kind;
-	bool capturing; /* made while a stream of the process was capturing; stamped */
+	bool capturing; /* made while a stream of the process captured; filled with FDRY_STAMP */
 	bool blank;     /* mapped, and not filled yet: must not be read */
 };
 
@@ -86,21 +87,22 @@ enum fdry_alloc_flags {
  */
 int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size,
 		    struct fdry_region **ret) __must_check;
-/* Wait for work in flight, then unmap and free everything. No stream may be capturing. NULL is
- * fine. */
+/* Wait for work in flight, then unmap and free everything. No stream may be capturing. @r may be
+ * NULL. */
 void fdry_region_free(struct fdry_region *r);
-/* The same, but keep the addresses reserved for the next region that begins there: see va_cache.h.
+/* Free the region, but keep its addresses reserved for the next region that begins there: see
+ * va_cache.h.
  */
 void fdry_region_free_to_cache(struct fdry_region *r);
 
 /**
- * fdry_region_alloc() - Allocate at the lowest freed addresses that hold it, else at the cursor.
+ * fdry_region_alloc() - Allocate at the lowest freed addresses where it fits, else at the cursor.
  * @size: bytes; 0 is FDRY_E_INVAL, as for cuMemAlloc
  * @flags: enum fdry_alloc_flags
  *
- * The memory is zero, or FDRY_STAMP up to the end of its extent, when the call returns. Capturing
- * allocations take no freed addresses. Allocations under 2 MiB and larger ones reuse separate sets
- * of freed addresses.
+ * When the call returns, the memory is zero. During a capture, it has FDRY_STAMP up to the end of
+ * its extent, and freed addresses are not used. Allocations under 2 MiB and larger ones reuse
+ * separate sets of freed addresses.
  *
  * Errors: FDRY_E_RANGE if the region is used up; FDRY_E_NODEVMEM; FDRY_E_STATE if the
  * cursor has reached memory mapped by fdry_region_back(); FDRY_E_DRIVER.
@@ -109,10 +111,10 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags,
 		      CUdeviceptr *ret) __must_check;
 
 /**
- * fdry_region_claim() - Allocate @size bytes at @addr, like an allocation of another process.
+ * fdry_region_claim() - Allocate @size bytes at @addr, where another process made an allocation.
  *
- * Like fdry_region_alloc(), but at that address only. The addresses must be free: freed by
- * allocations of any size, skipped by other claims, or behind the cursor. Only claims get addresses
+ * It is like fdry_region_alloc(), but at that address only. The addresses must be free: freed by
+ * allocations of any size, skipped by other claims, or above the cursor. Only claims get addresses
  * that a claim has skipped. Further errors: FDRY_E_TAKEN, FDRY_E_RANGE, and FDRY_E_INVAL if no
  * allocation of that size can begin there.
  */
@@ -120,25 +122,26 @@ int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __
 
 /**
  * fdry_region_dealloc() - Free an allocation.
- * @addr: its exact start, else FDRY_E_INVAL, saying which allocation it lies in
+ * @addr: its exact start, else FDRY_E_INVAL, and the message names the allocation that holds @addr
  * @flags: enum fdry_alloc_flags
  *
  * Waits for the work in flight in the region's context and in the current one, as cuMemFree does,
  * then unmaps memory that no live allocation uses. Waiting would break a capture, so during one the
  * call neither waits nor unmaps: the next fdry_region_dealloc() or fdry_region_trim() outside of a
- * capture unmaps the memory. If the driver refuses to unmap, the allocation is freed all the same,
- * and those calls try again.
+ * capture unmaps the memory. If the driver refuses to unmap, the allocation is still freed, and
+ * those calls try again.
  */
 int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int flags) __must_check;
 /* Unmap memory that was freed during a capture; call it when the capture ends. Waits only if there
- * is some. Afterwards memory that graphs have freed is not handed out again: it stays with its
+ * is some. Memory that graphs have freed is not allocated again after that: it stays with its
  * graph. */
 int fdry_region_trim(struct fdry_region *r) __must_check;
 
-/* An allocation in the order of a stream. */
+/* The arguments of an allocation or free in the order of a stream. */
 struct fdry_async {
 	uint64_t size;       /* bytes */
-	uint64_t stream; /* a unique number for every stream; 0: unknown, shares with no stream */
+	uint64_t stream; /* a unique number of the stream; 0: unknown, so it shares memory with no
+			    stream */
 	uint64_t graph;      /* the capture that the stream is in, 0 for none */
 	unsigned int flags;  /* enum fdry_alloc_flags */
 	uint64_t owner;      /* kept in fdry_alloc.owner */
@@ -147,10 +150,10 @@ struct fdry_async {
 /**
  * fdry_region_alloc_async() - Allocate in the order of a stream, without waiting.
  *
- * The call prefers addresses that the stream itself has freed, then those that are free for all
- * streams; their bytes are unchanged. Else it maps and zeroes a slab, which all streams share. In a
- * capture (@a's graph) the memory belongs to the graph: stamped, in slabs of its own, never shared
- * with another capture, kept until the region ends.
+ * The call prefers addresses that the stream itself has freed, then addresses that are free for all
+ * streams. Their bytes are unchanged. Otherwise it maps and zeroes a slab, which all streams share.
+ * In a capture (@a->graph) the memory belongs to the graph. It is filled with FDRY_STAMP and lies
+ * in slabs of its own. No other capture shares it, and it is kept until the region ends.
  *
  * Outside of captures the call waits for the device if other streams have freed a gigabyte and most
  * of the pool.
@@ -161,18 +164,18 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *a,
 			    CUdeviceptr *ret) __must_check;
 
 /**
- * fdry_region_free_async() - Free in the order of a stream; memory of fdry_region_alloc() too.
+ * fdry_region_free_async() - Free in the order of a stream, also memory of fdry_region_alloc().
  * @a: size and owner are ignored
  * @gone: the allocation that was freed
  *
- * The stream may reuse the addresses at once. Memory of a graph that is freed outside of its
- * capture stays as it is: a replay uses it again. FDRY_E_INVAL as for fdry_region_dealloc(), and if
- * a capturing stream frees memory that its capture has not allocated.
+ * The stream may reuse the addresses at once. If memory of a graph is freed outside of its capture,
+ * it stays mapped, since each launch of the graph uses it again. FDRY_E_INVAL as for
+ * fdry_region_dealloc(), and if a capturing stream frees memory that its capture has not allocated.
  */
 int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct fdry_async *a,
 			   struct fdry_alloc *gone) __must_check;
 
-/* Never hand out again memory that graphs have freed so far, not even to the same graph. */
+/* Never allocate again memory that graphs have freed so far, not even for the same graph. */
 void fdry_region_forget_graphs(struct fdry_region *r);
 
 /* Wait, then unmap empty slabs of the pool, highest first, while more than @keep bytes remain. */
@@ -183,14 +186,15 @@ int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep) __must_check;
  * @size: bytes, a multiple of the granularity
  * @align: a power of two, or 0
  *
- * The lowest addresses that fdry_region_unreserve() has freed, else those at the cursor, behind the
- * arena. If the rest of the region is too small, the region grows: frameworks reserve more than the
- * device has, for every stream. Errors: FDRY_E_INVAL, FDRY_E_TAKEN, FDRY_E_RANGE.
+ * It prefers the lowest addresses that fdry_region_unreserve() has freed, then those at the cursor,
+ * above the arena. If the rest of the region is too small, the region grows, since frameworks
+ * reserve more addresses for every stream than the device has memory. Errors: FDRY_E_INVAL,
+ * FDRY_E_TAKEN, FDRY_E_RANGE.
  */
 int fdry_region_reserve(struct fdry_region *r, uint64_t size, uint64_t align,
 			CUdeviceptr *ret) __must_check;
-/* Free one reservation as a whole. FDRY_E_INVAL if the range is no reservation, or memory is mapped
- * there. */
+/* Free one reservation as a whole. FDRY_E_INVAL if the range is not one reservation, or memory is
+ * mapped there. */
 int fdry_region_unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 /* The reservation that holds @addr; false if there is none. */
 bool fdry_region_reserved(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr *start,
@@ -200,7 +204,7 @@ bool fdry_region_reserved(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr *
  * fdry_region_map() - Note memory that the program has mapped in a reservation.
  * @blank: no process has used the memory yet, so it must be filled first
  *
- * FDRY_E_INVAL outside of reservations and over other mappings; FDRY_E_NOMEM.
+ * FDRY_E_INVAL if the range lies outside of reservations or overlaps a mapping; FDRY_E_NOMEM.
  */
 int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool blank,
 		    unsigned int flags) __must_check;
@@ -208,27 +212,27 @@ int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool
  * if a stream captured when it was mapped and these addresses never held other memory, else zeros.
  */
 int fdry_region_fill(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
-/* The memory mapped at @addr has become FDRY_KIND_SHARED. */
+/* Change the memory mapped at @addr to FDRY_KIND_SHARED. */
 void fdry_region_share(struct fdry_region *r, CUdeviceptr addr);
-/* The program has unmapped this range. */
+/* Note that the program has unmapped this range. */
 void fdry_region_unmap(struct fdry_region *r, CUdeviceptr addr, uint64_t size);
 
-/* Map the next @size bytes at the cursor in one piece, as (a further part of) the arena.
- * FDRY_E_RANGE, FDRY_E_STATE and FDRY_E_NODEVMEM as above. */
+/* Map the next @size bytes at the cursor in one piece, as the arena or a further part of it.
+ * FDRY_E_RANGE, FDRY_E_STATE and FDRY_E_NODEVMEM as for fdry_region_alloc(). */
 int fdry_region_preallocate(struct fdry_region *r, uint64_t size) __must_check;
 /* End the arena: memory that no live allocation uses is unmapped as in fdry_region_dealloc().
  * FDRY_E_STATE if there is none. */
 int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags) __must_check;
 
-/* Map [@addr, @addr + @size), zeroed, wherever the cursor is, until the region is freed. A loader
- * backs an image's ranges in this way. Rounded outwards to the granularity. FDRY_E_RANGE outside
- * the region, FDRY_E_STATE over a mapping. */
+/* Map and zero [@addr, @addr + @size), rounded outwards to the granularity, until the region is
+ * freed. The cursor does not matter. A load backs an image's ranges in this way. FDRY_E_RANGE if
+ * the range lies outside the region, FDRY_E_STATE if it overlaps a mapping. */
 int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 
 /* Permit device @dev, a peer of the region's device, to read and write all memory that the region
- * has mapped and will map, or end that permission. Repeating a call has no effect. The program
- * opens memory that it maps itself. The call does not wait for work of that device. FDRY_E_LIMIT;
- * FDRY_E_DRIVER if the device cannot be a peer. */
+ * has mapped and will map, or end that permission. Repeating a call has no effect. For memory that
+ * the program maps itself, the program must do that. The call does not wait for work of that
+ * device. FDRY_E_LIMIT; FDRY_E_DRIVER if the device cannot be a peer. */
 int fdry_region_open(struct fdry_region *r, CUdevice dev, bool open) __must_check;
 
 uint64_t fdry_region_size(const struct fdry_region *r);
@@ -245,20 +249,20 @@ int fdry_region_set_offset(struct fdry_region *r, uint64_t offset) __must_check;
 bool fdry_region_unused(struct fdry_region *r);
 /* The live allocation that has @addr among its requested bytes; false if there is none. */
 bool fdry_region_find(struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret);
-/* A copy of the ledger, in address order; free() it. It has the slabs of graphs in place of the
- * graphs' allocations. Slabs of the pool and blank memory are left out. */
+/* Copy the ledger, in the order of addresses; the caller must free() it. It has the slabs of graphs
+ * in place of the graphs' allocations. Slabs of the pool and blank memory are left out. */
 int fdry_region_ledger(struct fdry_region *r, struct fdry_alloc **ret, size_t *count) __must_check;
 
 struct fdry_region_stats {
 	uint64_t allocs;       /* live allocations */
 	uint64_t alloc_bytes;  /* as requested */
 	uint64_t mapped_bytes; /* physical memory held, arena and backed ranges included */
-	uint64_t idle_bytes;   /* of it, memory that no live allocation uses and nothing keeps;
-				  unmapped at the next chance */
+	uint64_t idle_bytes;   /* part of mapped_bytes: memory that no live allocation uses and
+				  nothing keeps, to be unmapped by a later call */
 	uint64_t blocks;     /* pieces of physical memory */
-	uint64_t free_bytes; /* addresses that were freed and may be handed out again */
-	uint64_t slab_bytes; /* of mapped_bytes, slabs of the pool and of graphs */
-	uint64_t pool_bytes; /* of it, stream-ordered allocations */
+	uint64_t free_bytes; /* addresses that were freed and may be allocated again */
+	uint64_t slab_bytes; /* part of mapped_bytes: slabs of the pool and of graphs */
+	uint64_t pool_bytes; /* part of slab_bytes: stream-ordered allocations */
 };
 void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret);
 

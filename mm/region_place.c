@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region_place.c - find places for allocations, and note, map and drop them; see internal.h.
+ * region_place.c - finds places for allocations, and notes, maps and drops them; see internal.h.
  *
  * An allocation computes its place, notes it in the ledger, maps and fills memory, and moves the
  * cursor. Only mapping and filling can fail late, and undoing the note cannot fail. The cursor
@@ -26,8 +26,8 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct 
 	return ret;
 }
 
-/* The free ranges for allocations like @a. Capturing ones have none: no other allocation ever had
- * their addresses. */
+/* The free ranges for allocations like @a. Allocations of captures have none, since no other
+ * allocation may ever have had their addresses. */
 static struct fdry_ranges *free_for(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	if (a->capturing)
@@ -42,8 +42,8 @@ void fdry_region_give(struct fdry_ranges *free, CUdeviceptr addr, uint64_t size)
 			  fdry_last_error());
 }
 
-/* The bytes to write before the memory at @p is handed out: the stamp, or zeros if it was handed
- * out before. */
+/* The bytes to write before the memory at @p is used: the stamp, or zeros if it was allocated
+ * before. */
 static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_place *p,
 				 bool capturing)
 {
@@ -87,7 +87,7 @@ int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 	struct fdry_place p = { .extent = (a->size + step - 1) / step * step };
 	int ret;
 
-	/* The lowest free range that holds it, else the cursor. */
+	/* Use the lowest free range where it fits, else the cursor. */
 	if (!from || !fdry_free_ranges_take(from, p.extent, step, &p.addr)) {
 		from = NULL;
 		ret = fdry_bump_place(&r->bump, a->size, 0, &p);
@@ -139,7 +139,7 @@ void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool wa
 		freed_note(r, &gone);
 }
 
-/* The device has finished all work that preceded the frees of both clocks. */
+/* Note that the device has finished all work before the frees that both clocks count. */
 static void settled(struct fdry_region *r, uint64_t clock, uint64_t frees)
 {
 	struct fdry_freed **link = &r->freed, *f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* stream_pool.c - queues and settled ranges; see stream_pool.h. */
+/* stream_pool.c - the queues and settled ranges of a pool; see stream_pool.h. */
 #include "mm/stream_pool.h"
 
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vmm.c - reserve, map, fill, unmap; see vmm.h.
+ * vmm.c - reserves addresses, and maps, fills and unmaps memory; see vmm.h.
  *
  * The handle of physical memory is released as soon as it is mapped. The mapping alone keeps the
  * memory, so one call frees it, and that call succeeds or changes nothing.
  *
- * Undoing uses fdry_call_raw(), which preserves the sentence of the failure.
+ * Code that undoes a failure uses fdry_call_raw(), which preserves the failure's message.
  */
 #include "mm/vmm.h"
 
@@ -161,10 +161,11 @@ static int check_granule(struct fdry_vmm *v)
 	if (ret)
 		return ret;
 	if (!granule || granule & (granule - 1))
-		return fdry_fail(FDRY_E_DRIVER,
-				 "the driver maps memory in units of %zu bytes, no power of two; "
-				 "use another driver",
-				 granule);
+		return fdry_fail(
+			FDRY_E_DRIVER,
+			"the driver maps memory in units of %zu bytes, not a power of two; "
+			"use another driver",
+			granule);
 	if (granule < FDRY_ALLOC_BLOCK)
 		granule = FDRY_ALLOC_BLOCK;
 	if (v->base % granule || v->size % granule)
@@ -225,7 +226,8 @@ static int reserve(struct fdry_vmm *v)
 	if (ret)
 		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx",
 				    v->size, v->base);
-	/* Either the reservation was small, or another mapping lies there. */
+	/* The driver ignored the hint because the reservation is small, or because another mapping
+	 * lies there. */
 	while (!found && !ret && size < RESERVE_MAX) {
 		size *= 2;
 		ret = reserve_once(v, v->base, size, &found);

@@ -2,7 +2,7 @@
 /*
  * check_mm.h - whether the parts of a region agree with each other.
  *
- * Each function returns 0, or -FDRY_E_BUG with a sentence.
+ * Each function returns 0, or -FDRY_E_BUG with a message.
  */
 #ifndef FDRY_TESTS_LIB_CHECK_MM_H
 #define FDRY_TESTS_LIB_CHECK_MM_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Every driver call that a region makes, made to fail in turn: the operation fails with a
- * sentence and has changed nothing, or has succeeded; either way the region is sound and
+ * message and has changed nothing, or has succeeded; either way the region is sound and
  * a later try succeeds.
  */
 #include "tests/lib/region.h"
