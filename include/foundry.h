@@ -18,9 +18,9 @@
  * Programs without images use foundry/run.h, which this header does not include.
  *
  * Errors: every function that can fail returns 0 or a negative -FDRY_E_... code (see errcode.def).
- * fdry_last_error() has one sentence that says what was wrong and what to do. A call that fails
- * leaves nothing half done. Out parameters are written on success only. The library never prints,
- * exits or aborts.
+ * fdry_last_error() returns a message, one sentence, that says what was wrong and what to do. A
+ * call that fails leaves nothing half done. Out parameters are written on success only. The library
+ * never prints, exits or aborts.
  *
  * Threads: any thread may call any function. An object serialises the calls on it, unless a
  * function says otherwise. fdry_last_error() is per thread. Nothing survives fork(): in the child,
@@ -30,7 +30,7 @@
  * _free, _put, _end or _unload). Every function then returns FDRY_E_STALE for it; a second close
  * does nothing. A close in a callback of the same object (progress, profiling, a capture in
  * fdry_load_or_capture()) does nothing, either: FDRY_E_STATE. Close functions return nothing, so
- * fdry_last_error() has the sentence. Objects are known by their address: a new object may have the
+ * fdry_last_error() has the message. Objects are known by their address: a new object may have the
  * address of a closed one. The caller must not close an object while another thread is in a call
  * with it. The library notices only one such case: a store that exports, imports, evicts or
  * collects stays open.

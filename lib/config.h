@@ -44,7 +44,7 @@ extern const struct fdry_config_var fdry_config_vars[FDRY_CONFIG_COUNT];
  * @ret: 0 or 1; the number; bytes; which of the allowed words, from 0
  *
  * Unset or empty: the default of the list. If the list has no default, @ret is unchanged.
- * Errors: FDRY_E_ENV with a sentence that says what is allowed.
+ * Errors: FDRY_E_ENV with a message that says what is allowed.
  */
 int fdry_config_number(enum fdry_config id, uint64_t *ret) __must_check;
 /* The same without an error. False, with @ret unchanged, if the value is not allowed or there is
@@ -66,7 +66,7 @@ int fdry_config_path(enum fdry_config id, const char **ret) __must_check;
  * @ret: the path is appended, with a terminator that is not counted
  *
  * @own, else $XDG_CACHE_HOME/foundry/@name, else $HOME/.cache/foundry/@name; never a temporary
- * directory. Errors: FDRY_E_ENV (@own is empty), FDRY_E_NOHOME (none is set; the sentence says what
+ * directory. Errors: FDRY_E_ENV (@own is empty), FDRY_E_NOHOME (none is set; the message says what
  * to set), FDRY_E_NOMEM.
  */
 int fdry_config_cache(enum fdry_config own, const char *name, struct fdry_buf *ret) __must_check;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * err.c - the thread's last error sentence, and the tables made from errcode.def.
+ * err.c - the thread's last error message, and the tables made from errcode.def.
  *
- * The sentence lives in thread-local storage of fixed size: reporting an error never
- * allocates and never fails. A sentence quotes foreign names, so this file makes all of it
+ * The message lives in thread-local storage of fixed size: reporting an error never
+ * allocates and never fails. A message quotes foreign names, so this file makes all of it
  * printable.
  */
 #include "lib/err.h"
@@ -65,7 +65,7 @@ static int vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 	char text[FDRY_SENTENCE_MAX];
 
 	fdry_count_error((unsigned int)code);
-	/* The local buffer is needed because an argument may be the old sentence. */
+	/* The local buffer is needed because an argument may be the old message. */
 	vsnprintf(text, sizeof(text), fmt, ap);
 	cut_trim(text, sizeof(text));
 	fdry_printable(sentence, sizeof(sentence), text);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * err.h - the one error convention: 0, or -FDRY_E_NAME with a sentence.
+ * err.h - the one error convention: 0, or -FDRY_E_NAME with a message.
  *
- * The function that finds an error calls fdry_fail(), which keeps the sentence for this thread and
+ * The function that finds an error calls fdry_fail(), which keeps the message for this thread and
  * returns the negative code. Callers clean up and return the code. With fdry_fail_at() they add to
- * the sentence only facts that the first function could not know.
+ * the message only facts that the first function could not know.
  */
 #ifndef FDRY_LIB_ERR_H
 #define FDRY_LIB_ERR_H
@@ -16,7 +16,7 @@
 
 #define __must_check __attribute__((warn_unused_result))
 
-/* The capacity for a sentence with its terminator; a longer sentence is cut. */
+/* The capacity for a message with its terminator; a longer message is cut. */
 #define FDRY_SENTENCE_MAX 1024
 
 /**
@@ -24,7 +24,7 @@
  * @code: the error
  * @fmt: one sentence: what was wrong, and what to do about it
  *
- * The sentence replaces the thread's earlier one, made printable: see printable.h. errno is
+ * The message replaces the thread's earlier one, made printable: see printable.h. errno is
  * preserved.
  *
  * Return: -@code.
@@ -32,13 +32,13 @@
 int fdry_fail(enum fdry_errcode code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /**
- * fdry_fail_at() - Prefix the sentence of a callee with the place of the failure.
+ * fdry_fail_at() - Prefix the message of a callee with the place of the failure.
  * @ret: the callee's negative code, returned unchanged
  * @fmt: the place, such as "graph 'decode/8', node 17"; ": " is added
  */
 int fdry_fail_at(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The sentence of the last failure in this thread; "" if there was none. Never NULL. */
+/* The message of the last failure in this thread; "" if there was none. Never NULL. */
 const char *fdry_last_error(void);
 
 /* Name ("FDRY_E_NOENT"), meaning and errno class of a code of either sign; static strings. */

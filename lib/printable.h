@@ -4,7 +4,7 @@
  *
  * Text from a store, a file or a driver may hold escape sequences, newlines and characters that
  * reorder a line. Text for people passes through one of these functions when it leaves the
- * library: sentences of errors (err.c), the log (log.c), descriptions, tables. Printable
+ * library: messages of errors (err.c), the log (log.c), descriptions, tables. Printable
  * UTF-8 stays as it is; the rest is written as \n, \t, \r, \xNN (a byte) or \uNNNN, \UNNNNNNNN (a
  * character). A backslash stays as it is, so printable text does not change.
  * Formats that programs read have further escapes of their own: JSON, Graphviz, metrics.

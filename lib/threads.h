@@ -4,7 +4,7 @@
  *
  * A thread of ours receives no signals and has a name that begins with "fdry". If the system has no
  * thread to give, the thread that waits for the work does it: a lack of threads is no error. A
- * failure leaves its sentence in the thread that failed; a saved error carries it to another one.
+ * failure leaves its message in the thread that failed; a saved error carries it to another one.
  */
 #ifndef FDRY_LIB_THREADS_H
 #define FDRY_LIB_THREADS_H
@@ -14,13 +14,13 @@
 
 #include "lib/err.h"
 
-/* An error with its sentence; zero: no error. */
+/* An error with its message; zero: no error. */
 struct fdry_saved_err {
 	int err;
 	char why[FDRY_SENTENCE_MAX];
 };
 
-/* Save @err and the sentence of this thread; 0: no error. */
+/* Save @err and the message of this thread; 0: no error. */
 void fdry_saved_err_set(struct fdry_saved_err *o, int err);
 /* Make it the last error of this thread. Returns the code, or 0 if there is none. */
 int fdry_saved_err_restore(const struct fdry_saved_err *o) __must_check;
@@ -42,7 +42,7 @@ struct fdry_task {
 
 /* Each start needs a finish. */
 void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg);
-/* Wait for the work, or do it. Returns what it returned, with its sentence. */
+/* Wait for the work, or do it. Returns what it returned, with its message. */
 int fdry_task_finish(struct fdry_task *t) __must_check;
 
 /*

@@ -73,7 +73,7 @@ void fdry_workqueue_add(struct fdry_workqueue *q, struct fdry_work *work);
  * number of threads that were started since the queue last had none. */
 unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads);
 
-/* Wait for @work. Returns what it returned, with its sentence. If the queue has stopped before
+/* Wait for @work. Returns what it returned, with its message. If the queue has stopped before
  * @work was done, or if @work kept no failure, that is the first failure of the queue. */
 int fdry_workqueue_wait(struct fdry_workqueue *q, struct fdry_work *work) __must_check;
 /* Wait until no work is queued or being done. Returns the first failure since the last call. */

@@ -43,7 +43,7 @@ void fdry_primary_leave(const struct fdry_primary *p, CUstreamCaptureMode *mode)
 
 /**
  * fdry_primary_stream() - Check a caller's stream, inside enter and leave.
- * @what: the work for the stream, for the sentence: "a launch"
+ * @what: the work for the stream, for the message: "a launch"
  *
  * FDRY_E_INVAL if it belongs to another context or, as far as the driver reports it, was destroyed;
  * FDRY_E_STATE if it is capturing.

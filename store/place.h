@@ -25,7 +25,7 @@ struct fdry_place {
 int fdry_place_init(struct fdry_place *p, const char *dir, const struct stat *data,
 		    const struct stat *lock) __must_check;
 void fdry_place_release(struct fdry_place *p);
-/* FDRY_E_STALE if a name leads to another file or to none. @dir: for the sentence. Any thread. */
+/* FDRY_E_STALE if a name leads to another file or to none. @dir: for the message. Any thread. */
 int fdry_place_check(const struct fdry_place *p, const char *dir) __must_check;
 
 #endif

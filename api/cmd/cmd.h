@@ -169,9 +169,9 @@ int cmd_resolve(struct fdry_store *s, const char *name, bool images,
 
 /* --- say.c: prints for users --- */
 
-/* Print a sentence on standard error. */
+/* Print a message on standard error. */
 void cmd_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Returns the first of these sentences; NULL: none was printed. */
+/* Returns the first of these messages; NULL: none was printed. */
 const char *cmd_first_error(void);
 /* Returns a name, fact or path from outside with everything escaped that is not printable
  * (lib/printable.h). The text lasts for the next eight calls. JSON has escapes of its own. */

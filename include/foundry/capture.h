@@ -24,7 +24,7 @@ extern "C" {
  * Call it before anything loads libcuda.so.1 in this process. The interposer then has that name,
  * passes every call to the real driver and records what a seal needs. Another call, or a call under
  * LD_PRELOAD of the same object, changes nothing.
- * Errors: FDRY_E_LATE (a libcuda is loaded already; the sentence names it), FDRY_E_NOHOOK (the
+ * Errors: FDRY_E_LATE (a libcuda is loaded already; the message names it), FDRY_E_NOHOOK (the
  * interposer is not found).
  */
 int fdry_hook_install(const char *path);

@@ -41,7 +41,7 @@ int fdry_variable_at(size_t i, struct fdry_variable *ret);
  * @name: of one variable; NULL: all of them
  *
  * The calls that use a variable check it as well; this call lets a program check it early.
- * Errors: FDRY_E_ENV (the sentence says what is allowed), FDRY_E_INVAL (no variable has that name).
+ * Errors: FDRY_E_ENV (the message says what is allowed), FDRY_E_INVAL (no variable has that name).
  */
 int fdry_variable_check(const char *name);
 

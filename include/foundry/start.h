@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* Captures the workload: gets a capture that has begun, allocates, warms up, captures, and adds
- * graphs and tensors; does not end it. Returns 0; a negative code of the library, whose sentence
+ * graphs and tensors; does not end it. Returns 0; a negative code of the library, whose message
  * the caller gets; or a positive number of its own (FDRY_E_CALLBACK). */
 typedef int (*fdry_capture_fn)(void *arg, struct fdry_capture *cap);
 

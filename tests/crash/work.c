@@ -241,7 +241,7 @@ static int load(struct fdry_store *s, const char *name, uint64_t *objects, struc
 
 /* --- operations --- */
 
-/* The sentence is lost with the next call; tell it now. */
+/* The message is lost with the next call; tell it now. */
 static int fault(struct worker *w, const char *what, int err)
 {
 	fprintf(stderr, "worker %u: %s: %s: %s\n", w->nr, what, fdry_error_name(err),

@@ -30,7 +30,7 @@ int become(uid_t uid, bool member);
 /* Say on standard error what went wrong, for whoever reads a failed test; gives @where. */
 int share_say(int where);
 
-/* Answer -@want with a sentence that holds @text? */
+/* Answer -@want with a message that holds @text? */
 bool share_refused(int err, enum fdry_errcode want, const char *text);
 
 /* An image of @n chunks in a child: 0 or an error. */

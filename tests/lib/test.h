@@ -11,7 +11,7 @@
 
 #include "lib/err.h"
 
-/* The call, of the library or of the driver, succeeds, or the test ends with the error's sentence.
+/* The call, of the library or of the driver, succeeds, or the test ends with the error's message.
  */
 #define ok(call) do { \
 	int ret_ = (int)(call); \
@@ -25,7 +25,7 @@
 	ck_assert_msg(ret_ == (int)(error), "%s returned %d, not " #error, #call, ret_); \
 } while (0)
 
-/* The call fails with this code and a sentence that contains @text. */
+/* The call fails with this code and a message that contains @text. */
 #define fails(code, text, call) do { \
 	int ret_ = (call); \
 	ck_assert_msg(ret_ == -FDRY_E_##code, "%s returned %s: %s", #call, fdry_error_name(ret_), \

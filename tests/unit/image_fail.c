@@ -35,7 +35,7 @@ static bool was_reached(void)
 	return reached;
 }
 
-/* Load, run, read: all that can fail. The image, or NULL and a sentence. */
+/* Load, run, read: all that can fail. The image, or NULL and a message. */
 static struct fdry_image *load_and_run(struct fdry_store *s, uint32_t flags, int *err)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON | flags };

@@ -86,7 +86,7 @@ START_TEST(text_becomes_printable)
 }
 END_TEST
 
-/* A sentence that is cut ends in a whole character. */
+/* A message that is cut ends in a whole character. */
 START_TEST(cut_sentences_are_printable)
 {
 	char text[2000], twice[2048];

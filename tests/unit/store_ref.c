@@ -39,7 +39,7 @@ START_TEST(names_are_checked)
 }
 END_TEST
 
-/* What was asked for may hold anything; the sentence about it holds nothing that a terminal obeys.
+/* What was asked for may hold anything; the message about it holds nothing that a terminal obeys.
  */
 START_TEST(sentences_about_bad_names_are_harmless)
 {

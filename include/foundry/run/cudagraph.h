@@ -237,7 +237,7 @@ int fdry_cudagraph_graph(struct fdry_cudagraph *g, CUgraph *ret);
 int fdry_cudagraph_exec(struct fdry_cudagraph *g, CUgraphExec *ret);
 
 /* Puts work on @stream, which is capturing in the last run. Returns 0; a negative code of the
- * library, whose sentence the caller then gets; or a positive number of its own (FDRY_E_CALLBACK).
+ * library, whose message the caller then gets; or a positive number of its own (FDRY_E_CALLBACK).
  */
 typedef int (*fdry_cudagraph_fn)(void *arg, CUstream stream);
 

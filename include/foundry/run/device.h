@@ -70,7 +70,7 @@ struct fdry_device_caps {
  * these variables once.
  *
  * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (also: no device with that number), FDRY_E_ENV and
- * FDRY_E_NOHOME (no place for that cache; the sentence says what to set), FDRY_E_FORKED,
+ * FDRY_E_NOHOME (no place for that cache; the message says what to set), FDRY_E_FORKED,
  * FDRY_E_DRIVER, FDRY_E_NOMEM.
  */
 int fdry_device_get(int ordinal, struct fdry_device **ret);
@@ -114,8 +114,8 @@ struct fdry_device_launch_opts {
 /**
  * fdry_device_launch_cooperative() - Launch a kernel whose blocks may wait for one another.
  *
- * Errors: FDRY_E_UNABLE if the device has no cooperative launches (the sentence has its compute
- * capability and the driver's answer), or if not so many blocks fit (the sentence has both
+ * Errors: FDRY_E_UNABLE if the device has no cooperative launches (the message has its compute
+ * capability and the driver's answer), or if not so many blocks fit (the message has both
  * numbers); FDRY_E_INVAL, FDRY_E_OPTS, FDRY_E_FORKED, FDRY_E_DRIVER.
  */
 int fdry_device_launch_cooperative(struct fdry_device *dev,

@@ -117,9 +117,9 @@ struct fdry_kernels_key {
  * replaced. If the store cannot be written (read-only, full, damaged) the call succeeds without
  * saving the kernel, and fdry_kernels_stats() counts it.
  *
- * Errors: FDRY_E_COMPILE (the sentence has the first lines of the compiler's log,
+ * Errors: FDRY_E_COMPILE (the message has the first lines of the compiler's log,
  * fdry_kernels_log() has all of it); FDRY_E_UNABLE (this device cannot run the target, or the PTX
- * is too new for this driver: the sentence has both versions); FDRY_E_NONVRTC; FDRY_E_BADCODE;
+ * is too new for this driver: the message has both versions); FDRY_E_NONVRTC; FDRY_E_BADCODE;
  * FDRY_E_NOENT (no such entry, or a fatbin without code for the device); FDRY_E_INVAL (options);
  * FDRY_E_DRIVER; FDRY_E_NODEVMEM; FDRY_E_FORKED.
  */
@@ -153,7 +153,7 @@ struct fdry_kernels_request {
 int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_request *requests,
 			 size_t count, uint32_t threads);
 /* Wait until all preparations have ended. Returns the first failure since the last wait, with its
- * sentence; 0: none. */
+ * message; 0: none. */
 int fdry_kernels_wait(struct fdry_kernels *k);
 
 /* The number of loaded modules. */
@@ -261,7 +261,7 @@ struct fdry_kernels_launch_opts {
  *
  * The number of arguments and the size of each must be those of the kernel; otherwise FDRY_E_INVAL
  * names both numbers. FDRY_E_UNABLE if the device has no cooperative launches, or cannot run the
- * whole grid at the same time; the sentence has both facts. Asynchronous.
+ * whole grid at the same time; the message has both facts. Asynchronous.
  *
  * Errors: also FDRY_E_NOKEY (not a function of this cache), FDRY_E_NOFUNC (a driver older than CUDA
  * 12.4 does not report parameters), FDRY_E_DRIVER.

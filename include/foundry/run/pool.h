@@ -43,7 +43,7 @@ enum fdry_transient_kind {
  * has no memory left, the pool waits for the memory that it keeps, releases all of it, and asks the
  * driver again.
  *
- * Errors: FDRY_E_NODEVMEM (the sentence has the bytes asked for, free and in use), FDRY_E_NOMEM
+ * Errors: FDRY_E_NODEVMEM (the message has the bytes asked for, free and in use), FDRY_E_NOMEM
  * (pinned memory), FDRY_E_STATE (@stream is capturing: memory of a graph must live as long as the
  * graph), FDRY_E_INVAL, FDRY_E_FORKED, FDRY_E_DRIVER.
  */
@@ -144,7 +144,7 @@ int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devpt
  * fdry_transient_put(). */
 int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream stream);
 /* Copy @len bytes at @offset of the buffer in the order of @stream, and wait. FDRY_STREAM_NONE: in
- * no order. Errors: FDRY_E_RANGE (the sentence has both sizes), FDRY_E_STATE (@stream is
+ * no order. Errors: FDRY_E_RANGE (the message has both sizes), FDRY_E_STATE (@stream is
  * capturing), those of fdry_resident_view(), FDRY_E_DRIVER. */
 int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset,
 			const void *data, size_t len, CUstream stream);
