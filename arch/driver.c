@@ -180,7 +180,7 @@ int fdry_driver_check(const struct fdry_driver *drv)
 	if (drv->version >= FDRY_DRIVER_LEAST)
 		return 0;
 	return fdry_fail(FDRY_E_NOFUNC,
-			 "the driver %s is of CUDA %d.%d, and Foundry captures with %d.%d and "
+			 "the driver %s has CUDA %d.%d, and Foundry captures with %d.%d and "
 			 "newer; install release " FDRY_DRIVER_LEAST_RELEASE
 			 " of the NVIDIA driver, or a newer one",
 			 drv->path, drv->version / 1000, drv->version % 1000 / 10,
@@ -236,7 +236,7 @@ int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCapt
 	return err;
 }
 
-/* The work in between was done, so a failure here only causes a warning. */
+/* The work between enter and leave was done, so a failure here only causes a warning. */
 void fdry_driver_leave(const struct fdry_driver *drv, CUstreamCaptureMode *mode)
 {
 	CUcontext ctx;

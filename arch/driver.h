@@ -2,10 +2,10 @@
 /*
  * driver.h - the CUDA driver as one typed table, opened at run time.
  *
- * The real driver and the software driver (arch/sim) fill the same table by the same
- * dlopen(). A function that the driver lacks stays NULL; calling it fails with an error that
- * names the function and the CUDA version that introduced it. Only fdry_call() turns a CUresult
- * into an error of ours.
+ * The real driver and the software driver (arch/sim) fill the same table by the same dlopen(). A
+ * function that the driver lacks stays NULL; calling it fails with an error that names the function
+ * and the CUDA version that introduced it. Only fdry_call() turns a CUresult into an error of this
+ * library.
  */
 #ifndef FDRY_ARCH_DRIVER_H
 #define FDRY_ARCH_DRIVER_H
@@ -32,7 +32,7 @@ enum fdry_driver_fn {
 struct fdry_driver {
 	void *handle;
 	int version;   /* of cuDriverGetVersion: 13000 is CUDA 13.0 */
-	int pid;       /* of the process that started it; it does not work in a forked child */
+	int pid;       /* the process that started it; it does not work in a forked child */
 	bool software; /* the software driver of arch/sim */
 	char path[512];
 #define FDRY_DRIVER_FN(symbol, name, since) __typeof__(&symbol) symbol;
@@ -50,14 +50,14 @@ extern void *(*fdry_driver_lookup)(void *handle, const char *symbol);
  *
  * A process initialises each driver once; each open needs a close.
  * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_FORKED, FDRY_E_DRIVER,
- * FDRY_E_ENV (FOUNDRY_LOG is none of its values).
+ * FDRY_E_ENV (FOUNDRY_LOG has an unknown value).
  * Context: any thread.
  */
 int fdry_driver_open(const char *path, const struct fdry_driver **ret) __must_check;
 void fdry_driver_close(const struct fdry_driver *drv);
 
 /**
- * fdry_driver_result() - Turn a CUresult into an error of ours.
+ * fdry_driver_result() - Turn a CUresult into an error of this library.
  * @fn: the function that returned @res, or is missing
  *
  * CUDA_ERROR_OUT_OF_MEMORY becomes FDRY_E_NODEVMEM, a missing function FDRY_E_NOFUNC,
@@ -65,14 +65,14 @@ void fdry_driver_close(const struct fdry_driver *drv);
  */
 int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CUresult res);
 
-/* FDRY_E_NOFUNC if the driver is older than FDRY_DRIVER_LEAST; checked before work that it could
- * not end. */
+/* FDRY_E_NOFUNC if the driver is older than FDRY_DRIVER_LEAST. Callers check this before work that
+ * an older driver could not complete. */
 int fdry_driver_check(const struct fdry_driver *drv) __must_check;
 
 /* The result of a missing function; no driver uses this number. */
 #define FDRY_CUDA_MISSING ((CUresult)-1)
 
-/* The CUresult of a call, for the rare caller that must distinguish results. */
+/* The CUresult of a call, for the few callers that must distinguish results. */
 #define fdry_call_raw(drv, symbol, ...) \
 	((drv)->symbol ? (drv)->symbol(__VA_ARGS__) : FDRY_CUDA_MISSING)
 /* 0 or -FDRY_E_...: int ret = fdry_call(drv, cuMemMap, ptr, size, 0, handle, 0); */

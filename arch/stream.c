@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * stream.c - see stream.h.
+ * stream.c - the shared streams of each context; see stream.h.
  *
  * The driver's number identifies a context, since the handle of a destroyed context may be reused.
  * The entry of a context that was destroyed without fdry_stream_forget() takes a few bytes, and the

@@ -29,8 +29,8 @@ enum fdry_stream_use {
 int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use,
 		       CUstream *ret) __must_check;
 
-/* Free the entry of @ctx, which is about to be destroyed together with its streams. Without this
- * call the entry takes a few bytes until a context with the same handle reuses it. */
+/* Free the entry of @ctx, which the caller is about to destroy together with its streams. Without
+ * this call, the entry takes a few bytes until a context with the same handle reuses it. */
 void fdry_stream_forget(const struct fdry_driver *drv, CUcontext ctx);
 
 /* Wait for a stream or an event, and count that. Errors: those of the driver. */

@@ -194,7 +194,7 @@ CUresult cuMemFreeHost(void *p)
 	return range_close((CUdeviceptr)(uintptr_t)p, 1u << SIM_MEM_PINNED);
 }
 
-/* Is all of it mapped in this process? */
+/* Whether all of the range is mapped in this process. */
 static bool host_mapped(uintptr_t start, size_t size)
 {
 	unsigned char in_core[64];

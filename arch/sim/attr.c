@@ -54,7 +54,7 @@ static bool domain_ok(const CUlaunchAttributeValue *v)
 	return (unsigned int)v->memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
 }
 
-/* This driver has no device that could update a node. */
+/* Devices of this driver cannot update nodes. */
 static bool updatable_ok(const CUlaunchAttributeValue *v)
 {
 	return !v->deviceUpdatableKernelNode.deviceUpdatable;
@@ -72,7 +72,7 @@ static bool nvlink_ok(const CUlaunchAttributeValue *v)
 
 struct node_attr {
 	CUlaunchAttributeID id;
-	size_t size; /* bytes of the value that mean something */
+	size_t size; /* bytes of the value in use */
 	bool (*ok)(const CUlaunchAttributeValue *v);
 	CUlaunchAttributeValue fresh; /* of a new node */
 	bool write_only; /* in the real driver it can be set but not read */
@@ -144,7 +144,7 @@ static const struct node_attr *attr_find(CUlaunchAttributeID id)
 	return NULL;
 }
 
-/* The last one counts, as for a launch. */
+/* The value in a launch's list; if there are several, the last one counts. */
 static const CUlaunchAttributeValue *attr_value(const struct sim_launch *l,
 						const struct node_attr *a)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture.c - streams whose work becomes a graph.
+ * capture.c - turns the work of streams into a graph.
  *
- * A capture begins on one stream and spreads to every stream that waits for an event
- * recorded in it. Each stream has the nodes that its next node will depend on; an event has
- * those of its stream at the time of the record. A call that breaks the rules invalidates every
- * capture that it touches; the streams leave an invalidated capture only when it ends.
+ * A capture begins on one stream and spreads to every stream that waits for an event recorded in
+ * it. Each stream keeps the nodes that its next node will depend on. An event keeps those of its
+ * stream at the time of the record. A call that breaks the rules invalidates every capture that it
+ * touches; the streams leave an invalidated capture only when it ends.
  */
 #include "arch/sim/capture.h"
 
@@ -16,7 +16,7 @@ struct sim_capture *sim_captures;
 static unsigned long long next_nr = 1;
 _Thread_local CUstreamCaptureMode sim_capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/* Names the calling thread: this is at another address in each. */
+/* Identifies the calling thread, since the variable has another address in each thread. */
 const void *sim_capture_thread(void)
 {
 	return &sim_capture_mode;
@@ -76,7 +76,7 @@ void sim_capture_leave(struct sim_stream *s)
 	free(cs);
 }
 
-/* Every stream leaves; the graph stays. Events hold references to @c. */
+/* Remove every stream from the capture; the graph stays. Events hold references to @c. */
 static void capture_end(struct sim_capture *c)
 {
 	struct sim_capture **p = &sim_captures;
@@ -159,7 +159,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	return res;
 }
 
-/* Dependencies from the caller's arrays. */
+/* Read dependencies from the caller's arrays. */
 static CUresult deps_read(const struct sim_graph *g, const CUgraphNode *nodes,
 			  const CUgraphEdgeData *data, size_t count, struct sim_edges *ret)
 {
@@ -222,7 +222,7 @@ static void mark_back(const struct sim_node *n, bool *marks, const struct sim_no
 	}
 }
 
-/* Does the origin wait, directly or not, for the newest nodes of every other stream? */
+/* Check that the origin waits, directly or not, for the newest nodes of every other stream. */
 static CUresult joined(const struct sim_capture *c)
 {
 	const struct capture_stream *cs, *origin = c->origin->capture_data;
@@ -294,7 +294,8 @@ struct sim_capture *sim_capture_blocking(const struct sim_ctx *ctx)
 	return NULL;
 }
 
-/* The stream of a query; the legacy stream cannot be queried while a blocking stream captures. */
+/* Find the stream of a query. The legacy stream cannot be queried while a blocking stream
+ * captures. */
 static CUresult query_find(CUstream stream, struct sim_stream **ret)
 {
 	struct sim_stream *s;
@@ -318,7 +319,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Arrays of the stream's dependencies, which stay with it. */
+/* Make the arrays of dependencies for cuStreamGetCaptureInfo. The stream keeps them. */
 static CUresult deps_show(struct capture_stream *cs)
 {
 	CUgraphNode *nodes = calloc(cs->deps.count + 1, sizeof(*nodes));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.h - captures in progress, shared by capture.c and record.c. */
+/* capture.h - the state of captures in progress; capture.c and record.c use it. */
 #ifndef FDRY_ARCH_SIM_CAPTURE_H
 #define FDRY_ARCH_SIM_CAPTURE_H
 
 #include "arch/sim/graph.h"
 
-/* One stream of a capture; its stream's ->capture_data. */
+/* One stream of a capture. The stream's capture_data points to it. */
 struct capture_stream {
 	struct capture_stream *next;
 	struct sim_stream *stream;
@@ -16,13 +16,14 @@ struct capture_stream {
 
 struct sim_capture {
 	struct sim_capture *next; /* in captures */
-	int refs;                 /* the list's, and one for each event recorded in it */
+	int refs;                 /* one for the list, and one for each event recorded in the
+				     capture */
 	CUstreamCaptureStatus status; /* NONE once it has ended */
 	CUstreamCaptureMode mode;
 	unsigned long long nr;
-	const void *thread;       /* that began it */
+	const void *thread;       /* the thread that began it */
 	struct sim_graph *graph;
-	bool own;                 /* the graph was made for it */
+	bool own;                 /* the capture made the graph */
 	struct sim_stream *origin;
 	struct capture_stream *streams;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * code.c - an object of ours, loaded: a file in memory for the dynamic linker.
+ * code.c - loads an object of the software driver: a file in memory for the dynamic linker.
  *
  * Each load is a file of its own, so each has variables of its own. The linker returns a loaded
  * object again for the same path, and numbers of file descriptors are reused. So every load

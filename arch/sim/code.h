@@ -7,19 +7,20 @@
 
 /* image.c */
 
-/* A shared object of ours, inside the caller's bytes. */
+/* An object of the software driver: a shared object, inside the caller's bytes. */
 struct sim_image {
 	const unsigned char *data;
 	size_t size;
 	void *owned; /* the bytes, if they are not the caller's */
 };
 
-/* Find it in an object, a fatbin or its wrapper, or text (ptx.c). NO_BINARY_FOR_GPU if there is
- * code for something else, INVALID_PTX for text that holds none, INVALID_IMAGE for anything else.
+/* Find the object in @data: an object, a fatbin or its wrapper, or text (ptx.c). NO_BINARY_FOR_GPU
+ * if there is only code for other devices, INVALID_PTX for text without an object, INVALID_IMAGE
+ * for anything else.
  */
 CUresult sim_image_find(const void *data, struct sim_image *ret);
 void sim_image_release(struct sim_image *image);
-/* The same for an object of at most @most bytes. */
+/* Find the object if @data is an object of at most @most bytes. */
 CUresult sim_image_elf(const unsigned char *data, size_t most, struct sim_image *ret);
 
 /* A module variable, from the object's symbols. */
@@ -34,7 +35,7 @@ bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_sy
  * NULL. */
 CUresult sim_file_read(const char *path, void **ret, size_t *size_ret);
 
-/* ptx.c: PTX with an object of ours in its comments; the bytes are owned. */
+/* ptx.c: find the object in the comments of PTX. @ret owns the bytes. */
 CUresult sim_ptx_image(const char *text, struct sim_image *ret);
 
 /* code.c */
@@ -77,7 +78,7 @@ struct sim_module {
 	struct sim_module *next; /* of the context */
 	struct sim_ctx *ctx;
 	struct sim_code *code; /* held */
-	struct sim_library *library; /* whose instance it is, or NULL */
+	struct sim_library *library; /* the library that it belongs to, or NULL */
 	struct sim_func **funcs; /* one a kernel, in the object's order; held */
 	size_t nfuncs;
 };
@@ -85,7 +86,8 @@ struct sim_module {
 /* A module of @code (a reference is taken) in @ctx. */
 CUresult sim_module_new(struct sim_ctx *ctx, struct sim_code *code, struct sim_library *library,
 			struct sim_module **ret);
-/* Its handles, its functions' and its variables end; operations that hold a function still run. */
+/* Invalidate the module's handle, its functions' handles and its variables. Operations that hold a
+ * function still run. */
 void sim_module_close(struct sim_module *m);
 
 /* library.c */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * copy.c - copies, all as one 3D form.
+ * copy.c - copies; all of them become 3D copies.
  *
  * Host memory that the driver does not know is pageable. An asynchronous copy from it reads the
  * bytes during the call; a copy to it has finished when the call returns. Pinned memory, and the
- * memory of a captured copy, is read and written when the stream runs the copy. A copy between
- * device memory does not make the host wait.
+ * memory of a captured copy, is read and written when the stream runs the copy. The host does not
+ * wait for copies from device to device memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +96,13 @@ static bool shape_ok(const struct side *s, const CUDA_MEMCPY3D *p)
 	       (!s->height || p->Depth <= 1 || s->height >= p->Height + s->y);
 }
 
-/* From the first byte to the last. */
+/* The number of bytes from the first to the last. */
 static size_t plane_extent(const struct sim_plane *plane, const CUDA_MEMCPY3D *p)
 {
 	return ((p->Depth - 1) * plane->rows + p->Height - 1) * plane->pitch + p->WidthInBytes;
 }
 
-/* Is it host memory that the driver does not know? */
+/* Whether it is host memory that the driver does not know. */
 static bool side_pageable(const struct side *s, const CUDA_MEMCPY3D *p)
 {
 	struct sim_plane plane = side_plane(s, p);

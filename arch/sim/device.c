@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device.c - the devices, all alike, as the environment describes them.
+ * device.c - the devices, which are all equal, and which the environment describes.
  *
  * The first cuInit reads the environment, once.
  */
@@ -79,7 +79,7 @@ static bool number(const char **s, unsigned long long max, unsigned long long *r
 	return *ret <= max;
 }
 
-/* K, M or G may follow. */
+/* A number, which K, M or G may follow. */
 static bool memory_parse(const char *s)
 {
 	static const char units[] = "KMG";
@@ -200,7 +200,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-/* Not random: the same device in every process. */
+/* The UUID is not random, so a device has the same in every process. */
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
 	static const char bytes[16] = "foundry-software";

@@ -2,8 +2,8 @@
 /*
  * dot.c - a graph as text for Graphviz: nodes by kind and number, edges with their data.
  *
- * Prints the same as cuGraphDebugDotPrint by default; with the verbose flag or the flag of a
- * kind, also the parameters.
+ * Without flags it prints what the real cuGraphDebugDotPrint prints. With the verbose flag, or the
+ * flag of a kind, it also prints the parameters.
  */
 #include "lib/file.h"
 #include "arch/sim/graph.h"

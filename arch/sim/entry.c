@@ -2,8 +2,8 @@
 /*
  * entry.c - the table of exported functions, their look-up, and the one lock.
  *
- * Every variant for the per-thread default stream is the same function: a NULL stream
- * then means the legacy stream, which orders more and never less.
+ * The variants for the per-thread default stream are the same functions. So a NULL stream means the
+ * legacy stream, which orders more work, never less.
  */
 #include "arch/sim/sim.h"
 
@@ -55,7 +55,7 @@ static const struct sim_entry entries[SIM_FNS] = {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised;
 static bool
-	forked; /* a child of the process that was initialised: it has neither threads nor device */
+	forked; /* a child of an initialised process, which has neither threads nor devices */
 
 void sim_lock(void)
 {

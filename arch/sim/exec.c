@@ -19,12 +19,12 @@
 		      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | \
 		      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
 
-/* One launch under way. */
+/* One launch in flight. */
 struct launch {
 	struct sim_plan *plan;    /* held */
 	struct sim_fence *before; /* held, or NULL */
-	struct sim_fence **events; /* of the event nodes in the order of the plan; held; NULL:
-				      nothing to wait for */
+	struct sim_fence **events; /* fences of the event nodes in the order of the plan; held;
+				      NULL: nothing to wait for */
 	size_t nevents;
 };
 
@@ -64,7 +64,7 @@ static CUresult flags_check(cuuint64_t flags)
 								 : CUDA_SUCCESS;
 }
 
-/* Does the graph, or one inside it, allocate or free? */
+/* Whether the graph, or a child graph in it, allocates or frees. */
 static bool has_memory(const struct sim_graph *g)
 {
 	bool yes = g->nmem;
@@ -289,7 +289,7 @@ static CUresult plan_run(const struct launch *l, const struct sim_plan *p, size_
 	return CUDA_SUCCESS;
 }
 
-/* On the stream's thread, without the lock. */
+/* Run a launch, on the stream's thread, without the lock. */
 static CUresult launch_run(void *data, struct sim_ctx *ctx)
 {
 	const struct launch *l = data;

@@ -92,7 +92,8 @@ static int fault_set(const char *spec)
 	return ret;
 }
 
-/* The request in the environment; a typing error must not mean "nothing fails". */
+/* Read the request in the environment. If it is malformed, every call fails: a typing error must
+ * not let a test pass. */
 static bool environment_ok(void)
 {
 	if (started)

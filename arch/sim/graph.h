@@ -62,11 +62,11 @@ bool sim_edge_plain(const CUgraphEdgeData *data); /* all zero */
 /* Check that an edge with @data may join these nodes. INVALID_VALUE. */
 CUresult sim_edge_check(const struct sim_node *from, const struct sim_node *to,
 			const CUgraphEdgeData *data);
-/* Add an edge; INVALID_VALUE if it is not allowed or is there. */
+/* Add an edge; INVALID_VALUE if it is not allowed or exists. */
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);
 /* Remove all edges of @node. */
 void sim_edges_cut(struct sim_node *node);
-/* Add to a list, with one entry a node: the stricter of two. */
+/* Add an edge to a list, which has one entry for each node. Of two, the stricter stays. */
 CUresult sim_edges_put(struct sim_edges *e, struct sim_node *node, const CUgraphEdgeData *data);
 CUresult sim_edges_merge(struct sim_edges *to, const struct sim_edges *from);
 CUresult sim_edges_copy(const struct sim_edges *e, struct sim_edges *ret);
@@ -92,13 +92,13 @@ struct sim_place {
 	const CUgraphEdgeData *data; /* NULL: plain */
 	size_t ndeps;
 };
-/* A new node of @type with its edges; there is no node if an edge is refused. */
+/* Make a node of @type with its edges. If an edge is refused, no node is made. */
 CUresult sim_node_place(const struct sim_place *at, CUgraphNodeType type, struct sim_node **ret);
 
 /* work.c */
 
-/* Make an operation of kernel parameters, in the context that they name. @attrs: of the node, or
- * NULL. */
+/* Make an operation of kernel parameters, in the context that they name. @attrs: the node's
+ * attributes, or NULL. */
 CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_launch *attrs,
 			 struct sim_op *ret);
 /* Check a launch again: attributes of node and function may have changed. */
@@ -107,7 +107,8 @@ CUresult sim_memcpy_make(const CUDA_MEMCPY3D *p, CUcontext ctx, struct sim_op *r
 CUresult sim_memset_make(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_op *ret);
 CUresult sim_host_make(const CUDA_HOST_NODE_PARAMS *p, struct sim_op *ret);
 CUresult sim_event_make(CUevent event, enum sim_op_kind kind, struct sim_op *ret);
-/* The work that generic parameters describe; kinds that are no operation are NOT_SUPPORTED. */
+/* Make the operation that generic parameters describe; NOT_SUPPORTED for kinds of nodes without an
+ * operation. */
 CUresult sim_params_make(const CUgraphNodeParams *p, const struct sim_launch *attrs,
 			 struct sim_op *ret);
 bool sim_params_clean(const CUgraphNodeParams *p); /* not NULL, and reserved bytes are zero */

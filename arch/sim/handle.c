@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * handle.c - handles are numbers; this is their table.
+ * handle.c - the table of handles, which are numbers.
  *
  * A process uses a number once, except for streams: a new stream gets the number of the last
  * destroyed one, whose work may still run (as in driver 580; tests/gpu/run.c). A number is a
@@ -40,7 +40,7 @@ static void table_put(struct sim_obj *obj)
 	table.used++;
 }
 
-/* Room for one more, at most half full. */
+/* Grow the table so that it is at most half full with one more entry. */
 static bool table_grow(void)
 {
 	struct sim_obj **old = table.slots;

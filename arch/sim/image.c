@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * image.c - recognises images of device code, and finds the object of ours in them.
+ * image.c - recognises images of device code, and finds the software driver's object in them.
  *
  * The driver's interface has a pointer without a length, so the length comes from the object's
  * own headers; every access inside it is checked.
@@ -130,7 +130,8 @@ CUresult sim_image_elf(const unsigned char *data, size_t most, struct sim_image 
 	return CUDA_SUCCESS;
 }
 
-/* The first entry that is an object of ours; compressed ones never are. */
+/* Find the first entry that is an object of the software driver. Such entries are never
+ * compressed. */
 static CUresult fatbin_find(const unsigned char *data, struct sim_image *ret)
 {
 	struct fatbin_head head;

@@ -31,7 +31,8 @@ static void *addr_ptr(CUdeviceptr addr)
 	return (void *)(uintptr_t)addr;
 }
 
-/* The same bytes at the same place, from now on in a file; its descriptor, or -1. */
+/* Move the bytes of a range into a file, which is mapped at the same addresses. Returns the file's
+ * descriptor, or -1. */
 static int make_shared(const struct sim_range *r)
 {
 	int fd = fdry_memfd("foundry-exported");
@@ -86,7 +87,8 @@ static CUresult map_file(struct sim_ctx *ctx, int fd, off_t offset, size_t size,
 	void *p;
 
 	SIM_TRY(sim_memory_charge(r.dev,
-				  r.extent)); /* not this process's memory, but uncharged like it */
+				  r.extent)); /* it is not this process's memory, but cuMemFree will
+						 uncharge it */
 	p = mmap(NULL, r.extent, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
 	if (p == MAP_FAILED) {
 		sim_memory_uncharge(r.dev, r.extent);

@@ -7,7 +7,7 @@
 
 #include "arch/sim/code.h"
 
-/* Attributes that go by the launch and not by the function: one of them, or NULL. */
+/* Find an attribute of the launch, or NULL. */
 static const CUlaunchAttributeValue *attr_find(const struct sim_launch_args *a,
 					       CUlaunchAttributeID id)
 {
@@ -85,8 +85,8 @@ static bool attrs_ok(const struct sim_launch_args *a)
 	return true;
 }
 
-/* The attributes that count: the function's, or the kernel's if it was named and nothing set on the
- * function. */
+/* The function attributes for a launch: those of the kernel if the launch names it and none was set
+ * on the function, else those of the function. */
 static const struct sim_func_attrs *attrs_of(const struct sim_func *f, CUkernel kern)
 {
 	const struct sim_kern *k = kern && !f->attrs.set ? sim_find(kern, SIM_KERNEL) : NULL;
@@ -210,7 +210,8 @@ CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *a, s
 }
 
 /*
- * An event of the launch is recorded after it; if the launch is captured, the graph's edges say so.
+ * Record the event that a launch attribute names, after the launch. In a capture, edges of the
+ * graph replace this.
  */
 static CUresult event_after(struct sim_stream *s, const struct sim_launch_args *a)
 {

@@ -295,7 +295,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr *addr, size_t *size, CUlibrary handle, 
 	if (!name || (!addr && !size))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(library_find(handle, &lib));
-	return CUDA_ERROR_NOT_FOUND; /* objects of ours have no managed variables */
+	return CUDA_ERROR_NOT_FOUND; /* objects of the software driver have no managed variables */
 }
 
 CUresult cuLibraryGetKernel(CUkernel *ret, CUlibrary handle, const char *name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * link.c - the driver's linker: one object of ours in, the same object out.
+ * link.c - the driver's linker, which returns the one object that it gets.
  *
  * A program "compiles" PTX that holds its object (ptx.c). Any other PTX is refused, with a message
  * in the error log if the caller passed one. Two objects cannot be linked.

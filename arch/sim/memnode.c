@@ -22,7 +22,7 @@ struct sim_gmem {
 	size_t size, extent;
 	CUdevice dev;
 	bool has_free; /* a node of some graph frees it */
-	bool live;     /* a launch allocated it, nothing has freed it since */
+	bool live;     /* a launch allocated it, and nothing has freed it since */
 	CUDA_MEM_ALLOC_NODE_PARAMS params;
 	CUmemAccessDesc access[SIM_DEVICES_MAX];
 };
@@ -215,7 +215,7 @@ void sim_gmem_node_clear(struct sim_node *n)
 	sim_gmem_put(m);
 }
 
-/* All allocations of a plan must be free, or become so by @freeing. */
+/* Check that all allocations of a plan are free; with @freeing, free them first. */
 static CUresult plan_allocs(const struct sim_plan *p, bool freeing)
 {
 	for (size_t i = 0; i < p->count; i++) {

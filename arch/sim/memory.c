@@ -187,7 +187,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	SIM_ENTER(cuMemGetAddressRange_v2);
 	SIM_TRY(sim_ctx_current(&ctx));
 	r = sim_range_find(addr);
-	if (!r || !r->read) /* mapped without access counts as nothing */
+	if (!r || !r->read) /* the real driver does not find mappings without access */
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
 		*base = r->start;

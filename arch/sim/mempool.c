@@ -120,7 +120,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 	return CUDA_SUCCESS;
 }
 
-/* Live allocations stay. */
+/* Live allocations of a destroyed pool stay. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	struct sim_pool *p;

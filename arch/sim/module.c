@@ -2,8 +2,8 @@
 /*
  * module.c - modules: device code in one context, and its functions.
  *
- * A function holds its code. So an operation that is queued or part of a graph runs even if its
- * module was unloaded meanwhile; the handle is invalid then.
+ * A function holds its code. So an operation in a queue or a graph runs even if its module is
+ * unloaded before; only the handle is invalid then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static void funcs_close(struct sim_module *m)
 	m->funcs = NULL;
 }
 
-/* The first @n variables are no memory of the driver's any more. */
+/* Remove the first @n variables from the ranges that the driver knows. */
 static void vars_remove(struct sim_module *m, size_t n)
 {
 	while (n)

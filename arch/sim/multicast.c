@@ -65,7 +65,7 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-/* All of the object at once. */
+/* Only the whole object can be bound at once. */
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset,
 			    CUmemGenericAllocationHandle memory, size_t memory_offset, size_t size,
 			    unsigned long long flags)

@@ -339,7 +339,7 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
 	return event_node_set(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
-/* Is @g the graph of @handle or one that it lies in? */
+/* Whether @g is the graph of @handle, or has that graph in it as a child graph. */
 static bool encloses(const struct sim_graph *g, CUgraph handle)
 {
 	const struct sim_graph *in = sim_find(handle, SIM_GRAPH);
@@ -349,7 +349,7 @@ static bool encloses(const struct sim_graph *g, CUgraph handle)
 	return in != NULL;
 }
 
-/* A child graph node. @move: @child itself becomes the node's, else a clone. */
+/* Add a child graph node. @move: the node owns @child itself, otherwise a clone. */
 static CUresult child_add(const struct sim_place *at, CUgraph child, bool move, CUgraphNode *ret)
 {
 	struct sim_graph *g;

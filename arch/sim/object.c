@@ -2,8 +2,8 @@
 /*
  * object.c - texture and surface objects: small integers, as on the real driver.
  *
- * No kernel of the software driver reads through them; they exist so that a program
- * that holds some can be recognised.
+ * No kernel of the software driver reads through them. They exist for tests of programs that use
+ * such objects.
  */
 #include <stdlib.h>
 

@@ -73,7 +73,8 @@ static CUresult copy_run(const struct sim_copy *c)
 	return CUDA_SUCCESS;
 }
 
-/* One element, then copies of the filled part: few large copies, since a sanitizer checks each. */
+/* Write one element, then copy the filled part again and again. That takes few large copies, which
+ * matters because a sanitizer checks each. */
 static void row_set(unsigned char *row, const CUDA_MEMSET_NODE_PARAMS *p)
 {
 	size_t size = p->width * p->elementSize, done, part;
@@ -201,7 +202,7 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 	return CUDA_SUCCESS;
 }
 
-/* A copy of the bytes; NULL if there are none, or memory is short. */
+/* Copy the bytes to new memory; NULL if there are none, or memory is short. */
 static void *bytes_dup(const void *p, size_t size)
 {
 	void *q = NULL;

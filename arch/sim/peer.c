@@ -2,7 +2,8 @@
 /*
  * peer.c - access of contexts to the memory of other contexts.
  *
- * The rules of the driver are recorded and reported, but host memory is accessible to all.
+ * The driver checks and reports the settings, but they have no effect, since all contexts can
+ * access host memory.
  */
 #include "arch/sim/sim.h"
 

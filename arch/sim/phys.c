@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * phys.c - memory by handle: cuMemCreate, and handing it to other processes.
+ * phys.c - memory by handle: cuMemCreate, export to other processes, and import.
  *
- * The memory lies in one file in memory that only grows at its end. After the last use of a handle
- * its bytes are punched out. One file for all handles needs few descriptors, and a handle that is
- * mapped twice shows the same bytes at both addresses. Memory that may be shared has a file of its
- * own, whose name identifies the software driver and the device.
+ * The memory of all handles lies in one file in memory, which only grows at its end. After the last
+ * use of a handle, its bytes are removed from the file (FALLOC_FL_PUNCH_HOLE). One file for all
+ * handles needs few descriptors, and a handle that is mapped twice shows the same bytes at both
+ * addresses. Memory that may be shared has a file of its own, whose name identifies the software
+ * driver and the device.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,7 +78,7 @@ static bool bytes_common(struct sim_mem *mem)
 	return true;
 }
 
-/* Written, not mapped: half the time. */
+/* Write the bytes by system calls, which takes half the time of mapping them. */
 static bool bytes_soil(const struct sim_mem *mem)
 {
 	unsigned char page[4096];
@@ -231,7 +232,8 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	return CUDA_SUCCESS;
 }
 
-/* Which device a descriptor's memory is on, by the name of its file; -1: it is not ours. */
+/* The device of a descriptor's memory, by the name of its file; -1: the file is not of this
+ * driver. */
 static int shared_device(int fd)
 {
 	static const char prefix[] = "/memfd:" SHARED_NAME;

@@ -2,11 +2,11 @@
 /*
  * plan.c - an executable graph's own copy of nodes, edges and work, and their order.
  *
- * The real driver runs independent nodes in any order. This one chooses an order when the graph is
- * instantiated, such that missing edges show: the ready node that became ready last runs first, so
- * a node that lost an edge runs before its former predecessor. FDRY_SIM_ORDER=N, N not 0, chooses
- * at random, with the seed N. Every edge, programmatic ones too, makes its upstream node finish
- * first.
+ * The real driver runs independent nodes in any order. This driver chooses an order at
+ * instantiation that exposes missing edges: among the ready nodes, the one that became ready last
+ * runs first. So a node that lost an edge runs before its former predecessor. FDRY_SIM_ORDER=N, N
+ * not 0, chooses at random, with the seed N. For every edge, also a programmatic one, the upstream
+ * node finishes first.
  */
 #include "arch/sim/graph.h"
 
@@ -198,7 +198,7 @@ CUresult sim_plan_own(struct sim_plan **p)
 	return CUDA_SUCCESS;
 }
 
-/* Nodes are listed as they were made, so their handles only rise. */
+/* Nodes are listed in order of creation, so their handles ascend. */
 struct sim_step *sim_plan_find(struct sim_plan *p, uint64_t node)
 {
 	size_t lo = 0, hi = p->count;

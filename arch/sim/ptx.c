@@ -2,10 +2,10 @@
 /*
  * ptx.c - "compiling" PTX.
  *
- * There is no compiler here. But the code around a compiler must be tested, so PTX may hold its
- * own result: lines of hexadecimal digits, each after SIM_PTX_MARK, which together are an object
- * of ours. To other readers they are comments. The build makes such a .ptx of every .cubin. Any
- * other PTX is refused.
+ * There is no compiler here. But the code around a compiler must be tested, so PTX may hold its own
+ * result: lines of hexadecimal digits, each after SIM_PTX_MARK, which together are an object of the
+ * software driver. To other readers they are comments. The build makes such a .ptx from every
+ * .cubin. Any other PTX is refused.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * record.c - calls of streams that capture.
+ * record.c - calls on streams that capture.
  *
  * Work becomes a node after the stream's dependencies; a wait for an event of the same capture adds
  * to these. The rest of this file handles calls that a capture forbids.
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* A kernel that may start before the kernel in front of it has finished. */
+/* Whether a kernel may start before the kernel before it has finished. */
 static bool overlaps(const struct sim_op *op)
 {
 	bool yes = false;
@@ -63,7 +63,7 @@ static CUresult node_append(struct sim_stream *s, CUgraphNodeType type, bool ear
 	return CUDA_SUCCESS;
 }
 
-/* @ev now means @deps, which are consumed, of capture @c. */
+/* Record @ev in capture @c: it stands for @deps, which are consumed. */
 static CUresult event_set(struct sim_event *ev, struct sim_capture *c, struct sim_edges *deps)
 {
 	struct sim_edges *kept = malloc(sizeof(*kept));
@@ -217,7 +217,7 @@ CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev)
 	return sim_capture_enter(c, s, &deps);
 }
 
-/* Whether @c allows unsafe calls on this thread. */
+/* Whether @c forbids unsafe calls on this thread. */
 static bool forbids(const struct sim_capture *c)
 {
 	bool mine = c->thread == sim_capture_thread() && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * set.c - memsets, all as one 2D form.
+ * set.c - memsets; all of them become 2D memsets.
  *
- * The synchronous ones run in the legacy stream. The host waits only if they write host memory, as
- * the section on synchronisation in cuda.h says.
+ * Synchronous memsets run in the legacy stream. The host waits for them only if they write host
+ * memory, as cuda.h documents.
  */
 #include "arch/sim/sim.h"
 

@@ -7,14 +7,15 @@
  * an object of its own and shares no code with the library: it fails like a driver, with
  * a CUresult, and prints nothing.
  *
- * Locking: one lock for the whole driver, as in the real one. SIM_ENTER() holds it until
- * the exported function returns; callers of the functions below hold it unless the comment
- * says otherwise. Threads of streams run operations without it. Waiting (sim_fence_wait() and
- * its callers) releases it meanwhile, so objects found before a wait must be found again, or
- * held by a reference.
+ * Locking: one lock for the whole driver, as in the real one. SIM_ENTER() holds it until the
+ * exported function returns; callers of the functions below hold it unless the comment says
+ * otherwise. Threads of streams run operations without it. Waiting (sim_fence_wait() and its
+ * callers) releases it during the wait, so objects found before must be found again, or held by a
+ * reference.
  *
- * Handles are numbers, not addresses, and are never reused. So a destroyed or foreign handle is
- * always recognised, and code that uses a handle as a pointer crashes at once.
+ * Handles are numbers, not addresses, and are never reused. So the driver always recognises a
+ * handle that was destroyed or is not its own, and code that uses a handle as a pointer crashes at
+ * once.
  */
 #ifndef FDRY_ARCH_SIM_SIM_H
 #define FDRY_ARCH_SIM_SIM_H
@@ -105,14 +106,15 @@ struct sim_obj {
 	void (*release)(struct sim_obj *); /* frees the whole object at the last put */
 };
 
-/* Give @obj a handle and the first reference; @release may be NULL for free().
+/* Assign a handle and the first reference to @obj; @release may be NULL for free().
  * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sim_obj_open(struct sim_obj *obj, enum sim_type type, void (*release)(struct sim_obj *));
 /* Invalidate the handle, and drop its reference. */
 void sim_obj_close(struct sim_obj *obj);
 struct sim_obj *sim_obj_get(struct sim_obj *obj);
 void sim_obj_put(struct sim_obj *obj); /* NULL is fine */
-/* The object of a handle, NULL if it is none of that type; valid while the lock is held. */
+/* The object of a handle; NULL if the handle has another type or none. Valid while the lock is
+ * held. */
 void *sim_obj_find(uint64_t id, enum sim_type type);
 /* Objects of a type that have a handle. */
 unsigned long sim_obj_count(enum sim_type type);
@@ -153,14 +155,14 @@ struct sim_ctx {
 	CUdevice dev;
 	unsigned int flags;
 	bool primary;
-	unsigned int retained; /* how often, of a primary context */
+	unsigned int retained; /* how often it was retained, if it is a primary context */
 	CUresult error;        /* of the kernel or copy that broke it, sticky */
 	uint64_t handle;       /* stays when the context is closed */
 	unsigned long long nr; /* cuCtxGetId */
 	size_t limits[CU_LIMIT_MAX];
 	struct sim_stream *legacy; /* the NULL stream */
 	struct sim_module *modules;
-	uint64_t peers[SIM_DEVICES_MAX]; /* contexts whose memory it may use, by handle; 0: free */
+	uint64_t peers[SIM_DEVICES_MAX]; /* handles of contexts whose memory it may use; 0: free */
 };
 
 /* The current context of this thread; INVALID_CONTEXT if there is none, CONTEXT_IS_DESTROYED, or
@@ -220,7 +222,8 @@ static inline bool sim_range_host(const struct sim_range *r)
 /* Count @size bytes as used on @dev: OUT_OF_MEMORY if its memory does not suffice. */
 CUresult sim_memory_charge(CUdevice dev, size_t size);
 void sim_memory_uncharge(CUdevice dev, size_t size);
-/* Fresh memory must not be zero: fill it, or if it is large, its beginning and some pages. */
+/* Fill fresh memory, which must not be zero: all of it, or if it is large, its beginning and some
+ * pages. */
 #define SIM_POISON 0xdb
 void sim_memory_poison(void *p, size_t size);
 /* The next page to poison after the one at @at; beyond @size after the last. */
@@ -299,7 +302,8 @@ struct sim_event_op {
 	bool external; /* CU_EVENT_..._EXTERNAL: a node if it is captured */
 };
 
-/* A callback of ours on a stream's thread, without the lock. Graph launches use it. */
+/* A function of the driver that runs on a stream's thread, without the lock. Graph launches use
+ * it. */
 struct sim_call {
 	CUresult (*run)(void *data, struct sim_ctx *ctx);
 	void (*release)(void *data); /* called once, with the lock, run or not */
@@ -400,7 +404,7 @@ CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func *
 
 /* stream.c */
 
-/* One point in time: done, or not yet. */
+/* One point in time, which is done or not done yet. */
 struct sim_fence {
 	int refs;
 	bool done;
@@ -411,7 +415,7 @@ struct sim_fence *sim_fence_new(void); /* NULL: out of memory */
 struct sim_fence *sim_fence_get(struct sim_fence *f);
 void sim_fence_put(struct sim_fence *f); /* NULL is fine */
 void sim_fence_signal(struct sim_fence *f);
-void sim_fence_wait(struct sim_fence *f); /* releases the lock meanwhile; hold a reference */
+void sim_fence_wait(struct sim_fence *f); /* releases the lock while it waits; hold a reference */
 
 struct sim_capture; /* simulated capture: capture.c */
 
@@ -438,12 +442,12 @@ CUresult sim_stream_find(CUstream handle, struct sim_stream **ret);
  * to its thread. @done, if not NULL, gets a held fence that is signalled when @op has run; it gets
  * NULL if @op was captured. */
 CUresult sim_stream_submit(struct sim_stream *s, struct sim_op *op, struct sim_fence **done);
-/* Wait for all submitted work; releases the lock meanwhile. */
+/* Wait for all submitted work; releases the lock while it waits. */
 CUresult sim_stream_wait(struct sim_stream *s);
 /* Wait for the submitted work of all streams of a context, or of all streams. */
 CUresult sim_ctx_wait(struct sim_ctx *ctx);
 CUresult sim_device_wait(void);
-/* Whether the legacy stream's work is ordered with this stream's. */
+/* Whether the work of the legacy stream and of this stream is ordered. */
 static inline bool sim_stream_blocking(const struct sim_stream *s)
 {
 	return !(s->flags & CU_STREAM_NON_BLOCKING);
@@ -476,20 +480,21 @@ CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op);
  * joins. */
 CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev);
 /* Every function that is unsafe during a capture (allocation, synchronous copies, synchronisation
- * of a context, ...) calls this first: STREAM_CAPTURE_UNSUPPORTED and an invalidated capture, or
- * CUDA_SUCCESS. */
+ * of a context, ...) calls this first. CUDA_SUCCESS, or STREAM_CAPTURE_UNSUPPORTED, and the capture
+ * is invalidated. */
 CUresult sim_unsafe(void);
-/* Synchronisation, query or destruction of a stream with ->capture set, or a graph launched into
- * it. */
+/* The result of synchronising, querying or destroying a stream with ->capture set, or of launching
+ * a graph into it. */
 CUresult sim_capture_sync(struct sim_stream *s);
-/* Synchronisation of a context: in no mode while one of its streams captures. */
-CUresult sim_capture_sync_ctx(const struct sim_ctx *ctx);
-/* Query or synchronisation of an event with ->capture set. */
-CUresult sim_capture_event(struct sim_event *ev);
-/* Work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking streams
+/* The result of synchronising a context. It fails in every mode while one of its streams
  * captures. */
+CUresult sim_capture_sync_ctx(const struct sim_ctx *ctx);
+/* The result of querying or synchronising an event with ->capture set. */
+CUresult sim_capture_event(struct sim_event *ev);
+/* Check work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking
+ * streams captures. */
 CUresult sim_capture_legacy(struct sim_ctx *ctx);
-/* A stream (which may be capturing), an event or a context will be destroyed: forget it. */
+/* Forget a stream (which may be capturing), an event or a context that will be destroyed. */
 void sim_capture_stream_gone(struct sim_stream *s);
 void sim_capture_event_gone(struct sim_event *ev);
 void sim_capture_ctx_gone(struct sim_ctx *ctx);

@@ -83,7 +83,7 @@ static void fences_wait(struct fences *fs)
 	fences_release(fs);
 }
 
-/* Room for every stream's tail and one more. */
+/* Allocate a list for every stream's tail and one more. */
 static CUresult fences_init(struct fences *fs)
 {
 	const struct sim_stream *s;
@@ -141,7 +141,7 @@ static void task_free(struct sim_task *t)
 	free(t);
 }
 
-/* A broken context runs nothing any more. */
+/* Run a task, unless the context is broken. */
 static void task_run(struct sim_stream *s, struct sim_task *t)
 {
 	CUresult res = s->ctx->error;
@@ -374,7 +374,7 @@ CUresult sim_stream_wait(struct sim_stream *s)
 	return res;
 }
 
-/* Of one context, or (NULL) of all. */
+/* Wait for the tails of the streams of one context, or (NULL) of all. */
 static CUresult tails_wait(const struct sim_ctx *ctx)
 {
 	const struct sim_stream *s;
@@ -542,7 +542,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_find(handle, &s));
 	if (s->capture)
-		return sim_capture_sync(s); /* so it seems, on the real driver */
+		return sim_capture_sync(s); /* as observed on the real driver */
 	SIM_TRY(sim_unsafe());
 	*id = s->nr;
 	return CUDA_SUCCESS;

@@ -68,7 +68,7 @@ static CUgraphExecUpdateResult copy_change(const CUDA_MEMCPY3D *old, const CUDA_
 		       : CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* The width of a flat memset may change; of one with rows only the address and the value. */
+/* A change may set the address and the value, and the width if the memset has one row. */
 static CUgraphExecUpdateResult set_change(const CUDA_MEMSET_NODE_PARAMS *old,
 					  const CUDA_MEMSET_NODE_PARAMS *new)
 {
@@ -169,7 +169,7 @@ static void plan_inherit(const struct sim_plan *old, struct sim_plan *new)
 	}
 }
 
-/* Put a plan of @g in the place of *@plan. */
+/* Replace *@plan by a plan of @g. */
 static CUresult plan_replace(struct sim_plan **plan, const struct sim_graph *g, cuuint64_t flags,
 			     CUgraphExecUpdateResultInfo *info)
 {
@@ -210,7 +210,7 @@ static CUresult step_set(struct sim_step *s, struct sim_op *op)
 	return CUDA_SUCCESS;
 }
 
-/* The same, if the change is allowed. */
+/* Set @op as the work of @s if the change is allowed. */
 static CUresult step_change(struct sim_step *s, struct sim_op *op)
 {
 	if (op_change(&s->op, op, 0)) {

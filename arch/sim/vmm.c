@@ -22,7 +22,7 @@ static void *addr_ptr(CUdeviceptr addr)
 	return (void *)(uintptr_t)addr;
 }
 
-/* Does [@start, @start + @size) lie in one reservation? */
+/* The reservation that holds all of [@start, @start + @size), or NULL. */
 static const struct reservation *reservation_of(CUdeviceptr start, size_t size)
 {
 	const struct reservation *v;
@@ -54,7 +54,7 @@ unsigned long sim_reservation_count(void)
 	return n;
 }
 
-/* Nothing may be read or written there, and nothing is kept of it. */
+/* Map addresses without access and without memory. */
 static void *vacant(void *hint, size_t size, int flags)
 {
 	void *p = mmap(hint, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags,
@@ -63,7 +63,7 @@ static void *vacant(void *hint, size_t size, int flags)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* At any address: reserve more, and free both ends. */
+/* Map at any aligned address: map more, and unmap both ends. */
 static void *vacant_aligned(size_t size, size_t align)
 {
 	uintptr_t raw, start;
@@ -78,7 +78,8 @@ static void *vacant_aligned(size_t size, size_t align)
 	return (void *)start;
 }
 
-/* Seen on the real driver: smaller reservations come from a pool of its own. How small differs. */
+/* On the real driver, smaller reservations come from a pool, which ignores the hint. The limit
+ * differs between processes. */
 static size_t hint_min(void)
 {
 	const char *mib = getenv("FDRY_SIM_HINT_MIN");
@@ -92,7 +93,8 @@ static CUdeviceptr reserve(size_t size, size_t align, CUdeviceptr hint)
 
 	if (hint && hint % align == 0 && size >= hint_min())
 		p = vacant(addr_ptr(hint), size, MAP_FIXED_NOREPLACE);
-	if (p && p != addr_ptr(hint)) { /* an old kernel, for which it is only a hint */
+	if (p && p != addr_ptr(hint)) { /* an old Linux kernel, which takes the address only as a
+					   hint */
 		munmap(p, size);
 		p = NULL;
 	}
@@ -180,7 +182,7 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	return CUDA_SUCCESS;
 }
 
-/* Is [@addr, @addr + @size) made of whole mappings? */
+/* Whether [@addr, @addr + @size) consists of whole mappings. */
 static bool mapped(CUdeviceptr addr, size_t size)
 {
 	const struct sim_range *r;
@@ -199,7 +201,7 @@ static bool mapped(CUdeviceptr addr, size_t size)
 	return true;
 }
 
-/* Does every mapping that [@addr, @addr + @size) touches lie in it? There may be none. */
+/* Whether every mapping that [@addr, @addr + @size) touches lies in it. There may be none. */
 static bool whole(CUdeviceptr addr, size_t size)
 {
 	const struct sim_range *r;
@@ -271,7 +273,7 @@ static void access_set(struct sim_range *r, CUdevice dev, CUmemAccess_flags flag
 	r->peers_write = (r->peers_write & ~(1u << dev)) | (unsigned int)write << dev;
 }
 
-/* The process's access to a page is that of all devices together. */
+/* Give the process the access to the pages that all devices have together. */
 static bool pages_open(const struct sim_range *r)
 {
 	int prot = (r->read || r->peers_read ? PROT_READ : PROT_NONE) |

@@ -19,7 +19,7 @@ struct sim_mem {
 	off_t offset;         /* in it */
 	bool shared;          /* has a file of its own */
 	bool imported;        /* memory of another process; not counted on this process's device */
-	bool multicast;       /* no memory of its own: it shows the bytes of @bound ... */
+	bool multicast;       /* it has no memory: its mappings show the bytes of @bound ... */
 	struct sim_mem *bound; /* ... held; NULL: nothing yet */
 	bool joined;          /* its device was added */
 	unsigned int handles; /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
@@ -31,7 +31,7 @@ struct sim_mem {
 struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle);
 /* Call it after the end of a handle or a mapping: frees the memory after the last of both. */
 void sim_mem_unused(struct sim_mem *mem);
-/* Memory without bytes yet, and its handle. */
+/* Make memory, which has no bytes yet, and open its handle. */
 struct sim_mem *sim_mem_new(size_t size, const CUmemAllocationProp *prop);
 CUresult sim_mem_open(struct sim_mem *mem, CUmemGenericAllocationHandle *ret);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * work.c - parameters of nodes become operations.
+ * work.c - makes operations from the parameters of nodes.
  *
- * One function a kind, whether the parameters come from the function of that kind, from
- * cuGraphAddNode, or are meant for an executable graph.
+ * Each kind has one function, which serves the kind's own functions, cuGraphAddNode, and changes of
+ * executable graphs.
  */
 #include "arch/sim/graph.h"
 

@@ -17,9 +17,9 @@ static const struct {
 	const char *version, *says;
 } old[] = {
 	{ "12000",
-	  "is of CUDA 12.0, and Foundry captures with 12.5 and newer; install release 555" },
+	  "has CUDA 12.0, and Foundry captures with 12.5 and newer; install release 555" },
 	{ "12040",
-	  "is of CUDA 12.4, and Foundry captures with 12.5 and newer; install release 555" },
+	  "has CUDA 12.4, and Foundry captures with 12.5 and newer; install release 555" },
 };
 
 START_TEST(captured_on_an_old_driver)
