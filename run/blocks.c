@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* blocks.c - see blocks.h. */
+/* blocks.c - cuts pieces into blocks and joins them again; see blocks.h. */
 #include "run/blocks.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 struct fdry_block {
 	struct fdry_block *next;
 	uint64_t addr, size;
-	uint64_t piece; /* the address of the piece that it is part of */
+	uint64_t piece; /* the address of its piece */
 	bool used;
 	bool touched;   /* free, and a graph may use it */
 };

@@ -2,9 +2,9 @@
 /*
  * blocks.h - pieces of device memory, cut into blocks that are used or free.
  *
- * The code handles addresses only: no driver, no lock. A piece is memory from one call of the
- * driver; blocks of different pieces are never joined. A free block is "touched" if a graph may
- * still use it; the pool decides that.
+ * These functions only compute with addresses: they call no driver and take no lock. A piece is
+ * memory from one call of the driver. Blocks of different pieces are never joined. A free block is
+ * "touched" if a graph may still use it; the pool decides that.
  */
 #ifndef FDRY_RUN_BLOCKS_H
 #define FDRY_RUN_BLOCKS_H
@@ -29,7 +29,7 @@ int fdry_blocks_add(struct fdry_blocks *b, uint64_t addr, uint64_t size) __must_
 /**
  * fdry_blocks_alloc() - Use the smallest free block that is large enough.
  * @size: a multiple of FDRY_BLOCK_ALIGN, not 0
- * @touched: whether a touched one will do
+ * @touched: whether a touched block is allowed
  * @ret: its address; 0 if no block is large enough
  *
  * FDRY_E_NOMEM.

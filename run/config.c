@@ -13,9 +13,10 @@ int fdry_variable_at(size_t i, struct fdry_variable *ret)
 	if (err)
 		return err;
 	if (i >= FDRY_CONFIG_COUNT)
-		return fdry_fail(FDRY_E_RANGE,
-				 "there are %d variables, and none is number %zu; count from 0",
-				 FDRY_CONFIG_COUNT, i);
+		return fdry_fail(
+			FDRY_E_RANGE,
+			"there are %d variables, but number %zu was asked for; count from 0",
+			FDRY_CONFIG_COUNT, i);
 	v = &fdry_config_vars[i];
 	*ret = (struct fdry_variable){ v->name, v->type_name, v->fallback, v->allowed, v->meaning };
 	return 0;
@@ -37,7 +38,7 @@ int fdry_variable_check(const char *name)
 	}
 	if (!found)
 		return fdry_fail(FDRY_E_INVAL,
-				 "'%.80s' is no variable of this library; see "
+				 "'%.80s' is not a variable of this library; see "
 				 "Documentation/api/environment.rst",
 				 name);
 	return 0;

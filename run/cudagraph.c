@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cudagraph.c - streams captured into graphs that callers hold; see foundry/run/cudagraph.h.
+ * cudagraph.c - captures streams into graphs that callers hold; see foundry/run/cudagraph.h.
  *
- * Every capture is ended by end, reset or free, so that its stream can be used again. It continues
- * only if the driver refuses to end it, because it belongs to another thread.
+ * End, reset and free all end the capture, so that its stream can be used again. It continues only
+ * if the driver refuses to end it because it belongs to another thread.
  */
 #include "run/cudagraph.h"
 
@@ -41,8 +41,9 @@ int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what)
 {
 	static const char *const has[] = {
 		[FDRY_CUDAGRAPH_EMPTY] = "nothing is captured; fdry_cudagraph_begin() captures",
-		[FDRY_CUDAGRAPH_CAPTURING] = "a capture goes on; fdry_cudagraph_end() ends it",
-		[FDRY_CUDAGRAPH_CAPTURED] = ("it is captured and not instantiated; "
+		[FDRY_CUDAGRAPH_CAPTURING] =
+			"a capture is in progress; fdry_cudagraph_end() ends it",
+		[FDRY_CUDAGRAPH_CAPTURED] = ("it is captured but not instantiated; "
 					     "fdry_cudagraph_instantiate() instantiates it, "
 					     "fdry_cudagraph_reset() empties it"),
 		[FDRY_CUDAGRAPH_READY] =
@@ -190,8 +191,8 @@ static bool stream_free(const struct fdry_cudagraph *g)
 	       status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* In the context. The stream stops capturing and @ret is the graph; on failure it may still
- * capture. */
+/* End the capture of the stream; @ret is the graph. On failure the stream may still capture. In the
+ * context. */
 static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
 {
 	CUgraph graph = NULL;
@@ -215,7 +216,7 @@ static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
 	return err;
 }
 
-/* Make it empty, with its own pool. The lock is held. */
+/* Make the graph empty, with its own pool. The lock is held. */
 static void become_empty(struct fdry_cudagraph *g)
 {
 	g->state = FDRY_CUDAGRAPH_EMPTY;
@@ -223,16 +224,15 @@ static void become_empty(struct fdry_cudagraph *g)
 	g->pool = g->own;
 }
 
-/* The lock is held. On failure the graph is empty, or still captures. */
+/* End the capture. On failure the graph is empty, or still captures. The lock is held. */
 static int capture_end(struct fdry_cudagraph *g)
 {
 	CUstreamCaptureMode mode;
 	int err;
 
 	if (g->state != FDRY_CUDAGRAPH_CAPTURING)
-		return fdry_fail(
-			FDRY_E_STATE,
-			"no capture goes on in the graph; fdry_cudagraph_begin() begins one");
+		return fdry_fail(FDRY_E_STATE, "no capture is in progress in the graph; "
+					       "fdry_cudagraph_begin() begins one");
 	err = thread_check(g);
 	if (err)
 		return err;
@@ -301,7 +301,7 @@ static int graph_reset(struct fdry_cudagraph *g)
 	}
 	g->was_reset = true;
 	if (g->state == FDRY_CUDAGRAPH_EMPTY)
-		return 0; /* also if the capture failed: nobody wants its graph any more */
+		return 0; /* even if the capture failed, since its graph is discarded */
 	err = fdry_primary_enter(&g->on, &mode);
 	if (err)
 		return err;
@@ -331,7 +331,8 @@ int fdry_cudagraph_reset(struct fdry_cudagraph *g)
 	return err;
 }
 
-/* Free what a failed reset left. If a wait failed, the context is lost with all that it has. */
+/* Free everything that a failed reset left. If a wait failed, the context and all its objects are
+ * lost. */
 static void rest_drop(struct fdry_cudagraph *g)
 {
 	CUstreamCaptureMode mode;
@@ -376,7 +377,7 @@ int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
 		*ret = g->stream;
 	else
 		err = fdry_fail(FDRY_E_STATE,
-				"no capture goes on in the graph, so it has no stream");
+				"no capture is in progress in the graph, so it has no stream");
 	pthread_mutex_unlock(&g->lock);
 	return err;
 }

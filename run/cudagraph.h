@@ -18,20 +18,20 @@
 enum fdry_cudagraph_state {
 	FDRY_CUDAGRAPH_EMPTY,
 	FDRY_CUDAGRAPH_CAPTURING,
-	FDRY_CUDAGRAPH_CAPTURED, /* a graph */
-	FDRY_CUDAGRAPH_READY,    /* a graph and an executable one */
+	FDRY_CUDAGRAPH_CAPTURED, /* it has a graph */
+	FDRY_CUDAGRAPH_READY,    /* it has a graph and an executable graph */
 };
 
 struct fdry_cudagraph {
 	struct fdry_primary on;
 	pthread_mutex_t lock;
 	enum fdry_cudagraph_state state;
-	bool was_reset;             /* it was not empty before */
+	bool was_reset;             /* it is empty because of a reset */
 	struct fdry_graphpool *own; /* held */
 	struct fdry_graphpool *pool; /* of the last capture; joined unless empty */
 	CUstream stream;            /* while it captures */
 	CUstream current;           /* the thread's current stream before the side stream */
-	pthread_t thread;           /* that began the capture */
+	pthread_t thread;           /* the thread that began the capture */
 	bool side;
 	bool bound;                 /* only that thread may end the capture */
 	CUgraph graph;

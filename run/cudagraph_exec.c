@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cudagraph_exec.c - graphs that callers captured, instantiated and launched.
+ * cudagraph_exec.c - instantiates and launches graphs that callers captured.
  *
  * The driver runs launches of one executable graph one after another, so an event after the last
- * launch tells when all have ended. Each launch records it, because the caller's stream exists
- * then; later the caller may have destroyed the stream.
+ * launch shows when all have ended. Each launch records it, because later the caller may have
+ * destroyed the stream.
  */
 #include "run/cudagraph.h"
 
@@ -13,7 +13,7 @@
 
 #define UPLOAD ((uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 
-/* Lock a graph that is in state @state, and enter its context. @what is for the error, as in
+/* Lock a graph that is in state @state, and enter its context. @what names the call in the message:
  * "launch".
  */
 static int exec_enter(struct fdry_cudagraph *g, enum fdry_cudagraph_state state, const char *what,
@@ -42,7 +42,7 @@ static void exec_leave(struct fdry_cudagraph *g, CUstreamCaptureMode *mode)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* In the context, the lock held. */
+/* Instantiate the graph. In the context, the lock held. */
 static int exec_make(struct fdry_cudagraph *g, uint64_t flags)
 {
 	int err = fdry_call(g->on.drv, cuEventCreate, &g->done, CU_EVENT_DISABLE_TIMING);

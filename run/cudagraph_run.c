@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cudagraph_run.c - warm up, wait, capture one run of a function, make it launchable.
+ * cudagraph_run.c - warms up, waits, captures one run of a function, and makes it launchable.
  *
- * The code waits for the two streams and never for the device: the driver refuses to wait for a
- * context in which another thread captures.
+ * It waits only for the two streams, never for the device: the driver refuses to wait for a context
+ * in which another thread captures.
  */
 #include "run/cudagraph.h"
 
@@ -20,7 +20,7 @@ static int fn_call(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 	return fdry_fail(FDRY_E_CALLBACK, "the function to capture failed with %d", ret);
 }
 
-/* No context is entered: the function finds the thread as the caller of this library left it. */
+/* No context is entered, so the function runs with the thread's own context and capture mode. */
 static int warm_up(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 {
 	uint32_t i;

@@ -125,7 +125,7 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 	if (source > FDRY_DECODE_STATE_DEVICE)
 		return fdry_fail(
 			FDRY_E_INVAL,
-			"%u is no source of a decode state; see enum fdry_decode_state_source",
+			"%u is not a source of a decode state; see enum fdry_decode_state_source",
 			source);
 	pthread_mutex_lock(&d->lock);
 	d->args.source = source;

@@ -23,7 +23,7 @@ struct fdry_spare {
 	size_t bytes;              /* rounded up */
 	CUevent done;              /* kept: recorded after its last use; NULL: nothing uses it */
 	unsigned long long stream; /* kept: the driver's number of that stream; 0: not known */
-	bool leaving;              /* in use: being put back */
+	bool leaving;              /* in use: a put has begun */
 	struct fdry_spare *next, *prev;   /* kept, of the same size, the newest first */
 	struct fdry_spare *newer, *older; /* kept, of all sizes */
 };
@@ -78,19 +78,21 @@ struct fdry_device {
 
 /* Check a caller's device: FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_device_check(const struct fdry_device *dev) __must_check;
-/* Check it, and that @kind is one of @kinds. @what completes the error "K is no kind of ...". */
+/* Check the device, and that @kind is one of @kinds. @what completes the message "K is no kind of
+ * ...". */
 int fdry_device_check_kind(const struct fdry_device *dev, int kind, int kinds,
 			   const char *what) __must_check;
-/* Check it, make its context current and relax this thread's capture mode until
+/* Check the device, make its context current, and relax this thread's capture mode until
  * fdry_device_leave(). */
 int fdry_device_enter(const struct fdry_device *dev, CUstreamCaptureMode *mode) __must_check;
 void fdry_device_leave(const struct fdry_device *dev, CUstreamCaptureMode *mode);
-/* Between enter and leave. FDRY_E_STATE with @what if @stream is capturing. */
+/* FDRY_E_STATE if @stream is capturing; @what completes the message. Call it between enter and
+ * leave. */
 int fdry_device_not_capturing(const struct fdry_device *dev, CUstream stream,
 			      const char *what) __must_check;
 
-/* Parts of a device. Init: FDRY_E_ENV. Release, between enter and leave: frees everything that is
- * not in use. */
+/* The parts of a device. An init may return FDRY_E_ENV. A release frees everything that is not in
+ * use; call it between enter and leave. */
 int fdry_transient_init(struct fdry_transient *p, struct fdry_device *dev,
 			enum fdry_transient_kind kind) __must_check;
 void fdry_transient_release(struct fdry_transient *p);
@@ -99,12 +101,12 @@ int fdry_syncs_init(struct fdry_syncs *s, struct fdry_device *dev,
 void fdry_syncs_release(struct fdry_syncs *s);
 void fdry_residents_release(struct fdry_residents *r);
 
-/* Between enter and leave: free kept memory until @keep bytes are left. Continues after an error,
- * and returns the first one. */
+/* Free kept memory until @keep bytes remain. Continues after an error, and returns the first error.
+ * Call these between enter and leave. */
 int fdry_transient_trim(struct fdry_transient *p, uint64_t keep);
 void fdry_syncs_trim(struct fdry_syncs *s);
-/* As fdry_sync_get() and fdry_sync_put(), between enter and leave. A put cannot fail for a stream
- * or event from a get. */
+/* Do what fdry_sync_get() and fdry_sync_put() do, between enter and leave. A put cannot fail for a
+ * stream or event from a get. */
 int fdry_syncs_get(struct fdry_syncs *s, void **ret) __must_check;
 int fdry_syncs_put(struct fdry_syncs *s, void *what);
 

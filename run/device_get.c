@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device_get.c - devices by number: make, find, clean up and free them; see foundry/run/device.h.
+ * device_get.c - makes, finds, cleans up and frees devices by number; see foundry/run/device.h.
  *
  * The first get makes a device, and it stays until every get has a put. The lock here is held while
  * a device is made, so that two threads make only one.
@@ -130,7 +130,7 @@ static int acquire(int ordinal, struct fdry_device **ret)
 {
 	const struct fdry_driver *drv;
 	struct fdry_device *dev;
-	/* That name is the interposer's if it is in place: captures must see this memory. */
+	/* If the interposer is in place, it has this name: captures must see this memory. */
 	int err = fdry_driver_open(fdry_interposer_peek() ? "libcuda.so.1" : NULL, &drv);
 
 	if (err)

@@ -2,9 +2,9 @@
 /*
  * graphpool.c - device memory that graphs share; see foundry/run/cudagraph.h.
  *
- * Memory comes from cuMemAlloc and not from the driver's own pools. In a capturing stream these
- * make nodes, which no pool owns, which graphs cannot share, and which a seal refuses. A capture
- * allows cuMemAlloc if the thread is in relaxed mode.
+ * Memory comes from cuMemAlloc, not from the driver's own pools. In a capturing stream, those make
+ * nodes, which no pool owns, graphs cannot share, and a seal refuses. A capture allows cuMemAlloc
+ * if the thread is in relaxed mode.
  *
  * Locking: @lock of a pool guards its memory and state. @all_lock guards the list of pools and
  * their references, and is never taken while @lock is held.
@@ -31,7 +31,7 @@ struct fdry_graphpool {
 	uint32_t graphs;
 	bool sealed;
 	bool capturing;
-	pthread_t thread; /* that captures */
+	pthread_t thread; /* the thread that captures */
 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graphpool.h - pools, as graphs use them; foundry/run/cudagraph.h has the public functions. */
+/* graphpool.h - the functions of pools that graphs use; foundry/run/cudagraph.h has the public
+ * ones. */
 #ifndef FDRY_RUN_GRAPHPOOL_H
 #define FDRY_RUN_GRAPHPOOL_H
 
 #include "foundry/run/cudagraph.h"
 #include "run/primary.h"
 
-/* Make a graph's own pool, on the same device; fdry_graphpool_put() puts it. */
+/* Make a pool for one graph, on the same device; release it with fdry_graphpool_put(). */
 int fdry_graphpool_new_private(const struct fdry_primary *on,
 			       struct fdry_graphpool **ret) __must_check;
 
@@ -14,9 +15,9 @@ int fdry_graphpool_new_private(const struct fdry_primary *on,
  * another capture uses it, FDRY_E_INVAL if it lies on another device. The graph holds the pool
  * until fdry_graphpool_leave(). */
 int fdry_graphpool_join(struct fdry_graphpool *pool, const struct fdry_primary *on) __must_check;
-/* The capture has ended. */
+/* Note that the capture has ended. */
 void fdry_graphpool_captured(struct fdry_graphpool *pool);
-/* The graph is destroyed and its launches have ended. */
+/* Note that the graph was destroyed and its launches have ended. */
 void fdry_graphpool_leave(struct fdry_graphpool *pool);
 
 #endif

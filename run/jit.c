@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * jit.c - turn on the driver's own cache of compiled code, with a path and a size of ours.
+ * jit.c - turns on the driver's own cache of compiled code, with a path and a size that the library
+ * chooses.
  *
  * The driver reads CUDA_CACHE_* once, when it starts. Values that the environment already has stay:
  * if the cache is off or its path is set, nothing changes. The library changes the environment only

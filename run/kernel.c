@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kernel.c - make, empty and free caches of kernels. */
+/* kernel.c - makes, empties and frees caches of kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,8 @@ static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 	const char *path = o->driver;
 	int err;
 
-	/* The interposer need not see this library's own loads: a seal does not record them. */
+	/* The interposer need not see this library's own loads, since a seal does not record
+	 * them. */
 	if (!path && hook)
 		path = hook->real_path();
 	err = trace_read(&k->trace);
@@ -113,7 +114,7 @@ void fdry_kernels_free(struct fdry_kernels *k)
 {
 	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() ||
 	    fdry_live_end(k, "the cache of kernels"))
-		return; /* a forked child has only the memory, and does not free it */
+		return; /* in a forked child only the memory is left, which is not freed */
 	fdry_kernels_ahead_free(k);
 	if (fdry_kernels_unload(k))
 		fdry_warn("modules of kernels could not be unloaded: %s", fdry_last_error());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_ahead.c - compile and load kernels before a program asks for them: a work queue.
+ * kernel_ahead.c - compiles and loads kernels before a program requests them, in a work queue.
  *
  * Each piece of work is a copy of a request, and fdry_kernels_function() does it. That function
  * repeats nothing that is done already or that another thread is doing.
@@ -43,7 +43,7 @@ static void job_free(struct job *j)
 
 static void job_release(struct fdry_work *work)
 {
-	job_free((struct job *)work); /* its first member */
+	job_free((struct job *)work); /* work is its first member */
 }
 
 static void jobs_free(struct job *j)
@@ -80,7 +80,7 @@ static void options_copy(struct job *j, bool *ok)
 	j->source.options = j->options;
 }
 
-/* Code without a length, such as a fatbin with its size in its header, is not copied. */
+/* Copy the code, unless it has no length, such as a fatbin with its size in its header. */
 static void data_copy(struct job *j, bool *ok)
 {
 	if (!j->source.len)

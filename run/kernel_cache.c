@@ -118,7 +118,7 @@ int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit 
 			 enum fdry_errcode code, const char *what, const char *log)
 {
 	char excerpt[EXCERPT_SIZE];
-	char *copy = strdup(log); /* NULL without memory: then the message must suffice */
+	char *copy = strdup(log); /* NULL if memory is out: then only the message remains */
 
 	excerpt_make(log, excerpt);
 	pthread_mutex_lock(&k->lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel_cache.h - shared by the files behind foundry/run/kernels.h, grouped by the defining file.
+ * kernel_cache.h - declarations that the files of the cache of kernels share, grouped by the
+ * defining file. foundry/run/kernels.h has the public functions.
  *
  * A unit is one requested source, checked, with its key. A module is the loaded code of a key in
  * this process. A unit never outlives the call, or the background work, that made it.
@@ -64,10 +65,10 @@ struct fdry_kernels {
 	uint32_t cc;
 	bool trace;
 	char arch[16];             /* "sm_90" */
-	char compiler[128];        /* the driver, as keys have it */
-	struct fdry_store *store;  /* the caller's; NULL: none */
+	char compiler[128];        /* the driver, in the form that keys have */
+	struct fdry_store *store;  /* belongs to the caller; NULL: none */
 	char *nvrtc_path;          /* NULL: search for it */
-	pthread_mutex_t setup_lock; /* guards the two members that follow */
+	pthread_mutex_t setup_lock; /* guards the next two members */
 	struct fdry_nvrtc *nvrtc;  /* never changes after it is opened */
 	struct fdry_workqueue *ahead;
 
@@ -113,7 +114,7 @@ void fdry_kernels_func_free(struct fdry_kernels_func *f);
 
 /* The cache's function with that handle; NULL: none. Valid until modules are unloaded. */
 struct fdry_kernels_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func);
-/* Unload everything, as fdry_kernels_clear(). */
+/* Unload all modules, like fdry_kernels_clear(). */
 int fdry_kernels_unload(struct fdry_kernels *k) __must_check;
 
 /* --- kernel_key.c --- */
@@ -123,7 +124,7 @@ struct fdry_kernels_unit {
 	struct fdry_devcode
 		code; /* the used part: PTX, a cubin; source has its text, and kind PTX */
 	bool source;                    /* CUDA C++ */
-	bool compiled;                  /* else it is loaded unchanged */
+	bool compiled;                  /* it is compiled; else it is loaded unchanged */
 	bool keep;                      /* a store may keep the result */
 	char target[24];
 	char title[64];                 /* for messages */
@@ -154,8 +155,8 @@ int fdry_kernels_compile(struct fdry_kernels *k, const struct fdry_kernels_unit 
 int fdry_nvrtc_need(struct fdry_kernels *k, const struct fdry_nvrtc **ret) __must_check;
 void fdry_nvrtc_free(struct fdry_nvrtc *n);
 void fdry_nvrtc_version(const struct fdry_nvrtc *n, int *major, int *minor);
-/* The target for a device: its own, else the highest that NVRTC knows below it, as PTX.
- * FDRY_E_UNABLE. */
+/* Choose the target for a device: its own, else PTX for the highest target below it that NVRTC
+ * knows. FDRY_E_UNABLE. */
 int fdry_nvrtc_target(const struct fdry_nvrtc *n, uint32_t cc, char target[24]) __must_check;
 /* Compile source to PTX (*@ptx is true; the terminating NUL counts) or to a cubin. */
 int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
@@ -163,11 +164,11 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 
 /* --- kernel_store.c --- */
 
-/* Read a unit's cubin from the store, verified: *@found. *@damaged is set if the stored code is of
- * no use. Other failures are counted and are no error. */
+/* Read and verify a unit's cubin from the store. *@found: whether it is there. *@damaged: set if
+ * the stored code cannot be used. Other failures are only counted. */
 void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 			    struct fdry_buf *ret, bool *found, bool *damaged);
-/* Write a cubin to the store. Failures are counted and are no error. */
+/* Write a cubin to the store. Failures are only counted. */
 void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 			    struct fdry_span cubin);
 /* Claim the compilation of a unit among all processes; NULL if that fails. End it with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_compile.c - compile PTX and source to cubins.
+ * kernel_compile.c - compiles PTX and source to cubins.
  *
  * The driver's linker compiles PTX to the cubin that the driver would have loaded, as bytes that
  * can be kept. The driver's own cache of modules (CUDA_CACHE_PATH) is neither used nor changed.

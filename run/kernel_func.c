@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kernel_func.c - find a kernel in a module, and read its parameters; see kernel_cache.h. */
+/* kernel_func.c - finds a kernel in a module, and reads its parameters; see kernel_cache.h. */
 #include <stdlib.h>
 #include <string.h>
 

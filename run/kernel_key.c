@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_key.c - find out what a source is, check that this device can run it, and make its key.
+ * kernel_key.c - classifies a source, checks that this device can run it, and makes its key.
  *
  * The key is a digest of facts, made like the identity of an image (image/identity.h), because a
  * store finds compiled code by it: see Documentation/design/kernels.rst. Two sources with one key
@@ -21,7 +21,7 @@ static const struct {
 	const char *text;
 	CUjit_option option;
 	uintptr_t value;
-	bool number; /* one follows the text */
+	bool number; /* a number follows the text */
 } jit_options[] = {
 	{ "-O0", CU_JIT_OPTIMIZATION_LEVEL, 0, false },
 	{ "-O1", CU_JIT_OPTIMIZATION_LEVEL, 1, false },
@@ -157,7 +157,8 @@ static bool mentions(struct fdry_span text, const char *word)
 	return false;
 }
 
-/* Whether the compiled code may depend on other files, on names or on times: no key has them. */
+/* Whether the compiled code may depend on other files, on names or on times, which are not part of
+ * keys. */
 static bool depends_on_more(const struct fdry_kernels_unit *u)
 {
 	static const char *const words[] = { "include", "embed", "__FILE__", "__DATE__", "__TIME" };
@@ -273,7 +274,7 @@ static int source_target(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	if (strlen(u->src.target) >= sizeof(u->target) || !fdry_target_parse(u->src.target, &t))
 		return fdry_fail(
 			FDRY_E_INVAL,
-			"%s: '%s' is no target; targets are like sm_90, sm_90a and compute_90",
+			"%s: '%s' is not a target; targets are like sm_90, sm_90a and compute_90",
 			u->title, u->src.target);
 	if (!fdry_target_runs(&t, k->cc))
 		return target_unable(k, u, u->src.target);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_launch.c - check launches: arguments against the kernel's parameters, cooperative launches
- * against the device.
+ * kernel_launch.c - checks launches: arguments against the kernel's parameters, cooperative
+ * launches against the device.
  *
- * The driver reads as many arguments as the kernel has parameters. With one argument too few it
- * reads an invalid pointer, and cannot notice that.
+ * The driver reads as many arguments as the kernel has parameters. If an argument is missing, it
+ * reads an invalid pointer, and cannot detect that.
  */
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ static int args_check(const struct fdry_kernels *k, const struct fdry_kernels_fu
 
 /* --- cooperative --- */
 
-/* UINT64_MAX: that many or more. */
+/* The product of three sizes; UINT64_MAX if it overflows. */
 static uint64_t product(const uint32_t d[3])
 {
 	uint64_t n = (uint64_t)(d[0] ? d[0] : 1) * (d[1] ? d[1] : 1);
@@ -221,8 +221,8 @@ int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function,
 				 o.flags);
 	f = fdry_kernels_func(k, function);
 	if (!f)
-		return fdry_fail(FDRY_E_NOKEY, "the function is not one of this cache, or "
-					       "the cache was cleared since; ask for it again");
+		return fdry_fail(FDRY_E_NOKEY, "the function does not belong to this cache, or "
+					       "the cache was cleared since; request it again");
 	err = args_check(k, f, args, nargs);
 	return err ? err : launch_with(k, f, &o, args, nargs);
 }

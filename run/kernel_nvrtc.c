@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_nvrtc.c - NVRTC, opened at run time if it is installed; nothing links with it.
+ * kernel_nvrtc.c - opens NVRTC at run time, if it is installed, and compiles with it; nothing links
+ * with it.
  *
  * Its interface is stable C; results other than 0 are errors with names. It stays mapped after it
  * was opened, because it keeps threads and caches of its own.

@@ -2,7 +2,7 @@
 /*
  * kernel_store.c - a cache's compiled code in its store (image/compiled.h).
  *
- * The cache works without its store: failures here are counted, and code is compiled.
+ * The cache also works if its store fails: failures here are counted, and the code is compiled.
  */
 #include <string.h>
 
@@ -20,8 +20,8 @@ static struct fdry_compiled compiled_of(const struct fdry_kernels_unit *u)
 	return c;
 }
 
-/* Log a failure. Return true if the stored code is damaged or missing; else the store does not
- * work, which is counted. */
+/* Log a failure. Returns true if the stored code is damaged or missing. Otherwise the store does
+ * not work, which is counted. */
 static bool is_damage(struct fdry_kernels *k, const char *doing, int err)
 {
 	fdry_info("kernels: %s: %s", doing, fdry_last_error());

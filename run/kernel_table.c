@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_table.c - modules in memory: a table by key, and the order of loads.
+ * kernel_table.c - a table of loaded modules by key, which orders their loads.
  *
  * If a key has no module, the first thread that requests it adds one and loads it without the lock,
  * while other threads wait for it. A module whose load fails leaves the table at once, and the last
@@ -55,7 +55,7 @@ struct fdry_kernels_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction f
 	return f;
 }
 
-/* --- in and out; with the lock --- */
+/* --- busy calls and users of modules; with the lock --- */
 
 /* Wait until no module is being unloaded; none will be until busy_leave(). */
 static void busy_enter(struct fdry_kernels *k)
@@ -88,7 +88,7 @@ static void module_leave(struct fdry_kernels_module *m)
 
 /* --- loading --- */
 
-/* Results that blame the code. Other failures have other causes. */
+/* Whether the result means that the code is bad. Other failures have other causes. */
 static bool is_useless(CUresult res)
 {
 	return res == CUDA_ERROR_INVALID_IMAGE || res == CUDA_ERROR_NO_BINARY_FOR_GPU ||
@@ -150,13 +150,13 @@ static int compile_load(struct fdry_kernels *k, const struct fdry_kernels_unit *
 	m->bytes = code.len;
 	if (err)
 		goto out_release;
-	fdry_kernels_store_put(k, u, bytes); /* only code that loads */
+	fdry_kernels_store_put(k, u, bytes); /* only after the code was loaded */
 out_release:
 	fdry_buf_release(&code);
 	return err;
 }
 
-/* One process of the host compiles, and the others then find the code in the store. */
+/* One process of the host compiles; the others find the code in the store. */
 static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 			 struct fdry_kernels_module *m)
 {
@@ -167,10 +167,12 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit 
 	if (err || found)
 		return err;
 	claim = fdry_kernels_store_claim(k, u);
-	/* Another process may have compiled it since, even if this one did not have to wait. */
+	/* Another process may have compiled it in the meantime, even if this one did not have to
+	 * wait. */
 	if (claim)
 		err = stored_load(k, u, m, &found, &damaged);
-	fdry_kernels_add(k, store_damaged, damaged); /* once, however often the store was read */
+	fdry_kernels_add(k, store_damaged, damaged); /* count it once, however often the store was
+							read */
 	if (err || found)
 		goto out_claim;
 	if (k->store && u->keep)
@@ -240,8 +242,8 @@ static void request_count(struct fdry_kernels *k, const struct fdry_kernels_unit
 	k->stats.source_misses += u->source && !hit;
 }
 
-/* The unit's module, with one more user. The caller is busy. If another thread loads the module and
- * fails, its error is returned here as well. */
+/* Find or load the unit's module, and add a user to it. The caller is busy. If another thread loads
+ * the module and fails, this returns its error. */
 static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 		       struct fdry_kernels_module **ret)
 {
@@ -273,7 +275,7 @@ static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 
 /* --- functions --- */
 
-/* The lock is held, and released while the driver searches. */
+/* Find or make a function. The lock is held, and released while the driver searches. */
 static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, const char *entry,
 		     CUfunction *ret)
 {
@@ -291,7 +293,7 @@ static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, cons
 		return err;
 	f = func_find(m, entry);
 	if (f) {
-		fdry_kernels_func_free(made); /* another thread was faster and got the same */
+		fdry_kernels_func_free(made); /* another thread has made it in the meantime */
 	} else {
 		f = made;
 		f->next = m->funcs;
@@ -306,7 +308,7 @@ static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, cons
 static int entry_check(const char *entry, const CUfunction *ret)
 {
 	if (entry && !ret)
-		return fdry_fail(FDRY_E_INVAL, "no place for the function was given (NULL)");
+		return fdry_fail(FDRY_E_INVAL, "the pointer for the function is NULL; pass one");
 	return 0;
 }
 
@@ -384,7 +386,7 @@ static int loaded_find(struct fdry_kernels *k, const struct fdry_oid *key, const
 
 	if (!m || m->state != FDRY_MODULE_READY)
 		return fdry_fail(FDRY_E_NOKEY,
-				 "no code with that key is loaded; ask for it by its source");
+				 "no code with that key is loaded; request it by its source");
 	fdry_count(FDRY_METRIC_KERNEL_HITS, 1);
 	k->stats.hits++;
 	if (!entry)
@@ -422,7 +424,8 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 
 /* --- unloading --- */
 
-/* Return @err, or else the driver's error. The module leaves the table even if the driver fails. */
+/* Unload a module, which leaves the table even if the driver fails. Returns @err if it is set, else
+ * the driver's error. */
 static int module_unload(struct fdry_kernels *k, struct fdry_kernels_module *m, int err)
 {
 	struct fdry_kernels_func *f;

@@ -3,9 +3,10 @@
  * pool.c - memory that is kept and used again; see foundry/run/pool.h.
  *
  * Sizes are rounded up to classes, and kept memory is found by class. Memory that was put has an
- * event after its last use. The pool hands it out when the event has happened, or at once to the
- * same stream, which keeps the order. Streams are identified by the driver's number, because
- * handles are reused. The lock is not held while the driver allocates, waits or frees.
+ * event after its last use. The pool returns it to a new user when the event has happened, or at
+ * once to the same stream, which preserves the order. Streams are identified by the driver's
+ * number, because handles are reused. The lock is not held while the driver allocates, waits or
+ * frees.
  */
 #include <stdlib.h>
 
@@ -97,7 +98,7 @@ static void kept_unlink(struct fdry_transient *p, struct fdry_spare *b)
 	fdry_gauge(kinds[p->kind].cached, -(int64_t)b->bytes);
 }
 
-/* The memory to free so that @keep bytes are left, chained by next. */
+/* Remove kept memory until @keep bytes remain. Returns it as a list. */
 static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
 {
 	struct fdry_spare *list = NULL, *b;
@@ -111,7 +112,7 @@ static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
 	return list;
 }
 
-/* So many events of other streams are queried; after that, the driver allocates new memory. */
+/* The most events of other streams to query. After that, the driver allocates new memory. */
 #define QUERIES 16
 
 /* CUDA_ERROR_NOT_READY if another stream may still use @b. */
@@ -323,7 +324,7 @@ out_free:
 	return err;
 }
 
-/* 0: FDRY_STREAM_NONE. */
+/* Find the number of a stream; 0 for FDRY_STREAM_NONE. */
 static int stream_number(const struct fdry_device *dev, CUstream stream, const char *doing,
 			 unsigned long long *ret)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* primary.c - see primary.h. */
+/* primary.c - opens the driver and retains primary contexts; see primary.h. */
 #include "run/primary.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * primary.h - a device's primary context, as graphs, pools and scalars hold it.
+ * primary.h - a device's primary context, which graphs, pools and scalars retain.
  *
  * If the process has the interposer, these objects call it instead of the driver, because a program
  * may seal their allocations and captures.
@@ -36,8 +36,8 @@ int fdry_primary_copy(const struct fdry_primary *p, struct fdry_primary *ret) __
 int fdry_primary_check(const struct fdry_primary *p, const char *what) __must_check;
 
 /* Make the context current and relax the thread's capture mode until leave. Launches and copies
- * need this as well: otherwise a question about a stream can break a capture elsewhere
- * (cuStreamGetId of driver 580 does). */
+ * need this as well, because a query of a stream can break a capture elsewhere (cuStreamGetId of
+ * driver 580 does). */
 int fdry_primary_enter(const struct fdry_primary *p, CUstreamCaptureMode *mode) __must_check;
 void fdry_primary_leave(const struct fdry_primary *p, CUstreamCaptureMode *mode);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* profile.c - see profile.h. */
+/* profile.c - counts times in histograms; see profile.h. */
 #include "run/profile.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "lib/log.h"
 
-#define FINE 4 /* bits: 16 places in each octave */
+#define FINE 4 /* bits: 16 buckets for each doubling */
 #define PLACES ((64 - FINE + 1) << FINE)
 
 struct histogram {
@@ -34,8 +34,8 @@ uint64_t fdry_profile_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Each number below 16 has a place of its own. For others, the highest bit and the four after it
- * determine the place. */
+/* The bucket of a time. Each number below 16 has a bucket of its own. For others, the highest bit
+ * and the four bits after it determine the bucket. */
 static unsigned int place_of(uint64_t ns)
 {
 	unsigned int octave;
@@ -47,7 +47,7 @@ static unsigned int place_of(uint64_t ns)
 	       (unsigned int)(ns >> (octave - FINE) & ((1u << FINE) - 1));
 }
 
-/* The largest number of a place. */
+/* The largest number of a bucket. */
 static uint64_t place_end(unsigned int place)
 {
 	unsigned int octave = place >> FINE;
@@ -67,7 +67,7 @@ static void histogram_add(struct histogram *h, uint64_t ns)
 		;
 }
 
-/* The smallest time that @part of @of calls did not exceed, from a copy of the counts. */
+/* The smallest time that @percent of the calls did not exceed, from a copy of the counts. */
 static uint64_t percentile(const uint64_t *count, uint64_t calls, unsigned int percent)
 {
 	uint64_t want = (calls * percent + 99) / 100, seen = 0;

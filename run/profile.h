@@ -2,7 +2,7 @@
 /*
  * profile.h - times of replays, counted by many threads without a lock.
  *
- * A bucket of the histogram is a sixteenth of an octave wide, so times are exact to a sixteenth.
+ * Each doubling of time has 16 buckets in the histogram, so times are exact to a sixteenth.
  * Counting is one addition. Any thread may add, read and reset at the same time.
  */
 #ifndef FDRY_RUN_PROFILE_H
@@ -13,18 +13,19 @@
 
 struct fdry_profile;
 
-/* Nanoseconds of a clock that only goes forward. */
+/* Nanoseconds of a monotonic clock. */
 uint64_t fdry_profile_now(void);
 
 int fdry_profile_new(const struct fdry_slots_profile_opts *opts,
 		     struct fdry_profile **ret) __must_check;
 /* No thread may use it any more. NULL is allowed. */
 void fdry_profile_free(struct fdry_profile *p);
-/* Count a call and number it; log it and call the function if it is its turn. */
+/* Count a call and set its number. Every Nth call is logged and passed to the function in the
+ * options. */
 void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call);
 /* Fill all of @ret but @sz. */
 void fdry_profile_read(struct fdry_profile *p, struct fdry_slots_stats *ret);
-/* @unused: so that both functions have one type. */
+/* @unused gives both functions the same type. */
 void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_stats *unused);
 
 #endif

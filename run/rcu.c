@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* rcu.c - see rcu.h. */
+/* rcu.c - waits for readers; see rcu.h. */
 #include "run/rcu.h"
 
 #include <sched.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rcu.h - read-copy-update: readers take no lock, a writer waits until none uses the old version.
+ * rcu.h - read-copy-update: readers take no lock, and a writer waits until no reader uses the old
+ * version.
  *
  * A reader enters, loads a pointer, uses the object behind it, and leaves. A writer publishes
  * another pointer, waits with fdry_rcu_wait(), and frees the old object.
@@ -15,7 +16,7 @@
  *
  * Each counter is a pair. Before the writer waits for one counter of a pair it sends new readers to
  * the other one. So it waits for readers that are inside, and new readers do not delay it. A reader
- * that reads @side late uses the wrong counter; the argument above covers that. Each pair has its
+ * that read an old @side uses the other counter; the argument above covers that. Each pair has its
  * own cache lines, and threads spread over the pairs, so readers on several processors do not share
  * lines.
  *
@@ -58,8 +59,8 @@ static inline void fdry_rcu_leave(_Atomic uint64_t *counter)
 	atomic_fetch_sub_explicit(counter, 1, memory_order_release);
 }
 
-/* Wait until every reader has left that may have loaded an earlier pointer. The caller is no
- * reader, and holds a lock that admits one writer. */
+/* Wait until all readers have left that may have loaded an earlier pointer. The caller must not be
+ * a reader, and must hold a lock that admits one writer. */
 void fdry_rcu_wait(struct fdry_rcu *s);
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * replay.c - check a table, launch its slots, and wait for their launches; see slots.h.
+ * replay.c - checks a table, launches its slots, and waits for their launches; see slots.h.
  *
  * A slot has an event for each stream on which it was ever launched, recorded after the last launch
  * there. A thread that empties the slot waits for these events. It makes no call with the streams,
- * because they may be destroyed, and the driver crashes then. Launches of one executable graph end
- * in their order, so the last one on a stream is enough.
+ * because the driver crashes if they were destroyed. Launches of one executable graph end in their
+ * order, so the last one on a stream is enough.
  */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 
 /* --- checks: a forked child cannot use its copy of a table --- */
 
-/* Calls of a user's function that this thread is in. */
+/* The number of calls of users' functions that this thread is in. */
 static _Thread_local unsigned int inside;
 
 static atomic_uint forks;
@@ -66,7 +66,7 @@ int fdry_slots_check_outside(const struct fdry_slots *t)
 	return 0;
 }
 
-/* --- which streams --- */
+/* --- streams of launches --- */
 
 /* Identifies the thread, since default streams of all threads have one handle. */
 static const void *thread_of(CUstream stream)
@@ -101,7 +101,7 @@ static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	s->stream = stream;
 	s->thread = thread_of(stream);
 	s->next = atomic_load_explicit(&slot->streams, memory_order_relaxed);
-	/* What the list's reader finds in it was written before. */
+	/* The release makes the contents of @s visible to readers of the list. */
 	while (!atomic_compare_exchange_weak_explicit(&slot->streams, &s->next, s,
 						      memory_order_release, memory_order_relaxed))
 		;
@@ -159,8 +159,8 @@ struct entered {
 	bool pushed;
 };
 
-/* A launch breaks no capture of another thread. So if the context is current already, neither the
- * context nor the capture mode needs to change. */
+/* A launch does not break a capture of another thread. So if the context is current already,
+ * neither the context nor the capture mode needs to change. */
 static int context_enter(const struct fdry_slots *t, struct entered *e)
 {
 	CUcontext ctx;
@@ -248,8 +248,8 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 }
 
 /* The slot cannot be destroyed while this thread is a reader, so not before the launch is on its
- * stream. The wait for the launch comes after that: a thread that empties a slot must not wait for
- * launches of other slots. */
+ * stream. The thread waits for the launch when it is no reader any more, because a thread that
+ * empties another slot waits for all readers. */
 static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struct timer *c,
 		      int *found)
 {
@@ -323,7 +323,7 @@ int fdry_slots_replay(struct fdry_slots *t, uint64_t key, CUstream stream, int *
 	return 0;
 }
 
-/* --- looking --- */
+/* --- queries --- */
 
 int fdry_slots_has(struct fdry_slots *t, uint64_t key)
 {

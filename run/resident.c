@@ -3,7 +3,7 @@
  * resident.c - buffers by handle; see foundry/run/pool.h.
  *
  * A handle is a slot's number and the generation of its buffer. The generation grows when a buffer
- * is freed, and a slot whose generations are used up is not used again. So no handle ever names a
+ * is freed. A slot whose generations are used up is not used again. So no handle ever names a
  * second buffer.
  */
 #include <stdlib.h>
@@ -142,9 +142,9 @@ out_unlock:
 	return err;
 }
 
-/* Invalidate a handle: @i becomes its slot's index, @was the slot's content. Wait for copies in
- * progress, because the memory may be used for other things next. No other thread gets the slot
- * before slot_left(). */
+/* Invalidate a handle, and wait for copies in progress, because the memory may get another use
+ * next. @i: its slot's index. @was: the slot's content. No other thread gets the slot before
+ * slot_left(). */
 static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *i,
 		      struct fdry_resident_slot *was)
 {
@@ -216,7 +216,7 @@ static int part_check(const struct fdry_resident_slot *s, size_t offset, const v
 	return 0;
 }
 
-/* The address of @len bytes at @offset; no thread frees the buffer until copy_end(). */
+/* Find the address of @len bytes at @offset. No thread frees the buffer until copy_end(). */
 static int copy_begin(struct fdry_device *dev, fdry_resident handle, size_t offset,
 		      const void *host, size_t len, CUdeviceptr *ret)
 {
@@ -259,7 +259,7 @@ static int copy_stream(const struct fdry_device *dev, CUstream *stream)
 					 "copy on another stream, or when the capture has ended");
 }
 
-/* With @to, copy to the device, which only reads @host; else copy from it. */
+/* Copy to the device if @to is true, which only reads @host; else copy from it. */
 static int copy_at(struct fdry_device *dev, CUdeviceptr addr, void *host, size_t len,
 		   CUstream stream, bool to)
 {

@@ -2,12 +2,12 @@
 /*
  * scalar.c - numbers in device memory, updated in a stream's order; see foundry/run/scalars.h.
  *
- * Each scalar has 8 bytes, so that one copy updates any run of them. Copies come from a
- * ring of slots in pinned memory, each with an event. The driver copies from there without waiting,
- * and a slot is used again after its event. A fill (cuMemsetD32Async) carries its value and needs
- * no slot. But it needs two calls for 8 bytes and one more for each further scalar, and a launch of
- * another thread can come between them. Stream memory operations need one call, but some devices
- * lack them. See Documentation/design/running.rst.
+ * Each scalar has 8 bytes, so that one copy updates any run of them. Copies come from a ring of
+ * slots in pinned memory, each with an event. The driver copies from there without waiting, and a
+ * slot is used again after its event. A fill (cuMemsetD32Async) holds its value and needs no slot.
+ * But 8 bytes need two calls, and each further scalar more, and a launch of another thread can come
+ * between the calls. Stream memory operations need one call, but some devices lack them. See
+ * Documentation/design/running.rst.
  */
 #include "foundry/run/scalars.h"
 
@@ -34,7 +34,7 @@ struct fdry_scalars {
 	struct fdry_primary on;
 	pthread_mutex_t lock; /* guards the ring */
 	fdry_devptr addr;
-	bool own;             /* the memory there */
+	bool own;             /* the struct owns the memory at @addr */
 	uint32_t count;
 	uint32_t next;
 	void *block;          /* pinned */
@@ -141,7 +141,7 @@ static int slot_wait(struct fdry_scalars *s, struct slot *t)
 	return 0;
 }
 
-/* Write each value, and zeros after it, whatever else the caller's union holds. */
+/* Write each value, and zeros after it. Other bytes of the caller's union are ignored. */
 static void values_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count,
 			const union fdry_scalars_value *values, uint8_t *to)
 {
@@ -152,7 +152,7 @@ static void values_fill(const struct fdry_scalars *s, uint32_t first, uint32_t c
 		memcpy(to + i * WIDTH, values[i].bytes, fdry_dtype_size(s->dtypes[first + i]));
 }
 
-/* In the context, the lock held. Only a copy that was enqueued uses up the slot. */
+/* Copy from a slot. A slot is used only if the copy was enqueued. In the context, the lock held. */
 static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, size_t len,
 		     CUstream stream)
 {
@@ -166,7 +166,7 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 		t->busy = true;
 		return 0;
 	}
-	/* Without the event, nothing else tells when the slot is free. */
+	/* Without the event, nothing shows when the slot is free. So wait. */
 	return fdry_stream_wait(s->on.drv, stream);
 }
 
@@ -197,9 +197,10 @@ int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 	if (err)
 		return err;
 	if (!count || first >= s->count || count > s->count - first)
-		return fdry_fail(FDRY_E_RANGE,
-				 "there are no %u scalars from %u on; there are %u in all", count,
-				 first, s->count);
+		return fdry_fail(
+			FDRY_E_RANGE,
+			"%u scalars from number %u on were asked for, but there are %u in all",
+			count, first, s->count);
 	err = fdry_primary_enter(&s->on, &mode);
 	if (err)
 		return err;
@@ -315,7 +316,8 @@ static int index_check(const struct fdry_scalars *s, uint32_t i)
 	if (err)
 		return err;
 	if (i >= s->count)
-		return fdry_fail(FDRY_E_RANGE, "there is no scalar %u; there are %u", i, s->count);
+		return fdry_fail(FDRY_E_RANGE, "there is no scalar %u; use a number below %u", i,
+				 s->count);
 	return 0;
 }
 

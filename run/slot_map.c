@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slot_map.c - the map from keys to slots: search it, and copy it with a change; see slots.h. */
+/* slot_map.c - searches the map from keys to slots, and copies it with a change; see slots.h. */
 #include <stdlib.h>
 
 #include "run/slots.h"
@@ -10,7 +10,7 @@ size_t fdry_slot_map_places(const struct fdry_slot_map *map)
 	return (size_t)1 << map->bits;
 }
 
-/* Neighbouring keys, such as batch sizes, spread. */
+/* The first place for a key. Neighbouring keys, such as batch sizes, get places far apart. */
 static size_t place_of(const struct fdry_slot_map *map, uint64_t key)
 {
 	return (size_t)(key * 0x9E3779B97F4A7C15u >> (64 - map->bits));

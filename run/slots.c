@@ -26,7 +26,7 @@ static void slot_free(struct fdry_slot *slot)
 	free(slot);
 }
 
-/* Out of the map; under the lock. */
+/* Note that a slot was removed from the map. Under the lock. */
 static void slot_leaves(struct fdry_slots *t, struct fdry_slot *slot)
 {
 	slot->left = ++t->left;
@@ -46,8 +46,8 @@ static void slot_gone(struct fdry_slots *t, const struct fdry_slot *slot)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Whether one of the first @left removed slots still exists; @key: with that key; NULL: with any.
- * Under the lock. */
+/* Whether one of the first @left removed slots still exists, with key *@key, or with any key if
+ * @key is NULL. Under the lock. */
 static bool is_leaving(const struct fdry_slots *t, uint64_t left, const uint64_t *key)
 {
 	const struct fdry_slot *s;
@@ -81,7 +81,7 @@ static void slot_retire(struct fdry_slots *t, struct fdry_slot *slot)
 	if (slot->owned & FDRY_SLOTS_OWN_GRAPH)
 		graph = fdry_call_raw(t->drv, cuGraphDestroy, slot->graph);
 	if (exec || graph)
-		fdry_warn("slot %llu: what was in it could not be destroyed (%d, %d)",
+		fdry_warn("slot %llu: its graph could not be destroyed (%d, %d)",
 			  (unsigned long long)slot->key, (int)exec, (int)graph);
 	slot_gone(t, slot);
 	slot_free(slot);
@@ -107,7 +107,7 @@ static void map_retire(struct fdry_slots *t, struct fdry_slot_map *map)
 	free(map);
 }
 
-/* Publish @map; returns the old one, which no reader has any more. Under the lock. */
+/* Publish @map, and return the old map when no reader uses it any more. Under the lock. */
 static struct fdry_slot_map *map_exchange(struct fdry_slots *t, struct fdry_slot_map *map)
 {
 	struct fdry_slot_map *old = atomic_exchange(&t->map, map);
@@ -162,7 +162,7 @@ static int key_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot,
 
 /* --- install --- */
 
-/* Wait for the upload as well, to return its failure. */
+/* Upload and wait, so that a failure of the upload can be returned. */
 static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 {
 	CUstream stream;
@@ -176,8 +176,8 @@ static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 	return fdry_stream_wait(t->drv, stream);
 }
 
-/* Copy @what into the table, which then owns the graphs that its flags name. If this fails, it owns
- * none of them. The table's context is current. */
+/* Copy @what into the table. The table then owns the graphs that the flags name, unless this fails.
+ * The table's context is current. */
 static int slot_put(struct fdry_slots *t, const struct fdry_slot *what)
 {
 	struct fdry_slot *slot = malloc(sizeof(*slot)), *old = NULL;
@@ -255,7 +255,7 @@ int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph,
 		return err;
 	if (flags & ~(uint32_t)FDRY_SLOTS_OWN_GRAPH)
 		return fdry_fail(FDRY_E_INVAL,
-				 "flags %#x: only FDRY_SLOTS_OWN_GRAPH can be said of a graph",
+				 "flags %#x: only FDRY_SLOTS_OWN_GRAPH is allowed for a graph",
 				 flags);
 	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
@@ -397,10 +397,10 @@ out_leave:
 
 struct policy {
 	bool upload, sync; /* before, and after each launch */
-	uint64_t profile;  /* each so many calls; 0: off */
+	uint64_t profile;  /* log every Nth call; 0: off */
 };
 
-/* The environment sets what the options leave open. */
+/* Read the policy from the options, and from the environment if they do not set it. */
 static int policy_read(const struct fdry_slots_opts *o, struct policy *p)
 {
 	uint64_t upload = 0, sync = 0, profile = 0;
@@ -457,7 +457,8 @@ static void table_free(struct fdry_slots *t)
 {
 	if (t->retained)
 		(void)fdry_call_raw(t->drv, cuDevicePrimaryCtxRelease_v2, t->device);
-	if (t->forks == fdry_slots_forks()) /* else it would wait for threads of the parent */
+	if (t->forks == fdry_slots_forks()) /* in a child, destroying it would wait for threads of
+					       the parent */
 		pthread_cond_destroy(&t->gone);
 	pthread_mutex_destroy(&t->lock);
 	fdry_profile_free(atomic_load(&t->profile));

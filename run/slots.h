@@ -36,9 +36,9 @@ struct fdry_slot {
 	uint32_t owned;         /* of enum fdry_slots_flags */
 	struct fdry_image *img; /* or NULL */
 	uint64_t img_key;
-	_Atomic(struct fdry_slot_stream *) streams; /* added before the first launch there */
+	_Atomic(struct fdry_slot_stream *) streams; /* each is added before its first launch */
 	struct fdry_slot *leaving; /* the next removed slot; under the table's lock */
-	uint64_t left;             /* its number among the removed slots, from 1 */
+	uint64_t left;             /* its number among the removed slots, which count from 1 */
 };
 
 /* Never changes after publication. Linear probing; at most half full. */
@@ -70,7 +70,7 @@ struct fdry_slots {
 /* A map without slots, with places for @count; NULL if there is no memory. */
 struct fdry_slot_map *fdry_slot_map_new(size_t count);
 size_t fdry_slot_map_places(const struct fdry_slot_map *map);
-/* Call it as a reader. NULL if there is none. */
+/* Find a slot; NULL if there is none. The caller must be a reader. */
 struct fdry_slot *fdry_slot_map_find(const struct fdry_slot_map *map, uint64_t key);
 /* Copy @map without @key, and with @slot, which has that key and may be NULL. */
 int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdry_slot *slot,
@@ -81,13 +81,13 @@ int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdr
 /* The first check of every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
  * that made the table. */
 int fdry_slots_check(const struct fdry_slots *t) __must_check;
-/* The same for calls that wait until no replay runs: FDRY_E_STATE inside a replay. */
+/* The first check of functions that wait until no replay runs. FDRY_E_STATE inside a replay. */
 int fdry_slots_check_outside(const struct fdry_slots *t) __must_check;
 /* How often this process and its ancestors have forked since the first call. */
 unsigned int fdry_slots_forks(void);
 
-/* Wait for the slot's launches, and destroy their events. No other thread has @slot; the table's
- * context is current. */
+/* Wait for the slot's launches, and destroy their events. No other thread may use @slot. The
+ * table's context must be current. */
 void fdry_slot_wait(const struct fdry_slots *t, struct fdry_slot *slot);
 
 #endif

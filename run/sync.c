@@ -43,7 +43,7 @@ static bool sync_ready(const struct fdry_syncs *s, void *what)
 	       fdry_call_raw(s->dev->drv, cuStreamQuery, what) == CUDA_SUCCESS;
 }
 
-/* A kept one that is ready, or NULL. The lock is held. */
+/* Remove a kept stream or event that is ready; NULL if there is none. The lock is held. */
 static void *kept_take(struct fdry_syncs *s)
 {
 	uint64_t i = s->stats.kept;
@@ -92,7 +92,7 @@ int fdry_syncs_get(struct fdry_syncs *s, void **ret)
 	return 0;
 }
 
-/* False: there is no space to keep it. The lock is held. */
+/* Keep @what; false if there is no space. The lock is held. */
 static bool keep(struct fdry_syncs *s, void *what)
 {
 	if (s->stats.kept >= s->stats.limit)

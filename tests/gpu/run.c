@@ -210,7 +210,7 @@ static void errors(void)
 
 	need(axpy_make(&w) && (o.stream = part_stream()));
 	need(ok(fdry_cudagraph_new(NULL, &g)) && ok(fdry_cudagraph_new(NULL, &ready)));
-	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
+	fails(STATE, "no capture is in progress", fdry_cudagraph_end(g));
 	need(ok(fdry_cudagraph_begin(g, &o)));
 	res = drv->cuStreamSynchronize(o.stream);
 	printf("errors: synchronising what captures gives %d\n", (int)res);

@@ -40,7 +40,7 @@ class Variables(unittest.TestCase):
 
     def test_a_name_that_is_none(self):
         foundry.check_variables("FOUNDRY_DEBUG")
-        with self.assertRaisesRegex(foundry.Error, "'FOUNDRY_NONE' is no variable") as caught:
+        with self.assertRaisesRegex(foundry.Error, "'FOUNDRY_NONE' is not a variable") as caught:
             foundry.check_variables("FOUNDRY_NONE")
         self.assertEqual(caught.exception.name, "FDRY_E_INVAL")
 

@@ -224,7 +224,7 @@ START_TEST(the_public_list)
 	fails(RANGE, "count from 0", fdry_variable_at(FDRY_CONFIG_COUNT, &v));
 	ck_assert_str_eq(v.name, "untouched");
 	fails(INVAL, "NULL", fdry_variable_at(0, NULL));
-	fails(INVAL, "'FOUNDRY_STOER' is no variable", fdry_variable_check("FOUNDRY_STOER"));
+	fails(INVAL, "'FOUNDRY_STOER' is not a variable", fdry_variable_check("FOUNDRY_STOER"));
 	clear();
 	ck_assert_int_eq(fdry_variable_check(NULL), 0);
 }

@@ -86,19 +86,19 @@ START_TEST(states_are_named)
 
 	vectors();
 	g = cudagraph_new();
-	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
+	fails(STATE, "no capture is in progress", fdry_cudagraph_end(g));
 	fails(STATE, "nothing is captured", fdry_cudagraph_launch(g, NULL));
 	fails(STATE, "nothing is captured", fdry_cudagraph_instantiate(g, 0));
 	fails(STATE, "nothing is captured", fdry_cudagraph_upload(g, NULL));
 	fails(STATE, "nothing is captured", fdry_cudagraph_graph(g, &graph));
 	ok(fdry_cudagraph_begin(g, NULL));
-	fails(STATE, "a capture goes on", fdry_cudagraph_begin(g, NULL));
-	fails(STATE, "a capture goes on", fdry_cudagraph_launch(g, NULL));
+	fails(STATE, "a capture is in progress", fdry_cudagraph_begin(g, NULL));
+	fails(STATE, "a capture is in progress", fdry_cudagraph_launch(g, NULL));
 	ok(fdry_cudagraph_end(g));
-	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
-	fails(STATE, "captured and not instantiated", fdry_cudagraph_begin(g, NULL));
-	fails(STATE, "captured and not instantiated", fdry_cudagraph_launch(g, NULL));
-	fails(STATE, "captured and not instantiated", fdry_cudagraph_exec(g, &exec));
+	fails(STATE, "no capture is in progress", fdry_cudagraph_end(g));
+	fails(STATE, "captured but not instantiated", fdry_cudagraph_begin(g, NULL));
+	fails(STATE, "captured but not instantiated", fdry_cudagraph_launch(g, NULL));
+	fails(STATE, "captured but not instantiated", fdry_cudagraph_exec(g, &exec));
 	ok(fdry_cudagraph_instantiate(g, 0));
 	fails(STATE, "instantiated already", fdry_cudagraph_instantiate(g, 0));
 	ok(fdry_cudagraph_graph(g, &graph));

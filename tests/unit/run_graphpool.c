@@ -174,7 +174,7 @@ START_TEST(one_capture_a_pool)
 	ok(fdry_cudagraph_begin(other, &o)); /* with its own */
 	ok(fdry_cudagraph_end(g));
 	ok(fdry_cudagraph_reset(other)); /* ends it */
-	fails(STATE, "no capture goes on", fdry_cudagraph_end(other));
+	fails(STATE, "no capture is in progress", fdry_cudagraph_end(other));
 	fdry_cudagraph_free(g);
 	fdry_cudagraph_free(other);
 	fdry_graphpool_put(p);

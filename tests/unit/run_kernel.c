@@ -78,7 +78,7 @@ START_TEST(the_key_is_of_everything_that_matters)
 	s.name = "a name";
 	ok(fdry_kernels_key(k, &s, &differs));
 	ck_assert(!memcmp(&key, &differs, sizeof(key))); /* for messages alone */
-	fails(NOKEY, "ask for it by its source", fdry_kernels_find(k, &key, "vecadd", &found));
+	fails(NOKEY, "request it by its source", fdry_kernels_find(k, &key, "vecadd", &found));
 	ok(fdry_kernels_function(k, &s, "vecadd", &f));
 	ok(fdry_kernels_find(k, &key, "vecadd", &found));
 	ck_assert_ptr_eq(f, found);
@@ -102,7 +102,7 @@ START_TEST(clearing_unloads)
 	ok(fdry_kernels_clear(k));
 	ck_assert_int_eq(test_sim_live("module"), 0);
 	ck_assert_uint_eq(fdry_kernels_count(k), 0);
-	fails(NOKEY, "ask for it again", fdry_kernels_launch(k, f, &o, NULL, 0));
+	fails(NOKEY, "request it again", fdry_kernels_launch(k, f, &o, NULL, 0));
 	ok(fdry_kernels_function(k, &s, "nothing", &f));
 	ck_assert_uint_eq(stats_of(k).ptx_compilations, 2); /* there is no store */
 	fdry_kernels_free(k);
@@ -237,7 +237,8 @@ START_TEST(arguments_of_the_calls_are_checked)
 	CUfunction f = NULL;
 
 	fails(INVAL, "no k", fdry_kernels_function(NULL, &s, "x", &f));
-	fails(INVAL, "no place", fdry_kernels_function(k, &s, "x", NULL));
+	fails(INVAL, "the pointer for the function is NULL",
+	      fdry_kernels_function(k, &s, "x", NULL));
 	fails(INVAL, "no source", fdry_kernels_function(k, NULL, "x", &f));
 	fails(NOENT, "no kernel 'x'", fdry_kernels_function(k, &s, "x", &f));
 	s.noptions = 1;
@@ -363,7 +364,7 @@ START_TEST(source_is_compiled_once)
 	s.target = "sm_80";
 	fails(UNABLE, "compile for compute_80", fdry_kernels_function(k, &s, "vecadd", &f));
 	s.target = "gfx90";
-	fails(INVAL, "no target", fdry_kernels_function(k, &s, "vecadd", &f));
+	fails(INVAL, "is not a target", fdry_kernels_function(k, &s, "vecadd", &f));
 	fdry_kernels_free(k);
 }
 END_TEST
@@ -437,7 +438,7 @@ START_TEST(arguments_of_a_launch_are_counted)
 	      fdry_kernels_launch(k, f, &o, args, 4));
 	o.shared = 100u << 10;
 	ok(fdry_kernels_launch(k, f, &o, args, 4));
-	fails(NOKEY, "not one of this cache", fdry_kernels_launch(k, NULL, &o, args, 4));
+	fails(NOKEY, "does not belong to this cache", fdry_kernels_launch(k, NULL, &o, args, 4));
 	fdry_kernels_free(k);
 }
 END_TEST

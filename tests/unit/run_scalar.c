@@ -415,7 +415,7 @@ START_TEST(arguments_keep_their_step)
 	ck_assert_uint_eq((uint32_t)word(a.token_addr), STEPS + 4); /* device memory went along */
 	ck_assert_uint_eq((uint32_t)word(a.position_addr), STEPS - 1);
 	fails(RANGE, "too far", fdry_decode_state_set(w.d, 0, INT32_MAX, NULL));
-	fails(INVAL, "no source", fdry_decode_state_use(w.d, 2));
+	fails(INVAL, "is not a source", fdry_decode_state_use(w.d, 2));
 	fails(INVAL, "(NULL)", fdry_decode_state_set(NULL, 0, 0, NULL));
 	fdry_decode_state_free(w.d);
 	fdry_decode_state_free(NULL);

@@ -262,7 +262,7 @@ START_TEST(T4_no_graph)
 
 	run_open();
 	g = cudagraph_new();
-	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
+	fails(STATE, "no capture is in progress", fdry_cudagraph_end(g));
 	ok(fdry_cudagraph_begin(g, &o));
 	ok(fdry_cudagraph_stream(g, &side));
 	ck_assert_int_ne(drv->cuStreamSynchronize(side), CUDA_SUCCESS);
