@@ -111,7 +111,7 @@ class Environment(unittest.TestCase):
             text, status = python("-m", "foundry", "run", "-c", "",
                                   FOUNDRY_HOOK=os.path.join(folder, "real"))
         self.assertEqual(status, 1)
-        self.assertIn("for its blank or colon", text)
+        self.assertIn("which has a blank or colon", text)
 
 
 class Run(unittest.TestCase):

@@ -561,7 +561,7 @@ class Starts(unittest.TestCase):
         first = self.start(CONST)
         self.assertTrue(first["captured"])
         said = ("the image holds parameters as content (1 tensor, 4000 bytes), "
-                "and no fact says which")
+                "and no fact identifies them")
         for how in (first, self.load(CONST)):
             self.assertIn(said, how["warning"])
             self.assertIn(f"warning: {said}", how["text"])

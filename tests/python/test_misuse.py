@@ -105,7 +105,7 @@ class Misuse(unittest.TestCase):
                          lambda: image.fact(None),
                          lambda: foundry.load("vecadd", store=store, facts={1: 2}),
                          lambda: foundry.load_or_capture([None], strict=True, store=store)):
-                self.refused(TypeError, "is to be a str", call)
+                self.refused(TypeError, "must be a str", call)
         self.assertFalse(os.path.exists("pack"))
 
     def test_what_is_no_stream_or_graph(self):
@@ -324,7 +324,7 @@ with foundry.Slots() as slots:
 
         with foundry.Capture(name="other") as capture:
             for typestr in (">f4", "|O8", "|S4", "<U4", "<M8", "|V8", "<f16"):
-                self.refused(ValueError, "which images do not know", capture.tensor, "x",
+                self.refused(ValueError, "which images cannot hold", capture.tensor, "x",
                              Array(typestr))
             self.refused(ValueError, "do not divide", capture.tensor, "x", Array(strides=(18, 4)))
             for bit in ("is_conj", "is_neg"):

@@ -253,7 +253,7 @@ class Tensors(unittest.TestCase):
                 self.assertEqual(found.raw.stride[0], view.strides[0] // 8)
         with self.assertRaisesRegex(foundry.Error, "2 dimensions, and the array has 1"):
             self.img.write("whole", memoryview(values)[::2])
-        with self.assertRaisesRegex(TypeError, "float32, the array of type q"):
+        with self.assertRaisesRegex(TypeError, "float32, and the array of type q"):
             self.img.write("one", memoryview(values)[::2])
 
     def test_device_arrays(self):
@@ -298,7 +298,7 @@ class Tensors(unittest.TestCase):
                 self.img.write("plain", host(data, dtype, SHAPE, (1, 2, 6, 24)))
             else:
                 with self.assertRaisesRegex(TypeError,
-                                            "'plain' has elements of type float32, the array of "
+                                            "'plain' has elements of type float32, and the array of "
                                             "type int32"):
                     self.img.write("plain", host(data, dtype, SHAPE, (1, 2, 6, 24)))
         for name, bits in (("halves", "uint16"), ("small", "uint8"), ("flags", "uint8"),
@@ -338,7 +338,7 @@ class Tensors(unittest.TestCase):
             self.assertTrue((into == each).all())
         with self.assertRaisesRegex(TypeError, "in the other order"):
             self.img.write("plain", values.astype(">f4"))
-        with self.assertRaisesRegex(TypeError, "float32, the array of type i"):
+        with self.assertRaisesRegex(TypeError, "float32, and the array of type i"):
             self.img.write("plain", values.astype("i4").T.copy().T)
 
 

@@ -506,7 +506,7 @@ class Graphs(Folder):
                 text = f.read()
             with open('foundry-graphs.json', 'w') as f:
                 f.write(text.replace('"version": 1', '"version": 2'))
-            fails("BADIMAGE", "of version 2", fdry.load_cuda_modules_and_libraries, '.')
+            fails("BADIMAGE", "has version 2", fdry.load_cuda_modules_and_libraries, '.')
             with open('foundry-graphs.json', 'w') as f:
                 f.write(text)
             os.remove('3.json')

@@ -43,7 +43,7 @@ class Loads(Folder):
         for made, says in (("full(1.0, 3 << 20)",
                             "allocation 0 of this process has 12582912 bytes"),
                            ("full(1.0, 200, 100)",
-                            "has 80384 bytes at 0x500000000000, where the process that saved the "
+                            "has 80384 bytes at 0x500000000000, and the process that saved the "
                             "graph had "
                             "one of 40448 bytes at 0x500000000000"),
                            ("full(1.0), full(1.0), full(1.0, 1000)",
@@ -124,7 +124,7 @@ class Loads(Folder):
             a, real = full(1.0), torch.cuda.memory_snapshot
             torch.cuda.memory_snapshot = lambda: [
                 dict(s, total_size=s['total_size'] // 2) for s in real()]
-            fails("LAYOUT", "do without expandable_segments", fdry.CUDAGraph.load, 'g.json')
+            fails("LAYOUT", "turn off expandable_segments", fdry.CUDAGraph.load, 'g.json')
             torch.cuda.memory_snapshot = real
             graph, out = fdry.CUDAGraph.load('g.json')
             graph.replay()
@@ -190,7 +190,7 @@ class Loads(Folder):
             fdry.set_allocation_region(BASE, '1GB')
             import os
             os.rename('foundry-store', 'elsewhere')
-            fails("NOENT", "bring that folder along", fdry.CUDAGraph.load, 'g.json')
+            fails("NOENT", "copy that folder together", fdry.CUDAGraph.load, 'g.json')
             os.environ['FOUNDRY_STORE'] = os.path.abspath('elsewhere')
             fdry.CUDAGraph.load('g.json')
             """)

@@ -58,4 +58,4 @@ __all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region",
 try:
     activate()
 except (Error, ImportError):
-    pass  # too late, or no interposer here: only a capture needs it, and says so then
+    pass  # too late, or there is no interposer: only a capture needs it, and reports that then

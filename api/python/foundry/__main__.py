@@ -20,8 +20,8 @@ run   starts Python with the interposer for libcuda.so.1 in place (LD_PRELOAD), 
       --driver PATH   the driver behind it (FOUNDRY_DRIVER)
       --log LEVEL     error, warn, info or debug messages on standard error (FOUNDRY_LOG)
 
-doctor   tries what a load and a capture need, each way to put the interposer in place, and reports
-         what would work here; its status is 0 if all that is needed does, else 1
+doctor   tries what a load and a capture need, and each way to put the interposer in place, and
+         reports what works here; its status is 0 if everything that is needed works, else 1
 """
 VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
 
@@ -49,7 +49,7 @@ def split(args):
 
 def python_options():
     """The options of this Python in front of "-m foundry"."""
-    if not hasattr(sys, "orig_argv"):  # before 3.10: what multiprocessing hands to its children
+    if not hasattr(sys, "orig_argv"):  # before Python 3.10: as multiprocessing passes them on
         return subprocess._args_from_interpreter_flags()
     before = sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + 1]
     if before and before[-1] == "foundry":

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code objects as bytes that are equal in every process and on every host.
 
-The bytes come from what the interpreter runs, not from the source: a file may have been edited
-since it was imported, and code made by exec() has none. They hold each instruction with the
-constants and names that it uses. They leave out file names, line numbers, comments and docstrings.
-Bytecode differs between versions of Python, so the identity states the version.
+The bytes come from the code that the interpreter runs, not from its source: a file may have been
+edited since it was imported, and code made by exec() has no source. They hold each instruction with
+the constants and names that it uses. They leave out file names, line numbers, comments and
+docstrings. Bytecode differs between versions of Python, so the identity states the version.
 """
 import dis
 import hashlib
 import sys
 
 _HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING since Python 3.13
-# A class body stores these; the compiler makes them from line numbers, or they are docstrings.
+# Names that a class body stores: docstrings, and names that the compiler makes from line numbers.
 _LEFT_OUT = {"__doc__", "__firstlineno__", "__static_attributes__"}
-# Low bits of an argument that are no part of the index of a name.
+# The number of low bits of an instruction's argument that do not belong to the index of a name.
 _SHIFT = {"LOAD_GLOBAL": sys.version_info >= (3, 11), "LOAD_ATTR": sys.version_info >= (3, 12),
           "LOAD_SUPER_ATTR": 2}
 _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -59,8 +59,9 @@ def atom(value):
 class Uses:
     """The names that a code object uses, with those of nested code, in the order of use.
 
-    globals_, attributes: names. bare: those of both that code uses without an attribute at once, so
-    that it may pass their values on. imports: (module, level, names imported from it).
+    globals_, attributes: names. bare: names of both kinds that code does not only use to get an
+    attribute, so that it may pass their values on. imports: (module, level, names imported from
+    it).
     """
 
     def __init__(self):

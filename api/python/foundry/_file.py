@@ -16,7 +16,7 @@ FORMAT, VERSION = "foundry graph", 1
 STORE = "foundry-store"
 _SIZE_MAX = 256 << 20   # bytes of a file
 _DEPTH_MAX = 64
-# path -> (which store it is, Store), open until the process ends or another is there
+# path -> (result of _which(), Store); open until the process ends, or another store is at the path
 _stores = {}
 
 
@@ -54,12 +54,11 @@ def write_text(path, text):
 
 
 def bad(path, why):
-    return Error(_lib.BADIMAGE, f"'{os.fsdecode(path)}' is no graph that Foundry saved: {why}")
+    return Error(_lib.BADIMAGE, f"'{os.fsdecode(path)}' is not a graph that Foundry saved: {why}")
 
 
 def _content(file):
-    """The bytes of an open file, as far as _SIZE_MAX + 1. One large read() would allocate as much.
-    """
+    """The bytes of an open file, up to _SIZE_MAX + 1. One large read() would allocate that much."""
     found = bytearray()
     while len(found) <= _SIZE_MAX:
         part = file.read(min(1 << 16, _SIZE_MAX + 1 - len(found)))
@@ -70,7 +69,7 @@ def _content(file):
 
 
 def read(path):
-    """The file at `path`, checked.
+    """Read and check the file at `path`.
 
     Errors: FDRY_E_NOENT if there is no file, FDRY_E_BADIMAGE if it is something else.
     """
@@ -90,12 +89,11 @@ def read(path):
         raise bad(path, f"it is not JSON ({e})") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise bad(path,
-                  "it does not say that it is one; files of other programs, and of the Foundry "
-                  "that keeps graphs in JSON "
-                  "themselves, cannot be loaded: capture and save again")
+                  "it is not marked as one; files of other programs, and of the Foundry that "
+                  "keeps whole graphs in JSON, cannot be loaded: capture and save again")
     if raw.get("version") != VERSION:
         raise Error(_lib.BADIMAGE,
-                    f"'{os.fsdecode(path)}' is of version {raw.get('version')!r}, this Foundry "
+                    f"'{os.fsdecode(path)}' has version {raw.get('version')!r}, and this Foundry "
                     f"reads {VERSION}")
     return _checked(path, raw)
 
@@ -112,7 +110,7 @@ def _checked(path, raw):
     if not isinstance(raw.get("torch"), list) or not all(_is_segment(s) for s in raw["torch"]):
         raise bad(path, "its list of segments is malformed")
     if "outputs" not in raw:
-        raise bad(path, "it does not say what its outputs are")
+        raise bad(path, "it does not list its outputs")
     _check_outputs(path, raw["outputs"], 0)
     return File(path, image, raw["key"], int(base, 16), raw["outputs"], raw["torch"])
 
@@ -129,11 +127,11 @@ def _is_segment(raw):
 
 
 def _are_within(tensors, start, end):
-    for each in tensors:  # there may be thousands
+    for each in tensors:  # in one loop, as there may be thousands
         if type(each) is not list or len(each) != 2:
             return False
         addr, size = each
-        if type(addr) is not int or type(size) is not int:  # a bool is neither
+        if type(addr) is not int or type(size) is not int:  # a bool is an int, too
             return False
         if addr < start or size < 0 or addr + size > end:
             return False
@@ -225,7 +223,9 @@ def pack(value, describe, where="output_tensors", depth=0):
 
 
 def _which(name):
-    """Numbers that differ if another store is at the path; None if they cannot be read."""
+    """Numbers that change if another store takes the place of the store; None if they cannot be
+    read.
+    """
     try:
         return ([os.stat(path).st_ino for path in (name, os.path.join(name, "data.mdb"))]
                 if name else None)
@@ -295,8 +295,8 @@ def store_of(file):
 
 
 def nowhere(file):
-    """The error that says in which stores the file's image is not."""
+    """The error that names the stores in which a load looked for the file's image."""
     named = "store that FOUNDRY_STORE names" if "FOUNDRY_STORE" in os.environ else "default store"
     return Error(_lib.NOENT, f"the image {file.image[:12]} of '{os.fsdecode(file.path)}' is "
-                 f"neither in '{_beside(file)}' nor in the {named}; bring that folder along with "
+                 f"neither in '{_beside(file)}' nor in the {named}; copy that folder together with "
                  "the file, or set FOUNDRY_STORE")

@@ -20,7 +20,7 @@ from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int
 
 from . import words
 
-# What integers of C hold: ctypes would cut off what does not fit.
+# The ranges of C's integers: ctypes would cut off numbers that do not fit.
 RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1)
           for kind in (c_uint, c_uint32, c_uint64, c_size_t)}
 RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof(kind) - 1) - 1)
@@ -95,7 +95,7 @@ def array(kind, values):
 def text(value):
     """A str for the library. Raises ValueError if it has a NUL, at which C would end it."""
     if not isinstance(value, str):
-        raise TypeError(f"{argument(value)}{value!r} is to be a str, not {type(value).__name__}")
+        raise TypeError(f"{argument(value)}{value!r} must be a str, not {type(value).__name__}")
     if "\0" in value:
         raise ValueError(f"{argument(value)}{value!r} has a NUL character in it")
     try:
@@ -185,10 +185,10 @@ DECODE = _object("DECODE", "fdry_decode_state_free", "the decode state is closed
 DEVICE = _object("DEVICE", "fdry_device_put", "the device is closed; open it again")
 CUDAGRAPH = _object("CUDAGRAPH", "fdry_cudagraph_free", "the graph is freed; make another one")
 POOL = _object("POOL", "fdry_graphpool_put", "the pool is freed; make another one")
-# Handles of the driver's are plain pointers.
+# The driver's handles are plain pointers.
 GRAPH = STREAM = GRAPH_EXEC = FUNCTION = c_void_p
 
-_entered = threading.local()  # .callbacks: those that this thread is in
+_entered = threading.local()  # .callbacks: those that this thread runs now
 
 
 class Handle:
@@ -198,25 +198,27 @@ class Handle:
     returns. So a program may close anything at any time: in its own callback, during a call in
     another thread, in the conversion of an argument. An object without references is closed, too.
 
-    There is no lock: a signal handler or the garbage collector may interrupt any of these methods
-    with any other. Each step that counts is one operation on a list.
+    There is no lock, because a signal handler or the garbage collector may call any of these
+    methods inside another. Each decisive step is one operation on a list, which cannot be
+    interrupted.
     """
 
     def __init__(self, pointer, keeps=(), lent=False):
         """pointer: an Object that the library has set. lent: the library frees it.
 
-        keeps: what must live as long as the object; lists and dicts in it are emptied afterwards.
+        keeps: objects that must live as long as this one; lists and dicts among them are emptied
+        afterwards.
         """
         self.kind, self.keeps = type(pointer), list(keeps)
         self._pointer = [pointer.value] if pointer.value else []  # empty when it is freed
         self._closing, self._lent = not pointer.value, lent
-        self._holds = []  # None for each call, else why it is held longer
+        self._holds = []  # None for each call, or the reason for a longer hold
 
     def __bool__(self):
         return not self._closing
 
     def __del__(self):
-        # no call is under way that could still be using it
+        # drop the holds of calls: no call can still be using it
         self._holds = [why for why in self._holds if why]
         self.close()
 
@@ -227,7 +229,7 @@ class Handle:
 
     @property
     def raw(self):
-        """The pointer as an int, for callers that hold it."""
+        """The pointer as an int. The caller must hold the object."""
         self.check()
         return self._pointer[0]
 
@@ -246,31 +248,31 @@ class Handle:
             self._free()
 
     def held(self, why):
-        """How many holders there are for this reason."""
+        """The number of holders for this reason."""
         return self._holds.count(why)
 
     def close(self):
-        """Refuse calls from now on, and free the object when the last call returns. May be called
-        again.
+        """Refuse calls from now on, and free the object when the last call returns. It may be
+        called again.
         """
         self._closing = True
         if not self._holds:
             self._free()
 
     def abandon(self):
-        """Never free it: the process ends."""
+        """Never free it, since the process ends."""
         self._lent = True
 
     def suspend(self):
-        """Wait for the calls that hold it, and refuse others until settle(). For an object that is
-        lent.
-        """
+        """Wait for the calls that hold a lent object, and refuse others until settle()."""
         self._closing = True
         while self._holds:
             time.sleep(0.001)
 
     def settle(self, ours):
-        """Make the object ours (ours), or note that the library has freed it."""
+        """End the loan: this package owns the object if `ours` is true, else the library has freed
+        it.
+        """
         self._lent, self._closing = not ours, not ours
 
     def _free(self):
@@ -279,8 +281,9 @@ class Handle:
         try:
             pointer = self._pointer.pop()
         except IndexError:
-            return  # another thread did
-        # the library waits until this callback has returned
+            return  # another thread frees it
+        # if this runs in a callback of the object, the library frees it when the callback has
+        # returned
         if any(each.of(self) for each in entered()):
             threading.Thread(target=self._free_pointer, args=(pointer,),
                              name="foundry-close").start()
@@ -665,7 +668,7 @@ class DecodeStateArgs(Struct):
 
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
-# Functions that answer 0 or a negative code, which raises.
+# Functions that return 0 or a negative code. A negative code raises Error.
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
     "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts),
@@ -815,7 +818,7 @@ CHECKED = {
     "fdry_decode_state_use": [DECODE, c_uint32],
 }
 
-# The rest: (result, arguments).
+# All other functions: (result, arguments).
 OTHERS = {
     "fdry_last_error": (c_char_p, []),
     "fdry_error_name": (c_char_p, [c_int]),
@@ -853,7 +856,7 @@ OTHERS = {
 SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHERS}
 
 
-# Codes of errors that the package finds itself, or adds something to.
+# Codes of errors that the package raises itself, or to whose messages it adds.
 NODRIVER, NOGPU = -401, -402
 INVAL, STATE, NOKEY, RANGE, LAYOUT = -100, -102, -106, -107, -112
 BADIMAGE, NOENT, REFUSED = -200, -300, -203
@@ -940,7 +943,7 @@ class Function:
 
     @staticmethod
     def _wrong(given, error):
-        """A complaint of ctypes about an argument, in the words of Python."""
+        """The TypeError for an argument that ctypes refused."""
         found = re.match(r"argument (\d+): ", str(error))
         value = given[int(found[1]) - 1] if found else None
         return TypeError(f"{argument(value)}{value!r} is of a wrong type, {type(value).__name__}")
@@ -954,9 +957,8 @@ def _open():
         raise ImportError(words.not_loaded(path(), str(e))) from None
     except AttributeError as e:
         raise ImportError(
-            f"the library {path()} is of another version than this package: {e}; FOUNDRY_LIBRARY "
-            "may name the "
-                          "right one") from None
+            f"the library {path()} has another version than this package: {e}; install both from "
+            "one release, or set FOUNDRY_LIBRARY to the right library") from None
     return types.SimpleNamespace(**{name: Function(name, call) for name, call in functions.items()})
 
 
@@ -970,8 +972,8 @@ class Single:
 class Closing(Single):
     """An object with a handle, which a with block closes."""
 
-    _handle = None  # where it could not be made
-    _shown = ""     # what repr() says of it
+    _handle = None  # if it could not be made
+    _shown = ""     # a part of repr()
 
     def close(self):
         """Free it; a second call does nothing. If calls are under way, it is freed after them."""
@@ -1026,7 +1028,7 @@ class Callback:
             return self._function(*args)
         except BaseException as e:
             if not self._entered:
-                raise  # nobody waits for it: sys.unraisablehook is told
+                raise  # no block will raise it, so sys.unraisablehook gets it
             self._raised = e
             return self._failed
         finally:
@@ -1035,7 +1037,7 @@ class Callback:
     def of(self, handle):
         """Whether the object of this handle calls it.
 
-        A fast thread of the library may call it before that is known.
+        A thread of the library may call it before the handle is set.
         """
         return self.handle is not None and self.handle() is handle
 
@@ -1049,7 +1051,7 @@ class Callback:
 
 
 class _Missing:
-    """Takes the place of the library in a command that reports why it cannot be loaded."""
+    """Stands in for a library that cannot be loaded, in a command that reports the reason."""
 
     def __init__(self, why):
         self.why = why

@@ -13,7 +13,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _STANDARD = {os.path.abspath(path) for path in (sysconfig.get_path("stdlib"),
                                                 sysconfig.get_path("platstdlib"),
                                                 os.path.dirname(os.__file__))}
-# Distributions that decide which kernels a framework launches.
+# Distributions whose versions determine the kernels that a framework launches.
 _GPU = re.compile(
     r"torch|(pytorch-)?triton|nvidia-(?!ml-py).*|cuda-(toolkit|pathfinder|bindings|core)|cupy.*|"
     r"jaxlib|"
@@ -21,7 +21,7 @@ _GPU = re.compile(
 _INFO = re.compile(r"(.+?)-([^-]+?)(-py[\d.]+.*)?\.(dist|egg)-info")
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([^'\"\n]+)['\"]", re.M)
 
-_STARTED = time.time()  # foundry is imported early: what a program captures with is imported later
+_STARTED = time.time()  # foundry is imported before the packages that a program captures with
 
 STANDARD, INSTALLED, OURS, OUTSIDE = "standard", "installed", "ours", "outside"
 
@@ -29,7 +29,7 @@ STANDARD, INSTALLED, OURS, OUTSIDE = "standard", "installed", "ours", "outside"
 def changed(path, module):
     """Whether a file or folder changed since this process began, and its module is imported.
 
-    The module may then be the older one.
+    The imported module may then be older than the file.
     """
     try:
         found = os.stat(path)
@@ -59,7 +59,7 @@ def place_of(module):
     if top in sys.builtin_module_names or top in getattr(sys, "stdlib_module_names", ()):
         return STANDARD
     found = sys.modules.get(module)
-    if found is None:  # what compiled code calls itself
+    if found is None:  # compiled code may give itself such a name
         parent = module.rpartition(".")[0]
         return place_of(parent) if parent else OUTSIDE
     file = vars(found).get("__file__")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that an image has as content: trained numbers, which no code or version identifies."""
+"""Parameters in an image's content: trained numbers, which no code or version identifies."""
 import gc
 import re
 import sys
@@ -8,7 +8,7 @@ from ._lib import Error
 from .tensor import DTYPES, EXTERNAL, HOST, USES
 
 FACT = "py.parameters"
-# A fact says which parameters an image holds if its key ends in one of these words.
+# A fact whose key ends in one of these words identifies the parameters of an image.
 WORDS = {"revision", "weights", "parameters", "checkpoint", "commit", "digest", "sha256"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's segments in a region: what this process has in them, and what loaded images have.
+"""Torch's segments in a region, with the tensors of this process and of loaded images in them.
 
 Torch allocates device memory in segments and places tensors in them. A file of a saved graph lists
 the segments of the process that saved it. A load compares these with the segments of this process,
@@ -11,7 +11,7 @@ import functools
 from . import _lib, _torch
 from ._lib import Error
 
-_by_addr = {}  # address -> (what a file says of a segment, Segment): the last one read
+_by_addr = {}  # address -> (description in a file, Segment): the last one read
 
 
 class Segment:
@@ -67,7 +67,7 @@ def _conflict(live, own):
         i = bisect.bisect_right(ends, addr)
         if i < len(ends) and tensors[i][0] < addr + length:
             raise Error(_lib.LAYOUT, f"a tensor of this process has {length} bytes at {addr:#x}, "
-                        "where the process that saved the graph had one of "
+                        "and the process that saved the graph had one of "
                         f"{tensors[i][1]} bytes at {tensors[i][0]:#x}; make the same allocations "
                         "in the same order, and no others before the graph is loaded")
 
@@ -81,7 +81,7 @@ def compare(segments, wanted):
     missing, by_addr = [], {s.addr: s for s in wanted}
     for s in segments:
         other = by_addr.get(s.addr)
-        # The library compares allocations later; compare_sizes() finds other sizes then.
+        # The library compares allocations later; compare_sizes() then finds other sizes.
         if other is None or other is s.compared or other.size != s.size:
             continue
         _conflict(other.live, s.live)
@@ -93,13 +93,15 @@ def compare(segments, wanted):
 
 
 def compare_sizes(segments, wanted):
-    """The allocations are the same. So are the segments, unless torch joins several into one."""
+    """Compare the sizes of segments when all allocations are equal. They differ only if torch joins
+    several into one.
+    """
     sizes = {s.addr: s.size for s in wanted}
     for s in segments:
         if sizes.get(s.addr, s.size) != s.size:
             raise Error(_lib.LAYOUT, f"torch's segment at {s.addr:#x} has {s.size} bytes, and had "
                         f"{sizes[s.addr]} in the process that saved the graph: segments that grow "
-                        "cannot be shared with an image; do without expandable_segments "
+                        "cannot be shared with an image; turn off expandable_segments "
                         "(PYTORCH_CUDA_ALLOC_CONF), or load the graph before torch allocates")
 
 
@@ -121,11 +123,11 @@ class Memory:
         self.forget()
 
     def forget(self):
-        """Ask torch again."""
+        """Get the list of segments from torch again at the next use."""
         self._torch, self._counters, self._allocs = [], None, []
 
     def torch(self, allocs):
-        """Torch's segments in the region, of whose live allocations `allocs` is the list."""
+        """Torch's segments in the region. allocs: the list of its live allocations."""
         counters = _torch.counters(self._region.device)
         if (counters is None or counters != self._counters
                 or allocs[:len(self._allocs)] != self._allocs):
@@ -139,14 +141,14 @@ class Memory:
         return (addr, size) in self._loaded and all(s.addr != addr for s in self._torch)
 
     def add(self, segments):
-        """An image with these Segments was loaded."""
+        """Note that an image with these Segments was loaded."""
         for s in segments:
             known = self._loaded.setdefault((s.addr, s.size), s)
             if known is not s and not s.live <= known.live:
                 self._loaded[s.addr, s.size] = Segment(s.addr, s.size, known.live | s.live)
 
     def reset(self, images):
-        """These lists of Segments are all that is loaded."""
+        """Note that exactly the images with these lists of Segments are loaded."""
         self._loaded = {}
         self.forget()
         for segments in images:

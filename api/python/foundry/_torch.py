@@ -7,14 +7,15 @@ import importlib
 import re
 import sys
 
-# the first with CUDAGraph.raw_cuda_graph_exec(); keep_graph and raw_cuda_graph() came one before
+# The first version with CUDAGraph.raw_cuda_graph_exec(). The version before it introduced
+# keep_graph and raw_cuda_graph().
 LEAST = (2, 9)
 _accepted = None  # the version that was found to do
 _SMALL = 1 << 20  # larger requests come from torch's other pool
 
 
 def module():
-    """torch, imported. ImportError where it is older than LEAST: before anything is captured that
+    """Import torch. Raises ImportError if it is older than LEAST, before anything is captured that
     could not be sealed.
     """
     global _accepted
@@ -26,8 +27,7 @@ def module():
     if not found or tuple(map(int, found.groups())) < LEAST:
         raise ImportError(
             f"PyTorch {version} is installed, and foundry captures with {LEAST[0]}.{LEAST[1]} and "
-            "newer: install a "
-                          "newer one")
+            "newer; install a newer one")
     _accepted = version
     return torch
 
@@ -52,7 +52,8 @@ def stream(ordinal):
 
 
 def used_on(tensor, stream, ordinal):
-    """Tell torch that `stream` (an integer) uses the memory of `tensor`, if that is torch's.
+    """Record with torch that `stream` (an integer) uses the memory of `tensor`, if it is a tensor
+    of torch.
 
     Torch then reuses the memory only after the present work of the stream.
     """
@@ -80,12 +81,12 @@ def empty_cache():
 
 
 def blas_workspaces():
-    """Let cuBLAS and cuBLASLt allocate their workspaces for the current stream: a first product
-    does.
+    """Make cuBLAS and cuBLASLt allocate their workspaces for the current stream, by a first matrix
+    product.
     """
     torch = _started()
     if torch:
-        # makes the context current first
+        # this makes the context current first
         one = torch.zeros((16, 16), dtype=torch.float16, device="cuda")
         torch.cuda.current_blas_handle()
         torch.mm(one, one)
@@ -112,8 +113,8 @@ class Segment:
     """A piece of device memory that torch's allocator has from the driver.
 
     addr, size; kind: (stream, "small" or "large"); private: whether it belongs to a pool of graphs;
-    blocks: [(addr, size, live)], all of it; compared: the segment of a file with which it was
-    found to agree.
+    blocks: [(addr, size, live)], all of it; compared: the segment of a file that it was compared
+    with and equals.
     """
 
     compared = None
@@ -140,7 +141,9 @@ class Segment:
 
 
 def _caching():
-    """torch, if it has started CUDA and its own caching allocator; only that lists segments."""
+    """torch, if it has started CUDA with its caching allocator, since no other allocator lists
+    segments.
+    """
     torch = _started()
     return torch if torch and torch.cuda.get_allocator_backend() == "native" else None
 
@@ -155,21 +158,25 @@ def _snapshot(torch):
 
 
 def segments(ordinal):
-    """Torch's segments on a device; none if it keeps none, as with cudaMallocAsync."""
+    """Torch's segments on a device; an empty list if its allocator has none, such as
+    cudaMallocAsync.
+    """
     torch = _caching()
     if not torch:
         return []
-    # The counter of segments leaves out those of expandable_segments; the counter of bytes has all.
+    # The counter of segments does not count expandable_segments; the counter of bytes counts all.
     if _stats(torch, ordinal).get("reserved_bytes", {}).get("all", {}).get("current") == 0:
         return []
     return [Segment(s) for s in _snapshot(torch) if s["device"] == ordinal]
 
 
 def counters(ordinal):
-    """Torch's counters of allocations on a device: equal ones mean that torch did nothing since.
+    """Torch's counters of allocations on a device. If they are equal, torch allocated and freed
+    nothing in between.
 
-    None if that is not sure. reset_accumulated_memory_stats() sets the totals of allocations and of
-    frees to zero, and leaves the number of those in use; so a reset shows if any was in use.
+    None if that is not certain. reset_accumulated_memory_stats() sets the totals of allocations and
+    of frees to zero, and leaves the number of those in use; so a reset is detected if any was in
+    use.
     """
     torch = _caching()
     found = _stats(torch, ordinal) if torch else {}
@@ -220,7 +227,7 @@ def clear_free(ordinal, inside):
 
 
 class Held:
-    """Pieces of torch's free blocks that torch gives to nothing else until release()."""
+    """Pieces of torch's free blocks, which are reserved until release()."""
 
     def __init__(self, ordinal):
         self._torch, self._ordinal, self._taken = module(), ordinal, []
@@ -270,7 +277,7 @@ class Held:
                     keep.update(w[0] for w in inside)
             self._give(keep)
         if not keep.issuperset(addr for addr, _ in wanted):
-            raise RuntimeError("memory that the image uses lies in no free block of torch's")
+            raise RuntimeError("memory that the image uses is not in a free block of torch")
 
     def _carve(self, addr, size, kind, inside):
         """Free one block, and allocate from it so that the pieces `inside` begin at their
@@ -289,14 +296,13 @@ class Held:
         got = self._take(size, kind)
         if got != addr:
             raise RuntimeError(
-                f"torch's allocator gave {got:#x} for {size} bytes where {addr:#x} was free; it is "
-                "configured to "
-                               "place tensors in a way that images cannot be loaded beside "
+                f"torch's allocator returned {got:#x} for {size} bytes, and {addr:#x} was free; it is "
+                "configured to place tensors in a way that images cannot be loaded beside "
                                "(PYTORCH_CUDA_ALLOC_CONF)")
 
 
 def _pieces(size, kind):
-    """Sizes of allocations that use up a block without a search of torch's other pool."""
+    """Sizes of allocations that fill a block without using torch's other pool."""
     if kind[1] != "small":
         return [size] if size else []
     return [_SMALL] * (size // _SMALL) + ([size % _SMALL] if size % _SMALL else [])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The walk of identify(): from one function through everything that it refers to, to facts.
 
-identity.py says what the facts are for. The walk follows functions, classes and objects of the
-program one after the other, the nearest first. References to them are labels, so circles do no
-harm, and a change is found in one place. The walk runs no code of the program: it reads attributes
-from dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__. Values that it
-cannot compare are listed, and do not stop the program.
+identity.py explains the use of the facts. The walk follows functions, classes and objects of the
+program one after the other, the nearest first. It refers to them by labels, so circles do no harm,
+and a change affects one fact. The walk runs no code of the program: it reads attributes from
+dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__. It lists values
+that it cannot compare, and does not stop the program for them.
 """
 import array
 import collections
@@ -21,14 +21,14 @@ import types
 from . import _code, _packages
 from ._code import digest, pack, text
 
-FUNCTIONS = 10000      # that are followed
-PIECES = 20000         # of one value that are compared
-ALL_PIECES = 200000    # of all values
-BYTES = 1 << 20        # of one array that are compared
+FUNCTIONS = 10000      # the most that are followed
+PIECES = 20000         # the most that are compared of one value
+ALL_PIECES = 200000    # the most of all values
+BYTES = 1 << 20        # the most that are compared of one array
 
 CODE, VALUE, PACKAGE = "py.code.", "py.value.", "py.package."
 
-# Attributes that say where a module or class comes from, not what it does. Some differ between
+# Attributes that describe the origin of a module or class, not its function. Some differ between
 # hosts.
 _MODULE_OWN = {"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__",
                "__loader__", "__cached__", "__builtins__"}
@@ -37,7 +37,7 @@ _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"
               "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__dataclass_fields__",
               "__dataclass_params__", "__orig_bases__", "__parameters__", "__type_params__",
               "__signature__"}
-# Types of the standard library whose objects say nothing about what is captured.
+# Modules of the standard library whose objects have no effect on a capture.
 _HARMLESS = {"logging", "threading", "_thread", "weakref", "_weakref", "typing", "types",
              "contextvars", "_contextvars", "abc", "_abc", "warnings", "itertools", "enum", "time",
              "datetime"}
@@ -45,7 +45,7 @@ _AS_TEXT = {("datetime", name) for name in ("datetime", "date", "time", "timedel
     ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("torch", "dtype"),
     ("torch", "device"), ("torch", "memory_format"), ("torch", "layout")}
 _ARRAYS = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
-# Functions that read files, by whatever name or object they are called.
+# Names of functions that read files.
 _READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_state_dict",
             "fromfile", "memmap", "read_bytes", "read_text"}
 _HEAP_TYPE = 1 << 9  # of type.__flags__: a class that a class statement made
@@ -64,7 +64,7 @@ class _Opaque(Exception):
 
 
 def _is(value, *kinds):
-    """isinstance() without a look at the object's __class__."""
+    """isinstance() that does not read the object's __class__."""
     return issubclass(type(value), kinds)
 
 
@@ -73,7 +73,7 @@ def _kind(value):
 
 
 def _module_name(name):
-    # as multiprocessing calls it in the processes that it spawns
+    # multiprocessing uses this name in the processes that it spawns
     return "__main__" if name == "__mp_main__" else str(name)
 
 
@@ -89,7 +89,7 @@ def _own(value):
     found = {}
     for cls in [cls for cls in type(value).__mro__ if cls.__flags__ & _HEAP_TYPE]:
         for name, member in vars(cls).items():
-            # those are offsets of C's
+            # the others are offsets in C structs
             if _is(member, types.MemberDescriptorType) and not name.startswith("__"):
                 try:
                     found[name] = member.__get__(value)
@@ -114,7 +114,7 @@ def _spec(name):
             spec = next(filter(None, found), None)
             path = (list(spec.submodule_search_locations)
                     if spec and spec.submodule_search_locations is not None else [])
-        except Exception:  # a finder's own, or a namespace whose parent is not imported
+        except Exception:  # of a finder, or for a namespace whose parent is not imported
             return None
         if not spec:
             return None
@@ -128,20 +128,20 @@ class Walk:
         self.items = {}        # key -> value, in the order in which they were reached
         self.packages = {}     # distribution -> version
         self.missing = {}      # name -> why it is not compared
-        # id of a function, class or object -> (the same, kept alive; its label)
+        # id of a function, class or object -> (the object, which this keeps alive; its label)
         self.labels = {}
         self.taken = set()
-        # name -> the number of the last that is called so
+        # name -> the number that the next object of that name gets
         self.last = collections.defaultdict(lambda: 2)
-        self.modules = set()   # that are compared as a whole
+        self.modules = set()   # modules that are compared as a whole
         # ids of modules whose attributes a function uses: they refer to each other in circles
         self.expanded = set()
-        self.values = {}       # (id of a value, label) -> (the value, what refer() says of it)
+        self.values = {}       # (id of a value, label) -> (the value, the result of refer())
         self.waiting = collections.deque()
         self.followed = 0
         self.pieces = self.all_pieces = 0
-        self.held = {}         # id of a container that is being looked at -> how deep it is
-        self.whole = 0         # inside an object that is compared as a whole or not at all
+        self.held = {}         # id of a container that is being encoded -> its depth
+        self.whole = 0         # not 0 inside an object that is compared as a whole or not at all
 
     def lacks(self, name, why):
         self.missing.setdefault(self.name(name), why)
@@ -181,7 +181,7 @@ class Walk:
     # --- references ---
 
     def refer(self, value, label):
-        """The value of a name as bytes. A plain value becomes a fact of its own, named `label`."""
+        """The bytes for a name's value. A plain value becomes a fact of its own, named `label`."""
         if _is(value, functools.partial):
             return self.partial(value, label)
         if _is(value, types.MethodType):
@@ -203,8 +203,8 @@ class Walk:
         return pack("partial", self.refer(value.func, label), *args, *words)
 
     def value(self, value, label):
-        """The fact of a value: a number or a shape as it is, else a digest: values may be long or
-        secret.
+        """The fact of a value: the value itself if it is a number or a shape, else a digest, since
+        values may be long or secret.
         """
         if (id(value), label) not in self.values:
             data = self.try_encode(value, label)
@@ -222,7 +222,7 @@ class Walk:
             return self.encode(value, label)
         except (_TooMuch, RecursionError):
             self.lacks(label, "it is too large")
-        except Exception as e:  # of an object that is not what its type says
+        except Exception as e:  # by an object that does not behave like its type
             self.lacks(label, f"{type(e).__name__} when it was looked at")
         finally:
             self.pieces, self.held, self.whole = before
@@ -274,8 +274,8 @@ class Walk:
         return self.wrapper(value)
 
     def wrapper(self, value):
-        """An object of a package's class that wraps functions, such as a cache of results or a
-        kernel.
+        """The bytes of an object of a package's class that wraps functions, such as a cache of
+        results or a kernel.
         """
         if not callable(value) or self.is_users(value) or self.is_module(value):
             return None
@@ -285,14 +285,16 @@ class Walk:
                    for f in functions.values()):
             return None
         self.package_of(type(value))
-        # such as the choices of an autotuner
+        # lists hold, for example, the configurations of an autotuner
         lists = [v for v in _own(value).values() if _is(v, list, tuple)]
         return pack("wrapper", text(_kind(value)),
                     *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()),
                     *map(self.plain, lists))
 
     def plain(self, value):
-        """A value that is compared as a whole, or else is not compared and not listed."""
+        """The bytes of a value that is compared as a whole. If that fails, it is neither compared
+        nor listed.
+        """
         before = self.pieces, self.held, self.whole, dict(self.missing)
         self.whole += 1
         try:
@@ -304,7 +306,7 @@ class Walk:
 
     @staticmethod
     def origin(function):
-        """The module in which a function was written, whatever functools.wraps() says."""
+        """The module in which a function was written, also if functools.wraps() set another one."""
         return _module_name(function.__globals__.get("__name__", "__main__"))
 
     def place(self, function):
@@ -333,8 +335,8 @@ class Walk:
         return pack("installed", text(name), *self.inner(f, name))
 
     def inner(self, f, name):
-        """The values with which a package's function was made: decorators hold functions of the
-        program.
+        """The values with which a package's function was made, since decorators hold functions of
+        the program.
         """
         found = [*self.cells(f).values(), f.__dict__.get("__wrapped__")]
         kinds = (types.FunctionType, types.MethodType, type, functools.partial, bool, int, float,
@@ -381,7 +383,7 @@ class Walk:
         return pack("installed", text(name))
 
     def module(self, module, uses=None):
-        """A module, by those of its attributes that the code uses.
+        """The bytes of a module: those of its attributes that the code uses.
 
         The whole module counts if code passes it on instead of using its attributes at once.
         """
@@ -431,7 +433,8 @@ class Walk:
             self.take(step, label, value, label)
 
     def take(self, step, label, *args):
-        """Visit one object. If the visit fails, the reason is listed: it must not stop the program.
+        """Visit one object. If the visit fails, list the reason, since it must not stop the
+        program.
         """
         try:
             return step(*args)
@@ -512,7 +515,7 @@ class Walk:
             self.imported(name, names)
 
     def imported(self, name, names):
-        """A module as a whole, imported already or not.
+        """Follow a module as a whole, whether it is imported or not.
 
         Otherwise the facts would depend on whether other code has imported it.
         """
@@ -574,7 +577,9 @@ class Walk:
                             else name.rpartition(".")[0])
 
     def loaded(self, module, name):
-        """A loaded module, without other modules in it: the functions that use those lead there."""
+        """Follow a loaded module without other modules in it, which the walk reaches by the
+        functions that use them.
+        """
         has = vars(module)
         for each in sorted(has):
             if each not in _MODULE_OWN and not _is(has[each], types.ModuleType):
@@ -597,7 +602,7 @@ class Walk:
                 and isinstance(_own(value).get("_modules"), dict))
 
     def users(self, value, label):
-        """An object of the program; each of its attributes is a fact."""
+        """The bytes of an object of the program, each of whose attributes is a fact."""
         known, new = self.label(value, label)
         kind = self.cls(type(value))
         if not new:
@@ -718,7 +723,9 @@ class Walk:
         return pack("array", text(_kind(value)), text(repr(shape)), text(dtype), data)
 
     def torch_module(self, value, label):
-        """Its class, its plain attributes, and the names, shapes and types of its parameters."""
+        """The bytes of a torch module: its class, its plain attributes, and the names, shapes and
+        types of its parameters.
+        """
         parts, whole, self.whole = [self.cls(type(value))], self.whole, 0
         for name, each in _own(value).items():
             if name == "_modules":
@@ -740,8 +747,8 @@ class Walk:
         return pack("unknown", text(_kind(value)))
 
     def object(self, value, label):
-        """An object of the program part by part; one of a package as a whole, if it can be compared
-        at all.
+        """The bytes of an object: of the program's objects each part, of a package's objects the
+        whole, if it can be compared at all.
         """
         own = _own(value)
         if self.is_users(value):

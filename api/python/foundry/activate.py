@@ -26,7 +26,7 @@ def environment(env=None):
     path = interposer()
     if _SEPARATORS.search(path):
         raise ValueError(
-            f"LD_PRELOAD cannot name {path}, for its blank or colon; install Foundry elsewhere")
+            f"LD_PRELOAD cannot name {path}, which has a blank or colon; install Foundry elsewhere")
     named = [p for p in _SEPARATORS.split(env.get("LD_PRELOAD", "")) if p]
     ours = [path, os.path.join(os.path.dirname(path), "libcuda.so")]
     env["LD_PRELOAD"] = " ".join(named + [p for p in ours if p not in named])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of the caller that the library copies from and to, by the buffer protocol or by DLPack."""
+"""Arrays of the caller that the library copies from and to, through the buffer protocol or DLPack.
+"""
 import contextlib
 import ctypes
 import math
@@ -15,7 +16,7 @@ _INT, _UINT, _FLOAT, _COMPLEX, _BOOL = 0, 1, 2, 5, 6  # type codes of DLPack
 _LEGACY = 1  # the legacy default stream as DLPack names it
 _CODES = {**dict.fromkeys("bhilqn", _INT), **dict.fromkeys("BHILQNcs", _UINT),
           **dict.fromkeys("efd", _FLOAT), **dict.fromkeys(("Zf", "Zd"), _COMPLEX), "?": _BOOL}
-# what integers stand for where a type is missing
+# types that other packages lack, and whose elements they exchange as integers
 _AS_BITS = ("bytes", "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -27,7 +28,7 @@ class _Buffer(Structure):
                 ("suboffsets", POINTER(c_ssize_t)), ("internal", c_void_p)]
 
 
-_api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose signatures are for everybody
+_api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose signatures all code of the process shares
 _api.PyObject_GetBuffer.argtypes = [py_object, POINTER(_Buffer), c_int]
 _api.PyBuffer_Release.argtypes = [POINTER(_Buffer)]
 _api.PyBuffer_Release.restype = None
@@ -53,7 +54,7 @@ class Array:
     def __init__(self, tensor, addr, host, dtype, shape, strides, flat=False):
         if len(shape) > _lib.RANK_MAX:
             raise ValueError(
-                f"the array for tensor '{tensor.name}' has {len(shape)} dimensions, at most "
+                f"the array for tensor '{tensor.name}' has {len(shape)} dimensions, and at most "
                 f"{_lib.RANK_MAX} are possible")
         self.raw = _lib.Tensor(name=_lib.text(tensor.name), addr=addr or 0, dtype=NUMBERS[dtype],
                                flags=HOST if host else 0, rank=len(shape))
@@ -72,8 +73,8 @@ def _check_type(tensor, code, size, what):
              and (mine[2] in integers or tensor.dtype in _AS_BITS))):
         return
     raise TypeError(
-        f"tensor '{tensor.name}' has elements of type {tensor.dtype}, the array of type {what}; "
-        "convert it first")
+        f"tensor '{tensor.name}' has elements of type {tensor.dtype}, and the array of type "
+        f"{what}; convert it first")
 
 
 @contextlib.contextmanager
@@ -95,8 +96,7 @@ def _of_buffer(tensor, data, writable):
         if any(s % view.itemsize for s in strides):
             raise TypeError(
                 f"the array for tensor '{tensor.name}' has strides of {strides} bytes, which are "
-                "no multiples of its elements' "
-                            "size; give a copy")
+                "not multiples of its elements' size; give a copy")
         yield Array(tensor, view.buf, True, tensor.dtype, shape,
                     [s // view.itemsize for s in strides])
     finally:
@@ -140,7 +140,7 @@ def _of_dlpack(image, tensor, data, stream):
             f"the array for tensor '{tensor.name}' lies on device {ordinal} of DLPack's kind "
             f"{int(kind)}; bring it to the host or "
                          f"to GPU {image.device}")
-    capsule = _capsule(kept, stream, on_device)  # it frees what it holds when it goes
+    capsule = _capsule(kept, stream, on_device)  # frees the exported tensor when it is deleted
     dl = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"),
                      POINTER(Managed)).contents.tensor
     shape = tuple(dl.shape[:dl.ndim])
@@ -163,7 +163,7 @@ def _has_buffer(data):
 
 
 def opened(image, tensor, data, stream, writable=False):
-    """A context manager that yields `data` as an Array. `stream` waits for data on the GPU to be
+    """A context manager that yields `data` as an Array. `stream` waits until data on the GPU is
     ready.
     """
     if hasattr(data, "__dlpack__") and not _has_buffer(data):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures: device memory at fixed addresses, and what is sealed from it."""
+"""Captures: device memory at fixed addresses, from which images are sealed."""
 import array
 import bisect
 import contextlib
@@ -60,7 +60,7 @@ class Capture(_lib.Closing):
         self._prepare(raw, device)
 
     def _prepare(self, pointer, device, lent=False):
-        self._lent = lent  # by the library, which ends it
+        self._lent = lent  # the library owns the capture and ends it
         self._device = device
         self._graphs, self._tensors = [], []  # kept alive until the capture ends
         self._handle = _lib.Handle(pointer, keeps=(self._graphs, self._tensors), lent=lent)
@@ -69,8 +69,8 @@ class Capture(_lib.Closing):
         self._pool = None
         self._cleared = False
         self._names = Names()
-        # of the graphs that were captured here: key -> {generator: (increment, seed's address,
-        # offset's)}
+        # of the graphs that were captured here: key -> {generator: (increment, address of the seed,
+        # address of the offset)}
         self.rng_uses = {}
 
     @classmethod
@@ -81,8 +81,8 @@ class Capture(_lib.Closing):
         return capture
 
     def settle(self, kept):
-        """The library has ended it, or left it to the caller. What was captured stays alive as long
-        as this object.
+        """Note that the library has ended the capture, or passed it to the caller. The captured
+        objects live as long as this object.
         """
         self._lent = False
         self._handle.settle(kept)
@@ -148,7 +148,7 @@ class Capture(_lib.Closing):
             graph.instantiate()
             self.rng_uses[key] = recognise(self._handle, key, graph, watched)
         except BaseException:
-            lib.fdry_capture_graph_remove(self._handle, key)  # it may draw, and nobody would know
+            lib.fdry_capture_graph_remove(self._handle, key)  # its random numbers are not known
             if graph in self._graphs:
                 self._graphs.remove(graph)
             raise
@@ -171,7 +171,7 @@ class Capture(_lib.Closing):
         _torch.clear_free(self._device, inside)
 
     def pause(self):
-        """Let the driver make allocations until resume()."""
+        """Let allocations come from the driver until resume()."""
         lib.fdry_capture_pause(self._handle)
 
     def resume(self):
@@ -230,15 +230,15 @@ class Capture(_lib.Closing):
         return Sealed(ident.value.decode(), report)
 
     def end(self):
-        """End the capture: the driver makes new allocations again. Live memory stays valid."""
+        """End the capture: new allocations come from the driver again. Live memory stays valid."""
         if self._lent:
             raise Error(_lib.STATE,
-                        "load_or_capture() ends this capture itself, when the function that it was "
-                        "given to returns")
+                        "load_or_capture() ends this capture itself, when the function that got it "
+                        "returns")
         self._handle.close()
 
     def close(self):
-        """As end()."""
+        """Do what end() does."""
         self.end()
 
     def __exit__(self, *_):

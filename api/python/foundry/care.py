@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage: verify a store, and repair it from other places."""
+"""Find damage in a store (verify), and repair it from other stores and packs (repair)."""
 import collections
 import ctypes
 import os
@@ -28,7 +28,8 @@ class Verification(_lib.Record):
     """The report of verify(): the fields of fdry_verify_report.
 
     faults: a list of Fault: kind ("damaged", "quarantined", "missing", "image", "loose" or
-    "pages"), the ids of the objects or None, and a sentence. It is true if there are none.
+    "pages"), the ids of the objects or None, and a message. The Verification is true if there are
+    no faults.
     """
 
     def __init__(self, raw, faults):
@@ -45,7 +46,7 @@ class Repair(_lib.Record):
     """The report of repair(): the fields of fdry_repair_report.
 
     reported: a list of Repaired: what ("back", "quarantined", "lost", or "image" for one that
-    cannot be loaded), its id, an image's ref or None, and a sentence.
+    cannot be loaded), its id, an image's ref or None, and a message.
     """
 
     def __init__(self, raw, reported):
@@ -59,8 +60,8 @@ def verify(store=None, threads=0, progress=None, fast=False):
 
     store: its path (None: the default one). Faults raise no error: the Verification lists them, and
     is true if there are none. progress: a function that is called with (bytes done, bytes in all),
-    which are 0 while they are unknown. fast: compare content with the fingerprints that manifests
-    record instead of hashing it, at the speed of reading it.
+    where the total is 0 as long as it is unknown. fast: compare content with the fingerprints that
+    manifests record instead of hashing it, at the speed of reading it.
     """
     faults = []
     found = _lib.FAULT_FN(lambda _, kind,

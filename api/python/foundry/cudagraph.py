@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA graphs with the names of the original API: torch captures them, files keep them."""
+"""CUDA graphs that torch captures and files keep, with the names of the original API."""
 import collections.abc
 import os
 import weakref
@@ -14,11 +14,11 @@ class _Made:
 
     def __init__(self, key, graph, watched):
         self.key, self.graph = key, graph
-        self.watched = watched  # the generators that it may draw from, until that was looked at
+        self.watched = watched  # the generators that it may draw from, until that is determined
 
 
 def _forget(where, key):
-    """Called before the driver's graph is destroyed."""
+    """Remove a graph from its region, before the driver's graph is destroyed."""
     with region.lock:
         if where.graphs.pop(key, None) and where.capture._handle:
             lib.fdry_capture_graph_remove(where.capture._handle, key)
@@ -36,11 +36,11 @@ class CUDAGraph(_lib.Single):
 
     def __init__(self, keep_graph=False):
         self._keep_graph = keep_graph
-        self._torch = None       # torch's graph, as far as this one was captured here
+        self._torch = None       # torch's graph, if this one was captured here
         self._captured = False
         self._generators, self._watched = [], None
         self._region = self._key = self._end = None
-        self._placed = self._pool = None  # of one that was loaded
+        self._placed = self._pool = None  # set if the graph was loaded
 
     def __repr__(self):
         state = "loaded from a file" if self._placed else "captured" if self._captured else "empty"
@@ -92,11 +92,12 @@ class CUDAGraph(_lib.Single):
         with region.lock:
             where = region.find()
             if not where or not where.active or self._watched is None:
-                return  # a graph like torch's own
+                return  # not in a region: it cannot be saved
             where.keys += 1
             key = where.keys
             lib.fdry_capture_graph(where.capture._handle, key, None, self._torch.raw_cuda_graph())
-            # Torch does not change it, and no other code has its handle: see raw_cuda_graph().
+            # Torch does not change the graph, and no other code has its handle: see
+            # raw_cuda_graph().
             lib.fdry_capture_graph_fixed(where.capture._handle, key, 1)
             where.graphs[key] = _Made(key, weakref.proxy(self._torch), self._watched)
             self._region, self._key = where, key
@@ -114,7 +115,9 @@ class CUDAGraph(_lib.Single):
         self._generators.append(generator)
 
     def enable_debug_mode(self):
-        """As in torch. debug_dump() works without it, since the captured graph is always kept."""
+        """Do nothing; for programs written for torch. debug_dump() works without it, since the
+        captured graph is always kept.
+        """
         self._make().enable_debug_mode()
 
     # --- using ---
@@ -122,8 +125,8 @@ class CUDAGraph(_lib.Single):
     def _need(self, what):
         if not self._captured and not self._placed:
             raise Error(_lib.STATE,
-                        f"{what} needs a graph, and there is none: capture or load one first "
-                        "(reset() gives it up)")
+                        f"{what} needs a graph, and there is none; capture or load one first "
+                        "(reset() releases it)")
 
     def _need_own(self, what):
         """Torch's graph, for the method `what` that works on captured graphs alone."""
@@ -185,8 +188,8 @@ class CUDAGraph(_lib.Single):
         return self._pool
 
     def debug_dump(self, debug_path):
-        """Write the graph to `debug_path` for people to read; a captured one in Graphviz' language,
-        as torch.
+        """Write the graph to `debug_path` as text: a captured graph in Graphviz' language, as torch
+        does.
         """
         self._need_own("debug_dump()").debug_dump(debug_path)
 
@@ -234,9 +237,9 @@ class CUDAGraph(_lib.Single):
             of = (f"in the region at {self._region.base:#x}, which ended"
                   if self._region else "in no region")
             raise Error(_lib.STATE,
-                        f"this graph was captured {of}, and can not be saved; save graphs before "
-                        "another region begins, and call "
-                        "set_allocation_region() before anything that a graph uses is allocated")
+                        f"this graph was captured {of}, so it cannot be saved; save graphs before "
+                        "another region begins, and call set_allocation_region() before "
+                        "anything that a graph uses is allocated")
         if output_tensors is None:
             return self._key, None
         allocs = where.allocs()
@@ -254,8 +257,8 @@ class CUDAGraph(_lib.Single):
         at the same address and of the same size, or touch no memory of the image. Tensors in them
         keep their bytes, so inputs can be filled before or after the load. All other memory comes
         from the image; nothing else can use it while one of the image's graphs is in use. If cached
-        segments of torch are in the way, torch gives them back. The graph is built at its first
-        replay, or by instantiate().
+        segments of torch are in the way, torch frees them. The graph is built at its first replay,
+        or by instantiate().
 
         pool: what pool() returns; the graph's memory keeps its own addresses.
 
@@ -312,8 +315,8 @@ def save_graphs(graphs):
         _file.check_place(path)
         if len(each) != 2 or not isinstance(each[0], CUDAGraph):
             raise TypeError(
-                f"'{os.fsdecode(path)}' is to be of a CUDAGraph, or of a pair of one and its "
-                f"outputs, not of {each!r}")
+                f"'{os.fsdecode(path)}' must have a CUDAGraph, or a pair of a CUDAGraph and its "
+                f"outputs, not {each!r}")
     with region.lock:
         where = region.find()
         said = {path: each[0]._description(where, each[1]) for path, each in asked.items()}

@@ -17,7 +17,7 @@ def _where(stream):
 
 def _kind(kinds, kind):
     if kind not in kinds:
-        raise ValueError(f"kind is one of {', '.join(kinds)}, not '{kind}'")
+        raise ValueError(f"kind must be one of {', '.join(kinds)}, not '{kind}'")
     return kinds[kind]
 
 
@@ -49,7 +49,7 @@ class Device(_lib.Closing):
         lib.fdry_device_warm_up(self._handle)
 
     def clean_up(self):
-        """Free what the pools keep for later uses; what is in use stays."""
+        """Free memory, streams and events that the pools keep for later uses; those in use stay."""
         lib.fdry_device_clean_up(self._handle)
 
     def get(self, nbytes, stream=None, kind="device"):
@@ -73,7 +73,7 @@ class Device(_lib.Closing):
         return _fields(stats)
 
     def set_limit(self, nbytes, kind="device"):
-        """Set how many bytes a pool keeps at most."""
+        """Set the most bytes that a pool keeps."""
         lib.fdry_transient_set_limit(self._handle, _kind(_MEMORY, kind), nbytes)
 
     def get_sync(self, kind="stream"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m foundry doctor: try what would work here, each step in a process of its own."""
+"""python -m foundry doctor: try out what works here, each step in a process of its own."""
 import json
 import os
 import platform
@@ -12,7 +12,7 @@ from .activate import environment, interposer
 from .store import Store
 from .variables import check_variables, variables
 
-# What every load begins with. Prints the device's name.
+# The first step of every load. Prints the device's name.
 _LOAD = """
 import sys
 import foundry
@@ -23,7 +23,7 @@ except foundry.Error as e:
     sys.exit(str(e))
 """
 
-# argv: first (import foundry before CUDA is looked for) or late. Prints one JSON object.
+# argv: first (import foundry before CUDA is opened) or late. Prints one JSON object.
 _CAPTURE = """
 import sys
 if sys.argv[1] == "first":
@@ -79,7 +79,7 @@ def _child(code, *args, env=None):
         done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True,
                               text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
-        return False, "no answer within two minutes"
+        return False, "it did not end within two minutes"
     said = (done.stdout if not done.returncode else done.stderr or done.stdout).strip().splitlines()
     return not done.returncode, said[-1] if said else f"it ended with status {done.returncode}"
 
@@ -97,7 +97,7 @@ def _software():
     """The software driver of this package; it is used only if it is named."""
     path = os.path.join(os.path.dirname(os.path.dirname(interposer())), "sim", "libcuda.so.1")
     if os.path.exists(path):
-        yield "software driver", True, f"{path}, for FOUNDRY_DRIVER where there is no GPU"
+        yield "software driver", True, f"{path}, for FOUNDRY_DRIVER if there is no GPU"
 
 
 def _store():
@@ -109,7 +109,7 @@ def _store():
 
 
 def _environment():
-    """Each of our variables that is set, and whether its value is valid."""
+    """Each environment variable of Foundry that is set, and whether its value is valid."""
     for v in variables():
         if v.name in os.environ:
             try:
@@ -124,7 +124,7 @@ def checks():
     yield "python", True, f"{platform.python_version()}, {sys.executable}"
     if _lib.missing:
         yield "foundry", False, _lib.missing
-        return  # all else needs it
+        return  # all other checks need it
     yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
     yield from _environment()
     works, said = _child(_LOAD)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers of PyTorch's graphs: where generators keep their state, and how loaded graphs get
-it.
+"""Random numbers of PyTorch's graphs: find the state of generators in captures, and supply it to
+loaded graphs.
 
 Each generator of torch has a seed and an offset. Before torch replays a graph, it writes both to
-device memory that the graph's kernels read. Python cannot ask for these addresses. So a replay that
-launches nothing lets torch write numbers that occur nowhere else, and a search of the memory that
-the kernels' arguments point to finds them. This works with every layout that torch has had.
+device memory that the graph's kernels read. Python cannot query these addresses. So a replay that
+launches nothing makes torch write numbers that occur nowhere else. A search of the memory that the
+kernels' arguments point to then finds them. This works with every layout that torch has had.
 """
 import ctypes
 import secrets
@@ -29,8 +29,8 @@ class Names:
     def of(self, torch, device, generators=()):
         """{name: generator} of torch's default generators and of `generators`.
 
-        generators: a sequence or {name: generator}. Generators count in their present state: one
-        whose state is replaced afterwards is not the one that a graph used.
+        generators: a sequence or {name: generator}. A generator counts with its present state
+        object: if that is replaced later, the generator is not the one that a graph used.
         """
         torch.cuda.init()
         found = {DEFAULT if i == device else f"{DEFAULT}{i}": g
@@ -49,7 +49,7 @@ class Names:
 
 
 def cells(capture, key):
-    """[(address, value)] of the memory that the arguments of a graph's kernels point to."""
+    """[(address, value)] of the words that the arguments of a graph's kernels point to."""
     count, room = ctypes.c_size_t(), 1024
     while True:
         cells = (_lib.RngSlot * room)()
@@ -60,7 +60,7 @@ def cells(capture, key):
 
 
 def _replay_held(capture, graph):
-    """Do what torch does around a replay, without the replay."""
+    """Let torch do everything around a replay, without the launch."""
     lib.fdry_capture_hold(capture, 1)
     try:
         graph.replay()
@@ -69,7 +69,7 @@ def _replay_held(capture, graph):
 
 
 def _probe(capture, key, graph, generators):
-    """Make one replay with states that occur nowhere else.
+    """Make one replay without a launch, with states that occur nowhere else.
 
     Returns {name: (increment, seeds, offsets)} of the generators that advance, with the addresses
     at which their seeds and offsets were seen.
@@ -114,8 +114,8 @@ def recognise(capture, key, graph, generators):
         if again[0] != by or [len(b) for b in both] != [1, 1]:
             warnings.warn(
                 f"graph {key} draws from generator '{_lib.shown(name)}', whose state was not "
-                "recognised, so that it cannot be "
-                          f"sealed: increments {by} and {again[0]}, seeds at "
+                "recognised, so it cannot be sealed: "
+                          f"increments {by} and {again[0]}, seeds at "
                           f"{[hex(a) for a in both[0]]}, offsets at "
                           f"{[hex(a) for a in both[1]]}", RuntimeWarning, stacklevel=2)
             return {}
@@ -167,7 +167,7 @@ class Source:
     def bind(self, name, generator):
         _lib.text(name)
         if name not in self.names:
-            raise KeyError(f"the image has no generator '{_lib.shown(name)}': {self.names}")
+            raise KeyError(f"the image has no generator '{_lib.shown(name)}'; it has {self.names}")
         self._bound[name] = generator
 
     def bound(self, name):
@@ -199,7 +199,7 @@ class Source:
                                          ctypes.byref(_lib.RngState(seed, offset)))
 
     def _move(self, name, before, after):
-        """Advance a generator from one offset to another, unless its offset was changed meanwhile.
+        """Advance a generator from one offset to another, unless its offset was changed in between.
         """
         generator = self.bound(name)
         if generator is None:
@@ -216,8 +216,8 @@ class Source:
             self._launch_from(key, stream, draws)
 
     def _launch_from(self, key, stream, draws):
-        """Launch with numbers that no other launch uses: they are reserved first, and returned if
-        it fails.
+        """Launch with numbers that no other launch uses: reserve them first, and return them if the
+        launch fails.
         """
         states = (_lib.RngState * len(self.names))()
         moves = []

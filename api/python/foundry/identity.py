@@ -17,9 +17,9 @@ from . import _packages
 from ._code import digest, pack, text
 from ._walk import CODE, PACKAGE, VALUE, Walk
 
-FACTS = 256  # about functions and values; those beyond share one
+FACTS = 256  # the most about functions and values; all further ones share one fact
 LISTED = 64  # names that are listed as not compared
-NOT_COMPARED = "py.not_compared"  # a fact that is stated, for people
+NOT_COMPARED = "py.not_compared"  # a fact for people; loads do not compare it
 
 NotCompared = collections.namedtuple("NotCompared", "name why")
 

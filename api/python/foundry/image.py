@@ -27,7 +27,7 @@ def _stream(stream):
             return getattr(stream, attribute) or None
     if stream is not None and not isinstance(stream, (int, ctypes.c_void_p)):
         raise TypeError(
-            f"{stream!r} is no stream: give torch's or CuPy's, a CUstream as an int, or None")
+            f"{stream!r} is not a stream; pass torch's or CuPy's, a CUstream as an int, or None")
     return stream
 
 
@@ -52,12 +52,12 @@ class Image(_lib.Closing):
 
     Use it as a context manager, or call close(). Otherwise it is unloaded when nothing refers to it
     any more: neither the program, nor a Tensor, a slot or a DLPack view. If a progress function
-    hears of graphs that are built in the background, the image stays until close(), wait() or
+    reports graphs that are built in the background, the image stays until close(), wait() or
     build_stop().
     """
 
     def __init__(self, pointer, device, opts):
-        # whose progress function may be called as long
+        # opts has the progress function, which may be called as long as the image lives
         self._handle = _lib.Handle(pointer, keeps=[opts])
         opts.calls.handle, opts.handles = weakref.ref(self._handle), ()
         if opts.calls.fn and opts.flags & _BACKGROUND:
@@ -96,8 +96,8 @@ class Image(_lib.Closing):
     def _has(self, key):
         """Whether there is a graph `key`.
 
-        Looks at the last graphs first: an image of graphs that were saved in turn is loaded for its
-        last.
+        Searches from the last graph: if graphs are saved one by one, each image is loaded for its
+        last graph.
         """
         found = ctypes.c_uint64()
         while self._unread and key not in self._keys:
@@ -250,8 +250,8 @@ class Image(_lib.Closing):
     def restore(self, stream=None):
         """Copy all content from the store again, as it was sealed.
 
-        If the image was removed from the store meanwhile, this raises Error NOENT and changes
-        nothing.
+        If the image was removed from the store after it was loaded, this raises Error NOENT and
+        changes nothing.
         """
         lib.fdry_image_restore(self._handle, _stream(stream))
 
@@ -282,7 +282,7 @@ class Image(_lib.Closing):
                 "image")
         if self._exports:
             raise RuntimeError(
-                f"{self._exports} tensor(s) still look at the image's memory; delete them before "
+                f"{self._exports} tensor(s) still use the image's memory; delete them before "
                 "closing it")
         super().close()
         _telling.discard(self)
@@ -292,18 +292,18 @@ class Image(_lib.Closing):
             self.close()
         except RuntimeError:
             if kind is None:
-                raise  # else what the block raised says more, and the image goes with the last view
+                raise  # else the block's exception matters more; the image ends with its last view
 
 
-# Images that may call into Python from a thread of the library: it must have ended before Python
-# does, and is not the one that lets go of the image, since that waits for it.
+# Images whose progress function a thread of the library may call. The thread must end before Python
+# does. It must not be the thread that frees the image, because freeing waits for it.
 _telling = set()
 
 
 @atexit.register
 def _quieten():
     for image in list(_telling):
-        # in a child of a fork, where nothing runs; closed meanwhile
+        # raised in a forked child, where no such thread runs, and for a closed image
         with contextlib.suppress(_lib.Error, ValueError):
             image.build_stop()
 

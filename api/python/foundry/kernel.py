@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels for programs without images: code becomes functions, through a cache in memory and a
+"""Kernels for programs without images: compiles code to functions, with a cache in memory and a
 store.
 """
 import collections
@@ -12,7 +12,7 @@ from .image import _stream
 
 _COOPERATIVE = 1
 _CDATA = (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
-_U32 = (1 << 32) - 1  # ctypes would cut off what is above it, and launch something smaller
+_U32 = (1 << 32) - 1  # ctypes would cut off larger numbers, and launch less
 KernelTarget = collections.namedtuple("KernelTarget", "arch exact cc driver ptx")
 KernelStats = collections.namedtuple("KernelStats",
                                      [name for name, _ in _lib.KernelsStats._fields_[1:]])
@@ -55,7 +55,7 @@ class Code:
 def _code(code, how):
     if isinstance(code, Code):
         if how:
-            raise TypeError("what is said of code is said where the Code is made")
+            raise TypeError("options were given besides a Code; pass them to Code()")
         return code
     return Code(code, **how)
 
@@ -66,7 +66,7 @@ def _address(tensor):
         return tensor.__cuda_array_interface__["data"][0]
     if getattr(getattr(tensor, "device", None), "type", None) == "cpu" and not tensor.is_pinned():
         raise TypeError(
-            "a tensor in host memory was given, which kernels cannot read: move it to the device, "
+            "a tensor in host memory was given, which kernels cannot read; move it to the device, "
             "or pin it")
     return tensor.data_ptr()
 
@@ -78,10 +78,10 @@ def _packed(argument):
     elif isinstance(argument, bytes):
         argument = (ctypes.c_char * len(argument)).from_buffer_copy(argument)
     elif isinstance(argument, (int, float)):
-        raise TypeError("a number has no size: give a ctypes number, such as ctypes.c_int(7)")
+        raise TypeError("a number has no size; pass a ctypes number, such as ctypes.c_int(7)")
     elif not isinstance(argument, _CDATA):
         raise TypeError(
-            f"{argument!r} cannot be an argument: give a tensor, a ctypes number or structure, or "
+            f"{argument!r} cannot be an argument; pass a tensor, a ctypes number or structure, or "
             "bytes")
     return argument, ctypes.addressof(argument), ctypes.sizeof(argument)
 
@@ -89,7 +89,7 @@ def _packed(argument):
 def _three(what, counts):
     counts = tuple(map(operator.index, counts if hasattr(counts, "__iter__") else (counts,)))
     if not 1 <= len(counts) <= 3 or not all(1 <= n <= _U32 for n in counts):
-        raise ValueError(f"{what} is {counts}: give one to three numbers from 1 to {_U32}")
+        raise ValueError(f"{what} is {counts}; pass one to three numbers from 1 to {_U32}")
     return (ctypes.c_uint32 * 3)(*counts, *(1,) * (3 - len(counts)))
 
 
@@ -132,9 +132,10 @@ class Function:
                                      _COOPERATIVE if cooperative else 0, _stream(stream))
         packed = [_packed(a) for a in args]
         raw = (_lib.KernelsArg * len(packed))(*((address, size) for _, address, size in packed))
-        # perhaps while an argument was asked where it lies
+        # reading the address of an argument may have run code that cleared the cache
         if self._cleared != self._kernels._cleared:
-            raise _lib.Error(_lib.NOKEY, "the function's Kernels was cleared since; get it anew")
+            raise _lib.Error(_lib.NOKEY,
+                             "the function's Kernels was cleared; request the function again")
         lib.fdry_kernels_launch(self._kernels._handle, self.handle, ctypes.byref(opts), raw,
                                 len(packed))
 
@@ -147,13 +148,13 @@ class Kernels(_lib.Closing):
     """
 
     def __init__(self, store=None, device=0, driver=None, nvrtc=None):
-        self._cleared = 0  # how often; the driver gives handles again
+        self._cleared = 0  # number of clears, since the driver reuses handles
         opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, None, _path(driver),
                                 _path(nvrtc))
         kept, raw = [], KERNELS()
         if store is not None:
             opts.store = store._handle
-            kept.append(_lib.Hold(store._handle, "kernels"))  # open as long as this is
+            kept.append(_lib.Hold(store._handle, "kernels"))  # the store stays open as long as this
         lib.fdry_kernels_new(ctypes.byref(opts), ctypes.byref(raw))
         self._handle = _lib.Handle(raw, keeps=[kept])
         self._shown = f" of device {device}"
@@ -174,7 +175,7 @@ class Kernels(_lib.Closing):
         return Function(self, function.value)
 
     def load(self, code, **how):
-        """Compile and load code without asking for a function."""
+        """Compile and load code without returning a function."""
         lib.fdry_kernels_function(self._handle, ctypes.byref(_code(code, how).raw), None, None)
 
     def key(self, code, **how):

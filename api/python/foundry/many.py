@@ -9,7 +9,7 @@ from ._lib import Error
 
 MANIFEST, PACK, WORKSPACE = "foundry-graphs.json", "foundry-graphs.pack", "hook_workspace"
 _FORMAT, _VERSION = "foundry graphs", 1
-_on_exit = None  # the process that asked for it; its children have images of their own
+_on_exit = None  # the id of the process that packs at its end; not its children
 
 
 class Pending:
@@ -20,7 +20,7 @@ class Pending:
         self._done = [None] * len(files)
 
     def place(self, num_threads):
-        """Place the images. They stay while a graph of theirs is to be finished."""
+        """Place the images. They stay until all of their graphs are finished."""
         orders = {}
         for file in self._files:
             orders.setdefault(file.image, {})[file.key] = None
@@ -41,7 +41,7 @@ class Pending:
             with region.lock:
                 if region.find() is not self._where:
                     raise Error(_lib.STATE,
-                                "the region in which these graphs were begun has ended; call "
+                                "the region in which these loads began has ended; call "
                                 "start_graph_builds() again")
                 file, found = self._files[i], self._found[i]
                 if found.image._has(file.key):
@@ -58,7 +58,8 @@ def start(opened, paths, num_threads):
         raise TypeError("start_graph_builds() takes a list of paths; CUDAGraph.load() loads one")
     if not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1:
         raise ValueError(
-            f"num_threads is how many may work on the load, 1 or more, not {num_threads!r}")
+            f"num_threads, the number of threads for the load, must be 1 or more, not "
+            f"{num_threads!r}")
     files = [_file.read(path) for path in paths]
     with region.lock:
         pending = Pending(opened, region.current("start_graph_builds()"), files)
@@ -174,14 +175,14 @@ def _check(folder):
         graphs = None
     if graphs is None or not all(_is_file_name(name) for name, _, _ in graphs):
         raise Error(_lib.BADIMAGE,
-                    f"'{path}' is no list of graphs; write it with save_graph_manifest()")
+                    f"'{path}' is not a list of graphs; write it with save_graph_manifest()")
     if version != _VERSION:
         raise Error(_lib.BADIMAGE,
-                    f"'{path}' is of version {version!r}, this Foundry reads {_VERSION}")
+                    f"'{path}' has version {version!r}, and this Foundry reads {_VERSION}")
     for name, image, key in graphs:
         file = _file.read(os.path.join(folder, name))
         if (file.image, file.key) != (image, key):
             raise Error(_lib.BADIMAGE,
-                        f"'{file.path}' names another graph than '{path}' says; call "
+                        f"'{file.path}' names another graph than '{path}' lists; call "
                         "save_graph_manifest() after saving")
         _file.store_of(file)

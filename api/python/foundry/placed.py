@@ -2,9 +2,9 @@
 """Images in the region: sealed from it, or placed among the allocations of the process.
 
 An image has every graph that was captured in the region and is alive, and memory as it is at the
-seal. A placed image does not write the memory that the process allocated itself. Torch's segments
-may have tensors of both: Foundry takes the image's part from torch's free blocks, so that torch
-uses it for nothing else.
+seal. A placed image does not write the memory that the process allocated itself. One segment of
+torch may have tensors of the process and of the image. Foundry allocates the image's part from
+torch's free blocks, so that torch does not use it.
 """
 import hashlib
 import os
@@ -33,15 +33,15 @@ def _ref(path):
 
 
 def _find_random(region):
-    """Add to the capture which graphs use which random generators.
+    """Declare to the capture the random generators that each graph uses.
 
     If that cannot be recognised for a graph, the seal is refused.
     """
     for key, made in list(region.graphs.items()):
-        # the garbage collector may take any of them meanwhile
+        # the garbage collector may free any graph during the loop
         if made.watched is not None and key in region.graphs:
             recognise(region.capture._handle, made.key, made.graph, made.watched)
-            made.watched = None  # not before: what is not known to draw nothing is looked at again
+            made.watched = None  # only now: after an exception the graph is examined again
 
 
 def seal(region, paths):
@@ -62,7 +62,7 @@ def seal(region, paths):
 
 
 def torch_of(region):
-    """Torch's segments in the region, as a file lists them."""
+    """Torch's segments in the region, in the form of a file."""
     return [[s.addr, s.size, sorted(map(list, s.live))] for s in region.segments()]
 
 
@@ -92,7 +92,7 @@ class Placed:
             raise
 
     def tensor(self, file, raw):
-        """An output, where the graph writes it."""
+        """An output, as a tensor at the address that the graph writes."""
         end = raw["addr"] + _file.extent(raw)
         if (end > raw["addr"]
             and not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size):
@@ -122,7 +122,7 @@ def place(region, file, **options):
         each.leave()
     if file.base != region.base:
         raise Error(_lib.LAYOUT, f"'{os.fsdecode(file.path)}' was saved in a region at "
-                    f"{file.base:#x}, the one of this process begins at {region.base:#x}; "
+                    f"{file.base:#x}, and the region of this process begins at {region.base:#x}; "
                     "use the same base")
     for store in _file.stores_of(file):
         key = (store, file.image)
@@ -140,9 +140,9 @@ def place(region, file, **options):
 def _place_among(region, file, store, options):
     """Load an image among the allocations of the process.
 
-    Cached segments of torch without a tensor may be in its way. Only then torch gives them back: it
-    uses freed addresses again, so later allocations of the process would lie elsewhere than in a
-    process that kept its segments.
+    Cached segments of torch without a tensor may be in its way. Only then torch frees them. It
+    reuses freed addresses, so later allocations would lie at other addresses than in a process that
+    kept its segments.
     """
     try:
         return Placed(region, file, store, **options)

@@ -17,13 +17,13 @@ from ._lib import Error, lib
 from .capture import Capture
 
 _BLOCK = 2 << 20  # addresses and memory come in pieces of this many bytes
-_UNIT = 512       # what smaller allocations are rounded up to
+_UNIT = 512       # smaller allocations are rounded up to multiples of this
 _UNITS = {"": 1, "b": 1}
 _UNITS.update({prefix + suffix: 1 << 10 * (power + 1)
                for power, prefix in enumerate("kmgt") for suffix in ("", "b", "ib")})
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _current = None
-lock = threading.RLock()  # around every use of the region and of what is loaded into it
+lock = threading.RLock()  # held during every use of the region and of the images in it
 
 
 def _integer(value):
@@ -48,7 +48,7 @@ def parse_size(size):
     found = _SIZE.fullmatch(size) if isinstance(size, str) else None
     unit = _UNITS.get(found[2].lower()) if found else None
     if unit is None:
-        raise ValueError(f"{size!r} is no size; sizes are like 4096, '16MB', '1GB' or '1.5 kb'")
+        raise ValueError(f"{size!r} is not a size; sizes are like 4096, '16MB', '1GB' or '1.5 kb'")
     return int(fractions.Fraction(found[1]) * unit)
 
 
@@ -62,7 +62,7 @@ def _parse_base(base):
                 if isinstance(base, str) and not base.strip().startswith("-") else int(""))
     except ValueError:
         raise ValueError(
-            f"{base!r} is no base address; give an int such as 0x7f0000000000, or the same as a "
+            f"{base!r} is not a base address; pass an int such as 0x7f0000000000, or the same as a "
             "string") from None
 
 
@@ -74,9 +74,9 @@ class Region:
         self.capture = Capture(base=base, size=size, device=self.device,
                                after=after and after.capture)
         self.active = True
-        self.keys = 0       # of graphs so far
-        self.graphs = {}    # key -> what torch captured, for those that are alive
-        self.images = {}    # (store, id) -> what was loaded
+        self.keys = 0       # the number of graphs so far
+        self.graphs = {}    # key -> the graph that torch captured, if it is alive
+        self.images = {}    # (store, id) -> the loaded image
         self.memory = _segments.Memory(self)
 
     def allocs(self):
@@ -121,7 +121,7 @@ def set_allocation_region(base, size):
     global _current
     base, size = _parse_base(base), -(-parse_size(size) // _BLOCK) * _BLOCK
     if not size:
-        raise ValueError("a region of 0 bytes holds nothing; give a size such as '1GB'")
+        raise ValueError("a region of 0 bytes holds nothing; pass a size such as '1GB'")
     with lock:
         old, _current = _current, Region(base, size, after=_current)
         if old:
@@ -211,7 +211,8 @@ def preallocate_ranges(ranges, end_offset):
     for each in ranges:
         offset, size = (_integer(n) for n in each)
         if offset is None or size is None:
-            raise ValueError(f"{each!r} is no range; give pairs of an offset and a number of bytes")
+            raise ValueError(
+                f"{each!r} is not a range; pass pairs of an offset and a number of bytes")
         ends.append(offset + size)
     with lock:
         ahead = min(limit, max(ends)) - current("preallocate_ranges()").capture.offset
@@ -261,7 +262,7 @@ def allocation_region(base, size, prealloc_size=None):
         with lock:
             if _current is region:
                 if ahead:
-                    with contextlib.suppress(Error):  # the block gave it back itself
+                    with contextlib.suppress(Error):  # the block may have freed it itself
                         free_preallocated_region()
                 if region.active:
                     stop_allocation_region()

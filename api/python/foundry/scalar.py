@@ -8,7 +8,7 @@ from ._lib import lib
 from .image import _stream
 from .tensor import NUMBERS
 
-# Types that struct can pack; bfloat16 and 8-bit floats go by their bits.
+# Types that struct can pack; values of bfloat16 and 8-bit floats are given as their bits.
 _FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q",
             "float16": "e", "float32": "f",
             "float64": "d", "uint16": "H", "uint32": "I", "uint64": "Q", "bytes": "B",
@@ -21,7 +21,7 @@ def _format(dtype):
     name = str(dtype).rpartition(".")[2] if not isinstance(dtype, type) else dtype.__name__
     if name not in _FORMATS:
         raise ValueError(
-            f"{dtype} is no type of a device scalar; use one of {', '.join(sorted(_FORMATS))}")
+            f"{dtype} is not a type of device scalars; use one of {', '.join(sorted(_FORMATS))}")
     return name, "<" + _FORMATS[name]
 
 
@@ -57,7 +57,7 @@ class DeviceScalar(_lib.Closing):
         try:
             data = struct.pack(self._pack, value)
         except struct.error as e:
-            raise OverflowError(f"{value!r} is no {self.dtype}: {e}") from None
+            raise OverflowError(f"{value!r} is not a {self.dtype}: {e}") from None
         return (ctypes.c_uint64 * 1)(int.from_bytes(data, "little"))
 
     def update(self, value, stream=None):

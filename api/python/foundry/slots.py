@@ -15,7 +15,7 @@ _SYNCS = {None: 0, False: 1, True: 2}
 
 def _number(what, choices, chosen):
     if chosen not in choices:
-        raise ValueError(f"{what} is one of {', '.join(map(repr, choices))}, not {chosen!r}")
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, choices))}, not {chosen!r}")
     return choices[chosen]
 
 
@@ -58,7 +58,7 @@ def _exec_of(graph):
 def _as_int(graph):
     if not isinstance(graph, int):
         raise TypeError(
-            f"{graph!r} is no graph: give a CUDAGraph, or the driver's handle as an int")
+            f"{graph!r} is not a graph; pass a CUDAGraph, or the driver's handle as an int")
     return graph
 
 
@@ -73,13 +73,13 @@ class Slots(_lib.Closing):
     """
 
     def __init__(self, device=0, upload=None, sync=None, driver=None):
-        # key: what its graph belongs to, which must live as long as it is in the slot
+        # key -> the owner of the slot's graph, which must live as long as the graph is in the slot
         self._held = {}
-        # a signal handler or the garbage collector may change the table, too
+        # re-entrant, since a signal handler or the garbage collector may change the table, too
         self._lock = threading.RLock()
-        told = self._told = []  # the function that profile() was given
-        # One callback as long as the table lives: calls of it may go on when it is given another
-        # function.
+        told = self._told = []  # the callback of profile()
+        # One Callback for the life of the table: calls may be in progress when profile() sets
+        # another function.
         self._fn = _lib.Callback(_lib.SLOTS_FN, lambda _,
                                  call: [each(SlotCall(call.contents)) for each in tuple(told)])
         opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device,
@@ -93,15 +93,15 @@ class Slots(_lib.Closing):
 
     @contextlib.contextmanager
     def _changing(self):
-        """The lock, and the table held until what is kept agrees with what is in it.
+        """Hold the lock and the table, until the kept objects agree with the table again.
 
-        A callback does not wait for the lock: whoever has it may wait for the replay that the
-        callback belongs to.
+        A callback does not wait for the lock, because the thread that has it may wait for the
+        replay that runs the callback.
         """
         if not self._lock.acquire(blocking=not _lib.entered()):
             raise _lib.Error(_lib.STATE,
-                             "another thread is changing the table, which a callback cannot wait "
-                             "for; do it elsewhere")
+                             "another thread is changing the table, and a callback cannot wait for "
+                             "that; do it outside of the callback")
         try:
             self._handle.take()
             try:
@@ -112,10 +112,10 @@ class Slots(_lib.Closing):
             self._lock.release()
 
     def _hold(self, key, what=None):
-        """Keep an object for a slot. Returns the objects kept so far, to be released without the
-        lock.
+        """Keep an object for a slot. Returns the objects that were kept before, to be released
+        without the lock.
 
-        An image may be unloaded with them.
+        Their release may unload an image.
         """
         was = self._held.pop(key, None)
         if what is not None:
@@ -127,7 +127,8 @@ class Slots(_lib.Closing):
 
         The slot's earlier graph is released when its launches have ended. graph: an object with
         raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the table keeps
-        alive; or a CUgraphExec as an integer, which stays the caller's and must outlive the slot.
+        alive; or a CUgraphExec as an integer, which the caller owns and which must outlive the
+        slot.
         """
         with self._changing():
             lib.fdry_slots_install(self._handle, key, None, _exec_of(graph), 0)
@@ -138,7 +139,7 @@ class Slots(_lib.Closing):
         """Instantiate a CUgraph with these flags, and install it in slot `key`.
 
         graph: an integer, or an object with raw_cuda_graph(). The executable graph belongs to the
-        table, the graph stays the caller's.
+        table, the graph to the caller.
         """
         raw = _as_int(graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph)
         with self._changing():
@@ -187,8 +188,8 @@ class Slots(_lib.Closing):
         return bool(launched.value)
 
     def invalidate(self, key=None):
-        """Empty slot `key`, or without a key all slots. Then no launch of its graph is in flight
-        any more.
+        """Empty slot `key`, or without a key all slots. On return no launch of their graphs is in
+        flight.
         """
         with self._changing():
             if key is None:

@@ -19,7 +19,7 @@ class Unused:
     """An image that load_or_capture() looked for and does not use.
 
     name: the ref that was asked for. id: "" if there is no image. field, wanted, found: the fact
-    that differs, its value here and its value in the image; else "". why: a sentence. error: the
+    that differs, its value here and its value in the image; else "". why: a message. error: the
     name of the error's code, such as "FDRY_E_IDENTITY".
     """
 
@@ -40,7 +40,7 @@ class Start:
     what the capture function returned. name, id: of the image that was loaded or sealed.
     seal_error: the Error of a failed seal, else None; `capture` is then the paused Capture, to seal
     again or to end. unused: a list of Unused. identity: an Identity, which lists what was compared
-    with images and what could not be. warning: a sentence if the image has parameters that no fact
+    with images and what could not be. warning: a message if the image has parameters that no fact
     covers, else "".
     """
 
@@ -52,7 +52,7 @@ class Start:
         self.seal_error = (Error(raw.seal_code, _lib.sentence(raw.seal_why))
                            if raw.seal_code else None)
         self.capture = taken.capture if raw.capture else None
-        self._kept = taken.capture  # and with it the graphs that it captured
+        self._kept = taken.capture  # which keeps its graphs alive
         self.unused = [Unused(u) for u in raw.unused[:raw.nunused]]
         for name in ("load_ms", "wait_ms", "capture_ms", "seal_ms"):
             setattr(self, name, getattr(raw, name))
@@ -81,7 +81,7 @@ class _Taken:
         try:
             self.value = self.function(self.capture)
             self.state()
-        except BaseException as e:  # raised again where Python called the library
+        except BaseException as e:  # raised again by the caller of the library
             self.raised = e
             return 1
         finally:
@@ -89,8 +89,8 @@ class _Taken:
         return 0
 
     def state(self):
-        """State for people, and for strict loads, what the image holds and what could not be
-        compared.
+        """State facts for people and strict loads: the parameters in the image, and the names that
+        could not be compared.
         """
         if not self.identity.automatic:
             return
@@ -102,15 +102,14 @@ class _Taken:
         self.look(parameters)
 
     def look(self, parameters):
-        """Whether facts say which parameters an image holds."""
+        """Check that facts identify the parameters that an image holds."""
         if parameters and self.identity.automatic and not _parameters.covered(self.identity.facts):
             self.warning = (
-                f"the image holds parameters as content ({parameters}), and no fact says which; "
-                "give one, such as "
-                            "facts={'revision': ...}, or name them external")
+                f"the image holds parameters as content ({parameters}), and no fact identifies "
+                "them; give one, such as facts={'revision': ...}, or name them external")
 
     def settle(self, kept):
-        """The library has ended the capture, unless it gave it back."""
+        """Note that the library has ended the capture, unless it returned it."""
         if self.capture:
             self.capture.settle(kept)
 
@@ -148,7 +147,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
     names = [ref] if isinstance(ref, str) else list(ref)
     raw_names = (ctypes.c_char_p * len(names))(*map(_lib.text, names))
     if identity not in ("auto", "manual"):
-        raise ValueError(f"identity is 'auto' or 'manual', not {identity!r}")
+        raise ValueError(f"identity must be 'auto' or 'manual', not {identity!r}")
     found = identify(capture, facts, automatic=identity == "auto")
     load = load_options(facts=found.facts, device=device, **options)
     place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base,
@@ -172,7 +171,7 @@ def _start(store, opts, device, taken):
         with taken.load.calls:
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
-        if raw:  # it went well, but for what progress() raised
+        if raw:  # the start succeeded, but progress() raised
             _lib.Handle(_lib.IMAGE(raw.contents.image)).close()
             _lib.Handle(_lib.CAPTURE(raw.contents.capture)).close()
             lib.fdry_start_report_free(raw)
@@ -188,8 +187,8 @@ def _start(store, opts, device, taken):
 
 
 def _checked(start, taken, strict):
-    """A start whose image holds no parameters that the facts do not cover, or a warning; strict: or
-    an error.
+    """Check that facts cover the parameters of a start's image. Otherwise warn, or if strict,
+    raise.
     """
     if start.image:
         taken.look(_parameters.of_image(start.image))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores: where images are kept."""
+"""Stores, which keep images."""
 import contextlib
 import ctypes
 import os
@@ -86,8 +86,8 @@ def replacing(path):
     path = os.path.realpath(os.fsdecode(path))
     name = None
     try:
-        # without a name, if /proc can give it one in the end: nothing is left of a process that is
-        # killed
+        # an unnamed file, if /proc lets us name it at the end: so a killed process leaves nothing
+        # behind
         try:
             os.stat("/proc/self/fd")
             handle = _opener(os.path.dirname(path), os.O_TMPFILE | os.O_RDWR, 0o666)
@@ -133,7 +133,7 @@ def _output(file):
     """A descriptor to write to."""
     if not isinstance(file, (str, bytes, os.PathLike)):
         yield _lib.descriptor(file)
-    elif os.path.exists(file) and not os.path.isfile(file):  # a pipe, a device
+    elif os.path.exists(file) and not os.path.isfile(file):  # such as a pipe or a device
         with open(file, "wb", buffering=0, opener=_opener) as f:
             yield f.fileno()
     else:

@@ -46,15 +46,16 @@ _MANAGED = struct.Struct("@Q3i2BH5Q")  # the same: one call writes what ctypes n
 assert _MANAGED.size == ctypes.sizeof(Managed)
 
 
-_api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose signatures are for everybody
+_api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose signatures all code of the process shares
 _api.PyCapsule_New.restype = py_object
 _api.PyCapsule_New.argtypes = [c_void_p, ctypes.c_char_p, c_void_p]
 _api.PyCapsule_IsValid.argtypes = [c_void_p, ctypes.c_char_p]
 _api.PyCapsule_GetPointer.restype = c_void_p
 _api.PyCapsule_GetPointer.argtypes = [c_void_p, ctypes.c_char_p]
-_nothing = _api.Py_IsInitialized  # raises the exception that is set, as all of _api does
+_nothing = _api.Py_IsInitialized  # like all of _api, raises the exception that is set
 
-_exported = {}  # address of a managed tensor -> a Hold of the image, as long as its consumer has it
+# address of a managed tensor -> a Hold of the image, until its consumer releases the tensor
+_exported = {}
 
 
 def _undisturbed(function):
@@ -80,15 +81,15 @@ def _delete(address):
 @_CALLBACK
 @_undisturbed
 def _capsule_delete(capsule, api=_api, delete=_delete, exported=_exported):
-    # A capsule that nobody consumed still has its first name. One that outlives us has nothing to
-    # give back.
+    # A capsule that was not consumed still has its first name. One that outlives this module has
+    # nothing to release.
     if exported and api.PyCapsule_IsValid(capsule, b"dltensor"):
         delete(api.PyCapsule_GetPointer(capsule, b"dltensor"))
 
 
 _deleter, _ended = ctypes.cast(_delete, c_void_p).value, False
 _api.Py_IncRef.argtypes = [py_object]
-_api.Py_IncRef(_capsule_delete)  # capsules may go after this module
+_api.Py_IncRef(_capsule_delete)  # capsules may be deleted after this module
 
 
 @atexit.register
@@ -152,8 +153,8 @@ class Tensor:
         return f"<Tensor {_lib.shown(self.name)} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 
     def numpy(self):
-        """A host tensor as a numpy array without a copy: the next launch reads what is written to
-        it.
+        """A host tensor as a numpy array without a copy: the next launch reads the values that are
+        written to it.
         """
         self._image._handle.check()
         import numpy
@@ -208,7 +209,7 @@ def describe(name, tensor, use, external):
     tensor: torch's, or anything with __cuda_array_interface__ or, on the host, __array_interface__.
     """
     if use not in USES:
-        raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")
+        raise ValueError(f"use must be one of {', '.join(USES)}, not '{use}'")
     raw = _lib.Tensor(name=_lib.text(name), use=USES.index(use), flags=EXTERNAL if external else 0)
     refuse_lazy(name, tensor)
     if hasattr(tensor, "data_ptr"):
@@ -222,13 +223,13 @@ def describe(name, tensor, use, external):
         raw.flags |= HOST
     else:
         raise TypeError(
-            f"tensor: {tensor!r} is no tensor: give torch's, or what has __cuda_array_interface__ "
-            "or __array_interface__")
+            f"tensor: {tensor!r} is not a tensor; pass torch's, or one with "
+            "__cuda_array_interface__ or __array_interface__")
     if dtype not in NUMBERS:
-        raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images do not know")
+        raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images cannot hold")
     if len(shape) > _lib.RANK_MAX:
         raise ValueError(
-            f"tensor '{name}' has {len(shape)} dimensions, at most {_lib.RANK_MAX} are possible")
+            f"tensor '{name}' has {len(shape)} dimensions; at most {_lib.RANK_MAX} are possible")
     raw.dtype, raw.rank = NUMBERS[dtype], len(shape)
     for i, (n, s) in enumerate(zip(shape, stride)):
         raw.shape[i], raw.stride[i] = n, s
@@ -241,8 +242,8 @@ def _from_interface(name, interface):
         interface["typestr"][2:])
     if order == ">" or kind not in kinds or kind in "bV" and size != 1:
         raise ValueError(
-            f"tensor '{name}' has elements of type {interface['typestr']}, which images do not "
-            "know")
+            f"tensor '{name}' has elements of type {interface['typestr']}, which images cannot "
+            "hold")
     dtype = kinds[kind] + ("" if kind in "bV" else str(8 * size))
     shape, stride = tuple(interface["shape"]), interface.get("strides")
     if stride is None:

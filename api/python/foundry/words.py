@@ -3,11 +3,12 @@
 import os
 import re
 
-# What a function of the library is in Python: by the prefix of its name, where the rest of the name
+# The Python name of a function of the library: by the prefix of its name, if the rest of the name
 # is the same ...
 _CLASSES = {"capture": "Capture", "image": "Image", "kernels": "Kernels", "slots": "Slots",
             "store": "Store"}
-# ... and where it is not. Those that Python does not have are at the end, in words.
+# ... and by the whole name if it is not. Functions that Python lacks are at the end, described in
+# words.
 FUNCTIONS = {
     "fdry_base_for_name": "base_for_name", "fdry_capture_begin": "Capture",
     "fdry_capture_free_preallocated": "free_preallocated_region",
@@ -52,7 +53,7 @@ FUNCTIONS = {
     "fdry_transient_stats": "Device.pool", "fdry_variable_at": "variables",
     "fdry_variable_check": "check_variables",
 }
-# What is no function.
+# Other words of messages.
 OTHERS = {
     "enum fdry_transient_kind": '"device" or "pinned"',
     "enum fdry_sync_kind": '"stream", "event" or "timer"',
@@ -60,7 +61,7 @@ OTHERS = {
     "enum fdry_dtype": "the types of tensors", "struct fdry_load_opts": "the options of load()",
     "without FDRY_TENSOR_HOST": "as a tensor on the device",
     "and FDRY_TENSOR_HOST": "as a tensor in host memory",
-    "say FDRY_TENSOR_HOST of host memory": "give host memory as a tensor of the CPU",
+    "set FDRY_TENSOR_HOST for host memory": "give host memory as a tensor of the CPU",
     "FDRY_TENSOR_HOST": "a tensor in host memory",
     "FDRY_SLOTS_OWN_GRAPH": "0", "FDRY_STORE_CREATE": "create=True",
 }
@@ -75,8 +76,7 @@ PACKAGES = {"liblmdb.so.0": ("liblmdb0", "lmdb-libs"), "libzstd.so.1": ("libzstd
 
 
 def function(name):
-    """The name in Python of a function of the library, from the package on; None if there is none.
-    """
+    """The Python name of a function of the library, without the package; None if there is none."""
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     _, prefix, *rest = name.split("_", 2)
