@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fingerprint.c - how fast fingerprints are on this processor, and how good.
+ * fingerprint.c - the speed of fingerprints on this processor, and their quality.
  *
- * fingerprint [MIB]: bytes a second of each way to compute them, from memory of that size, beside
- * the sum of the same words; then the usual battery for such functions. Its inputs differ little
- * from each other. 32 bits of a value, at any place, may collide only as often as random numbers
- * do, and a changed bit of the input must change each bit of the value in half of the cases. The
- * program fails if a number lies outside its bounds.
+ * fingerprint [MIB]: prints the bytes per second of each way to compute them, from memory of that
+ * size, beside a sum of the same words. Then the usual tests of such functions follow, with inputs
+ * that differ little from each other. 32 bits of a value, at any place, may collide only as often
+ * as random numbers do, and a changed bit of the input must change each bit of the value in half of
+ * the cases. The program fails if a number lies outside its bounds.
  */
 #include "lib/fingerprint.c"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graph_codec.c - what our own code costs for a graph of a decoder's size: encoding, opening
- * a view, walking it, building through a driver that does nothing, text.
+ * graph_codec.c - the cost of the library's own code for a graph of a decoder's size: encoding,
+ * opening a view, walking it, building through a driver that does nothing, text.
  *
  * graph_codec [NODES]; medians in nanoseconds a node. A real driver takes about 1,500 to
  * build a node and 4,600 more until it is launchable.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graph_read.c - what reading a graph costs a node, on any driver: first what single calls
- * of the driver take, then whole graphs, read one after the other by one reader.
+ * graph_read.c - the cost of reading a graph, per node, on any driver: first single calls of the
+ * driver, then whole graphs, read one after the other by one reader.
  *
  * graph_read [NODES [CUBIN KERNEL]]; microseconds. The driver is the one that FOUNDRY_DRIVER
  * names, else the machine's own, else the software driver of the build folder. Without CUBIN

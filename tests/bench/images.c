@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * images.c - what many images of one workload take to load into one region, beside one image of all
- * of it, on the software driver. A program that saves its graphs one by one leaves the former:
- * image i holds graphs 1 to i.
+ * images.c - the cost of loading many images of one workload into one region, beside one image of
+ * the whole workload, on the software driver. A program that saves its graphs one by one makes many
+ * images: image i holds graphs 1 to i.
  *
  * images [IMAGES [KERNELS [NODES]]]
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the interposer costs a process that never calls CUDA: the time from starting a program
- * to its end, without and with LD_PRELOAD of the interposer and its twin, one after the other
- * so that both meet the same machine.
+ * The cost of the interposer for a process that never calls CUDA: the time from the start of a
+ * program to its end, without and with LD_PRELOAD of the interposer and its twin. Both take turns,
+ * so that they run under the same conditions.
  *
  * interposer [RUNS]
  */

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pack.c - what exporting, importing and verifying cost beside what they cannot do without.
+ * pack.c - the cost of exporting, importing and verifying beside the parts that they cannot avoid.
  *
- * pack [OBJECTS [BYTES [DIR]]]; without arguments chunks of 2 MiB and kernels of 4 KB. Each
- * figure is the median of ROUNDS, the rows taken in turn within each round, so that ratios hold
- * on a machine that does other things too. Parts are done by one thread: SHA-256 of every
- * object, zstd as the format has it, the same bytes put into LMDB alone in the same
- * transactions, the pack read in pieces of 64 KiB. Objects are made from one piece of noise,
- * so that memory does not limit their number.
+ * pack [OBJECTS [BYTES [DIR]]]; without arguments chunks of 2 MiB and kernels of 4 KB. Each figure
+ * is the median of ROUNDS, and the rows take turns within each round, so that ratios hold also on a
+ * busy machine. Parts are done by one thread: SHA-256 of every object, zstd as the format has it,
+ * the same bytes put into LMDB alone in the same transactions, the pack read in pieces of 64 KiB.
+ * Objects are made from one piece of noise, so that memory does not limit their number.
  */
 #include <fcntl.h>
 #include <ftw.h>

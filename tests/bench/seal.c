@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal.c - what N seals in turn cost beside one seal of N graphs, on any driver.
+ * seal.c - the cost of N seals in turn beside one seal of N graphs, on any driver.
  *
  * seal [GRAPHS[,GRAPHS...] [NODES [MIB]]]: 8 and 64 graphs of 1,200 kernel nodes and 64 MiB of
  * content unless the arguments say otherwise. "together" captures all graphs and seals once. "in
  * turn" seals after each capture, as a program does that saves each graph at once. "fixed" does the
  * same and promises that no graph changes (fdry_capture_graph_fixed()). Each row is a process with
- * a store of its own, and shows the sums over its seals: milliseconds, and how many graphs they
- * sealed. The driver is the one that FOUNDRY_DRIVER names, else the machine's, else the software
- * driver.
+ * a store of its own, and shows the sums over its seals: milliseconds, and the number of graphs.
+ * The driver is the one that FOUNDRY_DRIVER names, else the machine's, else the software driver.
  *
- * seal changed [MIB]: what seals of one capture cost when all memory is new, when nothing changed,
- * and when 1 % of it changed: one byte in every 100th chunk of 2 MiB, so that 1 % of all chunks is
- * new. Each row is the median of 5 seals with the least and the most; the first has one.
+ * seal changed [MIB]: the cost of seals of one capture when all memory is new, when nothing
+ * changed, and when 1 % of it changed: one byte in every 100th chunk of 2 MiB, so that 1 % of all
+ * chunks is new. Each row is the median of 5 seals with the least and the most; the first has one.
  *
- * seal calls: what the calls of the driver cost that a seal makes, in nanoseconds, of a graph of
- * 1,200 kernel nodes.
+ * seal calls: the cost of the driver calls that a seal makes, in nanoseconds, for a graph of 1,200
+ * kernel nodes.
  */
 #include <dlfcn.h>
 #include <ftw.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store.c - what the store costs beside what it cannot do without, and which chunk size suits LMDB.
+ * store.c - the cost of the store beside the parts that it cannot avoid, and the best chunk size
+ * for LMDB.
  *
- * store [DIR]; the directory decides which disk is measured. Each figure is the median of
- * ROUNDS, the rows of a table taken in turn within each round, so that ratios hold on a
- * machine that does other things too.
+ * store [DIR]; the directory decides which disk is measured. Each figure is the median of ROUNDS,
+ * and the rows of a table take turns within each round, so that ratios hold also on a busy machine.
  */
 #include <fcntl.h>
 #include <ftw.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_latency.c - how long a load reads the store, and how long a small write takes, while
- * nothing else goes on, while another process seals, while one collects, and while both do.
+ * store_latency.c - the time in which a load reads the store, and the time of a small write: alone,
+ * while another process seals, while one collects, and while both do.
  *
  * store_latency [DIR [GIB]]; GIB (default 1) is what each seal writes. A load resolves a name, and
- * copies out and verifies a manifest and 64 kernels. A write sets a ref. Each of them goes on in a
- * process of its own, so do the seal and the collection; the kinds of company take turns, so that
- * their rows hold beside each other.
+ * copies out and verifies a manifest and 64 kernels. A write sets a ref. Each runs in a process of
+ * its own, and so do the seal and the collection. The conditions take turns, so that their rows can
+ * be compared.
  */
 #include <ftw.h>
 #include <stdatomic.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_many.c - what a store of many small objects costs beside what it cannot do without.
+ * store_many.c - the cost of a store of many small objects beside the parts that it cannot avoid.
  *
- * store_many [COUNT [DIR]]: 10,000 objects of 200 to 2,000 bytes unless told otherwise, in images
- * of 1,000. Beside each row, measured in the same run: the same bytes hashed, put into and copied
- * out of LMDB alone, deleted from it, or the file copied as cat does. The last column is the time
- * over that of the parts it needs.
+ * store_many [COUNT [DIR]]: by default 10,000 objects of 200 to 2,000 bytes, in images of 1,000.
+ * Beside each row, measured in the same run: the same bytes hashed, put into and copied out of LMDB
+ * alone, deleted from it, or the file copied as cat does. The last column is the time over that of
+ * the parts it needs.
  */
 #include <fcntl.h>
 #include <ftw.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_pages.c - what it costs to check LMDB's pages.
+ * store_pages.c - the cost of checking LMDB's pages.
  *
  * store_pages [COUNT [LEN [DIR]]]: a store of COUNT objects (100,000) of LEN bytes (1,000). Beside
  * LMDB alone: a view, a look for an object in it, a list of all objects; and the check of all pages

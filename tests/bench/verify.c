@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verify.c - bytes a second of a verification by fingerprints, beside one by SHA-256 and beside a
+ * verify.c - bytes per second of a verification by fingerprints, beside one by SHA-256 and beside a
  * program that reads the file as cat(1) does.
  *
  * verify [MIB [DIR [THREADS]]]: an image of MIB (1024) of content. The file is read from the disk

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_many STORE N - seal N small images, many/0 and on, that share one chunk and have one each
- * of their own.
- *
- * For tests of foundry-store on stores that are not tiny: ids that begin alike, sums, listings.
+ * store_many STORE N - seal N small images, many/0, many/1 and so on, which share one chunk and
+ * have one chunk of their own each. For tests of foundry-store on larger stores: ids with equal
+ * beginnings, sums, listings.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * store_seal STORE REF - seal the image that lines on standard input describe, and print its id.
  *REF "-" is none.
  *
- * For tests of foundry-store: images with everything in them, without a GPU, of which one
- * line can be another. Facts, tensors and graphs must come in their order.
+ * For tests of foundry-store: images with every kind of content, without a GPU, and images that
+ * differ in one line. Facts, tensors and graphs must come in their order.
  *
  *	fact KEY VALUE
  *	content FILE               the next MiB, and a chunk of the file's bytes

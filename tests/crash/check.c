@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* check.c - whether a store kept what it promised the workers; see work.h. */
+/* check.c - checks that a store has kept everything that it reported to workers as done; see
+ * work.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>

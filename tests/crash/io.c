@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * io.c - the C library's calls that change files, defined anew; see io.h.
- *
- * What is not here (splice, io_uring, writing through a map) neither LMDB nor the store uses for
- * what must last; a map that is made shared and writable is reported.
+ * io.c - replaces the C library's calls that change files; see io.h. Neither LMDB nor the store
+ * uses other calls (splice, io_uring, writing through a map) for durable data. A map that is shared
+ * and writable is reported.
  */
 #undef _FORTIFY_SOURCE /* its headers define some of these functions themselves */
 

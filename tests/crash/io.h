@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io.h - every call by which a program of these tests changes files, seen before and after.
- *
- * io.c defines write(), fdatasync(), rename() and so on for the whole program, LMDB's calls
- * included: what the dynamic linker finds in the program goes before the C library's. A test sets
- * hooks; without them calls go straight to the kernel.
+ * io.h - hooks before and after every call by which a program of these tests changes files. io.c
+ * defines write(), fdatasync(), rename() and so on for the whole program, including LMDB, because
+ * the dynamic linker prefers symbols of the program to those of the C library. A test sets hooks;
+ * without them calls go straight to the operating system.
  */
 #ifndef FDRY_TESTS_CRASH_IO_H
 #define FDRY_TESTS_CRASH_IO_H

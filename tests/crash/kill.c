@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kill.c - SIGKILL at any moment, under load, and what the store has promised is there.
+ * kill.c - SIGKILL at any moment, under load: the store must keep everything that it reported as
+ * done.
  *
  * kill [-n KILLS] [-w WORKERS] [-s SEED] [-d DIR] [-r] [-e]
  *
  * Several processes work on one store (work.h). One after the other is killed: either by itself,
- * inside the Nth call from now that changes a file, with a part of what that call was to write; or
- * from outside, at any moment at which it is inside an operation. Then, beside the others, the
- * victim's names are checked; after some kills all stop and the whole store is. What each victim
- * was doing, and inside which call, is counted. -e: workers note success before they have it; that
- * must be found out.
+ * inside the Nth call from now that changes a file, after a part of the call's data was written; or
+ * from outside, at any moment during an operation. Then the victim's names are checked while the
+ * others work. After some kills all stop, and the whole store is checked. The operations and calls
+ * in which victims died are counted. -e: workers note success before the operation succeeds; the
+ * test must detect that.
  */
 #include <errno.h>
 #include <fcntl.h>

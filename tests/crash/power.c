@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * power.c - every state that a power cut could leave, and what the store has promised is there.
+ * power.c - every state that a power cut could leave: the store must keep everything that it
+ * reported as done.
  *
  * power [-r ROUNDS] [-o OPS] [-w WORKERS] [-x EXHAUSTIVE] [-n SAMPLES] [-s SEED] [-d DIR] [-b
  * sync|meta|dir]
  *
- * In each round workers (work.h) do OPS operations each, and what they do to files is recorded
- * (record.h). Before every sync of the recording, when most is pending, the states are made in
- * which any of the pending changes have happened: all subsets where there are at most EXHAUSTIVE,
- * else SAMPLES of them, among them none, all, and all but one; with pages torn in sectors in every
- * other sample. Each state is opened and checked as after a kill. The next round goes on from one
- * of the states, not yet repaired by anybody. -b: a disk that forgets syncs of files, of LMDB's
- * meta pages, or of directories; that must be found out.
+ * In each round workers (work.h) do OPS operations each, and their changes of files are recorded
+ * (record.h). Before every sync of the recording, when most changes are pending, states are made in
+ * which some of the pending changes have happened. If there are at most EXHAUSTIVE pending changes,
+ * all subsets are made. Otherwise SAMPLES of them are made, including none, all, and all but one.
+ * In every other sample, pages are torn in sectors. Each state is opened and checked as after a
+ * kill. The next round continues from one of the states, before any repair. -b: a disk that forgets
+ * syncs of files, of LMDB's meta pages, or of directories; the test must detect that.
  */
 #include <errno.h>
 #include <ftw.h>

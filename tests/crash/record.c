@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * record.c - the recording: one list in shared memory for all processes; see record.h.
- *
- * A call is listed after it has returned, a sync with the length that the list had before the call:
- * so nothing counts as durable that was not written when the sync began. Calls that change names
- * are made and listed at once: a directory would else be used by one process before another has
- * listed it.
+ * record.c - the recording: one list in shared memory for all processes; see record.h. A call is
+ * listed after it has returned. A sync is listed with the length that the list had before the call,
+ * so only writes before the sync count as durable. Calls that change names are made and listed in
+ * one step. Otherwise a process could use a directory before another has listed it.
  */
 #include "tests/crash/record.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - what processes do to the files below a directory, in order; and the states that a
- * power cut could leave.
+ * record.h - records the changes that processes make to files below a directory, in order, and
+ * computes the states that a power cut could leave.
  *
  * The model: a write, a change of size or of a directory may reach the disk at any time after it
  * was made, and must have reached it when a sync of that file or directory that began later has
- * returned. Before that any subset may be there, in any order between files, pages in parts of 512
- * bytes. A write through a descriptor with O_DSYNC is a write and a sync. Names are synced by their
- * directory alone. What was written through a shared map may be anything.
+ * returned. Before that, any subset of the changes may be on the disk, in any order between files,
+ * and pages in parts of 512 bytes. A write through a descriptor with O_DSYNC is a write and a sync.
+ * Only a sync of the directory syncs names. Bytes that were written through a shared map may have
+ * any value.
  */
 #ifndef FDRY_TESTS_CRASH_RECORD_H
 #define FDRY_TESTS_CRASH_RECORD_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* record_fs.c - from a recording to the states of files that a power cut could leave; see record.h.
+/* record_fs.c - computes the states of files that a power cut could leave, from a recording; see
+ * record.h.
  */
 #include "tests/crash/record_fs.h"
 

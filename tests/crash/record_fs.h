@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_fs.h - the recording's form, shared by who writes it (record.c) and who reads it
- * (record_fs.c). */
+/* record_fs.h - the format of the recording, which record.c writes and record_fs.c reads. */
 #ifndef FDRY_TESTS_CRASH_RECORD_FS_H
 #define FDRY_TESTS_CRASH_RECORD_FS_H
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * stress.c - many processes, or many threads of one, on one store, and everything checked at the
+ * stress.c - many processes, or many threads of one process, use one store, which is checked at the
  * end.
  *
  * stress [-w WORKERS] [-t] [-T SECONDS] [-s SEED] [-d DIR]
  *
- * Workers as in work.h: what each was told of its own names must stay so while all others seal,
- * tag, remove, load and collect over the same objects. -t: threads of one process, half of them
- * with a handle that all share, half with handles of their own, opened and closed.
+ * The workers are those of work.h. The results that each got for its own names must stay valid
+ * while all others seal, tag, remove, load and collect the same objects. -t: threads of one
+ * process, half of them with a handle that all share, half with handles of their own, opened and
+ * closed.
  */
 #include <ftw.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
 /*
  * unseen.c - writers that die when their commit is durable and not yet shown to readers.
  *
- * LMDB writes the meta page, then the transaction's number for readers. In between a child ends
- * itself here; what others then decide must be right.
+ * LMDB writes the meta page, then the transaction's number for readers. Between the two, a child
+ * ends itself. Other processes must then handle the store correctly.
  */
 #include <errno.h>
 #include <fcntl.h>

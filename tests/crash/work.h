@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.h - what the crash and stress tests do to a store, what it has promised them, and whether it
- * kept that.
+ * work.h - the workers of the crash and stress tests, the results that the store reported to them,
+ * and the check that these still hold.
  *
  * Workers seal, tag, remove, load and collect at random, each under names of its own. Objects come
- * from a pool that all share, so that putting what is known meets collecting. Before a worker
- * changes a name it notes what it wants, after the call has returned success what it was told:
- * whatever happens to the worker in between, a name must be what was told, or what was wanted if
- * nothing was told yet. Notes lie in memory that outlives the worker.
+ * from a pool that all share, so that writes of known objects meet collections. Before a worker
+ * changes a name, it notes the value that it wants. After the call has succeeded, it notes that
+ * value as told. Whatever happens to the worker in between, a name must have the value that was
+ * told, or the one that was wanted. Notes lie in memory that outlives the worker.
  *
- * Workers also evict, and set a limit at which seals evict: a name that is not pinned may be gone
- * at any time, but is never another image. One whose pin was told stays.
+ * Workers also evict, and set a limit at which seals evict: a name that is not pinned may disappear
+ * at any time, but never names another image. A name whose pin was reported stays.
  */
 #ifndef FDRY_TESTS_CRASH_WORK_H
 #define FDRY_TESTS_CRASH_WORK_H

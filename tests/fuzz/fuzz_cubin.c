@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Fuzz target: any bytes are taken for a cubin; what its kernels reach is found, each is
- * sliced out alone, and then all together. A slice that differs from what it was cut from
- * is a bug of ours, whatever the bytes. What the gate to the driver lets through is an ELF.
+ * Fuzz target: the input is read as a cubin. The parts that its kernels reach are found, and each
+ * kernel is sliced alone, then all together. A slice that differs from its cubin is a bug of the
+ * library, for any input. Code that passes module.h's check must be an ELF.
  */
 #include <stdlib.h>
 

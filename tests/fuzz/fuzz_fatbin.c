@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Fuzz target: any bytes are taken for device code, and the code for a few devices is looked for.
+/* Fuzz target: the input is read as device code, and the code for a few devices is looked up in it.
  */
 #include <stdlib.h>
 

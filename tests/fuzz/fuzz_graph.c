@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_graph.c - graph objects from anybody: as bytes, as text, and a good one with bytes replaced.
- *
- * What opens must be walkable to its end, have a text, and come back from it as the same
- * bytes. The first byte of the input says which way the rest goes in.
+ * fuzz_graph.c - untrusted graph objects: as bytes, as text, and a good one with bytes replaced. An
+ * object that opens must be walkable to its end, convert to text, and convert back to the same
+ * bytes. The first byte of the input selects how the rest is used.
  */
 #include <stdlib.h>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_manifest.c - manifests from anybody: as bytes, and a good one with bytes replaced.
- *
- * What opens must have a text that is printable line by line, links, and tensors that lie where
- * the manifest says there is memory. The first byte of the input says which way the rest goes in.
+ * fuzz_manifest.c - untrusted manifests: as bytes, and a good one with bytes replaced. A manifest
+ * that opens must have a text of printable lines, links, and tensors that lie in its memory. The
+ * first byte of the input selects how the rest is used.
  */
 #include "image/describe.c"
 

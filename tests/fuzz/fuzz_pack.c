@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_pack.c - packs from anybody: as bytes, and a good one with bytes replaced.
- *
- * The first byte of the input says which way the rest goes in. What is read is within the
- * format's limits and matches its id; what is imported can be reached whole from its refs, and an
- * import that fails changes none.
+ * fuzz_pack.c - untrusted packs: as bytes, and a good one with bytes replaced. The first byte of
+ * the input selects how the rest is used. Objects that are read must be within the format's limits
+ * and match their ids. Imported images must be whole. An import that fails must change no refs.
  */
 #include <ftw.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Fuzz target: any text becomes printable UTF-8, which stays as it is when it is made printable
- * again, whatever room there is. */
+/* Fuzz target: any text becomes printable UTF-8, which does not change when it is made printable
+ * again, for any size of the buffer. */
 #include <stdlib.h>
 
 #include "lib/printable.h"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_store.c - records, names and objects of a store from anybody.
- *
- * What parses must hold together: links inside the value, sizes within limits. An object
- * whose record or bytes anybody wrote is read only where it matches its id. The first byte
- * of the input says what the rest is.
+ * fuzz_store.c - untrusted records, names and objects of a store. A value that parses must be
+ * consistent: links inside the value, sizes within limits. An object with an untrusted record or
+ * bytes can be read only if it matches its id. The first byte of the input selects the meaning of
+ * the rest.
  */
 #include <ftw.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cupti_cubins.c - is what we take out of a fatbin what the driver runs?
+ * cupti_cubins.c - checks that the code taken from a fatbin is the code that the driver runs.
  *
  *	cupti_cubins [FILE...]
  *
- * CUPTI, the driver's profiling interface, hands out the cubin of every module that is
- * loaded. Each fatbin in the files (shared libraries and fatbins; the golden ones if none
- * is named) is given to the driver, and what CUPTI reports is compared, byte for byte,
- * with what fdry_devcode_init() picks; PTX with what the driver's linker makes of it.
+ * CUPTI, the driver's profiling interface, reports the cubin of every module that is loaded. Each
+ * fatbin in the files (shared libraries and fatbins; the golden ones if none is named) is loaded by
+ * the driver. The cubin that CUPTI reports is compared, byte for byte, with the one that
+ * fdry_devcode_init() selects; for PTX, with the output of the driver's linker.
  */
 #include "tests/lib/cupti.h"
 #include "tests/lib/devcode.h"

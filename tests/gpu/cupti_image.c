@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cupti_image.c - is the code in an image what ran in the process that was captured?
+ * cupti_image.c - checks that the code in an image is the code that ran in the captured process.
  *
  *	cupti_image STORE REF FOLDER
  *
  * FOLDER holds the cubin of every module that was loaded in that process (inject/cupti_dump.c
- * writes them). The code of every kernel object of the image must be in one of them, byte for
- * byte: the whole way from the interposer's notes by fatbin, decompression and slicing is then
- * right. cupti_image.sh runs it.
+ * writes them). The code of every kernel object of the image must be in one of them, byte for byte.
+ * Then the interposer's notes, the choice in fatbins, decompression and slicing are all correct.
+ * cupti_image.sh runs it.
  */
 #include <dirent.h>
 #include <string.h>

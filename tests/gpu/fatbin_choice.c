@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fatbin_choice.c - which of a fatbin's entries does the driver run?
+ * fatbin_choice.c - checks which of a fatbin's entries the driver runs.
  *
- * Puts fatbins together from cubins and PTX that each say a number of their own, has the driver
- * load them (as a library, inside a wrapper, as a module), runs what it chose, and compares with
- * what fdry_devcode_init() picks, which may refuse to say which of two equal texts it is, or what
- * becomes of a relocatable object.
+ * It makes fatbins of cubins and PTX that each return another number. The driver loads them (as a
+ * library, inside a wrapper, as a module) and runs its choice. That is compared with the choice of
+ * fdry_devcode_init(), which may refuse to choose between two equal texts, or a relocatable object.
  */
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fingerprint.c - the tests of fingerprint_rules.h on this machine's GPU; bytes a second of the
- * kernel beside those of a copy on the device; and what the PTX gives.
+ * fingerprint.c - the tests of fingerprint_rules.h on this machine's GPU; bytes per second of the
+ * kernel, compiled and from PTX, beside those of a copy on the device.
  *
  * A copy reads and writes each byte, a fingerprint reads it. Each number is the median of 15, with
  * the least and the most, on a stream with nothing else.

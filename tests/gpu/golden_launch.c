@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * golden_launch.c - kernels run from slices as they run from whole cubins.
+ * golden_launch.c - checks that kernels run from slices as they run from whole cubins.
  *
- * Every kernel of tests/golden/cubin that takes a buffer and numbers is launched several
- * times from the whole cubin and from a slice, each freshly loaded, on equal input; what
- * lies in the buffer afterwards must be equal. Kernels that share a variable are sliced
- * together and launched in turn.
+ * Every kernel of tests/golden/cubin that takes a buffer and numbers is launched several times from
+ * the whole cubin and from a slice, each freshly loaded, on equal input. The buffers must be equal
+ * afterwards. Kernels that share a variable are sliced together and launched in turn.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading and building graphs on the machine's own driver: the tests of graph_rules.h, whose
- * texts are the same as on the software driver; every attribute; what a fresh node has; cost.
- * Lines that begin with "note" are facts about the driver, for people.
+ * Reading and building graphs on the machine's own driver: the tests of graph_rules.h, whose texts
+ * are the same as on the software driver; every attribute; the attributes of a fresh node; cost.
+ * Lines that begin with "note" report facts about the driver.
  */
 #include "tests/lib/clock.h"
 #include "tests/replace/graph_fixture.h"

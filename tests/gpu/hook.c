@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The interposer in front of the machine's own driver: it finds it, every hooked function
- * is what cuGetProcAddress answers, and memory, captures and code go through it.
+ * The interposer in front of the machine's own driver: it finds the driver, cuGetProcAddress
+ * returns every hooked function, and memory, captures and code pass through the interposer.
  */
 #include "tests/lib/clock.h"
 #include "tests/lib/hook.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Launching on a GPU: on streams that fit and streams that do not, in the background, from a
- * context of the image's own. */
+/* Launching on a GPU: on streams of the right context and of others, with builds in the background,
+ * in a private context of the image. */
 #include "tests/lib/vecadd.h"
 
 #define ROUNDS 50

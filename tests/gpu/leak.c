@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Loading and unloading on a GPU a thousand times: free device memory and the process's own memory
- * are what they were. The image is the one that the example vecadd seals.
+ * A thousand loads and unloads on a GPU: afterwards, free device memory and the process's own
+ * memory must be the same. The image is the one that the example vecadd seals.
  */
 #include "tests/lib/vecadd.h"
 

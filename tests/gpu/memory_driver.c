@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules of memory_rules.h on the machine's own driver; what memory costs there, as notes. */
+/* The rules of memory_rules.h on the machine's own driver, and notes of the cost of memory
+ * calls. */
 #include "tests/lib/clock.h"
 #include "tests/lib/gpu.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two GPUs: a kernel on one writes to a region on the other, where the program has let it,
- * by cuCtxEnablePeerAccess or cuMemPoolSetAccess, before the memory was there or after.
+ * Two GPUs: a kernel on one writes to a region on the other, if the program permitted that by
+ * cuCtxEnablePeerAccess or cuMemPoolSetAccess, before or after the memory was mapped.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

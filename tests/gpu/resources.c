@@ -3,11 +3,11 @@
  * A device, its pools of memory, streams and events, buffers by handle, and cooperative launches,
  * on a GPU.
  *
- * By hand also on the software driver, which knows less of what a GPU does at the same time:
+ * It can also run on the software driver, which does less work in parallel than a GPU:
  * FDRY_SIM_MEMORY=256M resources $BUILD/foundry/sim/libcuda.so.1
  *
- * While a stream is held back here, nothing is freed, and nothing asked for that a pool does not
- * keep: both could make the driver wait for all work, which waits for the end of the test.
+ * While a stream is held back here, nothing is freed, and nothing is requested that a pool does not
+ * keep. Both could make the driver wait for all work, and that waits for the end of the test.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * slice_check.c - does the driver see in a slice what it sees in the whole cubin?
+ * slice_check.c - checks that the driver reports the same for a slice as for the whole cubin.
  *
  *	slice_check [-n N] [FILE...]
  *
- * Takes every cubin for this GPU out of the files (shared libraries, fatbins, cubins; the
- * golden ones if none is named), slices each of its kernels alone (N of each cubin,
- * evenly chosen; 0: all), loads slice and whole, and compares registers, memory sizes,
- * limits and parameters. Prints what differs and a table of totals; fails on any difference.
- * Slices with data of their module (strings of assertions, tables) are counted beside those
- * without: such data costs time when a kernel is first asked for.
+ * Takes every cubin for this GPU out of the files (shared libraries, fatbins, cubins; the golden
+ * ones if none is named), slices each of its kernels alone (N of each cubin, evenly chosen; 0:
+ * all), loads slice and whole, and compares registers, memory sizes, limits and parameters. Prints
+ * differences and a table of totals; fails on any difference. Slices with data of their module
+ * (strings of assertions, tables) are counted separately, because such data costs time when a
+ * kernel is first requested.
  */
 
 #include "tests/lib/clock.h"

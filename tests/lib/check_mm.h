@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_mm.h - whether the parts of a region agree with each other.
+ * check_mm.h - checks that the parts of a region agree with each other.
  *
  * Each function returns 0, or -FDRY_E_BUG with a message.
  */

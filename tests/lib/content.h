@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * content.h - an image of content alone, with the fingerprints that a seal would record. Neither a
- * driver nor a capture is needed.
+ * content.h - makes an image that has only content, with the fingerprints that a seal would record.
+ * Neither a driver nor a capture is needed.
  */
 #ifndef FDRY_TESTS_LIB_CONTENT_H
 #define FDRY_TESTS_LIB_CONTENT_H

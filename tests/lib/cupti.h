@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cupti.h - what tests use of CUPTI, the driver's profiling interface: the cubin of every
- * module that is loaded. Its own headers are not on every machine.
+ * cupti.h - the part of CUPTI, the driver's profiling interface, that tests use: it reports the
+ * cubin of every module that is loaded. CUPTI's own headers are not on every machine.
  */
 #ifndef FDRY_TESTS_LIB_CUPTI_H
 #define FDRY_TESTS_LIB_CUPTI_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devcode.h - device code for tests on a GPU: that in files, and the context that runs it.
+ * devcode.h - finds device code in files for tests on a GPU, and makes the context that runs it.
  */
 #ifndef FDRY_TESTS_LIB_DEVCODE_H
 #define FDRY_TESTS_LIB_DEVCODE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drv.h - the driver that a test calls, for helpers that call it on the test's behalf. */
+/* drv.h - the driver of a test, for helpers that call it. */
 #ifndef FDRY_TESTS_LIB_DRV_H
 #define FDRY_TESTS_LIB_DRV_H
 

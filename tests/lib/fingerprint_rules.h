@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fingerprint_rules.h - fingerprints by the kernel equal those by the processor, on the software
- * driver (graph_fingerprint.c) and on a GPU (tests/gpu/fingerprint.c).
+ * fingerprint_rules.h - tests that the kernel computes the same fingerprints as the processor, on
+ * the software driver (graph_fingerprint.c) and on a GPU (tests/gpu/fingerprint.c).
  *
  * The program sets drv, and makes a context of device 0 current.
  */

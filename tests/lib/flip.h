@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flip.h - bits that flip in a store's file after they were verified.
- *
- * The notes of what was verified hold for one state of data.mdb, which a write of a test ends.
- * flip_trust() puts the notes back for the state after it, as if memory or the disk had changed the
- * bit and no file system knew.
+ * flip.h - flips bits in a store's file after they were verified. The notes of verified objects are
+ * valid for one state of data.mdb, which a write of a test ends. flip_trust() restores the notes
+ * for the new state, as if memory or the disk had changed the bit without a write.
  */
 #ifndef FDRY_TESTS_LIB_FLIP_H
 #define FDRY_TESTS_LIB_FLIP_H

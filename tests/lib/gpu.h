@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu.h - what the tests on a real GPU share: the driver, or a skip with the reason; the last line
- * of those that do without Check.
+ * gpu.h - helpers of tests on a real GPU: they open the driver, or skip with a reason, and print
+ * the last line of tests that do not use Check.
  */
 #ifndef FDRY_TESTS_LIB_GPU_H
 #define FDRY_TESTS_LIB_GPU_H

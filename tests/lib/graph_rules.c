@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graph_rules.c - see graph_rules.h. The texts below are of one graph on every driver.
+ * graph_rules.c - see graph_rules.h. The texts below must be equal on every driver.
  */
 #include "tests/lib/graph_rules.h"
 

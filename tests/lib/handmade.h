@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * handmade.h - images that no seal would make: a manifest of any entries, any bytes as objects.
+ * handmade.h - makes images that no seal would make, with any entries in the manifest and any bytes
+ * as objects.
  *
- * Fill struct handmade's writer and put objects, then handmade_install() stores manifest and
- * ref as a seal does. The manifest is laid out without being checked.
+ * Fill struct handmade's writer and put objects, then handmade_install() stores manifest and ref as
+ * a seal does. The manifest is not checked.
  */
 #ifndef FDRY_TESTS_LIB_HANDMADE_H
 #define FDRY_TESTS_LIB_HANDMADE_H

@@ -2,8 +2,8 @@
 /*
  * hook.h - the interposer in place in a test, in front of the software driver.
  *
- * Call test_hook() inside each test and first of all: the driver must not be there before
- * the interposer. Check forks one process a test, so each has an interposer of its own.
+ * Each test must call test_hook() first, because the driver must not be loaded before the
+ * interposer. Check forks a process for each test, so each has an interposer of its own.
  */
 #ifndef FDRY_TESTS_LIB_HOOK_H
 #define FDRY_TESTS_LIB_HOOK_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.h - a capturing process and a loading one, for unit tests, on the software driver.
- *
- * A capture keeps its addresses, so what loads is another process: test_child() runs a
- * function in one. Neither may touch CUDA before the fork.
+ * image.h - a capturing and a loading process for unit tests, on the software driver. A capture
+ * keeps its addresses, so another process must load the image: test_child() runs a function in one.
+ * Neither may call CUDA before the fork.
  */
 #ifndef FDRY_TESTS_LIB_IMAGE_H
 #define FDRY_TESTS_LIB_IMAGE_H

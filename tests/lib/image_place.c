@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image_place.c - see image_into.h. */
+/* image_place.c - see image_place.h. */
 #include "tests/lib/image_place.h"
 
 void seal_into(void *unused)

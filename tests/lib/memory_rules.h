@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_rules.h - rules of device memory that the interposer rests on, as tests that run on the
- * software driver (sim_memory_rules.c) and on a GPU (tests/gpu/memory_driver.c).
+ * memory_rules.h - tests of the rules of device memory that the interposer relies on. They run on
+ * the software driver (sim_memory_rules.c) and on a GPU (tests/gpu/memory_driver.c).
  */
 #ifndef FDRY_TESTS_LIB_MEMORY_RULES_H
 #define FDRY_TESTS_LIB_MEMORY_RULES_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* need.h - for programs without Check: what must work, or ends the program. */
+/* need.h - for programs without Check: calls that must succeed, or the program ends. */
 #ifndef FDRY_TESTS_LIB_NEED_H
 #define FDRY_TESTS_LIB_NEED_H
 

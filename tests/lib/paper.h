@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paper.h - a driver on paper: it "loads" the golden cubins into plain memory, runs
- * nothing, and can fail any call. For tests of what becomes of kernels and variables.
+ * paper.h - a driver on paper: it "loads" the golden cubins into plain memory, runs nothing, and
+ * can fail any call. For tests of kernels and their variables.
  *
- * Everything here ends the test on failure. One at a time: paper_begin() to paper_end().
+ * Everything here ends the test on failure. There is one at a time, from paper_begin() to
+ * paper_end().
  */
 #ifndef FDRY_TESTS_LIB_PAPER_H
 #define FDRY_TESTS_LIB_PAPER_H

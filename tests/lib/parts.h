@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parts.h - a test in parts, on a GPU. Each part stands alone: one that fails says what was found,
- * and the others go on.
+ * parts.h - a test on a GPU in independent parts: a part that fails reports its reason, and the
+ * others run.
  */
 #ifndef FDRY_TESTS_LIB_PARTS_H
 #define FDRY_TESTS_LIB_PARTS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * region.h - what the tests of regions share: the software driver, a region, looks at memory.
+ * region.h - helpers of the tests of regions: the software driver, a region, access to its memory.
  *
  * The software driver's device memory is host memory at the same address, and fresh
  * memory of it is never zero, so tests read and write through plain pointers.

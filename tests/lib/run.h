@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.h - what the tests of graphs, pools and scalars in one process share: the software
- * driver as the library opens it, device memory, kernels of tests/sim by name, launches.
+ * run.h - helpers of the tests of graphs, pools and scalars: the software driver as the library
+ * opens it, device memory, kernels of tests/sim by name, launches.
  *
- * run_open() inside each test, run_close() at its end; what the library made must be gone by then.
+ * Each test calls run_open(), and run_close() at its end; everything that the library made must be
+ * freed by then.
  */
 #ifndef FDRY_TESTS_LIB_RUN_H
 #define FDRY_TESTS_LIB_RUN_H

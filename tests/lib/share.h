@@ -2,9 +2,9 @@
 /*
  * share.h - other users, other PID namespaces and mounts, for tests of a shared store.
  *
- * What a process may do differs: root can be any user, others can only make namespaces, if that.
- * A child says by its exit status how it went; NOT_ALLOWED means that it could not begin. It may
- * not use Check.
+ * Permissions differ: root can become any user, and other users can make namespaces, or not even
+ * that. A child reports its result by its exit status; NOT_ALLOWED means that it could not begin.
+ * It must not use Check.
  */
 #ifndef FDRY_TESTS_LIB_SHARE_H
 #define FDRY_TESTS_LIB_SHARE_H

@@ -2,8 +2,8 @@
 /*
  * sim.h - the software driver, for unit tests.
  *
- * Call test_sim() inside each test and not before: Check forks one process a test, and
- * the threads of a driver do not come along. Everything here ends the test on failure.
+ * Each test must call test_sim() itself: Check forks a process for each test, and a driver's
+ * threads do not survive a fork. Everything here ends the test on failure.
  */
 #ifndef FDRY_TESTS_LIB_SIM_H
 #define FDRY_TESTS_LIB_SIM_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_capture.h - beginning and ending captures, for the tests of them. */
+/* sim_capture.h - helpers that begin and end captures, for tests of the software driver. */
 #ifndef FDRY_TESTS_LIB_SIM_CAPTURE_H
 #define FDRY_TESTS_LIB_SIM_CAPTURE_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_cu.h - what the tests of the software driver's graphs share: the driver's functions
- * by name, one context with a stream, and the kernel "step", whose result depends on the
- * order in which it is launched: x = x * STEP + salt.
+ * sim_cu.h - helpers of the tests of the software driver's graphs: the driver's functions by name,
+ * one context with a stream, and the kernel "step", whose result depends on the order in which it
+ * is launched: x = x * STEP + salt.
  */
 #ifndef FDRY_TESTS_LIB_SIM_CU_H
 #define FDRY_TESTS_LIB_SIM_CU_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slots_fixture.h - what tests of slot tables share: a driver, numbers in device memory, and graphs
- * that step them on.
- *
- * A step is x = x * STEP + salt, so a number shows how often it was stepped, and by which salts.
+ * slots_fixture.h - the fixture of tests of slot tables: a driver, numbers in device memory, and
+ * graphs that advance them by steps. A step is x = x * STEP + salt, so a number shows how many
+ * steps it took, and with which salts.
  */
 #ifndef FDRY_TESTS_LIB_SLOTS_FIXTURE_H
 #define FDRY_TESTS_LIB_SLOTS_FIXTURE_H

@@ -2,8 +2,8 @@
 /*
  * steps.h - coroutines that take turns at the store's steps, in every order.
  *
- * A test adds actors and calls go(); then choices_next() says whether there is another
- * order to try, and the test does the same again from the same state.
+ * A test adds actors and calls go(); then choices_next() returns whether there is another order to
+ * try, and the test repeats everything from the same state.
  */
 #ifndef FDRY_TESTS_LIB_STEPS_H
 #define FDRY_TESTS_LIB_STEPS_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* store.c - see store_test.h. */
+/* store.c - see store.h. */
 #include "tests/lib/store.h"
 
 char dir[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.h - what the store's tests share: a directory that goes away, bytes that are
- * the same every time, and short forms of putting and getting.
+ * store.h - helpers of the store's tests: a temporary directory, reproducible bytes, and short
+ * forms of writing and reading.
  */
 #ifndef FDRY_TESTS_LIB_STORE_H
 #define FDRY_TESTS_LIB_STORE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test.h - what every program of tests needs: calls that must succeed or fail, other processes,
+/* test.h - helpers of every test program: calls that must succeed or fail, child processes,
  * main(). */
 #ifndef FDRY_TESTS_LIB_TEST_H
 #define FDRY_TESTS_LIB_TEST_H

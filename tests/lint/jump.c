@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arguments in every register and on the stack, through the interposer's jumps to a driver
- * that compares them: at the first call, when the symbol is looked up, and at the next.
- * With DRIVER defined this is that driver. The functions are not what the driver has by
- * these names.
+ * Passes arguments in every register and on the stack through the interposer's jumps to a driver
+ * that compares them: at the first call, which looks up the symbol, and at the next. With DRIVER
+ * defined, this file is that driver. Its functions differ from the driver's functions of the same
+ * names.
  */
 typedef float quad __attribute__((vector_size(16)));
 

@@ -3,9 +3,9 @@
  * calls.c - foundry-store, command by command, while calls that change files fail.
  *
  * A case makes the Nth of those calls of a command fail, or it and all behind it, with ENOSPC or
- * EIO. A command that reports success has done what it does without failures. One that reports an
- * error has left all as it was, or has done it all the same. Either way the store verifies without
- * a fault, and a file that was to be written is the old or the new one.
+ * EIO. A command that reports success has done the same as without failures. A command that reports
+ * an error has changed nothing, or has completed. In both cases the store verifies without a fault,
+ * and a written file is the old or the new one.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

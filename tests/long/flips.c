@@ -3,9 +3,9 @@
  * flips.c - content that changes in the store's file after it was verified, then loaded.
  *
  * The first cases flip every bit of a small image's content, one in each case. The others damage
- * the content of a larger image, with host memory, in one of several ways. The notes of what was
- * verified hold on, so no load hashes the content. A load must be refused, repaired from a pack in
- * the store, or give the bytes that were sealed.
+ * the content of a larger image, with host memory, in one of several ways. The notes of verified
+ * objects stay valid, so no load hashes the content. A load must be refused, repaired from a pack
+ * in the store, or give the bytes that were sealed.
  */
 #include <fcntl.h>
 

@@ -7,8 +7,9 @@
  *
  * A case follows from the seed and its number alone, so that -s and -c repeat one. Cases run in
  * processes that a server forks, some in each: a case that crashes or hangs ends its process, is
- * reported with its seed and number, and the next process goes on behind it. The environment gives
- * the same for all such tests: LONG, how many percent of all cases (else the sample), and SEED.
+ * reported with its seed and number, and another process continues with the next case. The
+ * environment sets the same for all such tests: LONG, the percentage of all cases (default: the
+ * sample), and SEED.
  */
 #ifndef FDRY_TESTS_LONG_LONG_H
 #define FDRY_TESTS_LONG_LONG_H

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mutate.c - manifests and graphs that somebody changed and hashed anew, loaded.
- *
- * The hashes of such an image are right, so that nothing but the checks of its parts keeps a load
- * from using them. It is refused, or loads, builds its graphs, reads, writes and restores; no part
- * of it may crash, hang or take more memory than the process may have. To be run under sanitizers
- * (make check-long does).
+ * mutate.c - loads images whose manifests and graphs were changed and hashed anew. The hashes of
+ * such an image are right, so only the checks of its parts can refuse it. It is refused, or it
+ * loads, builds its graphs, reads, writes and restores. No step may crash, hang or use more memory
+ * than the process may have. To be run under sanitizers (make check-long does).
  */
 #include <sys/resource.h>
 

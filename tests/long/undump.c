@@ -2,9 +2,9 @@
 /*
  * undump.c - dumps of a store in which lines were changed, read by foundry-store undump.
  *
- * The command runs in this process. It fails with a sentence and the status of its manual, or
- * succeeds, and then the store verifies without a fault: what an undump stores is whole. To be run
- * under sanitizers (make check-long does).
+ * The command runs in this process. It fails with a message and a status that the manual lists, or
+ * it succeeds, and then the store verifies without a fault. To be run under sanitizers (make
+ * check-long does).
  */
 #include "api/cmd/cmd.h"
 #include "tests/lib/image.h"

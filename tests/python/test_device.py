@@ -88,10 +88,11 @@ class Devices(unittest.TestCase):
         for call in (lambda kind: self.dev.get(8, kind=kind),
                      lambda kind: self.dev.put(8, kind=kind), self.dev.pool,
                      lambda kind: self.dev.set_limit(8, kind)):
-            self.assertRaisesRegex(ValueError, "kind must be one of device, pinned, not 'host'", call,
-                                   "host")
+            self.assertRaisesRegex(ValueError, "kind must be one of device, pinned, not 'host'",
+                                   call, "host")
         for call in (self.dev.get_sync, lambda kind: self.dev.put_sync(8, kind), self.dev.syncs):
-            self.assertRaisesRegex(ValueError, "kind must be one of stream, event, timer, not 'streams'",
+            self.assertRaisesRegex(ValueError,
+                                   "kind must be one of stream, event, timer, not 'streams'",
                                    call, "streams")
 
     def test_closed(self):

@@ -190,7 +190,8 @@ class KernelTests(unittest.TestCase):
             # as if the driver had given it again, for another kernel
             other_gone.handle = again[1].handle
             for function in (gone, other_gone):
-                with self.assertRaisesRegex(foundry.Error, "was cleared; request the function again") as caught:
+                with self.assertRaisesRegex(foundry.Error,
+                                            "was cleared; request the function again") as caught:
                     function.launch(1, 1)
                 self.assertEqual(caught.exception.name, "FDRY_E_NOKEY")
             again[1].launch(1, 1)

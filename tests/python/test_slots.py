@@ -188,7 +188,8 @@ class SlotTable(unittest.TestCase):
     def test_wrong_arguments(self):
         for options, says in (({"upload": "never"},
                                "upload must be one of None, 'first', 'always', not 'never'"),
-                              ({"sync": "first"}, "sync must be one of None, False, True, not 'first'")):
+                              ({"sync": "first"},
+                               "sync must be one of None, False, True, not 'first'")):
             with self.assertRaisesRegex(ValueError, says):
                 foundry.Slots(**options)
         with self.assertRaises(TypeError):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what stays in a store, by the public functions: pins, the limit, eviction,
- * collection, verifying and repairing. */
+/* Unit tests of the public functions that keep or remove images in a store: pins, the limit,
+ * eviction, collection, verification and repair. */
 #include "foundry.h"
 #include "tests/lib/store.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of load_or_capture: when it loads, when it captures, what it says, and that a
- * start that fails leaves nothing.
+ * Unit tests of load_or_capture: when it loads and when it captures, its reports and messages, and
+ * that a failed start leaves nothing behind.
  */
 #include <signal.h>
 #include <sys/mman.h>

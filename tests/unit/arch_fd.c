@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of making descriptors where 0, 1 or 2 is missing, of writing beyond the limit on a
- * file's length, and of directories that cannot be listed.
+ * Unit tests of lib/fd.h: descriptors in a process that closed 0, 1 or 2, writes beyond the limit
+ * on a file's length, and directories that cannot be listed.
  */
 #include <dirent.h>
 #include <errno.h>

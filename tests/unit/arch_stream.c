@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the streams that a context's users share. */
+/* Unit tests of the streams that all users of a context share. */
 #include "arch/stream.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of how graph objects store arguments and edges: which block is taken for each, where
- * the chain breaks. */
+/* Unit tests of how graph objects store arguments and edges: which earlier block each block refers
+ * to, and where the chain of edges breaks. */
 #include "tests/lib/graph_objects.h"
 #include "tests/lib/test.h"
 #include "tests/replace/graph_kernels.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of kernel sets and banks, with a driver on paper: interning, bringing back, every call
- * failing once. */
+/* Unit tests of kernel sets and banks, with a driver on paper (paper.h): interning, loading, and
+ * every call failing once. */
 #include "tests/lib/paper.h"
 
 #include "graph/fatbin.h"

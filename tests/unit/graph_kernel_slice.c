@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what becomes of the kernels of a set, with a driver on paper: objects, variables,
- * refusals. */
+/* Unit tests of the kernel objects that are made of a set's kernels, with a driver on paper
+ * (paper.h): objects, variables, refusals. */
 #include "tests/lib/paper.h"
 
 /* --- slicing --- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of the one way to the driver for device code. Each object lies right in front of a
- * page that nobody may read, so a reader that believes a header too many ends in a signal.
+ * Unit tests of module.h, through which all device code reaches the driver. Each object ends right
+ * before a page that cannot be read. So a reader that trusts a wrong header ends with a signal.
  */
 #include <dirent.h>
 #include <sys/mman.h>

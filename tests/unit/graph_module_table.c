@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of loaded kernel objects that several banks share, on a driver on paper that counts
- * loads. */
+/* Unit tests of loaded kernel objects that several banks share, on a driver on paper (paper.h) that
+ * counts loads. */
 #include <sys/wait.h>
 #include <unistd.h>
 

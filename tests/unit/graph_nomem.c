@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of running out of host memory: every allocation of parsing, reading and
- * building graphs fails in turn, and nothing may be left over. Sanitizers bring an
- * allocator of their own; under them nothing is made to fail.
+ * Unit tests of running out of host memory: every allocation during parsing, reading and building
+ * of graphs fails in turn, and nothing may leak. Sanitizers have their own allocator, so under them
+ * no allocation fails.
  */
 #include "tests/replace/graph_fixture.h"
 #include "tests/lib/sim.h"

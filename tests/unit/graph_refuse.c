@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of what reading a graph refuses, by name. Where the software driver cannot
- * make such a thing, one of its functions is replaced by one that says so.
+ * Unit tests of the graphs that reading refuses, and of the messages. If the software driver cannot
+ * make such a graph, the test replaces one of its functions.
  */
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of reading a graph again that did not change: the driver is not asked for its nodes,
- * and whatever else changed gives the object and the error that reading the graph gives.
+ * Unit tests of reading a graph again that did not change: the driver is not asked for its nodes.
+ * If something else changed, the result is the same object or error as from reading the graph.
  */
 #include "graph/attr.h"
 #include "tests/replace/graph_fixture.h"

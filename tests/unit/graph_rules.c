@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of reading and building graphs: those that hold on every driver, on the software
- * driver. */
+/* The tests of graph_rules.h, which hold on every driver, on the software driver. */
 #include "tests/replace/graph_fixture.h"
 #include "tests/lib/graph_rules.h"
 #include "tests/lib/test.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of what the interposer knows about captures and launches of graphs:
- * which allocations are made while capturing, however a capture ends.
+ * Unit tests of the interposer's notes about captures and launches of graphs: which allocations
+ * belong to a capture, however it ends.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

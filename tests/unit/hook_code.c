@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of how the interposer keeps device code and remembers handles, without a
- * driver: lengths of every kind, in place or copied, thousands of handles, handles that
- * come again, JIT options.
+ * Unit tests of how the interposer keeps device code and remembers handles, without a driver:
+ * lengths of every kind of code, code in place or copied, thousands of handles, reused handles, JIT
+ * options.
  */
 #include "hook/code.c"
 #include "hook/copy.c"

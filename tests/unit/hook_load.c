@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of noting device code in front of the software driver: what was kept of
- * every way of loading loads and runs again, after the caller's copy is gone.
+ * Unit tests of the interposer's notes of device code, with the software driver. Code that was
+ * loaded in each of the ways is kept, and can be loaded and run again after the caller's copy is
+ * freed.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

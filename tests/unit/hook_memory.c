@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of memory that does not come from cuMemAlloc, under the interposer: in the
- * order of a stream, from pools, by pitch, mapped by the program; and what is asked about it.
+ * Unit tests of memory that does not come from cuMemAlloc, under the interposer: in the order of a
+ * stream, from pools, by pitch, mapped by the program; and queries about it.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of other devices' access to a region's memory, under the interposer: it follows
- * what the program sets of contexts and pools, as the memory of cuMemAlloc would.
+ * Unit tests of other devices' access to a region's memory, under the interposer: it follows the
+ * program's settings for contexts and pools, like memory from cuMemAlloc.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

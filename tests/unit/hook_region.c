@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of device memory under the interposer: native without a region, else the same
- * addresses in every process and never a native one, whatever fails.
+ * Unit tests of device memory under the interposer: without a region it comes from the driver. With
+ * a region it has the same addresses in every process, and never comes from the driver, whatever
+ * fails.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

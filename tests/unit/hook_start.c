@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of forks under the interposer: a child may start CUDA and capture where its parent
- * had only opened the driver; where the parent had started it, everything in the child is an
- * error by name, whatever locks other threads held at the fork.
+ * Unit tests of forks under the interposer: a child may start CUDA and capture if its parent had
+ * only opened the driver. If the parent had started CUDA, every call in the child returns an error,
+ * whatever locks other threads held at the fork.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"

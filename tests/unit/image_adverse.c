@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of seals and loads to which the world is unkind: a driver that is too old, a
- * disk that is full, another seal under the same name, threads that do it all at once.
+ * Unit tests of seals and loads under bad conditions: a driver that is too old, a full disk,
+ * another seal under the same name, many threads at once.
  */
 #include <pthread.h>
 #include <signal.h>

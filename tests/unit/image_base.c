@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of where regions lie: bases by name, what is in the way, several images in a
- * process, and a hundred starts with the kernel's own choice of addresses each time.
+ * Unit tests of the addresses of regions: bases by name, addresses that are in use, several images
+ * in a process, and a hundred starts with random addresses from the operating system.
  */
 #include <pthread.h>
 #include <sys/mman.h>

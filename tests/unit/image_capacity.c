@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of external tensors that reserve more addresses than they back: captured
- * small, loaded at any size, and what graphs must then not touch.
+ * Unit tests of external tensors with capacity: captured small, loaded at any size, and the memory
+ * that graphs must then not use.
  */
 #include "image/manifest.h"
 #include "tests/lib/image.h"

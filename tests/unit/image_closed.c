@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what was closed: given again it is an error, and what waits for itself is refused.
+/* Unit tests of closed objects: using one is an error, and a call that would wait for itself is
+ * refused.
  */
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what a seal makes of code: which bytes a kernel comes from, and what was set of its
+/* Unit tests of code in seals: which bytes a kernel comes from, and the attributes of its
  * functions. */
 #include "tests/lib/image.h"
 

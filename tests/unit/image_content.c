@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of where content is cut: a named tensor by itself, so that equal tensors are
- * stored once wherever they lie.
+ * Unit tests of how content is cut into chunks: each named tensor has chunks of its own, so that
+ * equal tensors are stored once.
  */
 #include "image/manifest.h"
 #include "tests/lib/image.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of host memory in copies: what is refused, when it is named and at the seal. */
+/* Unit tests of host memory in copies that is refused, when it is named or at the seal. */
 #include <pthread.h>
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of images with right hashes that no seal made: loads refuse them, and take no more
- * than what is stored. */
+/* Unit tests of images with correct hashes that no seal would make: loads refuse them, and allocate
+ * no more memory than is allowed for what is stored. */
 #include "graph/elf.h"
 #include "graph/graph.h"
 #include "tests/lib/handmade.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a loaded image among other things: captures elsewhere, other images, a
- * fork, work in flight, failures half way; and of arguments that are missing.
+ * Unit tests of a loaded image beside other work: captures, other images, a fork, work in flight,
+ * failures half-way; and of missing arguments.
  */
 #include <limits.h>
 #include <pthread.h>

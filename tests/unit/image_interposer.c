@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of where the library says that its interposer lies. */
+/* Unit tests of the path at which the library finds its interposer. */
 #include "tests/lib/sim.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of what a seal keeps of the seal before: its image is the one that a seal of all
- * memory makes, whatever changed in between, and it reads back no memory that did not change.
+ * Unit tests of seals that reuse results of the seal before. The image equals that of a seal of all
+ * memory, whatever changed in between, and memory that did not change is not read back.
  */
 #include <sys/mman.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of graphs built in the background, by launches and up front, and of launching them. */
+/* Unit tests of building graphs in the background, at launches and in advance, and of launching
+ * them. */
 #include <pthread.h>
 #include <stdatomic.h>
 

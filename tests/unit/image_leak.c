@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit test: loading and unloading a thousand times, in every way, leaves nothing behind. */
+/* Unit test: a thousand loads and unloads, of every kind, leave nothing behind. */
 #include <dirent.h>
 #include <malloc.h>
 

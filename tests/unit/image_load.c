@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of loading: what comes back, and every way in which it must not. */
+/* Unit tests of loading: loaded graphs give the captured results, and every bad image is
+ * refused. */
 #include <fcntl.h>
 #include <sys/mman.h>
 

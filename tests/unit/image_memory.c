@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of images whose memory does not come from cuMemAlloc: in the order of a
- * stream, allocated while capturing, and mapped by the program, a long way off.
+ * Unit tests of images whose memory does not come from cuMemAlloc: in the order of a stream,
+ * allocated during a capture, and mapped by the program, also far from other memory.
  */
 #include <sys/mman.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of several devices: an image does not know the ordinal that it was captured on,
- * loads on any, and images of several devices live in one process. On a software driver
- * with two devices.
+ * Unit tests of several devices: an image does not record the ordinal of its device, loads on any,
+ * and images of several devices can be loaded in one process. On a software driver with two
+ * devices.
  */
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of images placed among the allocations of a live capture: what the process
- * keeps, and what the image brings. Allocations that differ: api_into_compare.c.
+ * Unit tests of images placed among the allocations of a live capture: the memory that the process
+ * keeps, and the memory that the image fills. image_place_compare.c tests allocations that differ.
  */
 #include "tests/lib/image_place.h"
 

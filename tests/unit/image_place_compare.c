@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of images placed among allocations that are not those of the sealing process: what
- * touches nothing of the image stays the process' own, and what is in the way is named.
+ * Unit tests of images placed among allocations that differ from those of the sealing process.
+ * Allocations that touch no memory of the image stay; the first one in the way is named in the
+ * message.
  */
 #include "tests/lib/image_place.h"
 

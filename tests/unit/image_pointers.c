@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of what a seal takes for pointers in content: to what, where they stand, and
- * which numbers it must leave alone.
+ * Unit tests of the words in content that a seal counts as pointers: the memory that they point to,
+ * their places, and numbers that are not pointers.
  */
 #include "tests/lib/image.h"
 

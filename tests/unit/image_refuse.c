@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of captures: what a seal refuses, by name, and what it is told wrongly. */
+/* Unit tests of captures that a seal refuses, of wrong declarations, and of the messages. */
 #include <sys/mman.h>
 
 #include "tests/lib/image.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what is asked before a load: that it is what the load then takes, without a driver.
+/* Unit tests of the requirements of a load, which are computed without a driver: the load then
+ * allocates exactly that.
  */
 #include "tests/lib/image.h"
 

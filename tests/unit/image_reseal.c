@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of seals that follow each other in one capture: what did not change is neither hashed
- * nor stored again, and the image has memory as it is, whatever happened to memory or to the store
- * meanwhile.
+ * Unit tests of seals that follow each other in one capture: unchanged memory is neither hashed nor
+ * stored again, and the image has memory as it is at the seal, whatever happened to memory or to
+ * the store in between.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

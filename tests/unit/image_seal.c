@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of what a seal takes for memory: which addresses are live, what is scratch,
- * content and external, how content is cut, and that nothing moves meanwhile.
+ * Unit tests of memory in seals: which addresses are live, which memory is scratch, content or
+ * external, how content is cut, and that memory must not change during the seal.
  */
 #include <pthread.h>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of names with several images: a load takes the one for its GPU and its facts.
- *
- * Every image adds its own b to a, so that a result tells which one was loaded.
+ * Unit tests of names with several images: a load selects the image for its GPU and its facts.
+ * Every image adds another b to a, so a result identifies the image that was loaded.
  */
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests: images of one process share loaded kernels and graph objects, and are exact all the
- * same. */
+/* Unit tests: images of one process share loaded kernels and graph objects, and still give exact
+ * results. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of writes that nobody waits for: stream order, updates faster than launches, failures.
+/* Unit tests of asynchronous writes: stream order, updates faster than launches, failures.
  */
 #include <pthread.h>
 

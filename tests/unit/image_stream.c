@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the streams that callers bring, of contexts of an image's own, and of launches that
- * overlap. */
+/* Unit tests of callers' streams, of private contexts of images, and of launches that overlap. */
 #include <pthread.h>
 #include <semaphore.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of tensors whose elements lie in any order: written and read by bytes and by arrays,
- * on the host and on the device, against a copy element by element. Bytes that belong to no element
- * must stay.
+ * on the host and on the device, against a copy element by element. Bytes between elements must not
+ * change.
  */
 #include "tests/lib/image.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what every layer stands on: errors, buffers, spans, object ids. */
+/* Unit tests of errors, buffers, spans and object ids. */
 #include <errno.h>
 #include <stdlib.h>
 

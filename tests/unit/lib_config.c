@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the environment variables: what is allowed, what is said of the rest, and where
- * caches lie. */
+/* Unit tests of the environment variables: allowed values, messages for all others, and the folders
+ * of caches. */
 #include <stdlib.h>
 
 #include "foundry.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of fingerprints: the vectors of Documentation/format/fingerprint.rst, each way to
- * compute them, and the accidents that must change them.
- *
- * A test of accidents collects the fingerprint of each changed input: no two may be equal.
+ * compute them, and the kinds of damage that must change them. Tests of damage collect the
+ * fingerprint of each damaged input: no two may be equal.
  */
 #include "lib/fingerprint.c"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of counters: exact under threads that come and go, reset, what is printed, and what it
- * costs. */
+/* Unit tests of counters: exact under threads that start and end, resets, the printed text, and the
+ * cost. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

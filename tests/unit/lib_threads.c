@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of threads of our own. */
+/* Unit tests of the library's threads. */
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the work queue: order, waiting, failures, threads that come and go. */
+/* Unit tests of the work queue: order, waiting, failures, threads that start and end. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

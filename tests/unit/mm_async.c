@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Stream-ordered allocations of a region, and what programs map in it themselves.
+ * Stream-ordered allocations of a region, and memory that programs map in it themselves.
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"

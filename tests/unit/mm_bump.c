@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The bump allocator, exhaustively: every operation in every state that a region of a few
- * bytes can reach, which is every sequence of operations of any length, against a model
- * that finds addresses by trying them one by one. Then the edges of 64 bits.
+ * The bump allocator, exhaustively: every operation in every state that a region of a few bytes can
+ * reach. This covers every sequence of operations of any length. The results are compared with a
+ * model that finds addresses by trying them one by one. Then come tests at the limits of 64 bits.
  */
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Freed ranges, and the pool over them: against an array with a byte for every unit, which
- * is searched from the front.
+ * Freed ranges, and the pool that uses them, compared with an array that has a byte for every unit
+ * and is searched from its beginning.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ranges and the ledger: against a plain array that is searched from the front; that
- * finding and freeing stay cheap with many entries; what freeing refuses to free.
+ * Ranges and the ledger, compared with a plain array that is searched from its beginning; that
+ * finding and freeing stay fast with many entries; frees that are refused.
  */
 #include <stdlib.h>
 #include <string.h>

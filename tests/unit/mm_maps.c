@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Naming what lies at an address: its bounds, files and anonymous memory, long paths. */
+/* Descriptions of the mapping at an address: its bounds, files and anonymous memory, long paths. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdbool.h>

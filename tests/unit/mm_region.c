@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Regions on the software driver: where allocations lie, what is in them, when memory
- * goes back, what is refused.
+ * Regions on the software driver: the addresses of allocations, their initial bytes, when memory is
+ * unmapped, and calls that are refused.
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every driver call that a region makes, made to fail in turn: the operation fails with a
- * message and has changed nothing, or has succeeded; either way the region is sound and
- * a later try succeeds.
+ * Every driver call that a region makes fails in turn. The operation then fails with a message and
+ * changes nothing, or it succeeds. In both cases the region is consistent, and a later try
+ * succeeds.
  */
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of addresses that stay reserved after their region: taken again, cleared, and not
- * without end. */
+/* Unit tests of addresses that stay reserved after their region: reused, cleared, and limited in
+ * number. */
 #include "mm/va_cache.h"
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"

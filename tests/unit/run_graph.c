@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of graphs that C callers capture: what they do, every refusal, every call of the
- * driver that fails. */
+/* Unit tests of graphs that C callers capture: their results, every refusal, and every driver call
+ * failing. */
 #include "tests/lib/run_vectors.h"
 #include "tests/lib/test.h"
 

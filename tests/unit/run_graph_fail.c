@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of capturing a function, of driver calls that fail meanwhile, and of graphs that
+/* Unit tests of capturing a function, of driver calls that fail during it, and of graphs that
  * allocate. */
 #include "tests/lib/run_vectors.h"
 

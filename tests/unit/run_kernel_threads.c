@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of kernels asked for by many threads, and ahead. */
+/* Unit tests of kernels that many threads request, and that are prepared in the background. */
 #include <sched.h>
 #include <stdatomic.h>
 

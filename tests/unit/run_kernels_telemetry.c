@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Seed 003, row by row: kernels without graphs (V2 to V4, V9, V11, V13 to V17 of the table of
- * features). What else that seed has (devices, pools, telemetry) is tested by run_*.c.
+ * features). Other features of that seed (devices, pools, telemetry) are tested by run_*.c.
  */
 #define SIM_DRIVER /* the text of the mark alone */
 #include "arch/sim/kernel.h"

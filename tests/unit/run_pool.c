@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of memory, streams and events that are used again. */
+/* Unit tests of pools that reuse memory, streams and events. */
 #include "foundry/run.h"
 #include "lib/map.h"
 #include "lib/telemetry.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What users of ferrotorch have, row by row of Documentation's table: numbers in device memory,
- * graphs that allocate, pools that are sealed, and errors where there is no driver.
+ * The features that users of ferrotorch have, row by row of Documentation's table: numbers in
+ * device memory, graphs that allocate, pools that are sealed, and errors without a driver.
  */
 #include "tests/lib/run.h"
 

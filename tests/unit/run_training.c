@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What users of flodl have, row by row of Documentation's table: graphs with pools and modes, the
- * capture helper, and a training step whose parameters move as they would have. L7 and L5's way
- * through an image are at the end, in two processes.
+ * The features that users of flodl have, row by row of Documentation's table: graphs with pools and
+ * modes, the capture helper, and a training step whose parameters change as without graphs. L7, and
+ * L5 by way of an image, are at the end, in two processes.
  */
 #include <sys/mman.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Stream capture in the software driver: what becomes a node, what it depends on, what joins. */
+/* Stream capture in the software driver: the calls that become nodes, the dependencies of nodes,
+ * and the streams that join. */
 #include "tests/lib/sim_capture.h"
 
 /* Launch @g, which is destroyed, with the first number at @from; what it is then. */

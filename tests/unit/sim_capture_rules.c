@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Stream capture in the software driver: what does not go with it, and what is left then. */
+/* Stream capture in the software driver: calls that a capture forbids, and the state that they
+ * leave. */
 #include <pthread.h>
 
 #include "tests/lib/sim_capture.h"

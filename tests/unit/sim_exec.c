@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Executable graphs of the software driver: what they compute, in which order, how they change. */
+/* Executable graphs of the software driver: their results, the order of nodes, and updates. */
 #include "tests/lib/sim_cu.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The software driver: devices, contexts, memory, making calls fail. */
+/* The software driver: devices, contexts, memory, and calls that fail by request. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The software driver: what runs after what. Streams are held up by a host function that
- * waits for a gate, so nothing here depends on how fast anything is.
+ * The order of work on streams of the software driver. A host function that waits for a gate holds
+ * up a stream, so no test depends on speed.
  */
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of claims: one at a time among processes and threads, whoever dies. */
+/* Unit tests of claims: only one process or thread has one at a time, even if holders die. */
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>

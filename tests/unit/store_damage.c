@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of damaged stores: cut short at many places, bits flipped in values and in the
- * heads of pages, entries lost.
- *
- * A store is made once and its bytes kept; each trial writes a changed copy and uses it in a
- * child process. What must hold: a child never takes wrong bytes for right ones and never crashes;
- * verify finds every flip in a value, also if the file is damaged while it reads, which crashes.
+ * Unit tests of damaged stores: cut short at many places, bits flipped in values and in the heads
+ * of pages, entries lost. A store is made once and its bytes are kept. Each trial writes a changed
+ * copy and uses it in a child process. A child must never accept wrong bytes and never crash.
+ * Verify must find every flipped bit in a value, also if the file is damaged during the
+ * verification, which makes it crash.
  */
 #include <fcntl.h>
 #include <signal.h>

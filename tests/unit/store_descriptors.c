@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store in a process that has closed its standard input, output and error: none of
- * the store's files gets such a number, neither ours nor LMDB's, and what the program then prints
- * harms none.
+ * Unit tests of a store in a process that has closed its standard input, output and error: no file
+ * of the store or of LMDB gets such a descriptor, so later output of the program harms no file.
  */
 #include <fcntl.h>
 #include <stdarg.h>

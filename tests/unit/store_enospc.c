@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store on a full disk, or in a full map: what a seal or an import does there with
- * and without a limit.
- *
- * Each runs in a child with a limit on the size of files, and once more on a file system that
- * is really full, where mounting is allowed.
+ * Unit tests of a store on a full disk, or in a full map: a seal or an import there, with and
+ * without a limit of the store. Each runs in a child with a limit on the size of files. If mounting
+ * is allowed, it runs again on a file system that is really full.
  */
 #include "store/env_open.c"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of limits: what is noted as used, what eviction would take, takes and leaves, and what
- * it costs a seal. */
+/* Unit tests of limits: notes of the last use, what a dry run reports, what eviction removes and
+ * keeps, and its cost for a seal. */
 #include <sys/mman.h>
 
 #include "tests/lib/store_fixture.h"

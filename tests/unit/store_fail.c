@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store when what it stands on fails: every allocation and every call of the
- * kernel that it makes, one after the other, once and from then on.
- *
- * The calls are replaced in this program, for LMDB and the other libraries too. For each one
- * a child works with a store until that call fails; it may get errors, never crash or hang;
- * then nothing fails any more and the same work must succeed in the same process. Whatever
- * happened, the store is sound and holds what it held.
+ * Unit tests of a store whose allocations and system calls fail, each in turn, once or from then
+ * on. The calls are replaced in this program, also for LMDB and the other libraries. For each call,
+ * a child works with a store until that call fails. It may get errors, but must never crash or
+ * hang. Then no call fails any more, and the same work must succeed in the same process. In all
+ * cases the store is sound and has kept its contents.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

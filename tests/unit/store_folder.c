@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store's folder that is not as it should be: it cannot be listed, a file in it
- * cannot be read or is a FIFO, and sessions have died in it. Nothing waits, and nothing is removed
- * that may be in use.
+ * Unit tests of a store's folder in a bad state: it cannot be listed, a file in it cannot be read
+ * or is a FIFO, and sessions have died in it. No call waits, and no file is removed that may be in
+ * use.
  */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of one environment in a process: what fork leaves, process ids that repeat in
- * containers, readers that died, and a map that has to grow.
+ * Unit tests of one environment in a process: the state after a fork, process ids that repeat in
+ * containers, readers that died, and a map that must grow.
  */
 #include "store/env_open.c"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of collecting. */
+/* Unit tests of collections. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of locks of open files, which children inherit: they end with the process that took
- * them, also where a child of fork() lives on, or one that did not come through fork() and is about
- * to execute another program.
+ * them, even if a child of fork() lives on, or a child that was made without fork() and will
+ * execute another program.
  */
 #include <signal.h>
 

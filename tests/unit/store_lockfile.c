@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of lock.mdb, which LMDB maps and writes: every byte of it is allocated, so that a full
- * disk is an answer and not a bus error; and of the limit on a file's length, which is no signal.
+ * disk gives an error and not a bus error. Also tests of the limit on a file's length, which gives
+ * an error and not a signal.
  */
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of putting and getting objects: equal bytes, kinds, links, packing, limits. */
+/* Unit tests of writing and reading objects: equal bytes, kinds, links, packing, limits. */
 #include <endian.h>
 
 #include "tests/lib/store.h"

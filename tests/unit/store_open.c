@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of where a store may lie and how it is opened: paths, permissions, foreign and
+ * Unit tests of the places of stores, and of opening them: paths, permissions, foreign and
  * unfinished environments, one environment in a process.
  */
 #include "store/path.c"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of packs: images travel whole or not at all, and equal images give equal packs. */
+/* Unit tests of packs: images are imported whole or not at all, and equal images give equal
+ * packs. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>

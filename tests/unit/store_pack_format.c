@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the format of packs: each rule broken alone, in a pack whose id is right all the
- * same. */
+/* Unit tests of the format of packs: each rule is broken alone, in a pack whose id is still
+ * right. */
 #include "tests/lib/pack_stores.h"
 
 /* Where object number @n begins. */

@@ -4,7 +4,7 @@
  * store refuses to read, or refuses to write, and names the page. Nothing crashes, and a page that
  * is in use is never taken for a free one.
  *
- * And the other way round: whatever LMDB itself writes is sound.
+ * Conversely, everything that LMDB itself writes is accepted.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

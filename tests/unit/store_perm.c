@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of whose a store is: modes of all its files whatever the umask, a group's store
- * among several users, rights that do not fit together, directories of others.
+ * Unit tests of permissions: modes of all of a store's files for every umask, a group's store used
+ * by several users, inconsistent permissions, directories of other users.
  */
 #include "tests/lib/share.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store under several processes and under processes that die: two seals
- * under one name, kill -9 while sealing, a full disk, many processes at once.
+ * Unit tests of a store that several processes use, some of which die: two seals under one name,
+ * kill -9 while sealing, a full disk, many processes at once.
  */
 #include <fcntl.h>
 #include <sched.h>

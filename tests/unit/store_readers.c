@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of more readers than LMDB has places for: all of them read, slower if need be.
+ * Unit tests of more readers than LMDB's table holds: all of them can read, some more slowly.
  * store_readers [PROCESSES]: 256 without an argument.
  */
 #include <lmdb.h>

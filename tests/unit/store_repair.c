@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of repairing: what is damaged or missing comes back from stores and packs, or is never
- * served. */
+/* Unit tests of repairing: damaged or missing objects are restored from stores and packs, or are
+ * never loaded. */
 #include <fcntl.h>
 
 #include "store/repair.h"

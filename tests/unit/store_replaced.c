@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of a store that is removed, replaced or written over while processes have it open:
- * nothing is wiped, nothing is reported as done and lost, and whoever comes later uses what lies
- * there now.
+ * nothing is deleted, no call reports success for data that is lost, and later calls use the store
+ * that is there now.
  */
 #include <fcntl.h>
 

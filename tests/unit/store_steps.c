@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every way in which sessions and collections can come between each other.
- *
- * Actors (a seal, a load, a tag, a removal, a collection) are coroutines that run the
- * store's own code; store/step.h hands over at each transaction and each touch of a lease.
- * A run follows a list of choices, and the next run differs in the last choice that can
- * still be made otherwise: all orders are tried in which at most so many actors are
- * interrupted although they could go on (preemptions). STEPS_MORE=1 in the environment
- * allows one more; make check-steps does.
- *
- * After each run every image that was promised must be whole, every object must lead to
- * something, and a last collection must leave what the refs reach and nothing else.
+ * Every way in which sessions and collections can interleave. Actors (a seal, a load, a tag, a
+ * removal, a collection) are coroutines that run the store's own code. They can switch at each
+ * transaction and each use of a lease (store/step.h). A run follows a list of choices. The next run
+ * changes the last choice that has another option. So all orders are tried with a limited number of
+ * preemptions, which interrupt an actor that could continue. STEPS_MORE=1 in the environment allows
+ * one more; make check-steps sets it. After each run, every image that an actor was told to be
+ * stored must be whole, and every object must be reachable. A last collection must leave exactly
+ * the objects that the refs reach.
  */
 #include "store/lease.c"
 #include "store/writer.c"

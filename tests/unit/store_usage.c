@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what a store says it holds. */
+/* Unit tests of the sizes and counts that a store reports. */
 #include "tests/lib/store_fixture.h"
 
 static int collect(void *arg, const struct fdry_object_info *info)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the notes of what was verified: what they count for, and what ends them. */
+/* Unit tests of the notes of verified objects: what they cover, and what invalidates them. */
 #include <fcntl.h>
 
 #include "tests/lib/store.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of several containers over one directory: thread numbers that repeat, readers that
- * LMDB cannot list (read-only mounts, files that may only be read), and of a store that this
- * process has open already, unknown to this copy of the library.
+ * LMDB cannot list (read-only mounts, files that may only be read), and of a store that another
+ * copy of the library in this process has open.
  */
 #include <dirent.h>
 #include <dlfcn.h>

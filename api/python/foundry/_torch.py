@@ -296,7 +296,7 @@ class Held:
         got = self._take(size, kind)
         if got != addr:
             raise RuntimeError(
-                f"torch's allocator returned {got:#x} for {size} bytes, and {addr:#x} was free; it is "
+                f"torch's allocator returned {got:#x} for {size} bytes, not {addr:#x}; it is "
                 "configured to place tensors in a way that images cannot be loaded beside "
                                "(PYTORCH_CUDA_ALLOC_CONF)")
 

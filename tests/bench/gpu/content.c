@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * content.c - how fast content reaches the GPU, beside what pinned memory does and what the disk
- * gives.
+ * content.c - the speed at which content reaches the GPU, beside copies from pinned memory and
+ * reads of the disk.
  *
  *   content [-s STORE] [-r REF] [-n ROUNDS] [-w]
  *
  * Prints lines "name value value ...", GB/s, one value a round: a copy out of pinned memory, in
- * pieces of 1 GiB and of 2 MiB; a load whose content was verified before; one that verifies; the
- * content restored once more, with no kernels beside it; a load whose store is not in the page
- * cache; a read of the same file by as many threads as there are processors; and `cat` of it, in
- * the page cache and not. Every load opens the store anew, so that its map has not been touched.
- * GB/s are of content_ms, which begins when memory and kernels are there; names with "_checked" add
- * check_ms. Then, in milliseconds, what the first two loads consist of: memory beside kernels,
- * content, the check of its fingerprints (with the GB/s of its bytes); the whole, and the whole
- * without the check; unload and close. Last, a table: GB/s and the part of what pinned memory does,
- * each as a median with its spread.
+ * pieces of 1 GiB and of 2 MiB; a load whose content was verified before; a load that verifies; a
+ * restore of the content, without loading kernels; a load whose store is not in the page cache; a
+ * read of the same file by one thread for each processor; and `cat` of it, with and without the
+ * page cache. Every load opens the store anew, so that its map has not been touched. GB/s are
+ * computed from content_ms, which begins when memory is mapped and kernels are loaded. Names with
+ * "_checked" add check_ms. Then the steps of the first two loads follow in milliseconds: memory
+ * beside kernels, content, the check of its fingerprints (with the GB/s of its bytes); the whole,
+ * and the whole without the check; unload and close. The last part is a table of GB/s, also
+ * relative to pinned memory, each as a median with its spread.
  *
  * -w adds tables of other ways to copy the store's file to the device (ways.h).
  */

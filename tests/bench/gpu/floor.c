@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * floor.c - driver calls laid out beforehand, and nothing between them.
+ * floor.c - the fastest possible load: prepared driver calls without other work between them.
  */
 #include "tests/bench/gpu/floor.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernels.c - what a function from the cache, and a checked launch, cost beside the driver's own
- * calls.
+ * kernels.c - the cost of a function from the cache, and of a checked launch, beside the driver's
+ * own calls.
  *
  *   kernels [-p FILE.ptx -e ENTRY] [-n ROUNDS] [-c CALLS]
  *

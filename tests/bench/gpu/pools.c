@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What it costs to get memory, a stream or an event from a device's pools and give it back, beside
- * the driver's own calls that make and destroy it. Nanoseconds of the calling thread for both calls
- * together, and how often the first line's of its kind. Nothing uses what is got: a pool's way out
- * is to hand out what it keeps.
+ * The cost of getting memory, a stream or an event from a device's pools and of putting it back,
+ * beside the driver's own calls that make and destroy it. Prints nanoseconds of the calling thread
+ * for both calls together, and the ratio to the first line of its kind. Nothing uses the results,
+ * so a pool can always return an object that it keeps.
  *
  * pools [DRIVER]: also runs on the software driver, whose figures say nothing about a GPU.
  */

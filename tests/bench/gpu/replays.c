@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * replays.c - what in the history of a context makes replays of a graph slower.
+ * replays.c - which earlier work in a context makes replays of a graph slower.
  *
  *   replays [-s] [-c CASE] [-k CODE]
  *

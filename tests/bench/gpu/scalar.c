@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What an update of a number in device memory costs, beside the driver's own calls; and a launch of
- * a captured graph beside cuGraphLaunch. Nanoseconds of the calling thread a call, and how often
- * the plain call's.
+ * The cost of updating a number in device memory, beside the driver's own calls, and of launching a
+ * captured graph, beside cuGraphLaunch. Prints nanoseconds of the calling thread for each call, and
+ * the ratio to the plain call.
  *
  * scalar [DRIVER]: NULL is FOUNDRY_DRIVER or libcuda.so.1; also runs on the software driver, whose
  * figures say nothing about a GPU.

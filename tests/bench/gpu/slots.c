@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a launch by slot costs beside cuGraphLaunch: one graph of one empty kernel, launched in turn
- * by either, in 1, 4 and 8 threads with a stream each; graphs of their own, and one that all share.
- * The search alone is a replay of a key that no slot has. On FOUNDRY_DRIVER where it is set, such
- * as the software driver, else on the machine's own.
+ * The cost of a launch by slot beside cuGraphLaunch. A graph of one empty kernel is launched by
+ * both in turn, in 1, 4 and 8 threads with a stream each; threads have graphs of their own, or
+ * share one. The cost of the search alone is that of a replay of a key that no slot has. The driver
+ * is FOUNDRY_DRIVER if it is set, such as the software driver, else the machine's own.
  */
 #include <pthread.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * start.c - from a hash in hand to launched graphs, beside the driver's floor, in one process.
+ * start.c - the time from a hash to launched graphs, beside the driver's floor (floor.c), in one
+ * process.
  *
  *   start [-s STORE] [-r REF] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER] [-a STEPS]
  *

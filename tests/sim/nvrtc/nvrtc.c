@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * nvrtc.c - in the place of NVRTC where there is none, for tests with the software driver.
- *
- * It has NVRTC's interface and no compiler: source says with "#pragma object NAME" which of
- * tests/sim/ it stands for, and comes out as the text or the object that the build made of
- * that. "syntax error" in it is one, on every line that has it. The environment, read at each
- * call: FAKE_NVRTC_ARCHS ("75 80 90 100" unless set), FAKE_NVRTC_MINOR (0), and
- * FAKE_NVRTC_LOG, a file that gets a line for each compilation, so that tests can count them
- * over several processes.
+ * nvrtc.c - a stand-in for NVRTC, for tests with the software driver. It has NVRTC's interface and
+ * no compiler. Source names a file of tests/sim/ by "#pragma object NAME", and the result is the
+ * text or the object that the build made of that file. Every line with the words "syntax error"
+ * gives an error. The environment, read at each call: FAKE_NVRTC_ARCHS ("75 80 90 100" unless set),
+ * FAKE_NVRTC_MINOR (0), and FAKE_NVRTC_LOG, a file that gets a line for each compilation, so that
+ * tests can count them over several processes.
  */
 #include <stdio.h>
 #include <stdlib.h>
