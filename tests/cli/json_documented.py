@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""json_documented.py PAGE COMMAND EXPRESSION < JSON: the page has every key of it, by its path and type, and none
-that must be there is missing; and the expression over j is true.
+"""json_documented.py PAGE COMMAND EXPRESSION < JSON: checks that the page has every key of the
+JSON, with its path and type, that no required key is missing, and that the expression over j is
+true.
 
-A line of the page is "``path``  type  meaning": paths are written refs[].id; <kind> stands for any key; a type with
-"?" behind it may be missing.
+A line of the page is "``path``  type  meaning": paths are written refs[].id; <kind> stands for any
+key; a key whose type ends in "?" may be missing.
 """
 import json
 import re
@@ -13,7 +14,7 @@ TYPES = {"string": str, "number": int, "bool": bool, "array": list, "object": di
 
 
 def documented(page, command):
-    """path -> (type, may be missing) of the command's section."""
+    """Returns path -> (type, may be missing) of the command's section."""
     with open(page, encoding="utf-8") as f:
         lines = f.read().split("\n")
     start = next(i for i, line in enumerate(lines) if line == command and set(lines[i + 1]) == {"="})
@@ -51,7 +52,7 @@ def check_one(value, path, doc, faults):
 
 j = json.load(sys.stdin)
 wrong = []
-# An error may be in any document, and be all that there is.
+# Any document may hold an error, alone or beside other keys.
 errors = documented(sys.argv[1], "Errors")
 check(j, "", errors if set(j) == {"error"} else {**documented(sys.argv[1], sys.argv[2]), **errors}, wrong)
 if wrong:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""on_terminal.py ANSWER COMMAND...: run it on a terminal of its own, type ANSWER and the end of input, print what came, hand up
-its status."""
+"""on_terminal.py ANSWER COMMAND...: runs the command on a terminal of its own, types ANSWER and the
+end of input, prints the output, and exits with the command's status.
+"""
 import os
 import pty
 import sys

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * store_image STORE REF FILE... - seal an image whose content is the files, and print its id. The
- * fact in STORE_IMAGE_FACT (KEY=VALUE), if any, is one of the image.
+ * fact in the variable STORE_IMAGE_FACT (KEY=VALUE), if it is set, becomes a fact of the image.
  *
- * For tests of foundry-store: an image with chunks and a real manifest, without a GPU.
- * REF "-" is none.
+ * For tests of foundry-store: an image with chunks and a real manifest, without a GPU. REF "-"
+ * gives the image no ref.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void add_content(struct fdry_manifest_writer *w, struct fdry_writer *writ
 	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
 }
 
-/* "KEY=VALUE"; NULL: none. */
+/* Adds the fact "KEY=VALUE", or none if text is NULL. */
 static void add_fact(struct fdry_manifest_writer *w, const char *text)
 {
 	char key[64];

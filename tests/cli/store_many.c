@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * store_many STORE N - seal N small images, many/0, many/1 and so on, which share one chunk and
- * have one chunk of their own each. For tests of foundry-store on larger stores: ids with equal
+ * have one chunk of their own each. Tests of foundry-store use it for larger stores: ids with equal
  * beginnings, sums, listings.
  */
 #include <stdio.h>

@@ -51,7 +51,7 @@ static struct fdry_span read_file(const char *name)
 	return (struct fdry_span){ bytes, n };
 }
 
-/* %XX in a name is that byte. */
+/* Adds a string in which %XX stands for the byte of that number. */
 static uint32_t str(const char *s)
 {
 	char text[256], *to = text;

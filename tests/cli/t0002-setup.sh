@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Set-up where something is missing: it installs where it may, else says in one line what to run.
-# The machine is a folder of stand-ins and of a few real tools, and nothing else is in PATH.
+# Tests of .ci/setup on a machine that lacks something: it installs that if it has the right to, and
+# otherwise prints one line with the command to run. PATH holds one folder, with stand-ins and a few
+# real tools.
 . "$(dirname "$0")/../lib.sh"
 
 mkdir bin cuda cuda/include
@@ -43,42 +44,42 @@ fake python3 'case "$*" in' \
 	'esac'
 
 touch installed
-t "nothing missing: silent" prints "" setup 1000
-t "and nothing is installed" test ! -e apt.log
+t "nothing missing: prints nothing" prints "" setup 1000
+t "nothing missing: installs nothing" test ! -e apt.log
 
 reset lists
 t "root: installs what is missing" setup 0
-t "only that" grep -q 'install -y --no-install-recommends liblmdb-dev$' apt.log
+t "root: installs nothing else" grep -q 'install -y --no-install-recommends liblmdb-dev$' apt.log
 t "root needs no sudo" not grep sudo apt.log
-t "a second time: silent" prints "" setup 0
+t "root, a second time: prints nothing" prints "" setup 0
 
 reset
-t "no package lists: fetches them" setup 0
-t "and then installs" prints $'install -y\nupdate\ninstall -y' grep -oE 'install -y|update' apt.log
+t "no package lists: fetches them first" setup 0
+t "no package lists: installs after it fetched them" prints $'install -y\nupdate\ninstall -y' grep -oE 'install -y|update' apt.log
 
 reset lists
-t "sudo that asks nothing is used" setup 1000
-t "for the installing too" prints 2 grep -c sudo apt.log
+t "sudo that needs no password is used" setup 1000
+t "sudo is used for both commands" prints 2 grep -c sudo apt.log
 
 reset lists
 fake apt-get 'exit 1'
 t "a failing package manager is an error" fails "could not install liblmdb-dev" setup 0
 fake apt-get 'exit 0'
-t "so is one that does not help" fails "does not find it: liblmdb-dev" setup 0
+t "a package that remains missing is an error" fails "does not find it: liblmdb-dev" setup 0
 
 fake sudo 'exit 1'
-t "may not install: one line says what to run" \
+t "no right to install: one line says what to run" \
 	fails '^setup: missing: liblmdb-dev. Run: sudo apt-get install liblmdb-dev$' setup 1000
 rm bin/sudo
-t "no sudo at all: the same" fails 'Run: sudo apt-get install liblmdb-dev$' setup 1000
+t "no sudo: one line says what to run" fails 'Run: sudo apt-get install liblmdb-dev$' setup 1000
 rm bin/apt-get
-t "no apt-get: names what is missing" fails "missing: liblmdb-dev. Install" setup 0
+t "no apt-get: names the missing package" fails "missing: liblmdb-dev. Install" setup 0
 
 touch installed
 echo 0 >offline
-t "no CUDA headers: fetched" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
-t "to where make looks" test -e b/cuda/include/cuda.h
+t "missing CUDA headers are fetched" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
+t "they are fetched to where make looks" test -e b/cuda/include/cuda.h
 echo 1 >offline
-t "there already: works offline" prints "" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
-t "none and offline: says what to do" fails 'no CUDA headers. Run make with CUDA_HOME=' setup 1000 CUDA_PLACES="$TMP/none"
+t "present headers need no network" prints "" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
+t "no headers and no network: says what to do" fails 'no CUDA headers. Run make with CUDA_HOME=' setup 1000 CUDA_PLACES="$TMP/none"
 t_done

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The interposer in place: every way in, every way to find the driver behind it, and what it
-# does without one. The driver here is a few functions that say who they are.
+# Tests of the interposer: every way to load it, every way in which it finds the driver, and its
+# behaviour without a driver. The driver of these tests has a few functions, each of which returns a
+# number of its own.
 . "$(dirname "$0")/../lib.sh"
 
 hook=$BUILD/foundry/hook/libcuda.so.1
@@ -262,7 +263,7 @@ END
 $CC linked.c -o linked -l:libcuda.so.1 -L"$TMP/driver"
 ours=(env "FOUNDRY_DRIVER=$TMP/driver/libcuda.so.1")
 
-# --- what it exports
+# --- exported symbols
 
 exports() { nm -D --defined-only "$1" | awk '$2 == "T" { print $3 }' | LC_ALL=C sort; }
 hooked() { sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' "$ROOT/hook/hooks.def"; }
@@ -276,9 +277,9 @@ if [ -e "$stub" ]; then
 		"nm -D --defined-only '$stub' | awk '{ print \$3 }' | LC_ALL=C sort | comm -23 - want"
 fi
 t "its SONAME is the driver's" sh -c "readelf -d '$hook' | grep -q 'SONAME.*\[libcuda.so.1\]'"
-t "the twin's is the other name" sh -c "readelf -d '$twin' | grep -q 'SONAME.*\[libcuda.so\]'"
+t "the twin's SONAME is libcuda.so" sh -c "readelf -d '$twin' | grep -q 'SONAME.*\[libcuda.so\]'"
 t "the twin needs the interposer" sh -c "readelf -d '$twin' | grep -q 'NEEDED.*\[libcuda.so.1\]'"
-t "it needs nothing but libc and the loader" prints "" sh -c \
+t "the interposer needs nothing but libc and the loader" prints "" sh -c \
 	"readelf -d '$hook' | grep NEEDED | grep -vE 'libc[.]so|ld-linux|libdl|libpthread' || true"
 t "hooks are listed once" prints "" sh -c "sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' '$ROOT/hook/hooks.def' | sort | uniq -d"
 
@@ -293,12 +294,12 @@ t "all variants of a hooked name are hooked" diff <(variants | sort) <(hooked | 
 t "Documentation has every hook and no other" diff <(hooked | sort) \
 	<(grep -oE '^   \* - ``cu[A-Za-z0-9_]*``' "$ROOT/Documentation/design/interposer.rst" | grep -oE 'cu[A-Za-z0-9_]*' | sort)
 
-# --- ways in
+# --- ways to load the interposer
 
-t "loaded first, asked by name" prints "0 4242" "${ours[@]}" ./probe version "$hook" libcuda.so.1
+t "loaded first, opened by name" prints "0 4242" "${ours[@]}" ./probe version "$hook" libcuda.so.1
 t "loaded first, with the twin" prints "0 4242" "${ours[@]}" ./probe version "$hook" "$twin" libcuda.so
 t "the twin alone brings the interposer" prints "0 4242" "${ours[@]}" ./probe version "$twin" libcuda.so
-t "LD_PRELOAD, asked by name" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./probe version libcuda.so.1
+t "LD_PRELOAD, opened by name" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./probe version libcuda.so.1
 t "LD_PRELOAD, linked" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./linked
 t "LD_PRELOAD of both" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook $twin" ./probe version libcuda.so
 t "LD_LIBRARY_PATH, linked" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./linked
@@ -308,14 +309,14 @@ t "without the interposer the probe says so" prints "0 4242 directly" env LD_LIB
 
 # --- finding the driver
 
-t "the loader's path, behind itself" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/driver" ./probe version libcuda.so.1
-t "the first in it" prints "0 1717" env LD_LIBRARY_PATH="${hook%/*}:$TMP/other:$TMP/driver" ./probe version libcuda.so.1
-t "FOUNDRY_DRIVER goes before it" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}:$TMP/other" ./probe version libcuda.so.1
-t "the toolkit's stub is passed over" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/stubs:$TMP/driver" ./probe version libcuda.so.1
-t "so is what is no driver" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/plain:$TMP/driver" ./probe version libcuda.so.1
+t "the next driver in the loader's path is found" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/driver" ./probe version libcuda.so.1
+t "the first driver in the loader's path is used" prints "0 1717" env LD_LIBRARY_PATH="${hook%/*}:$TMP/other:$TMP/driver" ./probe version libcuda.so.1
+t "FOUNDRY_DRIVER has precedence over the loader's path" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}:$TMP/other" ./probe version libcuda.so.1
+t "the toolkit's stub is skipped" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/stubs:$TMP/driver" ./probe version libcuda.so.1
+t "a library that is no driver is skipped" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/plain:$TMP/driver" ./probe version libcuda.so.1
 mkdir copy && cp "$hook" copy/
-t "and another copy of the interposer" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/copy:$TMP/driver" ./probe version libcuda.so.1
-t "a driver that the process has is taken" prints "0 1717" \
+t "another copy of the interposer is skipped" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/copy:$TMP/driver" ./probe version libcuda.so.1
+t "a driver that the process has loaded is used" prints "0 1717" \
 	env LD_LIBRARY_PATH="$TMP/driver" ./probe version "$hook" "$TMP/other/libcuda.so.1"
 
 # --- forwarding
@@ -335,7 +336,7 @@ __attribute__((constructor)) static void start(void)
 }
 END
 $CC -shared -fPIC -o slow.so slow.c
-t "a constructor and a thread make it together" prints 0 \
+t "a constructor and a thread make the first call together" prints 0 \
 	timeout 20 "${ours[@]}" SLOW="$TMP/slow.so" LD_PRELOAD="$hook" ./probe constructor libcuda.so.1
 t "the driver was opened once" prints x cat threads
 
@@ -343,13 +344,13 @@ t "the driver was opened once" prints x cat threads
 
 t "/bin/true under LD_PRELOAD" "${ours[@]}" OPENED="$TMP/opened" LD_PRELOAD="$hook" /bin/true
 t "a shell with children under LD_PRELOAD" prints 3 "${ours[@]}" OPENED="$TMP/opened" LD_PRELOAD="$hook" bash -c 'echo $(echo a b c | wc -w)'
-t "neither opened the driver" test ! -e opened
-t "one call does" prints x sh -c "FOUNDRY_DRIVER='$TMP/driver/libcuda.so.1' OPENED='$TMP/called' LD_PRELOAD='$hook' ./linked >/dev/null; cat called"
+t "processes without CUDA calls do not open the driver" test ! -e opened
+t "one call opens the driver once" prints x sh -c "FOUNDRY_DRIVER='$TMP/driver/libcuda.so.1' OPENED='$TMP/called' LD_PRELOAD='$hook' ./linked >/dev/null; cat called"
 t "/bin/true under LD_PRELOAD without a driver" env FOUNDRY_DRIVER=/nowhere/libcuda.so.1 LD_PRELOAD="$hook" /bin/true
 
 nothing="100 100/0 100/0 100/0 100/0 100 100 0/CUDA_ERROR_NO_DEVICE 1/null"
 remedy="install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1"
-t "no driver: every call says so, nothing is printed" prints "$nothing
+t "no driver: every call returns that error, nothing is printed" prints "$nothing
 no CUDA driver: /nowhere/libcuda.so.1 cannot be used: /nowhere/libcuda.so.1: cannot open shared object file: No such file or directory; $remedy" \
 	env FOUNDRY_DRIVER=/nowhere/libcuda.so.1 ./probe without "$hook" libcuda.so.1
 t "FOUNDRY_DRIVER names the interposer" prints "$nothing
@@ -361,9 +362,9 @@ t "a region needs a driver" fails "^-401 no CUDA driver" sh -c "FOUNDRY_DRIVER=/
 
 # --- too late
 
-t "in time" prints "0 " "${ours[@]}" ./probe late "$hook" libcuda.so.1
+t "the interposer was loaded first" prints "0 " "${ours[@]}" ./probe late "$hook" libcuda.so.1
 t "a driver loaded later by its path changes nothing" prints "0 " "${ours[@]}" ./probe late "$hook" "$TMP/other/libcuda.so.1"
-t "late: the driver came first" fails "^-109 $TMP/other/libcuda.so.1 was loaded before the interposer" \
+t "late: the driver was loaded first" fails "^-109 $TMP/other/libcuda.so.1 was loaded before the interposer" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe late '$hook'; exit 1"
 t "late: no region begins" fails "^-109 .*was loaded before" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe begin '$hook'; exit 1"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every symbol of the interposer leads to the driver's function of that name, and
-# cuGetProcAddress answers with the interposer's function exactly where the driver answers
-# with one that is hooked. The driver here has every symbol; each says its number.
+# Every symbol of the interposer calls the driver's function of that name. cuGetProcAddress()
+# returns the interposer's function exactly if the driver returns one that is hooked. The driver of
+# these tests has every symbol; each function returns its number.
 . "$(dirname "$0")/../lib.sh"
 
 hook=$BUILD/foundry/hook/libcuda.so.1
@@ -278,16 +278,16 @@ export FOUNDRY_DRIVER=$TMP/libcuda.so.1
 jumps=$((3 * ($(wc -l <"$list") - $(wc -l <hooks))))
 answers=$((26 * 3 * $(wc -l <hooks)))
 t "there are hooks" test "$(wc -l <hooks)" -ge 30
-t "every jump leads to its function, at first and later" prints "$jumps calls
+t "every symbol's jump leads to its function, at the first call and later" prints "$jumps calls
 0 bad" ./probe jumps "$hook"
-t "also in a driver with a hash table of the old kind" prints "$jumps calls
+t "every jump leads to its function in a driver with an old hash table" prints "$jumps calls
 0 bad" env FOUNDRY_DRIVER="$TMP/sysv/libcuda.so.1" ./probe jumps "$hook"
 t "every name, version and variant gets the interposer's function" prints "$answers answers
 0 bad" ./probe procs "$hook"
-t "also where the driver's look-up gives what it does not export" prints "$answers answers
+t "the same if the driver's look-up returns functions that it does not export" prints "$answers answers
 0 bad" env INNER=1 ./probe procs "$hook"
-t "also where the driver answers old versions with its newest" prints "$answers answers
+t "the same if the driver returns its newest function for old versions" prints "$answers answers
 0 bad" env NEWEST=1 ./probe procs "$hook"
-t "an unknown version goes out unwrapped and is counted" prints "0 bad" ./probe unknown "$hook"
+t "an unknown version is returned unwrapped and counted" prints "0 bad" ./probe unknown "$hook"
 t "captures, textures, surfaces and launches are counted in every variant" prints "0 bad" ./probe counts "$hook"
 t_done

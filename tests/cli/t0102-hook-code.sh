@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Device code is found again by handle, however it was loaded and whatever became of the
-# memory, the library or the file that it came from. The driver here accepts anything.
+# The interposer finds device code by its handle, however the program loaded it, and also after the
+# memory, library or file that it came from is gone. The driver of these tests accepts any code.
 . "$(dirname "$0")/../lib.sh"
 
 hook=$BUILD/foundry/hook/libcuda.so.1
@@ -51,7 +51,7 @@ int cuLibraryLoadFromFile(void **ret, const char *path) { return take_file(ret, 
 END
 $CC -shared -fPIC -O1 -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c
 
-# A library with device code as nvcc leaves it: the fatbin read-only, the wrapper not.
+# A library with device code as nvcc writes it: the fatbin is read-only, its wrapper is writable.
 cat >plugin.c <<'END'
 static const unsigned char fatbin[16 + 48] __attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 48, 0, 0, 0, 0, 0, 0, 0, 'f', 'a', 't' };
 unsigned char writable[16 + 48] __attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 48, 0, 0, 0, 0, 0, 0, 0, 'r', 'w' };
@@ -268,11 +268,11 @@ END
 $CC -std=gnu11 -g -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" probe.c -o probe -ldl
 export FOUNDRY_DRIVER=$TMP/libcuda.so.1
 
-t "in memory that is freed" prints "0 bad" ./probe memory "$hook"
-t "from the linker" prints "0 bad" ./probe linker "$hook"
-t "with its options" prints "0 bad" ./probe options "$hook"
-t "in a library that is closed" prints "0 bad" ./probe library "$hook" "$TMP/plugin.so"
-t "in a library loaded by a relative path" prints "0 bad" ./probe library "$hook" ./plugin.so
-t "only what is needed keeps a library" prints "0 bad" ./probe untouched "$hook" "$TMP/again.so"
-t "in files that are rewritten and removed" prints "0 bad" ./probe files "$hook"
+t "code in memory that is freed later" prints "0 bad" ./probe memory "$hook"
+t "code from the linker" prints "0 bad" ./probe linker "$hook"
+t "code from the linker with its options" prints "0 bad" ./probe options "$hook"
+t "code in a library that is closed later" prints "0 bad" ./probe library "$hook" "$TMP/plugin.so"
+t "code in a library loaded by a relative path" prints "0 bad" ./probe library "$hook" ./plugin.so
+t "only code that is needed keeps a library loaded" prints "0 bad" ./probe untouched "$hook" "$TMP/again.so"
+t "code in files that are rewritten and removed later" prints "0 bad" ./probe files "$hook"
 t_done

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Beside other libraries that wrap CUDA: where they pass calls on, captures work, in any order;
-# where they take calls past the interposer, a capture is refused with their name. And what
-# profilers do, whose code the driver loads while it starts.
+# Tests of the interposer beside other libraries that wrap CUDA. If they pass calls on, captures
+# work in any order of loading. If they lead calls past the interposer, a capture is refused with
+# their name. Profilers, whose code the driver loads in cuInit(), are tested too.
 . "$(dirname "$0")/../lib.sh"
 
 hook=$BUILD/foundry/hook/libcuda.so.1
@@ -45,7 +45,7 @@ static inline void *libc_dlopen(const char *file, int flags)
 }
 END
 
-# The wrapped functions; ORIGINAL(name) is where they pass calls on to.
+# The wrapped functions; they pass calls on to ORIGINAL(name).
 cat >functions.h <<'END'
 int cuMemAlloc_v2(void *ret, size_t size)
 {
@@ -72,7 +72,8 @@ cat >next.c <<'END'
 #define ORIGINAL(name) dlsym(RTLD_NEXT, name)
 #include "functions.h"
 END
-# As libraries that share out GPUs do: every dlsym() of a program comes here.
+# As libraries that divide a GPU among programs do: this library receives every dlsym() of a
+# program.
 cat >symbols.c <<'END'
 #include "wrap.h"
 #define ORIGINAL(name) libc_dlsym(dlopen("libcuda.so.1", RTLD_LAZY), name)
@@ -99,7 +100,7 @@ void *dlopen(const char *file, int flags)
 	return libc_dlopen(file, flags);
 }
 END
-# Whoever asks for a libcuda, by whatever path, gets this library.
+# Every dlopen() of a libcuda, by any path, returns this library.
 cat >instead.c <<'END'
 #include "wrap.h"
 int cuInit(unsigned flags) { return 700 + (int)flags; }
@@ -111,7 +112,8 @@ void *dlopen(const char *file, int flags)
 	return libc_dlopen(file, flags);
 }
 END
-# As a checker does: programs get the driver, who asks what is loaded gets the truth.
+# As a checking tool does: dlsym() returns the driver's functions to programs; the list of loaded
+# libraries stays true.
 cat >given.c <<'END'
 #include "wrap.h"
 void *dlopen(const char *file, int flags)
@@ -139,44 +141,44 @@ wrong = ways.load("store", sys.argv[1:])
 raise SystemExit(str(wrong) if wrong else 0)
 END
 
-# under PRELOAD COMMAND...: with a ref of its own to seal
+# under PRELOAD COMMAND...: runs the command with these libraries and a ref of its own to seal
 refs=()
 under() {
 	rm -f "$SAID"
 	env LD_PRELOAD="$1" timeout 60 "${@:2}" "img${#refs[@]}" && refs+=("img${#refs[@]}")
 }
-# saw PRELOAD COMMAND...: and the other library was called
+# saw PRELOAD COMMAND...: the same, and the other library was called
 saw() { under "$@" && test -s "$SAID"; }
 
 t "no other library" under "$hook" python3 work.py
-t "one that calls the next, in front" saw "$TMP/next.so $hook" python3 work.py
-t "and behind" under "$hook $TMP/next.so" python3 work.py
+t "one that calls the next library, in front" saw "$TMP/next.so $hook" python3 work.py
+t "one that calls the next library, behind" under "$hook $TMP/next.so" python3 work.py
 t "one that replaces dlsym(), in front" saw "$TMP/symbols.so $hook" python3 work.py
-t "and behind" saw "$hook $TMP/symbols.so" python3 work.py
-t "with run" saw "$TMP/symbols.so" python3 -m foundry run work.py
+t "one that replaces dlsym(), behind" saw "$hook $TMP/symbols.so" python3 work.py
+t "one that replaces dlsym(), under foundry run" saw "$TMP/symbols.so" python3 -m foundry run work.py
 t "one that replaces dlopen()" saw "$TMP/opens.so $hook" python3 work.py
-t "two of them" saw "$TMP/opens.so $hook $TMP/symbols.so" python3 work.py
+t "both of these libraries" saw "$TMP/opens.so $hook $TMP/symbols.so" python3 work.py
 t "loaded first, beside one that replaces dlsym()" saw "$TMP/symbols.so" \
 	python3 -c 'import foundry; exec(open("work.py").read())'
-t "what was sealed is right" python3 load.py "${refs[@]}"
-t "all of it" test "${#refs[@]}" = 9
+t "loads of the sealed images give the right numbers" python3 load.py "${refs[@]}"
+t "there are nine sealed images" test "${#refs[@]}" = 9
 
-# Behind the interposer, astray.so would be met by nobody.
+# Behind the interposer, no call would reach astray.so.
 hidden="gets the function of $TMP/%s.so, which does not call the interposer"
-t "one that goes to the driver itself is found out" fails "asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
+t "one that calls the driver directly is detected" fails "asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
 	under "$TMP/away.so $hook" python3 work.py
-t "in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
+t "it is detected in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
 	under "$TMP/astray.so $hook" python3 work.py
-t "one that gives itself for every libcuda" fails "$TMP/instead.so was loaded before the interposer and answers to libcuda.so.1" \
+t "one that returns itself for every libcuda is detected" fails "$TMP/instead.so was loaded before the interposer and answers to libcuda.so.1" \
 	under "$TMP/instead.so $hook" python3 work.py
-t "one that gives programs the driver" fails "asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
+t "one that returns the driver's functions to programs is detected" fails "asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
 	under "$TMP/given.so $hook" python3 work.py
-t "one with the driver's SONAME" fails "$TMP/other-name.so was loaded before the interposer" \
+t "one with the driver's SONAME is detected" fails "$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so $hook" env PLAIN=1 python3 work.py
-t "and with run" fails "$TMP/other-name.so was loaded before the interposer" \
+t "one with the driver's SONAME is detected under foundry run" fails "$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so" env PLAIN=1 python3 -m foundry run work.py
 
-# A driver that is not the one asked for would call the interposer back.
+# A driver other than the requested one would call the interposer back.
 cat >linked.c <<'END'
 #include <stdio.h>
 #include "hook/hook.h"
@@ -189,7 +191,7 @@ int main(void)
 END
 sed -i 's/^int main/const struct fdry_hook *fdry_hook_table(void);\nint main/' linked.c
 $CC -std=gnu11 -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" linked.c -o linked "$hook"
-t "an exchanged driver is not used" prints \
+t "a driver exchanged for another one is not used" prints \
 	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() returns another one; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1" \
 	env LD_PRELOAD="$TMP/instead.so $hook" ./linked
 
@@ -228,17 +230,17 @@ int InitializeInjection(void)
 }
 END
 $CC -shared -fPIC -O1 -w -I. -o tool.so tool.c -ldl
-t "a tool that the driver loads while it starts" prints 0 env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" \
+t "calls of a tool that the driver loads in cuInit() work" prints 0 env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" \
 	CUDA_INJECTION64_PATH="$TMP/tool.so" timeout 20 python3 -c 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
 # --- symbols
 
-t "what the list lacks is reached by cuGetProcAddress" prints "42 False" env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" python3 -c '
+t "cuGetProcAddress() returns functions that the list lacks" prints "42 False" env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" python3 -c '
 import ctypes
 c, p = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
 assert c.cuGetProcAddress_v2(b"cuOfNextYear", ctypes.byref(p), 14000, ctypes.c_uint64(0), None) == 0
 print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(p.value)(41), hasattr(c, "cuOfNextYear"))'
-t "what the driver lacks is logged once, by name" prints "500 500 1" sh -c \
+t "a function that the driver lacks is logged once, by name" prints "500 500 1" sh -c \
 	"FOUNDRY_LOG=warn FOUNDRY_DRIVER='$TMP/libcuda.so.1' LD_PRELOAD='$hook' python3 -c '
 import ctypes
 c = ctypes.CDLL(\"libcuda.so.1\")

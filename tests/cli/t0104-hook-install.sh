@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installed, the interposer and the software driver lie where ldconfig never looks, whatever the
-# prefix: it would make one of them the machine's libcuda.so.1. And what is installed works.
+# Tests of the installed tree: under any prefix, the interposer and the software driver lie where
+# ldconfig never looks. It would make one of them the machine's libcuda.so.1. The installed files
+# work.
 . "$(dirname "$0")/../lib.sh"
 
 command -v ldconfig >/dev/null || PATH=$PATH:/usr/sbin:/sbin
 unset FOUNDRY_LIBRARY FOUNDRY_HOOK LD_PRELOAD LD_LIBRARY_PATH
 
-# install_to ROOT VARIABLE=VALUE...: make install, nothing built again
+# install_to ROOT VARIABLE=VALUE...: runs make install without another build
 install_to() {
 	make -s -o all -C "$ROOT" BUILD="$BUILD" CC="$CC" CUDA_HOME="$CUDA_INC/.." DESTDIR="$TMP/$1" "${@:2}" install
 }
 
-# cache ROOT DIR...: what ldconfig makes of a machine that scans these besides its defaults
+# cache ROOT DIR...: makes ldconfig's cache of a machine that scans these folders besides its
+# defaults
 cache() {
 	mkdir -p "$1/etc"
 	printf '%s\n' "${@:2}" >"$1/etc/ld.so.conf"
@@ -33,19 +35,19 @@ for to in usr:/usr/lib local:/usr/local/lib multi:/usr/lib/x86_64-linux-gnu; do
 	t "install, $lib" install_to "$name" PREFIX=$prefix LIBDIR="$lib" PYTHONDIR=$prefix/lib/python3/dist-packages
 	t "the interposer and its twin are there, $lib" test -s "$name$lib/foundry/hook/libcuda.so.1" -a -s "$name$lib/foundry/hook/libcuda.so"
 	t "ldconfig finds no libcuda, $lib" prints "" listed "$name" /usr/local/lib /usr/lib/x86_64-linux-gnu "$lib"
-	t "but it finds libfoundry, $lib" grep -q "libfoundry.so.0.2 .*=> $lib/libfoundry.so.0.2" "$name.cache"
+	t "ldconfig finds libfoundry, $lib" grep -q "libfoundry.so.0.2 .*=> $lib/libfoundry.so.0.2" "$name.cache"
 done
-t "this check would see it" fails "libcuda.so.1.* => /usr/lib/foundry/hook/libcuda.so.1" sh -c \
+t "this check sees an interposer that ldconfig finds" fails "libcuda.so.1.* => /usr/lib/foundry/hook/libcuda.so.1" sh -c \
 	"mkdir -p usr/etc && echo /usr/lib/foundry/hook >usr/etc/ld.so.conf && ldconfig -r '$TMP/usr' && ldconfig -r '$TMP/usr' -p; exit 1"
 
-# As installed: the package finds its library, the library its interposer.
+# In the installed tree the package finds its library, and the library its interposer.
 export PYTHONPATH=$TMP/usr/usr/lib/python3/dist-packages
 ln -sfn "$TMP/usr/usr/lib" "$PYTHONPATH/foundry/lib" # there DESTDIR is the machine's root
-t "the library knows where its interposer is" prints "$TMP/usr/usr/lib/foundry/hook/libcuda.so.1" \
+t "the library finds its interposer" prints "$TMP/usr/usr/lib/foundry/hook/libcuda.so.1" \
 	python3 -c 'from foundry.activate import interposer; print(interposer())'
 t "run works as installed" prints "0 True" python3 -m foundry run -c 'import ctypes
 c = ctypes.CDLL("libcuda.so")
 print(c.cuInit(0), hasattr(c, "fdry_hook_table"))'
 t "uninstall" make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$TMP/local" PREFIX=/usr/local PYTHONDIR=/usr/local/lib/python3/dist-packages uninstall
-t "leaves nothing of it" prints "" find local -name 'libcuda*'
+t "uninstall leaves no interposer" prints "" find local -name 'libcuda*'
 t_done

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The wheel, built as pip builds it by itself: in an isolated environment, which has no pip, and on
-# a machine without CUDA's headers. A folder stands in for the package index; a substitute for make
-# takes what is built already.
+# Tests of a wheel built as pip builds it by default: in an isolated environment, which has no pip,
+# and on a machine without CUDA's headers. A folder stands in for the package index, and a
+# substitute for make uses the files that are built already.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
 
@@ -15,7 +15,7 @@ mkdir src bin index cuda cuda/include
 (cd "$ROOT" && tree_files GNUmakefile '.ci/*' 'api/*' pyproject.toml README.md LICENSE | tar -c -T -) | tar -C src -x
 touch cuda/include/cuda.h
 
-# The index has one package: headers, as .ci/setup names it.
+# The index has one package, the headers, under the name that .ci/setup uses.
 python3 - index <<'PY'
 import sys, zipfile
 info = "nvidia_cuda_runtime-13.0.99.dist-info"
@@ -31,7 +31,7 @@ with zipfile.ZipFile(sys.argv[1] + "/nvidia_cuda_runtime-13.0.99-py3-none-any.wh
     z.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"]))
 PY
 
-# make: the headers of this machine are hidden; a build notes which ones it would use.
+# The substitute for make hides this machine's headers; a build notes which headers it would use.
 real_make=$(command -v make)
 cat >bin/make <<END
 #!/bin/sh
@@ -46,32 +46,32 @@ END
 chmod +x bin/make
 export PATH=$TMP/bin:$PATH
 
-# wheel: built in isolation, anew
+# wheel: builds the wheel again, in isolation
 wheel() {
 	rm -rf wheels home
 	python3 -m pip wheel -q --no-deps -w wheels "$@" ./src && ls wheels/foundry-*.whl
 }
-# requires SETTINGS: what building asks pip for
+# requires SETTINGS: prints the packages that the build requires of pip
 requires() { PYTHONPATH=src/api/packaging python3 -c "import backend; print(*backend.get_requires_for_build_wheel($1))"; }
 
-t "without headers, their package is asked for" prints "nvidia-cuda-runtime==13.0.*" requires "{}"
-t "with headers, nothing" prints "" requires "{'make': 'EXTRA=$TMP/cuda'}"
-t "nor for what is built already" prints "" requires "{'build': '$BUILD'}"
+t "without headers, the build requires their package" prints "nvidia-cuda-runtime==13.0.*" requires "{}"
+t "with headers, the build requires no package" prints "" requires "{'make': 'EXTRA=$TMP/cuda'}"
+t "with a built tree, the build requires no package" prints "" requires "{'build': '$BUILD'}"
 
 t "the wheel is built without headers on the machine" wheel
-t "with those that pip brought" prints "$TMP/src/build-wheel/cuda" cat home
-t "all of them" prints "// the index's" cat src/build-wheel/cuda/include/cuda.h
-t "folders too" test -e src/build-wheel/cuda/include/crt/host.h
-t "nothing is left beside them" test ! -e src/build-wheel/cuda.tmp
+t "the build used the headers that pip installed" prints "$TMP/src/build-wheel/cuda" cat home
+t "the headers are those of the index" prints "// the index's" cat src/build-wheel/cuda/include/cuda.h
+t "the headers' folders are copied, too" test -e src/build-wheel/cuda/include/crt/host.h
+t "no temporary folder is left" test ! -e src/build-wheel/cuda.tmp
 mv index no-index
-t "the next time they are there" wheel
+t "the next build finds the headers" wheel
 
-t "make clean takes the build folder away" bash -c "'$real_make' -s -C src BUILD=build clean && [ ! -e src/build-wheel ]"
+t "make clean removes the build folder" bash -c "'$real_make' -s -C src BUILD=build clean && [ ! -e src/build-wheel ]"
 
 t "headers nowhere: pip names their package" fails 'nvidia-cuda-runtime==13[.]0' wheel
 mkdir -p src/build && cp -r cuda src/build/
-t "headers that make fetched for the tree serve the wheel" wheel
-t "where they are" prints build/cuda cat home
+t "the wheel's build uses headers that make fetched" wheel
+t "it uses them in their place" prints build/cuda cat home
 rm -rf src/build src/build-wheel
 
 mkdir no-make && ln -s "$(python3 -c 'import sys; print(sys.executable)')" no-make/python3

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store's lists: help, the manual page, the JSON page and completion know every command,
-# option and status.
+# Tests of foundry-store's lists: help, the manual page, the JSON page and completion have every
+# command, option and exit status.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -12,18 +12,18 @@ json_page=$ROOT/Documentation/api/store-json.rst
 foundry-store __table >table
 commands=$(sed -n 's/^command //p' table)
 names=$(cut -d' ' -f1 <<<"$commands")
-# The page as plain text, and its part on one command.
+# These print the manual page as plain text, and its part on one command.
 sed -E 's/\\f[A-Z]//g; s/\\-/-/g; s/\\&//g' "$page" >page
 part_of() { awk -v c="$1" '/^\.S[SH] / { on = ($1 == ".SS" && $2 == c) } on' page; }
 
-# lacking: commands and their options that the page's parts do not name
+# lacking: prints commands and their options that the page's parts do not name
 lacking() {
 	local command option
 	while read -r command option; do
 		part_of "$command" | grep -q -- "$option" || echo "$command $option"
 	done < <(sed -n 's/^takes //p' table)
 }
-# options_lacking LINE...: options of all commands that the page's OPTIONS lacks
+# options_lacking LINE...: prints options of all commands that the page's OPTIONS lacks
 options_lacking() {
 	local letter name arg
 	while read -r letter name arg; do
@@ -35,14 +35,14 @@ options_lacking() {
 t "the list has commands" test "$(wc -l <<<"$names")" -gt 6
 t "the page has every command, with its operands, and no other" prints "$(sort <<<"$commands")" \
 	bash -c "sed -n 's/^\.SS //p' page | sort"
-t "the page says what every command takes" prints "" lacking
+t "the page's parts name every operand and option of their commands" prints "" lacking
 t "the page has every option" prints "" options_lacking
 t "the page has every exit status, and no other" prints "$(sed -n 's/^exit //p' table)" \
 	bash -c "awk '/^\.SH / { on = /EXIT STATUS/ } on' page | sed -n 's/^\.B \([0-9]*\)$/\1/p'"
 t "the page has all operands" prints "" bash -c "
 	foundry-store __table | sed -n 's/^command [a-z]*//p' | grep -oE '[A-Z]+' | sort -u | while read -r w; do
 		grep -qE \"^\.I \$w\$\" page || echo \$w; done"
-t "help environment says what a variable may be" bash -c \
+t "help environment lists each variable's values" bash -c \
 	"foundry-store help environment | grep -A2 '^FOUNDRY_LOG$' | grep -qxF '    Allowed: error, warn, info or debug.'"
 t "the JSON page has every command" prints "$(grep -vxE 'help|dump|metrics' <<<"$names" | sort)" \
 	bash -c "grep -B1 -E '^=+$' '$json_page' | grep -xE '[a-z]+' | sort"
@@ -65,24 +65,24 @@ echo one >one
 echo two >two
 id=$("$store_image" s a/one@h200 one)
 "$store_image" s k=v two >id2
-completes() { # LINE: what bash would offer, one a line
+completes() { # LINE: prints the completions that bash would offer, one a line
 	bash --norc -c '. "$ROOT/api/cmd/completion.bash"; COMP_LINE=$1 COMP_POINT=${#1}; _foundry_store
 		[ ${#COMPREPLY[@]} = 0 ] || printf "%s\n" "${COMPREPLY[@]}"' - "$1"
 }
 t "complete: every command" prints "$names" completes "foundry-store "
 t "complete: the beginning of one" prints "show" completes "foundry-store sho"
-t "complete: nothing behind what is none" prints "" completes "foundry-store frob "
+t "complete: nothing after an unknown command" prints "" completes "foundry-store frob "
 t "complete: an option" prints "--dry-run" completes "foundry-store gc --d"
-t "complete: not another command's" prints "" completes "foundry-store ls --dry"
+t "complete: no option of another command" prints "" completes "foundry-store ls --dry"
 t "complete: options before the command" prints "--store" completes "foundry-store --st"
 t "complete: refs" prints "$(printf 'a/one@h200\nk=v')" completes "foundry-store rm "
 t "complete: more refs" prints "k=v" completes "foundry-store rm a/one@h200 k"
-t "complete: behind a word break" prints "h200" completes "foundry-store show a/one@"
+t "complete: after a word break" prints "h200" completes "foundry-store show a/one@"
 t "complete: an image's id" prints "${id:0:16}" completes "foundry-store show ${id:0:5}"
-t "complete: no chunk's id where an image is wanted" prints "" completes "foundry-store tag $(id_of one | cut -c 1-9)"
+t "complete: no chunk's id for an operand that is an image" prints "" completes "foundry-store tag $(id_of one | cut -c 1-9)"
 t "complete: a chunk's id" prints "$(id_of one | cut -c 1-16)" completes "foundry-store show $(id_of one | cut -c 1-9)"
 t "complete: another store" prints "" completes "foundry-store -s nowhere show "
-t "complete: a store's directory is a file's name" prints ":files" foundry-store __complete -- -s ""
+t "complete: file names for the store's directory" prints ":files" foundry-store __complete -- -s ""
 t "complete: an option of verify" prints "--fast" completes "foundry-store verify --f"
 t "complete: a command to help" prints "verify" completes "foundry-store help ver"
 t_done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Pages of data.mdb that are damaged: every command ends with a status of its own and one sentence
-# in our words, and verify never sends the user to verify.
+# Tests with damaged pages of data.mdb: every command exits with a documented status and one message
+# of foundry-store, and no message of verify advises to run verify.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -12,8 +12,8 @@ in_memory
 cp "$FOUNDRY_STORE/data.mdb" "$shm/sound"
 foundry-store export m -o "$shm/pack" -q
 
-# damaged: each page of a tree, and both meta pages, spoiled in several ways; prints what does not
-# fit
+# damaged: overwrites each page of a tree, and both meta pages, in several ways; prints each
+# unexpected result
 damaged() {
 	python3 - "$shm/sound" "$FOUNDRY_STORE" "$shm" <<'P'
 import os, struct, subprocess, sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Names and facts that hold escape sequences, newlines and characters that turn a line around: every
-# command shows them as text, none becomes a line of another kind, and what is written to be read
-# back is exact.
+# Tests with names and facts that hold escape sequences, newlines and characters that reverse a
+# line's direction. Every command shows them as text, none becomes a line of another kind, and
+# output that is read back is exact.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -19,7 +19,7 @@ edge 0 1
 edge 1 2
 END
 sed 's/0000500000000008/0000500000000010/; s/391 1 1/392 1 1/' g >g2
-# hostile NAME COLOUR GRAPH: an image whose every name attacks
+# hostile NAME COLOUR GRAPH: seals an image in which every name is hostile
 hostile() {
 	printf '%s\n' "fact fdry.gpu.arch sm%1b[${2}m" "fact zz %1b]0;pwned%07%0afact_forged%20=%20yes%c2%9b31m%e2%80%aegr%c3%bc%c3%9f$2" \
 		'content w' "tensor t%1b[2J%0atensor_forged$2 0 1" "kernel k%1b]0;t%07%0aedge%200%202%0anode%22$2 CODE 8" \
@@ -28,7 +28,7 @@ hostile() {
 hostile a 31 g
 hostile b 32 g2
 hidden=$(printf '[\001-\010\013-\037\177]|\302[\200-\237]|\342\200[\250-\256]')
-# clean COMMAND...: it ends by itself, and nothing in its output is more than text
+# clean COMMAND...: the command exits by itself, and its output is plain text alone
 clean() {
 	local rc=0
 	"$@" >"$TMP/clean" 2>&1 || rc=$?
@@ -36,7 +36,7 @@ clean() {
 	[ $rc -lt 126 ] || { echo "status $rc"; return 1; }
 	! LC_ALL=C grep -Eaq -- "$hidden" "$TMP/clean"
 }
-# unforged REGEX COMMAND...: no line of its output fits
+# unforged REGEX COMMAND...: no line of its output matches
 unforged() {
 	local regex=$1
 	shift
@@ -51,17 +51,17 @@ for c in 'show a' 'show a --json' 'graph a 1' 'graph a 1 --json' 'graph a 1 -f d
 	# shellcheck disable=SC2086 # words
 	t "$c shows nothing but text" clean foundry-store $c
 done
-t "an operand that attacks is shown as text" clean foundry-store show $'no\e[31mbody'
-t "so is a path of a store" clean foundry-store -s $'no\e[31mthing' ls
-t "and a command" clean foundry-store $'no\e[31mthing'
+t "a hostile operand is shown as text" clean foundry-store show $'no\e[31mbody'
+t "a store's hostile path is shown as text" clean foundry-store -s $'no\e[31mthing' ls
+t "a hostile command is shown as text" clean foundry-store $'no\e[31mthing'
 t "the text of a graph has the edges of the graph" prints "$(grep ^edge g)" grep ^edge text
-t "and its nodes" prints 3 grep -c ^node text
+t "the text of a graph has the nodes of the graph" prints 3 grep -c ^node text
 t "show forges no fact" unforged '^fact_forged|^tensor_forged' foundry-store show a
 t "diff forges no line" unforged '^(edge|node|fact_forged|tensor_forged)' foundry-store diff a b --long
 t "a picture has no more nodes and edges than the graph" prints "3 2" awk '/^\t[0-9]+ \[/ { n++ } /->/ { e++ } END { print n, e }' a.dot
-t "and no name ends its quotes" unforged 'evil\[' sed -E 's/"([^"\\]|\\.)*"//g' a.dot
-t "letters that can be shown are" grep -q 'grüß31' <(foundry-store show a)
-t "JSON has them exactly" json 'j["image"]["facts"]["zz"] == "\x1b]0;pwned\x07\nfact_forged = yes\x9b31m\u202egrüß31"' \
+t "no name in a picture ends its quotes" unforged 'evil\[' sed -E 's/"([^"\\]|\\.)*"//g' a.dot
+t "show prints printable letters unchanged" grep -q 'grüß31' <(foundry-store show a)
+t "JSON has names exactly" json 'j["image"]["facts"]["zz"] == "\x1b]0;pwned\x07\nfact_forged = yes\x9b31m\u202egrüß31"' \
 	foundry-store show a --json
 t "the text of a graph gives the graph again" prints "$(foundry-store show a --json | python3 -c '
 import json, sys; print(json.load(sys.stdin)["image"]["graphs"][0]["id"])')" bash -c '{ echo "foundry-dump 1"; echo "object - graph"; echo text; cat text; echo end; } |

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store, every command: what is lost of the output is an error, an error is in the JSON, and
-# wrong words are named as such.
+# Tests of every command of foundry-store: lost output is an error, the JSON holds errors, and
+# messages name the wrong words.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -15,9 +15,9 @@ seq 2 3000 >f2
 foundry-store export -o pack m/a >/dev/null
 foundry-store dump -o dump
 
-# One line for each command: its status with --json where there is no store, its operands, and
-# whether it is tried with output that cannot be written. All that remove something only say what
-# they would remove.
+# Each line is for one command: its exit status with --json if there is no store, its operands, and
+# whether it is also run with output that cannot be written. Commands that remove something are dry
+# runs.
 commands() {
 	cat <<-'END'
 	3 yes ls
@@ -54,19 +54,20 @@ while read -r _ written command words; do
 	# shellcheck disable=SC2086 # words are meant
 	t "$command: output that cannot be written" says_only 5 'cannot write the (output|pack): No space left' full foundry-store "$command" $words
 done < <(commands)
-t "the version, too" says_only 5 'cannot write the output' full foundry-store --version
-t "a file as well" says_only 5 'cannot write /dev/full: No space left' foundry-store dump -o /dev/full
-t "which stays" test -c /dev/full
-t "a file in no folder" says_only 2 'cannot write no/file: No such file' foundry-store dump -o no/file
-t "an error that came first counts" says_only 3 "no ref 'nobody'" full foundry-store show nobody
+t "--version: output that cannot be written" says_only 5 'cannot write the output' full foundry-store --version
+t "dump to a full device fails" says_only 5 'cannot write /dev/full: No space left' foundry-store dump -o /dev/full
+t "the device stays" test -c /dev/full
+t "a file in a missing folder" says_only 2 'cannot write no/file: No such file' foundry-store dump -o no/file
+t "an earlier error has precedence over one of the output" says_only 3 "no ref 'nobody'" full foundry-store show nobody
 mkfifo pipe
-exec 3<>pipe 4>pipe 3>&- # 4 is a pipe that nobody reads any more
+exec 3<>pipe 4>pipe 3>&- # 4 is a pipe without a reader
 silent() { exits 9 "$@" >&4 2>err; cat err; [ ! -s err ]; }
-t "a pipe whose reader has ended: a status, no sentence" silent foundry-store ls
-t "also from within the output" silent foundry-store dump
+t "a pipe whose reader has ended: a status, no message" silent foundry-store ls
+t "a pipe whose reader ends within a long output: the same" silent foundry-store dump
 exec 4>&-
 
-# error_of STATUS COMMAND...: it ends so, and its document has the error that it says
+# error_of STATUS COMMAND...: the command exits with this status, and its document has the error
+# that it prints
 error_of() {
 	local want=$1 rc=0
 	shift
@@ -92,24 +93,24 @@ as_documented() {
 	"$@" >out || true
 	python3 "$ROOT/tests/cli/json_documented.py" "$ROOT/Documentation/api/store-json.rst" "$2" "$expr" <out
 }
-t "as the page says" as_documented "j['error']['status'] == 3" foundry-store show --json nobody
+t "an error's document is as documented" as_documented "j['error']['status'] == 3" foundry-store show --json nobody
 t "an error behind the beginning is the last key" bash -c "foundry-store rm -jn m/a nobody m/b | python3 -c 'import json, sys
 j = json.load(sys.stdin); assert [r[\"ref\"] for r in j[\"removed\"]] == [\"m/a\", \"m/b\"] and list(j)[-1] == \"error\"'"
-t "that is documented, too" as_documented "j['error']['status'] == 3" foundry-store rm -jn m/a nobody
-t "no error, no key" json "'error' not in j" foundry-store rm -jn m/a
-t "nor where verify finds damage" json "'error' not in j" foundry-store verify -j
+t "an error as the last key is as documented" as_documented "j['error']['status'] == 3" foundry-store rm -jn m/a nobody
+t "without an error, the document has no such key" json "'error' not in j" foundry-store rm -jn m/a
+t "damage that verify finds is no error key" json "'error' not in j" foundry-store verify -j
 t "a wrong option before --json" error_of 2 foundry-store --frob ls --json
-t "a command that is none" error_of 2 foundry-store frob --json
-t "too many operands" error_of 2 foundry-store stat --json x
-t "into a file" bash -c "! foundry-store graph -j m/a 1 -o g.json 2>/dev/null"
+t "an unknown command with --json" error_of 2 foundry-store frob --json
+t "too many operands with --json" error_of 2 foundry-store stat --json x
+t "graph --json into a file fails for an unknown graph" bash -c "! foundry-store graph -j m/a 1 -o g.json 2>/dev/null"
 
-t "no such option" says_only 2 'there is no option --frob; see' foundry-store ls --frob=3
-t "no such letter" says_only 2 'there is no option -x; see' foundry-store ls -qx
-t "several begin so" says_only 2 'option --re is ambiguous: it may be --reverse, --reach; see' foundry-store ls --re
-t "the beginning of one will do" prints "$(foundry-store ls -r)" foundry-store ls --rev
-t "an argument is missing" says_only 2 'option --sort needs an argument: name\|size' foundry-store ls --sort
-t "behind a letter, too" says_only 2 'option -o needs an argument: FILE; see' foundry-store dump -qo
-t "an argument too many" says_only 2 'option --json has no argument; see' foundry-store ls --json=1
-t "of several faults the first" says_only 2 'there is no option --frob; see' foundry-store ls --frob -x
+t "an unknown option is named" says_only 2 'there is no option --frob; see' foundry-store ls --frob=3
+t "an unknown letter is named" says_only 2 'there is no option -x; see' foundry-store ls -qx
+t "an ambiguous abbreviation lists the options" says_only 2 'option --re is ambiguous: it may be --reverse, --reach; see' foundry-store ls --re
+t "an unambiguous abbreviation is accepted" prints "$(foundry-store ls -r)" foundry-store ls --rev
+t "an option without its argument is named" says_only 2 'option --sort needs an argument: name\|size' foundry-store ls --sort
+t "a letter without its argument is named" says_only 2 'option -o needs an argument: FILE; see' foundry-store dump -qo
+t "an option with an argument that it lacks is named" says_only 2 'option --json has no argument; see' foundry-store ls --json=1
+t "the first of several faults is reported" says_only 2 'there is no option --frob; see' foundry-store ls --frob -x
 t "evict without a size or a limit" says_only 2 'the store has no limit; name a size' foundry-store evict
 t_done

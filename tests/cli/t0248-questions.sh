@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store on a terminal: a question names what would go and how much that is, and text comes
-# without a progress line.
+# Tests of foundry-store on a terminal: a question names what would be removed and its size, and
+# text is printed without a progress line.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -17,7 +17,7 @@ for i in $(seq 12); do
 	foundry-store tag m/b "many/$i" >/dev/null
 done
 
-# asked TEXT COMMAND...: it asks this, and does nothing where the answer is no
+# asked TEXT COMMAND...: the command asks this, and does nothing if the answer is no
 asked() {
 	local want=$1 before out
 	shift
@@ -27,24 +27,24 @@ asked() {
 	grep -qF -- "$want" <<<"$out" && [ "$before" = "$(foundry-store ls -q; foundry-store ls -O)" ]
 }
 
-t "rm names the ref and its image" asked "Remove m/a (${a:0:12})? The next gc removes objects that no other ref reaches. [y/N] " foundry-store rm m/a
-t "several" asked "Remove m/a (${a:0:12}), m/b (${b:0:12})? The" foundry-store rm m/a m/b
-t "ten at most" bash -c "$on_terminal n foundry-store rm many/{1..12} |
+t "rm's question names the ref and its image" asked "Remove m/a (${a:0:12})? The next gc removes objects that no other ref reaches. [y/N] " foundry-store rm m/a
+t "rm's question names several refs" asked "Remove m/a (${a:0:12}), m/b (${b:0:12})? The" foundry-store rm m/a m/b
+t "rm's question names at most ten refs" bash -c "$on_terminal n foundry-store rm many/{1..12} |
 	grep -q 'Remove many/1 (${b:0:12}), .*many/10 (${b:0:12}) and 2 more?'"
-t "what is not there is not asked about" bash -c "$on_terminal '' foundry-store rm nobody | grep -q \"no ref 'nobody'\""
-t "a declined question has a document" bash -c "$on_terminal n foundry-store rm --json m/a | grep -q '\"status\": 8'"
+t "rm of an unknown ref does not ask" bash -c "$on_terminal '' foundry-store rm nobody | grep -q \"no ref 'nobody'\""
+t "a declined question has a JSON document" bash -c "$on_terminal n foundry-store rm --json m/a | grep -q '\"status\": 8'"
 
-t "nothing for gc to remove: no question" bash -c "$on_terminal '' foundry-store gc | grep -q 'removed 0 objects'"
+t "gc with nothing to remove does not ask" bash -c "$on_terminal '' foundry-store gc | grep -q 'removed 0 objects'"
 foundry-store rm m/a >/dev/null
 size=$(foundry-store gc -n | sed -nE 's/^would remove 2 objects, (.*) at rest;.*/\1/p')
-t "gc says how much" asked "Remove 2 objects that no ref reaches, $size at rest? [y/N] " foundry-store gc
-t "yes is yes" bash -c "$on_terminal y foundry-store gc | grep -q 'removed 2 objects'"
+t "gc's question names the number and size of objects" asked "Remove 2 objects that no ref reaches, $size at rest? [y/N] " foundry-store gc
+t "gc removes them if the answer is yes" bash -c "$on_terminal y foundry-store gc | grep -q 'removed 2 objects'"
 
-t "evict names what would go, and how much that is" bash -c "
+t "evict's question names the images and their size" bash -c "
 	$on_terminal n foundry-store evict 50K | grep -qE 'Evict .*m/b \(${b:0:12}\).* and 3 more, which makes about 1[0-9]{2}[.][0-9] KiB free\? \[y/N\]'"
-t "what fits is not asked about" bash -c "$on_terminal '' foundry-store evict 1G | grep -q '^evicted 0 images'"
-t "nor is one without a size" bash -c "$on_terminal '' foundry-store evict | grep -q 'has no limit'"
+t "evict to a limit that holds does not ask" bash -c "$on_terminal '' foundry-store evict 1G | grep -q '^evicted 0 images'"
+t "evict without a limit does not ask" bash -c "$on_terminal '' foundry-store evict | grep -q 'has no limit'"
 
-t "dump to a terminal is the text alone" bash -c "diff <(foundry-store dump) <($on_terminal '' foundry-store dump | tr -d '\r')"
-t "into a file it shows how far it is" bash -c "$on_terminal '' foundry-store dump -o out | grep -q 'objects \['"
+t "dump to a terminal prints no progress" bash -c "diff <(foundry-store dump) <($on_terminal '' foundry-store dump | tr -d '\r')"
+t "dump into a file shows its progress" bash -c "$on_terminal '' foundry-store dump -o out | grep -q 'objects \['"
 t_done
