@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Content that changes in the store after it was verified, loaded on a GPU: refused, and repaired if
-# a pack lies in the store. FOUNDRY_TEST_CUBIN runs it on the software driver.
+# Tests on a GPU that a load detects content that changed in the store after it was verified: the
+# load is refused, or the content is repaired if the store's folder has a pack. FOUNDRY_TEST_CUBIN
+# runs the test on the software driver.
 . "$(dirname "$0")/../lib.sh"
 
 [ -n "${FOUNDRY_TEST_CUBIN:-}" ] || nvidia-smi -L >/dev/null 2>&1 || t_skip "no GPU"
@@ -10,7 +11,7 @@ vecadd=$BUILD/examples/vecadd
 store=$PWD/store
 
 cat >flip.py <<'PY'
-"""Flip one bit of vector b in data.mdb, and let the notes of what was verified hold on."""
+"""Flips one bit of vector b in data.mdb, and keeps the record of verified objects valid."""
 import os, struct, sys
 store, bit = sys.argv[1], int(sys.argv[2])
 want = struct.pack("<64f", *(0.25 * (i % 1000) for i in range(1000, 1064)))

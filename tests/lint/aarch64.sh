@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The interposer for aarch64: its jumps assemble, one for every symbol, with as many slots. If a
-# compiler and an emulator for it exist, calls pass through them with all arguments.
+# Tests of the interposer for aarch64: its jumps assemble, with one jump and one slot for each
+# symbol. If a compiler and an emulator for aarch64 exist, calls through the jumps keep all
+# arguments.
 . "$(dirname "$0")/../lib.sh"
 
 awk -f "$ROOT/hook/symbols.awk" "$ROOT/hook/hooks.def" "$ROOT/hook/symbols.list" >symbols.inc
@@ -20,10 +21,10 @@ slots() { readelf -sW jump.o | awk '$8 == "fdry_jumps" { print $3 }'; }
 
 t "clang assembles it" clang --target=aarch64-linux-gnu "${flags[@]}" -Wall -Werror \
 	-c -o jump.o "$ROOT/hook/jump.S"
-t "for that machine" sh -c "readelf -h jump.o | grep -q 'Machine:.*AArch64'"
+t "the object is for aarch64" sh -c "readelf -h jump.o | grep -q 'Machine:.*AArch64'"
 t "every symbol that is not hooked has its jump" diff <(jumps) <(symbols)
 t "every symbol has a slot" prints $((8 * $(wc -l <"$ROOT/hook/symbols.list"))) slots
-t "nothing but the slots and the resolver is referred to" prints "fdry_jump_resolve" sh -c \
+t "the jumps refer to the slots and the resolver alone" prints "fdry_jump_resolve" sh -c \
 	"readelf -sW jump.o | awk '\$7 == \"UND\" && \$8 { print \$8 }'"
 
 cross() { aarch64-linux-gnu-gcc "$@"; }
@@ -42,9 +43,9 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 	}
 	t "the whole interposer builds" build
 	mkdir driver
-	t "and a driver" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 \
+	t "a driver builds" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 \
 		-o driver/libcuda.so.1 "$ROOT/tests/lint/jump.c"
-	t "and a program" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"
+	t "a program builds" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"
 	if command -v qemu-aarch64 >/dev/null; then
 		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" \
 			qemu-aarch64 -L /usr/aarch64-linux-gnu \

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# cppcheck finds no error and no questionable code, by the checks of its own that are right here:
-# leaks and unset variables are left to compilers and sanitizers, as it follows neither storage
-# that is handed out through a struct nor functions called through a table.
+# cppcheck finds no error and no questionable code, by those of its checks that suit this code.
+# Compilers and sanitizers find leaks and unset variables: cppcheck follows neither storage that a
+# struct passes on nor functions that a table calls.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 

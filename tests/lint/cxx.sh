@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The public headers are C++, and link with the library.
+# The public headers compile as C++, and the result links with the library.
 . "$(dirname "$0")/../lib.sh"
 
 printf '%s\n' '#include <foundry.h>' '#include <foundry/run.h>' \
@@ -11,5 +11,5 @@ for std in 11 17 20; do
 		-c -o use$std.o use.cc
 done
 t "linked" c++ -o use use11.o "$BUILD/libfoundry.so" -Wl,-rpath,"$BUILD"
-t "and it runs" ./use
+t "the program runs" ./use
 t_done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# No script gives shellcheck anything to say. SC2016: quotes that keep a dollar sign are meant to;
-# SC2094: tr takes no file.
+# The checker shellcheck reports nothing for any script. SC2016 is off: single quotes that keep a
+# dollar sign are intended. SC2094 is off: tr reads no file.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 

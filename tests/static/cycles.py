@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cycles.py OBJECTS-FOLDER LAYER... - which files need each other, by the symbols of their objects.
+"""cycles.py OBJECTS-FOLDER LAYER... - prints which files need each other, by the symbols of their
+objects.
 
-Prints a line "up: FILE -> FILE: SYMBOL" for each symbol that a layer takes from one above it, and a
-line "cycle: FILE FILE..." for each group of files of one folder that can only be understood together.
-LAYERs stand in order, the lowest first; layers joined by "|" are on one level and may not use each other.
+A line "up: FILE -> FILE: SYMBOL" is printed for each symbol that a layer uses from a layer above
+it. A line "cycle: FILE FILE..." is printed for each group of files of one folder that need each
+other in a circle. The LAYERs are in order, the lowest first; layers joined by "|" are on one level
+and may not use each other.
 """
 import glob
 import os
 import subprocess
 import sys
 
-# Programs and the software driver are linked apart from the library.
+# Programs and the software driver are not linked into the library.
 APART = ("arch/sim/", "api/cmd/", "api/examples/")
 
 
 def symbols(files, *flags):
-    """{file: the symbols of ours that nm lists for it}"""
+    """Returns {file: the symbols of Foundry that nm lists for it}"""
     found = {path: set() for path in files}
     for line in subprocess.run(["nm", "-A", *flags, *files], capture_output=True, text=True, check=True).stdout.splitlines():
         path, _, rest = line.partition(":")
@@ -26,7 +28,7 @@ def symbols(files, *flags):
 
 
 def components(edges):
-    """Groups of nodes that reach each other (Tarjan's algorithm, without recursion)."""
+    """Returns groups of nodes that reach each other (Tarjan's algorithm, without recursion)."""
     index, low, on, stack, found = {}, {}, set(), [], []
     for root in sorted(edges):
         work = [(root, None)] if root not in index else []

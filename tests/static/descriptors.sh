@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Descriptors are made by lib/fd.c alone, which never gives 0, 1 or 2; files are written by
-# lib/file.c, which holds SIGXFSZ back; directories are read by it, which tells an error from the
+# lib/fd.c alone makes descriptors; it never returns 0, 1 or 2. lib/file.c alone writes files and
+# blocks SIGXFSZ while it does so. It alone reads directories, and distinguishes an error from the
 # end.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
@@ -16,14 +16,14 @@ listers='readdir(64)?(_r)?'
 
 mapfile -t sources < <(tree_files '*.c' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | grep -vE '^api/examples/')
 objects=("${sources[@]/%.c/.o}")
-# Every symbol that is left undefined, of all that is built but the examples: "source: symbol".
+# Lines "source: symbol" for every undefined symbol of all that is built but the examples.
 (cd "$BUILD/obj" && nm -A -u "${objects[@]}") | sed -E 's/\.o: *U /.c: /; s/@.*//; s/: (__)?(.*)_chk$/: \2/' | sort -u >"$TMP/calls"
-# calls REGEX: those that fit
+# calls REGEX: prints the lines whose symbol matches
 calls() { grep -E ": ($1)\$" "$TMP/calls" || true; }
-# dups: who makes another descriptor of an open file by itself
+# dups: prints files that duplicate a descriptor without lib/fd.c
 dups() { tree_files '*.c' '*.h' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
 
-# safe_read.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB
+# safe_read.c asks the kernel to read memory by a system call that sanitizers do not replace. LMDB
 # and glob() open files themselves.
 t "descriptors are made in one place" prints "hook/ldconf.c: glob
 lib/fd.c: memfd_create
@@ -32,12 +32,12 @@ lib/fd.c: openat
 lib/fd.c: pipe2
 lib/safe_read.c: syscall
 store/env_open.c: mdb_env_open" calls "$makers"
-t "and none is copied elsewhere" prints lib/fd.c dups
-t "what opens files itself is between enter and leave" bash -c "grep -B2 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_enter &&
+t "only lib/fd.c duplicates descriptors" prints lib/fd.c dups
+t "calls that open files are between fdry_fd_enter() and fdry_fd_leave()" bash -c "grep -B2 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_enter &&
 	grep -A3 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_leave && grep -B7 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_enter &&
 	grep -A3 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_leave"
-# A pipe has no length; phys.c holds the signal back for many writes at once; punching holes makes
-# nothing longer.
+# A pipe has no length; phys.c blocks the signal during many writes at once; punching a hole makes
+# no file longer.
 t "files are written in one place" prints "arch/sim/phys.c: fallocate
 arch/sim/phys.c: pwrite
 lib/file.c: fallocate

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Documentation speaks of what is there.
+# Documentation names only files, pages and limits that exist.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
 mapfile -t pages < <(tree_files 'Documentation/*.rst')
 index=Documentation/index.rst
 
-# unlisted: pages that the index does not lead to
+# unlisted: prints pages that the index does not list
 unlisted() {
 	local page name
 	for page in "${pages[@]}"; do
@@ -17,15 +17,15 @@ unlisted() {
 	done
 }
 
-# listed_missing: what the index names and is not there
+# listed_missing: prints pages that the index lists and that do not exist
 listed_missing() {
 	grep -oE '^   [a-z]+/[a-z0-9-]+$' $index | while read -r name; do
 		[ -e "Documentation/$name.rst" ] || echo "$name"
 	done
 }
 
-# dead_paths: files of the tree that pages name in full and that do not exist; capitals stand for
-# something else
+# dead_paths: prints files of the tree that pages name in full and that do not exist; a path with
+# capitals is a placeholder
 dead_paths() {
 	local file path
 	{
@@ -37,7 +37,7 @@ dead_paths() {
 	done
 }
 
-# limits_wrong: values in limits.rst that are not those of the headers
+# limits_wrong: prints values in limits.rst that differ from those of the headers
 limits_wrong() {
 	{
 		printf '#include "%s"\n' image/manifest_format.h graph/{format,kernel,elf,fatbin,host}.h store/{store,pack}.h
@@ -49,6 +49,6 @@ limits_wrong() {
 
 t "limits are those of the headers" prints "" limits_wrong
 t "the index leads to every page" prints "" unlisted
-t "and to no other" prints "" listed_missing
-t "files that are named exist" prints "" dead_paths
+t "the index names no missing page" prints "" listed_missing
+t "files that pages name exist" prints "" dead_paths
 t_done

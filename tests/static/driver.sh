@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The lists of driver functions agree with CUDA's headers: each name has a version of that number
-# (cudaTypedefs.h has a type for each) and the symbol of that version is the one in the list.
+# The lists of driver functions agree with CUDA's headers. Each name has a version of the listed
+# number, for which cudaTypedefs.h has a type, and the listed symbol is that version's symbol.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
-# matches LIST: a C file in which each entry of the list meets its type
+# matches LIST: compiles a C file that compares each entry of the list with its type
 matches() {
 	cat >"$TMP/list.c" <<-EOF
 		#include <cuda.h>
@@ -18,11 +18,11 @@ matches() {
 	"${CC:-cc}" -fsyntax-only -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/list.c"
 }
 
-# entries LIST: its entries, each on one line
+# entries LIST: prints the list's entries, each on one line
 entries() { sed -z 's/,\n\t/, /g' "$1"; }
 
-# hooks_match: the same for the interposer's list, whose entries have parameters and stream variants;
-# it has versions so old that the headers keep them for the driver's own use
+# hooks_match: the same for the interposer's list, whose entries have parameters and stream
+# variants. It has versions so old that the headers declare them only for the driver's own use.
 hooks_match() {
 	cat >"$TMP/hooks.c" <<-EOF
 		#define __CUDA_API_VERSION_INTERNAL
@@ -38,7 +38,7 @@ hooks_match() {
 	"${CC:-cc}" -fsyntax-only -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/hooks.c"
 }
 
-# unhooked: versions and variants of hooked names that the headers know and the list does not
+# unhooked: prints versions and variants of hooked names that the headers have and the list lacks
 unhooked() {
 	sed -nE 's/^HOOK\([A-Za-z0-9_]+, ([A-Za-z0-9]+), ([0-9]+), (ANY|LEGACY|PER_THREAD),.*/\1_v\2 \3/p' hook/hooks.def |
 		sed 's/ PER_THREAD$/_ptsz/; s/ .*//' | sort -u >"$TMP/hooked"
@@ -47,7 +47,8 @@ unhooked() {
 	done | sort -u | comm -23 - "$TMP/hooked"
 }
 
-# exports_match: the same for what the software driver exports; it declares what the headers dropped
+# exports_match: the same for the software driver's exports; it declares functions that the headers
+# have dropped
 exports_match() {
 	cat >"$TMP/exports.c" <<-EOF
 		#include "arch/sim/sim.h"
@@ -59,8 +60,8 @@ exports_match() {
 	"${CC:-cc}" -fsyntax-only -std=gnu11 -D_GNU_SOURCE -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/exports.c"
 }
 
-# variants: "name suffix" of what the software driver exports in a stream variant; and what the
-# headers say
+# variants: prints "name suffix" for each stream variant that the software driver exports.
+# variants_known prints those of the headers.
 variants() {
 	entries arch/sim/entry.def | sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' | sort -u
 }
@@ -73,8 +74,8 @@ variants_known() {
 grep -oE '^FDRY_DRIVER_FN\([A-Za-z0-9_]+' arch/driver.def | cut -d'(' -f2 >"$TMP/symbols"
 t "arch/driver.def: versions and symbols" matches arch/driver.def
 t "arch/driver.def: no function twice" prints "" sh -c "sort '$TMP/symbols' | uniq -d"
-t "arch/driver.def: some functions" test "$(wc -l <"$TMP/symbols")" -gt 50
-t "the least driver has all of them, and an older one has not" prints \
+t "arch/driver.def has over 50 functions" test "$(wc -l <"$TMP/symbols")" -gt 50
+t "the least driver has all these functions, and an older one lacks some" prints \
 	"$(entries arch/driver.def | grep -oE '^FDRY_DRIVER_FN\(.*\)' | grep -oE '[0-9]+\)$' | tr -d ')' | sort -n | tail -n 1)" \
 	sed -nE 's/^#define FDRY_DRIVER_LEAST ([0-9]+)$/\1/p' arch/driver.h
 t "hook/hooks.def: versions and parameters" hooks_match

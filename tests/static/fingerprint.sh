@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The code of the fingerprint kernel in the tree is what its script makes of its source. Other
-# versions of nvcc give other bytes, so this needs the version that made them.
+# The fingerprint kernel's code in the tree is the code that its script makes from its source. Other
+# versions of nvcc give other bytes, so this test needs the version that made them.
 . "$(dirname "$0")/../lib.sh"
 
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
@@ -19,8 +19,8 @@ same() {
 		cmp "$file" "$(basename "$file")" || return
 	done
 }
-t "the script makes it" "$ROOT/graph/fingerprint/make.sh" .
-t "it is the same" same
-t "there is no more of it" diff <(ls ./*.cubin ./*.ptx) \
+t "the script makes the kernel's code" "$ROOT/graph/fingerprint/make.sh" .
+t "the code is the same as in the tree" same
+t "the tree has no other code of the kernel" diff <(ls ./*.cubin ./*.ptx) \
 	<(cd "$ROOT/graph/fingerprint" && ls ./*.cubin ./*.ptx)
 t_done

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Who may include and link whom: include < lib < arch < mm < graph | hook < image < run < api; the
-# store needs lib alone.
+# Each layer includes and links only the layers below it: include < lib < arch < mm < graph
+# hook < image < run < api. The store needs lib alone.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
-# The folders whose headers each layer may include. Headers of include/ are written as users write
-# them.
+# The folders whose headers each layer may include. Layers include headers of include/ under the
+# names that users write.
 declare -A may=(
 	[include]="foundry"
 	[lib]="foundry lib"
@@ -21,14 +21,14 @@ declare -A may=(
 	[api]="foundry foundry.h lib arch mm graph store hook image run api"
 )
 
-# includes WHAT FILE...: lines "file:#include..." of headers that fit WHAT
+# includes WHAT FILE...: prints lines "file:#include..." for headers that match WHAT
 includes() {
 	local what=$1
 	shift
 	[ $# = 0 ] || grep -HE "^[[:space:]]*#[[:space:]]*include[[:space:]]+$what" "$@" || true
 }
 
-# misplaced LAYER: what its files include and may not
+# misplaced LAYER: prints headers that the layer's files include and may not
 misplaced() {
 	local files file line header
 	mapfile -t files < <(tree_files "$1/*.c" "$1/*.h" "$1/*.def" "$1/*.S")
@@ -40,14 +40,14 @@ misplaced() {
 	done < <(includes '"' "${files[@]}")
 }
 
-# includers WHAT PATTERN...: the files among these that include such headers
+# includers WHAT PATTERN...: prints the files among these that include headers that match WHAT
 includers() {
 	local files
 	mapfile -t files < <(tree_files "${@:2}")
 	includes "$1" "${files[@]}" | cut -d: -f1 | sort -u
 }
 
-# linked_with NAME: what was built and needs a library of that name at load time
+# linked_with NAME: prints the built files that need a library of that name at load time
 linked_with() {
 	local file
 	find "$BUILD" -maxdepth 4 -type f ! -name '*.o' \( -name '*.so*' -o -perm -u+x \) ! -path '*/tests/tmp/*' |
@@ -57,17 +57,18 @@ linked_with() {
 }
 
 for layer in include lib arch mm graph store hook image run api; do
-	t "$layer includes only what lies below it" prints "" misplaced "$layer"
+	t "$layer includes only the layers below it" prints "" misplaced "$layer"
 done
 if [ -e store/lmdb.c ]; then
-	# and by tests, which make foreign environments and compare with LMDB alone
-	t "LMDB is seen by ten files" prints "$(printf 'store/db.c\nstore/db_error.c\nstore/env_info.c\nstore/env_map.c\nstore/env_open.c\nstore/lmdb.c\nstore/truncated.c\nstore/view.c\nstore/view_check.c\nstore/walk.c')" includers '"store/db[.]h' '[!t]*.c' '[!t]*.h'
-	t "through one header" prints store/db.h includers '[<"]lmdb[.]h' '[!t]*.c' '[!t]*.h'
+	# Tests include it, too: they make environments that are no stores, and compare with LMDB
+	# alone.
+	t "ten files include LMDB" prints "$(printf 'store/db.c\nstore/db_error.c\nstore/env_info.c\nstore/env_map.c\nstore/env_open.c\nstore/lmdb.c\nstore/truncated.c\nstore/view.c\nstore/view_check.c\nstore/walk.c')" includers '"store/db[.]h' '[!t]*.c' '[!t]*.h'
+	t "they include it through one header" prints store/db.h includers '[<"]lmdb[.]h' '[!t]*.c' '[!t]*.h'
 fi
-t "no symbol comes from above, and no files of a folder need each other" prints "" \
+t "no layer uses symbols of one above, and no files of a folder need each other" prints "" \
 	python3 tests/static/cycles.py "$BUILD/obj" lib arch mm 'graph|store|hook' image run api
-t "the store knows nothing of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
-t "nobody includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
-t "nothing but the interposer's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" linked_with 'libcuda[.]so'
-t "this check finds what is linked" fails "libfoundry.so" prints "" linked_with libcrypto
+t "the store includes no header of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
+t "no file includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
+t "only the interposer's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" linked_with 'libcuda[.]so'
+t "this check finds linked libraries" fails "libfoundry.so" prints "" linked_with libcrypto
 t_done

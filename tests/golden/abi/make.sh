@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# make.sh [FILE] - what the built library exports, with its public types, as libabigail describes
-# it: into FILE, else into SONAME.abi in this folder. Run it once for a version, when that is
-# released; tests/lint/abi.sh compares later builds with it.
+# make.sh [FILE] - writes libabigail's description of the built library's exports and public types
+# into FILE, by default SONAME.abi in this folder. Run it once for each version, at its release;
+# tests/lint/abi.sh compares later builds with it.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 lib=${BUILD:-$root/build}/libfoundry.so

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes the cubins and fatbins of this folder from its .cu files. They were made with
-# CUDA 13.0's nvcc; other versions give other bytes, and the tests hold for those too.
+# Makes the cubins and fatbins of this folder from its .cu files. CUDA 13.0's nvcc made them; other
+# versions give other bytes, with which the tests succeed, too.
 #
-# NVRTC=libnvrtc.so.13 (else found by the loader) and a python3 with Triton (PYTHON) are
-# needed for the two cubins whose names say so.
+# The cubins named after NVRTC and Triton need NVRTC=libnvrtc.so.13 (by default the loader finds it)
+# and a python3 with Triton (PYTHON).
 set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
@@ -29,7 +29,7 @@ nvcc -cubin -lineinfo -arch=sm_90a plain.cu -o plain.90a.cubin
 nvcc -cubin -arch=sm_100 vars.cu -o vars.100.cubin
 nvcc -cubin -arch=sm_90 large.cu -o large.90.cubin
 
-# Relocatable device code: the objects, and what the linker makes of them.
+# Relocatable device code: the objects, and the linker's result.
 nvcc -cubin -rdc=true -arch=sm_90 who.cu -o who.rel.cubin
 for file in vars calls syscalls launches; do
 	nvcc -cubin -rdc=true -arch=sm_90 "$file.cu" -o "$file.rel.cubin"
