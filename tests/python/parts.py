@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts of tests/gpu share: the package in place, when to skip, a script's parts in
-processes of their own.
+"""Functions that scripts of tests/gpu share: they put the package in place, skip scripts that this
+machine cannot run, and run a script's parts in processes of their own.
 
-Imported before foundry and torch, of which it imports neither.
+Scripts import this module before foundry and torch; it imports neither.
 """
 import importlib
 import os
@@ -17,7 +17,7 @@ os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0.2"
 
 
 def need(*modules, gpus=1):
-    """Skip where torch sees fewer GPUs, or a module is missing."""
+    """Skips the script if torch sees fewer GPUs or a module is missing."""
     try:
         found = importlib.import_module("torch").cuda.device_count()
         for name in modules:
@@ -34,7 +34,8 @@ def skip(reason):
 
 
 def run(part, *args, limit=60, **env):
-    """Run this script again, as `part` with arguments, and say how that went; whether it went well.
+    """Runs this script again as `part` with arguments and prints the result. Returns whether it
+    succeeded.
     """
     title = " ".join([part, *map(str, args)])
     began = time.monotonic()
@@ -49,7 +50,7 @@ def run(part, *args, limit=60, **env):
 
 
 def finish(results):
-    """Say the result as tests/run wants it, and end."""
+    """Prints the result in the form that tests/run reads, and exits."""
     good = sum(bool(r) for r in results)
     print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: "
           f"{len(results) - good}, Errors: 0")
@@ -57,8 +58,8 @@ def finish(results):
 
 
 def main(functions, whole):
-    """Be the part that the command line names, called with the rest of it, or the `whole`, whose
-    results count.
+    """Calls the function of the part that the command line names, with the other arguments, or
+    `whole`, whose results are the script's.
     """
     if len(sys.argv) > 1:
         {f.__name__: f for f in functions}[sys.argv[1]](*sys.argv[2:])

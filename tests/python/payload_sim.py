@@ -7,7 +7,7 @@ import struct
 from ways import saved
 from test_roundtrip import Array, Driver, N
 
-# As a framework would: opened when imported, started when needed.
+# As in a framework, the import opens the driver, and the first use starts it.
 CUDA = ctypes.CDLL(os.environ.get("CUDA_NAME", "libcuda.so.1"))
 
 

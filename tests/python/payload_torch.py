@@ -14,7 +14,9 @@ def compute(x, w):
 
 
 def work(store, ref, loader=None):
-    """loader: of torch.utils.data, with workers: what feeds the input while the capture goes on."""
+    """Captures and seals. `loader` is a torch.utils.data.DataLoader with workers, which feeds the
+    input while the capture goes on.
+    """
     import foundry
     with foundry.Capture() as cap:
         stream = torch.cuda.Stream()
@@ -37,7 +39,7 @@ def work(store, ref, loader=None):
 
 
 class Numbers(torch.utils.data.Dataset):
-    """What the workers of a DataLoader make, without CUDA."""
+    """The items that workers of a DataLoader make, without CUDA."""
 
     def __len__(self):
         return 16

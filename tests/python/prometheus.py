@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus' text format, version 0.0.4, read strictly. As a program: checks standard input,
-prints name{labels} value.
+"""A strict reader of Prometheus' text format, version 0.0.4. Run as a program, it checks standard
+input and prints lines "name{labels} value".
 """
 import re
 import sys
@@ -23,7 +23,7 @@ def labels(text):
 
 
 def check_name(name, kind):
-    """What Prometheus asks of names: base units, and _total at the end of counters."""
+    """Checks Prometheus' rules for names: base units, and _total at the end of counters."""
     if (kind == "counter") != name.endswith("_total"):
         raise ValueError(f"{name} is a {kind}")
     if re.search(r"_(ms|ns|us|milli\w*|nano\w*|kb|mb|kib|mib)(_|$)", name):
@@ -31,7 +31,9 @@ def check_name(name, kind):
 
 
 def parse(text):
-    """{(name, ((label, value), ...)): number}; ValueError where the text is not of the format."""
+    """Returns {(name, ((label, value), ...)): number}; raises ValueError if the text breaks the
+    format.
+    """
     if not text.endswith("\n"):
         raise ValueError("the last line does not end")
     found, kinds, helped, last = {}, {}, set(), None

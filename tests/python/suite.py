@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a file's unittest cases and say the result as tests/run wants it."""
+"""Runs a file's unittest cases and prints the result in the form that tests/run reads."""
 import sys
 import unittest
 

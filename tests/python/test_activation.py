@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to put the interposer in place, in every kind of process, on the software driver."""
+"""Tests of every way to put the interposer in place, in every kind of process, on the software
+driver.
+"""
 import os
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from foundry.activate import environment, interposer
 
 SIM = os.path.join(os.environ.get("BUILD", "build"), "foundry", "sim")
 
-# What a process inherits that was forked after CUDA started: errors by name, no hang.
+# A process that was forked after CUDA started gets named errors and does not hang.
 FORKED = """\
 import os
 import foundry
@@ -46,7 +48,7 @@ os._exit(0)
 
 
 def python(*args, timeout=60, **variables):
-    """Run Python; its output and status."""
+    """Runs Python and returns its output and status."""
     env = {**os.environ, **variables}
     env["PYTHONPATH"] = os.pathsep.join([ways.HERE, env.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True,
@@ -122,7 +124,7 @@ class Run(unittest.TestCase):
             text, status = python("-X", "dev", *m, "run", "--log=off", "-c", what, "-c", "--log=x")
             self.assertEqual((text, status), ("__main__ ['-c', '--log=x'] True off\n", 0))
 
-    def test_its_status_is_ours(self):
+    def test_run_exits_with_the_status_of_the_program(self):
         self.assertEqual(python("-m", "foundry", "run", "-c", "raise SystemExit(7)"), ("", 7))
 
     def test_the_driver(self):
@@ -157,7 +159,7 @@ class Doctor(unittest.TestCase):
     def captures(self, lines):
         return {what for name, what in lines.items() if name.startswith("capture")}
 
-    def test_all_is_well(self):
+    def test_doctor_finds_no_fault(self):
         lines = self.said(0)
         self.assertEqual(self.captures(lines), {("ok", "begins")})
         self.assertEqual(lines["load"], ("ok", "works, on Foundry software device"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is closed while it is in use: every public method of every class that can be closed, found
-by looking.
+"""Tests of objects that are closed while they are in use: every public method of every class that
+can be closed. The test finds the classes and methods by inspection.
 
 A new class needs a line in MAKERS; a new method needs one only if a parameter of it has a name that
 PARAMETERS lacks.
@@ -28,10 +28,11 @@ CLASSES = [cls for cls in map(vars(foundry).get, foundry.__all__) if isinstance(
 
 
 class Beside:
-    """While this is entered, call number `at` of the library that is given the object's pointer
-    finds it closed by another thread.
+    """A context in which another thread closes the object before the library's call number `at`
+    that receives the object's pointer.
 
-    freed: how often the library was asked to free it. early: the calls during which that happened.
+    freed: the number of the library's calls that free the object. early: the calls during which it
+    was freed.
     """
 
     def __init__(self, handle, close, at):
@@ -87,7 +88,7 @@ class Closing(unittest.TestCase):
             store.export("vecadd", cls.pack)
         with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
             cls.code = f.read()
-        gc.freeze()  # so that a collection has little to look at
+        gc.freeze()  # so that a collection visits few objects
 
     @classmethod
     def tearDownClass(cls):
@@ -96,7 +97,7 @@ class Closing(unittest.TestCase):
     def load(self, **options):
         return foundry.load("vecadd", store=self.store, **options)
 
-    # --- how each class is made, and what its methods are given ---
+    # --- how each class is made, and the arguments of its methods ---
 
     def makers(self):
         return {
@@ -114,7 +115,7 @@ class Closing(unittest.TestCase):
         return slots
 
     def value(self, cls, parameter, subject):
-        """What a method of the class is given for a parameter."""
+        """Returns a value for a parameter of the class's method."""
         values = {
             "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array},
             "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(),
@@ -139,8 +140,9 @@ class Closing(unittest.TestCase):
         return found() if found else common[parameter]
 
     def uses(self, cls):
-        """{name: (function that uses an object of the class with what it is given, {parameter:
-        default})}: each public method and property, and what else takes the object.
+        """Returns {name: (function that uses an object of the class with its arguments, {parameter:
+        default})} for each public method and property, and for other functions that receive the
+        object.
         """
         found, owner = {}, getattr(foundry, cls)
         special = ("__getitem__", "__contains__", "__len__", "__repr__")
@@ -174,7 +176,7 @@ class Closing(unittest.TestCase):
         kernels.function(self.code, "nothing").launch(1, 1, **given)
 
     def others(self):
-        """What takes an object of the class, and is no method of it."""
+        """Returns functions that receive an object of the class and are no methods of it."""
         none = {}
         return {
             "Store": {
@@ -215,8 +217,8 @@ class Closing(unittest.TestCase):
             capture.seal(store)
 
     def each_use(self, check):
-        """check(class, use, new object, what the use is given, number) for each, with numbers from
-        0 as long as it returns true.
+        """Calls check(class, use, new object, arguments of the use, number) for each use, with
+        numbers from 0 as long as it returns true.
         """
         for cls, make in self.makers().items():
             for name, (use, parameters) in self.uses(cls).items():
@@ -256,7 +258,7 @@ class Closing(unittest.TestCase):
             self.assertEqual(beside.early, [], "freed beside a call")
             if len(beside.calls) <= number:
                 return False
-            if cls != "Image":  # which stays while a view is alive
+            if cls != "Image":  # an image stays while a view is alive
                 self.assertFalse(subject._handle)
             return True
 
@@ -267,7 +269,7 @@ class Closing(unittest.TestCase):
         closed = 0
 
         class Number:
-            """An integer that closes what it is given to when it is looked at."""
+            """An integer that closes the object that receives it when its value is read."""
 
             def __init__(self, close, value):
                 self.close, self.value = close, value
@@ -330,7 +332,9 @@ class Closing(unittest.TestCase):
             gc.collect()
 
     def test_in_a_callback_of_the_thread_that_builds(self):
-        """What waits for that thread is refused there; close() takes effect when it has ended."""
+        """Calls that wait for that thread are refused in it; close() takes effect when the thread
+        has ended.
+        """
         script = """
 import sys, threading, time, foundry
 known, begun, done = threading.Event(), threading.Event(), threading.Event()
@@ -385,8 +389,8 @@ while True:  # the image's addresses are free some time after the callback has r
                 self.assertRegex(done.stdout, f"\\A{says}\\Z")
 
     def test_a_consumer_that_outlives_python(self):
-        """A consumer of DLPack lets go when there is no interpreter any more; so does one at its
-        very end.
+        """One consumer of DLPack releases its tensor after the interpreter has ended, another one
+        during its end.
         """
         library = os.path.join(self.folder.name, "late.so")
         command = [os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"]
@@ -431,7 +435,8 @@ if sys.argv[3] == "early":
 
     @staticmethod
     def functions():
-        """What is given an object that can be closed, but those that close it."""
+        """Returns functions that receive an object that can be closed, without those that close it.
+        """
         kinds = [kind for kind in vars(_lib).values() if isinstance(kind, type)
                  and issubclass(kind, _lib.Object)]
         return {name for name, (_, arguments) in _lib.SIGNATURES.items()
@@ -439,10 +444,11 @@ if sys.argv[3] == "early":
                        for kind in arguments)} - {kind.closing for kind in kinds}
 
 
-# What an object that was closed meanwhile may answer, and methods that are given something they do
-# not like.
+# Errors that an object closed by another thread may raise, and those of methods with unsuitable
+# arguments.
 MAY_RAISE = (ValueError, KeyError, TypeError, ImportError, foundry.Error)
-# What none of these methods calls: it is called when the object is made, needs torch, or is for C.
+# Functions of the library that none of these methods calls: they are called when the object is
+# made, need torch, or are for C.
 NEVER = {name for name in _lib.SIGNATURES
          if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
     "fdry_device_caps", "fdry_image_rng_count", "fdry_scalars_addr", "fdry_capture_allocs",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices and their pools from Python, on the software driver."""
+"""Tests of devices and their pools from Python, on the software driver."""
 import ctypes
 import os
 import threading
@@ -32,7 +32,7 @@ class Devices(unittest.TestCase):
         self.fails("FDRY_E_NOGPU", "there is no device 7; this process sees 1", foundry.Device, 7)
         self.dev.warm_up()
 
-    def test_memory_comes_again(self):
+    def test_freed_memory_is_reused(self):
         for kind in ("device", "pinned"):
             addr = self.dev.get(1000, "none", kind)
             self.assertEqual(self.dev.pool(kind)["used"], 1024)
@@ -51,7 +51,7 @@ class Devices(unittest.TestCase):
         addr = self.dev.get(1000, kind="pinned")
         self.dev.warm_up()
         self.assertEqual(lib.cuLaunchHostFunc(None, wait, None), 0)
-        self.dev.put(addr, kind="pinned")  # behind what the stream has
+        self.dev.put(addr, kind="pinned")  # after the stream's work
         self.assertNotEqual(self.dev.get(1000, kind="pinned"), addr)
         self.assertEqual(self.dev.get(1000, 0, "pinned"), addr)
         hold.set()
@@ -78,13 +78,13 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.dev.read(handle, 8), b"a147efgh")
         self.dev.write(handle, b"xy", 6, "none")
         self.assertEqual(self.dev.read(handle, 3, 5, "none"), b"fxy")
-        for data in (5, "text", [1, 2]):  # of which bytes() makes something else, or nothing
+        for data in (5, "text", [1, 2]):  # bytes() would make other bytes of these, or none
             self.assertRaises(TypeError, self.dev.write, handle, data)
         self.dev.free(handle)
         self.fails("FDRY_E_STALE", "was freed", self.dev.view, handle)
         self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)
 
-    def test_kinds_that_are_none(self):
+    def test_unknown_kinds(self):
         for call in (lambda kind: self.dev.get(8, kind=kind),
                      lambda kind: self.dev.put(8, kind=kind), self.dev.pool,
                      lambda kind: self.dev.set_limit(8, kind)):

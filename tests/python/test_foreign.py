@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that others chose: kept exactly, and shown as text that a terminal only shows."""
+"""Tests of names from outside: they are kept exactly, and printed without characters that control a
+terminal.
+"""
 import tempfile
 import unittest
 
@@ -19,7 +21,7 @@ class Foreign(unittest.TestCase):
         self.assertEqual(_lib.shown(name), SHOWN)
         self.assertEqual(_lib.shown("plain \\ 'text'"), "plain \\ 'text'")
 
-    def test_names_of_callers_are_checked_as_ever(self):
+    def test_names_of_callers_are_checked(self):
         for name in ("a\0b", "\ud800"):
             with self.assertRaises(ValueError):
                 _lib.named(name)
@@ -34,7 +36,7 @@ class Foreign(unittest.TestCase):
         self.assertIn(SHOWN, repr(tensor))
         self.assertTrue(repr(tensor).isprintable())
 
-    def test_sentences_are_text(self):
+    def test_messages_are_text(self):
         self.assertEqual(str(foundry.Error(-1, "a\x1b[31m\n")), "a\\x1b[31m\\n")
         with tempfile.TemporaryDirectory() as folder, self.assertRaises(foundry.Error) as caught:
             foundry.Store(folder + "/no\x1b[31m\nstore\u202e")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generators of PyTorch on the software driver: recognised in a capture, drawn from after a load.
+"""Tests of PyTorch's generators on the software driver: a capture recognises them, and a loaded
+image draws from them.
 
 A small module stands in for torch: generators, and graphs that write their state to device memory
-before a replay, in both ways that torch has had. A counter-based kernel draws; what it must give is
-computed here.
+before a replay, in both ways that torch has had. A counter-based kernel draws; this test computes
+the numbers that it must give.
 """
 import ctypes
 import os
@@ -23,7 +24,7 @@ SEED = 67280421310721
 
 
 def drawn(seed, offset):
-    """What the kernel "draw" of tests/sim/kernels.c computes."""
+    """Computes the numbers of the kernel "draw" in tests/sim/kernels.c."""
     numbers = []
     for i in range(N):
         z = (seed + (offset * 1000003 + i + 1) * 0x9E3779B97F4A7C15) & WRAP
@@ -34,13 +35,13 @@ def drawn(seed, offset):
 
 
 class DrawState(ctypes.Structure):
-    """What torch hands to a kernel that draws."""
+    """The state that torch passes to a kernel that draws."""
     _fields_ = [("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("within", ctypes.c_uint32),
                 ("captured", ctypes.c_char)]
 
 
 class Generator:
-    """torch.Generator, as far as graphs use it. Several may share a state."""
+    """Stands in for torch.Generator, with the part that graphs use. Several may share a state."""
 
     def __init__(self, state=None):
         self.state = state or types.SimpleNamespace(seed=SEED, offset=0, pair=None)
@@ -68,14 +69,14 @@ class Generator:
         self.state.seed, self.state.offset = state
 
     def draw(self):
-        """(seed, offset) for eager use."""
+        """Returns (seed, offset) for eager use."""
         self.state.offset = (self.state.offset + 4) & WRAP
         return self.state.seed, (self.state.offset - 4) & WRAP
 
 
 class Torch:
-    """The module. layout: "eager", a pair of cells per generator, or "capture", one per generator
-    and graph.
+    """Stands in for the module torch. layout: "eager", a pair of cells per generator, or "capture",
+    a pair per generator and graph.
     """
 
     __version__ = "2.11.0"
@@ -97,7 +98,7 @@ class Torch:
 
 
 class Graph:
-    """torch.cuda.CUDAGraph."""
+    """Stands in for torch.cuda.CUDAGraph."""
 
     def __init__(self, torch):
         self.torch, self.driver = torch, torch.driver
@@ -150,14 +151,14 @@ class Graph:
 
 
 class BlindGraph(Graph):
-    """Writes its cells where nobody sees it."""
+    """Writes its state to the cells in a form that Foundry does not recognise."""
 
     def write(self, cell, value):
         super().write(cell, value ^ 5)
 
 
 class Capturing:
-    """torch.cuda.graph."""
+    """Stands in for torch.cuda.graph."""
 
     def __init__(self, graph, pool=None, stream=None, capture_error_mode="global"):
         self.graph = graph
@@ -170,8 +171,8 @@ class Capturing:
 
 
 def capture(store, layout):
-    """Graph 1: two draws from the default generator; 2: one; 3: one from it and one from another;
-    4: nothing drawn.
+    """Captures four graphs. Graph 1 draws twice from the default generator, 2 once, 3 once from it
+    and once from another, and 4 draws nothing.
     """
     import foundry
     with foundry.Capture() as cap:
@@ -249,7 +250,7 @@ class Generators(unittest.TestCase):
         return list((ctypes.c_uint64 * N).from_buffer(img.read(name)))
 
     def hundred(self, img, seed, draw_between=None):
-        """Launches against the model; the offset that is reached."""
+        """Compares launches with the model and returns the offset that is reached."""
         at, other = 0, 0
         for i in range(100):
             key = 1 + i % 3

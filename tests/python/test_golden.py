@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What version 0.1 wrote (tests/golden/store-0.1) is loaded by this version, and gives the same
+"""This version loads images that version 0.1 wrote (tests/golden/store-0.1), and they give the same
 numbers.
 
-The golden files are copied first: a store is written to when it is opened.
+The test copies the golden files first, because opening a store writes to it.
 """
 import ctypes
 import os
@@ -20,7 +20,7 @@ from test_roundtrip import N
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "store-0.1")
 STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_in")
-# The golden kernels are code of the software driver for this machine.
+# The golden kernels are machine code for the software driver on this kind of processor.
 RUNS = platform.machine() == "x86_64"
 IMAGES = {
     "adder": "dceffc9cc5356242ea0514a8f69e162a1db7652d3dd456fc9db10c5129b72034",
@@ -106,7 +106,7 @@ class Golden(unittest.TestCase):
 
     @unittest.skipUnless(RUNS, "no GPU for which the golden kernels were made")
     def test_unchecked(self):
-        """Version 0.1 wrote no fingerprints: a load compares nothing, and says so."""
+        """Version 0.1 wrote no fingerprints: a load compares nothing and reports that."""
         import foundry
         counter = "foundry_loads_unchecked_total"
         with foundry.Store(self.store) as store:

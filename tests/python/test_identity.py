@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ties an image to the program that captured it: what identify() finds, and what
-load_or_capture() makes of it.
+"""Tests of the identity that ties an image to the program that captured it: the facts that
+identify() finds, and their use in load_or_capture().
 """
 import functools
 import json
@@ -17,11 +17,10 @@ import suite
 import foundry
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python takes kept byte code for a source of the same second and length, even if the text is
-# another.
+# Python uses cached byte code if a source has the same second and length, even if its text differs.
 NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
-# A program as users write it, on the software driver.
+# A program like those of users, on the software driver.
 MODEL = '''
 from test_roundtrip import N, Array, Driver
 
@@ -45,7 +44,7 @@ CONST = MODEL.replace("NAMED", 'capture.tensor("b", Array(b, N), use="const")')
 EXTERNAL = MODEL.replace("NAMED", 'capture.tensor("b", Array(b, N), use="const", external=True)')
 MODEL = MODEL.replace("NAMED", "")
 
-# Many kinds of values and code, for digests that must not depend on the process.
+# Values and code of many kinds, whose digests must not depend on the process.
 MIXED = '''
 import argparse, collections, dataclasses, enum, functools, logging, re, sys, types
 from pathlib import Path
@@ -91,7 +90,7 @@ def build(capture, batch=8):
 
 
 class Array:
-    """A tensor of a framework."""
+    """Stands in for a framework's tensor."""
 
     def __init__(self, shape, typestr="<f4", addr=4096):
         self.__cuda_array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": shape,
@@ -99,7 +98,7 @@ class Array:
 
 
 def module(source, name="program", file=None):
-    """A module made of source, as if it had been imported."""
+    """Makes a module of source text, as if it had been imported."""
     made = types.ModuleType(name)
     made.__file__ = file or f"/elsewhere/{name}.py"
     sys.modules[name] = made
@@ -112,15 +111,15 @@ def found(source, name="program"):
 
 
 def changed(old, new):
-    """Keys of the facts that differ, the digest of all left out, in the order in which they are
-    compared.
+    """Returns the keys of the facts that differ, without the digest of all, in the order in which
+    they are compared.
     """
     old, new = (found(source).facts for source in (old, new))
     return [key for key in {**new, **old} if old.get(key) != new.get(key) and key != "py.all"]
 
 
 class Found(unittest.TestCase):
-    """What counts, and what does not."""
+    """Tests which parts of a program identify() covers and which it does not."""
 
     def differs(self, old, new, *keys):
         self.assertEqual(changed(old, new), list(keys))
@@ -178,7 +177,7 @@ class Found(unittest.TestCase):
         self.differs(source, source.replace("f16", "f32"), "py.value.program.config.dtype",
                      "py.code.program.Config.__init__")
 
-    def test_what_names_are_bound_to(self):
+    def test_values_that_names_are_bound_to(self):
         source = ("import operator\nclass A:\n def f(s): return 1\nclass B(A): pass\ndef one(): "
                   "return 1\ndef two(): return 1\n"
                   "f, act = one, operator.add\ndef build(c): return f(), act(1, 2), B().f()")
@@ -385,7 +384,7 @@ class Found(unittest.TestCase):
         self.assertEqual(dict(foundry.identify(module(source).round).not_compared),
                          {"capture": "RecursionError when it was looked at"})
 
-    def test_secrets_do_not_leave(self):
+    def test_facts_hold_no_secrets(self):
         said = str(found("TOKEN = 'hunter2'\ndef build(c, key=b'hunter2'): return TOKEN"))
         self.assertIn("py.value.program.TOKEN", said)
         self.assertNotIn("hunter2", said)
@@ -495,7 +494,7 @@ def python(code, *args, **env):
 
 
 def start(store, options):
-    """One start of the program; what came of it, as JSON."""
+    """Starts the program once and returns its result as JSON."""
     import model
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -512,7 +511,7 @@ def start(store, options):
 
 
 class Starts(unittest.TestCase):
-    """Images are used by the program that captured them, and by no other."""
+    """The program that captured an image uses it, and no other program does."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -528,7 +527,7 @@ class Starts(unittest.TestCase):
                    PYTHONPATH=self.folder.name))
 
     def load(self, source, **options):
-        """The same in this process, where it needs to capture nothing."""
+        """Does the same in this process, which captures nothing."""
         module(source, "model")
         return start(self.store, options)
 

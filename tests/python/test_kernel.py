@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels without graphs, from Python, on the software driver."""
+"""Tests of kernels without graphs, from Python, on the software driver."""
 import ctypes
 import os
 import struct
@@ -22,7 +22,7 @@ from foundry import telemetry  # noqa: E402
 CUDA = "#pragma object kernels\n"
 N = 32
 COOPERATIVE = 'foundry_launches_total{of="cooperative"}'
-# Another process: prints how often it compiled.
+# The program of another process; it prints how often it compiled.
 OTHER = """
 import foundry, sys
 with foundry.Store(sys.argv[1], create=True) as store, foundry.Kernels(store) as kernels:
@@ -30,7 +30,7 @@ with foundry.Store(sys.argv[1], create=True) as store, foundry.Kernels(store) as
         kernels.function(f.read(), "vecadd")
     print(kernels.stats().ptx_compilations, kernels.stats().store_hits)
 """
-# A process with a device too old for it: prints the error of a cooperative launch.
+# The program of a process whose device lacks cooperative launches; it prints the error of one.
 UNABLE = """
 import foundry, sys
 with foundry.Kernels() as kernels, open(sys.argv[1], "rb") as f:
@@ -49,7 +49,9 @@ def ptx():
 
 
 class Buffer:
-    """N floats in device memory, and what arrays offer kernels: torch's by default, else CuPy's."""
+    """N floats in device memory, with the attributes by which kernels accept arrays: torch's by
+    default, otherwise CuPy's.
+    """
 
     def __init__(self, device, values, how="data_ptr"):
         self.dev, self.handle = device, device.new(4 * N)
@@ -65,7 +67,7 @@ class Buffer:
 
 
 def captured(stream, call):
-    """How many nodes a capture of `stream` has after call()."""
+    """Returns how many nodes a capture of `stream` has after call()."""
     driver, graph, count = ctypes.CDLL(SIM), ctypes.c_void_p(), ctypes.c_size_t()
     results = [driver.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 2)]
     call()
@@ -160,7 +162,7 @@ class KernelTests(unittest.TestCase):
                 scale.launch(1, 1, [host, by, n])
             host.is_pinned = lambda: True
             scale.launch(1, 1, [host, by, n])
-            # What C would take for another number: 2**32 + 1 for 1, and 0 for 1.
+            # C would read these as other numbers: 2**32 + 1 as 1, and 0 as 1.
             for shape in (0, -1, 1 << 32, (1 << 32) + 1, (1, 0), (1, 1, 1, 1), ()):
                 for grid, block, what in ((shape, 1, "grid"), (1, shape, "block")):
                     with self.assertRaisesRegex(ValueError,
@@ -187,7 +189,7 @@ class KernelTests(unittest.TestCase):
             gone, other_gone = kernels.function(ptx(), "nothing"), kernels.function(ptx(), "fill")
             kernels.clear()
             again = [kernels.function(ptx(), name) for name in ("fill", "nothing")]
-            # as if the driver had given it again, for another kernel
+            # as if the driver had returned the same handle for another kernel
             other_gone.handle = again[1].handle
             for function in (gone, other_gone):
                 with self.assertRaisesRegex(foundry.Error,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user of the package reads: messages with the names of Python, arguments called by their
-names, objects that say what they are.
+"""Tests of the texts that a user of the package reads: messages use Python's names of functions and
+arguments, and repr() describes objects.
 """
 import contextlib
 import ctypes
@@ -22,7 +22,7 @@ from foundry import _lib, telemetry, words
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD", "build")
-# What only C has, and what the package calls where no message of it can be seen.
+# Functions that only C has, and functions whose messages no user of the package sees.
 FOR_C = re.compile(
     r"fdry_(cudagraph|graphpool|stream|telemetry|error|last|log|version|dtype|start)(_|$)")
 INNER = {"fdry_capture_allocs", "fdry_capture_rng_slots", "fdry_capture_graph_remove",
@@ -34,7 +34,7 @@ INNER = {"fdry_capture_allocs", "fdry_capture_rng_slots", "fdry_capture_graph_re
 
 
 def strings(path):
-    """The string literals of a C file that follow each other, joined."""
+    """Returns the string literals of a C file, with adjacent ones joined."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     for found in re.finditer(r'fdry_(?:fail|fail_at|vfail)\([^;]*?;', text, re.DOTALL):
@@ -55,7 +55,7 @@ class Words(unittest.TestCase):
                     self.assertTrue(hasattr(found, rest),
                                     f"foundry/words.py says that it is {owner}.{rest} in Python")
 
-    def test_messages_of_the_library_say_them(self):
+    def test_messages_of_the_library_use_these_names(self):
         checked = 0
         for folder in ("api", "arch", "graph", "hook", "image", "image/capture", "image/seal",
                        "lib", "mm", "run", "store"):
@@ -135,7 +135,7 @@ class Objects(unittest.TestCase):
     def plain(self, each):
         self.assertNotRegex(repr(each), r"object at 0x|^<foundry\.", type(each).__name__)
 
-    def test_objects_say_what_they_are(self):
+    def test_objects_have_a_repr(self):
         for name, make in self.closing.makers().items():
             subject = make()
             self.plain(subject)
@@ -165,13 +165,13 @@ class Objects(unittest.TestCase):
             self.plain(foundry.load_or_capture("vecadd", store=store, strict=True))
         gc.collect()
 
-    def test_every_class_says_what_it_is(self):
+    def test_every_class_has_a_repr(self):
         for name in foundry.__all__:
             cls = getattr(foundry, name)
             if isinstance(cls, type) and not issubclass(cls, (tuple, Exception)):
                 self.assertIsNot(cls.__repr__, object.__repr__, name)
 
-    def test_wrong_arguments_are_called_by_their_names(self):
+    def test_messages_name_wrong_arguments(self):
         named = wrong = 0
         for cls, make in self.closing.makers().items():
             owner = getattr(foundry, cls)
@@ -220,10 +220,10 @@ class Objects(unittest.TestCase):
 
 
 class Odd:
-    """What no parameter takes."""
+    """A value that no parameter accepts."""
 
 
-# What takes anything, or nothing.
+# Functions that accept any value, or that have no parameters.
 SKIPPED = {"close", "end", "adopt", "settle"}
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers get wrong is an error of Python's, at once: nothing is cut off, no closed object
-reaches the library.
+"""Tests of wrong calls: each raises a Python error at once. No number is truncated, and no closed
+object reaches the library.
 """
 import copy
 import ctypes
@@ -19,7 +19,7 @@ import suite
 import foundry
 
 BUILD = os.environ.get("BUILD", "build")
-TOO_MUCH = (1 << 64) + 1  # what C would take for 1
+TOO_MUCH = (1 << 64) + 1  # C would read this as 1
 
 
 class Misuse(unittest.TestCase):
@@ -42,7 +42,7 @@ class Misuse(unittest.TestCase):
         with self.assertRaisesRegex(error, says):
             call(*args, **kwargs)
 
-    def test_numbers_are_not_cut_off(self):
+    def test_numbers_are_not_truncated(self):
         wrong = (OverflowError, ctypes.ArgumentError)
         with self.load() as image, foundry.Slots() as slots, foundry.Store(self.store) as store:
             size = image["a"].nbytes
@@ -65,9 +65,9 @@ class Misuse(unittest.TestCase):
                         {"externals": {"a": TOO_MUCH}}):
             self.refused(OverflowError, "out of range", self.load, **options)
 
-    def test_numbers_of_other_types_are_not_cut_off(self):
+    def test_numbers_of_other_types_are_not_truncated(self):
         class Number:
-            """An integer as numpy has them: no int, but as good as one."""
+            """An integer like numpy's: it is no int, but has __index__()."""
 
             def __init__(self, value):
                 self.value = value
@@ -108,7 +108,7 @@ class Misuse(unittest.TestCase):
                 self.refused(TypeError, "must be a str", call)
         self.assertFalse(os.path.exists("pack"))
 
-    def test_what_is_no_stream_or_graph(self):
+    def test_wrong_streams_and_graphs(self):
         with self.load() as image, foundry.Slots() as slots:
             slots.install_image(1, image, 1)
             for stream in ("x", b"x", 1.0, object()):
@@ -118,9 +118,9 @@ class Misuse(unittest.TestCase):
                 self.refused(TypeError, "no graph", slots.install, 2, graph)
                 self.refused(TypeError, "no graph", slots.install_graph, 2, graph)
 
-    def test_buffers_are_the_callers_again(self):
+    def test_buffers_are_released(self):
         class Bytes(bytearray):
-            """One that a weak reference can watch."""
+            """A bytearray that a weak reference can watch."""
 
         with self.load() as image:
             size = image["a"].nbytes
@@ -129,7 +129,7 @@ class Misuse(unittest.TestCase):
             for readonly, wait in ((False, True), (False, False), (True, True), (True, False)):
                 data = Bytes(b"\1" * size)
                 image.write("a", memoryview(data).toreadonly() if readonly else data, wait=wait)
-                data.append(1)  # refused while anything looks at it
+                data.append(1)  # refused while a buffer of it is in use
                 kept = weakref.ref(data)
                 del data
                 self.assertTrue(kept() is None, (readonly, wait))
@@ -174,7 +174,7 @@ class Misuse(unittest.TestCase):
                 with self.subTest(what, nr=i):
                     self.refused(ValueError, f"the {what} (is|are|has) (closed|ended)", call)
 
-    def test_who_is_told_of_a_load_does_not_keep_the_image(self):
+    def test_a_progress_callback_does_not_keep_the_image(self):
         for options, done in (({}, lambda image: None), ({"background": True}, foundry.Image.wait),
                               ({"background": True}, foundry.Image.build_stop)):
             done(self.load(progress=lambda *_: None, **options))
@@ -190,7 +190,7 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
                               capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_an_image_goes_with_the_last_that_refers_to_it(self):
+    def test_an_image_is_freed_with_its_last_reference(self):
         for keep in (lambda image: None, lambda image: image["a"],
                      lambda image: image["a"].__dlpack__()):
             held = keep(self.load())
@@ -201,8 +201,7 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
             self.load().close()
 
     def test_a_consumer_that_raises(self):
-        """As numpy does of what lies on a GPU: it lets go of the capsule when its own exception is
-        set.
+        """numpy does this with GPU memory: it releases the capsule while its own exception is set.
         """
         library = os.path.join(self.folder.name, "consumer.so")
         command = [os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"]
@@ -248,7 +247,7 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
         del view, image
         self.load().close()
 
-    def test_no_copies(self):
+    def test_objects_cannot_be_copied(self):
         with self.load() as image, foundry.Store(self.store) as store, foundry.Slots(
             ) as slots, foundry.Device() as device, \
                 foundry.Kernels() as kernels, foundry.DeviceScalar(
@@ -262,7 +261,7 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
                         self.refused(TypeError, "cannot be copied or pickled", copied, each)
             image.launch(1)
 
-    def test_a_capture_goes_with_the_last_that_refers_to_it(self):
+    def test_a_capture_is_freed_with_its_last_reference(self):
         for _ in range(2):
             capture = foundry.Capture(name="other")
             self.refused(foundry.Error, "begun already", foundry.Capture)
@@ -279,7 +278,7 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
             slots.invalidate(2)
             image.close()
 
-    def test_an_image_that_only_a_slot_has_goes_with_it(self):
+    def test_an_image_that_only_a_slot_refers_to_is_freed_with_it(self):
         script = """
 import sys, foundry
 with foundry.Slots() as slots:
@@ -299,7 +298,8 @@ with foundry.Slots() as slots:
         store = foundry.Store(paths[0], create=True)
         with foundry.Kernels(store=store) as kernels:
             store.close()
-            with foundry.Store(paths[1], create=True):  # its handle may lie where the first one lay
+            # its handle may have the address of the first one's
+            with foundry.Store(paths[1], create=True):
                 self.assertTrue(kernels.function(code, "nothing").handle)
                 self.assertEqual(kernels.stats().store_saves, 1)
         self.assertEqual([foundry.verify(path).objects for path in paths], [2, 0])
@@ -330,7 +330,7 @@ with foundry.Slots() as slots:
             for bit in ("is_conj", "is_neg"):
                 self.refused(TypeError, "resolve_" + bit[3:], capture.tensor, "x", Lazy(bit))
 
-    def test_what_a_callback_raises(self):
+    def test_exceptions_of_callbacks(self):
         class Midway(Exception):
             pass
 
@@ -360,14 +360,14 @@ with foundry.Slots() as slots:
                               travelled.errno),
                              (foundry.Error, str(error), error.code, "FDRY_E_NOENT", error.errno))
 
-    def test_a_capture_that_is_lent_is_not_ended(self):
+    def test_a_borrowed_capture_is_not_ended(self):
         for call in (lambda capture: capture.end(), lambda capture: capture.__exit__()):
             self.refused(foundry.Error, "ends this capture itself", foundry.load_or_capture, "none",
                          store=self.store, capture=call)
         with foundry.Capture() as capture:
             self.assertEqual(capture.offset, 0)
 
-    def test_a_library_that_is_not_there_or_another(self):
+    def test_a_missing_or_wrong_library(self):
         for library, says in (("/nowhere/libfoundry.so.0.2", "cannot be loaded.*FOUNDRY_LIBRARY"),
                               ("libc.so.6", "of another version")):
             done = subprocess.run([sys.executable, "-c", "import foundry"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package on the software driver: captured in one process, loaded in another.
+"""Tests of the Python package on the software driver: one process captures, another one loads.
 
 A small array class stands in for a framework's tensor; everything else is the package.
 """
@@ -20,7 +20,7 @@ N = 1000
 
 
 class Array:
-    """Device memory as any array library shows it."""
+    """Device memory with the interface of array libraries."""
 
     def __init__(self, addr, n, strides=None):
         self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "<f4", "shape": (n,),
@@ -28,7 +28,7 @@ class Array:
 
 
 class HostArray:
-    """Pinned host memory as numpy shows it."""
+    """Pinned host memory with numpy's interface."""
 
     def __init__(self, addr, n, typestr="<f4"):
         self.__array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": (n,),
@@ -36,7 +36,8 @@ class HostArray:
 
 
 class Driver:
-    """The driver API by ctypes, through whatever answers to libcuda.so.1 unless a library is given.
+    """The driver API by ctypes, through the library that dlopen() finds as libcuda.so.1 unless
+    another one is given.
     """
 
     def __init__(self, lib=None):
@@ -69,7 +70,7 @@ class Driver:
         return addr.value
 
     def graph(self, a, b, c, host_a=None, host_c=None):
-        """c = a + b, captured; a from, and c to host memory where that is given."""
+        """Captures c = a + b; copies a from and c to host memory if that is given."""
         stream, module, kernel, graph = (ctypes.c_void_p() for _ in range(4))
         with open(os.path.join(BUILD, "sim", "kernels.cubin"), "rb") as f:
             self("cuModuleLoadData", ctypes.byref(module), f.read())
@@ -117,7 +118,9 @@ def capture(store):
 
 
 def capture_host(store):
-    """The same with a in pinned memory before each replay, and c there after it."""
+    """The same, with a copied from pinned memory at the beginning of each replay, and c copied to
+    it at the end.
+    """
     import foundry
     with foundry.Capture() as cap:
         cuda = Driver()
@@ -136,7 +139,7 @@ def capture_host(store):
 
 
 def damage(store):
-    """Other bytes where b's content lies, which is stored plain."""
+    """Overwrites b's content in data.mdb, where it is stored uncompressed."""
     content = struct.pack("8f", *range(1, 9))
     with open(os.path.join(store, "data.mdb"), "r+b") as f:
         f.seek(f.read().index(content))
@@ -297,7 +300,7 @@ class Roundtrip(unittest.TestCase):
                 store.import_(__file__)
             self.assertEqual(e.exception.name, "FDRY_E_BADIMAGE")
 
-    def test_what_stays(self):
+    def test_evict_and_gc(self):
         import foundry
         child(self.store)
         with foundry.Store(self.store) as store:
@@ -309,7 +312,7 @@ class Roundtrip(unittest.TestCase):
             store.pin("other")
             self.assertEqual(store.evict().images, [])
             would = store.evict(1, dry_run=True)
-            # what is pinned keeps all of it
+            # a pinned image keeps all its objects
             self.assertEqual([(ref, used > 0) for ref, _, used in would.images], [])
             store.unpin("other")
             would = store.evict(1, dry_run=True)
@@ -367,7 +370,7 @@ class Roundtrip(unittest.TestCase):
                 foundry.verify(os.path.join(folder, "none"))
             self.assertEqual(e.exception.name, "FDRY_E_NOSTORE")
 
-    def test_room(self):
+    def test_tensors_with_a_capacity(self):
         import foundry
         child(self.store, "room")
         with foundry.Store(self.store) as store:
@@ -397,7 +400,7 @@ class Roundtrip(unittest.TestCase):
                     self.assertEqual(self.numbers(each, 3.0), [3.0 + 2 * i for i in range(N)])
             default.close()
 
-    def test_whose_a_store_is(self):
+    def test_access_to_a_store(self):
         import foundry
         with tempfile.TemporaryDirectory() as folder:
             for name, group, mode in ("own", False, 0o700), ("shared", True, 0o2770):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of saved graphs, and lists of them, with every odd content: read, or an Error that names
-the file.
+"""Tests of files of saved graphs, and lists of them, with every kind of wrong content: the package
+reads the file or raises an Error that names it.
 
-test_saved_file.py ROUNDS: so many files with several odd places, made at random from one seed.
+test_saved_file.py ROUNDS: tests that many files with several wrong places, made at random from one
+seed.
 """
 import copy
 import json
@@ -33,7 +34,7 @@ ODD = (None, True, False, [], {}, "", -1, 0, 1.5, 1e308, float("nan"), float("in
 
 
 def places(value, path=()):
-    """The path of every value within one."""
+    """Yields the path of every value within a value."""
     if path:
         yield path
     found = ()
@@ -44,7 +45,7 @@ def places(value, path=()):
 
 
 def changed(value, path, odd):
-    """A copy with something else at a place; Ellipsis: with nothing there."""
+    """Returns a copy with another value at a place, or without the value if `odd` is Ellipsis."""
     value = copy.deepcopy(value)
     at = value
     for key in path[:-1]:
@@ -58,7 +59,7 @@ def changed(value, path, odd):
 
 class SavedFiles(unittest.TestCase):
     def setUp(self):
-        # In memory: a disk may take a millisecond for each of the files.
+        # The folder is in memory, because a disk may need a millisecond for each file.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = tempfile.TemporaryDirectory(dir=memory)
         self.addCleanup(self.folder.cleanup)
@@ -70,7 +71,7 @@ class SavedFiles(unittest.TestCase):
             f.write(content if isinstance(content, bytes) else json.dumps(content).encode())
 
     def reads(self, path, read):
-        """Whether it is read; an Error names the file."""
+        """Returns whether the file is read; if it is not, checks that the Error names it."""
         try:
             read()
         except foundry.Error as e:
@@ -95,12 +96,13 @@ class SavedFiles(unittest.TestCase):
                               lambda: foundry.load_cuda_modules_and_libraries(self.folder.name))
         return False
 
-    def test_what_is_right_is_read(self):
+    def test_correct_files_are_read(self):
         self.assertTrue(self.graph_reads(GRAPH))
-        self.assertFalse(self.list_reads(LIST))  # as far as the image, which is nowhere
+        # reads the list up to its image, which no store has
+        self.assertFalse(self.list_reads(LIST))
         self.assertTrue(self.list_reads({**LIST, "graphs": []}))
 
-    def test_one_odd_place(self):
+    def test_one_wrong_value(self):
         for path in places(GRAPH):
             for odd in (..., *ODD):
                 self.graph_reads(changed(GRAPH, path, odd))
@@ -118,7 +120,7 @@ class SavedFiles(unittest.TestCase):
             self.assertFalse(self.graph_reads(raw))
             self.assertFalse(self.list_reads(raw))
 
-    def test_several_odd_places(self):
+    def test_several_wrong_values(self):
         chance = random.Random(4)
         for _ in range(ROUNDS):
             value = GRAPH

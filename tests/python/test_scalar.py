@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers in device memory and decode states from Python, on the software driver."""
+"""Tests of numbers in device memory and of decode states from Python, on the software driver."""
 import unittest
 
 import suite

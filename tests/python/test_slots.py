@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""foundry.Slots on the software driver: replay by key, threads, profiling, errors."""
+"""Tests of foundry.Slots on the software driver: replay by key, threads, profiling, errors."""
 import ctypes
 import os
 import threading
@@ -17,7 +17,7 @@ STEP = 6364136223846793005
 
 
 class Gpu:
-    """Graphs that step a number on, made with the driver by ctypes."""
+    """Graphs that increment a number, made with the driver by ctypes."""
 
     def __init__(self):
         self.lib = ctypes.CDLL(SIM)
@@ -66,7 +66,7 @@ class Gpu:
 
 
 class Exec:
-    """As a CUDAGraph shows its executable graph."""
+    """Has the method by which a CUDAGraph returns its executable graph."""
 
     def __init__(self, gpu, graph):
         self.gpu, self.exec = gpu, ctypes.c_void_p()
@@ -160,7 +160,7 @@ class SlotTable(unittest.TestCase):
                 while not stop.is_set():
                     found[i] += self.slots.replay(i % 2, stream.value)
                 self.gpu("cuStreamSynchronize", stream)
-            except Exception as e:  # told by the test's thread
+            except Exception as e:  # the test's thread reports it
                 failed.append(e)
 
         workers = [threading.Thread(target=replays, args=(i,)) for i in range(4)]

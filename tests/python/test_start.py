@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load_or_capture from Python, on the software driver: each start is a process of its own."""
+"""Tests of load_or_capture() from Python, on the software driver; each start is a process of its
+own.
+"""
 import os
 import subprocess
 import sys
@@ -15,7 +17,7 @@ class Broken(Exception):
 
 
 def build(capture):
-    """c = a + b; what a program gives load_or_capture()."""
+    """Captures c = a + b; the function that a program passes to load_or_capture()."""
     cuda = Driver()
     if "outside" in sys.argv:
         capture.pause()
@@ -97,11 +99,11 @@ class Starts(unittest.TestCase):
         self.assertIsNone(how.seal_error)
         how.image.close()
 
-    def test_what_the_function_raises_is_raised(self):
+    def test_exceptions_of_the_function_are_raised(self):
         self.assertEqual(child(self.store, "broken"), "Broken on purpose")
         self.assertTrue(child(self.store).startswith("captured "))
 
-    def test_what_progress_raises_is_raised(self):
+    def test_exceptions_of_progress_are_raised(self):
         import foundry
 
         def fails(*_):
@@ -113,7 +115,7 @@ class Starts(unittest.TestCase):
         foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1},
                                 wait=float("inf")).image.close()
 
-    def test_a_failed_seal_is_told(self):
+    def test_a_failed_seal_is_reported(self):
         self.assertTrue(child(self.store, "outside").startswith("unsealed "))
 
     def test_no_function(self):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What foundry/__init__.pyi says, the package has: names, parameters, defaults, fields of reports.
+"""Tests that the package has all that foundry/__init__.pyi declares: names, parameters, defaults,
+fields of reports.
 
-test_stubs.py complete: and the package has nothing else (part of make lint).
+test_stubs.py complete: tests also that the package has nothing else (part of make lint).
 """
 import ast
 import inspect
@@ -17,7 +18,7 @@ COMPLETE = "complete" in sys.argv
 sys.argv = sys.argv[:1]
 NONE = object()  # a parameter without a default
 STUB = os.path.join(os.path.dirname(foundry.__file__), "__init__.pyi")
-# Objects that hold the fields of a struct, and what they have besides.
+# Classes whose objects hold the fields of a struct, and their other attributes.
 RECORDS = {"Sealed": (_lib.SealReport, {"id"}, {"sz"}), "Report": (_lib.LoadReport, set(), {"sz"}),
            "Pack": (_lib.PackReport, set(), {"sz"}), "Eviction": (_lib.EvictReport, set(), {"sz"}),
            "Collection": (_lib.GcReport, set(), {"sz"}),
@@ -33,13 +34,13 @@ def stub():
     with open(STUB, encoding="utf-8") as f:
         body = ast.parse(f.read()).body
     found = {n.name: n for n in body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
-    # Modules, whose own source says the rest: from . import NAME as NAME
+    # Modules, whose contents their own source declares: from . import NAME as NAME
     return found | {a.name: n for n in body if isinstance(n, ast.ImportFrom) and n.level
                     for a in n.names if a.asname == a.name}
 
 
 def modules():
-    """Names of the package's modules that the stub passes on."""
+    """Returns the names of the package's modules that the stub re-exports."""
     with open(STUB, encoding="utf-8") as f:
         return [a.name for n in ast.parse(f.read()).body if isinstance(n, ast.ImportFrom)
                 and n.level for a in n.names]
@@ -54,8 +55,8 @@ def methods(node):
 
 
 def stub_parameters(node):
-    """(name, default) of each parameter, self left out; parameters by position alone have no name
-    that counts.
+    """Returns (name, default) of each parameter without self; positional-only parameters have no
+    name to compare.
     """
     a = node.args
     named = a.args + a.kwonlyargs
@@ -75,7 +76,7 @@ class Stubs(unittest.TestCase):
     maxDiff = None
 
     def same(self, stubbed, has):
-        """The stub's list is the package's, or the beginning of it."""
+        """Checks that the stub's list is the package's list or the beginning of it."""
         self.assertEqual(stubbed, has if COMPLETE else has[:len(stubbed)])
 
     def all_of(self, has, stubbed, where):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of foundry/_lib.py agree with foundry.h, the library's map and the compiler."""
+"""Tests that the tables of foundry/_lib.py agree with foundry.h, the library's map and the
+compiler.
+"""
 import ctypes
 import os
 import re
@@ -20,7 +22,9 @@ def compile_c(text, *flags):
 
 
 def declarations():
-    """name -> (result, [parameter, ...]) as foundry.h declares them, comments and macros gone."""
+    """Returns name -> (result, [parameter, ...]) as foundry.h declares them, read after comments
+    and macros are removed.
+    """
     text = compile_c("#include <foundry.h>\n#include <foundry/run.h>\n", "-E", "-P").stdout
     found = {}
     for result, name, params in re.findall(r"([\w ]+?[ *]+)(fdry_\w+)\(([^()]*)\)\s*;", text):
@@ -35,7 +39,7 @@ def exported():
     return set(re.findall(r"\b(fdry_\w+);", text))
 
 
-# What a C parameter can be in a signature: its size in bytes, or None for a pointer.
+# The types of C parameters in a signature: the size in bytes, or None for a pointer.
 SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4, "fdry_devptr": 8,
          "fdry_resident": 8, "int32_t": 4,
          "enum fdry_transient_kind": 4, "enum fdry_sync_kind": 4}

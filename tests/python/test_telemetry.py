@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters and gauges as Python sees them, and the text for scrapers, read by a parser of its own.
+"""Tests of counters and gauges in Python, and of the text for scrapers, which a separate parser
+reads.
 """
 import os
 import tempfile
@@ -14,9 +15,9 @@ LAUNCHES = 'foundry_launches_total{of="image"}'
 
 
 class Parser(unittest.TestCase):
-    """A parser that takes everything would prove nothing."""
+    """Tests the parser: one that accepted everything would prove nothing."""
 
-    def test_what_is_wrong_is_refused(self):
+    def test_wrong_text_is_refused(self):
         good = '# HELP a_total x\n# TYPE a_total counter\na_total{k="v"} 1\n'
         self.assertEqual(prometheus.parse(good), {("a_total", (("k", "v"),)): 1})
         for bad in (good[:-1], good.replace("counter", "gauge"), good.replace("a_total", "a"),
@@ -55,7 +56,7 @@ class Telemetry(unittest.TestCase):
         self.assertFalse(any(v for k, v in telemetry.snapshot().items() if k.endswith("_total")
                              or "_total{" in k))
 
-    def test_a_store_comes_too_and_its_path_is_escaped(self):
+    def test_gauges_of_a_store_with_its_path_escaped(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 'a "quoted\\ one\nof two lines')
             with foundry.Store(path, create=True) as store:

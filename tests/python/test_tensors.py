@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors whose elements lie in any order, written and read from Python: bytes, buffers, DLPack on
-the host and on the device.
+"""Tests of tensors whose elements have any order in memory, written and read from Python: bytes,
+buffers, DLPack on the host and on the device.
 """
 import array
 import ctypes
@@ -17,7 +17,7 @@ import suite
 from test_roundtrip import Driver
 
 SHAPE = (2, 3, 4, 5)
-LAYOUTS = {  # name: (dtype, shape, strides, elements from the buffer's beginning)
+LAYOUTS = {  # name: (dtype, shape, strides, offset in the buffer in elements)
     "channels_last": ("float32", SHAPE, (60, 1, 15, 3), 0),
     "plain": ("float32", SHAPE, (60, 20, 5, 1), 0),
     "columns": ("float32", (6, 4), (16, 3), 2),
@@ -37,7 +37,7 @@ BUF = 4096
 
 
 class Torchish:
-    """What the package asks of a torch tensor to name it."""
+    """The attributes of a torch tensor that the package reads to name it."""
 
     def __init__(self, addr, dtype, shape, stride):
         self.data_ptr, self.dtype = lambda: addr, f"torch.{dtype}"
@@ -46,8 +46,8 @@ class Torchish:
 
 
 class Exported:
-    """Memory at an address as any DLPack producer shows it. `streams` are those that it was asked
-    for.
+    """A DLPack producer for memory at an address. `streams` lists the streams that consumers
+    passed.
     """
 
     def __init__(self, addr, dtype, shape, strides, device=None, keep=None):
@@ -78,13 +78,13 @@ new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char
 
 
 def host(data, dtype, shape, strides, first=0):
-    """An Exported over a bytearray."""
+    """Returns an Exported for a bytearray."""
     keep = (ctypes.c_char * len(data)).from_buffer(data)
     return Exported(ctypes.addressof(keep) + first * SIZES[dtype], dtype, shape, strides, keep=keep)
 
 
 def offsets(shape, strides):
-    """Where each element lies, row by row, in elements."""
+    """Returns each element's offset, row by row, in elements."""
     return [sum(i * s for i, s in zip(index, strides))
             for index in itertools.product(*map(range, shape))]
 
@@ -164,7 +164,7 @@ class Tensors(unittest.TestCase):
     def memory(self):
         return bytes(self.img.read("buf"))
 
-    def test_bytes_are_rows(self):
+    def test_bytes_are_in_row_order(self):
         for name, (dtype, shape, strides, first) in LAYOUTS.items():
             with self.subTest(name):
                 self.setUp()
@@ -180,7 +180,7 @@ class Tensors(unittest.TestCase):
                                      scattered(self.before, data, dtype, shape, strides, first))
                     self.assertEqual(bytes(self.img.read(name)), data)
 
-    def test_what_overlaps_itself_is_only_read(self):
+    def test_arrays_that_overlap_themselves_are_only_read(self):
         import foundry
         for data in (bytes(80), host(bytearray(80), "float32", (4, 5), (5, 1))):
             with self.assertRaisesRegex(foundry.Error, "'expanded' share memory") as raised:
@@ -191,8 +191,8 @@ class Tensors(unittest.TestCase):
         self.assertEqual(self.memory(), self.before)
 
     def arrays(self, shape):
-        """Strides and first elements of arrays of that shape: transposed, with gaps, backwards,
-        repeating.
+        """Yields strides and first elements of arrays of that shape: transposed, with gaps,
+        backwards, repeating.
         """
         turned = rows(shape[::-1])[::-1]
         apart = tuple(3 * s for s in rows(shape))
@@ -234,7 +234,7 @@ class Tensors(unittest.TestCase):
             self.img.read("channels_last", out=bytes(480))
 
     def test_buffers(self):
-        """The buffer protocol: of more dimensions, with steps, backwards, read-only."""
+        """Tests the buffer protocol with several dimensions, steps, backwards and read-only."""
         values = array.array("q", range(15))
         for data in (values, memoryview(values).cast("B").cast("q", (5, 3)),
                      memoryview(values).toreadonly()):
@@ -257,7 +257,9 @@ class Tensors(unittest.TestCase):
             self.img.write("one", memoryview(values)[::2])
 
     def test_device_arrays(self):
-        """In the order of the stream that the producer is told; given back when it was used."""
+        """Tests that copies follow the stream that the producer receives, and that the capsule is
+        released after its use.
+        """
         side = self.img["side"].addr
         for name in ("channels_last", "plain", "columns", "halves", "small", "whole"):
             dtype, shape, strides, first = LAYOUTS[name]
@@ -283,7 +285,7 @@ class Tensors(unittest.TestCase):
             self.img.write("plain", Exported(side, "float32", SHAPE, turned, device=3))
 
     def test_an_images_own_tensors(self):
-        """What the package exports, it takes."""
+        """Tests that the package accepts the tensors that it exports."""
         self.img.write("channels_last", self.img["channels_last"])
         self.assertEqual(self.memory(), self.before)
         self.img.write("input", self.img["plain"])
@@ -314,7 +316,7 @@ class Tensors(unittest.TestCase):
                 self.img.write("plain", thing)
 
     def test_external(self):
-        """An external tensor in another order is one like others."""
+        """Tests that an external tensor may have any order."""
         import foundry
         self.img.write("input", noise(480))
         self.assertEqual(bytes(self.img.read("input")), noise(480))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions of PyTorch are taken, with a small array library in torch's place."""
+"""Tests which versions of PyTorch the package accepts, with a small array library in torch's place.
+"""
 import os
 import re
 import subprocess
@@ -16,7 +17,7 @@ import torch  # noqa: E402
 
 
 def doctor(version):
-    """What the doctor says of torch."""
+    """Returns the doctor's line on torch."""
     paths = [os.path.join(HERE, "stand_in"), os.environ["PYTHONPATH"]]
     done = subprocess.run([sys.executable, "-m", "foundry", "doctor"], capture_output=True,
                           text=True, check=False,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API of seed 000 on the software driver, with a small array library in torch's place.
+"""Tests of the API of seed 000 on the software driver, with a small array library in torch's place.
 
-The quick starts run as that document has them; every script is a process of its own.
+The quick starts run exactly as in that document; every script is a process of its own.
 """
 import inspect
 import os
@@ -10,7 +10,8 @@ import textwrap
 import suite
 from torch_scripts import Folder
 
-# What the document leaves to its reader. A model with parameters makes them when it is made.
+# The functions that the document leaves to its reader. A model with parameters makes them in its
+# constructor.
 PLAIN = """\
 class MyModel:
     def __call__(self, a, b):
@@ -63,7 +64,7 @@ graph.save('graph.json', output_tensors=result)
 fdry.stop_allocation_region()
 """
 
-# What the document's tables say of functions: names of arguments, with their defaults.
+# The functions of the document's tables: names of arguments, with their defaults.
 TABLE = {"set_allocation_region": "(base, size)", "stop_allocation_region": "()", "preallocate_region": "(size)",
          "allocation_region": "(base, size, prealloc_size=None)", "free_preallocated_region": "()",
          "load_cuda_modules_and_libraries": "(workspace_dir)"}
@@ -113,7 +114,7 @@ class QuickStart(Folder):
 
     def test_with_parameters_and_other_values(self):
         self.assertEqual(self.script(PARAMETERS + CAPTURE + "print(set(result.tolist()))"), "{21.25}")
-        for _ in range(2):  # loading changes nothing
+        for _ in range(2):  # loading leaves the files unchanged
             self.assertEqual(self.script(LOAD + "print(set(output_tensor.tolist()))"), "{24.25}")
         after = "input_b.fill_(7.0); graph.replay(); print(set(output_tensor.tolist()))"
         self.assertEqual(self.script(LOAD + after), "{28.25}")
@@ -123,7 +124,7 @@ class QuickStart(Folder):
         made = LOAD.replace("# Load and replay", "model = MyModel()\nmodel.bias.fill_(64.0)\n# Load and replay")
         self.assertEqual(self.script(PARAMETERS + made + "print(set(output_tensor.tolist()))"), "{72.25}")
 
-    def test_what_the_image_brings_is_nobody_elses(self):
+    def test_memory_of_the_image_is_not_allocated_again(self):
         self.script(PARAMETERS + CAPTURE)
         more = """
 others = [torch.full(shape, -1.0) for shape in [(100, 100)] * 60 + [(1 << 18,)] * 6 + [(3 << 20,)] * 3]
@@ -135,8 +136,8 @@ print(set(output_tensor.tolist()), {v for t in others for v in t.tolist()})
     def test_preallocation(self):
         capture = CAPTURE.replace("0x7f0000000000", "0x500000000000").replace("1GB", "16GB").replace("graph.json", "model.json")
         self.script(PARAMETERS + capture)
-        # The software driver's memory is the machine's: what is mapped ahead is less here;
-        # tests/gpu/torch_graphs.py runs it as it is.
+        # The software driver uses the machine's memory, so this test maps less ahead;
+        # tests/gpu/torch_graphs.py runs the document's script unchanged.
         little = PREALLOCATED.replace("'8GB'", "'8MB'")
         self.assertEqual(self.script(little + "import torch\nprint(set(outputs.tolist()))"), "{21.25}")
 
@@ -147,7 +148,7 @@ print(set(output_tensor.tolist()), {v for t in others for v in t.tolist()})
 
 
 class Graphs(Folder):
-    def test_outputs_come_back_as_they_were_given(self):
+    def test_outputs_keep_their_structure(self):
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
             a = full(1.0)
@@ -222,7 +223,7 @@ class Graphs(Folder):
     def test_several_saved_and_loaded_one_by_one(self):
         for pool in (False, True):
             self.more(f"POOL, TOGETHER = {pool}, False\n" + textwrap.dedent(self.SEVERAL))
-            # The loader makes a alone; or what lies between the graphs as well.
+            # The loader makes only the tensor a, or also the tensors between the graphs.
             self.more("""
                 fdry.set_allocation_region(BASE, '1GB')
                 a, found = full(10.0), [fdry.CUDAGraph.load(f'{i}.json') for i in range(3)]
@@ -330,7 +331,7 @@ class Graphs(Folder):
                 is_all(out, 16.0)
                 """)
 
-    def test_what_is_being_loaded_is_used(self):
+    def test_a_load_in_progress_is_used(self):
         self.more(self.CHANGED.replace("CHANGE", "w.mul_(3.0)"))
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
@@ -422,7 +423,7 @@ class Graphs(Folder):
                 capture.seal('foundry-store')
             """))
 
-    def test_a_graph_that_goes_while_another_is_saved(self):
+    def test_a_graph_freed_while_another_is_saved(self):
         self.more("""
             import foundry.placed
             fdry.set_allocation_region(BASE, '1GB')
@@ -551,8 +552,10 @@ class Graphs(Folder):
                 raise AssertionError('a file')
             """)
 
-    def test_a_graph_whose_handle_is_given_out(self):
-        """Saves read a graph once until raw_cuda_graph() gives its handle out: then other code may change it."""
+    def test_a_graph_whose_handle_is_returned(self):
+        """Saves read a graph once until raw_cuda_graph() returns its handle: then other code may
+        change the graph.
+        """
         self.more("""
             import ctypes, json
             fdry.set_allocation_region(BASE, '1GB')
@@ -656,7 +659,7 @@ class Graphs(Folder):
             is_all(c, 8.0)
             """)
 
-    def test_memory_comes_back_when_the_last_graph_goes(self):
+    def test_memory_is_freed_with_the_last_graph(self):
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
             a, w, gs = full(1.0), full(2.0), [fdry.CUDAGraph(), fdry.CUDAGraph()]

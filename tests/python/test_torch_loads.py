@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saved graphs loaded among what the process allocated itself, and one after the other, on the
-software driver.
+"""Tests of saved graphs that are loaded beside the process's own allocations, and one after the
+other, on the software driver.
 """
 import os
 
 import suite
 from torch_scripts import Folder
 
-# A model whose weights are made out of temporary tensors, which torch caches and a save gives back.
+# A model whose weights are made from temporary tensors. Torch caches their memory, and a save
+# releases it.
 WEIGHTS = """\
 def weights(count, n=3 << 20):
     return [full(1.0, n) + full(float(i), n) for i in range(count)]
@@ -74,7 +75,8 @@ class Loads(Folder):
             """, WEIGHTS)
 
     def test_weights_made_out_of_temporary_tensors(self):
-        # What was free at the save is still cached here: untouched by the image, and left to torch.
+        # Memory that was free at the save is still cached here: the image does not use it, and
+        # torch keeps it.
         self.weighted()
         for made, c in (("a, ws", 16.0), ("a", 16.0), ("ws", 7.0), ("", 7.0)):
             self.more(f"""
@@ -91,7 +93,7 @@ class Loads(Folder):
                 """, WEIGHTS)
 
     def test_a_cached_segment_where_the_image_has_another(self):
-        # The saving process captured a graph, which empties torch's caches, and used their
+        # The saving process captured a graph, which emptied torch's caches, and used their
         # addresses again.
         self.weighted("""
             torch.cuda.empty_cache()
@@ -132,7 +134,7 @@ class Loads(Folder):
             """)
 
     def test_segments_that_torch_does_not_count(self):
-        """Torch's counter of segments leaves out those of expandable_segments."""
+        """Torch's counter of segments does not count those of expandable_segments."""
         self.saved()
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
@@ -145,7 +147,7 @@ class Loads(Folder):
             """)
 
     def test_allocators_without_counters(self):
-        """An allocator that a program plugs into torch may have neither counters nor segments."""
+        """An allocator that a program installs in torch may have neither counters nor segments."""
         self.saved()
         self.more("""
             def stats(*_):
@@ -157,7 +159,7 @@ class Loads(Folder):
             graph, out = fdry.CUDAGraph.load('g.json')
             """)
 
-    def test_files_that_are_none(self):
+    def test_wrong_files(self):
         self.saved()
         with open(self.path("g.json"), encoding="ascii") as f:
             good = f.read()
@@ -195,7 +197,7 @@ class Loads(Folder):
             fdry.CUDAGraph.load('g.json')
             """)
 
-    def test_the_store_that_is_named(self):
+    def test_a_named_store(self):
         store = self.path("named")
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
@@ -212,7 +214,7 @@ class Loads(Folder):
             self.assertNotIn(self.folder.name, f.read())
 
 
-    def test_a_store_that_went_between_saves(self):
+    def test_a_store_removed_between_saves(self):
         self.more("""
             import os, shutil
             fdry.set_allocation_region(BASE, '1GB')
@@ -241,7 +243,7 @@ class Loads(Folder):
 
 
 class InTurn(Folder):
-    def test_a_load_leaves_alone_what_another_image_brought(self):
+    def test_a_load_does_not_change_memory_of_another_image(self):
         # x lies in a block that was free when the first image was sealed.
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
@@ -300,7 +302,7 @@ class InTurn(Folder):
                 is_all(out, 20.0)
             """)
 
-    def test_a_conflict_that_came_since_the_last_load(self):
+    def test_a_conflict_that_arose_since_the_last_load(self):
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')
             a, graphs = full(1.0), []

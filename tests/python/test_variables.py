@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment variables as Python sees them: the library's own list, and what it says of wrong
-values.
+"""Tests of the environment variables in Python: the library's own list, and its messages about
+wrong values.
 """
 import os
 import subprocess
@@ -12,7 +12,7 @@ import foundry
 
 
 def child(code, **env):
-    """Run Python code with these variables set; its status and what it said."""
+    """Runs Python code with these variables set and returns its status and output."""
     done = subprocess.run([sys.executable, *code],
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **env},
                           capture_output=True, text=True, check=False)
@@ -27,7 +27,7 @@ class Variables(unittest.TestCase):
         self.assertIn("FOUNDRY_LIBRARY", found)
         self.assertTrue(all(v.meaning for v in found.values()))
 
-    def test_what_is_allowed_is_said(self):
+    def test_messages_name_the_allowed_values(self):
         code = ["-c",
                 "import foundry\ntry: foundry.check_variables()\nexcept foundry.Error as e: "
                 "print(e.name, e)"]
@@ -38,13 +38,13 @@ class Variables(unittest.TestCase):
                              "debug, "
                                              "or unset it\n"))
 
-    def test_a_name_that_is_none(self):
+    def test_an_unknown_name(self):
         foundry.check_variables("FOUNDRY_DEBUG")
         with self.assertRaisesRegex(foundry.Error, "'FOUNDRY_NONE' is not a variable") as caught:
             foundry.check_variables("FOUNDRY_NONE")
         self.assertEqual(caught.exception.name, "FDRY_E_INVAL")
 
-    def test_doctor_lists_what_is_set(self):
+    def test_doctor_lists_variables_that_are_set(self):
         said = child(["-m", "foundry", "doctor"], FOUNDRY_STORE_ANY_FS="perhaps",
                      FOUNDRY_DEBUG="overlap")[1]
         self.assertRegex(said, r"(?m)^ok +FOUNDRY_DEBUG +overlap$")

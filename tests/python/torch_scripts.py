@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts that use a small array library in torch's place, on the software driver; each is a
+"""Runs scripts that use a small array library in torch's place, on the software driver, each in a
 process of its own.
 """
 import os
@@ -11,7 +11,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# What the other scripts begin with. fails(NAME, part of the sentence, call)
+# The beginning of all other scripts. fails(NAME, part of the message, call)
 BEGIN = """\
 import foundry as fdry
 import torch
@@ -52,8 +52,8 @@ class Folder(unittest.TestCase):
                               capture_output=True, text=True, check=False, timeout=100)
 
     def script(self, text, **variables):
-        """Run it and return its output. If the kernel happened to place a library at the region's
-        addresses, it is started again.
+        """Runs the script and returns its output. If the kernel placed a library at the region's
+        addresses by chance, the script runs again.
         """
         for _ in range(4):
             done = self.run_one(text, **variables)

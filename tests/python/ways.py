@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every way to put the interposer in place, with the work done in every kind of process.
 
-What is captured is for a payload module to say: work(store, ref) seals an image and leaves
-its input and output, as computed without an image, in files; importing the payload loads
-libcuda, or what a framework loads first. Other processes load the images and compare.
+A payload module defines the captured work: work(store, ref) seals an image and writes its input and
+output, as computed without an image, to files. The import of the payload loads libcuda, or the
+library that a framework loads first. Other processes load the images and compare.
 """
 import concurrent.futures
 import multiprocessing
@@ -23,19 +23,21 @@ if __name__ == "__main__":
     ways.program({payload})
 """
 
-# Way in -> whether the program imports foundry before what loads libcuda.
+# Each way in -> whether the program imports foundry before the module that loads libcuda.
 WAYS = {"first": True, "preload": False, "path": False, "run": False, "run-m": False,
         "run-c": False}
 PLACES = ("main", "spawn", "fork", "forkserver", "program")
 
 
 def program(payload):
-    """The main program: argv says where the work is to be done, and its arguments."""
+    """Returns the main program: argv has the kind of process that does the work, and its arguments.
+    """
     import foundry
     place, store, ref = sys.argv[-3:]
     if place == "main":
         payload.work(store, ref)
-    elif place == "program":  # that knows nothing of ours, and is no child of multiprocessing
+    # a program that does not know Foundry and is no child of multiprocessing
+    elif place == "program":
         if os.environ["WAY"] == "first":
             foundry.activate(children=True)
         late = os.path.join(os.environ["PROGRAMS"], "late.py")
@@ -49,14 +51,14 @@ def program(payload):
 
 
 def write_programs(folder, payload):
-    """first.py imports foundry first, late.py last."""
+    """Writes first.py, which imports foundry first, and late.py, which imports it last."""
     for name, order in (("first", ("foundry", payload)), ("late", (payload, "foundry"))):
         with open(os.path.join(folder, name + ".py"), "w", encoding="ascii") as f:
             f.write(PROGRAM.format(*order, payload=payload))
 
 
 def command(way, folder):
-    """The command and the environment that start the program in that way."""
+    """Returns the command and the environment that start the program in that way."""
     import foundry
     from foundry.activate import interposer
     env = dict(os.environ, WAY=way, PROGRAMS=folder)
@@ -75,7 +77,7 @@ def command(way, folder):
 
 
 def capture(way, place, folder, store):
-    """Run one; None, or what went wrong."""
+    """Runs one case and returns None, or the failure."""
     argv, env = command(way, folder)
     began = time.monotonic()
     try:
@@ -88,7 +90,9 @@ def capture(way, place, folder, store):
 
 
 def saved(store, ref, what, data=None):
-    """The file beside the store with the input or output of `ref`: its bytes, or written."""
+    """Reads the file beside the store with the input or output of `ref`, or writes it if `data` is
+    given.
+    """
     path = f"{store}.{ref.replace('/', '.')}.{what}"
     if data is not None:
         with open(path, "wb") as f:
@@ -99,7 +103,9 @@ def saved(store, ref, what, data=None):
 
 
 def load(store, refs):
-    """In a process of its own: load each image, launch it, compare bits. What was wrong, by ref."""
+    """Loads each image in a process of its own, launches it and compares bits. Returns the failures
+    by ref.
+    """
     import foundry
     assert "torch" not in sys.modules
     wrong = {}
@@ -116,7 +122,7 @@ def load(store, refs):
 
 
 def matrix(payload, folder, cases, jobs=2):
-    """Capture and load every (way, place) of `cases`; {(way, place): what was wrong}."""
+    """Captures and loads every (way, place) of `cases`. Returns {(way, place): failure}."""
     store = os.path.join(folder, "store")
     write_programs(folder, payload)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

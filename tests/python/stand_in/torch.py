@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small array library in torch's place, for tests on the software driver.
 
-It has what the quick starts of the original API call, and an allocator that caches as torch's does:
-pieces of segments of 2 and 20 MiB, the smallest that is large enough, split and merged, apart for
-each stream and each pool of graphs. Kernels are the tests' own. Nothing in it knows of Foundry.
+It has the functions that the quick starts of the original API call, and an allocator that caches as
+torch's does. Blocks are pieces of segments of 2 and 20 MiB: the smallest sufficient free piece is
+split, and free neighbours are merged, separately for each stream and each pool of graphs. Kernels
+are the tests' own. Nothing in it knows Foundry.
 """
 import ctypes
 import os
@@ -80,7 +81,7 @@ class _Segment:
 class _Allocator:
     def __init__(self):
         self.segments, self.routes, self.dead = [], [], set()
-        self.totals = [[0, 0], [0, 0]]  # of blocks and of segments: allocated, freed
+        self.totals = [[0, 0], [0, 0]]  # [allocated, freed] of blocks and of segments
 
     def alloc(self, size, stream):
         _driver.start()
