@@ -490,7 +490,8 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
 	if (!strncmp(key, "fdry.", 5))
 		return fdry_fail(
 			FDRY_E_NAME,
-			"facts whose names begin with 'fdry.' are the library's own; rename '%s'", key);
+			"facts whose names begin with 'fdry.' are the library's own; rename '%s'",
+			key);
 	if (!value || strlen(value) > FDRY_FACT_MAX)
 		return fdry_fail(
 			FDRY_E_INVAL,

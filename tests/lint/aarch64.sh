@@ -43,9 +43,9 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 	}
 	t "the whole interposer builds" build
 	mkdir driver
-	t "a driver builds" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 \
+	t "driver built" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 \
 		-o driver/libcuda.so.1 "$ROOT/tests/lint/jump.c"
-	t "a program builds" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"
+	t "program built" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"
 	if command -v qemu-aarch64 >/dev/null; then
 		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" \
 			qemu-aarch64 -L /usr/aarch64-linux-gnu \
