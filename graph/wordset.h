@@ -2,7 +2,8 @@
 /*
  * wordset.h - a set of 64-bit words that are not 0, with a stamp for each.
  *
- * A graph that is read lists each of its words once: the stamp says which graph listed it last.
+ * The reader of a graph adds each word of the graph to the list once: a word's stamp names the
+ * graph that listed it last.
  */
 #ifndef FDRY_GRAPH_WORDSET_H
 #define FDRY_GRAPH_WORDSET_H
@@ -19,9 +20,10 @@ struct fdry_word {
 struct fdry_wordset {
 	struct fdry_word *slots; /* open addressing; nslots is a power of two */
 	size_t nslots;
-	struct fdry_buf list; /* u64 each: the first @sorted ascending, the others as they came */
+	struct fdry_buf list; /* u64 each: the first @sorted are ascending, the others are in the
+				 order of adding */
 	size_t sorted;
-	uint64_t turn; /* the stamp of the graph that is read now; even */
+	uint64_t turn; /* the stamp of the graph that is being read; even */
 };
 
 static inline size_t fdry_wordset_count(const struct fdry_wordset *w)

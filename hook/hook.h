@@ -126,14 +126,14 @@ struct fdry_hook {
 	const char *(*origin_at)(CUdeviceptr addr);
 
 	/* Reserve an aside area of @size bytes right behind the region, and switch new allocations
-	 * to it and back. Its allocations do not move the region's cursor and use none of its free
+	 * to it or back. Its allocations do not move the region's cursor and use none of its free
 	 * ranges. The ledger lists them behind the region's, with higher serial numbers; offset,
-	 * set_offset and preallocate are of the region alone. FDRY_E_STATE if there is an area
-	 * already, or none to switch to. */
+	 * set_offset and preallocate concern the region alone. FDRY_E_STATE if the region already
+	 * has an area, or has none to switch to. */
 	int (*region_aside_begin)(uint64_t size);
 	int (*region_aside)(bool on);
-	/* The first address of the aside area, and the one behind all that it has handed out; the
-	 * same address twice if there is none. */
+	/* The first address of the aside area, and the one behind its last allocation so far; the
+	 * same address twice if the region has no area. */
 	int (*region_aside_used)(uint64_t *base, uint64_t *end);
 };
 

@@ -4,9 +4,9 @@
  *
  * One region is current at a time, for all threads of the process and for the device whose context
  * was current when the region began. It may have an aside area, a second region right behind it,
- * which gets the new allocations while the program asks for that. An ended region stays known until
- * its last allocation is freed. An allocation that should come from the region and cannot is an
- * error. It never gets an address from the driver.
+ * from which new allocations come after fdry_capture_aside(). An ended region stays known until its
+ * last allocation is freed. An allocation that should come from the region and cannot is an error.
+ * It never gets an address from the driver.
  *
  * Locking: every use of a region holds a lock for reading; beginning and ending one holds it for
  * writing. If there is no region, no lock is taken. In a forked child a thread that does not exist
@@ -33,10 +33,10 @@ struct place {
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct place places[PLACES_MAX];
 static unsigned int used;      /* places in use, atomic */
-static struct place *current; /* the region that has begun, */
-static struct place *aside;   /* and its aside area; NULL: it has none */
-static bool paused;	      /* the driver makes new allocations */
-static bool use_aside;	      /* the aside area makes them */
+static struct place *current; /* the region that has begun, or NULL */
+static struct place *aside;   /* the current region's aside area, or NULL */
+static bool paused;	      /* new allocations come from the driver */
+static bool use_aside;	      /* new allocations come from the aside area */
 /* The devices that may use memory of each device, a bit for each; read and written atomically. */
 static uint64_t peers[FDRY_VMM_DEVICES];
 
@@ -84,7 +84,7 @@ static int current_check(void)
 	return dev == current->dev ? 0 : FDRY_FOREIGN;
 }
 
-/* The place of new allocations; current_check() has succeeded. */
+/* Return the place of new allocations. current_check() has succeeded. */
 static struct place *target(void)
 {
 	return use_aside ? aside : current;

@@ -14,8 +14,8 @@
 
 /* --- the key --- */
 
-/* The release is in the name of the driver's file, "libcuda.so.580.159.03"; several releases have
- * the same CUDA version. */
+/* Return the driver's release from its file's name, such as "libcuda.so.580.159.03". Several
+ * releases have the same CUDA version. */
 static const char *driver_release(const struct fdry_driver *drv, char path[PATH_MAX])
 {
 	struct link_map *map = NULL;
@@ -84,7 +84,7 @@ static int image_find(struct fdry_reader *g, const struct fdry_compiled *c,
 	return err;
 }
 
-/* The kernel object of an image. Check that the image has the key's identity. */
+/* Find the kernel object of an image, and check that the image has the key's identity. */
 static int object_find(struct fdry_reader *g, const struct fdry_compiled *c,
 		       const struct fdry_oid *image, struct fdry_oid *ret)
 {

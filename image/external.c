@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * external.c - external tensors that the caller filled, compared with what they held at the seal.
+ * external.c - compares external tensors, which the caller fills, with their content at the seal.
  *
  * The seal records the fingerprint of each external constant (seal/externals.c). It covers the
- * bytes of the tensor with the size that it had then.
+ * tensor's bytes, in the size that the tensor had then.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 
 struct external {
 	const struct fdry_mf_external_print *want;
-	struct fdry_tensor t; /* as it is in this process */
+	struct fdry_tensor t; /* with its address and size in this process */
 	uint64_t bytes;
 };
 
@@ -26,7 +26,7 @@ struct externals {
 	struct fdry_check_report report;
 };
 
-/* --- what can be compared --- */
+/* --- selecting tensors --- */
 
 static const struct fdry_mf_external_print *print_of(const struct fdry_manifest *m, uint32_t tensor)
 {
@@ -49,11 +49,11 @@ static int sealed_bytes(const struct fdry_image *img, uint32_t i, uint64_t *ret)
 static int unrecorded_fail(const struct fdry_tensor *t)
 {
 	return fdry_fail(FDRY_E_STATE,
-			 "what tensor '%s' held at the seal is not recorded: %s", t->name,
+			 "the content of tensor '%s' at the seal is not recorded: %s", t->name,
 			 t->use == FDRY_USE_CONST
 				 ? "an older version sealed the image, or the GPU could not read "
 				   "this memory; seal the image anew"
-				 : "it is no constant, and only those are the same in each launch");
+				 : "it is no constant, and only constants stay the same");
 }
 
 static int filled_check(struct fdry_image *img, uint32_t i, const char *name)
@@ -71,7 +71,7 @@ static int filled_check(struct fdry_image *img, uint32_t i, const char *name)
 			 name);
 }
 
-/* Add external tensor @i. FDRY_E_STATE: it cannot be compared. */
+/* Add external tensor @i. FDRY_E_STATE if it cannot be compared. */
 static int external_add(struct externals *x, uint32_t i)
 {
 	struct external e = { .want = print_of(&x->img->m, i) };
@@ -83,7 +83,7 @@ static int external_add(struct externals *x, uint32_t i)
 	if (err)
 		return err;
 	if (!sealed && !e.bytes)
-		return 0; /* no bytes are equal to no bytes */
+		return 0; /* an empty tensor cannot differ */
 	if (!e.want)
 		return unrecorded_fail(&e.t);
 	if (e.bytes != sealed)
@@ -139,7 +139,7 @@ static int all_add(struct externals *x)
 
 /* --- comparing --- */
 
-/* Count @e if it differs; the first one is named. */
+/* Count @e if it differs, and name the first tensor that does. */
 static void found_put(struct externals *x, const struct external *e, struct fdry_fingerprint found,
 		      const char **differs)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fingerprint_kernel.h - the fingerprint kernel on devices for which the library has no cubin.
+ * fingerprint_kernel.h - loads the fingerprint kernel on devices for which the library has no
+ * cubin.
  *
- * There the driver compiles the library's PTX. The result is kept in a store (image/compiled.h)
- * under the key that a cache of kernels would give it, so one process of a host compiles it, and
- * the others find it.
+ * For such a device, the driver compiles the library's PTX. A store keeps the result
+ * (image/compiled.h) under the key that a cache of kernels would use. So one process of a host
+ * compiles it, and the others find it.
  */
 #ifndef FDRY_IMAGE_FINGERPRINT_KERNEL_H
 #define FDRY_IMAGE_FINGERPRINT_KERNEL_H
@@ -12,12 +13,12 @@
 #include "graph/fingerprint.h"
 #include "store/store.h"
 
-/* As fdry_fingerprinter_new(), and looks for compiled code in @store. If the driver compiled the
- * kernel now, @compiled is its cubin. Nothing is written. */
+/* Do the same as fdry_fingerprinter_new(), but use compiled code from @store if it has some. If the
+ * driver compiles the kernel, @compiled receives the cubin. Does not write to @store. */
 int fdry_fingerprint_kernel_load(const struct fdry_driver *drv, CUdevice device,
 				 struct fdry_store *store, struct fdry_buf *compiled,
 				 struct fdry_fingerprinter **ret) __must_check;
-/* Keep such a cubin in a store that can be written. A failure is logged and is no error. */
+/* Write such a cubin to a store that is not read-only. A failure is only logged. */
 void fdry_fingerprint_kernel_keep(const struct fdry_driver *drv, CUdevice device,
 				  struct fdry_store *store, struct fdry_span compiled);
 

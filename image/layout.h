@@ -25,8 +25,8 @@ struct fdry_layout_range {
 
 struct fdry_layout {
 	uint64_t base, size; /* the region */
-	uint64_t used;       /* one past the last address that was ever allocated, */
-	uint64_t aside, aside_used; /* except for those of the aside area, which are these */
+	uint64_t used;       /* one past the last address ever allocated in the region */
+	uint64_t aside, aside_used; /* the aside area's base, and the same of it as used */
 	uint64_t end;        /* one past the last live allocation */
 	struct fdry_alloc *ledger;
 	size_t n_ledger;

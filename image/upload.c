@@ -31,13 +31,13 @@ struct fdry_upload {
 	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t changed, opened;
 	bool open, abandoned;
-	struct fdry_upload_block *first, **last; /* the free ones */
+	struct fdry_upload_block *first, **last; /* the list of free blocks */
 	unsigned int filling; /* blocks with parts that are not filled */
 	unsigned int nblocks;
 	struct fdry_upload_block blocks[];
 };
 
-/* --- free blocks; with the lock --- */
+/* --- free blocks; the caller holds the lock --- */
 
 static void block_free(struct fdry_upload *u, struct fdry_upload_block *b)
 {
@@ -132,7 +132,7 @@ static int open_wait(struct fdry_upload *u)
 	return abandoned ? abandoned_fail() : 0;
 }
 
-/* With the lock, which it leaves while the block is prepared. */
+/* Called with the lock held; releases it while the block is prepared. */
 static int block_prepare(struct fdry_upload *u, struct fdry_upload_batch *batch)
 {
 	int err;

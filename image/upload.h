@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * upload.h - host memory to the device, through blocks of pinned memory.
+ * upload.h - copies host memory to the device, through blocks of pinned memory.
  *
- * Threads fill a block together, each a part of it; the last of them passes it to the driver. The
- * block is taken again when the device has it. So the bytes that were copied into it may go away.
- * Everything is on one stream, in no particular order. Blocks can be filled before there is memory
- * to copy to: copies begin when the upload is opened.
+ * Several threads fill a block together, each a part of it, and the last of them passes it to the
+ * driver. The source of those bytes may be freed then. The block is used again after the device has
+ * copied from it. All copies are on one stream, in any order. Threads can fill blocks before the
+ * memory to copy to exists: copies begin when the upload is opened.
  *
- * Locking: several threads at a time may call the functions of a batch, each with the device's
- * context current; the others are for one thread, when no thread is in there.
+ * Locking: several threads may call the functions of batches at the same time, each with the
+ * device's context current. The other functions are for one thread, while no thread calls those.
  */
 #ifndef FDRY_IMAGE_UPLOAD_H
 #define FDRY_IMAGE_UPLOAD_H
@@ -20,7 +20,7 @@
 
 struct fdry_upload;
 
-/* What goes into one block. In the caller's storage; zero, except @left. */
+/* The parts that share one block. The caller owns it, and zeroes it except @left. */
 struct fdry_upload_batch {
 	unsigned int left;          /* parts that are not filled yet */
 	bool failed, preparing;     /* these and the block are the upload's */
@@ -36,24 +36,26 @@ struct fdry_upload_batch {
  */
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
 		    struct fdry_upload **ret) __must_check;
-/* Let copies begin. Any thread may call this at any time. */
+/* Let copies begin. Any thread may call it at any time. */
 void fdry_upload_open(struct fdry_upload *u);
-/* There will be no copies: threads that wait get FDRY_E_STATE. Any thread. */
+/* Stop the upload: no copies will begin, and waiting threads get FDRY_E_STATE. Any thread may call
+ * it. */
 void fdry_upload_abandon(struct fdry_upload *u);
 
-/* The block of a batch, FDRY_UPLOAD_BLOCK bytes, for each of its parts. The first call waits for a
- * free block. */
+/* Return the block of a batch, FDRY_UPLOAD_BLOCK bytes. Call it once for each part; the first call
+ * waits for a free block. */
 int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch,
 		     uint8_t **ret) __must_check;
-/* A part is filled, or failed. If it was the last one and none failed, the caller sends the batch,
- * and the result is true. Any failure takes the block back. */
+/* Report that a part is filled, or that it failed if @whole is false. Returns true if it was the
+ * last part and none failed; then the caller must send the batch. If a part failed, the last report
+ * frees the block. */
 bool fdry_upload_filled(struct fdry_upload *u, struct fdry_upload_batch *batch, bool whole);
-/* Copy @len bytes, @at bytes into the block, some time before fdry_upload_finish() returns. Waits
- * until the upload is opened. */
+/* Copy @len bytes, which begin @at bytes into the block, to @to at some time before
+ * fdry_upload_finish() returns. Waits until the upload is opened. */
 int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUdeviceptr to,
 		     size_t at, size_t len) __must_check;
-/* All copies were begun, or one failed with @err: the block is free when the device has it. Returns
- * @err, unless that is 0 and something else failed. */
+/* Call it when all copies have begun, or one failed with @err. The block is free after the device
+ * has copied from it. Returns @err, or if that is 0, the error of this call. */
 int fdry_upload_sent(struct fdry_upload *u, struct fdry_upload_batch *batch,
 		     int err) __must_check;
 

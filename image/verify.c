@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verify.c - fdry_store_verify(): the store checks its objects, and this file reads fingerprints of
- * content from manifests, whose format the store does not know.
+ * verify.c - implements fdry_store_verify(): the store checks its objects, and this file reads the
+ * fingerprints of content from manifests, whose format the store does not know.
  */
 #include "image/manifest.h"
 #include "lib/log.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork_lock.h - the locks of tables that belong to the process, which a child of fork() finds free.
+ * fork_lock.h - locks for tables of the whole process, which are free in a child of fork().
  *
  * fork() copies one thread. A lock that another thread held would stay locked in the child for
- * ever. So a fork waits for all of these locks, and parent and child release them. Handlers are
- * registered when the library is loaded, before any of its threads can hold a lock: registering
- * waits for a fork that is under way, and that fork may wait for the lock.
+ * ever. So fork() waits for all of these locks, and parent and child release them. The library
+ * registers its handlers (pthread_atfork()) when it is loaded, before any thread can hold a lock:
+ * registering waits for a running fork(), and that fork() may wait for the lock.
  *
  * A thread that holds one of these locks takes no other lock and calls no driver.
  */
@@ -24,8 +24,9 @@ enum fdry_fork_lock {
 void fdry_fork_lock(enum fdry_fork_lock which);
 void fdry_fork_unlock(enum fdry_fork_lock which);
 
-/* How many forks lie between this process and the one that loaded the library. What a table notes
- * with another number belongs to a parent. Context: any of the locks is held. */
+/* Return the number of forks between this process and the one that loaded the library. Entries that
+ * a table noted with another number belong to a parent. Context: the caller holds any of the
+ * locks. */
 unsigned int fdry_fork_count(void);
 
 #endif

@@ -80,7 +80,7 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 	return fdry_placed_fail(err, p->base, p->size);
 }
 
-/* The rest of what the options ask for, in a region that has begun. */
+/* Apply the other options to a region that has begun. */
 static int region_extend(struct fdry_capture *cap, const struct fdry_capture_opts *o)
 {
 	const struct fdry_hook *hook = cap->hook;

@@ -104,14 +104,14 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 int fdry_capture_pause(struct fdry_capture *cap);
 int fdry_capture_resume(struct fdry_capture *cap);
 /**
- * fdry_capture_aside() - Let the aside area make new allocations, or the region again.
+ * fdry_capture_aside() - Allocate new memory from the aside area, or from the region again.
  * @on: 1: the aside area; 0: the region
  *
- * The aside area is a second region behind the first one, with a cursor of its own. A process that
- * captures may profile and warm up there, and a process that loads may leave that out: the
- * allocations that both make in the region get the same addresses. Graphs may use memory of the
- * area, and the seal writes it to the image. Frees go where the memory came from. FDRY_E_STATE if
- * the capture has no aside area.
+ * The aside area is a second region behind the first one, with a cursor of its own. A capturing
+ * process may profile and warm up there, and a loading process may omit that work: the allocations
+ * that both make in the region get the same addresses. Graphs may use memory of the area, and the
+ * seal writes it to the image. A free returns memory to the area or region from which it came.
+ * FDRY_E_STATE if the capture has no aside area.
  */
 int fdry_capture_aside(struct fdry_capture *cap, int on);
 /* The cursor: bytes of the region that are handed out so far. */
@@ -228,9 +228,9 @@ void fdry_capture_end(struct fdry_capture *cap);
  *         there are none
  * @count: the number of allocations
  *
- * Those in the aside area follow the others. Sizes are those that were asked for. The array also
- * has the ranges of images that were loaded
- * into the region, and memory that the program mapped there itself.
+ * Allocations in the aside area follow the others. Sizes are those that the program requested. The
+ * array also has the ranges of images that were loaded into the region, and memory that the program
+ * mapped there itself.
  */
 int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count);
 

@@ -250,24 +250,25 @@ struct fdry_check_report {
 };
 
 /**
- * fdry_image_check() - Compare external tensors with what they held at the seal.
+ * fdry_image_check() - Compare external tensors with their content at the seal.
  * @name: an external tensor; NULL: every external constant (FDRY_USE_CONST)
  * @stream: the call first waits for the work on this stream
- * @report: NULL, or what was compared, also after FDRY_E_CORRUPT
+ * @report: NULL, or receives the number of compared tensors and bytes, also after FDRY_E_CORRUPT
  *
- * A seal records the fingerprints of external constants: weights. Images with other weights are
- * other images. Inputs, outputs and states are not recorded, since they change from launch to
+ * A seal records the fingerprints of external constants, such as weights. Images with other weights
+ * are other images. Inputs, outputs and states are not recorded, since they change from launch to
  * launch. The device computes the fingerprints at the speed of its memory, on a stream of the
- * library, and the call waits for it. It changes nothing: fill a tensor that differs again, and
- * repeat the call.
+ * library, and the call waits for it. The call changes nothing: if a tensor differs, fill it again
+ * and repeat the call.
  *
- * A tensor without elements is always equal. External tensors have no gaps: a capture refuses them.
- * A tensor with a capacity is compared if the load gave it the size of the seal.
+ * A tensor without elements is always equal. External tensors have no gaps, because a capture
+ * refuses gaps. A tensor with a capacity is compared if the load gave it the size of the seal.
  *
  * Errors: FDRY_E_CORRUPT names the first tensor that differs. FDRY_E_STATE: the tensor is not
- * external, it is not recorded (no constant, an image of an older version, or a GPU that could not
- * read it at the seal), or it has another size here. With NULL, such constants are skipped, and if
- * none remains, that is the error. FDRY_E_UNBOUND: it is not filled. FDRY_E_NOKEY.
+ * external, has another size here, or was not recorded (it is no constant, an older version sealed
+ * the image, or the GPU could not read it at the seal). With NULL, such constants are skipped; if
+ * none remains, the call returns that error. FDRY_E_UNBOUND: the tensor is not filled.
+ * FDRY_E_NOKEY: the image has no such tensor.
  */
 int fdry_image_check(struct fdry_image *img, const char *name, CUstream stream,
 		     struct fdry_check_report *report);

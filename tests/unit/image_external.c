@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of external tensors that are compared with what they held at the seal.
+ * Unit tests of external tensors that are compared with their content at the seal.
  */
 #include "tests/lib/image_host.h"
 

@@ -187,11 +187,11 @@ class Image(_lib.Closing):
         lib.fdry_image_filled(self._handle, _lib.named(name) if name is not None else None)
 
     def check(self, name=None, stream=None):
-        """Compare an external tensor with what it held at the seal, after earlier work on `stream`;
+        """Compare an external tensor with its content at the seal, after earlier work on `stream`;
         without a name, all external constants. Returns a Checked.
 
-        Raises Error CORRUPT if one differs, and Error STATE if its bytes at the seal are not
-        recorded: only those of constants are.
+        Raises Error CORRUPT if one differs, and Error STATE if the image has no record of its
+        bytes; only those of constants are recorded.
         """
         raw = _lib.CheckReport(sz=ctypes.sizeof(_lib.CheckReport))
         lib.fdry_image_check(self._handle, _lib.named(name) if name is not None else None,
