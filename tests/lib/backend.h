@@ -16,7 +16,7 @@ struct test_backend {
 	void *(*code)(void);
 	/* How many objects of a kind are alive in the driver; 0 if it does not count them. */
 	long (*live)(const char *what);
-	uint64_t base;  /* device addresses that are free */
+	uint64_t base;  /* the first of some free device addresses */
 	uint32_t spins; /* rounds of the kernel "step" that take some tens of milliseconds */
 };
 

@@ -228,7 +228,7 @@ static int mapping_check(const struct fdry_region *r)
 	return ret;
 }
 
-/* --- all of it --- */
+/* --- the whole region --- */
 
 /* No live allocation lies in a free range. */
 static int check_free(const struct fdry_region *r, const struct fdry_ranges *set)

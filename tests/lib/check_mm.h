@@ -14,7 +14,7 @@ int check_bump(const struct fdry_bump *b);
 int check_ledger(const struct fdry_ledger *l, CUdeviceptr start, CUdeviceptr end);
 int check_free_ranges(const struct fdry_ranges *s);
 int check_stream_pool(const struct fdry_stream_pool *p);
-/* All parts of a region; takes its lock. */
+/* Check all parts of a region. Locks the region. */
 int check_region(struct fdry_region *r);
 
 #endif

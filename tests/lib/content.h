@@ -9,12 +9,12 @@
 #include "store/store.h"
 
 /**
- * struct content_image - What the image has.
+ * struct content_image - The contents of the image to make.
  * @ref: its name, or NULL
- * @seed: chunk i has the bytes of noise(@seed + i); 2 MiB apart in memory
+ * @seed: chunk i has the bytes of content_noise(@seed + i); chunks are 2 MiB apart in memory
  * @n, @len: number and size of the chunks
  * @plain: the manifest records no fingerprints
- * @wrong: so many chunks, from the first one on, have a wrong fingerprint in the manifest
+ * @wrong: the number of chunks, from the first one, with a wrong fingerprint in the manifest
  */
 struct content_image {
 	const char *ref;
@@ -27,7 +27,7 @@ struct content_image {
 /* Returns 0, or an error of the library. @oids: NULL, or gets the chunks. @id: of the manifest. */
 int content_image_seal(struct fdry_store *s, const struct content_image *c, struct fdry_oid *oids,
 		       struct fdry_oid *id) __must_check;
-/* The same bytes for the same seed, which do not compress. */
+/* Write bytes that do not compress, the same for the same seed. */
 void content_noise(uint64_t seed, void *to, size_t len);
 
 #endif

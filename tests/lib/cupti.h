@@ -21,11 +21,12 @@ struct cupti_module {
 };
 typedef void (*cupti_fn)(void *arg, int domain, uint32_t id, const void *data);
 
-/* @fn is called, by any thread, inside the call that loads a module. False where CUPTI (the
- * environment's CUPTI, or where it usually is) is not there, or has a subscriber. */
+/* Let CUPTI call @fn inside each call that loads a module, on that call's thread. False if CUPTI
+ * (the path in the environment's CUPTI, or the usual one) is missing or has a subscriber
+ * already. */
 bool cupti_subscribe(cupti_fn fn);
 
-/* The module that a callback is about, or NULL. */
+/* Return the module that a callback reports, or NULL. */
 const struct cupti_module *cupti_module_of(int domain, uint32_t id, const void *data);
 
 #endif

@@ -15,15 +15,14 @@
 #include "graph/elf.h"
 #include "graph/fatbin.h"
 
-/* @bytes: a cubin, or a place where a fatbin begins with all that follows it in the file. */
+/* @bytes: a cubin, or a fatbin with the rest of the file after it. */
 typedef void (*devcode_fn)(const char *file, struct fdry_span bytes);
 
-/* Every piece of device code in a shared library, fatbin or cubin; non-zero where there is no such
- * file. */
+/* Call @fn for each piece of device code in a shared library, fatbin or cubin. Returns non-zero if
+ * there is no such file. */
 int devcode_file(const char *path, devcode_fn fn);
 
-/* Device 0's primary context becomes current; gives 10 * major + minor. Ends the program where that
- * fails. */
+/* Make device 0's primary context current and return 10 * major + minor. Exits on failure. */
 unsigned int devcode_context(const struct fdry_driver *drv);
 
 #endif

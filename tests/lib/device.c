@@ -7,7 +7,8 @@ struct fdry_device *dev;
 void device_setup(void)
 {
 	ck_assert(!setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
-	ck_assert(!setenv("CUDA_CACHE_DISABLE", "1", 1)); /* nothing to set up */
+	ck_assert(!setenv("CUDA_CACHE_DISABLE", "1", 1)); /* so that the driver's cache of compiled
+							     code is not used */
 	drv = test_sim();
 	ok(fdry_device_get(0, &dev));
 }

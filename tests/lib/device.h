@@ -24,7 +24,7 @@ uint64_t transient_get(enum fdry_transient_kind kind, size_t bytes, CUstream str
 
 CUstream stream_get(void);
 
-/* A stream that stands still until it is let go. */
+/* A gate holds a stream's work back until it is opened. */
 struct gate {
 	pthread_mutex_t lock;
 	bool open;

@@ -10,7 +10,7 @@
 
 #define BLOCK ((size_t)FDRY_FINGERPRINT_BLOCK)
 
-/* The call may return before the bytes are there, and the tests' stream waits for no other one. */
+/* The copy may end after the call has returned, and the tests' stream waits for no other stream. */
 static void put(CUdeviceptr to, const void *bytes, size_t len)
 {
 	ok(fdry_call(drv, cuMemcpyHtoD_v2, to, bytes, len));
@@ -44,7 +44,7 @@ void fingerprint_fixture_end(struct fingerprint_fixture *b)
 	free(b->bytes);
 }
 
-/* The ranges lie in the memory. */
+/* Compare the device's fingerprints of these ranges of the memory with the processor's. */
 static void values_equal(struct fingerprint_fixture *b, const struct fdry_fingerprint_range *r,
 			 size_t n)
 {
@@ -63,7 +63,7 @@ static void values_equal(struct fingerprint_fixture *b, const struct fdry_finger
 	free(got);
 }
 
-/* Every length about the ends of units, rows and blocks, at every place of a unit. */
+/* Try every length near the ends of units, rows and blocks, at every offset in a unit. */
 START_TEST(any_length_at_any_address)
 {
 	static const size_t lens[] = { 16, 4096, 8192, 61440, BLOCK, 2 * BLOCK };
@@ -106,7 +106,7 @@ START_TEST(many_ranges)
 }
 END_TEST
 
-/* What changed on the device changes the value, and only of its range. */
+/* A change on the device changes the value of its range, and of no other. */
 START_TEST(changes_are_noticed)
 {
 	struct fdry_fingerprint_range r[4];

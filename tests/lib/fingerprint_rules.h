@@ -18,10 +18,10 @@ struct fingerprint_fixture {
 	struct fdry_fingerprinter *f;
 	CUstream stream;
 	CUdeviceptr memory;
-	uint8_t *bytes; /* what is in it */
+	uint8_t *bytes; /* the memory's content */
 };
 
-/* Memory of 144 blocks, with bytes in it, and a fingerprinter. */
+/* Allocate memory of 144 blocks, fill it, and make a fingerprinter. */
 void fingerprint_fixture_begin(struct fingerprint_fixture *b);
 void fingerprint_fixture_end(struct fingerprint_fixture *b);
 

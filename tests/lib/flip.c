@@ -30,7 +30,7 @@ static void notes_read(struct flip_chunk *c)
 	ck_assert(!close(fd));
 }
 
-/* The place in a mapped file that memory of this process shows. */
+/* Return the offset in its file of a byte that this process has mapped. */
 static off_t file_offset(const void *at)
 {
 	unsigned long from, to, offset, addr = (unsigned long)(uintptr_t)at;

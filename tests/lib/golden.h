@@ -23,13 +23,13 @@ void golden_free(struct fdry_span s);
 /* The first @len bytes in memory of their own. */
 struct fdry_span golden_cut(struct fdry_span s, size_t len);
 
-/* A number that looks random and is the same in every run. */
+/* Return a pseudo-random number, the same in every run. */
 uint32_t golden_random(uint32_t *state);
 typedef void (*golden_fn)(struct fdry_span bytes);
 
 /*
- * Hand @fn the file cut off at some @cuts places and with some @flips single bits turned.
- * What @fn does must end well or with an error; the sanitizers see the rest.
+ * Call @fn with the file truncated at about @cuts places, and with about @flips single bits
+ * inverted. @fn must succeed or return an error; sanitizers detect other faults.
  */
 void golden_damage(const char *name, unsigned int cuts, unsigned int flips, golden_fn fn);
 

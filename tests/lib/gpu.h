@@ -11,10 +11,11 @@
 
 #include "arch/driver.h"
 
-/* The machine's own driver. Ends the program with status 77 where there is none, or no GPU. */
+/* Open the machine's own driver. Exits with status 77 if there is no driver or no GPU. */
 const struct fdry_driver *gpu_driver(void);
 
-/* What main() returns; says the result as tests/run wants it. A run without a check is no good one.
+/* Print the result in the form that tests/run reads, and return main()'s result. A run without a
+ * check has failed.
  */
 int gpu_end(unsigned long checks, unsigned long failures);
 

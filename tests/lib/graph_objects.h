@@ -25,7 +25,7 @@ struct fdry_span span_of(const struct fdry_buf *b);
 /* A whole file of the golden folder; the caller releases it. */
 struct fdry_buf golden_file(const char *name, const char *suffix);
 
-/* The object that a text describes. */
+/* Make the object that a text describes. */
 struct fdry_buf object_of(struct fdry_span text);
 struct fdry_buf golden_object(const char *name);
 struct fdry_buf object_of_string(const char *text);

@@ -73,8 +73,8 @@ START_TEST(launch_configuration)
 }
 END_TEST
 
-/* The driver says of a captured launch how clusters are scheduled, and leaves that open in a node
- * that was added. */
+/* The driver records how clusters are scheduled for a captured launch, and not for a node that was
+ * added. */
 static CUgraphNode as_captured(CUgraphNode n)
 {
 	CUlaunchAttributeValue v = { .clusterSchedulingPolicyPreference =
@@ -85,7 +85,7 @@ static CUgraphNode as_captured(CUgraphNode n)
 	return n;
 }
 
-/* A captured graph and one put together by hand are the same. */
+/* A captured graph and the same graph made node by node are equal. */
 START_TEST(captured)
 {
 	CUdeviceptr x = gf.mem;
@@ -182,7 +182,7 @@ START_TEST(every_kind)
 	CUgraph g = graph_of_all();
 	static uint8_t mem[65536];
 
-	/* It does something, and its order matters. */
+	/* The graph's result depends on the order of its nodes. */
 	run_on_seed(g, mem);
 	ck_assert_uint_eq(fdry_get16(mem + 512), 0x1234);
 	ck_assert_mem_eq(mem + 1024 + 16, mem + 16, 8);
@@ -224,7 +224,7 @@ START_TEST(edges_with_data)
 	CUgraphNode n[6];
 	int i;
 
-	/* Each has a number of its own, as kernels may overlap along such edges. */
+	/* Each node has a number of its own, because kernels may overlap along such edges. */
 	for (i = 0; i < 6; i++)
 		n[i] = step_node(g, NULL, i, (uint64_t)i);
 	edge_add(g, n[0], n[1], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
@@ -297,7 +297,7 @@ static CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t len,
 	return copy(dst, src, len, stream);
 }
 
-/* 16 bytes in, a step, 8 bytes out, in every way that captures have. */
+/* Capture a copy of 16 bytes in, a step, and a copy of 8 bytes out, by every kind of call. */
 static CUgraph graph_with_host(int way)
 {
 	CUdeviceptr in = (uintptr_t)host_at(&gf.hosts[0], 64),
@@ -344,7 +344,7 @@ static uint64_t host_step(uint64_t x)
 	return x * 6364136223846793005u + 3;
 }
 
-/* What the driver calls the memory of captured copies: as the call was, with pitches of 0. */
+/* The driver records the memory of captured copies as in the call, with pitches of 0. */
 START_TEST(host_memory_as_captured)
 {
 	static const CUmemorytype host[] = { CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED };
@@ -378,7 +378,7 @@ static unsigned long long buffer_id(void *p)
 	return id;
 }
 
-/* An allocation has a number that no later one has, and a range that is as long as was asked for.
+/* An allocation has a number that no later one gets, and a range of the requested length.
  */
 START_TEST(pinned_memory_has_a_number)
 {
@@ -406,7 +406,7 @@ START_TEST(pinned_memory_has_a_number)
 }
 END_TEST
 
-/* What is built uses host memory elsewhere, and reads it at each launch. */
+/* The built graph uses host memory at other addresses, and reads it at each launch. */
 START_TEST(host_memory_elsewhere)
 {
 	CUgraph g = graph_with_host(_i);
@@ -433,7 +433,7 @@ START_TEST(host_memory_elsewhere)
 }
 END_TEST
 
-/* A loader that has less host memory than the graph needs gets nothing. */
+/* A load with less host memory than the graph needs is refused. */
 START_TEST(host_memory_that_is_not_there)
 {
 	CUgraph g = graph_with_host(0);
@@ -516,7 +516,8 @@ START_TEST(packed_arguments)
 }
 END_TEST
 
-/* A packed buffer that is shorter than the parameters is passed again as it was; NCCL's are. */
+/* A packed buffer that is shorter than the parameters, like NCCL's, is passed with the same
+ * length. */
 START_TEST(short_arguments)
 {
 	static const size_t words[] = { 0, 1, 46, 510 };

@@ -21,7 +21,8 @@ struct handmade {
 
 uint32_t handmade_str(struct handmade *h, const char *s);
 
-/* Without ok(), which Check writes to a file each time: entries are many. */
+/* This does not use ok(), for which Check writes to a file each time, because there are many
+ * entries. */
 void handmade_put(struct fdry_buf *b, const void *data, size_t len);
 
 #define handmade_add(h, section, ...) do { \
@@ -29,17 +30,17 @@ void handmade_put(struct fdry_buf *b, const void *data, size_t len);
 	handmade_put(&(h)->w.section, &entry_, sizeof(entry_)); \
 } while (0)
 
-/* The facts of the software driver's device, and whatever @key (may be NULL) says; in order if @key
- * sorts behind "fdry.". */
+/* Add the facts of the software driver's device and then fact @key, if it is not NULL. They are in
+ * order if @key sorts after "fdry.". */
 void handmade_begin(struct handmade *h);
 
-/* A kernel object, the next in the manifest's list. */
+/* Put a kernel object and add it to the manifest's list. */
 void handmade_object(struct handmade *h, const void *data, size_t len);
 
-/* The manifest's bytes; release @ret. */
+/* Encode the manifest. The caller must release @ret. */
 void handmade_bytes(struct handmade *h, struct fdry_buf *ret);
 
-/* Ends the session; the writer is released. */
+/* End the session, and release the writer. */
 void handmade_install(struct handmade *h, const char *ref);
 
 #endif

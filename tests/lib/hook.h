@@ -22,13 +22,13 @@ void *test_hook_symbol(const char *name);
 	(((__typeof__(&symbol))test_hook_symbol(#symbol "_ptsz"))(__VA_ARGS__))
 #define cuda_ok(symbol, ...) ck_assert_int_eq(cuda(symbol, __VA_ARGS__), CUDA_SUCCESS)
 
-/* The interposer loaded, whatever driver it will find. */
+/* Load the interposer, in front of any driver. */
 void test_hook_open(void);
 
-/* The interposer loaded in front of the software driver, nothing else yet. */
+/* Load the interposer in front of the software driver, and do no more. */
 void test_hook_load(void);
 
-/* And device 0's primary context current. */
+/* Load both, and make device 0's primary context current. */
 void test_hook(void);
 
 #endif

@@ -122,7 +122,8 @@ int work_seal(struct work *w, const char *ref)
 	return fdry_capture_seal(w->cap, w->store, ref, NULL, NULL);
 }
 
-/* The usual image, "img": graph 1 and 2 (c = a + b), inputs a and b (@b_flags), output c, a fact.
+/* Seal the usual image, "img": graphs 1 and 2 (c = a + b), inputs a and b (@b_flags), output c, a
+ * fact.
  */
 static void image_seal(uint32_t b_flags, char *id)
 {

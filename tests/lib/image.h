@@ -17,11 +17,11 @@
 #define N 1000
 #define BYTES (N * sizeof(float))
 
-/* Free under every sanitizer, which the default base is not. */
+/* A base that is free under every sanitizer; the default base is not. */
 #define TEST_CAPTURE_BASE (TEST_BASE + (1ull << 32))
 
-/* What a program has: vectors, code, a stream; and the capture that it all goes into. A test that
- * leaves it open keeps it static, where leak checkers see it. */
+/* The state of a capturing program: vectors, code, a stream, and the capture. A test that does not
+ * end it must keep it static, so that leak checkers see it. */
 struct work {
 	struct fdry_capture *cap;
 	struct fdry_store *store;
@@ -34,23 +34,23 @@ struct work {
 
 float vector_value(int i, float salt);
 void vector_fill(float *v, float salt);
-extern CUdeviceptr work_base; /* of the next work's region */
+extern CUdeviceptr work_base; /* the base of the next work's region */
 extern int work_device; /* its ordinal */
 
-/* Objects of the software driver that somebody holds; addresses that stay reserved for images that
- * were unloaded are nobody's. */
+/* Return the number of live objects of the software driver, without addresses that stay reserved
+ * for unloaded images. */
 long live_objects(void);
 
-/* The same, before what is to leave nothing behind. */
+/* The same, called before work that must release all it makes. */
 long live_before(void);
 
-/* Its primary context current. */
+/* Make the device's primary context current. */
 void device_use(int ordinal);
 
-/* The interposer in place, a store, a capture begun; a, b and c allocated, b and a set. */
+/* Load the interposer, make a store, begin a capture, allocate a, b and c, and fill a and b. */
 void work_make(struct work *w);
 
-/* The end of what work_make() began. */
+/* End the work that work_make() began. */
 void work_end(struct work *w);
 void capture_start(struct work *w);
 
@@ -58,7 +58,7 @@ CUgraph capture_stop(struct work *w);
 
 void launch_add(struct work *w, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c);
 
-/* c = a + b, as graph @key. */
+/* Capture c = a + b as graph @key. */
 void graph_add(struct work *w, uint64_t key);
 struct fdry_tensor vector(const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);
 void tensor_add(struct work *w, const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);
@@ -66,10 +66,10 @@ int work_seal(struct work *w, const char *ref);
 void seal_plain(void *id);
 void seal_external(void *id);
 
-/* What loads needs no interposer. One handle for all of a test, which stays open. */
+/* Open the store for loads, which need no interposer. A test uses one handle, which stays open. */
 struct fdry_store *load_store(void);
 
-/* c of the image is a + b for an a of @a_salt and a b of @b_salt. */
+/* Check that the image's c is a + b for the vectors of @a_salt and @b_salt. */
 void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_salt);
 
 #endif

@@ -7,7 +7,8 @@
 
 #define PAGE 4096u
 
-/* What a program has besides: pinned vectors in, out, table and state, and one that is not pinned.
+/* The program's host memory: the pinned vectors in, out, table and state, and one that is not
+ * pinned.
  */
 struct host_work {
 	struct work w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_place.h - an image, and a process that makes some of its allocations, for tests of
- * fdry_load_opts.into. */
+/* image_place.h - helpers for tests of fdry_load_opts.into: an image, and a process that makes some
+ * of its allocations. */
 #ifndef FDRY_TESTS_LIB_IMAGE_PLACE_H
 #define FDRY_TESTS_LIB_IMAGE_PLACE_H
 
@@ -12,12 +12,12 @@
  * = a + d. */
 void seal_into(void *unused);
 
-/* A process that allocates the first @n of a, b and c, and fills what it has with @salt. */
+/* Allocate the first @n of a, b and c, and fill them with @salt. */
 void into_begin(struct work *w, int n, float salt);
 struct fdry_load_opts into(const struct work *w);
 void tensor_is(struct fdry_image *img, const char *name, float salt);
 
-/* Graph @key gives a of @a and b of @b. */
+/* Check that graph @key computes the sum for a of @a and b of @b. */
 void sum_is(struct fdry_image *img, uint64_t key, float a, float b);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.h - caches of kernels on the software driver: sources, a launch whose result is checked.
+/* kernels.h - helpers for tests of kernel caches on the software driver: sources, and a launch
+ * whose result is checked.
  */
 #ifndef FDRY_TESTS_LIB_KERNELS_H
 #define FDRY_TESTS_LIB_KERNELS_H
@@ -19,7 +20,7 @@ extern size_t ptx_len, cubin_len;
 static const char cuda_text[] =
 	"#pragma object kernels\nextern \"C\" __global__ void scale(float *x, float by, int n);\n";
 
-/* What every test begins with; the driver is not started, so that children can be. */
+/* Begin a test. The driver is not started, so that the test can fork children. */
 void kernels_setup(void);
 void kernels_teardown(void);
 struct fdry_kernels_source code_of(const void *data, size_t len);
@@ -30,7 +31,7 @@ struct fdry_kernels_stats stats_of(struct fdry_kernels *k);
 
 #define ARG(x) { &(x), sizeof(x) }
 
-/* c = a + b by the kernel vecadd of tests/sim/kernels.c, and is. */
+/* Launch c = a + b by the kernel vecadd of tests/sim/kernels.c, and check c. */
 void vecadd_check(struct fdry_kernels *k, CUfunction f);
 
 #endif

@@ -85,7 +85,7 @@ START_TEST(mapping)
 }
 END_TEST
 
-/* Where nothing is mapped, and where nobody may look. */
+/* Test attributes in a reservation, at addresses without a mapping or without access. */
 START_TEST(attributes_of_mapped_memory)
 {
 	CUmemGenericAllocationHandle h = rules_create();
@@ -162,13 +162,14 @@ START_TEST(freeing)
 	works(cuMemAlloc, &p, 1000);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemFree, p + 16);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, p + 16, s);
-	works(cuMemFreeAsync, p, s); /* though it is not from a pool */
+	works(cuMemFreeAsync, p, s); /* also for memory that is not from a pool */
 	works(cuStreamSynchronize, s);
 	works(cuStreamDestroy, s);
 }
 END_TEST
 
-/* What the interposer does while a stream captures: ask which it is, map, fill. */
+/* The interposer makes these calls while a stream captures: it asks which stream captures, maps,
+ * and fills. */
 START_TEST(while_a_stream_captures)
 {
 	CUmemGenericAllocationHandle h;
@@ -204,7 +205,7 @@ START_TEST(while_a_stream_captures)
 }
 END_TEST
 
-/* A capture's allocations are its own to free. */
+/* Only the graph can free allocations of a capture. */
 START_TEST(allocating_in_a_capture)
 {
 	CUdeviceptr p = 0, before = 0;
@@ -226,7 +227,7 @@ START_TEST(allocating_in_a_capture)
 }
 END_TEST
 
-/* Stream ids are never given twice, whatever becomes of handles. */
+/* The driver never reuses a stream id, also after it reuses the handle. */
 START_TEST(stream_ids)
 {
 	unsigned long long id, last = 0, legacy = 0, mine = 0;

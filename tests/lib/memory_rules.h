@@ -10,7 +10,7 @@
 
 #include "tests/lib/drv.h"
 
-/* The driver's function of this name. */
+/* Call the driver's function of this name. */
 void *rules_symbol(const char *name);
 
 #define RULES_NAME2(fn) #fn

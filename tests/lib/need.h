@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* need.h - for programs without Check: calls that must succeed, or the program ends. */
+/* need.h - checks for programs without Check: calls that must succeed; otherwise the program
+ * exits. */
 #ifndef FDRY_TESTS_LIB_NEED_H
 #define FDRY_TESTS_LIB_NEED_H
 

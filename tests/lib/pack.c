@@ -99,7 +99,7 @@ struct fdry_oid seal_mixed(struct fdry_store *s, unsigned int seed, size_t chunk
 	return oid;
 }
 
-/* What a person sees of a store, as one number: refs, and what they reach. */
+/* Return a hash of a store's visible state: its refs and the objects that they reach. */
 static int see_object(void *arg, const struct fdry_object_info *info)
 {
 	struct fdry_hash *h = arg;

@@ -23,7 +23,8 @@ static void variables_make(struct load *l)
 	}
 }
 
-/* into_table = &table[2], as the driver's loader would do it; of the golden data no more is needed.
+/* Relocate into_table = &table[2], as the driver's loader would; the golden data needs no other
+ * relocation.
  */
 static void addresses_make(struct load *l)
 {
@@ -213,7 +214,8 @@ static CUresult module_load(CUmodule *ret, const void *data, unsigned int nj, CU
 
 	CALL();
 	ck_assert(!jo && !jv && !nj);
-	/* No length is given: sections headers are what ends a slice, and a cubin here. */
+	/* The call has no length: the section headers are the end of a slice, and of a cubin
+	 * here. */
 	*ret = (CUmodule)load_new(
 		(struct fdry_span){ data, h->shoff + h->shnum * sizeof(struct fdry_elf_shdr) });
 	return CUDA_SUCCESS;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paper.h - a driver on paper: it "loads" the golden cubins into plain memory, runs nothing, and
- * can fail any call. For tests of kernels and their variables.
+ * paper.h - a fake driver for tests of kernels and their variables: it "loads" the golden cubins
+ * into plain memory, runs nothing, and can fail any call.
  *
- * Everything here ends the test on failure. There is one at a time, from paper_begin() to
+ * Everything here ends the test on failure. One fake driver exists at a time, from paper_begin() to
  * paper_end().
  */
 #ifndef FDRY_TESTS_LIB_PAPER_H
@@ -32,8 +32,8 @@ struct load {
 	struct fdry_span bytes; /* a copy */
 	struct fdry_cubin *c;
 	struct paper_kernel kernels[KERNELS_MAX];
-	uint8_t *memory[VARIABLES_MAX]; /* what lies in the variables */
-	struct fdry_code_image code;    /* what the interposer would have seen */
+	uint8_t *memory[VARIABLES_MAX]; /* the variables' contents */
+	struct fdry_code_image code;    /* as the interposer would record it */
 };
 
 extern struct paper {
@@ -41,10 +41,11 @@ extern struct paper {
 	struct load *loads[LOADS_MAX];
 	unsigned int nloads, unloaded;
 	unsigned long long context;  /* the number of the current one */
-	unsigned int calls, fail_at; /* fail that call, counted from 1; 0: none */
-	bool hide_names;             /* no variable is known by name */
-	struct fdry_span ptx_cubin;  /* what "linking" gives ... */
-	struct fdry_span ptx_cubin_64; /* ... and what it gives with 64 registers instead of 32 */
+	unsigned int calls, fail_at; /* the number of the call that fails, counted from 1; 0:
+					none */
+	bool hide_names;             /* the driver finds no variable by name */
+	struct fdry_span ptx_cubin;  /* the result of "linking" ... */
+	struct fdry_span ptx_cubin_64; /* ... and the result with 64 registers instead of 32 */
 	void *registers;             /* of the link in progress */
 	unsigned int links;
 } paper;
@@ -60,7 +61,7 @@ void paper_end(void);
 int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_code_image *ret);
 struct fdry_kernel_set *set_new(void);
 
-/* A kernel launched as a library's kernel (with its function, as graph nodes give it), or as a
+/* Return a kernel as a library's kernel (with its function, as graph nodes have it), or as a
  * module's function. */
 uint32_t intern(struct fdry_kernel_set *set, struct paper_kernel *k, bool library);
 const struct fdry_kernel *sliced(struct fdry_kernel_set *set, uint32_t i);
@@ -68,7 +69,7 @@ void slice(struct fdry_kernel_set *set);
 void slice_refused(struct fdry_kernel_set *set, const char *why, const char *who);
 bool same_object(struct fdry_kernel_set *set, uint32_t a, uint32_t b);
 
-/* An object of the kernel set @arg, for functions that ask for objects by id. */
+/* Read an object of the kernel set @arg, for functions that get objects by id. */
 int paper_object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret);
 
 #endif

@@ -13,7 +13,7 @@
 #include "tests/lib/gpu.h"
 #include "tests/lib/drv.h"
 
-extern CUcontext ctx; /* device 0's primary one, current to the first thread */
+extern CUcontext ctx; /* device 0's primary context, current to the first thread */
 extern unsigned int checks, failures;
 
 struct part {
@@ -21,7 +21,7 @@ struct part {
 	void (*fn)(void);
 };
 
-/* One check; what failed is said. */
+/* Check a condition; print it if it is false. */
 bool check_(bool good, const char *what, const char *file, int line);
 #define check(cond) check_(cond, #cond, __FILE__, __LINE__)
 #define ok(call) check_(!(call), #call, __FILE__, __LINE__)
@@ -31,12 +31,13 @@ bool check_(bool good, const char *what, const char *file, int line);
 bool part_refused(int ret, int code, const char *words, const char *file, int line);
 #define fails(code, words, call) part_refused(call, FDRY_E_##code, words, __FILE__, __LINE__)
 
-/* Device memory, zeroed. */
+/* Allocate zeroed device memory. */
 CUdeviceptr part_mem(size_t bytes);
 
 CUstream part_stream(void);
 
-/* The driver at @path, NULL: the machine's own, and device 0's primary context. */
+/* Open the driver at @path, or the machine's own if @path is NULL, and make device 0's primary
+ * context current. */
 bool parts_begin(const char *path);
 void parts_run(const struct part *parts, size_t n);
 

@@ -19,7 +19,7 @@
 
 #define MiB (1ull << 20)
 #define BASE TEST_BASE
-/* Small, since the thread sanitizer keeps notes of all of it. */
+/* The size is small, since the thread sanitizer keeps notes on every byte. */
 #define SIZE (256 * MiB)
 
 extern struct fdry_region *region;

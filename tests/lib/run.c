@@ -25,7 +25,7 @@ void run_close(void)
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 	cu(cuThreadExchangeStreamCaptureMode, &mode);
-	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL); /* nothing left it changed */
+	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL); /* no call left it changed */
 	ck_assert_ptr_null(fdry_stream_current());
 	ck_assert_int_eq(test_sim_live("graph"), 0);
 	ck_assert_int_eq(test_sim_live("exec"), 0);

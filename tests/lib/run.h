@@ -26,7 +26,7 @@
 
 void run_open(void);
 
-/* Streams that are lent stay with the context. */
+/* Shared streams stay with the context. */
 void run_close(void);
 
 CUfunction kernel(const char *name);
@@ -45,7 +45,7 @@ CUstream stream_new(void);
 
 void floats_set(CUdeviceptr p, float v);
 
-/* All N are @v once @stream is done. */
+/* Check that all N numbers are @v after the work of @stream. */
 void floats_are(CUdeviceptr p, float v, CUstream stream);
 
 /* c = a + b */

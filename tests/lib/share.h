@@ -2,9 +2,9 @@
 /*
  * share.h - other users, other PID namespaces and mounts, for tests of a shared store.
  *
- * Permissions differ: root can become any user, and other users can make namespaces, or not even
- * that. A child reports its result by its exit status; NOT_ALLOWED means that it could not begin.
- * It must not use Check.
+ * The rights of the test's user differ: root can become any user; others can at most make
+ * namespaces. A child reports its result by its exit status; NOT_ALLOWED means that it could not
+ * begin. It must not use Check.
  */
 #ifndef FDRY_TESTS_LIB_SHARE_H
 #define FDRY_TESTS_LIB_SHARE_H
@@ -18,32 +18,32 @@
 
 #define NOT_ALLOWED 200
 
-/* Numbers that are nobody's. */
+/* User and group ids that no user has. */
 enum { MAKER = 54321, MEMBER = 54322, STRANGER = 54323, GROUP = 54400 };
 
 int share_wait(pid_t pid);
 int share_child(int (*fn)(void *arg), void *arg);
 
-/* Become another user, in GROUP where @member; only root can. */
+/* Become another user, in GROUP if @member. Only root can. */
 int become(uid_t uid, bool member);
 
-/* Say on standard error what went wrong, for whoever reads a failed test; gives @where. */
+/* Print the failure on standard error, for the log of a failed test. Returns @where. */
 int share_say(int where);
 
-/* Answer -@want with a message that holds @text? */
+/* Is @err -@want, and does the message contain @text? */
 bool share_refused(int err, enum fdry_errcode want, const char *text);
 
-/* An image of @n chunks in a child: 0 or an error. */
+/* Seal an image of @n chunks in a child. Returns 0 or an error. */
 int share_seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref);
 
-/* Get what share_seal() put, every byte of it, as a load does: 0 or an error. */
+/* Read every byte that share_seal() wrote, as a load does. Returns 0 or an error. */
 int share_load(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref);
 
-/* Get new namespaces, a user's among them where this process is not root; nothing that is mounted
- * there is seen outside. */
+/* Enter new namespaces, among them a user namespace if this process is not root. Mounts there are
+ * not visible outside. */
 int unshare_as_root(int flags);
 
-/* A namespace of mounts of its own: NOT_ALLOWED where that may not be. */
+/* Enter a mount namespace. Returns NOT_ALLOWED if the machine does not permit that. */
 int own_mounts(void);
 
 #endif

@@ -89,7 +89,8 @@ long test_sim_before(void)
 	return test_sim_live(NULL);
 }
 
-/* A file of the build folder, with a NUL behind it that @len does not count; free() it. */
+/* Read a file of the build folder, and append a NUL that @len does not count. The caller must
+ * free() it. */
 static void *test_built_read(const char *name, size_t *len)
 {
 	FILE *f = fopen(test_built(name), "rb");

@@ -59,14 +59,14 @@ const struct fdry_driver *test_sim(void);
 /* A function that the software driver exports, as a pointer of any function type. */
 void *test_sim_symbol(const char *name);
 
-/* Control of the software driver: arch/sim/control.h says what each does. */
+/* Functions that control the software driver; arch/sim/control.h describes them. */
 void test_sim_fail(const char *spec);
 unsigned long test_sim_failed(void);
 unsigned long test_sim_calls(const char *function);
 long test_sim_live(const char *what);
 
-/* All that is alive where the caller keeps device 0's primary context, whose shared streams are
- * made here: they stay with it. */
+/* Return the number of live objects. The caller keeps device 0's primary context; its shared
+ * streams are made first, since they stay with it. */
 long test_sim_before(void);
 
 /* tests/sim/NAME.c as device code; free() it. */

@@ -31,7 +31,7 @@ static void cu_open(void)
 				       wait for */
 }
 
-/* Nothing that a test made may be left over. */
+/* A test must free everything that it made. */
 static void cu_close(void)
 {
 	ok(CU(cuMemFree)(fx.x));

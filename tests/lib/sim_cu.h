@@ -17,7 +17,7 @@
 
 #define CU_NAME2(fn) #fn
 #define CU_NAME(fn) CU_NAME2(fn)
-/* The driver's function, in the version that cuda.h means. */
+/* The driver's function, in the version to which cuda.h maps the name. */
 #define CU(fn) ((__typeof__(&fn))cu_symbol(CU_NAME(fn)))
 
 void *cu_symbol(const char *name);
@@ -43,7 +43,7 @@ CUresult step_launch(CUstream s, int i, uint64_t salt);
 /* The same as parameters of a node; they stay valid until the next call. */
 CUDA_KERNEL_NODE_PARAMS *step_params(int i, uint64_t salt_);
 
-/* What @x becomes by these steps in turn. */
+/* Return @x after these steps, one after the other. */
 uint64_t stepped(uint64_t x, const uint64_t *salts, int n);
 
 CUgraph graph_new(void);

@@ -11,7 +11,7 @@ CUdeviceptr sf_at(int i)
 	return sf.x + (unsigned int)i * sizeof(uint64_t);
 }
 
-/* Of a thread other than the first. */
+/* Begin a thread other than the first. */
 void sf_context_use(void)
 {
 	cu(cuCtxSetCurrent, sf.ctx);
@@ -57,7 +57,7 @@ CUstream sf_stream_make(void)
 	return s;
 }
 
-/* In no stream's order: what is there now. */
+/* Read the numbers now, in no stream's order. */
 uint64_t sf_number_now(int i)
 {
 	static _Thread_local CUstream s;
@@ -98,7 +98,7 @@ void sf_capture_start(CUstream s)
 	cu(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-/* A graph that steps number @i on, by @salt, 1 + @spins times. */
+/* Make a graph that steps number @i by @salt, 1 + @spins times. */
 CUgraph sf_graph_make(int i, uint64_t salt, uint32_t spins)
 {
 	CUstream s = sf_stream_make();

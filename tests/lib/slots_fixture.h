@@ -30,12 +30,12 @@ extern struct slots_fixture {
 	CUstream stream;
 	CUdeviceptr x; /* NUMBERS numbers */
 	struct fdry_slots *t;
-	bool kept; /* calls that give back were made to fail */
+	bool kept; /* calls that free objects were made to fail */
 } sf;
 
 CUdeviceptr sf_at(int i);
 
-/* Of a thread other than the first. */
+/* Begin a thread other than the first. */
 void sf_context_use(void);
 
 void slots_fixture_open(void);
@@ -44,7 +44,7 @@ void slots_fixture_close(void);
 
 CUstream sf_stream_make(void);
 
-/* In no stream's order: what is there now. */
+/* Read the numbers now, in no stream's order. */
 uint64_t sf_number_now(int i);
 
 uint64_t sf_number(int i);
@@ -55,7 +55,7 @@ void sf_step_launch(CUstream s, int i, uint64_t salt, uint32_t spins);
 
 void sf_capture_start(CUstream s);
 
-/* A graph that steps number @i on, by @salt, 1 + @spins times. */
+/* Make a graph that steps number @i by @salt, 1 + @spins times. */
 CUgraph sf_graph_make(int i, uint64_t salt, uint32_t spins);
 
 CUgraphExec sf_exec_make(int i, uint64_t salt, uint32_t spins);

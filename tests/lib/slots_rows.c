@@ -29,7 +29,7 @@ START_TEST(r1_slots_by_key)
 }
 END_TEST
 
-/* R2: no such graph is no error: the caller goes on without. */
+/* R2: a missing graph is no error; the caller continues without it. */
 START_TEST(r2_fall_back)
 {
 	int i;
@@ -37,7 +37,7 @@ START_TEST(r2_fall_back)
 	for (i = 0; i < 4; i++) {
 		if (sf_replay(sf.t, 16))
 			continue;
-		sf_step_launch(sf.stream, 0, 7, 0); /* as the graph would have */
+		sf_step_launch(sf.stream, 0, 7, 0); /* as the graph would do */
 		if (i == 1)
 			sf_slot_make(sf.t, 16, 0, 7);
 	}
@@ -45,7 +45,7 @@ START_TEST(r2_fall_back)
 }
 END_TEST
 
-/* R3: the end of a capture and instantiating are two calls, the flags are the caller's. */
+/* R3: ending a capture and instantiating are two calls; the caller chooses the flags. */
 START_TEST(r3_two_calls)
 {
 	CUgraph g = NULL;
@@ -62,7 +62,8 @@ START_TEST(r3_two_calls)
 }
 END_TEST
 
-/* R4: uploaded before the first launch; before each, and waited for, where that is asked. */
+/* R4: graphs are uploaded before the first launch, or before each one; a replay waits for the
+ * launch to end if the policy asks for that. */
 START_TEST(r4_upload_and_sync)
 {
 	struct fdry_slots *both = sf_table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
@@ -80,7 +81,7 @@ static void r5_call(void *arg, const struct fdry_slots_call *call)
 	*(uint64_t *)arg = *(uint64_t *)arg * 1000 + call->nr;
 }
 
-/* R5: upload, launch and wait are timed; each 64th call is told. */
+/* R5: upload, launch and wait are timed; each 64th call is reported. */
 START_TEST(r5_profile)
 {
 	uint64_t told = 0;
@@ -109,7 +110,7 @@ START_TEST(r5_profile)
 END_TEST
 
 #define DECODE_STEPS 100
-#define DECODE_KEYS 3 /* as many batch shapes, which take turns */
+#define DECODE_KEYS 3 /* the number of batch shapes, which alternate */
 
 /* The state of each step has pinned memory of its own, so that no step overwrites what a copy still
  * reads. */
@@ -153,7 +154,7 @@ START_TEST(r6_replay_loop)
 }
 END_TEST
 
-/* R7: what is in flight ends before a slot's graph is destroyed, one by one, all, and with the
+/* R7: running launches end before a slot's graph is destroyed: for one slot, for all, and with the
  * table. */
 START_TEST(r7_destroyed_after_its_launches)
 {
@@ -181,8 +182,8 @@ START_TEST(r7_destroyed_after_its_launches)
 }
 END_TEST
 
-/* R8: an end without a begin and no graph are errors; what fails to instantiate leaves nothing, and
- * the slot as it was. */
+/* R8: an end without a begin and a missing graph are errors. A graph that fails to instantiate
+ * leaves no object, and does not change the slot. */
 START_TEST(r8_errors)
 {
 	CUgraph empty;

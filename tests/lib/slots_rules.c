@@ -35,7 +35,7 @@ START_TEST(keys_and_none)
 }
 END_TEST
 
-/* A replay after the call launches the new graph, and nothing of the old one is in flight. */
+/* A replay after the call launches the new graph, and no launch of the old one is running. */
 START_TEST(replaced)
 {
 	uint64_t old;
@@ -52,7 +52,7 @@ START_TEST(replaced)
 }
 END_TEST
 
-/* What the table destroys is in one slot alone, and once. */
+/* A graph that the table owns is in one slot alone, and is destroyed once. */
 START_TEST(what_is_owned_already)
 {
 	CUgraphExec x = sf_exec_make(0, 3, 0), y = sf_exec_make(1, 5, 0), z = sf_exec_make(2, 7, 0);
@@ -64,9 +64,10 @@ START_TEST(what_is_owned_already)
 	fails(INVAL, "is in slot 1 already", fdry_slots_install(sf.t, 1, NULL, x, 0));
 	fails(INVAL, "is in slot 1 already", fdry_slots_install(sf.t, 2, NULL, x, 0));
 	ok(fdry_slots_install(sf.t, 3, NULL, y, 0));
-	ok(fdry_slots_install(sf.t, 3, NULL, y, FDRY_SLOTS_OWN_EXEC)); /* it passes */
+	/* ownership passes to the table */
+	ok(fdry_slots_install(sf.t, 3, NULL, y, FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_install(sf.t, 4, NULL, z, 0));
-	ok(fdry_slots_install(sf.t, 5, NULL, z, 0)); /* the caller's */
+	ok(fdry_slots_install(sf.t, 5, NULL, z, 0)); /* the caller owns it */
 	fails(INVAL, "is in slot", fdry_slots_install(sf.t, 4, NULL, z, FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_install_graph(sf.t, 6, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	fails(INVAL, "is in slot 6 already",
@@ -123,7 +124,7 @@ static void *empty_beside(void *all)
 	return NULL;
 }
 
-/* Two threads empty the same slots: both calls return after the launches have ended. */
+/* If two threads clear the same slots, both calls return after the launches have ended. */
 START_TEST(emptied_by_two)
 {
 	pthread_t thread;
@@ -141,7 +142,7 @@ START_TEST(emptied_by_two)
 }
 END_TEST
 
-/* Freeing waits for what is in flight, on streams of all kinds, and on one that was destroyed. */
+/* Freeing waits for running launches on streams of all kinds, also on a destroyed one. */
 START_TEST(freed_in_flight)
 {
 	CUstream s[3] = { sf_stream_make(), NULL, CU_STREAM_PER_THREAD };
@@ -171,7 +172,7 @@ START_TEST(ownership)
 	ok(fdry_slots_install(sf.t, 1, g, x, 0));
 	ck_assert(sf_replay(sf.t, 1));
 	ok(fdry_slots_invalidate(sf.t, 1));
-	cu(cuGraphLaunch, x, sf.stream); /* both are still the caller's */
+	cu(cuGraphLaunch, x, sf.stream); /* the caller still owns both */
 	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 2));
 	ok(fdry_slots_install(sf.t, 1, g, x, FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_install_graph(sf.t, 1, g, 0, 0));
@@ -200,8 +201,7 @@ START_TEST(capture_ended_into_a_slot)
 	ck_assert_uint_eq(sf_number(0), 0);
 	ck_assert(sf_replay(sf.t, 1));
 	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 1));
-	/* Flags that no driver knows: nothing is left, and the stream and the slot are as they
-	 * were. */
+	/* Flags that no driver knows leave no object, and do not change the stream or the slot. */
 	sf_capture_start(sf.stream);
 	sf_step_launch(sf.stream, 1, 3, 0);
 	fails(DRIVER, "slot 1", fdry_slots_capture_end(sf.t, 1, sf.stream, 1ull << 40));
@@ -230,7 +230,7 @@ START_TEST(streams_that_capture)
 	sf_slot_make(sf.t, 1, 2, 5);
 	sf_slot_make(sf.t, 2, 3, 5);
 	fails(STATE, "the stream is capturing", fdry_slots_replay(sf.t, 2, sf.stream, &launched));
-	/* Nor a slot that was launched there before. */
+	/* The same holds for a slot that was launched there before. */
 	fails(STATE, "the stream is capturing", fdry_slots_replay(sf.t, 3, sf.stream, &launched));
 	cu(cuStreamEndCapture, sf.stream, &g);
 	ck_assert_ptr_nonnull(g);
@@ -346,7 +346,7 @@ static void *storm_replays(void *arg)
 	return NULL;
 }
 
-/* What a graph that steps by 1 has come to: how often it was launched. */
+/* Return how often a graph that steps by 1 was launched. */
 static unsigned long times_stepped(uint64_t v)
 {
 	unsigned long n = 0;
@@ -358,7 +358,8 @@ static unsigned long times_stepped(uint64_t v)
 	return n;
 }
 
-/* Each graph has a number of its own. Once it is out of its slot, that number stays as it is. */
+/* Each graph has a number of its own. After the graph leaves its slot, that number does not
+ * change. */
 static void storm_install(uint64_t *settled)
 {
 	int i, now[KEYS];

@@ -8,7 +8,7 @@
 
 void slots_rules_add(TCase *tc);
 
-/* Only the one with many threads on one table. */
+/* Run only the test with many threads on one table. */
 void slots_storm_add(TCase *tc);
 
 #endif

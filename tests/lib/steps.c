@@ -49,15 +49,15 @@ static bool may_go(const struct actor *a)
 
 /* --- choices --- */
 struct choice {
-	uint8_t taken, of;  /* number of the one taken, of so many */
-	uint8_t preempts;   /* so many before this one */
-	bool going;         /* number 0 is to let the same actor go on */
+	uint8_t taken, of;  /* the number of the chosen actor, and the number of actors */
+	uint8_t preempts;   /* the number of preemptions before this choice */
+	bool going;         /* choice 0 lets the same actor continue */
 };
 
 static struct choice choices[DEPTH];
 static unsigned int nchoices, given, preempts_max;
 
-/* Those who may go, whoever went last first. */
+/* List the actors that may run, with the last one first. */
 static unsigned int who_may(struct actor *last, struct actor *ret[ACTORS])
 {
 	unsigned int i, n = 0;

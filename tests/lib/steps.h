@@ -24,7 +24,7 @@ struct actor {
 	void (*fn)(void *arg);
 	void *arg;
 	ucontext_t context;
-	bool done, wants; /* wants: the writers' lock */
+	bool done, wants; /* wants: it waits for the writers' lock */
 	unsigned int steps;
 };
 
@@ -35,14 +35,14 @@ void actor_add(void (*fn)(void *arg), void *arg);
 /* The next list of choices; false when there is none. */
 bool choices_next(void);
 
-/* What a person needs to find the fault again. */
+/* Print the data that reproduce the fault. */
 extern char trace[DEPTH + 1];
 
-/* @crash: the actor that dies at its step @crash_step; NULL for none. Gives whether it did. */
+/* @crash: the actor that dies at its step @crash_step; NULL for none. Returns whether it died. */
 bool go(struct actor *crash, unsigned int crash_step, void (*die)(void));
 unsigned int more(void);
 
-/* All orders with at most so many preemptions, from the first one. */
+/* Begin with the first of all orders that have at most @preempts preemptions. */
 void explore_begin(unsigned int preempts);
 
 #endif

@@ -11,7 +11,8 @@
 
 #include "lib/err.h"
 
-/* The call, of the library or of the driver, succeeds, or the test ends with the error's message.
+/* Check that a call of the library or the driver succeeds; on failure, the test ends with the
+ * error's message.
  */
 #define ok(call) do { \
 	int ret_ = (int)(call); \
@@ -19,13 +20,13 @@
 		      fdry_last_error()); \
 } while (0)
 
-/* The call of the driver returns this error. */
+/* Check that the call of the driver returns this error. */
 #define is(error, call) do { \
 	int ret_ = (int)(call); \
 	ck_assert_msg(ret_ == (int)(error), "%s returned %d, not " #error, #call, ret_); \
 } while (0)
 
-/* The call fails with this code and a message that contains @text. */
+/* Check that the call fails with this code and a message that contains @text. */
 #define fails(code, text, call) do { \
 	int ret_ = (call); \
 	ck_assert_msg(ret_ == -FDRY_E_##code, "%s returned %s: %s", #call, fdry_error_name(ret_), \
@@ -45,10 +46,11 @@ int test_main(Suite *s);
 /* The same in this process: a forked child cannot use the driver that its parent started. */
 int test_main_nofork(Suite *s);
 
-/* Whether @fn(@arg), run in this process, ends without a failed check. It prints the failure. */
+/* Run @fn(@arg) in this process. Returns whether it ends without a failed check; prints the
+ * failure. */
 bool test_checks_hold(void (*fn)(void *arg), void *arg);
 
-/* The same for @count tests in one case, which has the suite's name. */
+/* The same for @count tests in one test case, which has the suite's name. */
 int test_list(const char *name, const TTest *const *tests, size_t count);
 
 #endif

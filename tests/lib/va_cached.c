@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* va_cached.c - takes the place of mm/va_cache.c in programs that call it; see va_cached.h. */
+/* va_cached.c - replaces mm/va_cache.c in programs that call test_va_cached(); see va_cached.h. */
 #include "mm/va_cache.c"
 #include "tests/lib/va_cached.h"
 

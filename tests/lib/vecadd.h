@@ -21,11 +21,11 @@
 
 extern char vecadd_dir[64]; /* the store */
 
-/* Capturing takes a process of its own. The driver is open and device 0's context current
- * afterwards, as in a program that uses CUDA itself. */
+/* Seal the image in a process of its own. Afterwards the driver is open and device 0's context is
+ * current, as in a program that uses CUDA itself. */
 bool vecadd_make(void);
 
-/* Run @s in this process, which alone may use the driver; main()'s result. */
+/* Run @s in this process, since forked children cannot use its driver. Returns main()'s result. */
 int vecadd_run(Suite *s);
 
 #endif
