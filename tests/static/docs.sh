@@ -25,7 +25,7 @@ listed_missing() {
 }
 
 # dead_paths: prints files of the tree that pages name in full and that do not exist; a path with
-# capitals is a placeholder
+# capitals stands for other paths
 dead_paths() {
 	local file path
 	{

@@ -23,7 +23,7 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* --- what is told --- */
+/* --- reported calls --- */
 
 static struct fdry_buf told;
 

@@ -8,10 +8,10 @@
 
 #include "tests/lib/image.h"
 
-/* A workload: what it captures, how it ends, and what it did; shared by the processes of a test. */
+/* A workload: its graph, its result and its actions, shared by the processes of a test. */
 struct job {
 	int runs;     /* of the function */
-	int ret;      /* what it answers */
+	int ret;      /* the function's result */
 	bool outside; /* its graph uses memory that an image does not hold */
 	int sleep_ms;
 	int asleep;   /* it has read that */
@@ -38,7 +38,7 @@ static void vector_alloc(CUdeviceptr *p, float salt)
 	cuda_ok(cuMemcpyHtoD_v2, *p, v, BYTES);
 }
 
-/* c = a + b, as a program does it that is given a capture. */
+/* Capture c = a + b, as a program's function for load_or_capture() does. */
 static int capture_fn(void *arg, struct fdry_capture *cap)
 {
 	int sleep_ms;
@@ -87,7 +87,7 @@ static struct fdry_store *store_at_hand(void)
 	return s;
 }
 
-/* What tests change is in here. */
+/* The options that tests change. */
 static struct fdry_load_opts load_opts = { .sz = sizeof(load_opts), .facts = &model, .nfacts = 1 };
 static struct fdry_capture_opts capture_opts = { .sz = sizeof(capture_opts),
 						 .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
@@ -195,7 +195,7 @@ START_TEST(says_what_was_not_there)
 }
 END_TEST
 
-/* Two candidates, one for another revision: both told, a third sealed. */
+/* Of two candidates, one is for another revision: both are reported, and a third is sealed. */
 START_TEST(says_which_field_differs)
 {
 	static const char *const names[] = { "nobody", "img" };
@@ -370,7 +370,7 @@ START_TEST(a_failed_capture_leaves_nothing)
 
 	job->ret = 42;
 	fails(CALLBACK, "the function that was to capture 'img' returned 42", start_try(s, &r));
-	/* What the function allocated lies at the base still. */
+	/* The function's allocations are still at the base. */
 	fails(TAKEN, "the addresses", start_try(s, &r));
 	capture_opts.base += 1ull << 34;
 	job->ret = -FDRY_E_NODEVMEM;
@@ -378,7 +378,7 @@ START_TEST(a_failed_capture_leaves_nothing)
 	ck_assert_ptr_null(r);
 	ok(fdry_store_each(s, count_object, &objects));
 	ck_assert_int_eq(objects, 0);
-	/* Nothing is under way any more: another start captures. */
+	/* No start is running any more: another start captures. */
 	job->ret = 0;
 	capture_opts.base += 1ull << 34;
 	r = start(s);
@@ -433,7 +433,7 @@ START_TEST(a_store_that_cannot_be_written)
 }
 END_TEST
 
-/* What ails the driver would meet a capture too. */
+/* A failure of the driver would also affect a capture. */
 START_TEST(driver_failures_are_errors)
 {
 	struct fdry_start_report *r = NULL;
@@ -485,7 +485,8 @@ START_TEST(every_driver_call_failing)
 	before = live_objects();
 	for (n = 1; n < 1000; n++) {
 		snprintf(spec, sizeof(spec), "*:%d:999", n);
-		capture_opts.base += capture_opts.size; /* what cannot be freed stays taken */
+		capture_opts.base += capture_opts.size; /* memory that cannot be freed stays in
+							   use */
 		test_sim_fail(spec);
 		err = start_try(s, &r);
 		if (!test_sim_failed())
@@ -495,7 +496,7 @@ START_TEST(every_driver_call_failing)
 			fdry_image_unload(r->image);
 			fdry_start_report_free(r);
 		}
-		/* What failed may have been giving something back, which the driver then keeps. */
+		/* The failed call may have freed something, which the driver then keeps. */
 		ck_assert_msg(live_objects() <= before + (!err || err == -FDRY_E_CALLBACK),
 			      "call %d left %ld behind: %s", n, live_objects() - before,
 			      fdry_last_error());

@@ -87,7 +87,8 @@ START_TEST(made_above)
 }
 END_TEST
 
-/* What is written to a missing number meanwhile goes nowhere; what somebody puts there stays. */
+/* Between enter and leave, writes to a missing descriptor are discarded; a descriptor that another
+ * thread opens there stays. */
 static int enter_leave(int missing)
 {
 	struct fdry_fd_low was;

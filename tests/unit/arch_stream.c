@@ -29,8 +29,8 @@ START_TEST(one_of_each_use)
 }
 END_TEST
 
-/* A primary context that went and came back is another one, at the same place, and has no streams
- * yet. */
+/* A primary context that was destroyed and made again is a new one with the same handle and no
+ * streams. */
 START_TEST(a_context_that_is_gone)
 {
 	const struct fdry_driver *drv = test_sim();
@@ -49,7 +49,7 @@ START_TEST(a_context_that_is_gone)
 }
 END_TEST
 
-/* Of which nothing is remembered, whether or not one comes at its place. */
+/* Nothing is remembered of such a context, whether or not a new one has its handle. */
 START_TEST(a_context_that_is_forgotten)
 {
 	const struct fdry_driver *drv = test_sim();

@@ -85,7 +85,7 @@ START_TEST(arguments_of_the_window)
 	o = args_finish(&enc, &v);
 	stored_as(&v, 18, 17, 0); /* the second of 17 */
 	stored_as(&v, 19, 1, 0);
-	stored_as(&v, 20, 0, 4);  /* the third: two others came since */
+	stored_as(&v, 20, 0, 4);  /* the third object, after two others */
 	stored_as(&v, 21, 0, 4);
 	fdry_buf_release(&o);
 }
@@ -128,7 +128,7 @@ END_TEST
 
 /* --- arguments that are shorter than parameters --- */
 
-/* Kernel 0 with 12 of its 24 bytes, and with all of them. */
+/* Make nodes of kernel 0 with 12 of its 24 bytes, and with all of them. */
 static struct fdry_buf short_object(void)
 {
 	return object_of_string(
@@ -256,7 +256,7 @@ END_TEST
 
 /* --- edges --- */
 
-/* Nodes without an edge to the next, with two, and what comes out in order. */
+/* Nodes without an edge to the next, nodes with two, and the order of the result. */
 START_TEST(edges_beside_the_chain)
 {
 	static const uint32_t expect[][3] = {

@@ -167,7 +167,7 @@ START_TEST(failure_names_the_node)
 }
 END_TEST
 
-/* --- asking the driver what it built --- */
+/* --- comparing with the driver's graph --- */
 
 static CUresult (*real_add)(CUgraph, const CUgraphNode *, const CUgraphNode *,
 			    const CUgraphEdgeData *, size_t);

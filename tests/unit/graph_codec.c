@@ -143,8 +143,8 @@ START_TEST(every_cut_is_refused)
 }
 END_TEST
 
-/* There are several ways to store arguments, of which ours is one: the nodes and edges must be the
- * same. */
+/* Arguments can be stored in several ways, and the library writes one of them: the nodes and edges
+ * must be equal. */
 static void same_meaning(const struct fdry_buf *a, const struct fdry_buf *b)
 {
 	struct fdry_buf x = text_of(a), y = text_of(b);
@@ -156,7 +156,7 @@ static void same_meaning(const struct fdry_buf *a, const struct fdry_buf *b)
 	fdry_buf_release(&y);
 }
 
-/* Whatever a byte becomes: it is refused, or it means something else that has a text of its own. */
+/* A changed byte is refused, or the object has another meaning and another text. */
 START_TEST(every_byte_matters)
 {
 	static const uint8_t masks[] = { 0x01, 0x02, 0x40, 0x80, 0xff };
@@ -630,7 +630,7 @@ START_TEST(order_follows_edges)
 }
 END_TEST
 
-/* A chain comes out the same, whatever order its nodes were created in. */
+/* A chain gives the same object, in any order of creating its nodes. */
 START_TEST(order_of_a_shuffled_chain)
 {
 	enum { N = 1000 };

@@ -36,7 +36,8 @@ static struct fdry_code_reach reach(const struct open *o, const char *kernel)
 	return r;
 }
 
-/* The names of the variables that a kernel reaches, sorted as they lie, "," behind each. */
+/* Return the names of the variables that a kernel reaches, sorted by address, with "," after
+ * each. */
 static const char *reached(const struct open *o, const char *kernel)
 {
 	static char names[2000];
@@ -182,7 +183,7 @@ START_TEST(strings_are_literals)
 }
 END_TEST
 
-/* --- what kernels reach --- */
+/* --- variables that kernels reach --- */
 
 START_TEST(variables_reached)
 {
@@ -232,7 +233,7 @@ START_TEST(functions_reached)
 	struct fdry_code_reach r = reach(&o, "direct");
 
 	ck_assert(r.sections[text_of(&o, "_Z4cubei")]);
-	ck_assert(r.sections[text_of(&o, "_Z6squarei")]); /* by way of cube */
+	ck_assert(r.sections[text_of(&o, "_Z6squarei")]); /* through cube */
 	ck_assert(!r.sections[text_of(&o, "__cuda_sm20_div_s64")]);
 	ck_assert(!r.sections[text_of(&o, "indirect")]);
 	fdry_code_reach_release(&r);
@@ -248,8 +249,8 @@ START_TEST(functions_reached)
 }
 END_TEST
 
-/* A call through a pointer reaches whatever looks right and has its address taken, if nothing else
- * tells. */
+/* Without other information, a call through a pointer reaches every function with a suitable type
+ * whose address is taken. */
 START_TEST(pointers_reach_what_looks_right)
 {
 	struct fdry_span bytes = golden_read("linked.90.cubin");
@@ -323,7 +324,8 @@ START_TEST(refused_calls)
 }
 END_TEST
 
-/* An assertion's strings lie behind bank 4, which is indexed by a register: found all the same. */
+/* An assertion's strings are found, although code reaches them through bank 4, indexed by a
+ * register. */
 START_TEST(asserts_reach_their_strings_only)
 {
 	struct open o = both_open("syscalls", _i);

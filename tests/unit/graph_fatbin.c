@@ -36,7 +36,7 @@ START_TEST(walks_to_the_end)
 }
 END_TEST
 
-/* The driver's choice: what e_flags of the chosen cubin must say; 0: PTX. */
+/* The driver's choice: the e_flags of the chosen cubin; 0: PTX. */
 static const struct {
 	unsigned int cc;
 	uint32_t flags;
@@ -187,7 +187,7 @@ START_TEST(unknown_entries_do_not_count)
 }
 END_TEST
 
-/* The driver links it: neither what lies beside it is what runs, nor it itself. */
+/* The driver links such objects: neither they nor the code beside them is the code that runs. */
 START_TEST(relocatable_objects_are_refused)
 {
 	struct made m;
@@ -253,7 +253,7 @@ START_TEST(nothing_behind_it_is_looked_at)
 }
 END_TEST
 
-/* Every field of the headers set to what it cannot be. */
+/* Each field of the headers is set to an invalid value. */
 static const struct {
 	unsigned int at, size;
 	uint64_t value;
@@ -269,7 +269,7 @@ static const struct {
 	{ 20, 4, UINT32_MAX },
 	{ 24, 8, 65 },
 	{ 24, 8, UINT64_MAX },
-	{ 32, 4, 5 }, /* compressed size of what is not compressed */
+	{ 32, 4, 5 }, /* a compressed size, though the entry is not compressed */
 	{ 56, 8, FDRY_FATBIN_LZ4 | FDRY_FATBIN_ZSTD },
 	{ 56, 8, FDRY_FATBIN_LZ4 },
 	{ 56, 8, FDRY_FATBIN_ZSTD },
@@ -324,7 +324,8 @@ START_TEST(wrappers)
 	for (w.version = 1; w.version <= 2; w.version++) {
 		ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), 0);
 		ck_assert_ptr_eq(code.bytes.data, m.b.data + 80);
-		/* With a length it may come from a file, and the pointer from anywhere. */
+		/* Bytes with a length may come from a file, so their pointers may have any
+		 * value. */
 		ck_assert_int_eq(fdry_devcode_init(&w, sizeof(w), 90, &code), -FDRY_E_BADCODE);
 		ck_assert_int_eq(fdry_devcode_init(&w, sizeof(w) - 1, 90, &code), -FDRY_E_BADCODE);
 	}
@@ -335,7 +336,7 @@ START_TEST(wrappers)
 	w.data = "no fatbin at all, just text";
 	ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), -FDRY_E_BADCODE);
 	ck_assert_int_eq(fdry_devcode_init(m.b.data, 0, 90, &code),
-			 0); /* a fatbin knows its length */
+			 0); /* a fatbin has its length in its header */
 	fdry_buf_release(&m.b);
 }
 END_TEST

@@ -41,7 +41,7 @@ START_TEST(each_device_has_code)
 }
 END_TEST
 
-/* Whatever call fails, the value is right or there is an error, and nothing is left behind. */
+/* If any call fails, the value is right or an error is returned, and no object is left. */
 START_TEST(calls_that_fail)
 {
 	struct fdry_fingerprint_range r;

@@ -19,7 +19,7 @@ START_TEST(handles_become_one_kernel)
 	set = set_new();
 	a = intern(set, kernel_of(l, "scale"), true);
 	ck_assert_uint_eq(a, 0);
-	paper.fail_at = paper.calls + 1; /* known handles ask the driver nothing */
+	paper.fail_at = paper.calls + 1; /* known handles need no call of the driver */
 	ck_assert_uint_eq(intern(set, kernel_of(l, "scale"), true), a);
 	ck_assert_uint_eq(intern(set, kernel_of(l, "scale"), false), a);
 	paper.fail_at = 0;
@@ -71,7 +71,7 @@ START_TEST(code_of_the_same_length)
 }
 END_TEST
 
-/* Of the kernel, of the function, of both: what was set is what counts. */
+/* Attributes set on the kernel, the function or both: the value that was set is used. */
 START_TEST(attributes_of_kernels_and_functions)
 {
 	struct fdry_kernel_set *set;
@@ -153,8 +153,8 @@ static void intern_refused(struct fdry_kernel_set *set, struct paper_kernel *k, 
 	ck_assert_uint_eq(i, 77);
 }
 
-/* A driver that tells other parameters than the code: as if another entry of the fatbin were in
- * use. */
+/* The driver reports other parameters than the code has, as if it used another entry of the
+ * fatbin. */
 START_TEST(parameters_must_agree)
 {
 	struct fdry_cubin_kernel lie;
@@ -230,7 +230,7 @@ START_TEST(ptx_is_linked_with_its_options)
 }
 END_TEST
 
-/* What a PTX text becomes depends on the options that it was loaded with. */
+/* The code that PTX compiles to depends on the options of its load. */
 START_TEST(ptx_with_other_options_is_other_code)
 {
 	static const CUjit_option option = CU_JIT_MAX_REGISTERS;
@@ -270,7 +270,7 @@ START_TEST(out_of_a_fatbin)
 	set = set_new();
 	l = load_file("plain.90.cubin");
 	l->code.data = fatbin.data;
-	l->code.len = 0; /* it knows its length */
+	l->code.len = 0; /* its header has the length */
 	intern(set, kernel_of(l, "add"), true);
 	slice(set);
 	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 1);

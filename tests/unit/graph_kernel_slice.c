@@ -31,7 +31,7 @@ START_TEST(kernels_that_share_a_variable_stay_together)
 }
 END_TEST
 
-/* The same kernels give the same objects, in whatever order they were met. */
+/* The same kernels give the same objects in any order. */
 START_TEST(order_does_not_matter)
 {
 	static const char *const names[] = { "bump", "alone", "bump_by", "own_static" };
@@ -58,7 +58,7 @@ START_TEST(order_does_not_matter)
 }
 END_TEST
 
-/* What is read only is everybody's own: constants, and strings of assertions. */
+/* Each slice has its own copy of read-only data: constants, and strings of assertions. */
 START_TEST(read_only_data_is_duplicated)
 {
 	struct fdry_kernel_set *set;

@@ -15,7 +15,7 @@
 
 #define ROOM ((size_t)4 << 20)
 
-static uint8_t *wall; /* the first byte that nobody may read */
+static uint8_t *wall; /* the first byte that cannot be read */
 
 static void setup(void)
 {
@@ -48,7 +48,7 @@ static int load(const struct fdry_driver *drv, struct fdry_span code)
 
 #define refused(drv, ...) ck_assert_int_eq(load(drv, __VA_ARGS__), -FDRY_E_BADCODE)
 
-/* --- what is no object at all --- */
+/* --- bytes that are no object --- */
 
 START_TEST(neither_cubin_nor_ours)
 {
@@ -66,7 +66,7 @@ START_TEST(neither_cubin_nor_ours)
 
 	refused(drv, at_wall("", 0));
 	refused(drv, at_wall("\x7f" "EL", 3));
-	refused(drv, at_wall(ptx, sizeof(ptx) - 1)); /* text whose end is not there */
+	refused(drv, at_wall(ptx, sizeof(ptx) - 1)); /* text without its end */
 	refused(drv, at_wall(ptx, sizeof(ptx)));
 	refused(drv, at_wall(&wrapper, sizeof(wrapper)));
 	refused(drv, at_wall(&fatbin, sizeof(fatbin)));
@@ -74,7 +74,7 @@ START_TEST(neither_cubin_nor_ours)
 }
 END_TEST
 
-/* --- an object of the software driver whose headers lie --- */
+/* --- an object of the software driver with wrong headers --- */
 
 struct object {
 	uint8_t *bytes;
@@ -147,8 +147,8 @@ START_TEST(cut_anywhere)
 }
 END_TEST
 
-/* Whatever number is damaged, what the gate lets through the reader reads inside of. dlopen() would
- * run it, so it is not loaded. */
+/* With any number damaged, the reader reads only inside objects that the check accepts. dlopen()
+ * would run their code, so they are not loaded. */
 START_TEST(damaged_anywhere)
 {
 	const struct fdry_driver *drv = test_sim();

@@ -92,12 +92,13 @@ START_TEST(banks_share_a_module_until_the_last_goes)
 	ck_assert_uint_eq(bank_free(bank[0]), 0);
 	ck_assert_uint_eq(bank_free(bank[2]), 1);
 	ck_assert(!fdry_module_is_shared(&ks.k[SCALE].object));
-	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[0]), 1); /* the next one begins anew */
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[0]), 1); /* the next module begins with a new
+							       bank */
 	ck_assert_uint_eq(bank_free(bank[0]), 1);
 }
 END_TEST
 
-/* What a kernel of one image wrote would be there for another one's. */
+/* Otherwise a kernel of one image would see values that another image's kernel wrote. */
 START_TEST(a_module_with_variables_is_one_banks_own)
 {
 	struct fdry_kernel_bank *bank[2];
@@ -322,7 +323,8 @@ START_TEST(variables_are_seen)
 	ck_assert_msg(fdry_module_has_variables(bytes) == codes[_i].variables, "%s",
 		      codes[_i].name);
 	ck_assert(fdry_module_has_variables(
-		(struct fdry_span){ bytes.data, bytes.len / 2 })); /* nobody knows */
+		/* the driver does not know this format */
+		(struct fdry_span){ bytes.data, bytes.len / 2 }));
 	golden_free(bytes);
 }
 END_TEST

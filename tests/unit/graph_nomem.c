@@ -15,8 +15,8 @@
 #endif
 #endif
 
-/* In this thread: the allocation that fails (0: none), those so far, and what is not freed.
- * Volatile, since compilers believe that allocating changes no variable. */
+/* In this thread: the number of the allocation that fails (0: none), of allocations so far, and of
+ * those not freed. Volatile, since compilers believe that allocating changes no variable. */
 static __thread volatile unsigned long fail_at, allocations;
 static __thread volatile long alive;
 
@@ -71,7 +71,7 @@ static void every_allocation(int (*step)(void), bool alone)
 	long left;
 	int err;
 
-	ok(step()); /* what the driver keeps for good it has now */
+	ok(step()); /* afterwards the driver has all that it keeps for ever */
 	for (n = 1;; n++) {
 		left = alive;
 		allocations = 0;

@@ -89,7 +89,7 @@ START_TEST(access_policy_windows)
 
 	window_set(n, gf.mem, 65536);
 	n = kernel_add(g, NULL, NOTHING, NULL);
-	window_set(n, gf.mem, 0); /* is none */
+	window_set(n, gf.mem, 0); /* removes it */
 	objects_equal(g, ({
 		CUgraph h = graph_make();
 
@@ -109,11 +109,11 @@ START_TEST(access_policy_windows)
 }
 END_TEST
 
-/* --- what is asked, and how often --- */
+/* --- calls that read attributes, counted --- */
 
 static CUresult (*real_get)(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *);
 static unsigned int gets, refused_gets;
-static CUgraphNode liar; /* says that it has attribute 20 */
+static CUgraphNode liar; /* a node that reports attribute 20 */
 
 static CUresult counting_get(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *v)
 {
@@ -143,7 +143,7 @@ static void read_with(struct fdry_graph_reader *rd, CUgraph g, int err)
 	fdry_buf_release(&b);
 }
 
-/* One node of a kernel is asked for everything, the others for what there is. */
+/* One node of a kernel is read with all attributes, the others with those that exist. */
 START_TEST(attributes_asked_for)
 {
 	struct fdry_graph_reader rd = gf.reader;
@@ -169,8 +169,8 @@ START_TEST(attributes_asked_for)
 }
 END_TEST
 
-/* An attribute that no cuda.h has yet, where only the first node of a kernel, or only one with
- * attributes of its own, shows it. */
+/* An attribute that no cuda.h has yet, shown only by the first node of a kernel, or only by a node
+ * with attributes of its own. */
 START_TEST(attributes_of_a_newer_driver)
 {
 	CUlaunchAttributeValue v = { .priority = -1 };
@@ -222,7 +222,7 @@ END_TEST
 
 /* --- every call fails in turn --- */
 
-/* When it is the call that fails, nobody but the test can try again. */
+/* If this call fails, only the test can repeat it. */
 static CUresult (*real_destroy)(CUgraph);
 static CUresult stubborn_destroy(CUgraph g)
 {

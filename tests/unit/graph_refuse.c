@@ -13,10 +13,10 @@
 
 /* --- attributes --- */
 
-/* Answers of the driver that are not the software driver's own; each returns what the real function
- * would otherwise. */
+/* Replacements for functions of the driver that return wrong values for one node; for other nodes,
+ * they return the real function's values. */
 static CUresult (*real_get)(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *);
-static CUgraphNode marked; /* the node about which it lies */
+static CUgraphNode marked; /* the node with wrong values */
 static CUkernelNodeAttrID lie_id;
 static CUresult lie_result;
 
@@ -31,7 +31,7 @@ static CUresult lying_get(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeA
 	return lie_result;
 }
 
-/* A graph about whose one kernel node the driver lies. */
+/* Make a graph of one kernel node about which the driver returns wrong values. */
 static CUgraph graph_with_lie(unsigned int id, CUresult result)
 {
 	CUgraph g = graph_make();
@@ -56,12 +56,12 @@ static const struct lie {
 	{ 12, CUDA_SUCCESS, "it has attribute launch_completion_event and its event belongs" },
 	{ 15, CUDA_SUCCESS, "it has attribute 15, which this version does not know" },
 	{ 31, CUDA_SUCCESS, "it has attribute 31, which this version does not know" },
-	/* The software driver does not take these of nodes. */
+	/* The software driver refuses these attributes for nodes. */
 	{ 3, CUDA_SUCCESS,
 	  "the driver does not accept its attribute synchronization_policy again" },
 	{ 6, CUDA_SUCCESS,
 	  "the driver does not accept its attribute programmatic_stream_serialization again" },
-	/* What a fresh node answers this node does not. */
+	/* A new node returns this attribute, and this node does not. */
 	{ 9, CUDA_ERROR_INVALID_VALUE, "its attribute mem_sync_domain_map cannot be read" },
 	{ 14, CUDA_ERROR_NOT_SUPPORTED,
 	  "its attribute preferred_shared_memory_carveout cannot be read" },
@@ -85,7 +85,7 @@ START_TEST(attribute_failures_are_not_answers)
 }
 END_TEST
 
-/* The driver takes the attribute and then says something else: what it holds is not what we set. */
+/* The driver accepts the attribute and later returns another value than the one that was set. */
 static CUresult forgetful_set(CUgraphNode node, CUkernelNodeAttrID id,
 			      const CUkernelNodeAttrValue *v)
 {
@@ -241,7 +241,7 @@ START_TEST(copy_to_host)
 }
 END_TEST
 
-/* What GetParams of a copy is made to say. */
+/* The parameters that the replaced GetParams returns for a copy. */
 static CUDA_MEMCPY3D lie_copy;
 static CUresult lying_copy(CUgraphNode node, CUDA_MEMCPY3D *ret)
 {
@@ -280,7 +280,7 @@ START_TEST(copy_under_unified_addressing)
 }
 END_TEST
 
-/* An address that is none, and looks like a place in host memory. */
+/* An invalid address that looks like one of host memory. */
 START_TEST(copy_of_an_address_beyond)
 {
 	CUDA_MEMCPY3D p = copy_of(fdry_host_place(0, 64), gf.mem);
@@ -321,7 +321,7 @@ START_TEST(copy_of_arrays_and_strange_memory)
 }
 END_TEST
 
-/* Offsets fold into the address; what a single row ignores does not show. */
+/* Offsets are added to the address, and fields that a single row does not use are left out. */
 START_TEST(copy_is_canonical)
 {
 	CUDA_MEMCPY3D p = copy_of(gf.mem, gf.mem + 4096);
@@ -460,7 +460,8 @@ static CUgraph odd_with(uint32_t at, uint64_t word)
 	return odd_graph(packed, true);
 }
 
-/* An old pointer in a structure is what the stack held; as a parameter of its own it is meant. */
+/* An old pointer in a structure is a leftover of the stack; as a parameter of its own it is
+ * intended. */
 START_TEST(pointer_to_what_was_freed)
 {
 	const struct fdry_param *p = gf.kernels[ODD].params;
@@ -566,7 +567,7 @@ START_TEST(failure_of_where_is_handed_up)
 }
 END_TEST
 
-/* What GetParams of a kernel node is made to say. */
+/* The parameters that the replaced GetParams returns for a kernel node. */
 static CUresult (*real_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS *);
 static void **lie_extra;
 static CUcontext lie_ctx;
@@ -614,7 +615,8 @@ START_TEST(arguments_incomplete)
 }
 END_TEST
 
-/* Nothing is read behind a buffer that is shorter than the parameters: no memory is there. */
+/* A buffer may be shorter than the parameters: no byte after its end is read, since no memory is
+ * mapped there. */
 START_TEST(arguments_end_at_a_page)
 {
 	uint8_t *page =

@@ -37,7 +37,8 @@ static void begin(void)
 
 static struct fdry_graph_memo memo; /* of the last reader */
 
-/* Read again by a reader of its own, as each seal does. How many nodes the driver was asked for. */
+/* Read the graph again with a new reader, as each seal does. @count: the number of nodes that were
+ * read from the driver. */
 static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
 {
 	struct fdry_graph_reader rd = gf.reader;
@@ -51,7 +52,7 @@ static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
 	return err;
 }
 
-/* The object is what a first reading gives. Were the nodes read? */
+/* Check that the object equals that of a first reading. Returns whether the nodes were read. */
 static bool read_anew(CUgraph g, struct fdry_graph_kept *kept)
 {
 	struct fdry_buf fresh = graph_object(g);
@@ -96,7 +97,7 @@ START_TEST(nothing_changed)
 }
 END_TEST
 
-/* The promise is broken in a way that costs little to see. */
+/* A caller breaks its promise in a way that is cheap to detect. */
 START_TEST(nodes_or_edges_came)
 {
 	struct fdry_graph_kept kept = { 0 };
@@ -337,7 +338,7 @@ START_TEST(host_segments_are_numbered_anew)
 }
 END_TEST
 
-/* Each call of the driver fails once. What is kept then is nothing, or the object. */
+/* Each call of the driver fails once. Afterwards either nothing is kept, or the object. */
 START_TEST(every_call_fails)
 {
 	struct fdry_graph_kept kept = { 0 };

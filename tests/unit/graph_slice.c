@@ -60,7 +60,7 @@ static bool has_section(const struct fdry_cubin *c, const char *name)
 	return false;
 }
 
-/* --- what is in a slice --- */
+/* --- the contents of a slice --- */
 
 static const char *const files[] = {
 	"plain.80.cubin", "plain.90.cubin", "plain.90a.cubin", "vars.80.cubin",
@@ -131,7 +131,7 @@ START_TEST(leaves_out_what_is_not_reached)
 	ck_assert_uint_eq(s->nvariables, 0);
 	fdry_cubin_free(s);
 	fdry_buf_release(&b);
-	b = cut_one(c, "bump"); /* the counter is zeroes, so the initialised ones can go */
+	b = cut_one(c, "bump"); /* the counter is zero, so initialised variables can be left out */
 	s = parse(span(&b));
 	ck_assert(has_section(s, ".nv.global") && has_section(s, ".nv.constant4") &&
 		  !has_section(s, ".nv.global.init"));
@@ -237,7 +237,7 @@ START_TEST(golden_hashes)
 }
 END_TEST
 
-/* --- what cannot be sliced --- */
+/* --- code that cannot be sliced --- */
 
 START_TEST(odd_cubins_stay_whole)
 {
@@ -271,7 +271,7 @@ static size_t header_at(const struct fdry_cubin *c, const char *name)
 	return c->elf.h.shoff + section_at(c, name) * sizeof(struct fdry_elf_shdr);
 }
 
-/* Something that is not known, one thing at a time; the reason names it. */
+/* Each case has one unknown property, which the reason names. */
 static void make_odd(const struct fdry_cubin *c, uint8_t *bytes, int which)
 {
 	const struct fdry_elf_section *s;
@@ -296,7 +296,7 @@ static void make_odd(const struct fdry_cubin *c, uint8_t *bytes, int which)
 				   offsetof(struct fdry_elf_shdr, info),
 			   1);
 		break;
-	default: /* constants that belong to another function than their name says */
+	default: /* constants of another function than the one in their name */
 		fdry_set32(bytes + header_at(c, ".nv.constant0.lookup") +
 				   offsetof(struct fdry_elf_shdr, info),
 			   section_at(c, ".text.bump"));
@@ -354,7 +354,7 @@ START_TEST(stale_numbers_are_put_right)
 }
 END_TEST
 
-/* Where code cannot be read, the kernel keeps every variable, and can still be sliced. */
+/* If code cannot be read, the kernel keeps every variable, and can still be sliced. */
 START_TEST(unknown_code_reaches_everything)
 {
 	struct fdry_span bytes = golden_read("vars.90.cubin");

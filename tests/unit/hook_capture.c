@@ -136,7 +136,7 @@ START_TEST(two_captures)
 }
 END_TEST
 
-/* An end that fails may leave the capture going or not: the driver knows. */
+/* After an end that fails, the capture may continue or not: the driver's state decides. */
 START_TEST(ends_that_fail)
 {
 	CUstream s, other;
@@ -234,7 +234,7 @@ START_TEST(per_thread_streams)
 }
 END_TEST
 
-/* Unmapping would break a capture: what is freed meanwhile goes when it ends. */
+/* Unmapping would break a capture: memory freed during it is unmapped at its end. */
 START_TEST(frees_while_capturing)
 {
 	CUdeviceptr a, b;
@@ -298,7 +298,7 @@ static void *launch(void *exec)
 	return (void *)(uintptr_t)cuda(cuGraphLaunch, exec, CU_STREAM_PER_THREAD);
 }
 
-/* Held launches do nothing, in the thread that asked for it alone. */
+/* Held launches do nothing, but only in the thread that holds them. */
 START_TEST(launches_can_be_held)
 {
 	CUdeviceptr p;
@@ -321,7 +321,7 @@ START_TEST(launches_can_be_held)
 	cuda_ok(cuGraphLaunch, exec, s);
 	ck_assert_int_eq(cuda_ptsz(cuGraphLaunch, exec, s), CUDA_SUCCESS);
 	pthread_create(&t, NULL, launch,
-		       (void *)0x999); /* no such graph: this one gets to the driver */
+		       (void *)0x999); /* no such graph: the call reaches the driver */
 	pthread_join(t, &res);
 	ck_assert_ptr_nonnull(res);
 	ck_assert_uint_eq(live().graph_launches, 1);

@@ -17,7 +17,7 @@
 #include "tests/lib/sim.h"
 #include "tests/lib/test.h"
 
-/* What these files use of the others. */
+/* Functions and data of other files that these files use. */
 void *fdry_jumps[1];
 bool fdry_start_is_forked(void)
 {
@@ -145,14 +145,14 @@ START_TEST(large_code_is_copied_meanwhile)
 	munmap(elf, LARGE);
 	ck_assert(!memcmp(k.data, same, LARGE));
 	fdry_code_drop(k.own, k.mapped);
-	/* nobody takes it */
+	/* no caller uses the copy */
 	fdry_copy_begin(same, &c);
 	fdry_copy_end(&c);
 	munmap(same, LARGE);
 }
 END_TEST
 
-/* Not accepted by anybody yet: it may say anything, and end early. */
+/* The driver has not accepted this code yet: it may be wrong or end early. */
 START_TEST(large_code_that_is_not_there)
 {
 	uint8_t *elf = large_elf();
@@ -208,7 +208,8 @@ START_TEST(what_is_not_copied_meanwhile)
 }
 END_TEST
 
-/* Objects that come after the first look are found, and stay once something in them is kept. */
+/* Objects that are loaded after the first look are found, and stay after some of their code is
+ * kept. */
 START_TEST(objects_that_come_and_go)
 {
 	const char *path = test_built("sim/kernels.cubin");
@@ -415,10 +416,11 @@ START_TEST(the_newest_note_wins)
 	ck_assert_int_eq(fdry_note_find(NULL, module_nr(1), &old), 0);
 	fdry_note(&(struct fdry_load){ .module = module_nr(1), .image = second });
 	fdry_note(&(struct fdry_load){ .module = module_nr(1),
-				       .image = third }); /* frees the second, which nobody saw */
+				       .image = third }); /* frees the second, which no caller
+							     saw */
 	ck_assert_int_eq(fdry_note_find(NULL, module_nr(1), &c), 0);
 	ck_assert_str_eq(c.data, third);
-	ck_assert_str_eq(old.data, first); /* who was shown it keeps it */
+	ck_assert_str_eq(old.data, first); /* a caller that saw it can still use it */
 	/* code that could not be kept: the older note must not answer */
 	fdry_note(&(struct fdry_load){ .module = module_nr(1) });
 	ck_assert_int_eq(fdry_note_find(NULL, module_nr(1), &c), 0);
@@ -444,8 +446,8 @@ START_TEST(a_module_has_its_librarys_code)
 }
 END_TEST
 
-/* The driver gives both handles again: the module's older note must not answer for what is behind
- * it now. */
+/* The driver reuses both handles: the module's older note must not describe the code that the
+ * handle has now. */
 START_TEST(a_modules_older_code_does_not_answer)
 {
 	CUjit_option option = CU_JIT_MAX_REGISTERS;
@@ -454,7 +456,7 @@ START_TEST(a_modules_older_code_does_not_answer)
 				  .options = &option, .values = &few };
 	struct fdry_code c;
 
-	/* the same code, which stays where it is, with other options */
+	/* the same code at the same address, with other options */
 	fdry_note(&load);
 	fdry_note_alias((CUlibrary)module_nr(6), module_nr(7));
 	load.values = &many;

@@ -21,7 +21,7 @@ static void setup(void)
 	cubin = test_sim_cubin("kernels", &cubin_len);
 }
 
-/* The caller's bytes, gone. */
+/* Overwrite the caller's bytes, as if it had freed them. */
 static void poison(void *data, size_t len)
 {
 	memset(data, 0x5A, len);
@@ -98,7 +98,7 @@ START_TEST(objects_in_memory)
 }
 END_TEST
 
-/* The same kernels, with their section table behind a megabyte of something. */
+/* Make a cubin of the same kernels with a megabyte of other bytes before its section table. */
 static void *make_large(size_t *len)
 {
 	Elf64_Ehdr eh;
@@ -129,7 +129,7 @@ static void found_large(CUlibrary library, CUmodule module)
 	runs(c.data);
 }
 
-/* They are copied beside the driver, which takes time for them. */
+/* Large objects are copied while the driver loads them, which takes it time. */
 START_TEST(large_objects)
 {
 	size_t len;

@@ -95,7 +95,8 @@ START_TEST(streams_keep_their_order)
 }
 END_TEST
 
-/* The NULL stream, each thread's own, and one whose handle was another stream's before. */
+/* Tests the NULL stream, each thread's default stream, and a stream whose handle belonged to
+ * another one before. */
 START_TEST(special_streams)
 {
 	CUdeviceptr a, b, c, p = 1;
@@ -138,7 +139,8 @@ START_TEST(freed_by_the_other_call)
 	ck_assert(!inside(native));
 	ck_assert(!hook->region_begin(TEST_BASE, SIZE));
 	a = alloc(4 * MIB);
-	cuda_ok(cuMemFreeAsync, a, s); /* of cuMemAlloc: the driver takes it, too */
+	cuda_ok(cuMemFreeAsync, a, s); /* memory of cuMemAlloc, which the driver also accepts
+					  here */
 	ck_assert_uint_eq(ledger(&all), 0);
 	free(all);
 	ck_assert_uint_ne(alloc(4 * MIB), a); /* the stream may still use it */
@@ -148,7 +150,8 @@ START_TEST(freed_by_the_other_call)
 }
 END_TEST
 
-/* What would be nodes of the graph is memory of its own, stamped, and stays where it is. */
+/* Allocations that would be nodes of the graph become memory of the region, with a stamp, and keep
+ * their addresses. */
 START_TEST(in_a_capture)
 {
 	CUdeviceptr before, a, b, out;
@@ -187,15 +190,15 @@ START_TEST(in_a_capture)
 	cuda_ok(cuStreamSynchronize, s);
 	ck_assert_uint_eq(word_at(out), 6);
 	ck_assert_uint_eq(word_at(out + 2048), 5);
-	cuda_ok(cuMemFreeAsync, out, s); /* freed for the program; the graph goes on */
+	cuda_ok(cuMemFreeAsync, out, s); /* freed for the program; the graph still uses it */
 	cuda_ok(cuGraphLaunch, exec, s);
 	cuda_ok(cuStreamSynchronize, s);
 	ck_assert_uint_eq(word_at(out), 6);
 }
 END_TEST
 
-/* After its dependencies were set anew, a stream's nodes need not follow those that used what it
- * freed. */
+/* After a stream's dependencies were replaced, its nodes need not follow the users of memory that
+ * it freed. */
 START_TEST(dependencies_set_anew)
 {
 	CUdeviceptr a, b;
@@ -273,7 +276,8 @@ START_TEST(pools)
 	cuda_ok(cuMemAllocFromPoolAsync, &a, 3 * MIB, mine, s);
 	ck_assert(inside(a));
 	cuda_ok(cuMemAllocFromPoolAsync, &b, MIB, theirs, s);
-	ck_assert(!inside(b)); /* can be handed to other processes: the driver's */
+	ck_assert(!inside(b)); /* it can be exported to other processes, so the driver allocates
+				  it */
 	c = async(MIB, s);
 	ck_assert_uint_eq(figure(mine, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 3 * MIB);
 	ck_assert_uint_eq(figure(theirs, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), MIB);
@@ -323,7 +327,7 @@ START_TEST(pitch)
 }
 END_TEST
 
-/* --- what is asked about it --- */
+/* --- queries about memory --- */
 
 START_TEST(attributes)
 {
@@ -342,7 +346,7 @@ START_TEST(attributes)
 	cuda_ok(cuPointerGetAttribute, &of, CU_POINTER_ATTRIBUTE_CONTEXT, a + 4);
 	ck_assert_ptr_eq(of, ctx);
 	cuda_ok(cuPointerGetAttribute, &of, CU_POINTER_ATTRIBUTE_CONTEXT, c);
-	ck_assert_ptr_null(of); /* as the driver says of memory from pools */
+	ck_assert_ptr_null(of); /* as the driver reports for memory from pools */
 	cuda_ok(cuPointerGetAttribute, &id_a, CU_POINTER_ATTRIBUTE_BUFFER_ID, a + 999);
 	cuda_ok(cuPointerGetAttribute, &id_b, CU_POINTER_ATTRIBUTE_BUFFER_ID, b);
 	ck_assert_uint_ne(id_a, id_b);
@@ -429,7 +433,7 @@ static CUdeviceptr reserve(size_t size)
 	return p;
 }
 
-/* What PyTorch's expandable segments do. */
+/* The calls of PyTorch's expandable segments. */
 START_TEST(a_segment_that_grows)
 {
 	CUmemGenericAllocationHandle h[3];
@@ -448,7 +452,7 @@ START_TEST(a_segment_that_grows)
 		h[i] = create(20 * MIB, 0);
 		cuda_ok(cuMemMap, p + (size_t)i * 20 * MIB, 20 * MIB, 0, h[i], 0);
 	}
-	ck_assert_uint_eq(ledger(&all), 0); /* nobody may look yet */
+	ck_assert_uint_eq(ledger(&all), 0); /* no access is set yet */
 	free(all);
 	grant(p, 40 * MIB);
 	ck_assert_uint_eq(word_at(p), 0);
@@ -520,7 +524,7 @@ START_TEST(what_no_image_can_hold)
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(all[i].kind, i == 1 ? FDRY_KIND_MAP : FDRY_KIND_SHARED);
 	free(all);
-	/* moved: its bytes go along, and it is content */
+	/* after a move, the bytes are at the new address, and are content */
 	cuda_ok(cuMemsetD32_v2, p + 2 * MIB, 78, 1);
 	cuda_ok(cuMemUnmap, p + 2 * MIB, 2 * MIB);
 	cuda_ok(cuMemMap, p + 8 * MIB, 2 * MIB, 0, known, 0);
@@ -577,7 +581,8 @@ END_TEST
 
 /* --- memory of others --- */
 
-/* Another process: allocates, says where, and goes when @to is closed at our end. */
+/* Another process allocates, writes its IPC handle to @out, and exits when this process closes its
+ * end of @in. */
 static void exporter(int out, int in)
 {
 	const struct fdry_driver *drv = test_sim();

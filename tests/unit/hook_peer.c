@@ -40,7 +40,7 @@ static CUdeviceptr alloc(size_t size)
 	return p;
 }
 
-/* What device @dev may do at @p, as the driver has it. */
+/* Return the driver's access rights of device @dev at @p. */
 static unsigned long long access_of(int dev, CUdeviceptr p)
 {
 	CUmemLocation where = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev };
@@ -50,7 +50,7 @@ static unsigned long long access_of(int dev, CUdeviceptr p)
 	return flags;
 }
 
-/* The context @who may use the memory of @of, or no longer. */
+/* Let context @who use the memory of @of, or end that. */
 static CUresult may(CUcontext who, CUcontext of, bool yes)
 {
 	CUcontext was;
@@ -98,7 +98,7 @@ START_TEST(context_opened_and_closed)
 	ck_assert_uint_eq(access_of(2, pool), READWRITE);
 	ck_assert_uint_eq(access_of(1, large), NONE);
 	ck_assert_int_eq(may(ctx[2], ctx[0], true), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-	ck_assert_int_eq(hook->region_end(), 0); /* what still lives follows */
+	ck_assert_int_eq(hook->region_end(), 0); /* the live allocations keep it */
 	ck_assert_int_eq(may(ctx[2], ctx[0], false), CUDA_SUCCESS);
 	ck_assert_uint_eq(access_of(2, small), NONE);
 	ck_assert_uint_eq(access_of(2, large), NONE);
@@ -108,7 +108,7 @@ START_TEST(context_opened_and_closed)
 }
 END_TEST
 
-/* The other way round is another setting, and so is that of other devices. */
+/* The reverse direction is a separate setting, and so are those of other devices. */
 START_TEST(only_what_was_set)
 {
 	CUdeviceptr p;
@@ -204,7 +204,7 @@ START_TEST(pools_of_other_devices)
 }
 END_TEST
 
-/* What the program maps in the region is its own to open. */
+/* The program itself sets the access to memory that it maps in the region. */
 START_TEST(memory_that_the_program_maps)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -270,7 +270,7 @@ START_TEST(pool_fails_clean)
 }
 END_TEST
 
-/* A set-access call that fails between others: those before it are taken back. */
+/* If a set-access call fails between others, those before it are undone. */
 START_TEST(context_fails_clean)
 {
 	CUdeviceptr p[3];
@@ -296,7 +296,7 @@ START_TEST(context_fails_clean)
 }
 END_TEST
 
-/* Memory that a peer cannot be let into is not handed out. */
+/* An allocation fails if a peer cannot be given access to it. */
 START_TEST(alloc_fails_clean)
 {
 	devices();

@@ -92,7 +92,7 @@ START_TEST(addresses_and_bytes)
 }
 END_TEST
 
-/* What one process is given, for allocations and frees in an order. */
+/* Return the addresses that one process gets for a sequence of allocations and frees. */
 static void sequence(CUdeviceptr *p, int n)
 {
 	int i;
@@ -152,7 +152,7 @@ START_TEST(bad_sizes_and_exhaustion)
 }
 END_TEST
 
-/* An allocation that straddles the end of what was mapped ahead is in the region all the same. */
+/* An allocation across the end of the memory that was mapped ahead is also in the region. */
 START_TEST(straddling_the_arena)
 {
 	CUdeviceptr a, b;
@@ -169,7 +169,7 @@ START_TEST(straddling_the_arena)
 }
 END_TEST
 
-/* The first version of the call holds 32 bits: it must not hand out half an address. */
+/* The first version of the call holds 32 bits: it must not return half an address. */
 START_TEST(old_cuMemAlloc)
 {
 	CUresult (*old)(unsigned int *, unsigned int);
@@ -294,7 +294,7 @@ static void aside_is_refused(void)
 	ck_assert_int_eq(hook->region_aside(true), -FDRY_E_STATE);
 }
 
-/* What happens in the aside area moves no address of the region, and the reverse. */
+/* Allocations in the aside area move no address of the region, and the reverse. */
 START_TEST(an_aside_area)
 {
 	uint64_t area = TEST_BASE + SIZE, from, to;
@@ -434,7 +434,7 @@ START_TEST(another_region_beside_an_ended_one)
 	ck_assert_int_eq(hook->region_end(), 0);
 	ck_assert_int_eq(hook->region_begin(TEST_BASE + SIZE, SIZE), 0);
 	cuda_ok(cuMemFree_v2,
-		a); /* takes the ended region along, not the one that is still empty */
+		a); /* also frees the ended region, but not the one that is still empty */
 	b = alloc(512);
 	ck_assert_uint_eq(b, TEST_BASE + SIZE);
 	cuda_ok(cuMemFree_v2, b);

@@ -123,7 +123,7 @@ END_TEST
 static bool stop;
 static CUcontext context;
 
-/* Whatever lock there is, somebody holds it much of the time. Not Check's own, which children need.
+/* These threads hold every lock much of the time, but not Check's own, which children need.
  */
 static void *busy(void *arg)
 {
