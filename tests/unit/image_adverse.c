@@ -11,8 +11,8 @@
 
 /* --- a driver that is too old --- */
 
-/* Told before anything is captured, and not after all of it: a seal needs the layout of parameters
- * (12.4) and libraries of kernels (12.5). */
+/* A capture refuses an old driver at its beginning, and not at the seal: a seal needs the layout of
+ * parameters (12.4) and libraries of kernels (12.5). */
 static const struct {
 	const char *version, *says;
 } old[] = {
@@ -53,7 +53,7 @@ START_TEST(sealed_on_the_oldest_driver)
 }
 END_TEST
 
-/* What a driver lacks is found where it is needed, and undone. */
+/* A load detects a function that the driver lacks when it needs it, and undoes its work. */
 START_TEST(loaded_on_an_old_driver)
 {
 	struct fdry_image *img = NULL;
@@ -82,7 +82,7 @@ START_TEST(captured_without_a_gpu)
 }
 END_TEST
 
-/* --- a parameter that cannot be asked about --- */
+/* --- a parameter that cannot be queried --- */
 
 START_TEST(a_parameter_query_fails)
 {
@@ -168,7 +168,8 @@ END_TEST
 
 /* --- two seals under one name --- */
 
-/* Waits at the gate with a capture of its own, whose b is @salt; seals; says what came of it. */
+/* A process that waits at the gate with a capture of its own, whose b is @salt, seals, and reports
+ * the result. */
 struct rival {
 	int gate[2], result[2];
 	float salt;

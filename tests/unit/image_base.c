@@ -11,7 +11,7 @@
 
 #define GIB (1ull << 30)
 
-/* Frozen: worked out by another program from what base.c says. */
+/* These values must never change; another program computed them from the rule in base.c. */
 static const struct { const char *name; fdry_devptr base; } golden[] = {
 	{ NULL, 0x4fda00000000 },
 	{ "", 0x4fda00000000 },
@@ -31,7 +31,7 @@ START_TEST(bases_are_frozen)
 }
 END_TEST
 
-/* Whether [@base, + @size) keeps clear of what kernels and sanitizers use. */
+/* Does [@base, @base + @size) avoid the addresses that the kernel and sanitizers use? */
 static bool clear_of_others(fdry_devptr base, uint64_t size)
 {
 	return base >= 0x155555555000 && base + size <= 0x555555554000 &&
@@ -74,7 +74,7 @@ END_TEST
 
 #if !TEST_SANITIZED_THREAD /* the thread sanitizer has no room there */
 
-/* --- what a capture takes --- */
+/* --- bases of captures --- */
 
 static void capture_init(void)
 {
@@ -115,7 +115,7 @@ static void occupy(uint64_t addr)
 			 MAP_FAILED);
 }
 
-/* What lies behind a base makes the region smaller, not impossible; addresses are the same. */
+/* A mapping behind a base makes the region smaller, but not impossible; addresses are the same. */
 START_TEST(less_room_behind_a_base)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .name = "some/model" };
@@ -198,7 +198,7 @@ START_TEST(several_images)
 	snprintf(text, sizeof(text), "image %.12s of this process lies there: the addresses", id);
 	fails(TAKEN, text, fdry_image_load(load_store(), "three", NULL, &again));
 	fdry_image_unload(img[2]);
-	ck_assert_int_eq(test_sim_live("reservation"), 4); /* nobody else gets its addresses */
+	ck_assert_int_eq(test_sim_live("reservation"), 4); /* its addresses stay reserved */
 	ok(fdry_image_load(load_store(), "three", NULL, &img[2]));
 	ck_assert_int_eq(test_sim_live("reservation"), 4);
 	for (i = 0; i < 4; i++) {
@@ -270,8 +270,8 @@ static int start(const char *name)
 	return p == fdry_base_for_name(name) ? 0 : 5;
 }
 
-/* Start this program again, in every second process as it would be without a limit on the stack:
- * libraries then lie elsewhere. */
+/* Start this program again, every second time without a limit on the stack: libraries then have
+ * other addresses. */
 static void start_again(int i)
 {
 	struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };

@@ -18,7 +18,8 @@ static struct fdry_tensor kv_tensor(CUdeviceptr addr, uint32_t flags)
 				     .shape = { ROWS, ROW_FLOATS }, .stride = { ROW_FLOATS, 1 } };
 }
 
-/* A vector behind what was allocated before, so that the next one begins in a block of its own. */
+/* Allocate a vector after the earlier allocations, such that the next one begins in a block of its
+ * own. */
 static CUdeviceptr kv_alloc(struct work *w)
 {
 	struct fdry_tensor t;
@@ -37,11 +38,11 @@ static void graph_set(struct work *w, uint64_t key, CUdeviceptr p, size_t floats
 	ok(fdry_capture_graph(w->cap, key, "set", capture_stop(w)));
 }
 
-/* Which graph goes into the image beside the two that use the first row alone; see far_graph(). */
+/* The kind of the image's third graph; the other two use the first row alone. See far_graph(). */
 static int far_kind;
 
-/* A kernel whose arguments have @p at a multiple of 4: byte 12, where halves of two parameters
- * touch. */
+/* Launch a kernel whose arguments hold @p at a multiple of 4: at byte 12, across the halves of two
+ * parameters. */
 static void packed_launch(struct work *w, CUdeviceptr p)
 {
 	struct {
@@ -134,8 +135,8 @@ static struct fdry_image *load_kv(uint64_t bytes)
 	return img;
 }
 
-/* All of the cache can be written and read, graphs use it, and what lies behind the room is as it
- * was. */
+/* Check that the whole cache can be written and read, graphs use it, and memory behind its capacity
+ * is unchanged. */
 static void kv_check(struct fdry_image *img, uint64_t bytes)
 {
 	float *v = malloc(bytes), b[N];
@@ -168,7 +169,7 @@ static void kv_check(struct fdry_image *img, uint64_t bytes)
 	free(v);
 }
 
-/* Bytes that loads give it. 0: what it was captured with. */
+/* The sizes that loads choose. 0: the size of the capture. */
 static const uint64_t some[] = { 0, 1 * MIB, 2 * MIB, 3 * MIB, 5 * MIB, 32 * MIB, ROOM };
 
 START_TEST(any_size)
@@ -220,7 +221,7 @@ static void seal_last(void *unused)
 	work_end(&w);
 }
 
-/* Nothing lies behind it: the room is the image's all the same. */
+/* No tensor follows it, but its capacity still belongs to the image. */
 START_TEST(room_at_the_end)
 {
 	struct fdry_image *img;
@@ -364,7 +365,7 @@ START_TEST(room_that_cannot_be_had)
 }
 END_TEST
 
-/* A tensor of one row, whose first stride means nothing until there are two. */
+/* Seal a tensor of one row, whose first stride has no meaning until there are two rows. */
 static void seal_row(void *unused)
 {
 	struct fdry_tensor t;

@@ -131,7 +131,7 @@ START_TEST(a_pack_in_the_store_repairs_it)
 		flip_find(load_store(), "img", i % 2 ? "a" : "small", &chunk);
 		flip_bit(&chunk, (uint64_t)i * 997 % (chunk.len * 8));
 		if (i < 10)
-			flip_trust(&chunk); /* else SHA-256 finds it */
+			flip_trust(&chunk); /* otherwise SHA-256 would detect it */
 		(void)load_report();
 		flip_release(&chunk);
 		check_sound(load_store());
@@ -208,7 +208,7 @@ START_TEST(host_content_is_compared)
 }
 END_TEST
 
-/* --- on the way --- */
+/* --- changes during the copy --- */
 
 struct meddle {
 	uint64_t addr;
@@ -369,7 +369,7 @@ START_TEST(two_threads_check_at_once)
 }
 END_TEST
 
-/* Load "other" with the driver's call @n failing. Whether there was such a call. */
+/* Load "other" while the driver's call @n fails. Returns whether there was such a call. */
 static bool load_failing(int n, struct fdry_image **ret)
 {
 	char spec[32];
@@ -399,7 +399,8 @@ START_TEST(a_load_that_fails_leaves_nothing)
 		before = live_objects();
 	}
 	for (n = 1; load_failing(n, &img); n++) {
-		/* If the load returned an image, the driver keeps what it failed to free. */
+		/* If the load returned an image, the driver keeps the object that it failed to
+		 * free. */
 		fdry_image_unload(img);
 		ck_assert_msg(live_objects() - before <= (img ? 1 : 0), "call %d left %ld", n,
 			      live_objects() - before);
@@ -415,7 +416,7 @@ START_TEST(a_load_that_fails_leaves_nothing)
 }
 END_TEST
 
-/* --- what is left out --- */
+/* --- content that is not compared --- */
 
 START_TEST(what_was_compared_is_reported)
 {

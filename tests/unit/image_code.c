@@ -129,7 +129,7 @@ END_TEST
 
 /* --- bytes --- */
 
-/* The kernel "lookup" of @w's code, in whose table the fourth number is @fourth. */
+/* Load @w's code with @fourth as the fourth number of the table, and return its kernel "lookup". */
 static CUfunction lookup_with(struct work *w, uint8_t *buffer, size_t len, float fourth)
 {
 	static const float table[] = { 1, 2, 4, 8 };

@@ -35,7 +35,7 @@ static void named(struct work *w, const char *name, CUdeviceptr addr, size_t byt
 	ok(fdry_capture_tensor(w->cap, &t));
 }
 
-/* What a seal made of the memory of a capture. */
+/* A seal's result for a capture's memory. */
 struct sealed {
 	struct fdry_buf bytes;
 	struct fdry_manifest m;
@@ -144,7 +144,7 @@ START_TEST(tensors_that_touch)
 }
 END_TEST
 
-/* Too small; begins, or ends, where a word could lie in two chunks. */
+/* Such tensors are too small, or begin or end at a place where a word could be in two chunks. */
 START_TEST(tensors_that_are_not_cut_out)
 {
 	static const struct {
@@ -181,7 +181,7 @@ START_TEST(tensors_that_share_bytes)
 }
 END_TEST
 
-/* What is external is in no chunk, and what begins behind it is cut as usual. */
+/* No chunk has external memory; memory behind it is cut as usual. */
 START_TEST(external_tensor_between)
 {
 	struct sealed s;
@@ -222,7 +222,7 @@ START_TEST(description_says_what_content_is_of)
 }
 END_TEST
 
-/* Zeros are counted from the tensor's begin, and do not make its last block part of what follows.
+/* Zeros are counted from the tensor's beginning, and do not join its last block to the next memory.
  */
 START_TEST(zeros_in_a_tensor)
 {
@@ -231,8 +231,8 @@ START_TEST(zeros_in_a_tensor)
 	CUdeviceptr p = start(&w), t = p + 2 * MIB + 512;
 
 	named(&w, "t", t, MIB, 0);
-	cuda_ok(cuMemsetD8_v2, t + 4096, 0, 64 * KIB); /* exactly the blocks that it takes */
-	cuda_ok(cuMemsetD8_v2, t + MIB - 4096, 0, 4096 + 512);    /* behind its last byte, too */
+	cuda_ok(cuMemsetD8_v2, t + 4096, 0, 64 * KIB); /* exactly the tensor's blocks */
+	cuda_ok(cuMemsetD8_v2, t + MIB - 4096, 0, 4096 + 512);    /* also beyond its last byte */
 	seal_take(&w, &s);
 	CHECK_CHUNKS(&s, t, t + 4096, 4096);
 	CHECK_CHUNKS(&s, t + 4096 + 64 * KIB, t + MIB - 4096, MIB - 8192 - 64 * KIB);

@@ -55,7 +55,7 @@ static struct fdry_image *image_load(const struct fdry_load_opts *opts)
 	return img;
 }
 
-/* What the sealing process had. */
+/* Fill the tensors with the sealing process' content. */
 static void image_fill(struct fdry_image *img)
 {
 	struct fdry_tensor t;

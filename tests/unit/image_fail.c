@@ -5,11 +5,11 @@
 
 #define CALLS_MAX 2000
 
-/* What calls fail with: an error of no particular kind, and want of memory. */
+/* The errors with which calls fail: an unknown one, and out of memory. */
 static const int errors[] = { CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY };
 #define ERRORS 2
 
-/* Ways to load and launch, and what calls fail with then. */
+/* Ways to load and launch, and the errors with which calls fail then. */
 static const struct { uint32_t flags; int error; } ways[] = {
 	{ FDRY_LOAD_BUILD, CUDA_ERROR_UNKNOWN },
 	{ FDRY_LOAD_BUILD, CUDA_ERROR_OUT_OF_MEMORY },

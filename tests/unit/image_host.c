@@ -255,7 +255,7 @@ START_TEST(nothing_is_left_whatever_fails)
 }
 END_TEST
 
-/* --- what is stored --- */
+/* --- the stored content --- */
 
 static void seal_elsewhere(void *id)
 {
@@ -307,7 +307,7 @@ START_TEST(needs_are_what_the_load_takes)
 }
 END_TEST
 
-/* Host content is linked, hashed when asked for, and noticed when it is damaged. */
+/* The manifest links host content; a verification hashes it and detects damage. */
 START_TEST(content_is_kept_and_verified)
 {
 	struct fdry_load_report report = { .sz = sizeof(report) };
@@ -340,8 +340,8 @@ START_TEST(it_is_described)
 }
 END_TEST
 
-/* Tensors that share bytes: an input in a constant; the segment takes its place by the input's
- * name. */
+/* Seal tensors that share bytes: an input inside a constant. The input's name determines the
+ * segment's place. */
 static void seal_overlapping(void *arg)
 {
 	struct work w;

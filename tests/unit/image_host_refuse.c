@@ -20,7 +20,7 @@ static void named_in_part(struct host_work *h)
 	ok(fdry_capture_tensor(h->w.cap, &t));
 }
 
-/* Two tensors that together hold what is copied: whose memory touches is chance. */
+/* Two tensors together hold the copied bytes; their memory is adjacent only by chance. */
 static void named_in_two_halves(struct host_work *h)
 {
 	struct fdry_tensor t = vector("in0", (uintptr_t)h->in, FDRY_USE_INPUT, FDRY_TENSOR_HOST);
@@ -69,7 +69,8 @@ static void unregistered(struct host_work *h)
 	cuda_ok(cuMemHostUnregister, p);
 }
 
-/* No memory any more; not unmapped, since the next allocation might lie there. */
+/* Make the memory inaccessible. It is not unmapped, since the next allocation might get its
+ * addresses. */
 static void gone(void *page)
 {
 	ck_assert_int_eq(mprotect(page, PAGE, PROT_NONE), 0);
@@ -159,7 +160,7 @@ START_TEST(seal_refuses)
 END_TEST
 
 #define MUCH \
-	(32u << 20) /* of content: reading it takes long enough for a thread to come in between */
+	(32u << 20) /* of content: reading it takes so long that a thread can act meanwhile */
 
 struct meanwhile {
 	unsigned long before;

@@ -12,7 +12,7 @@ static void setup(void)
 
 /* --- kernel objects --- */
 
-/* An image of one kernel, whose object is these bytes. */
+/* Make an image of one kernel with these bytes as its object. */
 static void kernel_image(const char *ref, const void *object, size_t len)
 {
 	struct handmade h;
@@ -56,7 +56,7 @@ END_TEST
 
 /* --- more than is stored --- */
 
-#define MANY 400000u /* what takes a time that grows with the square does not end today */
+#define MANY 400000u /* a reader with quadratic time would not end */
 
 static struct fdry_image *image;
 
@@ -94,7 +94,7 @@ START_TEST(host_memory_is_limited)
 }
 END_TEST
 
-/* Objects of zeros, which take nothing at rest: their size counts before they are unpacked. */
+/* Objects of zeros need almost no space on disk: their size is checked before they are unpacked. */
 START_TEST(unpacked_objects_are_limited)
 {
 	const size_t len = 8u << 20;
@@ -134,8 +134,8 @@ static struct fdry_oid graph_put(struct handmade *h, uint32_t nodes)
 	return oid;
 }
 
-/* 2,000 graphs of one object of 300 KB are read once: into a tenth of what 2,000 copies take. Each
- * can be launched. */
+/* The object of 2,000 graphs, of 300 KB, is read once: the load uses a tenth of the memory of 2,000
+ * copies. Each graph can be launched. */
 START_TEST(graphs_share_their_object)
 {
 	struct handmade h;
@@ -194,7 +194,7 @@ START_TEST(many_kernels)
 }
 END_TEST
 
-/* Manifests whose entries share what they name. */
+/* Test manifests whose entries share segments, chunks or objects. */
 static int opened(struct handmade *h)
 {
 	struct fdry_manifest m;
@@ -248,7 +248,7 @@ START_TEST(parameters_are_not_shared)
 }
 END_TEST
 
-/* Each tensor lies across all segments. */
+/* Each tensor spans all segments. */
 START_TEST(tensors_across_segments)
 {
 	const uint64_t base = 0x4fda00000000ull;
@@ -299,8 +299,8 @@ static void look(const char *ref)
 	free(needs);
 }
 
-/* Images of which every list is empty once; undefined behaviour lies in sums with NULL and copies
- * of 0 bytes. */
+/* Each list of the image is empty once, since sums with NULL and copies of 0 bytes can be undefined
+ * behaviour. */
 START_TEST(lists_that_are_empty)
 {
 	size_t len;
@@ -354,7 +354,7 @@ START_TEST(lists_that_are_empty)
 }
 END_TEST
 
-/* A manifest of a header alone says nothing, so it fits no device. */
+/* A manifest that is only a header names no device, so it fits none. */
 START_TEST(a_manifest_of_nothing)
 {
 	struct fdry_manifest_writer none = { 0 };

@@ -9,7 +9,7 @@
 
 #include "tests/lib/image.h"
 
-#define SLOW 3      /* key of a graph that takes long */
+#define SLOW 3      /* key of a graph that runs long */
 #define SPINS 30000000u
 
 static void seal_slow(void *arg)
@@ -52,7 +52,7 @@ static CUdeviceptr addr_of(struct fdry_image *img, const char *name)
 	return t.addr;
 }
 
-/* --- what is complete on return --- */
+/* --- work that is complete on return --- */
 
 START_TEST(writes_wait_for_what_was_launched)
 {
@@ -121,7 +121,7 @@ START_TEST(unloaded_in_flight)
 }
 END_TEST
 
-/* --- failing half way --- */
+/* --- failures between steps --- */
 
 START_TEST(restored_in_part)
 {
@@ -137,7 +137,7 @@ START_TEST(restored_in_part)
 	fails(STATE, "only a part of the content was restored", fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_restore(img, NULL));
 	image_check(img, 1, 3, 100);
-	/* What fails before anything is written leaves content whole. */
+	/* A failure before the first write leaves the content whole. */
 	test_sim_fail("cuStreamSynchronize:1");
 	ck_assert_int_eq(fdry_image_restore(img, NULL), -FDRY_E_DRIVER);
 	test_sim_fail(NULL);
@@ -173,8 +173,8 @@ static void *launch(void *arg)
 	return NULL;
 }
 
-/* Its graph is not built, so it comes when the restore has failed: content was whole when it was
- * called, and is not now. */
+/* The launch's graph is not built, so the launch continues after the restore has failed: content
+ * was whole at the call, and is not any more. */
 START_TEST(a_launch_that_waits_for_a_restore)
 {
 	struct job r = { 0 }, l = { 0 };
@@ -267,7 +267,7 @@ static size_t stack_limit(const struct fdry_driver *drv)
 	return bytes;
 }
 
-/* While it loads, and when it builds its graphs behind that. */
+/* The stack is as deep as before, during the load and while graphs are built after it. */
 START_TEST(the_stack_is_as_deep_as_it_was)
 {
 	static const char *const calls[] = { "cuModuleLoadDataEx:1",
@@ -313,7 +313,7 @@ static void check_capture(const struct fdry_driver *drv, CUstream stream)
 	ck_assert_int_eq(drv->cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
-/* By this very thread, in the strictest mode: everything but unloading goes on beside it. */
+/* This thread captures in the strictest mode: all calls but unloading work meanwhile. */
 START_TEST(a_capture_elsewhere_is_not_broken)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts),
@@ -395,7 +395,7 @@ START_TEST(beside_a_live_capture)
 	launch_add(&w, w.a, addr_of(img, "b"), w.c);
 	ok(fdry_capture_graph(w.cap, 2, NULL, capture_stop(&w)));
 	fails(REFUSED, "points to memory of a loaded image", work_seal(&w, "other"));
-	/* Its own image lies where its own memory lies. */
+	/* The process' image has the addresses of its own memory. */
 	ck_assert_int_eq(fdry_image_load(w.store, "other", NULL, &img), -FDRY_E_TAKEN);
 	image_check(img, 2, 5, 100);
 	fdry_image_unload(img);
@@ -565,8 +565,7 @@ START_TEST(nothing_given_to_a_capture)
 }
 END_TEST
 
-/* What is missing is told with the name of the function that was called, or with none: never with a
- * helper's. */
+/* Messages about missing arguments name the called function or none, but never a helper. */
 START_TEST(helpers_are_not_named)
 {
 	struct fdry_image *img = NULL;

@@ -44,7 +44,7 @@ START_TEST(beside_the_library)
 	char path[PATH_MAX] = "";
 	int err;
 
-	/* This program is static: beside it, in tests/unit, there is none. */
+	/* This program is linked statically, and there is no interposer beside it in tests/unit. */
 	ck_assert(!unsetenv("FOUNDRY_HOOK"));
 	err = fdry_hook_path(path, sizeof(path));
 	ck_assert_int_eq(err, -FDRY_E_NOHOOK);

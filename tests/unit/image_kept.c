@@ -77,7 +77,8 @@ static void forget(void)
 	fdry_buf_release(&w.cap->sealed.stamps);
 }
 
-/* Seal with what is kept, without fingerprints of the GPU, and with nothing kept: one image. */
+/* Seal with kept data, without the GPU's fingerprints, and with nothing kept. All three must give
+ * one image. */
 static void seal_each_way(void)
 {
 	struct fdry_seal_report kept, slow, fresh;
@@ -101,7 +102,7 @@ static void seal_each_way(void)
 	ck_assert_uint_eq(slow.unchanged_bytes, slow.content_bytes);
 }
 
-/* --- what may happen between two seals --- */
+/* --- changes between two seals --- */
 
 static void bit_flip(CUdeviceptr p, uint64_t len)
 {
@@ -209,8 +210,7 @@ START_TEST(nothing_is_read_that_did_not_change)
 }
 END_TEST
 
-/* A graph that nothing changes is not hashed again; a store that lost it, or another store, gets it
- * all the same. */
+/* An unchanged graph is not hashed again; a store that lost it, or another store, still gets it. */
 START_TEST(graph_objects_are_kept)
 {
 	struct fdry_verify_report found = { .sz = sizeof(found) };
@@ -247,7 +247,7 @@ END_TEST
 
 /* --- words that may be pointers --- */
 
-/* Memory that the driver knows, at an address that the test chose. */
+/* Register host memory at an address that the test chooses. */
 static void pinned_at(uint64_t addr)
 {
 	void *p = mmap((void *)(uintptr_t)addr, 4096, PROT_READ | PROT_WRITE,
@@ -314,7 +314,7 @@ START_TEST(many_words_are_not_kept)
 }
 END_TEST
 
-/* A page in the 4 GiB below one that is mapped, where nothing was mapped. */
+/* Map a new page in the 4 GiB below a mapped one. */
 static void *page_below(void)
 {
 	struct fdry_maps_range *r;
@@ -383,7 +383,7 @@ static int access_set(CUdeviceptr p, CUmemAccess_flags flags)
 	return cuda(cuMemSetAccess, p, 2 * MIB, &access, 1);
 }
 
-/* Memory that the program mapped, and took away from the device after a seal: no kernel reads it,
+/* The program maps memory, and removes the device's access after a seal: no kernel may read it,
  * since that would end the context. */
 START_TEST(memory_that_is_not_readable)
 {
@@ -415,7 +415,7 @@ START_TEST(memory_that_is_not_readable)
 }
 END_TEST
 
-/* What is remembered stays right if a seal fails. */
+/* Kept data stays right if a seal fails. */
 START_TEST(seal_that_fails_between)
 {
 	const uint64_t word = (uintptr_t)&w; /* a pointer to the host */

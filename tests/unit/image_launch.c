@@ -25,12 +25,12 @@ static void seal_many(void *arg)
 	work_end(&w);
 }
 
-/* What a caller hears; @hold makes it wait in the middle of being told that so many graphs are
- * built. */
+/* Progress that a caller received. @hold makes its callback wait at the report that this many
+ * graphs are built. */
 struct heard {
 	_Atomic uint64_t graphs;
 	_Atomic uint64_t hold;
-	_Atomic uint32_t phases; /* bit n: phase n came to its end */
+	_Atomic uint32_t phases; /* bit n: phase n ended */
 	_Atomic bool inside, twice;
 	_Atomic uint64_t backwards;
 	useconds_t slow;
@@ -189,7 +189,7 @@ static void *launch_one(void *arg)
 	return NULL;
 }
 
-/* A launch does not wait for graphs that nobody has begun. */
+/* A launch does not wait for graphs whose build has not begun. */
 START_TEST(a_launch_goes_first)
 {
 	struct heard h = { .hold = 1 };
@@ -251,7 +251,7 @@ START_TEST(stopped)
 	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
 	fdry_image_unload(img);
 	img = load(0, NULL);
-	ok(fdry_image_build_stop(img)); /* there is no such thread */
+	ok(fdry_image_build_stop(img)); /* the image has no such thread */
 	fdry_image_unload(img);
 }
 END_TEST
@@ -380,8 +380,8 @@ static void leaves(void *arg)
 	fails(FORKED, "fork", fdry_image_build_stop(arg));
 	fdry_image_unload(arg);
 	if (TEST_SANITIZED)
-		_exit(0); /* what belongs to the driver stays where it is in a child, which leak
-			     checkers would tell */
+		_exit(0); /* the driver's objects remain in a child, and leak checkers would report
+			     them */
 	exit(0);
 }
 
@@ -425,7 +425,7 @@ START_TEST(built_before_the_load_returns)
 }
 END_TEST
 
-/* Graph 1 comes from a stream of high priority, graph 2 from a usual one. */
+/* Capture graph 1 from a stream of high priority, and graph 2 from a normal one. */
 static void seal_prior(void *arg)
 {
 	struct work w;
@@ -441,8 +441,8 @@ static void seal_prior(void *arg)
 	work_end(&w);
 }
 
-/* A driver goes by the priorities of nodes where it is told to; without any the launch's stream has
- * the say. */
+/* The driver uses the priorities of nodes if the graph's flags ask for that; otherwise the launch's
+ * stream decides. */
 START_TEST(priorities_of_nodes_count)
 {
 	CUresult (*get_flags)(CUgraphExec, cuuint64_t *);

@@ -6,12 +6,12 @@
 #include "tests/lib/image.h"
 
 #define TIMES 1000
-#define WARM 100 /* after these, what is made once has been made */
+#define WARM 100 /* after these, all objects exist that are made once */
 #define HEAP_MORE \
 	16384 /* bytes: what the C library keeps for threads, those of the software driver among \
 		 them; seen: 5,000 */
 
-/* What a process holds: the software driver's objects, threads, files, memory of malloc. */
+/* The resources of a process: the software driver's objects, threads, files, memory of malloc. */
 struct held {
 	long objects;
 	unsigned int threads, files;
@@ -103,8 +103,8 @@ static void *loads_run(void *arg)
 	return NULL;
 }
 
-/* In a thread that is gone when this returns: a thread keeps small blocks that it has freed, and
- * the C library counts them as in use. */
+/* Load in a thread that ends before this returns: a thread keeps small freed blocks, which the C
+ * library counts as in use. */
 static void loads_do(struct fdry_store *s, unsigned int from, unsigned int to)
 {
 	struct loads l = { s, from, to };
@@ -141,7 +141,7 @@ int main(void)
 	Suite *s = suite_create("image_leak");
 	TCase *tc = tcase_create("leak");
 
-	mallopt(M_ARENA_MAX, 1); /* what an arena itself takes is no leak */
+	mallopt(M_ARENA_MAX, 1); /* memory of an arena itself is no leak */
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 110);
 	tcase_add_test(tc, a_thousand_times);

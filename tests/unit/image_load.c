@@ -170,7 +170,7 @@ END_TEST
 
 #define MUCH (40u << 20)
 
-/* Content that several threads make ready, and whose copies wait for the kernels. */
+/* Seal content that several threads prepare, and whose copies wait for the kernels. */
 static void seal_much(void *arg)
 {
 	struct fdry_tensor t = { .name = "much", .dtype = FDRY_U32, .use = FDRY_USE_CONST,
@@ -240,7 +240,7 @@ START_TEST(much_content)
 }
 END_TEST
 
-/* The times of graphs that are built later are told when they are. */
+/* The report has the times of graphs that are built later after they are built. */
 START_TEST(first_and_all)
 {
 	struct fdry_load_report report = { .sz = sizeof(report) };
@@ -279,7 +279,7 @@ START_TEST(orders_that_are_wrong)
 }
 END_TEST
 
-/* --- what must be refused --- */
+/* --- loads that must be refused --- */
 
 START_TEST(unknown_names)
 {
@@ -323,7 +323,7 @@ START_TEST(wrong_facts)
 }
 END_TEST
 
-/* Another machine, by the software driver's environment, and what the load must say. */
+/* Other machines, simulated by the software driver's variables, and the load's messages. */
 static const struct {
 	const char *var, *value;
 	int code;
@@ -417,14 +417,14 @@ START_TEST(damaged_content)
 }
 END_TEST
 
-/* What was hashed is remembered for the boot, unless everything is asked for. */
+/* Hashed objects are remembered until the next boot, unless the load verifies all objects. */
 static void CUDA_CB takes_long(void *arg)
 {
 	(void)arg;
 	usleep(100000);
 }
 
-/* The program works in a context of its own, and seals while that goes on: b is set to 2.5. */
+/* The program works in a context of its own, and seals while that work runs: it sets b to 2.5. */
 static void seal_from_another_context(void *unused)
 {
 	CUcontext own, popped;
@@ -462,8 +462,7 @@ START_TEST(sealed_when_the_programs_work_is_done)
 }
 END_TEST
 
-/* A manifest that says otherwise than its objects: nothing in it is told to callers before that was
- * seen. */
+/* If a manifest contradicts its objects, a load detects that before callers get any of its data. */
 START_TEST(nodes_that_are_not_there)
 {
 	struct fdry_image *img = NULL;
@@ -536,7 +535,7 @@ START_TEST(verified_once_or_always)
 		ck_assert_uint_eq(report.verified_bytes, i == 1 ? 0 : 8192);
 		fdry_image_unload(img);
 	}
-	store_damage(); /* which changes data.mdb: what was verified before no longer counts */
+	store_damage(); /* this changes data.mdb, so earlier verifications are void */
 	fails(CORRUPT, "content at 0x", fdry_image_load(load_store(), "img", NULL, &img));
 	fails(CORRUPT, "content at 0x", fdry_image_load(load_store(), "img", &opts, &img));
 }

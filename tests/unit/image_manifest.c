@@ -198,14 +198,14 @@ START_TEST(links_are_a_set)
 }
 END_TEST
 
-/* One entry of one section changed, and what the reader must say. */
+/* A change of one entry of one section, and the reader's message. */
 struct damage {
 	const char *says;
 	int code;
 	void (*do_it)(struct fdry_manifest_writer *w);
 };
 
-/* 2^64 of them, of which each has a number. */
+/* Make 2^64 elements, each of which has an index. */
 static void elements_around(struct fdry_mf_tensor *t)
 {
 	t->shape[0] = t->shape[1] = t->stride[0] = 1ll << 32;
@@ -542,7 +542,7 @@ START_TEST(every_variable_field_is_checked)
 }
 END_TEST
 
-/* An external tensor of 4 MiB with room for 8, and content right behind that. */
+/* Add an external tensor of 4 MiB with a capacity of 8 MiB, and content right behind it. */
 static void fill_room(struct fdry_manifest_writer *w)
 {
 	const uint64_t block = 2 << 20;

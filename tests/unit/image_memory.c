@@ -19,7 +19,7 @@ static void setup(void)
 	ck_assert_ptr_ne(ids, MAP_FAILED);
 }
 
-/* The thread sanitizer puts things of its own into what is far from the base. */
+/* The thread sanitizer uses addresses far from the base. */
 #define SEGMENT (TEST_SANITIZED_THREAD ? 1ull << 30 : 1ull << 35)
 
 static void segment_grow(CUdeviceptr p, size_t size)
@@ -35,7 +35,7 @@ static void segment_grow(CUdeviceptr p, size_t size)
 	cuda_ok(cuMemSetAccess, p, size, &access, 1);
 }
 
-/* What PyTorch's expandable segments do: many addresses, memory at the beginning. */
+/* Reserve many addresses and map memory at their beginning, as PyTorch's expandable segments do. */
 static CUdeviceptr segment(size_t reserve, size_t size)
 {
 	CUdeviceptr p = 0;
@@ -45,8 +45,8 @@ static CUdeviceptr segment(size_t reserve, size_t size)
 	return p;
 }
 
-/* The vectors of @w anew: a mapped, b in the order of the stream, c of the capture's own (unless
- * @kept). */
+/* Allocate the vectors of @w again: a is mapped, b is allocated in the stream's order, c by the
+ * capture (unless @kept). */
 static void vectors_move(struct work *w)
 {
 	CUdeviceptr a = segment(SEGMENT, 2 * MIB), b = 0;
@@ -63,7 +63,7 @@ static void vectors_move(struct work *w)
 	w->b = b;
 }
 
-/* c = (a + b) + b by way of memory that the capture allocates and frees. */
+/* Capture c = (a + b) + b with temporary memory that the capture allocates and frees. */
 static CUgraph sum(struct work *w)
 {
 	CUdeviceptr half = 0, unused = 0;
@@ -199,7 +199,7 @@ START_TEST(tensor_over_several_pieces)
 }
 END_TEST
 
-/* One piece of it was mapped anew: at the same place, and of the same size. */
+/* One piece of the tensor was mapped again, at the same address and with the same size. */
 START_TEST(piece_of_a_tensor_was_replaced)
 {
 	struct work w;
@@ -217,7 +217,7 @@ START_TEST(piece_of_a_tensor_was_replaced)
 }
 END_TEST
 
-/* All of them by one, whatever its number is. */
+/* One piece replaced all others, with any serial number. */
 START_TEST(pieces_of_a_tensor_became_one)
 {
 	struct work w;
@@ -249,7 +249,7 @@ START_TEST(tensor_over_a_hole)
 }
 END_TEST
 
-/* What cuMemAlloc gave in two pieces is two tensors', whatever the addresses are. */
+/* Two allocations of cuMemAlloc cannot be one tensor, even if their addresses are adjacent. */
 START_TEST(tensor_over_two_allocations)
 {
 	struct fdry_tensor t = { 0 };
@@ -268,7 +268,7 @@ START_TEST(tensor_over_two_allocations)
 }
 END_TEST
 
-/* --- what is refused --- */
+/* --- refused seals --- */
 
 static void refused(struct work *w, CUdeviceptr a, const char *say)
 {
@@ -321,7 +321,7 @@ static void use_reserved(void *arg)
 	refused(&w, segment(64 * MIB, 2 * MIB) + 2 * MIB, "freed");
 }
 
-/* Far behind the cursor, before something that lives. */
+/* Use unmapped memory far behind the cursor, before a live allocation. */
 static void use_unmapped(void *arg)
 {
 	static struct work w;

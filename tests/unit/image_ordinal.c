@@ -21,7 +21,7 @@ static void setup(void)
 	ck_assert_ptr_ne(ids, MAP_FAILED);
 }
 
-/* c = a + b by way of kernels, a memset and a copy, over two streams. */
+/* Capture c = a + b with kernels, a memset and a copy, over two streams. */
 static CUgraph mixed(struct work *w)
 {
 	CUstream side;
@@ -91,7 +91,7 @@ START_TEST(ids_do_not_know_the_ordinal)
 }
 END_TEST
 
-/* Captured on one, loaded on the other, and the other way round, and on its own. */
+/* An image captured on either device is loaded on either device. */
 START_TEST(any_ordinal)
 {
 	int captured = _i & 1, loaded = _i >> 1;

@@ -23,7 +23,7 @@ static void setup(void)
 	registered = test_sim_calls("cuMemHostRegister_v2");
 }
 
-/* How often the driver was asked for pinned memory since the last time. */
+/* Return how often the library asked the driver for pinned memory since the last call. */
 static unsigned long registers(void)
 {
 	unsigned long before = registered;

@@ -29,7 +29,7 @@ static void CUDA_CB takes_long(void *arg)
 	usleep(*(useconds_t *)arg);
 }
 
-/* What the process does there, in a context of its own, is over before content is written. */
+/* The process' work there, in a context of its own, ends before content is written. */
 START_TEST(nothing_is_kept_where_nothing_is_named)
 {
 	struct fdry_load_opts opts;
@@ -118,7 +118,7 @@ START_TEST(poison_spares_what_is_kept)
 }
 END_TEST
 
-/* What was claimed is free again, and nothing else is. */
+/* The claimed ranges are free again, and no others. */
 START_TEST(unloading_gives_the_claims_back)
 {
 	struct fdry_load_opts opts;
@@ -165,7 +165,8 @@ START_TEST(the_capture_may_end_first)
 }
 END_TEST
 
-/* A process with an aside area; with @work, what it does there that a loading one leaves out. */
+/* Begin a process with an aside area. With @work, it does the work there that a loading process
+ * omits. */
 static void aside_begin(struct work *w, bool work, CUdeviceptr *d)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts),
@@ -191,7 +192,7 @@ static void aside_begin(struct work *w, bool work, CUdeviceptr *d)
 	cuda_ok(cuMemAlloc_v2, &w->b, BYTES);
 }
 
-/* c = a + d, where d and c lie aside; a is external. */
+/* Seal c = a + d with d and c in the aside area; a is external. */
 static void seal_aside(void *unused)
 {
 	CUdeviceptr d, gone;
@@ -215,8 +216,7 @@ static void seal_aside(void *unused)
 	work_end(&w);
 }
 
-/* What was aside comes from the image. The process' own addresses are those that it would have
- * had. */
+/* The image brings the memory of the aside area. The process' own addresses are unchanged. */
 START_TEST(the_aside_area_is_the_images)
 {
 	struct fdry_load_opts opts;
@@ -229,7 +229,7 @@ START_TEST(the_aside_area_is_the_images)
 	aside_begin(&w, false, &none);
 	opts = into(&w);
 
-	/* Memory of the process' own that lies there is in the way. */
+	/* The process' own memory in the aside area is in the way. */
 	ok(fdry_capture_aside(w.cap, 1));
 	cuda_ok(cuMemAlloc_v2, &p, BIG + BIG);
 	ok(fdry_capture_aside(w.cap, 0));
@@ -286,7 +286,7 @@ START_TEST(two_images_share_a_region)
 	ok(fdry_image_load(w.store, "img", &opts, &again));
 	sum_is(img, 1, 40, 40);
 	sum_is(again, 2, 40, 1000);
-	fdry_image_unload(img); /* what both claimed stays */
+	fdry_image_unload(img); /* ranges that both images claimed stay */
 	cuda_ok(cuMemAlloc_v2, &p, BIG);
 	vector_fill(v, 3);
 	cuda_ok(cuMemcpyHtoD_v2, p, v, BYTES);
@@ -377,7 +377,8 @@ static void seal_changed(void *unused)
 	work_end(&w);
 }
 
-/* What an image before it has claimed is no allocation of the process', which would be kept. */
+/* A range that an earlier image claimed is not an allocation of the process, which would be
+ * kept. */
 START_TEST(of_two_contents_the_later_one_counts)
 {
 	struct fdry_load_opts opts;
@@ -397,7 +398,7 @@ START_TEST(of_two_contents_the_later_one_counts)
 }
 END_TEST
 
-/* What lies where something was freed was allocated last, and lies before others. */
+/* Seal an allocation at freed addresses: it was made last, and has lower addresses than others. */
 static void seal_reused(void *unused)
 {
 	CUdeviceptr gone, big, late;
@@ -541,7 +542,7 @@ START_TEST(every_driver_call_fails_in_turn)
 	ck_assert_int_gt(failed, 10);
 	sum_is(img, 2, 40, 1000);
 	fdry_image_unload(img);
-	ok(fdry_capture_set_offset(w.cap, before)); /* nothing lives behind it */
+	ok(fdry_capture_set_offset(w.cap, before)); /* no live allocation follows it */
 	ok(fdry_capture_offset(w.cap, &after));
 	ck_assert_uint_eq(after, before);
 	work_end(&w);
@@ -561,7 +562,8 @@ START_TEST(a_capture_tells_its_allocations)
 	work_end(&w);
 	into_begin(&w, 3, 1);
 	cuda_ok(cuMemFree_v2, w.b);
-	cuda_ok(cuMemAlloc_v2, &w.b, 100); /* lies before c, and was made after it */
+	cuda_ok(cuMemAlloc_v2, &w.b, 100); /* it has a lower address than c, and was allocated
+					      later */
 	ok(fdry_capture_allocs(w.cap, &m, &n));
 	ck_assert_uint_eq(n, 3);
 	ck_assert(m[0].addr == w.a && m[1].addr == w.c && m[2].addr == w.b);

@@ -6,7 +6,7 @@
  */
 #include "tests/lib/image_place.h"
 
-/* Other allocations: how many, how large, where. */
+/* Differing allocations: their number, size and address. */
 static const struct { int n; uint64_t more; const char *says; } other[] = {
 	{ 0, BYTES + 512, "allocation 0 of this process has 4512 bytes" },
 	{ 2, 8192, "allocation 2 of this process has 8192 bytes" },
@@ -34,7 +34,7 @@ START_TEST(the_first_allocation_that_differs_is_named)
 }
 END_TEST
 
-/* What fills an allocation of @size bytes; free() it. */
+/* Make the content of an allocation of @size bytes. The caller must free() it. */
 static float *pattern(uint64_t size, float salt)
 {
 	float *v = malloc(size);
@@ -65,7 +65,7 @@ static void all_is(CUdeviceptr p, uint64_t size, float salt)
 	free(want);
 }
 
-/* Half of a hole is used again. Graph 1: c = a + b; 2: c = a + what lies in that half. */
+/* Seal with half of a hole used again. Graph 1: c = a + b; 2: c = a + the vector in that half. */
 static void seal_half(void *unused)
 {
 	CUdeviceptr gone, big, late;
@@ -92,10 +92,11 @@ static void seal_half(void *unused)
 
 /* The process makes something of its own, which the image lacks, of 2 MiB or of BYTES. */
 enum extra {
-	BELOW,   /* where the image's process had freed memory, below others of the image */
+	BELOW,   /* at addresses that the sealing process had freed, below other allocations of the
+		    image */
 	REUSED,  /* in a hole of the image's process, of which that used another part again */
 	BETWEEN, /* between allocations of the image */
-	BEHIND,  /* behind them all */
+	BEHIND,  /* behind all allocations */
 };
 
 static CUdeviceptr extra_make(enum extra which, uint64_t *size)
@@ -114,7 +115,7 @@ static CUdeviceptr extra_make(enum extra which, uint64_t *size)
 		cuda_ok(cuMemAlloc_v2, &late, BYTES);
 		cuda_ok(cuMemFree_v2, gone);
 		fill_all(late, BYTES, 1000);
-		cuda_ok(cuMemAlloc_v2, &gone, BIG); /* so that the hole is none */
+		cuda_ok(cuMemAlloc_v2, &gone, BIG); /* so that there is no hole */
 	}
 	cuda_ok(cuMemAlloc_v2, &extra, *size);
 	if (which == REUSED) {
@@ -171,8 +172,8 @@ START_TEST(allocations_that_touch_nothing_stay_their_own)
 }
 END_TEST
 
-/* The process has a and c, and freed what lay between; @_i: it has used a part of that for
- * something of its own. */
+/* The process has a and c, and freed the memory between them. With @_i, it uses part of that
+ * itself. */
 START_TEST(a_hole_in_the_middle_is_filled)
 {
 	struct fdry_load_opts opts;
@@ -214,8 +215,8 @@ static void seal_big(void *unused)
 	work_end(&w);
 }
 
-/* As large and at the same address, but what lies behind it is the pool's: the image would write
- * there. */
+/* The allocation has the same size and address, but memory behind it belongs to the pool: the image
+ * would overwrite it. */
 START_TEST(an_allocation_of_a_pool_has_less_room)
 {
 	struct fdry_load_opts opts;
@@ -253,7 +254,7 @@ START_TEST(an_allocation_in_the_way_is_named)
 	cuda_ok(cuMemAlloc_v2, &p[2], BYTES);
 	cuda_ok(cuMemFree_v2, p[0]);
 	opts = into(&w);
-	ok(fdry_image_load(w.store, "img", &opts, &img)); /* all of them are there */
+	ok(fdry_image_load(w.store, "img", &opts, &img)); /* the process has all of them */
 	sum_is(img, 1, 40, 40);
 	fdry_image_unload(img);
 	cuda_ok(cuMemFree_v2, p[1]);

@@ -5,7 +5,7 @@
 
 #define BIG (3u << 20)
 
-/* A pool gives addresses that no allocation by itself has. */
+/* A pool returns addresses that separate allocations never have. */
 static void seal_pool(void *unused)
 {
 	CUdeviceptr small, big;
@@ -24,7 +24,8 @@ static void seal_pool(void *unused)
 	work_end(&w);
 }
 
-/* The same allocations are made: the image finds them. Without the last one it says which. */
+/* If the process makes the same allocations, the load accepts them. Without the last one, its
+ * message names it. */
 START_TEST(pools_are_the_process_own)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts) };

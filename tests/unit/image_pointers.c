@@ -34,7 +34,7 @@ static void refused(struct work *w, const char *what)
 	fails(REFUSED, what, work_seal(w, NULL));
 }
 
-/* The seal goes through and counts @words. */
+/* Check that the seal succeeds and counts @words. */
 static void counted(struct work *w, uint64_t words)
 {
 	struct fdry_seal_report report = { .sz = sizeof(report) };
@@ -77,7 +77,7 @@ START_TEST(the_tensor_is_named)
 }
 END_TEST
 
-/* Neither what the loader fills nor what was proven scratch is held by the image. */
+/* The image has no content of memory that the loader fills, or that is proven scratch. */
 START_TEST(not_in_external_memory)
 {
 	struct work w;
@@ -157,7 +157,7 @@ START_TEST(in_host_memory)
 }
 END_TEST
 
-/* At every place where a piece, a chunk or a block of words begins or ends. */
+/* Pointers are found at each place where a piece, a chunk or a block of words begins or ends. */
 START_TEST(every_place)
 {
 	static const uint64_t places[] = { 0,
@@ -194,7 +194,7 @@ START_TEST(every_place)
 }
 END_TEST
 
-/* Content that begins at an odd address, behind an external tensor: words stay where they are. */
+/* Content begins at an odd address behind an external tensor: words keep their alignment. */
 START_TEST(behind_an_odd_end)
 {
 	struct fdry_tensor t = { .name = "odd", .dtype = FDRY_U8, .rank = 1, .shape = { 4093 },
@@ -264,7 +264,7 @@ static uint64_t random_next(uint64_t *state)
 	return *state;
 }
 
-/* Weights, and whatever else fills memory, beside many gigabytes that they could hit. */
+/* Fill memory with weights or other numbers, beside many gigabytes at which they might point. */
 static void numbers_fill(uint64_t *words, size_t n, int kind)
 {
 	uint64_t state = 88172645463325252ull;
@@ -298,7 +298,7 @@ START_TEST(weights_and_indices)
 	CUdeviceptr p;
 	struct work w;
 
-	/* Where the thread sanitizer puts small things, 1, 2, 3, ... are addresses of some of them.
+	/* Under the thread sanitizer, 1, 2, 3, ... can be valid addresses.
 	 */
 	if (TEST_SANITIZED_THREAD && _i == 2)
 		return;
@@ -320,7 +320,7 @@ START_TEST(weights_and_indices)
 }
 END_TEST
 
-/* The driver is asked when a word could be a pointer, and what it does not answer is an error. */
+/* The seal asks the driver if a word could be a pointer; if the driver fails, the seal fails. */
 START_TEST(the_driver_does_not_answer)
 {
 	struct work w;

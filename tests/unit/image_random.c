@@ -10,7 +10,7 @@
 #define DRAWN 16 /* numbers that a kernel draws */
 #define LAUNCHES 100
 
-/* As the kernel "draw" of tests/sim/kernels.c is given it. */
+/* The state that the kernel "draw" of tests/sim/kernels.c receives. */
 struct draw_state {
 	CUdeviceptr seed, offset;
 	uint32_t within;
@@ -18,7 +18,7 @@ struct draw_state {
 	char gap[3]; /* which a compiler may leave as it was */
 };
 
-/* What the kernel computes. */
+/* Compute the kernel's result. */
 static uint64_t drawn(uint64_t seed, uint64_t offset, uint64_t i)
 {
 	uint64_t z = seed + (offset * 1000003 + i + 1) * 0x9E3779B97F4A7C15u;
@@ -185,7 +185,7 @@ START_TEST(a_hundred_launches)
 }
 END_TEST
 
-/* A hundred launches that nobody waits for see each its own numbers. */
+/* A hundred launches without waits each draw their own numbers. */
 START_TEST(launches_faster_than_the_stream)
 {
 	struct fdry_image *img;
@@ -213,7 +213,7 @@ static void CUDA_CB wait_for(void *sem)
 	sem_wait(sem);
 }
 
-/* Its work waits for @go, if there is one. */
+/* Make a stream whose work waits for @go, if that is not NULL. */
 static CUstream stream_make(sem_t *go)
 {
 	CUstream s;
@@ -226,7 +226,8 @@ static CUstream stream_make(sem_t *go)
 	return s;
 }
 
-/* Graph 5 was launched so often, and each launch has added numbers of its own; read behind @stream.
+/* Check that graph 5 was launched @launches times, and each launch added numbers of its own. Reads
+ * after the work of @stream.
  */
 static void sums_are(struct fdry_image *img, CUstream stream, uint64_t launches)
 {
@@ -263,8 +264,8 @@ START_TEST(streams_take_turns)
 }
 END_TEST
 
-/* A stream that has the handle of one that is gone, whose launch goes on, is another stream, and
- * waits as any other does. */
+/* A new stream may have the handle of a destroyed stream whose launch still runs. It must wait like
+ * any other stream. */
 START_TEST(a_handle_that_comes_again)
 {
 	struct fdry_image *img;
@@ -286,7 +287,7 @@ START_TEST(a_handle_that_comes_again)
 }
 END_TEST
 
-/* A stream that could not be made to wait is not what the next launch waits for. */
+/* If a stream failed to wait, the next launch does not wait for that stream. */
 START_TEST(a_wait_that_fails)
 {
 	struct fdry_image *img;
@@ -406,7 +407,8 @@ START_TEST(a_launch_that_fails_draws_nothing)
 }
 END_TEST
 
-/* What comes after the launch fails: the graph runs, so it has drawn, and the caller is told so. */
+/* A call after the launch fails: the graph runs and draws, so the caller learns that the launch was
+ * made. */
 START_TEST(a_launch_that_was_made_draws)
 {
 	static const struct {
@@ -469,7 +471,8 @@ static void launch_by_four(struct launcher *l)
 	ck_assert_int_eq(l->errors, 0);
 }
 
-/* Nothing is drawn twice, or left out: no thread's cells come between another's and its launch. */
+/* No number is drawn twice or left out: no thread writes its cells between another thread's write
+ * and its launch. */
 START_TEST(threads_draw_their_own)
 {
 	struct launcher l = { .key = 5, .launches = 10 * LAUNCHES };
@@ -610,7 +613,7 @@ START_TEST(cells_that_the_graph_writes)
 }
 END_TEST
 
-/* What a framework's cells are found by. */
+/* Test the search that finds a framework's cells. */
 static void search(void *arg)
 {
 	static struct drawing d;
@@ -650,7 +653,7 @@ START_TEST(cells_are_found)
 }
 END_TEST
 
-/* Whatever lies in the cells, the image is the same. */
+/* The image is the same for any values in the cells. */
 static void seal_with(void *id)
 {
 	static struct drawing d;

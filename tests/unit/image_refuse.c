@@ -73,7 +73,7 @@ static void memory_freed(struct work *w)
 	cuda_ok(cuMemFree_v2, w->b);
 }
 
-/* Where nothing is mapped any more. */
+/* A graph uses addresses whose memory was unmapped. */
 static void memory_gone(struct work *w)
 {
 	CUdeviceptr p;
@@ -145,7 +145,8 @@ static CUmemGenericAllocationHandle physical(CUmemAllocationHandleType type)
 	return h;
 }
 
-/* Mapped where the interposer says, which is in the region; or, at a hint, outside of it. */
+/* Map memory at an address that the interposer chooses in the region, or at a hint outside of
+ * it. */
 static CUdeviceptr mapped(CUmemGenericAllocationHandle h, CUdeviceptr hint)
 {
 	const CUmemAccessDesc all = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
@@ -452,7 +453,7 @@ START_TEST(seal_after_a_refusal)
 }
 END_TEST
 
-/* --- what the caller gets wrong --- */
+/* --- wrong calls --- */
 
 START_TEST(names_and_tensors)
 {

@@ -25,7 +25,8 @@ START_TEST(asked_without_a_driver)
 	ck_assert_uint_eq(n->base, TEST_CAPTURE_BASE);
 	ck_assert_uint_eq(n->address_bytes, 2 * MIB);
 	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB);
-	/* Three vectors of 4,096 bytes; of what is kept, only a is not zero: c was never written.
+	/* There are three vectors of 4,096 bytes. Of the kept memory, only a is not zero: c was
+	 * never written.
 	 */
 	ck_assert_uint_eq(n->content_bytes, 3 * 4096 - BYTES);
 	ck_assert_uint_eq(n->external_bytes, BYTES);
@@ -100,7 +101,7 @@ START_TEST(holes)
 }
 END_TEST
 
-/* Other work took memory since: the load says so before it maps anything. */
+/* Other work has allocated memory since: the load reports the shortage before it maps anything. */
 START_TEST(memory_that_shrank)
 {
 	const struct fdry_driver *drv;

@@ -16,7 +16,7 @@
 
 static struct work w;
 static CUdeviceptr big;
-static uint8_t *mine; /* what is in it */
+static uint8_t *mine; /* the memory's expected content */
 
 static void big_write(uint64_t at, uint64_t len)
 {
@@ -46,7 +46,7 @@ static void end(void)
 	free(mine);
 }
 
-/* The image has memory as it is, and everything in the store is what its id says. */
+/* Check that the image has the current memory, and that each object of the store matches its id. */
 static void image_is_memory(struct fdry_store *store)
 {
 	struct fdry_buf bytes = { 0 }, chunk = { 0 };
@@ -109,8 +109,8 @@ START_TEST(a_seal_knows_what_did_not_change)
 }
 END_TEST
 
-/* Single bytes, at both ends of chunks and in zeros; what a kernel writes counts like what the host
- * copies. */
+/* Change single bytes, at both ends of chunks and in zeros, by kernels and by copies from the
+ * host. */
 START_TEST(every_byte_that_changes_is_sealed)
 {
 	static const uint64_t at[] = {
@@ -131,7 +131,8 @@ START_TEST(every_byte_that_changes_is_sealed)
 	cuda_ok(cuMemsetD8_v2, big + 12 * MIB, 0x33, 3 * MIB); /* and other content */
 	memset(mine + 12 * MIB, 0x33, 3 * MIB);
 	ck_assert_uint_le(reseal(w.store), 6 * MIB);
-	memmove(mine + 15 * MIB, mine + 17 * MIB, 2 * MIB); /* what another chunk was before */
+	memmove(mine + 15 * MIB, mine + 17 * MIB, 2 * MIB); /* the earlier content of another
+							       chunk */
 	big_write(15 * MIB, 2 * MIB);
 	reseal(w.store);
 	ck_assert_uint_eq(reseal(w.store), 0);
@@ -139,8 +140,7 @@ START_TEST(every_byte_that_changes_is_sealed)
 }
 END_TEST
 
-/* Code is kept from seal to seal: what a kernel of a graph that was dropped came from counts no
- * more. */
+/* Code is kept from seal to seal. Code that only a dropped graph used is no longer counted. */
 START_TEST(code_of_other_graphs_is_not_counted)
 {
 	struct fdry_seal_report one = { .sz = sizeof(one) }, two = { .sz = sizeof(two) },
@@ -254,7 +254,8 @@ END_TEST
 
 /* --- graphs that a program promises not to change --- */
 
-/* Seal; and again when nothing is kept of these graphs: both images are one, whose id this gives.
+/* Seal, and seal again with nothing kept of these graphs. Check that both ids are equal, and write
+ * the id.
  */
 static void seal_like_fresh(const uint64_t *keys, size_t n, char *id)
 {
@@ -344,7 +345,7 @@ START_TEST(graph_that_was_made_again)
 }
 END_TEST
 
-/* What a program sets of a kernel between two seals is in the second image. */
+/* Attributes that a program sets on a kernel between two seals are in the second image. */
 START_TEST(kernels_that_change)
 {
 	static const uint64_t keys[] = { 1, 2 };
@@ -417,8 +418,8 @@ START_TEST(memory_that_is_freed)
 }
 END_TEST
 
-/* A seal that fails half way has read graph 2 and not graph 3: the next one asks about the words of
- * graph 2 all the same. */
+/* A seal that fails half way has read graph 2 and not graph 3: the next seal still asks about the
+ * words of graph 2. */
 START_TEST(seal_that_failed_between)
 {
 	CUdeviceptr p;

@@ -18,7 +18,7 @@ static CUdeviceptr memory(size_t size)
 	return p;
 }
 
-/* What the seal says to a graph whose kernel is given @p. */
+/* Seal a graph whose kernel has @p as argument, and return the seal's result. */
 static int seal_with_pointer(struct work *w, CUdeviceptr p)
 {
 	capture_start(w);
@@ -37,7 +37,8 @@ START_TEST(end_of_the_last_allocation)
 }
 END_TEST
 
-/* A large allocation begins at the next 2 MiB: what lies between was never anybody's. */
+/* A large allocation begins at the next multiple of 2 MiB: the gap before it was never
+ * allocated. */
 START_TEST(end_in_front_of_a_gap)
 {
 	struct work w;
@@ -49,7 +50,7 @@ START_TEST(end_in_front_of_a_gap)
 }
 END_TEST
 
-/* b begins where a ends: which of the two is meant cannot be told. */
+/* b begins at the end of a: the pointer could mean either of them. */
 START_TEST(end_where_memory_was_freed)
 {
 	struct work w;
@@ -88,7 +89,7 @@ START_TEST(freed_and_set_back)
 }
 END_TEST
 
-/* Beyond what the region ever gave there is nothing to point at. */
+/* Behind all allocations that the region ever made, a number cannot be a pointer. */
 START_TEST(numbers_that_look_like_addresses)
 {
 	struct work w;
@@ -117,7 +118,7 @@ START_TEST(range_over_several_allocations)
 }
 END_TEST
 
-/* Both ends of what is set are live, its middle is not. */
+/* Both ends of the memset's range are live, its middle is not. */
 START_TEST(range_over_freed_memory)
 {
 	struct work w;
@@ -239,7 +240,7 @@ START_TEST(untouched_is_scratch)
 }
 END_TEST
 
-/* One byte on either side of where blocks meet, and the very last one. */
+/* Touch one byte on either side of a border of blocks, and the last byte. */
 START_TEST(touched_blocks_are_content)
 {
 	struct work w;
@@ -292,7 +293,7 @@ START_TEST(other_patterns_are_content)
 }
 END_TEST
 
-/* Blocks lie at multiples of their size wherever an allocation begins. */
+/* Blocks begin at multiples of their size, independent of where an allocation begins. */
 START_TEST(blocks_of_an_allocation_between_two)
 {
 	struct work w;
@@ -335,7 +336,7 @@ START_TEST(blocks_shared_by_allocations)
 }
 END_TEST
 
-/* External tensors inside scratch: what lies around them is looked at as ever. */
+/* The memory around external tensors inside scratch is treated as usual. */
 START_TEST(externals_inside_scratch)
 {
 	struct work w;
@@ -423,7 +424,7 @@ static void seal_pattern(void *arg)
 	free(bytes);
 }
 
-/* Zeros between content are kept where they are few, zeros behind it are not. */
+/* Few zeros between content are stored; zeros behind it are not. */
 START_TEST(zeros_around_content)
 {
 	struct fdry_seal_report report = { .sz = sizeof(report) };
@@ -465,7 +466,7 @@ START_TEST(content_comes_back_whatever_it_is)
 }
 END_TEST
 
-/* --- meanwhile --- */
+/* --- changes during a seal --- */
 
 struct beside {
 	struct work *w;
@@ -492,7 +493,7 @@ static void *work_beside(void *arg)
 	return NULL;
 }
 
-/* A seal of so much that the thread comes in between. */
+/* Seal so much memory that the thread can act during the seal. */
 static void check_beside(struct beside *b, const char *says)
 {
 	uint8_t *bytes = pattern();
@@ -541,7 +542,7 @@ START_TEST(graphs_launched_meanwhile)
 }
 END_TEST
 
-/* --- what a call leaves when it fails --- */
+/* --- out-parameters of calls that fail --- */
 
 START_TEST(out_parameters_are_untouched_on_failure)
 {

@@ -7,18 +7,18 @@
 
 #include "tests/lib/image.h"
 
-/* An image to seal, or a machine and facts to load for, and what to expect of it. */
+/* An image to seal, or a machine and facts to load for, with the expected result. */
 struct job {
 	const char *cc;   /* compute capability */
 	const char *rank; /* a fact; NULL: not stated */
 	const char *name;
 	float salt;       /* of b */
-	int err;          /* what a load answers ... */
-	const char *says; /* ... and what is in the message */
+	int err;          /* the load's result ... */
+	const char *says; /* ... and a part of its message */
 	char id[FDRY_ID_SIZE];
 };
 
-static struct job *shared; /* with children: the ids of what they sealed */
+static struct job *shared; /* shared with children: the ids that they sealed */
 
 static void setup(void)
 {
@@ -133,7 +133,7 @@ START_TEST(a_new_seal_replaces_the_image_of_its_gpu)
 }
 END_TEST
 
-/* Several fit where the loader does not say: the one that was sealed last. */
+/* If the loader's facts fit several images, the load chooses the one that was sealed last. */
 START_TEST(facts_decide_and_then_the_newest)
 {
 	static const struct job seals[] = {
@@ -158,7 +158,7 @@ START_TEST(facts_decide_and_then_the_newest)
 }
 END_TEST
 
-/* Where facts alone tell that nothing fits, no driver is touched: the caller may still fork. */
+/* If facts alone exclude all images, no driver is used: the caller may still fork. */
 START_TEST(facts_are_compared_without_a_driver)
 {
 	static const struct job seals[] = {
@@ -178,7 +178,7 @@ START_TEST(facts_are_compared_without_a_driver)
 	fails(NODRIVER, "", fdry_image_load(load_store(), "img", &opts, &img));
 	ok(fdry_image_requirements(load_store(), "img", &opts, &needs));
 	free(needs);
-	opts.nfacts = 0; /* two are left, and only a device can tell */
+	opts.nfacts = 0; /* two remain, and only the device can decide */
 	fails(NODRIVER, "", fdry_image_load(load_store(), "img", &opts, &img));
 }
 END_TEST
@@ -194,7 +194,7 @@ static void damage(struct fdry_store *s, const char *id)
 	ok(fdry_txn_commit(&t));
 }
 
-/* Somebody else's image that is broken keeps nobody from loading. */
+/* A broken image of another identity does not prevent a load. */
 START_TEST(a_broken_image_is_passed_over)
 {
 	static const struct job seals[] = { { .cc = "9.0", .salt = 10 },

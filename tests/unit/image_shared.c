@@ -15,8 +15,8 @@ enum {
 	COUNT = 1
 }; /* key of the graph whose kernel counts in a variable of its module; that of step i is 10 + i */
 
-/* One step of x[i] -= rate * grad[i]: code without variables. Blocks behind the end tell graphs
- * apart. */
+/* Capture one step of x[i] -= rate * grad[i], by code without variables. Extra blocks distinguish
+ * the graphs. */
 static void graph_step(struct work *w, CUfunction sgd, uint64_t key)
 {
 	int n = N;
@@ -136,7 +136,7 @@ static CUfunction function_of(const struct fdry_image *img, const char *name)
 	return NULL;
 }
 
-/* A process with the capturing one's region, and nothing else. */
+/* Begin a process that has only the region of the capturing one. */
 static void process_begin(struct work *w)
 {
 	test_child(seal_in_turn, NULL);
@@ -195,7 +195,7 @@ START_TEST(variables_are_each_images_own)
 }
 END_TEST
 
-/* The second image has one graph more, and the process keeps what the first one brought. */
+/* The second image has one more graph, and the process keeps the objects of the first image. */
 START_TEST(what_is_there_is_not_read)
 {
 	static struct work w;
@@ -305,7 +305,7 @@ START_TEST(mapped_memory_is_not_searched)
 }
 END_TEST
 
-/* A context of its own has modules of its own: the object that was not read is read all the same.
+/* Another context has its own modules, so the skipped object is read after all.
  */
 START_TEST(another_context_loads_its_own)
 {
@@ -324,7 +324,7 @@ START_TEST(another_context_loads_its_own)
 }
 END_TEST
 
-/* Every driver call of a load fails in turn beside an image that shares what it loads. */
+/* Each driver call of a load fails once beside an image that shares its modules and graphs. */
 START_TEST(a_load_that_fails_leaves_others_as_they_are)
 {
 	static struct work w;

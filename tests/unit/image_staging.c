@@ -162,7 +162,7 @@ START_TEST(it_counts_as_filled)
 }
 END_TEST
 
-/* Unloading waits for what is under way, also where no graph was built. */
+/* Unloading waits for running work, also if no graph was built. */
 START_TEST(unloaded_in_flight)
 {
 	struct fdry_image *img;
@@ -220,7 +220,7 @@ START_TEST(failures)
 }
 END_TEST
 
-/* No event says when the copy is over: it was made all the same, and the write goes on behind it.
+/* No event reports the end of the copy. The copy was made nevertheless, and the write follows it.
  */
 START_TEST(written_without_an_event)
 {

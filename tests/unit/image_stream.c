@@ -6,7 +6,7 @@
 #include "tests/lib/image.h"
 
 #define ADD 1
-#define SLOW 3 /* key of a graph that takes long */
+#define SLOW 3 /* key of a graph that runs long */
 #define SPINS 20000000u
 
 static const struct fdry_driver *drv;
@@ -92,7 +92,7 @@ static void add_check(struct fdry_image *img, CUstream stream, float salt)
 	ck_assert(c[7] == vector_value(7, salt) + vector_value(7, 100));
 }
 
-/* Whatever takes a stream refuses this one. */
+/* Each function with a stream refuses this one. */
 #define refused(code, text, img, stream) do { \
 	float v_[N]; \
 	fails(code, text, fdry_image_launch(img, ADD, stream)); \
@@ -173,7 +173,7 @@ START_TEST(that_captures)
 	ok(fdry_image_launch(img, ADD, NULL));
 	drv_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
 	refused(STATE, "the stream captures", img, s);
-	/* Beside it launches go on, and the capture is whole. */
+	/* Launches continue during the capture, and the capture stays valid. */
 	add_check(img, NULL, 4);
 	drv_ok(cuStreamEndCapture, s, &graph);
 	ck_assert_ptr_nonnull(graph);
@@ -256,7 +256,7 @@ START_TEST(in_the_order_of_the_stream)
 	img = load(FDRY_LOAD_OWN_CONTEXT);
 	s[0] = stream_make();
 	s[1] = NULL;
-	/* Reads wait for the launch, launches for what was copied before, on either stream. */
+	/* Reads wait for the launch, and launches for earlier copies, on either stream. */
 	ok(fdry_image_launch(img, SLOW, s[_i]));
 	ok(fdry_image_launch(img, SLOW, s[_i]));
 	ok(fdry_image_read(img, "x", &x, 8, s[_i]));
@@ -288,7 +288,7 @@ START_TEST(the_own_context_goes_too)
 		ck_assert_int_eq(test_sim_live("context"), 2);
 		drv_ok(cuCtxGetCurrent, &now);
 		ck_assert_ptr_eq(now, before);
-		ok(fdry_image_launch(img, SLOW, NULL)); /* in flight when it goes */
+		ok(fdry_image_launch(img, SLOW, NULL)); /* running when the image is unloaded */
 		fdry_image_unload(img);
 		ck_assert_int_eq(live_objects(), live);
 	}
@@ -382,7 +382,7 @@ START_TEST(overlaps_are_found)
 	/* A graph follows itself. */
 	ok(fdry_image_launch(img, SLOW, b));
 	ok(fdry_image_launch(img, SLOW, a));
-	/* What is over cannot overlap. */
+	/* Work that has ended cannot overlap. */
 	ok(fdry_image_synchronize(img, a));
 	ok(fdry_image_launch(img, ADD, b));
 	fdry_image_unload(img);
@@ -424,7 +424,7 @@ START_TEST(overlaps_of_per_thread_streams_are_found)
 }
 END_TEST
 
-/* Nor does the handle of a stream that is gone make one stream of two. */
+/* A new stream with the handle of a destroyed one is a different stream. */
 START_TEST(overlaps_of_streams_with_one_handle_are_found)
 {
 	struct fdry_image *img;

@@ -12,7 +12,7 @@
 
 static const uint32_t types[] = { FDRY_U8, FDRY_BF16, FDRY_F32, FDRY_I64, FDRY_C128 };
 
-/* The tensors that have names: as the test says, then random ones. */
+/* The named tensors: these first, then random ones. */
 static const struct fdry_tensor known[] = {
 	{ "channels_last", 0, FDRY_F32, FDRY_USE_STATE, 0, 4, { 2, 3, 5, 7 }, { 105, 1, 21, 3 } },
 	{ "transposed", 64, FDRY_BF16, FDRY_USE_OUTPUT, 0, 2, { 300, 500 }, { 1, 300 } },
@@ -45,8 +45,8 @@ static uint64_t elements(const struct fdry_tensor *t)
 	return n;
 }
 
-/* Strides for the shape: dimensions in random order, with gaps in some places. Gives the elements
- * from first to last. */
+/* Strides for the shape: dimensions in random order, with gaps in some places. Returns the number
+ * of elements from the first to the last. */
 static int64_t strides_draw(struct fdry_tensor *t)
 {
 	uint32_t order[FDRY_RANK_MAX], i, k;
@@ -111,7 +111,7 @@ static struct fdry_tensor array_draw(const struct fdry_tensor *t, uint64_t mem, 
 	return a;
 }
 
-/* Element by element: what all copies must be equal to. */
+/* Copy element by element; all other copies must give the same result. */
 static void reference(uint8_t *dst, const int64_t *dst_stride, const uint8_t *src,
 		      const int64_t *src_stride, const struct fdry_tensor *shape, uint32_t d)
 {
@@ -399,7 +399,7 @@ START_TEST(arrays_are_read_element_by_element)
 }
 END_TEST
 
-/* A write that nobody waits for is in the stream's order, in as many pieces as it takes. */
+/* A write without a wait follows the stream's order, in any number of pieces. */
 START_TEST(large_ones_in_the_streams_order)
 {
 	struct fdry_image *img = load(_i);

@@ -50,7 +50,7 @@ static void teardown(void)
 }
 
 struct piece {
-	CUdeviceptr addr; /* where it goes */
+	CUdeviceptr addr; /* its destination */
 	struct fdry_span bytes;
 };
 
@@ -81,7 +81,7 @@ static struct piece piece(size_t at, size_t len)
 	return (struct piece){ t.dev + at, { t.host + at, len } };
 }
 
-/* [@at, @at + @len) arrived, and nothing before or behind it was touched. */
+/* Check that [@at, @at + @len) arrived, and that no byte before or behind it changed. */
 static void arrived(size_t at, size_t len)
 {
 	ck_assert_msg(!memcmp(t.back + at, t.host + at, len), "wrong bytes in [%zu, %zu)", at,
@@ -174,7 +174,8 @@ START_TEST(several_threads)
 }
 END_TEST
 
-/* What the device has not read yet is not written over, and the caller's bytes may go at once. */
+/* Blocks that the device has not yet read are not overwritten, and the caller may free its bytes at
+ * once. */
 START_TEST(slow_device)
 {
 	uint8_t *bytes = malloc(FDRY_UPLOAD_BLOCK);
@@ -198,7 +199,7 @@ START_TEST(slow_device)
 }
 END_TEST
 
-/* Neighbours on the device are one copy, and a block that nobody needed is not made. */
+/* Neighbours on the device are one copy, and unneeded blocks are not made. */
 START_TEST(few_calls)
 {
 	unsigned long copies = test_sim_calls("cuMemcpyHtoDAsync_v2"),
@@ -294,7 +295,7 @@ static void *put_in_vain(void *arg)
 	return NULL;
 }
 
-/* Who waits is sent away, with or without a block, and so is who comes later. */
+/* Threads that wait get an error, with or without a block, and so do later calls. */
 START_TEST(abandoned)
 {
 	pthread_t threads[3];
@@ -352,7 +353,7 @@ START_TEST(every_call_failing)
 			ck_assert_int_eq(live, before);
 			continue;
 		}
-		/* What failed was pinning a block, or giving something back, which the driver then
+		/* The failed call pinned a block, or freed an object, which the driver then
 		 * keeps. */
 		ck_assert_int_le(live, before + 1);
 		before = live;

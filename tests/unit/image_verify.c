@@ -38,7 +38,7 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* --- what a verification says --- */
+/* --- findings of a verification --- */
 
 struct found {
 	struct fdry_oid id; /* expected */
@@ -71,7 +71,7 @@ static struct fdry_verify_report verify(uint32_t flags, unsigned int threads, st
 	return r;
 }
 
-/* The chunk, found @hits times, and nothing else but @refs refs. */
+/* Check that the findings are the chunk, @hits times, and @refs refs. */
 static void finds(uint32_t flags, struct fdry_oid id, const char *words, int hits, int refs)
 {
 	struct found f = { .id = id, .words = words };
@@ -181,7 +181,8 @@ static bool trusted(void)
 	return !hashed;
 }
 
-/* What was verified before is hashed again after a fault, and not after a sound verification. */
+/* Verified objects are hashed again after a fault, but not after a verification without
+ * findings. */
 START_TEST(damage_cancels_what_is_remembered)
 {
 	char name[340];
@@ -222,7 +223,7 @@ START_TEST(a_wrong_fingerprint_is_the_fault_of_its_manifest)
 	/* Another manifest is right about the same chunks. */
 	image_seal((struct content_image){ .ref = "right" });
 	finds(FDRY_VERIFY_FAST, wrong, "another fingerprint than the bytes of chunk", 1, 1);
-	/* Both are wrong about chunk 0, in the same way. */
+	/* Both manifests have the same wrong fingerprint for chunk 0. */
 	image_seal((struct content_image){ .ref = "too", .wrong = 1, .n = 2 });
 	r = verify(FDRY_VERIFY_FAST, 0, NULL);
 	ck_assert_uint_eq(r.damaged, 2);

@@ -78,7 +78,7 @@ START_TEST(flags_and_choices)
 	set("FOUNDRY_STORE_ANY_FS", "yes");
 	fails(ENV, "FOUNDRY_STORE_ANY_FS is 'yes'; set it to 0 or 1, or unset it",
 	      fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &n));
-	n = 77; /* no word is the default: nothing is said of it */
+	n = 77; /* an empty word means the default, without a message */
 	ck_assert_int_eq(fdry_config_number(FDRY_CONFIG_LOG, &n), 0);
 	ck_assert_uint_eq(n, 77);
 	ck_assert(!fdry_config_try(FDRY_CONFIG_LOG, &n));
@@ -99,8 +99,8 @@ START_TEST(flags_and_choices)
 }
 END_TEST
 
-/* Whoever begins to use a driver or a store is told of a level that is none, since the log itself
- * cannot fail. */
+/* The first use of a driver or a store reports an invalid level, since the log itself cannot
+ * fail. */
 START_TEST(a_wrong_level_is_said)
 {
 	const struct fdry_driver *drv = NULL;
@@ -138,7 +138,7 @@ START_TEST(paths)
 }
 END_TEST
 
-/* What each of the three is; NULL: unset. want NULL: FDRY_E_NOHOME; "": FDRY_E_ENV */
+/* The three variables' values; NULL: unset. want NULL: FDRY_E_NOHOME; "": FDRY_E_ENV */
 static const struct {
 	const char *own, *cache, *home, *want;
 } places[] = {

@@ -64,7 +64,7 @@ END_TEST
 
 static pthread_key_t late_key;
 
-/* Runs while the thread ends, before or after its block is given back: counts all the same. */
+/* This runs while the thread ends, before or after its block is freed; it still counts. */
 static void late(void *arg)
 {
 	(void)arg;
@@ -136,8 +136,8 @@ START_TEST(a_snapshot_never_goes_back)
 }
 END_TEST
 
-/* A snapshot beside resets shows what was counted since one of them, never a number from before
- * zero. */
+/* A snapshot during resets shows the counts since one of the resets, never a count from before
+ * it. */
 static void *reset_much(void *arg)
 {
 	while (!atomic_load((atomic_bool *)arg))
@@ -233,7 +233,8 @@ START_TEST(the_public_snapshot)
 }
 END_TEST
 
-/* Far above what it takes, far below what a lock under load would: a launch is 5,000 ns. */
+/* The limit is far above the cost of a count, and far below that of a contended lock: a launch is
+ * 5,000 ns. */
 START_TEST(what_a_count_costs)
 {
 	struct timespec a, b;

@@ -40,7 +40,7 @@ START_TEST(a_failure_keeps_its_sentence)
 }
 END_TEST
 
-/* No thread is to be had where no more memory is for its stack. */
+/* Make starting threads fail: no memory is left for a stack. */
 static void no_threads(void)
 {
 	struct rlimit none = { 0, RLIM_INFINITY };

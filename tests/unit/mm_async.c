@@ -89,7 +89,7 @@ START_TEST(slabs_go_back)
 	CUdeviceptr a = async(20 * MiB, 1, 0), b = async(20 * MiB, 1, 0), c = async(50 * MiB, 1, 0);
 
 	ck_assert_uint_eq(region_stats().slab_bytes,
-			  2 * SLAB + 52 * MiB); /* a little more than was asked for */
+			  2 * SLAB + 52 * MiB); /* a little more than the requested size */
 	ck_assert_uint_eq(region_stats().pool_bytes, 90 * MiB);
 	ok(release(a, 1, 0));
 	ok(release(c, 1, 0));
@@ -107,7 +107,8 @@ START_TEST(slabs_go_back)
 }
 END_TEST
 
-/* Device memory runs out: what streams have freed goes back before anybody is told. */
+/* If device memory runs out, memory that streams have freed is released before an allocation
+ * fails. */
 START_TEST(pressure_frees_slabs)
 {
 	CUdeviceptr a = async(60 * MiB, 1, 0);
@@ -153,7 +154,7 @@ START_TEST(graphs_have_memory_of_their_own)
 }
 END_TEST
 
-/* What a capture has freed is forgotten; what it has and frees later it may have again. */
+/* Memory that a capture has freed is forgotten; memory that it frees later may be reused. */
 START_TEST(graphs_forget)
 {
 	CUdeviceptr a = async(1000, 1, 5), b = async(1000, 1, 5), c;
@@ -276,8 +277,8 @@ START_TEST(reservations)
 }
 END_TEST
 
-/* Frameworks reserve more than there is, for every stream: the region grows, and allocations go on
- * where they were. */
+/* Frameworks reserve more than the region's size, for every stream: the region grows, and
+ * allocations continue where they were. */
 START_TEST(reservations_beyond_the_end)
 {
 	CUdeviceptr a = reserve(SIZE / 2, 0), b, c;
@@ -301,7 +302,7 @@ START_TEST(reservations_beyond_the_end)
 }
 END_TEST
 
-/* Two of the driver's reservations may follow one another; nothing lies across their border. */
+/* Two of the driver's reservations may be adjacent; no allocation spans their border. */
 START_TEST(borders_stay)
 {
 	CUdeviceptr a = reserve(1024 * MiB, 0), b = reserve(1024 * MiB, 0), c;
@@ -316,7 +317,7 @@ START_TEST(borders_stay)
 }
 END_TEST
 
-/* What lies behind the region is in the way: the rest of the region is used up to the end. */
+/* A mapping behind the region is in the way: the rest of the region is used up to its end. */
 START_TEST(something_behind_the_end)
 {
 	CUdeviceptr block = 0, a = 1;
@@ -362,8 +363,8 @@ START_TEST(what_is_mapped)
 }
 END_TEST
 
-/* An address that ever held what was written before a capture is content, whatever is mapped there
- * later. */
+/* An address that ever held data written before a capture is content, also if other memory is
+ * mapped there later. */
 START_TEST(what_was_content_stays_content)
 {
 	CUdeviceptr a = reserve(64 * MiB, 0);

@@ -98,7 +98,7 @@ static int step_set(struct fdry_bump *b, struct model *m, const struct op *op)
 	return fdry_bump_set(b, op->arg) == (inside ? 0 : -FDRY_E_RANGE) ? 0 : -1;
 }
 
-/* States seen, and those of them whose operations are still to be tried. */
+/* States that were reached, and those whose operations are not tried yet. */
 static bool seen[SIZE + 1][SIZE + 1];
 static struct fdry_bump todo[(SIZE + 1) * (SIZE + 1)];
 static size_t ntodo;

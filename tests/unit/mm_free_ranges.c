@@ -143,7 +143,7 @@ START_TEST(only_its_own_stream_or_all)
 	ck_assert_uint_eq(b, BASE + 64);
 	fdry_stream_pool_give(&pool, 1, a, a + 64, 1);
 	fdry_stream_pool_give(&pool, 1, b, b + 64,
-			      2); /* whoever frees it decides, not who allocated it */
+			      2); /* the freeing thread decides, not the allocating one */
 	ck_assert_uint_eq(get(2, 32), BASE + 128);
 	ck_assert_uint_eq(get(1, 128), BASE);
 	fdry_stream_pool_give(&pool, 1, BASE, BASE + 128, 3);

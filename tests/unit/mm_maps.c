@@ -72,7 +72,7 @@ START_TEST(a_file_and_the_first_of_two)
 }
 END_TEST
 
-/* A name that is too long for the caller is cut, and what comes behind it is found. */
+/* A name that is too long for the caller is truncated, and the next lines are found. */
 START_TEST(long_paths)
 {
 	char part[251] = "", path[1100] = "", here[256];

@@ -29,7 +29,7 @@ START_TEST(addresses_by_the_rule)
 }
 END_TEST
 
-/* A fixed mix of calls; @ahead: bytes to preallocate, in two steps where it is odd. */
+/* Make a fixed mix of calls. @ahead: bytes to preallocate, in two steps if it is odd. */
 static void script(uint64_t ahead)
 {
 	CUdeviceptr kept[60];
@@ -85,7 +85,7 @@ START_TEST(addresses_do_not_depend_on_preallocation)
 }
 END_TEST
 
-/* --- what is in fresh memory --- */
+/* --- the content of fresh memory --- */
 
 START_TEST(memory_is_zero_or_stamped)
 {
@@ -107,7 +107,7 @@ START_TEST(memory_is_zero_or_stamped)
 }
 END_TEST
 
-/* Memory that stayed mapped, in an arena or a shared block, is handed out again. */
+/* Memory that stayed mapped, in an arena or a shared block, is allocated again. */
 START_TEST(memory_handed_out_again_is_fresh)
 {
 	CUdeviceptr first, addr;
@@ -202,7 +202,7 @@ START_TEST(arena_goes_when_freed)
 }
 END_TEST
 
-/* --- memory goes back --- */
+/* --- memory returned to the driver --- */
 
 START_TEST(freed_memory_is_the_drivers_again)
 {
@@ -225,7 +225,8 @@ START_TEST(freed_memory_is_the_drivers_again)
 }
 END_TEST
 
-/* The lowest freed addresses that hold an allocation, small and large apart; captures take none. */
+/* An allocation gets the lowest freed addresses with enough room, separately for small and large
+ * ones. Captures get none. */
 START_TEST(addresses_are_used_again)
 {
 	CUdeviceptr small[6], large[6];
@@ -251,7 +252,8 @@ START_TEST(addresses_are_used_again)
 	ck_assert_uint_eq(region_get(1), small[4] + 512);
 	ck_assert_uint_eq(region_stats().free_bytes, 0);
 	region_put(large[5]);
-	ok(fdry_region_set_offset(region, fdry_region_offset(region))); /* forgets what was freed */
+	/* forgets freed addresses */
+	ok(fdry_region_set_offset(region, fdry_region_offset(region)));
 	ck_assert_uint_gt(region_get(4 * MiB), large[5]);
 }
 END_TEST
@@ -277,7 +279,7 @@ START_TEST(memory_at_used_addresses_is_fresh)
 }
 END_TEST
 
-/* What a capture allocated is nobody else's, not even the next capture's. */
+/* No other allocation gets addresses of a capture, not even the next capture. */
 START_TEST(addresses_of_captures_are_not_used_again)
 {
 	CUdeviceptr a = region_get_with(1000, FDRY_ALLOC_CAPTURING),
@@ -292,8 +294,8 @@ START_TEST(addresses_of_captures_are_not_used_again)
 }
 END_TEST
 
-/* What was freed while a stream captured may be at work: its addresses wait until somebody has
- * waited. */
+/* Memory freed while a stream captured may be in use: its addresses are not reused until a call has
+ * waited for the device. */
 START_TEST(addresses_freed_in_a_capture_wait)
 {
 	CUdeviceptr a = region_get(4 * MiB);
@@ -306,7 +308,7 @@ START_TEST(addresses_freed_in_a_capture_wait)
 }
 END_TEST
 
-/* As a framework that empties its cache: what is between live segments goes, to the byte. */
+/* As after a framework empties its cache, exactly the memory between live segments is unmapped. */
 START_TEST(each_large_allocation_goes_by_itself)
 {
 	CUdeviceptr seg[4];
@@ -341,7 +343,8 @@ START_TEST(small_allocations_share)
 }
 END_TEST
 
-/* The granule under the cursor stays for the next one, and goes when the cursor has left it. */
+/* The granule under the cursor stays mapped for the next allocation, until the cursor has left
+ * it. */
 START_TEST(cursor_keeps_its_granule)
 {
 	int i;
@@ -357,7 +360,7 @@ START_TEST(cursor_keeps_its_granule)
 }
 END_TEST
 
-/* --- what is refused --- */
+/* --- refused calls --- */
 
 START_TEST(bad_sizes_and_addresses)
 {
@@ -442,7 +445,7 @@ START_TEST(small_regions_get_their_base)
 	ck_assert_uint_eq(p, base);
 	ck_assert_uint_eq(fdry_region_size(r), 4 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(r, 4 * MiB, 0, &p), -FDRY_E_RANGE);
-	/* The other would begin in what was reserved beyond the region. */
+	/* The other region would begin in addresses that are reserved beyond this one. */
 	ck_assert_int_eq(fdry_region_new(drv, 0, base + 16 * MiB, 4 * MiB, &other), -FDRY_E_TAKEN);
 	ck_assert_int_eq(fdry_region_new(drv, 0, base + 1024 * MiB, 4 * MiB, &other), 0);
 	fdry_region_free(other);
@@ -492,7 +495,7 @@ START_TEST(backed_ranges)
 	ck_assert_int_eq(fdry_region_back(region, BASE + 1, UINT64_MAX), -FDRY_E_RANGE);
 	ck_assert_int_eq(fdry_region_back(region, BASE, 0), -FDRY_E_INVAL);
 	ok(fdry_region_back(region, BASE + SIZE - 1, 1));
-	/* The cursor comes to a stop in front of it. */
+	/* The cursor stops in front of it. */
 	region_get(7 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(region, 1, 0, &a), -FDRY_E_STATE);
 	ck_assert_int_eq(fdry_region_preallocate(region, 1), -FDRY_E_STATE);
@@ -506,7 +509,8 @@ END_TEST
 
 /* --- claims --- */
 
-/* In any order; what they skip is theirs, and no other allocation's. */
+/* Claims can be in any order; addresses that they skip are for claims, and for no other
+ * allocation. */
 START_TEST(claims_skip_addresses_for_claims_alone)
 {
 	CUdeviceptr first = region_get(100);
@@ -521,14 +525,14 @@ START_TEST(claims_skip_addresses_for_claims_alone)
 	ck_assert_uint_eq(region_get(512), BASE + 10 * MiB);
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 12 * MiB);
 	ok(fdry_region_claim(region, BASE + 2 * MiB, 2 * MiB));
-	region_put(BASE + 4 * MiB); /* what was claimed and is freed is a hole like any */
+	region_put(BASE + 4 * MiB); /* a freed claim is a hole like any other */
 	ck_assert_uint_eq(region_get(4 * MiB), BASE + 4 * MiB);
 	ok(check_region(region));
 }
 END_TEST
 
-/* A claim lies across addresses that small and large allocations freed, that other claims skipped
- * and that are new. */
+/* A claim may span addresses that small and large allocations freed, that other claims skipped, and
+ * that are new. */
 START_TEST(a_claim_joins_free_addresses_of_every_kind)
 {
 	CUdeviceptr small = region_get(100), kept = region_get(512), large = region_get(2 * MiB), p;
@@ -555,7 +559,8 @@ START_TEST(a_claim_joins_free_addresses_of_every_kind)
 }
 END_TEST
 
-/* @_i: which driver call fails. The claim can be made again, and its addresses went to nobody. */
+/* @_i: the number of the driver call that fails. The claim can be repeated, and no other allocation
+ * got its addresses. */
 START_TEST(a_claim_that_fails_gives_its_addresses_back)
 {
 	char spec[32];

@@ -41,8 +41,8 @@ static void view_same(const struct view *a, const struct view *b)
 	ck_assert_int_eq(a->live, b->live);
 }
 
-/* --- what is done to a region that has live allocations, an arena that ends soon, and memory freed
- * late --- */
+/* --- operations on a region with live allocations, an arena near its end, and memory freed late
+ * --- */
 
 static CUdeviceptr small, large, straddles;
 
@@ -130,7 +130,8 @@ static int (*const operations[])(void) = {
 	do_back, do_set_offset,
 };
 
-/* Fail the @nth driver call of an operation; false where it makes fewer. @ret: what it answered. */
+/* Fail the @nth driver call of an operation. Returns false if it makes fewer calls. @ret: the
+ * operation's result. */
 static bool one_failure(int (*operation)(void), int nth, int *ret)
 {
 	struct view before = view_take(), after;
@@ -158,12 +159,13 @@ static bool one_failure(int (*operation)(void), int nth, int *ret)
 
 static void make(void)
 {
-	ck_assert_int_eq(drv->cuCtxSetCurrent(NULL), 0); /* where taking it away was made to fail */
+	ck_assert_int_eq(drv->cuCtxSetCurrent(NULL), 0); /* if the call that unsets it was made to
+							    fail */
 	region = region_at(BASE, SIZE);
 	prepare();
 }
 
-/* Everything goes, also after a call that was made to fail. */
+/* Free everything, also after a call that was made to fail. */
 static void unmake(void)
 {
 	ok(fdry_region_trim(region));
@@ -172,7 +174,7 @@ static void unmake(void)
 	ck_assert_int_eq(test_sim_live(NULL), 0);
 }
 
-/* What failed has changed nothing, so the next failure, and in the end success, come in the same
+/* A failed operation changes nothing, so the next failure, and at last the success, are in the same
  * region. */
 START_TEST(every_call_fails_once)
 {
@@ -232,7 +234,7 @@ START_TEST(a_dead_driver)
 }
 END_TEST
 
-/* Memory that the driver refused to unmap goes with the next call. */
+/* Memory that the driver refused to unmap is unmapped by the next call. */
 START_TEST(refused_unmapping_is_tried_again)
 {
 	region = region_at(BASE, SIZE);
@@ -259,7 +261,7 @@ START_TEST(device_memory_runs_out)
 	prepare();
 	ck_assert_uint_eq(region_stats().idle_bytes, 2 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
-	ck_assert_uint_eq(region_stats().idle_bytes, 0); /* it went back before that was said */
+	ck_assert_uint_eq(region_stats().idle_bytes, 0); /* it was released before the report */
 	before = view_take();
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, FDRY_ALLOC_CAPTURING, &addr),

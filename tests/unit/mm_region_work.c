@@ -195,7 +195,7 @@ START_TEST(captures_go_on)
 	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), 0);
 	ck_assert_int_eq(drv->cuGraphGetNodes(graph, NULL, &nodes), 0);
 	ck_assert_uint_eq(nodes, 0);
-	/* Work may still be on it: not handed out again, not unmapped, until somebody waited. */
+	/* Work may still use it: it is neither reused nor unmapped until a call has waited. */
 	region_get(1);
 	ck_assert_uint_eq(region_stats().idle_bytes, 4 * MiB);
 	ok(fdry_region_trim(region));
@@ -228,7 +228,7 @@ static void until_told(void *arg)
 	atomic_store(&done, atomic_load(&told));
 }
 
-/* Freeing waits for work in the region's context and in the current one, also where nothing is
+/* Freeing waits for work in the region's context and in the current one, also if nothing is
  * unmapped. */
 START_TEST(freeing_waits)
 {
@@ -279,7 +279,8 @@ START_TEST(allocating_does_not_wait)
 }
 END_TEST
 
-/* What was freed while capturing is waited for before it is unmapped, or handed out again. */
+/* Before memory that was freed during a capture is unmapped or reused, the region waits for work on
+ * it. */
 START_TEST(late_freeing_waits)
 {
 	CUdeviceptr a = region_get(4 * MiB), b = region_get(4 * MiB);
@@ -304,8 +305,8 @@ START_TEST(late_freeing_waits)
 }
 END_TEST
 
-/* A wait covers what was freed before it began: while it lasts somebody frees @meanwhile, with work
- * still on it. */
+/* A wait covers memory freed before its beginning. During the wait, another thread frees
+ * @meanwhile, which work still uses. */
 static CUdeviceptr meanwhile;
 
 static CUresult sync_and_free(void)
@@ -383,7 +384,7 @@ static void slot_free(struct worker *w, int k, uint8_t mark)
 	w->addr[k] = 0;
 }
 
-/* Allocate, write, look again, free: nobody else's bytes are ever there. */
+/* Allocate, write, read again, free: other threads' bytes never appear. */
 static void *churn(void *arg)
 {
 	struct worker *w = arg;

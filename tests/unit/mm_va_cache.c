@@ -5,7 +5,7 @@
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
 
-/* Whether somebody else can have [@at, @at + @size). */
+/* Can other code reserve [@at, @at + @size)? */
 static bool can_have(CUdeviceptr at, uint64_t size)
 {
 	CUdeviceptr got = 0;
@@ -37,7 +37,7 @@ START_TEST(a_smaller_region_takes_them_a_larger_one_makes_them_anew)
 	region = region_at(BASE, SIZE / 2);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
 	fdry_region_free_to_cache(region);
-	region = region_at(BASE, 2 * SIZE); /* clears what is in the way */
+	region = region_at(BASE, 2 * SIZE); /* releases the cached reservations in the way */
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
 	ck_assert_uint_eq(region_get(SIZE), BASE);
 	fdry_region_free_to_cache(region);

@@ -103,7 +103,7 @@ START_TEST(no_driver_and_no_gpu)
 
 	setenv("FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", 1);
 	fails(NODRIVER, "set FOUNDRY_DRIVER", fdry_device_get(0, &dev));
-	/* What is there and no driver. */
+	/* This library exists, but is no driver. */
 	ck_assert_int_eq(setenv("FOUNDRY_DRIVER", test_built("libfoundry.so.0.2"), 1), 0);
 	fails(NODRIVER, "has no cuInit", fdry_device_get(0, &dev));
 	setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1);

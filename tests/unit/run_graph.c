@@ -176,7 +176,7 @@ START_TEST(streams_that_cannot)
 }
 END_TEST
 
-/* What a capture forbids invalidates it: it ends with an error, and the stream is usable. */
+/* A forbidden call invalidates the capture: it ends with an error, and the stream is usable. */
 START_TEST(spoilt_captures_end)
 {
 	struct fdry_cudagraph_begin_opts o;
@@ -218,8 +218,8 @@ START_TEST(modes_forbid_what_they_say)
 	g = cudagraph_new();
 	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		o = begin_opts(NULL, NULL, modes[i].mode);
-		/* The thread's own mode is global, so that the capture's decides only where it is
-		 * not relaxed. */
+		/* The thread's own mode is global, so the capture's mode decides only if it is not
+		 * relaxed. */
 		ok(fdry_cudagraph_begin(g, &o));
 		relaxed = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 		cu(cuThreadExchangeStreamCaptureMode, &relaxed);
@@ -269,7 +269,7 @@ START_TEST(other_threads_end_only_relaxed_ones)
 	ck_assert_int_eq(pthread_create(&t, NULL, end_elsewhere, g), 0);
 	pthread_join(t, &ret);
 	ck_assert_ptr_null(ret);
-	ok(fdry_cudagraph_end(g)); /* it had gone on */
+	ok(fdry_cudagraph_end(g)); /* the capture was still running */
 	ok(fdry_cudagraph_reset(g));
 	o = begin_opts(s, NULL, FDRY_CUDAGRAPH_MODE_RELAXED);
 	ok(fdry_cudagraph_begin(g, &o));
@@ -322,8 +322,8 @@ START_TEST(freeing_waits_for_launches)
 }
 END_TEST
 
-/* A stream that is gone by the time the graph is: the event behind the launch is what is waited
- * for. */
+/* The stream is destroyed before the graph: freeing the graph waits for the event behind the
+ * launch. */
 START_TEST(streams_may_go_first)
 {
 	struct fdry_cudagraph *g;

@@ -97,7 +97,7 @@ START_TEST(helper_gives_back_a_callback_s_error)
 }
 END_TEST
 
-/* The warm-up runs do not come into somebody else's capture, nor does it end. */
+/* Warm-up runs do not enter another owner's capture, and do not end it. */
 START_TEST(helper_leaves_a_capturing_stream_alone)
 {
 	struct fdry_cudagraph_run_opts o;
@@ -143,7 +143,7 @@ START_TEST(every_failing_call_is_undone)
 	g = cudagraph_new();
 	w = (struct work){ 0 };
 	o = run_opts(&w, NULL, 0);
-	ok(fdry_cudagraph_run(g, &o)); /* what stays with the context is there */
+	ok(fdry_cudagraph_run(g, &o)); /* all objects that stay with the context exist */
 	fdry_cudagraph_free(g);
 	cu(cuCtxSynchronize);
 	live = test_sim_live(NULL);
@@ -177,7 +177,7 @@ START_TEST(every_failing_call_is_undone)
 			break;
 		}
 		test_sim_fail(NULL);
-		mode = CU_STREAM_CAPTURE_MODE_GLOBAL; /* where putting it back was what failed */
+		mode = CU_STREAM_CAPTURE_MODE_GLOBAL; /* if the call that restores it failed */
 		cu(cuThreadExchangeStreamCaptureMode, &mode);
 		fdry_cudagraph_free(g);
 		ck_assert_msg(test_sim_live(NULL) <= live + 1,
@@ -186,7 +186,8 @@ START_TEST(every_failing_call_is_undone)
 	}
 	ck_assert_int_gt(failures, 15);
 	ck_assert_int_lt(i, 200);
-	/* What the driver refused to destroy is left, so not vectors_end(). */
+	/* Objects that the driver refused to destroy remain, so the test does not call
+	 * vectors_end(). */
 }
 END_TEST
 
@@ -220,7 +221,7 @@ START_TEST(failing_instantiate_and_upload_leave_the_capture)
 }
 END_TEST
 
-/* A driver whose end of capture succeeds and gives nothing. */
+/* A replacement whose end of capture succeeds without a graph. */
 static CUresult CUDAAPI end_nothing(CUstream stream, CUgraph *ret)
 {
 	CUgraph graph;
@@ -282,7 +283,7 @@ START_TEST(auto_free_on_launch)
 	ok(fdry_cudagraph_instantiate(g, 0));
 	ok(fdry_cudagraph_launch(g, s));
 	ck_assert_int_eq(fdry_cudagraph_launch(g, s),
-			 -FDRY_E_DRIVER); /* what the first allocated is still there */
+			 -FDRY_E_DRIVER); /* the first call's allocation still exists */
 	ok(fdry_cudagraph_reset(g));
 	capture_alloc(g, s, &p);
 	ok(fdry_cudagraph_instantiate(g, FDRY_INSTANTIATE_AUTO_FREE));

@@ -59,7 +59,7 @@ START_TEST(sealed_pools_refuse)
 	ok(fdry_graphpool_unseal(p));
 	ok(fdry_graphpool_mem_alloc(p, 16, &addr));
 	ok(fdry_cudagraph_begin(g, &o));
-	ok(fdry_graphpool_seal(p)); /* in the middle: nothing more is given */
+	ok(fdry_graphpool_seal(p)); /* in a capture: no more memory is allocated */
 	fails(STATE, "is sealed", fdry_graphpool_mem_alloc(p, 16, &addr));
 	ok(fdry_cudagraph_end(g));
 	fdry_cudagraph_free(g);
@@ -68,7 +68,7 @@ START_TEST(sealed_pools_refuse)
 }
 END_TEST
 
-/* What one graph freed the next one of the pool uses again; outside of captures nobody does. */
+/* The next graph of the pool reuses memory that one graph freed; other allocations do not. */
 START_TEST(pools_are_shared)
 {
 	struct fdry_graphpool_info info = { .sz = sizeof(info) };
@@ -123,8 +123,8 @@ START_TEST(pools_are_shared)
 }
 END_TEST
 
-/* A buffer that was used in a capture lives as long as the graph, and longer while somebody has the
- * pool. */
+/* A buffer that a capture used lives as long as the graph, and longer while the pool has other
+ * owners. */
 START_TEST(buffers_outlive)
 {
 	struct fdry_cudagraph_begin_opts o;
@@ -191,7 +191,7 @@ START_TEST(blocks_never_overlap)
 	int i, j, n;
 
 	ok(fdry_blocks_add(&k, 1 << 20, 1 << 20));
-	ok(fdry_blocks_add(&k, 2 << 20, 1 << 20)); /* right behind: never joined */
+	ok(fdry_blocks_add(&k, 2 << 20, 1 << 20)); /* adjacent blocks are never joined */
 	for (i = 0; i < 5000; i++) {
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		n = (int)(state >> 33) % 100;

@@ -451,8 +451,8 @@ static CUresult CUDAAPI endless(CUfunction f, size_t i, size_t *offset, size_t *
 	return i < 5000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A part of the parameters would be counted for all of them, and the driver read what was not
- * given. */
+/* Otherwise a part of the parameters would count as all of them, and the driver would read bytes
+ * that the caller did not pass. */
 START_TEST(more_parameters_than_are_known)
 {
 	struct fdry_driver *drv = (struct fdry_driver *)test_sim();
@@ -477,8 +477,8 @@ static int allowed(CUfunction f)
 	return bytes;
 }
 
-/* A function with static shared memory is allowed less from the start, and nothing is taken away
- * from one that other threads launch. */
+/* A function with static shared memory has a lower limit from the beginning. The limit of a
+ * function that other threads launch is never lowered. */
 START_TEST(shared_memory_is_allowed_as_needed)
 {
 	struct fdry_kernels_launch_opts o = { .sz = sizeof(o) };

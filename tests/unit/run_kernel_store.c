@@ -6,7 +6,7 @@
 
 /* --- in the store --- */
 
-/* One process: get vecadd from PTX and from source, check what was done for it. */
+/* In one process, get vecadd from PTX and from source, and check the counters. */
 static void use_store(uint64_t ptx_compilations, uint64_t source_compilations, uint64_t store_hits)
 {
 	struct fdry_kernels_source p = ptx_source(), s = cuda_source();
@@ -134,7 +134,7 @@ static void damage(void)
 	fdry_store_close(s);
 }
 
-/* It is compiled anew, and replaced: what was damaged is never loaded. */
+/* The code is compiled again and replaced: damaged code is never loaded. */
 static void mends(void)
 {
 	struct fdry_kernels_source p = ptx_source();
@@ -160,7 +160,7 @@ START_TEST(damage_is_compiled_anew)
 }
 END_TEST
 
-/* An image that says it is the key's and holds what no driver takes. */
+/* Store an image with the key's identity whose code no driver accepts. */
 static void usurp(void)
 {
 	struct fdry_store *s = store_make();
@@ -188,7 +188,7 @@ static void name_of(const void *data, size_t len, char name[300])
 	snprintf(name, 300, "kernels/%s", fdry_oid_hex(&id, hex));
 }
 
-/* What the source became, under the name and the identity of the PTX. */
+/* Store the code compiled from source under the name and identity of the PTX. */
 static void swap(void)
 {
 	struct fdry_store *s = store_make();
@@ -365,7 +365,7 @@ START_TEST(failing_calls_leave_nothing)
 }
 END_TEST
 
-/* A driver that does not take what is stored: compiled again. */
+/* If the driver refuses the stored code, it is compiled again. */
 START_TEST(what_the_driver_refuses_is_compiled_anew)
 {
 	struct fdry_kernels_source p = ptx_source();

@@ -118,7 +118,7 @@ static bool clearing(struct fdry_kernels *k)
 	return is;
 }
 
-/* In the midst of a load: until somebody waits for it to end, or did not wait. */
+/* Hold the load in its middle until another thread waits for it, or has returned without a wait. */
 static void hear_loaded(void *arg, int level, const char *text)
 {
 	(void)arg;
@@ -189,7 +189,7 @@ START_TEST(prepared_ahead_is_there)
 	ok(fdry_kernels_prepare(k, asks, 5, 0));
 	memset(text, 0, strlen(cuda_text)); /* it was copied */
 	fails(COMPILE, "'bad.ptx'", fdry_kernels_wait(k));
-	ok(fdry_kernels_wait(k)); /* told once */
+	ok(fdry_kernels_wait(k)); /* reported once */
 	ck_assert_uint_eq(fdry_kernels_count(k), 3);
 	ck_assert_uint_eq(stats_of(k).misses, 4);
 	ok(fdry_kernels_stats_reset(k));
@@ -202,7 +202,7 @@ START_TEST(prepared_ahead_is_there)
 	fails(INVAL, "no asks", fdry_kernels_prepare(k, NULL, 2, 0));
 	asks[1].source = NULL;
 	fails(INVAL, "source", fdry_kernels_prepare(k, asks, 2, 0));
-	fdry_kernels_free(k); /* beside what is under way */
+	fdry_kernels_free(k); /* while work is running */
 	free(text);
 	ck_assert_int_eq(test_sim_live(NULL), 0);
 }

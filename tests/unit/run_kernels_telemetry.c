@@ -20,7 +20,7 @@ static size_t environment_count(void)
 	return n;
 }
 
-/* V2: what the operator set of the driver's own cache stays, and nothing is set beside it. */
+/* V2: the operator's settings of the driver's own cache stay, and no other is set beside them. */
 START_TEST(v2_the_drivers_cache_is_the_operators)
 {
 	struct fdry_kernels_source s = ptx_source();
@@ -40,8 +40,8 @@ START_TEST(v2_the_drivers_cache_is_the_operators)
 }
 END_TEST
 
-/* V3: the target that is chosen loads on the device; one step above does not, and the driver is not
- * asked. */
+/* V3: the chosen target loads on the device. One step above it does not, and the driver is not
+ * called for it. */
 START_TEST(v3_the_target_is_one_that_loads)
 {
 	struct fdry_kernels_target t = { .sz = sizeof(t) };
@@ -117,7 +117,7 @@ static uint64_t counted(const char *line)
 	return n;
 }
 
-/* V9: hits of the caches, compilations and launches are among what is scraped. */
+/* V9: scrapers get the counters of cache hits, compilations and launches. */
 START_TEST(v9_caches_are_counted)
 {
 	struct fdry_kernels_launch_opts o = { .sz = sizeof(o) };
@@ -138,7 +138,7 @@ START_TEST(v9_caches_are_counted)
 	ck_assert_uint_eq(counted("foundry_launches_total{of=\"kernel\"} "), 3);
 	ck_assert_uint_eq(counted("foundry_launches_total{of=\"cooperative\"} "), 2);
 	ck_assert_uint_eq(counted("\nfoundry_kernel_modules "), 1);
-	fdry_telemetry_reset(); /* leaves what is cached alone */
+	fdry_telemetry_reset(); /* does not change the cache */
 	ck_assert_uint_eq(fdry_kernels_count(k), 1);
 	fdry_kernels_free(k);
 	ck_assert_uint_eq(counted("\nfoundry_kernel_modules "), 0);
@@ -165,7 +165,7 @@ START_TEST(v11_cooperative_launches_are_gated)
 }
 END_TEST
 
-/* V13: what to do about it stands behind the last semicolon. */
+/* V13: the remedy follows the last semicolon of a message. */
 START_TEST(v13_errors_say_what_to_do)
 {
 	static const char newer[] = ".version 99.0\n.target sm_90\n",

@@ -36,12 +36,12 @@ START_TEST(memory_comes_again)
 	ok(fdry_device_clean_up(dev));
 	st = transient_stats(_i);
 	ck_assert_uint_eq(st.cached, 0);
-	ck_assert_uint_eq(st.used_count, 1); /* what is in use stays */
+	ck_assert_uint_eq(st.used_count, 1); /* buffers in use stay */
 	ck_assert_int_eq(test_sim_live(_i == DEV ? "allocation" : "host"), 1);
 }
 END_TEST
 
-/* Every size fits, and is not rounded up by more than is said. */
+/* Each size fits its class, and is not rounded up by more than the documented part. */
 START_TEST(size_classes)
 {
 	static const size_t more[] = { 0, 1, 511, 512, 513, 4095, 4096, 4097 };
@@ -77,7 +77,8 @@ START_TEST(not_before_the_work_is_done)
 	ck_assert_uint_ne(c, a); /* the host */
 	ck_assert_uint_eq(transient_stats(_i).busy, 2);
 	d = transient_get(_i, 5000, s);
-	ck_assert_uint_eq(d, a); /* the stream itself, whose order keeps them apart */
+	ck_assert_uint_eq(d, a); /* the same stream may reuse it, since its order separates the two
+				    uses */
 	ok(fdry_transient_put(dev, _i, d, s));
 	gate_open(&g, s);
 	ck_assert_uint_eq(transient_get(_i, 5000, t), a);
@@ -116,7 +117,7 @@ START_TEST(its_own_comes_at_once)
 }
 END_TEST
 
-/* A stream at the same place as one that is gone is another stream. */
+/* A new stream with the handle of a destroyed one is a different stream. */
 START_TEST(a_stream_that_comes_again)
 {
 	CUstream s, t = NULL;
@@ -137,7 +138,7 @@ START_TEST(a_stream_that_comes_again)
 	g.open = true;
 	pthread_mutex_unlock(&g.lock);
 	ok(fdry_transient_put(dev, DEV, b, t));
-	ok(fdry_device_clean_up(dev)); /* waits for the work of the stream that is gone */
+	ok(fdry_device_clean_up(dev)); /* waits for the destroyed stream's work */
 	ck_assert_int_eq(test_sim_live("allocation"), 0);
 	fdry_device_put(dev);
 	_exit(0); /* the streams of this test are the driver's to keep */
@@ -158,7 +159,8 @@ START_TEST(the_limit)
 	st = transient_stats(_i);
 	ck_assert_uint_eq(st.cached, 2 << 20);
 	ck_assert_uint_eq(st.cached_count, 2);
-	ck_assert_uint_eq(transient_get(_i, 1 << 20, NONE), a[3]); /* what came first went first */
+	/* the first buffer returned is the first released */
+	ck_assert_uint_eq(transient_get(_i, 1 << 20, NONE), a[3]);
 	ck_assert_uint_eq(transient_get(_i, 1 << 20, NONE), a[2]);
 	ok(fdry_transient_put(dev, _i, a[3], NONE));
 	ok(fdry_transient_put(dev, _i, a[2], NONE));
@@ -193,8 +195,8 @@ START_TEST(wrong_addresses)
 }
 END_TEST
 
-/* What a graph uses must stay as long as the graph: neither comes nor goes on a stream that
- * captures. */
+/* Memory that a graph uses must live as long as the graph: buffers are neither lent nor returned on
+ * a capturing stream. */
 START_TEST(not_while_capturing)
 {
 	CUstream s = stream_get();
@@ -225,7 +227,8 @@ START_TEST(none_left)
 	ok(fdry_transient_put(dev, _i, a, NONE));
 	b = transient_get(_i, 2 << 20, NONE);
 	snprintf(spec, sizeof(spec), "%s:1:2",
-		 call); /* CUDA_ERROR_OUT_OF_MEMORY once: what is kept goes, and it works */
+		 call); /* after one CUDA_ERROR_OUT_OF_MEMORY, kept buffers are released, and the
+			   call works */
 	test_sim_fail(spec);
 	a = transient_get(_i, 4 << 20, NONE);
 	ck_assert_uint_eq(test_sim_failed(), 1);
@@ -283,7 +286,7 @@ END_TEST
 #define THREADS 4
 #define TURNS 300
 
-/* Nobody else has what a thread has: each writes its own number and finds it again. */
+/* No two threads have the same buffer: each writes its own number and reads it again. */
 static void *churn(void *arg)
 {
 	uint64_t mine[8] = { 0 }, me = (uint64_t)(uintptr_t)arg, *p;
@@ -453,7 +456,7 @@ START_TEST(a_busy_stream_is_passed_over)
 }
 END_TEST
 
-/* --- what is counted --- */
+/* --- counters --- */
 
 static uint64_t value(enum fdry_metric_id id)
 {
@@ -476,7 +479,7 @@ START_TEST(numbers_of_pools)
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_USED_DEVICE), 4096 + 512);
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_USED_PINNED), 512);
 	ok(fdry_transient_put(dev, PIN, b, NONE));
-	fdry_telemetry_reset(); /* takes counters to zero, and leaves what is there alone */
+	fdry_telemetry_reset(); /* sets counters to zero, and does not change gauges */
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_HITS_DEVICE), 0);
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_CACHED_PINNED), 512);
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_USED_PINNED), 0);

@@ -47,7 +47,8 @@ START_TEST(residents)
 }
 END_TEST
 
-/* What a pool is over its limit by cannot be released: that is no failure of who gives back. */
+/* The excess over a pool's limit cannot be released: that is no error for the caller that returns a
+ * buffer. */
 START_TEST(given_back_though_nothing_can_be_released)
 {
 	uint64_t a = transient_get(DEV, 100, NONE);
@@ -81,7 +82,7 @@ static void *drop_it(void *arg)
 	return NULL;
 }
 
-/* A drop that has to wait for a stream keeps nobody from other buffers. */
+/* A drop that waits for a stream does not block the use of other buffers. */
 START_TEST(others_while_a_drop_waits)
 {
 	struct drop d = { .stream = stream_get() };
@@ -145,7 +146,7 @@ static uint64_t copies_to(void)
 	return values[FDRY_METRIC_COPIES_TO];
 }
 
-/* Else another buffer could have the memory by the time the bytes come. */
+/* Otherwise another buffer could have the memory when the bytes arrive. */
 START_TEST(a_drop_waits_for_copies)
 {
 	struct dropper d = { .what = { .stream = NONE } };
@@ -173,7 +174,7 @@ START_TEST(a_drop_waits_for_copies)
 }
 END_TEST
 
-/* A drop that fails leaves the buffer what it was. */
+/* A drop that fails does not change the buffer. */
 START_TEST(a_drop_that_fails)
 {
 	CUstream s = stream_get();
@@ -249,7 +250,7 @@ START_TEST(copies_behind_no_stream)
 }
 END_TEST
 
-/* What can be asked of no device, or of that of another process. */
+/* Queries without a device, or with a device of another process. */
 START_TEST(counts_of_no_device)
 {
 	ck_assert_uint_eq(fdry_resident_count(NULL), 0);

@@ -39,7 +39,7 @@ START_TEST(values_of_every_size)
 	const union fdry_scalars_value first[] = {
 		{ .u8 = 250 }, { .u16 = 0x3f80 }, { .f32 = 1.5f }, { .i64 = -5 }
 	};
-	/* What else the union holds does not come along. */
+	/* Other bytes of the union are not copied. */
 	const union fdry_scalars_value dirty[] = { { .u64 = ~0ull << 8 | 3 },
 						   { .u64 = ~0ull << 16 | 4 },
 						   { .u64 = ~0ull << 32 | 5 } };
@@ -83,7 +83,7 @@ START_TEST(values_of_every_size)
 }
 END_TEST
 
-/* Updates come far faster than what reads them: every reader sees its own. */
+/* Updates are far faster than their readers: every reader sees its own value. */
 START_TEST(updates_outrun_launches)
 {
 	static const uint32_t u32 = FDRY_U32;
@@ -123,7 +123,7 @@ START_TEST(updates_outrun_launches)
 }
 END_TEST
 
-/* An update does not wait for what is before it on the stream. */
+/* An update call does not wait for earlier work on the stream. */
 START_TEST(updates_do_not_wait)
 {
 	static const uint32_t u32 = FDRY_U32;
@@ -142,7 +142,7 @@ START_TEST(updates_do_not_wait)
 	cu(cuEventRecord, behind, stream);
 	ok(fdry_scalars_update(s, 0, 1, &v, stream));
 	ck_assert_int_eq(drv->cuEventQuery(behind), CUDA_ERROR_NOT_READY);
-	ck_assert_uint_eq(cell(s, 0), 0); /* its turn has not come */
+	ck_assert_uint_eq(cell(s, 0), 0); /* the stream has not reached it */
 	fdry_scalars_free(s);             /* waits for it */
 	cu(cuStreamSynchronize, stream);
 	cu(cuEventDestroy_v2, behind);
@@ -168,7 +168,7 @@ START_TEST(captures_refuse_updates)
 	fails(STATE, "the stream captures, and an update cannot be part of",
 	      fdry_scalars_update(s, 0, 1, &v, stream));
 	fails(STATE, "the stream captures", fdry_scalars_read(s, 0, &v, stream));
-	ok(fdry_scalars_update(s, 0, 1, &v, NULL)); /* elsewhere it goes on */
+	ok(fdry_scalars_update(s, 0, 1, &v, NULL)); /* on another stream, it works */
 	ok(fdry_cudagraph_end(g));                  /* nothing was spoilt */
 	gone = stream_new();
 	cu(cuStreamDestroy_v2, gone);
@@ -265,7 +265,7 @@ START_TEST(every_failing_call_is_undone)
 			break;
 		test_sim_fail(NULL);
 		cu(cuThreadExchangeStreamCaptureMode,
-		   &mode); /* where putting it back was what failed */
+		   &mode); /* if the call that restores it failed */
 		mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 		ck_assert_msg(!err == !!s, "call %d", i);
 		fdry_scalars_free(s);
@@ -273,7 +273,8 @@ START_TEST(every_failing_call_is_undone)
 	}
 	ck_assert_int_gt(i, 70);
 	ok(err);
-	/* An update that fails takes no slot and changes nothing; a lost record is waited for. */
+	/* A failed update uses no slot and changes nothing; after a lost event record, the update
+	 * waits. */
 	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
 	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 1 }, NULL),
 			 -FDRY_E_DRIVER);
@@ -402,7 +403,7 @@ START_TEST(arguments_keep_their_step)
 	ck_assert(a.token == 0 && a.position == 0 && a.length == 1 &&
 		  a.source == FDRY_DECODE_STATE_ARGS);
 	ck_assert_uint_eq((uint32_t)word(a.length_addr), 1);
-	for (i = 0; i < STEPS; i++) { /* eager code, which takes them from arguments */
+	for (i = 0; i < STEPS; i++) { /* eager code, which reads them from arguments */
 		ok(fdry_decode_state_set(w.d, i + 5, i, NULL));
 		ok(decode_fn(&w, NULL));
 	}
@@ -412,7 +413,8 @@ START_TEST(arguments_keep_their_step)
 		ck_assert_uint_eq(log[i], (uint64_t)(i + 5) << 32 | (i + 1));
 	ok(fdry_decode_state_args(w.d, &a));
 	ck_assert_int_eq(a.position, STEPS - 1);
-	ck_assert_uint_eq((uint32_t)word(a.token_addr), STEPS + 4); /* device memory went along */
+	/* device memory has the same value */
+	ck_assert_uint_eq((uint32_t)word(a.token_addr), STEPS + 4);
 	ck_assert_uint_eq((uint32_t)word(a.position_addr), STEPS - 1);
 	fails(RANGE, "too far", fdry_decode_state_set(w.d, 0, INT32_MAX, NULL));
 	fails(INVAL, "is not a source", fdry_decode_state_use(w.d, 2));

@@ -84,7 +84,8 @@ START_TEST(T1_replay_loop)
 	eager(q, stream, want);
 	ck_assert_mem_eq(got, want, BYTES);
 	ck_assert(got[N - 1] != 0);
-	ok(fdry_scalars_addr(alpha, 0, &addr)); /* the graph keeps it, and it can be asked */
+	ok(fdry_scalars_addr(alpha, 0, &addr)); /* the graph keeps it, and its address can be
+						   read */
 	ck_assert_uint_eq(addr, p[0]);
 	fdry_cudagraph_free(g);
 	fdry_scalars_free(alpha);
@@ -140,7 +141,7 @@ static CUresult alloc_async(CUdeviceptr *ret, size_t size, CUstream stream)
 	return alloc(ret, size, stream);
 }
 
-/* What a launch allocated and nobody freed is freed by the next one. */
+/* The next launch frees memory that a launch allocated and left. */
 START_TEST(T2_auto_free_on_launch)
 {
 	struct fdry_cudagraph *g;
@@ -195,8 +196,8 @@ START_TEST(T3_sealed_pools)
 }
 END_TEST
 
-/* A buffer of the pool that a capture used is there as long as the graph, whoever gave the pool
- * back. */
+/* A buffer of the pool that a capture used lives as long as the graph, also after the pool's owner
+ * has freed the pool. */
 START_TEST(T3_buffers_outlive_the_graph)
 {
 	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o) };
@@ -251,7 +252,7 @@ START_TEST(T4_no_cuda)
 }
 END_TEST
 
-/* A capture that was spoilt, or that nobody began, yields no graph. */
+/* An invalidated capture, or one that was never begun, yields no graph. */
 START_TEST(T4_no_graph)
 {
 	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o),

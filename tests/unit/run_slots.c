@@ -20,7 +20,7 @@ static long all_live(void)
 	return test_sim_live(NULL);
 }
 
-/* All that a table does; whatever fails is the caller's to tell. A table that was made is left in
+/* Use all functions of a table. Returns the first error. If the table was made, it is left in
  * @t. */
 static int everything(struct fdry_slots **t)
 {
@@ -69,7 +69,7 @@ START_TEST(every_call_failing)
 		failures += err != 0;
 		if (err)
 			ck_assert_uint_gt(strlen(fdry_last_error()), 10);
-		/* What fails to be given back, the driver keeps. */
+		/* The driver keeps an object that it failed to free. */
 		ck_assert_msg(all_live() - before <= (err ? 0 : 1), "call %d (%s) left %ld behind",
 			      n, fdry_last_error(), all_live() - before);
 		before = all_live();
@@ -83,7 +83,7 @@ START_TEST(every_call_failing)
 }
 END_TEST
 
-/* The slot's graph stays where what should replace it fails. */
+/* If the replacement of the slot's graph fails, the graph stays. */
 START_TEST(upload_failing)
 {
 	static const char *const calls[] = { "cuGraphUpload:1", "cuGraphInstantiateWithFlags:1",
@@ -121,7 +121,7 @@ START_TEST(launch_failing)
 }
 END_TEST
 
-/* A capture that the driver says nothing of is ended all the same: the stream is usable again. */
+/* If the driver fails to report a capture, the capture still ends: the stream is usable again. */
 START_TEST(capture_that_cannot_be_asked_about)
 {
 	sf_capture_start(sf.stream);
@@ -297,7 +297,7 @@ START_TEST(percentiles)
 }
 END_TEST
 
-/* --- what is counted --- */
+/* --- counters --- */
 
 static uint64_t counted(enum fdry_metric_id id)
 {
@@ -328,7 +328,8 @@ END_TEST
 
 /* --- contexts --- */
 
-/* No context current, or another one: the table's is used, and the thread's comes back. */
+/* With no context or another one current, the call uses the table's context and restores the
+ * thread's. */
 START_TEST(any_context)
 {
 	CUcontext other, now;

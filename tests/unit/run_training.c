@@ -129,7 +129,7 @@ static void params(struct model *m, float *ret, CUstream stream)
 	cu(cuMemcpyDtoH_v2, ret, m->w, 2 * sizeof(float));
 }
 
-/* c = a + a, or three times a: what the seed's tests capture */
+/* c = a + a, or three times a, as the seed's tests capture */
 struct sums {
 	CUdeviceptr a, b, c;
 	CUfunction vecadd;
@@ -328,7 +328,7 @@ START_TEST(L5_training_step)
 			      (double)graphed[i + 1][1], (double)eager[0], (double)eager[1]);
 		ck_assert_mem_ne(graphed[i + 1], graphed[i], sizeof(eager)); /* they moved */
 	}
-	ck_assert_float_eq_tol(eager[0], 2, 0.3f); /* and to where they should */
+	ck_assert_float_eq_tol(eager[0], 2, 0.3f); /* and with the expected value */
 	ck_assert_float_eq_tol(eager[1], -1, 0.3f);
 	fdry_cudagraph_free(g);
 	model_free(&m);
@@ -398,10 +398,10 @@ START_TEST(L8_side_stream)
 }
 END_TEST
 
-/* --- L5 and L7 through an image: a training step that one process captured goes on in another ---
+/* --- L5 and L7 through an image: another process continues the training step that one captured ---
  */
 
-/* What the capturing process trained to, after REPLAYS more steps: where the other must come. */
+/* The capturing process' state after REPLAYS more steps; the other process must reach it. */
 struct trained {
 	float w[REPLAYS][2];
 };

@@ -3,7 +3,7 @@
  * and the streams that join. */
 #include "tests/lib/sim_capture.h"
 
-/* Launch @g, which is destroyed, with the first number at @from; what it is then. */
+/* Launch and destroy @g, with the first number at @from. Returns the number's new value. */
 static uint64_t run(CUgraph g, uint64_t from)
 {
 	CUgraphExec x;
@@ -180,7 +180,7 @@ START_TEST(programmatic_launches)
 	ok(step_early(fx.stream, 0, 2));
 	ok(step_launch(fx.stream, 0, 3));
 	ok(CU(cuMemsetD8Async)(at(1), 1, 8, fx.stream));
-	ok(step_early(fx.stream, 0, 4)); /* behind a memset */
+	ok(step_early(fx.stream, 0, 4)); /* after a memset */
 	g = capture_end();
 	is(CUDA_ERROR_LOSSY_QUERY, CU(cuGraphGetEdges)(g, from, to, NULL, &count));
 	ok(CU(cuGraphGetEdges)(g, from, to, data, &count));
@@ -195,7 +195,7 @@ START_TEST(programmatic_launches)
 }
 END_TEST
 
-/* A launch that records an event which triggers early; another stream goes on from there. */
+/* A launch records an event that triggers early, and another stream continues after it. */
 START_TEST(programmatic_events)
 {
 	CUevent early = event_new(), join = event_new();
@@ -229,7 +229,8 @@ START_TEST(programmatic_events)
 }
 END_TEST
 
-/* Where a programmatic edge cannot be, an ordinary one is: before what is no kernel, and at a join.
+/* If a programmatic edge is impossible, an ordinary one is made: before a node that is no kernel,
+ * and at a join.
  */
 START_TEST(programmatic_only_where_it_can_be)
 {
@@ -297,7 +298,7 @@ START_TEST(memory_in_stream_order)
 	ck_assert_int_eq(node_type(g, 0), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
 	ck_assert_int_eq(node_type(g, 3), CU_GRAPH_NODE_TYPE_MEM_FREE);
 	ck_assert_uint_eq(run(g, 0), 0x0404040404040404u);
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(q, fx.stream)); /* gone with its graph */
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(q, fx.stream)); /* freed with its graph */
 }
 END_TEST
 
@@ -364,7 +365,7 @@ START_TEST(capture_info)
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, &second, NULL, &deps, NULL, &count));
 	ck_assert_uint_eq(first, second);
 	ck_assert_uint_eq(count, 1);
-	/* A node put in by hand becomes what the next one depends on. */
+	/* The next node depends on a node that the test added. */
 	ok(CU(cuGraphAddKernelNode)(&node, g, deps, count, step_params(0, 2)));
 	ok(CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1,
 						 CU_STREAM_SET_CAPTURE_DEPENDENCIES));
@@ -428,7 +429,7 @@ START_TEST(into_a_graph)
 	got = capture_end();
 	ck_assert_ptr_eq(got, g);
 	ck_assert_uint_eq(run(got, 1), stepped(1, (const uint64_t[]){ 1, 2 }, 2));
-	/* What breaks leaves the caller's graph alone. */
+	/* A failure does not change the caller's graph. */
 	ok(CU(cuGraphCreate)(&g, 0));
 	ok(CU(cuStreamBeginCaptureToGraph)(fx.stream, g, NULL, NULL, 0, GLOBAL));
 	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamSynchronize)(fx.stream));

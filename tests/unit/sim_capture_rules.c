@@ -21,7 +21,7 @@ START_TEST(beginning_is_checked)
 }
 END_TEST
 
-/* What waits for the capturing stream cannot be captured, in every mode. */
+/* A call that waits for the capturing stream is refused in every mode. */
 START_TEST(synchronising_invalidates)
 {
 	CUstreamCaptureMode mode;
@@ -62,7 +62,7 @@ START_TEST(no_graph_is_launched_into_a_capture)
 }
 END_TEST
 
-/* What the calls below need. */
+/* The objects that the calls below need. */
 static struct {
 	CUgraph graph;
 	CUgraphExec exec;
@@ -120,7 +120,7 @@ START_TEST(unsafe_calls_invalidate)
 	ok(CU(cuMemAlloc)(&p, 64));
 	ok(CU(cuMemFree)(p));
 	ok(CU(cuGraphDestroy)(capture_end()));
-	/* The thread may say that it knows what it does. */
+	/* A thread may permit such calls for itself. */
 	mode = RELAXED;
 	capture_begin(GLOBAL);
 	ok(CU(cuThreadExchangeStreamCaptureMode)(&mode));
@@ -161,7 +161,7 @@ static void *elsewhere(void *arg)
 	return NULL;
 }
 
-/* What another thread in this mode is answered while this one captures. */
+/* Return the result that another thread in this mode gets while this one captures. */
 static CUresult from_elsewhere(CUstreamCaptureMode mode, bool finish)
 {
 	struct elsewhere e = { mode, CUDA_SUCCESS, finish };
@@ -205,7 +205,7 @@ START_TEST(legacy_stream)
 	is(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, step_launch(NULL, 0, 1));
 	ck_assert_int_eq(capture_status(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(blocking, &g));
-	/* Streams that do not block know nothing of the legacy stream. */
+	/* Non-blocking streams do not wait for the legacy stream. */
 	capture_begin(RELAXED);
 	ok(CU(cuStreamIsCapturing)(NULL, &st));
 	ck_assert_int_eq(st, CU_STREAM_CAPTURE_STATUS_NONE);
@@ -276,7 +276,7 @@ START_TEST(streams_that_go_away)
 }
 END_TEST
 
-/* Whichever call of a capture fails, the stream can capture again and nothing stays behind. */
+/* If any call of a capture fails, the stream can capture again, and no object is left. */
 START_TEST(calls_made_to_fail)
 {
 	static const char *const calls[] = {

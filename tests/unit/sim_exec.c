@@ -109,9 +109,9 @@ static unsigned int dice(unsigned int n)
 }
 
 /*
- * Random graphs over eight numbers: each node changes one of them and comes after whoever
- * changed it last; edges more are thrown in. What they compute is what the nodes compute
- * in the order in which they were made, whatever the seed.
+ * Test random graphs over eight numbers. Each node changes one number and follows the node that
+ * changed it last; further edges are added. The result must equal that of the nodes in the order in
+ * which they were made, for each seed.
  */
 static void random_graph(int nodes)
 {
@@ -232,7 +232,7 @@ static void gate_wait(void *data)
 		;
 }
 
-/* A launch under way is not reached by a change, nor by the end of its executable graph. */
+/* A change or the destruction of the executable graph does not affect a running launch. */
 START_TEST(launches_keep_their_parameters)
 {
 	int gate = 0;
@@ -331,7 +331,7 @@ START_TEST(instantiate_flags)
 }
 END_TEST
 
-/* What a launch may not do shows when the graph is instantiated. */
+/* Instantiation detects an invalid launch. */
 START_TEST(instantiate_checks_kernels)
 {
 	CUkernelNodeAttrValue v = { .clusterDim = { 1, 2, 1 } };
@@ -432,7 +432,7 @@ static void update_fails(CUgraphExec x, CUgraph h, CUgraphExecUpdateResult why, 
 	ok(CU(cuGraphDestroy)(h));
 }
 
-/* Two nodes side by side and one behind the first or second of them. */
+/* Make two independent nodes, and one that follows the first or second of them. */
 static CUgraph fan_new(int which)
 {
 	CUgraph g = graph_new();
@@ -476,7 +476,7 @@ START_TEST(update_refuses_another_shape)
 	ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_ERROR);
 	ok(CU(cuGraphExecDestroy)(x));
 	ok(CU(cuGraphDestroy)(g));
-	/* As many edges, but one comes from elsewhere. */
+	/* The graph has as many edges, but one begins at another node. */
 	g = fan_new(0);
 	x = exec_new(g);
 	h = fan_new(1);

@@ -8,7 +8,7 @@ START_TEST(kernel_params_belong_to_the_node)
 	CUgraphNode n = step_add(g, NULL, 0, 1, 77);
 	CUDA_KERNEL_NODE_PARAMS p, q;
 
-	step_params(5, 99); /* what the node was made from is overwritten */
+	step_params(5, 99); /* this overwrites the parameters from which the node was made */
 	ok(CU(cuGraphKernelNodeGetParams)(n, &p));
 	ck_assert_ptr_eq(p.func, fx.step);
 	ck_assert_ptr_null(p.kern);
@@ -134,7 +134,7 @@ START_TEST(attributes_set_and_copied)
 	CUgraph g = graph_new(), clone;
 	CUgraphNode a = step_add(g, NULL, 0, 0, 0), b = step_add(g, NULL, 0, 0, 0), c;
 
-	memset(&v, 0xee, sizeof(v)); /* bytes past the value must not come back */
+	memset(&v, 0xee, sizeof(v)); /* bytes behind the value must not be returned */
 	v.priority = -3;
 	ok(CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	memset(&v, 0, sizeof(v));
@@ -206,7 +206,7 @@ START_TEST(edges_with_data)
 	ck_assert_uint_eq(count, 1);
 	ck_assert_ptr_eq(deps[0], n[1]);
 	ck_assert_uint_eq(data[0].type, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
-	/* Removing asks for the data too. */
+	/* Removing an edge requires its data, too. */
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphRemoveDependencies)(g, &n[0], &n[1], NULL, 1));
 	ok(CU(cuGraphRemoveDependencies)(g, &n[0], &n[1], &programmatic, 1));
 	is(CUDA_ERROR_INVALID_VALUE,
@@ -254,7 +254,7 @@ START_TEST(edges_refused)
 }
 END_TEST
 
-/* One call for edges with different data gives all of them the first one's. */
+/* One call for edges with different data gives all of them the data of the first. */
 static void bulk_edges(bool quirk)
 {
 	const CUgraphEdgeData data[2] = { programmatic, plain };
@@ -463,7 +463,7 @@ START_TEST(child_graph_moved)
 	ck_assert_ptr_eq(seen, inner);
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphDestroy)(inner));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode)(&n, g, NULL, NULL, 0, &p));
-	p.graph.graph = g; /* into itself, or into what it holds */
+	p.graph.graph = g; /* into itself, or into its child graph */
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode)(&n, g, NULL, NULL, 0, &p));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode)(&n, inner, NULL, NULL, 0, &p));
 	number_set(0, 5);

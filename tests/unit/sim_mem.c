@@ -251,7 +251,7 @@ START_TEST(map_then_access)
 	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemUnmap(p, 8 * BLOCK));
 	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAddressFree(p, 4 * BLOCK));
 	ok(drv->cuMemUnmap(
-		p, 2 * BLOCK)); /* seen on the real driver: what is not mapped does not matter */
+		p, 2 * BLOCK)); /* as seen on the real driver: unmapped addresses are ignored */
 	ok(drv->cuMemUnmap(p, BLOCK));
 	ck_assert_int_eq(test_sim_live("memory"), 1);
 	ok(drv->cuMemUnmap(p + 2 * BLOCK, BLOCK));
@@ -282,8 +282,8 @@ START_TEST(range_attributes)
 	ck_assert_int_eq(managed, 0);
 	ok(drv->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p + BLOCK));
 	ck_assert_int_eq(ordinal, 0);
-	/* seen on the real driver: without access there is no pointer, and where nothing is mapped
-	 * there is nothing */
+	/* as seen on the real driver: memory without access has no device pointer, and unmapped
+	 * addresses have no attributes */
 	is(CUDA_ERROR_INVALID_VALUE,
 	   drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + BLOCK + 5));
 	is(CUDA_ERROR_NOT_FOUND, drv->cuMemGetAddressRange_v2(&start, &size, p + BLOCK + 5));
@@ -460,7 +460,7 @@ START_TEST(malformed_failures)
 }
 END_TEST
 
-/* What a context leaves behind, but for what belongs to no context. */
+/* A context frees all its objects; only objects of no context remain. */
 START_TEST(everything_goes_with_its_context)
 {
 	CUmemGenericAllocationHandle h;

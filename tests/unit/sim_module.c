@@ -409,7 +409,7 @@ START_TEST(stale_handles)
 }
 END_TEST
 
-/* What a launch in flight uses stays until it has run. */
+/* Objects that a running launch uses stay until it has ended. */
 START_TEST(unloading_waits)
 {
 	CUmodule mod = module();
@@ -536,7 +536,7 @@ START_TEST(ptx_with_its_result)
 }
 END_TEST
 
-/* An image may be thrown away once it is loaded, unless it was said to stay. */
+/* The caller may free an image after the load, unless it promised to keep it. */
 START_TEST(the_image_is_copied)
 {
 	CUlibrary lib = library();
@@ -566,7 +566,7 @@ START_TEST(a_bad_address_breaks_the_context)
 }
 END_TEST
 
-/* Each function of the table is exported, in both its variants where it has two. */
+/* Each function of the table is exported, in both variants if it has two. */
 START_TEST(all_of_the_table)
 {
 	static const char *const symbols[] = {

@@ -42,7 +42,7 @@ static void wait_for_gate(void *arg)
 		;
 }
 
-/* What is given to the stream from now on waits until the gate is opened. */
+/* Later work of the stream waits until the gate is opened. */
 static void close_gate(CUstream s)
 {
 	ok(launch_host(s, wait_for_gate, NULL));
@@ -126,7 +126,7 @@ START_TEST(events_order_streams)
 	is(CUDA_ERROR_NOT_READY, drv->cuEventQuery(e));
 	ok(drv->cuStreamWaitEvent(b, e, 0));
 	do_step(b, x, 2);
-	ok(drv->cuEventRecord(e, b)); /* a later record does not change what b waits for */
+	ok(drv->cuEventRecord(e, b)); /* a later record does not change the wait of b */
 	ok(drv->cuEventDestroy_v2(e));
 	is(CUDA_ERROR_INVALID_HANDLE, drv->cuEventQuery(e));
 	is(CUDA_ERROR_INVALID_HANDLE, drv->cuStreamWaitEvent(b, e, 0));
@@ -214,7 +214,7 @@ START_TEST(blocking_streams_wait_for_legacy)
 }
 END_TEST
 
-/* A synchronous copy runs in the legacy stream, so it sees what blocking streams did before. */
+/* A synchronous copy runs in the legacy stream, so it sees earlier work of blocking streams. */
 START_TEST(synchronous_copies_are_in_order)
 {
 	CUstream a = stream(CU_STREAM_DEFAULT);
@@ -247,7 +247,7 @@ START_TEST(when_a_source_is_read)
 	open_gate();
 	ok(drv->cuStreamSynchronize(s));
 	ck_assert_uint_eq(peek(x), 11); /* at the call */
-	ck_assert_uint_eq(peek(y), 22); /* when its turn came */
+	ck_assert_uint_eq(peek(y), 22); /* when the stream reached it */
 }
 END_TEST
 
@@ -349,7 +349,7 @@ START_TEST(each_thread_has_a_default_stream)
 }
 END_TEST
 
-/* Random waits among streams; a plain model says what each cell must hold in the end. */
+/* Test random waits among streams; a simple model computes each cell's final value. */
 #define STREAMS 6
 #define OPS 600
 
@@ -374,7 +374,7 @@ START_TEST(any_order_that_events_make)
 		want[a] = after(want[a], (uint64_t)i);
 		if (a == b)
 			continue;
-		/* b takes over a's cell, and the other way round, each waiting for the other */
+		/* b writes a's cell and a writes b's cell, each after waiting for the other */
 		ok(drv->cuEventRecord(e, s[a]));
 		ok(drv->cuStreamWaitEvent(s[b], e, 0));
 		do_step(s[b], x[a], 7);
@@ -464,7 +464,7 @@ START_TEST(a_host_function_may_not_call_back)
 }
 END_TEST
 
-/* Only what a stream runs is guarded: a fault of the program's own ends it as ever. */
+/* Only code that a stream runs is guarded: a fault in the program's own code still ends it. */
 START_TEST(other_faults_stay_faults)
 {
 	int *volatile nowhere = (int *)(uintptr_t)8;
