@@ -9,7 +9,7 @@
 
 #define LONG_MS 20000
 
-/* What processes of a test tell each other. */
+/* Memory through which processes of a test communicate. */
 struct shared {
 	int inside, most, claims;
 	int ready;
@@ -159,7 +159,7 @@ START_TEST(the_dead_hold_nothing)
 }
 END_TEST
 
-/* A worker that was forked meanwhile has the file open too, and must not hold the claim. */
+/* A worker that was forked during the claim has the file open too, and must not hold the claim. */
 START_TEST(forked_workers_hold_nothing)
 {
 	struct fdry_store *s = store_make();
@@ -181,7 +181,7 @@ START_TEST(forked_workers_hold_nothing)
 }
 END_TEST
 
-/* Also where its holder is gone, and the worker is not. */
+/* The same if the claim's holder has exited and the worker has not. */
 START_TEST(workers_of_the_dead_hold_nothing)
 {
 	struct shared *sh = shared_new();
@@ -251,7 +251,7 @@ START_TEST(stores_that_are_only_read)
 }
 END_TEST
 
-/* What lies there under the name is not followed. */
+/* A link under the claim's name is not followed. */
 START_TEST(links_are_not_followed)
 {
 	char name[400], victim[400];
@@ -289,8 +289,8 @@ static bool is_left(const char *name)
 	return !access(file, F_OK);
 }
 
-/* A collection removes what processes that died left in the directory, and nothing of live ones or
- * of others. */
+/* A collection removes files that dead processes left in the directory, and no files of live
+ * processes or of other programs. */
 START_TEST(leftovers_are_swept)
 {
 	struct fdry_store *s = store_make();

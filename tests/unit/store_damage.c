@@ -13,7 +13,7 @@
 #include "store/step.h"
 #include "tests/lib/store.h"
 
-/* Sanitizers make processes slow to start: fewer of them, other places all the same. */
+/* Sanitizers make processes slow to start, so there are fewer trials, still at different places. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FLIPS 3
 #define CUT_STEP 5
@@ -97,7 +97,7 @@ static void write_store(const uint8_t *bytes, size_t len)
 
 enum { GOOD, REFUSED, WRONG, CRASHED };
 
-/* Take everything out. In a child: no Check. */
+/* Read everything. Runs in a child, so it must not use Check. */
 static int use(void)
 {
 	uint8_t data[CHUNK_LEN];
@@ -133,16 +133,14 @@ static int use(void)
 			result = WRONG;
 	}
 	fdry_reader_end(g);
-	/* Writing goes through the trees and free pages on other ways; whether it succeeds does not
-	 * matter. */
+	/* Writing reads other parts of the trees and free pages; it may succeed or fail. */
 	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1], NULL) || fdry_ref_delete(s, "written"))
 		result = result == WRONG ? WRONG : REFUSED;
 	fdry_store_close(s);
 	return result;
 }
 
-/* LMDB's assertions must come back as errors; an abort of the allocator's is a crash like any
- * other. */
+/* LMDB's assertions must become errors; an abort() of the allocator counts as a crash. */
 static bool asserted(const char *log)
 {
 	char text[4096];
@@ -154,8 +152,8 @@ static bool asserted(const char *log)
 	return strstr(text, "Assertion '") != NULL;
 }
 
-/* The thread sanitizer's: it marks all that memcpy() is told to copy, which damage makes 4 GiB,
- * before the copy can crash. */
+/* The thread sanitizer needs more: before the copy can crash, it marks all bytes of a memcpy()
+ * whose length damage may make 4 GiB. */
 #ifdef __SANITIZE_THREAD__
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
@@ -168,8 +166,7 @@ void AnnotateIgnoreWritesEnd(const char *file, int line);
 #define AnnotateIgnoreWritesEnd(file, line)
 #endif
 
-/* A child that crashes does that at once: sanitizers would write a report, which takes them longer
- * than the trial. */
+/* A crash ends the child at once: a sanitizer's report would take longer than the trial. */
 static int use_or_crash(void)
 {
 	static const int crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL };
@@ -204,7 +201,7 @@ static int use_in_child(void)
 	return WIFEXITED(status) && WEXITSTATUS(status) <= WRONG ? WEXITSTATUS(status) : CRASHED;
 }
 
-/* What verify finds; -1 where it refuses the store as a whole. */
+/* Return verify's number of findings, or -1 if it refuses the whole store. */
 static int verify(void)
 {
 	struct fdry_verify_report r = { .sz = sizeof(r) };
@@ -233,7 +230,7 @@ START_TEST(cut_anywhere)
 }
 END_TEST
 
-/* Where the last pages are free nothing is missing: LMDB itself leaves files so. */
+/* If the last pages are free, nothing is missing: LMDB itself leaves such files. */
 START_TEST(free_pages_at_the_end_may_be_missing)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -276,7 +273,7 @@ START_TEST(free_pages_at_the_end_may_be_missing)
 }
 END_TEST
 
-/* Where a chunk's bytes lie in the file. */
+/* Return the offset of a chunk's bytes in the file. */
 static size_t chunk_at(int i)
 {
 	uint8_t data[CHUNK_LEN];
@@ -345,7 +342,7 @@ static size_t bytes_at(const void *bytes, size_t len)
 	return (size_t)(p - whole);
 }
 
-/* Sealing the same image again replaces what is damaged: a chunk, a packed kernel, the manifest. */
+/* Sealing the same image again replaces damaged objects: a chunk, a packed kernel, the manifest. */
 START_TEST(sealing_again_heals)
 {
 	struct fdry_object_info info;
@@ -407,7 +404,7 @@ static void flip(size_t at, int bit, bool always_verify)
 	whole[at] ^= (uint8_t)(1 << bit);
 }
 
-/* Flips in the beginning of all pages, where heads and values are. */
+/* Invert bits near the beginning of each page, which holds headers and values. */
 START_TEST(flips_anywhere)
 {
 	size_t page;
@@ -435,8 +432,8 @@ START_TEST(flips_in_heads_of_leaves)
 }
 END_TEST
 
-/* Where @table's root counts its entries: its name and what LMDB keeps behind it, wherever old
- * pages have it too. */
+/* Change the entry count of @table's root: in each page, also old ones, that has the table's name
+ * with LMDB's record behind it. */
 static void miscount(const char *table)
 {
 	size_t len = strlen(table), n = 0;
@@ -471,7 +468,7 @@ static int ignore_object(void *arg, const struct fdry_object_info *info)
 	return 0;
 }
 
-/* Keys out of order, as where pages lead in a circle: a walk ends instead of going round. */
+/* With keys out of order, as if pages formed a circle, a walk ends and does not loop. */
 START_TEST(a_walk_never_goes_back)
 {
 	struct fdry_store *s;
@@ -498,8 +495,8 @@ START_TEST(a_walk_never_goes_back)
 }
 END_TEST
 
-/* An id in a leaf: in front of it LMDB's length and flags, behind it a record, or a page number
- * (flags 1). */
+/* Change the entry of an id in a leaf: LMDB's length and flags precede the id, and a record or a
+ * page number (flags 1) follows it. */
 static bool make_longer(uint8_t *id, uint8_t *value, uint64_t pages)
 {
 	const uint64_t longer = 100 << 20; /* than the file */
@@ -540,7 +537,7 @@ END_TEST
 static pid_t parent;
 static size_t spoiled[2];
 
-/* Where data.mdb is mapped in this process. */
+/* Return the address at which this process maps data.mdb. */
 static uint8_t *data_map(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -574,7 +571,8 @@ START_TEST(verify_goes_on_behind_a_crash)
 	spoiled[1] = chunk_at(7) + PAGE;
 	parent = getpid();
 	fdry_step_hook = spoil;
-	/* However many were at work, and had others in hand as one crashed. */
+	/* This must hold for any number of threads, also if some hold other objects when one
+	 * crashes. */
 	for (opts.threads = 1; opts.threads <= 8; opts.threads *= 2) {
 		ok(fdry_store_verify(path, &opts, &r));
 		ck_assert_uint_eq(r.objects, CHUNKS + 2);
@@ -586,7 +584,7 @@ START_TEST(verify_goes_on_behind_a_crash)
 }
 END_TEST
 
-/* An entry that is gone: from the list of objects, from the bytes, or from the refs' target. */
+/* An entry is lost: from the list of objects, from the bytes, or at a ref's target. */
 START_TEST(lost_entries_are_found)
 {
 	static const struct {
@@ -654,7 +652,7 @@ static void note_child(void)
 	*looking = getpid();
 }
 
-/* It waits for its pipe when the first fault comes out of that. */
+/* The child waits to write to its pipe when the first fault is read from it. */
 static void kill_child(void *arg, int kind, const char *id, const char *other, const char *text)
 {
 	unsigned int *faults = arg;
@@ -664,7 +662,7 @@ static void kill_child(void *arg, int kind, const char *id, const char *other, c
 		ck_assert(*looking > 0 && !kill(*looking, SIGKILL));
 }
 
-/* Who ends the process that looks has shown nothing about the store. */
+/* If the child that verifies is killed, that is no finding about the store. */
 START_TEST(a_verify_that_is_killed_finds_nothing)
 {
 	unsigned int faults = 0;
@@ -694,7 +692,7 @@ END_TEST
 
 static int held[2]; /* a pipe, open for writing until the test is done */
 
-/* In the process that looks: what another thread of the program forked meanwhile, and lives on. */
+/* In the child that verifies, fork a process that lives on, as another thread might do. */
 static void fork_another(void)
 {
 	char c;
@@ -705,7 +703,7 @@ static void fork_another(void)
 	_exit(read(held[0], &c, 1) != 0);
 }
 
-/* It has inherited the pipe that findings come through, which thus has no end. */
+/* That process has inherited the pipe for findings, so the pipe never reports its end. */
 START_TEST(verify_does_not_wait_for_others)
 {
 	struct fdry_verify_report r = { .sz = sizeof(r) };

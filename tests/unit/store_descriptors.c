@@ -19,8 +19,7 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* What a program says on its standard output and error, as long as nobody has opened them: it goes
- * nowhere. */
+/* Write to standard output and error, which are closed: the bytes must not reach any file. */
 static bool say(void)
 {
 	static const char text[] =
@@ -143,7 +142,7 @@ END_TEST
 
 /* --- another thread --- */
 
-/* So many times, as LMDB opens its @nth file, another thread closes the low numbers. */
+/* When LMDB opens its @nth file, another thread closes the low descriptors, @closings times. */
 static int closings, nth;
 
 static int open_as(const char *name, int flags, mode_t mode)
@@ -170,7 +169,7 @@ static int open_as(const char *name, int flags, mode_t mode)
 	va_end(ap_); \
 	mode_; })
 
-/* LMDB's calls come here. */
+/* This replaces the function for LMDB's calls. */
 EXPORT int open(const char *name, int flags, ...)
 {
 	return open_as(name, flags, MODE_OF(flags));
@@ -230,7 +229,7 @@ START_TEST(another_thread)
 }
 END_TEST
 
-/* A program's own descriptor on such a file is its own affair. */
+/* The library does not forbid a program's own descriptor of such a file. */
 static int data_as_input(void)
 {
 	struct fdry_store *s;

@@ -135,7 +135,7 @@ static unsigned int count_there(unsigned int max)
 	return n;
 }
 
-/* Nothing but what is used lies in the file. */
+/* Check that the file has no unused pages at its end. */
 static void check_tail(void)
 {
 	struct fdry_extent x;
@@ -188,7 +188,7 @@ static void with_limit(void)
 	}
 	ck_assert(there("pinned") && there("used"));
 	ck_assert(!there("n/0") && there("n/39"));
-	ck_assert_uint_ge(count_there(max), 5); /* no more went than had to */
+	ck_assert_uint_ge(count_there(max), 5); /* no more images were evicted than necessary */
 	check_sound(s);
 }
 
@@ -198,7 +198,7 @@ START_TEST(with_a_limit_the_oldest_go)
 }
 END_TEST
 
-/* A seal that evicting everything else could not make room for takes nothing along. */
+/* If evicting everything else could not make room for a seal, nothing is evicted. */
 static void too_large(void)
 {
 	unsigned int i, n;
@@ -253,7 +253,7 @@ START_TEST(what_is_pinned_stays)
 }
 END_TEST
 
-/* Garbage is enough: no ref goes. */
+/* Collecting garbage gives enough room: no ref is evicted. */
 static void garbage_first(void)
 {
 	unsigned int n;
@@ -274,7 +274,7 @@ START_TEST(garbage_goes_first)
 }
 END_TEST
 
-/* What the session found, or put in an earlier transaction, is its own: only refs go. */
+/* Objects that the session found, or put in an earlier transaction, stay: only refs are evicted. */
 static void own_stays(void)
 {
 	struct fdry_oid links[3], oid;
@@ -288,7 +288,7 @@ static void own_stays(void)
 	n = fill(100, &err);
 	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(fdry_writer_begin(s, &p));
-	noise(0, data, sizeof(data)); /* n/0's, which goes first */
+	noise(0, data, sizeof(data)); /* an object of n/0, which is evicted first */
 	links[0] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	for (i = 1; i < 3; i++) {
 		noise(7000 + i, data, sizeof(data));
@@ -311,8 +311,8 @@ START_TEST(what_the_session_relies_on_stays)
 }
 END_TEST
 
-/* Three images without their manifests: these go, being the oldest, and make no room. So others go
- * as well. */
+/* Three images lack their manifests. They are evicted first as the oldest, and make no room, so
+ * others are evicted, too. */
 static void own_makes_no_room(void)
 {
 	struct fdry_oid links[24], oid;

@@ -24,7 +24,7 @@ static uint64_t in_use(void)
 	return used;
 }
 
-/* What a load of the image leaves behind. */
+/* Record a use of the image, as a load does. */
 static void load(const char *name)
 {
 	struct fdry_oid oid;
@@ -42,7 +42,8 @@ static void note_evicted(void *arg, const char *ref, const char *id, uint64_t us
 	ok(fdry_buf_printf(arg, "%s ", ref));
 }
 
-/* The names that go, in order, when the store must fit into @limit (0: its own). */
+/* Evict to @limit (0: the store's own), and check that exactly the names @want are evicted, in that
+ * order. */
 static struct fdry_evict_report evict(uint64_t limit, bool dry_run, const char *want)
 {
 	struct fdry_buf names = { 0 };
@@ -91,7 +92,7 @@ START_TEST(what_was_used_longest_ago_goes_first)
 	load("a"); /* b, c, a */
 	evict(all, true, "");
 	r = evict(all - 1, true, "b ");
-	ck_assert(there("b")); /* it was only asked */
+	ck_assert(there("b")); /* it was a dry run */
 	ck_assert_uint_eq(r.images, 1);
 	ck_assert_uint_le(r.after, all - CHUNK / 2);
 	evict(one + CHUNK / 2, true, "b c ");
@@ -129,7 +130,7 @@ START_TEST(pinned_and_kept_stay)
 }
 END_TEST
 
-/* What others need as well costs nothing, and what frees nothing is not evicted. */
+/* Shared bytes count once, and an image whose eviction frees nothing is not evicted. */
 START_TEST(shared_bytes_count_once)
 {
 	struct fdry_oid oid;
@@ -150,7 +151,7 @@ START_TEST(shared_bytes_count_once)
 }
 END_TEST
 
-/* Behind the first that does not fit nothing is kept for being small ... */
+/* After the first image that does not fit, no older image is kept because it is small ... */
 START_TEST(what_is_older_than_what_goes_goes_too)
 {
 	struct fdry_evict_report r;
@@ -165,7 +166,7 @@ START_TEST(what_is_older_than_what_goes_goes_too)
 }
 END_TEST
 
-/* ... but for adding nothing to what stays. */
+/* ... but one is kept if it adds nothing to the images that stay. */
 START_TEST(what_adds_nothing_stays)
 {
 	struct fdry_oid oid = seal(s, 1, 1, CHUNK, "pinned");
@@ -178,8 +179,8 @@ START_TEST(what_adds_nothing_stays)
 }
 END_TEST
 
-/* What pages take is less than what plans count: so many bytes less is less of the latter, whatever
- * the former says. */
+/* Pages in use may be smaller than a plan's sum of bytes: the plan must become smaller by the
+ * requested bytes, independent of the pages. */
 START_TEST(room_is_made_where_everything_fits)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o) };
@@ -207,7 +208,7 @@ static void hold(struct fdry_idset *held, uint64_t seed)
 	ok(fdry_idset_add(held, &oid, NULL));
 }
 
-/* What would go for half a chunk of room. */
+/* Return the images whose eviction would make room for half a chunk. */
 static struct fdry_evict_report room(const struct fdry_idset *held)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN };
@@ -219,8 +220,8 @@ static struct fdry_evict_report room(const struct fdry_idset *held)
 	return r;
 }
 
-/* What a session has put makes no difference. Letting go of an image whose objects it found makes
- * no room: another goes, too. */
+/* Objects that a session put change nothing. Evicting an image whose objects the session found
+ * makes no room: another is evicted, too. */
 START_TEST(what_is_held_counts_and_stays)
 {
 	struct fdry_idset held = { 0 };
@@ -264,7 +265,7 @@ START_TEST(garbage_goes_before_anything_else)
 }
 END_TEST
 
-/* Where a collection refuses no room would come of it. */
+/* If a collection would refuse, an eviction would make no room. */
 START_TEST(nothing_goes_that_cannot_be_collected)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .bytes = 2 * CHUNK };
@@ -309,7 +310,7 @@ START_TEST(a_seal_evicts_at_its_end)
 	seal(s, 4, 1, CHUNK, "d");
 	ck_assert(!there("a") && !there("c") && there("d"));
 	ok(fdry_store_pin(s, "d"));
-	seal(s, 5, 1, CHUNK, "e"); /* over the limit, and nothing may go */
+	seal(s, 5, 1, CHUNK, "e"); /* over the limit, and nothing may be evicted */
 	ck_assert(there("d") && there("e"));
 	check_sound(s);
 }
@@ -377,7 +378,7 @@ START_TEST(bad_lines_do_not_count)
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		fputs(bad[i], f);
 	fclose(f);
-	load("b"); /* the torn line takes this one along */
+	load("b"); /* the torn line also removes this one */
 	load("a");
 	ok(fdry_atime_read(s->env, &all));
 	ck_assert_uint_eq(all.len, 2 * sizeof(struct fdry_atime));

@@ -224,7 +224,7 @@ enum { FAILED_WELL, NOTHING_FAILED, NO_SENTENCE, LEFT_LOCKED, NOT_AGAIN };
 static int trial(int what, long nr, bool ever)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
-	struct fdry_store *keep; /* so that closing does not clean up what was left */
+	struct fdry_store *keep; /* so that closing does not clean up */
 	int err;
 
 	if (fdry_store_open(path, 0, &keep))
@@ -331,7 +331,7 @@ START_TEST(every_call_fails_for_ever)
 }
 END_TEST
 
-/* The same where a full disk is a reason to evict: nothing that is pinned goes. */
+/* The same if a full disk is a reason to evict: no pinned image is evicted. */
 START_TEST(every_call_fails_where_images_may_go)
 {
 	setenv("FOUNDRY_STORE_LIMIT", "1G", 1);
@@ -354,7 +354,7 @@ START_TEST(every_allocation_fails_for_ever)
 }
 END_TEST
 
-/* Making a store: what is made half is either nothing or can be finished. */
+/* Making a store: after a failure there is either no store, or one that can be completed. */
 START_TEST(every_call_fails_while_a_store_is_made)
 {
 	struct fdry_store *s;

@@ -48,7 +48,7 @@ EXPORT struct dirent *readdir(DIR *d)
 
 static const int errors[] = { EIO, ESTALE };
 
-/* What a session holds is in a list that cannot be read: nothing may go. */
+/* The list of a session's objects cannot be read: nothing may be removed. */
 START_TEST(leases_unreadable)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -73,8 +73,8 @@ START_TEST(leases_unreadable)
 }
 END_TEST
 
-/* The store's own folder: a collection says so; a new store is not made in what may hold somebody's
- * files. */
+/* If the store's own folder cannot be read, a collection reports that, and no store is made in it,
+ * since it may hold other files. */
 START_TEST(folder_unreadable)
 {
 	struct fdry_store *other = NULL;
@@ -96,7 +96,7 @@ START_TEST(folder_unreadable)
 }
 END_TEST
 
-/* --- what is no regular file --- */
+/* --- files that are not regular --- */
 
 enum { A_FIFO, A_SOCKET, A_FOLDER, A_LINK, KINDS };
 
@@ -134,7 +134,8 @@ static void get_all(const struct fdry_oid *image)
 	fdry_atime_note(s->env, image);
 }
 
-/* Notes that are in the way cost a note; what says what is in use stops a collection, and is named.
+/* An odd file in the place of a note costs only the note. In the place of a list of objects in use,
+ * it stops a collection, whose message names it.
  */
 START_TEST(odd_notes)
 {
@@ -226,7 +227,7 @@ static void die_putting(void)
 	_exit(fdry_writer_flush(w) != 0);
 }
 
-/* What a collection will remove, a dry run says. */
+/* A dry run reports exactly the objects that a collection removes. */
 START_TEST(plan_is_the_deed)
 {
 	struct fdry_gc_report plan = { .sz = sizeof(plan) }, deed = { .sz = sizeof(deed) };

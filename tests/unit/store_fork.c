@@ -30,7 +30,7 @@ static void file_path(char file[400], const char *name)
 	snprintf(file, 400, "%s/%s", path, name);
 }
 
-/* What a child answers: 0 to 255. It may not use Check. */
+/* Run @fn in a child and return its result, 0 to 255. The child must not use Check. */
 static int child(int (*fn)(void *arg), void *arg)
 {
 	int status = 0;
@@ -65,7 +65,8 @@ static int ignore_ref(void *arg, const struct fdry_ref *ref)
 	return 0;
 }
 
-/* Every call on what was inherited answers the same; 0, or which one did not. */
+/* Check that each call on an inherited handle returns the same result. Returns 0, or the number of
+ * a call that did not. */
 static int use_inherited(void *arg)
 {
 	struct inherited *in = arg;
@@ -104,7 +105,7 @@ static int use_inherited(void *arg)
 	return 0;
 }
 
-/* The child's own environment works, and closing what it inherited does the parent no harm. */
+/* The child's own environment works, and closing inherited handles does not affect the parent. */
 static int open_in_child(void *arg)
 {
 	struct inherited *in = arg;
@@ -118,7 +119,7 @@ static int open_in_child(void *arg)
 	if (fdry_store_open(path, 0, &own) || fdry_ref_get(own, "r", &oid))
 		return 1;
 	if (fdry_store_gc(own, NULL, &r) || r.live != 3 ||
-	    r.dead != 1) /* the parent's session keeps what it was told of */
+	    r.dead != 1) /* the parent's session keeps the objects that it found */
 		return 2;
 	fdry_store_close(own);
 	return 0;
@@ -157,7 +158,7 @@ START_TEST(a_child_opens_its_own)
 }
 END_TEST
 
-/* A child that lives on does not keep the leases of a parent that is gone. */
+/* A child does not keep the leases of its dead parent. */
 START_TEST(a_lease_ends_with_the_process_that_took_it)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -284,8 +285,8 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 		chunk = oid_of(data, sizeof(data));
 		ok(fdry_reader_map(g, &chunk, &span[i]));
 	}
-	/* Writers are not kept out, and what was mapped stays right while they write, and while it
-	 * is collected. */
+	/* Writers are not blocked, and mapped bytes stay right while they write and while the
+	 * objects are collected. */
 	for (i = 0; i < 5; i++)
 		seal(s, 1000 * (1 + i), 20, 50000, i & 1 ? "q" : NULL);
 	ok(fdry_reader_resolve(g, "r", &oid));
@@ -307,7 +308,7 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 }
 END_TEST
 
-/* As process 1 of a PID namespace of its own: 200 where that is not allowed. */
+/* Run @fn as process 1 of a new PID namespace. Returns 200 if that is not permitted. */
 static int as_process_1(int (*fn)(void *arg), void *arg)
 {
 	int status = 0;
@@ -372,8 +373,8 @@ static int second_process_1(void *arg)
 	return as_process_1(load_and_seal, arg);
 }
 
-/* The same with namespaces, where this process may make some: two processes, each process 1 of its
- * own. */
+/* The same with namespaces, if this process may make them: two processes, each process 1 of its own
+ * namespace. */
 START_TEST(two_containers_share_a_store)
 {
 	struct fdry_store *s = store_make();
@@ -414,7 +415,7 @@ static struct fdry_store *small_map_open(unsigned int flags)
 	return s;
 }
 
-/* The map does not move under what a session mapped in one of its turns. */
+/* The map does not move while a session uses bytes that it mapped in one of its turns. */
 START_TEST(reading_in_turns_pins_the_map)
 {
 	struct fdry_store *s;
@@ -452,7 +453,8 @@ START_TEST(reading_in_turns_pins_the_map)
 }
 END_TEST
 
-/* Nor do small bytes, which lie beside others in one page, that is written anew with them. */
+/* Small objects share a page with others and are rewritten with it; a session's bytes stay right
+ * then, too. */
 START_TEST(reading_in_turns_keeps_small_bytes)
 {
 	struct fdry_store *s;
@@ -481,7 +483,7 @@ START_TEST(reading_in_turns_keeps_small_bytes)
 }
 END_TEST
 
-/* Readers that died under our own id are cleared, or the file would grow for ever. */
+/* Dead readers with this process' id are cleared; otherwise the file would grow for ever. */
 static int reader_line(const char *line, void *arg)
 {
 	if (strtol(line, NULL, 10))
@@ -508,8 +510,8 @@ static uint64_t used_bytes(struct fdry_store *s)
 	return x.used_bytes;
 }
 
-/* A process that has the store open for long: what it collects can be used again, whoever died
- * reading. */
+/* A process keeps the store open for long: the space that it collects is used again, also if
+ * readers died. */
 START_TEST(a_collection_clears_readers_that_died)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -538,9 +540,9 @@ START_TEST(a_collection_clears_readers_that_died)
 END_TEST
 
 /*
- * In a child: nobody may open an environment twice. The map is made small: left alone LMDB
- * takes the size that the store reserved, a terabyte, for which the thread sanitizer
- * leaves room in some runs only.
+ * Runs in a child, since a process must not open an environment twice. The map is small: by default
+ * LMDB uses the size that the store reserved, a terabyte, for which the thread sanitizer has room
+ * only in some runs.
  */
 static int count_readers(void *arg)
 {
@@ -556,7 +558,7 @@ static int count_readers(void *arg)
 	return n;
 }
 
-/* Every place of LMDB's table of readers that says @from now says @to. */
+/* Replace @from by @to in LMDB's table of readers. */
 static int readers_rename(pid_t from, pid_t to)
 {
 	uint8_t bytes[65536];
@@ -586,7 +588,8 @@ START_TEST(readers_that_died_are_cleared)
 	fdry_store_close(s);
 	ck_assert(!pipe(pipes));
 	for (ours = 0; ours < 2; ours++) {
-		/* Somebody has the environment open all the time, or LMDB starts the table anew. */
+		/* Another process keeps the environment open; otherwise LMDB would clear the
+		 * table. */
 		holder = fork();
 		if (!holder) {
 			if (!fdry_store_open(path, 0, &keep) && write(pipes[1], "x", 1) == 1)
@@ -670,7 +673,7 @@ START_TEST(a_small_map_grows)
 	ok(fdry_ref_get(s, "much", &oid));
 	check_sound(s);
 
-	/* not while a session maps it; what was collected is lost then, and said to be */
+	/* not while a session maps it; collected objects are reported as lost then */
 	ok(fdry_reader_begin(s, &g));
 	ok(fdry_store_open(path, 0, &t));
 	ok(fdry_writer_begin(t, &p));

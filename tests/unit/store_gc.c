@@ -75,7 +75,8 @@ START_TEST(what_no_ref_reaches_goes)
 }
 END_TEST
 
-/* More dead than one transaction takes, by number and by bytes; the space is used again. */
+/* Collect more objects than one transaction removes, by number and by bytes; the space is used
+ * again. */
 START_TEST(many_go_in_turns)
 {
 	struct stat before, after;
@@ -138,7 +139,8 @@ static unsigned int lease_files(void)
 	return n;
 }
 
-/* What a session found there stays with it, and what that links to; until it ends, whichever way.
+/* Objects that a session found stay, with the objects that they link to, until the session ends in
+ * any way.
  */
 START_TEST(what_a_session_was_told_of_stays)
 {
@@ -158,7 +160,7 @@ START_TEST(what_a_session_was_told_of_stays)
 	gc(false, 2, 0);
 	check_sound(s);
 
-	/* a manifest that is put again keeps its chunks, though nobody named those */
+	/* a manifest that is put again keeps its chunks, which the session did not name */
 	ok(fdry_ref_delete(s, "r"));
 	image = seal(s, 1, 3, 100, NULL);
 	ok(fdry_writer_begin(s, &p));
@@ -171,7 +173,7 @@ START_TEST(what_a_session_was_told_of_stays)
 }
 END_TEST
 
-/* Objects that nobody links to yet, written and not: they are the session's alone. */
+/* Objects without links to them, written or not, belong to the session alone. */
 START_TEST(what_a_session_wrote_stays)
 {
 	struct fdry_oid links[40], oid;
@@ -184,7 +186,7 @@ START_TEST(what_a_session_wrote_stays)
 		noise(1 + i, big, sizeof(big));
 		links[i] = put(p, FDRY_OBJECT_CHUNK, big, sizeof(big));
 	}
-	ck_assert_uint_ge(objects(), 32); /* a batch has gone out */
+	ck_assert_uint_ge(objects(), 32); /* a batch was written */
 	gc(false, objects(), 0);
 	ok(fdry_writer_commit(p, "m", 1, links, 40, "r", &oid, NULL));
 	gc(false, 41, 0);
@@ -259,8 +261,8 @@ static int tell(void *arg, int phase, uint64_t done, uint64_t total)
 	return phase == t->stop_phase && done >= t->stop_at;
 }
 
-/* It tells how far it is; told to stop, it leaves a store that is sound, and the rest for the next
- * one. */
+/* A collection reports its progress. If it is stopped, the store is sound, and the next collection
+ * removes the rest. */
 START_TEST(it_can_be_stopped)
 {
 	struct teller t = { .stop_phase = FDRY_GC_SWEEP, .stop_at = 1 };
@@ -301,8 +303,8 @@ static bool announced(void)
 	return ret;
 }
 
-/* A collection that died is forgotten by the next seal; until then nothing is taken for known
- * unseen. */
+/* The next seal clears the mark of a dead collection; until then, no object counts as known without
+ * a look. */
 START_TEST(a_collection_that_died)
 {
 	struct fdry_writer_stats st;
@@ -346,7 +348,7 @@ static bool access_exclusive(struct fdry_store *own)
 	return fd >= 0;
 }
 
-/* A session whose lease cannot grow keeps collections out instead. */
+/* A session whose lease cannot grow blocks collections. */
 START_TEST(a_lease_without_room)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -408,7 +410,7 @@ START_TEST(a_lease_that_says_nothing)
 }
 END_TEST
 
-/* What does not add up stops a collection before it removes anything. */
+/* A contradiction in the store stops a collection before it removes anything. */
 /* Ids of it reached the disk, its head did not. */
 START_TEST(a_lease_that_a_power_cut_tore)
 {
@@ -457,7 +459,7 @@ START_TEST(damage_stops_a_collection)
 	ok(fdry_txn_commit(&t));
 	fails(CORRUPT, "record is damaged", fdry_store_gc(s, NULL, &r));
 
-	/* without the ref, and with the bytes that lost their record, all goes */
+	/* without the ref, everything is removed, also the bytes that lost their record */
 	ok(fdry_ref_delete(s, "broken"));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&chunk)));
@@ -467,7 +469,7 @@ START_TEST(damage_stops_a_collection)
 }
 END_TEST
 
-/* Sealing again brings back what lost its record or its bytes. */
+/* Sealing again restores objects that lost their record or their bytes. */
 START_TEST(sealing_again_heals)
 {
 	struct fdry_oid chunk[2];

@@ -20,8 +20,8 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* What a child closes is its own copy: the parent still has the store open, as another copy of the
- * library sees. */
+/* A child closes its own copy: another copy of the library sees that the parent still has the store
+ * open. */
 START_TEST(a_child_unlocks_nothing)
 {
 	struct fdry_store *s = store_make();
@@ -40,8 +40,7 @@ START_TEST(a_child_unlocks_nothing)
 }
 END_TEST
 
-/* What is about to execute another program has all files open until then, and did not come through
- * fork(). */
+/* A process before exec() has all files of its parent open, and need not be made by fork(). */
 START_TEST(a_store_is_opened_again_beside_a_child)
 {
 	struct fdry_store *s = store_make();
@@ -104,9 +103,10 @@ static enum {
 	DIES,
 	STARTS /* the child, without fork() */,
 	WAYS
-} way; /* of who collects */
+} way; /* the collecting process' fate */
 
-/* In the middle of a collection: a child that lives on; who collects goes on, or dies. */
+/* In the middle of a collection, fork a child that lives on; the collecting process continues or
+ * dies. */
 static int fork_and_go_on(void *arg, int phase, uint64_t done, uint64_t total)
 {
 	bool *forked = arg;

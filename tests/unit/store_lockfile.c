@@ -14,7 +14,7 @@
 
 #define NO_MOUNT 77
 #define READERS 100 /* more than a page of lock.mdb has places for */
-#define FEW 5       /* what one process may have of the places of one page */
+#define FEW 5       /* the number of places that one process may use in one page */
 
 static void setup(void)
 {
@@ -98,7 +98,7 @@ START_TEST(allocated)
 }
 END_TEST
 
-/* While somebody uses it, its length stays. */
+/* While a process uses the file, its length does not change. */
 static int sparse_beside(void)
 {
 	struct fdry_store *s;
@@ -230,8 +230,8 @@ static int fill_disk(void)
 	return fd < 0 || close(fd);
 }
 
-/* As root, or in a namespace of its own: where neither may mount, the limits above are all that is
- * tested. */
+/* Mount a small disk, as root or in a new namespace. If neither is permitted, only the limits above
+ * are tested. */
 static bool disk_mount(void)
 {
 	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
@@ -240,7 +240,7 @@ static bool disk_mount(void)
 	       !mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=700");
 }
 
-/* @sparse: what lock.mdb is like when the disk is full; 0: not there. */
+/* @sparse: the length of a sparse lock.mdb when the disk is full; 0: there is no lock.mdb. */
 static int on_full_disk(uint64_t sparse)
 {
 	struct fdry_verify_report r;

@@ -145,7 +145,7 @@ START_TEST(one_object_of_several_kinds)
 	check_object(g, &a, bytes, sizeof(bytes));
 	fdry_reader_end(g);
 
-	/* and the other way round what is plain stays so */
+	/* and in the reverse order, uncompressed objects stay uncompressed */
 	ok(fdry_writer_begin(s, &p));
 	put(p, FDRY_OBJECT_GRAPH, bytes, sizeof(bytes));
 	ok(fdry_writer_commit(p, "m", 1, &a, 1, NULL, &image, NULL));
@@ -230,7 +230,7 @@ START_TEST(long_sessions_write_in_turns)
 		noise(i, data, LEN);
 		oid[i] = put(p, FDRY_OBJECT_CHUNK, data, LEN);
 	}
-	ok(fdry_store_info(s, &oid[0], &info)); /* gone out already */
+	ok(fdry_store_info(s, &oid[0], &info)); /* already written */
 	fails(NOENT, "no object", fdry_store_info(s, &oid[N - 1], &info));
 	fdry_writer_abort(p);
 	fails(NOENT, "no object", fdry_store_info(s, &oid[N - 1], &info));
@@ -299,7 +299,8 @@ START_TEST(a_walk_sees_every_object)
 }
 END_TEST
 
-/* Each is fine, and both together are more than a record may have, which nobody could read. */
+/* Each list of links is valid, and both together are too long for a record, which could not be
+ * read. */
 START_TEST(links_that_add_up_have_a_limit)
 {
 	const size_t n = FDRY_OBJECT_LINKS_MAX / 2 + 1;

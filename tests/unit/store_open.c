@@ -90,8 +90,8 @@ static mode_t mode_of(const char *file)
 	return st.st_mode & 0777;
 }
 
-/* Another process makes the store and collects, which takes away the folder in which this one is at
- * it. */
+/* Another process makes the store and collects, which removes the folder in which this process
+ * makes its own. */
 static int somebody_was_faster(struct fdry_txn *t)
 {
 	char file[400];
@@ -168,7 +168,7 @@ END_TEST
 
 static pid_t faster;
 
-/* Another process makes the store, and one of its files that come when it is used. */
+/* Another process makes the store, and one of the files that appear when it is used. */
 static void make_beside(enum fdry_step step)
 {
 	char file[400];
@@ -233,7 +233,7 @@ START_TEST(network_file_systems_are_refused)
 }
 END_TEST
 
-/* --- what is no store of ours --- */
+/* --- folders that are no stores --- */
 
 static void raw_env(MDB_env **env, const char *table)
 {
@@ -349,8 +349,8 @@ START_TEST(versions_and_features)
 }
 END_TEST
 
-/* Whoever made it was stopped before the first commit: an environment without tables, or an empty
- * file. */
+/* The maker was stopped before the first commit: there is an environment without tables, or an
+ * empty file. */
 START_TEST(unfinished_stores)
 {
 	struct fdry_store *s;

@@ -9,10 +9,10 @@
 
 #include "tests/lib/pack_stores.h"
 
-/* --- the pack's bytes on their way --- */
+/* --- reading and writing the pack's bytes --- */
 
 static struct {
-	size_t done;          /* bytes that went through the pack's descriptor */
+	size_t done;          /* bytes read or written through the pack's descriptor */
 	size_t step;          /* bytes at once; 0: as many as the call wants */
 	size_t stop;          /* with @fail: the byte at which calls fail */
 	bool fail;
@@ -24,7 +24,7 @@ static void flow_reset(void)
 	memset(&flow, 0, sizeof(flow));
 }
 
-/* Whether a call on the pack's descriptor goes on; @len: for how many bytes. */
+/* Returns whether a call on the pack's descriptor may continue; @len: for how many bytes. */
 static bool flow_begin(size_t *len)
 {
 	if (flow.hook)
@@ -159,7 +159,8 @@ START_TEST(equal_images_give_equal_packs)
 }
 END_TEST
 
-/* A name with two images travels as such, and lands beside what the name has for others. */
+/* A name with two images is exported as such, and imported beside the name's images for other
+ * identities. */
 START_TEST(identities_travel)
 {
 	const struct fdry_oid ids[] = { oid_of("a", 1), oid_of("b", 1), oid_of("c", 1) };
@@ -217,13 +218,13 @@ START_TEST(bytes_may_come_one_by_one)
 	ok(fdry_buf_put(&m.b, "what follows", 12));
 	flow.step = 1;
 	ok(import_mem(to, &m, NULL, &r));
-	ck_assert_uint_eq(m.at, m.b.len - 12); /* it is not ours */
+	ck_assert_uint_eq(m.at, m.b.len - 12); /* these bytes are not part of the pack */
 	check_sound(to);
 	fdry_buf_release(&m.b);
 }
 END_TEST
 
-/* --- what is there already --- */
+/* --- objects that exist already --- */
 
 START_TEST(what_is_there_is_passed_over)
 {
@@ -281,7 +282,7 @@ START_TEST(what_a_pack_adds_waits_for_the_end)
 }
 END_TEST
 
-/* --- what is not whole --- */
+/* --- incomplete packs --- */
 
 START_TEST(every_cut_is_found_and_leaves_nothing)
 {
@@ -310,7 +311,8 @@ START_TEST(every_cut_is_found_and_leaves_nothing)
 }
 END_TEST
 
-/* A flip may only pass where it changes nothing: in how a frame says the same. */
+/* An inverted bit may only pass if it does not change the content: a frame can encode the same
+ * bytes differently. */
 START_TEST(every_flip_is_found)
 {
 	struct fdry_import_opts dry = { .sz = sizeof(dry), .flags = FDRY_IMPORT_DRY_RUN,
@@ -393,7 +395,7 @@ START_TEST(nothing_damaged_is_exported)
 }
 END_TEST
 
-/* A pack that lacks an object which its images need, and is right in all else. */
+/* A pack lacks an object that its images need, and is otherwise right. */
 START_TEST(what_is_needed_must_be_there)
 {
 	struct fdry_pack_report r;
@@ -519,7 +521,7 @@ START_TEST(whoever_comes_second_is_told)
 }
 END_TEST
 
-/* --- collections meanwhile --- */
+/* --- collections during an import --- */
 
 static unsigned int collected;
 
@@ -563,7 +565,7 @@ START_TEST(a_collection_leaves_what_is_imported)
 {
 	struct mem m = export_to_mem(from, image_names, 2, NULL, NULL);
 
-	seal_mixed(to, 2, CHUNK, NULL); /* known when it is looked up, and held by nothing else */
+	seal_mixed(to, 2, CHUNK, NULL); /* known at the look-up, and held only by the import */
 	flow.step = 700;
 	flow.hook = collect_at_read;
 	ok(import_mem(to, &m, NULL, NULL));
@@ -654,8 +656,8 @@ START_TEST(a_pipe_is_enough)
 }
 END_TEST
 
-/* Bodies of objects that the store has are not read from a file. A file that was cut short is
- * detected all the same. */
+/* An import does not read bodies of objects that the store has. It still detects a truncated
+ * file. */
 START_TEST(a_file_is_read_for_what_is_missing)
 {
 	struct fdry_pack_report written, r;

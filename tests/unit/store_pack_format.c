@@ -3,7 +3,7 @@
  * right. */
 #include "tests/lib/pack_stores.h"
 
-/* Where object number @n begins. */
+/* Return the offset of object number @n. */
 static size_t object_at(const struct mem *m, unsigned int n)
 {
 	const uint8_t *d = m->b.data;
@@ -19,8 +19,7 @@ static size_t object_at(const struct mem *m, unsigned int n)
 	return at;
 }
 
-/* Give a pack that was changed the id that it should have then; the counts of the head are
- * @objects. */
+/* Write the correct id into a changed pack, and @objects as the counts of its header. */
 static void reseal(struct mem *m, unsigned int objects)
 {
 	struct fdry_hash h = { 0 };
@@ -44,7 +43,8 @@ static void reseal(struct mem *m, unsigned int objects)
 	memcpy(m->b.data + object_at(m, objects) + FDRY_PACK_END_AT_ID, &id, sizeof(id));
 }
 
-/* A field of one byte set to something else: what is said of it, where the id would not tell. */
+/* A change of a one-byte field, and the message; the id is correct, so it does not reveal the
+ * change. */
 #define HEAD(field) 0, field
 #define IMAGE(field) 1, field
 #define OBJECT(field) 2, field
@@ -104,7 +104,7 @@ START_TEST(fields_are_checked)
 		c = (struct mem){ .at = 0 };
 		ok(fdry_buf_put(&c.b, m.b.data, m.b.len));
 		c.b.data[parts[rules[i].part] + rules[i].field] = (uint8_t)rules[i].value;
-		/* what keeps its size gets its id, so that this is not what is wrong */
+		/* a pack of the same size gets a correct id, so that only the field is wrong */
 		if (rules[i].part == 1 && rules[i].field != FDRY_PACK_IMAGE_AT_LEN + 1)
 			reseal(&c, 7);
 		if (rules[i].field == FDRY_PACK_AT_BYTES + 1 && !rules[i].part)
@@ -149,7 +149,7 @@ START_TEST(lists_ascend)
 }
 END_TEST
 
-/* A body with something behind its frame, which would be stored with it. */
+/* A body with bytes behind its frame, which would be stored with it. */
 START_TEST(a_body_is_one_frame)
 {
 	struct mem m = export_to_mem(from, image_names, 1, NULL, NULL), c = { .at = 0 };

@@ -24,7 +24,7 @@ static struct fdry_oid oids[OBJECTS];
 static struct fdry_view view; /* of @whole: the latest */
 static uint8_t *meta;         /* its page */
 
-/* What a child process leaves. */
+/* The results of a child process. */
 static struct {
 	char error[512];
 	int crash;
@@ -139,7 +139,7 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* --- what a process does with it --- */
+/* --- using a damaged store --- */
 
 static int object_next(void *arg, const struct fdry_object_info *info)
 {
@@ -245,7 +245,7 @@ static struct fdry_tree *tree_of(int table)
 	return table == NOBODY ? &view.free : &view.tables[table];
 }
 
-/* The page at @level over the leaves of a table, on the right way down. */
+/* Return the page @level levels above the leaves of a table, on the path of the last keys. */
 static uint8_t *page_of(int table, int level)
 {
 	const struct fdry_tree *tree = tree_of(table);
@@ -391,7 +391,7 @@ enum { READ = 1, WRITE = 2, BOTH = 3 };
 static const struct kind {
 	const char *name, *text; /* of the error */
 	int use;                 /* in which the damage shows */
-	/* @value of @bytes at @off of a place, or else a function */
+	/* write @value, of @bytes bytes, at offset @off of the address, or call a function */
 	uint8_t *(*at)(void);
 	size_t off;
 	uint64_t value;
@@ -511,7 +511,7 @@ START_TEST(damage_is_refused)
 }
 END_TEST
 
-/* What the meta pages say while a store is open is no more trusted than when it was opened. */
+/* The meta pages of an open store are not trusted more than at its opening. */
 START_TEST(a_page_size_that_changes_is_refused)
 {
 	static const uint32_t sizes[] = { 0, 2 * PAGE };
@@ -535,7 +535,7 @@ START_TEST(a_page_size_that_changes_is_refused)
 }
 END_TEST
 
-/* Also what only a writer would meet. */
+/* Verify also finds damage that only a writer would use. */
 START_TEST(verify_finds_it)
 {
 	struct fdry_verify_report r = { .sz = sizeof(r) };
@@ -551,7 +551,7 @@ START_TEST(verify_finds_it)
 }
 END_TEST
 
-/* --- what LMDB writes --- */
+/* --- stores that LMDB wrote --- */
 
 #define ROUNDS 200
 #define KEYS 700
@@ -650,7 +650,7 @@ static void note_change(void)
 	close(fd);
 }
 
-/* A handle does what another process would: it knows nothing of an earlier one. */
+/* Open a new handle, which knows nothing of earlier ones, like another process. */
 static struct fdry_store *store_again(struct fdry_store *s)
 {
 	fdry_store_close(s);
@@ -658,8 +658,8 @@ static struct fdry_store *store_again(struct fdry_store *s)
 	return s;
 }
 
-/* What one process checked, others do not check again: damage that leaves no trace passes, unless
- * the note is no longer valid. */
+/* Other processes do not repeat a process' check: damage without a trace passes, unless the note is
+ * void. */
 START_TEST(a_check_counts_for_other_processes)
 {
 	struct fdry_store *s = NULL;

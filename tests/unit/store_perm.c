@@ -172,7 +172,7 @@ START_TEST(what_becomes_a_groups_store)
 	fdry_store_close(s);
 	nftw(path, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 
-	/* one that was given to the group says so itself */
+	/* the mode itself shows a directory shared with the group */
 	ck_assert(!mkdir(path, 0700) && !chmod(path, 0770));
 	s = store_make();
 	ok(fdry_store_sharing(s, &sh));
@@ -243,7 +243,7 @@ START_TEST(hard_links_are_refused)
 	ck_assert(!link(from, to));
 	fails(STATE, "hard links", fdry_store_open(path, 0, &s));
 	ck_assert(!unlink(to));
-	/* as somebody leaves it who dies while making the store */
+	/* as a process leaves it that dies while it makes the store */
 	snprintf(folder, sizeof(folder), "%s/.new-0123456789abcdef", path);
 	snprintf(to, sizeof(to), "%s/data.mdb", folder);
 	ck_assert(!mkdir(folder, 0700) && !link(from, to));
@@ -253,7 +253,7 @@ START_TEST(hard_links_are_refused)
 }
 END_TEST
 
-/* --- several users, where this is root and can be them --- */
+/* --- several users, if this process is root --- */
 
 static int maker_makes(void *arg)
 {
@@ -271,7 +271,7 @@ static int maker_makes(void *arg)
 	return 0;
 }
 
-/* Seal, load, collect and claim in a store where others work. */
+/* Seal, load, collect and claim in a store that others use. */
 static int member_uses(void *arg)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -296,7 +296,7 @@ static int member_uses(void *arg)
 	return 0;
 }
 
-/* The other way round, and with a session of the member's open: its lease can be read. */
+/* The reverse, while the member has a session open: its lease can be read. */
 static int maker_uses(void *arg)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -388,7 +388,7 @@ START_TEST(users_of_a_group)
 }
 END_TEST
 
-/* Without the setgid bit files get the group all the same. */
+/* Without the setgid bit, files still get the group. */
 START_TEST(users_of_a_prepared_directory)
 {
 	if (geteuid())
@@ -399,7 +399,7 @@ START_TEST(users_of_a_prepared_directory)
 }
 END_TEST
 
-/* --- whose it is --- */
+/* --- owners --- */
 
 static int opens_anothers(void *arg)
 {
@@ -436,7 +436,7 @@ START_TEST(somebody_elses_directory)
 }
 END_TEST
 
-/* Where root is not mapped, what is root's is nobody's. */
+/* If root is not mapped in a namespace, root's files have no known owner there. */
 static int in_own_namespace(void *arg)
 {
 	struct fdry_store *s;

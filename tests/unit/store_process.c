@@ -179,7 +179,7 @@ START_TEST(killed_while_collecting)
 }
 END_TEST
 
-/* A holder of the writers' lock that dies does not lock others out, nor is what it wrote there. */
+/* If the holder of the writers' lock dies, others get the lock, and its writes are not visible. */
 START_TEST(killed_inside_a_transaction)
 {
 	struct fdry_store *s;
@@ -212,8 +212,8 @@ END_TEST
 
 /* --- a full disk --- */
 
-/* Seal until it is full; then what was there is whole, and smaller things work again. 0, or where
- * it went wrong. */
+/* Seal until the disk is full. Then earlier images are whole, and smaller seals work again. Returns
+ * 0, or the number of a failed step. */
 static int fill(uint64_t seed)
 {
 	struct fdry_verify_report vr;
@@ -254,7 +254,7 @@ START_TEST(the_file_may_not_grow)
 }
 END_TEST
 
-/* The same on a file system that is really full, where mounting is allowed. */
+/* The same on a full file system, if mounting is permitted. */
 START_TEST(the_disk_is_full)
 {
 	pid_t pid = fork();
@@ -338,7 +338,7 @@ static int read_ref(struct fdry_store *s, const char *ref)
 		fdry_reader_end(g);
 		return 0;
 	}
-	/* No collection can come between: the session shares the lock. */
+	/* No collection can run in between, because the session shares the lock. */
 	if (!err)
 		err = fdry_store_links(s, &image, &links, &n);
 	fdry_reader_end(g);
@@ -351,8 +351,8 @@ static int read_ref(struct fdry_store *s, const char *ref)
 		err = fdry_reader_map(g, &links[i], &span);
 		if (!err)
 			err = fdry_reader_verify(g, &links[i], span, i & 1, NULL);
-		if (err == -FDRY_E_NOENT) /* the ref was set anew, and the old image collected, in
-					     between */
+		if (err == -FDRY_E_NOENT) /* in between, the ref was replaced and the old image
+					     collected */
 			err = 0;
 	}
 	fdry_reader_end(g);
@@ -361,8 +361,8 @@ static int read_ref(struct fdry_store *s, const char *ref)
 	return err;
 }
 
-/* One of many: seals, reads, tags, deletes, collects, for a while. Exits with 0 if nothing
- * unexpected came back. */
+/* One of many processes: it seals, reads, tags, deletes and collects for a while. Returns 0 if no
+ * call returned an unexpected result. */
 static int worker(unsigned int nr, double until)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };

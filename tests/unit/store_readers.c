@@ -25,8 +25,8 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* A process that keeps a lock.mdb of @places places in use, as one that another program made;
- * @taken of them are taken. */
+/* Start a process that uses a lock.mdb of @places places, as another program would make it, with
+ * @taken of them in use. */
 static pid_t few_places(unsigned int places, unsigned int taken)
 {
 	MDB_env *env;
@@ -61,7 +61,8 @@ static void end(pid_t pid)
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-/* Every chunk, by two sessions at once, as a loader's threads do; 0, or where it failed. */
+/* Read every chunk in two sessions at once, as a loader's threads do. Returns 0, or the number of a
+ * failed step. */
 static int load(unsigned int flags)
 {
 	struct fdry_reader *g[2] = { NULL };
@@ -127,7 +128,7 @@ START_TEST(all_of_many_processes_load)
 }
 END_TEST
 
-/* The rest of the places is never given back. */
+/* The other places are never freed. */
 START_TEST(few_places_serve_many_processes)
 {
 	pid_t pid = few_places(16, 13);
@@ -172,7 +173,7 @@ START_TEST(no_place_at_all)
 }
 END_TEST
 
-/* More sessions than a lock.mdb of ours has places: others still find some. */
+/* One process begins more sessions than our lock.mdb has places: others still find some. */
 START_TEST(one_process_takes_a_share)
 {
 	enum { N = FDRY_DB_READERS_MAX / 8 + 50 };

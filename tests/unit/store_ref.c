@@ -39,7 +39,7 @@ START_TEST(names_are_checked)
 }
 END_TEST
 
-/* What was asked for may hold anything; the message about it holds nothing that a terminal obeys.
+/* A requested name may have any bytes; the message about it has no bytes that control a terminal.
  */
 START_TEST(sentences_about_bad_names_are_harmless)
 {
@@ -61,7 +61,8 @@ static int ignore_ref(void *arg, const struct fdry_ref *ref)
 	return 0;
 }
 
-/* Whoever may write to the file can put any key there: no such name comes out. */
+/* A process that may write the file can put any key into it: the store never returns an invalid
+ * name. */
 START_TEST(names_in_the_store_are_checked)
 {
 	static const char *const bad[] = { "a\033[2J", "..", "a//b", "-x", "a b" };
@@ -152,7 +153,8 @@ END_TEST
 /* Seal images until the ids of two begin with the same four digits. */
 static void seal_twins(struct fdry_oid twins[2])
 {
-	static uint16_t first[65536]; /* number + 1 of the image whose id begins so */
+	static uint16_t first[65536]; /* 1 + the number of the image whose id begins with these
+					 digits */
 	struct fdry_oid oid;
 	struct fdry_writer *p;
 	char text[32];
@@ -197,7 +199,7 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 	ok(fdry_store_resolve(s, hex, &got));
 	ck_assert(fdry_oid_eq(&got, &twins[1]));
 
-	/* a ref of that name comes first */
+	/* a ref of that name has precedence */
 	ok(fdry_ref_set(s, hex, &twins[0], NULL));
 	ok(fdry_store_resolve(s, hex, &got));
 	ck_assert(fdry_oid_eq(&got, &twins[0]));
@@ -221,7 +223,7 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 }
 END_TEST
 
-/* What a session resolves, it can get: its view is that of the first time. */
+/* A session can read everything that it resolves: its view is that of its first resolution. */
 START_TEST(a_session_resolves_in_its_own_view)
 {
 	struct fdry_oid old = seal(s, 1, 1, 100, "r"), new, got;
@@ -244,8 +246,8 @@ START_TEST(a_session_resolves_in_its_own_view)
 }
 END_TEST
 
-/* It notes what it resolves before it looks for the last time: a ref that moved in between is
- * followed. */
+/* A session notes the resolved image before its last look at the ref: if the ref moved in between,
+ * it follows the ref. */
 START_TEST(a_ref_that_moves_is_followed)
 {
 	struct fdry_oid new, got;
@@ -287,14 +289,14 @@ START_TEST(of_two_seals_under_one_name_one_wins)
 		ok(commit(c, round ? "first again" : "first", &got));
 		ck_assert(fdry_oid_eq(&got, &oid));
 	}
-	/* whoever begins afterwards replaces it */
+	/* a session that begins afterwards replaces it */
 	ok(fdry_writer_begin(s, &a));
 	ok(commit(a, "third", &got));
-	/* and so does one whose ref was not the one that changed */
+	/* and so does a session for another ref than the changed one */
 	ok(fdry_writer_begin(s, &a));
 	ok(fdry_ref_set(s, "other", &got, NULL));
 	ok(commit(a, "fourth", &got));
-	/* set to something else and back is a change too */
+	/* a change to another image and back counts as a change */
 	ok(fdry_writer_begin(s, &a));
 	ok(fdry_ref_set(s, "name", &oid, NULL));
 	ok(fdry_ref_set(s, "name", &got, NULL));

@@ -111,7 +111,7 @@ START_TEST(one_of_several_is_picked_by_its_id)
 }
 END_TEST
 
-/* Two images whose ids begin alike. */
+/* Two images whose ids have the same beginning. */
 START_TEST(what_begins_alike_needs_more_digits)
 {
 	static struct fdry_oid seen[65536];
@@ -145,7 +145,7 @@ START_TEST(what_begins_alike_needs_more_digits)
 }
 END_TEST
 
-/* A race is one of images for the same thing. */
+/* Only seals of images with the same identity race. */
 START_TEST(seals_of_two_identities_do_not_race)
 {
 	struct fdry_oid got, id[2] = { identity(1), identity(2) };
@@ -183,7 +183,7 @@ START_TEST(the_oldest_gives_way_when_a_name_is_full)
 	ok(fdry_ref_get(s, sel, &got)); /* the oldest of all is pinned */
 	snprintf(sel, sizeof(sel), "name:%s", fdry_oid_hex(&second, hex));
 	fails(NOENT, "no image", fdry_ref_get(s, sel, &got));
-	seal_for(3, "3, newer"); /* what is replaced needs no room */
+	seal_for(3, "3, newer"); /* the replaced image needs no room */
 	ok(fdry_ref_list(s, "name", &refs, &count));
 	ck_assert_uint_eq(count, FDRY_REF_IMAGES_MAX);
 	free(refs);

@@ -144,8 +144,8 @@ START_TEST(a_sound_store_stays_as_it_is)
 }
 END_TEST
 
-/* Every sort of damage at once: bytes, compressed bytes, a record, and both gone, with what that
- * led to. */
+/* Make every kind of damage at once: bytes, compressed bytes, a record, and an object lost with the
+ * objects that it links to. */
 static void spoil_all(void)
 {
 	first_chunk();
@@ -184,7 +184,7 @@ START_TEST(all_comes_back_from_a_pack)
 }
 END_TEST
 
-/* An image that is gone with all of it: only its manifest tells what else is missing. */
+/* An image is lost with all its objects: only its manifest names the other missing ones. */
 START_TEST(what_is_missing_brings_what_it_needs)
 {
 	struct fdry_repair_report r;
@@ -195,7 +195,7 @@ START_TEST(what_is_missing_brings_what_it_needs)
 	lose(&kernel);
 	lose(&chunk);
 	r = repair_from(NULL, false);
-	ck_assert_uint_eq(r.lost, 1); /* nobody knows of the others */
+	ck_assert_uint_eq(r.lost, 1); /* no object names the others */
 	ck_assert_uint_eq(r.broken, 1);
 	ck_assert_str_eq(ref_reported, "one");
 	r = repair_from(good_place, false);
@@ -230,7 +230,7 @@ START_TEST(what_cannot_be_had_is_never_served)
 	fdry_reader_end(g);
 	ok(fdry_store_info(s, &chunk, &info));
 	ck_assert_uint_eq(info.stored, 0);
-	ok(fdry_store_gc(s, NULL, &gc)); /* and what needs it is kept */
+	ok(fdry_store_gc(s, NULL, &gc)); /* and images that need it are kept */
 	ck_assert_uint_eq(gc.dead, 0);
 	/* It is known from now on, and heals by being put. */
 	r = repair_from(NULL, false);
@@ -269,7 +269,7 @@ START_TEST(an_import_heals_what_is_in_quarantine)
 }
 END_TEST
 
-/* A source with the same damage, one that lies, and packs that are not whole. */
+/* A source with the same damage, one with wrong bytes, and incomplete packs. */
 START_TEST(sources_are_not_believed)
 {
 	struct fdry_repair_report r;
@@ -291,8 +291,8 @@ START_TEST(sources_are_not_believed)
 END_TEST
 
 /*
- * Elsewhere the same bytes are of another kind, stored in another way, with links of that: here the
- * object is what it was, and a chunk can be mapped again.
+ * Another store has the same bytes as an object of another kind, with other storage and links. The
+ * repaired object keeps its own kind, and a chunk can be mapped again.
  */
 START_TEST(what_it_was_it_stays)
 {

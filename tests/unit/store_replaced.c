@@ -76,7 +76,7 @@ static void check_elsewhere(int want, const char *there, const char *absent, con
 	ck_assert_int_eq(WEXITSTATUS(status), want);
 }
 
-/* Everything that a handle can begin says the same. */
+/* Check that each call that begins work on the handle returns the same error. */
 static void check_stale(struct fdry_store *s, const char *text)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -119,7 +119,7 @@ START_TEST(a_backup_put_in_place_is_not_wiped)
 	run_shell("mv %s/backup %s/data.mdb", dir, path);
 	check_elsewhere(0, "old", "new0", "third");
 	check_stale(s, "replaced");
-	/* This process need not close it everywhere: what is opened now is what lies there now. */
+	/* This process need not close all handles: a new handle opens the current file. */
 	ok(fdry_store_open(path, 0, &again));
 	ok(fdry_ref_get(again, "old", &oid));
 	ok(fdry_ref_get(again, "third", &oid));
@@ -232,7 +232,7 @@ START_TEST(a_lock_file_is_not_replaced_under_its_users)
 }
 END_TEST
 
-/* The same inode: only the number of the latest transaction tells. */
+/* The inode is the same: only the number of the latest transaction shows the change. */
 START_TEST(an_older_copy_written_over_it_is_noticed)
 {
 	struct fdry_store *s = store_and_backup(2 + (unsigned int)_i);

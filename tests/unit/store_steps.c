@@ -19,7 +19,7 @@
 #include "tests/lib/steps.h"
 #include "tests/lib/store.h"
 
-/* Runs in one thread and leaves coroutines where they died. */
+/* These tests run in one thread and leave coroutines suspended where they died. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -28,7 +28,7 @@ int __lsan_is_turned_off(void)
 
 static struct fdry_store *s;
 
-/* --- what there is: image "m" -> graph -> two chunks, put with no ref --- */
+/* --- the objects: image "m" -> graph -> two chunks, put without a ref --- */
 
 #define C1 "chunk one"
 #define C2 "chunk two"
@@ -79,7 +79,7 @@ static void prefill(const char *ref)
 struct seal {
 	struct fdry_writer *p;
 	const char *ref;
-	bool twice; /* a batch goes out in between */
+	bool twice; /* a batch is written in between */
 	bool abort; /* no manifest at the end */
 	int err;
 };
@@ -110,7 +110,7 @@ static void sealer(void *arg)
 	seal->p = NULL;
 }
 
-/* The image's manifest alone: what it leads to is believed to be there. */
+/* Put the image's manifest alone: the objects that it links to count as present. */
 static void truster(void *arg)
 {
 	struct seal *seal = arg;
@@ -130,7 +130,7 @@ static void truster(void *arg)
 	seal->p = NULL;
 }
 
-/* An object that links to what others put. */
+/* Put an object that links to objects of others. */
 static void linker(void *arg)
 {
 	struct fdry_oid graph = id(GRAPH), link, oid;
@@ -143,7 +143,7 @@ static void linker(void *arg)
 		return;
 	}
 	err = put_text(seal->p, FDRY_OBJECT_GRAPH, "linker", &graph, 1);
-	if (err) { /* it was gone by then */
+	if (err) { /* it was removed before */
 		seal->err = err == -FDRY_E_NOENT ? 0 : err;
 		seal->abort = true;
 		fdry_writer_abort(seal->p);
@@ -156,7 +156,7 @@ static void linker(void *arg)
 }
 
 struct load {
-	const char *name; /* NULL: none is resolved, everything is asked for by id */
+	const char *name; /* NULL: resolve no ref, and read everything by id */
 	bool found;
 	int err;
 };
@@ -171,7 +171,7 @@ static int read_it(struct fdry_reader *g, const char *text)
 	return err;
 }
 
-/* What was mapped stays as it is to the end of the session. */
+/* Mapped bytes stay unchanged until the session ends. */
 static int read_all(struct fdry_reader *g, struct fdry_reader *h)
 {
 	struct fdry_oid chunks[2] = { id(C1), id(C2) };
@@ -187,7 +187,7 @@ static int read_all(struct fdry_reader *g, struct fdry_reader *h)
 	return err;
 }
 
-/* One session resolves; another, which begins later, reads what that leads to. */
+/* One session resolves the ref; another one, which begins later, reads the objects. */
 static void loader(void *arg)
 {
 	struct fdry_reader *g = NULL, *h = NULL;
@@ -230,7 +230,7 @@ static void collector(void *arg)
 	*(int *)arg = fdry_store_gc(s, NULL, &r);
 }
 
-/* --- what must hold --- */
+/* --- conditions that must hold --- */
 
 static int count_one(void *arg, const struct fdry_object_info *info)
 {
@@ -348,7 +348,7 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* A seal of what lies around unnamed, beside a collection that would remove it. */
+/* A seal uses objects without a ref, while a collection would remove them. */
 static void seal_and_collect(bool twice)
 {
 	struct seal seal;
@@ -378,7 +378,7 @@ START_TEST(seal_beside_a_collection)
 }
 END_TEST
 
-/* What it was made from is removed meanwhile. */
+/* The objects that the seal uses are removed meanwhile. */
 START_TEST(seal_remove_collect)
 {
 	struct seal seal;
@@ -441,7 +441,7 @@ START_TEST(load_remove_collect)
 }
 END_TEST
 
-/* What a put was told of its links holds as well. */
+/* The answer of a put about its links also stays true. */
 START_TEST(link_collect)
 {
 	struct seal seal;
@@ -465,7 +465,8 @@ START_TEST(link_collect)
 }
 END_TEST
 
-/* A lease may be taken for a dead one's while it is made; and of two collections one gives way. */
+/* A lease may look like a dead process' lease while it is made; and of two collections, one gives
+ * up. */
 START_TEST(seal_collect_collect)
 {
 	struct seal seal;
@@ -492,7 +493,7 @@ START_TEST(seal_collect_collect)
 }
 END_TEST
 
-/* Naming an image that nobody named; a load of another name. */
+/* Tag an image without a ref, beside a load of another ref. */
 START_TEST(tag_seal_collect)
 {
 	struct seal seal;
@@ -517,8 +518,7 @@ START_TEST(tag_seal_collect)
 }
 END_TEST
 
-/* A seal that gives up leaves an object whose link is old garbage; another seal believes that
- * object. */
+/* An aborted seal leaves an object whose link is old garbage; another seal trusts that object. */
 START_TEST(give_up_trust_collect)
 {
 	struct seal one, two;
@@ -585,7 +585,7 @@ START_TEST(a_seal_dies)
 }
 END_TEST
 
-/* Close what the dead collection had locked. */
+/* Close the files that the dead collection had locked. */
 static void die_collecting(void)
 {
 	char name[32], target[400];
@@ -601,7 +601,7 @@ static void die_collecting(void)
 	}
 }
 
-/* A collection dies at each of its steps, beside a seal; another one comes after it. */
+/* A collection dies at each of its steps, beside a seal; then another collection runs. */
 START_TEST(a_collection_dies)
 {
 	unsigned int at;

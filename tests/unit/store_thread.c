@@ -64,7 +64,7 @@ static int load_one(struct fdry_store *s, const char *ref)
 	return err;
 }
 
-/* What others' doings may make of an operation. */
+/* Is @err a result that concurrent operations can cause? */
 static bool expected(int err)
 {
 	return !err || err == -FDRY_E_NOENT || err == -FDRY_E_RACED || err == -FDRY_E_LOCKED;
@@ -126,7 +126,7 @@ START_TEST(many_threads_at_once)
 }
 END_TEST
 
-/* A session begun by one thread may go on in another. */
+/* A session that one thread began may continue in another. */
 static void *end_session(void *arg)
 {
 	struct fdry_reader *g = arg;

@@ -14,7 +14,8 @@ static int stop(void *arg, const struct fdry_object_info *info)
 	return fdry_fail(FDRY_E_STATE, "enough");
 }
 
-/* What the store gives for the first @n digits of @hex is what a walk over everything finds. */
+/* Check that the store's result for the first @n digits of @hex equals that of a walk over all
+ * objects. */
 static void check_prefix(const char *hex, size_t n)
 {
 	struct fdry_buf all = { 0 }, found = { 0 };
@@ -109,7 +110,7 @@ START_TEST(unique_and_shared_bytes)
 }
 END_TEST
 
-/* Of three images with the same chunk none has it for itself, also when one of them comes twice. */
+/* Of three images with the same chunk, none has it alone, also if one of them is listed twice. */
 START_TEST(shared_by_many)
 {
 	struct fdry_usage u;

@@ -29,7 +29,7 @@ static void verify_chunk(bool always, bool good)
 	chunk = oid_of(data, sizeof(data));
 	ok(fdry_reader_begin(s, &g));
 	ok(fdry_reader_map(g, &chunk, &span));
-	/* Hand in other bytes: only who hashes them notices. */
+	/* Pass other bytes: only a check by hash detects them. */
 	data[17] ^= 1;
 	other = (struct fdry_span){ data, span.len };
 	ok(fdry_reader_verify(g, &chunk, span, always, NULL));
@@ -64,7 +64,7 @@ START_TEST(what_was_verified_is_remembered)
 	verify_chunk(true, false);
 	ck_assert(!access(file, F_OK));
 	verify_chunk(false, true);
-	/* for this file alone: not for a copy, nor after the note is gone */
+	/* for this file alone: not for a copy, and not after the note is removed */
 	ck_assert(!unlink(file));
 	{
 		struct fdry_span bytes = { (const uint8_t *)"x", 1 };
@@ -85,7 +85,7 @@ START_TEST(what_was_verified_is_remembered)
 }
 END_TEST
 
-/* Another file, though its bytes and its id are the same: nobody has hashed it. */
+/* Another file has the same bytes and ids, but no process has hashed it. */
 START_TEST(notes_of_a_copy_do_not_count)
 {
 	char command[1000], copy[300];
@@ -200,8 +200,8 @@ START_TEST(a_copy_written_over_data_mdb_ends_the_notes)
 }
 END_TEST
 
-/* A session that hashed an object before it was damaged must not note it after somebody has found
- * the damage. */
+/* A session that hashed an object before its damage must not note it as verified after another
+ * process found the damage. */
 START_TEST(damage_cancels_what_others_are_about_to_note)
 {
 	struct fdry_verified before = { 0 };
@@ -287,7 +287,7 @@ START_TEST(what_verify_and_loads_find_cancels_the_notes)
 	verify_chunk(false, true);
 	ck_assert(chunk_flip(1));
 	note_renew();
-	check_remembered(1, true); /* nobody can know yet */
+	check_remembered(1, true); /* no process can know it yet */
 	if (_i == 0)
 		ok(store_verify(s, &r));
 	ck_assert_uint_eq(r.faults, _i ? 0 : 2);

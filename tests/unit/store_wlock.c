@@ -33,7 +33,7 @@ static void file_path(char file[400], const char *name)
 
 /* --- numbers that repeat --- */
 
-/* What runs as process 1 of a namespace of its own. */
+/* A process that runs as process 1 of its own namespace. */
 struct inside {
 	int (*fn)(struct inside *in);
 	int said[2], go[2], known[2]; /* pipes: from it, to it, its number */
@@ -55,7 +55,7 @@ static void inside_run(struct inside *in)
 	_exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 100);
 }
 
-/* False where this process may not make namespaces. */
+/* Returns false if this process may not make namespaces. */
 static bool inside_start(struct inside *in, int (*fn)(struct inside *in))
 {
 	in->fn = fn;
@@ -85,7 +85,7 @@ static bool hears_within(int fd, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* Be in a write transaction until told to go on. */
+/* Hold a write transaction open until the parent permits the end. */
 static int writes_long(struct inside *in)
 {
 	struct fdry_store *s;
@@ -108,8 +108,8 @@ static int waits_to_write(struct inside *in)
 	struct fdry_store *s;
 	struct fdry_txn t;
 
-	/* Opening reads, and since the number of the process is taken, under the writers' lock: it
-	 * is killed there. */
+	/* Opening reads the store, under the writers' lock since the process number is in use: the
+	 * process is killed there. */
 	if (write(in->said[1], "x", 1) != 1 || fdry_store_open(path, 0, &s) ||
 	    fdry_txn_write(s->env->db, 0, &t))
 		return share_say(1);
@@ -182,7 +182,7 @@ struct reader {
 	bool fixed;
 };
 
-/* What the manifest of share_seal() says is all there. */
+/* Check that all objects of share_seal()'s manifest exist. */
 static int load_by_manifest(struct fdry_reader *g, const struct fdry_oid *image)
 {
 	unsigned long long seed, i, n, len;
@@ -269,8 +269,8 @@ static int reads_beside_writers(void *arg)
 	return 0;
 }
 
-/* Seals and collections replace what the reader reads, first while its session waits, then all the
- * time. */
+/* Seals and collections replace the objects that the reader reads, first while its session waits,
+ * then continuously. */
 static void write_beside(struct reader *r, pid_t pid)
 {
 	struct fdry_gc_report report = { .sz = sizeof(report) };
@@ -332,7 +332,7 @@ START_TEST(a_read_only_mount_of_a_store_that_others_write)
 }
 END_TEST
 
-/* Root may write whatever the modes say. */
+/* Root may write under any mode. */
 static int enter_stranger(void)
 {
 	return geteuid() ? 0 : become(STRANGER, false);
@@ -402,8 +402,8 @@ static int overlay_at(const char *lower, int nr, char merged[400])
 	return mount("overlay", merged, "overlay", 0, opts) ? NOT_ALLOWED : 0;
 }
 
-/* Two containers of one image that holds a store: each loads what is in it, and what one writes is
- * its own. */
+/* Two containers of one container image with a store: each loads the store's images, and sees only
+ * its own writes. */
 static int overlays(void *arg)
 {
 	char one[400], two[400];
@@ -559,7 +559,7 @@ static int with_another_copy(void *arg)
 	fdry_store_close(s);
 	if (other_open(path, 0, &t))
 		return 5;
-	if (open_elsewhere(path)) /* the other way round */
+	if (open_elsewhere(path)) /* in the reverse order */
 		return 6;
 	other_close(t);
 	return 0;
@@ -653,7 +653,7 @@ static int forks_in_its_turn(void *arg)
 	_exit(0); /* in the transaction */
 }
 
-/* A child that was forked in a transaction holds nothing of it, although its parent is gone. */
+/* A child that was forked in a transaction holds no lock of it, also after its parent's death. */
 START_TEST(a_fork_in_a_transaction)
 {
 	pid_t *child = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
