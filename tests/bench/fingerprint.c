@@ -125,7 +125,8 @@ static int u32_cmp(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* The most collisions of any WINDOW bits in a row, whose first is a multiple of 8. */
+/* Return the highest number of collisions of any WINDOW adjacent bits that begin at a multiple of
+ * 8. */
 static size_t collisions(void)
 {
 	uint32_t *window = malloc(nkeys * sizeof(*window));

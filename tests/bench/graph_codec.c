@@ -18,7 +18,7 @@
 static struct fdry_param params[KERNELS][80];
 static struct fdry_kernel kernels[KERNELS];
 
-/* In place of the files that know device code. */
+/* These replace the files that handle device code. */
 int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
 			   uint32_t *index)
 {

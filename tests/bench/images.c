@@ -93,8 +93,8 @@ static struct fdry_buf file_read(const char *name)
 	return code;
 }
 
-/* The same kernel in @kernels objects, which differ in a word that nobody reads: e_flags of the ELF
- * header. */
+/* Load the same kernel from @kernels objects, which differ in a word without a reader: e_flags of
+ * the ELF header. */
 static void functions_load(CUfunction *ret)
 {
 	struct fdry_buf code = file_read("train.cubin");

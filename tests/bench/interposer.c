@@ -23,7 +23,7 @@ extern char **environ;
 static char preload[2 * PATH_MAX + 128];
 static char *plain[ENV_MAX + 2], *covered[ENV_MAX + 2];
 
-/* The interposer lies at ../../foundry/hook, seen from this program. */
+/* The interposer's folder is ../../foundry/hook, relative to this program. */
 static int environments(void)
 {
 	char self[PATH_MAX], hook[PATH_MAX + 32];
@@ -85,7 +85,7 @@ static void measure(const char *name, char **argv, int runs)
 	free(t[1]);
 }
 
-/* Where Python itself is: "python3" may be a script that starts dozens of programs first. */
+/* Return the path of Python itself: "python3" may be a script that starts many programs first. */
 static char *python_path(void)
 {
 	static char path[PATH_MAX];

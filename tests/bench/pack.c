@@ -77,7 +77,8 @@ static void clear(const char *name)
 	nftw(place(name), rm_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Noise for chunks; where zstd gains something, two words of three are alike. */
+/* Fill the pool with noise for chunks; for objects that zstd compresses, two words of three are
+ * equal. */
 static void pool_fill(void)
 {
 	uint64_t *p = (uint64_t *)pool, x = 88172645463325252u;
@@ -134,8 +135,8 @@ static void do_unzstd(void)
 	ZSTD_freeDCtx(c);
 }
 
-/* What the store writes: a record of 32 bytes, and the bytes; kernels compressed to what they come
- * to. */
+/* Write the same data as the store: a record of 32 bytes and the bytes, with kernels at their
+ * compressed size. */
 static void raw_put_all(MDB_env *env, MDB_dbi dbis[2], size_t len)
 {
 	MDB_txn *txn = NULL;

@@ -350,7 +350,7 @@ static double put_sizes(struct raw *r, size_t len, const struct fdry_oid *ids, s
 	return (double)all / 1e6 / (now_s() - start);
 }
 
-/* Deletes about half of the values, and moves the ids of what stays to the front: gives their
+/* Delete about half of the values, and move the ids of the others to the front. Returns their
  * number. */
 static size_t delete_half(struct raw *r, struct fdry_oid *ids, size_t n)
 {
@@ -375,7 +375,7 @@ static size_t delete_half(struct raw *r, struct fdry_oid *ids, size_t n)
 	return kept;
 }
 
-/* Fill, delete a random half, fill the holes; again and again: what collecting does to a store. */
+/* Fill, delete a random half and fill the holes, repeatedly, as collections do to a store. */
 static void value_size(size_t len)
 {
 	size_t n = TOTAL / len, i, kept;

@@ -40,8 +40,8 @@ struct samples {
 
 /* Between the processes. */
 struct shared {
-	_Atomic int company;  /* of enum company; -1: nobody measures; -2: the end */
-	_Atomic int busy;     /* bit 0: a seal goes on, bit 1: a collection does */
+	_Atomic int company;  /* of enum company; -1: no measurement; -2: the end */
+	_Atomic int busy;     /* bit 0: a seal is running; bit 1: a collection is running */
 	_Atomic int wanted;   /* the same bits: to begin */
 	_Atomic uint64_t collected, sealed_bytes;
 	struct samples loads[COMPANIES], writes[COMPANIES];
@@ -92,9 +92,9 @@ static void sample(struct samples *s, double us)
 		s->us[s->count++] = (float)us;
 }
 
-/* --- those who are measured --- */
+/* --- measured processes --- */
 
-/* What is loaded: the same all the time. */
+/* Seal the image that all loads read. */
 static void seal_image(struct fdry_store *s, struct fdry_oid *ids)
 {
 	static uint8_t kernel[KERNEL_BYTES];
@@ -222,7 +222,7 @@ static void collector(const struct fdry_oid *ids)
 			nap_us(1000);
 			continue;
 		}
-		if (sh->company == -1) { /* first the garbage, which nobody measures */
+		if (sh->company == -1) { /* first write the garbage, without measuring */
 			seal_chunks_of(s, seed++, NULL, GARBAGE);
 		} else {
 			need(fdry_store_gc(s, NULL, &r), "collect");
@@ -238,7 +238,7 @@ static void wait_until_done(void)
 {
 	while (sh->busy) {
 		nap_us(1000);
-		if (waitpid(-1, NULL, WNOHANG)) /* one has failed and said why */
+		if (waitpid(-1, NULL, WNOHANG)) /* a child has failed and printed the reason */
 			exit(1);
 	}
 }

@@ -53,7 +53,7 @@ static void noise_make(void)
 	}
 }
 
-/* --- what there is no way around --- */
+/* --- the least work for comparison --- */
 
 static void hash_all(void)
 {
@@ -83,7 +83,7 @@ static void raw_open(struct raw *r)
 	need(mdb_txn_commit(txn), "commit");
 }
 
-/* Put every object, or delete those whose image is odd, an image in a transaction, as the store
+/* Put every object, or delete those of odd images, with one transaction an image, as the store
  * does. */
 static void raw_write(struct raw *r, int (*one)(struct raw *r, MDB_txn *txn, size_t i))
 {
@@ -288,7 +288,8 @@ static void remove_half(struct fdry_store *s)
 	body; \
 	now_s() - start_; })
 
-/* @n: what is counted; @parts: seconds of what it needs, 0: it is a part itself. */
+/* @n: the number of items; @parts: the seconds of its parts, or 0 for a row that is a part
+ * itself. */
 static void row(const char *what, double t, double n, double parts)
 {
 	printf("%-34s %9.2f s %10.2f us each", what, t, t / n * 1e6);

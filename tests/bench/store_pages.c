@@ -75,7 +75,7 @@ static void make(void)
 	free(bytes);
 }
 
-/* Take the file out of the page cache. */
+/* Remove the file from the page cache. */
 static void forget(void)
 {
 	char file[300];

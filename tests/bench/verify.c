@@ -43,7 +43,7 @@ static void make(void)
 	fdry_store_close(s);
 }
 
-/* Take the file out of the page cache. */
+/* Remove the file from the page cache. */
 static void forget(void)
 {
 	int fd = open(file, O_RDONLY);

@@ -75,7 +75,7 @@ static bool is_wanted(const struct work_name *n, enum work_intent intent, bool t
 	       (intent == INTENT_ANY || (intent == INTENT_SET && fdry_oid_eq(oid, &n->wanted)));
 }
 
-/* @err is that the name went a moment ago, by one of the others who go on working. */
+/* Does @err mean that one of the workers that still run evicted the name a moment ago? */
 static bool was_evicted(struct check *c, const struct work_name *n, const char *ref, int err)
 {
 	struct fdry_oid oid;
@@ -84,7 +84,7 @@ static bool was_evicted(struct check *c, const struct work_name *n, const char *
 	       fdry_ref_get(c->s, ref, &oid) == -FDRY_E_NOENT;
 }
 
-/* What was told of its pin holds; from now on what is there counts as told. */
+/* Check the name's pin against its report; from now on, the state found counts as reported. */
 static void check_pin(struct check *c, struct work_name *n, const char *ref, bool *there)
 {
 	struct fdry_ref *refs;
@@ -154,8 +154,9 @@ static void check_names(struct check *c, uint32_t from, uint32_t to)
 }
 
 /*
- * A process that died between writing LMDB's meta page and saying so to the others leaves a change
- * that shows when the next writer begins. So that what is read now stays so, be that writer.
+ * A process that died after it wrote LMDB's meta page, and before it told others, leaves a change
+ * that appears when the next writer begins. Begin a write transaction here, so that the state read
+ * now does not change later.
  */
 static bool store_open(struct check *c)
 {
@@ -217,8 +218,8 @@ static void collect(struct check *c)
 	c->listed = r.live;
 }
 
-/* A name must be somebody's; its objects count once each, by marking what was seen in the list of
- * all. */
+/* A name must belong to a worker. Its objects count once each: seen ones are marked in the list of
+ * all objects. */
 static int count_ref(void *arg, const struct fdry_ref *ref)
 {
 	unsigned int worker, nr;
@@ -272,7 +273,8 @@ static void check_folder(struct check *c, const char *path, const char *const *k
 		closedir(d);
 }
 
-/* What crashes may leave, gc removes: only the store's own files are there, and no lease. */
+/* Check that gc has removed what crashes leave: the folder has only the store's own files, and no
+ * lease. */
 static void check_files(struct check *c)
 {
 	static const char *const known[] = { ".", "..", "data.mdb", "lock.mdb",

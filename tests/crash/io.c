@@ -71,7 +71,7 @@ static int do_open(int dir, const char *name, int flags, mode_t mode)
 	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_openat, dir, name, flags, mode)));
 }
 
-/* The mode is there only where a file may be made. */
+/* A call has a mode only if it may make a file. */
 #define MODE_OF(flags) ({ \
 	mode_t mode_ = 0; \
 	va_list ap_; \
@@ -102,7 +102,7 @@ EXPORT int openat64(int dir, const char *name, int flags, ...)
 	return do_open(dir, name, flags, MODE_OF(flags));
 }
 
-/* What a checked build calls. */
+/* The functions that a build with _FORTIFY_SOURCE calls. */
 EXPORT int __open_2(const char *name, int flags);
 EXPORT int __open_2(const char *name, int flags)
 {

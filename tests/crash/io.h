@@ -25,15 +25,16 @@ enum io_op {
 	IO_MAP
 };
 
-/* One call. Names are as the caller gave them, relative to the directories @fd and @fd2 (AT_FDCWD:
- * its own). */
+/* One call. Names are as the caller passed them, relative to the directories @fd and @fd2
+ * (AT_FDCWD: the current one). */
 struct io_call {
 	enum io_op op;
 	int fd, fd2;
 	const char *name, *name2;
 	const struct iovec *iov; /* IO_WRITE */
 	int niov;
-	int64_t at;  /* IO_WRITE: where; -1: at the file's position. IO_TRUNCATE: the new size */
+	int64_t at;  /* IO_WRITE: the offset, or -1 for the file's position. IO_TRUNCATE: the new
+			size */
 	size_t len;  /* IO_WRITE, IO_MAP */
 	int flags;   /* IO_OPEN: its flags. IO_UNLINK: AT_REMOVEDIR or 0 */
 	bool existed;  /* IO_OPEN with O_CREAT: the file was there */
@@ -44,14 +45,14 @@ struct io_call {
 
 struct io_hooks {
 	void (*enter)(struct io_call *c);
-	/* @ret: what the kernel answered, -1 for an error. errno is kept. */
+	/* @ret: the kernel's result, -1 for an error. errno is kept. */
 	void (*leave)(struct io_call *c, long ret);
 };
 
 /* NULL: none. Of this process and those that it forks from now on. */
 extern const struct io_hooks *io_hooks;
 
-/* The same calls, seen by nobody. 0 or -1; all of @len is written. */
+/* The same calls without the hooks. They return 0 or -1, and write all @len bytes. */
 int io_write_unseen(int fd, const void *data, size_t len, int64_t at);
 
 #endif

@@ -77,7 +77,7 @@ static uint64_t seed = 1, rng;
 static bool early, real; /* real: worker 0 seals captures */
 static uint64_t table[WORK_OPS_COUNT][PHASE_COUNT], outside, launched;
 
-/* --- in a worker: where it is, and its end --- */
+/* --- in a worker: its position and its end --- */
 
 static struct victim *self;
 
@@ -123,8 +123,8 @@ static enum phase phase_of(const struct io_call *c)
 	}
 }
 
-/* The first pages of a write, as if the kernel had come no further: it looks for signals between
- * two pages. */
+/* Write only the first pages, as if the kernel had stopped there: it checks for signals between two
+ * pages. */
 static void write_part(const struct io_call *c, uint32_t part)
 {
 	int64_t at = c->at >= 0 ? c->at : syscall(SYS_lseek, c->fd, 0, SEEK_CUR);
@@ -166,13 +166,13 @@ static void leave(struct io_call *c, long ret)
 
 static const struct io_hooks hooks = { enter, leave };
 
-/* What a repair forks to look at the store is nobody's victim. */
+/* The process that a repair forks to read the store is not killed. */
 static void forked(void)
 {
 	io_hooks = NULL;
 }
 
-/* The wrong way round, to see that somebody notices. */
+/* Note the success before the change, in the wrong order: the test must detect that. */
 static void note_early(struct worker *w, uint32_t name)
 {
 	struct work_name *n = &w->all[w->nr].name[name];
@@ -262,7 +262,8 @@ static bool reaped(struct victim *v, int options, int *status)
 	return pid == v->pid;
 }
 
-/* By itself, inside a call; or after a while from outside, where none comes. */
+/* The worker kills itself inside a call; if it makes no such call, it is killed from outside after
+ * a while. */
 static void kill_aimed(struct victim *v, int *status)
 {
 	static const uint32_t parts[] = { 0, 256, 64, 128, 192 };

@@ -204,7 +204,7 @@ static int cut_check(struct rec_walk *w, bool keep)
 	return err;
 }
 
-/* Which cut the next round goes on from. */
+/* Choose the cut from which the next round continues. */
 static int walk_check(struct rec_walk *w, uint64_t from)
 {
 	uint64_t i = 0;
@@ -297,7 +297,7 @@ static int setup(void)
 	return 0;
 }
 
-/* What the next round begins with: names as they were decided, files as the cut left them. */
+/* Prepare the next round: names as they were decided, files as the cut left them. */
 static void turn_over(void)
 {
 	memcpy(shm->names, shm->all, sizeof(shm->names));

@@ -64,8 +64,8 @@ static uint64_t keep(const void *data, size_t len)
 	return at;
 }
 
-/* Numbers of inodes are used again, also for another kind of file: when they were born tells them
- * apart, where the file system knows. */
+/* Inode numbers are reused, also for another kind of file. The time of birth distinguishes the
+ * files, if the file system records it. */
 static bool look(int fd, const char *name, int flags, struct statx *ret)
 {
 	return !statx(fd, name, flags, STATX_TYPE | STATX_INO | STATX_BTIME, ret);
@@ -78,7 +78,7 @@ static uint64_t born(const struct statx *st)
 		       : 0;
 }
 
-/* 0: not one of ours. */
+/* Returns 0 for a file that is not recorded. */
 static uint32_t inode_find(const struct statx *st)
 {
 	uint32_t i;
@@ -112,7 +112,7 @@ static uint32_t inode_of(int fd)
 	return fd < 0 || !look(fd, "", AT_EMPTY_PATH, &st) ? 0 : inode_find(&st);
 }
 
-/* The directory that a name lies in, and its last part. */
+/* Return the directory that holds a name, and the name's last part. */
 static uint32_t dir_of(int fd, const char *name, const char **last)
 {
 	const char *slash = strrchr(name, '/');
@@ -325,7 +325,7 @@ void rec_note(struct worker *w, uint32_t name)
 	pthread_mutex_unlock(&rec_log->lock);
 }
 
-/* --- what was there --- */
+/* --- files that existed at the beginning --- */
 
 static void file_found(int dir, const char *name, uint32_t inode)
 {

@@ -16,15 +16,15 @@
 #include "tests/crash/io.h"
 #include "tests/crash/work.h"
 
-/* Syncs that a broken disk forgets, to see that somebody notices. */
+/* Syncs that a broken disk forgets; the tests must detect that. */
 enum rec_broken { REC_SOUND, REC_NO_SYNC, REC_NO_META, REC_NO_DIR };
 
-/* Begin: @root is a directory, what is below it counts as durable. Of this process and those that
- * it forks. */
+/* Begin to record this process and its children. Files below the directory @root count as
+ * durable. */
 int rec_start(const char *root, enum rec_broken broken);
-/* Go on without recording. */
+/* Stop recording; calls continue to work. */
 void rec_stop(void);
-/* For struct worker: what is promised, as a part of the recording. */
+/* For struct worker: record a promise about a name. */
 void rec_note(struct worker *w, uint32_t name);
 
 /* --- states --- */
@@ -38,21 +38,22 @@ struct rec_unit {
 /* A walk through the recording, from one sync to the next. */
 struct rec_walk {
 	uint64_t at, count;      /* calls passed, of all */
-	struct rec_unit *units;  /* what is pending there */
+	struct rec_unit *units;  /* the units that are pending at this point */
 	size_t nunits;
-	struct work_notes names[WORK_WORKERS_MAX]; /* what is promised there */
-	struct rec_fs *fs;       /* what is durable; record.c's */
+	struct work_notes names[WORK_WORKERS_MAX]; /* the promises at this point */
+	struct rec_fs *fs;       /* the durable state; belongs to record.c */
 };
 
 int rec_walk_start(struct rec_walk *w);
-/* On to where the next sync is about to make something durable, or the end; false behind that. */
+/* Advance to the next sync that would make something durable, or to the end. Returns false after
+ * the end. */
 bool rec_walk_next(struct rec_walk *w);
 void rec_walk_end(struct rec_walk *w);
 
 /*
  * rec_state() - Make a state in the empty directory @to.
- * @take: of each unit, which of its 512-byte parts happened (bit n: part n); 0: none of it
- * @random: state of a generator, for what maps leave behind
+ * @take: for each unit, its 512-byte parts that reached the disk (bit n: part n); 0: none
+ * @random: state of a generator, for bytes written through maps
  */
 int rec_state(struct rec_walk *w, const uint8_t *take, uint64_t *random, const char *to);
 /* "write 4096 at 8192 of data.mdb" */

@@ -20,7 +20,7 @@ struct file {
 	uint64_t size, cap;
 };
 
-/* Files and names: what is durable, or one state. */
+/* Files and names: the durable ones, or those of one state. */
 struct rec_fs {
 	struct file file[REC_INODES];
 	struct rec_entry names[NAMES_MAX];
@@ -44,7 +44,7 @@ static int file_room(struct file *f, uint64_t size)
 	return 0;
 }
 
-/* Bytes behind the end are zero, so that growing is setting the size. */
+/* Bytes behind the end are zero, so that growing a file only sets its size. */
 static int file_resize(struct file *f, uint64_t size)
 {
 	if (file_room(f, size))
@@ -80,7 +80,7 @@ static void name_apply(struct rec_fs *fs, const struct rec_entry *e)
 		fs->names[fs->count++] = *e;
 }
 
-/* @take: parts of 512 bytes, counted from where the page begins that @u lies in. */
+/* @take: parts of 512 bytes, counted from the beginning of the page that holds @u. */
 static int write_apply(struct rec_fs *fs, const struct rec *r, const struct rec_unit *u,
 		       uint8_t take)
 {
@@ -155,7 +155,7 @@ static int rec_add(struct rec_walk *w, uint32_t nr)
 	return err;
 }
 
-/* A name is durable with its directory: with both, where it went from one to another. */
+/* A name becomes durable with its directory, and a moved name with both directories. */
 static bool is_covered(const struct rec_unit *u, const struct rec *sync)
 {
 	const struct rec *r = &rec_the_log()->rec[u->rec];
@@ -257,7 +257,7 @@ static struct rec_fs *fs_copy(const struct rec_fs *from)
 	return fs;
 }
 
-/* What a map was written to: as it was, zero, or noise. */
+/* Choose the bytes of a page written through a map: unchanged, zero, or noise. */
 static void map_spoil(struct file *f, uint64_t *random)
 {
 	uint64_t i, how = work_random(random) / 2 % 3;

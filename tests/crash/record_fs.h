@@ -14,7 +14,7 @@
 
 enum rec_type { REC_WRITE, REC_SIZE, REC_SYNC, REC_ENTRY, REC_NOTE };
 
-/* A name in a directory; inode 0: it is gone. */
+/* A name in a directory; inode 0: the name is removed. */
 struct rec_entry {
 	uint32_t dir, inode;
 	char name[56];
@@ -25,9 +25,9 @@ struct rec {
 	uint32_t inode;           /* of all but entries and notes */
 	uint64_t at, len, data;   /* a write; a size is @at */
 	uint64_t begin;           /* a sync: calls before this one */
-	struct rec_entry entry[2]; /* what happens at once; dir 0: nothing */
+	struct rec_entry entry[2]; /* the entries that change together; dir 0: none */
 	uint32_t worker, name;    /* a note ... */
-	struct work_name state;   /* ... and what it says */
+	struct work_name state;   /* ... and the promise */
 };
 
 struct rec_inode {
@@ -39,7 +39,7 @@ struct rec_inode {
 struct rec_log {
 	pthread_mutex_t lock;
 	uint64_t dev, count, used;
-	uint64_t initial; /* calls that stand for what was there */
+	uint64_t initial; /* the number of calls that stand for the initial files */
 	uint32_t inodes;
 	enum rec_broken broken;
 	struct rec_inode inode[REC_INODES];

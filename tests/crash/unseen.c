@@ -26,7 +26,7 @@ static void leave(struct io_call *c, long ret)
 static const struct io_hooks hooks = { NULL, leave };
 
 static struct fdry_store
-	*s; /* open in the parent from before the child's end: nobody clears anything */
+	*s; /* open in the parent since before the child's end, so no process clears the table */
 
 static void setup(void)
 {
@@ -81,7 +81,7 @@ static void seals(struct fdry_store *own)
 		(void)!fdry_writer_commit(p, "image", 5, &oid, 1, "r", &oid, NULL);
 }
 
-/* What a dead collector removed is not taken for known. */
+/* Objects that a dead collector removed do not count as known. */
 START_TEST(a_put_after_a_collector_that_died)
 {
 	struct fdry_oid kernel, graph, image;
@@ -106,7 +106,7 @@ START_TEST(a_put_after_a_collector_that_died)
 }
 END_TEST
 
-/* What a dead seal's ref needs is not collected: the ref shows when the next writer begins. */
+/* Objects of a dead seal's ref are not collected: the ref appears when the next writer begins. */
 START_TEST(a_collection_after_a_seal_that_died)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };

@@ -165,7 +165,7 @@ static int put_part(struct fdry_writer *writer, const struct plan *p, size_t i, 
 	return fdry_writer_add_object(writer, part->kind, room, part->len, links, n, &oid);
 }
 
-/* What is put twice before it was written ends a transaction: some seals are several. */
+/* Putting an object twice before it is written ends a transaction: some seals need several. */
 static int put_plan(struct worker *w, const struct plan *p, uint8_t *room, const char *ref)
 {
 	uint64_t twice = work_random(&w->random) / 2 % 16;
@@ -223,7 +223,7 @@ static int load_object(void *arg, const struct fdry_object_info *info)
 	return err;
 }
 
-/* Everything that @name leads to; what it is. */
+/* Load all objects of @name, and return its id and their number. */
 static int load(struct fdry_store *s, const char *name, uint64_t *objects, struct fdry_oid *ret)
 {
 	struct loading l = { 0 };
@@ -241,7 +241,7 @@ static int load(struct fdry_store *s, const char *name, uint64_t *objects, struc
 
 /* --- operations --- */
 
-/* The message is lost with the next call; tell it now. */
+/* Print the message now, because the next call clears it. */
 static int fault(struct worker *w, const char *what, int err)
 {
 	fprintf(stderr, "worker %u: %s: %s: %s\n", w->nr, what, fdry_error_name(err),
@@ -342,7 +342,7 @@ static int do_remove(struct worker *w)
 	return err;
 }
 
-/* Pins the first half of its names now and then, and lets them go again. */
+/* Pin the first half of this worker's names now and then, and unpin them again. */
 static int do_pin(struct worker *w)
 {
 	struct work_name *n;
@@ -370,7 +370,7 @@ static int do_pin(struct worker *w)
 	return err;
 }
 
-/* To three quarters of what it takes. */
+/* Evict to three quarters of the size in use. */
 static int do_evict(struct worker *w)
 {
 	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
@@ -382,7 +382,7 @@ static int do_evict(struct worker *w)
 	return err ? err : fdry_store_evict(w->s, &opts, NULL);
 }
 
-/* More than an image takes, or none. */
+/* Set a limit above the size of an image, or none. */
 static int do_limit(struct worker *w)
 {
 	uint64_t mib = work_random(&w->random) / 2 % 8;
@@ -390,7 +390,7 @@ static int do_limit(struct worker *w)
 	return fdry_store_set_limit(w->s, mib < 4 ? 0 : (mib + 4) << 20);
 }
 
-/* Nothing is ever damaged, whatever goes on beside it. */
+/* Repair must find no damage, whatever other workers do. */
 static int do_repair(struct worker *w)
 {
 	struct fdry_repair_opts opts = { .sz = sizeof(opts), .threads = 1 };
@@ -418,7 +418,7 @@ static int do_gc(struct worker *w)
 	return fdry_store_gc(w->s, &opts, NULL);
 }
 
-/* Its own name, which must be there, or anybody's. */
+/* Load this worker's own name, which must exist, or any other. */
 static int do_load(struct worker *w)
 {
 	uint32_t nr, whose = w->nr;
@@ -475,7 +475,7 @@ static const struct {
 	{ WORK_LOAD, 18, do_load },	{ WORK_SEAL, 30, do_seal },
 };
 
-/* What others may make of it. */
+/* Is @err a result that other workers can cause? */
 static bool is_fine(const struct worker *w, enum work_op op, int err)
 {
 	if (op == WORK_GC && err == -FDRY_E_LOCKED)

@@ -24,7 +24,7 @@
 #define WORK_WORKERS_MAX 64
 #define WORK_NAMES 6 /* of each worker */
 
-/* WORK_OP(NAME, text): what a worker is doing. */
+/* WORK_OP(NAME, text): the operations of a worker. */
 #define WORK_OPS(X) \
 	X(IDLE, "between") \
 	X(OPEN, "open") X(SEAL, "seal") X(TAG, "tag") X(REMOVE, "remove") X(GC, "collect") \
@@ -42,15 +42,15 @@ extern const char *const work_op_names[];
 enum work_intent { INTENT_NONE, INTENT_SET, INTENT_REMOVE, INTENT_ANY };
 
 struct work_name {
-	_Atomic uint32_t intent; /* enum work_intent; what follows holds where it is INTENT_NONE */
+	_Atomic uint32_t intent; /* enum work_intent; the fields below hold if it is INTENT_NONE */
 	bool there;
-	struct fdry_oid told;   /* the image, where there is one */
+	struct fdry_oid told;   /* the image's id, if the name has one */
 	struct fdry_oid wanted; /* by INTENT_SET */
-	bool pinned;            /* told; it goes with the name */
+	bool pinned;            /* reported; a removal of the name ends it */
 	_Atomic uint32_t pinning; /* that is being changed */
 };
 
-/* May somebody's eviction take it? What is pinned stays. */
+/* May an eviction by any worker remove the name? Pinned names stay. */
 static inline bool work_may_go(const struct work_name *n)
 {
 	return !n->pinned || atomic_load(&n->pinning);
@@ -58,14 +58,14 @@ static inline bool work_may_go(const struct work_name *n)
 
 struct work_counts {
 	uint64_t done[WORK_OPS_COUNT];    /* calls that succeeded */
-	uint64_t refused[WORK_OPS_COUNT]; /* FDRY_E_LOCKED, and FDRY_E_NOENT of somebody else's name
-					   */
+	uint64_t refused[WORK_OPS_COUNT]; /* FDRY_E_LOCKED, and FDRY_E_NOENT for a name of another
+					     worker */
 	uint64_t objects;                 /* loaded */
 };
 
 /* One worker's, in shared memory. */
 struct work_notes {
-	_Atomic uint32_t op; /* enum work_op, for whoever kills it */
+	_Atomic uint32_t op; /* enum work_op, for the process that kills the worker */
 	struct work_name name[WORK_NAMES];
 	struct work_counts counts;
 };
@@ -80,18 +80,18 @@ struct worker {
 	bool keep;        /* the handle stays open: threads of one process */
 	bool locked_fine; /* a collection may meet sessions */
 	bool real;        /* seals captures as well, under its last name alone */
-	bool forks;       /* repairs, which forks: not threads, nor what is recorded */
-	/* Called around a change of a name, where not NULL: what a recorder wants to know. */
+	bool forks;       /* it repairs, which forks: not in threads, and not while recorded */
+	/* If not NULL, called before and after each change of a name, for a recorder. */
 	void (*noted)(struct worker *w, uint32_t name);
 };
 
 /* The next number; never 0. */
 uint64_t work_random(uint64_t *state);
-/* One operation. 0, or a fault, which was told on standard error. */
+/* Do one operation. Returns 0, or a fault, which it has printed on standard error. */
 int work_step(struct worker *w);
 /* "w3/5" */
 void work_name(char text[32], uint32_t worker, uint32_t name);
-/* Note that a name is about to change, and what became of that. */
+/* Note that a name is about to change, and then the change's result. */
 void work_intend(struct worker *w, uint32_t name, enum work_intent intent,
 		 const struct fdry_oid *wanted);
 void work_told(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid);
@@ -99,16 +99,15 @@ void work_refused(struct worker *w, uint32_t name);
 
 /*
  * real.c: captures on the software driver. work_real_begin() captures once in this process, which
- * no longer forks; work_real_seal() puts new content and seals the capture. work_real_check() loads
- * such an image as a program does, launches its graph and looks at what it
- * computed; in a process of its own. All this runs inside test_checks_hold(), which gives false
- * where something failed.
+ * must not fork any more. work_real_seal() puts new content and seals the capture.
+ * work_real_check() loads such an image in a process of its own, launches its graph and checks the
+ * numbers. All this runs inside test_checks_hold(), which returns false if a check failed.
  */
 void work_real_begin(const char *path);
 int work_real_seal(struct worker *w);
 void work_real_check(const char *path, const char *ref);
 
-/* What a check found. */
+/* The results of a check. */
 struct work_check {
 	uint64_t images, objects; /* loaded and hashed */
 	uint64_t undecided;       /* names in the middle of a change */
@@ -117,19 +116,19 @@ struct work_check {
 };
 
 /*
- * work_check_names() - Load what the names of workers @from to @to (not included) must hold.
- *
- * In a process that has not opened the store. Names in the middle of a change are decided: what is
- * there from now on counts as told. Faults are told on standard error.
+ * work_check_names() - Load the images that the names of workers @from to @to (not included) must
+ * have. The process must not have opened the store. Names in the middle of a change are decided:
+ * their current state counts as reported from now on. Faults are printed on standard error.
  */
 void work_check_names(const char *path, struct work_notes *all, uint32_t from, uint32_t to,
 		      struct work_check *r);
 /*
- * work_check_all() - The same of all workers, while nobody uses the store; then: verify finds
- * nothing, gc leaves what refs reach and nothing else, no file too many, and all is as before.
+ * work_check_all() - Do the same for all workers, while no process uses the store. Then check that
+ * verify finds nothing, gc leaves only objects that refs reach, there is no extra file, and all
+ * names are as before.
  */
 void work_check_all(const char *path, struct work_notes *all, uint32_t count, struct work_check *r);
-/* Run @fn(arg) in a child; false where it did not end well, which was told. */
+/* Run @fn(arg) in a child. Returns false if it failed, after printing that. */
 bool work_in_child(void (*fn)(void *arg), void *arg);
 
 #endif

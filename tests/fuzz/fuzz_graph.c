@@ -67,9 +67,9 @@ static void walk(const struct fdry_graph_view *v)
 	must(count == fdry_graph_edge_count(v));
 }
 
-/* In an object that somebody else wrote, tables may hold an entry twice and arguments be stored in
- * another way than ours: then it comes back with other bytes, and those mean the same and come back
- * as they are. */
+/* An object from another writer may have an entry twice in tables, or store arguments in another
+ * way. Then the round trip gives other bytes with the same meaning, which a further round trip does
+ * not change. */
 static void same_text(const struct fdry_buf *text, const struct fdry_buf *object)
 {
 	struct fdry_graph_view v;
@@ -113,7 +113,7 @@ static void try_text(struct fdry_span text)
 	fdry_buf_release(&object);
 }
 
-/* Each three bytes: where, and what. */
+/* Each three bytes are a patch: its offset and its value. */
 static void try_patches(struct fdry_span patches)
 {
 	struct fdry_buf object = { 0 };

@@ -112,7 +112,7 @@ static void firsts_check(const struct fdry_manifest *m)
 	free(first);
 }
 
-/* What fdry_image_check() relies on. */
+/* Check the properties that fdry_image_check() relies on. */
 static void externals_check(const struct fdry_manifest *m)
 {
 	struct fdry_tensor t;
@@ -151,7 +151,7 @@ static void try_bytes(struct fdry_span s)
 	free(aligned);
 }
 
-/* Each three bytes: where, and what. */
+/* Each three bytes are a patch: its offset and its value. */
 static void try_patches(struct fdry_span patches)
 {
 	struct fdry_buf b = good();

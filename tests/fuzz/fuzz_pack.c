@@ -182,7 +182,7 @@ static void try_import(struct fdry_span s)
 		must(r.packed == input_at());
 }
 
-/* Each three bytes: where, and what. */
+/* Each three bytes are a patch: its offset and its value. */
 static void try_patches(struct fdry_span patches)
 {
 	struct fdry_buf b = { 0 };

@@ -81,7 +81,8 @@ static void name(struct fdry_span value)
 	free(s);
 }
 
-/* A byte for how long the key is, the key, and the record: what comes out has a name. */
+/* The input is a byte with the key's length, the key, and the record. Check that a ref read from it
+ * has a valid name. */
 static void entry(struct fdry_span value)
 {
 	size_t n = value.len ? value.data[0] : 0;

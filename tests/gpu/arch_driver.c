@@ -19,7 +19,7 @@ START_TEST(every_function_of_its_version_is_there)
 }
 END_TEST
 
-/* Two answers that a wrong version of a function would not give. */
+/* Two results that a wrong version of a function would not return. */
 START_TEST(counts_and_sizes_are_sane)
 {
 	CUdevice dev;

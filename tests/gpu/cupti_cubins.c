@@ -95,7 +95,7 @@ static void compare(const char *file, size_t at, struct fdry_span ours)
 	}
 }
 
-/* What the driver makes of PTX, as a seal would get it. */
+/* Compare the driver's code for PTX with the code that a seal would read. */
 static void compare_ptx(const char *file, size_t at, struct fdry_span text)
 {
 	char *copy = strndup((const char *)text.data, text.len);
@@ -132,8 +132,8 @@ static bool driver_load(const void *fatbin, CUlibrary *lib, CUresult *res)
 	return modules == 1 && reported.len;
 }
 
-/* Is the code for this GPU an object that needs linking first? Libraries carry those for linkers,
- * and nobody loads them. */
+/* Is the code for this GPU an object that must be linked first? Libraries have those for linkers,
+ * and no program loads them. */
 static bool is_object(struct fdry_span bytes)
 {
 	struct fdry_fatbin_entry e;

@@ -151,7 +151,8 @@ int main(int argc, char **argv)
 	uint32_t n = 0, bad;
 
 	if (argc !=
-	    4) { /* tests/run starts every program: this one needs what cupti_image.sh makes */
+	    4) { /* tests/run starts every program, but this one needs the files that cupti_image.sh
+		    makes */
 		printf("100%%: Checks: 0, Failures: 0, Errors: 0\n");
 		return EXIT_SUCCESS;
 	}

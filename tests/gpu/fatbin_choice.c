@@ -87,7 +87,7 @@ static void entry_put(struct made *m, char what)
 	size_t at = m->b.len, header = p ? 80 : 64;
 	uint8_t h[80] = { 0 };
 
-	if (p) { /* where options for the compiler would be */
+	if (p) { /* the place of compiler options */
 		h[16 + 4] = 64;
 		h[64] = 72;
 	}
@@ -119,7 +119,7 @@ static struct made make(const char *entries)
 	return m;
 }
 
-/* --- what the driver runs --- */
+/* --- the driver's choice --- */
 
 static int run(CUfunction f)
 {
@@ -166,7 +166,7 @@ static int module_run(const void *image)
 	return ret;
 }
 
-/* --- what we pick --- */
+/* --- the library's choice --- */
 
 static int picked(const struct made *m)
 {
@@ -189,7 +189,8 @@ static int picked(const struct made *m)
 	return (int)found;
 }
 
-/* May we refuse to say: the same text more than once, or an object that the driver links? */
+/* May the library refuse this fatbin, because it has the same text more than once, or an object
+ * that the driver links? */
 static bool may_refuse(const char *entries)
 {
 	return strchr(entries, 'o') ||

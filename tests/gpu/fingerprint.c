@@ -134,7 +134,7 @@ static CUresult CUDAAPI newer_device(int *ret, CUdevice_attribute attribute, CUd
 	return CUDA_SUCCESS;
 }
 
-/* The driver compiles the PTX to code that gives the same values. */
+/* The driver's code for the PTX gives the same values. */
 START_TEST(ptx_gives_the_same)
 {
 	struct fdry_fingerprint_range r;

@@ -15,7 +15,7 @@
 #define ROUNDS 8    /* launches, with numbers from 0 up */
 
 struct job {
-	const char *file;       /* ".90.cubin" or ".80.cubin" is put behind it */
+	const char *file;       /* without the ending ".90.cubin" or ".80.cubin" */
 	const char *kernels[3]; /* launched in turn */
 	unsigned int ints;      /* numbers behind the buffer */
 	unsigned int threads, blocks, shared;
@@ -97,7 +97,7 @@ static int number(unsigned int round)
 static void launch(const struct job *j, CUlibrary lib, const char *name, unsigned int round)
 {
 	int value = number(round), second = number(round + 1);
-	/* divide() takes 64 bits: two numbers side by side, the second as the upper half */
+	/* divide() reads 64 bits: two adjacent numbers, the second as the upper half */
 	long long wide = 3 + (long long)round;
 	void *args[3] = { &buffer, strcmp(name, "divide") ? (void *)&value : (void *)&wide,
 			  &second };
@@ -105,7 +105,7 @@ static void launch(const struct job *j, CUlibrary lib, const char *name, unsigne
 	CUkernel kern;
 
 	if (!strcmp(name, "checks_too") && value == 7)
-		value = 70; /* 7 is what it asserts against */
+		value = 70; /* its assertion fails for 7 */
 	if (!strcmp(name, "jump"))
 		value = (int)round; /* every case, and none */
 	must(fdry_call(drv, cuLibraryGetKernel, &kern, lib, name));
@@ -115,7 +115,7 @@ static void launch(const struct job *j, CUlibrary lib, const char *name, unsigne
 	must(fdry_call(drv, cuCtxSynchronize));
 }
 
-/* What lies in the buffer after all launches from the code in @bytes. */
+/* Write the buffer's content after all launches of the code in @bytes to @result. */
 static void run(const struct job *j, struct fdry_span bytes, uint32_t *result)
 {
 	unsigned int round, k;

@@ -54,7 +54,7 @@ static const struct {
 	{ 16, { .pad = { 1 } } },
 };
 
-/* What the driver takes of a node comes back through an object. */
+/* An object keeps each attribute that the driver accepts for a node. */
 START_TEST(every_attribute)
 {
 	CUgraph g = graph_make();
@@ -86,7 +86,7 @@ START_TEST(every_attribute)
 }
 END_TEST
 
-/* Which edge data the driver takes, and whether one call keeps the data of each edge. */
+/* Print the edge data that the driver accepts, and whether one call keeps the data of each edge. */
 START_TEST(edge_data)
 {
 	static const CUgraphEdgeData data[] = {

@@ -63,7 +63,7 @@ START_TEST(every_hook_is_answered)
 				continue;
 			p = ask(hooks[i].name, hooks[i].since, (unsigned long long)streams[k]);
 			if (!p && hooks[i].since < 3000)
-				continue; /* a driver may know no such old version */
+				continue; /* a driver may lack such an old version */
 			n++;
 			same += p == test_hook_symbol(hooks[i].symbol);
 			if (p != test_hook_symbol(hooks[i].symbol))
@@ -177,7 +177,7 @@ START_TEST(memory_in_the_order_of_streams)
 }
 END_TEST
 
-/* Where a region is over whose graphs may still be launched, its addresses are taken. */
+/* The addresses of an ended region stay in use while its graphs may be launched. */
 #define BASE2 (BASE + (1ull << 40))
 
 START_TEST(memory_that_the_program_maps)
@@ -239,8 +239,8 @@ START_TEST(legacy_handles_for_other_processes)
 }
 END_TEST
 
-static int export_to; /* set in "hook export N": a process that says there where its memory is, and
-			 goes when its input ends */
+static int export_to; /* set in "hook export N": the descriptor to which this process writes its
+			 memory's handle; it exits when its input ends */
 
 START_TEST(exporting)
 {
@@ -302,7 +302,7 @@ START_TEST(memory_of_another_process)
 }
 END_TEST
 
-/* Microseconds that an allocation and its free take, the median of 5 times @n. */
+/* Return the microseconds of an allocation and its free, the median of 5 runs of @n. */
 static double cost(size_t size, CUstream s, int n)
 {
 	double best[5], start, swap;
@@ -468,7 +468,7 @@ START_TEST(code_is_found)
 	ck_assert_int_eq(hook->code_find(l, NULL, &c), 0);
 	cuda_ok(cuModuleUnload, m);
 	cuda_ok(cuModuleUnload, n);
-	/* what was kept is the whole of it: it loads again */
+	/* the kept code is complete: it can be loaded again */
 	cuda_ok(cuModuleLoadData, &n, c.data);
 	cuda_ok(cuModuleGetFunction, &(CUfunction){ NULL }, n, "nothing");
 	cuda_ok(cuModuleUnload, n);

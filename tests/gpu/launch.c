@@ -16,7 +16,7 @@ static struct fdry_image *load(uint32_t flags)
 	return img;
 }
 
-/* What vecadd sets b to. */
+/* The sum that vecadd computes. */
 static float sum(int i, float salt)
 {
 	return salt + (float)(i % 777) + 0.25f * (float)(i % 1000);
@@ -117,7 +117,7 @@ START_TEST(streams_that_capture)
 }
 END_TEST
 
-/* As far as the driver tells: seen on driver 580. */
+/* Streams are checked as far as the driver reports them, as seen on driver 580. */
 START_TEST(streams_that_were_destroyed)
 {
 	struct fdry_image *img = load(0);

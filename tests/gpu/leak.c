@@ -6,7 +6,7 @@
 #include "tests/lib/vecadd.h"
 
 #define TIMES 1000
-#define WARM 60 /* after these, what is made once has been made */
+#define WARM 60 /* after these, all objects exist that are made once */
 
 /* Bytes of memory that the process has in use. */
 static size_t resident(void)
@@ -49,11 +49,11 @@ static void load_once(struct fdry_store *s, int i)
 	memset(v, 0, sizeof(v));
 	ok(fdry_image_write(img, "a", v, sizeof(v), NULL));
 	if (i % 3)
-		ok(fdry_image_launch(img, 1, NULL)); /* in flight when the image goes */
+		ok(fdry_image_launch(img, 1, NULL)); /* running when the image is unloaded */
 	fdry_image_unload(img);
 }
 
-/* Other processes may use the device, too; what they take they give back. */
+/* Other processes may use the device, too; they free their memory after a while. */
 static size_t device_free_again(size_t before)
 {
 	size_t now = device_free();

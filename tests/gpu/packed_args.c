@@ -108,7 +108,7 @@ static CUDA_KERNEL_NODE_PARAMS node_params(struct packed *p)
 					  .blockDimZ = 1, .extra = p->extra };
 }
 
-/* What the kernel saw: the first words, as many as were passed, and what lay behind them. */
+/* Print the words that the kernel read: those that were passed, and those behind them. */
 static void seen_note(const char *how, size_t size, size_t words, uint64_t seed)
 {
 	size_t i, right = 0, zeros = 0, old = 0, end = size / 8 > 1 ? size / 8 - 1 : 0;
@@ -136,7 +136,7 @@ static void output_clear(size_t words)
 	must(drv->cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
-/* Leave other bytes where the parameters of a launch lie. */
+/* Launch other kernels, so that other bytes fill the memory of launch parameters. */
 static void other_launches(size_t words)
 {
 	struct packed p;

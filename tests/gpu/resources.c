@@ -57,7 +57,7 @@ static void *sync_get(enum fdry_sync_kind kind)
 	return what;
 }
 
-/* What a stream is held back with. */
+/* A host function that holds a stream back. */
 static void CUDA_CB gate_wait(void *gate)
 {
 	sem_wait(gate);
@@ -134,7 +134,7 @@ static void caps_compare(const struct fdry_device_caps *c)
 	int want;
 
 	for (i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
-		want = 0; /* what stays where the driver does not know it */
+		want = 0; /* the result for memory that the driver does not know */
 		(void)drv->cuDeviceGetAttribute(&want, caps[i].attribute, 0);
 		memcpy(&have, (const char *)c + caps[i].at, sizeof(have));
 		if (!check(have == want))
@@ -180,7 +180,7 @@ static void device(void)
 
 /* --- memory --- */
 
-/* What the driver says of an address, and of the pool's numbers. */
+/* Check the driver's description of an address, and the pool's counters. */
 static void memory_of(enum fdry_transient_kind kind)
 {
 	struct fdry_transient_stats before = pool(kind), st;
@@ -237,7 +237,7 @@ static void sizes(void)
 	ok(fdry_transient_put(dev, PIN, (uint64_t)(uintptr_t)host, NULL));
 }
 
-/* What one stream may still use another does not get; the same stream does. */
+/* Another stream does not get a buffer that one stream may still use; the same stream does. */
 static void across_of(enum fdry_transient_kind kind, CUstream s, CUstream t)
 {
 	uint64_t a = get(kind, 70000, s), b = get(kind, 70000, t), other;
@@ -247,7 +247,7 @@ static void across_of(enum fdry_transient_kind kind, CUstream s, CUstream t)
 	ok(fdry_transient_put(dev, kind, b, NONE));
 	need(gate_shut(&gate, s));
 	ok(fdry_transient_put(dev, kind, a,
-			      s)); /* what was given back last would be handed out first */
+			      s)); /* the buffer returned last would be lent first */
 	other = get(kind, 70000, t);
 	check(other == b);
 	check(get(kind, 70000, s) == a);
@@ -319,7 +319,8 @@ static void limits(void)
 	limit_of(PIN);
 }
 
-/* What is kept is given up for what is asked for. Nobody else may use much of the GPU meanwhile. */
+/* Kept buffers are released for a new request. No other process may use much of the GPU
+ * meanwhile. */
 static void none_left(void)
 {
 	size_t room = 0, total = 0, now = 0, piece = MIB, most;
@@ -343,7 +344,7 @@ static void none_left(void)
 	check(r == 77);
 	cu(cuMemsetD8Async, a + most - 64, 1, 64, NULL);
 	ok(fdry_transient_put(dev, DEV, a, NULL));
-	ok(fdry_transient_set_limit(dev, DEV, 0)); /* it goes, behind that memset */
+	ok(fdry_transient_set_limit(dev, DEV, 0)); /* it is released after that memset */
 	check(!pool(DEV).cached);
 	ok(fdry_transient_set_limit(dev, DEV, limit));
 	cu(cuMemGetInfo_v2, &now, &total);
@@ -418,7 +419,7 @@ static void streams_and_events(void)
 	ok(fdry_device_clean_up(dev));
 	need(s && idle && ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, idle)) && gate_shut(&gate, s));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
-	check(sync_get(FDRY_SYNC_STREAM) == idle); /* though the other came last */
+	check(sync_get(FDRY_SYNC_STREAM) == idle); /* though the other was returned last */
 	gate_open(&gate, s);
 	check(sync_get(FDRY_SYNC_STREAM) == s);
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
@@ -469,8 +470,8 @@ static void residents(void)
 /* --- cooperative launches --- */
 
 static const char meet_ptx[] = ".version 7.0\n.target sm_60\n.address_size 64\n"
-			       /* Each block waits until all have come, and tells how many there
-				  are: out[block] = blocks. */
+			       /* Each block waits until all have started, and writes their number:
+			        *      out[block] = blocks. */
 			       ".visible .entry meet(.param .u64 arrived, .param .u64 out)\n"
 			       "{\n"
 			       "	.reg .u64 %rd<5>; .reg .u32 %r<5>; .reg .pred %p<2>;\n"
@@ -485,7 +486,7 @@ static const char meet_ptx[] = ".version 7.0\n.target sm_60\n.address_size 64\n"
 			       "	st.global.u32 [%rd4], %r4; ret;\n"
 			       "}\n";
 
-/* The kernel; on the software driver, whose blocks run one after another, one that waits for none.
+/* Load the kernel. The software driver runs blocks one after another, so its kernel does not wait.
  */
 static CUfunction meet_load(struct fdry_kernels *k, const char *built)
 {
@@ -576,7 +577,7 @@ struct churner {
 	char why[256];
 };
 
-/* Fill what was got with a number of one's own and give it back behind the copy that reads it. */
+/* Fill the buffer with this thread's number, and return it after the copy that reads it. */
 static int turn(struct churner *c, CUstream s)
 {
 	uint64_t a = 0, host = 0;

@@ -167,7 +167,7 @@ static void decode(void)
 	fdry_decode_state_free(d);
 }
 
-/* Sealed, shared, kept: and memory may be taken while any mode captures. */
+/* Test sealed, shared and kept pools, and allocation during captures of each mode. */
 static void pools(void)
 {
 	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o) };
@@ -198,7 +198,7 @@ static void pools(void)
 	fdry_graphpool_put(p);
 }
 
-/* The driver's rules that the library rests on, and what it makes of them. */
+/* Test the driver's rules that the library relies on, and the library's errors for them. */
 static void errors(void)
 {
 	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o),
@@ -233,8 +233,7 @@ static void errors(void)
 	fdry_cudagraph_free(ready);
 }
 
-/* A graph that allocates: only with the flag can it be launched again while what it allocated is
- * there. */
+/* Only with the flag can an allocating graph be launched again while its memory is allocated. */
 static void auto_free(void)
 {
 	CUresult (*alloc)(CUdeviceptr *, size_t, CUstream);
@@ -337,8 +336,8 @@ static void two_threads(void)
 	}
 }
 
-/* Whoever knows streams by their handles errs: driver 580 gives one again while work of the stream
- * that had it is under way. */
+/* A handle does not identify a stream: driver 580 reuses a handle while work of its former stream
+ * is running. */
 static void handles(void)
 {
 	enum { TURNS = 100, NEW = 16, FILLS = 8 };

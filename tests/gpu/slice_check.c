@@ -63,7 +63,7 @@ static void failed(const char *file, const char *kernel, const char *what)
 	printf("FAIL %s: %.150s: %s\n", file, kernel, what);
 }
 
-/* --- what the driver sees --- */
+/* --- the driver's view --- */
 
 static const struct {
 	CUfunction_attribute attr;

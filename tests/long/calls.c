@@ -66,7 +66,7 @@ static const char *file_of(const char *what)
 
 static struct {
 	uint64_t left; /* calls until one fails */
-	bool on;       /* all behind it, too */
+	bool on;       /* all later calls fail, too */
 	int error;
 	bool reached;
 	struct seen {
@@ -141,7 +141,7 @@ static int command_run(const char *const *args, const struct io_hooks *with)
 	return status;
 }
 
-/* Gives what command_run() gave, or -1 if the child did not end by itself. */
+/* Returns the result of command_run(), or -1 if a signal ended the child. */
 static int in_process(const char *const *args, const struct io_hooks *with)
 {
 	int status = 0;
@@ -186,7 +186,7 @@ static bool same(const char *one, const char *other)
 	return equal;
 }
 
-/* --- what they work on --- */
+/* --- the commands' stores and files --- */
 
 static void copy(const char *from, const char *to)
 {
@@ -239,7 +239,8 @@ static void place_set(void)
 	snprintf(place, sizeof(place), "%s/place", long_dir);
 }
 
-/* What each command leaves without a failure: the store as text, and the file that it writes. */
+/* Make the expected results of each command without a failure: the store as text, and the output
+ * file. */
 static void make(void)
 {
 	uint64_t counted[COMMAND_COUNT];

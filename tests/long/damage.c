@@ -40,8 +40,8 @@ static void keep_as(const char *what)
 	free(bytes);
 }
 
-/* Two images with content that compresses and content that does not; the file as it was before the
- * last of them, and names that went, so that there are free pages. */
+/* Seal two images with compressible and incompressible content. Keep the file from before the
+ * second, and remove names, so that there are free pages. */
 static void seal_images(void)
 {
 	static uint8_t bytes[LARGE];
@@ -141,7 +141,7 @@ static void pages_damage(uint8_t *b)
 		other = tree_page(b, whole_len);
 		page_copy(b, page, whole, whole_len, other);
 		if (long_below(2))
-			memcpy(b + page * PAGE, &page, 8); /* which says where it lies */
+			memcpy(b + page * PAGE, &page, 8); /* a page begins with its own number */
 		break;
 	default:
 		for (n = 1 + long_below(8); n; n--)
@@ -149,7 +149,7 @@ static void pages_damage(uint8_t *b)
 	}
 }
 
-/* Gives how long the file is to be. */
+/* Returns the file's new length. */
 static size_t damage(uint8_t *b)
 {
 	switch (long_below(10)) {
@@ -172,7 +172,7 @@ static size_t damage(uint8_t *b)
 	return whole_len;
 }
 
-/* --- what becomes of it --- */
+/* --- using the damaged store --- */
 
 static bool numbers_right(struct fdry_image *img, int *end)
 {
@@ -254,7 +254,7 @@ static int run_case(uint64_t nr)
 
 int main(int argc, char **argv)
 {
-	/* What a process remembers of one damaged store must not count for the next. */
+	/* A process must not remember facts of one damaged store for the next. */
 	const struct long_test t = { .name = "damage", .sample = 200, .all = 64640, .together = 1,
 				     .seconds = 60, .prepare = make, .begin = begin,
 				     .run = run_case,

@@ -259,7 +259,7 @@ static int case_large(void)
 		fprintf(stderr, "a pack in the store did not repair it: %s\n", fdry_last_error());
 		end = LONG_FAULT;
 	}
-	/* After a repair the bytes of the chunk lie elsewhere. */
+	/* After a repair, the chunk's bytes have another place in the file. */
 	if (!with_pack)
 		change_undo(&chunk, &h);
 	else

@@ -18,14 +18,14 @@
 
 #include "tests/lib/test.h"
 
-#define FAULTS_MAX 20 /* after which a test gives up */
+#define FAULTS_MAX 20 /* the number of faults after which a test ends */
 
 char long_dir[256];
 bool long_alone;
 
 static uint64_t state; /* of the case's numbers */
 
-/* What the processes of cases leave to the server. */
+/* Results that processes of cases report to the server. */
 static struct shared {
 	uint64_t at; /* the case that runs, or the next */
 	uint64_t ends[LONG_ENDS];
@@ -139,7 +139,8 @@ static bool timed_out(int signal)
 	return signal == SIGALRM || signal == SIGPROF;
 }
 
-/* Wait for a child; false after a signal or another status than 0, which @how gets told. */
+/* Wait for a child. Returns false after a signal or a status other than 0, and describes it in
+ * @how. */
 static bool ended_well(pid_t pid, char how[64])
 {
 	int status = 0;

@@ -20,16 +20,17 @@
 
 #define LONG_ENDS 12
 #define LONG_KNOWN 8
-#define LONG_FAULT -1 /* a case that showed one, which it has told on standard error */
+#define LONG_FAULT -1 /* the case found a fault and printed it on standard error */
 
 struct long_test {
 	const char *name;
 	uint64_t sample, all; /* cases */
 	uint32_t together;    /* cases in one process */
-	uint32_t seconds;     /* of processor time that a case may take */
+	uint32_t seconds;     /* limit of a case's processor time */
 	void (*prepare)(void); /* once, in a process of its own; or NULL */
 	void (*begin)(void);   /* in each process, before its first case; or NULL */
-	int (*run)(uint64_t nr); /* one case; gives the number of its end, or LONG_FAULT */
+	int (*run)(uint64_t nr); /* runs one case; returns the number of its outcome, or
+				    LONG_FAULT */
 	const char *ends[LONG_ENDS]; /* their names, which the summary counts */
 	/* cases that showed a fault once: every run but that of a single case begins with them */
 	struct {
@@ -37,9 +38,9 @@ struct long_test {
 	} known[LONG_KNOWN];
 };
 
-/* A directory of the test's own, in memory if there is room; it goes with the test. */
+/* A directory of the test, in memory if there is room. It is removed with the test. */
 extern char long_dir[256];
-/* The case is to be repeated alone (-c): it may say what it does. */
+/* The case is repeated alone (-c), so it may print its steps. */
 extern bool long_alone;
 
 /* The next number of the case. */
@@ -48,8 +49,8 @@ uint64_t long_random(void);
 uint64_t long_below(uint64_t n);
 
 /*
- * End this process if it takes @seconds of processor time, or ten times as long by the clock: a
- * loop without end, or a wait without end. A busy machine makes no case fail.
+ * End this process after @seconds of processor time (an endless loop), or ten times as many by the
+ * clock (an endless wait). So no case fails because the machine is busy.
  */
 void long_limit(uint32_t seconds);
 
@@ -61,7 +62,7 @@ uint8_t *long_read_file(const char *path, size_t *len);
 void long_write_file(const char *path, const void *data, size_t len);
 /* A file, or a directory with all that is in it, if it is there. */
 void long_remove(const char *path);
-/* A store whose data file has these bytes, and nothing else that it had. */
+/* Write a store whose data file has these bytes, without the store's other files. */
 void long_write_store(const char *path, const void *data, size_t len);
 
 /* The whole program. */

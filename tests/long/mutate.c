@@ -15,8 +15,8 @@
 
 #define GRAPHS 3
 #define READ_MAX (16u << 20)
-/* of a case's process, without a sanitizer; with one, its address space says nothing, so that host
- * memory is limited instead: 16 processes may share a machine of 24 GiB */
+/* address space of a case's process without a sanitizer. With one, host memory is limited instead,
+ * since sanitizers reserve many addresses: 16 processes may share a machine of 24 GiB */
 #define MEMORY_MAX (6ull << 30)
 #define HOST_MAX (256ull << 20)
 
@@ -125,7 +125,7 @@ static void begin(void)
 
 /* --- mutations --- */
 
-/* A number of the kinds that break things. */
+/* Return a number of the kinds that often cause faults. */
 static uint64_t odd_number(void)
 {
 	static const uint64_t known[] = { 0, 1, 2, 3, 4,
@@ -188,7 +188,7 @@ static void mutate(struct fdry_buf *b, size_t from)
 		mutate_once(b->data, b->len, from);
 }
 
-/* --- what becomes of it --- */
+/* --- using the changed image --- */
 
 static int image_use(struct fdry_image *img)
 {

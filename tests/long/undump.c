@@ -96,8 +96,8 @@ static void make(void)
 	long_checked(seal_images);
 }
 
-/* Objects of many lines are digits of kernels, where changes find little: without them the rest
- * refers to what the store lacks. */
+/* Keep a line, but drop objects of many lines: they hold the bytes of kernels, in which changes
+ * find few faults. The other objects then refer to objects that the store lacks. */
 static void lines_keep(char *line)
 {
 	static size_t begun;
@@ -123,7 +123,7 @@ static void begin(void)
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		lines_keep(line);
 	snprintf(file, sizeof(file), "%s/changed", long_dir);
-	/* The command's sentences; reports of sanitizers go to the descriptor. */
+	/* Discard the command's messages; sanitizers report to the descriptor. */
 	if (!long_alone)
 		stderr = fopen("/dev/null", "w");
 	if (!stderr || !freopen("/dev/null", "w", stdout))
@@ -211,8 +211,8 @@ static void dump_write(void)
 		what[k] = long_below(8);
 		line_change(changed[k], lines[at[k]]);
 	}
-	/* Ids of what was changed would be wrong: most dumps have none. Some end early, behind an
-	 * object. */
+	/* Ids of changed objects would be wrong, so most dumps have none. Some dumps end early,
+	 * after an object. */
 	for (i = 0; i < nlines && (i < most || (i && strcmp(lines[i - 1], "end"))); i++) {
 		for (k = 0; k < n && at[k] != i; k++)
 			;

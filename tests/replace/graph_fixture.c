@@ -235,7 +235,7 @@ void edge_add(CUgraph g, CUgraphNode from, CUgraphNode to, CUgraphEdgeData data)
 	ok(gf.drv.cuGraphAddDependencies_v2(g, &from, &to, &data, 1));
 }
 
-/* By a reader that knows nothing yet. */
+/* Read with a new reader. */
 int graph_read(CUgraph g, struct fdry_buf *ret)
 {
 	struct fdry_graph_reader rd = gf.reader;
@@ -342,7 +342,7 @@ void objects_equal(CUgraph a, CUgraph b)
 
 /* --- "odd", whose parameters have every size and alignment --- */
 
-/* Arguments of "odd", packed, with @junk wherever no parameter lies. */
+/* Pack arguments of "odd", with @junk in the gaps between parameters. */
 void odd_pack(uint8_t packed[ODD_BYTES], uint8_t junk)
 {
 	const struct fdry_kernel *k = &gf.kernels[ODD];
@@ -410,7 +410,7 @@ void same_bytes(const struct fdry_buf *a, const struct fdry_buf *b)
 	ck_assert_mem_eq(a->data, b->data, a->len);
 }
 
-/* The memory after @g has run on numbers that a seed gives. */
+/* Fill the memory with pseudo-random numbers, run @g, and return the memory. */
 void run_on_seed(CUgraph g, uint8_t mem[65536])
 {
 	size_t i;

@@ -28,15 +28,14 @@ extern struct graph_fixture {
 	struct fdry_kernel kernels[KERNELS];
 	struct fdry_region *region;
 	CUdeviceptr mem;        /* 64 KiB of it */
-	uint8_t *pinned; /* the host segments as they were captured, and behind them as a loader has
-			    them */
+	uint8_t *pinned; /* the capture's host segments, followed by the loader's */
 	struct fdry_host_segment hosts[2], moved[2];
 	struct fdry_graph_reader reader;
 	struct fdry_graph_builder builder;
 	uint32_t print;         /* what tells kernels from others, beside the index */
 	unsigned int asked;     /* how often test_where() was called */
 	CUdeviceptr fail_where; /* the address at which it fails */
-	CUdeviceptr freed;      /* and one where memory was */
+	CUdeviceptr freed;      /* an address whose memory was freed */
 	CUevent events[4];      /* for event nodes; destroyed at the end */
 	int nevents;
 } gf;
@@ -68,7 +67,7 @@ CUgraphNode empty_add(CUgraph g, const CUgraphNode *after);
 
 void edge_add(CUgraph g, CUgraphNode from, CUgraphNode to, CUgraphEdgeData data);
 
-/* By a reader that knows nothing yet. */
+/* Read with a new reader. */
 int graph_read(CUgraph g, struct fdry_buf *ret);
 
 /* The object of a driver graph. */
@@ -91,7 +90,7 @@ void reads_as(CUgraph g, const char *text);
 /* Both are destroyed. */
 void objects_equal(CUgraph a, CUgraph b);
 
-/* Arguments of "odd", packed, with @junk wherever no parameter lies. */
+/* Pack arguments of "odd", with @junk in the gaps between parameters. */
 void odd_pack(uint8_t packed[ODD_BYTES], uint8_t junk);
 
 CUgraph odd_graph(uint8_t *packed, bool as_buffer);
@@ -110,7 +109,7 @@ CUgraph words_graph(struct words_args *args, size_t bytes);
 
 void same_bytes(const struct fdry_buf *a, const struct fdry_buf *b);
 
-/* The memory after @g has run on numbers that a seed gives. */
+/* Fill the memory with pseudo-random numbers, run @g, and return the memory. */
 void run_on_seed(CUgraph g, uint8_t mem[65536]);
 
 /* Built from its object, a graph reads the same and does the same. @g is destroyed. */

@@ -76,7 +76,7 @@ SIM_BLOCK_KERNEL(reverse, 0, (const float *, src), (float *, dst), (int, n))
 		dst[i] = part[n - 1 - i];
 }
 
-/* Parameters of every size and alignment; writes each where the host can compare it. */
+/* Parameters of every size and alignment; the kernel writes each for the host to compare. */
 struct three {
 	char c[3];
 };
@@ -125,7 +125,7 @@ SIM_KERNEL(nothing)
 	(void)sim;
 }
 
-/* x is read and written once a step: what depends on the order of launches shows in the result. */
+/* Each step reads and writes x, so the result shows the order of launches. */
 SIM_KERNEL(step, (uint64_t *, x), (uint64_t, salt), (uint32_t, spins))
 {
 	uint32_t i;
@@ -136,8 +136,7 @@ SIM_KERNEL(step, (uint64_t *, x), (uint64_t, salt), (uint32_t, spins))
 		*x = *x * 6364136223846793005u + salt;
 }
 
-/* One step of a decoder, as far as its state goes: which token, where, how many keys there are by
- * then. */
+/* One step of a decoder's state: the token, its position, and the number of keys so far. */
 SIM_KERNEL(decode, (const uint32_t *, token), (const int32_t *, position),
 	   (const int32_t *, length), (uint64_t *, out))
 {
@@ -156,8 +155,8 @@ static uint64_t drawn(uint64_t seed, uint64_t offset, uint64_t i)
 	return z ^ z >> 31;
 }
 
-/* What a framework hands to a kernel that draws: where seed and offset lie, and what the graph has
- * drawn before. */
+/* The state that a framework passes to a kernel that draws: the addresses of seed and offset, and
+ * the graph's earlier draws. */
 struct draw_state {
 	const uint64_t *seed, *offset;
 	uint32_t within;
@@ -172,8 +171,8 @@ SIM_KERNEL(draw, (uint64_t *, out), (struct draw_state, state), (int, n))
 		out[i] = drawn(*state.seed, *state.offset + state.within, (uint64_t)i);
 }
 
-/* The sum of what was drawn does not depend on the order of launches, and tells when one was drawn
- * twice. */
+/* The sum of the drawn numbers does not depend on the order of launches, and shows if a number was
+ * drawn twice. */
 SIM_KERNEL(tally, (uint64_t *, sum), (struct draw_state, state), (int, n))
 {
 	int i = (int)SIM_X;
@@ -182,7 +181,8 @@ SIM_KERNEL(tally, (uint64_t *, sum), (struct draw_state, state), (int, n))
 		sum[i] += drawn(*state.seed, *state.offset + state.within, (uint64_t)i);
 }
 
-/* As many bytes of parameters as a kernel can have, in words: writes the first n of them. */
+/* The largest parameters that a kernel can have, as words; the kernel writes the first n of
+ * them. */
 struct words {
 	uint64_t w[4093];
 };

@@ -3,7 +3,7 @@
  */
 #include "arch/sim/kernel.h"
 
-/* y = x w + b over n samples; w and b lie side by side. */
+/* y = x w + b over n samples; w and b are adjacent. */
 SIM_KERNEL(linear, (const float *, w), (const float *, x), (float *, y), (int, n))
 {
 	int i = (int)SIM_X;
@@ -30,7 +30,7 @@ SIM_KERNEL(mse_backward, (const float *, x), (const float *, y), (const float *,
 	*loss = sum / (float)n;
 }
 
-/* A step down the gradients; the rate lies in device memory. */
+/* A step down the gradients; the rate is in device memory. */
 SIM_KERNEL(sgd, (float *, w), (const float *, grad), (const float *, rate), (int, n))
 {
 	int i = (int)SIM_X;
@@ -57,7 +57,7 @@ struct decode {
 	uint32_t source;
 };
 
-/* log[position] = token and length, from where the state says. */
+/* log[position] = token and length, read from the addresses in the state. */
 SIM_KERNEL(decode_step, (struct decode, d), (uint64_t *, log), (int, n))
 {
 	uint32_t token = d.source ? *d.token_at : d.token;

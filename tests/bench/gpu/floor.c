@@ -20,7 +20,7 @@ struct node {
 	uint32_t nattrs;
 };
 
-/* Edges with equal data, as one call takes them. */
+/* Edges with equal data, in the form of one call. */
 struct edges {
 	uint32_t *from, *to, n;
 	CUgraphEdgeData data;

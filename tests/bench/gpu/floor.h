@@ -16,7 +16,7 @@ struct floor;
 
 /* Lay out the calls for all graphs of @img, which outlives the floor's use. 0 or an error. */
 int floor_new(struct fdry_image *img, struct floor **ret);
-/* Take the functions from @img, which is the same image, loaded again. */
+/* Use the functions of @img, the same image loaded again. */
 void floor_functions(struct floor *f, const struct fdry_image *img);
 /* Build, instantiate, upload and throw away every graph of @img; @ret: milliseconds, without
  * throwing away. */

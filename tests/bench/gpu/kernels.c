@@ -134,7 +134,7 @@ static struct fdry_kernels_source file_read(const char *path)
 	return s;
 }
 
-/* The same behind a long comment. */
+/* Return the same source after a long comment. */
 static struct fdry_kernels_source lengthened(const struct fdry_kernels_source *from)
 {
 	struct fdry_kernels_source s = *from;

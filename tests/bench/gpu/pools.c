@@ -27,7 +27,7 @@ struct bench {
 	size_t bytes;
 };
 
-/* What the table of the library leaves out. */
+/* Driver functions that the library's table lacks. */
 static CUresult (*alloc_async)(CUdeviceptr *, size_t, CUstream);
 static CUresult (*free_async)(CUdeviceptr, CUstream);
 static CUresult (*default_pool)(CUmemoryPool *, CUdevice);
@@ -159,7 +159,7 @@ static const struct way {
 	int (*fn)(struct bench *b);
 	size_t bytes;
 	int calls;
-	cuuint64_t keeps; /* what the driver's own pool is told to keep */
+	cuuint64_t keeps; /* the release threshold of the driver's own pool */
 	bool first;       /* those below are compared with it */
 } ways[] = {
 	MEMORY("64K", 64u << 10),

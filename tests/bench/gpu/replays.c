@@ -33,7 +33,8 @@
 #define SMALL 64 /* nodes of graphs that are only there */
 #define REPLAYS 40
 
-/* For a GPU: what tests/sim has for the software driver, and a kernel with local memory. */
+/* PTX for a GPU of the kernels that tests/sim has for the software driver, and a kernel with local
+ * memory. */
 static const char ptx[] =
 	".version 7.0\n.target sm_52\n.address_size 64\n"
 	".visible .entry vecadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n"
@@ -229,7 +230,7 @@ static void rounds_launched(const struct bench *b, int n)
 	}
 }
 
-/* A graph whose chains run side by side, on streams of the driver's own. */
+/* Measure a graph whose chains run concurrently, on the driver's own streams. */
 static void branches(const struct bench *b, int n)
 {
 	CUgraphExec exec = exec_uploaded(b, n * 8, n);
@@ -332,7 +333,7 @@ static const struct history {
 	const char *what;
 	void (*fn)(const struct bench *b, int n);
 	int n;
-	bool fresh; /* it comes before the first graph of the process */
+	bool fresh; /* it is measured before the first graph of the process */
 } histories[] = {
 	{ "nothing", nothing, 0, false },
 	{ "kernels on so many streams", streams, 8, false },

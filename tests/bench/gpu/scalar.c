@@ -45,7 +45,7 @@ static int plain_pinned(struct bench *b)
 	return fdry_call(b->drv, cuMemcpyHtoDAsync_v2, b->own, b->pinned, 8, b->stream);
 }
 
-/* --- what an update is made of --- */
+/* --- the parts of an update --- */
 
 static int context_enter(struct bench *b)
 {
@@ -96,7 +96,7 @@ static int event_wait(struct bench *b)
 	return fdry_call(b->drv, cuEventSynchronize, b->past);
 }
 
-/* Only these read what they write in the command, and need no block of memory. */
+/* Only these calls hold the written value in the command itself, and need no memory block. */
 static int stream_write(struct bench *b, unsigned int n, unsigned int flags)
 {
 	CUstreamBatchMemOpParams op[COUNT] = { 0 };
@@ -208,7 +208,7 @@ static void must(int err, const char *what)
 	exit(err == -FDRY_E_NODRIVER || err == -FDRY_E_NOGPU ? 77 : EXIT_FAILURE);
 }
 
-/* Few enough at a time that queues are never full: what is measured is the call, not the GPU. */
+/* A round has so few calls that queues are never full: it measures the call, not the GPU. */
 static double round_ns(struct bench *b, const struct way *w)
 {
 	double sum = 0, from;

@@ -102,7 +102,7 @@ static void report_take(struct run *r, struct fdry_image *img, int round)
 	if (!round)
 		printf("exec_bytes %llu\n",
 		       (unsigned long long)
-			       rep.exec_bytes); /* what the driver has had before it takes again */
+			       rep.exec_bytes); /* the driver reuses memory that it had before */
 }
 
 static void floor_take(struct run *r, struct fdry_image *img, struct floor **f, int round)

@@ -71,7 +71,7 @@ struct way {
 	enum fill fill;
 	unsigned int threads, blocks, kib; /* @blocks of each thread, of @kib KiB each */
 	unsigned int streams;
-	bool late; /* the blocks are made while time is taken */
+	bool late; /* the measured time includes making the blocks */
 };
 
 struct block {
@@ -248,7 +248,7 @@ static void *thread_run(void *arg)
 
 	check(fdry_call(r->drv, cuCtxSetCurrent, r->ctx));
 	pthread_barrier_wait(&r->start);
-	pthread_barrier_wait(&r->start); /* time is taken from here on */
+	pthread_barrier_wait(&r->start); /* the measured time begins here */
 	while ((at = atomic_fetch_add(&r->next, r->piece)) < r->size) {
 		len = r->size - at < r->piece ? r->size - at : r->piece;
 		b = &r->blocks[t->nr * r->way.blocks + i++ % r->way.blocks];
@@ -427,7 +427,7 @@ static double map_run(struct run *r)
 	return fdry_elapsed_ms(&mark);
 }
 
-/* --- one way --- */
+/* --- a single way --- */
 
 static void spots_check(struct run *r)
 {
@@ -454,7 +454,7 @@ static void map_touch(const struct run *r)
 		(void)*(const volatile uint8_t *)(r->map + at);
 }
 
-/* Milliseconds; negative: there is no such way here. */
+/* Return milliseconds, or a negative number if this machine lacks the way. */
 static double way_run(struct run *r, const char *file)
 {
 	struct uring u;

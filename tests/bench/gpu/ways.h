@@ -10,15 +10,15 @@
 
 #include "arch/driver.h"
 
-/* Print one table: every way that the file system and the kernel know, @rounds times, with the
- * file's pages in the page cache as they are. Ends the process after an error. The device's context
- * is current. */
+/* Print one table with each way that the file system and the kernel support, @rounds times, without
+ * changing the file's pages in the page cache. Exits after an error. The device's context must be
+ * current. */
 void ways_warm(const struct fdry_driver *drv, const char *file, const char *title, int rounds);
-/* The same after the file was taken out of the page cache, for the ways that read a disk. */
+/* The same after removing the file from the page cache, for the ways that read a disk. */
 void ways_cold(const struct fdry_driver *drv, const char *file, int rounds);
-/* Take a file out of the page cache; what is dirty or mapped stays. */
+/* Remove a file from the page cache; dirty or mapped pages stay. */
 void ways_forget(const char *file);
-/* Milliseconds that `cat` takes to read it. */
+/* Return the milliseconds that `cat` needs to read the file. */
 double ways_cat(const char *file);
 
 #endif
