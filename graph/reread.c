@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reread.c - reading a graph again that did not change; see fdry_graph_reread().
+ * reread.c - reads an unchanged graph again without most driver calls; see fdry_graph_reread().
  *
- * The caller promises that nodes and edges are as they were. What else the graph object follows
- * from was recorded when the graph was read, as questions: what a word or a range points to, and
- * which kernel a handle is. Each question is asked again. If an answer differs, the graph is read
- * from the driver.
+ * The caller promises that nodes and edges are unchanged. The first reading recorded the other
+ * facts that determine the graph object: the memory to which a word or a range points, and the
+ * kernel of each handle. Each fact is determined again. If one differs, the graph is read from the
+ * driver.
  *
- * Kernels come last, because interning them changes the set. A graph that is then read after all
- * interns the same kernels in the same order.
+ * Kernels are compared last, because interning them changes the set. If the graph is then read from
+ * the driver, it interns the same kernels in the same order.
  */
 #include <stdlib.h>
 
 #include "graph/listing.h"
 #include "graph/read.h"
 
-/* A part of the promise costs little to check: the nodes are the same, and the edges as many. */
+/* Check the part of the promise that is cheap to check: the same nodes, and the same number of
+ * edges. */
 static int nodes_same(const struct fdry_driver *drv, CUgraph graph,
 		      const struct fdry_graph_kept *kept, bool *ret)
 {
@@ -76,7 +77,7 @@ static bool ranges_same(struct fdry_read *rd, const struct fdry_graph_kept *kept
 	return true;
 }
 
-/* The numbers of the prints of kernels, in their order. */
+/* List the numbers of the kernels' fingerprints, in the kernels' order. */
 static int prints_list(struct fdry_graph_reader *in, const struct fdry_buf *kernels,
 		       struct fdry_buf *ret)
 {
@@ -111,8 +112,8 @@ static bool kernels_same(struct fdry_graph_reader *in, const struct fdry_graph_k
 	return same;
 }
 
-/* A question that fails is no error here: reading the graph asks it again, and its error names the
- * node. */
+/* Does the kept object still hold? A failed look-up is no error here: reading the graph repeats it,
+ * and that error names the node. */
 static int kept_holds(struct fdry_graph_reader *in, CUgraph graph, struct fdry_graph_kept *kept,
 		      bool *ret)
 {
@@ -151,7 +152,7 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 
 	if (err)
 		goto out_release;
-	in->memo.words.turn += 2; /* more than any stamp: no word is listed yet */
+	in->memo.words.turn += 2; /* higher than any stamp, so that no word counts as listed */
 	err = fdry_buf_put(&kept->nodes, l.nodes, l.nnodes * sizeof(*l.nodes));
 	if (err)
 		goto out_release;

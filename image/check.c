@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check.c - see check.h.
+ * check.c - checks of content by fingerprints; see check.h.
  *
- * Every byte of content belongs to a range: a chunk, or at most as much memory between chunks as a
- * chunk has, which must be zero. The device computes the fingerprints of all ranges behind the
- * copies. What the process keeps in place of the image's bytes is left out; a chunk of which it
- * keeps a part is compared in the store instead. If the device lacks code or memory for the
- * fingerprints, the content is copied back, and the processor computes them.
+ * Every byte of content belongs to a range: a chunk, or memory between chunks, which must be zero
+ * and has at most the size of a chunk. The device computes the fingerprints of all ranges after the
+ * copies. Memory in which the process keeps its own bytes is left out. If the process keeps only a
+ * part of a chunk, the chunk is checked in the store instead. If the device lacks code or memory
+ * for the fingerprints, the content is copied back, and the processor computes them.
  */
 #include "image/check.h"
 
@@ -21,17 +21,17 @@
 
 static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
 
-/* What a range must have. */
+/* The expected fingerprint of a range. */
 struct expected {
 	struct fdry_fingerprint value;
-	uint32_t chunk; /* its position in the manifest, or ZEROS */
+	uint32_t chunk; /* its index in the manifest, or ZEROS */
 };
 
 struct check {
 	struct fdry_image *img;
 	struct fdry_reader *reader; /* NULL: content is only looked for */
 	struct fdry_buf ranges;   /* of struct fdry_fingerprint_range */
-	struct fdry_buf expected; /* one for each range */
+	struct fdry_buf expected; /* of struct expected, one for each range */
 	struct fdry_fingerprint zero_block;
 	uint64_t bytes;           /* of all ranges */
 	bool partial;             /* there are chunks of which the process keeps a part */
@@ -64,7 +64,8 @@ int fdry_damage_repair(struct fdry_store *store, const char *name, const struct 
 	return 0;
 }
 
-/* Chunk @oid is to have fingerprint @want, and other bytes were found: find out what is wrong. */
+/* Chunk @oid should have fingerprint @want, and the device has other bytes. Find the cause and
+ * return its error. */
 static int chunk_fail(struct fdry_image *img, struct fdry_reader *reader,
 		      const struct fdry_oid *oid, struct fdry_fingerprint want)
 {
@@ -108,7 +109,7 @@ static int range_add(struct check *c, uint64_t addr, uint64_t len, struct expect
 	return err ? err : fdry_buf_put(&c->expected, &want, sizeof(want));
 }
 
-/* The fingerprint of @len zeros, at most those of a chunk. */
+/* Return the fingerprint of @len zeros, at most the size of a chunk. */
 static struct fdry_fingerprint zeros_of(const struct check *c, uint64_t len)
 {
 	struct fdry_fingerprint blocks[FDRY_MF_CHUNK_MAX / FDRY_FINGERPRINT_BLOCK];
@@ -121,7 +122,7 @@ static struct fdry_fingerprint zeros_of(const struct check *c, uint64_t len)
 	return fdry_fingerprint_join(len, blocks);
 }
 
-/* Memory of content in which no chunk lies. */
+/* Add memory of content without a chunk. */
 static int zeros_add(void *arg, uint64_t addr, uint64_t size)
 {
 	struct expected want = { .chunk = ZEROS };
@@ -146,7 +147,8 @@ static int piece_sum(void *arg, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-/* The process keeps a part of the chunk, so the device does not have all of its bytes. */
+/* Check a chunk in the store. The process keeps a part of its memory, so the device does not have
+ * all its bytes. */
 static int chunk_in_store(struct check *c, uint32_t i)
 {
 	const struct fdry_manifest *m = &c->img->m;
@@ -174,7 +176,7 @@ static int chunk_add(struct check *c, uint32_t i)
 			 (struct expected){ c->img->m.fingerprints[i], i });
 }
 
-/* The chunks of a content segment, and the memory between them. */
+/* Add the chunks of a content segment, and the memory between them. */
 static int segment_add(struct check *c, const struct fdry_mf_segment *s, uint32_t *chunk)
 {
 	const struct fdry_manifest *m = &c->img->m;
@@ -228,8 +230,8 @@ static int range_fail(struct check *c, const struct fdry_fingerprint_range *rang
 	return fdry_fail_at(err, "content at %#llx", (unsigned long long)range->addr);
 }
 
-/* All chunks that differ are looked at, so that one repair brings them back. The first one is
- * reported. */
+/* Find the cause for each chunk that differs, so that one repair restores them all. Returns the
+ * error of the first. */
 static int compare(struct check *c, const struct fdry_fingerprint *found)
 {
 	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
@@ -277,7 +279,7 @@ static int range_read(struct fdry_image *img, const struct fdry_fingerprint_rang
 	return err;
 }
 
-/* Slower: all memory is copied back. */
+/* Compute the fingerprints on the processor. That is slower, because all memory is copied back. */
 static int by_processor(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
 			size_t n, struct fdry_fingerprint *ret)
 {

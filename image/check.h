@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h - the content of a loaded image, compared with the fingerprints that the seal recorded.
+ * check.h - compares the content of a loaded image with the fingerprints that the seal recorded.
  *
- * SHA-256 of content is computed once in each boot. Bytes that change after that, in the page
- * cache, on the disk or on their way, are found here: the device computes fingerprints of the
- * content in its memory before the load returns. Images that were sealed without fingerprints load
- * unchecked.
+ * A load computes SHA-256 of content once in each boot. Bytes may change after that, in the page
+ * cache, on the disk or during a copy. This check detects that: the device computes fingerprints of
+ * the content in its memory before the load returns. Images that were sealed without fingerprints
+ * are loaded without this check.
  */
 #ifndef FDRY_IMAGE_CHECK_H
 #define FDRY_IMAGE_CHECK_H
@@ -13,21 +13,21 @@
 #include "graph/fingerprint.h"
 #include "image/image.h"
 
-/* Load the kernel that computes fingerprints, if the image has some and no other image of the
- * context has loaded it. The image's context is current. */
+/* Load the kernel that computes fingerprints, if the image has fingerprints and no other image of
+ * the context has loaded it. The image's context must be current. */
 int fdry_check_prepare(struct fdry_image *img) __must_check;
-/* While there is a context. */
+/* Release the kernel. The context must still exist. */
 void fdry_check_end(struct fdry_image *img);
 
 /**
  * fdry_content_check() - Compare content on the device with its fingerprints.
  * @reader: finds the chunks that differ in the store
- * @ret: how many bytes were compared; 0 if the image has no fingerprints
+ * @ret: the number of compared bytes; 0 if the image has no fingerprints
  *
- * All content has been copied on the image's stream; memory of content without a chunk must be
- * zero. FDRY_E_CORRUPT names the first chunk that differs. Chunks that are damaged in the store are
- * noted, and nothing that was verified there is trusted any more. FDRY_E_BADIMAGE: the fingerprint
- * itself is wrong.
+ * Call it after all content has been copied on the image's stream. Content memory without a chunk
+ * must be zero. FDRY_E_CORRUPT names the first chunk that differs. Chunks that are damaged in the
+ * store are noted for a repair, and the store's earlier verifications become void. FDRY_E_BADIMAGE:
+ * the fingerprint itself is wrong.
  */
 int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint64_t *ret)
 	__must_check;
@@ -49,19 +49,19 @@ int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, ui
 
 /**
  * fdry_image_fingerprints() - Compute fingerprints of the image's device memory, and wait.
- * @ret: one for each of the @n ranges, which may be as long as a tensor
+ * @ret: one for each of the @n ranges, which may have the size of a tensor
  *
- * If the device lacks code or memory for it, the memory is copied back and the processor computes
- * them. Context: the image's must be current; what was to be written has been, or is on the image's
- * stream.
+ * If the device lacks code or memory for that, the memory is copied back and the processor computes
+ * the fingerprints. Context: the image's context must be current, and all writes must have ended or
+ * be on the image's stream.
  */
 int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
 			    size_t n, struct fdry_fingerprint *ret) __must_check;
 
-/* An object that the load needs is damaged in the store: note it for a repair. Any thread. */
+/* Note for a repair that an object of the load is damaged in the store. Any thread may call it. */
 void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);
-/* The load of @name has failed with FDRY_E_CORRUPT: bring the ids in @damaged back from packs in
- * the store. Returns 0 if all of them are whole again, else the error of the load. */
+/* Call it after a load of @name failed with FDRY_E_CORRUPT: restore the objects in @damaged from
+ * packs in the store. Returns 0 if all of them are whole again, otherwise the load's error. */
 int fdry_damage_repair(struct fdry_store *store, const char *name,
 		       const struct fdry_buf *damaged) __must_check;
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * content.c - content from the store to the device.
+ * content.c - copies an image's content from the store to the device.
  *
- * Memory of a region is zero when it is mapped, so what no chunk covers is only written
- * when content is restored later.
+ * Memory of a region is zero when it is mapped. So memory without a chunk is written only by a
+ * later restore.
  *
- * As many chunks as fit into a block of upload.h are a batch, and a batch has parts, for the
- * threads of a work queue. A thread finds the chunks of a part in the map, verifies their hashes if
- * that is due, brings them into memory if they are not there yet, and copies them into the block.
- * So hashing and copying are spread over processors, and several threads read the disk, which makes
- * it faster. Several threads fill a block, so few blocks suffice: making one takes longer than
- * copying it.
+ * A batch consists of the chunks that fit into a block of upload.h. It has parts, for the threads
+ * of a work queue. A thread finds the chunks of a part in the store's map, verifies their hashes if
+ * that is due, reads them from the disk if they are not in memory, and copies them into the block.
+ * So several processors hash and copy, and several threads read the disk, which is faster. Several
+ * threads fill a block, so few blocks suffice: making a block takes longer than copying it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,25 +26,25 @@
  * than eight threads that only copy wait for memory, for the device and for each other. */
 #define THREADS_MAX FDRY_READERS_MAX
 #define COPIERS 8u
-#define BYTES_A_THREAD (4ull << 20) /* for which a further thread pays */
-#define BLOCKS 8u           /* a few for the device, and as many as threads fill at a time */
+#define BYTES_A_THREAD (4ull << 20) /* content for each further thread */
+#define BLOCKS 8u           /* some that the device reads, and some that threads fill */
 #define PART (2u << 20)      /* bytes; a larger part is one chunk */
 #define PART_CHUNKS_MAX 256u
-#define PAGES_LOOKED_AT 3u           /* of a chunk, to know whether it is in memory */
+#define PAGES_LOOKED_AT 3u           /* of a chunk, to decide whether it is in memory */
 
-/* Chunks that go into one block. */
+/* The chunks of one block. */
 struct batch {
 	struct fdry_upload_batch block;
 	uint32_t first, count; /* in the content's list of chunks */
 };
 
-/* Some of them, which one thread handles. */
+/* Some chunks of a batch, which one thread handles. */
 struct part {
 	struct fdry_work work;
 	struct fdry_content *c;
 	struct batch *batch;
 	uint32_t first, count;
-	size_t at; /* in the block */
+	size_t at; /* the part's offset in the block */
 	uint64_t bytes;
 };
 
@@ -56,7 +55,7 @@ struct fdry_content {
 	struct batch *batches;
 	struct part *parts;
 	uint32_t nbatches, nparts;
-	uint32_t *chunks; /* of the manifest, those to copy or to verify */
+	uint32_t *chunks; /* indices in the manifest of the chunks to copy or verify */
 	uint64_t bytes;
 	_Atomic uint64_t hashed;
 	unsigned int threads; /* to start when more is to be done than copying; 0: no more */
@@ -74,12 +73,13 @@ static bool is_resident(uintptr_t page)
 	unsigned char flags = 0;
 
 	return mincore((void *)page, 1, &flags) ||
-	       flags & 1; /* where it does not say, the copy brings it in */
+	       flags & 1; /* if it fails, the copy reads the page */
 }
 
 /*
- * Read what is not in the page cache, at once. Looking at every page takes a third of the time
- * of copying them; a chunk is mostly there or not there as a whole.
+ * Read the chunk at once if it is not in the page cache. Checking every page would take a third of
+ * the time of copying them. So three pages are checked, because a chunk usually is in the cache as
+ * a whole or not at all.
  */
 static void bring(struct fdry_content *c, struct fdry_span bytes)
 {
@@ -90,13 +90,13 @@ static void bring(struct fdry_content *c, struct fdry_span bytes)
 	for (i = 0; i < PAGES_LOOKED_AT; i++)
 		if (!is_resident(((uintptr_t)bytes.data + (i ? i * step - 1 : 0)) & ~(page - 1))) {
 			threads_add(c);
-			/* A kernel that does not know this leaves it to the copy. */
+			/* If the kernel does not support this, the copy reads the pages. */
 			(void)madvise((void *)at, end - at, MADV_POPULATE_READ);
 			return;
 		}
 }
 
-/* Find it in the map, and verify it. */
+/* Find a chunk in the map, and verify it. */
 static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 		      const struct fdry_mf_chunk *chunk, struct fdry_span *ret)
 {
@@ -154,14 +154,15 @@ static int part_fill(const struct part *p, unsigned int worker)
 	return 0;
 }
 
-/* Pieces of a batch that follow each other in the block and on the device are one copy. */
+/* The copies of a batch. Pieces that are adjacent in the block and on the device become one
+ * copy. */
 struct sending {
 	struct fdry_content *c;
 	struct batch *batch;
 	const struct fdry_mf_chunk *chunk;
-	size_t at;     /* of the chunk in the block */
-	uint64_t addr; /* the copy that is due: where to, */
-	size_t from, len; /* and from where in the block */
+	size_t at;     /* the chunk's offset in the block */
+	uint64_t addr; /* the pending copy: its destination */
+	size_t from, len; /* and its offset in the block and length */
 };
 
 static int sending_copy(struct sending *s)
@@ -172,7 +173,8 @@ static int sending_copy(struct sending *s)
 	return len ? fdry_upload_copy(s->c->up, &s->batch->block, s->addr, s->from, len) : 0;
 }
 
-/* The process may keep bytes of its own in places; the rest of a chunk comes in pieces. */
+/* Add a piece of a chunk. A chunk has several pieces if the process keeps its own bytes in parts of
+ * it. */
 static int sending_piece(void *arg, uint64_t addr, uint64_t size)
 {
 	struct sending *s = arg;
@@ -240,8 +242,8 @@ static int piece_seen(void *arg, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-/* The chunk is there already, or the process keeps all bytes of its own there: nothing of it is
- * copied. */
+/* Is the chunk on the device already, or does the process keep its own bytes in all of the chunk's
+ * memory? Then the chunk is not copied. */
 static bool chunk_is_kept(const struct fdry_image *img, uint32_t i)
 {
 	const struct fdry_mf_chunk *chunk = &img->m.chunks[i];
@@ -297,7 +299,8 @@ static int batches_make(struct fdry_content *c)
 	return 0;
 }
 
-/* One at least, so that something is ready when memory is; none if nothing is to be copied. */
+/* Return the number of threads: at least one, so that content is ready when memory is mapped, and
+ * none without content. */
 static unsigned int threads_for(uint64_t bytes)
 {
 	uint64_t n = 1 + bytes / BYTES_A_THREAD;
@@ -360,7 +363,7 @@ out_end:
 	return err;
 }
 
-/* Wait for one part after another, and report how far the content has come. */
+/* Wait for one part after another, and report the progress. */
 static int parts_wait(struct fdry_content *c)
 {
 	uint64_t done = 0;

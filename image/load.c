@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load.c - make an image of a store usable in this process.
+ * load.c - loads an image of a store, so that this process can launch its graphs.
  *
- * load() is the order of the steps. Each step leaves what it made in the image, and
- * fdry_image_unload() undoes whatever is there: a load that fails is an unload. Steps that do not
- * need each other run side by side, in threads that are gone when the load returns:
+ * load() has the order of the steps. Each step stores its results in the image, and
+ * fdry_image_unload() undoes all steps that were made: a failed load unloads its image. Independent
+ * steps run concurrently, in threads that end before the load returns:
  *
  *	manifest | driver, context | identity | kernels           | wait
  *	         | kernel and graph objects, by several threads ......
@@ -39,26 +39,27 @@
 
 #define POISON 0xA5
 
-/* A load that finds damaged objects, and could bring them back, begins again so often at most: each
- * time it may meet others. */
+/* The most repeated loads after repairs of damaged objects: each load may find other damaged
+ * objects. */
 #define REPAIRS_MAX 64u
 
-/* What the steps of a load share. */
+/* The state that the steps of a load share. */
 struct load {
 	struct fdry_image *img;
 	const struct fdry_load_opts *opts;
-	struct fdry_reader *reader;         /* of the thread that loads */
+	struct fdry_reader *reader;         /* of the loading thread */
 	struct fdry_reader
-		*content_reader; /* of the memory thread, then of the one that loads; or NULL */
-	struct fdry_content *content;       /* NULL: not begun */
+		*content_reader; /* of the memory thread, then of the loading thread; or NULL */
+	struct fdry_content *content;       /* NULL until the content is begun */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
-	double mark;                        /* when the step that is under way began */
+	double mark;                        /* the time at which the current step began */
 };
 
 /* --- manifest --- */
 
-/* The facts decide among several images, then the device. Only the latter needs the driver. */
+/* Among several images, the facts decide first, then the device. Only the device needs the
+ * driver. */
 static int candidates_filter(struct load *l, struct fdry_candidates *c)
 {
 	struct fdry_wanted w = { .facts = l->opts->facts, .nfacts = l->opts->nfacts };
@@ -103,8 +104,8 @@ out_release:
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }
 
-/* From here on threads read kernels and graphs. The driver is started after this: a process that
- * loads no image may still fork. */
+/* Select and read the manifest, and start the threads that read kernels and graphs. The driver is
+ * started later: if no image fits, the process may still fork. */
 static int manifest_load(struct load *l, const char *name)
 {
 	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
@@ -167,7 +168,8 @@ static int addresses_reserve(struct fdry_image *img, const struct fdry_plan *pla
 	return 0;
 }
 
-/* Before anything else is asked of the driver: a context, too, takes whatever addresses are free.
+/* Reserve the image's addresses before any other use of the driver, since a new context may use any
+ * free addresses.
  */
 static int memory_place(struct load *l)
 {
@@ -228,7 +230,7 @@ static int memory_map(struct load *l)
 	return 0;
 }
 
-/* By a thread of its own: begin to read content, then map memory. */
+/* The memory thread: begin to read content, then map memory. */
 static int memory_load(void *arg)
 {
 	struct load *l = arg;
@@ -318,8 +320,8 @@ static int content_fill(struct load *l)
 	return err;
 }
 
-/* Images in one region may share memory: each has its content compared before another one writes
- * there. A progress function may load an image itself. */
+/* Images in one region may share memory, so the content of each is compared before another image
+ * writes there. The lock is recursive, because a progress function may load an image itself. */
 static int content_copy(struct load *l)
 {
 	static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -355,7 +357,7 @@ static int kernels_load(struct load *l)
 	return 0;
 }
 
-/* Graphs must not use what the caller leaves out of a tensor's capacity. */
+/* Check that no graph uses memory of a tensor's capacity beyond the size that the caller chose. */
 static int capacities_check(struct load *l)
 {
 	struct fdry_image *img = l->img;
@@ -373,12 +375,12 @@ static int capacities_check(struct load *l)
 	return 0;
 }
 
-/* --- the whole --- */
+/* --- the whole load --- */
 
 /*
- * Kernels need no memory and memory no kernels. But the driver lets each kernel wait for copies
- * that are in flight, and copies for kernels: content is made ready beside both and copied after
- * them.
+ * Loading kernels and mapping memory are independent. But the driver makes a load of a kernel wait
+ * for running copies, and copies wait for such loads. So content is prepared during both and copied
+ * after them.
  */
 static int device_fill(struct load *l)
 {
@@ -449,7 +451,7 @@ static int externals_count(struct fdry_image *img)
 	return 0;
 }
 
-/* If several steps fail, the caller gets the error of the first one in this order. */
+/* Run the steps. If several fail, the caller gets the error of the first one in this order. */
 static int load(struct load *l, const char *name)
 {
 	int err = fdry_reader_begin(l->img->store, &l->reader);
@@ -492,11 +494,11 @@ static int opts_check(const struct fdry_load_opts *o)
 			"fdry_image_load() does not know the flags %#x; use a newer library",
 			o->flags & ~known);
 	if (o->nfacts && !o->facts)
-		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu facts at NULL",
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_opts.nfacts is %zu, but facts is NULL",
 				 o->nfacts);
 	if (o->norder && !o->order)
 		return fdry_fail(FDRY_E_OPTS,
-				 "fdry_image_load() was given an order of %zu graphs at NULL",
+				 "fdry_load_opts.norder is %zu, but order is NULL",
 				 o->norder);
 	if (o->reserved)
 		return fdry_fail(FDRY_E_OPTS,
@@ -505,7 +507,7 @@ static int opts_check(const struct fdry_load_opts *o)
 	return fdry_placement_check(o);
 }
 
-/* Undo a load that failed. The error's sentence stays. */
+/* Undo a failed load. The error's message stays. */
 static int load_undo(struct fdry_image *img, int err)
 {
 	CUstreamCaptureMode mode;
@@ -555,8 +557,8 @@ out_undo:
 	return load_undo(img, err);
 }
 
-/* fdry_need() names the function that uses it if that is public. This one is not, so messages name
- * no function. */
+/* fdry_need() names its caller in messages if the caller is public. This function is not, so
+ * messages name no function. */
 static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
 {
 	return fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
@@ -575,7 +577,7 @@ static int graphs_build(struct fdry_image *img)
 	return 0;
 }
 
-/* One try. If it fails, @damaged has the objects that are damaged in the store. */
+/* Try the load once. If it fails, @damaged lists the objects that are damaged in the store. */
 static int image_load(struct fdry_store *store, const char *name, struct load *l,
 		      struct fdry_mismatch *mismatch, struct fdry_buf *damaged)
 {

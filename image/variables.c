@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* variables.c - see variables.h. */
+/* variables.c - reads values of module variables and writes them to loaded code. */
 #include "image/variables.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * variables.h - the values that an image has for variables of its kernel objects.
+ * variables.h - restores the values of module variables that an image holds.
  *
- * A module variable belongs to the loaded code. If the captured process had changed one, the image
+ * A module variable belongs to the loaded code. If the capturing process changed one, the image
  * holds its value, and a load writes it after the code is loaded.
  */
 #ifndef FDRY_IMAGE_VARIABLES_H

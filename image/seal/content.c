@@ -9,13 +9,13 @@
  * the same origin. Zeros are in no chunk and are not stored.
  *
  * Any kernel or copy may have written memory since the last seal. So the GPU computes the
- * fingerprint of every cell that an earlier seal of this capture has sealed. Cells that still have
- * the same one are kept: the capture remembers their chunks and the words in them that may be
- * pointers (capture/sealed.h). Threads read the other cells in pieces, cut them, and search them
- * for pointers. Without fingerprints of the GPU they read all cells. A cell that was read has its
- * fingerprint computed from what was read; if it did not change, its chunks are not hashed again.
- * The sealing thread stores the results in the order of addresses, so the image is the same for any
- * number of threads and whatever was kept.
+ * fingerprint of every cell that an earlier seal of this capture has sealed. Cells with an
+ * unchanged fingerprint are kept: the capture remembers their chunks and the words in them that may
+ * be pointers (capture/sealed.h). Threads read the other cells in pieces, cut them, and search them
+ * for pointers. Without fingerprints of the GPU they read all cells. The fingerprint of such a cell
+ * is computed from the bytes that were read; if it did not change, the cell's chunks are not hashed
+ * again. The sealing thread stores the results in the order of addresses. So the image does not
+ * depend on the number of threads or on the kept cells.
  */
 #include "image/seal/seal.h"
 
@@ -24,49 +24,49 @@
 #include "lib/search.h"
 #include "lib/workqueue.h"
 
-/* Zeros shorter than this inside content are kept, so that content stays in few pieces. */
+/* Shorter runs of zeros inside content are stored, so that content consists of few chunks. */
 #define ZERO_RUN_MIN (64u << 10)
 #define CONTENT_BLOCK 4096u
-/* Smaller tensors are not worth chunks of their own. */
+/* Smaller tensors have no chunks of their own. */
 #define TENSOR_MIN (64u << 10)
-/* Tensors that begin or end elsewhere are not cut out, so that no word lies in two chunks. */
+/* Tensors with other ends are not cut out, so that no word is in two chunks. */
 #define TENSOR_ALIGN 16u
 
 /* A piece consists of whole cells. */
 _Static_assert(FDRY_MEM_READ_PIECE >= FDRY_MF_CHUNK_MAX, "a piece holds a cell");
-/* Each thread reads one piece at a time; layout.c reads none meanwhile. */
+/* Each thread reads one piece at a time, and layout.c reads none at that time. */
 _Static_assert(FDRY_SEAL_BLOCKS > FDRY_WORKERS_MAX, "no thread waits for a block");
 
-/* Less content than this is not worth a thread. */
+/* A further thread is started for each group of this many pieces. */
 #define PIECES_A_THREAD 4u
-/* Pieces that are begun and not stored yet, for each thread. */
+/* The number of pieces in work for each thread. */
 #define AHEAD 3u
 /* A cell with more words that may be pointers is read at every seal. */
 #define WORDS_MAX 4096u
 
-/* The entry with number @i, which may be one past the last, even of an empty buffer. */
+/* The entry with number @i. It may be one past the last entry, even in an empty buffer. */
 #define entry_at(buf, type, i) ((buf).len ? fdry_array(buf, type) + (i) : NULL)
 
-/* A tensor that is cut out. */
+/* A tensor that is cut by itself. */
 struct run {
 	uint64_t from, to;
 };
 
-/* A cell without its first address: up to @end, in blocks counted from @origin. */
+/* The end of a cell, and the origin from which its blocks are counted. */
 struct place {
 	uint64_t origin, end;
 };
 
-/* A cell that content consists of. */
+/* A cell of the content. */
 struct cell {
 	uint64_t origin, addr, len;
 	const struct fdry_sealed_cell *before; /* the same cell in an earlier seal, or NULL */
 	bool keep; /* it did not change */
-	bool lost; /* the store has not all of its chunks */
+	bool lost; /* the store lacks some of its chunks */
 };
 
-/* Cells that are read, one behind the other, as many as fit into a piece. Cells that are kept may
- * lie between two of them. */
+/* Adjacent cells that are read together, as many as fit into a piece. Kept cells may be between two
+ * spots. */
 struct spot {
 	size_t cell, cells; /* in content.cells */
 	uint64_t addr;
@@ -75,14 +75,15 @@ struct spot {
 
 struct content {
 	struct fdry_seal *s;
-	struct fdry_buf runs;  /* ascending, apart */
-	struct fdry_buf cells; /* of struct cell: all of the content, in order */
+	struct fdry_buf runs;  /* ascending, without overlap */
+	struct fdry_buf cells; /* of struct cell: the whole content, in order */
 	struct fdry_buf spots; /* of struct spot, in order */
-	struct fdry_sealed next; /* what is remembered of this seal */
-	bool read_all; /* words are searched for that no earlier seal searched for */
+	struct fdry_sealed next; /* the results that the capture keeps of this seal */
+	bool read_all; /* earlier seals did not search for all words, so all cells are read */
 };
 
-/* A chunk of a piece. @known: it was sealed before; if not, its bytes are in piece.fresh. */
+/* A chunk of a piece. @known: an earlier seal has stored it. Otherwise its bytes are in
+ * piece.fresh. */
 struct found {
 	struct fdry_mf_chunk chunk;
 	bool known;
@@ -93,16 +94,17 @@ struct piece {
 	struct fdry_saved_err saved_err;
 	const struct content *c;
 	struct spot spot;
-	struct fdry_buf cells;  /* of struct fdry_sealed_cell, which lie in the next three */
+	struct fdry_buf cells;  /* of struct fdry_sealed_cell, whose contents are in the next
+				   three */
 	struct fdry_buf found;  /* of struct found, ascending */
 	struct fdry_buf prints; /* of struct fdry_fingerprint, one for each found */
 	struct fdry_buf words;  /* of struct fdry_sealed_word */
-	struct fdry_buf fresh;  /* the bytes of chunks that are not known, end to end */
+	struct fdry_buf fresh;  /* the bytes of unknown chunks, one after the other */
 };
 
-/* --- where chunks are cut --- */
+/* --- the borders of chunks --- */
 
-/* By address; of tensors with one address, the largest first. */
+/* Order by address; of tensors at the same address, the largest is first. */
 static int run_cmp(const void *a, const void *b)
 {
 	const struct run *x = a, *y = b;
@@ -112,7 +114,7 @@ static int run_cmp(const void *a, const void *b)
 	return (x->to < y->to) - (x->to > y->to);
 }
 
-/* Of tensors that share bytes only the first is cut out: the others are views. */
+/* Of tensors that share bytes, keep only the first: the others are views of it. */
 static size_t runs_apart(struct run *r, size_t n)
 {
 	size_t i, kept = 0;
@@ -168,14 +170,14 @@ static struct place place_at(const struct content *c, uint64_t addr)
 	return place;
 }
 
-/* --- chunks in a cell; @at is counted from the cell's origin --- */
+/* --- chunks in a cell; @at: the offset from the cell's origin --- */
 
 static bool is_zero(const uint8_t *p, size_t len)
 {
 	return !len || (!p[0] && !memcmp(p, p + 1, len - 1));
 }
 
-/* Bytes from @at to the end of its content block, at most @len. */
+/* Return the number of bytes from @at to the end of its content block, at most @len. */
 static size_t block_len(uint64_t at, size_t len)
 {
 	uint64_t left = CONTENT_BLOCK - at % CONTENT_BLOCK;
@@ -195,7 +197,7 @@ static size_t zero_run(uint64_t at, const uint8_t *bytes, size_t len)
 	return done;
 }
 
-/* The length of the chunk that begins at @bytes; its first block is not zero. */
+/* Return the length of the chunk that begins at @bytes. Its first block is not zero. */
 static size_t chunk_run(uint64_t at, const uint8_t *bytes, size_t len)
 {
 	size_t done, zeros;
@@ -233,7 +235,7 @@ static int chunk_find(struct piece *p, const struct cell *cell, struct found *f,
 	return err ? err : fdry_buf_put(&p->found, f, sizeof(*f));
 }
 
-/* Find the chunks of a cell, and the words in them. */
+/* Find the chunks of a cell, and the words in them that may be pointers. */
 static int cell_cut(struct piece *p, const struct cell *cell, struct fdry_sealed_cell *ret,
 		    const uint8_t *bytes)
 {
@@ -333,7 +335,7 @@ static void piece_begin(const struct content *c, struct fdry_workqueue *q, struc
 
 /* --- results, in the order of addresses --- */
 
-/* A collection removed the chunk meanwhile: read its bytes again and store them. */
+/* A collection has removed the chunk since the seal began: read its bytes again and store them. */
 static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 		       const struct fdry_fingerprint *print)
 {
@@ -383,7 +385,7 @@ static int chunk_put(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 	return err ? err : fdry_buf_put(&s->w.chunks, chunk, sizeof(*chunk));
 }
 
-/* The last @cell->nchunks chunks of the manifest are those of @cell. */
+/* Record a cell for the next seal. Its chunks are the last @cell->nchunks of the manifest. */
 static int cell_remember(struct content *c, const struct fdry_sealed_cell *cell,
 			 const struct fdry_sealed_word *words)
 {
@@ -416,7 +418,7 @@ static int kept_put(struct content *c, const struct fdry_sealed_cell *cell)
 	return err ? err : cell_remember(c, cell, words);
 }
 
-/* Put the cells that are kept from @cell on, up to the next that is read. */
+/* Put kept cells, from @cell to the next cell that is read. */
 static int kept_run_put(struct content *c, size_t cell)
 {
 	const struct cell *cells = fdry_array(c->cells, struct cell);
@@ -452,7 +454,7 @@ static int piece_put(struct content *c, const struct piece *p)
 	return err ? err : kept_run_put(c, p->spot.cell + p->spot.cells);
 }
 
-/* Threads work on a window of pieces, which moves over all of them. */
+/* Threads work on a window of pieces, which moves over all pieces. */
 static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece *window,
 		      size_t size)
 {
@@ -507,7 +509,7 @@ static int pieces_seal(struct content *c)
 	return err;
 }
 
-/* --- cells, and which of them are kept --- */
+/* --- cells, and the choice of kept cells --- */
 
 static int range_cut(struct content *c, const struct fdry_layout_range *r)
 {
@@ -532,7 +534,7 @@ static int range_cut(struct content *c, const struct fdry_layout_range *r)
 	return err;
 }
 
-/* Whether the store still has the chunks of a cell. */
+/* Does the store still have the chunks of a cell? */
 static bool has_chunks(const struct content *c, struct fdry_reader *reader,
 		       const struct fdry_sealed_cell *cell)
 {
@@ -595,7 +597,7 @@ out_free:
 	return err;
 }
 
-/* The cells that are read, as spots. */
+/* Group the cells that are read into spots. */
 static int spots_list(struct content *c)
 {
 	const struct cell *cells = fdry_array(c->cells, struct cell);

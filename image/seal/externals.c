@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * externals.c - the fingerprints of external constants, so that a loading program can check that it
- * filled them with the same bytes.
+ * externals.c - records the fingerprints of external constants, with which a loading program can
+ * check that it has filled them with the same bytes.
  *
- * Inputs, outputs and states change from launch to launch, and equal images must have equal bytes:
- * their fingerprints are not recorded. The GPU computes those of device memory. If it cannot, none
- * is recorded: reading this memory back would cost more than the rest of the seal.
+ * Inputs, outputs and states change from launch to launch, so their fingerprints are not recorded:
+ * images of the same program must have equal bytes. The GPU computes the fingerprints of device
+ * memory. If it cannot, none is recorded, since reading this memory back would cost more than the
+ * rest of the seal.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ static bool is_wanted(const struct fdry_capture_tensor *t)
 	return t->desc.flags & FDRY_TENSOR_EXTERNAL && t->desc.use == FDRY_USE_CONST && t->extent;
 }
 
-/* The fingerprint of host memory, which may be gone. */
+/* Compute the fingerprint of host memory, which the program may have freed. */
 static int host_print(const struct fdry_capture_tensor *t, struct fdry_fingerprint *ret)
 {
 	size_t k, n, blocks = fdry_fingerprint_blocks(t->extent);
@@ -52,7 +53,8 @@ out_free:
 	return err;
 }
 
-/* Those of device memory, in the order of the tensors; false: the GPU cannot compute them. */
+/* Compute the fingerprints of device memory, in the order of the tensors. Returns false if the GPU
+ * cannot. */
 static bool device_prints(struct fdry_seal *s, struct fdry_fingerprint_range *ranges,
 			  struct fdry_fingerprint *ret)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * host.c - host memory of copies: host tensors become host segments.
+ * host.c - makes host segments of the host tensors, the host memory that a graph's copies use.
  *
- * Tensors that share bytes share a segment. Tensors that only touch do not, since their order in
- * memory differs from process to process. Segments are numbered by the names of their tensors, so
- * the same tensors give the same segments in every process. A segment begins at a multiple of
+ * Tensors that share bytes share a segment. Adjacent tensors do not, since their order in memory
+ * differs between processes. Segments are numbered by the names of their tensors, so the same
+ * tensors give the same segments in every process. A segment begins at a multiple of
  * FDRY_HOST_ALIGN, which keeps the alignment of its tensors.
  *
  * Constants and state have content, which is stored in chunks. The program writes inputs before
@@ -21,10 +21,10 @@
 /* The alignment of a segment's first byte in the loading process. */
 #define SEGMENT_ALIGN 256u
 
-/* A host tensor, by address; and a host segment. */
+/* A host tensor or a host segment. */
 struct span {
 	uint64_t addr, end;
-	const struct fdry_tensor *tensor; /* of a segment the first by name */
+	const struct fdry_tensor *tensor; /* of a segment: the tensor with the first name */
 	uint32_t index;                   /* of a segment: its number in the image */
 };
 
@@ -49,7 +49,7 @@ static void spans_sort(struct fdry_buf *spans, int (*cmp)(const void *, const vo
 		qsort(spans->data, fdry_array_count(*spans, struct span), sizeof(struct span), cmp);
 }
 
-/* The host tensors, each of which must still be what was named. */
+/* List the host tensors, and check that each still has the memory that the program named. */
 static int tensors_list(const struct fdry_seal *s, struct fdry_buf *ret)
 {
 	const struct fdry_capture_tensor *t =
@@ -92,13 +92,14 @@ static int segments_join(const struct fdry_buf *tensors, struct fdry_buf *ret)
 	return err;
 }
 
-/* Where a segment begins. */
+/* Return the beginning of a segment. */
 static uint64_t segment_start(const struct span *s)
 {
 	return s->addr & ~(uint64_t)(FDRY_HOST_ALIGN - 1);
 }
 
-/* Segments enter the manifest in the order of names. Searches need the order of addresses. */
+/* Add segments to the manifest in the order of names. Afterwards sort them by address again, for
+ * searches. */
 static int segments_put(struct fdry_seal *s)
 {
 	struct span *seg = fdry_array(s->hosts, struct span);
@@ -107,7 +108,7 @@ static int segments_put(struct fdry_seal *s)
 
 	if (n > FDRY_HOST_SEGMENTS_MAX)
 		return fdry_fail(FDRY_E_LIMIT,
-				 "the host tensors lie in %zu places, more than the limit of %u; "
+				 "the host tensors are in %zu places, more than the limit of %u; "
 				 "use fewer allocations",
 				 n, FDRY_HOST_SEGMENTS_MAX);
 	spans_sort(&s->hosts, name_cmp);
@@ -172,8 +173,9 @@ static bool kept(const struct fdry_tensor *t)
 	       !(t->flags & FDRY_TENSOR_EXTERNAL);
 }
 
-/* Are the bytes from @at on content? Shortens *end to the place up to which this holds: where
- * another tensor begins or ends. As in device memory, bytes of an external tensor are no content.
+/* Are the bytes from @at content? Moves *end back to the next address at which a tensor begins or
+ * ends: the answer holds up to there. As in device memory, bytes of an external tensor are not
+ * content.
  */
 static bool content_at(const struct fdry_seal *s, uint64_t at, uint64_t *end)
 {
@@ -194,7 +196,7 @@ static bool content_at(const struct fdry_seal *s, uint64_t at, uint64_t *end)
 	return content && !external;
 }
 
-/* A segment whose content is stored. */
+/* The segment whose content is being stored. */
 struct storing {
 	struct fdry_seal *s;
 	const struct span *seg;
@@ -227,7 +229,7 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
 }
 
-/* [@at, @end) is content: chunks end at multiples of FDRY_MF_CHUNK_MAX in the segment. */
+/* Store the content [@at, @end). Chunks end at multiples of FDRY_MF_CHUNK_MAX in the segment. */
 static int range_put(struct storing *st, uint64_t at, uint64_t end)
 {
 	uint64_t start = segment_start(st->seg), left;

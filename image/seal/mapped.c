@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mapped.c - the addresses at which the process has something mapped, as the seal began.
+ * mapped.c - records the addresses at which the process has mappings at the beginning of a seal.
  *
- * The driver reserves all its memory in the address space of the process. So it knows no memory at
- * an address where nothing is mapped.
+ * The driver reserves all its memory in the address space of the process. So the driver has no
+ * memory at an unmapped address.
  */
 #include <stdlib.h>
 

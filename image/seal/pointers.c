@@ -4,34 +4,36 @@
  *
  * A program may store a pointer in memory, for example to a module variable. In another process
  * that pointer is invalid, like one in a kernel's arguments. Content has no types, so every word at
- * a multiple of 8 is checked, in three steps. First: can it be an address? Its upper half must lie
- * between 1 and 2^15 - 1: no finite bf16, fp16 or fp8 number, no normal fp32 number and no count
- * below 2^32 has such bits. Second: does the process have a mapping there? Third: does the driver
- * know memory there?
+ * a multiple of 8 is checked, in three steps. First: can the word be an address? Its upper half
+ * must be between 1 and 2^15 - 1: no finite bf16, fp16 or fp8 number, no normal fp32 number and no
+ * count below 2^32 has such bits. Second: does the process have a mapping at that address? Third:
+ * does the driver have memory there?
  *
- * A word that passes may still be a number. The seal is refused if a number would hardly have that
- * value: it points into a small allocation, as variables are; or it is a multiple of 256, as
- * addresses of allocations are; or another such word lies close by and points close by. A single
- * word that points into a large allocation is counted in the report.
+ * A word that passes may still be a number. The seal is refused if a number would rarely have that
+ * value: if the word points into a small allocation, like those of variables; if it is a multiple
+ * of 256, like addresses of allocations; or if another such word is close to it and points to a
+ * place close by. Other words that pass are only counted in the report.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "image/seal/seal.h"
 
-#define HALVES FDRY_SEALED_HALVES /* upper halves of addresses: 47 bits */
-#define SMALL (1ull << 20)   /* bytes of a small thing */
+#define HALVES FDRY_SEALED_HALVES /* the number of upper halves of addresses, which have 47 bits */
+#define SMALL (1ull << 20)   /* bytes of a small allocation */
 #define ROUND 256u
-#define CLOSE 64u            /* bytes between words that belong together */
-#define BLOCK 64u            /* words looked at in one go */
+#define CLOSE 64u            /* bytes between two words that belong together */
+#define BLOCK 64u            /* words that are checked together */
 #define CACHE 4096u
 
 struct fdry_pointers {
 	const struct fdry_seal_maps *maps;
-	/* A bit for each upper half that has something mapped; then for those that are searched. */
+	/* A bit for each upper half with a mapping; after fdry_pointers_remember(), for each upper
+	 * half that is searched for. */
 	uint64_t halves[HALVES / 64];
 	uint64_t numbers[CACHE];      /* words that are no pointers, by hash */
-	uint64_t at, word;            /* the last word that was only counted */
+	uint64_t at, word;            /* the address and value of the last word that was only
+					 counted */
 };
 
 static void half_mark(struct fdry_pointers *p, uint64_t first, uint64_t last)
@@ -134,8 +136,8 @@ static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const c
 			 *tensor ? " (tensor '" : "", tensor, *tensor ? "')" : "", word, what);
 }
 
-/* Memory that a load restores at this address, or a block of the seal's own. The region also
- * contains memory that the program mapped and that no image can hold. */
+/* Does the word point to memory that a load restores at the same address, or to a block of the seal
+ * itself? The region also contains memory that the program mapped and that no image can hold. */
 static bool is_own(const struct fdry_seal *s, uint64_t word)
 {
 	if (word - s->layout.base < s->layout.size)
@@ -143,7 +145,7 @@ static bool is_own(const struct fdry_seal *s, uint64_t word)
 	return fdry_mem_reader_holds(s->reader, word);
 }
 
-/* Judge a word that may be an address, and at which the process has a mapping. */
+/* Judge a word that may be an address. The process has a mapping there. */
 static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 {
 	struct fdry_pointers *p = s->pointers;

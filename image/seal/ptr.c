@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ptr.c - finds the memory that an address in a graph points to.
+ * ptr.c - finds the memory to which an address in a graph or in content points.
  *
- * For addresses in the region the ledger answers. Addresses that the region never handed out point
- * to nothing: such a word is a number. So does a word outside the region if the process has no
- * mapping there, since the driver reserves all its memory in the address space of the process. For
- * all others the driver answers; if it knows memory there, the image does not hold that memory.
+ * The ledger, the list of allocations, decides about addresses in the region. A word with an
+ * address that the region never allocated is a number. So is a word outside the region if the
+ * process has no mapping there, since the driver reserves all its memory in the address space of
+ * the process. The driver decides about all other words: if it has memory there, the image does not
+ * hold that memory.
  */
 #include "image/seal/seal.h"
 
-/* The kind of memory that the program mapped at @addr itself; NULL for other memory. */
+/* Return the kind of memory that the program itself mapped at @addr, or NULL for other memory. */
 static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
 {
 	CUmemGenericAllocationHandle handle;
@@ -22,7 +23,7 @@ static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
 	return ret;
 }
 
-/* For messages. */
+/* Return a name of the memory for messages. */
 static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr, unsigned int type,
 				bool managed)
 {
@@ -62,7 +63,7 @@ static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_w
 	return 0;
 }
 
-/* Is nothing mapped at this freed address of the region? So it is if all of its block was freed. */
+/* Is this freed address of the region unmapped? It is if its whole block was freed. */
 static bool is_gone(const struct fdry_seal *s, CUdeviceptr addr)
 {
 	unsigned int type;
@@ -71,14 +72,14 @@ static bool is_gone(const struct fdry_seal *s, CUdeviceptr addr)
 			     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) == CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Does the last allocation that held a word hold this one too? Words come in the order of addresses
- * if there are many. */
+/* Is @addr in the last allocation that was found? Many words are searched in the order of
+ * addresses. */
 static bool is_near(const struct fdry_seal *s, uint64_t addr)
 {
 	return s->near && addr - s->near->addr < s->near->extent;
 }
 
-/* Was this address of the region ever handed out? */
+/* Did the region ever allocate this address? */
 static bool was_used(const struct fdry_layout *l, CUdeviceptr addr)
 {
 	return addr < l->used || (addr >= l->aside && addr < l->aside_used);

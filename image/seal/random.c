@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * random.c - writes into the manifest what the graphs draw from generators.
+ * random.c - records in the manifest how the graphs draw from random-number generators.
  *
- * A loader writes seed and offset of a generator into cells of device memory before each launch. If
- * no kernel of the graph has the address of the cell as an argument, the graph reads its seed
- * elsewhere, and the seal is refused. It is also refused if a copy or memset of the graph touches
- * the cell.
+ * Before each launch, the library writes a generator's seed and offset to cells of device memory.
+ * If no kernel of the graph has a cell's address as an argument, the graph reads its seed
+ * elsewhere, and the seal is refused. It is also refused if a copy or memset of the graph uses a
+ * cell.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,8 @@ static int generators_put(struct fdry_seal *s, const struct fdry_capture_draw *d
 	return err;
 }
 
-/* Bytes of an external tensor belong to the loader, which may leave them without memory. */
+/* Is the cell in an external tensor? Its bytes belong to the loading program, which need not
+ * provide memory for all of them. */
 static bool is_external(const struct fdry_layout *l, uint64_t addr)
 {
 	const struct fdry_layout_range *r = fdry_array(l->ranges, struct fdry_layout_range);
@@ -77,7 +78,8 @@ static bool is_external(const struct fdry_layout *l, uint64_t addr)
 	return false;
 }
 
-/* Check that the cell lies in the same allocation as when the program named it; set it to zero. */
+/* Check that the cell is in the same allocation as when the program named it, and set it to
+ * zero. */
 static int cell_clear(struct fdry_seal *s, const struct fdry_capture_draw *d, int which)
 {
 	const uint64_t addr = which ? d->desc.offset : d->desc.seed;
@@ -85,7 +87,7 @@ static int cell_clear(struct fdry_seal *s, const struct fdry_capture_draw *d, in
 
 	if (is_external(&s->layout, addr))
 		return fdry_fail(FDRY_E_REFUSED,
-				 "graph %llu: the %s of generator '%s' lies in an external tensor, "
+				 "graph %llu: the %s of generator '%s' is in an external tensor, "
 				 "and is written before each launch; name the tensor without it",
 				 (unsigned long long)d->key, which ? "offset" : "seed",
 				 d->desc.generator);
@@ -122,8 +124,8 @@ int fdry_seal_generators(struct fdry_seal *s)
 /* How a graph uses the two cells of a draw. */
 struct uses {
 	const uint64_t cell[2];
-	bool given[2]; /* to a kernel */
-	bool touched;  /* by a copy or memset */
+	bool given[2]; /* a kernel has the address as an argument */
+	bool touched;  /* a copy or memset uses a cell */
 };
 
 static void kernel_uses(struct uses *u, struct fdry_span args)
@@ -189,8 +191,8 @@ static int uses_check(const struct fdry_rng_use *d, const struct fdry_graph_view
 		return err;
 	if (!u.given[0] || !u.given[1])
 		return fdry_fail(FDRY_E_REFUSED,
-				 "none of its kernels is given the address of the %s of generator "
-				 "'%s', %#llx; say where the kernels read it",
+				 "no kernel has as an argument the address of the %s of generator "
+				 "'%s', %#llx; name the address that the kernels read",
 				 u.given[0] ? "offset" : "seed", d->generator,
 				 (unsigned long long)(u.given[0] ? d->offset : d->seed));
 	if (u.touched)
@@ -244,8 +246,8 @@ int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
 	if (g->random && !found)
 		return fdry_fail(
 			FDRY_E_REFUSED,
-			"it draws random numbers, and no fdry_capture_rng_use() says where "
-			"its generator's seed and offset lie; say so, or draw them outside "
+			"it draws random numbers, and no fdry_capture_rng_use() names the "
+			"addresses of its generator's seed and offset; call it, or draw outside "
 			"of the graph");
 	return 0;
 }

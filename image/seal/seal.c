@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal.c - the one place where an image is put together.
+ * seal.c - makes an image of a capture, phase by phase.
  *
- * Phases, in this order: check which objects are alive, lay out memory, read the graphs (which
- * interns kernels), slice the kernels, store content, check that nothing changed meanwhile, store
- * manifest and ref. Each object is stored when it is made, the manifest last. A seal that fails
- * leaves objects without references, which gc removes. The capture is locked throughout.
+ * The phases are, in this order: check that no capture, texture or surface is live, lay out memory,
+ * read the graphs (which interns kernels), slice the kernels, store content, check that no memory
+ * changed during the seal, store manifest and ref. Each object is stored when it is made, the
+ * manifest last. A failed seal leaves objects without references, which gc removes. The capture is
+ * locked during the whole seal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "image/seal/seal.h"
 #include "lib/telemetry.h"
 
-/* --- what is alive --- */
+/* --- live objects of the program --- */
 
 static int live_check(const struct fdry_hook_live *live)
 {
@@ -35,14 +36,14 @@ static int live_check(const struct fdry_hook_live *live)
 	if (live->unwrapped)
 		return fdry_fail(
 			FDRY_E_REFUSED,
-			"the driver gave the program %llu function(s) in a version that the "
+			"the driver returned to the program %llu function(s) in a version that the "
 			"interposer does not know, so it may not have seen all; use a newer "
 			"Foundry",
 			(unsigned long long)live->unwrapped);
 	return 0;
 }
 
-/* Memory and the number of graph launches must be as they were when the seal began. */
+/* Check that memory and the number of graph launches are unchanged since the seal began. */
 static int still_check(const struct fdry_seal *s)
 {
 	struct fdry_hook_live now;
@@ -62,7 +63,7 @@ static int still_check(const struct fdry_seal *s)
 /* --- graphs --- */
 
 #define KEPT_MAX \
-	(256ull << 20) /* bytes of host memory for what is kept of graphs from seal to seal */
+	(256ull << 20) /* bytes of host memory for data of graphs that are kept from seal to seal */
 
 static int graph_cmp(const void *a, const void *b)
 {
@@ -89,7 +90,8 @@ static int graph_store(struct fdry_seal *s, const struct fdry_capture_graph *g,
 				      &mf->oid);
 }
 
-/* The store may have the object of a kept graph already; then it is neither decoded nor hashed. */
+/* Does the store have the object of a kept graph already? Then the graph is neither decoded nor
+ * hashed. */
 static int kept_has(struct fdry_seal *s, const struct fdry_capture_graph *g,
 		    struct fdry_mf_graph *mf, bool *ret)
 {
@@ -179,7 +181,7 @@ static int graphs_seal(struct fdry_seal *s)
 
 /* --- kernels --- */
 
-/* Add the attributes of the next kernel that its manifest entry has no field for. */
+/* Add those attributes of the next kernel for which its manifest entry has no field. */
 static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
 {
 	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels,
@@ -230,7 +232,7 @@ static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 _Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param),
 	       "parameters are copied as they are");
 
-/* Store a kernel object. One that the store has is not hashed again. */
+/* Store a kernel object. If the store has it already, it is not hashed again. */
 static int kernel_object_put(struct fdry_seal *s, struct fdry_span bytes, const struct fdry_oid *id)
 {
 	struct fdry_mf_object o = { .oid = *id };
@@ -283,7 +285,7 @@ static int tensor_cmp(const void *a, const void *b)
 	return strcmp(x->desc.name, y->desc.name);
 }
 
-/* The tensor must lie in the same allocation as when the program named it. */
+/* Check that the tensor is in the same allocation as when the program named it. */
 static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_tensor *t)
 {
 	bool shared;
@@ -404,7 +406,8 @@ static int alloc_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Loaders that make the same allocations first compare them: see fdry_load_opts.into. */
+/* Record the allocations in the order in which they were made. A load into a region compares them;
+ * see fdry_load_opts.into. */
 static int allocs_seal(struct fdry_seal *s)
 {
 	size_t i, n = s->layout.n_ledger;
@@ -437,7 +440,7 @@ static int limits_seal(struct fdry_seal *s)
 	return fdry_buf_put(&s->w.limits, &mf, sizeof(mf));
 }
 
-/* --- the whole --- */
+/* --- the whole seal --- */
 
 static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
@@ -530,7 +533,7 @@ static int facts_and_tensors_seal(struct fdry_seal *s)
 	return err;
 }
 
-/* The phases in their order, each with its time. */
+/* Run the phases in their order, and record the time of each. */
 static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
 	double mark = fdry_now_ms(), layout_ms;
@@ -571,8 +574,8 @@ static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_
 		return fdry_interposer_result(cap->hook, err);
 	if (code.jit_symbols)
 		return fdry_fail(FDRY_E_REFUSED,
-				 "the code was linked with symbols of the program's own, which "
-				 "cannot be brought back");
+				 "the code was linked with the program's own symbols, which "
+				 "a load cannot provide; load code without them");
 	*ret = (struct fdry_code_image){ code.data, code.len, code.njit, code.jit,
 					 code.jit_values };
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seal.h - internal to image/seal: seal.c runs the phases of a seal, each other file does one. */
+/* seal.h - the functions of a seal, internal to image/seal: seal.c runs the phases, and each other
+ * file does one. */
 #ifndef FDRY_IMAGE_SEAL_SEAL_H
 #define FDRY_IMAGE_SEAL_SEAL_H
 
@@ -10,10 +11,11 @@
 #include "mm/maps.h"
 #include "store/store.h"
 
-/* Pieces of memory that are read at the same time: one for each thread, and one more. */
+/* The number of pieces of memory that are read at the same time: one for each thread, and one
+ * more. */
 #define FDRY_SEAL_BLOCKS 17u
 
-/* The parts of a seal. Each seal writes to the log what they took, in milliseconds. */
+/* The parts of a seal. Each seal logs their times in milliseconds. */
 #define FDRY_SEAL_PARTS(X) \
 	X(begin) X(layout) X(words) X(kept_graphs) X(read_graphs) X(slices) X(kernels) \
 	X(fingerprints) X(content) X(host) X(still) X(facts) X(encode) X(commit) X(end)
@@ -25,12 +27,12 @@ enum fdry_seal_part {
 	FDRY_SEAL_PART_COUNT,
 };
 
-/* mapped.c: the mappings of the process when the seal began. */
+/* mapped.c: the mappings of the process at the beginning of the seal. */
 struct fdry_seal_maps {
 	struct fdry_maps_range *list; /* ascending */
 	size_t n;
-	struct fdry_maps_range near; /* the mapping or gap of the last address, */
-	bool near_mapped;            /* which of the two it is */
+	struct fdry_maps_range near; /* the mapping or gap that holds the last address */
+	bool near_mapped;            /* whether @near is a mapping */
 };
 
 struct fdry_seal {
@@ -41,61 +43,63 @@ struct fdry_seal {
 	struct fdry_mem_reader *reader;
 	struct fdry_seal_maps maps;
 	struct fdry_pointers *pointers;
-	struct fdry_hook_live live;    /* when the seal began */
+	struct fdry_hook_live live;    /* the counters when the seal began */
 	struct fdry_layout layout;
-	const struct fdry_alloc *near; /* of the layout: holds the last word; see ptr.c */
+	const struct fdry_alloc *near; /* an allocation of the layout, which holds the last word;
+					  see ptr.c */
 	struct fdry_buf host_tensors, hosts; /* see host.c */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
-	/* The variable whose value is searched for pointers, and where it begins; NULL: none. */
+	/* The variable whose value is being searched for pointers, or NULL, and its address. */
 	const char *variable;
 	uint64_t variable_addr;
 	struct fdry_seal_report report;
 	double mark, parts[FDRY_SEAL_PART_COUNT]; /* see fdry_seal_spent() */
 };
 
-/* The time since the last call belongs to @part. */
+/* Add the time since the last call to @part. */
 #define fdry_seal_spent(s, part) \
 	((s)->parts[FDRY_SEAL_PART_##part] += fdry_elapsed_ms(&(s)->mark))
 
-/* ptr.c: a fdry_where_fn. @arg: the seal. */
+/* ptr.c: implements fdry_where_fn. @arg: the seal. */
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		    const char **what) __must_check;
 
 int fdry_seal_maps_init(struct fdry_seal_maps *m) __must_check;
 void fdry_seal_maps_release(struct fdry_seal_maps *m);
-/* Whether the process has a mapping at @addr. Only the sealing thread calls it; it is fastest in
+/* Does the process have a mapping at @addr? Only the sealing thread may call it. It is fastest in
  * the order of addresses. */
 bool fdry_seal_mapped(struct fdry_seal *s, uint64_t addr);
 
-/* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if memory of one was
- * freed. */
+/* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if the memory of a tensor
+ * was freed. */
 int fdry_seal_hosts(struct fdry_seal *s) __must_check;
-/* A fdry_host_fn. @arg: the seal. */
+/* Implements fdry_host_fn. @arg: the seal. */
 void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 /* Store the content of host segments. */
 int fdry_seal_host_content(struct fdry_seal *s) __must_check;
-/* FDRY_E_STATE if host memory was freed since fdry_seal_hosts(). */
+/* Return FDRY_E_STATE if host memory was freed since fdry_seal_hosts(). */
 int fdry_seal_hosts_still(const struct fdry_seal *s) __must_check;
 
-/* pointers.c: search content for pointers to memory that an image does not hold; counts into the
- * report. */
+/* pointers.c: search content for pointers to memory that an image does not hold, and count them in
+ * the report. */
 struct fdry_pointers;
 int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **ret) __must_check;
 void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED: the message names the place of the pointer and its target. */
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes,
 		       size_t len) __must_check;
-/* The same in two steps. Any thread appends the words that may be pointers to @words, each a
- * struct fdry_sealed_word; what it appends follows from the bytes and from the halves. */
+/* The same in two steps. First, any thread appends the words that may be pointers to @words, as
+ * struct fdry_sealed_word. The result depends only on the bytes and on the upper halves. */
 int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len,
 		       struct fdry_buf *words) __must_check;
-/* Then the sealing thread judges them, in the order of addresses. */
+/* Second, the sealing thread judges these words, in the order of addresses. */
 int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *words,
 			size_t n) __must_check;
-/* Words are searched for whose upper halves are in @before. If the process has mappings elsewhere,
- * what was found before may lack words: then true is returned, and the upper halves of all mappings
- * and of their neighbours join. Stacks of threads and the heap grow into neighbours between seals.
+/* Search for the words whose upper halves are in @before, those of an earlier seal. If the process
+ * has mappings with other upper halves, the results of earlier seals may lack words. Then return
+ * true, and add the upper halves of all mappings and of their neighbours. Neighbours are added
+ * because stacks of threads and the heap grow into them between seals.
  */
 bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before);
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
@@ -117,10 +121,11 @@ int fdry_seal_generators(struct fdry_seal *s) __must_check;
 int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
 		    const struct fdry_graph_view *view) __must_check;
 
-/* externals.c: when all tensors are in the manifest, add what external constants hold. */
+/* externals.c: after all tensors are in the manifest, add the fingerprints of external
+ * constants. */
 int fdry_seal_externals(struct fdry_seal *s) __must_check;
 
-/* content.c: store the content of the layout; adds segments and chunks to the manifest. */
+/* content.c: store the content of the layout, and add segments and chunks to the manifest. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;
 
 #endif

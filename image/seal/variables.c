@@ -2,7 +2,7 @@
 /* variables.c - stores the values of module variables that differ from their code. */
 #include "image/seal/seal.h"
 
-/* What a value points to must be in the image, as with content. */
+/* Check that the value points only to memory that the image holds, like content. */
 static int value_check(struct fdry_seal *s, const struct fdry_kernel_value *v)
 {
 	unsigned int managed = 0;
@@ -12,7 +12,7 @@ static int value_check(struct fdry_seal *s, const struct fdry_kernel_value *v)
 			    CU_POINTER_ATTRIBUTE_IS_MANAGED, v->addr);
 	if (managed)
 		return fdry_fail(FDRY_E_REFUSED,
-				 "the module variable %.200s lies in managed memory, and its value "
+				 "the module variable %.200s is in managed memory, and its value "
 				 "was changed; use a __device__ variable",
 				 v->name);
 	s->variable = v->name;
@@ -22,7 +22,7 @@ static int value_check(struct fdry_seal *s, const struct fdry_kernel_value *v)
 	return err;
 }
 
-/* Store a value of a variable. */
+/* Store the value of a variable. */
 static int value_seal(void *arg, const struct fdry_kernel_value *v)
 {
 	struct fdry_seal *s = arg;

@@ -510,7 +510,8 @@ START_TEST(nothing_given_to_an_image)
 	fails(INVAL, "given no store", fdry_image_load(NULL, "img", NULL, &img));
 	fails(INVAL, "given no name", fdry_image_load(load_store(), NULL, NULL, &img));
 	fails(INVAL, "given no ret", fdry_image_load(load_store(), "img", NULL, NULL));
-	fails(OPTS, "1 facts at NULL", fdry_image_load(load_store(), "img", &opts, &img));
+	fails(OPTS, "nfacts is 1, but facts is NULL",
+	      fdry_image_load(load_store(), "img", &opts, &img));
 	fails(INVAL, "given no img", fdry_image_launch(NULL, 1, NULL));
 	fails(INVAL, "given no img", fdry_image_build(NULL, 1));
 	fails(INVAL, "given no img", fdry_image_write(NULL, "a", id, 1, NULL));

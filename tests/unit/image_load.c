@@ -271,7 +271,8 @@ START_TEST(orders_that_are_wrong)
 	opts.order = twice;
 	fails(EXISTS, "graph 1 twice", fdry_image_load(load_store(), "img", &opts, &img));
 	opts.order = NULL;
-	fails(OPTS, "order of 2 graphs at NULL", fdry_image_load(load_store(), "img", &opts, &img));
+	fails(OPTS, "norder is 2, but order is NULL",
+	      fdry_image_load(load_store(), "img", &opts, &img));
 	opts.norder = 0;
 	opts.reserved = 7;
 	fails(OPTS, "reserved field of struct fdry_load_opts is 7",

@@ -545,7 +545,7 @@ static void refusals(void *arg)
 	draw.generator = "k";
 	draw.seed = d.g[0];
 	fails(EXISTS, "share a cell in graph 1", fdry_capture_rng_use(d.w.cap, 1, &draw));
-	fails(REFUSED, "none of its kernels is given the address of the seed of generator 'g'",
+	fails(REFUSED, "no kernel has as an argument the address of the seed of generator 'g'",
 	      work_seal(&d.w, "img"));
 	cuda_ok(cuMemFree_v2, freed);
 	fails(STATE, "of the seed of generator 'g' was freed", work_seal(&d.w, "img"));
@@ -596,7 +596,7 @@ static void outside(void *arg)
 	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
 	t.addr = d.g[1];
 	ok(fdry_capture_tensor(d.w.cap, &t));
-	fails(REFUSED, "graph 1: the offset of generator 'g' lies in an external tensor",
+	fails(REFUSED, "graph 1: the offset of generator 'g' is in an external tensor",
 	      work_seal(&d.w, "img"));
 	work_end(&d.w);
 }
