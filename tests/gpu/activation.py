@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch captured under every activation, in every kind of process, loaded in another.
+"""Tests captures of PyTorch under every activation, in every kind of process, and loads in another
+process.
 
-Besides: beside the workers of a DataLoader; in a process forked too late, which must get an
-error; and where libcuda came first.
+Further tests: beside the workers of a DataLoader, in a process that was forked too late, which must
+get an error, and after libcuda was loaded first.
 """
 import concurrent.futures
 import os
@@ -68,7 +69,7 @@ raise SystemExit("a capture began")
 
 
 def python(*args, **variables):
-    """Run Python; what it said, and its status."""
+    """Runs Python and returns its output and status."""
     done = subprocess.run([sys.executable, *args], env={**os.environ, **variables}, capture_output=True, text=True,
                           timeout=60, check=False)
     return done.stdout + done.stderr, done.returncode

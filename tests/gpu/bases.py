@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hundred starts: each a process that imports torch and captures at its base; none may be refused.
+"""Starts a hundred processes that import torch and capture at their base; none may be refused.
 
-Half of them have the default base, half one by name; every fourth runs without a limit on
-the stack, which places libraries elsewhere. FOUNDRY_STARTS: another number than a hundred.
+Half of them have the default base, half a base by name. Every fourth runs without a limit on the
+stack, which changes the addresses of libraries. FOUNDRY_STARTS sets another number of starts.
 """
 import concurrent.futures
 import os

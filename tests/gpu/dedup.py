@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models have in common is stored once: three models, each at two sets of batch sizes, in one store.
+"""Tests that data common to several models is stored once: three models, each at two sets of batch
+sizes, in one store.
 
-Models of second_model.py, of different shapes, weights in the images. All are captured at once, a
-process each, and sealed one after the other; prints what each added by kind of object, and what
-was there already. Besides: the first model captured again with its weights elsewhere in memory, which
-adds no weights; once more as it was, to see what differs between processes; and each sealed
-twice in its process, which adds nothing and gives the same id.
+The models are those of second_model.py, in different shapes, with weights in the images. Each is
+captured in a process of its own at the same time, and sealed one after the other. The script prints
+the objects that each added, by kind, and those that existed already. It also captures the first
+model again with its weights at other addresses, which adds no weights, and once more unchanged, to
+show differences between processes. Each model is sealed twice in its process, which adds nothing
+and gives the same id.
 """
 import json
 import os
@@ -18,8 +20,7 @@ import parts  # noqa: E402
 
 SHAPES = {"qwen3_moe": {"hidden_size": 768}, "llama": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2}}
 SETS = {"small": (1, 2, 4, 8), "large": (1, 3, 8, 32)}
-# What is sealed, in this order: model, batch sizes, bytes that are allocated before the model is
-# made.
+# The seals in their order: model, batch sizes, bytes that are allocated before the model is made.
 IMAGES = [(family, name, 0) for family in ("qwen3", "qwen3_moe", "llama") for name in SETS]
 IMAGES += [("qwen3", "small", 3 << 20), ("qwen3", "small", 0)]
 NOTES = {6: "weights elsewhere", 7: "as the first"}
@@ -27,7 +28,7 @@ KINDS = ("kernel", "graph", "chunk")  # and a manifest each
 
 
 def capture(store, family, batches, pad):
-    """Capture, say so, wait for a line, seal twice."""
+    """Captures, prints that, waits for a line, and seals twice."""
     import foundry
     import second_model
     import torch
@@ -58,7 +59,7 @@ def capture(store, family, batches, pad):
 
 
 def said(process, what):
-    """What the process said next after the word; None where it ended instead."""
+    """Returns the process' next output after the word, or None if it ended."""
     for line in process.stdout:
         if line.split()[:1] == [what]:
             return line[len(what):].strip() or "{}"
@@ -71,7 +72,7 @@ def tell(process, line):
 
 
 def command(store, *args):
-    """A foundry-store command's JSON."""
+    """Returns the JSON of a foundry-store command."""
     out = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "--json", *args], stdout=subprocess.PIPE,
                          text=True, check=True).stdout
     return json.loads(out)
@@ -86,7 +87,9 @@ def table_head():
 
 
 def table_row(title, new, reaches):
-    """By kind: how many new objects and what they take, how many were there already and what those take."""
+    """Returns a row with, by kind, the number and bytes of new objects, and those of objects that
+    existed already.
+    """
     row = {}
     for kind in KINDS:
         mine = [o for o in new if o["kind"] == kind]
@@ -97,7 +100,9 @@ def table_row(title, new, reaches):
 
 
 def seal(process, store, ref, title):
-    """Seal twice; the row of the first, with the bytes of the model's weights, and whether the second was the same."""
+    """Seals twice. Returns the row of the first seal, the bytes of the model's weights, and whether
+    the second seal was the same.
+    """
     before = objects(store)
     tell(process, ref)
     first = json.loads(said(process, "sealed") or "null")
@@ -114,8 +119,8 @@ def seal(process, store, ref, title):
 
 
 def judge(rows):
-    """What must be shared on any hardware."""
-    def has_weights(i):  # norms are small, and in chunks with what lies around them
+    """Checks the sharing that any hardware must show."""
+    def has_weights(i):  # norms are small, and share chunks with adjacent memory
         return rows[i]["chunk"][3] > 0.95 * rows[i]["weights"]
 
     return {"a second set of batch sizes adds no weights": all(has_weights(i) for i in (1, 3, 5)),
@@ -127,7 +132,7 @@ def judge(rows):
 
 
 def differences(store):
-    """What two processes made of the same work."""
+    """Prints the differences between two processes' images of the same work."""
     done = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "diff", "image-0", "image-7"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print("\nimages of two processes:", *done.stdout.splitlines()[:24], sep="\n  ", flush=True)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of PyTorch that draw random numbers: captured in one process, loaded in others, compared with torch's own.
+"""Tests graphs of PyTorch that draw random numbers: one process captures them, others load them and
+compare with torch's own replays.
 
-Each part is a process of its own. Capturing: dropout, rand and exponential from the default generator, one from two
-generators, one that draws nothing, one that draws late, which another stream's launch must not overtake; torch's own
-replays for a list of seeds are written to files, with eager draws between. multinomial in a part by itself, since a
-torch may have one that cannot be captured. Loading: with torch, whose default generator then counts; without torch, in
-Python and, by ctypes alone, as C does. Says what it found, so that a failure can be understood from what it prints.
+Each part is a process of its own. Capturing: dropout, rand and exponential from the default
+generator, one from two generators, one that draws nothing, one that draws late, which another
+stream's launch must not overtake; torch's own replays for a list of seeds are written to files,
+with eager draws between. multinomial in a part by itself, since a torch may have one that cannot be
+captured. Loading: with torch, whose default generator then counts; without torch, in Python and, by
+ctypes alone, as C does. The output has all values, so that it explains a failure.
 """
 import json
 import os
@@ -20,7 +22,7 @@ REPLAYS = 100
 SEEDS = (1234, (1 << 62) + 77)
 ALL = {1: "dropout", 2: "rand", 3: "multinomial", 4: "exponential", 5: "two", 6: "plain", 7: "late"}
 NAMES = {key: ALL[key] for key in map(int, os.environ.get("DRAWS", "1,2,4,5,6,7").split(","))}
-DRAWN = {"two": {"default", "generator0"}, "plain": set()}  # the others: {"default"}
+DRAWN = {"two": {"default", "generator0"}, "plain": set()}  # the other graphs: {"default"}
 
 
 def work(torch, name, x, other):
@@ -42,13 +44,15 @@ def work(torch, name, x, other):
 
 
 def order():
-    """Which graph each replay launches: all of them in turns, the first more often."""
+    """Returns the graph of each replay: all of them in turn, the first more often."""
     keys = list(NAMES)
     return [keys[0] if i % 7 == 3 else keys[i % len(keys)] for i in range(REPLAYS)]
 
 
 def sequence(torch, replay, seed, other, eager):
-    """What a hundred replays give, after manual_seed; with draws between that no graph makes where `eager`."""
+    """Returns the results of a hundred replays after manual_seed. If `eager`, other draws outside
+    of graphs are between them.
+    """
     torch.cuda.manual_seed(seed)
     if other is not None:
         other.manual_seed(seed ^ 0xabcdef)
@@ -128,7 +132,9 @@ def capture(folder):
 
 
 def on_streams(torch, img, views, late, other):
-    """What two graphs draw that are launched with nothing between them, in turns, on these streams."""
+    """Returns the draws of two graphs that are launched directly after each other, in turn, on
+    these streams.
+    """
     torch.cuda.manual_seed(77)
     rows = []
     for _ in range(20):
@@ -140,7 +146,7 @@ def on_streams(torch, img, views, late, other):
 
 
 def load_with_torch(folder):
-    """In a process with torch: the default generator is torch's."""
+    """Loads in a process with torch, whose default generator is used."""
     import foundry
     img = foundry.load("draws", store=os.path.join(folder, "store"), poison=True)
     import torch
@@ -199,7 +205,7 @@ def plain_sequence(launch, read, seed_all, seed):
 
 
 def load_without_torch(folder):
-    """Foundry's package alone: the image's own state."""
+    """Loads with Foundry's package alone, and draws from the image's own state."""
     import foundry
     results = []
     with foundry.load("draws", store=os.path.join(folder, "store"), poison=True) as img:
@@ -225,7 +231,7 @@ def load_without_torch(folder):
 
 
 def load_as_c(folder):
-    """By the C functions alone."""
+    """Loads by the C functions alone."""
     import ctypes
     with open(os.path.join(folder, "facts"), encoding="ascii") as f:
         sizes = {int(k): v for k, v in json.load(f)["bytes"].items()}
@@ -258,7 +264,9 @@ def load_as_c(folder):
 
 
 def unknown(folder):
-    """A generator that the capture was not told of, and a graph that was said to draw: refused, or never captured."""
+    """Tests that a graph with a generator that the capture does not know is refused or never
+    captured, and that a graph declared as random without draws is refused.
+    """
     import foundry
     import torch
     with foundry.Capture(name="unknown") as cap:

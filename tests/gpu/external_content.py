@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image holds whose weights and caches are all outside it.
+"""Explains the content of an image whose weights and caches are all external.
 
 A decoder (api/examples/decode.py) is captured with its weights and caches as external tensors, with
 and without torch.cuda.empty_cache() before the capture. Prints the content of the image by the
@@ -19,7 +19,7 @@ BLOCK = 4096
 
 
 class Bytes:
-    """Device memory as torch's tensor."""
+    """Device memory with the interface of a torch tensor."""
 
     def __init__(self, addr, size):
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (addr, False),
@@ -27,7 +27,7 @@ class Bytes:
 
 
 def stored(torch, addr, size):
-    """How many bytes from addr on lie in pieces of BLOCK that are not zero."""
+    """Returns the number of bytes from addr in pieces of BLOCK that are not zero."""
     t = torch.as_tensor(Bytes(addr, size), device="cuda")
     whole = size // BLOCK * BLOCK
     n = int(t[:whole].view(-1, BLOCK).any(dim=1).sum()) * BLOCK if whole else 0
@@ -35,7 +35,7 @@ def stored(torch, addr, size):
 
 
 def place(block):
-    """The innermost line of Python that is not torch's own."""
+    """Returns the innermost line of Python code outside of torch."""
     frames = [f for f in block.get("frames", []) if f["filename"].endswith(".py")]
     own = [f for f in frames if "/torch/" not in f["filename"]] or frames
     if not own:
@@ -44,7 +44,7 @@ def place(block):
 
 
 def parts_of(segments):
-    """[(addr, end, state, private, place)] of torch's blocks."""
+    """Returns [(addr, end, state, private, place)] of torch's blocks."""
     found = []
     for s in segments:
         at = s["address"]
@@ -56,7 +56,8 @@ def parts_of(segments):
 
 
 def account(torch, contents, blocks):
-    """{(state, private, place): [bytes, bytes that are not zero]} of the ranges `contents`."""
+    """Returns {(state, private, place): [bytes, bytes that are not zero]} of the ranges `contents`.
+    """
     sums = {}
 
     def add(key, addr, end):
@@ -117,7 +118,7 @@ def capture(empty, folder):
             print("  " + line)
     total = sum(dirty for _, dirty in sums.values())
     assert sum(size for size, _ in sums.values()) == sealed.content_bytes + sealed.zero_bytes
-    # Zeros between bytes of one chunk are stored with them; the pieces here begin elsewhere.
+    # Zeros between bytes of one chunk are stored with them; the pieces here have other borders.
     pieces = BLOCK * (len(contents) + len(torch.cuda.memory_snapshot()) + 1000)
     assert total <= sealed.content_bytes + pieces, f"{total} bytes are not zero, and fewer are kept"
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of PyTorch on a GPU, each captured in one process and checked in another.
+"""Tests graphs of PyTorch on a GPU, each captured in one process and checked in another.
 
-A graph with a fork and a join, one with programmatic edges, memset and copies, a Triton
-kernel, one that reads host memory (refused), one that reads memory from before the capture
-(refused). What draws random numbers is in draws.py.
+A graph with a fork and a join, one with programmatic edges, memset and copies, a Triton kernel, one
+that reads host memory (refused), one that reads memory from before the capture (refused). draws.py
+tests graphs that draw random numbers.
 """
 import os
 import sys
@@ -15,7 +15,7 @@ N = 4096
 
 
 def reference(name, x):
-    """What each graph computes, in eager PyTorch."""
+    """Computes each graph's result in eager PyTorch."""
     import torch
     if name == "fork":
         a, b = torch.sin(x), torch.cos(x)
@@ -129,7 +129,7 @@ def refused(store):
     bases = iter(range(0x300000000000, 0x400000000000, 1 << 40))
 
     def refuse(say, prepare, run):
-        # Memory of a capture that ended still lives in torch's cache: each needs a base of its own.
+        # Torch's cache keeps memory of an ended capture, so each capture needs a base of its own.
         with foundry.Capture(base=next(bases)) as cap:
             data = prepare(cap)
             stream = torch.cuda.Stream()

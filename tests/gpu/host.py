@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host memory in the copies of PyTorch's graphs, captured in one process and loaded in another.
+"""Tests host memory in the copies of PyTorch's graphs, captured in one process and loaded in
+another.
 
-A pinned input that is rewritten before each replay, an output read back, a pinned constant,
-state that goes to the host and comes back, registered and pageable memory by cuMemcpyAsync,
-rows by cuMemcpy2DAsync. Undeclared host memory is refused.
+A pinned input that is rewritten before each replay, an output read back, a pinned constant, state
+that is copied to the host and back, registered and pageable memory by cuMemcpyAsync, rows by
+cuMemcpy2DAsync. Undeclared host memory is refused.
 """
 import ctypes
 import os
@@ -24,7 +25,7 @@ class Copy2D(ctypes.Structure):
 
 
 def driver():
-    """What answers to libcuda.so.1 here: the interposer."""
+    """Returns the library that this process finds as libcuda.so.1: the interposer."""
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -39,7 +40,7 @@ def copy_async(dst, src, nbytes):
 
 
 def rows_async(dst, src, pitch, width, height):
-    """Rows of host memory to the device, one behind the other."""
+    """Copies rows of host memory to the device, one after the other."""
     import torch
     p = Copy2D(srcMemoryType=1, srcHost=src, srcPitch=pitch, dstMemoryType=2, dstDevice=dst, dstPitch=width,
                WidthInBytes=width, Height=height)
@@ -172,7 +173,9 @@ def load(store):
 
 
 def refresh(img, stream, views):
-    """Updates that come faster than launches: each launch sees its own, in host memory and on the device."""
+    """Makes updates faster than launches: each launch sees its own, in host memory and on the
+    device.
+    """
     import torch
     log, times = torch.zeros(300, N, device="cuda"), []
     numbers = torch.zeros(N)

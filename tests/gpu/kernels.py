@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels without graphs on a GPU: real PTX, real NVRTC, and a second process that loads without compiling.
+"""Tests kernels without graphs on a GPU: real PTX, real NVRTC, and a second process that loads
+without compiling.
 
-No PyTorch. Each part is tried whatever became of the others, and says what it found. Prints two tables: what
-a first and a second process took with one store, and what a function from memory costs beside cuModuleGetFunction.
+The script does not use PyTorch. Each part runs, also after failures of others, and prints its
+findings. The script prints two tables: the times of a first and a second process with one store,
+and the cost of a function from memory beside cuModuleGetFunction.
 """
 import ctypes
 import glob
@@ -17,7 +19,7 @@ import traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
 
-os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would answer in ours' place
+os.environ["CUDA_CACHE_DISABLE"] = "1"  # otherwise the driver's own cache would find the code
 N = 1000
 ROUNDS = 20000
 
@@ -30,7 +32,7 @@ extern "C" __global__ void scale(float *x, float by, int n)
 		x[i] = x[i] * by;
 }
 """
-# Enough work for a compiler to be seen: many kernels of one shape.
+# Many kernels of one shape, so that the compiler's time is visible.
 CUDA_LARGE = CUDA + "".join(f"""
 extern "C" __global__ void work{k}(float *x, int n)
 {{
@@ -74,7 +76,7 @@ DONE:
 
 
 class Driver:
-    """What of the driver a test needs beside the library."""
+    """The driver functions that the test needs besides the library."""
 
     def __init__(self):
         self.cuda = ctypes.CDLL("libcuda.so.1")
@@ -99,7 +101,7 @@ class Driver:
 
 
 def nvrtc():
-    """NVRTC where the dynamic linker, the toolkit or a Python package has it; None: nowhere."""
+    """Returns the NVRTC of the dynamic linker, the toolkit or a Python package, or None."""
     places = ["libnvrtc.so.13", "libnvrtc.so.12", *glob.glob("/usr/local/cuda*/lib64/libnvrtc.so.1[23]")]
     for folder in sys.path:
         places += glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libnvrtc.so.1[23]"))
@@ -115,7 +117,9 @@ def nvrtc():
 # --- parts, each in a process of its own ---
 
 def use(store_path, what):
-    """One process: a function of `what` from the store or a compiler; prints what it took."""
+    """Runs in one process: gets a function of `what` from the store or a compiler, and prints the
+    time.
+    """
     import foundry
     start = time.perf_counter()
     with foundry.Store(store_path, create=True) as store, foundry.Kernels(store, nvrtc=nvrtc()) as kernels:
@@ -169,7 +173,7 @@ def errors():
         refused(kernels, ["exactly", "sm_80a"], PTX.format(target="sm_80a"))
         newer = PTX.format(target="sm_80").replace(".version 8.0", ".version 99.0")
         refused(kernels, ["99.0", f"{target.driver // 1000}.{target.driver % 1000 // 10}"], newer)
-        # What target() says does load.
+        # Code for the target that target() returns can be loaded.
         highest = PTX.format(target=target.exact or target.arch).replace(
             ".version 8.0", f".version {target.ptx // 10}.{target.ptx % 10}")
         Driver().check_scale(kernels.function(highest, "scale"))
@@ -217,7 +221,9 @@ def ahead():
 
 
 def costs():
-    """Both through ctypes, so that the difference is the library's; tests/bench/gpu has it without."""
+    """Measures both through ctypes, so that the difference is the library's. tests/bench/gpu
+    measures without ctypes.
+    """
     import foundry
     from foundry import _lib
     driver = Driver()
@@ -240,7 +246,7 @@ def costs():
 
 
 def start():
-    """Whether there is a GPU: 77 where there is none."""
+    """Returns 77 if there is no GPU."""
     import foundry
     try:
         foundry.Kernels().close()

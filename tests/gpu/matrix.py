@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two decoders captured in every way that programs have, each loaded in a process without PyTorch.
+"""Tests two decoders captured in every way that programs use, each loaded in a process without
+PyTorch.
 
 Models of second_model.py, a mixture of experts among them; under each activation, with each of
 PyTorch's allocators, in the main process and in a spawned worker. Each cell is a process that
-captures and one that loads, with scratch poisoned; tokens and logits of two batch sizes must
-be, bit for bit, what eager PyTorch computed in a process that knows nothing of ours. Prints a
-line for each cell.
+captures and one that loads, with scratch poisoned; tokens and logits of two batch sizes must be,
+bit for bit, what eager PyTorch computed in a process without Foundry. Prints a line for each cell.
 """
 import concurrent.futures
 import hashlib
@@ -21,11 +21,11 @@ import parts  # noqa: E402
 
 PATHS = [os.path.join(parts.ROOT, *p) for p in (("api", "python"), ("api", "examples"), ("tests", "python"), ("tests", "gpu"))]
 os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")])
-# What ways.py's programs import, and what brings libcuda in.
+# The imports of ways.py's programs; torch loads libcuda.
 PAYLOAD = "import torch\nimport transformers\nfrom matrix import work\n"
 
 FAMILIES = ("qwen3", "qwen3_moe")
-# Name -> what asks for it, and what it calls itself.
+# Name -> the setting that selects the allocator, and the allocator's own name.
 ALLOCATORS = {"default": ("", "native"), "expandable": ("expandable_segments:True", "expandable"),
               "async": ("backend:cudaMallocAsync", "cudaMallocAsync")}
 CELLS = [("first", "default", "main"), ("preload", "default", "main"), ("path", "default", "main"), ("run", "default", "main"),
@@ -35,7 +35,7 @@ TIMEOUT = 120
 
 
 def work(store, ref):
-    """Capture the model that `ref` begins with; the payload of ways.py."""
+    """The payload of ways.py: captures the model whose name `ref` begins with."""
     import gc
     import multiprocessing
     import foundry
@@ -63,7 +63,7 @@ def work(store, ref):
 
 
 def native(family):
-    """Eager results, {batch: digest}, and how many tokens were distinct."""
+    """Returns eager results, {batch: digest}, and the number of distinct tokens."""
     import gc
     import second_model
     gc.freeze()
@@ -73,7 +73,8 @@ def native(family):
 
 
 def decode_image(img, batch, state):
-    """The digest of every token and logit, as decode.py makes it, with nothing but the image."""
+    """Returns the digest of all tokens and logits, as decode.py computes it, using only the image.
+    """
     import decode
     import second_model
     for t in state:
@@ -103,7 +104,7 @@ def load(store, ref):
 
 
 def run(argv, env, what):
-    """What a process said on its line `what`; it fails with the end of what it said else."""
+    """Runs a process and returns its output line `what`. Fails with the end of its other output."""
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     for line in done.stdout.splitlines():
         if line.startswith(what + " ") and not done.returncode:
@@ -116,7 +117,7 @@ def step(what, *args):
 
 
 def cell(folder, wants, family, way, allocator, place):
-    """Capture and load one; its line, and whether all bits were equal."""
+    """Captures and loads one cell. Returns its line, and whether all bits were equal."""
     import ways
     store, ref = os.path.join(folder, "store"), "/".join((family, way, allocator, place))
     argv, env = ways.command(way, folder)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where PyTorch's memory may come from: each of its allocators, captured in one process and
-loaded in another, which has the default one.
+"""Tests each of PyTorch's allocators: one process captures with it, another one loads with the
+default allocator.
 
-Its own caching allocator; expandable segments (addresses reserved, memory mapped); the
-backend cudaMallocAsync (memory in the order of a stream). Outputs must be what eager
-PyTorch computes, bit for bit, and two captures must have the same memory. (Not the same id:
-PyTorch leaves what it finds on the stack in the gaps of its kernels' arguments.)
+Its own caching allocator; expandable segments (addresses reserved, memory mapped); the backend
+cudaMallocAsync (memory in the order of a stream). Outputs must equal those of eager PyTorch, bit
+for bit, and two captures must have the same memory. (Their ids may differ, since the gaps in
+PyTorch's kernel arguments hold leftovers of the stack.)
 """
 import os
 import subprocess
@@ -27,7 +27,7 @@ def weights():
 
 
 def step(layers, x, state):
-    """A few layers with a state that every step changes, and temporaries of many sizes."""
+    """Computes a few layers with a state that every step changes, and temporaries of many sizes."""
     import torch
     for w in layers:
         h = torch.nn.functional.layer_norm(x, (WIDTH,))
@@ -38,7 +38,9 @@ def step(layers, x, state):
 
 
 def churn():
-    """What a program does besides: memory of many sizes, freed in another order, on two streams."""
+    """Does other work of a program: allocates memory of many sizes on two streams and frees it in
+    another order.
+    """
     import torch
     side = torch.cuda.Stream()
     keep = []
@@ -52,7 +54,8 @@ def churn():
                 u = t * 2
                 t.record_stream(side)
                 keep.append(u)
-            torch.cuda.synchronize()  # when PyTorch uses recorded memory again depends on how fast the side stream was
+            # otherwise the side stream's speed would decide when PyTorch reuses recorded memory
+            torch.cuda.synchronize()
             del keep[: len(keep) // 2]
     torch.cuda.synchronize()
     del keep

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two GPUs: what is captured on one loads on the other, and on its own, with the same memory.
+"""Tests two GPUs: an image captured on either one loads on both, with the same memory.
 
 Each step is a process of its own: captures on either device beside tensors on the other; each
 image on each device; two images in one process, one on each device, launched at once; streams
@@ -25,7 +25,9 @@ def reference(x):
 
 
 def capture(store, ref, name, device):
-    """Capture on a device, with memory of the other one in use meanwhile; prints what must not depend on the device."""
+    """Captures on a device while memory of the other one is in use. Prints the values that must not
+    depend on the device.
+    """
     import foundry
     import torch
     other = 1 - int(device)
@@ -51,7 +53,7 @@ def capture(store, ref, name, device):
 
 
 def start(image, device):
-    """A new input, and a launch; what eager PyTorch makes of it on the same device."""
+    """Writes a new input, launches, and returns the result of eager PyTorch on the same device."""
     import torch
     with torch.cuda.device(device), torch.no_grad():
         x = torch.randn(N, N, device=f"cuda:{device}")
@@ -71,7 +73,7 @@ def finish(image, device, want):
 
 
 def refused(image, device):
-    """A stream of another device is refused by name, and the image works on."""
+    """Checks that a stream of another device is refused by name, and that the image still works."""
     import foundry
     import torch
     try:
@@ -95,7 +97,9 @@ def load(store, ref, device):
 
 
 def both(store, swapped):
-    """Two images at once, each on a device of its own: in turn, in flight together, and from two threads."""
+    """Launches two images, each on a device of its own: in turn, concurrently, and from two
+    threads.
+    """
     import foundry
     at = (int(swapped), 1 - int(swapped))
     with foundry.load("gpu0", store=store, device=at[0]) as one, foundry.load("gpu1", store=store, device=at[1]) as two:
@@ -110,7 +114,7 @@ def both(store, swapped):
             try:
                 for _ in range(10):
                     finish(image, device, start(image, device))
-            except Exception as e:  # of any kind: it is told below
+            except Exception as e:  # of any kind: it is reported below
                 wrong.append(repr(e))
         threads = [threading.Thread(target=worker, args=pair) for pair in zip(images, at)]
         for t in threads:
@@ -121,7 +125,7 @@ def both(store, swapped):
 
 
 def only(store, ref):
-    """Captured on GPU 1 or 0, in a process that sees one GPU: the second."""
+    """Loads an image captured on GPU 0 or 1 in a process that sees only the second GPU."""
     import foundry
     import torch
     assert torch.cuda.device_count() == 1
@@ -130,7 +134,7 @@ def only(store, ref):
 
 
 def again(store):
-    """Loads and unloads on each device in turn leave no memory behind."""
+    """Checks that loads and unloads on each device in turn leave no memory allocated."""
     import foundry
     import torch
     free = []
@@ -144,7 +148,7 @@ def again(store):
 
 
 def run(*args, **env):
-    """Whether it went well, and its line "sealed"."""
+    """Runs a part. Returns whether it succeeded, and its line "sealed"."""
     done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)], capture_output=True, text=True,
                           check=False, timeout=100, env={**os.environ, **env})
     if done.returncode:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs in files with PyTorch on a GPU: a decoder saved graph by graph and together, loaded by file and by foundry.load().
+"""Tests and measures graphs in files with PyTorch on a GPU: a decoder saved graph by graph and
+together, loaded by file and by foundry.load().
 
-Weights are made by randn(...) * 0.02, so that torch caches segments of temporary results that a save gives back. Every
-way to load gives the bits of the process that captured. The table says what each way costs, with ratios beside native warm-up
-and capture and beside foundry.load().
+Weights are made by randn(...) * 0.02, so that torch caches segments of temporary results, which a
+save releases. Every way to load must give the bits of the capturing process. The table has the cost
+of each way, with ratios to native warm-up and capture and to foundry.load().
 
     saved_graphs.py                     8 graphs, saved in every way
     saved_graphs.py whole 8,64 turn 3   as many graphs, saved in these ways, and each way to load three times, in turns
 
-"ready" is the time until all graphs were replayed once. Replays take time on the GPU ("again": a second round of them). It
-passes beside the builds of later graphs only if a graph is replayed before those are built.
+"ready" is the time until all graphs were replayed once. Replays need time on the GPU ("again": a
+second round of them). That time overlaps with the builds of later graphs only if a graph is
+replayed before those are built.
 """
 import hashlib
 import os
@@ -90,7 +92,7 @@ class Decoder:
 
 
 def digest(torch, replay, token, position, logits):
-    """Of the logits of some steps from a fixed start."""
+    """Returns a digest of the logits of some steps from a fixed start."""
     position.zero_()
     token.fill_(7)
     found = hashlib.sha256()
@@ -123,7 +125,9 @@ def native(count):
 
 
 def python_shown():
-    """At the end of the process: the milliseconds of each step of all saves beside the seals."""
+    """Prints at the end of the process the milliseconds of each step of all saves besides the
+    seals.
+    """
     import atexit
     from foundry import _file, _torch, capture, cudagraph, placed
     spent = {}
@@ -209,7 +213,7 @@ def known(folder):
 
 
 def shown(images):
-    """The phases of the first and the last load, in milliseconds."""
+    """Prints the phases of the first and the last load, in milliseconds."""
     images = list(images)
     for img in images[:1] + images[1:][-1:]:
         r = img.report
@@ -217,7 +221,7 @@ def shown(images):
 
 
 def finished(pending):
-    """Each graph of the token, replayed as soon as it is built."""
+    """Yields each graph of the token after replaying it as soon as it is built."""
     import foundry as fdry
     for i in range(len(pending)):
         found = fdry.CUDAGraph.finish_one_graph_load(pending, i)
@@ -264,7 +268,9 @@ def load(made, count, folder):
 
 
 def image(count, folder, build=""):
-    """foundry.load() of the same image, as a program does that knows no files; build: all graphs before the first replay."""
+    """Loads the same image by foundry.load(), as a program without such files does. build: builds
+    all graphs before the first replay.
+    """
     count = int(count)
     import json
     import foundry
@@ -288,7 +294,7 @@ def image(count, folder, build=""):
 
 
 def part(*args):
-    """Run a part; its figures."""
+    """Runs a part and returns its figures."""
     log = {"FOUNDRY_LOG": "debug"} if args[0] == "save" else {}
     done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)],
                           capture_output=True, text=True, check=False, timeout=400,
@@ -303,7 +309,9 @@ def part(*args):
 
 
 def table(count, base, rows):
-    """What each way took, beside native warm-up and capture, and beside foundry.load() up to the last first launch."""
+    """Prints the times of each way, beside those of native warm-up and capture, and of
+    foundry.load() up to the last first launch.
+    """
     print(f"{count} graphs; native warm-up and capture {base.get('native_ready', 0):.0f} ms")
     whole = median(rows, "foundry.load", "ready")
     for name in dict.fromkeys(name for name, _ in rows):

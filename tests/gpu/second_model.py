@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second model of the same framework costs only the kernels that it does not share.
+"""Tests that a second model of the same framework adds only the kernels that it does not share.
 
 Decoders of several families of transformers (Qwen3, a mixture of experts, Llama), small, with
 random weights from a seed that stay outside the images, are captured into one store, each in a
-process of its own. Prints how many of each one's kernels were there already and what it added,
-beside what it takes in an empty store. Then each is loaded in another process, which never
-builds the model until it has decoded; its tokens and logits must be eager PyTorch's, bit for bit.
+process of its own. The script prints, for each model, how many kernels existed already and the
+bytes that it added, beside its bytes in an empty store. Then another process loads each image and
+decodes, and builds the model only afterwards. Tokens and logits must equal those of eager PyTorch,
+bit for bit.
 """
 import json
 import os
@@ -17,7 +18,7 @@ import parts  # noqa: E402
 FAMILIES = ("qwen3", "qwen3_moe", "llama")
 BATCHES = (1, 4)
 LAYERS, CONTEXT, VOCAB, STEPS = 4, 128, 4096, 16
-SHAPES = {}  # by family: what others have otherwise than here
+SHAPES = {}  # by family: the settings that differ
 PROMPT = "It was the best of times"
 
 
@@ -40,7 +41,7 @@ def config_of(family):
 
 
 def decoder_of(family, device=None):
-    """decode.py's Decoder around another model."""
+    """Returns decode.py's Decoder with another model."""
     import decode
     import torch
     from transformers import StaticCache
@@ -59,7 +60,8 @@ def decoder_of(family, device=None):
             with self.device:
                 self.model = kind(self.config).eval()
                 for p in self.model.parameters():
-                    if p.dim() > 1:  # some start as zeros, and all experts would be equal
+                    # some parameters start as zeros, which would make all experts equal
+                    if p.dim() > 1:
                         p.normal_(0, 0.05)
                 self.token = torch.zeros(max(BATCHES), 1, dtype=torch.long)
                 self.position = torch.zeros(LAYERS, dtype=torch.long)
@@ -183,7 +185,7 @@ def report(store):
         shared = len(objects & known)
         print(f"{family:10s} {r['nodes']:6d} {r['kernels']:8d} {r['kernels_whole']:6d} {shared:7d} {r['kernel_bytes']:13d} "
               f"{r['stored_new']:12d} {r['alone_stored']:18d}")
-        # Whatever is shared was not stored again.
+        # Shared objects were not stored again.
         good = good and r["alone_new"] - r["objects_new"] >= shared
         good = good and (not known or shared * 2 >= len(objects))
         known |= objects

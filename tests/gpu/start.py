@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load_or_capture with PyTorch on a GPU, and a cache that the loader sizes.
+"""Tests load_or_capture() with PyTorch on a GPU, and a cache whose size the loader chooses.
 
-A first process captures, a second loads what it sealed, with a larger and with a smaller
-cache; one that wants another revision is told the field and captures anew; a strict one
-fails; one that imported torch first is told so before its capture function runs.
+A first process captures; a second loads the image with a larger and with a smaller cache. A process
+that wants another revision gets the name of the differing field and captures again; a strict one
+fails. A process that imported torch first gets an error before its capture function runs.
 """
 import os
 import sys
@@ -12,12 +12,12 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
 D = 256               # floats in a row of the cache
-ROWS = 64 * 1024      # of the cache, when captured: 64 MiB
+ROWS = 64 * 1024  # of the cache in the capture: 64 MiB
 ROOM = 16 << 30
 
 
 def step(torch, cache, x, at, y):
-    """Write x into row `at` of the cache, and add up that row and the first."""
+    """Writes x into row `at` of the cache, and adds up that row and the first."""
     cache.index_copy_(0, at, x)
     y.copy_(cache.index_select(0, at) * 2 + cache[:1])
 

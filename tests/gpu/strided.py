@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors whose elements lie in another order, or with gaps between them, as real models have them.
+"""Tests tensors whose elements have another order, or gaps between them, as in real models.
 
-A convolution with channels-last input and output, an LSTM with its outputs batch first, memory-efficient attention, and a
-slice with gaps, captured in one process. Another process, without the model, writes the inputs from arrays of every
-order (host and GPU, waited for and not), launches, and reads the outputs: bit-equal to eager PyTorch's, and nothing between
-the elements is touched.
+A convolution with channels-last input and output, an LSTM with its outputs batch first,
+memory-efficient attention, and a slice with gaps, captured in one process. Another process, without
+the model, writes the inputs from arrays of every order (on host and GPU, with and without a wait),
+launches, and reads the outputs. They must be bit-equal to eager PyTorch's, and bytes between the
+elements must not change.
 """
 import os
 import sys
@@ -19,14 +20,14 @@ SHAPES = {"image": (8, 16, 30, 40), "sequence": (4, 25, 64), "query": (2, 128, 8
 
 
 def inputs(salt):
-    """{name: a CPU tensor, contiguous}"""
+    """Returns {name: a contiguous CPU tensor}."""
     import torch
     made = torch.Generator().manual_seed(salt)
     return {name: torch.randn(shape, generator=made) for name, shape in SHAPES.items()}
 
 
 def build():
-    """The model: a function of the inputs in their places, and those places."""
+    """Returns the model, a function of the input tensors, and those tensors."""
     import torch
     torch.manual_seed(5)
     torch.backends.cudnn.deterministic = True
@@ -80,7 +81,7 @@ def capture(folder):
 
 
 def orders(torch, tensor):
-    """The same elements in arrays of other orders, host and device."""
+    """Yields the same elements in arrays of other orders, on host and device."""
     turned = tensor.permute(*reversed(range(tensor.dim()))).contiguous().permute(*reversed(range(tensor.dim())))
     gaps = torch.zeros(*tensor.shape[:-1], 2 * tensor.shape[-1])[..., ::2].copy_(tensor)
     for each in (tensor, turned, gaps):
@@ -118,7 +119,7 @@ def replay(folder):
 
 
 def check(torch, img, wanted, side):
-    """Each output as bytes, into host arrays and into GPU arrays: the wanted bits."""
+    """Checks the bits of each output, read as bytes, into host arrays and into GPU arrays."""
     for name, want in wanted.items():
         bits = want.contiguous().view(torch.uint8)
         got = torch.frombuffer(img.read(name, stream=side), dtype=torch.uint8).view(bits.shape)
@@ -130,7 +131,9 @@ def check(torch, img, wanted, side):
 
 
 def measure(torch, img):
-    """Milliseconds of a write and of a read, beside torch's own copies of the same tensors."""
+    """Prints the milliseconds of a write and of a read, beside torch's own copies of the same
+    tensors.
+    """
     data = inputs(1)["image"]
     last = data.to(memory_format=torch.channels_last)
     place = torch.empty_like(last, device="cuda")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API of seed 000 with PyTorch on a GPU: its quick starts as they are written, and what else that document promises.
+"""Tests the API of seed 000 with PyTorch on a GPU: its quick starts exactly as written, and the
+document's other promises.
 
-Every script is a process of its own; a part that fails says why and hides no other.
+Every script is a process of its own. A part that fails prints the reason, and the others still run.
 """
 import concurrent.futures
 import os
@@ -14,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import parts  # noqa: E402
 from test_torch_graphs import CAPTURE, LOAD, PREALLOCATED  # noqa: E402
 
-# What the document leaves to its reader; a matrix product as well, for the library behind it.
+# The functions that the document leaves to its reader, and a matrix product, which needs a library.
 PLAIN = """\
 class MyModel:
     def __call__(self, a, b):
@@ -38,7 +39,7 @@ SAVED = """
 torch.cuda.synchronize()
 torch.save(result.cpu(), 'captured.pt')
 """
-# Eager results for other values, before the script that saves ends.
+# Writes eager results for other values, before the saving script ends.
 EAGER = """
 fdry.stop_allocation_region()
 for v in (2.0, 5.0, -7.0):
@@ -55,7 +56,7 @@ for v in (5.0, -7.0, 2.0):
         sys.exit(f'{v}: differs by {(output_tensor.cpu() - want).abs().max().item()} of {want.abs().max().item()}')
 """
 BASE = "import foundry as fdry\nimport torch\nBASE = 0x500000000000\nfdry.set_allocation_region(BASE, '4GB')\n"
-TIMES = int(os.environ.get("FOUNDRY_STARTS", "100"))  # processes that try the base
+TIMES = int(os.environ.get("FOUNDRY_STARTS", "100"))  # number of processes that try the base
 
 
 class Failed(Exception):
@@ -73,7 +74,9 @@ def run(folder, text, name="script"):
 
 
 def ran(folder, text, name="script"):
-    """It succeeds; the region's place is tried again where the kernel put a library there."""
+    """Runs the script, which must succeed. It runs again if the kernel placed a library at the
+    region's addresses.
+    """
     for _ in range(4):
         done = run(folder, text, name)
         if not done.returncode:
@@ -84,7 +87,7 @@ def ran(folder, text, name="script"):
 
 
 def quick_start(folder, model):
-    """Both scripts as they are; then other values against what the model gives eagerly."""
+    """Runs both scripts unchanged, then compares other values with those of the eager model."""
     ran(folder, model + CAPTURE + SAVED + EAGER, "capture")
     ran(folder, LOAD, "load")
     ran(folder, LOAD + CHECKED, "load and check")
@@ -96,7 +99,7 @@ def plain(folder):
 
 def parameters(folder):
     quick_start(folder, PARAMETERS)
-    # Tensors made afterwards touch nothing of the image's.
+    # Tensors made afterwards do not use memory of the image.
     more = "others = [torch.full(s, -1.0) for s in [(100, 100)] * 60 + [(1 << 18,)] * 6 + [(3 << 20,)] * 3]\n"
     ran(folder, LOAD + more + CHECKED + "assert all((t == -1).all() for t in others)", "load, allocate, check")
 
@@ -162,7 +165,8 @@ fdry.save_graphs({'2.json': made[2], '3.json': made[0]})
 
 
 def changed(folder):
-    """What kernels changed between saves, without a graph's replay, is in the second image."""
+    """Checks that changes by kernels between two saves, without a replay, are in the second image.
+    """
     ran(folder, SAVE_CHANGED, "save, change, save")
     for i, w in enumerate((2.0, 6.0, 7.0, 7.0)):
         ran(folder, BASE + f"g, c = fdry.CUDAGraph.load('{i}.json')\ng.replay()\ntorch.cuda.synchronize()\n"
@@ -181,7 +185,7 @@ def differences(folder):
 
 
 def states(folder):
-    """Handles, pools, dumps, a capture that fails midway, capture again after reset."""
+    """Tests handles, pools, dumps, a capture that fails midway, and a capture after reset."""
     ran(folder, BASE + """
 a = torch.ones(100, 100, device='cuda')
 g, s = fdry.CUDAGraph(keep_graph=True), torch.cuda.Stream()
@@ -235,7 +239,7 @@ assert (c == 10).all()
 
 
 def random(folder):
-    """A graph that draws random numbers is saved exactly or refused by name."""
+    """Checks that a graph that draws random numbers is saved exactly or refused by name."""
     said = ran(folder, BASE + """
 g = fdry.CUDAGraph()
 with fdry.graph(g):
@@ -252,7 +256,7 @@ except fdry.Error as e:
 
 
 def rate(folder):
-    """How often the README's base is free in a fresh process."""
+    """Prints how often the README's base is free in a new process."""
     text = "import foundry as fdry\nimport torch\ntorch.cuda.init()\ntorch.zeros(1, device='cuda')\n" \
         "fdry.set_allocation_region(0x7f0000000000, '1GB')\n"
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
@@ -269,7 +273,7 @@ PARTS = (several, changed, rate, parameters, differences, plain, states, without
 
 
 def one(part):
-    """Run a part and say how it went; whether it went well."""
+    """Runs a part, prints its result, and returns whether it succeeded."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training loop: a step with dropout, backward and optimizer, captured in one process, trained on in others.
+"""Tests a training loop: one process captures a step with dropout, backward and optimizer; others
+continue the training.
 
-Two models, one stepped by SGD with momentum and one by Adam. The capturing process seals, replays a hundred batches
-with torch's own graphs, and does the same eagerly from the same state. Loading processes, with torch and without, train
-from the image on the same batches: every loss, every weight and the optimizers' state must be those of torch's graphs to the bit. Eager
-steps may choose other matrix kernels, so that they are compared within a tolerance, and the difference is printed.
+Two models, one stepped by SGD with momentum and one by Adam. The capturing process seals, replays a
+hundred batches with torch's own graphs, and does the same eagerly from the same state. Loading
+processes, with torch and without, train from the image on the same batches: every loss, every
+weight and the optimizers' state must equal those of torch's graphs, bit for bit. Eager steps may
+choose other matrix kernels, so they are compared within a tolerance, and the difference is printed.
 """
 import os
 import sys
@@ -39,7 +41,7 @@ class Training:
         return loss.detach()
 
     def state(self):
-        """What a step changes, in an order that does not."""
+        """Returns the tensors that a step changes, in a fixed order."""
         found = list(self.model.parameters())
         for p in self.model.parameters():
             kept = self.optimizer.state[p]
@@ -66,7 +68,7 @@ def data(tensor):
 
 
 def train(torch, x, t, step):
-    """The losses of a hundred steps, each taken before the next."""
+    """Returns the losses of a hundred steps, each read before the next step."""
     torch.cuda.manual_seed(SEED)
     losses = []
     for inputs, wanted in batches(torch):
@@ -104,7 +106,7 @@ def compare(what, got, want):
 
 
 def near(torch, what, got, want):
-    """Whether eager results are those of the graph but for rounding."""
+    """Returns whether eager results equal those of the graph except for rounding."""
     off = [((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item() for a, b in zip(got, want)]
     exact = sum(torch.equal(a, b) for a, b in zip(got, want))
     print(f"{what}: {exact} of {len(off)} equal to the bit, largest difference {max(off):.3g}", flush=True)
@@ -112,7 +114,9 @@ def near(torch, what, got, want):
 
 
 def reference(torch, folder, which, work, graph, loss):
-    """What torch's own graph gives from the sealed state, kept in files; and whether eager steps agree."""
+    """Writes the results of torch's own graph from the sealed state to files, and returns whether
+    eager steps agree.
+    """
     start = [t.clone() for t in work.state()]
 
     def replay():
@@ -183,7 +187,7 @@ def load_with_torch(folder):
 
 
 def load_without_torch(folder):
-    """Twice in one process, with the state put back in between."""
+    """Trains twice in one process, and restores the state in between."""
     import foundry
     results = []
     with foundry.load("training", store=os.path.join(folder, "store"), poison=True) as img:

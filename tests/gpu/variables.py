@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Module variables that a program or a kernel wrote, captured in one process and loaded in another.
+"""Tests module variables that a program or a kernel wrote, captured in one process and loaded in
+another.
 
 A constant set by cuMemcpyHtoD, a counter of two kernels, a variable that points into the region,
 and cuFFT, whose kernels read a table that the host writes (lut_sp).
@@ -77,7 +78,7 @@ FIRST_FFT = 10
 
 
 def driver():
-    """What answers to libcuda.so.1 here: the interposer."""
+    """Returns the library that this process finds as libcuda.so.1: the interposer."""
     return ctypes.CDLL("libcuda.so.1")
 
 
@@ -108,7 +109,7 @@ def launch(module, name, *values):
 
 
 def fft_input(i, n, dtype):
-    """Input i of a transform: the same in both processes."""
+    """Returns input i of a transform, the same in both processes."""
     import torch
     g = torch.Generator().manual_seed(1000 * n + i)
     return torch.randn(n, generator=g, dtype=getattr(torch, dtype))
