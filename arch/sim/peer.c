@@ -7,7 +7,8 @@
  */
 #include "arch/sim/sim.h"
 
-/* The place of @handle (0: a free one) among those that @ctx may use; NULL if there is none. */
+/* Find @handle in the list of contexts whose memory @ctx may use, or a free place if @handle is 0.
+ * Returns NULL if there is none. */
 static uint64_t *peer_place(struct sim_ctx *ctx, uint64_t handle)
 {
 	int i;
@@ -18,7 +19,7 @@ static uint64_t *peer_place(struct sim_ctx *ctx, uint64_t handle)
 	return NULL;
 }
 
-/* The current context and the one of @handle, which must be another. */
+/* Get the current context and the context of @handle. The two must differ. */
 static CUresult both(CUcontext handle, struct sim_ctx **ctx, struct sim_ctx **peer)
 {
 	SIM_TRY(sim_ctx_current(ctx));

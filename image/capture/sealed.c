@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sealed.c - stores and finds what a seal found; see sealed.h. */
+/* sealed.c - stores the results of a seal and finds them again; see sealed.h. */
 #include "image/capture/sealed.h"
 
 #include "arch/stream.h"

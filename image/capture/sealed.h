@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sealed.h - what a capture remembers about the memory of its last seal.
+ * sealed.h - the results of a capture's last seal that the next seal can use again.
  *
  * The next seal computes the fingerprints of all memory on the GPU. It does not read back memory
  * whose fingerprint did not change, but uses the results that the last seal stored here. A result
@@ -32,7 +32,8 @@ struct fdry_sealed_cell {
 	bool wordy;                    /* it had too many words to keep */
 };
 
-/* The blocks of a piece of memory that still have the stamp: see layout.c. */
+/* The blocks of a piece of memory that still have the stamp, with which the region fills memory
+ * allocated during a stream's capture: see layout.c. */
 #define FDRY_SEALED_BLOCKS 1024u
 struct fdry_sealed_stamps {
 	uint64_t addr, len;
@@ -77,8 +78,9 @@ void fdry_sealed_release(struct fdry_sealed *s, bool alive);
  * fdry_sealed_fingerprints() - Compute fingerprints of memory on the GPU.
  * @ret: one for each range
  *
- * Return: whether it worked. If not, the failure is counted, and the caller reads the memory, which
- * is as exact but slower. Context: that of the capture must be current, and the device idle.
+ * Return: whether the GPU computed them. If not, the failure is counted, and the caller must read
+ * the memory, which is as exact but slower. Context: that of the capture must be current, and the
+ * device idle.
  */
 bool fdry_sealed_fingerprints(struct fdry_capture *cap, const struct fdry_fingerprint_range *ranges,
 			      size_t n, struct fdry_fingerprint *ret);

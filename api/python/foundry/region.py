@@ -115,7 +115,7 @@ def set_allocation_region(base, size):
 
     The present region, active or stopped, ends: its memory stays valid and is freed as before, but
     its graphs can no longer be saved. If this raises Error, that region stays as it is:
-    FDRY_E_TAKEN names what lies at the addresses; FDRY_E_STATE means that another capture has
+    FDRY_E_TAKEN names the mapping at the addresses; FDRY_E_STATE means that another capture has
     begun; FDRY_E_LATE, that torch was imported before foundry.
     """
     global _current
@@ -181,9 +181,9 @@ def preallocate_region(size):
 def get_live_region_ranges():
     """[(offset from the base, bytes)] of the live memory in the region, ascending.
 
-    Sizes are rounded up as the region rounds them; allocations that touch are one range. With
-    get_current_alloc_offset() this is what preallocate_ranges() needs in a process that will make
-    the same allocations. Raises Error FDRY_E_STATE without a region.
+    Sizes are rounded up as in the region, and adjacent allocations are one range. A process that
+    will make the same allocations can pass this list, with get_current_alloc_offset(), to
+    preallocate_ranges(). Raises Error FDRY_E_STATE without a region.
     """
     found = []
     with lock:
@@ -203,8 +203,8 @@ def preallocate_ranges(ranges, end_offset):
     room.
 
     ranges: [(offset, bytes)], such as get_live_region_ranges() of another process. end_offset: an
-    offset from the base. It maps one piece from the cursor to the end of the last range, with the
-    gaps between ranges; nothing if no range ends behind the cursor. Otherwise it is as
+    offset from the base. The call maps one piece from the cursor to the end of the last range, with
+    the gaps between ranges, or nothing if no range ends behind the cursor. Otherwise it works like
     preallocate_region(). free_preallocated_region() frees the part that no allocation uses.
     """
     limit, ends = parse_size(end_offset), [0]
@@ -222,8 +222,8 @@ def preallocate_ranges(ranges, end_offset):
 def preallocate_cublas_workspaces():
     """Let torch allocate the workspaces of cuBLAS and cuBLASLt for the current stream.
 
-    They then lie at the same address in every process that calls this at the same place. Without
-    torch, or before torch has started CUDA, nothing happens.
+    The workspaces then have the same addresses in every process that makes this call at the same
+    point. Without torch, or before torch has started CUDA, nothing happens.
     """
     _torch.blas_workspaces()
 
@@ -241,8 +241,8 @@ def allocation_region(base, size, prealloc_size=None):
     """A region for the length of a with block; `prealloc_size` bytes of it are mapped in advance.
 
     base, size: as for set_allocation_region(). prealloc_size: as for preallocate_region(), but
-    without room it raises Error, and no region begins. At the end the region is stopped: what was
-    loaded or captured in it stays valid.
+    without room it raises Error, and no region begins. At the end the region is stopped: images and
+    graphs in it stay valid.
     """
     global _current
     ahead = None if prealloc_size is None else -(-parse_size(prealloc_size) // _BLOCK) * _BLOCK

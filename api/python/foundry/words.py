@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of the library in the words of Python, and how to install a missing library."""
+"""Translates messages of the library to Python's names, and says how to install a missing library.
+"""
 import os
 import re
 
-# The Python name of a function of the library: by the prefix of its name, if the rest of the name
-# is the same ...
+# Python names of the library's functions: by the prefix of the C name, if the rest is the same in
+# Python ...
 _CLASSES = {"capture": "Capture", "image": "Image", "kernels": "Kernels", "slots": "Slots",
             "store": "Store"}
-# ... and by the whole name if it is not. Functions that Python lacks are at the end, described in
-# words.
+# ... and by the whole C name otherwise. Functions without a Python name are at the end, described
+# in words.
 FUNCTIONS = {
     "fdry_base_for_name": "base_for_name", "fdry_capture_begin": "Capture",
     "fdry_capture_free_preallocated": "free_preallocated_region",
