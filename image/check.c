@@ -29,12 +29,12 @@ struct expected {
 
 struct check {
 	struct fdry_image *img;
-	struct fdry_reader *reader; /* NULL: content is only looked for */
+	struct fdry_reader *reader; /* NULL: only find content that is on the device */
 	struct fdry_buf ranges;   /* of struct fdry_fingerprint_range */
 	struct fdry_buf expected; /* of struct expected, one for each range */
 	struct fdry_fingerprint zero_block;
 	uint64_t bytes;           /* of all ranges */
-	bool partial;             /* there are chunks of which the process keeps a part */
+	bool partial;             /* the process keeps parts of some chunks */
 };
 
 /* --- chunks that differ --- */
@@ -340,7 +340,7 @@ out_release:
 	return err;
 }
 
-/* --- content that is there already --- */
+/* --- content that is on the device already --- */
 
 static int marks_set(struct check *c, const struct fdry_fingerprint *found, bool *whole)
 {

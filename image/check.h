@@ -33,17 +33,17 @@ int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint6
 	__must_check;
 
 /**
- * fdry_content_find() - Find content that is on the device already, as other images have left it.
- * @whole: whether that is all of it, so that nothing is to be copied or checked
- * @ret: how many bytes were compared
+ * fdry_content_find() - Find content that is on the device already, from other images.
+ * @whole: whether all content is there, so that none must be copied or checked
+ * @ret: the number of compared bytes
  *
- * Marks the chunks in @img->in_place, and zeroes memory of content that is not zero and has no
- * chunk. All memory of the image is mapped and the device can read it. @img->in_place stays NULL if
- * the device has no code for fingerprints; then nothing was zeroed.
+ * Marks the chunks in @img->in_place, and zeroes content memory without a chunk that is not zero.
+ * All memory of the image must be mapped and readable for the device. @img->in_place stays NULL if
+ * the device has no code for fingerprints; then no memory is zeroed.
  */
 int fdry_content_find(struct fdry_image *img, bool *whole, uint64_t *ret) __must_check;
 
-/* fdry_content_check() for host chunk @i, which lies in host memory. */
+/* The same as fdry_content_check() for host chunk @i, whose content is in host memory. */
 int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 	__must_check;
 

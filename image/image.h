@@ -67,8 +67,9 @@ struct fdry_image {
 	struct fdry_buf
 		kept; /* struct fdry_memory each, ascending: memory of the process that the load
 			 never writes */
-	bool reuse;                /* content that is there already is not copied: */
-	uint8_t *in_place;         /* by position in m.chunks, during a load; NULL: none is */
+	bool reuse;                /* content that is on the device already is not copied: */
+	uint8_t *in_place;         /* such chunks, by index in m.chunks, during a load; NULL:
+				      none */
 	struct fdry_buf capacities; /* struct fdry_capacity each, of the tensors that have one */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */

@@ -243,7 +243,7 @@ static int memory_load(void *arg)
 	err = fdry_reader_begin(img->store, &l->content_reader);
 	if (err)
 		goto out_leave;
-	if (!img->reuse) /* else content is looked for first, where it belongs */
+	if (!img->reuse) /* otherwise the load first finds content that is on the device */
 		err = fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
 	if (err)
 		goto out_leave;
@@ -276,7 +276,7 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 	return fdry_stream_wait(img->drv, img->stream);
 }
 
-/* Make memory ready for the copies. @whole: nothing is to be copied. */
+/* Prepare memory for the copies. @whole: all content is on the device, so none is copied. */
 static int content_prepare(struct load *l, bool *whole, uint64_t *found)
 {
 	struct fdry_image *img = l->img;

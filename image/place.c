@@ -183,12 +183,13 @@ static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, u
 
 static int conflict(size_t i, const struct fdry_alloc *a, const struct fdry_mf_alloc *other)
 {
-	return fdry_fail(FDRY_E_LAYOUT,
-			 "allocation %zu of this process has %llu bytes at %#llx; in the process that "
-			 "sealed the image, it had %llu bytes at %#llx; make the same allocations in "
-			 "the same order, or load the image before others are made",
-			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
-			 (unsigned long long)other->size, (unsigned long long)other->addr);
+	return fdry_fail(
+		FDRY_E_LAYOUT,
+		"allocation %zu of this process has %llu bytes at %#llx; in the process that "
+		"sealed the image, it had %llu bytes at %#llx; make the same allocations in "
+		"the same order, or load the image before others are made",
+		i, (unsigned long long)a->size, (unsigned long long)a->addr,
+		(unsigned long long)other->size, (unsigned long long)other->addr);
 }
 
 static int in_the_way(size_t i, const struct fdry_alloc *a, const struct fdry_mf_segment *s)
@@ -205,12 +206,13 @@ static int in_the_way(size_t i, const struct fdry_alloc *a, const struct fdry_mf
  * this one. */
 static int small_capacity(size_t i, const struct fdry_alloc *a)
 {
-	return fdry_fail(FDRY_E_LAYOUT,
-			 "allocation %zu of this process (%llu bytes at %#llx) has only %llu bytes "
-			 "with padding, fewer than in the process that sealed the image; make it in "
-			 "the same way, from a pool or not",
-			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
-			 (unsigned long long)a->extent);
+	return fdry_fail(
+		FDRY_E_LAYOUT,
+		"allocation %zu of this process (%llu bytes at %#llx) has only %llu bytes "
+		"with padding, fewer than in the process that sealed the image; make it in "
+		"the same way, from a pool or not",
+		i, (unsigned long long)a->size, (unsigned long long)a->addr,
+		(unsigned long long)a->extent);
 }
 
 /* Check that allocation @i of the process is also one of the image's, or touches neither these nor
@@ -241,16 +243,17 @@ static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *
 static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t size)
 {
 	if (base != m->header->base)
-		return fdry_fail(FDRY_E_LAYOUT,
-				 "the image was captured in a region at %#llx, and the region of this "
-				 "process begins at %#llx; use the same base",
-				 (unsigned long long)m->header->base, (unsigned long long)base);
+		return fdry_fail(
+			FDRY_E_LAYOUT,
+			"the image was captured in a region at %#llx, and the region of this "
+			"process begins at %#llx; use the same base",
+			(unsigned long long)m->header->base, (unsigned long long)base);
 	if (m->header->end - base > size)
-		return fdry_fail(FDRY_E_LAYOUT,
-				 "the image ends %llu bytes above its base, and the region has %llu; "
-				 "make it as large as the region of the capture",
-				 (unsigned long long)(m->header->end - base),
-				 (unsigned long long)size);
+		return fdry_fail(
+			FDRY_E_LAYOUT,
+			"the image ends %llu bytes above its base, and the region has %llu; "
+			"make it as large as the region of the capture",
+			(unsigned long long)(m->header->end - base), (unsigned long long)size);
 	return 0;
 }
 
@@ -308,9 +311,9 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o,
 }
 
 /*
- * Other images have claimed memory in the region, so content may be there already. A kernel that
- * looks for it must not read what a program mapped: the device may have no access to it, and the
- * fault would end the context. A copy only fails.
+ * Other images have claimed memory in the region, so content may be there already. The kernel that
+ * compares must not read memory that the program mapped: the device may have no access to it, and
+ * the fault would end the context. A copy from such memory only fails.
  */
 static bool may_be_there(const struct fdry_image *img, const struct fdry_alloc *made, size_t own,
 			 size_t n)

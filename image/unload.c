@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * unload.c - the end of an image, or of a load that failed.
+ * unload.c - frees an image, also after a failed load.
  *
- * Undoes whatever is there, in the order that is the reverse of load.c's. In a child of fork()
- * nothing is asked of the driver, which does not work there.
+ * It undoes the steps of load.c that were made, in reverse order. In a child of fork() it makes no
+ * driver calls, since the driver does not work there.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ static void device_release(struct fdry_image *img)
 
 	if (fdry_image_enter(img, &mode))
 		return;
-	/* If nothing was launched do not wait: that breaks captures in the context. */
+	/* Without a launch, do not wait, since that would break captures in the context. */
 	if (atomic_load(&img->launches))
 		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
 	fdry_execs_destroy(img);
