@@ -96,7 +96,7 @@ static CUgraphExec exec_new(const struct bench *b, int nodes, int width)
 				      .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
 				      .kernelParams = params };
 	CUgraphNode *node = calloc((size_t)nodes, sizeof(*node));
-	CUgraphExec exec;
+	CUgraphExec exec = NULL;
 	CUgraph graph;
 	int i;
 
