@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * memo.c - what readers found out about words and kernels, kept from one reader to the next.
+ * memo.c - keeps results about words and kernels from one reader of graphs to the next.
  *
- * A kernel's print has all that the attributes of a fresh node follow from: its code, parameters
- * and attributes. Prints are numbered in one table. A table that was emptied gets another id, so no
- * number of an earlier one is mistaken for one of its own.
+ * The print of a kernel has its code, parameters and attributes, which determine the attributes of
+ * a new node. Prints are numbered in one table. An emptied table gets a new id, so numbers of
+ * earlier tables are not mistaken for its own.
  */
 #include "graph/read.h"
 
-/* More are not worth keeping. */
+/* The most words and prints that are kept. */
 #define WORDS_MAX (4u << 20)
 #define PRINTS_MAX 8192u
 
@@ -50,7 +50,7 @@ int fdry_read_print(struct fdry_graph_reader *in, uint32_t kernel, uint32_t *ret
 	return 0;
 }
 
-/* Whether each word is still a number or points into the region. */
+/* Is each word still a number, or does it point into the region? */
 static bool words_hold(const struct fdry_graph_reader *in, struct fdry_wordset *words)
 {
 	enum fdry_where where = FDRY_WHERE_NOTHING;
@@ -83,7 +83,7 @@ void fdry_graph_memo_adopt(struct fdry_graph_reader *rd, struct fdry_graph_memo 
 	if (memo->prints.count > PRINTS_MAX)
 		prints_release(memo);
 	rd->memo = *memo;
-	rd->memo.numbers.len = 0; /* the set is another one */
+	rd->memo.numbers.len = 0; /* this reader has another set */
 	*memo = (struct fdry_graph_memo){ 0 };
 }
 

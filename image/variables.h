@@ -10,10 +10,10 @@
 
 #include "image/image.h"
 
-/* Read all values, which stay in the image, for restores; and write them. The image's kernels are
- * loaded, and its context is current. */
+/* Read all values, keep them in the image for restores, and write them. The image's kernels must be
+ * loaded, and its context current. */
 int fdry_image_values_load(struct fdry_image *img, struct fdry_reader *reader) __must_check;
-/* Write them again. */
+/* Write the values again. */
 int fdry_image_values_write(struct fdry_image *img) __must_check;
 void fdry_image_values_free(struct fdry_image *img);
 

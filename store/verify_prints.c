@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verify_prints.c - the fingerprints that manifests record of chunks, in memory that the parent and
- * its children share.
+ * verify_prints.c - a table of the fingerprints of chunks that manifests record, in memory that the
+ * parent and its children share.
  *
- * A child reads the manifests and adds what they say; the next child looks it up. Manifests that
- * record the same fingerprint of a chunk share an entry. If they record different ones, each has an
- * entry: at most one of them is right.
+ * One child reads the manifests and adds their fingerprints; the next child looks them up.
+ * Manifests that record the same fingerprint of a chunk share an entry. If they record different
+ * ones, each has an entry: at most one of them is right.
  */
 #include <sys/mman.h>
 
@@ -66,7 +66,7 @@ struct fdry_verify_print *fdry_verify_prints_add(struct fdry_verify_prints *p,
 		e = entry_at(p, (size_t)(e - p->slots) + 1, oid);
 	}
 	if (p->count >= p->cap / 4 * 3)
-		return NULL; /* objects that came since they were counted are hashed */
+		return NULL; /* objects added since the count are hashed */
 	*e = (struct fdry_verify_print){ .oid = *oid, .value = value, .used = true };
 	p->count++;
 	return e;

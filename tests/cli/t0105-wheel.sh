@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The wheel: built without a network, installed in an environment of its own, and used there: a
-# workload is captured, sealed and loaded by what the wheel brings, on the software driver that it
-# brings.
+# Tests of the wheel: it is built without a network and installed in a virtual environment. There it
+# captures, seals and loads a workload by its own library, on its own software driver.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
 python3 -c 'import venv' 2>/dev/null || t_skip "no venv"
@@ -12,17 +11,18 @@ unset FOUNDRY_LIBRARY FOUNDRY_HOOK FOUNDRY_DRIVER FOUNDRY_STORE LD_PRELOAD LD_LI
 export PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONFIG_FILE=/dev/null PIP_CACHE_DIR=$TMP/cache
 export XDG_CACHE_HOME=$TMP/xdg HOME=$TMP/home
 
-# build: what make has made, packed; pip copies no tree for that
+# build: packs what make has built, without the copy of the tree that pip would make
 build() {
 	python3 -m pip wheel -q --no-deps --config-settings "build=$BUILD" -w wheels "$ROOT" && ls wheels/*.whl
 }
-# names: what is in it, the program, the libraries and the package
+# names: the files of the wheel: the program, the libraries and the package
 names() { python3 -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }'; }
 has() { names | grep -qx "$1"; }
 
 t "the wheel is built" build
 wheel=$(ls wheels/foundry-*-py3-none-*linux_*.whl)
-# What a tag promises: a library that not every Linux has makes it a tag that promises nothing.
+# A manylinux tag promises that the wheel needs only libraries that every Linux has. If it needs
+# others, its tag must be linux_*, which promises nothing.
 tag_is_true() {
 	if readelf -d "$BUILD/libfoundry.so.0.2" | grep NEEDED | grep -qvE '\[(libc|libm|libdl|libpthread|ld-linux[^]]*)[.]so'; then
 		[[ $wheel == *-linux_* ]]
@@ -30,7 +30,7 @@ tag_is_true() {
 		[[ $wheel == *-manylinux_2_* ]]
 	fi
 }
-t "its tag promises no more than is true" tag_is_true
+t "its tag matches the libraries that it needs" tag_is_true
 t "its version is the library's" prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
 	sed -E 's/^[^-]*-([0-9.]*)-.*/\1/' <<<"${wheel##*/}"
 for name in __init__.py __init__.pyi py.typed vllm/__init__.py lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
@@ -41,24 +41,24 @@ again() {
 	mkdir -p again && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$ROOT/api/packaging python3 -c 'import backend, sys
 print(backend.build_wheel("again", {"build": sys.argv[1]}))' "$BUILD" && cmp "$wheel" again/*.whl
 }
-t "it is the same when it is built again" again
+t "a second build gives the same wheel" again
 
-# The environment's Python, and the pip that there is.
+# pip_in ...: the machine's pip installs into the environment
 pip_in() { python3 -m pip --python env/bin/python "$@"; }
-t "an environment of its own" python3 -m venv --without-pip env
-t "takes it without a network" pip_in install -q --no-deps "$wheel"
-t "every file is as its record says" env/bin/python - <<'PY'
+t "a virtual environment is made" python3 -m venv --without-pip env
+t "the wheel is installed without a network" pip_in install -q --no-deps "$wheel"
+t "every file matches the wheel's record" env/bin/python - <<'PY'
 import base64, hashlib, importlib.metadata
 for f in importlib.metadata.files("foundry"):
     if f.hash:
         digest = base64.urlsafe_b64encode(hashlib.sha256(f.locate().read_bytes()).digest()).rstrip(b"=").decode()
         assert digest == f.hash.value, f
 PY
-t "foundry-store is there" env/bin/foundry-store --version
+t "foundry-store is installed" env/bin/foundry-store --version
 lib=$(env/bin/python -c 'import foundry, os; print(os.path.join(os.path.dirname(foundry.__file__), "lib"))')
-t "the package is the one that was installed" test "${lib#"$TMP/env/"}" != "$lib"
+t "Python imports the installed package" test "${lib#"$TMP/env/"}" != "$lib"
 export FOUNDRY_DRIVER=$lib/foundry/sim/libcuda.so.1
-t "the library is the wheel's" prints "$lib/libfoundry.so.0.2" env/bin/python -c 'from foundry import _lib; print(_lib.path())'
+t "the package loads the wheel's library" prints "$lib/libfoundry.so.0.2" env/bin/python -c 'from foundry import _lib; print(_lib.path())'
 
 # vLLM finds the plug-in; the interposer is in place before a program of an engine imports torch.
 t "vLLM finds the plug-in" prints "foundry.vllm:register" env/bin/python -c '
@@ -68,8 +68,8 @@ loaded() { FOUNDRY_VLLM=$1 env/bin/python -c 'print("libcuda" in open("/proc/sel
 t "a start of an engine has the interposer" prints "True" loaded 1
 t "other programs have not" prints "False" loaded ""
 
-# The workload of the example, sealed by a program of the tree, loaded by the wheel alone.
-t "an image" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" capture
+# A program of the tree seals the example's workload; the wheel alone loads it.
+t "an image is sealed" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" capture
 cat >load.py <<'PY'
 import array, foundry
 with foundry.load("vecadd", store="store") as image:
@@ -86,9 +86,9 @@ PY
 t "the installed package loads it and launches it" prints "True False True 100003" env/bin/python load.py
 t "foundry-store of the wheel lists it" sh -c "FOUNDRY_STORE=store env/bin/foundry-store ls | grep vecadd"
 gone() { pip_in uninstall -qy foundry && [ ! -e "$lib" ] && [ ! -e env/bin/foundry-store ]; }
-t "it goes without a trace" gone
+t "uninstall removes every file" gone
 
-# No version of Python that is asked for is excluded by how the package is written.
+# The package's syntax must work in the oldest Python that it supports.
 t "Python 3.9 reads every file of the package" env/bin/python - "$ROOT/api/python/foundry" <<'PY'
 import ast, pathlib, sys
 for f in pathlib.Path(sys.argv[1]).rglob("*.py"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM from an image: the first start captures and seals, later starts load.
+"""Starts vLLM from an image: the first start captures and seals, later starts load.
 
 vLLM finds this plug-in by the entry point `vllm.general_plugins`, in every process that it starts.
-It does nothing unless FOUNDRY_VLLM is set. Documentation/api/vllm.rst has the use.
+It does nothing unless FOUNDRY_VLLM is set. Documentation/api/vllm.rst explains its use.
 """
 import functools
 import os

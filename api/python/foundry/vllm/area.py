@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The aside area: memory for work that a start which loads leaves out.
+"""The aside area: memory for work that a loading start omits.
 
-Torch places tensors in segments that it has from the driver. Inside the area both are separate: the
-driver's memory comes from the aside area of the region, and torch's blocks from a pool of its own.
-So torch's default pool and the region's cursor are afterwards as if the work had never been done.
+Torch places tensors in segments that it gets from the driver. Inside the area both are separate:
+the driver's memory comes from the aside area of the region, and torch's blocks come from a separate
+pool. So the work does not change torch's default pool or the region's cursor.
 """
 import gc
 
@@ -40,7 +40,7 @@ class Area:
         torch._C._cuda_releasePool(self._ordinal, self._pool.id)
 
     def __exit__(self, *_):
-        """Leave the area. Tensors in it stay; memory without a tensor goes back to the driver."""
+        """Leave the area. Tensors in it stay; memory without a tensor is returned to the driver."""
         self.pool_leave()
         self._pool = self._generator = None
         gc.collect()
@@ -50,13 +50,13 @@ class Area:
 
 
 def blocks(ordinal, base, size):
-    """[(offset, bytes)] of torch's live blocks in [base, base + size), ascending."""
+    """Return [(offset, bytes)] of torch's live blocks in [base, base + size), ascending."""
     return sorted((addr - base, length) for s in _torch.segments(ordinal)
                   if base <= s.addr < base + size for addr, length in s.live)
 
 
 def tensors(start, end):
-    """Every tensor of this process that Python knows and that lies in [start, end)."""
+    """Return every tensor known to Python whose memory is in [start, end)."""
     found, seen = [], set()
     for each in gc.get_objects():
         if not isinstance(each, torch.Tensor) or each.device.type != "cuda":

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of the aside area, found in an engine's objects, and put there again by a later start.
+"""Finds tensors of the aside area in an engine's objects, so that a later start can set them there
+again.
 
-A path says where a tensor hangs: "runner.manager.hidden_states". Attributes follow a dot, keys of
-dicts a slash, indices of lists a colon. The same path is valid in the process that loads, since its
-objects have the same constructors.
+A path names the place of a tensor in these objects: "runner.manager.hidden_states". Attributes
+follow a dot, keys of dicts a slash, indices of lists a colon. The same path is valid in the process
+that loads, since its objects have the same constructors.
 """
 import re
 
@@ -19,7 +20,9 @@ _DEPTH = 12
 
 
 def _children(value, packages):
-    """[(step, child)] of an object that may hold tensors; step: None if it cannot be set again."""
+    """Yield (step, child) for an object that may hold tensors; step: None if the child cannot be
+    set again.
+    """
     if isinstance(value, dict):
         return [(f"/{key}" if isinstance(key, str) and _PLAIN.fullmatch(key) else None, child)
                 for key, child in value.items()]
@@ -34,8 +37,8 @@ def _children(value, packages):
 
 
 def find(roots, start, end, packages=("vllm", "torch")):
-    """{path: tensor} of the tensors in [start, end) that hang at the objects `roots`, {name:
-    object}. Objects of classes of other `packages` are not looked into.
+    """Return {path: tensor} of the tensors in [start, end) that the objects `roots`, {name:
+    object}, hold. Only objects whose classes are from `packages` are searched.
     """
     found, seen, left = {}, set(), [(name, value, 0) for name, value in roots.items()]
     while left:
@@ -75,8 +78,8 @@ def place(roots, path, tensor):
 def stale(capture, keys, others):
     """Raise Error if a graph of `keys` uses one of the tensors `others`.
 
-    These are tensors that the process knows and a later start would not get again: what the host
-    wrote to its own would never reach the graph.
+    A later start would not get these tensors again, and data that the host wrote to its own tensors
+    would never reach the graph.
     """
     for key in keys:
         used = [addr for addr, _ in cells(capture._handle, key)]

@@ -10,7 +10,9 @@ PREFIX = "vllm."
 
 
 def early(worker):
-    """{key: value} that is known before the worker uses the GPU. What says most comes first."""
+    """Return {key: value} of the facts known before the worker uses the GPU. What says most comes
+    first.
+    """
     import triton
     import vllm
     config = worker.vllm_config
@@ -37,7 +39,7 @@ def early(worker):
 
 
 def late(worker):
-    """{key: value} that is known when the KV cache has its memory."""
+    """Return {key: value} of the facts known when the KV cache has its memory."""
     runner = worker.model_runner
     manager, cache = runner.cudagraph_manager, worker.cache_config
     backends = sorted({group.backend.get_name() for groups in runner.attn_groups
@@ -51,7 +53,9 @@ def late(worker):
 
 
 def source():
-    """A hash of vLLM's code that is wrapped or left out, so that another version is noticed."""
+    """Return a hash of vLLM's code that is wrapped or left out, so that another version is
+    detected.
+    """
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     parts = [inspect.getsource(each) for each in (
@@ -62,7 +66,8 @@ def source():
 
 
 def difference(wanted, found):
-    """The first fact of `wanted` that `found` has with another value, as a sentence; None: none."""
+    """Return a sentence on the first fact of `wanted` that `found` has with another value, or None.
+    """
     for key, value in wanted.items():
         if found.get(key) != value:
             return (f"{key.removeprefix(PREFIX)} is {value} here and "
@@ -71,7 +76,7 @@ def difference(wanted, found):
 
 
 def of_image(store, ref):
-    """The facts of the image `ref` of a store."""
+    """Return the facts of the image `ref` of a store."""
     found = {}
     for line in store.describe(ref).splitlines():
         if line.startswith("fact " + PREFIX):

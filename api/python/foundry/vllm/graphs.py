@@ -22,7 +22,7 @@ def _text(key):
 
 
 def name_of(key):
-    """The name of a graph in an image: the same for equal keys in every process.
+    """Return the name of a graph in an image, the same for equal keys in every process.
 
     key: a dataclass, an enum, or anything whose repr() has no addresses. A name has few characters,
     so a key with others gets a name that ends with a hash of its text.
@@ -92,7 +92,7 @@ class Loaded:
 
 
 def table(image, keys, ordinal):
-    """{key: Loaded} for all of `keys`. Raises Error if the image lacks one."""
+    """Return {key: Loaded} for all of `keys`. Raises Error if the image lacks one."""
     found = {name: number for number, name in image.graphs().items()}
     missing = [name_of(key) for key in keys if name_of(key) not in found]
     if missing:

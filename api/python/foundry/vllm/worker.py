@@ -8,8 +8,8 @@
     initialize_from_config          vLLM's, in the region           the same
     compile_or_warm_up_model        vLLM's, aside; capture, seal    load
 
-What vLLM allocates in the region is the process' own in every start. The aside area has all that
-profiling, warming up and capturing leave behind; its content is the image's.
+Memory that vLLM allocates in the region belongs to the process in every start. The aside area has
+all memory that profiling, warming up and capturing leave; the image provides its content.
 """
 import contextlib
 import hashlib
@@ -76,7 +76,7 @@ class Session:
         self.facts, self.found = {}, {}
 
     def wrapped(self, name, original):
-        """The phase `name` of the worker, timed, as the mode wants it."""
+        """Return the phase `name` of the worker for the session's mode, with a timer."""
         own = getattr(self, name, None)
 
         def phase(*args, **kwargs):
@@ -92,7 +92,7 @@ class Session:
         return phase
 
     def refuse(self, why):
-        """Note why the image is not used; an error if the start is strict."""
+        """Note why the image is not used. Raises an error if the start is strict."""
         self.why = str(why)
         if self.strict:
             raise RuntimeError(f"FOUNDRY_VLLM_STRICT is set, and the start cannot use the image "
@@ -103,7 +103,7 @@ class Session:
     def init_device(self, original):
         try:
             self.begin()
-        except Exception as e:  # vLLM starts, whatever keeps Foundry from helping
+        except Exception as e:  # vLLM must start, also if Foundry fails
             if not isinstance(e, (Error, Unfit)):
                 logger.warning("Foundry: %s", traceback.format_exc())
             self.mode = "plain"
@@ -135,7 +135,7 @@ class Session:
             self.mode = "load"
 
     def check_supported(self):
-        """Raise Unfit for a configuration that has not been made to work."""
+        """Raise Unfit for an unsupported configuration."""
         config, worker = self.worker.vllm_config, self.worker
         compilation = config.compilation_config
         for wrong, what in (
@@ -159,7 +159,7 @@ class Session:
 
     @staticmethod
     def tidy():
-        """Free torch's cached segments, at the same places of every start."""
+        """Free torch's cached segments, at the same points of every start."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
 
@@ -182,7 +182,7 @@ class Session:
         self.tidy()
 
     def layout(self):
-        """A hash of torch's live blocks in the region."""
+        """Return a hash of torch's live blocks in the region."""
         blocks = area.blocks(self.ordinal, self.base, SIZE)
         logger.debug("Foundry: torch's blocks in the region: %s", blocks)
         logger.debug("Foundry: allocations: %s",
@@ -260,12 +260,12 @@ class Session:
             del runner.capture_model
 
     def roots(self):
-        """The objects at which tensors hang that graphs use."""
+        """Return the objects that hold tensors which graphs use."""
         from vllm.v1.worker import workspace
         return {"runner": self.worker.model_runner, "workspace": workspace.__dict__}
 
     def fill(self):
-        """In the place of capture_model()."""
+        """Replaces capture_model()."""
         manager = self.worker.model_runner.cudagraph_manager
         manager.graphs.update(self.graphs)
         manager._graphs_captured = True
@@ -317,11 +317,11 @@ class Session:
         self.seconds["seal"] = time.monotonic() - start
 
     def allocations(self):
-        """[(address, bytes)] of the region, without the aside area."""
+        """Return [(address, bytes)] of the region, without the aside area."""
         return [each for each in self.capture.allocs() if each[0] < self.base + SIZE]
 
     def name_tensors(self, count):
-        """Name the tensors of the aside area, so that a later start puts them where they are now.
+        """Name the tensors of the aside area, so that a later start can set them at the same paths.
 
         {path: tensor}. count: of graphs.
         """
@@ -340,7 +340,7 @@ class Session:
     # --- the summary ---
 
     def summary(self):
-        """One line in vLLM's log."""
+        """Write one line to vLLM's log."""
         if self.mode == "load":
             report = self.image.report()
             what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {len(self.graphs)} graphs; "
