@@ -15,6 +15,7 @@
 #include "arch/stream.h"
 #include "image/place.h"
 #include "image/shared_fingerprinter.h"
+#include "image/tensor.h"
 #include "lib/log.h"
 
 #define ZEROS UINT32_MAX
@@ -58,10 +59,43 @@ int fdry_damage_repair(struct fdry_store *store, const char *name, const struct 
 		fdry_info("damaged objects are not brought back: %s", fdry_last_error());
 	if (!whole)
 		return fdry_saved_err_restore(&load_err);
-	fdry_warn("image '%.100s' was damaged in the store; packs in the store brought %zu "
-		  "object(s) back, and the load begins again",
+	fdry_warn("image '%.100s' was damaged in the store; %zu object(s) were brought back, and "
+		  "its content is loaded again",
 		  name, n);
 	return 0;
+}
+
+int fdry_content_fail(const struct fdry_image *img, int err, uint64_t addr, uint64_t len)
+{
+	const struct fdry_mf_tensor *first = NULL, *mf = img->m.tensors;
+	struct fdry_saved_err saved;
+	struct fdry_tensor t;
+	uint32_t i, n = 0;
+	uint64_t bytes;
+
+	if (!err)
+		return 0;
+	fdry_saved_err_set(&saved, err); /* looking for tensors may fail, too */
+	for (i = 0; i < img->m.n_tensors; i++, mf++) {
+		fdry_manifest_tensor_get(&img->m, mf, &t);
+		if (mf->flags & FDRY_TENSOR_HOST || fdry_tensor_extent(&t, &bytes) ||
+		    mf->addr >= addr + len || mf->addr + bytes <= addr)
+			continue;
+		n++;
+		if (!first || mf->addr < first->addr)
+			first = mf;
+	}
+	err = fdry_saved_err_restore(&saved);
+	if (!n)
+		return fdry_fail_at(err, "content at %#llx, in no tensor",
+				    (unsigned long long)addr);
+	if (n == 1)
+		return fdry_fail_at(err, "content at %#llx, tensor '%.100s'",
+				    (unsigned long long)addr,
+				    fdry_manifest_str(&img->m, first->name));
+	return fdry_fail_at(err, "content at %#llx, tensor '%.100s' and %u more",
+			    (unsigned long long)addr, fdry_manifest_str(&img->m, first->name),
+			    n - 1);
 }
 
 /* Chunk @oid should have fingerprint @want, and the device has other bytes. Find the cause and
@@ -158,7 +192,8 @@ static int chunk_in_store(struct check *c, uint32_t i)
 	if (!err && fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len),
 					m->fingerprints[i]))
 		return 0;
-	return chunk_fail(c->img, c->reader, &m->chunks[i].oid, m->fingerprints[i]);
+	err = chunk_fail(c->img, c->reader, &m->chunks[i].oid, m->fingerprints[i]);
+	return fdry_content_fail(c->img, err, m->chunks[i].addr, m->chunks[i].size);
 }
 
 static int chunk_add(struct check *c, uint32_t i)
@@ -221,13 +256,14 @@ static int range_fail(struct check *c, const struct fdry_fingerprint_range *rang
 	int err;
 
 	if (want->chunk == ZEROS)
-		return fdry_fail(FDRY_E_CORRUPT,
-				 "%llu bytes at %#llx are zero in the image, and other bytes are "
-				 "on the device; load again, and test its memory if that repeats",
-				 (unsigned long long)range->len, (unsigned long long)range->addr);
-	err = chunk_fail(c->img, c->reader, &m->chunks[want->chunk].oid,
-			 m->fingerprints[want->chunk]);
-	return fdry_fail_at(err, "content at %#llx", (unsigned long long)range->addr);
+		err = fdry_fail(FDRY_E_CORRUPT,
+				"%llu bytes are zero in the image, and other bytes are on the "
+				"device; load again, and test its memory if that repeats",
+				(unsigned long long)range->len);
+	else
+		err = chunk_fail(c->img, c->reader, &m->chunks[want->chunk].oid,
+				 m->fingerprints[want->chunk]);
+	return fdry_content_fail(c->img, err, range->addr, range->len);
 }
 
 /* Find the cause for each chunk that differs, so that one repair restores them all. Returns the
@@ -405,6 +441,25 @@ out_release:
 	return err;
 }
 
+/* The name of the first tensor in a host chunk. */
+static const char *host_tensor_of(const struct fdry_manifest *m, const struct fdry_mf_host_chunk *c)
+{
+	uint64_t at = fdry_host_place(c->segment, c->offset), end = at + c->size, least = end;
+	const char *name = "";
+	uint32_t i;
+
+	for (i = 0; i < m->n_tensors; i++) {
+		const struct fdry_mf_tensor *t = &m->tensors[i];
+
+		if (t->flags & FDRY_TENSOR_HOST && t->addr < least &&
+		    fdry_host_segment(t->addr) == c->segment) {
+			least = t->addr > at ? t->addr : at;
+			name = fdry_manifest_str(m, t->name);
+		}
+	}
+	return name;
+}
+
 int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 {
 	const struct fdry_mf_host_chunk *chunk = &img->m.host_chunks[i];
@@ -414,7 +469,9 @@ int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, ui
 	    fdry_fingerprint_eq(fdry_fingerprint_of(bytes + chunk->offset, chunk->size),
 				img->m.host_fingerprints[i]))
 		return 0;
-	return chunk_fail(img, reader, &chunk->oid, img->m.host_fingerprints[i]);
+	return fdry_fail_at(chunk_fail(img, reader, &chunk->oid, img->m.host_fingerprints[i]),
+			    "content in host memory, tensor '%.100s'",
+			    host_tensor_of(&img->m, chunk));
 }
 
 /* --- the kernel --- */
@@ -423,11 +480,12 @@ int fdry_check_prepare(struct fdry_image *img)
 {
 	int err;
 
-	if (!img->m.n_fingerprints && !img->m.n_external_prints)
+	if (img->check_prepared || (!img->m.n_fingerprints && !img->m.n_external_prints))
 		return 0;
 	err = fdry_shared_fingerprinter_get(img->drv, img->device, img->store,
 					    &img->fingerprinter);
-	if (err != -FDRY_E_NOFUNC && err != -FDRY_E_NODEVMEM)
+	img->check_prepared = !err || err == -FDRY_E_NOFUNC || err == -FDRY_E_NODEVMEM;
+	if (!err || !img->check_prepared)
 		return err;
 	fdry_info("the processor checks content, which is slower: %s", fdry_last_error());
 	return 0;

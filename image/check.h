@@ -13,8 +13,8 @@
 #include "graph/fingerprint.h"
 #include "image/image.h"
 
-/* Load the kernel that computes fingerprints, if the image has fingerprints and no other image of
- * the context has loaded it. The image's context must be current. */
+/* Load the kernel that computes fingerprints, if the image has fingerprints, and if neither it
+ * nor another image of the context has loaded it. The image's context must be current. */
 int fdry_check_prepare(struct fdry_image *img) __must_check;
 /* Release the kernel. The context must still exist. */
 void fdry_check_end(struct fdry_image *img);
@@ -57,6 +57,10 @@ int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, ui
  */
 int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
 			    size_t n, struct fdry_fingerprint *ret) __must_check;
+
+/* Prefix the sentence of an error about @len bytes of content on the device with their place and
+ * their tensors; 0 stays 0. */
+int fdry_content_fail(const struct fdry_image *img, int err, uint64_t addr, uint64_t len);
 
 /* Note for a repair that an object of the load is damaged in the store. Any thread may call it. */
 void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);

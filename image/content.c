@@ -126,7 +126,7 @@ static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 out_name:
 	if (err == -FDRY_E_CORRUPT)
 		fdry_damage_note(c->img, &chunk->oid);
-	return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
+	return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
 }
 
 static int part_fill(const struct part *p, unsigned int worker)

@@ -190,3 +190,31 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
 		return stranger(img, ctx);
 	return fdry_stream_not_capturing(img->drv, stream, "an image's work");
 }
+
+int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_usable(img);
+
+	if (err)
+		return err;
+	err = fdry_image_enter_primary(img, &mode);
+	if (err)
+		return err;
+	err = fdry_image_stream_check(img, stream);
+	if (err)
+		goto out_leave;
+	err = fdry_stream_wait(img->drv, stream);
+out_leave:
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+int fdry_image_fail(const struct fdry_image *img, int err)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return err ? fdry_fail_at(err, "image '%.100s' (%.12s)", img->name,
+				  fdry_oid_hex(&img->id, hex))
+		   : 0;
+}

@@ -163,7 +163,9 @@ static int device_compare(struct externals *x, const char **differs)
 		goto out_free;
 	for (i = 0; i < n; i++)
 		ranges[i] = (struct fdry_fingerprint_range){ e[i].t.addr, e[i].bytes };
-	err = fdry_image_fingerprints(x->img, ranges, n, found);
+	fdry_ticket_take(&x->img->ticket);
+	err = fdry_check_prepare(x->img) ?: fdry_image_fingerprints(x->img, ranges, n, found);
+	fdry_ticket_return(&x->img->ticket);
 	fdry_image_leave(x->img, &mode);
 	for (i = 0; i < n && !err; i++)
 		found_put(x, &e[i], found[i], differs);
@@ -201,11 +203,11 @@ int fdry_image_check(struct fdry_image *img, const char *name, CUstream stream,
 {
 	struct externals x = { .img = img };
 	double mark = fdry_now_ms();
-	int err = fdry_image_usable(img) ?: fdry_report_check(report);
+	int err = fdry_image_check_outside(img) ?: fdry_report_check(report);
 
 	if (err)
 		return err;
-	err = fdry_image_synchronize(img, stream);
+	err = fdry_image_synchronize(img, stream) ?: fdry_content_use(img);
 	if (err)
 		return err;
 	err = name ? named_add(&x, name) : all_add(&x);

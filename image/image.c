@@ -20,15 +20,6 @@ void fdry_image_id(const struct fdry_image *img, char *id)
 		*id = '\0';
 }
 
-int fdry_image_fail(const struct fdry_image *img, int err)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-
-	return err ? fdry_fail_at(err, "image '%.100s' (%.12s)", img->name,
-				  fdry_oid_hex(&img->id, hex))
-		   : 0;
-}
-
 size_t fdry_image_graph_count(const struct fdry_image *img)
 {
 	return img ? img->m.n_graphs : 0;
@@ -371,6 +362,10 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 	err = copy_target(img, c, &t);
 	if (err)
 		return err;
+	if (!t.at.host && !(img->m.tensors[t.index].flags & FDRY_TENSOR_EXTERNAL))
+		err = fdry_content_use(img);
+	if (err)
+		return err;
 	err = fdry_image_enter_primary(img, &mode);
 	if (err)
 		return err;
@@ -481,23 +476,4 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
 				 name);
 	*ret = (void *)(uintptr_t)t.addr;
 	return 0;
-}
-
-int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
-{
-	CUstreamCaptureMode mode;
-	int err = fdry_image_usable(img);
-
-	if (err)
-		return err;
-	err = fdry_image_enter_primary(img, &mode);
-	if (err)
-		return err;
-	err = fdry_image_stream_check(img, stream);
-	if (err)
-		goto out_leave;
-	err = fdry_stream_wait(img->drv, stream);
-out_leave:
-	fdry_image_leave(img, &mode);
-	return err;
 }

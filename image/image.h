@@ -7,9 +7,9 @@
  * context. Kernels and execs (executable graphs) belong to that, or to a private context of the
  * image.
  *
- * Locking: a thread that builds graphs or restores content holds @ticket. @lock guards the set of
- * filled tensors, the report and @damaged, and is never held for long. Nothing else changes after
- * the load.
+ * Locking: a thread that builds graphs, restores or compares content holds @ticket. @lock guards
+ * the set of filled tensors, the report and @damaged, and is never held for long. Nothing else
+ * changes after the load.
  */
 #ifndef FDRY_IMAGE_IMAGE_H
 #define FDRY_IMAGE_IMAGE_H
@@ -39,6 +39,13 @@ struct fdry_image_exec {
 	CUevent *events;           /* by index: those that other graphs use, too, or NULL; see
 				      events.h */
 	_Atomic(CUgraphExec) exec; /* NULL until built */
+};
+
+enum fdry_content_state {
+	FDRY_CONTENT_WHOLE,
+	FDRY_CONTENT_PARTIAL, /* it is half restored: no graph may run */
+	FDRY_CONTENT_DUE,     /* it is to be compared when it is first used */
+	FDRY_CONTENT_WRONG,   /* that found a difference: nothing may use it */
 };
 
 struct fdry_image {
@@ -94,7 +101,9 @@ struct fdry_image {
 	uint64_t built_reported;   /* graphs whose building was reported */
 	uint8_t *filled;           /* by position in m.tensors: the tensor is external and filled */
 	_Atomic uint32_t unfilled; /* the number of external tensors that are not filled */
-	_Atomic bool partial;      /* a restore of content failed half-way */
+	_Atomic int content;       /* of enum fdry_content_state */
+	struct fdry_saved_err content_err; /* FDRY_CONTENT_WRONG: what each use of it returns */
+	bool check_prepared;       /* fdry_check_prepare() has ended */
 	struct fdry_shared_fingerprinter *fingerprinter; /* NULL: the host checks content */
 	struct fdry_buf damaged;   /* struct fdry_oid each: damaged objects, to be repaired in the
 				      store */
@@ -102,9 +111,6 @@ struct fdry_image {
 					   NULL */
 	struct fdry_load_report report;
 };
-
-/* Prefix the sentence of an error with the image's name; 0 stays 0. */
-int fdry_image_fail(const struct fdry_image *img, int err);
 
 /* Do what fdry_image_load() does. If the image was made for something else, @mismatch gets the
  * field that differs. @mismatch is zeroed, or NULL. */
@@ -124,6 +130,9 @@ int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode) __
 int fdry_image_enter_primary(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
 
+/* Prefix the sentence of an error with the image's name; 0 stays 0. */
+int fdry_image_fail(const struct fdry_image *img, int err);
+
 /* Check a caller's stream. The primary context is current. FDRY_E_INVAL if the stream belongs to
  * another context, or if the driver reports that it was destroyed; FDRY_E_STATE if it captures. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
@@ -136,6 +145,14 @@ int fdry_image_check_outside(const struct fdry_image *img) __must_check;
 void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
 			 uint64_t total);
 void fdry_image_progress_built(struct fdry_image *img);
+
+/* --- restore.c --- */
+
+/* Compare content when it is first used, if it has fingerprints. */
+void fdry_content_delay(struct fdry_image *img);
+/* Before content is used: compare it if that is due. The ticket must be free. Costs one load if
+ * nothing is due. */
+int fdry_content_use(struct fdry_image *img) __must_check;
 
 /* --- content.c: copies content from the store to the device; the image's context is current --- */
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * launch.c - launches graphs, and restores their memory to its content.
+ * launch.c - launches graphs.
  *
  * A launch of a graph that is built takes no lock, unless the graph draws random numbers.
  */
 #include "image/builder.h"
-#include "image/check.h"
 #include "image/exec.h"
 #include "image/image_host.h"
 #include "image/overlap.h"
@@ -13,7 +12,6 @@
 #include "image/private_ctx.h"
 #include "image/random.h"
 #include "lib/telemetry.h"
-#include "image/variables.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
 {
@@ -76,7 +74,11 @@ static int unfilled_fail(struct fdry_image *img)
 /* Check that memory holds what graphs expect. */
 static int memory_check(struct fdry_image *img)
 {
-	if (atomic_load(&img->partial))
+	int err = atomic_load(&img->content) ? fdry_content_use(img) : 0;
+
+	if (err)
+		return err;
+	if (atomic_load(&img->content) == FDRY_CONTENT_PARTIAL)
 		return fdry_fail(FDRY_E_STATE, "only a part of the content was restored; restore "
 					       "it again, or unload the image");
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
@@ -155,125 +157,4 @@ int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
 				 "give one for each",
 				 img->m.n_generators, n);
 	return launch(img, key, &l);
-}
-
-static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
-{
-	struct fdry_content_sum sum = { 0 };
-	struct fdry_content *c;
-	uint64_t checked;
-	int err = fdry_content_begin(img, reader, 0, &c);
-
-	if (err)
-		return err;
-	atomic_store(&img->partial, true);
-	err = fdry_content_zero(img);
-	if (err)
-		goto out_end;
-	err = fdry_content_copy(c, &sum);
-	if (err)
-		goto out_end;
-	err = fdry_image_hosts_content(img, reader, &sum);
-	if (err)
-		goto out_end;
-	err = fdry_content_check(img, reader, &checked);
-	if (err)
-		goto out_end;
-	err = fdry_image_values_write(img);
-	if (err)
-		goto out_end;
-	atomic_store(&img->partial, false);
-out_end:
-	fdry_content_end(c);
-	return err;
-}
-
-static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
-{
-	struct fdry_span bytes;
-	uint32_t i;
-	int err;
-
-	for (i = 0; i < img->m.n_chunks; i++) {
-		err = fdry_reader_map(reader, &img->m.chunks[i].oid, &bytes);
-		if (err)
-			return err;
-	}
-	for (i = 0; i < img->m.n_host_chunks; i++) {
-		err = fdry_reader_map(reader, &img->m.host_chunks[i].oid, &bytes);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-/* Before memory changes, check that the store has everything that a restore needs. It stays there
- * while @reader is open, also for other threads. */
-static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_oid id;
-	int err = fdry_reader_resolve(reader, fdry_oid_hex(&img->id, hex), &id);
-
-	if (err)
-		goto out_name;
-	err = chunks_find(img, reader);
-	if (err)
-		goto out_name;
-	return 0;
-out_name:
-	if (err == -FDRY_E_NOENT)
-		return fdry_fail(
-			FDRY_E_NOENT,
-			"image %s cannot be restored: it was removed from the store after it was "
-			"loaded; its memory is unchanged, and its graphs can be launched; seal it "
-			"anew and load that",
-			hex);
-	return fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex);
-}
-
-/* Restore all content. The work of the caller's stream has ended. The caller holds the ticket, so
- * no graph is built or launched for the first time in the meantime. */
-static int restore_in_session(struct fdry_image *img)
-{
-	struct fdry_reader *reader;
-	int err = fdry_reader_begin(img->store, &reader);
-
-	if (err)
-		return err;
-	err = content_hold(img, reader);
-	if (err)
-		goto out_end;
-	err = content_restore(img, reader);
-out_end:
-	fdry_reader_end(reader);
-	return err;
-}
-
-static int restore_in_context(struct fdry_image *img)
-{
-	CUstreamCaptureMode mode;
-	int err = fdry_image_enter(img, &mode);
-
-	if (err)
-		return err;
-	err = restore_in_session(img);
-	fdry_image_leave(img, &mode);
-	return err;
-}
-
-int fdry_image_restore(struct fdry_image *img, CUstream stream)
-{
-	int err = fdry_image_check_outside(img);
-
-	if (err)
-		return err;
-	fdry_ticket_take(&img->ticket);
-	err = fdry_image_synchronize(img, stream);
-	if (err)
-		goto out_return;
-	err = restore_in_context(img);
-out_return:
-	fdry_ticket_return(&img->ticket);
-	return err;
 }

@@ -313,7 +313,9 @@ static int content_fill(struct load *l)
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
 	r->content_ms = fdry_elapsed_ms(&mark);
-	if (!whole)
+	if (l->opts->flags & FDRY_LOAD_CHECK_AT_LAUNCH)
+		fdry_content_delay(l->img);
+	else if (!whole)
 		err = fdry_content_check(l->img, l->content_reader, &checked);
 	r->checked_bytes = (whole ? found : checked) + sum.checked;
 	r->check_ms = fdry_elapsed_ms(&mark);
@@ -341,7 +343,7 @@ static int kernels_load(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	double mark = fdry_now_ms();
-	int err = fdry_check_prepare(img);
+	int err = l->opts->flags & FDRY_LOAD_CHECK_AT_LAUNCH ? 0 : fdry_check_prepare(img);
 
 	if (err)
 		return err;
@@ -472,6 +474,8 @@ static int load(struct load *l, const char *name)
 	if (err)
 		goto out_free;
 	err = device_load(l);
+	if (err == -FDRY_E_CORRUPT || err == -FDRY_E_BADIMAGE)
+		err = fdry_image_fail(l->img, err);
 	if (err)
 		goto out_free;
 	err = externals_count(l->img);
@@ -486,7 +490,8 @@ static int opts_check(const struct fdry_load_opts *o)
 {
 	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD |
 			       FDRY_LOAD_BACKGROUND | FDRY_LOAD_OWN_CONTEXT |
-			       FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED;
+			       FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED |
+			       FDRY_LOAD_CHECK_AT_LAUNCH;
 
 	if (o->flags & ~known)
 		return fdry_fail(
@@ -557,13 +562,6 @@ out_undo:
 	return load_undo(img, err);
 }
 
-/* fdry_need() names its caller in messages if the caller is public. This function is not, so
- * messages name no function. */
-static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
-{
-	return fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
-}
-
 static int graphs_build(struct fdry_image *img)
 {
 	uint32_t i;
@@ -612,7 +610,7 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 	struct fdry_image *img;
 	unsigned int repairs = 0;
 	bool again;
-	int err = args_check(store, name, ret);
+	int err = fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
 
 	if (err)
 		return err;

@@ -33,6 +33,11 @@ int fdry_placement_check(const struct fdry_load_opts *o)
 	if (!o->into && (o->keep || o->nkeep))
 		return fdry_fail(FDRY_E_OPTS, "fdry_load_opts.keep needs a capture that the "
 					      "image is loaded into; set fdry_load_opts.into");
+	if (o->into && o->flags & FDRY_LOAD_CHECK_AT_LAUNCH)
+		return fdry_fail(FDRY_E_OPTS,
+				 "content that is placed into a region of the process is compared "
+				 "at once, since others may write there; leave "
+				 "FDRY_LOAD_CHECK_AT_LAUNCH out");
 	if (o->nkeep && !o->keep)
 		return fdry_fail(FDRY_E_OPTS,
 				 "fdry_load_opts.nkeep is %zu, but keep is NULL; set keep",

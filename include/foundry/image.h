@@ -42,6 +42,8 @@ enum fdry_load_flags {
 	FDRY_LOAD_CHECK_OVERLAP = 1 << 5, /* find launches that may overlap; slow, for debugging */
 	FDRY_LOAD_ORDERED = 1 << 6, /* with FDRY_LOAD_BACKGROUND: build there only the graphs
 				    * that fdry_load_opts.order names */
+	FDRY_LOAD_CHECK_AT_LAUNCH = 1 << 7, /* compare content on the device with its fingerprints
+				    * when it is first used: see fdry_image_check_content() */
 };
 
 /* The phases of a load, as its progress function gets them. */
@@ -237,6 +239,29 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret);
 int fdry_image_filled(struct fdry_image *img, const char *name);
 
 /**
+ * fdry_image_check_content() - Compare content now, if the load has left that for later.
+ *
+ * Every load compares content with the fingerprints of the seal (@checked_bytes of the report).
+ * With FDRY_LOAD_CHECK_AT_LAUNCH, the load returns without comparing device memory. The first of
+ * these calls does it, and other threads that make one wait for it: fdry_image_launch(), a copy to
+ * or from a tensor on the device that is not external, fdry_image_check(), and this call. It works
+ * on a stream of the library, and returns to its caller when the content has been compared. Later
+ * calls cost nothing more. fdry_image_restore() compares what it restores, in place of this.
+ * Other calls (fdry_image_wait(), _build(), _refresh(), _synchronize(), _filled(), copies to and
+ * from external tensors) compare nothing. The load itself compares content in host memory.
+ *
+ * A program that writes to content at its address, by a kernel or a copy of its own, makes this
+ * call first: otherwise its bytes are taken for damage.
+ *
+ * If content is damaged in the store and can be brought back, the call copies it again. Otherwise
+ * it fails with FDRY_E_CORRUPT or FDRY_E_BADIMAGE, and so do all later calls that use content. The
+ * image stays loaded, with all its memory, until fdry_image_unload(); a restore that succeeds makes
+ * it usable again. Other errors leave the comparison to the next call. FDRY_E_OPTS: a load with
+ * @into has no such flag.
+ */
+int fdry_image_check_content(struct fdry_image *img);
+
+/**
  * struct fdry_check_report - What fdry_image_check() compared.
  * @sz: set by the caller: sizeof(struct fdry_check_report)
  * @tensors, @bytes: external tensors that were compared, and their bytes
@@ -294,6 +319,8 @@ int fdry_image_build_stop(struct fdry_image *img);
  * everything else stays usable. Graphs of one image share memory, so launches must not overlap: use
  * one stream, or order several by events. The launch fails with FDRY_E_UNBOUND while an external
  * tensor was neither written, copied nor declared filled.
+ *
+ * With FDRY_LOAD_CHECK_AT_LAUNCH, the first launch compares content before: FDRY_E_CORRUPT.
  *
  * With FDRY_LOAD_CHECK_OVERLAP, or FOUNDRY_DEBUG=overlap, a launch on another stream than the
  * launch before waits for the work on its stream. It fails (FDRY_E_STATE names both graphs) if that

@@ -250,6 +250,19 @@ class Roundtrip(unittest.TestCase):
                 img.check("a")
             self.assertEqual(self.numbers(img, 5.0), [15.0 + i for i in range(N)])
 
+    def test_check_at_launch(self):
+        import foundry
+        child(self.store)
+        with foundry.load("adder", store=self.store, check_at_launch=True) as img:
+            self.assertEqual(img.report().checked_bytes, 0)
+            img.check_content()
+            self.assertGreater(img.report().checked_bytes, 0)
+            self.assertEqual(self.numbers(img, 5.0), [5.0 + 2 * i for i in range(N)])
+        with foundry.load("adder", store=self.store, check_at_launch=True) as img:
+            capsule = img["a"].__dlpack__()
+            self.assertGreater(img.report().checked_bytes, 0)
+            del capsule
+
     def test_needs(self):
         import foundry
         child(self.store, "external")

@@ -8,59 +8,16 @@
 
 #include "tests/lib/flip.h"
 #include "tests/lib/image_host.h"
-
-#define SMALL 64u /* bytes of a tensor */
+#include "tests/lib/image_small.h"
 
 static void dir_setup_memory(void)
 {
 	dir_setup_in("/dev/shm");
 }
 
-/* --- an image with a small tensor, and a pack of it --- */
-
-static void pack_put(struct fdry_store *s)
-{
-	char name[340];
-	const char *const img = "img";
-	int fd;
-
-	snprintf(name, sizeof(name), "%s/packs", path);
-	ck_assert(!mkdir(name, 0700));
-	snprintf(name, sizeof(name), "%s/packs/one", path);
-	fd = open(name, O_WRONLY | O_CREAT, 0600);
-	ck_assert_int_ge(fd, 0);
-	ok(fdry_store_export(s, &img, 1, fd, NULL, NULL));
-	ck_assert(!close(fd));
-}
-
-static void work_seal_small(const char *ref, bool with_pack)
-{
-	struct fdry_tensor t = { .name = "small", .dtype = FDRY_U8, .use = FDRY_USE_CONST,
-				 .rank = 1, .shape = { SMALL }, .stride = { 1 } };
-	uint8_t bytes[SMALL];
-	CUdeviceptr small;
-	struct work w;
-
-	work_make(&w);
-	graph_add(&w, 1);
-	cuda_ok(cuMemAlloc_v2, &small, 3u << 20);
-	cuda_ok(cuMemsetD8_v2, small, 0, 3u << 20);
-	noise(1, bytes, sizeof(bytes));
-	cuda_ok(cuMemcpyHtoD_v2, small, bytes, sizeof(bytes));
-	t.addr = small;
-	ok(fdry_capture_tensor(w.cap, &t));
-	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
-	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
-	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
-	ok(work_seal(&w, ref));
-	if (with_pack)
-		pack_put(w.store);
-	work_end(&w);
-}
-
 static void seal_small(void *with_pack)
 {
-	work_seal_small("img", with_pack);
+	image_small_seal("img", with_pack);
 }
 
 /* The same content at other addresses, so that a process can load both images. */
@@ -68,7 +25,7 @@ static void seal_other(void *unused)
 {
 	(void)unused;
 	work_base += 1ull << 35;
-	work_seal_small("other", false);
+	image_small_seal("other", false);
 }
 
 static int load_try(const struct fdry_load_opts *opts)
@@ -203,7 +160,9 @@ START_TEST(host_content_is_compared)
 	flip_find(load_store(), "img", "table", &chunk);
 	flip_bit(&chunk, 100);
 	flip_trust(&chunk);
-	fails(CORRUPT, "is damaged in the store", load_try(NULL));
+	fails(CORRUPT, "image 'img' (", load_try(NULL));
+	ck_assert(strstr(fdry_last_error(), "content in host memory, tensor 'table': chunk"));
+	ck_assert(strstr(fdry_last_error(), "is damaged in the store"));
 	flip_release(&chunk);
 }
 END_TEST
@@ -433,7 +392,8 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		flipped_bits_are_found, a_pack_in_the_store_repairs_it,
-		a_broken_pack_repairs_nothing, a_restore_compares, host_content_is_compared,
+		a_broken_pack_repairs_nothing, a_restore_compares,
+		host_content_is_compared,
 		bytes_that_change_on_their_way, what_was_compared_is_reported,
 		a_context_has_one_fingerprinter, another_context_has_its_own,
 		two_threads_check_at_once,

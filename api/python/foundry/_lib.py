@@ -751,6 +751,7 @@ CHECKED = {
     "fdry_image_write_array": [IMAGE, c_char_p, POINTER(Tensor), c_uint32, STREAM],
     "fdry_image_read_array": [IMAGE, c_char_p, POINTER(Tensor), STREAM],
     "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],
+    "fdry_image_check_content": [IMAGE],
     "fdry_image_check": [IMAGE, c_char_p, STREAM, POINTER(CheckReport)],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],

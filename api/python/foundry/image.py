@@ -13,7 +13,7 @@ from .generators import Source
 from .store import as_store
 from .tensor import Tensor
 
-_BACKGROUND = 1 << 3
+_BACKGROUND, _CHECK_AT_LAUNCH = 1 << 3, 1 << 7
 _ASYNC = 1 << 0  # FDRY_ARRAY_ASYNC
 _PHASES = ("manifest", "driver", "memory", "content", "kernels", "objects", "graphs")
 
@@ -64,6 +64,7 @@ class Image(_lib.Closing):
             _telling.add(self)
         self._random = Source(self._handle, device)
         self.device = device
+        self._late = bool(opts.flags & _CHECK_AT_LAUNCH)
         self._keys, self._unread = set(), lib.fdry_image_graph_count(self._handle)
         self._shown = f" {self.id[:12]}: {self._unread} graph(s), on device {device}"
 
@@ -185,6 +186,16 @@ class Image(_lib.Closing):
         """Declare that an external tensor was filled by other means; without a name, all of them.
         """
         lib.fdry_image_filled(self._handle, _lib.named(name) if name is not None else None)
+
+    def check_content(self):
+        """Compare the content now, if load(check_at_launch=True) has left that for later.
+
+        Otherwise the first launch does it, or the first read(), write(), copy() or view of a tensor
+        that is not external. Call it before something else writes to content at its address. If
+        content differs and cannot be brought back, this and every later use raise Error CORRUPT;
+        the image stays loaded, and a restore() that succeeds makes it usable.
+        """
+        lib.fdry_image_check_content(self._handle)
 
     def check(self, name=None, stream=None):
         """Compare an external tensor with its content at the seal, after earlier work on `stream`;
@@ -323,14 +334,16 @@ def _memory(ranges):
 
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None,
                  order=(), threads=0, progress=None, background=False, own_context=False,
-                 check_overlap=False, externals=None, into=None, keep=None, ordered=False):
+                 check_overlap=False, externals=None, into=None, keep=None, ordered=False,
+                 check_at_launch=False):
     """The options of load() as a struct for the library; the image keeps it."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = _memory(keep or ())
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
         lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
-    asked = (verify, poison, build, background, own_context, check_overlap, ordered)
+    asked = (verify, poison, build, background, own_context, check_overlap, ordered,
+             check_at_launch)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(stated),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
                          facts=(_lib.Fact * len(stated))(*stated),
@@ -347,7 +360,8 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False,
          driver=None, order=(), threads=0, progress=None, background=False, own_context=False,
-         check_overlap=False, externals=None, into=None, keep=None, ordered=False):
+         check_overlap=False, externals=None, into=None, keep=None, ordered=False,
+         check_at_launch=False):
     """Load an image by ref, id or an unambiguous prefix of an id. Returns an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
@@ -362,15 +376,17 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
 
     background: build graphs in the background. ordered: build only the graphs in `order` there.
     own_context: give kernels and graphs a context of their own. check_overlap: find launches that
-    may overlap. externals: {name: bytes}, how much memory an external tensor that was captured with
-    capacity() gets.
+    may overlap. check_at_launch: compare the content with its fingerprints when it is first used,
+    not during the load; Image.check_content() says more. externals: {name: bytes}, how much memory
+    an external tensor that was captured with capacity() gets.
 
     into: a Capture of this process. The image is placed among the allocations in its region. Each
     of those must be one that the sealing process had, too, or touch no memory of the image. keep:
     [(address, bytes)] of memory that the load does not write; None: every allocation.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress,
-                        background, own_context, check_overlap, externals, into, keep, ordered)
+                        background, own_context, check_overlap, externals, into, keep, ordered,
+                        check_at_launch)
     raw, store = _lib.IMAGE(), as_store(store)
     try:
         with opts.calls:

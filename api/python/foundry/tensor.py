@@ -178,6 +178,8 @@ class Tensor:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"tensor '{_lib.shown(self.name)}' lies "
                               + ("on the host" if self.host else f"on GPU {self._image.device}"))
+        if self._image._late and not (self.external or self.host):
+            self._image.check_content()  # what the viewer writes is not to be taken for damage
         hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
         address = _lib.libc.malloc(_MANAGED.size + 16 * rank)
         if not address:

@@ -65,6 +65,7 @@ OTHERS = {
     "set FDRY_TENSOR_HOST for host memory": "give host memory as a tensor of the CPU",
     "FDRY_TENSOR_HOST": "a tensor in host memory",
     "FDRY_SLOTS_OWN_GRAPH": "0", "FDRY_STORE_CREATE": "create=True",
+    "FDRY_LOAD_CHECK_AT_LAUNCH": "check_at_launch",
 }
 _NAMES = re.compile("|".join(re.escape(name) for name in OTHERS)
                     + r"|\bfdry_load_opts\.(?P<option>[a-z_]+)"

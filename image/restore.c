@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * restore.c - content copied again from the store, and content that a load left to be compared.
+ *
+ * With FDRY_LOAD_CHECK_AT_LAUNCH, content is compared when it is first used. The thread that has
+ * the ticket does that; others wait for it. Afterwards a use costs one look at @content of the
+ * image, as it does for any image.
+ */
+#include "image/check.h"
+#include "image/image_host.h"
+#include "image/variables.h"
+#include "lib/clock.h"
+
+/* A restore that finds damaged objects, and could bring them back, begins again so often at most.
+ */
+#define REPAIRS_MAX 64u
+
+static int content_restore(struct fdry_image *img, struct fdry_reader *reader, bool hosts)
+{
+	struct fdry_content_sum sum = { 0 };
+	struct fdry_content *c;
+	uint64_t checked;
+	int err = fdry_check_prepare(img);
+
+	if (err)
+		return err;
+	err = fdry_content_begin(img, reader, 0, &c);
+	if (err)
+		return err;
+	atomic_store(&img->content, FDRY_CONTENT_PARTIAL);
+	err = fdry_content_zero(img);
+	if (err)
+		goto out_end;
+	err = fdry_content_copy(c, &sum);
+	if (err)
+		goto out_end;
+	err = hosts ? fdry_image_hosts_content(img, reader, &sum) : 0;
+	if (err)
+		goto out_end;
+	err = fdry_content_check(img, reader, &checked);
+	if (err)
+		goto out_end;
+	err = fdry_image_values_write(img);
+	if (err)
+		goto out_end;
+	atomic_store(&img->content, FDRY_CONTENT_WHOLE);
+out_end:
+	fdry_content_end(c);
+	return fdry_image_fail(img, err);
+}
+
+static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
+{
+	struct fdry_span bytes;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < img->m.n_chunks; i++) {
+		err = fdry_reader_map(reader, &img->m.chunks[i].oid, &bytes);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < img->m.n_host_chunks; i++) {
+		err = fdry_reader_map(reader, &img->m.host_chunks[i].oid, &bytes);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Before memory changes, check that the store has everything that a restore needs. It stays there
+ * while @reader is open, also for other threads. */
+static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid id;
+	int err = fdry_reader_resolve(reader, fdry_oid_hex(&img->id, hex), &id);
+
+	if (err)
+		goto out_name;
+	err = chunks_find(img, reader);
+	if (err)
+		goto out_name;
+	return 0;
+out_name:
+	if (err == -FDRY_E_NOENT)
+		return fdry_fail(
+			FDRY_E_NOENT,
+			"image %s cannot be restored: it was removed from the store after it was "
+			"loaded; its memory is unchanged, and its graphs can be launched; seal it "
+			"anew and load that",
+			hex);
+	return fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex);
+}
+
+/* Restore content; false @hosts: on the device alone. The work of the caller's stream has ended.
+ * The caller holds the ticket, so no graph is built or launched for the first time in the
+ * meantime. */
+static int restore_in_session(struct fdry_image *img, bool hosts)
+{
+	struct fdry_reader *reader;
+	int err = fdry_reader_begin(img->store, &reader);
+
+	if (err)
+		return err;
+	err = content_hold(img, reader);
+	if (err)
+		goto out_end;
+	err = content_restore(img, reader, hosts);
+out_end:
+	fdry_reader_end(reader);
+	return err;
+}
+
+/* In the image's context, with the ticket. Repairs the store if it can, and begins again. */
+static int restore(struct fdry_image *img, bool hosts)
+{
+	unsigned int repairs = 0;
+	int err;
+
+	do {
+		fdry_buf_release(&img->damaged);
+		err = restore_in_session(img, hosts);
+		if (err != -FDRY_E_CORRUPT)
+			return err;
+	} while (repairs++ < REPAIRS_MAX &&
+		 !fdry_damage_repair(img->store, img->name, &img->damaged));
+	return err;
+}
+
+int fdry_image_restore(struct fdry_image *img, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_check_outside(img);
+
+	if (err)
+		return err;
+	fdry_ticket_take(&img->ticket);
+	err = fdry_image_synchronize(img, stream);
+	if (err)
+		goto out_return;
+	err = fdry_image_enter(img, &mode);
+	if (err)
+		goto out_return;
+	err = restore(img, true);
+	fdry_image_leave(img, &mode);
+out_return:
+	fdry_ticket_return(&img->ticket);
+	return err;
+}
+
+/* --- content that is compared when it is first used --- */
+
+void fdry_content_delay(struct fdry_image *img)
+{
+	if (img->m.n_fingerprints)
+		atomic_store(&img->content, FDRY_CONTENT_DUE);
+}
+
+static int compare(struct fdry_image *img, uint64_t *bytes)
+{
+	struct fdry_reader *reader;
+	int err = fdry_check_prepare(img) ?: fdry_reader_begin(img->store, &reader);
+
+	if (err)
+		return err;
+	fdry_buf_release(&img->damaged);
+	err = fdry_content_check(img, reader, bytes);
+	fdry_reader_end(reader);
+	return fdry_image_fail(img, err);
+}
+
+/* With the ticket: compare, and copy content again if damage in the store was repaired. */
+static int content_compare(struct fdry_image *img)
+{
+	double mark = fdry_now_ms();
+	CUstreamCaptureMode mode;
+	uint64_t bytes = 0;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = compare(img, &bytes);
+	if (err == -FDRY_E_CORRUPT) {
+		err = fdry_damage_repair(img->store, img->name, &img->damaged);
+		if (!err)
+			err = restore(img, false);
+	}
+	fdry_image_leave(img, &mode);
+	pthread_mutex_lock(&img->lock);
+	img->report.checked_bytes += bytes;
+	img->report.check_ms += fdry_elapsed_ms(&mark);
+	pthread_mutex_unlock(&img->lock);
+	return err;
+}
+
+/* An error of the comparison is an error of each use from then on; any other error may be over when
+ * the next use tries again. */
+static int content_due(struct fdry_image *img)
+{
+	int err = content_compare(img);
+
+	if (!err) {
+		atomic_store(&img->content, FDRY_CONTENT_WHOLE);
+		return 0;
+	}
+	if (err != -FDRY_E_CORRUPT && err != -FDRY_E_BADIMAGE)
+		return err;
+	fdry_saved_err_set(&img->content_err, err);
+	atomic_store(&img->content, FDRY_CONTENT_WRONG);
+	return err;
+}
+
+int fdry_content_use(struct fdry_image *img)
+{
+	int state = atomic_load(&img->content), err;
+
+	if (state == FDRY_CONTENT_WHOLE || state == FDRY_CONTENT_PARTIAL)
+		return 0;
+	err = fdry_image_check_outside(img);
+	if (err)
+		return err;
+	fdry_ticket_take(&img->ticket);
+	state = atomic_load(&img->content);
+	if (state == FDRY_CONTENT_DUE)
+		err = content_due(img);
+	else if (state == FDRY_CONTENT_WRONG)
+		err = fdry_saved_err_restore(&img->content_err);
+	fdry_ticket_return(&img->ticket);
+	return err;
+}
+
+int fdry_image_check_content(struct fdry_image *img)
+{
+	int err = fdry_image_usable(img);
+
+	return err ? err : fdry_content_use(img);
+}
