@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/config.h"
 #include "lib/file.h"
 #include "lib/log.h"
 #include "lib/opts.h"
@@ -522,13 +523,6 @@ out_where:
 
 /* --- some objects alone --- */
 
-static void paths_free(char **paths, size_t n)
-{
-	while (n--)
-		free(paths[n]);
-	free(paths);
-}
-
 static int name_cmp(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
@@ -547,10 +541,9 @@ static int path_add(struct fdry_buf *paths, const char *dir, const char *name)
 	return err;
 }
 
-/* The files in the directory "packs" of the store, by name; none if there is no such directory. */
-static int packs_list(const struct fdry_store *s, char ***ret, size_t *count)
+/* Append the files in the directory "packs" of the store, by name. */
+static int packs_list(const struct fdry_store *s, struct fdry_buf *paths)
 {
-	struct fdry_buf paths = { 0 };
 	struct fdry_names names;
 	const char *name;
 	char *dir;
@@ -561,30 +554,48 @@ static int packs_list(const struct fdry_store *s, char ***ret, size_t *count)
 	if (asprintf(&dir, "%s/" PACKS_DIR, s->path) < 0)
 		dir = NULL;
 	while (dir && !err && (name = fdry_names_next(&names)))
-		err = path_add(&paths, dir, name);
+		err = path_add(paths, dir, name);
 	if (fdry_names_close(&names))
 		fdry_warn("some packs in %s/" PACKS_DIR " could not be listed", s->path);
 	if (!dir)
 		return fdry_nomem();
 	free(dir);
-	*ret = (char **)paths.data;
-	*count = paths.len / sizeof(char *);
-	if (*count)
-		qsort(*ret, *count, sizeof(char *), name_cmp);
+	if (paths->len)
+		qsort(paths->data, paths->len / sizeof(char *), sizeof(char *), name_cmp);
 	return err;
 }
 
-/* Ask the packs one after the other; a pack that is broken is left out. */
-static int packs_ask(struct repair *r, char *const *packs, size_t n)
+/* Append the paths of FOUNDRY_REPAIR, in their order. */
+static int configured_list(struct fdry_buf *paths)
+{
+	const char *list = NULL;
+	char *path;
+	size_t n;
+	int err = fdry_config_path(FDRY_CONFIG_REPAIR, &list);
+
+	for (; !err && list && *list; list += n + (list[n] == ':')) {
+		n = strcspn(list, ":");
+		if (!n)
+			continue;
+		path = strndup(list, n);
+		err = path ? fdry_buf_put(paths, &path, sizeof(path)) : fdry_nomem();
+		if (err)
+			free(path);
+	}
+	return err;
+}
+
+/* Ask the sources one after the other; a source that cannot be opened or read is left out. */
+static int sources_ask(struct repair *r, char *const *paths, size_t n)
 {
 	struct fdry_source *src;
 	size_t i;
 	int err;
 
 	for (i = 0; i < n && r->back.count < r->wanted.count; i++) {
-		err = fdry_source_pack_open(packs[i], &src);
+		err = fdry_source_open(paths[i], &src);
 		if (err) {
-			fdry_warn("nothing is taken from %s: %s", packs[i], fdry_last_error());
+			fdry_warn("nothing is taken from %s: %s", paths[i], fdry_last_error());
 			continue;
 		}
 		err = ask(r, src);
@@ -597,16 +608,19 @@ static int packs_ask(struct repair *r, char *const *packs, size_t n)
 
 static int objects_repair(struct repair *r, const struct fdry_oid *oids, size_t n)
 {
-	char **packs = NULL;
-	size_t i, npacks = 0;
+	struct fdry_buf paths = { 0 };
+	size_t i;
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++)
 		err = want_add(r, &oids[i], true);
-	if (err)
-		return err;
-	err = packs_list(r->s, &packs, &npacks) ?: packs_ask(r, packs, npacks);
-	paths_free(packs, npacks);
+	if (!err)
+		err = packs_list(r->s, &paths) ?: configured_list(&paths);
+	if (!err)
+		err = sources_ask(r, (char *const *)paths.data, paths.len / sizeof(char *));
+	for (i = 0; i < paths.len / sizeof(char *); i++)
+		free(((char **)paths.data)[i]);
+	fdry_buf_release(&paths);
 	return err;
 }
 

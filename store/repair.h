@@ -41,6 +41,5 @@ int fdry_source_open(const char *path, struct fdry_source **ret) __must_check;
 void fdry_source_close(struct fdry_source *src);
 
 int fdry_source_store_open(const char *path, struct fdry_source **ret) __must_check;
-int fdry_source_pack_open(const char *path, struct fdry_source **ret) __must_check;
 
 #endif

@@ -104,7 +104,7 @@ static void pack_close(struct fdry_source *src)
 
 static const struct fdry_source_ops pack_ops = { .supply = pack_supply, .close = pack_close };
 
-int fdry_source_pack_open(const char *path, struct fdry_source **ret)
+static int pack_open(const char *path, struct fdry_source **ret)
 {
 	size_t len = strlen(path) + 1;
 	struct pack_source *ps = calloc(1, sizeof(*ps) + len);
@@ -148,7 +148,7 @@ int fdry_source_open(const char *path, struct fdry_source **ret)
 		return fdry_fail(FDRY_E_NOENT, "cannot open the source %s: %s", path,
 				 strerror(errno));
 	return S_ISDIR(st.st_mode) ? fdry_source_store_open(path, ret)
-				   : fdry_source_pack_open(path, ret);
+				   : pack_open(path, ret);
 }
 
 void fdry_source_close(struct fdry_source *src)

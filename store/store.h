@@ -182,11 +182,12 @@ void fdry_reader_note_use(struct fdry_reader *r, const struct fdry_oid *image);
 void fdry_reader_end(struct fdry_reader *r);
 
 /**
- * fdry_repair_objects() - Bring damaged objects back from the packs in the store's directory.
+ * fdry_repair_objects() - Bring damaged objects back from packs and other stores.
  * @oids: @n ids of objects that are damaged or missing
  * @whole: true if all of them are whole again
  *
- * The packs are the files in the directory "packs" beside data.mdb; without one nothing happens.
+ * The call asks the files in the directory "packs" beside data.mdb, by name, then the stores and
+ * packs of FOUNDRY_REPAIR. Without any, nothing happens. A source that cannot be read is left out.
  * Nothing that was verified before is trusted afterwards. Readers that began before see the old
  * bytes. Errors: FDRY_E_PERM and others if the store cannot be written.
  */

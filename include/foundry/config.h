@@ -15,9 +15,9 @@ extern "C" {
 /**
  * struct fdry_variable - One environment variable.
  * @name: such as "FOUNDRY_STORE"
- * @type: FLAG, COUNT, SIZE (bytes; K, M, G or T may follow), CHOICE, FILE, CODE (a library; ignored
- *         in set-user-id programs), DIR (may not be empty), BASE (counts as unset if it is
- *         relative) or TEXT
+ * @type: FLAG, COUNT, SIZE (bytes; K, M, G or T may follow), CHOICE, FILE, LIST (paths, with :
+ *         between them), CODE (a library; ignored in set-user-id programs), DIR (may not be empty),
+ *         BASE (counts as unset if it is relative) or TEXT
  * @fallback: the value that is used if it is unset; "" if there is none
  * @allowed: its values: "0 or 1", "0 to 1G", "this, that or another", or the kind of file of a path
  * @meaning: one line

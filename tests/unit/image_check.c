@@ -113,6 +113,56 @@ START_TEST(a_broken_pack_repairs_nothing)
 }
 END_TEST
 
+/* Another store with the objects of the pack, which moves to @moved. */
+static void other_store_make(const char *other, const char *moved)
+{
+	struct fdry_store *s;
+	char name[340];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/packs/one", path);
+	ck_assert(!rename(name, moved));
+	fd = open(moved, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	ok(fdry_store_open(other, FDRY_STORE_CREATE, &s));
+	ok(fdry_store_import(s, fd, NULL, NULL));
+	fdry_store_close(s);
+	close(fd);
+}
+
+/* Another store, a pack elsewhere; neither of those that cannot be read is in the way. */
+START_TEST(configured_sources_repair_it)
+{
+	char other[340], moved[340], list[1100];
+	struct flip_chunk chunk;
+	int i;
+
+	test_child(seal_small, "with a pack");
+	snprintf(other, sizeof(other), "%s/other", dir);
+	snprintf(moved, sizeof(moved), "%s/moved", dir);
+	other_store_make(other, moved);
+	(void)load_report();
+	for (i = 0; i < 5; i++) {
+		snprintf(list, sizeof(list), "%s::/nowhere:%s/stderr:%s:", i == 4 ? path : "", dir,
+			 i % 2 ? other : i == 4 ? "" : moved);
+		ok(setenv("FOUNDRY_REPAIR", list, 1));
+		flip_find(load_store(), "img", i % 2 ? "a" : "small", &chunk);
+		flip_bit(&chunk, (uint64_t)i * 31);
+		if (i < 2)
+			flip_trust(&chunk); /* else SHA-256 finds it */
+		if (i == 4) /* the store itself has nothing whole */
+			fails(CORRUPT, "tensor 'small'", load_try(NULL));
+		else
+			(void)load_report();
+		flip_release(&chunk);
+		if (i < 4)
+			check_sound(load_store());
+	}
+	ok(unsetenv("FOUNDRY_REPAIR"));
+	fails(CORRUPT, "image 'img' (", load_try(NULL));
+}
+END_TEST
+
 START_TEST(a_restore_compares)
 {
 	struct flip_chunk chunk;
@@ -392,7 +442,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		flipped_bits_are_found, a_pack_in_the_store_repairs_it,
-		a_broken_pack_repairs_nothing, a_restore_compares,
+		a_broken_pack_repairs_nothing, configured_sources_repair_it, a_restore_compares,
 		host_content_is_compared,
 		bytes_that_change_on_their_way, what_was_compared_is_reported,
 		a_context_has_one_fingerprinter, another_context_has_its_own,

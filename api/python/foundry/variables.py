@@ -12,8 +12,8 @@ Variable = collections.namedtuple("Variable", "name type default allowed meaning
 def variables():
     """Every variable as a Variable; all fields are str.
 
-    name; type (FLAG, COUNT, SIZE, CHOICE, FILE, CODE, DIR, BASE, TEXT); default ("" if there is
-    none); the allowed values; and the meaning.
+    name; type (FLAG, COUNT, SIZE, CHOICE, FILE, LIST, CODE, DIR, BASE, TEXT); default ("" if there
+    is none); the allowed values; and the meaning.
     """
     found, entry = [], _Variable()
     while True:
