@@ -42,7 +42,7 @@ def shown(name, values, unit="ms"):
 def seals(torch, cap, folder):
     """Milliseconds of seals of which nothing changed since the one before."""
     took = []
-    for _ in range(5):
+    for _ in range(4):
         torch.cuda.synchronize()
         began = time.perf_counter()
         cap.seal(os.path.join(folder, "store"), "checks")
@@ -155,7 +155,7 @@ def late(folder):
     import torch
     torch.zeros(1, device="cuda")
     took = {False: ([], [], [], []), True: ([], [], [], [])}
-    for turn in range(10):
+    for turn in range(8):
         how = bool(turn % 2)
         began = time.perf_counter()
         with foundry.load("checks", store=os.path.join(folder, "store"), check_at_launch=how,
