@@ -73,6 +73,33 @@ START_TEST(end_where_the_last_was_freed)
 }
 END_TEST
 
+/* Of an aside area too, what was freed is told from what was never handed out. */
+START_TEST(freed_aside)
+{
+	struct fdry_capture_opts opts = { .sz = sizeof(opts),
+					  .base = TEST_CAPTURE_BASE + (1ull << 35),
+					  .size = 1ull << 34, .aside = 1ull << 34 };
+	struct work w;
+	CUdeviceptr p;
+
+	work_make(&w);
+	fdry_capture_end(w.cap);
+	ok(fdry_capture_begin(&opts, &w.cap));
+	w.a = memory(BYTES);
+	w.b = memory(BYTES);
+	w.c = memory(BYTES);
+	ok(fdry_capture_aside(w.cap, 1));
+	p = memory(BYTES);
+	ok(fdry_capture_aside(w.cap, 0));
+	cuda_ok(cuMemFree_v2, p);
+	if (_i)
+		fails(REFUSED, "memory of the region that was freed", seal_with_pointer(&w, p + 8));
+	else
+		ok(seal_with_pointer(&w, opts.base + opts.size - 4096));
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(freed_and_set_back)
 {
 	struct work w;
@@ -581,6 +608,7 @@ int main(void)
 	tcase_add_test(tc, end_in_front_of_a_gap);
 	tcase_add_test(tc, end_where_memory_was_freed);
 	tcase_add_test(tc, end_where_the_last_was_freed);
+	tcase_add_loop_test(tc, freed_aside, 0, 2);
 	tcase_add_test(tc, freed_and_set_back);
 	tcase_add_test(tc, numbers_that_look_like_addresses);
 	tcase_add_test(tc, range_over_several_allocations);
