@@ -86,7 +86,7 @@ class Misuse(unittest.TestCase):
                 self.refused((OverflowError, ctypes.ArgumentError), "out of range", call)
             self.refused((TypeError, ctypes.ArgumentError), "", image.launch, 1.0)
         self.assertEqual(foundry.parse_size(Number(4096)), 4096)
-        self.refused(ValueError, "no size", foundry.parse_size, Number(-1))
+        self.refused(ValueError, "is not a size", foundry.parse_size, Number(-1))
 
     def test_texts_end_where_they_end(self):
         with self.load() as image, foundry.Store(self.store) as store:
@@ -112,11 +112,11 @@ class Misuse(unittest.TestCase):
         with self.load() as image, foundry.Slots() as slots:
             slots.install_image(1, image, 1)
             for stream in ("x", b"x", 1.0, object()):
-                self.refused(TypeError, "no stream", image.launch, 1, stream)
-                self.refused(TypeError, "no stream", slots.replay, 1, stream)
+                self.refused(TypeError, "is not a stream", image.launch, 1, stream)
+                self.refused(TypeError, "is not a stream", slots.replay, 1, stream)
             for graph in (None, "x", b"x", 1.0):
-                self.refused(TypeError, "no graph", slots.install, 2, graph)
-                self.refused(TypeError, "no graph", slots.install_graph, 2, graph)
+                self.refused(TypeError, "is not a graph", slots.install, 2, graph)
+                self.refused(TypeError, "is not a graph", slots.install_graph, 2, graph)
 
     def test_buffers_are_released(self):
         class Bytes(bytearray):
@@ -369,7 +369,7 @@ with foundry.Slots() as slots:
 
     def test_a_missing_or_wrong_library(self):
         for library, says in (("/nowhere/libfoundry.so.0.2", "cannot be loaded.*FOUNDRY_LIBRARY"),
-                              ("libc.so.6", "of another version")):
+                              ("libc.so.6", "has another version")):
             done = subprocess.run([sys.executable, "-c", "import foundry"],
                                   env={**os.environ, "FOUNDRY_LIBRARY": library},
                                   capture_output=True, text=True, check=False)

@@ -38,7 +38,7 @@ class Versions(unittest.TestCase):
                         with self.assertRaisesRegex(ImportError,
                                                     re.escape(f"PyTorch {version} is installed, "
                                                               "and foundry captures "
-                                                                           "with 2.9 and newer: "
+                                                                           "with 2.9 and newer; "
                                                                            "install a newer one")):
                             call()
             self.assertFalse(torch.cuda.is_initialized())
