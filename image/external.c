@@ -215,8 +215,9 @@ int fdry_image_check(struct fdry_image *img, const char *name, CUstream stream,
 		goto out_release;
 	err = compare(&x);
 	x.report.ms = fdry_elapsed_ms(&mark);
-	if (!err || err == -FDRY_E_CORRUPT)
-		err = fdry_report_give(&x.report, sizeof(x.report), report) ?: err;
+	if ((!err || err == -FDRY_E_CORRUPT) &&
+	    fdry_report_give(&x.report, sizeof(x.report), report))
+		err = -FDRY_E_OPTS;
 out_release:
 	fdry_buf_release(&x.device);
 	fdry_buf_release(&x.host);
