@@ -124,6 +124,24 @@ int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
 int fdry_writer_has_object(struct fdry_writer *w, enum fdry_object_kind kind, size_t len,
 			   const struct fdry_oid *oid, bool *ret) __must_check;
 
+/* An object that was put before. */
+struct fdry_writer_object {
+	struct fdry_oid oid;
+	uint64_t size;
+	bool has; /* whether the store has it */
+};
+
+/**
+ * fdry_writer_find_objects() - Look many objects up, as fdry_writer_has_object() looks up one.
+ * @objects: of one kind; @has is set in each
+ *
+ * The session may refer to those that the store has. It counts each to which it refers by
+ * fdry_writer_count_known().
+ */
+int fdry_writer_find_objects(struct fdry_writer *w, enum fdry_object_kind kind,
+			     struct fdry_writer_object *objects, size_t n) __must_check;
+void fdry_writer_count_known(struct fdry_writer *w, uint64_t objects);
+
 /* Set the image's identity: its ref replaces the ref of the same identity. Default: no identity. */
 void fdry_writer_set_identity(struct fdry_writer *w, const struct fdry_oid *identity);
 

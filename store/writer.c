@@ -429,12 +429,6 @@ static void item_queue(struct fdry_writer *w, struct fdry_item *it, struct fdry_
 	w->items[w->count++] = *it;
 }
 
-static void count_known(struct fdry_writer *w, const struct fdry_item *it)
-{
-	fdry_count(FDRY_METRIC_STORE_KNOWN, 1);
-	stats_add(&w->stats, it, false);
-}
-
 static int item_add(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
 	bool known = false, announced = false, noted;
@@ -453,7 +447,7 @@ static int item_add(struct fdry_writer *w, struct fdry_item *it, struct fdry_spa
 	if (err)
 		return err;
 	if (known && !announced) { /* else it is certain only under the writers' lock */
-		count_known(w, it);
+		fdry_writer_count_known(w, 1);
 		return 0;
 	}
 	err = batch_reserve(w, fdry_item_packed_max(it));
@@ -535,21 +529,59 @@ int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
 	return err;
 }
 
-int fdry_writer_has_object(struct fdry_writer *w, enum fdry_object_kind kind, size_t len,
-			   const struct fdry_oid *oid, bool *ret)
+/* Note the ids of all objects, so that those which are found stay. */
+static int objects_note(struct fdry_writer *w, const struct fdry_writer_object *objects, size_t n)
 {
-	bool bytes = false, all = false;
+	struct fdry_oid ids[256];
+	size_t i, k;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i += k) {
+		for (k = 0; k < sizeof(ids) / sizeof(ids[0]) && i + k < n; k++)
+			ids[k] = objects[i + k].oid;
+		err = fdry_lease_note(w->lease, ids, k);
+	}
+	return err;
+}
+
+int fdry_writer_find_objects(struct fdry_writer *w, enum fdry_object_kind kind,
+			     struct fdry_writer_object *o, size_t n)
+{
+	bool announced = false, bytes;
 	struct fdry_item it = { 0 };
-	int err = fdry_item_init_as(&it, kind, len, oid, NULL, 0);
+	struct fdry_txn t;
+	int err = writer_check(w) ?: objects_note(w, o, n) ?:
+		  fdry_txn_read_latest(w->s->env->db, &t);
 
 	if (err)
 		return err;
-	err = fdry_writer_has_item(w, &it, &bytes, &all);
-	if (!err && all)
-		count_known(w, &it);
-	fdry_item_release(&it);
-	*ret = all;
+	err = fdry_gc_announced(&t, &announced);
+	for (; n && !err; n--, o++) {
+		err = fdry_item_init_as(&it, kind, o->size, &o->oid, NULL, 0) ?:
+		      fdry_item_there(&t, &it, &bytes, &o->has);
+		fdry_item_release(&it);
+		o->has &= !announced; /* the collection may be deleting it */
+	}
+	fdry_txn_abort(&t);
 	return err;
+}
+
+int fdry_writer_has_object(struct fdry_writer *w, enum fdry_object_kind kind, size_t len,
+			   const struct fdry_oid *oid, bool *ret)
+{
+	struct fdry_writer_object o = { .oid = *oid, .size = len };
+	int err = fdry_writer_find_objects(w, kind, &o, 1);
+
+	if (!err && o.has)
+		fdry_writer_count_known(w, 1);
+	*ret = o.has;
+	return err;
+}
+
+void fdry_writer_count_known(struct fdry_writer *w, uint64_t objects)
+{
+	fdry_count(FDRY_METRIC_STORE_KNOWN, objects);
+	w->stats.objects_known += objects;
 }
 
 /* --- committing --- */

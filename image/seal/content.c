@@ -62,7 +62,6 @@ struct cell {
 	uint64_t origin, addr, len;
 	const struct fdry_sealed_cell *before; /* the same cell in an earlier seal, or NULL */
 	bool keep; /* it did not change */
-	bool lost; /* the store lacks some of its chunks */
 };
 
 /* Adjacent cells that are read together, as many as fit into a piece. Kept cells may be between two
@@ -78,6 +77,7 @@ struct content {
 	struct fdry_buf runs;  /* ascending, without overlap */
 	struct fdry_buf cells; /* of struct cell: the whole content, in order */
 	struct fdry_buf spots; /* of struct spot, in order */
+	struct fdry_writer_object *sealed; /* the chunks of the last seal, in their order */
 	struct fdry_sealed next; /* the results that the capture keeps of this seal */
 	bool read_all; /* earlier seals did not search for all words, so all cells are read */
 };
@@ -211,17 +211,17 @@ static size_t chunk_run(uint64_t at, const uint8_t *bytes, size_t len)
 	return len;
 }
 
-static int chunk_find(struct piece *p, const struct cell *cell, struct found *f,
-		      struct fdry_fingerprint print, const uint8_t *bytes)
+static int chunk_find(struct piece *p, struct found *f, struct fdry_fingerprint print,
+		      const uint8_t *bytes)
 {
 	const struct fdry_sealed *sealed = &p->c->s->cap->sealed;
-	const struct fdry_mf_chunk *before = NULL;
+	const struct fdry_mf_chunk *chunks = fdry_array(sealed->chunks, struct fdry_mf_chunk);
+	const struct fdry_mf_chunk *before =
+		fdry_sealed_chunk(sealed, f->chunk.addr, f->chunk.size, print);
 	int err;
 
-	if (!cell->lost)
-		before = fdry_sealed_chunk(sealed, f->chunk.addr, f->chunk.size, print);
-	f->known = before != NULL;
-	if (before) {
+	f->known = before && p->c->sealed[before - chunks].has;
+	if (f->known) {
 		f->chunk.oid = before->oid;
 	} else {
 		err = fdry_oid_of(bytes, (size_t)f->chunk.size, &f->chunk.oid);
@@ -257,7 +257,7 @@ static int cell_cut(struct piece *p, const struct cell *cell, struct fdry_sealed
 		if (n != cell->len)
 			print = fdry_fingerprint_of(bytes, n);
 		f.chunk = (struct fdry_mf_chunk){ .addr = addr, .size = n };
-		err = chunk_find(p, cell, &f, print, bytes);
+		err = chunk_find(p, &f, print, bytes);
 		if (err)
 			return err;
 		ret->nchunks++;
@@ -335,52 +335,21 @@ static void piece_begin(const struct content *c, struct fdry_workqueue *q, struc
 
 /* --- results, in the order of addresses --- */
 
-/* A collection has removed the chunk since the seal began: read its bytes again and store them. */
-static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
-		       const struct fdry_fingerprint *print)
-{
-	struct fdry_mem_block *block;
-	const uint8_t *bytes = NULL;
-	int err = fdry_mem_start(s->reader, chunk->addr, chunk->size, &block);
-
-	if (err)
-		return err;
-	err = fdry_mem_wait(s->reader, block, &bytes);
-	if (err)
-		goto out_end;
-	if (!fdry_fingerprint_eq(fdry_fingerprint_of(bytes, chunk->size), *print)) {
-		err = fdry_fail(FDRY_E_STATE, "memory at 0x%llx changed while it was sealed; seal "
-				"when no work writes it", (unsigned long long)chunk->addr);
-		goto out_end;
-	}
-	err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, bytes, chunk->size, NULL, 0,
-				     &chunk->oid);
-out_end:
-	fdry_mem_end(s->reader, block);
-	return err;
-}
-
-/* @bytes: NULL for a chunk that was sealed before. */
-static int chunk_put(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
+/* @bytes: NULL for a chunk that was sealed before, and that the store has. */
+static int chunk_put(struct fdry_seal *s, const struct fdry_mf_chunk *chunk,
 		     const struct fdry_fingerprint *print, const uint8_t *bytes)
 {
-	bool there = true;
-	int err;
+	int err = 0;
 
-	if (bytes)
+	if (bytes) {
 		err = fdry_writer_add_chunk(s->writer, bytes, chunk->size, &chunk->oid);
-	else
-		err = fdry_writer_has_object(s->writer, FDRY_OBJECT_CHUNK, chunk->size,
-					     &chunk->oid, &there);
-	if (err)
-		return err;
-	if (!there)
-		err = chunk_again(s, chunk, print);
+	} else {
+		fdry_writer_count_known(s->writer, 1);
+		s->report.unchanged_bytes += chunk->size;
+	}
 	if (err)
 		return err;
 	s->report.content_bytes += chunk->size;
-	if (!bytes && there)
-		s->report.unchanged_bytes += chunk->size;
 	err = fdry_buf_put(&s->w.fingerprints, print, sizeof(*print));
 	return err ? err : fdry_buf_put(&s->w.chunks, chunk, sizeof(*chunk));
 }
@@ -406,15 +375,12 @@ static int kept_put(struct content *c, const struct fdry_sealed_cell *cell)
 	const struct fdry_sealed *sealed = &c->s->cap->sealed;
 	const struct fdry_sealed_word *words =
 		entry_at(sealed->words, struct fdry_sealed_word, cell->word);
-	struct fdry_mf_chunk chunk;
 	size_t i;
 	int err = fdry_pointers_judge(c->s, words, cell->nwords);
 
-	for (i = cell->chunk; i < cell->chunk + cell->nchunks && !err; i++) {
-		chunk = fdry_array(sealed->chunks, struct fdry_mf_chunk)[i];
-		err = chunk_put(c->s, &chunk,
+	for (i = cell->chunk; i < cell->chunk + cell->nchunks && !err; i++)
+		err = chunk_put(c->s, &fdry_array(sealed->chunks, struct fdry_mf_chunk)[i],
 				&fdry_array(sealed->prints, struct fdry_fingerprint)[i], NULL);
-	}
 	return err ? err : cell_remember(c, cell, words);
 }
 
@@ -535,36 +501,31 @@ static int range_cut(struct content *c, const struct fdry_layout_range *r)
 }
 
 /* Does the store still have the chunks of a cell? */
-static bool has_chunks(const struct content *c, struct fdry_reader *reader,
-		       const struct fdry_sealed_cell *cell)
+static bool has_chunks(const struct content *c, const struct fdry_sealed_cell *cell)
 {
-	const struct fdry_mf_chunk *k =
-		fdry_array(c->s->cap->sealed.chunks, struct fdry_mf_chunk) + cell->chunk;
-	struct fdry_span bytes;
 	size_t i;
 
-	for (i = 0; i < cell->nchunks; i++)
-		if (fdry_reader_map(reader, &k[i].oid, &bytes) || bytes.len != k[i].size)
+	for (i = cell->chunk; i < cell->chunk + cell->nchunks; i++)
+		if (!c->sealed[i].has)
 			return false;
 	return true;
 }
 
-static int lost_find(struct content *c)
+/* Look up the chunks of the last seal in the store. */
+static int sealed_find(struct content *c)
 {
-	struct cell *cells = fdry_array(c->cells, struct cell);
-	size_t i, n = fdry_array_count(c->cells, struct cell);
-	struct fdry_reader *reader;
-	int err;
+	const struct fdry_sealed *sealed = &c->s->cap->sealed;
+	const struct fdry_mf_chunk *k = fdry_array(sealed->chunks, struct fdry_mf_chunk);
+	size_t i, n = fdry_array_count(sealed->chunks, struct fdry_mf_chunk);
 
-	if (!c->s->cap->sealed.cells.len)
+	if (!n)
 		return 0;
-	err = fdry_reader_begin(c->s->store, &reader);
-	if (err)
-		return err;
+	c->sealed = calloc(n, sizeof(*c->sealed));
+	if (!c->sealed)
+		return fdry_nomem();
 	for (i = 0; i < n; i++)
-		cells[i].lost = cells[i].before && !has_chunks(c, reader, cells[i].before);
-	fdry_reader_end(reader);
-	return 0;
+		c->sealed[i] = (struct fdry_writer_object){ .oid = k[i].oid, .size = k[i].size };
+	return fdry_writer_find_objects(c->s->writer, FDRY_OBJECT_CHUNK, c->sealed, n);
 }
 
 /* Keep the cells whose fingerprints did not change. */
@@ -580,8 +541,8 @@ static int kept_find(struct content *c)
 	if (err)
 		goto out_free;
 	for (i = 0; i < n; i++) {
-		cells[i].keep = cells[i].before && !cells[i].lost && !cells[i].before->wordy &&
-				!c->read_all;
+		cells[i].keep = cells[i].before && !cells[i].before->wordy && !c->read_all &&
+				has_chunks(c, cells[i].before);
 		range = (struct fdry_fingerprint_range){ cells[i].addr, cells[i].len };
 		if (cells[i].keep)
 			ranges[k++] = range;
@@ -663,7 +624,7 @@ int fdry_seal_content(struct fdry_seal *s)
 	err = cells_list(&c);
 	if (err)
 		goto out_release;
-	err = lost_find(&c);
+	err = sealed_find(&c);
 	if (err)
 		goto out_release;
 	err = kept_find(&c);
@@ -681,6 +642,7 @@ int fdry_seal_content(struct fdry_seal *s)
 	s->w.end = s->layout.end;
 out_release:
 	fdry_sealed_content_release(&c.next);
+	free(c.sealed);
 	fdry_buf_release(&c.runs);
 	fdry_buf_release(&c.cells);
 	fdry_buf_release(&c.spots);

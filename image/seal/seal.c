@@ -179,103 +179,6 @@ static int graphs_seal(struct fdry_seal *s)
 	return err;
 }
 
-/* --- kernels --- */
-
-/* Add those attributes of the next kernel for which its manifest entry has no field. */
-static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
-{
-	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels,
-									struct fdry_mf_kernel) };
-	int err = 0;
-
-	for (mf.id = FDRY_MF_KERNEL_ATTRS; mf.id < FDRY_FUNC_ATTR_COUNT && !err; mf.id++) {
-		mf.value = k->attrs[mf.id];
-
-		if (mf.value)
-			err = fdry_buf_put(&s->w.attrs, &mf, sizeof(mf));
-	}
-	return err;
-}
-
-static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
-{
-	struct fdry_mf_kernel mf = { .param_count = k->nparams, .param_bytes = k->param_bytes };
-	const struct fdry_mf_object *o = fdry_array(s->w.objects, struct fdry_mf_object);
-	uint32_t i, n = (uint32_t)fdry_array_count(s->w.objects, struct fdry_mf_object);
-	int err;
-
-	for (i = 0; i < n && !fdry_oid_eq(&o[i].oid, &k->object); i++)
-		;
-	if (i == n)
-		return fdry_bug("kernel %s has an object that is not in its set", k->name);
-	mf.object = i;
-	mf.param_first = (uint32_t)fdry_array_count(s->w.params, struct fdry_mf_param);
-	memcpy(mf.attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
-	err = fdry_manifest_add_str(&s->w, k->name, &mf.name);
-	if (err)
-		return err;
-	err = fdry_manifest_add_str(&s->w, k->whole && k->whole_reason ? k->whole_reason : "",
-				    &mf.whole_reason);
-	if (err)
-		return err;
-	err = fdry_buf_put(&s->w.params, k->params, k->nparams * sizeof(*k->params));
-	if (err)
-		return err;
-	err = attrs_add(s, k);
-	if (err)
-		return err;
-	s->report.kernels++;
-	s->report.kernels_whole += k->whole;
-	return fdry_buf_put(&s->w.kernels, &mf, sizeof(mf));
-}
-
-_Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param),
-	       "parameters are copied as they are");
-
-/* Store a kernel object. If the store has it already, it is not hashed again. */
-static int kernel_object_put(struct fdry_seal *s, struct fdry_span bytes, const struct fdry_oid *id)
-{
-	struct fdry_mf_object o = { .oid = *id };
-	struct fdry_oid oid;
-	bool has;
-	int err = fdry_writer_has_object(s->writer, FDRY_OBJECT_KERNEL, bytes.len, id, &has);
-
-	if (err)
-		return err;
-	if (!has) {
-		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_KERNEL, bytes.data, bytes.len,
-					     NULL, 0, &oid);
-		if (err)
-			return err;
-		if (!fdry_oid_eq(&oid, id))
-			return fdry_bug("a kernel object's id is not its hash");
-	}
-	s->report.kernel_bytes += bytes.len;
-	return fdry_buf_put(&s->w.objects, &o, sizeof(o));
-}
-
-static int kernels_seal(struct fdry_seal *s)
-{
-	struct fdry_span bytes;
-	struct fdry_oid oid;
-	uint32_t i;
-	int err;
-
-	err = fdry_kernel_set_slice(s->kernels);
-	fdry_seal_spent(s, slices);
-	for (i = 0; !err && i < fdry_kernel_set_object_count(s->kernels); i++) {
-		bytes = fdry_kernel_set_object(s->kernels, i, &oid);
-		err = kernel_object_put(s, bytes, &oid);
-	}
-	for (i = 0; !err && i < fdry_kernel_set_count(s->kernels); i++)
-		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
-	if (!err)
-		err = fdry_seal_values(s);
-	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);
-	fdry_seal_spent(s, kernels);
-	return err;
-}
-
 /* --- names, facts, limits --- */
 
 static int tensor_cmp(const void *a, const void *b)
@@ -548,7 +451,7 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.graphs_ms = fdry_elapsed_ms(&mark);
-	err = kernels_seal(s);
+	err = fdry_seal_kernels(s);
 	if (err)
 		return err;
 	s->report.kernels_ms = fdry_elapsed_ms(&mark);

@@ -71,6 +71,9 @@ void fdry_seal_maps_release(struct fdry_seal_maps *m);
  * the order of addresses. */
 bool fdry_seal_mapped(struct fdry_seal *s, uint64_t addr);
 
+/* kernels.c: slice the kernels of the graphs, store their objects, add both to the manifest. */
+int fdry_seal_kernels(struct fdry_seal *s) __must_check;
+
 /* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if the memory of a tensor
  * was freed. */
 int fdry_seal_hosts(struct fdry_seal *s) __must_check;
