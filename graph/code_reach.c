@@ -490,15 +490,23 @@ out_release:
 	return err;
 }
 
-void fdry_code_reach_release(struct fdry_code_reach *r)
+void fdry_code_reach_trim(struct fdry_code_reach *r)
 {
 	free(r->sections);
 	free(r->symbols);
-	free(r->variables);
 	free(r->touched);
 	free(r->data_at);
 	free(r->whole);
 	free(r->work);
+	r->sections = r->symbols = r->touched = r->whole = NULL;
+	r->data_at = NULL;
+	r->work = NULL;
+}
+
+void fdry_code_reach_release(struct fdry_code_reach *r)
+{
+	fdry_code_reach_trim(r);
+	free(r->variables);
 	memset(r, 0, sizeof(*r));
 }
 

@@ -41,6 +41,8 @@ struct fdry_code_reach {
 int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count,
 		  struct fdry_code_reach *ret) __must_check;
 void fdry_code_reach_release(struct fdry_code_reach *r);
+/* Keep only @variables and the reasons. */
+void fdry_code_reach_trim(struct fdry_code_reach *r);
 
 /* Whether a relocation at @offset of section @target (code, owned or data) is reached. */
 bool fdry_code_reach_keeps(const struct fdry_code_reach *r, uint32_t target, uint64_t offset);

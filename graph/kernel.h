@@ -76,9 +76,9 @@ int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_f
 void fdry_kernel_set_free(struct fdry_kernel_set *set);
 
 /*
- * A set can pass its unpacked and linked code to the next set, which then need not decompress it
- * again. Both must have the same device and the same @find. Each set calls @find anew for each
- * handle, so the bytes that @find returned must stay unchanged.
+ * A set can pass its unpacked, linked and sliced code to the next set, which then need not
+ * decompress or slice it again. Both must have the same device and the same @find. Each set calls
+ * @find anew for each handle, so the bytes that @find returned must stay unchanged.
  */
 /* Start a new set with @codes, which are zeroed or from fdry_kernel_set_yield(). */
 void fdry_kernel_set_adopt(struct fdry_kernel_set *set, struct fdry_buf *codes);

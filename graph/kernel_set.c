@@ -228,6 +228,19 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 
 static void code_release(struct fdry_set_code *code)
 {
+	struct fdry_set_reach *r = (struct fdry_set_reach *)code->reaches.data;
+	struct fdry_set_slice *s = (struct fdry_set_slice *)code->slices.data;
+	size_t i;
+
+	for (i = 0; i < code->reaches.len / sizeof(*r); i++)
+		fdry_code_reach_release(&r[i].reach);
+	for (i = 0; i < code->slices.len / sizeof(*s); i++) {
+		fdry_buf_release(&s[i].kernels);
+		fdry_buf_release(&s[i].bytes);
+		free(s[i].whole_reason);
+	}
+	fdry_buf_release(&code->reaches);
+	fdry_buf_release(&code->slices);
 	fdry_cubin_free(code->cubin);
 	fdry_buf_release(&code->linked);
 	fdry_devcode_release(&code->found);
@@ -522,8 +535,6 @@ void fdry_kernel_set_free(struct fdry_kernel_set *set)
 		free(e[i]);
 	}
 	fdry_kernel_codes_release(&set->codes);
-	for (i = 0; i < fdry_kernel_set_object_count(set); i++)
-		fdry_buf_release(&((struct fdry_set_object *)set->objects.data)[i].owned);
 	fdry_set_variables_clear(set);
 	fdry_buf_release(&set->variables);
 	fdry_buf_release(&set->entries);

@@ -4,9 +4,24 @@
 #ifndef FDRY_GRAPH_KERNEL_SET_H
 #define FDRY_GRAPH_KERNEL_SET_H
 
+#include "graph/code_reach.h"
 #include "graph/cubin.h"
 #include "graph/fatbin.h"
 #include "graph/kernel.h"
+
+/* What one kernel of a cubin reaches, trimmed (code_reach.h). */
+struct fdry_set_reach {
+	uint32_t kernel; /* index in the cubin */
+	struct fdry_code_reach reach;
+};
+
+/* The object of some kernels of a code. It follows from the code and the kernels. */
+struct fdry_set_slice {
+	struct fdry_buf kernels; /* u32 each: indices in the cubin */
+	struct fdry_oid oid;
+	struct fdry_buf bytes;
+	char *whole_reason; /* NULL: sliced; if not, the kernels keep all of the code */
+};
 
 /* Code that was loaded, for this device. */
 struct fdry_set_code {
@@ -17,6 +32,11 @@ struct fdry_set_code {
 	struct fdry_cubin *cubin;  /* NULL for the software driver's object */
 	uint32_t first;            /* index of the first code with the same bytes */
 	bool used;                 /* by a kernel of this set, not only of an earlier one */
+	/* Found by this set or an earlier one: */
+	struct fdry_buf reaches;   /* of struct fdry_set_reach */
+	struct fdry_buf slices;    /* of struct fdry_set_slice */
+	struct fdry_oid oid;       /* of @bytes, if @checked */
+	bool checked;              /* fdry_module_check() accepts @bytes */
 };
 
 /* One load of a kernel's code, with its own variables. */
@@ -35,8 +55,7 @@ struct fdry_set_entry {
 
 struct fdry_set_object {
 	struct fdry_oid oid;
-	struct fdry_span bytes; /* in owned, or in a code */
-	struct fdry_buf owned;
+	struct fdry_span bytes; /* in a code or in one of its slices */
 };
 
 /* A variable that kernels of an object reach. */
@@ -73,8 +92,6 @@ static inline uint32_t fdry_set_ncodes(const struct fdry_kernel_set *set)
 {
 	return (uint32_t)(set->codes.len / sizeof(struct fdry_set_code));
 }
-
-struct fdry_code_reach;
 
 /* kernel_vars.c: read every variable that a kernel reaches, in each load of its module, into
  * set->variables; e->k.object is set. FDRY_E_REFUSED names a variable that cannot be read, or whose

@@ -4,9 +4,9 @@
  *
  * Kernels of one cubin that reach a common writable variable stay in one object. Every other kernel
  * gets an object of its own. If the slicer refuses, the kernels keep the whole cubin, and the
- * kernel table records the slicer's reason.
+ * kernel table records the slicer's reason. What is found of a code and its kernels stays with the
+ * code, so that later sets need not slice it again (fdry_kernel_set_adopt()).
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,17 +15,19 @@
 #include "graph/code_reach.h"
 #include "graph/slice.h"
 
+#define REASON_MAX 199u /* bytes of the slicer's reason */
+
 /* One kernel of a cubin. */
 struct part {
 	struct fdry_set_entry *e;
 	uint32_t kernel; /* index in the cubin */
 	uint32_t group;  /* index of the first part that must stay in the same object */
-	struct fdry_code_reach reach;
+	struct fdry_code_reach reach; /* trimmed; the code owns it */
 };
 
 struct parts {
 	struct fdry_kernel_set *set;
-	const struct fdry_set_code *code;
+	struct fdry_set_code *code;
 	struct part *p;
 	uint32_t n;
 };
@@ -43,56 +45,48 @@ static struct fdry_set_entry *entry_of(const struct fdry_kernel_set *set, uint32
 
 /* --- objects --- */
 
-/*
- * Add an object unless the set has it. The function always releases or keeps @owned, which may hold
- * @bytes.
- */
-static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struct fdry_buf *owned,
-		      struct fdry_oid *ret)
+/* Add an object unless the set has it. */
+static int object_put(struct fdry_kernel_set *set, struct fdry_span bytes,
+		      const struct fdry_oid *oid)
 {
 	const struct fdry_set_object *o = (struct fdry_set_object *)set->objects.data;
-	struct fdry_set_object add = { .bytes = bytes, .owned = *owned };
+	struct fdry_set_object add = { .oid = *oid, .bytes = bytes };
 	uint32_t i, n = fdry_kernel_set_object_count(set);
-	int err = fdry_oid_of(bytes.data, bytes.len, &add.oid);
 
-	if (err)
-		goto out_release;
 	for (i = 0; i < n; i++)
-		if (fdry_oid_eq(&o[i].oid, &add.oid)) {
-			*ret = add.oid;
-			goto out_release;
-		}
-	err = fdry_module_check(set->drv, bytes); /* a seal never stores code that a load refuses */
-	if (err)
-		goto out_release;
-	err = fdry_buf_put(&set->objects, &add, sizeof(add));
-	if (err)
-		goto out_release;
-	*owned = (struct fdry_buf){ 0 };
-	*ret = add.oid;
-	return 0;
+		if (fdry_oid_eq(&o[i].oid, oid))
+			return 0;
+	return fdry_buf_put(&set->objects, &add, sizeof(add));
+}
 
-out_release:
-	fdry_buf_release(owned);
-	return err;
+/* The id of an object. A seal never stores code that a load refuses. */
+static int object_check(const struct fdry_kernel_set *set, struct fdry_span bytes,
+			struct fdry_oid *ret)
+{
+	int err = fdry_module_check(set->drv, bytes);
+
+	return err ? err : fdry_oid_of(bytes.data, bytes.len, ret);
 }
 
 static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
 {
-	struct fdry_buf none = { 0 };
-	char *copy = strdup(reason);
-	int err;
+	struct fdry_set_code *code = code_of(set, e);
+	char *copy;
+	int err = code->checked ? 0 : object_check(set, code->bytes, &code->oid);
 
+	if (err)
+		return err;
+	code->checked = true;
+	err = object_put(set, code->bytes, &code->oid);
+	if (err)
+		return err;
+	copy = strdup(reason);
 	if (!copy)
 		return fdry_nomem();
-	err = object_add(set, code_of(set, e)->bytes, &none, &e->k.object);
-	if (err) {
-		free(copy);
-		return err;
-	}
-	e->k.whole = true;
 	free((char *)e->k.whole_reason);
 	e->k.whole_reason = copy;
+	e->k.whole = true;
+	e->k.object = code->oid;
 	return 0;
 }
 
@@ -172,6 +166,31 @@ static int parts_group(struct parts *ps)
 	return 0;
 }
 
+/* What a kernel reaches, found once for a code. */
+static int reach_get(struct fdry_set_code *code, uint32_t kernel, struct fdry_code_reach *ret)
+{
+	const struct fdry_set_reach *r = (const struct fdry_set_reach *)code->reaches.data;
+	struct fdry_set_reach add = { .kernel = kernel };
+	size_t i, n = code->reaches.len / sizeof(*r);
+	int err;
+
+	for (i = 0; i < n; i++)
+		if (r[i].kernel == kernel) {
+			*ret = r[i].reach;
+			return 0;
+		}
+	err = fdry_code_reach_init(code->cubin, &kernel, 1, &add.reach);
+	if (err)
+		return err;
+	fdry_code_reach_trim(&add.reach);
+	err = fdry_buf_put(&code->reaches, &add, sizeof(add));
+	if (err)
+		fdry_code_reach_release(&add.reach);
+	else
+		*ret = add.reach;
+	return err;
+}
+
 static int part_add(struct parts *ps, struct fdry_set_entry *e)
 {
 	const struct fdry_cubin *c = ps->code->cubin;
@@ -184,7 +203,7 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 	p->e = e;
 	p->kernel = (uint32_t)(k - c->kernels);
 	p->group = ps->n;
-	err = fdry_code_reach_init(c, &p->kernel, 1, &p->reach);
+	err = reach_get(ps->code, p->kernel, &p->reach);
 	if (err)
 		return fdry_fail_at(err, "kernel %.200s", e->k.name);
 	ps->n++;
@@ -210,13 +229,56 @@ static int slice_make(const struct fdry_cubin *c, const uint32_t *kernels, uint3
 	return err;
 }
 
-static int group_whole(struct parts *ps, uint32_t group)
+static int slice_new(const struct parts *ps, const uint32_t *kernels, uint32_t n,
+		     struct fdry_set_slice *s)
 {
-	char reason[200];
+	int err = fdry_buf_put(&s->kernels, kernels, n * sizeof(*kernels));
+
+	if (err)
+		return err;
+	err = slice_make(ps->code->cubin, kernels, n, &s->bytes);
+	if (err == -FDRY_E_NOSLICE) {
+		s->whole_reason = strndup(fdry_last_error(), REASON_MAX);
+		return s->whole_reason ? 0 : fdry_nomem();
+	}
+	if (err)
+		return err;
+	return object_check(ps->set, (struct fdry_span){ s->bytes.data, s->bytes.len }, &s->oid);
+}
+
+/* The slice of @kernels, made once for a code. *ret is valid until the next call. */
+static int slice_get(const struct parts *ps, const uint32_t *kernels, uint32_t n,
+		     const struct fdry_set_slice **ret)
+{
+	struct fdry_buf *slices = &ps->code->slices;
+	const struct fdry_set_slice *s = (const struct fdry_set_slice *)slices->data;
+	size_t i, count = slices->len / sizeof(*s), len = n * sizeof(*kernels);
+	struct fdry_set_slice add = { 0 };
+	int err;
+
+	for (i = 0; i < count; i++)
+		if (s[i].kernels.len == len && !memcmp(s[i].kernels.data, kernels, len))
+			break;
+	if (i == count) {
+		err = slice_new(ps, kernels, n, &add);
+		if (!err)
+			err = fdry_buf_put(slices, &add, sizeof(add));
+		if (err) {
+			fdry_buf_release(&add.kernels);
+			fdry_buf_release(&add.bytes);
+			free(add.whole_reason);
+			return err;
+		}
+	}
+	*ret = (const struct fdry_set_slice *)slices->data + i;
+	return 0;
+}
+
+static int group_whole(struct parts *ps, uint32_t group, const char *reason)
+{
 	uint32_t i;
 	int err;
 
-	snprintf(reason, sizeof(reason), "%s", fdry_last_error());
 	for (i = 0; i < ps->n; i++) {
 		if (ps->p[i].group != group)
 			continue;
@@ -229,26 +291,23 @@ static int group_whole(struct parts *ps, uint32_t group)
 
 static int group_slice(struct parts *ps, uint32_t group, uint32_t *kernels)
 {
-	struct fdry_buf slice = { 0 };
-	struct fdry_oid oid;
+	const struct fdry_set_slice *s;
 	uint32_t i, n = 0;
 	int err;
 
 	for (i = group; i < ps->n; i++)
 		if (ps->p[i].group == group)
 			kernels[n++] = ps->p[i].kernel;
-	err = slice_make(ps->code->cubin, kernels, n, &slice);
-	if (err == -FDRY_E_NOSLICE)
-		return group_whole(ps, group);
-	if (!err)
-		err = object_add(ps->set, (struct fdry_span){ slice.data, slice.len }, &slice,
-				 &oid);
+	err = slice_get(ps, kernels, n, &s);
 	if (err)
 		return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
+	if (s->whole_reason)
+		return group_whole(ps, group, s->whole_reason);
+	err = object_put(ps->set, (struct fdry_span){ s->bytes.data, s->bytes.len }, &s->oid);
 	for (i = group; i < ps->n; i++)
 		if (ps->p[i].group == group)
-			ps->p[i].e->k.object = oid;
-	return 0;
+			ps->p[i].e->k.object = s->oid;
+	return err;
 }
 
 static int parts_slice(struct parts *ps)
@@ -288,8 +347,6 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 			err = part_add(&ps, entry_of(set, i));
 	if (!err)
 		err = parts_slice(&ps);
-	for (i = 0; i < ps.n; i++)
-		fdry_code_reach_release(&ps.p[i].reach);
 	free(ps.p);
 	return err;
 }

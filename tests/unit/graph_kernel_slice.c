@@ -394,6 +394,57 @@ START_TEST(whole_with_a_reason)
 }
 END_TEST
 
+/* A set of these kernels, NULL at the end, with the codes of the last set; sliced. */
+static struct fdry_kernel_set *set_of(struct load *l, struct fdry_buf *codes,
+				      const char *const *names)
+{
+	struct fdry_kernel_set *set = set_new();
+
+	fdry_kernel_set_adopt(set, codes);
+	for (; *names; names++)
+		intern(set, kernel_of(l, *names), true);
+	slice(set);
+	return set;
+}
+
+/* A later set has the objects of the first one, as far as the same kernels stay together. */
+START_TEST(slices_are_kept)
+{
+	static const char *const both[] = { "alone", "bump", "bump_by", NULL };
+	static const char *const one[] = { "bump", "alone", NULL };
+	const char *file = _i ? "vars.100.cubin" : "vars.90.cubin";
+	struct fdry_kernel_set *set;
+	struct fdry_span first, again, fresh;
+	struct fdry_oid id, same, other;
+	struct fdry_buf codes = { 0 };
+	struct load *l;
+
+	paper_begin();
+	l = load_file(file);
+	set = set_of(l, &codes, both);
+	first = fdry_kernel_set_object(set, fdry_kernel_set_object_count(set) - 1, &id);
+	fdry_kernel_set_yield(set, &codes);
+	fdry_kernel_set_free(set);
+	set = set_of(l, &codes, both);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), _i ? 1 : 2);
+	again = fdry_kernel_set_object(set, fdry_kernel_set_object_count(set) - 1, &same);
+	ck_assert(again.data == first.data && again.len == first.len && fdry_oid_eq(&id, &same));
+	ck_assert(!_i == !fdry_kernel_set_get(set, 1)->whole);
+	fdry_kernel_set_yield(set, &codes);
+	fdry_kernel_set_free(set);
+	set = set_of(l, &codes, one);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), _i ? 1 : 2);
+	(void)fdry_kernel_set_object(set, 0, &same);
+	fdry_kernel_set_free(set);
+	set = set_of(l, &codes, one); /* nothing is known */
+	fresh = fdry_kernel_set_object(set, 0, &other);
+	ck_assert(fresh.len && fdry_oid_eq(&same, &other));
+	ck_assert(_i || !fdry_oid_eq(&same, &id));
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("graph_kernel_slice");
@@ -404,6 +455,7 @@ int main(void)
 	tcase_add_test(tc, read_only_data_is_duplicated);
 	tcase_add_test(tc, two_loads_with_a_variable_each);
 	tcase_add_test(tc, two_sets_of_attributes_and_a_variable);
+	tcase_add_loop_test(tc, slices_are_kept, 0, 2);
 	tcase_add_loop_test(tc, changed_variables, 0, 6);
 	tcase_add_test(tc, values_of_two_objects);
 	tcase_add_test(tc, values_of_two_loads);
