@@ -115,26 +115,6 @@ out_free:
 	return fdry_fail_at(err, "the fingerprint kernel");
 }
 
-int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
-			   struct fdry_fingerprinter **ret)
-{
-	struct fdry_buf compiled = { 0 };
-	struct fdry_span code;
-	bool ptx;
-	int err = fdry_fingerprint_code_of(drv, device, &code, &ptx);
-
-	if (err)
-		return err;
-	if (ptx) {
-		err = fdry_fingerprint_compile(drv, code, &compiled);
-		code = (struct fdry_span){ compiled.data, compiled.len };
-	}
-	if (!err)
-		err = fdry_fingerprinter_load(drv, code, ret);
-	fdry_buf_release(&compiled);
-	return err;
-}
-
 void fdry_fingerprinter_free(struct fdry_fingerprinter *f)
 {
 	if (!f)

@@ -20,17 +20,8 @@ struct fdry_fingerprint_range {
 /* The kernel and memory for its tables, in one context. One thread uses it at a time. */
 struct fdry_fingerprinter;
 
-/**
- * fdry_fingerprinter_new() - Load the kernel into the current context.
- * @device: the device of that context
- *
- * If the library has no cubin for the device, the driver compiles the library's PTX first.
- * Errors: FDRY_E_NOFUNC if there is no code for the device; those of the driver. After an error, a
- * caller may copy the memory to the host and compute the fingerprints there.
- */
-int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
-			   struct fdry_fingerprinter **ret) __must_check;
-/* The same with a cubin that the caller has. */
+/* Load the kernel, a cubin, into the current context. After an error of the driver, a caller may
+ * copy the memory to the host and compute the fingerprints there. */
 int fdry_fingerprinter_load(const struct fdry_driver *drv, struct fdry_span cubin,
 			    struct fdry_fingerprinter **ret) __must_check;
 /* Waits for the work that was started. Its context must be current, unless @f is NULL. */

@@ -13,8 +13,10 @@
 #include "graph/fingerprint.h"
 #include "store/store.h"
 
-/* Do the same as fdry_fingerprinter_new(), but use compiled code from @store if it has some. If the
- * driver compiles the kernel, @compiled receives the cubin. Does not write to @store. */
+/* Load the kernel into the current context: the library's cubin for the device, a compiled one from
+ * @store, or the library's PTX. If the driver compiles the PTX, @compiled receives the cubin. Does
+ * not write to @store. Errors: FDRY_E_NOFUNC if there is no code for the device; those of the
+ * driver. */
 int fdry_fingerprint_kernel_load(const struct fdry_driver *drv, CUdevice device,
 				 struct fdry_store *store, struct fdry_buf *compiled,
 				 struct fdry_fingerprinter **ret) __must_check;

@@ -72,15 +72,13 @@ int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks,
 	err = map_make(r);
 	if (!err)
 		err = fdry_stream_shared(drv, FDRY_STREAM_MEMORY, &r->stream);
-	for (i = blocks; i-- > 0 && !err;) {
-		err = fdry_call(drv, cuEventCreate, &r->blocks[i].copied,
-				CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
-		r->blocks[i].next = r->free;
-		r->free = &r->blocks[i];
-	}
 	if (err) {
 		fdry_mem_reader_free(r);
 		return err;
+	}
+	for (i = blocks; i-- > 0;) {
+		r->blocks[i].next = r->free;
+		r->free = &r->blocks[i];
 	}
 	*ret = r;
 	return 0;
@@ -125,27 +123,34 @@ static struct fdry_mem_block *block_take(struct fdry_mem_reader *r)
 	return b;
 }
 
-/* At a block's first use, create its pages and register it. Copies to an unregistered block also
- * work, but are slower. */
-static void block_make(struct fdry_mem_reader *r, struct fdry_mem_block *b)
+/* At a block's first use, create its pages and its event, and register it. Copies to an
+ * unregistered block also work, but are slower. */
+static int block_make(struct fdry_mem_reader *r, struct fdry_mem_block *b)
 {
 	size_t at;
+	int err = fdry_call(r->drv, cuEventCreate, &b->copied,
+			    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
 
+	if (err)
+		return err;
 	for (at = 0; at < FDRY_MEM_READ_PIECE; at += HUGE_PAGE)
 		((volatile uint8_t *)b->bytes)[at] = 0;
 	b->registered =
 		!fdry_call_raw(r->drv, cuMemHostRegister_v2, b->bytes, FDRY_MEM_READ_PIECE, 0);
 	b->made = true;
+	return 0;
 }
 
 int fdry_mem_start(struct fdry_mem_reader *r, uint64_t addr, size_t len,
 		   struct fdry_mem_block **ret)
 {
 	struct fdry_mem_block *b = block_take(r);
-	int err;
+	int err = b->made ? 0 : block_make(r, b);
 
-	if (!b->made)
-		block_make(r, b);
+	if (err) {
+		fdry_mem_end(r, b);
+		return err;
+	}
 	fdry_count_copy(FROM, len);
 	b->busy = true;
 	err = fdry_call(r->drv, cuMemcpyDtoHAsync_v2, b->bytes, addr, len, r->stream);

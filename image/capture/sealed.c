@@ -4,6 +4,7 @@
 
 #include "arch/stream.h"
 #include "image/capture/capture.h"
+#include "image/shared_fingerprinter.h"
 #include "lib/search.h"
 
 int fdry_sealed_add(struct fdry_sealed *s, const struct fdry_sealed_cell *cell,
@@ -71,8 +72,9 @@ void fdry_sealed_release(struct fdry_sealed *s, bool alive)
 {
 	fdry_sealed_content_release(s);
 	fdry_buf_release(&s->stamps);
+	fdry_buf_release(&s->hosts);
 	if (alive)
-		fdry_fingerprinter_free(s->f);
+		fdry_shared_fingerprinter_put(s->f);
 	s->f = NULL;
 }
 
@@ -86,12 +88,11 @@ static int prints_get(struct fdry_capture *cap, const struct fdry_fingerprint_ra
 	if (err)
 		return err;
 	if (!s->f) {
-		err = fdry_fingerprinter_new(cap->drv, cap->device, &s->f);
+		err = fdry_shared_fingerprinter_get(cap->drv, cap->device, NULL, &s->f);
 		if (err)
 			return err;
 	}
-	err = fdry_fingerprinter_start(s->f, stream, ranges, n);
-	return err ? err : fdry_fingerprinter_wait(s->f, ret);
+	return fdry_shared_fingerprinter_run(s->f, stream, ranges, n, ret);
 }
 
 bool fdry_sealed_fingerprints(struct fdry_capture *cap, const struct fdry_fingerprint_range *ranges,

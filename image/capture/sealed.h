@@ -32,6 +32,13 @@ struct fdry_sealed_cell {
 	bool wordy;                    /* it had too many words to keep */
 };
 
+/* A chunk of a host segment. */
+struct fdry_sealed_host {
+	uint64_t addr, size;
+	struct fdry_fingerprint print;
+	struct fdry_oid oid;
+};
+
 /* The blocks of a piece of memory that still have the stamp, with which the region fills memory
  * allocated during a stream's capture: see layout.c. */
 #define FDRY_SEALED_BLOCKS 1024u
@@ -49,7 +56,8 @@ struct fdry_sealed {
 	struct fdry_buf stamps; /* of struct fdry_sealed_stamps, ascending */
 	/* The upper halves of addresses that the last seal searched for. */
 	uint64_t halves[FDRY_SEALED_HALVES / 64];
-	struct fdry_fingerprinter *f; /* of the capture's context; NULL until it is used */
+	struct fdry_buf hosts; /* of struct fdry_sealed_host, in the order of the manifest */
+	struct fdry_shared_fingerprinter *f; /* of the capture's context; NULL until it is used */
 	bool unreadable; /* the device cannot read some memory of this seal, so no kernel may read
 			    any */
 };
@@ -68,7 +76,7 @@ const struct fdry_sealed_stamps *fdry_sealed_stamps(const struct fdry_sealed *s,
 const struct fdry_mf_chunk *fdry_sealed_chunk(const struct fdry_sealed *s, uint64_t addr,
 					      uint64_t len, struct fdry_fingerprint print);
 
-/* Free the results for content. The results for stamps and the fingerprint kernel stay. */
+/* Free the results for content in device memory. The others stay. */
 void fdry_sealed_content_release(struct fdry_sealed *s);
 /* Free everything. The context of the capture must be current. @alive: false if there is none, as
  * in a child of fork(). */

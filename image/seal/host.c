@@ -202,15 +202,35 @@ struct storing {
 	const struct span *seg;
 	struct fdry_safe_read reader;
 	uint8_t *chunk; /* FDRY_MF_CHUNK_MAX bytes */
+	struct fdry_buf next; /* of struct fdry_sealed_host: the chunks so far */
 };
+
+/* Is this what the last seal stored as the chunk of this number? Then it has its id, and is not
+ * hashed, if the store has the chunk. */
+static int chunk_recall(const struct storing *st, const struct fdry_sealed_host *now,
+			struct fdry_oid *oid, bool *ret)
+{
+	const struct fdry_buf *hosts = &st->s->cap->sealed.hosts;
+	const struct fdry_sealed_host *before = fdry_array(*hosts, struct fdry_sealed_host);
+	size_t i = fdry_array_count(st->next, struct fdry_sealed_host);
+
+	*ret = false;
+	if (i >= fdry_array_count(*hosts, struct fdry_sealed_host) ||
+	    before[i].addr != now->addr || before[i].size != now->size ||
+	    !fdry_fingerprint_eq(before[i].print, now->print))
+		return 0;
+	*oid = before[i].oid;
+	return fdry_writer_has_object(st->s->writer, FDRY_OBJECT_CHUNK, now->size, oid, ret);
+}
 
 static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 {
 	struct fdry_seal *s = st->s;
-	struct fdry_fingerprint print;
-	uint64_t addr = segment_start(st->seg) + c->offset;
-	int err = fdry_safe_read(&st->reader, addr, st->chunk, (size_t)c->size) ?:
-		  fdry_pointers_look(s, addr, st->chunk, (size_t)c->size);
+	struct fdry_sealed_host now = { .addr = segment_start(st->seg) + c->offset,
+					.size = c->size };
+	bool known = false;
+	int err = fdry_safe_read(&st->reader, now.addr, st->chunk, (size_t)c->size) ?:
+		  fdry_pointers_look(s, now.addr, st->chunk, (size_t)c->size);
 
 	if (err == -FDRY_E_RANGE)
 		return fdry_fail(FDRY_E_STATE,
@@ -219,13 +239,18 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 				 st->seg->tensor->name);
 	if (err)
 		return err;
-	err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->chunk, (size_t)c->size, NULL,
-				     0, &c->oid);
+	now.print = fdry_fingerprint_of(st->chunk, (size_t)c->size);
+	err = chunk_recall(st, &now, &c->oid, &known);
+	if (!err && !known)
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->chunk,
+					     (size_t)c->size, NULL, 0, &c->oid);
 	if (err)
 		return err;
 	s->report.content_bytes += c->size;
-	print = fdry_fingerprint_of(st->chunk, (size_t)c->size);
-	err = fdry_buf_put(&s->w.host_fingerprints, &print, sizeof(print));
+	s->report.unchanged_bytes += known ? c->size : 0;
+	now.oid = c->oid;
+	err = fdry_buf_put(&st->next, &now, sizeof(now)) ?:
+	      fdry_buf_put(&s->w.host_fingerprints, &now.print, sizeof(now.print));
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
 }
 
@@ -276,6 +301,16 @@ static int segments_content(struct storing *st)
 	return err;
 }
 
+/* The next seal of this capture begins with what this one found. */
+static void hosts_replace(struct storing *st)
+{
+	struct fdry_buf *hosts = &st->s->cap->sealed.hosts;
+
+	fdry_buf_release(hosts);
+	*hosts = st->next;
+	st->next = (struct fdry_buf){ 0 };
+}
+
 int fdry_seal_host_content(struct fdry_seal *s)
 {
 	struct storing st = { .s = s };
@@ -288,6 +323,9 @@ int fdry_seal_host_content(struct fdry_seal *s)
 		return err;
 	st.chunk = malloc(FDRY_MF_CHUNK_MAX);
 	err = st.chunk ? segments_content(&st) : fdry_nomem();
+	if (!err)
+		hosts_replace(&st);
+	fdry_buf_release(&st.next);
 	free(st.chunk);
 	fdry_safe_read_release(&st.reader);
 	return err;

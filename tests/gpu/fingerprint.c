@@ -54,7 +54,7 @@ static void timing_begin(struct timing *t, size_t most)
 	ok(fdry_call(drv, cuMemAlloc_v2, &t->from, most));
 	ok(fdry_call(drv, cuMemAlloc_v2, &t->to, most));
 	ok(fdry_call(drv, cuMemsetD32Async, t->from, 0x3f8ccccd, most / 4, t->stream));
-	ok(fdry_fingerprinter_new(drv, 0, &t->f));
+	ok(fingerprinter_new(drv, 0, &t->f));
 	t->ranges = calloc(most >> 21, sizeof(*t->ranges));
 	t->values = calloc(most >> 21, sizeof(*t->values));
 	ck_assert(t->ranges && t->values);
@@ -148,7 +148,7 @@ START_TEST(ptx_gives_the_same)
 	r = (struct fdry_fingerprint_range){ b.memory, FINGERPRINT_FIXTURE_BYTES - 3 };
 	ok(fdry_fingerprinter_start(b.f, b.stream, &r, 1));
 	ok(fdry_fingerprinter_wait(b.f, &by_cubin));
-	ok(fdry_fingerprinter_new(&newer, 0, &f));
+	ok(fingerprinter_new(&newer, 0, &f));
 	ok(fdry_fingerprinter_start(f, b.stream, &r, 1));
 	ok(fdry_fingerprinter_wait(f, &by_ptx));
 	ck_assert(fdry_fingerprint_eq(by_ptx, by_cubin));

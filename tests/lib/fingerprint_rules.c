@@ -10,6 +10,26 @@
 
 #define BLOCK ((size_t)FDRY_FINGERPRINT_BLOCK)
 
+int fingerprinter_new(const struct fdry_driver *driver, CUdevice device,
+		      struct fdry_fingerprinter **ret)
+{
+	struct fdry_buf compiled = { 0 };
+	struct fdry_span code;
+	bool ptx;
+	int err = fdry_fingerprint_code_of(driver, device, &code, &ptx);
+
+	if (err)
+		return err;
+	if (ptx) {
+		err = fdry_fingerprint_compile(driver, code, &compiled);
+		code = (struct fdry_span){ compiled.data, compiled.len };
+	}
+	if (!err)
+		err = fdry_fingerprinter_load(driver, code, ret);
+	fdry_buf_release(&compiled);
+	return err;
+}
+
 /* The copy may end after the call has returned, and the tests' stream waits for no other stream. */
 static void put(CUdeviceptr to, const void *bytes, size_t len)
 {
@@ -33,7 +53,7 @@ void fingerprint_fixture_begin(struct fingerprint_fixture *b)
 	ok(fdry_call(drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING));
 	ok(fdry_call(drv, cuMemAlloc_v2, &b->memory, FINGERPRINT_FIXTURE_BYTES));
 	put(b->memory, b->bytes, FINGERPRINT_FIXTURE_BYTES);
-	ok(fdry_fingerprinter_new(drv, 0, &b->f));
+	ok(fingerprinter_new(drv, 0, &b->f));
 }
 
 void fingerprint_fixture_end(struct fingerprint_fixture *b)

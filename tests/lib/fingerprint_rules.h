@@ -27,4 +27,8 @@ void fingerprint_fixture_end(struct fingerprint_fixture *b);
 
 void fingerprint_rules_add(TCase *tc);
 
+/* The fingerprinter of the current context; its kernel is the library's cubin, or compiled. */
+int fingerprinter_new(const struct fdry_driver *driver, CUdevice device,
+		      struct fdry_fingerprinter **ret);
+
 #endif

@@ -60,7 +60,7 @@ START_TEST(calls_that_fail)
 	for (nr = 1; nr < 40; nr++) {
 		snprintf(spec, sizeof(spec), "*:%u", nr);
 		test_sim_fail(spec);
-		err = fdry_fingerprinter_new(drv, 0, &b.f);
+		err = fingerprinter_new(drv, 0, &b.f);
 		if (err) {
 			b.f = NULL;
 		} else {

@@ -364,7 +364,7 @@ START_TEST(every_call_fails)
 	test_sim_fail(NULL);
 	ok(err);
 	ck_assert_uint_eq(count, 0);
-	ck_assert_uint_gt(n, 4);
+	ck_assert_uint_gt(n, 3);
 	end(g, &kept);
 }
 END_TEST

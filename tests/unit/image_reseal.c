@@ -189,6 +189,52 @@ START_TEST(content_that_is_cut_anew)
 }
 END_TEST
 
+/* Chunks of host memory are hashed again only if their bytes, their place or the store changed. */
+START_TEST(host_memory_that_did_not_change)
+{
+	struct fdry_tensor t = { .name = "h", .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+				 .shape = { 5 * MIB }, .stride = { 1 },
+				 .flags = FDRY_TENSOR_HOST };
+	struct fdry_seal_report r = { .sz = sizeof(r) };
+	struct fdry_gc_report gone = { .sz = sizeof(gone) };
+	char first[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
+	uint64_t device;
+	uint8_t *host;
+
+	begin();
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &r));
+	device = r.content_bytes;
+	host = malloc(5 * MIB);
+	ck_assert_ptr_nonnull(host);
+	memset(host, 0x77, MIB);
+	memset(host + MIB, 0x78, 4 * MIB);
+	t.addr = (uintptr_t)host;
+	ok(fdry_capture_tensor(w.cap, &t));
+	ok(fdry_capture_seal(w.cap, w.store, "img", first, &r));
+	ck_assert_uint_eq(r.content_bytes, device + 5 * MIB);
+	ck_assert_uint_eq(r.unchanged_bytes, device);
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
+	ck_assert_uint_eq(r.unchanged_bytes, r.content_bytes);
+	ck_assert_str_eq(id, first);
+	host[3 * MIB] ^= 1;
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
+	ck_assert_uint_lt(r.unchanged_bytes, r.content_bytes);
+	ck_assert_uint_ge(r.unchanged_bytes, device + 3 * MIB);
+	ck_assert_str_ne(id, first);
+	host[3 * MIB] ^= 1;
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
+	ck_assert_uint_lt(r.unchanged_bytes, r.content_bytes);
+	ck_assert_str_eq(id, first);
+	ok(fdry_ref_delete(w.store, "img"));
+	ok(fdry_store_gc(w.store, NULL, &gone));
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
+	ck_assert_uint_eq(r.unchanged_bytes, 0);
+	ck_assert_str_eq(id, first);
+	end();
+	free(host);
+}
+END_TEST
+
 START_TEST(another_store_gets_all_of_it)
 {
 	struct fdry_store *other;
@@ -453,6 +499,7 @@ int main(void)
 	tcase_add_test(tc, every_byte_that_changes_is_sealed);
 	tcase_add_test(tc, code_of_other_graphs_is_not_counted);
 	tcase_add_test(tc, content_that_is_cut_anew);
+	tcase_add_test(tc, host_memory_that_did_not_change);
 	tcase_add_test(tc, another_store_gets_all_of_it);
 	tcase_add_test(tc, what_the_store_lost_is_stored_again);
 	tcase_add_test(tc, damage_in_the_store_is_found_later);
