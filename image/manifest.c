@@ -79,11 +79,6 @@ bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object)
 
 /* --- lists --- */
 
-static int oid_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct fdry_oid));
-}
-
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
 {
 	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks +
@@ -103,7 +98,7 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->host_chunks[i].oid;
 	for (i = 0; i < m->n_variables; i++)
 		oids[k++] = m->variables[i].oid;
-	qsort(oids, n, sizeof(*oids), oid_cmp);
+	qsort(oids, n, sizeof(*oids), fdry_oid_cmp);
 	for (i = 0; i < n; i++)
 		if (!u || !fdry_oid_eq(&oids[i], &oids[u - 1]))
 			oids[u++] = oids[i];

@@ -45,12 +45,12 @@ static int readers_clear(const struct fdry_db_opts *o, struct fdry_db *db)
 /* --- the end of the file --- */
 
 /* Reading a file that was cut short would be a bus error later. */
-static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
+static int size_check(struct fdry_db *db)
 {
 	struct fdry_extent x;
 	int err = fdry_db_extent(db, &x);
 
-	if (err || x.file_bytes >= x.used_bytes || fdry_truncated_is_free(o))
+	if (err || x.file_bytes >= x.used_bytes || fdry_truncated_is_free(db))
 		return err;
 	return fdry_fail(FDRY_E_CORRUPT,
 			 "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back "
@@ -216,7 +216,7 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 	err = rc ? fdry_db_fail(db, rc, "open it") : place_note(db, opts);
 	if (err)
 		goto out_close;
-	err = size_check(db, opts);
+	err = size_check(db);
 	if (err)
 		goto out_close;
 	err = tables_find(db, opts->create && !opts->readonly, fresh);

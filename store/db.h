@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what the files share that know LMDB's types: lmdb.c, db*.c, env_*.c, view*.c, walk.c,
- * truncated.c.
+ * db.h - what the files share that know LMDB's types: lmdb.c, db*.c, env_*.c, view*.c, walk.c.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H

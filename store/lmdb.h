@@ -198,6 +198,6 @@ int fdry_txn_each_free(struct fdry_txn *t, fdry_entry_fn fn, void *arg) __must_c
 /* --- truncated.c --- */
 
 /* If the file ends before the last page: are all missing pages free? */
-bool fdry_truncated_is_free(const struct fdry_db_opts *opts);
+bool fdry_truncated_is_free(struct fdry_db *db);
 
 #endif

@@ -415,12 +415,12 @@ int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret)
 
 	if (err)
 		return err;
-	len = sizeof(*s) + strlen(s->path) + 1;
-	again = calloc(1, len);
+	len = strlen(s->path) + 1;
+	again = calloc(1, sizeof(*again) + len);
 	if (!again)
 		return fdry_nomem();
-	memcpy(again, s, len);
-	again->busy = 0;
+	memcpy(again->path, s->path, len);
+	again->env = s->env;
 	again->readonly = true;
 	pthread_mutex_lock(&registry);
 	again->env->refs++;

@@ -5,16 +5,11 @@
  * LMDB does not write pages that a transaction allocated and freed again. If the last page is such
  * a page, the file ends before it. The gap is filled after each commit, but a process can die
  * before that. Nothing is missing if all pages behind the end are free. The list of free pages may
- * itself be cut off, and reading it would be a bus error. So a child process reads it: if the child
- * crashes, the file was cut short.
+ * itself be cut off; a view does not read pages behind the end of the file.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "store/db.h"
+#include "store/internal.h"
 
 #define MISSING_PAGES_MAX (1u << 20)
 
@@ -41,52 +36,33 @@ static int missing_mark(void *arg, struct fdry_span key, struct fdry_span value)
 	return 0;
 }
 
-static bool missing_check(struct fdry_db *db, const struct fdry_extent *x)
+static bool missing_are_free(struct fdry_txn *t)
 {
-	struct missing missing = { .first = x->file_bytes / x->page_size };
-	struct fdry_txn t;
+	struct missing missing = { .first = t->view.pages.count };
 	uint64_t i = 0;
+	int err;
 
-	missing.count = x->used_bytes / x->page_size - missing.first;
-	missing.is_free = missing.count <= MISSING_PAGES_MAX ? calloc(missing.count, 1) : NULL;
-	if (!missing.is_free || fdry_txn_read(db, &t) ||
-	    fdry_txn_each_free(&t, missing_mark, &missing))
+	missing.count = t->view.last + 1 - missing.first;
+	if (missing.count > MISSING_PAGES_MAX)
 		return false;
-	while (i < missing.count && missing.is_free[i])
+	missing.is_free = calloc(missing.count + 1, 1);
+	if (!missing.is_free)
+		return false;
+	err = fdry_txn_each_free(t, missing_mark, &missing);
+	while (!err && i < missing.count && missing.is_free[i])
 		i++;
-	return i == missing.count;
+	free(missing.is_free);
+	return !err && i == missing.count;
 }
 
-/* The process ends here: nothing is freed or closed. */
-static __attribute__((noreturn)) void child_run(struct fdry_db_opts o, bool *is_free)
+bool fdry_truncated_is_free(struct fdry_db *db)
 {
-	struct fdry_extent x;
-	struct fdry_db *db;
+	struct fdry_txn t;
+	bool ret;
 
-	o.readonly = true;
-	db = fdry_db_new(&o);
-	if (db && !fdry_env_open(&o, db) && !fdry_db_extent(db, &x))
-		*is_free = x.file_bytes >= x.used_bytes /* another process wrote meanwhile */ ||
-			   missing_check(db, &x);
-	_exit(0);
-}
-
-/* The child answers in shared memory: a program that reaps all its children would hide the exit
- * status. */
-bool fdry_truncated_is_free(const struct fdry_db_opts *opts)
-{
-	bool ret, *is_free = mmap(NULL, sizeof(*is_free), PROT_READ | PROT_WRITE,
-				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t pid;
-
-	if (is_free == MAP_FAILED)
+	if (fdry_txn_read(db, &t))
 		return false;
-	pid = fork();
-	if (!pid)
-		child_run(*opts, is_free);
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	ret = *is_free;
-	munmap(is_free, sizeof(*is_free));
+	ret = missing_are_free(&t);
+	fdry_txn_abort(&t);
 	return ret;
 }

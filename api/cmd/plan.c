@@ -10,18 +10,13 @@
 
 /* An object that the store would contain by then. */
 struct brought {
-	struct fdry_oid oid;
+	struct fdry_oid oid; /* comes first, for fdry_oid_cmp() */
 	uint32_t kinds;
 };
 
-static int brought_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, FDRY_OID_SIZE); /* the id comes first */
-}
-
 static struct brought *brought_find(const struct plan *p, const struct fdry_oid *oid)
 {
-	struct brought **found = tfind(oid, &p->brought, brought_cmp);
+	struct brought **found = tfind(oid, &p->brought, fdry_oid_cmp);
 
 	return found ? *found : NULL;
 }
@@ -32,7 +27,7 @@ static int brought_add(struct plan *p, const struct plan_object *o)
 
 	if (b)
 		*b = (struct brought){ .oid = o->oid, .kinds = o->kinds };
-	if (b && tsearch(b, &p->brought, brought_cmp))
+	if (b && tsearch(b, &p->brought, fdry_oid_cmp))
 		return 0;
 	free(b);
 	return fdry_nomem();
@@ -51,7 +46,7 @@ static int stored_info(struct plan *p, const struct fdry_oid *oid, bool *found,
 
 static bool has_link(const struct fdry_oid *all, size_t n, const struct fdry_oid *link)
 {
-	return n && bsearch(link, all, n, sizeof(*all), brought_cmp);
+	return n && bsearch(link, all, n, sizeof(*all), fdry_oid_cmp);
 }
 
 static int links_stored(struct plan *p, const struct plan_object *o, bool *ret)
