@@ -185,7 +185,7 @@ static int variables_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	return 0;
 }
 
-static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
+static int rng_uses_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_rng_use *d = m->rng_uses;
 	uint32_t i;
@@ -233,7 +233,7 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 		if (err)
 			goto out_release;
 	}
-	err = draws_text(m, &out);
+	err = rng_uses_text(m, &out);
 	if (err)
 		goto out_release;
 	for (i = 0; i < m->n_kernels; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * generator.c - random numbers in captures. A graph reads the seed and offset of its generator from
- * two cells of memory. The caller declares these cells, or finds them among the arguments of the
+ * two slots of memory. The caller declares these slots, or finds them among the arguments of the
  * graph's kernels. See foundry/rng.h.
  */
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "image/tensor.h"
 #include "graph/kernel.h"
 
-/* --- declaring cells --- */
+/* --- declaring slots --- */
 
-static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr, uint64_t *serial)
+static int slot_check(struct fdry_capture *cap, const char *what, uint64_t addr, uint64_t *serial)
 {
 	struct fdry_alloc *ledger;
 	bool shared = false;
@@ -27,9 +27,9 @@ static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr,
 				     cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
-	*serial = fdry_allocs_under(ledger, n, addr, FDRY_CELL, &shared);
+	*serial = fdry_allocs_under(ledger, n, addr, FDRY_RNG_SLOT_BYTES, &shared);
 	free(ledger);
-	if (addr % FDRY_CELL || !*serial)
+	if (addr % FDRY_RNG_SLOT_BYTES || !*serial)
 		return fdry_fail(FDRY_E_RANGE,
 				 "the generator's %s at %#llx is not 8 aligned bytes of live "
 				 "memory of the capture's region; "
@@ -51,76 +51,78 @@ static bool shares(const struct fdry_rng_use *a, const struct fdry_rng_use *b)
 }
 
 /* Check a use against those that were declared before. */
-static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *draw)
+static int rng_use_check(const struct fdry_capture *cap, uint64_t key,
+			 const struct fdry_rng_use *use)
 {
-	const struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
+	const struct fdry_capture_rng_use *d =
+		fdry_array(cap->rng_uses, struct fdry_capture_rng_use);
 	size_t i;
 
-	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++, d++) {
-		if (d->key == key && !strcmp(d->desc.generator, draw->generator))
+	for (i = 0; i < fdry_array_count(cap->rng_uses, struct fdry_capture_rng_use); i++, d++) {
+		if (d->key == key && !strcmp(d->desc.generator, use->generator))
 			return fdry_fail(
 				FDRY_E_EXISTS,
 				"graph %llu was declared before to draw from generator '%s'",
-				(unsigned long long)key, draw->generator);
-		if (d->key == key && shares(&d->desc, draw))
+				(unsigned long long)key, use->generator);
+		if (d->key == key && shares(&d->desc, use))
 			return fdry_fail(FDRY_E_EXISTS,
-					 "generators '%s' and '%s' share a cell in graph %llu; "
-					 "each needs cells of its own",
-					 draw->generator, d->desc.generator,
+					 "generators '%s' and '%s' share a slot in graph %llu; "
+					 "each needs slots of its own",
+					 use->generator, d->desc.generator,
 					 (unsigned long long)key);
 	}
 	return 0;
 }
 
-static int draw_add(struct fdry_capture *cap, struct fdry_capture_draw add)
+static int rng_use_add(struct fdry_capture *cap, struct fdry_capture_rng_use add)
 {
 	int err;
 
 	if (!fdry_capture_graph_find(cap, add.key))
 		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
 				 (unsigned long long)add.key);
-	err = draw_check(cap, add.key, &add.desc);
+	err = rng_use_check(cap, add.key, &add.desc);
 	if (err)
 		return err;
 	add.desc.generator = strdup(add.desc.generator);
 	if (!add.desc.generator)
 		return fdry_nomem();
-	err = fdry_buf_put(&cap->draws, &add, sizeof(add));
+	err = fdry_buf_put(&cap->rng_uses, &add, sizeof(add));
 	if (err)
 		free((char *)add.desc.generator);
 	return err;
 }
 
-int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *draw)
+int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *use)
 {
-	struct fdry_capture_draw add = { .key = key };
-	int err = fdry_capture_check(cap) ?: fdry_need(draw);
+	struct fdry_capture_rng_use add = { .key = key };
+	int err = fdry_capture_check(cap) ?: fdry_need(use);
 
 	if (err)
 		return err;
-	err = fdry_name_check("generator", draw->generator);
+	err = fdry_name_check("generator", use->generator);
 	if (err)
 		return err;
-	if (draw->seed == draw->offset)
+	if (use->seed == use->offset)
 		return fdry_fail(
 			FDRY_E_INVAL,
 			"seed and offset of generator '%s' have the same address; each needs "
 			"8 bytes of its own",
-			draw->generator);
-	err = cell_check(cap, "seed", draw->seed, &add.serial[0]);
+			use->generator);
+	err = slot_check(cap, "seed", use->seed, &add.serial[0]);
 	if (err)
 		return err;
-	err = cell_check(cap, "offset", draw->offset, &add.serial[1]);
+	err = slot_check(cap, "offset", use->offset, &add.serial[1]);
 	if (err)
 		return err;
-	add.desc = *draw;
+	add.desc = *use;
 	pthread_mutex_lock(&cap->lock);
-	err = draw_add(cap, add);
+	err = rng_use_add(cap, add);
 	pthread_mutex_unlock(&cap->lock);
 	return err;
 }
 
-/* --- finding cells --- */
+/* --- finding slots --- */
 
 struct search {
 	struct fdry_capture *cap;
@@ -135,8 +137,8 @@ static int word_look(struct search *s, uint64_t word)
 {
 	bool shared = false;
 
-	if (word % FDRY_CELL || word - s->base >= s->size ||
-	    !fdry_allocs_under(s->ledger, s->n, word, FDRY_CELL, &shared) || shared)
+	if (word % FDRY_RNG_SLOT_BYTES || word - s->base >= s->size ||
+	    !fdry_allocs_under(s->ledger, s->n, word, FDRY_RNG_SLOT_BYTES, &shared) || shared)
 		return 0;
 	return fdry_buf_put_u64(&s->found, word);
 }
@@ -248,7 +250,7 @@ out_free:
 	return err;
 }
 
-static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cells, size_t max,
+static int slots_read(struct search *s, CUgraph graph, struct fdry_rng_slot *slots, size_t max,
 		      size_t *ret)
 {
 	const uint64_t *a;
@@ -263,9 +265,9 @@ static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cel
 	n = found_sort(s);
 	a = (const uint64_t *)(const void *)s->found.data;
 	for (i = 0; i < n && i < max; i++) {
-		cells[i].addr = a[i];
-		err = fdry_call(s->cap->drv, cuMemcpyDtoH_v2, &cells[i].value, a[i],
-				sizeof(cells[i].value));
+		slots[i].addr = a[i];
+		err = fdry_call(s->cap->drv, cuMemcpyDtoH_v2, &slots[i].value, a[i],
+				sizeof(slots[i].value));
 		if (err)
 			return err;
 	}
@@ -273,7 +275,7 @@ static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cel
 	return 0;
 }
 
-static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slot *cells,
+static int slots_in_context(struct search *s, CUgraph graph, struct fdry_rng_slot *slots,
 			    size_t max, size_t *ret)
 {
 	struct fdry_capture *cap = s->cap;
@@ -296,12 +298,12 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 	if (err)
 		return err;
-	err = cells_read(s, graph, cells, max, ret);
+	err = slots_read(s, graph, slots, max, ret);
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
 	return err;
 }
 
-int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_rng_slot *cells,
+int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_rng_slot *slots,
 			   size_t max, size_t *ret)
 {
 	struct search s = { .cap = cap };
@@ -311,13 +313,13 @@ int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_r
 	if (err)
 		return err;
 	if (max)
-		err = fdry_need(cells);
+		err = fdry_need(slots);
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
 	g = fdry_capture_graph_find(cap, key);
 	if (g)
-		err = cells_in_context(&s, g->graph, cells, max, ret);
+		err = slots_in_context(&s, g->graph, slots, max, ret);
 	else
 		err = fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
 				(unsigned long long)key);

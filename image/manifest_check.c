@@ -472,8 +472,8 @@ static int generators_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* Whether the cell's 8 bytes always have memory, also if a tensor is loaded with fewer bytes. */
-static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
+/* Whether the slot's 8 bytes always have memory, also if a tensor is loaded with fewer bytes. */
+static bool slot_ok(const struct fdry_manifest *m, uint64_t addr)
 {
 	uint32_t k = segment_find(m, addr);
 	const struct fdry_mf_segment *s = &m->segments[k];
@@ -482,9 +482,9 @@ static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
 	       addr - s->addr <= s->size - 8 && s->role != FDRY_ROLE_EXTERNAL;
 }
 
-/* Whether the cells of @d differ from those of the graph's entries before it, which were
+/* Whether the slots of @d differ from those of the graph's entries before it, which were
  * checked. */
-static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_rng_use *d)
+static bool slots_apart(const struct fdry_manifest *m, const struct fdry_mf_rng_use *d)
 {
 	const struct fdry_mf_rng_use *o;
 
@@ -504,14 +504,15 @@ static int rng_uses_check(const struct fdry_manifest *m)
 
 	for (i = 0; i < m->n_rng_uses; i++, d++) {
 		if (d->graph >= m->n_graphs || d->generator >= m->n_generators)
-			return bad("draw %u names a missing graph or generator", i);
+			return bad("rng use %u names a missing graph or generator", i);
 		if (i && (d[-1].graph > d->graph ||
 			  (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
-			return bad("draw %u is out of order", i);
-		if (!cell_ok(m, d->seed) || !cell_ok(m, d->offset) || !cells_apart(m, d))
-			return bad("draw %u has a cell outside of the image's memory, or a cell of "
-				   "another draw",
-				   i);
+			return bad("rng use %u is out of order", i);
+		if (!slot_ok(m, d->seed) || !slot_ok(m, d->offset) || !slots_apart(m, d))
+			return bad(
+				"rng use %u has a slot outside of the image's memory, or a slot of "
+				"another use",
+				i);
 	}
 	return 0;
 }

@@ -2,11 +2,11 @@
 /*
  * random.c - random numbers of a loaded image; see image/random.h.
  *
- * Before each launch, the seed and offset are written to the graph's cells by memsets of 32 bits. A
+ * Before each launch, the seed and offset are written to the graph's slots by memsets of 32 bits. A
  * memset runs in the order of the stream, and the driver copies its value during the call. So no
  * memory must be kept for it, however many launches are in flight. A stream first waits for the
  * last launch that drew, which may run on another stream: the driver orders launches of one graph,
- * but would not keep these memsets from changing cells that a launch still reads.
+ * but would not keep these memsets from changing slots that a launch still reads.
  */
 #include "image/random.h"
 
@@ -81,14 +81,14 @@ static int word_write(struct fdry_image *img, uint64_t addr, uint32_t value, CUs
 	return fdry_call(img->drv, cuMemsetD32Async, addr, value, 1, stream);
 }
 
-static int cell_write(struct fdry_image *img, uint64_t addr, uint64_t value, CUstream stream)
+static int slot_write(struct fdry_image *img, uint64_t addr, uint64_t value, CUstream stream)
 {
 	int err = word_write(img, addr, (uint32_t)value, stream);
 
 	return err ? err : word_write(img, addr + 4, (uint32_t)(value >> 32), stream);
 }
 
-static bool draws(const struct fdry_random *r, uint32_t graph)
+static bool uses_rng(const struct fdry_random *r, uint32_t graph)
 {
 	return r && r->first[graph] != r->first[graph + 1];
 }
@@ -116,7 +116,7 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 	uint32_t i;
 	int err;
 
-	if (!draws(r, l->graph))
+	if (!uses_rng(r, l->graph))
 		return 0;
 	err = turn_wait(img, l->stream);
 	if (err)
@@ -125,10 +125,10 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 	for (i = r->first[l->graph]; i < r->first[l->graph + 1]; i++) {
 		d = &img->m.rng_uses[i];
 		s = &states[d->generator];
-		err = cell_write(img, d->seed, s->seed, l->stream);
+		err = slot_write(img, d->seed, s->seed, l->stream);
 		if (err)
 			return err;
-		err = cell_write(img, d->offset, s->offset, l->stream);
+		err = slot_write(img, d->offset, s->offset, l->stream);
 		if (err)
 			return err;
 	}
@@ -137,11 +137,11 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 
 void fdry_random_begin(struct fdry_image *img, const struct fdry_launch *l)
 {
-	if (draws(img->random, l->graph))
+	if (uses_rng(img->random, l->graph))
 		pthread_mutex_lock(&img->random->lock);
 }
 
-/* The cells may have been written even if the launch failed, so the next launch that draws must
+/* The slots may have been written even if the launch failed, so the next launch that draws must
  * always wait for this one. */
 static void turn_end(struct fdry_image *img, CUstream stream)
 {
@@ -160,7 +160,7 @@ void fdry_random_end(struct fdry_image *img, const struct fdry_launch *l, int er
 	struct fdry_random *r = img->random;
 	uint32_t i;
 
-	if (!draws(r, l->graph))
+	if (!uses_rng(r, l->graph))
 		return;
 	turn_end(img, l->stream);
 	if (err || l->states)

@@ -56,10 +56,10 @@ out_free:
 }
 
 /* Remove the declared draws of graph @key. */
-static void draws_drop(struct fdry_capture *cap, uint64_t key)
+static void rng_uses_drop(struct fdry_capture *cap, uint64_t key)
 {
-	struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
-	size_t n = fdry_array_count(cap->draws, struct fdry_capture_draw), i, kept = 0;
+	struct fdry_capture_rng_use *d = fdry_array(cap->rng_uses, struct fdry_capture_rng_use);
+	size_t n = fdry_array_count(cap->rng_uses, struct fdry_capture_rng_use), i, kept = 0;
 
 	for (i = 0; i < n; i++) {
 		if (d[i].key == key)
@@ -67,7 +67,7 @@ static void draws_drop(struct fdry_capture *cap, uint64_t key)
 		else
 			d[kept++] = d[i];
 	}
-	cap->draws.len = kept * sizeof(*d);
+	cap->rng_uses.len = kept * sizeof(*d);
 }
 
 /* Remove graph @key. The capture's lock is held. */
@@ -81,7 +81,7 @@ static int graph_drop(struct fdry_capture *cap, uint64_t key)
 	if (i == n)
 		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
 				 (unsigned long long)key);
-	draws_drop(cap, key);
+	rng_uses_drop(cap, key);
 	fdry_capture_graph_release(&g[i]);
 	memmove(&g[i], &g[i + 1], (n - i - 1) * sizeof(*g));
 	cap->graphs.len -= sizeof(*g);

@@ -255,42 +255,42 @@ static int tensor_found(struct diff *d, int64_t i, int64_t j)
 
 /* --- random numbers --- */
 
-static const char *draw_generator(const struct cmd_image *im, const struct fdry_mf_rng_use *d)
+static const char *rng_use_generator(const struct cmd_image *im, const struct fdry_mf_rng_use *d)
 {
 	return fdry_manifest_str(&im->m, im->m.generators[d->generator].name);
 }
 
-static uint64_t draw_key(const struct cmd_image *im, const struct fdry_mf_rng_use *d)
+static uint64_t rng_use_key(const struct cmd_image *im, const struct fdry_mf_rng_use *d)
 {
 	return im->m.graphs[d->graph].key;
 }
 
-static int draw_order(const struct diff *d, uint32_t i, uint32_t j)
+static int rng_use_order(const struct diff *d, uint32_t i, uint32_t j)
 {
 	const struct fdry_mf_rng_use *a = &d->im[0].m.rng_uses[i], *b = &d->im[1].m.rng_uses[j];
-	uint64_t x = draw_key(&d->im[0], a), y = draw_key(&d->im[1], b);
+	uint64_t x = rng_use_key(&d->im[0], a), y = rng_use_key(&d->im[1], b);
 
 	return x != y ? (x > y) - (x < y)
-		      : strcmp(draw_generator(&d->im[0], a), draw_generator(&d->im[1], b));
+		      : strcmp(rng_use_generator(&d->im[0], a), rng_use_generator(&d->im[1], b));
 }
 
-static int draw_found(struct diff *d, int64_t i, int64_t j)
+static int rng_use_found(struct diff *d, int64_t i, int64_t j)
 {
 	char name[320] = "", text[2][128] = { "", "" };
 	const int64_t at[2] = { i, j };
-	const struct fdry_mf_rng_use *draw;
+	const struct fdry_mf_rng_use *use;
 	int k;
 
 	for (k = 0; k < 2; k++) {
 		if (at[k] < 0)
 			continue;
-		draw = &d->im[k].m.rng_uses[at[k]];
+		use = &d->im[k].m.rng_uses[at[k]];
 		snprintf(name, sizeof(name), "graph %llu from %s",
-			 (unsigned long long)draw_key(&d->im[k], draw),
-			 draw_generator(&d->im[k], draw));
+			 (unsigned long long)rng_use_key(&d->im[k], use),
+			 rng_use_generator(&d->im[k], use));
 		snprintf(text[k], sizeof(text[k]), "%llu, seed at %#llx, offset at %#llx",
-			 (unsigned long long)draw->increment, (unsigned long long)draw->seed,
-			 (unsigned long long)draw->offset);
+			 (unsigned long long)use->increment, (unsigned long long)use->seed,
+			 (unsigned long long)use->offset);
 	}
 	return found_texts(d, name, text[0], text[1]);
 }
@@ -371,14 +371,10 @@ static int variable_found(struct diff *d, int64_t i, int64_t j)
 static int diff_lists(struct diff *d)
 {
 	const struct diff_list lists[] = {
-		LIST("identity", facts, fact),
-		LIST("limits", limits, limit),
-		LIST("segments", segments, segment),
-		LIST("host segments", hosts, host),
-		LIST("tensors", tensors, tensor),
-		LIST("draws", rng_uses, draw),
-		LIST("shared events", events, event),
-		LIST("variables", variables, variable),
+		LIST("identity", facts, fact),	      LIST("limits", limits, limit),
+		LIST("segments", segments, segment),  LIST("host segments", hosts, host),
+		LIST("tensors", tensors, tensor),     LIST("draws", rng_uses, rng_use),
+		LIST("shared events", events, event), LIST("variables", variables, variable),
 	};
 	size_t i;
 	int err = region(d);

@@ -100,7 +100,7 @@ static void graphs(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
-static void draws(struct json *j, const struct fdry_manifest *m)
+static void rng_uses(struct json *j, const struct fdry_manifest *m)
 {
 	const struct fdry_mf_rng_use *d = m->rng_uses;
 	uint32_t i;
@@ -186,7 +186,7 @@ void cmd_image_json(struct json *j, const struct fdry_manifest *m)
 		tensor(j, m, i);
 	json_close(j, ']');
 	graphs(j, m);
-	draws(j, m);
+	rng_uses(j, m);
 	kernels(j, m);
 	events(j, m);
 	variables(j, m);

@@ -250,9 +250,10 @@ void fdry_capture_end(struct fdry_capture *cap)
 	}
 	for (i = 0; i < fdry_array_count(cap->graphs, struct fdry_capture_graph); i++)
 		fdry_capture_graph_release(&fdry_array(cap->graphs, struct fdry_capture_graph)[i]);
-	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++)
-		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
-	fdry_buf_release(&cap->draws);
+	for (i = 0; i < fdry_array_count(cap->rng_uses, struct fdry_capture_rng_use); i++)
+		free((char *)fdry_array(cap->rng_uses, struct fdry_capture_rng_use)[i]
+			     .desc.generator);
+	fdry_buf_release(&cap->rng_uses);
 	fdry_graph_memo_release(&cap->memo);
 	fdry_kernel_codes_release(&cap->codes);
 	fdry_buf_release(&cap->tensors);

@@ -37,13 +37,13 @@ struct fdry_capture_graph {
 };
 
 /* A generator from which a graph draws. */
-struct fdry_capture_draw {
+struct fdry_capture_rng_use {
 	uint64_t key;          /* of the graph */
 	struct fdry_rng_use desc; /* desc.generator is malloc'ed */
 	uint64_t serial[2];    /* of the allocations that seed and offset lie in */
 };
 
-#define FDRY_CELL 8u /* bytes of a seed or offset */
+#define FDRY_RNG_SLOT_BYTES 8u /* bytes of a seed or offset */
 
 struct fdry_capture {
 	const struct fdry_hook *hook;
@@ -58,7 +58,7 @@ struct fdry_capture {
 	pthread_mutex_t lock;
 	uint64_t highest; /* the highest offset that the cursor had before the program set it
 			     back */
-	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
+	struct fdry_buf tensors, facts, graphs, rng_uses; /* arrays of the structs above */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
 	struct fdry_sealed sealed; /* memory of the last seal */

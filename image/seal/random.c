@@ -2,25 +2,25 @@
 /*
  * random.c - records in the manifest how the graphs draw from random-number generators.
  *
- * Before each launch, the library writes a generator's seed and offset to cells of device memory.
- * If no kernel of the graph has a cell's address as an argument, the graph reads its seed
+ * Before each launch, the library writes a generator's seed and offset to slots of device memory.
+ * If no kernel of the graph has a slot's address as an argument, the graph reads its seed
  * elsewhere, and the seal is refused. It is also refused if a copy or memset of the graph uses a
- * cell.
+ * slot.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/seal/seal.h"
 
-static struct fdry_capture_draw *draws_of(const struct fdry_seal *s, size_t *n)
+static struct fdry_capture_rng_use *rng_uses_of(const struct fdry_seal *s, size_t *n)
 {
-	*n = fdry_array_count(s->cap->draws, struct fdry_capture_draw);
-	return fdry_array(s->cap->draws, struct fdry_capture_draw);
+	*n = fdry_array_count(s->cap->rng_uses, struct fdry_capture_rng_use);
+	return fdry_array(s->cap->rng_uses, struct fdry_capture_rng_use);
 }
 
-static int draw_cmp(const void *a, const void *b)
+static int rng_use_cmp(const void *a, const void *b)
 {
-	const struct fdry_capture_draw *x = a, *y = b;
+	const struct fdry_capture_rng_use *x = a, *y = b;
 
 	if (x->key != y->key)
 		return x->key < y->key ? -1 : 1;
@@ -49,7 +49,7 @@ static int names_put(struct fdry_seal *s, const char **names, size_t n)
 	return err;
 }
 
-static int generators_put(struct fdry_seal *s, const struct fdry_capture_draw *d, size_t n)
+static int generators_put(struct fdry_seal *s, const struct fdry_capture_rng_use *d, size_t n)
 {
 	const char **names = calloc(n, sizeof(*names));
 	size_t i;
@@ -64,7 +64,7 @@ static int generators_put(struct fdry_seal *s, const struct fdry_capture_draw *d
 	return err;
 }
 
-/* Is the cell in an external tensor? Its bytes belong to the loading program, which need not
+/* Is the slot in an external tensor? Its bytes belong to the loading program, which need not
  * provide memory for all of them. */
 static bool is_external(const struct fdry_layout *l, uint64_t addr)
 {
@@ -73,14 +73,14 @@ static bool is_external(const struct fdry_layout *l, uint64_t addr)
 
 	for (i = 0; i < n; i++)
 		if (r[i].role == FDRY_ROLE_EXTERNAL && addr < r[i].addr + r[i].size &&
-		    addr + FDRY_CELL > r[i].addr)
+		    addr + FDRY_RNG_SLOT_BYTES > r[i].addr)
 			return true;
 	return false;
 }
 
-/* Check that the cell is in the same allocation as when the program named it, and set it to
+/* Check that the slot is in the same allocation as when the program named it, and set it to
  * zero. */
-static int cell_clear(struct fdry_seal *s, const struct fdry_capture_draw *d, int which)
+static int slot_clear(struct fdry_seal *s, const struct fdry_capture_rng_use *d, int which)
 {
 	const uint64_t addr = which ? d->desc.offset : d->desc.seed;
 	bool shared;
@@ -92,28 +92,28 @@ static int cell_clear(struct fdry_seal *s, const struct fdry_capture_draw *d, in
 				 (unsigned long long)d->key, which ? "offset" : "seed",
 				 d->desc.generator);
 
-	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, addr, FDRY_CELL, &shared) !=
-	    d->serial[which])
+	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, addr, FDRY_RNG_SLOT_BYTES,
+			      &shared) != d->serial[which])
 		return fdry_fail(FDRY_E_STATE,
 				 "the memory of the %s of generator '%s' was freed before the "
 				 "seal; keep graph %llu and generator alive",
 				 which ? "offset" : "seed", d->desc.generator,
 				 (unsigned long long)d->key);
-	return fdry_call(s->cap->drv, cuMemsetD8Async, addr, 0, FDRY_CELL, NULL);
+	return fdry_call(s->cap->drv, cuMemsetD8Async, addr, 0, FDRY_RNG_SLOT_BYTES, NULL);
 }
 
 int fdry_seal_generators(struct fdry_seal *s)
 {
-	struct fdry_capture_draw *d;
+	struct fdry_capture_rng_use *d;
 	size_t i, n;
 	int err = 0;
 
-	d = draws_of(s, &n);
+	d = rng_uses_of(s, &n);
 	if (!n)
 		return 0;
-	qsort(d, n, sizeof(*d), draw_cmp);
+	qsort(d, n, sizeof(*d), rng_use_cmp);
 	for (i = 0; i < 2 * n && !err; i++)
-		err = cell_clear(s, &d[i / 2], i % 2);
+		err = slot_clear(s, &d[i / 2], i % 2);
 	if (!err)
 		err = fdry_call(s->cap->drv, cuCtxSynchronize);
 	return err ? err : generators_put(s, d, n);
@@ -121,11 +121,11 @@ int fdry_seal_generators(struct fdry_seal *s)
 
 /* --- one graph --- */
 
-/* How a graph uses the two cells of a draw. */
+/* How a graph uses two slots. */
 struct uses {
-	const uint64_t cell[2];
+	const uint64_t slot[2];
 	bool given[2]; /* a kernel has the address as an argument */
-	bool touched;  /* a copy or memset uses a cell */
+	bool touched;  /* a copy or memset uses a slot */
 };
 
 static void kernel_uses(struct uses *u, struct fdry_span args)
@@ -135,8 +135,8 @@ static void kernel_uses(struct uses *u, struct fdry_span args)
 
 	for (at = 0; at + 8 <= args.len; at += 4) {
 		word = fdry_get64(args.data + at);
-		u->given[0] |= word == u->cell[0];
-		u->given[1] |= word == u->cell[1];
+		u->given[0] |= word == u->slot[0];
+		u->given[1] |= word == u->slot[1];
 	}
 }
 
@@ -145,7 +145,7 @@ static void range_uses(struct uses *u, uint64_t addr, uint64_t bytes)
 	int i;
 
 	for (i = 0; i < 2; i++)
-		u->touched |= addr < u->cell[i] + FDRY_CELL && addr + bytes > u->cell[i];
+		u->touched |= addr < u->slot[i] + FDRY_RNG_SLOT_BYTES && addr + bytes > u->slot[i];
 }
 
 static uint64_t copy_span(const struct fdry_graph_memcpy *c, uint64_t pitch, uint64_t height)
@@ -184,7 +184,7 @@ static int uses_find(struct uses *u, const struct fdry_graph_view *view)
 
 static int uses_check(const struct fdry_rng_use *d, const struct fdry_graph_view *view)
 {
-	struct uses u = { .cell = { d->seed, d->offset } };
+	struct uses u = { .slot = { d->seed, d->offset } };
 	int err = uses_find(&u, view);
 
 	if (err)
@@ -213,7 +213,7 @@ static uint32_t generator_index(const struct fdry_seal *s, const char *name)
 	return i;
 }
 
-static int draw_put(struct fdry_seal *s, uint32_t graph, const struct fdry_rng_use *d)
+static int rng_use_put(struct fdry_seal *s, uint32_t graph, const struct fdry_rng_use *d)
 {
 	struct fdry_mf_rng_use mf = { .graph = graph,
 				      .generator = generator_index(s, d->generator),
@@ -224,22 +224,22 @@ static int draw_put(struct fdry_seal *s, uint32_t graph, const struct fdry_rng_u
 	return fdry_buf_put(&s->w.rng_uses, &mf, sizeof(mf));
 }
 
-int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
-		    const struct fdry_graph_view *view)
+int fdry_seal_rng_uses(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		       const struct fdry_graph_view *view)
 {
 	uint32_t graph = (uint32_t)fdry_array_count(s->w.graphs, struct fdry_mf_graph), found = 0;
-	const struct fdry_capture_draw *d;
+	const struct fdry_capture_rng_use *d;
 	size_t i, n;
 	int err = 0;
 
-	d = draws_of(s, &n);
+	d = rng_uses_of(s, &n);
 	for (i = 0; i < n && !err; i++) {
 		if (d[i].key != g->key)
 			continue;
 		found++;
 		err = uses_check(&d[i].desc, view);
 		if (!err)
-			err = draw_put(s, graph, &d[i].desc);
+			err = rng_use_put(s, graph, &d[i].desc);
 	}
 	if (err)
 		return err;

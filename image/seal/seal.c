@@ -83,7 +83,7 @@ static int graph_store(struct fdry_seal *s, const struct fdry_capture_graph *g,
 	if (err)
 		return err;
 	mf->nodes = view.header.nodes;
-	err = fdry_seal_draws(s, g, &view);
+	err = fdry_seal_rng_uses(s, g, &view);
 	if (err)
 		return err;
 	return fdry_writer_add_object(s->writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0,
@@ -98,7 +98,7 @@ static int kept_has(struct fdry_seal *s, const struct fdry_capture_graph *g,
 	const struct fdry_graph_kept *kept = &g->kept;
 
 	*ret = false;
-	if (!g->fixed || !kept->has_oid || g->random || s->cap->draws.len)
+	if (!g->fixed || !kept->has_oid || g->random || s->cap->rng_uses.len)
 		return 0;
 	mf->oid = kept->oid;
 	mf->nodes = (uint32_t)(kept->nodes.len / sizeof(CUgraphNode));

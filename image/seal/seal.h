@@ -121,8 +121,8 @@ int fdry_seal_events(struct fdry_seal *s) __must_check;
 int fdry_seal_generators(struct fdry_seal *s) __must_check;
 /* Add the draws of graph @g, the next of the manifest, to the manifest. FDRY_E_REFUSED if the graph
  * reads its seed elsewhere. */
-int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
-		    const struct fdry_graph_view *view) __must_check;
+int fdry_seal_rng_uses(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		       const struct fdry_graph_view *view) __must_check;
 
 /* externals.c: after all tensors are in the manifest, add the fingerprints of external
  * constants. */

@@ -544,7 +544,7 @@ static void refusals(void *arg)
 	fails(EXISTS, "declared before", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw.generator = "k";
 	draw.seed = d.g[0];
-	fails(EXISTS, "share a cell in graph 1", fdry_capture_rng_use(d.w.cap, 1, &draw));
+	fails(EXISTS, "share a slot in graph 1", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	fails(REFUSED, "no kernel has as an argument the address of the seed of generator 'g'",
 	      work_seal(&d.w, "img"));
 	cuda_ok(cuMemFree_v2, freed);

@@ -48,15 +48,15 @@ class Names:
         return f"generator{len(self._others) - 1}"
 
 
-def cells(capture, key):
+def slots(capture, key):
     """[(address, value)] of the words that the arguments of a graph's kernels point to."""
-    count, room = ctypes.c_size_t(), 1024
+    count, capacity = ctypes.c_size_t(), 1024
     while True:
-        cells = (_lib.RngSlot * room)()
-        lib.fdry_capture_rng_slots(capture, key, cells, room, count)
-        if count.value <= room:
-            return [(cell.addr, cell.value) for cell in cells[:count.value]]
-        room = count.value
+        found = (_lib.RngSlot * capacity)()
+        lib.fdry_capture_rng_slots(capture, key, found, capacity, count)
+        if count.value <= capacity:
+            return [(slot.addr, slot.value) for slot in found[:count.value]]
+        capacity = count.value
 
 
 def _replay_held(capture, graph):
@@ -82,7 +82,7 @@ def _probe(capture, key, graph, generators):
     _replay_held(capture, graph)
     moved = {name: (g.get_offset() - states[name][1]) & _WRAP for name, g in generators.items()}
     moved = {name: by for name, by in moved.items() if by}
-    words = cells(capture, key) if moved else []
+    words = slots(capture, key) if moved else []
     return {name: (by,
                    *({addr for addr, value in words if value == state} for state in states[name]))
             for name, by in moved.items()}

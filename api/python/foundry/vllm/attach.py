@@ -12,7 +12,7 @@ import torch
 
 from .. import _lib
 from .._lib import Error
-from ..generators import cells
+from ..generators import slots
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
@@ -82,7 +82,7 @@ def stale(capture, keys, others):
     would never reach the graph.
     """
     for key in keys:
-        used = [addr for addr, _ in cells(capture._handle, key)]
+        used = [addr for addr, _ in slots(capture._handle, key)]
         for each in others:
             start = each.data_ptr()
             if any(start <= addr < start + each.nbytes for addr in used):
