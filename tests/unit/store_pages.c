@@ -551,68 +551,15 @@ START_TEST(verify_finds_it)
 }
 END_TEST
 
-/* --- stores that LMDB wrote --- */
+/* --- checks that were made before --- */
 
-#define ROUNDS 200
-#define KEYS 700
-
-static uint64_t seed = 1;
-
-static uint64_t random_below(uint64_t n)
+static void change(struct fdry_txn *t, uint8_t number)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % n;
-}
+	static const uint8_t value[3000];
+	uint8_t key[FDRY_OID_SIZE] = { number };
 
-static size_t key_make(uint64_t nr, uint8_t key[FDRY_KEY_MAX])
-{
-	size_t len = 1 + nr * nr % (nr % 5 ? 40 : FDRY_KEY_MAX);
-
-	memset(key, (int)(nr * 37), len);
-	memcpy(key, &nr, len < sizeof(nr) ? len : sizeof(nr));
-	return len;
-}
-
-static void change(struct fdry_txn *t)
-{
-	static uint8_t value[40000];
-	enum fdry_table table = random_below(3) ? FDRY_TABLE_DATA : FDRY_TABLE_OBJECTS;
-	uint8_t key[FDRY_KEY_MAX];
-	struct fdry_span k = { key, key_make(random_below(KEYS), key) };
-	size_t len = random_below(4) ? random_below(2100) : random_below(sizeof(value));
-
-	if (random_below(5) < 2)
-		ok(fdry_txn_delete(t, table, k));
-	else
-		ok(fdry_txn_put(t, table, k, (struct fdry_span){ value, len }));
-}
-
-static void all_delete(struct fdry_txn *t)
-{
-	uint8_t key[FDRY_KEY_MAX];
-	uint64_t i;
-
-	for (i = 0; i < KEYS; i++) {
-		ok(fdry_txn_delete(t, FDRY_TABLE_DATA,
-				   (struct fdry_span){ key, key_make(i, key) }));
-		ok(fdry_txn_delete(t, FDRY_TABLE_OBJECTS,
-				   (struct fdry_span){ key, key_make(i, key) }));
-	}
-}
-
-static int entry_same(void *arg, struct fdry_span key, struct fdry_span value)
-{
-	struct fdry_txn *t = arg;
-	MDB_val k = val_of(key), v = { 0 };
-	struct fdry_span got;
-
-	ck_assert(!mdb_get(t->txn, t->db->tables[FDRY_TABLE_DATA], &k, &v));
-	ck_assert(v.mv_size == value.len && v.mv_data == value.data);
-	ok(fdry_txn_get(t, FDRY_TABLE_DATA, key, &got));
-	ck_assert(got.len == value.len && got.data == value.data);
-	return 0;
+	ok(fdry_txn_put(t, FDRY_TABLE_DATA, (struct fdry_span){ key, sizeof(key) },
+			(struct fdry_span){ value, sizeof(value) }));
 }
 
 /* The file's memory. Each page is written once, since the first write through a map changes the
@@ -674,7 +621,7 @@ START_TEST(a_check_counts_for_other_processes)
 	ok(fdry_store_open(path, 0, &s));
 	for (i = 0; i < 3; i++) {
 		ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-		change(&t);
+		change(&t, (uint8_t)i);
 		ok(fdry_txn_commit(&t));
 		s = store_again(s); /* the note was carried on */
 	}
@@ -698,43 +645,6 @@ START_TEST(a_check_counts_for_other_processes)
 }
 END_TEST
 
-/* Entries put, replaced, and deleted at random, with readers that keep free pages from being used:
- * each state is sound, and reads as LMDB reads it. */
-START_TEST(what_lmdb_writes_is_sound)
-{
-	struct fdry_txn readers[4] = { { 0 } }, t;
-	struct fdry_store *s;
-	uint64_t i, round, n;
-
-	seed = 88172645463325252u + (uint64_t)_i;
-	memcpy(whole, sound, whole_len);
-	whole_write();
-	ok(fdry_store_open(path, 0, &s));
-	for (round = 0; round < ROUNDS; round++) {
-		s->env->db->sound = (struct fdry_db_state){ 0 };
-		fdry_checked_forget(&s->env->dir);
-		ok(fdry_txn_write(s->env->db, 1 << 24, &t));
-		n = random_below(10) ? random_below(30) : random_below(2000);
-		for (i = 0; i < n; i++)
-			change(&t);
-		if (!random_below(60))
-			all_delete(&t);
-		ok(fdry_txn_commit(&t));
-		i = random_below(8);
-		if (i < 4) {
-			fdry_txn_abort(&readers[i]);
-			ok(fdry_txn_read(s->env->db, &readers[i]));
-			ok(fdry_txn_check(&readers[i], false, "write"));
-			ok(fdry_txn_each(&readers[i], FDRY_TABLE_DATA, (struct fdry_span){ 0 },
-					 entry_same, &readers[i]));
-		}
-	}
-	for (i = 0; i < 4; i++)
-		fdry_txn_abort(&readers[i]);
-	fdry_store_close(s);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("store_pages");
@@ -747,7 +657,6 @@ int main(void)
 	tcase_add_loop_test(tc, a_page_size_that_changes_is_refused, 0, 2);
 	tcase_add_loop_test(tc, a_check_counts_for_other_processes, 0, 4);
 	tcase_add_loop_test(tc, verify_finds_it, 0, sizeof(kinds) / sizeof(kinds[0]));
-	tcase_add_loop_test(tc, what_lmdb_writes_is_sound, 0, 4);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }
