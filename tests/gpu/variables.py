@@ -98,10 +98,14 @@ def word_set(addr, value):
     check(driver().cuMemcpyHtoD_v2(ctypes.c_uint64(addr), ctypes.byref(word), ctypes.c_size_t(8)))
 
 
-def launch(module, name, *values):
+def function(module, name):
+    found = ctypes.c_void_p()
+    check(driver().cuModuleGetFunction(ctypes.byref(found), module, name.encode()))
+    return found
+
+
+def launch(function, *values):
     import torch
-    function = ctypes.c_void_p()
-    check(driver().cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
     words = [ctypes.c_uint64(v) for v in values]
     params = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -125,19 +129,23 @@ def capture(store):
         cell = torch.full((1,), 77, device="cuda")
         x = [torch.zeros(n, dtype=getattr(torch, d), device="cuda") for n, d in FFTS]
         y = [torch.zeros_like(t) for t in x]
+        word_set(variable(module, "pointer"), cell.data_ptr())
+        functions = [function(module, name) for name, _ in KERNELS]
         stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):  # the driver loads code at the first launch
+            for (_, value), f in zip(KERNELS, functions):
+                launch(f, out.data_ptr(), value)
             for a, b in zip(x, y):
                 b.copy_(torch.fft.fft(a))
         torch.cuda.synchronize()
         for key, (name, value) in enumerate(KERNELS):
             with cap.graph(key, name=name, stream=stream):
-                launch(module, name, out.data_ptr(), value)
+                launch(functions[key], out.data_ptr(), value)
         for key, (a, b) in enumerate(zip(x, y)):
             with cap.graph(FIRST_FFT + key, name=f"fft of {len(a)}", stream=stream):
                 b.copy_(torch.fft.fft(a))
         word_set(variable(module, "counter"), 50)
-        word_set(variable(module, "pointer"), cell.data_ptr())
         for i in range(4):
             word_set(variable(module, "weights") + 8 * i, 100 + i)
         torch.cuda.synchronize()
