@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel, as PEP 517 asks for it: with make, tar and zip alone. pip fetches one package to build, CUDA's headers,
-and only if make finds no cuda.h: .ci/setup could not fetch them itself, because an isolated build has no pip.
+"""Builds the wheel, as PEP 517 asks for it: with make, tar and zip alone. pip fetches one package
+to build, CUDA's headers, and only if make finds no cuda.h: .ci/setup could not fetch them itself,
+because an isolated build has no pip.
 
 Settings (pip install --config-settings NAME=VALUE .):
 
     build   a folder that make has filled: its libraries are taken as they are, and nothing is built
     make    arguments for make, such as CUDA_HOME=/opt/cuda
 
-What is packed decides the wheel's tag: manylinux with the glibc version that the libraries ask for where they need nothing
-but glibc, else linux, which promises nothing: the other libraries must be on the machine then.
+What is packed decides the wheel's tag: manylinux with the glibc version that the libraries ask for
+where they need nothing but glibc, else linux, which promises nothing: the other libraries must be
+on the machine then.
 """
 import base64
 import hashlib
@@ -28,7 +30,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.join(ROOT, "build-wheel")
 PACKAGE = os.path.join(ROOT, "api", "python", "foundry")
 
-# In the wheel: from the build folder. Both names of the interposer; of the software driver the one that FOUNDRY_DRIVER names.
+# In the wheel: from the build folder. Both names of the interposer; of the software driver the one
+# that FOUNDRY_DRIVER names.
 LIBRARIES = {
     "foundry/lib/libfoundry.so.0.2": "libfoundry.so.0.2",
     "foundry/lib/foundry/hook/libcuda.so.1": "foundry/hook/libcuda.so.1",
@@ -61,11 +64,13 @@ def headers_package():
 
 def make(settings, *arguments, stdout=None):
     """Run make on the wheel's build folder; give what it prints, unless a file for it is given."""
-    command = ["make", "-s", "--no-print-directory", "-C", ROOT, *shlex.split(settings.get("make", "")), f"BUILD={BUILD}", *arguments]
+    command = ["make", "-s", "--no-print-directory", "-C", ROOT,
+               *shlex.split(settings.get("make", "")), f"BUILD={BUILD}", *arguments]
     try:
         return subprocess.run(command, stdout=stdout or subprocess.PIPE, check=True).stdout
     except FileNotFoundError:
-        raise SystemExit("foundry is built with make, which is not installed (on Debian and Ubuntu: apt-get install make)") from None
+        raise SystemExit("foundry is built with make, which is not installed (on Debian and "
+                         "Ubuntu: apt-get install make)") from None
     except subprocess.CalledProcessError:
         raise SystemExit(f"foundry's libraries could not be built: {shlex.join(command)}") from None
 
@@ -76,7 +81,8 @@ def lacks_headers(settings):
 
 
 def take_headers():
-    """Copy the headers that pip has brought for this build to where set-up puts those that it fetches."""
+    """Copy the headers that pip has brought for this build to where set-up puts those that it
+    fetches."""
     name = re.match(r"[\w-]+", headers_package()).group()
     try:
         files = importlib.metadata.files(name) or ()
@@ -119,21 +125,25 @@ def needed(data):
         return int.from_bytes(data[at:at + size], "little")
 
     segments = [word(32, 8) + i * word(54, 2) for i in range(word(56, 2))]
-    loads = [(word(at + 16, 8), word(at + 8, 8), word(at + 32, 8)) for at in segments if word(at, 4) == 1]
+    loads = [(word(at + 16, 8), word(at + 8, 8), word(at + 32, 8)) for at in segments
+             if word(at, 4) == 1]
     dynamic = next(word(at + 8, 8) for at in segments if word(at, 4) == 2)
     entries = []
     while word(dynamic, 8):
         entries.append((word(dynamic, 8), word(dynamic + 8, 8)))
         dynamic += 16
     strings = dict(entries)[5]
-    strings = next(strings - addr + offset for addr, offset, size in loads if addr <= strings < addr + size)
-    return [data[strings + at:data.index(b"\0", strings + at)].decode() for tag, at in entries if tag == 1]
+    strings = next(strings - addr + offset for addr, offset, size in loads
+                   if addr <= strings < addr + size)
+    return [data[strings + at:data.index(b"\0", strings + at)].decode() for tag, at in entries
+            if tag == 1]
 
 
 def platform_tag(files):
     """manylinux_2_NN_ARCH or linux_ARCH."""
     arch = platform.machine()
-    others = {n for data in files for n in needed(data) if not re.match(r"(lib(c|m|dl|pthread|rt)|ld-linux.*|libcuda)\.so", n)}
+    others = {n for data in files for n in needed(data)
+              if not re.match(r"(lib(c|m|dl|pthread|rt)|ld-linux.*|libcuda)\.so", n)}
     if others:
         return f"linux_{arch}"
     minor = max(int(m) for data in files for m in re.findall(rb"GLIBC_2\.([0-9]+)", data))
@@ -144,12 +154,14 @@ def metadata():
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
         readme = f.read()
     return (f"Metadata-Version: 2.1\nName: foundry\nVersion: {version()}\n"
-            "Summary: Seals captured GPU work as an image and loads it by hash\nLicense: Apache-2.0\n"
+            "Summary: Seals captured GPU work as an image and loads it by hash\n"
+            "License: Apache-2.0\n"
             "Requires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n" + readme)
 
 
 class Wheel:
-    """Files of a wheel with their hashes. Equal contents give equal bytes: no time of day is in it."""
+    """Files of a wheel with their hashes. Equal contents give equal bytes: no time of day is in
+    it."""
 
     def __init__(self, path):
         self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
@@ -188,7 +200,8 @@ def get_requires_for_build_wheel(config_settings=None):
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     folder = built(config_settings or {})
     with tempfile.TemporaryDirectory() as tmp:
-        libraries = {name: stripped(os.path.join(folder, source), tmp) for name, source in LIBRARIES.items()}
+        libraries = {name: stripped(os.path.join(folder, source), tmp)
+                     for name, source in LIBRARIES.items()}
         program = stripped(os.path.join(folder, PROGRAM), tmp)
     stem = f"foundry-{version()}"
     tag = f"py3-none-{platform_tag([*libraries.values(), program])}"
@@ -204,7 +217,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"{stem}.dist-info"
     wheel.add(f"{info}/METADATA", metadata())
     wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
-    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: foundry\nRoot-Is-Purelib: false\nTag: {tag}\n")
+    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: foundry\nRoot-Is-Purelib: false\n"
+                               f"Tag: {tag}\n")
     with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
         wheel.add(f"{info}/LICENSE", f.read())
     wheel.close(info)
@@ -214,14 +228,16 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 def sources():
     """The tree's files, without what was made."""
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = sorted(d for d in folders if d not in (".git", "__pycache__", "build") and not d.startswith("build-"))
+        folders[:] = sorted(d for d in folders if d not in (".git", "__pycache__", "build")
+                            and not d.startswith("build-"))
         for name in sorted(names):
             yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 
 def build_sdist(sdist_directory, config_settings=None):
     stem = f"foundry-{version()}"
-    with tempfile.TemporaryDirectory() as tmp, tarfile.open(os.path.join(sdist_directory, stem + ".tar.gz"), "w:gz") as tar:
+    path = os.path.join(sdist_directory, stem + ".tar.gz")
+    with tempfile.TemporaryDirectory() as tmp, tarfile.open(path, "w:gz") as tar:
         info = os.path.join(tmp, "PKG-INFO")
         with open(info, "w", encoding="utf-8") as f:
             f.write(metadata())

@@ -17,8 +17,10 @@ def documented(page, command):
     """Returns path -> (type, may be missing) of the command's section."""
     with open(page, encoding="utf-8") as f:
         lines = f.read().split("\n")
-    start = next(i for i, line in enumerate(lines) if line == command and set(lines[i + 1]) == {"="})
-    end = next((i for i in range(start + 2, len(lines)) if re.fullmatch("=+", lines[i]) and lines[i - 1]), len(lines))
+    start = next(i for i, line in enumerate(lines) if line == command
+                 and set(lines[i + 1]) == {"="})
+    end = next((i for i in range(start + 2, len(lines)) if re.fullmatch("=+", lines[i])
+                and lines[i - 1]), len(lines))
     found = (re.match(r"``([^`]+)`` +(\w+)(\??)", line) for line in lines[start:end])
     return {m[1]: (TYPES[m[2]], bool(m[3])) for m in found if m}
 
@@ -37,7 +39,8 @@ def check(value, path, doc, faults):
             check_one(item, known if known in doc else join(path, "<key>"), doc, faults)
         for name, (_, optional) in doc.items():
             parent, _, key = name.rpartition(".")
-            if parent == path and not key.endswith("[]") and key != "<key>" and not optional and key not in value:
+            if parent == path and not key.endswith(
+                "[]") and key != "<key>" and not optional and key not in value:
                 faults.append("missing: " + name)
 
 
@@ -54,7 +57,8 @@ j = json.load(sys.stdin)
 wrong = []
 # Any document may hold an error, alone or beside other keys.
 errors = documented(sys.argv[1], "Errors")
-check(j, "", errors if set(j) == {"error"} else {**documented(sys.argv[1], sys.argv[2]), **errors}, wrong)
+check(j, "", errors if set(j) == {"error"} else {**documented(sys.argv[1], sys.argv[2]), **errors},
+      wrong)
 if wrong:
     sys.exit("\n".join(sorted(set(wrong))) + "\n" + str(j)[:2000])
 if not eval("(" + sys.argv[3] + ")"):

@@ -21,14 +21,16 @@ says_only() {
 	"$@" >"$TMP/out" 2>"$TMP/err" || rc=$?
 	cat "$TMP/out" "$TMP/err"
 	[ $rc = "$want" ] || { echo "status $rc, not $want"; return 1; }
-	[ ! -s "$TMP/out" ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -Eq -- "^foundry-store: .*($regex)" "$TMP/err"
+	[ ! -s "$TMP/out" ] && [ "$(wc -l <"$TMP/err")" = 1 ] &&
+		grep -Eq -- "^foundry-store: .*($regex)" "$TMP/err"
 }
 # json EXPRESSION COMMAND...: the output is JSON as documented, and this Python expression over j is
 # true. The first word after foundry-store names the command's section of the page.
 json() {
 	local expr=$1
 	shift
-	"$@" | python3 "$ROOT/tests/cli/json_documented.py" "$ROOT/Documentation/api/store-json.rst" "$2" "$expr"
+	"$@" | python3 "$ROOT/tests/cli/json_documented.py" \
+		"$ROOT/Documentation/api/store-json.rst" "$2" "$expr"
 }
 # on_terminal ANSWER COMMAND...: runs the command with a terminal as standard input, output and
 # error, and types ANSWER on it

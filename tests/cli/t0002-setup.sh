@@ -35,12 +35,14 @@ not() { ! "$@"; }
 fake pkg-config
 fake gcc
 fake cc "grep -q lmdb || exit 0; test -e '$TMP/installed'"
-fake apt-get "echo \"\$*\" >>'$TMP/apt.log'" "case \"\$*\" in *update) touch '$TMP/lists'; exit;; esac" \
+fake apt-get "echo \"\$*\" >>'$TMP/apt.log'" \
+	"case \"\$*\" in *update) touch '$TMP/lists'; exit;; esac" \
 	"test -e '$TMP/lists' && touch '$TMP/installed'"
 fake sudo "echo sudo >>'$TMP/apt.log'" 'shift; exec "$@"'
 fake python3 'case "$*" in' \
 	"*download*) exit \$(cat '$TMP/offline') ;;" \
-	"*zipfile*) mkdir -p '$TMP/b/cuda.tmp/wheel/x/include'; touch '$TMP/b/cuda.tmp/wheel/x/include/cuda.h' ;;" \
+	"*zipfile*) mkdir -p '$TMP/b/cuda.tmp/wheel/x/include';
+		touch '$TMP/b/cuda.tmp/wheel/x/include/cuda.h' ;;" \
 	'esac'
 
 touch installed
@@ -55,7 +57,8 @@ t "root, a second time: prints nothing" prints "" setup 0
 
 reset
 t "no package lists: fetches them first" setup 0
-t "no package lists: installs after it fetched them" prints $'install -y\nupdate\ninstall -y' grep -oE 'install -y|update' apt.log
+t "no package lists: installs after it fetched them" prints $'install -y\nupdate\ninstall -y' grep \
+	-oE 'install -y|update' apt.log
 
 reset lists
 t "sudo that needs no password is used" setup 1000
@@ -81,5 +84,6 @@ t "missing CUDA headers are fetched" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cu
 t "they are fetched to where make looks" test -e b/cuda/include/cuda.h
 echo 1 >offline
 t "present headers need no network" prints "" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
-t "no headers and no network: says what to do" fails 'no CUDA headers. Run make with CUDA_HOME=' setup 1000 CUDA_PLACES="$TMP/none"
+t "no headers and no network: says what to do" fails 'no CUDA headers. Run make with CUDA_HOME=' \
+	setup 1000 CUDA_PLACES="$TMP/none"
 t_done

@@ -23,6 +23,7 @@ t "sealing it again adds nothing to the store" grep -q ', 0 at rest$' again.out
 t "no store: an error" fails 'FDRY_E_NOSTORE' "$vecadd" load -s none
 mkdir empty
 t "an empty folder: an error" fails 'FDRY_E_NOSTORE' "$vecadd" load -s empty
-t "no driver: an error that says what to do" fails 'FOUNDRY_DRIVER' env FOUNDRY_DRIVER="$TMP/nothing" "$vecadd" load -s one
+t "no driver: an error that says what to do" fails 'FOUNDRY_DRIVER' env \
+	FOUNDRY_DRIVER="$TMP/nothing" "$vecadd" load -s one
 t "the whole demo" bash "$ROOT/api/examples/demo.sh"
 t_done

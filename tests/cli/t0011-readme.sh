@@ -5,7 +5,11 @@
 . "$(dirname "$0")/../lib.sh"
 
 # block LANGUAGE N: prints the README's Nth block of code in that language
-block() { awk -v lang="$1" -v n="$2" '/^```/ { inside = 0 } inside; $0 == "```" lang { inside = ++seen == n }' "$ROOT/README.md"; }
+block() {
+	awk -v lang="$1" -v n="$2" \
+		'/^```/ { inside = 0 } inside; $0 == "```" lang { inside = ++seen == n }' \
+		"$ROOT/README.md"
+}
 
 block c 1 >load.c
 block python 1 >load.py
@@ -14,7 +18,8 @@ block python 2 >capture.py
 # compile SOURCE PROGRAM: runs the README's own command from the top folder, with warnings
 compile() {
 	sed -n "s|^    cc \(load[.]c -I\)|${CC:-cc} -Wall -Wextra -Werror \1|
-		s|load[.]c|$PWD/$1|; s|-o load|-o $PWD/$2|; s|\$PWD/build|$BUILD|; s|build/lib|$BUILD/lib|; /^${CC:-cc} .*-I/p" "$ROOT/README.md" >"$2.sh"
+		s|load[.]c|$PWD/$1|; s|-o load|-o $PWD/$2|; s|\$PWD/build|$BUILD|;
+		s|build/lib|$BUILD/lib|; /^${CC:-cc} .*-I/p" "$ROOT/README.md" >"$2.sh"
 	(script=$PWD/$2.sh && cd "$ROOT" && bash -e "$script")
 }
 

@@ -27,22 +27,30 @@ __attribute__((constructor)) static void opened(void)
 int cuInit(unsigned flags) { return (int)flags; }
 int cuDriverGetVersion(int *v) { *v = VERSION; return 0; }
 /* Arguments in every register and on the stack, named as the driver's function of that many. */
-int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
-		   void *s, void **p, void **x)
+int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g,
+		   unsigned h, void *s, void **p, void **x)
 {
-	return f == (void *)1 && a == 2 && b == 3 && c == 4 && d == 5 && e == 6 && g == 7 && h == 8 &&
-	       s == (void *)9 && p == (void *)10 && x == (void *)11 ? 0 : 1;
+	return f == (void *)1 && a == 2 && b == 3 && c == 4 && d == 5 && e == 6 && g == 7 &&
+			       h == 8 && s == (void *)9 && p == (void *)10 && x == (void *)11
+		       ? 0
+		       : 1;
 }
 /* Not what the driver has by this name: vectors in every register that can hold one. */
-int cuTexRefSetMipmapLevelClamp(void *t, double a, float b, double c, float d, double e, float f, double g, float h)
+int cuTexRefSetMipmapLevelClamp(void *t, double a, float b, double c, float d, double e, float f,
+				double g, float h)
 {
-	return t == (void *)1 && a == 1.5 && b == 2.5f && c == 3.5 && d == 4.5f && e == 5.5 && f == 6.5f &&
-	       g == 7.5 && h == 8.5f ? 0 : 1;
+	return t == (void *)1 && a == 1.5 && b == 2.5f && c == 3.5 && d == 4.5f && e == 5.5 &&
+			       f == 6.5f && g == 7.5 && h == 8.5f
+		       ? 0
+		       : 1;
 }
 typedef double quad __attribute__((vector_size(16)));
 int cuTexRefSetBorderColor(quad a, quad b, quad c, quad d, quad e, quad f, quad g, quad h)
 {
-	return a[1] == 1 && b[1] == 2 && c[1] == 3 && d[1] == 4 && e[1] == 5 && f[1] == 6 && g[1] == 7 && h[1] == 8 ? 0 : 1;
+	return a[1] == 1 && b[1] == 2 && c[1] == 3 && d[1] == 4 && e[1] == 5 && f[1] == 6 &&
+			       g[1] == 7 && h[1] == 8
+		       ? 0
+		       : 1;
 }
 /* Variadic: the count of vector registers is an argument, too. */
 int cuParamSetv(int n, ...)
@@ -57,7 +65,8 @@ int cuParamSetv(int n, ...)
 }
 END
 for d in driver:4242 other:1717 stubs:34; do
-	$CC -shared -fPIC -O1 -DVERSION="${d#*:}" -Wl,-soname,libcuda.so.1 -o "${d%:*}/libcuda.so.1" driver.c
+	$CC -shared -fPIC -O1 -DVERSION="${d#*:}" -Wl,-soname,libcuda.so.1 -o \
+		"${d%:*}/libcuda.so.1" driver.c
 done
 echo 'int nothing;' | $CC -shared -fPIC -x c - -o plain/libcuda.so.1
 
@@ -105,7 +114,8 @@ static int version(void)
 
 	errno = 77;
 	res = ((int (*)(int *))fn("cuDriverGetVersion"))(&v);
-	printf("%d %d%s%s\n", res, v, dlsym(cuda, FDRY_HOOK_SYMBOL) ? "" : " directly", errno == 77 ? "" : " errno lost");
+	printf("%d %d%s%s\n", res, v, dlsym(cuda, FDRY_HOOK_SYMBOL) ? "" : " directly",
+	       errno == 77 ? "" : " errno lost");
 	return 0;
 }
 
@@ -115,13 +125,18 @@ static int arguments(void)
 	int bad = 0, i;
 
 	for (i = 0; i < 2; i++) { /* looked up, then known */
-		bad = 2 * bad + ((int (*)(void *, int, int, int, int, int, int, int, void *, void *, void *))fn("cuLaunchKernel"))(
-			(void *)1, 2, 3, 4, 5, 6, 7, 8, (void *)9, (void *)10, (void *)11);
-		bad = 2 * bad + ((int (*)(void *, double, float, double, float, double, float, double, float))
-			fn("cuTexRefSetMipmapLevelClamp"))((void *)1, 1.5, 2.5f, 3.5, 4.5f, 5.5, 6.5f, 7.5, 8.5f);
-		bad = 2 * bad + ((int (*)(quad, quad, quad, quad, quad, quad, quad, quad))fn("cuTexRefSetBorderColor"))(
-			(quad){ 0, 1 }, (quad){ 0, 2 }, (quad){ 0, 3 }, (quad){ 0, 4 },
-			(quad){ 0, 5 }, (quad){ 0, 6 }, (quad){ 0, 7 }, (quad){ 0, 8 });
+		bad = 2 * bad + ((int (*)(void *, int, int, int, int, int, int, int, void *, void *,
+					  void *))fn("cuLaunchKernel"))((void *)1, 2, 3, 4, 5, 6, 7,
+									8, (void *)9, (void *)10,
+									(void *)11);
+		bad = 2 * bad + ((int (*)(void *, double, float, double, float, double, float,
+					  double, float))fn("cuTexRefSetMipmapLevelClamp"))(
+					(void *)1, 1.5, 2.5f, 3.5, 4.5f, 5.5, 6.5f, 7.5, 8.5f);
+		bad = 2 * bad + ((int (*)(quad, quad, quad, quad, quad, quad, quad, quad))fn(
+					"cuTexRefSetBorderColor"))((quad){ 0, 1 }, (quad){ 0, 2 },
+								   (quad){ 0, 3 }, (quad){ 0, 4 },
+								   (quad){ 0, 5 }, (quad){ 0, 6 },
+								   (quad){ 0, 7 }, (quad){ 0, 8 });
 		bad = 2 * bad + ((int (*)(int, ...))fn("cuParamSetv"))(3, 1.0, 2.0, 3.0);
 	}
 	printf("%d\n", bad);
@@ -138,14 +153,16 @@ static int without(void)
 	r[0] = ((int (*)(unsigned))fn("cuInit"))(0);
 	r[1] = ((int (*)(int *))fn("cuDriverGetVersion"))(&v);
 	r[2] = ((int (*)(int *))fn("cuDeviceGetCount"))(&n);
-	r[3] = ((int (*)(const char *, void **, int, long, int *))fn("cuGetProcAddress_v2"))("cuInit", &p, 12000, 0, &status);
-	r[4] = ((int (*)(const char *, void **, int, long))fn("cuGetProcAddress"))("cuInit", &q, 12000, 0);
+	r[3] = ((int (*)(const char *, void **, int, long, int *))fn("cuGetProcAddress_v2"))(
+		"cuInit", &p, 12000, 0, &status);
+	r[4] = ((int (*)(const char *, void **, int, long))fn("cuGetProcAddress"))("cuInit", &q,
+										   12000, 0);
 	r[5] = ((int (*)(void *, long))fn("cuMemAlloc_v2"))(&addr, 16);
 	r[6] = ((int (*)(void *))fn("cuCtxGetDevice"))(&dev);
 	r[7] = ((int (*)(int, const char **))fn("cuGetErrorName"))(100, &name);
 	r[8] = ((int (*)(int, const char **))fn("cuGetErrorString"))(1, &text);
-	printf("%d %d/%d %d/%d %d/%d %d/%d %d %d %d/%s %d/%s\n", r[0], r[1], v, r[2], n, r[3], p != NULL, r[4], q != NULL,
-	       r[5], r[6], r[7], name, r[8], text ? text : "null");
+	printf("%d %d/%d %d/%d %d/%d %d/%d %d %d %d/%s %d/%s\n", r[0], r[1], v, r[2], n, r[3],
+	       p != NULL, r[4], q != NULL, r[5], r[6], r[7], name, r[8], text ? text : "null");
 	printf("%s\n", table()->real_path() ? "a path" : table()->last_error());
 	return 0;
 }
@@ -195,7 +212,8 @@ static int threads(void)
 	return 0;
 }
 
-/* One thread runs a constructor, which the loader's lock is held around, while another one calls. */
+/* One thread runs a constructor, which the loader's lock is held around, while another one calls.
+ */
 static void *load_slowly(void *arg)
 {
 	pthread_barrier_wait(&barrier);
@@ -228,12 +246,16 @@ static int constructor(void)
 	return 0;
 }
 
-static const struct { const char *name; int (*run)(void); } commands[] = {
-	{ "version", version }, { "arguments", arguments }, { "without", without }, { "lacking", lacking },
-	{ "late", late }, { "begin", begin }, { "threads", threads }, { "constructor", constructor },
+static const struct { const char *name; int (*run)(void);
+} commands[] = {
+	{ "version", version }, { "arguments", arguments },
+	{ "without", without }, { "lacking", lacking },
+	{ "late", late },	{ "begin", begin },
+	{ "threads", threads }, { "constructor", constructor },
 };
 
-/* probe COMMAND LIBRARY...: load these in turn; the first is asked, or the last that has no path. */
+/* probe COMMAND LIBRARY...: load these in turn; the first is asked, or the last that has no path.
+ */
 int main(int argc, char **argv)
 {
 	int i;
@@ -274,57 +296,77 @@ t "the list has driver 580's 674" test "$(wc -l <"$ROOT/hook/symbols.list")" -ge
 stub=$CUDA_INC/../lib64/stubs/libcuda.so
 if [ -e "$stub" ]; then
 	t "the list has what this toolkit's stub exports" prints "" sh -c \
-		"nm -D --defined-only '$stub' | awk '{ print \$3 }' | LC_ALL=C sort | comm -23 - want"
+		"nm -D --defined-only '$stub' | awk '{ print \$3 }' | LC_ALL=C sort |
+			comm -23 - want"
 fi
 t "its SONAME is the driver's" sh -c "readelf -d '$hook' | grep -q 'SONAME.*\[libcuda.so.1\]'"
 t "the twin's SONAME is libcuda.so" sh -c "readelf -d '$twin' | grep -q 'SONAME.*\[libcuda.so\]'"
 t "the twin needs the interposer" sh -c "readelf -d '$twin' | grep -q 'NEEDED.*\[libcuda.so.1\]'"
 t "the interposer needs nothing but libc and the loader" prints "" sh -c \
 	"readelf -d '$hook' | grep NEEDED | grep -vE 'libc[.]so|ld-linux|libdl|libpthread' || true"
-t "hooks are listed once" prints "" sh -c "sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' '$ROOT/hook/hooks.def' | sort | uniq -d"
+t "hooks are listed once" prints "" sh -c \
+	"sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' '$ROOT/hook/hooks.def' | sort | uniq -d"
 
 # Every version and stream variant of a hooked name is hooked.
 variants() {
 	local name
-	sed -n 's/^HOOK([A-Za-z0-9_]*, \([A-Za-z0-9_]*\),.*/\1/p' "$ROOT/hook/hooks.def" | sort -u | while IFS= read -r name; do
+	sed -n 's/^HOOK([A-Za-z0-9_]*, \([A-Za-z0-9_]*\),.*/\1/p' "$ROOT/hook/hooks.def" | sort -u |
+		while IFS= read -r name; do
 		grep -xE "$name(_v[0-9]+)?(_pt[ds]z?)?" "$ROOT/hook/symbols.list"
 	done
 }
 t "all variants of a hooked name are hooked" diff <(variants | sort) <(hooked | sort)
 t "Documentation has every hook and no other" diff <(hooked | sort) \
-	<(grep -oE '^   \* - ``cu[A-Za-z0-9_]*``' "$ROOT/Documentation/design/interposer.rst" | grep -oE 'cu[A-Za-z0-9_]*' | sort)
+	<(grep -oE '^   \* - ``cu[A-Za-z0-9_]*``' "$ROOT/Documentation/design/interposer.rst" |
+	grep -oE 'cu[A-Za-z0-9_]*' | sort)
 
 # --- ways to load the interposer
 
 t "loaded first, opened by name" prints "0 4242" "${ours[@]}" ./probe version "$hook" libcuda.so.1
-t "loaded first, with the twin" prints "0 4242" "${ours[@]}" ./probe version "$hook" "$twin" libcuda.so
-t "the twin alone brings the interposer" prints "0 4242" "${ours[@]}" ./probe version "$twin" libcuda.so
-t "LD_PRELOAD, opened by name" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./probe version libcuda.so.1
+t "loaded first, with the twin" prints "0 4242" "${ours[@]}" ./probe version "$hook" "$twin" \
+	libcuda.so
+t "the twin alone brings the interposer" prints "0 4242" "${ours[@]}" ./probe version "$twin" \
+	libcuda.so
+t "LD_PRELOAD, opened by name" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./probe version \
+	libcuda.so.1
 t "LD_PRELOAD, linked" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./linked
-t "LD_PRELOAD of both" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook $twin" ./probe version libcuda.so
+t "LD_PRELOAD of both" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook $twin" ./probe version \
+	libcuda.so
 t "LD_LIBRARY_PATH, linked" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./linked
-t "LD_LIBRARY_PATH, libcuda.so.1" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./probe version libcuda.so.1
-t "LD_LIBRARY_PATH, libcuda.so" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./probe version libcuda.so
-t "without the interposer the probe says so" prints "0 4242 directly" env LD_LIBRARY_PATH="$TMP/driver" ./probe version libcuda.so.1
+t "LD_LIBRARY_PATH, libcuda.so.1" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" \
+	./probe version libcuda.so.1
+t "LD_LIBRARY_PATH, libcuda.so" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./probe \
+	version libcuda.so
+t "without the interposer the probe says so" prints "0 4242 directly" env \
+	LD_LIBRARY_PATH="$TMP/driver" ./probe version libcuda.so.1
 
 # --- finding the driver
 
-t "the next driver in the loader's path is found" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/driver" ./probe version libcuda.so.1
-t "the first driver in the loader's path is used" prints "0 1717" env LD_LIBRARY_PATH="${hook%/*}:$TMP/other:$TMP/driver" ./probe version libcuda.so.1
-t "FOUNDRY_DRIVER has precedence over the loader's path" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}:$TMP/other" ./probe version libcuda.so.1
-t "the toolkit's stub is skipped" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/stubs:$TMP/driver" ./probe version libcuda.so.1
-t "a library that is no driver is skipped" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/plain:$TMP/driver" ./probe version libcuda.so.1
+t "the next driver in the loader's path is found" prints "0 4242" env \
+	LD_LIBRARY_PATH="${hook%/*}:$TMP/driver" ./probe version libcuda.so.1
+t "the first driver in the loader's path is used" prints "0 1717" env \
+	LD_LIBRARY_PATH="${hook%/*}:$TMP/other:$TMP/driver" ./probe version libcuda.so.1
+t "FOUNDRY_DRIVER has precedence over the loader's path" prints "0 4242" "${ours[@]}" \
+	LD_LIBRARY_PATH="${hook%/*}:$TMP/other" ./probe version libcuda.so.1
+t "the toolkit's stub is skipped" prints "0 4242" env \
+	LD_LIBRARY_PATH="${hook%/*}:$TMP/stubs:$TMP/driver" ./probe version libcuda.so.1
+t "a library that is no driver is skipped" prints "0 4242" env \
+	LD_LIBRARY_PATH="${hook%/*}:$TMP/plain:$TMP/driver" ./probe version libcuda.so.1
 mkdir copy && cp "$hook" copy/
-t "another copy of the interposer is skipped" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/copy:$TMP/driver" ./probe version libcuda.so.1
+t "another copy of the interposer is skipped" prints "0 4242" env \
+	LD_LIBRARY_PATH="${hook%/*}:$TMP/copy:$TMP/driver" ./probe version libcuda.so.1
 t "a driver that the process has loaded is used" prints "0 1717" \
 	env LD_LIBRARY_PATH="$TMP/driver" ./probe version "$hook" "$TMP/other/libcuda.so.1"
 
 # --- forwarding
 
-t "arguments arrive in every register and on the stack" prints 0 "${ours[@]}" LD_PRELOAD="$hook" ./probe arguments libcuda.so.1
-t "a function that the driver lacks" prints "500 $TMP/driver/libcuda.so.1 lacks cuCtxGetDevice; install a newer driver" \
+t "arguments arrive in every register and on the stack" prints 0 "${ours[@]}" LD_PRELOAD="$hook" \
+	./probe arguments libcuda.so.1
+t "a function that the driver lacks" prints \
+	"500 $TMP/driver/libcuda.so.1 lacks cuCtxGetDevice; install a newer driver" \
 	"${ours[@]}" LD_PRELOAD="$hook" ./probe lacking libcuda.so.1
-t "eight threads make the first call" prints 0 "${ours[@]}" OPENED="$TMP/threads" LD_PRELOAD="$hook" ./probe threads libcuda.so.1
+t "eight threads make the first call" prints 0 "${ours[@]}" OPENED="$TMP/threads" \
+	LD_PRELOAD="$hook" ./probe threads libcuda.so.1
 cat >slow.c <<'END'
 #include <unistd.h>
 int cuDriverGetVersion(int *);
@@ -337,39 +379,51 @@ __attribute__((constructor)) static void start(void)
 END
 $CC -shared -fPIC -o slow.so slow.c
 t "a constructor and a thread make the first call together" prints 0 \
-	timeout 20 "${ours[@]}" SLOW="$TMP/slow.so" LD_PRELOAD="$hook" ./probe constructor libcuda.so.1
+	timeout 20 "${ours[@]}" SLOW="$TMP/slow.so" LD_PRELOAD="$hook" ./probe constructor \
+	libcuda.so.1
 t "the driver was opened once" prints x cat threads
 
 # --- processes without CUDA, and without a driver
 
 t "/bin/true under LD_PRELOAD" "${ours[@]}" OPENED="$TMP/opened" LD_PRELOAD="$hook" /bin/true
-t "a shell with children under LD_PRELOAD" prints 3 "${ours[@]}" OPENED="$TMP/opened" LD_PRELOAD="$hook" bash -c 'echo $(echo a b c | wc -w)'
+t "a shell with children under LD_PRELOAD" prints 3 "${ours[@]}" OPENED="$TMP/opened" \
+	LD_PRELOAD="$hook" bash -c 'echo $(echo a b c | wc -w)'
 t "processes without CUDA calls do not open the driver" test ! -e opened
-t "one call opens the driver once" prints x sh -c "FOUNDRY_DRIVER='$TMP/driver/libcuda.so.1' OPENED='$TMP/called' LD_PRELOAD='$hook' ./linked >/dev/null; cat called"
-t "/bin/true under LD_PRELOAD without a driver" env FOUNDRY_DRIVER=/nowhere/libcuda.so.1 LD_PRELOAD="$hook" /bin/true
+t "one call opens the driver once" prints x sh -c \
+	"FOUNDRY_DRIVER='$TMP/driver/libcuda.so.1' OPENED='$TMP/called' LD_PRELOAD='$hook' \
+		./linked >/dev/null; cat called"
+t "/bin/true under LD_PRELOAD without a driver" env FOUNDRY_DRIVER=/nowhere/libcuda.so.1 \
+	LD_PRELOAD="$hook" /bin/true
 
 nothing="100 100/0 100/0 100/0 100/0 100 100 0/CUDA_ERROR_NO_DEVICE 1/null"
 remedy="install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1"
 t "no driver: every call returns that error, nothing is printed" prints "$nothing
-no CUDA driver: /nowhere/libcuda.so.1 cannot be used: /nowhere/libcuda.so.1: cannot open shared object file: No such file or directory; $remedy" \
+no CUDA driver: /nowhere/libcuda.so.1 cannot be used: /nowhere/libcuda.so.1: \
+cannot open shared object file: No such file or directory; $remedy" \
 	env FOUNDRY_DRIVER=/nowhere/libcuda.so.1 ./probe without "$hook" libcuda.so.1
 t "FOUNDRY_DRIVER names the interposer" prints "$nothing
-no CUDA driver: $hook cannot be used: it is the interposer itself; $remedy" env FOUNDRY_DRIVER="$hook" ./probe without "$hook" libcuda.so.1
+no CUDA driver: $hook cannot be used: it is the interposer itself; $remedy" env \
+	FOUNDRY_DRIVER="$hook" ./probe without "$hook" libcuda.so.1
 t "FOUNDRY_DRIVER names something else" prints "$nothing
 no CUDA driver: $TMP/plain/libcuda.so.1 cannot be used: it is not a CUDA driver; $remedy" \
 	env FOUNDRY_DRIVER="$TMP/plain/libcuda.so.1" ./probe without "$hook" libcuda.so.1
-t "a region needs a driver" fails "^-401 no CUDA driver" sh -c "FOUNDRY_DRIVER=/nowhere ./probe begin '$hook' libcuda.so.1; exit 1"
+t "a region needs a driver" fails "^-401 no CUDA driver" sh -c \
+	"FOUNDRY_DRIVER=/nowhere ./probe begin '$hook' libcuda.so.1; exit 1"
 
 # --- too late
 
 t "the interposer was loaded first" prints "0 " "${ours[@]}" ./probe late "$hook" libcuda.so.1
-t "a driver loaded later by its path changes nothing" prints "0 " "${ours[@]}" ./probe late "$hook" "$TMP/other/libcuda.so.1"
-t "late: the driver was loaded first" fails "^-109 $TMP/other/libcuda.so.1 was loaded before the interposer" \
+t "a driver loaded later by its path changes nothing" prints "0 " "${ours[@]}" ./probe late \
+	"$hook" "$TMP/other/libcuda.so.1"
+t "late: the driver was loaded first" fails \
+	"^-109 $TMP/other/libcuda.so.1 was loaded before the interposer" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe late '$hook'; exit 1"
 t "late: no region begins" fails "^-109 .*was loaded before" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe begin '$hook'; exit 1"
 $CC -shared -fPIC -O1 -DVERSION=34 -Wl,-soname,libcuda.so.1 -o other/driver.so driver.c
-t "late: a driver of another file name" fails "^-109 $TMP/other/driver.so was loaded before the interposer" \
+t "late: a driver of another file name" fails \
+	"^-109 $TMP/other/driver.so was loaded before the interposer" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/driver.so' ./probe late '$hook'; exit 1"
-t "the twin before the interposer is not late" prints "0 " "${ours[@]}" ./probe late "$twin" libcuda.so
+t "the twin before the interposer is not late" prints "0 " "${ours[@]}" ./probe late "$twin" \
+	libcuda.so
 t_done

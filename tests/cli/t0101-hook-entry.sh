@@ -52,7 +52,8 @@ int cuGetProcAddress_v2(const char *name, void **ret, int version, long flags, i
 		version = 13000;
 	for (i = 0; i < n; i++)
 		if (!strcmp(hooks[i].name, name) && hooks[i].since <= version &&
-		    (hooks[i].flags == 0 || hooks[i].flags == (flags & 2 ? 2 : 1)) && (best < 0 || hooks[i].since > hooks[best].since))
+		    (hooks[i].flags == 0 || hooks[i].flags == (flags & 2 ? 2 : 1)) && (best < 0 ||
+		hooks[i].since > hooks[best].since))
 			best = i;
 	*ret = NULL;
 	if (best >= 0)
@@ -70,10 +71,14 @@ int cuGetProcAddress(const char *name, void **ret, int version, long flags)
 	return cuGetProcAddress_v2(name, ret, version, flags, NULL);
 }
 END
-	awk '$1 !~ /^cuGetProcAddress/ { print "int " $1 "(void) { return getenv(\"SUCCESS\") ? 0 : " NR + 1000 "; }" }' "$list"
+	awk '$1 !~ /^cuGetProcAddress/ {
+		print "int " $1 "(void) { return getenv(\"SUCCESS\") ? 0 : " NR + 1000 "; }"
+	}' "$list"
 } >driver.c
-$CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--hash-style=gnu -o libcuda.so.1 driver.c -ldl
-mkdir sysv && $CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--hash-style=sysv -o sysv/libcuda.so.1 driver.c -ldl
+$CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--hash-style=gnu -o \
+	libcuda.so.1 driver.c -ldl
+mkdir sysv && $CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
+	-Wl,--hash-style=sysv -o sysv/libcuda.so.1 driver.c -ldl
 
 cat >probe.c <<'END'
 #include <dlfcn.h>
@@ -112,7 +117,8 @@ static void jumps(void)
 		for (k = 0; k < 3 && !hooked(symbols[i].symbol); k++, n++) {
 			got = ((int (*)(void))dlsym(hook, symbols[i].symbol))();
 			if (got != symbols[i].nr)
-				bad++, printf("%s answers %d, not %d\n", symbols[i].symbol, got, symbols[i].nr);
+				bad++, printf("%s answers %d, not %d\n", symbols[i].symbol, got,
+					      symbols[i].nr);
 		}
 	printf("%d calls\n", n);
 }
@@ -123,9 +129,11 @@ static void *ask(int v2, const char *name, int version, long flags, int *res)
 	int status;
 
 	if (v2)
-		*res = ((int (*)(const char *, void **, int, long, int *))dlsym(hook, "cuGetProcAddress_v2"))(name, &p, version, flags, &status);
+		*res = ((int (*)(const char *, void **, int, long, int *))dlsym(
+			hook, "cuGetProcAddress_v2"))(name, &p, version, flags, &status);
 	else
-		*res = ((int (*)(const char *, void **, int, long))dlsym(hook, "cuGetProcAddress"))(name, &p, version, flags);
+		*res = ((int (*)(const char *, void **, int, long))dlsym(hook, "cuGetProcAddress"))(
+			name, &p, version, flags);
 	return p;
 }
 
@@ -144,14 +152,16 @@ static const char *meant(const char *name, int version, int flags)
 		version = 13000;
 	for (i = 0; i < HOOKS; i++)
 		if (!strcmp(hooks[i].name, name) && hooks[i].since <= version &&
-		    (hooks[i].flags == 0 || hooks[i].flags == (flags & 2 ? 2 : 1)) && (best < 0 || hooks[i].since > hooks[best].since))
+		    (hooks[i].flags == 0 || hooks[i].flags == (flags & 2 ? 2 : 1)) &&
+		    (best < 0 || hooks[i].since > hooks[best].since))
 			best = i;
 	return best < 0 ? NULL : hooks[best].symbol;
 }
 
 static void procs(void)
 {
-	static const int versions[] = { 0, 2000, 3020, 4000, 5000, 7000, 10000, 10010, 11000, 11030, 12000, 12030, 13000 };
+	static const int versions[] = { 0,     2000,  3020,  4000,  5000,  7000, 10000,
+					10010, 11000, 11030, 12000, 12030, 13000 };
 	int i, v, f, v2, res, n = 0;
 	const char *m;
 
@@ -161,13 +171,15 @@ static void procs(void)
 				for (v2 = 0; v2 < 2; v2++, n++) {
 					m = meant(hooks[i].name, versions[v], f);
 					if (m)
-						expect(ask(v2, hooks[i].name, versions[v], f, &res), dlsym(hook, m), m, versions[v], f);
+						expect(ask(v2, hooks[i].name, versions[v], f, &res),
+						       dlsym(hook, m), m, versions[v], f);
 					else
 						ask(v2, hooks[i].name, versions[v], f, &res);
 				}
 	for (i = 0; i < SYMBOLS; i++)
 		if (!strchr(symbols[i].symbol, '_') && !hooked(symbols[i].symbol))
-			expect(ask(1, symbols[i].symbol, 13000, 0, &res), dlsym(real, symbols[i].symbol), symbols[i].symbol, 13000, 0);
+			expect(ask(1, symbols[i].symbol, 13000, 0, &res),
+			       dlsym(real, symbols[i].symbol), symbols[i].symbol, 13000, 0);
 	/* names with a suffix, and no names at all, are the driver's to answer */
 	expect(ask(1, "cuMemAlloc_v2", 13000, 0, &res), NULL, "cuMemAlloc_v2", 13000, 0);
 	bad += res != 500;
@@ -202,17 +214,23 @@ static struct fdry_hook_live live(void)
 
 static void call(const char *symbol, uintptr_t a)
 {
-	((int (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t))dlsym(hook, symbol))(a, 0, 0, 0, 0, 0);
+	((int (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t))dlsym(
+		hook, symbol))(a, 0, 0, 0, 0, 0);
 }
 
 /* What every hooked variant of these counts, where it succeeds and where it fails. */
 static void counts(void)
 {
-	static const char *const pairs[][2] = { { "cuStreamBeginCapture", "cuStreamEndCapture" },
-		{ "cuStreamBeginCapture_v2", "cuStreamEndCapture" }, { "cuStreamBeginCaptureToGraph", "cuStreamEndCapture" },
-		{ "cuStreamBeginCapture_ptsz", "cuStreamEndCapture_ptsz" }, { "cuStreamBeginCapture_v2_ptsz", "cuStreamEndCapture_ptsz" },
-		{ "cuStreamBeginCaptureToGraph_ptsz", "cuStreamEndCapture_ptsz" }, { "cuStreamBeginCapture_v2", "cuStreamDestroy" },
-		{ "cuStreamBeginCapture_v2", "cuStreamDestroy_v2" } };
+	static const char *const pairs[][2] = {
+		{ "cuStreamBeginCapture", "cuStreamEndCapture" },
+		{ "cuStreamBeginCapture_v2", "cuStreamEndCapture" },
+		{ "cuStreamBeginCaptureToGraph", "cuStreamEndCapture" },
+		{ "cuStreamBeginCapture_ptsz", "cuStreamEndCapture_ptsz" },
+		{ "cuStreamBeginCapture_v2_ptsz", "cuStreamEndCapture_ptsz" },
+		{ "cuStreamBeginCaptureToGraph_ptsz", "cuStreamEndCapture_ptsz" },
+		{ "cuStreamBeginCapture_v2", "cuStreamDestroy" },
+		{ "cuStreamBeginCapture_v2", "cuStreamDestroy_v2" }
+	};
 	unsigned i;
 
 	setenv("SUCCESS", "1", 1);
@@ -224,7 +242,8 @@ static void counts(void)
 		call(pairs[i][1], 64);
 		bad += live().captures != 0;
 	}
-	/* stream 0 is the per-thread stream, 2, to variants for it and the legacy one to the others */
+	/* stream 0 is the per-thread stream, 2, to variants for it and the legacy one to the others
+	 */
 	call("cuStreamBeginCapture_v2_ptsz", 0);
 	call("cuStreamEndCapture", 0);
 	bad += live().captures != 1;
@@ -284,10 +303,12 @@ t "every jump leads to its function in a driver with an old hash table" prints "
 0 bad" env FOUNDRY_DRIVER="$TMP/sysv/libcuda.so.1" ./probe jumps "$hook"
 t "every name, version and variant gets the interposer's function" prints "$answers answers
 0 bad" ./probe procs "$hook"
-t "the same if the driver's look-up returns functions that it does not export" prints "$answers answers
+t "the same if the driver's look-up returns functions that it does not export" prints \
+	"$answers answers
 0 bad" env INNER=1 ./probe procs "$hook"
 t "the same if the driver returns its newest function for old versions" prints "$answers answers
 0 bad" env NEWEST=1 ./probe procs "$hook"
 t "an unknown version is returned unwrapped and counted" prints "0 bad" ./probe unknown "$hook"
-t "captures, textures, surfaces and launches are counted in every variant" prints "0 bad" ./probe counts "$hook"
+t "captures, textures, surfaces and launches are counted in every variant" prints "0 bad" ./probe \
+	counts "$hook"
 t_done

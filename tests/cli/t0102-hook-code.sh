@@ -17,7 +17,10 @@ static int take(void **ret) { *ret = (void *)(next += 16); return getenv("REFUSE
 int cuInit(unsigned f) { return (int)f; }
 int cuModuleLoadData(void **ret, const void *p) { return take(ret) + (p == NULL); }
 int cuModuleLoadFatBinary(void **ret, const void *p) { return take(ret) + (p == NULL); }
-int cuModuleLoadDataEx(void **ret, const void *p, unsigned n, void *o, void *v) { return take(ret) + (p == NULL || (n && (!o || !v))); }
+int cuModuleLoadDataEx(void **ret, const void *p, unsigned n, void *o, void *v)
+{
+	return take(ret) + (p == NULL || (n && (!o || !v)));
+}
 int cuLibraryLoadData(void **ret, const void *p) { return take(ret) + (p == NULL); }
 /* The linker's output goes with the linker. */
 static char *linked;
@@ -53,10 +56,17 @@ $CC -shared -fPIC -O1 -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c
 
 # A library with device code as nvcc writes it: the fatbin is read-only, its wrapper is writable.
 cat >plugin.c <<'END'
-static const unsigned char fatbin[16 + 48] __attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 48, 0, 0, 0, 0, 0, 0, 0, 'f', 'a', 't' };
-unsigned char writable[16 + 48] __attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 48, 0, 0, 0, 0, 0, 0, 0, 'r', 'w' };
-struct { unsigned magic, version; const void *data; void *name; } wrapper = { 0x466243b1, 1, fatbin, 0 },
-	over_writable = { 0x466243b1, 2, writable, 0 };
+static const unsigned char fatbin[16 + 48]
+	__attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16,  0,	48, 0,
+					0,    0,    0,	  0,	0, 0, 'f', 'a', 't' };
+unsigned char writable[16 + 48]
+	__attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0,   48,
+					0,    0,    0,	  0,	0, 0, 0,  'r', 'w' };
+struct {
+	unsigned magic, version;
+	const void *data;
+	void *name;
+} wrapper = { 0x466243b1, 1, fatbin, 0 }, over_writable = { 0x466243b1, 2, writable, 0 };
 const char ptx[] = "// a library's PTX";
 END
 $CC -shared -fPIC -O1 -o plugin.so plugin.c
@@ -76,7 +86,13 @@ static void *cuda;
 static const struct fdry_hook *table;
 static int bad;
 
-#define expect(what) do { if (!(what)) { bad++; printf("line %d: %s\n", __LINE__, #what); } } while (0)
+#define expect(what) \
+	do { \
+		if (!(what)) { \
+			bad++; \
+			printf("line %d: %s\n", __LINE__, #what); \
+		} \
+	} while (0)
 
 static void *fn(const char *name)
 {
@@ -106,15 +122,16 @@ static void *load(const char *name, const void *image)
 	void *h = NULL;
 
 	/* those with fewer parameters do not mind */
-	expect(!((int (*)(void **, const void *, void *, void *, unsigned, void *, void *, unsigned))fn(name))(
-		&h, image, NULL, NULL, 0, NULL, NULL, 0));
+	expect(!((int (*)(void **, const void *, void *, void *, unsigned, void *, void *,
+			  unsigned))fn(name))(&h, image, NULL, NULL, 0, NULL, NULL, 0));
 	return h;
 }
 
 /* Code in memory that its owner frees at once, by every call. */
 static void memory(void)
 {
-	static const char *const calls[] = { "cuModuleLoadData", "cuModuleLoadFatBinary", "cuLibraryLoadData" };
+	static const char *const calls[] = { "cuModuleLoadData", "cuModuleLoadFatBinary",
+					     "cuLibraryLoadData" };
 	struct fdry_code c;
 	void *handle[3];
 	char *text;
@@ -129,12 +146,14 @@ static void memory(void)
 	}
 	for (i = 0; i < 3; i++) {
 		c = i == 2 ? of_library(handle[i]) : of_module(handle[i]);
-		expect(c.kind == FDRY_CODE_PTX && c.len == 10 && !strncmp(c.data, "// code ", 8) && ((char *)c.data)[8] == '0' + i);
+		expect(c.kind == FDRY_CODE_PTX && c.len == 10 && !strncmp(c.data, "// code ", 8) &&
+		       ((char *)c.data)[8] == '0' + i);
 	}
 	expect(table->code_find(NULL, (CUmodule)0x999, &c) == -FDRY_E_NOENT);
 	expect(strstr(table->last_error(), "not seen"));
 	setenv("REFUSE", "1", 1);
-	expect(((int (*)(void **, const void *))fn("cuModuleLoadData"))(&handle[0], "// refused") == 200);
+	expect(((int (*)(void **, const void *))fn("cuModuleLoadData"))(&handle[0], "// refused") ==
+	       200);
 	expect(table->code_find(NULL, handle[0], &c) == -FDRY_E_NOENT);
 }
 
@@ -161,18 +180,21 @@ static void options(void)
 	o[0] = CU_JIT_ERROR_LOG_BUFFER, v[0] = log;
 	o[1] = CU_JIT_OPTIMIZATION_LEVEL, v[1] = (void *)3;
 	o[2] = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, v[2] = (void *)16;
-	expect(!((int (*)(void **, const void *, unsigned, CUjit_option *, void **))fn("cuModuleLoadDataEx"))(&m, "// m", 3, o, v));
-	expect(!((int (*)(void **, const void *, CUjit_option *, void **, unsigned, void *, void *, unsigned))
-		 fn("cuLibraryLoadData"))(&l, "// l", o, v, 3, NULL, NULL, 0));
+	expect(!((int (*)(void **, const void *, unsigned, CUjit_option *, void **))fn(
+		"cuModuleLoadDataEx"))(&m, "// m", 3, o, v));
+	expect(!((int (*)(void **, const void *, CUjit_option *, void **, unsigned, void *, void *,
+			  unsigned))fn("cuLibraryLoadData"))(&l, "// l", o, v, 3, NULL, NULL, 0));
 	memset(o, 0xff, 3 * sizeof(*o));
 	memset(v, 0xff, 3 * sizeof(*v));
 	free(o);
 	free(v);
 	c = of_module(m);
-	expect(c.njit == 1 && c.jit[0] == CU_JIT_OPTIMIZATION_LEVEL && c.jit_values[0] == (void *)3 && !c.jit_symbols);
+	expect(c.njit == 1 && c.jit[0] == CU_JIT_OPTIMIZATION_LEVEL &&
+	       c.jit_values[0] == (void *)3 && !c.jit_symbols);
 	expect(!strcmp(c.data, "// m"));
 	c = of_library(l);
-	expect(c.njit == 1 && c.jit[0] == CU_JIT_OPTIMIZATION_LEVEL && c.jit_values[0] == (void *)3 && !c.jit_symbols);
+	expect(c.njit == 1 && c.jit[0] == CU_JIT_OPTIMIZATION_LEVEL &&
+	       c.jit_values[0] == (void *)3 && !c.jit_symbols);
 }
 
 /* A library is closed after its code was loaded: the code stays, because the library does. */
@@ -199,8 +221,10 @@ static void library(const char *path)
 	expect(c.kind == FDRY_CODE_PTX && !strcmp(c.data, "// a library's PTX"));
 	c = of_library(m[2]);
 	memcpy(&w, c.data, sizeof(w));
-	expect(c.kind == FDRY_CODE_WRAPPER && w.version == 2 && !memcmp(w.data, "\x50\xED\x55\xBA", 4) && !memcmp(w.data + 16, "rw", 2));
-	expect(!table->code_find(NULL, mod, &c) && c.library == m[0] && c.kind == FDRY_CODE_WRAPPER);
+	expect(c.kind == FDRY_CODE_WRAPPER && w.version == 2 &&
+	       !memcmp(w.data, "\x50\xED\x55\xBA", 4) && !memcmp(w.data + 16, "rw", 2));
+	expect(!table->code_find(NULL, mod, &c) && c.library == m[0] &&
+	       c.kind == FDRY_CODE_WRAPPER);
 }
 
 /* Nothing was taken from a library: it is gone when it is closed. */
@@ -273,6 +297,7 @@ t "code from the linker" prints "0 bad" ./probe linker "$hook"
 t "code from the linker with its options" prints "0 bad" ./probe options "$hook"
 t "code in a library that is closed later" prints "0 bad" ./probe library "$hook" "$TMP/plugin.so"
 t "code in a library loaded by a relative path" prints "0 bad" ./probe library "$hook" ./plugin.so
-t "only code that is needed keeps a library loaded" prints "0 bad" ./probe untouched "$hook" "$TMP/again.so"
+t "only code that is needed keeps a library loaded" prints "0 bad" ./probe untouched "$hook" \
+	"$TMP/again.so"
 t "code in files that are rewritten and removed later" prints "0 bad" ./probe files "$hook"
 t_done

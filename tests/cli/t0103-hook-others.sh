@@ -59,8 +59,8 @@ int cuModuleLoadData(void *ret, const void *image)
 }
 int cuGetProcAddress_v2(const char *name, void **ret, int version, unsigned long flags, int *status)
 {
-	int res = ((int (*)(const char *, void **, int, unsigned long, int *))ORIGINAL("cuGetProcAddress_v2"))(
-		name, ret, version, flags, status);
+	int res = ((int (*)(const char *, void **, int, unsigned long, int *))ORIGINAL(
+		"cuGetProcAddress_v2"))(name, ret, version, flags, status);
 	if (!res && !strcmp(name, "cuMemAlloc") && version >= 3020)
 		*ret = (void *)cuMemAlloc_v2;
 	return res;
@@ -89,8 +89,10 @@ void *dlsym(void *handle, const char *name)
 	return libc_dlsym(handle, name);
 }
 END
-sed 's|dlopen("libcuda.so.1", RTLD_LAZY)|dlopen(getenv("FOUNDRY_DRIVER"), RTLD_LAZY)|' symbols.c >away.c
-sed 's|dlsym(RTLD_NEXT, name)|dlsym(dlopen(getenv("FOUNDRY_DRIVER"), RTLD_LAZY), name)|' next.c >astray.c
+sed 's|dlopen("libcuda.so.1", RTLD_LAZY)|dlopen(getenv("FOUNDRY_DRIVER"), RTLD_LAZY)|' symbols.c \
+	>away.c
+sed 's|dlsym(RTLD_NEXT, name)|dlsym(dlopen(getenv("FOUNDRY_DRIVER"), RTLD_LAZY), name)|' next.c \
+	>astray.c
 cat >opens.c <<'END'
 #include "wrap.h"
 void *dlopen(const char *file, int flags)
@@ -155,7 +157,8 @@ t "one that calls the next library, in front" saw "$TMP/next.so $hook" python3 w
 t "one that calls the next library, behind" under "$hook $TMP/next.so" python3 work.py
 t "one that replaces dlsym(), in front" saw "$TMP/symbols.so $hook" python3 work.py
 t "one that replaces dlsym(), behind" saw "$hook $TMP/symbols.so" python3 work.py
-t "one that replaces dlsym(), under foundry run" saw "$TMP/symbols.so" python3 -m foundry run work.py
+t "one that replaces dlsym(), under foundry run" saw "$TMP/symbols.so" python3 -m foundry run \
+	work.py
 t "one that replaces dlopen()" saw "$TMP/opens.so $hook" python3 work.py
 t "both of these libraries" saw "$TMP/opens.so $hook $TMP/symbols.so" python3 work.py
 t "loaded first, beside one that replaces dlsym()" saw "$TMP/symbols.so" \
@@ -165,17 +168,23 @@ t "there are nine sealed images" test "${#refs[@]}" = 9
 
 # Behind the interposer, no call would reach astray.so.
 hidden="gets the function of $TMP/%s.so, which does not call the interposer"
-t "one that calls the driver directly is detected" fails "asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
+t "one that calls the driver directly is detected" fails \
+	"asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
 	under "$TMP/away.so $hook" python3 work.py
-t "it is detected in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
+t "it is detected in front of a linked program, too" fails \
+	"asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
 	under "$TMP/astray.so $hook" python3 work.py
-t "one that returns itself for every libcuda is detected" fails "$TMP/instead.so was loaded before the interposer and answers to libcuda.so.1" \
+t "one that returns itself for every libcuda is detected" fails \
+	"$TMP/instead.so was loaded before the interposer and answers to libcuda.so.1" \
 	under "$TMP/instead.so $hook" python3 work.py
-t "one that returns the driver's functions to programs is detected" fails "asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
+t "one that returns the driver's functions to programs is detected" fails \
+	"asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
 	under "$TMP/given.so $hook" python3 work.py
-t "one with the driver's SONAME is detected" fails "$TMP/other-name.so was loaded before the interposer" \
+t "one with the driver's SONAME is detected" fails \
+	"$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so $hook" env PLAIN=1 python3 work.py
-t "one with the driver's SONAME is detected under foundry run" fails "$TMP/other-name.so was loaded before the interposer" \
+t "one with the driver's SONAME is detected under foundry run" fails \
+	"$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so" env PLAIN=1 python3 -m foundry run work.py
 
 # A driver other than the requested one would call the interposer back.
@@ -192,7 +201,9 @@ END
 sed -i 's/^int main/const struct fdry_hook *fdry_hook_table(void);\nint main/' linked.c
 $CC -std=gnu11 -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" linked.c -o linked "$hook"
 t "a driver exchanged for another one is not used" prints \
-	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() returns another one; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1" \
+	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() returns \
+another one; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the \
+full path of a libcuda.so.1" \
 	env LD_PRELOAD="$TMP/instead.so $hook" ./linked
 
 # --- profilers: the driver loads them in cuInit, and they call it from there
@@ -225,17 +236,21 @@ int InitializeInjection(void)
 
 	((int (*)(int *))dlsym(cuda, "cuDriverGetVersion"))(&v);
 	((int (*)(const void **, const void *))dlsym(cuda, "cuGetExportTable"))(&table, &id);
-	((int (*)(const char *, void **, int, unsigned long, int *))dlsym(cuda, "cuGetProcAddress_v2"))("cuInit", &fn, 12000, 0, NULL);
+	((int (*)(const char *, void **, int, unsigned long, int *))dlsym(
+		cuda, "cuGetProcAddress_v2"))("cuInit", &fn, 12000, 0, NULL);
 	return v == 4242 && table == &id && fn && dlsym(cuda, "fdry_hook_table");
 }
 END
 $CC -shared -fPIC -O1 -w -I. -o tool.so tool.c -ldl
-t "calls of a tool that the driver loads in cuInit() work" prints 0 env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" \
-	CUDA_INJECTION64_PATH="$TMP/tool.so" timeout 20 python3 -c 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
+t "calls of a tool that the driver loads in cuInit() work" prints 0 env \
+	FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" \
+	CUDA_INJECTION64_PATH="$TMP/tool.so" timeout 20 python3 -c \
+	'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
 # --- symbols
 
-t "cuGetProcAddress() returns functions that the list lacks" prints "42 False" env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" python3 -c '
+t "cuGetProcAddress() returns functions that the list lacks" prints "42 False" env \
+	FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" python3 -c '
 import ctypes
 c, p = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
 assert c.cuGetProcAddress_v2(b"cuOfNextYear", ctypes.byref(p), 14000, ctypes.c_uint64(0), None) == 0
@@ -244,5 +259,6 @@ t "a function that the driver lacks is logged once, by name" prints "500 500 1" 
 	"FOUNDRY_LOG=warn FOUNDRY_DRIVER='$TMP/libcuda.so.1' LD_PRELOAD='$hook' python3 -c '
 import ctypes
 c = ctypes.CDLL(\"libcuda.so.1\")
-print(c.cuEGLApiInit(), c.cuEGLApiInit(), end=\" \", flush=True)' 2>log; grep -c 'lacks cuEGLApiInit; install a newer driver' log"
+print(c.cuEGLApiInit(), c.cuEGLApiInit(), end=\" \", flush=True)' 2>log;
+	grep -c 'lacks cuEGLApiInit; install a newer driver' log"
 t_done

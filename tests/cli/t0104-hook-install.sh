@@ -11,7 +11,8 @@ unset FOUNDRY_LIBRARY FOUNDRY_HOOK LD_PRELOAD LD_LIBRARY_PATH
 
 # install_to ROOT VARIABLE=VALUE...: runs make install without another build
 install_to() {
-	make -s -o all -C "$ROOT" BUILD="$BUILD" CC="$CC" CUDA_HOME="$CUDA_INC/.." DESTDIR="$TMP/$1" "${@:2}" install
+	make -s -o all -C "$ROOT" BUILD="$BUILD" CC="$CC" CUDA_HOME="$CUDA_INC/.." \
+		DESTDIR="$TMP/$1" "${@:2}" install
 }
 
 # cache ROOT DIR...: makes ldconfig's cache of a machine that scans these folders besides its
@@ -32,13 +33,19 @@ for to in usr:/usr/lib local:/usr/local/lib multi:/usr/lib/x86_64-linux-gnu; do
 	name=${to%%:*} lib=${to#*:}
 	prefix=/usr
 	[ "$name" != local ] || prefix=/usr/local
-	t "install, $lib" install_to "$name" PREFIX=$prefix LIBDIR="$lib" PYTHONDIR=$prefix/lib/python3/dist-packages
-	t "the interposer and its twin are there, $lib" test -s "$name$lib/foundry/hook/libcuda.so.1" -a -s "$name$lib/foundry/hook/libcuda.so"
-	t "ldconfig finds no libcuda, $lib" prints "" listed "$name" /usr/local/lib /usr/lib/x86_64-linux-gnu "$lib"
-	t "ldconfig finds libfoundry, $lib" grep -q "libfoundry.so.0.2 .*=> $lib/libfoundry.so.0.2" "$name.cache"
+	t "install, $lib" install_to "$name" PREFIX=$prefix LIBDIR="$lib" \
+		PYTHONDIR=$prefix/lib/python3/dist-packages
+	t "the interposer and its twin are there, $lib" test -s \
+		"$name$lib/foundry/hook/libcuda.so.1" -a -s "$name$lib/foundry/hook/libcuda.so"
+	t "ldconfig finds no libcuda, $lib" prints "" listed "$name" /usr/local/lib \
+		/usr/lib/x86_64-linux-gnu "$lib"
+	t "ldconfig finds libfoundry, $lib" grep -q \
+		"libfoundry.so.0.2 .*=> $lib/libfoundry.so.0.2" "$name.cache"
 done
-t "this check sees an interposer that ldconfig finds" fails "libcuda.so.1.* => /usr/lib/foundry/hook/libcuda.so.1" sh -c \
-	"mkdir -p usr/etc && echo /usr/lib/foundry/hook >usr/etc/ld.so.conf && ldconfig -r '$TMP/usr' && ldconfig -r '$TMP/usr' -p; exit 1"
+t "this check sees an interposer that ldconfig finds" fails \
+	"libcuda.so.1.* => /usr/lib/foundry/hook/libcuda.so.1" sh -c \
+	"mkdir -p usr/etc && echo /usr/lib/foundry/hook >usr/etc/ld.so.conf &&
+		ldconfig -r '$TMP/usr' && ldconfig -r '$TMP/usr' -p; exit 1"
 
 # In the installed tree the package finds its library, and the library its interposer.
 export PYTHONPATH=$TMP/usr/usr/lib/python3/dist-packages
@@ -48,6 +55,7 @@ t "the library finds its interposer" prints "$TMP/usr/usr/lib/foundry/hook/libcu
 t "run works as installed" prints "0 True" python3 -m foundry run -c 'import ctypes
 c = ctypes.CDLL("libcuda.so")
 print(c.cuInit(0), hasattr(c, "fdry_hook_table"))'
-t "uninstall" make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$TMP/local" PREFIX=/usr/local PYTHONDIR=/usr/local/lib/python3/dist-packages uninstall
+t "uninstall" make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$TMP/local" PREFIX=/usr/local \
+	PYTHONDIR=/usr/local/lib/python3/dist-packages uninstall
 t "uninstall leaves no interposer" prints "" find local -name 'libcuda*'
 t_done

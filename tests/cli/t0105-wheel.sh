@@ -7,13 +7,16 @@
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
 python3 -c 'import venv' 2>/dev/null || t_skip "no venv"
 
-unset FOUNDRY_LIBRARY FOUNDRY_HOOK FOUNDRY_DRIVER FOUNDRY_STORE LD_PRELOAD LD_LIBRARY_PATH PYTHONPATH PYTHONPYCACHEPREFIX
-export PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONFIG_FILE=/dev/null PIP_CACHE_DIR=$TMP/cache
+unset FOUNDRY_LIBRARY FOUNDRY_HOOK FOUNDRY_DRIVER FOUNDRY_STORE LD_PRELOAD LD_LIBRARY_PATH \
+	PYTHONPATH PYTHONPYCACHEPREFIX
+export PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONFIG_FILE=/dev/null \
+	PIP_CACHE_DIR=$TMP/cache
 export XDG_CACHE_HOME=$TMP/xdg HOME=$TMP/home
 
 # build: packs what make has built, without the copy of the tree that pip would make
 build() {
-	python3 -m pip wheel -q --no-deps --config-settings "build=$BUILD" -w wheels "$ROOT" && ls wheels/*.whl
+	python3 -m pip wheel -q --no-deps --config-settings "build=$BUILD" -w wheels "$ROOT" &&
+		ls wheels/*.whl
 }
 # names: the files of the wheel: the program, the libraries and the package
 names() { python3 -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }'; }
@@ -24,7 +27,8 @@ wheel=$(ls wheels/foundry-*-py3-none-*linux_*.whl)
 # A manylinux tag promises that the wheel needs only libraries that every Linux has. If it needs
 # others, its tag must be linux_*, which promises nothing.
 tag_is_true() {
-	if readelf -d "$BUILD/libfoundry.so.0.2" | grep NEEDED | grep -qvE '\[(libc|libm|libdl|libpthread|ld-linux[^]]*)[.]so'; then
+	if readelf -d "$BUILD/libfoundry.so.0.2" | grep NEEDED |
+		grep -qvE '\[(libc|libm|libdl|libpthread|ld-linux[^]]*)[.]so'; then
 		[[ $wheel == *-linux_* ]]
 	else
 		[[ $wheel == *-manylinux_2_* ]]
@@ -33,12 +37,14 @@ tag_is_true() {
 t "its tag matches the libraries that it needs" tag_is_true
 t "its version is the library's" prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
 	sed -E 's/^[^-]*-([0-9.]*)-.*/\1/' <<<"${wheel##*/}"
-for name in __init__.py __init__.pyi py.typed vllm/__init__.py lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
+for name in __init__.py __init__.pyi py.typed vllm/__init__.py lib/libfoundry.so.0.2 \
+	lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
 	lib/foundry/sim/libcuda.so.1; do
 	t "it holds $name" has "foundry/$name"
 done
 again() {
-	mkdir -p again && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$ROOT/api/packaging python3 -c 'import backend, sys
+	mkdir -p again && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$ROOT/api/packaging python3 -c \
+		'import backend, sys
 print(backend.build_wheel("again", {"build": sys.argv[1]}))' "$BUILD" && cmp "$wheel" again/*.whl
 }
 t "a second build gives the same wheel" again
@@ -51,14 +57,16 @@ t "every file matches the wheel's record" env/bin/python - <<'PY'
 import base64, hashlib, importlib.metadata
 for f in importlib.metadata.files("foundry"):
     if f.hash:
-        digest = base64.urlsafe_b64encode(hashlib.sha256(f.locate().read_bytes()).digest()).rstrip(b"=").decode()
-        assert digest == f.hash.value, f
+        digest = hashlib.sha256(f.locate().read_bytes()).digest()
+        assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == f.hash.value, f
 PY
 t "foundry-store is installed" env/bin/foundry-store --version
-lib=$(env/bin/python -c 'import foundry, os; print(os.path.join(os.path.dirname(foundry.__file__), "lib"))')
+lib=$(env/bin/python -c \
+	'import foundry, os; print(os.path.join(os.path.dirname(foundry.__file__), "lib"))')
 t "Python imports the installed package" test "${lib#"$TMP/env/"}" != "$lib"
 export FOUNDRY_DRIVER=$lib/foundry/sim/libcuda.so.1
-t "the package loads the wheel's library" prints "$lib/libfoundry.so.0.2" env/bin/python -c 'from foundry import _lib; print(_lib.path())'
+t "the package loads the wheel's library" prints "$lib/libfoundry.so.0.2" env/bin/python -c \
+	'from foundry import _lib; print(_lib.path())'
 
 # vLLM finds the plug-in; the interposer is in place before a program of an engine imports torch.
 t "vLLM finds the plug-in" prints "foundry.vllm:register" env/bin/python -c '
@@ -69,7 +77,8 @@ t "a start of an engine has the interposer" prints "True" loaded 1
 t "other programs have not" prints "False" loaded ""
 
 # A program of the tree seals the example's workload; the wheel alone loads it.
-t "an image is sealed" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" capture
+t "an image is sealed" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" \
+	capture
 cat >load.py <<'PY'
 import array, foundry
 with foundry.load("vecadd", store="store") as image:
@@ -83,8 +92,10 @@ with foundry.load("vecadd", store="store") as image:
         image.write("a", array.array("f", [2.5] * n))
         print(slots.replay(1), slots.replay(2), image.read("out") != bytes(4 * n), n)
 PY
-t "the installed package loads it and launches it" prints "True False True 100003" env/bin/python load.py
-t "foundry-store of the wheel lists it" sh -c "FOUNDRY_STORE=store env/bin/foundry-store ls | grep vecadd"
+t "the installed package loads it and launches it" prints "True False True 100003" env/bin/python \
+	load.py
+t "foundry-store of the wheel lists it" sh -c \
+	"FOUNDRY_STORE=store env/bin/foundry-store ls | grep vecadd"
 gone() { pip_in uninstall -qy foundry && [ ! -e "$lib" ] && [ ! -e env/bin/foundry-store ]; }
 t "uninstall removes every file" gone
 

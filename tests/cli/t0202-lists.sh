@@ -28,7 +28,8 @@ options_lacking() {
 	local letter name arg
 	while read -r letter name arg; do
 		[ "$letter" != -- ] || letter=
-		grep -E '^\.(BR|B|BI) ' page | grep -q -- "$letter.*${name}[\" ]*" || echo "$letter $name $arg"
+		grep -E '^\.(BR|B|BI) ' page | grep -q -- "$letter.*${name}[\" ]*" ||
+			echo "$letter $name $arg"
 	done < <(sed -n 's/^option //p' table)
 }
 
@@ -40,19 +41,23 @@ t "the page has every option" prints "" options_lacking
 t "the page has every exit status, and no other" prints "$(sed -n 's/^exit //p' table)" \
 	bash -c "awk '/^\.SH / { on = /EXIT STATUS/ } on' page | sed -n 's/^\.B \([0-9]*\)$/\1/p'"
 t "the page has all operands" prints "" bash -c "
-	foundry-store __table | sed -n 's/^command [a-z]*//p' | grep -oE '[A-Z]+' | sort -u | while read -r w; do
+	foundry-store __table | sed -n 's/^command [a-z]*//p' | grep -oE '[A-Z]+' | sort -u |
+		while read -r w; do
 		grep -qE \"^\.I \$w\$\" page || echo \$w; done"
 t "help environment lists each variable's values" bash -c \
-	"foundry-store help environment | grep -A2 '^FOUNDRY_LOG$' | grep -qxF '    Allowed: error, warn, info or debug.'"
+	"foundry-store help environment | grep -A2 '^FOUNDRY_LOG$' |
+		grep -qxF '    Allowed: error, warn, info or debug.'"
 t "the JSON page has every command" prints "$(grep -vxE 'help|dump|metrics' <<<"$names" | sort)" \
 	bash -c "grep -B1 -E '^=+$' '$json_page' | grep -xE '[a-z]+' | sort"
 for name in $names; do
 	t "help has $name" bash -c "foundry-store --help | grep -qE '^  $name( |$)'"
 	t "help of $name" bash -c "foundry-store help $name | grep -q '^usage: foundry-store $name'"
-	t "$name --help is the same" prints "$(foundry-store help "$name")" foundry-store "$name" --help
+	t "$name --help is the same" prints "$(foundry-store help "$name")" foundry-store "$name" \
+		--help
 done
 if man --version >man-version 2>&1; then
-	t "man finds no fault" prints "" bash -c "LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l '$page' 2>&1 >rendered"
+	t "man finds no fault" prints "" bash -c \
+		"LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l '$page' 2>&1 >rendered"
 fi
 if mandoc -Thtml </dev/null >/dev/null 2>&1; then
 	t "mandoc finds no fault" prints "" mandoc -Tlint -Werror "$page"
@@ -66,7 +71,8 @@ echo two >two
 id=$("$store_image" s a/one@h200 one)
 "$store_image" s k=v two >id2
 completes() { # LINE: prints the completions that bash would offer, one a line
-	bash --norc -c '. "$ROOT/api/cmd/completion.bash"; COMP_LINE=$1 COMP_POINT=${#1}; _foundry_store
+	bash --norc -c '. "$ROOT/api/cmd/completion.bash"; COMP_LINE=$1 COMP_POINT=${#1};
+		_foundry_store
 		[ ${#COMPREPLY[@]} = 0 ] || printf "%s\n" "${COMPREPLY[@]}"' - "$1"
 }
 t "complete: every command" prints "$names" completes "foundry-store "
@@ -79,8 +85,10 @@ t "complete: refs" prints "$(printf 'a/one@h200\nk=v')" completes "foundry-store
 t "complete: more refs" prints "k=v" completes "foundry-store rm a/one@h200 k"
 t "complete: after a word break" prints "h200" completes "foundry-store show a/one@"
 t "complete: an image's id" prints "${id:0:16}" completes "foundry-store show ${id:0:5}"
-t "complete: no chunk's id for an operand that is an image" prints "" completes "foundry-store tag $(id_of one | cut -c 1-9)"
-t "complete: a chunk's id" prints "$(id_of one | cut -c 1-16)" completes "foundry-store show $(id_of one | cut -c 1-9)"
+t "complete: no chunk's id for an operand that is an image" prints "" completes \
+	"foundry-store tag $(id_of one | cut -c 1-9)"
+t "complete: a chunk's id" prints "$(id_of one | cut -c 1-16)" completes \
+	"foundry-store show $(id_of one | cut -c 1-9)"
 t "complete: another store" prints "" completes "foundry-store -s nowhere show "
 t "complete: file names for the store's directory" prints ":files" foundry-store __complete -- -s ""
 t "complete: an option of verify" prints "--fast" completes "foundry-store verify --f"

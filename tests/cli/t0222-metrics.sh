@@ -22,14 +22,18 @@ echo one >a
 echo two >b
 "$store_image" s one a >/dev/null
 "$store_image" s two b >/dev/null
-t "the gauges show refs, pins and objects" shows "foundry_store_refs 2" "foundry_store_pinned_refs 0" "foundry_store_objects kind=manifest 2" \
+t "the gauges show refs, pins and objects" shows "foundry_store_refs 2" \
+	"foundry_store_pinned_refs 0" "foundry_store_objects kind=manifest 2" \
 	"foundry_store_limit_bytes 0" "foundry_store_quarantined_objects 0" "foundry_store_leases 0"
 foundry-store pin one
 foundry-store limit 64M
 foundry-store rm --yes two && foundry-store gc --yes
-t "the gauges follow pins, limits and removals" shows "foundry_store_refs 1" "foundry_store_pinned_refs 1" "foundry_store_objects kind=manifest 1" \
+t "the gauges follow pins, limits and removals" shows "foundry_store_refs 1" \
+	"foundry_store_pinned_refs 1" "foundry_store_objects kind=manifest 1" \
 	"foundry_store_limit_bytes 67108864"
-t "the gauges equal the numbers of stat" shows "foundry_store_file_bytes $(foundry-store stat --json | python3 -c \
+t "the gauges equal the numbers of stat" shows \
+	"foundry_store_file_bytes $(foundry-store stat --json | python3 -c \
 	'import json, sys; print(json.load(sys.stdin)["file"]["bytes"])')"
-t "each line names the store" prints "" bash -c "foundry-store metrics | grep -v '^#' | grep -vF 'store=\"$TMP/s\"' || true"
+t "each line names the store" prints "" bash -c \
+	"foundry-store metrics | grep -v '^#' | grep -vF 'store=\"$TMP/s\"' || true"
 t_done

@@ -31,13 +31,15 @@ begin() { head -c 4096 "$FOUNDRY_STORE/data.mdb" | sha256sum; }
 # The commands print errors, and LMDB's file must not receive that output.
 for which in 0 1 2 012; do
 	before=$(begin)
-	for cmd in "rm nothing" "ls" "show one" "show nothing" "tag nothing x" "import nothing" "graph one 1" "diff one two" "nosuch" \
+	for cmd in "rm nothing" "ls" "show one" "show nothing" "tag nothing x" "import nothing" \
+		"graph one 1" "diff one two" "nosuch" \
 		"evict" "du" "stat" "complete"; do
 		# shellcheck disable=SC2086
 		t "$cmd without $which" without $which foundry-store $cmd
 	done
 	t "data.mdb begins as before, without $which" test "$(begin)" = "$before"
-	for cmd in "tag one three" "rm three" "gc" "verify" "import one.pack" "export -o x.pack one" "dump -o x.dump"; do
+	for cmd in "tag one three" "rm three" "gc" "verify" "import one.pack" \
+		"export -o x.pack one" "dump -o x.dump"; do
 		# shellcheck disable=SC2086
 		t "$cmd without $which" without $which foundry-store $cmd
 		t "the store is sound after $cmd without $which" foundry-store verify -q
@@ -47,7 +49,8 @@ for which in 0 1 2 012; do
 	rm -f x.pack x.dump
 done
 t "a list without an output is an error" bash -c "! foundry-store ls >&-"
-t "a pack without standard error holds the pack alone" bash -c "foundry-store export one 2>&- | cmp - one.pack"
+t "a pack without standard error holds the pack alone" bash -c \
+	"foundry-store export one 2>&- | cmp - one.pack"
 
 # A program that uses the library: a capture, and a load that checks every number.
 export FOUNDRY_DRIVER=$BUILD/foundry/sim/libcuda.so.1

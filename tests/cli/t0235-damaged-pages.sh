@@ -35,7 +35,8 @@ def run(command, spoiled):
             os.unlink(store + "/" + name)
     with open(os.open(store + "/data.mdb", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
         f.write(spoiled)
-    return subprocess.run(["foundry-store", *command], capture_output=True, text=True, errors="replace", timeout=60)
+    return subprocess.run(["foundry-store", *command], capture_output=True, text=True,
+	errors="replace", timeout=60)
 
 
 trees = [i for i in range(len(sound) // PAGE) if kind(i) in (BRANCH, LEAF, META)]
@@ -49,9 +50,11 @@ for i in trees:
             refused += r.returncode in (3, 7)
             if r.returncode not in (0, 1, 3, 7):
                 print(command, "page", i, "status", r.returncode, lines[-1:])
-            elif r.returncode in (3, 7) and (len(lines) != 1 or not lines[0].startswith("foundry-store: ") or ";" not in lines[0]):
+            elif r.returncode in (3, 7) and (len(lines) != 1 or
+	not lines[0].startswith("foundry-store: ") or ";" not in lines[0]):
                 print(command, "page", i, "says", lines)
-            if "MDB_" in r.stderr or (command == ["verify"] and "foundry-store verify" in r.stderr + r.stdout):
+            if "MDB_" in r.stderr or (command == ["verify"] and
+	"foundry-store verify" in r.stderr + r.stdout):
                 print(command, "page", i, "says", lines, r.stdout)
 if refused < len(trees):
     print("only", refused, "of", len(trees), "were refused")

@@ -46,19 +46,25 @@ commands() {
 }
 
 full() { "$@" >/dev/full; }
-t "every command is tried" prints "$(foundry-store __table | sed -n 's/^command \([a-z]*\).*/\1/p' | sort)" \
+t "every command is tried" prints "$(foundry-store __table | sed -n 's/^command \([a-z]*\).*/\1/p' |
+	sort)" \
 	bash -c "$(declare -f commands); commands | awk '{ print \$3 }' | sort"
 while read -r _ written command words; do
 	[ "$written" = yes ] || continue
 	[ "$command" != init ] || words=
 	# shellcheck disable=SC2086 # words are meant
-	t "$command: output that cannot be written" says_only 5 'cannot write the (output|pack): No space left' full foundry-store "$command" $words
+	t "$command: output that cannot be written" says_only 5 \
+		'cannot write the (output|pack): No space left' full foundry-store "$command" $words
 done < <(commands)
-t "--version: output that cannot be written" says_only 5 'cannot write the output' full foundry-store --version
-t "dump to a full device fails" says_only 5 'cannot write /dev/full: No space left' foundry-store dump -o /dev/full
+t "--version: output that cannot be written" says_only 5 'cannot write the output' full \
+	foundry-store --version
+t "dump to a full device fails" says_only 5 'cannot write /dev/full: No space left' foundry-store \
+	dump -o /dev/full
 t "the device stays" test -c /dev/full
-t "a file in a missing folder" says_only 2 'cannot write no/file: No such file' foundry-store dump -o no/file
-t "an earlier error has precedence over one of the output" says_only 3 "no ref 'nobody'" full foundry-store show nobody
+t "a file in a missing folder" says_only 2 'cannot write no/file: No such file' foundry-store dump \
+	-o no/file
+t "an earlier error has precedence over one of the output" says_only 3 "no ref 'nobody'" full \
+	foundry-store show nobody
 mkfifo pipe
 exec 3<>pipe 4>pipe 3>&- # 4 is a pipe without a reader
 silent() { exits 9 "$@" >&4 2>err; cat err; [ ! -s err ]; }
@@ -83,7 +89,8 @@ error_of() {
 }
 while read -r status _ command words; do
 	# shellcheck disable=SC2086 # words are meant
-	[ "$status" = 0 ] || t "$command --json: no store" error_of "$status" foundry-store -s nowhere --json "$command" $words
+	[ "$status" = 0 ] || t "$command --json: no store" error_of "$status" foundry-store -s \
+		nowhere --json "$command" $words
 done < <(commands)
 t "import --json: no pack" error_of 3 foundry-store import --json nothing
 # as_documented EXPRESSION COMMAND...: the same as json, of a command that fails
@@ -91,26 +98,39 @@ as_documented() {
 	local expr=$1
 	shift
 	"$@" >out || true
-	python3 "$ROOT/tests/cli/json_documented.py" "$ROOT/Documentation/api/store-json.rst" "$2" "$expr" <out
+	python3 "$ROOT/tests/cli/json_documented.py" "$ROOT/Documentation/api/store-json.rst" "$2" \
+		"$expr" <out
 }
-t "an error's document is as documented" as_documented "j['error']['status'] == 3" foundry-store show --json nobody
-t "an error behind the beginning is the last key" bash -c "foundry-store rm -jn m/a nobody m/b | python3 -c 'import json, sys
-j = json.load(sys.stdin); assert [r[\"ref\"] for r in j[\"removed\"]] == [\"m/a\", \"m/b\"] and list(j)[-1] == \"error\"'"
-t "an error as the last key is as documented" as_documented "j['error']['status'] == 3" foundry-store rm -jn m/a nobody
+t "an error's document is as documented" as_documented "j['error']['status'] == 3" foundry-store \
+	show --json nobody
+t "an error behind the beginning is the last key" bash -c \
+	"foundry-store rm -jn m/a nobody m/b | python3 -c 'import json, sys
+j = json.load(sys.stdin); assert [r[\"ref\"] for r in j[\"removed\"]] == [\"m/a\", \"m/b\"]
+assert list(j)[-1] == \"error\"'"
+t "an error as the last key is as documented" as_documented "j['error']['status'] == 3" \
+	foundry-store rm -jn m/a nobody
 t "without an error, the document has no such key" json "'error' not in j" foundry-store rm -jn m/a
 t "damage that verify finds is no error key" json "'error' not in j" foundry-store verify -j
 t "a wrong option before --json" error_of 2 foundry-store --frob ls --json
 t "an unknown command with --json" error_of 2 foundry-store frob --json
 t "too many operands with --json" error_of 2 foundry-store stat --json x
-t "graph --json into a file fails for an unknown graph" bash -c "! foundry-store graph -j m/a 1 -o g.json 2>/dev/null"
+t "graph --json into a file fails for an unknown graph" bash -c \
+	"! foundry-store graph -j m/a 1 -o g.json 2>/dev/null"
 
-t "an unknown option is named" says_only 2 'there is no option --frob; see' foundry-store ls --frob=3
+t "an unknown option is named" says_only 2 'there is no option --frob; see' foundry-store ls \
+	--frob=3
 t "an unknown letter is named" says_only 2 'there is no option -x; see' foundry-store ls -qx
-t "an ambiguous abbreviation lists the options" says_only 2 'option --re is ambiguous: it may be --reverse, --reach; see' foundry-store ls --re
+t "an ambiguous abbreviation lists the options" says_only 2 \
+	'option --re is ambiguous: it may be --reverse, --reach; see' foundry-store ls --re
 t "an unambiguous abbreviation is accepted" prints "$(foundry-store ls -r)" foundry-store ls --rev
-t "an option without its argument is named" says_only 2 'option --sort needs an argument: name\|size' foundry-store ls --sort
-t "a letter without its argument is named" says_only 2 'option -o needs an argument: FILE; see' foundry-store dump -qo
-t "an option with an argument that it lacks is named" says_only 2 'option --json has no argument; see' foundry-store ls --json=1
-t "the first of several faults is reported" says_only 2 'there is no option --frob; see' foundry-store ls --frob -x
-t "evict without a size or a limit" says_only 2 'the store has no limit; name a size' foundry-store evict
+t "an option without its argument is named" says_only 2 \
+	'option --sort needs an argument: name\|size' foundry-store ls --sort
+t "a letter without its argument is named" says_only 2 'option -o needs an argument: FILE; see' \
+	foundry-store dump -qo
+t "an option with an argument that it lacks is named" says_only 2 \
+	'option --json has no argument; see' foundry-store ls --json=1
+t "the first of several faults is reported" says_only 2 'there is no option --frob; see' \
+	foundry-store ls --frob -x
+t "evict without a size or a limit" says_only 2 'the store has no limit; name a size' \
+	foundry-store evict
 t_done

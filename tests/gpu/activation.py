@@ -27,7 +27,8 @@ if __name__ == "__main__":
     how, store, ref = sys.argv[1:]
     torch.zeros(1, device="cuda")  # CUDA is started before the workers fork
     torch.cuda.empty_cache()  # and no native memory is left for the capture
-    loader = torch.utils.data.DataLoader(payload_torch.Numbers(), batch_size=4, num_workers=2, pin_memory=True,
+    loader = torch.utils.data.DataLoader(payload_torch.Numbers(), batch_size=4, num_workers=2,
+       pin_memory=True,
                                          multiprocessing_context=how)
     payload_torch.work(store, ref, loader)
 """
@@ -44,7 +45,8 @@ if pid:
     capture.end()
     sys.exit(os.waitstatus_to_exitcode(status))
 names = []
-for call in (lambda: capture.fact("a", "b"), lambda: capture.offset, lambda: capture.pause(), foundry.Capture):
+for call in (lambda: capture.fact("a", "b"), lambda: capture.offset, lambda: capture.pause(),
+         foundry.Capture):
     try:
         call()
         names.append("worked")
@@ -70,7 +72,8 @@ raise SystemExit("a capture began")
 
 def python(*args, **variables):
     """Runs Python and returns its output and status."""
-    done = subprocess.run([sys.executable, *args], env={**os.environ, **variables}, capture_output=True, text=True,
+    done = subprocess.run([sys.executable, *args], env={**os.environ, **variables},
+                          capture_output=True, text=True,
                           timeout=60, check=False)
     return done.stdout + done.stderr, done.returncode
 
@@ -97,7 +100,8 @@ class Activation(unittest.TestCase):
                 f.write(FEED)
             hows = ["fork", "spawn", "forkserver"]
             with concurrent.futures.ThreadPoolExecutor() as pool:
-                said = pool.map(lambda how: python("-m", "foundry", "run", feed, how, store, how), hows)
+                said = pool.map(lambda how: python("-m", "foundry", "run", feed, how, store, how),
+                                hows)
             for how, (text, status) in zip(hows, said):
                 self.assertEqual(status, 0, f"{how}: {text}")
             text, status = python("-c", f"import ways\nwrong = ways.load({store!r}, {hows})\n"

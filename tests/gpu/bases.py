@@ -33,7 +33,8 @@ def no_stack_limit():
 
 def run(i):
     name = f"model-{i}/decode" if i % 2 else ""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "start", name], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "start", name],
+                          capture_output=True, text=True,
                           check=False, preexec_fn=no_stack_limit if i % 4 == 0 else None)
     if done.returncode:
         print(f"start {i} '{name}':", *(done.stdout + done.stderr).strip().splitlines()[-1:])

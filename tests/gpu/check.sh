@@ -38,12 +38,18 @@ t "verify --fast" sh -c 'foundry-store -s store verify --fast | grep -q "0 fault
 t "flip a bit" python3 flip.py "$store" 777
 t "the load is refused" fails 'is damaged in the store' "$vecadd" -s store load
 t "and so is the next, by its hash" fails 'do not match' "$vecadd" -s store load
-t "verify --fast finds it" sh -c 'foundry-store -s store verify --fast >out; test $? = 1 && grep -q "do not match its id" out'
-t "as JSON" sh -c 'foundry-store -s store verify --fast --json >out; test $? = 1 && python3 -c "import json; j = json.load(open(\"out\")); assert j[\"damaged\"] == 1 and j[\"compared\"] > 0"'
+t "verify --fast finds it" sh -c \
+	'foundry-store -s store verify --fast >out
+	test $? = 1 && grep -q "do not match its id" out'
+t "as JSON" sh -c \
+	'foundry-store -s store verify --fast --json >out
+	test $? = 1 && python3 -c "import json
+j = json.load(open(\"out\")); assert j[\"damaged\"] == 1 and j[\"compared\"] > 0"'
 t "put a pack into the store" mv packs store/
 t "the load is repaired" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"
 t "load it again" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"
 t "flip another bit" python3 flip.py "$store" 1999
-t "the load is repaired at once" sh -c '"$1" -s store load | grep -q "every number is right"' - "$vecadd"
+t "the load is repaired at once" sh -c '"$1" -s store load | grep -q "every number is right"' - \
+	"$vecadd"
 t "the store is sound" foundry-store -s store verify
 t_done

@@ -12,14 +12,17 @@ python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev
 export FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 PYTHONPATH=$ROOT/api/python
 # The one that PyTorch brings with it.
 CUPTI=$(python3 -c 'import glob, os, site
-print(next(iter(p for s in site.getsitepackages() for p in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libcupti.so*"))), ""))')
+print(next(iter(p for s in site.getsitepackages()
+                for p in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libcupti.so*"))), ""))')
 export CUPTI
-t "the part that is injected" "${CC:-cc}" -shared -fPIC -O2 -I "$ROOT" -o dump.so "$ROOT/tests/gpu/inject/cupti_dump.c" -ldl
+t "the part that is injected" "${CC:-cc}" -shared -fPIC -O2 -I "$ROOT" -o dump.so \
+	"$ROOT/tests/gpu/inject/cupti_dump.c" -ldl
 
 # captured FAMILY: with every module that is loaded written down, and compared
 captured() {
 	mkdir -p "cubins.$1"
-	CUPTI_DUMP=$TMP/cubins.$1 CUDA_INJECTION64_PATH=$TMP/dump.so python3 "$ROOT/tests/gpu/second_model.py" capture "$1" "$TMP/store"
+	CUPTI_DUMP=$TMP/cubins.$1 CUDA_INJECTION64_PATH=$TMP/dump.so python3 \
+		"$ROOT/tests/gpu/second_model.py" capture "$1" "$TMP/store"
 	"$BUILD/tests/gpu/cupti_image" "$TMP/store" "$1" "cubins.$1" | tee "$1.out"
 	rm -rf "cubins.$1"
 }

@@ -26,7 +26,8 @@ native() {
 python() {
 	local as=$1 prompt=$2
 	shift 2
-	"${decode[@]}" load --poison --prompt "$prompt" --digest "$as.python" "$@" | tee "$as.python.out"
+	"${decode[@]}" load --poison --prompt "$prompt" --digest "$as.python" "$@" |
+		tee "$as.python.out"
 	grep -q 'transformers imported: False' "$as.python.out" && cmp "$as.native" "$as.python"
 }
 
@@ -46,7 +47,8 @@ distinct() {
 
 # sliced FILE: at least 95 % of the kernels are slices
 sliced() {
-	awk '/^  kernels  / { n = $2 } /^  kernels_whole/ { w = $2 } END { exit !(n && w <= n * 0.05) }' "$1"
+	awk '/^  kernels  / { n = $2 } /^  kernels_whole/ { w = $2 }
+		END { exit !(n && w <= n * 0.05) }' "$1"
 }
 
 t "native decoding" native 0 "${prompts[0]}"

@@ -18,7 +18,8 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
 
-SHAPES = {"qwen3_moe": {"hidden_size": 768}, "llama": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2}}
+SHAPES = {"qwen3_moe": {"hidden_size": 768},
+          "llama": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2}}
 SETS = {"small": (1, 2, 4, 8), "large": (1, 3, 8, 32)}
 # The seals in their order: model, batch sizes, bytes that are allocated before the model is made.
 IMAGES = [(family, name, 0) for family in ("qwen3", "qwen3_moe", "llama") for name in SETS]
@@ -54,7 +55,8 @@ def capture(store, family, batches, pad):
         print("sealed", json.dumps({"id": first.id, "weights": weights}), flush=True)
         sys.stdin.readline()
         again = cap.seal(foundry.Store(store), ref + "/again")
-        print("sealed", json.dumps({"id": again.id, "new": again.objects_new, "stored": again.stored_new}), flush=True)
+        print("sealed", json.dumps({"id": again.id, "new": again.objects_new,
+                                    "stored": again.stored_new}), flush=True)
     del before
 
 
@@ -73,7 +75,8 @@ def tell(process, line):
 
 def command(store, *args):
     """Returns the JSON of a foundry-store command."""
-    out = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "--json", *args], stdout=subprocess.PIPE,
+    out = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "--json", *args],
+                         stdout=subprocess.PIPE,
                          text=True, check=True).stdout
     return json.loads(out)
 
@@ -83,7 +86,8 @@ def objects(store):
 
 
 def table_head():
-    print(f"{'':34s}" + "".join(f"{k + 's: new':>14s}{'at rest':>12s}{'shared':>8s}{'at rest':>12s}" for k in KINDS), flush=True)
+    print(f"{'':34s}" + "".join(f"{k + 's: new':>14s}{'at rest':>12s}{'shared':>8s}{'at rest':>12s}"
+                                for k in KINDS), flush=True)
 
 
 def table_row(title, new, reaches):
@@ -94,8 +98,10 @@ def table_row(title, new, reaches):
     for kind in KINDS:
         mine = [o for o in new if o["kind"] == kind]
         stored = sum(o["stored"] for o in mine)
-        row[kind] = (len(mine), stored, reaches[kind]["objects"] - len(mine), reaches[kind]["stored"] - stored)
-    print(f"{title:34s}" + "".join("{:14d}{:12,d}{:8d}{:12,d}".format(*row[k]) for k in KINDS), flush=True)
+        row[kind] = (len(mine), stored, reaches[kind]["objects"] - len(mine),
+                     reaches[kind]["stored"] - stored)
+    print(f"{title:34s}" + "".join("{:14d}{:12,d}{:8d}{:12,d}".format(*row[k]) for k in KINDS),
+          flush=True)
     return row
 
 
@@ -112,9 +118,11 @@ def seal(process, store, ref, title):
     process.stdin.close()
     if process.wait() or not again:
         return None, False
-    row = table_row(title, [o for i, o in after.items() if i not in before], command(store, "show", first["id"])["reaches"])
+    row = table_row(title, [o for i, o in after.items() if i not in before],
+                    command(store, "show", first["id"])["reaches"])
     row["weights"] = first["weights"]
-    same = again["id"] == first["id"] and again["new"] == 0 and again["stored"] == 0 and len(objects(store)) == len(after)
+    same = again["id"] == first["id"] and again["new"] == 0 and again["stored"] == 0 and \
+        len(objects(store)) == len(after)
     return row, same
 
 
@@ -128,27 +136,33 @@ def judge(rows):
             "other models share kernels": rows[2]["kernel"][2] > 0 and rows[4]["kernel"][2] > 0,
             "and no weights": not has_weights(2) and not has_weights(4),
             "weights elsewhere in memory are stored once": has_weights(6),
-            "the same in another process adds no kernels, and no weights": rows[7]["kernel"][0] == 0 and has_weights(7)}
+            "the same in another process adds no kernels, and no weights": rows[7]["kernel"][0] == 0
+            and has_weights(7)}
 
 
 def differences(store):
     """Prints the differences between two processes' images of the same work."""
-    done = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "diff", "image-0", "image-7"],
+    done = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "diff",
+                           "image-0", "image-7"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print("\nimages of two processes:", *done.stdout.splitlines()[:24], sep="\n  ", flush=True)
-    return done.returncode == (command(store, "show", "image-0")["id"] != command(store, "show", "image-7")["id"])
+    return done.returncode == (command(store, "show", "image-0")["id"]
+                               != command(store, "show", "image-7")["id"])
 
 
 def run(store):
-    processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "capture", store, *map(str, image)],
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for image in IMAGES]
+    processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "capture", store,
+                                   *map(str, image)],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                 for image in IMAGES]
     captured = [said(p, "captured") is not None for p in processes]
     if not all(captured):
         return captured
     rows, results = [], []
     table_head()
     for i, (process, image) in enumerate(zip(processes, IMAGES)):
-        title = f"{image[0]}, {','.join(map(str, SETS[image[1]]))}" + (f", {NOTES[i]}" if i in NOTES else "")
+        title = f"{image[0]}, {','.join(map(str, SETS[image[1]]))}" + (
+            f", {NOTES[i]}" if i in NOTES else "")
         row, same = seal(process, store, f"image-{i}", title)
         rows.append(row)
         results.append(same)
@@ -158,7 +172,8 @@ def run(store):
     judged = judge(rows)
     for what, good in judged.items():
         print(f"{'ok' if good else 'NOT'}: {what}", flush=True)
-    verified = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "-q", "verify"], check=False).returncode == 0
+    verified = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "-q",
+                               "verify"], check=False).returncode == 0
     return results + list(judged.values()) + [differences(store), verified]
 
 

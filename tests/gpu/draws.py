@@ -33,8 +33,8 @@ def work(torch, name, x, other):
     if name == "multinomial":
         return torch.multinomial(torch.softmax(x[:512].reshape(8, 64), -1), 1).float().reshape(8)
     if name == "exponential":
-        return torch.argmax(torch.softmax(x.reshape(8, N // 8), -1) / torch.empty(8, N // 8, device="cuda").exponential_(1),
-                            -1).float()
+        noise = torch.empty(8, N // 8, device="cuda").exponential_(1)
+        return torch.argmax(torch.softmax(x.reshape(8, N // 8), -1) / noise, -1).float()
     if name == "two":
         return torch.rand(N, device="cuda") + torch.rand(N, device="cuda", generator=other)
     if name == "late":
@@ -84,7 +84,8 @@ def saved(folder, name):
 def compare(what, got, want):
     wrong = [i for i, (a, b) in enumerate(zip(got, want)) if a != b]
     same = len(got) == len(want) and not wrong
-    print(f"{what}: {len(got)} rows of {len(want)}, {len(set(got))} distinct, {'equal' if same else f'{len(wrong)} differ, first row {wrong[:1]}'}",
+    print(f"{what}: {len(got)} rows of {len(want)}, {len(set(got))} distinct, "
+          f"{'equal' if same else f'{len(wrong)} differ, first row {wrong[:1]}'}",
           flush=True)
     return same
 
@@ -106,17 +107,21 @@ def capture(folder):
         for key, name in NAMES.items():
             before = torch.cuda.default_generators[0].get_offset(), other.get_offset()
             began = time.monotonic()
-            with cap.graph(key, name=name, stream=stream, generators=[other] if name == "two" else ()) as graph:
+            with cap.graph(key, name=name, stream=stream, generators=[other] if name == "two"
+                           else ()) as graph:
                 outputs[key] = work(torch, name, x, other)
             graphs[key] = graph
             after = torch.cuda.default_generators[0].get_offset(), other.get_offset()
-            found = {g: (by, hex(seed), hex(offset)) for g, (by, seed, offset) in cap.rng_uses[key].items()}
-            print(f"graph {key} {name}: {found}, offsets {before} -> {after}, {1000 * (time.monotonic() - began):.1f} ms", flush=True)
+            found = {g: (by, hex(seed), hex(offset)) for g,
+                     (by, seed, offset) in cap.rng_uses[key].items()}
+            print(f"graph {key} {name}: {found}, offsets {before} -> {after}, "
+                  f"{1000 * (time.monotonic() - began):.1f} ms", flush=True)
             cap.tensor(f"y{key}", outputs[key], use="output")
         cap.tensor("x", x, use="const")
         sealed = cap.seal(os.path.join(folder, "store"), "draws")
         print("sealed", sealed.id[:12], sealed.nodes, "nodes", flush=True)
-        recognised = [set(cap.rng_uses[key]) == DRAWN.get(name, {"default"}) for key, name in NAMES.items()]
+        recognised = [set(cap.rng_uses[key]) == DRAWN.get(name, {"default"}) for key,
+                      name in NAMES.items()]
         assert all(recognised), recognised
 
         def replay(key):
@@ -126,9 +131,11 @@ def capture(folder):
         for i, seed in enumerate(SEEDS):
             for eager in (False, True):
                 save(folder, f"want{i}{int(eager)}", sequence(torch, replay, seed, other, eager))
-        increments = {key: {g: by for g, (by, _, _) in found.items()} for key, found in cap.rng_uses.items()}
+        increments = {key: {g: by for g, (by, _, _) in found.items()} for key,
+                      found in cap.rng_uses.items()}
         with open(os.path.join(folder, "facts"), "w", encoding="ascii") as f:
-            json.dump({"bytes": {k: v.numel() * v.element_size() for k, v in outputs.items()}, "increments": increments}, f)
+            json.dump({"bytes": {k: v.numel() * v.element_size() for k, v in outputs.items()},
+                       "increments": increments}, f)
 
 
 def on_streams(torch, img, views, late, other):
@@ -165,7 +172,8 @@ def load_with_torch(folder):
     for i, seed in enumerate(SEEDS):
         for eager in (False, True):
             got = sequence(torch, replay, seed, other, eager)
-            results.append(compare(f"with torch, seed {seed}, eager draws {eager}", got, saved(folder, f"want{i}{int(eager)}")))
+            results.append(compare(f"with torch, seed {seed}, eager draws {eager}", got,
+                                   saved(folder, f"want{i}{int(eager)}")))
     state = torch.cuda.get_rng_state()
     other.manual_seed(5)
     first = [replay(key).cpu() for key in NAMES]
@@ -176,7 +184,8 @@ def load_with_torch(folder):
     print("get_rng_state, set_rng_state: the same numbers", results[-1], flush=True)
     if {2, 7} <= NAMES.keys():
         one, two = torch.cuda.Stream(), torch.cuda.Stream()
-        results.append(compare("on two streams, beside one", on_streams(torch, img, views, one, two),
+        results.append(compare("on two streams, beside one",
+                               on_streams(torch, img, views, one, two),
                                on_streams(torch, img, views, one, one)))
     torch.cuda.synchronize()
     for key in {1, 6} & NAMES.keys():
@@ -186,7 +195,8 @@ def load_with_torch(folder):
         took = time.perf_counter() - began
         torch.cuda.synchronize()
         whole = time.perf_counter() - began
-        print(f"launch of {NAMES[key]} from Python: {1000 * took:.2f} us to submit, {1000 * whole:.2f} us in all", flush=True)
+        print(f"launch of {NAMES[key]} from Python: {1000 * took:.2f} us to submit, "
+              f"{1000 * whole:.2f} us in all", flush=True)
     views.clear()
     img.close()
     assert all(results), results
@@ -225,7 +235,8 @@ def load_without_torch(folder):
             took = time.perf_counter() - began
             img.synchronize()
             whole = time.perf_counter() - began
-            print(f"launch of {NAMES[key]} without torch: {1000 * took:.2f} us to submit, {1000 * whole:.2f} us in all", flush=True)
+            print(f"launch of {NAMES[key]} without torch: {1000 * took:.2f} us to submit, "
+                  f"{1000 * whole:.2f} us in all", flush=True)
     assert "torch" not in sys.modules
     assert all(results), results
 
@@ -257,7 +268,8 @@ def load_as_c(folder):
 
     results = []
     for i, seed in enumerate(SEEDS):
-        got = plain_sequence(lambda key: call("fdry_image_launch", img, ctypes.c_uint64(key), None), read, seed_all, seed)
+        got = plain_sequence(lambda key: call("fdry_image_launch", img, ctypes.c_uint64(key), None),
+                             read, seed_all, seed)
         results.append(compare(f"as C does, seed {seed}", got, saved(folder, f"want{i}0")))
     lib.fdry_image_unload(img)
     assert all(results), results
@@ -297,7 +309,8 @@ def multinomial(folder):
     inner = os.path.join(folder, "multinomial")
     os.mkdir(inner)
     os.environ["DRAWS"] = "3"
-    assert all(parts.run(part, inner, limit=40) for part in ("capture", "load_with_torch", "load_without_torch"))
+    assert all(parts.run(part, inner, limit=40)
+               for part in ("capture", "load_with_torch", "load_without_torch"))
 
 
 def whole():

@@ -16,8 +16,10 @@ graph_id() {
 t "capture on the GPU" "$vecadd" -s gpu capture
 t "capture on the software driver" env FOUNDRY_DRIVER="$BUILD/foundry/sim/libcuda.so.1" \
 	"$vecadd" -s sim -m "$BUILD/sim/kernels.cubin" capture
-t "the same text" prints "$(foundry-store --store sim graph vecadd 1)" foundry-store --store gpu graph vecadd 1
+t "the same text" prints "$(foundry-store --store sim graph vecadd 1)" foundry-store --store gpu \
+	graph vecadd 1
 t "the same object" prints "$(graph_id sim)" graph_id gpu
-t "the GPU refuses the software driver's image" fails "another kind of driver: software there, nvidia here" \
+t "the GPU refuses the software driver's image" fails \
+	"another kind of driver: software there, nvidia here" \
 	"$vecadd" -s sim load
 t_done

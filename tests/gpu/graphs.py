@@ -98,7 +98,8 @@ def capture(store):
             keep.append(y)
         cap.tensor("x", x)
         sealed = cap.seal(store, "graphs")
-        print("sealed", sealed.id, sealed.nodes, "nodes", sealed.kernels, "kernels", sealed.kernels_whole, "whole")
+        print("sealed", sealed.id, sealed.nodes, "nodes", sealed.kernels, "kernels",
+              sealed.kernels_whole, "whole")
 
 
 def load(store):
@@ -170,7 +171,8 @@ def whole():
         with open(os.path.join(folder, "triton_kernels.py"), "w", encoding="ascii") as f:
             f.write(TRITON_SOURCE)
         path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-        return [parts.run(f.__name__, os.path.join(folder, "store"), limit=120, PYTHONPATH=path) for f in PARTS]
+        return [parts.run(f.__name__, os.path.join(folder, "store"), limit=120, PYTHONPATH=path)
+                for f in PARTS]
 
 
 PARTS = (capture, load, refused)

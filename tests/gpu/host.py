@@ -21,7 +21,8 @@ class Copy2D(ctypes.Structure):
     """CUDA_MEMCPY2D."""
     _fields_ = [(n, ctypes.c_size_t) for n in (
         "srcXInBytes", "srcY", "srcMemoryType", "srcHost", "srcDevice", "srcArray", "srcPitch",
-        "dstXInBytes", "dstY", "dstMemoryType", "dstHost", "dstDevice", "dstArray", "dstPitch", "WidthInBytes", "Height")]
+        "dstXInBytes", "dstY", "dstMemoryType", "dstHost", "dstDevice", "dstArray", "dstPitch",
+        "WidthInBytes", "Height")]
 
 
 def driver():
@@ -35,16 +36,19 @@ def check(result):
 
 def copy_async(dst, src, nbytes):
     import torch
-    check(driver().cuMemcpyAsync(ctypes.c_uint64(dst), ctypes.c_uint64(src), ctypes.c_size_t(nbytes),
+    check(driver().cuMemcpyAsync(ctypes.c_uint64(dst), ctypes.c_uint64(src),
+                                 ctypes.c_size_t(nbytes),
                                  ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
 
 
 def rows_async(dst, src, pitch, width, height):
     """Copies rows of host memory to the device, one after the other."""
     import torch
-    p = Copy2D(srcMemoryType=1, srcHost=src, srcPitch=pitch, dstMemoryType=2, dstDevice=dst, dstPitch=width,
+    p = Copy2D(srcMemoryType=1, srcHost=src, srcPitch=pitch, dstMemoryType=2, dstDevice=dst,
+               dstPitch=width,
                WidthInBytes=width, Height=height)
-    check(driver().cuMemcpy2DAsync_v2(ctypes.byref(p), ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+    check(driver().cuMemcpy2DAsync_v2(ctypes.byref(p),
+                                      ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
 
 
 class Work:
@@ -60,7 +64,8 @@ class Work:
         self.half = torch.zeros(N, dtype=torch.float16, **pinned)
         self.plain = torch.linspace(0, 1, N)
         self.registered = torch.zeros(64, 100)
-        check(driver().cuMemHostRegister_v2(ctypes.c_void_p(self.registered.data_ptr()), ctypes.c_size_t(64 * 400), 0))
+        check(driver().cuMemHostRegister_v2(ctypes.c_void_p(self.registered.data_ptr()),
+                                            ctypes.c_size_t(64 * 400), 0))
         self.x, self.y = torch.zeros(N, device="cuda"), torch.zeros(N, device="cuda")
         self.rows = torch.zeros(64, 10, device="cuda")
 
@@ -107,12 +112,15 @@ def capture(store):
         try:
             cap.seal(store, "refused")
         except foundry.Error as e:
-            assert e.name == "FDRY_E_REFUSED" and "is pinned host memory that no single host tensor holds" in str(e), e
+            assert e.name == "FDRY_E_REFUSED", e
+            assert "is pinned host memory that no single host tensor holds" in str(e), e
             print("refused:", e)
         else:
             raise AssertionError("undeclared host memory was sealed")
-        for name, use in (("inp", "input"), ("out", "output"), ("table", "const"), ("state", "state"), ("half", "input"),
-                          ("plain", "const"), ("registered", "input"), ("y", "output"), ("rows", "output")):
+        for name, use in (("inp", "input"), ("out", "output"), ("table", "const"),
+                          ("state", "state"), ("half", "input"),
+                          ("plain", "const"), ("registered", "input"), ("y", "output"),
+                          ("rows", "output")):
             cap.tensor(name, getattr(work, name), use=use)
         assert work.inp.is_pinned() and not work.plain.is_pinned()
         sealed = cap.seal(store, "host")
@@ -131,9 +139,11 @@ def load(store):
         img.synchronize(stream)
 
     views = {t.name: torch.from_dlpack(t) for t in img.tensors()}
-    assert views["inp"].device.type == "cpu" and views["inp"].is_pinned() and views["plain"].is_pinned()
+    assert views["inp"].device.type == "cpu" and views["inp"].is_pinned() and views[
+        "plain"].is_pinned()
     assert torch.equal(views["table"], torch.arange(N, dtype=torch.float32))
-    assert torch.equal(views["state"], torch.full((N,), 2.0)) and torch.equal(views["plain"], torch.linspace(0, 1, N))
+    assert torch.equal(views["state"], torch.full((N,), 2.0))
+    assert torch.equal(views["plain"], torch.linspace(0, 1, N))
     try:
         launch(0)
     except foundry.Error as e:
@@ -188,9 +198,11 @@ def refresh(img, stream, views):
             img.launch(0, stream)
             log[i].copy_(views["out"], non_blocking=True)
     torch.cuda.synchronize()
-    want = 2 * torch.arange(len(log), dtype=torch.float32)[:, None] + torch.arange(N, dtype=torch.float32)
+    want = 2 * torch.arange(len(log), dtype=torch.float32)[:, None]
+    want = want + torch.arange(N, dtype=torch.float32)
     assert torch.equal(log.cpu(), want)
-    print(f"note: 16 KiB into host memory in the stream's order: {sorted(times)[len(times) // 2] * 1e6:.0f} us a call")
+    print(f"note: 16 KiB into host memory in the stream's order: "
+          f"{sorted(times)[len(times) // 2] * 1e6:.0f} us a call")
     times.clear()
     with torch.cuda.stream(stream):
         for i in range(len(log)):
@@ -200,8 +212,10 @@ def refresh(img, stream, views):
             times.append(time.perf_counter() - begin)
             log[i].copy_(views["y"])
     torch.cuda.synchronize()
-    assert torch.equal(log.cpu(), torch.arange(len(log), dtype=torch.float32)[:, None].expand(-1, N))
-    print(f"note: 16 KiB into device memory in the stream's order: {sorted(times)[len(times) // 2] * 1e6:.0f} us a call")
+    assert torch.equal(
+        log.cpu(), torch.arange(len(log), dtype=torch.float32)[:, None].expand(-1, N))
+    print(f"note: 16 KiB into device memory in the stream's order: "
+          f"{sorted(times)[len(times) // 2] * 1e6:.0f} us a call")
 
 
 def whole():

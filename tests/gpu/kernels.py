@@ -102,7 +102,8 @@ class Driver:
 
 def nvrtc():
     """Returns the NVRTC of the dynamic linker, the toolkit or a Python package, or None."""
-    places = ["libnvrtc.so.13", "libnvrtc.so.12", *glob.glob("/usr/local/cuda*/lib64/libnvrtc.so.1[23]")]
+    places = ["libnvrtc.so.13", "libnvrtc.so.12",
+              *glob.glob("/usr/local/cuda*/lib64/libnvrtc.so.1[23]")]
     for folder in sys.path:
         places += glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libnvrtc.so.1[23]"))
     for place in places:
@@ -122,7 +123,8 @@ def use(store_path, what):
     """
     import foundry
     start = time.perf_counter()
-    with foundry.Store(store_path, create=True) as store, foundry.Kernels(store, nvrtc=nvrtc()) as kernels:
+    with foundry.Store(store_path, create=True) as store, \
+            foundry.Kernels(store, nvrtc=nvrtc()) as kernels:
         opened = time.perf_counter()
         how = {"source": True} if what.startswith("cuda") else {}
         code = {"ptx": PTX.format(target="sm_80"), "cuda": CUDA, "cuda-large": CUDA_LARGE}[what]
@@ -130,19 +132,23 @@ def use(store_path, what):
         got = time.perf_counter()
         Driver().check_scale(function)
         stats = kernels.stats()
-        print(json.dumps({"open": 1e3 * (opened - start), "get": 1e3 * (got - opened), "compilations": stats.ptx_compilations +
+        print(json.dumps({"open": 1e3 * (opened - start), "get": 1e3 * (got - opened),
+                          "compilations": stats.ptx_compilations +
                           stats.source_compilations, **stats._asdict()}))
 
 
 def pair(store, what):
     rows = []
     for turn in ("first", "second"):
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), "use", store, what], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "use", store, what],
+                              capture_output=True, text=True,
                               check=False, timeout=60)
         assert done.returncode == 0, done.stderr[-2000:]
         row = json.loads(done.stdout.splitlines()[-1])
-        print(f"  {what:10} {turn:6} get {row['get']:9.2f} ms  compile {row['compile_ms']:9.2f}  store {row['store_ms']:7.2f}  load "
-              f"{row['load_ms']:7.2f}  compilations {row['compilations']}  {row['bytes']} bytes", flush=True)
+        print(f"  {what:10} {turn:6} get {row['get']:9.2f} ms  compile {row['compile_ms']:9.2f}  "
+              f"store {row['store_ms']:7.2f}  load "
+              f"{row['load_ms']:7.2f}  compilations {row['compilations']}  {row['bytes']} bytes",
+              flush=True)
         rows.append(row)
     assert rows[0]["compilations"] >= 1 and rows[0]["store_saves"] == 1, rows[0]
     assert rows[1]["compilations"] == 0 and rows[1]["store_hits"] == 1, rows[1]
@@ -165,7 +171,8 @@ def errors():
         target = kernels.target()
         print(f"  target {target}", flush=True)
         broken = PTX.format(target="sm_80").replace("mul.f32 %f3, %f2, %f1;", "mull.f32 %f3, %f2;")
-        assert refused(kernels, ["broken.ptx", "line"], broken, name="broken.ptx").name == "FDRY_E_COMPILE"
+        assert refused(kernels, ["broken.ptx", "line"], broken,
+                       name="broken.ptx").name == "FDRY_E_COMPILE"
         log = kernels.log()
         print(f"  the whole log:\n{log}", flush=True)
         assert "mull" in log or "error" in log.lower(), log
@@ -177,7 +184,8 @@ def errors():
         highest = PTX.format(target=target.exact or target.arch).replace(
             ".version 8.0", f".version {target.ptx // 10}.{target.ptx % 10}")
         Driver().check_scale(kernels.function(highest, "scale"))
-        function = kernels.function(PTX.format(target="sm_80"), "scale", options=["-O1", "--maxrregcount=32"])
+        function = kernels.function(PTX.format(target="sm_80"), "scale",
+                                    options=["-O1", "--maxrregcount=32"])
         Driver().check_scale(function)
         for args in ([], [ctypes.c_uint64(), ctypes.c_double(), ctypes.c_int()]):
             try:
@@ -186,7 +194,8 @@ def errors():
             except foundry.Error as e:
                 print(f"  {e}", flush=True)
         try:
-            function.launch(1 << 24, 128, [ctypes.c_uint64(), ctypes.c_float(), ctypes.c_int()], cooperative=True)
+            function.launch(1 << 24, 128, [ctypes.c_uint64(), ctypes.c_float(), ctypes.c_int()],
+                            cooperative=True)
             raise AssertionError("a cooperative grid that does not fit was taken")
         except foundry.Error as e:
             print(f"  {e}", flush=True)
@@ -196,9 +205,11 @@ def errors():
 def errors_of_source():
     import foundry
     with foundry.Kernels(nvrtc=nvrtc()) as kernels:
-        e = refused(kernels, ["bad.cu", "error"], CUDA.replace("int i =", "in t ="), source=True, name="bad.cu")
+        e = refused(kernels, ["bad.cu", "error"], CUDA.replace("int i =", "in t ="), source=True,
+                    name="bad.cu")
         assert e.name == "FDRY_E_COMPILE"
-        for how in ({"target": kernels.target().exact}, {"target": "compute_80"}, {"options": ["--use_fast_math", "-DX=1"]}):
+        for how in ({"target": kernels.target().exact}, {"target": "compute_80"},
+                    {"options": ["--use_fast_math", "-DX=1"]}):
             if how.get("target") != "":
                 Driver().check_scale(kernels.function(CUDA, "scale", source=True, **how))
         print(f"  {kernels.stats()}", flush=True)
@@ -215,8 +226,10 @@ def ahead():
         ready = time.perf_counter() - start
         start = time.perf_counter()
         Driver().check_scale(kernels.function(codes[3], "scale"))
-        print(f"  4 sources on 4 threads: returned in {1e3 * returned:.2f} ms, ready in {1e3 * ready:.1f}; spent compiling "
-              f"{kernels.stats().compile_ms:.1f}; first use {1e3 * (time.perf_counter() - start):.2f}", flush=True)
+        print(f"  4 sources on 4 threads: returned in {1e3 * returned:.2f} ms, ready in "
+              f"{1e3 * ready:.1f}; spent compiling "
+              f"{kernels.stats().compile_ms:.1f}; first use "
+              f"{1e3 * (time.perf_counter() - start):.2f}", flush=True)
         assert kernels.stats().source_compilations == 4
 
 
@@ -234,15 +247,20 @@ def costs():
         driver.do("cuFuncGetModule", ctypes.byref(module), ctypes.c_void_p(handle))
         key = _lib.KernelsKey((ctypes.c_ubyte * 32)(*kernels.key(code)))
         ways = {
-            "cuModuleGetFunction": lambda: driver.cuda.cuModuleGetFunction(ctypes.byref(function), module, b"scale"),
-            "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels._handle, ctypes.byref(key), b"scale", ctypes.byref(function)),
-            "fdry_kernels_function": lambda: _lib.lib.fdry_kernels_function(kernels._handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
+            "cuModuleGetFunction": lambda: driver.cuda.cuModuleGetFunction(ctypes.byref(
+                function), module, b"scale"),
+            "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels._handle,
+                                                                    ctypes.byref(key), b"scale",
+                                                                    ctypes.byref(function)),
+            "fdry_kernels_function": lambda: _lib.lib.fdry_kernels_function(
+                kernels._handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
         }
         for name, way in ways.items():
             start = time.perf_counter()
             for _ in range(ROUNDS):
                 way()
-            print(f"  {name:22} {1e9 * (time.perf_counter() - start) / ROUNDS:8.0f} ns, ctypes included", flush=True)
+            print(f"  {name:22} {1e9 * (time.perf_counter() - start) / ROUNDS:8.0f} ns, ctypes "
+                  f"included", flush=True)
 
 
 def start():
@@ -255,11 +273,13 @@ def start():
         sys.exit(77 if e.name in ("FDRY_E_NODRIVER", "FDRY_E_NOGPU") else 1)
 
 
-PARTS = {"errors": errors, "errors-of-source": errors_of_source, "ahead": ahead, "costs": costs, "start": start}
+PARTS = {"errors": errors, "errors-of-source": errors_of_source, "ahead": ahead, "costs": costs,
+         "start": start}
 
 
 def part(title, *arguments):
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), *arguments], check=False, timeout=60)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), *arguments], check=False,
+                          timeout=60)
     print(f"{'ok' if done.returncode == 0 else 'NOT OK'}: {title}", flush=True)
     return done.returncode == 0
 
@@ -276,7 +296,8 @@ def tried(title, function, *arguments):
 
 
 def main():
-    begun = subprocess.run([sys.executable, os.path.abspath(__file__), "start"], check=False, capture_output=True, text=True)
+    begun = subprocess.run([sys.executable, os.path.abspath(__file__), "start"], check=False,
+                           capture_output=True, text=True)
     if begun.returncode == 77:
         parts.skip("no GPU")
     print(begun.stdout + begun.stderr, end="")

@@ -19,7 +19,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
 
-PATHS = [os.path.join(parts.ROOT, *p) for p in (("api", "python"), ("api", "examples"), ("tests", "python"), ("tests", "gpu"))]
+PATHS = [os.path.join(parts.ROOT, *p) for p in (("api", "python"), ("api", "examples"),
+                                                ("tests", "python"), ("tests", "gpu"))]
 os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")])
 # The imports of ways.py's programs; torch loads libcuda.
 PAYLOAD = "import torch\nimport transformers\nfrom matrix import work\n"
@@ -28,7 +29,8 @@ FAMILIES = ("qwen3", "qwen3_moe")
 # Name -> the setting that selects the allocator, and the allocator's own name.
 ALLOCATORS = {"default": ("", "native"), "expandable": ("expandable_segments:True", "expandable"),
               "async": ("backend:cudaMallocAsync", "cudaMallocAsync")}
-CELLS = [("first", "default", "main"), ("preload", "default", "main"), ("path", "default", "main"), ("run", "default", "main"),
+CELLS = [("first", "default", "main"), ("preload", "default", "main"), ("path", "default", "main"),
+         ("run", "default", "main"),
          ("first", "expandable", "main"), ("first", "async", "main"), ("first", "default", "spawn"),
          ("run", "expandable", "spawn")]
 TIMEOUT = 120
@@ -58,7 +60,8 @@ def work(store, ref):
         if backend == "native" and any(s["is_expandable"] for s in torch.cuda.memory_snapshot()):
             backend = "expandable"
         place = "spawn" if multiprocessing.parent_process() else "main"
-        print("sealed", json.dumps({"id": sealed.id, "nodes": sealed.nodes, "kernels": sealed.kernels,
+        print("sealed", json.dumps({"id": sealed.id, "nodes": sealed.nodes,
+                                    "kernels": sealed.kernels,
                                     "backend": backend, "place": place}), flush=True)
 
 
@@ -105,11 +108,13 @@ def load(store, ref):
 
 def run(argv, env, what):
     """Runs a process and returns its output line `what`. Fails with the end of its other output."""
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT,
+                          check=False)
     for line in done.stdout.splitlines():
         if line.startswith(what + " ") and not done.returncode:
             return json.loads(line[len(what):])
-    raise RuntimeError(f"{what}: status {done.returncode}\n" + "\n".join((done.stdout + done.stderr).splitlines()[-12:]))
+    raise RuntimeError(f"{what}: status {done.returncode}\n"
+                       + "\n".join((done.stdout + done.stderr).splitlines()[-12:]))
 
 
 def step(what, *args):
@@ -132,10 +137,13 @@ def cell(folder, wants, family, way, allocator, place):
     except (RuntimeError, subprocess.TimeoutExpired) as e:
         return f"{name} FAILED: {e}", False
     if (sealed["backend"], sealed["place"]) != (ALLOCATORS[allocator][1], place):
-        return f"{name} FAILED: it was captured with {sealed['backend']} memory in {sealed['place']}", False
+        return (f"{name} FAILED: it was captured with {sealed['backend']} memory in "
+                f"{sealed['place']}", False)
     good = found == want and distinct > 10
-    return (f"{name} {sealed['nodes']:6d} {sealed['kernels']:8d} {captured - began:8.1f} {time.monotonic() - captured:6.1f}  "
-            f"{sealed['id'][:12]}  {'equal bits' if found == want else 'OTHER BITS'}, {distinct} distinct tokens"), good
+    return (f"{name} {sealed['nodes']:6d} {sealed['kernels']:8d} {captured - began:8.1f} "
+            f"{time.monotonic() - captured:6.1f}  "
+            f"{sealed['id'][:12]}  {'equal bits' if found == want else 'OTHER BITS'}, {distinct} "
+            f"distinct tokens"), good
 
 
 def main():
@@ -148,11 +156,13 @@ def main():
             f.write(PAYLOAD)
         ways.write_programs(folder, "payload")
         foundry.Store(os.path.join(folder, "store"), create=True).close()
-        print(f"{'model':10s} {'way':8s} {'allocator':11s} {'place':6s} {'nodes':>6s} {'kernels':>8s} {'captured':>8s} {'loaded':>6s}  "
+        print(f"{'model':10s} {'way':8s} {'allocator':11s} {'place':6s} {'nodes':>6s} "
+              f"{'kernels':>8s} {'captured':>8s} {'loaded':>6s}  "
               "image (times: seconds of a process)", flush=True)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             wants = {family: pool.submit(step, "native", family) for family in FAMILIES}
-            cells = [pool.submit(cell, folder, wants, family, *c) for c in CELLS for family in FAMILIES]
+            cells = [pool.submit(cell, folder, wants, family, *c) for c in CELLS
+                     for family in FAMILIES]
             results = []
             for done in concurrent.futures.as_completed(cells):
                 line, good = done.result()

@@ -14,7 +14,8 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
-ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
+ALLOCATORS = {"native": "", "expandable": "expandable_segments:True",
+              "async": "backend:cudaMallocAsync"}
 SIZES = (1, 3, 16)
 WIDTH, LAYERS = 512, 6
 
@@ -91,7 +92,9 @@ def capture(store, ref):
         cap.tensor("state", state, use="state")
         sealed = cap.seal(store, ref)
         print("sealed", sealed.id, sealed.nodes, "nodes", sealed.kernels, "kernels",
-              hex(x.data_ptr()), [hex(t.data_ptr()) for pair in keep for t in pair], sealed.content_bytes, "content", sealed.scratch_bytes, "scratch", sealed.zero_bytes, "zero", flush=True)
+              hex(x.data_ptr()), [hex(t.data_ptr()) for pair in keep for t in pair],
+              sealed.content_bytes, "content", sealed.scratch_bytes, "scratch", sealed.zero_bytes,
+              "zero", flush=True)
 
 
 def load(store, ref):
@@ -132,8 +135,10 @@ def whole():
         store = os.path.join(folder, "store")
         for name, conf in ALLOCATORS.items():
             first, second = run("capture", store, name, conf), run("capture", store, name, conf)
-            results += [first[0], second[0], run("load", store, name)[0], bool(first[1]) and first[1] == second[1]]
-            print(name, "captured, captured again, loaded, the same memory:", results[-4:], flush=True)
+            results += [first[0], second[0], run("load", store, name)[0], bool(first[1])
+                        and first[1] == second[1]]
+            print(name, "captured, captured again, loaded, the same memory:", results[-4:],
+                  flush=True)
     return results
 
 

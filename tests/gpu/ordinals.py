@@ -48,7 +48,8 @@ def capture(store, ref, name, device):
         cap.tensor("y", y, use="output")
         sealed = cap.seal(store, ref)
         assert beside.eq(7).all().item()
-        print("sealed", hex(x.data_ptr()), hex(y.data_ptr()), sealed.nodes, sealed.kernels, sealed.content_bytes,
+        print("sealed", hex(x.data_ptr()), hex(y.data_ptr()), sealed.nodes, sealed.kernels,
+              sealed.content_bytes,
               sealed.scratch_bytes)
 
 
@@ -102,7 +103,8 @@ def both(store, swapped):
     """
     import foundry
     at = (int(swapped), 1 - int(swapped))
-    with foundry.load("gpu0", store=store, device=at[0]) as one, foundry.load("gpu1", store=store, device=at[1]) as two:
+    with foundry.load("gpu0", store=store, device=at[0]) as one, \
+            foundry.load("gpu1", store=store, device=at[1]) as two:
         images = (one, two)
         for _ in range(3):
             wants = [start(image, device) for image, device in zip(images, at)]
@@ -149,13 +151,16 @@ def again(store):
 
 def run(*args, **env):
     """Runs a part. Returns whether it succeeded, and its line "sealed"."""
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)],
+                          capture_output=True, text=True,
                           check=False, timeout=100, env={**os.environ, **env})
     if done.returncode:
-        print(*args, "failed:", *(done.stdout + done.stderr).strip().splitlines()[-6:], sep="\n  ", flush=True)
+        print(*args, "failed:", *(done.stdout + done.stderr).strip().splitlines()[-6:], sep="\n  ",
+              flush=True)
     else:
         print(*args, "went well", flush=True)
-    return done.returncode == 0, [line for line in done.stdout.splitlines() if line.startswith("sealed ")]
+    return done.returncode == 0, [line for line in done.stdout.splitlines()
+                                  if line.startswith("sealed ")]
 
 
 def whole():
@@ -163,13 +168,16 @@ def whole():
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
         captures = [run("capture", store, ref, name, device)
-                    for ref, name, device in (("gpu0", "gpu0", 0), ("gpu1", "gpu1", 1), ("same0", "same", 0), ("same1", "same", 1))]
+                    for ref, name, device in (("gpu0", "gpu0", 0), ("gpu1", "gpu1", 1),
+                                              ("same0", "same", 0), ("same1", "same", 1))]
         results = [good for good, _ in captures]
         results.append(bool(captures[2][1]) and captures[2][1] == captures[3][1])
         print("the same memory on each device:", captures[2][1], captures[3][1], flush=True)
-        results += [run("load", store, ref, device)[0] for ref in ("gpu0", "gpu1") for device in (0, 1)]
+        results += [run("load", store, ref, device)[0] for ref in ("gpu0", "gpu1")
+                    for device in (0, 1)]
         results += [run("both", store, swapped)[0] for swapped in (0, 1)]
-        results += [run("only", store, ref, CUDA_VISIBLE_DEVICES="1")[0] for ref in ("gpu0", "gpu1")]
+        results += [run("only", store, ref, CUDA_VISIBLE_DEVICES="1")[0]
+                    for ref in ("gpu0", "gpu1")]
         return results + [run("again", store)[0]]
 
 

@@ -7,7 +7,8 @@ save releases. Every way to load must give the bits of the capturing process. Th
 of each way, with ratios to native warm-up and capture and to foundry.load().
 
     saved_graphs.py                     8 graphs, saved in every way
-    saved_graphs.py whole 8,64 turn 3   as many graphs, saved in these ways, and each way to load three times, in turns
+    saved_graphs.py whole 8,64 turn 3   as many graphs, saved in these ways, and each way to load
+three times, in turns
 
 "ready" is the time until all graphs were replayed once. Replays need time on the GPU ("again": a
 second round of them). That time overlaps with the builds of later graphs only if a graph is
@@ -23,7 +24,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
 
-LAYERS, HIDDEN, HEADS, KV_HEADS, DIM, INNER, VOCAB, CONTEXT = 28, 1024, 16, 8, 128, 3072, 151936, 256
+LAYERS, HIDDEN, HEADS, KV_HEADS, DIM, INNER = 28, 1024, 16, 8, 128, 3072
+VOCAB, CONTEXT = 151936, 256
 BASE = 0x500000000000
 
 
@@ -54,9 +56,12 @@ class Decoder:
         self.position = torch.zeros(1, dtype=torch.long, device="cuda")
         self.columns = torch.arange(CONTEXT, device="cuda")
         self.embed = weight(VOCAB, HIDDEN)
-        self.layers = [{"q": weight(HIDDEN, HEADS * DIM), "k": weight(HIDDEN, KV_HEADS * DIM), "v": weight(HIDDEN, KV_HEADS * DIM),
-                        "o": weight(HEADS * DIM, HIDDEN), "gate": weight(HIDDEN, INNER), "up": weight(HIDDEN, INNER),
-                        "down": weight(INNER, HIDDEN), "norm": 1 + weight(HIDDEN), "norm2": 1 + weight(HIDDEN)} for _ in range(LAYERS)]
+        self.layers = [{"q": weight(HIDDEN, HEADS * DIM), "k": weight(HIDDEN, KV_HEADS * DIM),
+                        "v": weight(HIDDEN, KV_HEADS * DIM),
+                        "o": weight(HEADS * DIM, HIDDEN), "gate": weight(HIDDEN, INNER),
+                        "up": weight(HIDDEN, INNER),
+                        "down": weight(INNER, HIDDEN), "norm": 1 + weight(HIDDEN), "norm2": 1
+                        + weight(HIDDEN)} for _ in range(LAYERS)]
         self.cache = [torch.zeros(2, rows, KV_HEADS, CONTEXT, DIM, **make) for _ in range(LAYERS)]
 
     def norm(self, x, w):
@@ -71,7 +76,8 @@ class Decoder:
             for i, name in enumerate("kv"):
                 cache[i, :b].index_copy_(2, self.position, (h @ w[name]).view(b, KV_HEADS, 1, DIM))
             k, v = (cache[i, :b].repeat_interleave(HEADS // KV_HEADS, 1) for i in range(2))
-            a = torch.softmax((q @ k.transpose(2, 3) * DIM ** -0.5).float().masked_fill(~mask, -1e30), -1).to(q.dtype) @ v
+            scores = (q @ k.transpose(2, 3) * DIM ** -0.5).float().masked_fill(~mask, -1e30)
+            a = torch.softmax(scores, -1).to(q.dtype) @ v
             x = x + a.reshape(b, HEADS * DIM) @ w["o"]
             h = self.norm(x, w["norm2"])
             x = x + (torch.nn.functional.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
@@ -159,15 +165,18 @@ def phases_shown():
     def seal(self, *args, **options):
         began = time.perf_counter()
         s = real(self, *args, **options)
-        print("#", f"seal {(time.perf_counter() - began) * 1e3:.0f}", *(f"{name} {getattr(s, name):.0f}" for name in (
-            "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "graphs", "nodes", "content_bytes", "unchanged_bytes", "zero_bytes",
+        print("#", f"seal {(time.perf_counter() - began) * 1e3:.0f}",
+              *(f"{name} {getattr(s, name):.0f}" for name in (
+            "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "graphs", "nodes",
+            "content_bytes", "unchanged_bytes", "zero_bytes",
             "scratch_bytes")), file=sys.stderr)
         return s
     capture.Capture.seal = seal
 
 
 def save(how, count, folder):
-    """how: "turn", each saved when it was captured; "each", one by one when all were captured; "together", by save_graphs()."""
+    """how: "turn", each saved when it was captured; "each", one by one when all were captured;
+    "together", by save_graphs()."""
     count = int(count)
     import foundry as fdry
     import torch
@@ -180,7 +189,8 @@ def save(how, count, folder):
     def saved(b):
         began = time.perf_counter()
         g, logits = made[b]
-        g.save(os.path.join(folder, f"{b}.json"), {"logits": logits, "token": d.token, "position": d.position})
+        g.save(os.path.join(folder, f"{b}.json"),
+               {"logits": logits, "token": d.token, "position": d.position})
         return time.perf_counter() - began
     for b in batches(count):
         g = fdry.CUDAGraph()
@@ -193,7 +203,9 @@ def save(how, count, folder):
         spent = sum(saved(b) for b in made)
     if how == "together":
         clock.show("captured")
-        fdry.save_graphs({os.path.join(folder, f"{b}.json"): (g, {"logits": logits, "token": d.token, "position": d.position})
+        fdry.save_graphs({os.path.join(folder, f"{b}.json"): (g,
+                                                              {"logits": logits, "token": d.token,
+                                                               "position": d.position})
                           for b, (g, logits) in made.items()})
         clock.show("saved")
     else:
@@ -217,7 +229,8 @@ def shown(images):
     images = list(images)
     for img in images[:1] + images[1:][-1:]:
         r = img.report
-        print("# load", *(f"{k} {v:.1f}" for k, v in vars(r() if callable(r) else r).items() if v), file=sys.stderr)
+        print("# load", *(f"{k} {v:.1f}" for k, v in vars(r() if callable(r) else r).items() if v),
+              file=sys.stderr)
 
 
 def finished(pending):
@@ -230,8 +243,9 @@ def finished(pending):
 
 
 def load(made, count, folder):
-    """made: "model", the process makes the same weights; "builds", the same, with start_graph_builds() and all graphs built before
-    a replay; "each", replayed when it is built; "nothing", the image brings the weights.
+    """made: "model", the process makes the same weights; "builds", the same, with
+    start_graph_builds() and all graphs built before a replay; "each", replayed when it is built;
+    "nothing", the image brings the weights.
     """
     count = int(count)
     import foundry as fdry
@@ -245,7 +259,9 @@ def load(made, count, folder):
     start = time.perf_counter()
     paths = {b: os.path.join(folder, f"{b}.json") for b in batches(count)}
     if made == "builds":
-        found = dict(zip(paths, fdry.CUDAGraph.finish_graph_loads(fdry.CUDAGraph.start_graph_builds(list(paths.values())))))
+        found = dict(
+            zip(paths, fdry.CUDAGraph.finish_graph_loads(
+                fdry.CUDAGraph.start_graph_builds(list(paths.values())))))
     elif made == "each":
         found = dict(zip(paths, finished(fdry.CUDAGraph.start_graph_builds(list(paths.values())))))
     else:
@@ -261,7 +277,8 @@ def load(made, count, folder):
     shown(p.image for p in fdry.region.current("figures").images.values())
     for b, want in known(folder).items():
         g, out = found[b]
-        is_ = digest(torch, g.replay, d.token if d else out["token"], d.position if d else out["position"], out["logits"])
+        is_ = digest(torch, g.replay, d.token if d else out["token"], d.position if d
+                     else out["position"], out["logits"])
         if is_ != want:
             sys.exit(f"batch {b}: {is_}, and {want} where it was captured")
     print("bits 1")
@@ -303,7 +320,8 @@ def part(*args):
         if line.startswith(("#", "foundry: debug: seal of")):
             print("   ", line, flush=True)
     if done.returncode:
-        print(f"{args}: status {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1500:]}", flush=True)
+        print(f"{args}: status {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1500:]}",
+              flush=True)
         return {}
     return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
 
@@ -321,8 +339,10 @@ def table(count, base, rows):
         if ready and base:
             beside = f"  native/{name.split()[0]} {base['native_ready'] / ready:.1f}"
         if ready and whole:
-            beside += f"  beside foundry.load {ready / whole:.2f} ({min(readies):.0f} to {max(readies):.0f} ms)"
-        print(f"  {name:28}", " ".join(f"{k} {median(rows, name, k):.0f}" for k in taken[0] if k != "bits"), beside, flush=True)
+            beside += (f"  beside foundry.load {ready / whole:.2f} "
+                       f"({min(readies):.0f} to {max(readies):.0f} ms)")
+        print(f"  {name:28}", " ".join(f"{k} {median(rows, name, k):.0f}" for k in taken[0]
+                                       if k != "bits"), beside, flush=True)
 
 
 def median(rows, name, figure):
@@ -346,7 +366,8 @@ def whole(counts="8", ways="turn,each,together", rounds="1"):
                         results.append("bits" in rows[-1][1])
                     if way == how[-1]:
                         rows.append(("foundry.load", part("image", count, folder)))
-                        rows.append(("foundry.load, build=True", part("image", count, folder, "build")))
+                        rows.append(("foundry.load, build=True",
+                                     part("image", count, folder, "build")))
         table(count, base, rows)
     parts.finish(results)
 

@@ -25,8 +25,10 @@ PROMPT = "It was the best of times"
 def config_of(family):
     import decode
     import transformers
-    common = dict(vocab_size=VOCAB, hidden_size=512, intermediate_size=1536, num_hidden_layers=LAYERS,
-                  num_attention_heads=16, num_key_value_heads=decode.KV_HEADS, head_dim=decode.HEAD_DIM,
+    common = dict(vocab_size=VOCAB, hidden_size=512, intermediate_size=1536,
+                  num_hidden_layers=LAYERS,
+                  num_attention_heads=16, num_key_value_heads=decode.KV_HEADS,
+                  head_dim=decode.HEAD_DIM,
                   max_position_embeddings=CONTEXT, tie_word_embeddings=False)
     common.update(SHAPES.get(family, {}))
     if family == "qwen3":
@@ -35,7 +37,8 @@ def config_of(family):
         return transformers.LlamaConfig(**common), transformers.LlamaForCausalLM
     # All experts of a token in one batched product: the shapes do not depend on the data, so it can
     # be captured.
-    config = transformers.Qwen3MoeConfig(**common, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=256)
+    config = transformers.Qwen3MoeConfig(**common, num_experts=8, num_experts_per_tok=2,
+                                         moe_intermediate_size=256)
     config._experts_implementation = "batched_mm"
     return config, transformers.Qwen3MoeForCausalLM
 
@@ -110,11 +113,14 @@ def capture(family, store):
             for name, p in sorted(weights.items()):
                 cap.tensor("weight/" + name, p, use="const", external=True)
                 f.write(memoryview(decode.host_bits(p).numpy()))
-        with foundry.Store(store, create=True) as shared, foundry.Store(f"{store}.{family}", create=True) as empty:
+        with foundry.Store(store, create=True) as shared, \
+                foundry.Store(f"{store}.{family}", create=True) as empty:
             sealed, alone = cap.seal(shared, family), cap.seal(empty, family)
-            kernels = [line.split()[2] for line in shared.describe(family).splitlines() if line.startswith("kernel ")]
+            kernels = [line.split()[2] for line in shared.describe(family).splitlines()
+                       if line.startswith("kernel ")]
         assert sealed.id == alone.id, "the same workload has two ids"
-    fields = ("nodes", "kernels", "kernels_whole", "kernel_bytes", "objects_new", "objects_known", "stored_new")
+    fields = ("nodes", "kernels", "kernels_whole", "kernel_bytes", "objects_new", "objects_known",
+              "stored_new")
     report = {f: getattr(sealed, f) for f in fields}
     report.update(objects=kernels, alone_new=alone.objects_new, alone_stored=alone.stored_new)
     with open(weights_path(store, family) + ".json", "w", encoding="ascii") as f:
@@ -176,14 +182,16 @@ def load(family, store):
 
 def report(store):
     known, good = set(), True
-    print(f"{'model':10s} {'nodes':>6s} {'kernels':>8s} {'whole':>6s} {'shared':>7s} {'kernel bytes':>13s} "
+    print(f"{'model':10s} {'nodes':>6s} {'kernels':>8s} {'whole':>6s} {'shared':>7s} "
+          f"{'kernel bytes':>13s} "
           f"{'new at rest':>12s} {'in an empty store':>18s}")
     for family in FAMILIES:
         with open(weights_path(store, family) + ".json", encoding="ascii") as f:
             r = json.load(f)
         objects = set(r["objects"])
         shared = len(objects & known)
-        print(f"{family:10s} {r['nodes']:6d} {r['kernels']:8d} {r['kernels_whole']:6d} {shared:7d} {r['kernel_bytes']:13d} "
+        print(f"{family:10s} {r['nodes']:6d} {r['kernels']:8d} {r['kernels_whole']:6d} {shared:7d} "
+              f"{r['kernel_bytes']:13d} "
               f"{r['stored_new']:12d} {r['alone_stored']:18d}")
         # Shared objects were not stored again.
         good = good and r["alone_new"] - r["objects_new"] >= shared

@@ -41,8 +41,8 @@ def build(capture):
 
 
 def check(image, rows):
-    """The graph writes and reads rows of the cache, as far as the index kernels let it, which check against the size
-    that they were captured with; eager PyTorch uses all of it.
+    """The graph writes and reads rows of the cache, as far as the index kernels let it, which check
+    against the size that they were captured with; eager PyTorch uses all of it.
     """
     import torch
     cache = torch.from_dlpack(image["cache"])
@@ -68,7 +68,8 @@ def check(image, rows):
 def start(store, revision, rows=0):
     import foundry
     options = {"externals": {"cache": rows * D * 4}, "poison": True} if rows else {}
-    return foundry.load_or_capture("start/test", capture=build, facts={"revision": revision}, store=store, **options)
+    return foundry.load_or_capture("start/test", capture=build, facts={"revision": revision},
+                                   store=store, **options)
 
 
 def first(store):
@@ -115,7 +116,8 @@ def late(store):
     raise AssertionError("it was captured")
 
 
-STEPS = [("first",), ("load", str(ROWS)), ("load", str(8 * ROWS)), ("load", str(ROWS // 4)), ("other",), ("strict",),
+STEPS = [("first",), ("load", str(ROWS)), ("load", str(8 * ROWS)), ("load", str(ROWS // 4)),
+         ("other",), ("strict",),
          ("late",)]
 
 

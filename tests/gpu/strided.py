@@ -16,7 +16,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import parts  # noqa: E402
 
 SALTS = (1, 2, 3)
-SHAPES = {"image": (8, 16, 30, 40), "sequence": (4, 25, 64), "query": (2, 128, 8, 64), "wide": (64, 100)}
+SHAPES = {"image": (8, 16, 30, 40), "sequence": (4, 25, 64), "query": (2, 128, 8, 64),
+          "wide": (64, 100)}
 
 
 def inputs(salt):
@@ -35,9 +36,11 @@ def build():
     conv = torch.nn.Conv2d(16, 32, 3, padding=1).cuda().to(memory_format=torch.channels_last)
     lstm = torch.nn.LSTM(64, 48, num_layers=2, batch_first=True).cuda()
     storage = torch.zeros(64, 150, device="cuda")
-    places = {"image": torch.zeros(SHAPES["image"], device="cuda").to(memory_format=torch.channels_last),
+    places = {"image": torch.zeros(SHAPES["image"],
+                                   device="cuda").to(memory_format=torch.channels_last),
               "sequence": torch.zeros(25, 4, 64, device="cuda").transpose(0, 1),
-              "query": torch.zeros(SHAPES["query"], device="cuda").transpose(1, 2), "wide": storage[:, 20:120]}
+              "query": torch.zeros(SHAPES["query"], device="cuda").transpose(1, 2),
+              "wide": storage[:, 20:120]}
     places["query"] = places["query"].transpose(1, 2)
 
     def step():
@@ -82,7 +85,8 @@ def capture(folder):
 
 def orders(torch, tensor):
     """Yields the same elements in arrays of other orders, on host and device."""
-    turned = tensor.permute(*reversed(range(tensor.dim()))).contiguous().permute(*reversed(range(tensor.dim())))
+    turned = tensor.permute(*reversed(range(tensor.dim()))).contiguous().permute(
+        *reversed(range(tensor.dim())))
     gaps = torch.zeros(*tensor.shape[:-1], 2 * tensor.shape[-1])[..., ::2].copy_(tensor)
     for each in (tensor, turned, gaps):
         yield each
@@ -109,11 +113,14 @@ def replay(folder):
                 del way
                 img.launch(1, stream=side)
                 check(torch, img, wanted, side)
-                whole = torch.frombuffer(img.read("storage", stream=side), dtype=torch.uint8).view(64, 150, 4)
-                assert (whole[:, :20] == n + 1).all() and (whole[:, 120:] == n + 1).all(), "a gap was written to"
+                whole = torch.frombuffer(img.read("storage", stream=side),
+                                         dtype=torch.uint8).view(64, 150, 4)
+                assert (whole[:, :20] == n + 1).all() and (whole[:, 120:] == n
+                                                           + 1).all(), "a gap was written to"
                 with torch.cuda.stream(side):
                     got = torch.from_dlpack(img["conv"])
-                    assert got.is_contiguous(memory_format=torch.channels_last) and torch.equal(got.cpu(), wanted["conv"])
+                    assert got.is_contiguous(memory_format=torch.channels_last) and torch.equal(
+                        got.cpu(), wanted["conv"])
                     del got
         measure(torch, img)
 
@@ -127,7 +134,8 @@ def check(torch, img, wanted, side):
         for into in (torch.zeros_like(want), torch.zeros_like(want, device="cuda"),
                      torch.zeros(*want.shape[:-1], 2 * want.shape[-1])[..., ::2]):
             img.read(name, stream=side, out=into)
-            assert torch.equal(into.cpu().contiguous().view(torch.uint8), bits), f"{name}: other bits in an array"
+            assert torch.equal(into.cpu().contiguous().view(torch.uint8),
+                               bits), f"{name}: other bits in an array"
 
 
 def measure(torch, img):
@@ -137,9 +145,12 @@ def measure(torch, img):
     data = inputs(1)["image"]
     last = data.to(memory_format=torch.channels_last)
     place = torch.empty_like(last, device="cuda")
-    ways = {"write, rows": lambda: img.write("image", data), "write, channels last": lambda: img.write("image", last),
-            "write, on the GPU": lambda: img.write("image", place), "read": lambda: img.read("image"),
-            "torch, rows": lambda: place.copy_(data), "torch, channels last": lambda: place.copy_(last)}
+    ways = {"write, rows": lambda: img.write("image", data),
+            "write, channels last": lambda: img.write("image", last),
+            "write, on the GPU": lambda: img.write("image", place),
+            "read": lambda: img.read("image"),
+            "torch, rows": lambda: place.copy_(data),
+            "torch, channels last": lambda: place.copy_(last)}
     for name, call in ways.items():
         took = []
         for _ in range(20):

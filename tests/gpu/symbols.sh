@@ -19,7 +19,8 @@ for line in open("/proc/self/maps"):
         break
 END
 driver=$(python3 find.py)
-nm -D --defined-only "$driver" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >exports
+nm -D --defined-only "$driver" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+	LC_ALL=C sort -u >exports
 LC_ALL=C sort "$ROOT/hook/symbols.list" >list
 
 # Debuggers look their variables up in the driver itself.
@@ -38,8 +39,9 @@ for name in open("exports").read().split():
     got = []
     for lib in cuda, real:
         p, status = ctypes.c_void_p(), ctypes.c_int()
-        got.append((lib.cuGetProcAddress_v2(name.encode(), ctypes.byref(p), version, ctypes.c_uint64(0),
-                                            ctypes.byref(status)), status.value, bool(p)))
+        result = lib.cuGetProcAddress_v2(name.encode(), ctypes.byref(p), version,
+                                         ctypes.c_uint64(0), ctypes.byref(status))
+        got.append((result, status.value, bool(p)))
     found += got[0][2]
     if got[0] != got[1]:
         bad.append(name)

@@ -53,9 +53,14 @@ for v in (5.0, -7.0, 2.0):
     torch.cuda.synchronize()
     want = torch.load(f'eager{v}.pt').cpu()
     if not torch.equal(output_tensor.cpu(), want):
-        sys.exit(f'{v}: differs by {(output_tensor.cpu() - want).abs().max().item()} of {want.abs().max().item()}')
+        by = (output_tensor.cpu() - want).abs().max().item()
+        sys.exit(f'{v}: differs by {by} of {want.abs().max().item()}')
 """
-BASE = "import foundry as fdry\nimport torch\nBASE = 0x500000000000\nfdry.set_allocation_region(BASE, '4GB')\n"
+BASE = """import foundry as fdry
+import torch
+BASE = 0x500000000000
+fdry.set_allocation_region(BASE, '4GB')
+"""
 TIMES = int(os.environ.get("FOUNDRY_STARTS", "100"))  # number of processes that try the base
 
 
@@ -68,7 +73,8 @@ def run(folder, text, name="script"):
     for gone in ("FOUNDRY_STORE", "XDG_CACHE_HOME"):
         env.pop(gone, None)
     try:
-        return subprocess.run([sys.executable, "-c", text], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run([sys.executable, "-c", text], cwd=folder, env=env,
+                              capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         raise Failed(f"{name}: took more than 60 s") from None
 
@@ -100,8 +106,10 @@ def plain(folder):
 def parameters(folder):
     quick_start(folder, PARAMETERS)
     # Tensors made afterwards do not use memory of the image.
-    more = "others = [torch.full(s, -1.0) for s in [(100, 100)] * 60 + [(1 << 18,)] * 6 + [(3 << 20,)] * 3]\n"
-    ran(folder, LOAD + more + CHECKED + "assert all((t == -1).all() for t in others)", "load, allocate, check")
+    more = ("others = [torch.full(s, -1.0) "
+            "for s in [(100, 100)] * 60 + [(1 << 18,)] * 6 + [(3 << 20,)] * 3]\n")
+    ran(folder, LOAD + more + CHECKED + "assert all((t == -1).all() for t in others)",
+        "load, allocate, check")
 
 
 def without_replay(folder):
@@ -110,14 +118,17 @@ def without_replay(folder):
 
 
 def preallocation(folder):
-    capture = CAPTURE.replace("0x7f0000000000", "0x500000000000").replace("1GB", "16GB").replace("graph.json", "model.json")
+    capture = (CAPTURE.replace("0x7f0000000000", "0x500000000000").replace("1GB", "16GB")
+               .replace("graph.json", "model.json"))
     ran(folder, PARAMETERS + capture + SAVED, "capture")
-    ran(folder, PREALLOCATED + "import torch\ntorch.cuda.synchronize()\nassert torch.equal(outputs.cpu(), torch.load('captured.pt').cpu())",
+    ran(folder, PREALLOCATED + "import torch\ntorch.cuda.synchronize()\nassert "
+                               "torch.equal(outputs.cpu(), torch.load('captured.pt').cpu())",
         "preallocated load")
 
 
 SAVE_TWO = BASE + """
-a, b, w = torch.ones(100, 100, device='cuda'), torch.full((100, 100), 2.0, device='cuda'), torch.full((300, 100), 4.0, device='cuda')
+a, b = torch.ones(100, 100, device='cuda'), torch.full((100, 100), 2.0, device='cuda')
+w = torch.full((300, 100), 4.0, device='cuda')
 graphs = []
 for i in range(3):
     extra = torch.full((100, 100), 10.0 ** i, device='cuda')
@@ -130,13 +141,15 @@ for i in range(3):
 """
 LOAD_TWO = """
 found = [fdry.CUDAGraph.load(f'{i}.json') for i in range(3)] if one_by_one else \
-    fdry.CUDAGraph.finish_graph_loads(fdry.CUDAGraph.start_graph_builds([f'{i}.json' for i in range(3)]))
+    fdry.CUDAGraph.finish_graph_loads(fdry.CUDAGraph.start_graph_builds([f'{i}.json' for i in
+           range(3)]))
 for i, (g, (c, d)) in enumerate(found):
     g.replay()
     torch.cuda.synchronize()
     want = first + 2 + 4 + 10.0 ** i
     assert type(d) is list and type(d[1]) is tuple
-    assert (c == want).all() and (d[0] == 2 * want).all() and (d[1][0] == want - 1).all(), (i, c[0, 0].item(), want)
+    assert (c == want).all() and (d[0] == 2 * want).all() and (d[1][0] == want - 1).all(), (i, c[0,
+           0].item(), want)
 """
 
 
@@ -144,8 +157,10 @@ def several(folder):
     ran(folder, SAVE_TWO, "save three")
     for one_by_one in (True, False):
         made = "a, first = torch.full((100, 100), 30.0, device='cuda'), 30.0\n"
-        ran(folder, BASE + f"one_by_one = {one_by_one}\n" + made + LOAD_TWO, f"load three, one by one: {one_by_one}")
-        ran(folder, BASE + f"one_by_one, first = {one_by_one}, 1.0\n" + LOAD_TWO, f"nothing made before, one by one: {one_by_one}")
+        ran(folder, BASE + f"one_by_one = {one_by_one}\n" + made + LOAD_TWO,
+            f"load three, one by one: {one_by_one}")
+        ran(folder, BASE + f"one_by_one, first = {one_by_one}, 1.0\n" + LOAD_TWO,
+            f"nothing made before, one by one: {one_by_one}")
 
 
 SAVE_CHANGED = BASE + """
@@ -169,7 +184,8 @@ def changed(folder):
     """
     ran(folder, SAVE_CHANGED, "save, change, save")
     for i, w in enumerate((2.0, 6.0, 7.0, 7.0)):
-        ran(folder, BASE + f"g, c = fdry.CUDAGraph.load('{i}.json')\ng.replay()\ntorch.cuda.synchronize()\n"
+        ran(folder, BASE
+            + f"g, c = fdry.CUDAGraph.load('{i}.json')\ng.replay()\ntorch.cuda.synchronize()\n"
             f"assert (c == {1.0 + w}).all(), c[0, 0].item()\n", f"load {i}.json alone")
 
 
@@ -177,8 +193,10 @@ def differences(folder):
     ran(folder, SAVE_TWO, "save three")
     for made, says in (("torch.ones(3 << 20, device='cuda')", "allocation 0 of this process"),
                        ("torch.ones(200, 100, device='cuda')", "has 80384 bytes at 0x500000000000"),
-                       ("torch.ones(100, 100, device='cuda'), torch.ones(1000, device='cuda')", "has 4096 bytes at")):
-        text = (BASE + f"own = [{made}]\ntry:\n    fdry.CUDAGraph.load('0.json')\nexcept fdry.Error as e:\n    print(e.name, e)\n")
+                       ("torch.ones(100, 100, device='cuda'), torch.ones(1000, device='cuda')",
+                        "has 4096 bytes at")):
+        text = (BASE + f"own = [{made}]\ntry:\n    fdry.CUDAGraph.load('0.json')\nexcept "
+                       f"fdry.Error as e:\n    print(e.name, e)\n")
         said = ran(folder, text, made)
         if not said.startswith("FDRY_E_LAYOUT") or says not in said:
             raise Failed(f"{made}: '{said}' does not say '{says}'")
@@ -257,7 +275,8 @@ except fdry.Error as e:
 
 def rate(folder):
     """Prints how often the README's base is free in a new process."""
-    text = "import foundry as fdry\nimport torch\ntorch.cuda.init()\ntorch.zeros(1, device='cuda')\n" \
+    text = "import foundry as fdry\nimport torch\n" \
+        "torch.cuda.init()\ntorch.zeros(1, device='cuda')\n" \
         "fdry.set_allocation_region(0x7f0000000000, '1GB')\n"
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         done = list(pool.map(lambda _: run(folder, text, "base"), range(TIMES)))
@@ -265,11 +284,13 @@ def rate(folder):
     print(f"  base 0x7f0000000000 of 1 GiB: free in {TIMES - len(taken)} of {TIMES} processes")
     for d in taken[:3]:
         print("   ", d.stderr.strip().splitlines()[-1][:300])
-    if any("is taken" not in d.stderr and "TAKEN" not in d.stderr and "0x7f0000000000" not in d.stderr for d in taken):
+    if any("is taken" not in d.stderr and "TAKEN" not in d.stderr
+           and "0x7f0000000000" not in d.stderr for d in taken):
         raise Failed(taken[0].stderr[-1500:])
 
 
-PARTS = (several, changed, rate, parameters, differences, plain, states, without_replay, preallocation, random)
+PARTS = (several, changed, rate, parameters, differences, plain, states, without_replay,
+         preallocation, random)
 
 
 def one(part):
@@ -286,7 +307,9 @@ def one(part):
 
 
 def main():
-    if subprocess.run([sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"], capture_output=True,
+    if subprocess.run([sys.executable, "-c",
+                       "import torch, sys; sys.exit(not torch.cuda.is_available())"],
+                      capture_output=True,
                       check=False).returncode:
         parts.skip("no GPU, or no PyTorch that sees it")
     with concurrent.futures.ThreadPoolExecutor(5) as pool:

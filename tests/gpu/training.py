@@ -25,7 +25,8 @@ class Training:
 
     def __init__(self, torch, which):
         self.model = torch.nn.Sequential(
-            torch.nn.Linear(WIDE, HIDDEN), torch.nn.ReLU(), torch.nn.Dropout(0.25), torch.nn.Linear(HIDDEN, OUT)).cuda()
+            torch.nn.Linear(WIDE, HIDDEN), torch.nn.ReLU(), torch.nn.Dropout(0.25),
+            torch.nn.Linear(HIDDEN, OUT)).cuda()
         params = self.model.parameters()
         self.optimizer = torch.optim.SGD(params, lr=0.05, momentum=0.9) if which == "sgd" else \
             torch.optim.Adam(params, lr=0.01, capturable=True)
@@ -101,7 +102,8 @@ def compare(what, got, want):
     wrong = [i for i, (a, b) in enumerate(zip(got, want)) if a != b]
     same = len(got) == len(want) and not wrong
     print(f"{what}: {len(got)} of {len(want)}, {len(set(got))} distinct, "
-          f"{'equal' if same else f'{len(wrong)} differ, the first is number {wrong[:1]}'}", flush=True)
+          f"{'equal' if same else f'{len(wrong)} differ, the first is number {wrong[:1]}'}",
+          flush=True)
     return same
 
 
@@ -109,7 +111,8 @@ def near(torch, what, got, want):
     """Returns whether eager results equal those of the graph except for rounding."""
     off = [((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item() for a, b in zip(got, want)]
     exact = sum(torch.equal(a, b) for a, b in zip(got, want))
-    print(f"{what}: {exact} of {len(off)} equal to the bit, largest difference {max(off):.3g}", flush=True)
+    print(f"{what}: {exact} of {len(off)} equal to the bit, largest difference {max(off):.3g}",
+          flush=True)
     return max(off) <= TOLERANCE
 
 
@@ -131,7 +134,8 @@ def reference(torch, folder, which, work, graph, loss):
     save(folder, which, "batches", [data(v) for pair in batches(torch) for v in pair])
     work.put_state(start)
     eager = train(torch, work.x, work.t, work.step)
-    return near(torch, f"{which}: eager losses", eager, losses) and near(torch, f"{which}: eager state", work.state(), end)
+    return near(torch, f"{which}: eager losses", eager, losses) \
+        and near(torch, f"{which}: eager state", work.state(), end)
 
 
 def capture(folder):
@@ -159,8 +163,10 @@ def capture(folder):
             for i, tensor in enumerate(work.state()):
                 cap.tensor(f"{which}.state{i}", tensor, use="state")
         sealed = cap.seal(os.path.join(folder, "store"), "training")
-        print("sealed", sealed.id[:12], sealed.nodes, "nodes, draws", {k: sorted(v) for k, v in cap.rng_uses.items()}, flush=True)
-        good = [reference(torch, folder, which, works[key], graphs[key], losses[key]) for key, which in MODELS.items()]
+        print("sealed", sealed.id[:12], sealed.nodes, "nodes, draws",
+              {k: sorted(v) for k, v in cap.rng_uses.items()}, flush=True)
+        good = [reference(torch, folder, which, works[key], graphs[key], losses[key]) for key,
+                which in MODELS.items()]
     assert all(good), good
 
 
@@ -179,8 +185,11 @@ def load_with_torch(folder):
 
         losses = train(torch, x, t, step)
         state = saved(folder, which, "state")
-        results.append(compare(f"{which} with torch, losses", [data(v) for v in losses], saved(folder, which, "losses")))
-        results.append(compare(f"{which} with torch, state", [bytes(img.read(f"{which}.state{i}")) for i in range(len(state))], state))
+        results.append(compare(f"{which} with torch, losses", [data(v) for v in losses],
+                               saved(folder, which, "losses")))
+        results.append(compare(f"{which} with torch, state",
+                               [bytes(img.read(f"{which}.state{i}")) for i in range(len(state))],
+                               state))
         del x, t, loss, step
     img.close()
     assert all(results), results
@@ -202,9 +211,11 @@ def load_without_torch(folder):
                     img.launch(key)
                     losses.append(bytes(img.read(f"{which}.loss")))
                 state = saved(folder, which, "state")
-                results.append(compare(f"{which} without torch, {turn}, losses", losses, saved(folder, which, "losses")))
+                results.append(compare(f"{which} without torch, {turn}, losses", losses,
+                                       saved(folder, which, "losses")))
                 results.append(compare(f"{which} without torch, {turn}, state",
-                                       [bytes(img.read(f"{which}.state{i}")) for i in range(len(state))], state))
+                                       [bytes(img.read(f"{which}.state{i}"))
+                                        for i in range(len(state))], state))
             img.restore()
     assert "torch" not in sys.modules
     assert all(results), results

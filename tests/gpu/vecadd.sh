@@ -7,6 +7,9 @@
 nvidia-smi -L >/dev/null 2>&1 || t_skip "no GPU"
 vecadd=$BUILD/examples/vecadd
 t "capture" "$vecadd" -s store capture
-t "load" bash -c '"$1" -s store load | tee out && grep -q "NVIDIA.*every number is right" out' - "$vecadd"
-t "the same id again" bash -c '"$1" -s store2 capture >again && "$1" -s store load >out && grep -q "$(sed -n "s/^image //p" again)" out' - "$vecadd"
+t "load" bash -c '"$1" -s store load | tee out && grep -q "NVIDIA.*every number is right" out' - \
+	"$vecadd"
+t "the same id again" bash -c \
+	'"$1" -s store2 capture >again && "$1" -s store load >out &&
+	grep -q "$(sed -n "s/^image //p" again)" out' - "$vecadd"
 t_done

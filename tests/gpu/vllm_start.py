@@ -36,7 +36,8 @@ def arguments():
     p.add_argument("--util", type=float, default=0.5)
     p.add_argument("--backend", default="FLASH_ATTN")
     p.add_argument("--processes", action="store_true")
-    p.add_argument("--limit", type=float, default=140, help="seconds, then it ends with a traceback")
+    p.add_argument("--limit", type=float, default=140,
+                   help="seconds, then it ends with a traceback")
     p.add_argument("--compile", type=int, default=0)
     p.add_argument("--graphs", default="FULL_DECODE_ONLY")
     return p.parse_args()

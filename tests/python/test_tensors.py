@@ -300,7 +300,8 @@ class Tensors(unittest.TestCase):
                 self.img.write("plain", host(data, dtype, SHAPE, (1, 2, 6, 24)))
             else:
                 with self.assertRaisesRegex(TypeError,
-                                            "'plain' has elements of type float32, and the array of "
+                                            "'plain' has elements of type float32, and the array "
+                                            "of "
                                             "type int32"):
                     self.img.write("plain", host(data, dtype, SHAPE, (1, 2, 6, 24)))
         for name, bits in (("halves", "uint16"), ("small", "uint8"), ("flags", "uint8"),

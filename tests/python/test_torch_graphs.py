@@ -65,7 +65,8 @@ fdry.stop_allocation_region()
 """
 
 # The functions of the document's tables: names of arguments, with their defaults.
-TABLE = {"set_allocation_region": "(base, size)", "stop_allocation_region": "()", "preallocate_region": "(size)",
+TABLE = {"set_allocation_region": "(base, size)", "stop_allocation_region": "()",
+         "preallocate_region": "(size)",
          "allocation_region": "(base, size, prealloc_size=None)", "free_preallocated_region": "()",
          "load_cuda_modules_and_libraries": "(workspace_dir)"}
 
@@ -109,11 +110,15 @@ with fdry.allocation_region(0x500000000000, '16GB', prealloc_size='8GB'):
 
 class QuickStart(Folder):
     def test_capture_and_save_then_load_and_replay(self):
-        self.assertEqual(self.script(PLAIN + CAPTURE + "print(set(result.tolist()), result.shape)"), "{5.0} (100, 100)")
-        self.assertEqual(self.script(LOAD + "print(set(output_tensor.tolist()), output_tensor.shape)"), "{8.0} (100, 100)")
+        self.assertEqual(self.script(PLAIN + CAPTURE + "print(set(result.tolist()), result.shape)"),
+                         "{5.0} (100, 100)")
+        self.assertEqual(self.script(LOAD
+                                     + "print(set(output_tensor.tolist()), output_tensor.shape)"),
+                         "{8.0} (100, 100)")
 
     def test_with_parameters_and_other_values(self):
-        self.assertEqual(self.script(PARAMETERS + CAPTURE + "print(set(result.tolist()))"), "{21.25}")
+        self.assertEqual(self.script(PARAMETERS + CAPTURE + "print(set(result.tolist()))"),
+                         "{21.25}")
         for _ in range(2):  # loading leaves the files unchanged
             self.assertEqual(self.script(LOAD + "print(set(output_tensor.tolist()))"), "{24.25}")
         after = "input_b.fill_(7.0); graph.replay(); print(set(output_tensor.tolist()))"
@@ -121,30 +126,36 @@ class QuickStart(Folder):
 
     def test_a_loader_that_makes_the_model_keeps_its_parameters(self):
         self.script(PARAMETERS + CAPTURE)
-        made = LOAD.replace("# Load and replay", "model = MyModel()\nmodel.bias.fill_(64.0)\n# Load and replay")
-        self.assertEqual(self.script(PARAMETERS + made + "print(set(output_tensor.tolist()))"), "{72.25}")
+        made = LOAD.replace("# Load and replay",
+                            "model = MyModel()\nmodel.bias.fill_(64.0)\n# Load and replay")
+        self.assertEqual(self.script(PARAMETERS + made + "print(set(output_tensor.tolist()))"),
+                         "{72.25}")
 
     def test_memory_of_the_image_is_not_allocated_again(self):
         self.script(PARAMETERS + CAPTURE)
         more = """
-others = [torch.full(shape, -1.0) for shape in [(100, 100)] * 60 + [(1 << 18,)] * 6 + [(3 << 20,)] * 3]
+others = [torch.full(shape, -1.0)
+          for shape in [(100, 100)] * 60 + [(1 << 18,)] * 6 + [(3 << 20,)] * 3]
 graph.replay()
 print(set(output_tensor.tolist()), {v for t in others for v in t.tolist()})
 """
         self.assertEqual(self.script(LOAD + more), "{24.25} {-1.0}")
 
     def test_preallocation(self):
-        capture = CAPTURE.replace("0x7f0000000000", "0x500000000000").replace("1GB", "16GB").replace("graph.json", "model.json")
+        capture = (CAPTURE.replace("0x7f0000000000", "0x500000000000").replace("1GB", "16GB")
+                   .replace("graph.json", "model.json"))
         self.script(PARAMETERS + capture)
         # The software driver uses the machine's memory, so this test maps less ahead;
         # tests/gpu/torch_graphs.py runs the document's script unchanged.
         little = PREALLOCATED.replace("'8GB'", "'8MB'")
-        self.assertEqual(self.script(little + "import torch\nprint(set(outputs.tolist()))"), "{21.25}")
+        self.assertEqual(self.script(little + "import torch\nprint(set(outputs.tolist()))"),
+                         "{21.25}")
 
 
     def test_arguments(self):
         import foundry
-        self.assertEqual({name: str(inspect.signature(getattr(foundry, name))) for name in TABLE}, TABLE)
+        self.assertEqual({name: str(inspect.signature(getattr(foundry, name))) for name in TABLE},
+                         TABLE)
 
 
 class Graphs(Folder):
@@ -157,7 +168,8 @@ class Graphs(Folder):
                 b = a + a
                 c = b + a
             for name, out in (('none', None), ('list', [b, c]), ('tuple', (b,)), ('empty', []),
-                              ('nested', {'x': (b, [c, None, 7, "s"]), 3: []}), ('hollow', [b, torch.empty((0, 5))])):
+                              ('nested', {'x': (b, [c, None, 7, "s"]), 3: []}),
+                              ('hollow', [b, torch.empty((0, 5))])):
                 g.save(name, output_tensors=out)
             c.is_neg = lambda: True
             deep = b
@@ -295,7 +307,8 @@ class Graphs(Folder):
         """
 
     def test_each_save_has_memory_as_it_was_then(self):
-        for change, now in (("w.mul_(3.0)", 6.0), ("w.copy_(a)", 1.0), ("w.fill_(9.0)", 9.0), ("pass", 2.0)):
+        for change, now in (("w.mul_(3.0)", 6.0), ("w.copy_(a)", 1.0), ("w.fill_(9.0)", 9.0),
+                            ("pass", 2.0)):
             self.more(self.CHANGED.replace("CHANGE", change))
             for name, w in (("0", 2.0), ("1", now)):
                 self.more(f"""
@@ -316,12 +329,14 @@ class Graphs(Folder):
 
     def test_what_nobody_uses_any_more_is_not_what_the_next_brings(self):
         self.more(self.CHANGED.replace("CHANGE", "w.mul_(3.0)"))
-        for end in ("del g, out", "g.reset(); del out", "del out; g.reset()", "del out, g, pending"):
+        for end in ("del g, out", "g.reset(); del out", "del out; g.reset()",
+                    "del out, g, pending"):
             self.more(f"""
                 fdry.set_allocation_region(BASE, '1GB')
                 a = full(10.0)
                 pending = fdry.CUDAGraph.start_graph_builds(['0.json'])
-                g, out = fdry.CUDAGraph.{"finish_graph_loads(pending)[0]" if "pending" in end else "load('0.json')"}
+                g, out = fdry.CUDAGraph.{"finish_graph_loads(pending)[0]" if "pending" in end else
+                      "load('0.json')"}
                 del pending
                 g.replay()
                 is_all(out, 12.0)
@@ -342,7 +357,8 @@ class Graphs(Folder):
             for g, out in fdry.CUDAGraph.finish_graph_loads(pending):
                 g.replay()
                 is_all(out, 12.0)
-            for g, out in fdry.CUDAGraph.finish_graph_loads(pending) + fdry.CUDAGraph.finish_graph_loads(other):
+            for g, out in (fdry.CUDAGraph.finish_graph_loads(pending)
+                           + fdry.CUDAGraph.finish_graph_loads(other)):
                 g.reset()
             del g, out, pending, other
             g, out = fdry.CUDAGraph.load('1.json')
@@ -368,7 +384,8 @@ class Graphs(Folder):
             os.remove('1.json')
             h = fdry.CUDAGraph()
             fails("STATE", "there is none", fdry.save_graphs, {'1.json': keep[1], '0.json': h})
-            for bad in ([keep[0]], {}, {'0.json': (h,)}, {'0.json': 5}, {'0.json': (5, None)}, None):
+            for bad in ([keep[0]], {}, {'0.json': (h,)}, {'0.json': 5}, {'0.json': (5, None)},
+                  None):
                 try:
                     fdry.save_graphs(bad)
                 except TypeError:
@@ -456,7 +473,8 @@ class Graphs(Folder):
                 b = a + a
             os.makedirs('w/folder.json')
             os.chdir('w')
-            for path, error in (('', IsADirectoryError), ('folder.json', IsADirectoryError), ('a\\0b', ValueError), (None, TypeError), (5, TypeError)):
+            for path, error in (('', IsADirectoryError), ('folder.json', IsADirectoryError),
+                  ('a\\0b', ValueError), (None, TypeError), (5, TypeError)):
                 try:
                     g.save(path, b)
                 except error:
@@ -494,14 +512,16 @@ class Graphs(Folder):
                 g.replay()
                 is_all(out, 10.0 + int(path[0]))
             assert fdry.CUDAGraph.finish_one_graph_load(pending, 2) is one
-            for call in (lambda: fdry.CUDAGraph.finish_one_graph_load(pending, 5), lambda: fdry.CUDAGraph.start_graph_builds('x'),
+            for call in (lambda: fdry.CUDAGraph.finish_one_graph_load(pending, 5), lambda:
+                  fdry.CUDAGraph.start_graph_builds('x'),
                          lambda: fdry.CUDAGraph.start_graph_builds([], num_threads=0)):
                 try:
                     call()
                 except (IndexError, TypeError, ValueError):
                     continue
                 raise AssertionError(call)
-            fails("NOENT", "no file 'none.json'", fdry.CUDAGraph.start_graph_builds, paths + ['none.json'])
+            fails("NOENT", "no file 'none.json'", fdry.CUDAGraph.start_graph_builds, paths +
+                  ['none.json'])
             import os
             with open('foundry-graphs.json') as f:
                 text = f.read()
@@ -595,7 +615,8 @@ class Graphs(Folder):
     def test_the_states_of_a_graph(self):
         self.more("""
             g = fdry.CUDAGraph()
-            for call in (g.replay, g.pool, g.instantiate, g.raw_cuda_graph, g.raw_cuda_graph_exec, lambda: g.save('x'),
+            for call in (g.replay, g.pool, g.instantiate, g.raw_cuda_graph, g.raw_cuda_graph_exec,
+                  lambda: g.save('x'),
                          lambda: g.debug_dump('x')):
                 fails("STATE", "there is none", call)
             fdry.set_allocation_region(BASE, '1GB')
@@ -646,7 +667,8 @@ class Graphs(Folder):
             with torch.cuda.stream(s):
                 g.replay()
             is_all(b, 8.0)
-            for call in (g.raw_cuda_graph, g.raw_cuda_graph_exec, lambda: g.save('x'), lambda: g.debug_dump('x')):
+            for call in (g.raw_cuda_graph, g.raw_cuda_graph_exec, lambda: g.save('x'), lambda:
+                  g.debug_dump('x')):
                 fails("STATE", "loaded from a file", call)
             fails("STATE", "loaded from a file", g.capture_begin)
             before = fdry.get_current_alloc_offset()
@@ -674,14 +696,16 @@ class Graphs(Folder):
             a = full(10.0)
             for i in range(3):
                 (g, c), (h, d) = fdry.CUDAGraph.load('0'), fdry.CUDAGraph.load('1')
-                live = sum(b['state'] != 'inactive' for s in torch.cuda.memory_snapshot() for b in s['blocks'])
+                live = sum(b['state'] != 'inactive' for s in torch.cuda.memory_snapshot() for b in
+                  s['blocks'])
                 assert live == 2, live
                 g.reset()
                 h.replay()
                 is_all(d, 12.0)
                 del c, d
                 h.reset()
-                live = sum(b['state'] != 'inactive' for s in torch.cuda.memory_snapshot() for b in s['blocks'])
+                live = sum(b['state'] != 'inactive' for s in torch.cuda.memory_snapshot() for b in
+                  s['blocks'])
                 assert live == 1, live
             w = full(3.0)
             assert w.data_ptr() - a.data_ptr() == 40448
@@ -691,9 +715,12 @@ class Graphs(Folder):
 class Regions(Folder):
     def test_sizes(self):
         import foundry
-        for text, size in (("1GB", 1 << 30), ("16MB", 16 << 20), ("1.5 kb", 1536), (4096, 4096), ("0", 0), (" 2 MiB ", 2 << 20), ("3t", 3 << 40),
-                           (".5kb", 512), ("7 b", 7), ("9007199254740993", 9007199254740993), ("1.9999999999999999999kb", 2047),
-                           ("8796093022208.001953125 kb", 9007199254740994), ("9" * 400 + ".5", int("9" * 400))):
+        for text, size in (("1GB", 1 << 30), ("16MB", 16 << 20), ("1.5 kb", 1536), (4096, 4096),
+                           ("0", 0), (" 2 MiB ", 2 << 20), ("3t", 3 << 40),
+                           (".5kb", 512), ("7 b", 7), ("9007199254740993", 9007199254740993),
+                           ("1.9999999999999999999kb", 2047),
+                           ("8796093022208.001953125 kb", 9007199254740994),
+                           ("9" * 400 + ".5", int("9" * 400))):
             self.assertEqual(foundry.parse_size(text), size)
         for bad in ("", "GB", "1 XB", "-1", -1, True, None, 1.5, "1e3", "1 0", "nan", b"1"):
             with self.subTest(bad), self.assertRaises(ValueError):
@@ -701,8 +728,10 @@ class Regions(Folder):
 
     def test_begin_stop_resume(self):
         self.more("""
-            for call in (fdry.stop_allocation_region, fdry.resume_allocation_region, fdry.get_current_alloc_offset,
-                         fdry.free_preallocated_region, lambda: fdry.preallocate_region('2MB'), lambda: fdry.set_current_alloc_offset(0)):
+            for call in (fdry.stop_allocation_region, fdry.resume_allocation_region,
+                  fdry.get_current_alloc_offset,
+                         fdry.free_preallocated_region, lambda: fdry.preallocate_region('2MB'),
+                  lambda: fdry.set_current_alloc_offset(0)):
                 fails("STATE", "set_allocation_region() first", call)
             for base, size in (("zz", 1), ("-0x10", 1), (-1, 1), (None, 1), (BASE, 0), (BASE, "x")):
                 try:
@@ -742,7 +771,8 @@ class Regions(Folder):
             with fdry.allocation_region(BASE + (1 << 34), '1GB', prealloc_size='64MB'):
                 fdry.stop_allocation_region()
             fails("STATE", "no preallocated memory", fdry.free_preallocated_region)
-            fails("RANGE", "", fdry.allocation_region(BASE + (1 << 33), '1GB', prealloc_size='2GB').__enter__)
+            fails("RANGE", "", fdry.allocation_region(BASE + (1 << 33), '1GB',
+                  prealloc_size='2GB').__enter__)
             try:
                 with fdry.allocation_region(BASE + (1 << 33), '1GB'):
                     raise KeyError
@@ -763,8 +793,10 @@ class Regions(Folder):
             del b
             torch.cuda.empty_cache()
             ranges, end = fdry.get_live_region_ranges(), fdry.get_current_alloc_offset()
-            assert ranges == [(0, 12 << 20), (24 << 20, 12 << 20)] and end == 36 << 20, (ranges, end)
-            assert fdry.preallocate_ranges(ranges, end) is True  # all of it lies below the cursor: nothing is mapped
+            assert ranges == [(0, 12 << 20), (24 << 20, 12 << 20)] and end == 36 << 20, \
+                (ranges, end)
+            # all of it lies below the cursor: nothing is mapped
+            assert fdry.preallocate_ranges(ranges, end) is True
             fails("STATE", "no preallocated memory", fdry.free_preallocated_region)
             for bad in ([(1,)], [(-1, 5)], [("a", 5)], [(0, None)]):
                 try:
@@ -780,8 +812,10 @@ class Regions(Folder):
             fdry.free_preallocated_region()
             done = []
             torch.cuda.current_blas_handle = lambda: done.append('handle')
-            torch.float16, torch.zeros, torch.mm = None, lambda shape, dtype, device: [0], lambda a, b: done.append('product')
-            torch.nn = types.SimpleNamespace(functional=types.SimpleNamespace(linear=lambda a, b, c: done.append('bias')))
+            torch.float16, torch.zeros = None, lambda shape, dtype, device: [0]
+            torch.mm = lambda a, b: done.append('product')
+            torch.nn = types.SimpleNamespace(functional=types.SimpleNamespace(
+                linear=lambda a, b, c: done.append('bias')))
             fdry.preallocate_cublas_workspaces()
             assert done == ['handle', 'product', 'bias']
             """)
@@ -791,7 +825,8 @@ class Regions(Folder):
             import mmap, ctypes
             libc = ctypes.CDLL(None)
             libc.mmap.restype = ctypes.c_void_p
-            libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+            libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                  ctypes.c_int, ctypes.c_long]
             assert libc.mmap(BASE, 4 << 20, 0, 0x32, -1, 0) == BASE
             fails("TAKEN", "0x500000000000", fdry.set_allocation_region, BASE, '1GB')
             with fdry.Capture(base=BASE + (1 << 32), size=1 << 30):

@@ -19,7 +19,8 @@ APART = ("arch/sim/", "api/cmd/", "api/examples/")
 def symbols(files, *flags):
     """Returns {file: the symbols of Foundry that nm lists for it}"""
     found = {path: set() for path in files}
-    for line in subprocess.run(["nm", "-A", *flags, *files], capture_output=True, text=True, check=True).stdout.splitlines():
+    for line in subprocess.run(["nm", "-A", *flags, *files], capture_output=True, text=True,
+                               check=True).stdout.splitlines():
         path, _, rest = line.partition(":")
         name = rest.split()[-1]
         if name.startswith("fdry_"):
@@ -58,10 +59,13 @@ def components(edges):
 
 def main(folder, layers):
     level = {name: i for i, names in enumerate(layers) for name in names.split("|")}
-    sources = [path for name in level for path in sorted(glob.glob(name + "/**/*.c", recursive=True))]
-    short = {os.path.join(folder, path[:-2] + ".o"): path for path in sources if not path.startswith(APART)}
+    sources = [path for name in level for path in sorted(glob.glob(name + "/**/*.c",
+                                                                   recursive=True))]
+    short = {os.path.join(folder, path[:-2] + ".o"): path for path in sources
+             if not path.startswith(APART)}
     files = list(short)
-    home = {symbol: path for path, names in symbols(files, "-g", "--defined-only").items() for symbol in names}
+    home = {symbol: path for path, names in symbols(files, "-g", "--defined-only").items()
+            for symbol in names}
     needs = symbols(files, "-u")
     edges = {path: set() for path in files}
     for path in sorted(files):

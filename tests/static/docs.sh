@@ -27,9 +27,11 @@ listed_missing() {
 # dead_paths: prints files of the tree that pages name in full and that do not exist; a path with
 # capitals stands for other paths
 dead_paths() {
-	local file path
+	local file path folders='include|lib|arch|mm|graph|store|hook|image|run|api'
+
+	folders+='|tests|Documentation|[.]ci'
 	{
-		grep -HoE '``(arch|mm|graph|store|hook|api|tests|Documentation|[.]ci)/[A-Za-z0-9_./-]+``' README.md "${pages[@]}"
+		grep -HoE '``('"$folders"')/[A-Za-z0-9_./-]+``' README.md "${pages[@]}"
 		grep -HoE '\]\([A-Za-z][A-Za-z0-9_./-]+\)' README.md
 	} | while IFS=: read -r file path; do
 		path=$(tr -d '`]()*' <<<"$path")
@@ -40,11 +42,15 @@ dead_paths() {
 # limits_wrong: prints values in limits.rst that differ from those of the headers
 limits_wrong() {
 	{
-		printf '#include "%s"\n' image/manifest_format.h graph/{format,kernel,elf,fatbin,host}.h store/{store,pack}.h
-		sed -nE 's/^``(FDRY_[A-Z_]+)`` +``([^`]+)`` .*/_Static_assert((\1) == (\2), "\1");/p' Documentation/format/limits.rst
+		printf '#include "%s"\n' image/manifest_format.h \
+			graph/{format,kernel,elf,fatbin,host}.h store/{store,pack}.h
+		sed -nE \
+		's/^``(FDRY_[A-Z_]+)`` +``([^`]+)`` .*/_Static_assert((\1) == (\2), "\1");/p' \
+		Documentation/format/limits.rst
 	} >"$TMP/limits.c"
 	[ "$(grep -c _Static_assert "$TMP/limits.c")" -gt 20 ] || echo "no table of limits"
-	"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -Iinclude -isystem "$CUDA_INC" "$TMP/limits.c" 2>&1
+	"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -Iinclude -isystem "$CUDA_INC" \
+		"$TMP/limits.c" 2>&1
 }
 
 t "limits are those of the headers" prints "" limits_wrong

@@ -12,7 +12,8 @@ matches() {
 		#include <cuda.h>
 		#include <cudaTypedefs.h>
 		#define FDRY_DRIVER_FN(symbol, name, since) \
-			_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##since, __typeof__(&symbol)), #symbol);
+			_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##since, \
+				__typeof__(&symbol)), #symbol);
 		#include "$1"
 	EOF
 	"${CC:-cc}" -fsyntax-only -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/list.c"
@@ -28,9 +29,11 @@ hooks_match() {
 		#define __CUDA_API_VERSION_INTERNAL
 		#include <cuda.h>
 		#include <cudaTypedefs.h>
-		#define HOOK(symbol, name, since, stream, params) stream(#symbol, PFN_##name##_v##since, params)
+		#define HOOK(symbol, name, since, stream, params) \\
+			stream(#symbol, PFN_##name##_v##since, params)
 		#define ANY(text, type, params) \\
-			_Static_assert(__builtin_types_compatible_p(type, CUresult (*)params), text);
+			_Static_assert(__builtin_types_compatible_p(type, CUresult (*)params), \\
+				text);
 		#define LEGACY(text, type, params) ANY(text, type, params)
 		#define PER_THREAD(text, type, params) ANY(text, type##_ptsz, params)
 		#include "hook/hooks.def"
@@ -40,10 +43,12 @@ hooks_match() {
 
 # unhooked: prints versions and variants of hooked names that the headers have and the list lacks
 unhooked() {
-	sed -nE 's/^HOOK\([A-Za-z0-9_]+, ([A-Za-z0-9]+), ([0-9]+), (ANY|LEGACY|PER_THREAD),.*/\1_v\2 \3/p' hook/hooks.def |
-		sed 's/ PER_THREAD$/_ptsz/; s/ .*//' | sort -u >"$TMP/hooked"
+	sed -nE \
+		's/^HOOK\(\w+, ([A-Za-z0-9]+), ([0-9]+), (ANY|LEGACY|PER_THREAD),.*/\1_v\2 \3/p' \
+		hook/hooks.def | sed 's/ PER_THREAD$/_ptsz/; s/ .*//' | sort -u >"$TMP/hooked"
 	sed 's/_v[0-9].*//' "$TMP/hooked" | sort -u | while IFS= read -r name; do
-		grep -oE "\\*PFN_${name}_v[0-9]+(_pts[zd])?\)" "$CUDA_INC/cudaTypedefs.h" | tr -d '*)' | sed 's/^PFN_//'
+		grep -oE "\\*PFN_${name}_v[0-9]+(_pts[zd])?\)" "$CUDA_INC/cudaTypedefs.h" |
+			tr -d '*)' | sed 's/^PFN_//'
 	done | sort -u | comm -23 - "$TMP/hooked"
 }
 
@@ -54,21 +59,26 @@ exports_match() {
 		#include "arch/sim/sim.h"
 		#include <cudaTypedefs.h>
 		#define SIM_FN(symbol, name, since, kind) \\
-			_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##since, __typeof__(&symbol)), #symbol);
+			_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##since, \\
+				__typeof__(&symbol)), #symbol);
 		#include "arch/sim/entry.def"
 	EOF
-	"${CC:-cc}" -fsyntax-only -std=gnu11 -D_GNU_SOURCE -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/exports.c"
+	"${CC:-cc}" -fsyntax-only -std=gnu11 -D_GNU_SOURCE -Wall -Werror -I. -isystem "$CUDA_INC" \
+		"$TMP/exports.c"
 }
 
 # variants: prints "name suffix" for each stream variant that the software driver exports.
 # variants_known prints those of the headers.
 variants() {
-	entries arch/sim/entry.def | sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' | sort -u
+	entries arch/sim/entry.def | sed -nE \
+		's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' | sort -u
 }
 variants_known() {
-	entries arch/sim/entry.def | sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), .*/\1/p' | sort -u >"$TMP/names"
+	entries arch/sim/entry.def | sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), .*/\1/p' |
+		sort -u >"$TMP/names"
 	grep -oE '\*PFN_[A-Za-z0-9]+_v[0-9]+_pt[sd][sz]' "$CUDA_INC/cudaTypedefs.h" |
-		sed -E 's/^\*PFN_([A-Za-z0-9]+)_v[0-9]+_(.*)/\1 \U\2/' | sort -u | join - "$TMP/names"
+		sed -E 's/^\*PFN_([A-Za-z0-9]+)_v[0-9]+_(.*)/\1 \U\2/' | sort -u |
+		join - "$TMP/names"
 }
 
 grep -oE '^FDRY_DRIVER_FN\([A-Za-z0-9_]+' arch/driver.def | cut -d'(' -f2 >"$TMP/symbols"
@@ -76,7 +86,8 @@ t "arch/driver.def: versions and symbols" matches arch/driver.def
 t "arch/driver.def: no function twice" prints "" sh -c "sort '$TMP/symbols' | uniq -d"
 t "arch/driver.def has over 50 functions" test "$(wc -l <"$TMP/symbols")" -gt 50
 t "the least driver has all these functions, and an older one lacks some" prints \
-	"$(entries arch/driver.def | grep -oE '^FDRY_DRIVER_FN\(.*\)' | grep -oE '[0-9]+\)$' | tr -d ')' | sort -n | tail -n 1)" \
+	"$(entries arch/driver.def | grep -oE '^FDRY_DRIVER_FN\(.*\)' | grep -oE '[0-9]+\)$' |
+	tr -d ')' | sort -n | tail -n 1)" \
 	sed -nE 's/^#define FDRY_DRIVER_LEAST ([0-9]+)$/\1/p' arch/driver.h
 t "hook/hooks.def: versions and parameters" hooks_match
 t "hook/hooks.def: every version and variant" prints "" unhooked

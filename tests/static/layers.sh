@@ -35,8 +35,10 @@ misplaced() {
 	while IFS=: read -r file line; do
 		header=${line#*\"}
 		header=${header%%\"*}
-		[[ $header == */* || $header == foundry.h ]] || echo "$file: \"$header\": write the path from the top folder"
-		[[ " ${may[$1]} " == *" ${header%%/*} "* ]] || echo "$file: \"$header\": not below $1"
+		[[ $header == */* || $header == foundry.h ]] ||
+			echo "$file: \"$header\": write the path from the top folder"
+		[[ " ${may[$1]} " == *" ${header%%/*} "* ]] ||
+			echo "$file: \"$header\": not below $1"
 	done < <(includes '"' "${files[@]}")
 }
 
@@ -50,7 +52,8 @@ includers() {
 # linked_with NAME: prints the built files that need a library of that name at load time
 linked_with() {
 	local file
-	find "$BUILD" -maxdepth 4 -type f ! -name '*.o' \( -name '*.so*' -o -perm -u+x \) ! -path '*/tests/tmp/*' |
+	find "$BUILD" -maxdepth 4 -type f ! -name '*.o' \( -name '*.so*' -o -perm -u+x \) ! -path \
+		'*/tests/tmp/*' |
 		while IFS= read -r file; do
 			readelf -d "$file" 2>/dev/null | grep -q "NEEDED.*\[$1" && echo "$file"
 		done || true
@@ -62,13 +65,18 @@ done
 if [ -e store/lmdb.c ]; then
 	# Tests include it, too: they make environments that are no stores, and compare with LMDB
 	# alone.
-	t "nine files include LMDB" prints "$(printf 'store/db.c\nstore/db_error.c\nstore/env_info.c\nstore/env_map.c\nstore/env_open.c\nstore/lmdb.c\nstore/view.c\nstore/view_check.c\nstore/walk.c')" includers '"store/db[.]h' '[!t]*.c' '[!t]*.h'
-	t "they include it through one header" prints store/db.h includers '[<"]lmdb[.]h' '[!t]*.c' '[!t]*.h'
+	t "nine files include LMDB" prints "$(printf \
+		'store/db.c\nstore/db_error.c\nstore/env_info.c\nstore/env_map.c\nstore/env_open.c
+store/lmdb.c\nstore/view.c\nstore/view_check.c\nstore/walk.c')" \
+		includers '"store/db[.]h' '[!t]*.c' '[!t]*.h'
+	t "they include it through one header" prints store/db.h includers '[<"]lmdb[.]h' \
+		'[!t]*.c' '[!t]*.h'
 fi
 t "no layer uses symbols of one above, and no files of a folder need each other" prints "" \
 	python3 tests/static/cycles.py "$BUILD/obj" lib arch mm 'graph|store|hook' image run api
 t "the store includes no header of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
 t "no file includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
-t "only the interposer's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" linked_with 'libcuda[.]so'
+t "only the interposer's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" \
+	linked_with 'libcuda[.]so'
 t "this check finds linked libraries" fails "libfoundry.so" prints "" linked_with libcrypto
 t_done

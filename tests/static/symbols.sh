@@ -5,9 +5,17 @@
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
-exported() { nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u; }
-defined() { nm -g --defined-only "$BUILD/libfoundry.a" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u; }
-mapped() { sed -n '/^global:/,/^local:/s/^[[:space:]]*\([a-z0-9_]*\);.*/\1/p' api/libfoundry.map | sort -u; }
+exported() {
+	nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u
+}
+defined() {
+	nm -g --defined-only "$BUILD/libfoundry.a" 2>/dev/null | awk 'NF == 3 { print $3 }' |
+		sort -u
+}
+mapped() {
+	sed -n '/^global:/,/^local:/s/^[[:space:]]*\([a-z0-9_]*\);.*/\1/p' api/libfoundry.map |
+		sort -u
+}
 # Prints names that a parenthesis follows, without those in comments and macros.
 declared() {
 	printf '#include <%s>\n' foundry.h foundry/run.h | "${CC:-cc}" -E -P -Iinclude -x c - |
@@ -19,15 +27,18 @@ without() { grep -vE "$1" "$2" || true; }
 # Functions that libraries may not call: they print, end the process, overrun or guess.
 banned='strcpy|strcat|strncpy|strncat|stpcpy|sprintf|vsprintf|gets|scanf|sscanf|fscanf'
 banned+='|printf|vprintf|puts|putchar|perror|err|errx|warn|warnx|abort|exit|_exit|_Exit|quick_exit'
-banned+='|system|popen|atoi|atol|atoll|atof|strtok|rand|srand|tmpnam|mktemp|alloca|signal|setenv|putenv'
+banned+='|system|popen|atoi|atol|atoll|atof|strtok|rand|srand|tmpnam|mktemp|alloca|signal|setenv'
+banned+='|putenv'
 
 # calls REGEX: prints "object: symbol" for undefined symbols of the layers' objects that match
 calls() {
 	local src objects=()
 	while IFS= read -r src; do
 		objects+=("$BUILD/obj/${src%.c}.o")
-	done < <(tree_files '*.c' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | grep -vE '^api/(cmd|examples)/')
-	nm -A -u "${objects[@]}" | sed -nE "s|^$BUILD/obj/||; s/__(.*)_chk\$/\1/; s/^([^:]*):.* ($1)\$/\1: \2/p"
+	done < <(tree_files '*.c' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' |
+		grep -vE '^api/(cmd|examples)/')
+	nm -A -u "${objects[@]}" | sed -nE \
+		"s|^$BUILD/obj/||; s/__(.*)_chk\$/\1/; s/^([^:]*):.* ($1)\$/\1: \2/p"
 }
 
 mapped >"$TMP/mapped"
@@ -35,17 +46,21 @@ declared >"$TMP/declared"
 defined >"$TMP/defined"
 exported "$BUILD/libfoundry.so" >"$TMP/exported"
 
-t "every global name of the library begins with fdry_" prints "" without '^(fdry_|__asan_|__odr_asan)' "$TMP/defined"
-t "the map has the functions that the public headers declare, and no others" diff "$TMP/declared" "$TMP/mapped"
+t "every global name of the library begins with fdry_" prints "" without \
+	'^(fdry_|__asan_|__odr_asan)' "$TMP/defined"
+t "the map has the functions that the public headers declare, and no others" diff "$TMP/declared" \
+	"$TMP/mapped"
 t "the headers declare something" test -s "$TMP/declared"
 t "the shared library exports only the map" prints "" comm -23 "$TMP/exported" "$TMP/mapped"
 if grep -qx fdry_image_load "$TMP/defined"; then
-	t "the shared library exports the whole map" prints "" comm -13 "$TMP/exported" "$TMP/mapped"
+	t "the shared library exports the whole map" prints "" comm -13 "$TMP/exported" \
+		"$TMP/mapped"
 fi
 for so in hook sim; do
 	[ -e "$BUILD/foundry/$so/libcuda.so.1" ] || continue
 	exported "$BUILD/foundry/$so/libcuda.so.1" >"$TMP/$so"
-	t "the $so libcuda exports the driver's names" prints "" without '^(cu|fdry_(hook|sim)_)' "$TMP/$so"
+	t "the $so libcuda exports the driver's names" prints "" without '^(cu|fdry_(hook|sim)_)' \
+		"$TMP/$so"
 	t "the $so libcuda exports over 100 names" test "$(wc -l <"$TMP/$so")" -gt 100
 done
 # Child processes do the work that damaged pages may crash, and they end by _exit(). The driver

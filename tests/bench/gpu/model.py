@@ -35,7 +35,8 @@ class Clock:
 
 def decoder(rows, context=256):
     from decode import Decoder
-    return Decoder(argparse.Namespace(batches=list(range(1, rows + 1)), context=context, seed=0, compile=False))
+    return Decoder(argparse.Namespace(batches=list(range(1, rows + 1)), context=context, seed=0,
+                                      compile=False))
 
 
 def replay_time(torch, replay, reset, n=50):
@@ -53,12 +54,14 @@ def replay_time(torch, replay, reset, n=50):
 def show_replays(torch, prefix, graphs, keys, reset):
     """Each graph by itself, three times, and all of them in turn."""
     for k in keys:
-        print(f"{prefix}_{k}", *(f"{replay_time(torch, graphs[k], reset):.4f}" for _ in range(3)), flush=True)
+        print(f"{prefix}_{k}", *(f"{replay_time(torch, graphs[k], reset):.4f}" for _ in range(3)),
+              flush=True)
 
     def turn():
         for k in keys:
             graphs[k]()
-    print(f"{prefix}_in_turn", *(f"{replay_time(torch, turn, reset) / len(keys):.4f}" for _ in range(3)), flush=True)
+    print(f"{prefix}_in_turn", *(f"{replay_time(torch, turn, reset) / len(keys):.4f}"
+                                 for _ in range(3)), flush=True)
 
 
 def warm_up(d, batches, stream):
@@ -143,9 +146,11 @@ def do_capture(args):
                 cap.tensor(f"logits/{b}", logits[b], use="output")
             clock.lap()
             s = cap.seal(store, f"bench/{last}")
-            print(f"sealed_{last} {captured:.3f} {clock.lap():.3f} {s.graphs_ms:.3f} {s.kernels_ms:.3f} {s.content_ms:.3f} "
+            print(f"sealed_{last} {captured:.3f} {clock.lap():.3f} {s.graphs_ms:.3f} "
+                  f"{s.kernels_ms:.3f} {s.content_ms:.3f} "
                   f"{s.commit_ms:.3f}", flush=True)
-            for field in ("nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes", "manifest_bytes", "content_bytes",
+            for field in ("nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes",
+                          "manifest_bytes", "content_bytes",
                           "scratch_bytes", "stored_new"):
                 print(f"{field}_{last} {getattr(s, field)}", flush=True)
 
@@ -165,7 +170,8 @@ def do_inside(args):
 
     def show_image(name, img):
         position = torch.from_dlpack(img["position"])
-        show_replays(torch, name, {k: lambda k=k: img.launch(k, current) for k in keys}, keys, position.zero_)
+        show_replays(torch, name, {k: lambda k=k: img.launch(k, current) for k in keys}, keys,
+                     position.zero_)
     for name, options in (("inside", {}), ("own_context", {"own_context": True})):
         show_native(f"{name}_native")
         with foundry.load("bench/32", store=foundry.Store(args.store), **options) as img:

@@ -27,13 +27,15 @@ def main():
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
     for label, ms, style in (
             ("native PyTorch: warm-up, capture, first launches", [sum(v) for v in native], "s-"),
-            ("native PyTorch: capture and first launches alone", [v[1] + v[2] for v in native], "s--"),
+            ("native PyTorch: capture and first launches alone", [v[1] + v[2] for v in native],
+             "s--"),
             ("image: every graph built", median("all_launchable"), "o-"),
             ("the driver's own calls for these kernels and nodes",
              [k + g for k, g in zip(median("floor_kernels"), median("floor_graphs"))], "k:"),
             ("image: first graph launched", median("first_launched"), "o--")):
         axes.plot(counts, ms, style, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="graphs", ylabel="milliseconds", xticks=counts, xticklabels=counts)
+    axes.set(xscale="log", yscale="log", xlabel="graphs", ylabel="milliseconds", xticks=counts,
+             xticklabels=counts)
     axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")

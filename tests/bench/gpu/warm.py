@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the interposer costs: weights and warm-up of the decoder, natively and under a capture, in turns.
+"""What the interposer costs: weights and warm-up of the decoder, natively and under a capture, in
+turns.
 
     warm.py [--rounds 11]
 
@@ -58,7 +59,8 @@ def serve(which):
         importlib.import_module("foundry")
     for name in ("torch", "decode", "transformers", "transformers.models.qwen3.modeling_qwen3"):
         importlib.import_module(name)
-    from transformers import Qwen3Config, Qwen3ForCausalLM, StaticCache  # looked up at the first use
+    # looked up at the first use
+    from transformers import Qwen3Config, Qwen3ForCausalLM, StaticCache
     del Qwen3Config, Qwen3ForCausalLM, StaticCache
     gc.collect()
     gc.freeze()
@@ -88,7 +90,8 @@ def main():
         return
     # Asking NVML and not CUDA whether there is a GPU: a process that has started CUDA cannot fork.
     env = dict(os.environ, PYTORCH_NVML_BASED_CUDA_CHECK="1", PYTHONWARNINGS="ignore")
-    servers = {w: subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", w], env=env, text=True,
+    servers = {w: subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", w],
+                                   env=env, text=True,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE) for w in WHICH}
     for s in servers.values():
         if s.stdout.readline() != "ready\n":
