@@ -132,20 +132,19 @@ static int graph_put(struct fdry_seal *s, struct fdry_capture_graph *g, struct f
 static int graph_seal(struct fdry_seal *s, struct fdry_graph_reader *rd,
 		      struct fdry_capture_graph *g)
 {
-	struct fdry_buf once = { 0 }, events = { 0 };
+	struct fdry_buf once = { 0 };
 	const struct fdry_buf *bytes = g->fixed ? &g->kept.object : &once;
 	bool has = g->kept.object.len != 0;
 	int err;
 
-	rd->events = &events;
+	s->events.len = 0;
 	err = g->fixed ? fdry_graph_reread(rd, g->graph, &g->kept)
 		       : fdry_graph_read(rd, g->graph, &once);
 	if (!err)
 		err = graph_put(s, g, (struct fdry_span){ bytes->data, bytes->len });
 	if (!err)
-		err = fdry_seal_graph_events(s, g->fixed ? &g->kept.events : &events);
+		err = fdry_seal_graph_events(s, g->fixed ? &g->kept.events : &s->events);
 	fdry_buf_release(&once);
-	fdry_buf_release(&events);
 	if (has)
 		fdry_seal_spent(s, kept_graphs);
 	else
@@ -159,7 +158,8 @@ static int graphs_seal(struct fdry_seal *s)
 					.kernels = s->kernels,
 					.where = fdry_seal_ptr,
 					.where_arg = s,
-					.host = fdry_seal_host };
+					.host = fdry_seal_host,
+					.events = &s->events };
 	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
 	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph), kept = 0;
 	int err = 0;
@@ -510,6 +510,7 @@ static void seal_release(struct fdry_seal *s)
 	fdry_seal_maps_release(&s->maps);
 	fdry_mem_reader_free(s->reader);
 	fdry_layout_release(&s->layout);
+	fdry_buf_release(&s->events);
 	fdry_buf_release(&s->event_uses);
 	fdry_buf_release(&s->host_tensors);
 	fdry_buf_release(&s->hosts);

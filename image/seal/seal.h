@@ -48,6 +48,7 @@ struct fdry_seal {
 	const struct fdry_alloc *near; /* an allocation of the layout, which holds the last word;
 					  see ptr.c */
 	struct fdry_buf host_tensors, hosts; /* see host.c */
+	struct fdry_buf events;        /* CUevent each: of the graph that is read */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
 	/* The variable whose value is being searched for pointers, or NULL, and its address. */
