@@ -10,10 +10,9 @@ page=Documentation/api/environment.rst
 
 # expanded: prints "name|type|allowed" for each line of the list, as the compiler sees it
 expanded() {
-	printf '%s\n' '#define FDRY_CONFIG(id, name, type, fallback, allowed, meaning) \' \
-		'@ name | #type | allowed' \
-		'#include "lib/config.def"' | "${CC:-cc}" -E -P -I. -x c - | tr '\n' ' ' |
-		tr '@' '\n' |
+	printf '%s %s\n' '#define FDRY_CONFIG(id, name, type, fallback, allowed, meaning)' \
+		'@ name | #type | allowed' '#include' '"lib/config.def"' |
+		"${CC:-cc}" -E -P -I. -x c - | tr '\n' ' ' | tr '@' '\n' |
 		sed -E 's/"//g; s/ *\| */|/g; s/^ *//; s/ *$//' | grep . | LC_ALL=C sort -t'|' -k1,1
 }
 
