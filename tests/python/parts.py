@@ -8,12 +8,14 @@ import importlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
 sys.path[:0] = [os.path.join(ROOT, *p) for p in (("api", "python"), ("api", "examples"))]
 os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0.2"))
+errors = []  # a line for each part that failed, in order
 
 
 def need(*modules, gpus=1):
@@ -40,20 +42,32 @@ def run(part, *args, limit=60, **env):
     title = " ".join([part, *map(str, args)])
     began = time.monotonic()
     print(f"--- {title}", flush=True)
-    try:
-        code = subprocess.run([sys.executable, os.path.abspath(sys.argv[0]), part, *map(str, args)],
-                              timeout=limit, check=False, env={**os.environ, **env}).returncode
-    except subprocess.TimeoutExpired:
-        code = f"nothing, after {limit} s"
+    with tempfile.TemporaryFile() as stderr:
+        try:
+            code = subprocess.run([sys.executable, os.path.abspath(sys.argv[0]), part,
+                                   *map(str, args)], timeout=limit, check=False, stderr=stderr,
+                                  env={**os.environ, **env}).returncode
+        except subprocess.TimeoutExpired:
+            code = f"nothing, after {limit} s"
+        stderr.seek(0)
+        said = stderr.read().decode(errors="replace")
+    print(said, end="" if said.endswith("\n") else "\n" * bool(said))
     print(f"--- {title}: ended with {code}, {time.monotonic() - began:.1f} s", flush=True)
+    if code != 0:
+        lines = said.strip().splitlines() or [""]
+        errors.append(f"first error: {part} ended with {code}: {lines[-1]}")
     return code == 0
 
 
 def finish(results):
-    """Prints the result in the form that tests/run reads, and exits."""
+    """Prints the result in the form that tests/run reads, then the first error of a part, and
+    exits.
+    """
     good = sum(bool(r) for r in results)
     print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: "
           f"{len(results) - good}, Errors: 0")
+    for line in errors[:1]:
+        print(line, flush=True)
     sys.exit(good != len(results))
 
 
