@@ -140,6 +140,21 @@ static bool bytes_same(const struct fdry_buf *a, const struct fdry_buf *b)
 	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
 }
 
+/* Refuse a variable that differs from the same one of an object that was read before. Code of two
+ * files may become one object: then each file's load has a variable of its own, too. */
+static int variable_same(const struct look *l, const struct fdry_cubin_variable *v,
+			 const struct fdry_set_variable *before,
+			 const struct fdry_set_variable *add)
+{
+	if (!bytes_same(&before->bytes, &add->bytes) ||
+	    !bytes_same(&before->relocated, &add->relocated))
+		return refuse(v, "has another value in another load of the module");
+	if (l->c && !v->constant && before->addr != add->addr)
+		return refuse(v, "is one of two in two loads of the same code, and kernels write "
+				 "them");
+	return 0;
+}
+
 /* Add @add to the set's variables, which take its memory, or compare it with the same variable of
  * another load. */
 static int variable_add(const struct look *l, const struct fdry_cubin_variable *v,
@@ -152,11 +167,8 @@ static int variable_add(const struct look *l, const struct fdry_cubin_variable *
 	for (i = 0; i < n; i++)
 		if (fdry_oid_eq(&all[i].object, l->object) && !strcmp(all[i].name, v->name))
 			break;
-	if (i < n && bytes_same(&all[i].bytes, &add->bytes) &&
-	    bytes_same(&all[i].relocated, &add->relocated))
-		return 0;
 	if (i < n)
-		return refuse(v, "has another value in another load of the module");
+		return variable_same(l, v, &all[i], add);
 	add->name = strdup(v->name);
 	if (!add->name)
 		return fdry_nomem();

@@ -79,6 +79,16 @@ START_TEST(read_only_data_is_duplicated)
 }
 END_TEST
 
+/* Make the cubin another one: change the value that its code gives a variable. */
+static void initial_change(struct load *l, const char *name)
+{
+	uint32_t i;
+
+	for (i = 0; strcmp(l->c->variables[i].name, name); i++)
+		;
+	*(uint8_t *)fdry_cubin_initial(l->c, &l->c->variables[i]).data ^= 1;
+}
+
 START_TEST(two_loads_with_a_variable_each)
 {
 	struct fdry_kernel_set *set;
@@ -99,6 +109,31 @@ START_TEST(two_loads_with_a_variable_each)
 	intern(set, kernel_of(a, "bump"), true);
 	intern(set, kernel_of(b, "bump"), true); /* one kernel, two counters */
 	slice_refused(set, "loaded twice", "bump");
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* Two cubins that differ in what a kernel does not reach give it one object, which has one counter.
+ * Constants may be one. */
+START_TEST(equal_slices_of_two_cubins)
+{
+	struct fdry_kernel_set *set;
+	struct load *a, *b;
+
+	paper_begin();
+	set = set_new();
+	a = load_file("vars.90.cubin");
+	b = load_file("vars.90.cubin");
+	initial_change(b, "untouched");
+	intern(set, kernel_of(a, "affine"), true);
+	intern(set, kernel_of(b, "affine"), true);
+	slice(set);
+	ck_assert(same_object(set, 0, 1));
+	intern(set, kernel_of(a, "bump"), true);
+	slice(set);
+	intern(set, kernel_of(b, "bump"), true);
+	slice_refused(set, "one of two in two loads of the same code", "bump");
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -454,6 +489,7 @@ int main(void)
 	tcase_add_test(tc, order_does_not_matter);
 	tcase_add_test(tc, read_only_data_is_duplicated);
 	tcase_add_test(tc, two_loads_with_a_variable_each);
+	tcase_add_test(tc, equal_slices_of_two_cubins);
 	tcase_add_test(tc, two_sets_of_attributes_and_a_variable);
 	tcase_add_loop_test(tc, slices_are_kept, 0, 2);
 	tcase_add_loop_test(tc, changed_variables, 0, 6);
