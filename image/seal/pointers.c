@@ -12,7 +12,8 @@
  * A word that passes may still be a number. The seal is refused if a number would rarely have that
  * value: if the word points into a small allocation, like those of variables; if it is a multiple
  * of 256, like addresses of allocations; or if another such word is close to it and points to a
- * place close by. Other words that pass are only counted in the report.
+ * place close by. Other words that pass are only counted in the report. In a module variable, which
+ * is small beside content, every word that passes refuses the seal.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -163,7 +164,7 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 		*number = word;
 		return 0;
 	}
-	if (is_meant(s, at, word))
+	if (s->variable || is_meant(s, at, word))
 		return refuse(s, at, word, what);
 	p->at = at;
 	p->word = word;

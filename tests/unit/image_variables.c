@@ -177,6 +177,18 @@ static void pointer_outside(struct vars *v)
 	kernel_add(v, v->module, FOLLOW, "follow", 0);
 }
 
+/* A pointer into a large allocation, which as content could be a number. */
+static void pointer_inside(struct vars *v)
+{
+	CUdeviceptr large;
+
+	ok(fdry_capture_pause(v->w.cap));
+	cuda_ok(cuMemAlloc_v2, &large, 4 << 20);
+	ok(fdry_capture_resume(v->w.cap));
+	word_set(variable(v->module, "pointer"), large + 8);
+	kernel_add(v, v->module, FOLLOW, "follow", 0);
+}
+
 /* Two loads of one module, of which the program changed one. */
 static void two_loads(struct vars *v)
 {
@@ -196,6 +208,7 @@ static const struct {
 	const char *says;
 } refusals[] = {
 	{ pointer_outside, "the word at byte 0 of the module variable pointer is 0x" },
+	{ pointer_inside, "the word at byte 0 of the module variable pointer is 0x" },
 	{ two_loads, "variable counter of its module has another value in another load" },
 };
 
