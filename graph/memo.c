@@ -8,7 +8,8 @@
  */
 #include "graph/read.h"
 
-/* The most words and prints that are kept. */
+/* The most words and prints that are kept. Words are dropped without a check of them: then the
+ * reader must find those of kept graphs again, so that the next reader knows them all. */
 #define WORDS_MAX (4u << 20)
 #define PRINTS_MAX 8192u
 
@@ -77,8 +78,10 @@ static void prints_release(struct fdry_graph_memo *memo)
 
 void fdry_graph_memo_adopt(struct fdry_graph_reader *rd, struct fdry_graph_memo *memo)
 {
-	rd->words_again = fdry_wordset_count(&memo->words) && words_hold(rd, &memo->words);
-	if (!rd->words_again || fdry_wordset_count(&memo->words) > WORDS_MAX)
+	size_t words = fdry_wordset_count(&memo->words);
+
+	rd->words_again = words && words <= WORDS_MAX && words_hold(rd, &memo->words);
+	if (!rd->words_again)
 		fdry_wordset_release(&memo->words);
 	if (memo->prints.count > PRINTS_MAX)
 		prints_release(memo);

@@ -233,6 +233,41 @@ START_TEST(word_of_two_graphs)
 }
 END_TEST
 
+/* A reader that finds too many words drops them. The next one has only those of new graphs, so it
+ * checks the words of each kept graph. */
+START_TEST(too_many_words_are_checked_by_graph)
+{
+	static const size_t many = (4u << 20) + 1;
+	void *words;
+	struct fdry_graph_kept kept[2];
+	struct fdry_graph_reader rd = gf.reader;
+	CUgraph g[2] = { graph_make(), graph_make() };
+	CUdeviceptr p, again;
+	unsigned int count;
+	size_t i;
+
+	memset(kept, 0, sizeof(kept));
+	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
+	ok(gf.drv.cuMemFree_v2(p));
+	step_node(g[0], NULL, 0, p);
+	step_node(g[1], NULL, 1, 5);
+	ok(reread(g[0], &kept[0], &count));
+	ok(fdry_buf_grow(&memo.words.list, many * sizeof(uint64_t), &words));
+	for (i = 0; i < many; i++)
+		((uint64_t *)words)[i] = i + 1;
+	fdry_graph_memo_adopt(&rd, &memo);
+	ok(fdry_graph_reread(&rd, g[0], &kept[0]));
+	ok(fdry_graph_reread(&rd, g[1], &kept[1]));
+	fdry_graph_memo_yield(&rd, true, &memo);
+	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
+	ck_assert_uint_eq(again, p);
+	refused_again(g[0], &kept[0], "which points to device memory outside of the region");
+	ok(gf.drv.cuMemFree_v2(p));
+	end(g[0], &kept[0]);
+	end(g[1], &kept[1]);
+}
+END_TEST
+
 /* The same in a gap between parameters, where a pointer to freed memory is a number. */
 START_TEST(pointer_in_a_gap)
 {
@@ -382,6 +417,7 @@ int main(void)
 	tcase_add_test(tc, fresh_nodes_are_known);
 	tcase_add_loop_test(tc, number_became_a_pointer, 0, 2);
 	tcase_add_loop_test(tc, word_of_two_graphs, 0, 2);
+	tcase_add_test(tc, too_many_words_are_checked_by_graph);
 	tcase_add_loop_test(tc, pointer_in_a_gap, 0, 2);
 	tcase_add_loop_test(tc, memory_of_a_range_was_freed, 0, 3);
 	tcase_add_test(tc, host_segments_are_numbered_anew);
