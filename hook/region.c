@@ -649,7 +649,7 @@ int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc
 		return current_put(err);
 	}
 	*base = current->base;
-	*size = aside ? aside->base + aside->size - current->base
+	*size = aside ? aside->base + fdry_region_size(aside->region) - current->base
 		      : fdry_region_size(current->region);
 	*ret = list;
 	*count = n;

@@ -412,7 +412,8 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 		return err;
 	while (i < l->n_ledger && i < now.n_ledger && l->ledger[i].serial == now.ledger[i].serial)
 		i++;
-	if (l->n_ledger != now.n_ledger || i < l->n_ledger || l->used != now.used)
+	if (l->n_ledger != now.n_ledger || i < l->n_ledger || l->used != now.used ||
+	    l->aside_used != now.aside_used)
 		err = fdry_fail(FDRY_E_STATE,
 				"device memory was allocated or freed during the seal; let the "
 				"program's other threads wait until the seal ends");
@@ -458,12 +459,16 @@ bool fdry_layout_shared(const struct fdry_layout *l, uint64_t addr)
 	return a && a->kind == FDRY_KIND_SHARED && addr - a->addr < a->extent;
 }
 
-/* Whether memory between @a and the next live allocation was allocated and freed. */
+/* Whether memory between @a and the next live allocation of the region, or of the aside area, was
+ * allocated and freed. */
 static bool freed_behind(const struct fdry_layout *l, const struct fdry_alloc *a)
 {
-	if (a + 1 == l->ledger + l->n_ledger)
-		return l->used > a->addr + a->extent;
-	return a[1].serial != a->serial + 1;
+	const struct fdry_alloc *next = a + 1;
+	bool aside = a->addr >= l->aside;
+
+	if (next == l->ledger + l->n_ledger || (!aside && next->addr >= l->aside))
+		return (aside ? l->aside_used : l->used) > a->addr + a->extent;
+	return next->serial != a->serial + 1;
 }
 
 bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr)

@@ -363,6 +363,28 @@ START_TEST(the_ledger_has_the_aside_area_behind_the_region)
 }
 END_TEST
 
+/* A large reservation extends the area, and the addresses of the ledger with it. */
+START_TEST(reservations_extend_the_aside_area)
+{
+	CUdeviceptr base, p;
+	struct fdry_alloc *list;
+	uint64_t size;
+	size_t n;
+
+	test_hook();
+	begin();
+	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
+	aside(true);
+	cuda_ok(cuMemAddressReserve, &p, 48 * MIB, 0, 0, 0);
+	ck_assert_uint_gt(p, TEST_BASE + 2 * SIZE);
+	ck_assert_int_eq(hook->region_ledger(&base, &size, &list, &n), 0);
+	free(list);
+	ck_assert_uint_eq(base, TEST_BASE);
+	ck_assert_uint_ge(size, p + 48 * MIB - base);
+	cuda_ok(cuMemAddressFree, p, 48 * MIB);
+}
+END_TEST
+
 /* Live memory of the area outlives the region, and a region without one can follow. */
 START_TEST(an_aside_area_ends_with_its_region)
 {
@@ -757,6 +779,7 @@ int main(void)
 	tcase_add_test(tc, pause_and_resume);
 	tcase_add_test(tc, an_aside_area);
 	tcase_add_test(tc, the_ledger_has_the_aside_area_behind_the_region);
+	tcase_add_test(tc, reservations_extend_the_aside_area);
 	tcase_add_test(tc, an_aside_area_ends_with_its_region);
 	tcase_add_test(tc, an_ended_region_lives_until_its_last_allocation);
 	tcase_add_test(tc, another_region_beside_an_ended_one);

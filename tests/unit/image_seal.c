@@ -100,6 +100,38 @@ START_TEST(freed_aside)
 }
 END_TEST
 
+/* The end of the last allocation of the region, or of the aside area: a pointer there means the
+ * allocation, unless memory behind it was freed. */
+START_TEST(end_beside_an_aside_area)
+{
+	struct fdry_capture_opts opts = { .sz = sizeof(opts),
+					  .base = TEST_CAPTURE_BASE + (1ull << 35),
+					  .size = 1ull << 34, .aside = 1ull << 34 };
+	bool aside = _i & 1, freed = _i & 2;
+	struct work w;
+	CUdeviceptr p;
+
+	work_make(&w);
+	fdry_capture_end(w.cap);
+	ok(fdry_capture_begin(&opts, &w.cap));
+	w.a = memory(BYTES);
+	w.b = memory(BYTES);
+	w.c = memory(BYTES);
+	ok(fdry_capture_aside(w.cap, 1));
+	p = memory(BYTES);
+	ok(fdry_capture_aside(w.cap, aside));
+	if (freed)
+		cuda_ok(cuMemFree_v2, memory(BYTES));
+	ok(fdry_capture_aside(w.cap, 0));
+	p = (aside ? p : w.c) + 4096;
+	if (freed)
+		fails(REFUSED, "memory of the region that was freed", seal_with_pointer(&w, p));
+	else
+		ok(seal_with_pointer(&w, p));
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(freed_and_set_back)
 {
 	struct work w;
@@ -498,12 +530,14 @@ END_TEST
 struct beside {
 	struct work *w;
 	CUgraphExec exec; /* NULL: allocate instead */
+	bool free;        /* each allocation, which is larger than the last one */
 	_Atomic bool started, stop;
 };
 
 static void *work_beside(void *arg)
 {
 	struct beside *b = arg;
+	size_t size = 512;
 	CUdeviceptr p;
 	CUcontext ctx;
 
@@ -513,7 +547,11 @@ static void *work_beside(void *arg)
 		if (b->exec)
 			cuda_ok(cuGraphLaunch, b->exec, b->w->stream);
 		else
-			cuda_ok(cuMemAlloc_v2, &p, 512);
+			cuda_ok(cuMemAlloc_v2, &p, size);
+		if (b->free) {
+			cuda_ok(cuMemFree_v2, p);
+			size += 512;
+		}
 		b->started = true;
 		usleep(500);
 	}
@@ -547,6 +585,29 @@ START_TEST(memory_allocated_meanwhile)
 
 	work_make(&w);
 	graph_add(&w, 1);
+	check_beside(&b, "device memory was allocated or freed during the seal");
+	work_end(&w);
+}
+END_TEST
+
+/* What was allocated and freed again leaves no entry in the ledger. It is seen all the same, in an
+ * aside area, too. */
+START_TEST(memory_allocated_and_freed_meanwhile)
+{
+	struct fdry_capture_opts opts = { .sz = sizeof(opts),
+					  .base = TEST_CAPTURE_BASE + (1ull << 35),
+					  .size = 1ull << 34, .aside = 1ull << 34 };
+	struct work w;
+	struct beside b = { .w = &w, .free = true };
+
+	work_make(&w);
+	fdry_capture_end(w.cap);
+	ok(fdry_capture_begin(&opts, &w.cap));
+	w.a = memory(BYTES);
+	w.b = memory(BYTES);
+	w.c = memory(BYTES);
+	graph_add(&w, 1);
+	ok(fdry_capture_aside(w.cap, _i));
 	check_beside(&b, "device memory was allocated or freed during the seal");
 	work_end(&w);
 }
@@ -609,6 +670,7 @@ int main(void)
 	tcase_add_test(tc, end_where_memory_was_freed);
 	tcase_add_test(tc, end_where_the_last_was_freed);
 	tcase_add_loop_test(tc, freed_aside, 0, 2);
+	tcase_add_loop_test(tc, end_beside_an_aside_area, 0, 4);
 	tcase_add_test(tc, freed_and_set_back);
 	tcase_add_test(tc, numbers_that_look_like_addresses);
 	tcase_add_test(tc, range_over_several_allocations);
@@ -626,6 +688,7 @@ int main(void)
 	tcase_add_test(tc, zeros_around_content);
 	tcase_add_test(tc, content_comes_back_whatever_it_is);
 	tcase_add_test(tc, memory_allocated_meanwhile);
+	tcase_add_loop_test(tc, memory_allocated_and_freed_meanwhile, 0, 2);
 	tcase_add_test(tc, graphs_launched_meanwhile);
 	tcase_add_test(tc, out_parameters_are_untouched_on_failure);
 	suite_add_tcase(s, tc);
