@@ -250,6 +250,7 @@ START_TEST(exporting)
 
 	cuda_ok(cuMemAlloc_v2, &p, 3 * MIB);
 	cuda_ok(cuMemsetD32_v2, p, 0x1234567, 3 * MIB / 4);
+	cuda_ok(cuCtxSynchronize); /* the other process orders nothing after this memset */
 	cuda_ok(cuIpcGetMemHandle, &h, p);
 	ck_assert_int_eq(write(export_to, &h, sizeof(h)), sizeof(h));
 	close(export_to);

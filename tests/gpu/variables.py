@@ -123,9 +123,9 @@ def capture(store):
     import foundry
     import torch
     with foundry.Capture() as cap:
+        out = torch.zeros(1, dtype=torch.int64, device="cuda")  # makes the context current
         module = ctypes.c_void_p()
         check(driver().cuModuleLoadData(ctypes.byref(module), PTX))
-        out = torch.zeros(1, dtype=torch.int64, device="cuda")
         cell = torch.full((1,), 77, device="cuda")
         x = [torch.zeros(n, dtype=getattr(torch, d), device="cuda") for n, d in FFTS]
         y = [torch.zeros_like(t) for t in x]
