@@ -7,20 +7,31 @@
 #include "arch/stream.h"
 #include "image/check.h"
 
-static int value_read(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
+/* Copy a value out of the store. Its size counts before memory is allocated, since a few stored
+ * bytes may be very many uncompressed. */
+static int value_copy(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 {
 	const struct fdry_mf_variable *v = &img->m.variables[i];
-	int err = fdry_budget_take(&img->budget, v->size, "values of variables");
+	uint64_t size;
+	int err = fdry_reader_size(reader, &v->oid, &size);
 
 	if (err)
 		return err;
-	err = fdry_reader_copy(reader, &v->oid, &img->values[i]);
+	if (size != v->size)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "it has %llu bytes, the manifest says %llu; seal the image anew",
+				 (unsigned long long)size, (unsigned long long)v->size);
+	err = fdry_budget_take(&img->budget, size, "values of variables");
+	return err ? err : fdry_reader_copy(reader, &v->oid, &img->values[i]);
+}
+
+static int value_read(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
+{
+	const struct fdry_mf_variable *v = &img->m.variables[i];
+	int err = value_copy(img, reader, i);
+
 	if (err == -FDRY_E_CORRUPT)
 		fdry_damage_note(img, &v->oid);
-	if (!err && img->values[i].len != v->size)
-		err = fdry_fail(FDRY_E_BADIMAGE,
-				"it has %zu bytes, the manifest says %llu; seal the image anew",
-				img->values[i].len, (unsigned long long)v->size);
 	return err ? fdry_fail_at(err, "value of variable %.200s",
 				  fdry_manifest_str(&img->m, v->name))
 		   : 0;

@@ -3,6 +3,10 @@
  * Unit tests of module variables in an image: values that the program or a kernel gave them are
  * there again after a load and after a restore; what cannot be kept is refused by name.
  */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "image/manifest.h"
 #include "tests/lib/image.h"
 
 enum { BUMP = 1, BUMP_BY, PICK, FOLLOW };
@@ -141,16 +145,179 @@ START_TEST(values_are_each_images_own)
 }
 END_TEST
 
-/* The chunks of values are the image's: a collection keeps them, and a damaged one is named. */
+/* The image "img0", "img1" or "plain2", by @arg, at a base of its own; the last one has no values.
+ */
+static void seal_elsewhere(void *arg)
+{
+	int i = *(const int *)arg;
+	struct vars v;
+	char ref[8];
+
+	work_base = TEST_CAPTURE_BASE + ((uint64_t)i << 34);
+	vars_make(&v);
+	graphs_add(&v);
+	if (i < 2)
+		word_set(variable(v.module, "counter"), 50 + 50 * (uint64_t)i);
+	snprintf(ref, sizeof(ref), "%s%d", i < 2 ? "img" : "plain", i);
+	vars_seal(&v, ref);
+}
+
+/* Images of one module that are loaded at the same time have variables of their own, in any order
+ * of loads and restores. */
+START_TEST(images_beside_each_other)
+{
+	static const char *const refs[] = { "img0", "img1", "plain2" };
+	static const uint64_t counter[] = { 50, 100, 7 };
+	struct fdry_image *img[3];
+	uint64_t n[3];
+	int i, k;
+
+	for (i = 0; i < 3; i++)
+		test_child(seal_elsewhere, &i);
+	for (i = 0; i < 3; i++) {
+		k = (i + _i) % 3;
+		img[k] = load(refs[k]);
+		n[k] = counter[k];
+		ck_assert_uint_eq(run(img[k], BUMP), ++n[k]);
+	}
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(run(img[i], BUMP), ++n[i]);
+	ok(fdry_image_restore(img[0], NULL));
+	n[0] = counter[0];
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(run(img[i], BUMP_BY), n[i] + 10);
+	for (i = 0; i < 3; i++)
+		fdry_image_unload(img[i]);
+}
+END_TEST
+
+static const uint8_t pair[16] = "a value of pair";
+
+/* "img", of which one value is the bytes of @pair; and a pack of it. */
+static void seal_pair(void *arg)
+{
+	struct vars v;
+	char name[300];
+	int fd;
+
+	(void)arg;
+	vars_make(&v);
+	graphs_add(&v);
+	word_set(variable(v.module, "counter"), 50);
+	cuda_ok(cuMemcpyHtoD_v2, variable(v.module, "pair"), pair, sizeof(pair));
+	ok(work_seal(&v.w, "img"));
+	snprintf(name, sizeof(name), "%s/pack", dir);
+	fd = open(name, O_CREAT | O_WRONLY, 0600);
+	ck_assert_int_ge(fd, 0);
+	ok(fdry_store_export(v.w.store, (const char *const[]){ "img" }, 1, fd, NULL, NULL));
+	close(fd);
+	work_end(&v.w);
+}
+
+/* Change the value of pair in the store. */
+static void pair_damage(void)
+{
+	char name[340];
+	struct stat st;
+	uint8_t *file, *at;
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/data.mdb", path);
+	fd = open(name, O_RDWR);
+	ck_assert(fd >= 0 && !fstat(fd, &st));
+	file = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert(file != MAP_FAILED);
+	at = memmem(file, (size_t)st.st_size, pair, sizeof(pair));
+	ck_assert_ptr_nonnull(at);
+	at[3] ^= 1;
+	munmap(file, (size_t)st.st_size);
+	close(fd);
+}
+
+static uint64_t faults(uint32_t flags)
+{
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .flags = flags };
+	struct fdry_verify_report r = { .sz = sizeof(r) };
+
+	ok(fdry_store_verify(path, &opts, &r));
+	return r.damaged;
+}
+
+/* The chunks of values are the image's: a collection keeps them, a damaged one is found and named,
+ * and a pack has them for a repair. */
 START_TEST(values_stay_in_the_store)
 {
 	struct fdry_image *img = NULL;
+	char pack[300];
 
-	test_child(seal_both, NULL);
+	test_child(seal_pair, NULL);
 	ok(fdry_store_gc(load_store(), NULL, NULL));
+	ck_assert_uint_eq(faults(_i ? FDRY_VERIFY_FAST : 0), 0);
+	pair_damage();
+	ck_assert_uint_eq(faults(_i ? FDRY_VERIFY_FAST : 0), 1);
+	fails(CORRUPT, "value of variable pair", fdry_image_load(load_store(), "img", NULL, &img));
+	snprintf(pack, sizeof(pack), "%s/pack", dir);
+	ok(setenv("FOUNDRY_REPAIR", pack, 1));
 	img = load("img");
+	ok(unsetenv("FOUNDRY_REPAIR"));
 	ck_assert_uint_eq(run(img, BUMP), 51);
 	fdry_image_unload(img);
+	ck_assert_uint_eq(faults(0), 0);
+}
+END_TEST
+
+static uint64_t bytes_got(void)
+{
+	struct fdry_telemetry t[200];
+	size_t n, i;
+
+	ok(fdry_telemetry_at(t, 200, &n));
+	for (i = 0; i < n && strcmp(t[i].name, "foundry_store_get_bytes_total"); i++)
+		;
+	return t[i].value;
+}
+
+/* Store "img" again as "bad", whose first value, of 8 bytes, is said to be a chunk of 2 MiB. */
+static void size_fake(void)
+{
+	struct fdry_mf_variable *v;
+	struct fdry_buf bytes = { 0 };
+	struct fdry_reader *reader;
+	struct fdry_writer *writer;
+	struct fdry_oid id, *links;
+	struct fdry_manifest m;
+	uint32_t i = 0;
+	size_t n;
+
+	ok(fdry_reader_begin(load_store(), &reader));
+	ok(fdry_reader_resolve(reader, "img", &id));
+	ok(fdry_reader_copy(reader, &id, &bytes));
+	fdry_reader_end(reader);
+	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	while (m.variables[i].size != 2 << 20)
+		i++;
+	v = (struct fdry_mf_variable *)(bytes.data + ((const uint8_t *)m.variables - bytes.data));
+	ck_assert_uint_eq(v->size, 8);
+	v->oid = v[i].oid;
+	ok(fdry_manifest_links(&m, &links, &n));
+	ok(fdry_writer_begin(load_store(), &writer));
+	ok(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, "bad", &id, NULL));
+	free(links);
+	fdry_buf_release(&bytes);
+}
+
+/* A few stored bytes may be very many uncompressed. A value of another size is not read. */
+START_TEST(size_is_checked_first)
+{
+	struct fdry_image *img = NULL;
+	uint64_t before;
+
+	test_child(seal_both, NULL);
+	size_fake();
+	before = bytes_got();
+	fails(BADIMAGE, "it has 2097152 bytes, the manifest says 8",
+	      fdry_image_load(load_store(), "bad", NULL, &img));
+	ck_assert_uint_lt(bytes_got() - before, 1 << 20);
 }
 END_TEST
 
@@ -237,7 +404,9 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_add_test(tc, values_are_there_again);
 	tcase_add_test(tc, values_are_each_images_own);
-	tcase_add_test(tc, values_stay_in_the_store);
+	tcase_add_loop_test(tc, images_beside_each_other, 0, 3);
+	tcase_add_loop_test(tc, values_stay_in_the_store, 0, 2);
+	tcase_add_test(tc, size_is_checked_first);
 	tcase_add_test(tc, values_are_described);
 	tcase_add_loop_test(tc, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
 	suite_add_tcase(s, tc);
