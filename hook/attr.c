@@ -32,7 +32,7 @@ static bool is_known(CUpointer_attribute attr)
 /* The answer for an allocation; for memory that the program mapped, @a is the reservation. */
 static void answer(const struct fdry_alloc *a, CUcontext ctx, CUpointer_attribute attr, void *ret)
 {
-	bool own = a->kind == FDRY_KIND_ALLOC || a->kind == FDRY_KIND_POOL;
+	bool allocated = a->kind == FDRY_KIND_ALLOC || a->kind == FDRY_KIND_POOL;
 
 	if (attr == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
 		*(CUdeviceptr *)ret = a->addr;
@@ -40,7 +40,7 @@ static void answer(const struct fdry_alloc *a, CUcontext ctx, CUpointer_attribut
 		*(size_t *)ret = a->size;
 	else if (attr == CU_POINTER_ATTRIBUTE_CONTEXT && a->kind == FDRY_KIND_ALLOC)
 		*(CUcontext *)ret = ctx;
-	else if (attr == CU_POINTER_ATTRIBUTE_BUFFER_ID && own)
+	else if (attr == CU_POINTER_ATTRIBUTE_BUFFER_ID && allocated)
 		*(uint64_t *)ret = BUFFER_IDS + a->serial;
 	else if (attr == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE && a->kind == FDRY_KIND_POOL &&
 		 !a->capturing)

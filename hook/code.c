@@ -130,7 +130,7 @@ static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
 {
 	enum fdry_code_kind kind = kind_of(image);
 	size_t len = len_of(kind, image);
-	uint8_t *own;
+	uint8_t *alloc;
 
 	if (!len)
 		return fdry_fail(FDRY_E_BADCODE,
@@ -138,12 +138,12 @@ static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
 	*ret = (struct fdry_kept){ .kind = kind, .data = image, .len = len };
 	if (fdry_loaded_pin(image, len))
 		return 0;
-	own = malloc(head + len);
-	if (!own)
+	alloc = malloc(head + len);
+	if (!alloc)
 		return fdry_nomem();
-	memcpy(own + head, image, len);
-	ret->own = own;
-	ret->data = own + head;
+	memcpy(alloc + head, image, len);
+	ret->alloc = alloc;
+	ret->data = alloc + head;
 	return 0;
 }
 
@@ -162,16 +162,16 @@ static int keep_wrapper(const void *image, struct fdry_kept *ret)
 	err = keep_plain(w.data, sizeof(w), &fatbin);
 	if (err)
 		return err;
-	if (!fatbin.own)
-		fatbin.own = malloc(sizeof(w));
-	if (!fatbin.own)
+	if (!fatbin.alloc)
+		fatbin.alloc = malloc(sizeof(w));
+	if (!fatbin.alloc)
 		return fdry_nomem();
 	w.data = fatbin.data;
 	w.more = NULL; /* nothing uses it after linking */
-	memcpy(fatbin.own, &w, sizeof(w));
+	memcpy(fatbin.alloc, &w, sizeof(w));
 	*ret = (struct fdry_kept){ .kind = FDRY_CODE_WRAPPER,
-				   .data = fatbin.own,
-				   .own = fatbin.own };
+				   .data = fatbin.alloc,
+				   .alloc = fatbin.alloc };
 	return 0;
 }
 
@@ -181,21 +181,21 @@ int fdry_code_keep(const void *image, struct fdry_kept *ret)
 						   : keep_plain(image, 0, ret);
 }
 
-void fdry_code_drop(void *own, size_t mapped)
+void fdry_code_drop(void *alloc, size_t mapped)
 {
 	if (mapped)
-		munmap(own, mapped);
+		munmap(alloc, mapped);
 	else
-		free(own);
+		free(alloc);
 }
 
-void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret)
+void fdry_code_adopt(void *alloc, size_t len, struct fdry_kept *ret)
 {
-	enum fdry_code_kind kind = len > 3 ? kind_of(own) : FDRY_CODE_UNKNOWN;
+	enum fdry_code_kind kind = len > 3 ? kind_of(alloc) : FDRY_CODE_UNKNOWN;
 
 	if (kind == FDRY_CODE_PTX)
 		len++;
 	if (kind == FDRY_CODE_WRAPPER) /* a wrapper has an address, which means nothing in a file */
 		kind = FDRY_CODE_UNKNOWN;
-	*ret = (struct fdry_kept){ .kind = kind, .data = own, .len = len, .own = own };
+	*ret = (struct fdry_kept){ .kind = kind, .data = alloc, .len = len, .alloc = alloc };
 }

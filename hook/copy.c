@@ -117,7 +117,7 @@ bool fdry_copy_take(struct fdry_copy *c, struct fdry_kept *ret)
 	*ret = (struct fdry_kept){ .kind = FDRY_CODE_ELF,
 				   .data = c->data,
 				   .len = c->len,
-				   .own = c->data,
+				   .alloc = c->data,
 				   .mapped = c->len };
 	c->data = NULL;
 	return true;

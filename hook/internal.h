@@ -186,18 +186,18 @@ struct fdry_kept {
 	enum fdry_code_kind kind;
 	const void *data;
 	size_t len;
-	void *own;     /* NULL, or memory to free: by free(), */
+	void *alloc;   /* NULL, or memory to free: by free(), */
 	size_t mapped; /* or by munmap() if this is not 0 */
 };
 
 /* Keep the code at @image, which contains its length: in place if that is safe, else as a copy. */
 int fdry_code_keep(const void *image, struct fdry_kept *ret) __must_check;
-void fdry_code_drop(void *own, size_t mapped);
+void fdry_code_drop(void *alloc, size_t mapped);
 /* The end of an ELF file with these headers and tables; 0 if they are wrong. */
 size_t fdry_code_elf_len(const void *header, const void *sections, const void *segments);
-/* Keep the @len bytes at @own, which were allocated and belong to @ret from now on. A NUL follows
+/* Keep the @len bytes at @alloc, which were allocated and belong to @ret from now on. A NUL follows
  * them. */
-void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret);
+void fdry_code_adopt(void *alloc, size_t len, struct fdry_kept *ret);
 
 /* copy.c: a copy that is made while the driver loads the code */
 
@@ -230,9 +230,9 @@ struct fdry_load {
 
 /* Note a load; if that fails, the handle is noted as unknown. */
 void fdry_note(const struct fdry_load *load);
-/* Note a load whose code is the @len bytes at @own, with a NUL after them. They were allocated, and
- * the note owns them from now on. */
-void fdry_note_own(const struct fdry_load *load, void *own, size_t len);
+/* Note a load whose code is the @len bytes at @alloc, with a NUL after them. They were allocated,
+ * and the note owns them from now on. */
+void fdry_note_adopt(const struct fdry_load *load, void *alloc, size_t len);
 /* @module is the module that the driver made of @library. */
 void fdry_note_alias(CUlibrary library, CUmodule module);
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);

@@ -19,7 +19,7 @@ struct note {
 	struct note *next; /* of the retired notes */
 	void *handle;
 	struct fdry_code code;
-	void *own;  /* a copy of the code, if one was needed, */
+	void *alloc; /* a copy of the code, if one was needed, */
 	size_t mapped; /* or 0; as in struct fdry_kept */
 	void *jit;  /* the options' arrays */
 	bool shown; /* callers hold pointers into it */
@@ -67,7 +67,7 @@ static void note_free(struct note *n)
 {
 	if (!n)
 		return;
-	fdry_code_drop(n->own, n->mapped);
+	fdry_code_drop(n->alloc, n->mapped);
 	free(n->jit);
 	free(n);
 }
@@ -196,11 +196,11 @@ static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 	struct note *n = note_new(load);
 
 	if (!n) {
-		fdry_code_drop(kept->own, kept->mapped);
+		fdry_code_drop(kept->alloc, kept->mapped);
 		forget_load(load);
 		return;
 	}
-	n->own = kept->own;
+	n->alloc = kept->alloc;
 	n->mapped = kept->mapped;
 	if (!jit_copy(n, load)) {
 		n->code.kind = kept->kind;
@@ -209,7 +209,7 @@ static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 	}
 	fdry_debug("interposer: %s %p: code of kind %d, %zu bytes%s",
 		   load->library ? "library" : "module", n->handle, n->code.kind, n->code.len,
-		   n->own ? ", copied" : "");
+		   n->alloc ? ", copied" : "");
 	note_enter(load->library ? &libraries : &modules, n);
 }
 
@@ -225,11 +225,11 @@ void fdry_note(const struct fdry_load *load)
 	note_put(load, &kept);
 }
 
-void fdry_note_own(const struct fdry_load *load, void *own, size_t len)
+void fdry_note_adopt(const struct fdry_load *load, void *alloc, size_t len)
 {
 	struct fdry_kept kept;
 
-	fdry_code_adopt(own, len, &kept);
+	fdry_code_adopt(alloc, len, &kept);
 	note_put(load, &kept);
 }
 

@@ -74,10 +74,10 @@ int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudag
 	err = fdry_primary_init(o.driver, o.device, &g->on);
 	if (err)
 		goto out_free;
-	err = fdry_graphpool_new_private(&g->on, &g->own);
+	err = fdry_graphpool_new_private(&g->on, &g->private_pool);
 	if (err)
 		goto out_close;
-	g->pool = g->own;
+	g->pool = g->private_pool;
 	pthread_mutex_init(&g->lock, NULL);
 	fdry_live_add(g);
 	*ret = g;
@@ -125,7 +125,7 @@ out_return:
 /* The lock is held. */
 static int capture_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
 {
-	struct fdry_graphpool *pool = o->pool ? o->pool : g->own;
+	struct fdry_graphpool *pool = o->pool ? o->pool : g->private_pool;
 	CUstreamCaptureMode mode;
 	int err;
 
@@ -221,7 +221,7 @@ static void become_empty(struct fdry_cudagraph *g)
 {
 	g->state = FDRY_CUDAGRAPH_EMPTY;
 	fdry_graphpool_leave(g->pool);
-	g->pool = g->own;
+	g->pool = g->private_pool;
 }
 
 /* End the capture. On failure the graph is empty, or still captures. The lock is held. */
@@ -357,7 +357,7 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g)
 	if (!fdry_primary_check(&g->on, "the graph")) {
 		(void)graph_reset(g);
 		rest_drop(g);
-		fdry_graphpool_put(g->own);
+		fdry_graphpool_put(g->private_pool);
 		fdry_primary_release(&g->on);
 	}
 	pthread_mutex_destroy(&g->lock);

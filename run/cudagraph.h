@@ -27,7 +27,7 @@ struct fdry_cudagraph {
 	pthread_mutex_t lock;
 	enum fdry_cudagraph_state state;
 	bool was_reset;             /* it is empty because of a reset */
-	struct fdry_graphpool *own; /* held */
+	struct fdry_graphpool *private_pool; /* held */
 	struct fdry_graphpool *pool; /* of the last capture; joined unless empty */
 	CUstream stream;            /* while it captures */
 	CUstream current;           /* the thread's current stream before the side stream */

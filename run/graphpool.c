@@ -50,7 +50,7 @@ static int pool_check(const struct fdry_graphpool *p)
 /* --- new, get, put --- */
 
 /* The pool then owns @on. */
-static int pool_new(const struct fdry_primary *on, bool own, struct fdry_graphpool **ret)
+static int pool_new(const struct fdry_primary *on, bool private, struct fdry_graphpool **ret)
 {
 	struct fdry_graphpool *p = calloc(1, sizeof(*p));
 
@@ -61,7 +61,7 @@ static int pool_new(const struct fdry_primary *on, bool own, struct fdry_graphpo
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_lock(&all_lock);
 	last_nr++;
-	if (own)
+	if (private)
 		p->id.hi = last_nr;
 	else
 		p->id.lo = last_nr;

@@ -55,7 +55,7 @@ static int set_unless(enum fdry_config id, const char *value)
 static int set_up(void)
 {
 	const char *off = NULL, *path = NULL;
-	struct fdry_buf own = { 0 };
+	struct fdry_buf folder = { 0 };
 	int err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_DISABLE, &off);
 
 	if (err)
@@ -63,16 +63,16 @@ static int set_up(void)
 	err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_PATH, &path);
 	if (err || (off && strcmp(off, "0")) || path)
 		return err;
-	err = fdry_config_cache(FDRY_CONFIG_JIT_CACHE, "jit", &own);
+	err = fdry_config_cache(FDRY_CONFIG_JIT_CACHE, "jit", &folder);
 	if (err)
 		goto out_release;
-	folder_make((char *)own.data);
+	folder_make((char *)folder.data);
 	err = set_unless(FDRY_CONFIG_CUDA_CACHE_MAXSIZE, MAXSIZE);
 	if (err)
 		goto out_release;
-	err = set_unless(FDRY_CONFIG_CUDA_CACHE_PATH, (const char *)own.data);
+	err = set_unless(FDRY_CONFIG_CUDA_CACHE_PATH, (const char *)folder.data);
 out_release:
-	fdry_buf_release(&own);
+	fdry_buf_release(&folder);
 	return err;
 }
 

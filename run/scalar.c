@@ -34,7 +34,7 @@ struct fdry_scalars {
 	struct fdry_primary on;
 	pthread_mutex_t lock; /* guards the ring */
 	fdry_devptr addr;
-	bool own;             /* the struct owns the memory at @addr */
+	bool owns_memory;     /* the struct owns the memory at @addr */
 	uint32_t count;
 	uint32_t next;
 	void *block;          /* pinned */
@@ -86,7 +86,7 @@ static void ring_drop(struct fdry_scalars *s)
 	}
 	if (s->block)
 		(void)fdry_call_raw(s->on.drv, cuMemFreeHost, s->block);
-	if (s->own)
+	if (s->owns_memory)
 		(void)fdry_call_raw(s->on.drv, cuMemFree_v2, s->addr);
 }
 
@@ -124,7 +124,7 @@ static int memory_make(struct fdry_scalars *s)
 	if (err)
 		return err;
 	s->addr = addr;
-	s->own = true;
+	s->owns_memory = true;
 	return 0;
 }
 
@@ -220,7 +220,7 @@ static int first_values(struct fdry_scalars *s, const struct fdry_scalars_opts *
 	CUstream stream;
 	int err;
 
-	if (!s->own && !o->values)
+	if (!s->owns_memory && !o->values)
 		return 0;
 	err = fdry_stream_shared(s->on.drv, FDRY_STREAM_MEMORY, &stream);
 	if (err)

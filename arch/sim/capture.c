@@ -95,7 +95,7 @@ static void capture_end(struct sim_capture *c)
 
 void sim_capture_abort(struct sim_capture *c)
 {
-	struct sim_graph *g = c->own ? c->graph : NULL;
+	struct sim_graph *g = c->owns_graph ? c->graph : NULL;
 
 	capture_end(c);
 	if (g)
@@ -155,7 +155,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	if (res)
 		sim_graph_free(g);
 	else
-		s->capture->own = true;
+		s->capture->owns_graph = true;
 	return res;
 }
 

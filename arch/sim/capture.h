@@ -23,7 +23,7 @@ struct sim_capture {
 	unsigned long long nr;
 	const void *thread;       /* the thread that began it */
 	struct sim_graph *graph;
-	bool own;                 /* the capture made the graph */
+	bool owns_graph;          /* the capture made the graph */
 	struct sim_stream *origin;
 	struct capture_stream *streams;
 };

@@ -68,14 +68,14 @@ START_TEST(elf_lengths)
 		ck_assert_uint_eq(k.len, end);
 		ck_assert_ptr_ne(k.data, elf);
 		ck_assert_mem_eq(k.data, elf, end);
-		free(k.own);
+		free(k.alloc);
 	}
 	/* a segment that ends last */
 	end = make_elf(elf, false);
 	((Elf64_Phdr *)(elf + sizeof(Elf64_Ehdr)))->p_filesz = 450;
 	ck_assert_int_eq(fdry_code_keep(elf, &k), 0);
 	ck_assert_uint_eq(k.len, 578);
-	free(k.own);
+	free(k.alloc);
 }
 END_TEST
 
@@ -144,7 +144,7 @@ START_TEST(large_code_is_copied_meanwhile)
 	ck_assert_ptr_ne(k.data, elf);
 	munmap(elf, LARGE);
 	ck_assert(!memcmp(k.data, same, LARGE));
-	fdry_code_drop(k.own, k.mapped);
+	fdry_code_drop(k.alloc, k.mapped);
 	/* no caller uses the copy */
 	fdry_copy_begin(same, &c);
 	fdry_copy_end(&c);
@@ -182,7 +182,7 @@ START_TEST(large_code_that_is_not_there)
 	ck_assert_uint_eq(k.len, 77);
 	ck_assert(!mprotect(elf + LARGE / 2, 4096, PROT_READ));
 	ck_assert(copied(elf, &k));
-	fdry_code_drop(k.own, k.mapped);
+	fdry_code_drop(k.alloc, k.mapped);
 	munmap(elf, LARGE);
 }
 END_TEST
@@ -249,7 +249,7 @@ START_TEST(ptx_keeps_its_nul)
 	ck_assert_int_eq(k.kind, FDRY_CODE_PTX);
 	ck_assert_uint_eq(k.len, sizeof(ptx));
 	ck_assert_mem_eq(k.data, ptx, sizeof(ptx));
-	free(k.own);
+	free(k.alloc);
 }
 END_TEST
 
@@ -259,12 +259,12 @@ START_TEST(read_only_code_stays_in_place)
 
 	ck_assert_int_eq(fdry_code_keep(ptx, &k), 0);
 	ck_assert_ptr_eq(k.data, ptx);
-	ck_assert_ptr_null(k.own);
+	ck_assert_ptr_null(k.alloc);
 	ck_assert_int_eq(fdry_code_keep(fatbin, &k), 0);
 	ck_assert_int_eq(k.kind, FDRY_CODE_FATBIN);
 	ck_assert_ptr_eq(k.data, fatbin);
 	ck_assert_uint_eq(k.len, sizeof(fatbin));
-	ck_assert_ptr_null(k.own);
+	ck_assert_ptr_null(k.alloc);
 }
 END_TEST
 
@@ -278,7 +278,7 @@ START_TEST(writable_code_is_copied)
 	memset(writable, 0, sizeof(writable));
 	ck_assert_ptr_ne(k.data, writable);
 	ck_assert_mem_eq(k.data, fatbin, sizeof(fatbin));
-	free(k.own);
+	free(k.alloc);
 }
 END_TEST
 
@@ -296,7 +296,7 @@ START_TEST(wrapper_is_copied_and_its_fatbin_kept)
 	ck_assert_uint_eq(got.version, 2);
 	ck_assert_ptr_eq(got.data, fatbin);
 	ck_assert_ptr_null(got.more);
-	free(k.own);
+	free(k.alloc);
 
 	memcpy(heap, fatbin, sizeof(fatbin));
 	w.data = heap;
@@ -307,7 +307,7 @@ START_TEST(wrapper_is_copied_and_its_fatbin_kept)
 	memcpy(&got, k.data, sizeof(got));
 	ck_assert_mem_eq(got.data, fatbin, sizeof(fatbin));
 	ck_assert_uint_eq((uintptr_t)got.data % 8, 0);
-	free(k.own);
+	free(k.alloc);
 
 	w = (struct wrapper){ WRAPPER_MAGIC, 1, ptx, NULL };
 	ck_assert_int_eq(fdry_code_keep(&w, &k), -FDRY_E_BADCODE);
@@ -335,14 +335,14 @@ START_TEST(files_are_taken_over)
 	fdry_code_adopt(text, sizeof(ptx) - 1, &k);
 	ck_assert_int_eq(k.kind, FDRY_CODE_PTX);
 	ck_assert_uint_eq(k.len, sizeof(ptx));
-	free(k.own);
+	free(k.alloc);
 	fdry_code_adopt(tiny, 2, &k);
 	ck_assert_int_eq(k.kind, FDRY_CODE_UNKNOWN);
-	free(k.own);
+	free(k.alloc);
 	memcpy(wrapper, &magic, sizeof(magic));
 	fdry_code_adopt(wrapper, 64, &k);
 	ck_assert_int_eq(k.kind, FDRY_CODE_UNKNOWN);
-	free(k.own);
+	free(k.alloc);
 }
 END_TEST
 
@@ -359,17 +359,17 @@ START_TEST(nothing_beyond_the_end_is_read)
 	at = page + 4096 - sizeof(ptx);
 	memcpy(at, ptx, sizeof(ptx));
 	ck_assert_int_eq(fdry_code_keep(at, &k), 0);
-	free(k.own);
+	free(k.alloc);
 	at = page + 4096 - sizeof(fatbin);
 	memcpy(at, fatbin, sizeof(fatbin));
 	ck_assert_int_eq(fdry_code_keep(at, &k), 0);
-	free(k.own);
+	free(k.alloc);
 	len = make_elf(elf, true);
 	at = page + 4096 - len;
 	memcpy(at, elf, len);
 	ck_assert_int_eq(fdry_code_keep(at, &k), 0);
 	ck_assert_uint_eq(k.len, len);
-	free(k.own);
+	free(k.alloc);
 	munmap(page, 8192);
 }
 END_TEST
