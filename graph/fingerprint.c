@@ -151,7 +151,7 @@ static int table_make(struct fdry_fingerprinter *f, const struct fdry_fingerprin
 {
 	struct part *p;
 	uint64_t count = 0;
-	void *room;
+	void *grown;
 	size_t i;
 	int err;
 
@@ -163,10 +163,10 @@ static int table_make(struct fdry_fingerprinter *f, const struct fdry_fingerprin
 			FDRY_E_LIMIT,
 			"a fingerprint covers at most %u blocks of %u bytes; split the ranges",
 			BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
-	err = fdry_buf_grow(&f->parts, count * sizeof(*p), &room);
+	err = fdry_buf_grow(&f->parts, count * sizeof(*p), &grown);
 	if (err)
 		return err;
-	p = room;
+	p = grown;
 	for (i = 0; i < n && !err; i++) {
 		p = range_cut(p, &ranges[i]);
 		err = fdry_buf_put(&f->lens, &ranges[i].len, sizeof(ranges[i].len));

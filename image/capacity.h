@@ -34,7 +34,7 @@ const struct fdry_capacity *fdry_capacity_of(const struct fdry_buf *capacities, 
 const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr,
 					     uint64_t size);
 /* Change the shape of @t, which comes from the manifest, to the size of its capacity. */
-void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t);
+void fdry_capacity_shape(const struct fdry_capacity *capacity, struct fdry_tensor *t);
 
 /* FDRY_E_RANGE if the graph sets or copies memory that was captured and is not backed, or has a
  * pointer to it as an argument. A kernel that computes such an address from another pointer is not

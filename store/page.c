@@ -55,7 +55,7 @@ static const char *value_read(const struct fdry_page *p, uint32_t off, uint32_t 
 			      struct fdry_page_node *ret)
 {
 	uint16_t flags = fdry_get16(p->bytes + off + 4);
-	uint32_t len = fdry_get32(p->bytes + off), room = p->all->size - *end;
+	uint32_t len = fdry_get32(p->bytes + off), left = p->all->size - *end;
 
 	if (flags & ~FDRY_NODE_BIG && (!p->tree->roots || flags != FDRY_NODE_TREE))
 		return "an entry is of an unknown kind";
@@ -63,9 +63,9 @@ static const char *value_read(const struct fdry_page *p, uint32_t off, uint32_t 
 	ret->big = 0;
 	if (!(flags & FDRY_NODE_BIG)) {
 		*end += len;
-		return len > room ? "an entry is longer than the page" : NULL;
+		return len > left ? "an entry is longer than the page" : NULL;
 	}
-	if (room < 8)
+	if (left < 8)
 		return "an entry is longer than the page";
 	ret->big = fdry_get64(p->bytes + *end);
 	*end += 8;

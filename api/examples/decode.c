@@ -52,7 +52,7 @@ static void check(int err)
 		die(fdry_last_error());
 }
 
-static void *room(size_t bytes)
+static void *zeroed(size_t bytes)
 {
 	void *p = calloc(bytes ? bytes : 1, 1);
 
@@ -77,7 +77,7 @@ static void tensor_zero(struct fdry_image *img, const char *name)
 	void *zeros;
 
 	check(fdry_image_tensor_find(img, name, &t));
-	zeros = room(tensor_bytes(&t));
+	zeros = zeroed(tensor_bytes(&t));
 	check(fdry_image_write(img, name, zeros, tensor_bytes(&t), NULL));
 	free(zeros);
 }
@@ -99,7 +99,7 @@ static void state_reset(struct fdry_image *img, int batch)
 	}
 	snprintf(name, sizeof(name), "logits/%d", batch);
 	check(fdry_image_tensor_find(img, name, &t));
-	junk = room(tensor_bytes(&t));
+	junk = zeroed(tensor_bytes(&t));
 	memset(junk, 0xFF, tensor_bytes(&t));
 	check(fdry_image_write(img, name, junk, tensor_bytes(&t), NULL));
 	free(junk);
@@ -119,7 +119,7 @@ static void externals_fill(struct fdry_image *img, const char *path)
 		if (!(t.flags & FDRY_TENSOR_EXTERNAL))
 			continue;
 		bytes = tensor_bytes(&t);
-		data = room(bytes);
+		data = zeroed(bytes);
 		if (!strncmp(t.name, "weight/", 7) && (!f || fread(data, 1, bytes, f) != bytes))
 			die("the image needs weights from a file; name it with -w");
 		check(fdry_image_write(img, t.name, data, bytes, NULL));
@@ -155,7 +155,7 @@ static void digest_step(struct fdry_image *img, int batch, EVP_MD_CTX *md)
 	EVP_DigestUpdate(md, tokens, (size_t)batch * sizeof(*tokens));
 	snprintf(name, sizeof(name), "logits/%d", batch);
 	check(fdry_image_tensor_find(img, name, &t));
-	logits = room(tensor_bytes(&t));
+	logits = zeroed(tensor_bytes(&t));
 	check(fdry_image_read(img, name, logits, tensor_bytes(&t), NULL));
 	EVP_DigestUpdate(md, logits, tensor_bytes(&t));
 	free(logits);

@@ -169,19 +169,19 @@ static void hash_all(struct work *w)
 		need(fdry_oid_of(bytes + i * w->len, w->len, &w->ids[i]), "hash");
 }
 
-static void pack_all(struct work *w, void *to, size_t room)
+static void pack_all(struct work *w, void *to, size_t capacity)
 {
 	size_t i;
 
 	for (i = 0; i < w->n; i++)
-		if (ZSTD_isError(ZSTD_compress(to, room, bytes + i * w->len, w->len, 9)))
+		if (ZSTD_isError(ZSTD_compress(to, capacity, bytes + i * w->len, w->len, 9)))
 			exit(1);
 }
 
 /* The last one packed, as often. */
-static void unpack_all(struct work *w, const void *packed, size_t room)
+static void unpack_all(struct work *w, const void *packed, size_t capacity)
 {
-	size_t i, len = ZSTD_findFrameCompressedSize(packed, room);
+	size_t i, len = ZSTD_findFrameCompressedSize(packed, capacity);
 	void *to = malloc(w->len);
 
 	for (i = 0; i < w->n; i++)
@@ -267,8 +267,8 @@ static void row_print(struct work *w, enum row row, double base)
 static void beside(const char *what, enum fdry_object_kind kind, size_t len, size_t n)
 {
 	struct work w = { .kind = kind, .len = len, .n = n, .ids = calloc(n, sizeof(*w.ids)) };
-	size_t room = ZSTD_compressBound(len);
-	uint8_t *to = malloc(room);
+	size_t capacity = ZSTD_compressBound(len);
+	uint8_t *to = malloc(capacity);
 	double base = 0;
 	struct raw r;
 	int round;
@@ -277,8 +277,8 @@ static void beside(const char *what, enum fdry_object_kind kind, size_t len, siz
 		fill(kind == FDRY_OBJECT_KERNEL);
 		timed(&w, SHA, round, hash_all(&w));
 		if (kind == FDRY_OBJECT_KERNEL) {
-			timed(&w, ZSTD, round, pack_all(&w, to, room));
-			timed(&w, UNZSTD, round, unpack_all(&w, to, room));
+			timed(&w, ZSTD, round, pack_all(&w, to, capacity));
+			timed(&w, UNZSTD, round, unpack_all(&w, to, capacity));
 		}
 		raw_open(&r);
 		timed(&w, RAW_PUT, round, raw_put(&r, len, w.ids, n));

@@ -119,14 +119,14 @@ static void plan_add(struct plan *p, enum fdry_object_kind kind, uint64_t seed)
 	p->part[p->count++] = (struct part){ .kind = kind, .seed = seed, .len = part_len(seed) };
 }
 
-static int hash_part(struct part *part, uint8_t *room)
+static int hash_part(struct part *part, uint8_t *buf)
 {
-	part_fill(part, room);
-	return fdry_oid_of(room, part->len, &part->oid);
+	part_fill(part, buf);
+	return fdry_oid_of(buf, part->len, &part->oid);
 }
 
 /* Kernels first: a graph links to them. */
-static int plan_make(uint64_t seed, uint8_t *room, struct plan *p)
+static int plan_make(uint64_t seed, uint8_t *buf, struct plan *p)
 {
 	uint64_t x = seed, i, n;
 	int err = 0;
@@ -139,7 +139,7 @@ static int plan_make(uint64_t seed, uint8_t *room, struct plan *p)
 	plan_add(p, FDRY_OBJECT_CHUNK, seed | 1ull << 40);
 	plan_add(p, FDRY_OBJECT_GRAPH, seed | 1ull << 41);
 	for (i = 0; i < p->count && !err; i++)
-		err = hash_part(&p->part[i], room);
+		err = hash_part(&p->part[i], buf);
 	snprintf(p->text, sizeof(p->text), "image %llu", (unsigned long long)seed);
 	return err ? err : fdry_oid_of(p->text, strlen(p->text), &p->oid);
 }
@@ -155,18 +155,18 @@ static size_t links_of(const struct plan *p, enum fdry_object_kind kind,
 	return n;
 }
 
-static int put_part(struct fdry_writer *writer, const struct plan *p, size_t i, uint8_t *room)
+static int put_part(struct fdry_writer *writer, const struct plan *p, size_t i, uint8_t *buf)
 {
 	const struct part *part = &p->part[i];
 	struct fdry_oid links[PARTS_MAX], oid;
 	size_t n = part->kind == FDRY_OBJECT_GRAPH ? links_of(p, FDRY_OBJECT_KERNEL, links) : 0;
 
-	part_fill(part, room);
-	return fdry_writer_add_object(writer, part->kind, room, part->len, links, n, &oid);
+	part_fill(part, buf);
+	return fdry_writer_add_object(writer, part->kind, buf, part->len, links, n, &oid);
 }
 
 /* Putting an object twice before it is written ends a transaction: some seals need several. */
-static int put_plan(struct worker *w, const struct plan *p, uint8_t *room, const char *ref)
+static int put_plan(struct worker *w, const struct plan *p, uint8_t *buf, const char *ref)
 {
 	uint64_t twice = work_random(&w->random) / 2 % 16;
 	struct fdry_oid links[PARTS_MAX], oid;
@@ -177,9 +177,9 @@ static int put_plan(struct worker *w, const struct plan *p, uint8_t *room, const
 	if (err)
 		return err;
 	for (i = 0; i < p->count && !err; i++) {
-		err = put_part(writer, p, i, room);
+		err = put_part(writer, p, i, buf);
 		if (!err && i == twice)
-			err = put_part(writer, p, i, room);
+			err = put_part(writer, p, i, buf);
 	}
 	if (err) {
 		fdry_writer_abort(writer);
@@ -251,22 +251,22 @@ static int fault(struct worker *w, const char *what, int err)
 
 static int seal_one(struct worker *w, uint32_t name)
 {
-	uint8_t *room = malloc(BYTES_MAX);
+	uint8_t *buf = malloc(BYTES_MAX);
 	struct plan p;
 	char ref[32];
 	int err =
-		room ? plan_make(work_random(&w->random) / 2 % (1u << 20), room, &p) : fdry_nomem();
+		buf ? plan_make(work_random(&w->random) / 2 % (1u << 20), buf, &p) : fdry_nomem();
 
 	work_name(ref, w->nr, name);
 	if (!err) {
 		work_intend(w, name, INTENT_SET, &p.oid);
-		err = put_plan(w, &p, room, ref);
+		err = put_plan(w, &p, buf, ref);
 		if (err)
 			work_refused(w, name);
 		else
 			work_told(w, name, true, &p.oid);
 	}
-	free(room);
+	free(buf);
 	return err;
 }
 

@@ -323,20 +323,20 @@ static void limits(void)
  * meanwhile. */
 static void none_left(void)
 {
-	size_t room = 0, total = 0, now = 0, piece = MIB, most;
+	size_t free_bytes = 0, total = 0, now = 0, piece = MIB, most;
 	uint64_t limit = pool(DEV).limit, retries = pool(DEV).retries, a, r = 77;
 
 	ok(fdry_device_clean_up(dev));
 	need(ok(fdry_transient_set_limit(dev, DEV, UINT64_MAX)) &&
-	     cu(cuMemGetInfo_v2, &room, &total));
-	while (4 * piece <= room)
+	     cu(cuMemGetInfo_v2, &free_bytes, &total));
+	while (4 * piece <= free_bytes)
 		piece *= 2;
-	most = (size_t)(0.9 * (double)room) / (piece / 4) *
+	most = (size_t)(0.9 * (double)free_bytes) / (piece / 4) *
 	       (piece / 4); /* a size of the pool's own, more than is left beside the piece */
 	need((a = get(DEV, piece, NONE)) && ok(fdry_transient_put(dev, DEV, a, NONE)));
 	cu(cuMemGetInfo_v2, &now, &total);
-	check(now <= room - piece && pool(DEV).cached == piece);
-	printf("none_left: %zu MiB free, %zu kept, %zu asked for\n", room >> 20, piece >> 20,
+	check(now <= free_bytes - piece && pool(DEV).cached == piece);
+	printf("none_left: %zu MiB free, %zu kept, %zu asked for\n", free_bytes >> 20, piece >> 20,
 	       most >> 20);
 	need((a = get(DEV, most, NONE)));
 	check(pool(DEV).retries == retries + 1 && !pool(DEV).cached && pool(DEV).used >= most);
@@ -348,7 +348,7 @@ static void none_left(void)
 	check(!pool(DEV).cached);
 	ok(fdry_transient_set_limit(dev, DEV, limit));
 	cu(cuMemGetInfo_v2, &now, &total);
-	check(now + piece / 8 >= room);
+	check(now + piece / 8 >= free_bytes);
 }
 
 /* --- streams and events --- */

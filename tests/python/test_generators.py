@@ -109,8 +109,11 @@ class Graph:
     def register_generator_state(self, generator):
         s = generator.state
         if self.torch.layout == "eager":
-            s.pair = s.pair or (self.driver.room(512), self.driver.room(512))
-        self.states[id(s)] = [s, s.pair or (self.driver.room(512), self.driver.room(512)), 0]
+            s.pair = s.pair or self.new_pair()
+        self.states[id(s)] = [s, s.pair or self.new_pair(), 0]
+
+    def new_pair(self):
+        return self.driver.alloc_bytes(512), self.driver.alloc_bytes(512)
 
     def begin(self):
         self.register_generator_state(self.torch.cuda.default_generators[0])
@@ -182,7 +185,7 @@ def capture(store, layout):
         default.manual_seed(77)
         default.set_offset(400)
         kernel = torch.kernel()
-        outs = [cuda.room(8 * N) for _ in range(2)]
+        outs = [cuda.alloc_bytes(8 * N) for _ in range(2)]
         for name, out in zip("ab", outs):
             array = Array(out, 2 * N)
             cap.tensor(name, array, use="output")

@@ -64,7 +64,7 @@ class Driver:
         ctypes.memmove(addr, data, len(data))
         return addr.value
 
-    def room(self, size):
+    def alloc_bytes(self, size):
         addr = ctypes.c_uint64()
         self("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(size))
         return addr.value
@@ -109,7 +109,7 @@ def capture(store):
                 raise AssertionError(bad)
         cap.fact("model", "adder")
         if "room" in sys.argv:
-            kv = cuda.room(4 << 20)
+            kv = cuda.alloc_bytes(4 << 20)
             cap.tensor("kv", Array(kv, 1 << 20), use="state", external=True)
             cap.capacity("kv", 64 << 20)
         sealed = cap.seal(store, "adder")

@@ -123,7 +123,7 @@ def capture(store):
     with foundry.Capture() as cap:
         cuda = Driver()
         graph = cuda.graph(*(cuda.alloc([0.0] * 1000) for _ in range(3)))
-        buf, side, ext = (cuda.room(BUF) for _ in range(3))
+        buf, side, ext = (cuda.alloc_bytes(BUF) for _ in range(3))
         for addr, name in ((buf, "buf"), (side, "side")):
             cuda("cuMemsetD8_v2", ctypes.c_uint64(addr), 0, ctypes.c_size_t(BUF))
             cap.tensor(name, Torchish(addr, "uint8", (BUF,), (1,)), use="state")

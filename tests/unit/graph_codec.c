@@ -97,14 +97,14 @@ END_TEST
 START_TEST(view_at_any_alignment)
 {
 	struct fdry_buf o = golden_object("all-kinds"), text = text_of(&o), again = { 0 };
-	uint8_t *room = malloc(o.len + 1);
+	uint8_t *copy = malloc(o.len + 1);
 	struct fdry_graph_view v;
 
-	memcpy(room + 1, o.data, o.len);
-	ck_assert_int_eq(fdry_graph_view_init((struct fdry_span){ room + 1, o.len }, &v), 0);
+	memcpy(copy + 1, o.data, o.len);
+	ck_assert_int_eq(fdry_graph_view_init((struct fdry_span){ copy + 1, o.len }, &v), 0);
 	ck_assert_int_eq(fdry_graph_to_text(&v, NULL, 0, &again), 0);
 	ck_assert_str_eq((char *)text.data, (char *)again.data);
-	free(room);
+	free(copy);
 	fdry_buf_release(&o);
 	fdry_buf_release(&text);
 	fdry_buf_release(&again);

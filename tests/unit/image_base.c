@@ -116,7 +116,7 @@ static void occupy(uint64_t addr)
 }
 
 /* A mapping behind a base makes the region smaller, but not impossible; addresses are the same. */
-START_TEST(less_room_behind_a_base)
+START_TEST(less_capacity_behind_a_base)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .name = "some/model" };
 	fdry_devptr base = fdry_base_for_name("some/model");
@@ -304,7 +304,7 @@ END_TEST
 static void add_what_needs_room(TCase *tc)
 {
 	tcase_add_test(tc, capture_by_name);
-	tcase_add_test(tc, less_room_behind_a_base);
+	tcase_add_test(tc, less_capacity_behind_a_base);
 	tcase_add_test(tc, what_is_there_is_named);
 	tcase_add_test(tc, several_images);
 	tcase_add_test(tc, a_capture_where_an_image_was);

@@ -222,7 +222,7 @@ static void seal_last(void *unused)
 }
 
 /* No tensor follows it, but its capacity still belongs to the image. */
-START_TEST(room_at_the_end)
+START_TEST(capacity_at_the_end)
 {
 	struct fdry_image *img;
 	struct fdry_requirements *n;
@@ -330,7 +330,7 @@ END_TEST
 
 /* --- capturing --- */
 
-START_TEST(room_that_cannot_be_had)
+START_TEST(capacity_that_cannot_be_had)
 {
 	struct fdry_tensor t;
 	struct work w;
@@ -406,7 +406,7 @@ START_TEST(a_row_of_any_stride)
 }
 END_TEST
 
-/* External tensors may have any order of dimensions; a room makes only the outermost longer. */
+/* External tensors may have any order of dimensions; a capacity makes only the outermost longer. */
 START_TEST(dimensions_in_another_order)
 {
 	struct fdry_tensor t;
@@ -448,18 +448,18 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("image_capacity");
-	TCase *tc = tcase_create("room");
+	TCase *tc = tcase_create("capacity");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, any_size, 0, sizeof(some) / sizeof(some[0]));
-	tcase_add_test(tc, room_at_the_end);
+	tcase_add_test(tc, capacity_at_the_end);
 	tcase_add_test(tc, larger_than_the_device);
 	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 1, 6);
 	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 7, 8);
 	tcase_add_test(tc, sizes_that_do_not_fit);
 	tcase_add_test(tc, described);
-	tcase_add_test(tc, room_that_cannot_be_had);
+	tcase_add_test(tc, capacity_that_cannot_be_had);
 	tcase_add_test(tc, a_row_of_any_stride);
 	tcase_add_test(tc, dimensions_in_another_order);
 	tcase_add_test(tc, memory_that_was_freed);

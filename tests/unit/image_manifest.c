@@ -543,7 +543,7 @@ START_TEST(every_variable_field_is_checked)
 END_TEST
 
 /* Add an external tensor of 4 MiB with a capacity of 8 MiB, and content right behind it. */
-static void fill_room(struct fdry_manifest_writer *w)
+static void fill_capacity(struct fdry_manifest_writer *w)
 {
 	const uint64_t block = 2 << 20;
 
@@ -564,45 +564,45 @@ static void fill_room(struct fdry_manifest_writer *w)
 	put(w->capacities, (struct fdry_mf_capacity){ .tensor = 0, .max = 4 * block });
 }
 
-#define room(i) entry(w, capacities, struct fdry_mf_capacity, i)
+#define capacity(i) entry(w, capacities, struct fdry_mf_capacity, i)
 #define segment(i) entry(w, segments, struct fdry_mf_segment, i)
-DAMAGE(room_of_nothing, room(0).tensor = 2)
-DAMAGE(room_reserved, room(0).reserved = 1)
-DAMAGE(room_of_content, room(0).tensor = 1)
-DAMAGE(room_not_larger, room(0).max = 4 << 20)
-DAMAGE(room_askew, room(0).max -= 4096)
-DAMAGE(room_over_another, room(0).max += 2 << 20)
-DAMAGE(room_beyond_the_end, room(0).max = 1ull << 40)
-DAMAGE(room_wraps, room(0).max = -2ull << 20)
-DAMAGE(room_behind_part, tensor(0).shape[0] -= 2 << 20)
-DAMAGE(room_of_an_odd_size, tensor(0).shape[0] -= 1; segment(0).size -= 1)
-DAMAGE(room_of_an_odd_place, tensor(0).addr += 4096; tensor(0).shape[0] -= 2 << 20;
+DAMAGE(capacity_of_nothing, capacity(0).tensor = 2)
+DAMAGE(capacity_reserved, capacity(0).reserved = 1)
+DAMAGE(capacity_of_content, capacity(0).tensor = 1)
+DAMAGE(capacity_not_larger, capacity(0).max = 4 << 20)
+DAMAGE(capacity_askew, capacity(0).max -= 4096)
+DAMAGE(capacity_over_another, capacity(0).max += 2 << 20)
+DAMAGE(capacity_beyond_the_end, capacity(0).max = 1ull << 40)
+DAMAGE(capacity_wraps, capacity(0).max = -2ull << 20)
+DAMAGE(capacity_behind_part, tensor(0).shape[0] -= 2 << 20)
+DAMAGE(capacity_of_an_odd_size, tensor(0).shape[0] -= 1; segment(0).size -= 1)
+DAMAGE(capacity_of_an_odd_place, tensor(0).addr += 4096; tensor(0).shape[0] -= 2 << 20;
 	segment(0).size -= (2 << 20) - 4096)
-DAMAGE(room_of_rank_0, tensor(0).rank = 0; tensor(0).shape[0] = tensor(0).stride[0] = 0)
-DAMAGE(room_with_gaps, tensor(0).stride[0] = 2; tensor(0).shape[0] /= 2)
-DAMAGE(room_twice, struct fdry_mf_capacity r = room(0); put(w->capacities, r))
+DAMAGE(capacity_of_rank_0, tensor(0).rank = 0; tensor(0).shape[0] = tensor(0).stride[0] = 0)
+DAMAGE(capacity_with_gaps, tensor(0).stride[0] = 2; tensor(0).shape[0] /= 2)
+DAMAGE(capacity_twice, struct fdry_mf_capacity r = capacity(0); put(w->capacities, r))
 
-static void (*const room_damages[])(struct fdry_manifest_writer *w) = {
-	room_of_nothing, room_reserved, room_of_content, room_not_larger,
-	room_askew, room_over_another, room_beyond_the_end, room_wraps,
-	room_behind_part, room_of_an_odd_size, room_of_an_odd_place, room_of_rank_0,
-	room_with_gaps, room_twice,
+static void (*const capacity_damages[])(struct fdry_manifest_writer *w) = {
+	capacity_of_nothing, capacity_reserved, capacity_of_content, capacity_not_larger,
+	capacity_askew, capacity_over_another, capacity_beyond_the_end, capacity_wraps,
+	capacity_behind_part, capacity_of_an_odd_size, capacity_of_an_odd_place, capacity_of_rank_0,
+	capacity_with_gaps, capacity_twice,
 };
-#define ROOM_DAMAGES (sizeof(room_damages) / sizeof(room_damages[0]))
+#define CAPACITY_DAMAGES (sizeof(capacity_damages) / sizeof(capacity_damages[0]))
 
 /* The last one of the loop is not damaged. */
-START_TEST(every_room_field_is_checked)
+START_TEST(every_capacity_field_is_checked)
 {
 	struct fdry_manifest_writer w = { 0 };
 	struct fdry_buf b = { 0 };
 	struct fdry_manifest m;
 	int err;
 
-	fill_room(&w);
-	if ((size_t)_i < ROOM_DAMAGES)
-		room_damages[_i](&w);
+	fill_capacity(&w);
+	if ((size_t)_i < CAPACITY_DAMAGES)
+		capacity_damages[_i](&w);
 	err = fdry_manifest_encode(&w, &b);
-	if ((size_t)_i == ROOM_DAMAGES) {
+	if ((size_t)_i == CAPACITY_DAMAGES) {
 		ok(err);
 		ok(open_it(&b, &m));
 		ck_assert_uint_eq(m.n_capacities, 1);
@@ -694,7 +694,7 @@ int main(void)
 	tcase_add_test(tc, what_is_written_is_read);
 	tcase_add_test(tc, golden_bytes);
 	tcase_add_test(tc, golden_bytes_with_hosts);
-	tcase_add_loop_test(tc, every_room_field_is_checked, 0, ROOM_DAMAGES + 1);
+	tcase_add_loop_test(tc, every_capacity_field_is_checked, 0, CAPACITY_DAMAGES + 1);
 	tcase_add_test(tc, empty_is_valid);
 	tcase_add_test(tc, links_are_a_set);
 	tcase_add_loop_test(tc, every_host_field_is_checked, 0,

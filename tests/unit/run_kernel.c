@@ -279,26 +279,26 @@ END_TEST
 START_TEST(a_cubin_that_is_cut_off)
 {
 	const size_t lens[] = { 64, 100, cubin_len / 2, cubin_len - 1 },
-		     room = (cubin_len / 4096 + 1) * 4096;
-	uint8_t *map =
-		mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		     extent = (cubin_len / 4096 + 1) * 4096;
+	uint8_t *map = mmap(NULL, extent + 4096, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct fdry_kernels *k = kernels_open(NULL);
 	struct fdry_kernels_source s;
 	CUfunction f = NULL;
 	size_t i;
 
 	ck_assert_ptr_ne(map, MAP_FAILED);
-	ck_assert(!mprotect(map + room, 4096, PROT_NONE));
+	ck_assert(!mprotect(map + extent, 4096, PROT_NONE));
 	for (i = 0; i < 4; i++) {
-		s = code_of(memcpy(map + room - lens[i], cubin, lens[i]), lens[i]);
+		s = code_of(memcpy(map + extent - lens[i], cubin, lens[i]), lens[i]);
 		s.name = "cut.cubin";
 		fails(BADCODE, "'cut.cubin'", fdry_kernels_function(k, &s, "vecadd", &f));
 	}
-	s = code_of(memcpy(map + room - cubin_len, cubin, cubin_len), cubin_len);
+	s = code_of(memcpy(map + extent - cubin_len, cubin, cubin_len), cubin_len);
 	ok(fdry_kernels_function(k, &s, "vecadd", &f));
 	vecadd_check(k, f);
 	fdry_kernels_free(k);
-	ck_assert(!munmap(map, room + 4096));
+	ck_assert(!munmap(map, extent + 4096));
 }
 END_TEST
 

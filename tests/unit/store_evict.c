@@ -209,7 +209,7 @@ static void hold(struct fdry_idset *held, uint64_t seed)
 }
 
 /* Return the images whose eviction would make room for half a chunk. */
-static struct fdry_evict_report room(const struct fdry_idset *held)
+static struct fdry_evict_report evict_for_half(const struct fdry_idset *held)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN };
 	struct fdry_evict_bounds bounds = { .free = CHUNK / 2, .held = held };
@@ -236,11 +236,11 @@ START_TEST(what_is_held_counts_and_stays)
 	noise(50, data, sizeof(data));
 	put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	ok(fdry_writer_flush(p));
-	ck_assert_uint_eq(room(&held).images, 1);
+	ck_assert_uint_eq(evict_for_half(&held).images, 1);
 	hold(&held, 50);
-	ck_assert_uint_eq(room(&held).images, 1);
+	ck_assert_uint_eq(evict_for_half(&held).images, 1);
 	hold(&held, 1);
-	r = room(&held);
+	r = evict_for_half(&held);
 	ck_assert_uint_eq(r.images, 2);
 	ck_assert_uint_gt(r.after, 3 * CHUNK);
 	fdry_writer_abort(p);

@@ -50,7 +50,7 @@ struct floor {
 	uint32_t nobjects;
 };
 
-static void *room(size_t n, size_t size)
+static void *zeroed(size_t n, size_t size)
 {
 	void *p = calloc(n ? n : 1, size);
 
@@ -61,7 +61,7 @@ static void *room(size_t n, size_t size)
 
 static void *copy_of(const void *p, size_t len)
 {
-	return memcpy(room(len, 1), p, len);
+	return memcpy(zeroed(len, 1), p, len);
 }
 
 /* --- laying out --- */
@@ -72,13 +72,13 @@ static void kernel_lay(struct node *n, const struct fdry_node_kernel *in,
 	uint32_t i;
 
 	n->kernel = in->kernel;
-	n->args = memcpy(room(k->param_bytes, 1), in->args.data, in->args.len);
+	n->args = memcpy(zeroed(k->param_bytes, 1), in->args.data, in->args.len);
 	n->k = (CUDA_KERNEL_NODE_PARAMS){
 		.gridDimX = in->launch.grid[0], .gridDimY = in->launch.grid[1],
 		.gridDimZ = in->launch.grid[2], .blockDimX = in->launch.block[0],
 		.blockDimY = in->launch.block[1], .blockDimZ = in->launch.block[2],
 		.sharedMemBytes = in->launch.shared,
-		.kernelParams = room(k->nparams, sizeof(void *)),
+		.kernelParams = zeroed(k->nparams, sizeof(void *)),
 	};
 	for (i = 0; i < k->nparams; i++)
 		n->k.kernelParams[i] = n->args + k->params[i].offset;
@@ -124,8 +124,8 @@ static void edges_lay(struct graph *g, const struct fdry_graph_view *v, uint32_t
 	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge x;
 
-	e->from = room(fdry_graph_edge_count(v), sizeof(*e->from));
-	e->to = room(fdry_graph_edge_count(v), sizeof(*e->to));
+	e->from = zeroed(fdry_graph_edge_count(v), sizeof(*e->from));
+	e->to = zeroed(fdry_graph_edge_count(v), sizeof(*e->to));
 	e->data = fdry_graph_edge_data_at(v, index);
 	while (fdry_graph_edge_next(&edges, &x)) {
 		if (x.index != index)
@@ -145,12 +145,12 @@ static int graph_lay(struct graph *g, const struct fdry_graph_view *v, const str
 
 	if (err)
 		return err;
-	g->nodes = room(v->header.nodes, sizeof(*g->nodes));
-	g->handles = room(v->header.nodes, sizeof(*g->handles));
-	g->from = room(nedges, sizeof(*g->from));
-	g->to = room(nedges, sizeof(*g->to));
-	g->data = room(nedges, sizeof(*g->data));
-	g->edges = room(v->header.edge_data + 1, sizeof(*g->edges));
+	g->nodes = zeroed(v->header.nodes, sizeof(*g->nodes));
+	g->handles = zeroed(v->header.nodes, sizeof(*g->handles));
+	g->from = zeroed(nedges, sizeof(*g->from));
+	g->to = zeroed(nedges, sizeof(*g->to));
+	g->data = zeroed(nedges, sizeof(*g->data));
+	g->edges = zeroed(v->header.edge_data + 1, sizeof(*g->edges));
 	while (!err && fdry_graph_next(&c, &node))
 		err = node_lay(&g->nodes[g->nnodes++], &node, img);
 	fdry_graph_cursor_release(&c);
@@ -179,11 +179,11 @@ static int objects_lay(struct floor *f, const struct fdry_image *img)
 
 	if (err)
 		return err;
-	f->objects = room(img->m.n_kernels, sizeof(*f->objects));
+	f->objects = zeroed(img->m.n_kernels, sizeof(*f->objects));
 	for (i = 0; i < img->m.n_kernels && !err; i++) {
 		o = object_at(f, &img->kernels[i].object);
 		if (!o->names) {
-			o->names = room(img->m.n_kernels, sizeof(*o->names));
+			o->names = zeroed(img->m.n_kernels, sizeof(*o->names));
 			err = fdry_reader_copy(reader, &o->oid, &o->bytes);
 		}
 		o->names[o->nnames++] = strdup(img->kernels[i].name);
@@ -194,10 +194,10 @@ static int objects_lay(struct floor *f, const struct fdry_image *img)
 
 int floor_new(struct fdry_image *img, struct floor **ret)
 {
-	struct floor *f = room(1, sizeof(*f));
+	struct floor *f = zeroed(1, sizeof(*f));
 	int err = objects_lay(f, img);
 
-	f->graphs = room(img->m.n_graphs, sizeof(*f->graphs));
+	f->graphs = zeroed(img->m.n_graphs, sizeof(*f->graphs));
 	for (; f->ngraphs < img->m.n_graphs && !err; f->ngraphs++)
 		err = graph_lay(&f->graphs[f->ngraphs], &img->execs[f->ngraphs].view, img);
 	*ret = f;
@@ -292,7 +292,7 @@ int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, doubl
 
 int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret)
 {
-	CUgraphExec *execs = room(f->ngraphs, sizeof(*execs));
+	CUgraphExec *execs = zeroed(f->ngraphs, sizeof(*execs));
 	double mark = fdry_now_ms();
 	CUgraph graph;
 	uint32_t i;

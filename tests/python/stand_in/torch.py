@@ -91,9 +91,9 @@ class _Allocator:
         fit = [b for s in self.segments if s.kind == kind and s.pool == pool for b in s.blocks
                if not b.live and b.size >= size]
         if not fit:
-            room = (2 * MIB if size <= MIB
+            extent = (2 * MIB if size <= MIB
                     else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB)
-            self.segments.append(_Segment(room, kind, pool))
+            self.segments.append(_Segment(extent, kind, pool))
             self.totals[1][0] += 1
             fit = self.segments[-1].blocks
         block = min(fit, key=lambda b: (b.size, b.addr))
