@@ -22,8 +22,8 @@
 /* A request that @dev may use memory of @owner. */
 struct grant {
 	struct grant *next;
-	const void *who; /* the context that gets access, or the pool that gives it */
-	const void *of;  /* the context that owns the memory, or NULL */
+	const void *requester; /* the context that gets access, or the pool that gives it */
+	const void *owner_ctx; /* the context that owns the memory, or NULL */
 	CUdevice owner, dev;
 };
 
@@ -57,7 +57,8 @@ static struct grant **place_of(const struct grant *want)
 	struct grant **link = &grants;
 
 	while (*link &&
-	       ((*link)->who != want->who || (*link)->of != want->of || (*link)->dev != want->dev))
+	       ((*link)->requester != want->requester ||
+		(*link)->owner_ctx != want->owner_ctx || (*link)->dev != want->dev))
 		link = &(*link)->next;
 	return link;
 }
@@ -130,11 +131,11 @@ static bool pair_of(CUcontext peer, struct grant *ret)
 {
 	CUcontext ctx = NULL;
 
-	*ret = (struct grant){ .of = peer };
+	*ret = (struct grant){ .owner_ctx = peer };
 	if (fdry_start_is_forked() || fdry_real(cuCtxGetCurrent)(&ctx) ||
 	    fdry_real(cuCtxGetDevice)(&ret->dev))
 		return false;
-	ret->who = ctx;
+	ret->requester = ctx;
 	return device_of(peer, &ret->owner) && ret->owner != ret->dev;
 }
 
@@ -181,7 +182,7 @@ static bool names_peer(const CUmemAccessDesc *desc, CUdevice owner, bool open)
 /* Remove the requests of @pool for the devices in @map that lose access. */
 static void pool_close(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count)
 {
-	struct grant want = { .who = pool, .owner = owner };
+	struct grant want = { .requester = pool, .owner = owner };
 	size_t i;
 
 	for (i = 0; i < count; i++) {
@@ -195,7 +196,7 @@ static void pool_close(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc 
 static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count,
 		     uint64_t *fresh)
 {
-	struct grant want = { .who = pool, .owner = owner };
+	struct grant want = { .requester = pool, .owner = owner };
 	bool is_fresh;
 	int err;
 	size_t i;
@@ -217,7 +218,7 @@ static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *m
 static void pool_undo(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count,
 		      uint64_t fresh)
 {
-	struct grant want = { .who = pool, .owner = owner };
+	struct grant want = { .requester = pool, .owner = owner };
 	CUmemAccessDesc was;
 	size_t i;
 
@@ -276,7 +277,7 @@ static void pool_revoke(CUmemoryPool pool)
 
 	pthread_mutex_lock(&lock);
 	do {
-		for (g = grants; g && g->who != pool; g = g->next)
+		for (g = grants; g && g->requester != pool; g = g->next)
 			;
 		if (g)
 			revoke(g);

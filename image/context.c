@@ -50,7 +50,7 @@ void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode)
 
 int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 {
-	const struct fdry_hook *hook = fdry_interposer_peek();
+	const struct fdry_hook *hook = fdry_interposer_loaded();
 	const char *path = o->driver;
 	int count, err;
 

@@ -131,7 +131,7 @@ static int acquire(int ordinal, struct fdry_device **ret)
 	const struct fdry_driver *drv;
 	struct fdry_device *dev;
 	/* If the interposer is in place, it has this name: captures must see this memory. */
-	int err = fdry_driver_open(fdry_interposer_peek() ? "libcuda.so.1" : NULL, &drv);
+	int err = fdry_driver_open(fdry_interposer_loaded() ? "libcuda.so.1" : NULL, &drv);
 
 	if (err)
 		return err;

@@ -52,7 +52,7 @@ static int device_take(struct fdry_kernels *k, int32_t ordinal)
 
 static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 {
-	const struct fdry_hook *hook = fdry_interposer_peek();
+	const struct fdry_hook *hook = fdry_interposer_loaded();
 	const char *path = o->driver;
 	int err;
 

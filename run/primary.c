@@ -27,7 +27,7 @@ int fdry_primary_init(const char *path, int ordinal, struct fdry_primary *ret)
 	struct fdry_primary p = { .pid = getpid() };
 	int err;
 
-	if (!path && fdry_interposer_peek())
+	if (!path && fdry_interposer_loaded())
 		path = "libcuda.so.1"; /* the name that the interposer has */
 	err = fdry_driver_open(path, &p.drv);
 	if (err)

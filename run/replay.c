@@ -199,7 +199,7 @@ static void timer_start(const struct fdry_slots *t, struct timer *c, uint64_t ke
 	c->start = c->mark = fdry_profile_now();
 }
 
-static void timer_lap(struct timer *c, uint64_t *ns)
+static void timer_elapsed(struct timer *c, uint64_t *ns)
 {
 	uint64_t now;
 
@@ -231,19 +231,19 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	struct fdry_slot_stream *s;
 	int err = slot_note(t, slot, stream, &s);
 
-	timer_lap(c, NULL);
+	timer_elapsed(c, NULL);
 	if (err)
 		return err;
 	if (t->upload && slot->exec) {
 		err = fdry_call(t->drv, cuGraphUpload, slot->exec, stream);
 		if (err)
 			return err;
-		timer_lap(c, &c->call.upload_ns);
+		timer_elapsed(c, &c->call.upload_ns);
 	}
 	err = exec_launch(t, slot, stream);
 	if (!err)
 		launch_mark(t, s);
-	timer_lap(c, &c->call.launch_ns);
+	timer_elapsed(c, &c->call.launch_ns);
 	return err;
 }
 
@@ -278,9 +278,9 @@ static int stream_sync(const struct fdry_slots *t, CUstream stream, struct timer
 
 	if (err)
 		return err;
-	timer_lap(c, NULL);
+	timer_elapsed(c, NULL);
 	err = fdry_stream_wait(t->drv, stream);
-	timer_lap(c, &c->call.sync_ns);
+	timer_elapsed(c, &c->call.sync_ns);
 	context_leave(t, &e);
 	return err;
 }

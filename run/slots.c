@@ -431,8 +431,8 @@ static int context_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 	const char *path = o->driver;
 	int count, err;
 
-	if (!path && fdry_interposer_peek())
-		path = fdry_interposer_peek()->real_path();
+	if (!path && fdry_interposer_loaded())
+		path = fdry_interposer_loaded()->real_path();
 	err = fdry_driver_open(path, &t->drv);
 	if (err)
 		return err;

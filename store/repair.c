@@ -350,7 +350,8 @@ out_close:
 /* --- objects that no source has --- */
 
 /* What became of a damaged object: it is in quarantine, a seal stored it again, or it is gone. */
-static int outcome_of(struct fdry_txn *t, const struct fdry_oid *oid, enum fdry_repaired *ret)
+static int quarantine_result(struct fdry_txn *t, const struct fdry_oid *oid,
+			     enum fdry_repaired *ret)
 {
 	struct fdry_record rec = { .codec = FDRY_CODEC_NONE };
 	bool found = false;
@@ -374,7 +375,7 @@ static int quarantine(struct repair *r, const struct fdry_oid *oid, enum fdry_re
 		return err;
 	err = fdry_quarantine(&t, oid);
 	if (!err)
-		err = outcome_of(&t, oid, &what);
+		err = quarantine_result(&t, oid, &what);
 	if (err) {
 		fdry_txn_abort(&t);
 		return err;

@@ -26,7 +26,7 @@
 #define INTERPOSER_BESIDE "foundry/hook/libcuda.so.1"
 #define TWIN "libcuda.so"
 
-const struct fdry_hook *fdry_interposer_peek(void)
+const struct fdry_hook *fdry_interposer_loaded(void)
 {
 	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
 	fdry_hook_table_fn table = NULL;
@@ -66,7 +66,7 @@ static int missing(void)
 
 int fdry_interposer_find(const struct fdry_hook **ret)
 {
-	const struct fdry_hook *hook = fdry_interposer_peek();
+	const struct fdry_hook *hook = fdry_interposer_loaded();
 
 	if (!hook)
 		return missing();

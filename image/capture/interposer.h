@@ -15,7 +15,7 @@
 int fdry_interposer_find(const struct fdry_hook **ret) __must_check;
 
 /* The interposer's table; NULL if this process has none. */
-const struct fdry_hook *fdry_interposer_peek(void);
+const struct fdry_hook *fdry_interposer_loaded(void);
 
 /* Return the result of a function of the table, with its message as this thread's last error. */
 int fdry_interposer_result(const struct fdry_hook *hook, int ret) __must_check;
