@@ -51,7 +51,7 @@ bool fdry_stream_pool_shrink(struct fdry_stream_pool *p, uint64_t start, uint64_
  * lowest settled ones. False if there are none. */
 bool fdry_stream_pool_take(struct fdry_stream_pool *p, uint64_t stream, uint64_t extent,
 			   uint64_t align, uint64_t *ret);
-/* Free in the order of @stream. @clock counts frees, so that fdry_stream_pool_settle() can tell
+/* Free in the order of @stream. @clock counts frees, so that fdry_stream_pool_settle() knows
  * which frees preceded a wait. Without host memory to note a free, the addresses are never used
  * again. */
 void fdry_stream_pool_give(struct fdry_stream_pool *p, uint64_t stream, uint64_t start,

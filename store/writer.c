@@ -434,7 +434,7 @@ static int item_add(struct fdry_writer *w, struct fdry_item *it, struct fdry_spa
 	bool known = false, announced = false, noted;
 	int err;
 
-	if (item_find(w, &it->oid)) { /* then the store can tell which kinds and links are new */
+	if (item_find(w, &it->oid)) { /* then the store knows which kinds and links are new */
 		err = flush(w);
 		if (err)
 			return err;

@@ -61,9 +61,9 @@ static int load(struct check *c, const char *ref)
 	return err;
 }
 
-static bool is_told(const struct work_name *n, bool there, const struct fdry_oid *oid)
+static bool is_reported(const struct work_name *n, bool there, const struct fdry_oid *oid)
 {
-	return there == n->there && (!there || fdry_oid_eq(oid, &n->told));
+	return there == n->there && (!there || fdry_oid_eq(oid, &n->reported));
 }
 
 static bool is_wanted(const struct work_name *n, enum work_intent intent, bool there,
@@ -98,8 +98,8 @@ static void check_pin(struct check *c, struct work_name *n, const char *ref, boo
 		if (refs[0].pinned != n->pinned && !atomic_load(&n->pinning) &&
 		    atomic_load(&n->intent) == INTENT_NONE)
 			fault(c, ref,
-			      n->pinned ? "it was told to be pinned and is not"
-					: "it is pinned, which nobody was told");
+			      n->pinned ? "it was reported as pinned and is not"
+					: "it is pinned, and no call reported that");
 		n->pinned = refs[0].pinned;
 		free(refs);
 	} else {
@@ -123,9 +123,9 @@ static void check_name(struct check *c, struct work_name *n, const char *ref)
 	}
 	if (intent != INTENT_NONE)
 		c->r->undecided++;
-	if (!is_told(n, there, &oid) && !is_wanted(n, intent, there, &oid) &&
+	if (!is_reported(n, there, &oid) && !is_wanted(n, intent, there, &oid) &&
 	    (there || !work_may_go(n))) {
-		snprintf(text, sizeof(text), "%s; it was told to be %s%s",
+		snprintf(text, sizeof(text), "%s; it was reported as %s%s",
 			 there ? "is another image" : "is lost", n->there ? "there" : "removed",
 			 intent ? ", and was being changed" : "");
 		fault(c, ref, text);
@@ -136,7 +136,7 @@ static void check_name(struct check *c, struct work_name *n, const char *ref)
 		fault(c, ref, fdry_last_error());
 	check_pin(c, n, ref, &there);
 	n->there = there;
-	n->told = oid;
+	n->reported = oid;
 	atomic_store(&n->intent, INTENT_NONE);
 }
 
@@ -154,9 +154,9 @@ static void check_names(struct check *c, uint32_t from, uint32_t to)
 }
 
 /*
- * A process that died after it wrote LMDB's meta page, and before it told others, leaves a change
- * that appears when the next writer begins. Begin a write transaction here, so that the state read
- * now does not change later.
+ * A process that died after it wrote LMDB's meta page, and before it informed others, leaves a
+ * change that appears when the next writer begins. Begin a write transaction here, so that
+ * the state read now does not change later.
  */
 static bool store_open(struct check *c)
 {

@@ -179,7 +179,7 @@ static void note_early(struct worker *w, uint32_t name)
 
 	if (atomic_load(&n->intent) != INTENT_SET)
 		return;
-	n->told = n->wanted;
+	n->reported = n->wanted;
 	n->there = true;
 	atomic_store(&n->intent, INTENT_NONE);
 }

@@ -34,7 +34,7 @@ int work_real_seal(struct worker *w)
 		work_refused(w, WORK_NAMES - 1);
 		return err;
 	}
-	work_told(w, WORK_NAMES - 1, true, &oid);
+	work_reported(w, WORK_NAMES - 1, true, &oid);
 	return 0;
 }
 

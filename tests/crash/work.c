@@ -51,14 +51,14 @@ void work_intend(struct worker *w, uint32_t name, enum work_intent intent,
 		w->noted(w, name);
 }
 
-void work_told(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid)
+void work_reported(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid)
 {
 	struct work_name *n = &w->all[w->nr].name[name];
 
 	n->there = there;
 	n->pinned &= there;
 	if (there)
-		n->told = *oid;
+		n->reported = *oid;
 	atomic_store(&n->intent, INTENT_NONE);
 	if (w->noted)
 		w->noted(w, name);
@@ -264,7 +264,7 @@ static int seal_one(struct worker *w, uint32_t name)
 		if (err)
 			work_refused(w, name);
 		else
-			work_told(w, name, true, &p.oid);
+			work_reported(w, name, true, &p.oid);
 	}
 	free(buf);
 	return err;
@@ -310,7 +310,7 @@ static int do_tag(struct worker *w)
 
 	if (!n)
 		return 0;
-	oid = n->told;
+	oid = n->reported;
 	may_go = work_may_go(n);
 	work_name(ref, w->nr, to);
 	work_intend(w, to, INTENT_SET, &oid);
@@ -318,7 +318,7 @@ static int do_tag(struct worker *w)
 	if (err)
 		work_refused(w, to);
 	else
-		work_told(w, to, true, &oid);
+		work_reported(w, to, true, &oid);
 	return err == -FDRY_E_NOENT && may_go ? 0 : err;
 }
 
@@ -338,7 +338,7 @@ static int do_remove(struct worker *w)
 	if (err)
 		work_refused(w, nr);
 	else
-		work_told(w, nr, false, NULL);
+		work_reported(w, nr, false, NULL);
 	return err;
 }
 
@@ -435,8 +435,8 @@ static int do_load(struct worker *w)
 	}
 	work_name(ref, whose, nr);
 	err = load(w->s, ref, &c->objects, &oid);
-	if (!err && n && !fdry_oid_eq(&oid, &n->told))
-		err = fdry_fail(FDRY_E_BUG, "%s is another image than was told", ref);
+	if (!err && n && !fdry_oid_eq(&oid, &n->reported))
+		err = fdry_fail(FDRY_E_BUG, "%s is another image than was reported", ref);
 	if (err == -FDRY_E_NOENT && n &&
 	    !(work_may_go(n) && fdry_ref_get(w->s, ref, &oid) == -FDRY_E_NOENT))
 		err = fdry_fail(FDRY_E_BUG, "lost: %s (%s)", ref, fdry_last_error());

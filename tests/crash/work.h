@@ -6,8 +6,8 @@
  * Workers seal, tag, remove, load and collect at random, each under names of its own. Objects come
  * from a pool that all share, so that writes of known objects meet collections. Before a worker
  * changes a name, it notes the value that it wants. After the call has succeeded, it notes that
- * value as told. Whatever happens to the worker in between, a name must have the value that was
- * told, or the one that was wanted. Notes lie in memory that outlives the worker.
+ * value as reported. Whatever happens to the worker in between, a name must have the value that was
+ * reported, or the one that was wanted. Notes lie in memory that outlives the worker.
  *
  * Workers also evict, and set a limit at which seals evict: a name that is not pinned may disappear
  * at any time, but never names another image. A name whose pin was reported stays.
@@ -44,7 +44,7 @@ enum work_intent { INTENT_NONE, INTENT_SET, INTENT_REMOVE, INTENT_ANY };
 struct work_name {
 	_Atomic uint32_t intent; /* enum work_intent; the fields below hold if it is INTENT_NONE */
 	bool there;
-	struct fdry_oid told;   /* the image's id, if the name has one */
+	struct fdry_oid reported;   /* the image's id, if the name has one */
 	struct fdry_oid wanted; /* by INTENT_SET */
 	bool pinned;            /* reported; a removal of the name ends it */
 	_Atomic uint32_t pinning; /* that is being changed */
@@ -94,7 +94,7 @@ void work_name(char text[32], uint32_t worker, uint32_t name);
 /* Note that a name is about to change, and then the change's result. */
 void work_intend(struct worker *w, uint32_t name, enum work_intent intent,
 		 const struct fdry_oid *wanted);
-void work_told(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid);
+void work_reported(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid);
 void work_refused(struct worker *w, uint32_t name);
 
 /*

@@ -68,7 +68,7 @@ def said(process, what):
     return None
 
 
-def tell(process, line):
+def send_line(process, line):
     process.stdin.write(line + "\n")
     process.stdin.flush()
 
@@ -110,10 +110,10 @@ def seal(process, store, ref, title):
     the second seal was the same.
     """
     before = objects(store)
-    tell(process, ref)
+    send_line(process, ref)
     first = json.loads(said(process, "sealed") or "null")
     after = objects(store)
-    tell(process, "")
+    send_line(process, "")
     again = json.loads(said(process, "sealed") or "null")
     process.stdin.close()
     if process.wait() or not again:

@@ -84,9 +84,9 @@ static void r5_call(void *arg, const struct fdry_slots_call *call)
 /* R5: upload, launch and wait are timed; each 64th call is reported. */
 START_TEST(r5_profile)
 {
-	uint64_t told = 0;
+	uint64_t reported = 0;
 	struct fdry_slots_profile_opts opts = {
-		.sz = sizeof(opts), .every = 64, .fn = r5_call, .arg = &told
+		.sz = sizeof(opts), .every = 64, .fn = r5_call, .arg = &reported
 	};
 	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	struct fdry_slots *both = sf_table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
@@ -97,7 +97,7 @@ START_TEST(r5_profile)
 	for (i = 0; i < 130; i++)
 		ck_assert(sf_replay(both, 1));
 	ok(fdry_slots_stats(both, &times));
-	ck_assert_uint_eq(told, 64128);
+	ck_assert_uint_eq(reported, 64128);
 	ck_assert(sf_phase_is(&times.upload, 130) && sf_phase_is(&times.launch, 130) &&
 		  sf_phase_is(&times.sync, 130));
 	printf("note: upload %llu ns, launch %llu, synchronise %llu, all %llu (p50); all p99 "

@@ -43,7 +43,7 @@ static void begin(void)
 	snprintf(place, sizeof(place), "%s/store", long_dir);
 }
 
-static int told(const char *what)
+static int reported(const char *what)
 {
 	dprintf(2, "%s: %s\n", what, fdry_last_error());
 	return 1;
@@ -58,12 +58,12 @@ static int session_read(struct fdry_store *s, struct fdry_reader *g, uint64_t se
 
 	noise(seed, want, BYTES);
 	if (fdry_oid_of(want, BYTES, &oid) || fdry_reader_copy(g, &oid, &got))
-		return told("an object cannot be read");
+		return reported("an object cannot be read");
 	bad = got.len != BYTES || memcmp(got.data, want, BYTES);
 	fdry_buf_release(&got);
 	if (bad)
 		dprintf(2, "an object has wrong bytes\n");
-	return bad || (fdry_store_resolve(s, "kept", &oid) && told("a ref cannot be read"));
+	return bad || (fdry_store_resolve(s, "kept", &oid) && reported("a ref cannot be read"));
 }
 
 /* All sessions open at the same time. */
@@ -75,9 +75,9 @@ static int reader(uint64_t sessions, uint64_t seed, bool stays)
 	int bad = 0;
 
 	if (fdry_store_open(place, 0, &s))
-		return told("the store cannot be opened");
+		return reported("the store cannot be opened");
 	for (i = 0; i < sessions && !bad; i++)
-		bad = fdry_reader_begin(s, &g[i]) ? told("a session cannot begin")
+		bad = fdry_reader_begin(s, &g[i]) ? reported("a session cannot begin")
 						  : session_read(s, g[i], 1 + (seed + i) % 8);
 	if (stays)
 		pause();
@@ -99,18 +99,18 @@ static int writer(uint64_t seed)
 	int i, err;
 
 	if (fdry_store_open(place, 0, &s))
-		return told("the store cannot be opened");
+		return reported("the store cannot be opened");
 	for (i = 0; i < 6; i++) {
 		noise(seed + (uint64_t)i, data, sizeof(data));
 		if (fdry_writer_begin(s, &p))
-			return told("a seal cannot begin");
+			return reported("a seal cannot begin");
 		if (fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
 					   &link) ||
 		    fdry_writer_commit(p, data, 20, &link, 1, "new", &oid, NULL))
-			return told("a seal fails");
+			return reported("a seal fails");
 		err = fdry_store_gc(s, NULL, &r);
 		if (err && err != -FDRY_E_LOCKED)
-			return told("a collection fails");
+			return reported("a collection fails");
 	}
 	fdry_store_close(s);
 	return 0;
@@ -139,8 +139,8 @@ static bool sound_after(void)
 		return false;
 	}
 	if (fdry_store_open(place, 0, &s))
-		return !told("afterwards the store cannot be opened");
-	good = !fdry_store_gc(s, NULL, &r) || !told("afterwards nothing can be collected");
+		return !reported("afterwards the store cannot be opened");
+	good = !fdry_store_gc(s, NULL, &r) || !reported("afterwards nothing can be collected");
 	fdry_store_close(s);
 	return good && !reader(8, 0, false);
 }

@@ -588,11 +588,11 @@ class Starts(unittest.TestCase):
         again = self.load(CONST.replace("SCALE = 2", "SCALE = 3"), identity="manual",
                           facts={"rank": 1})
         self.assertEqual((again["captured"], again["id"]), (False, first["id"]))
-        told = self.load(CONST, facts={"rank": 1, "revision": 1}, strict=True)
-        self.assertEqual(told["error"], "FDRY_E_IDENTITY")
-        told = self.load(CONST, facts={"rank": 1}, strict=True)
-        self.assertIn("the image does not state which code captured it", told["why"])
-        self.assertIn("identity='manual'", told["why"])
+        found = self.load(CONST, facts={"rank": 1, "revision": 1}, strict=True)
+        self.assertEqual(found["error"], "FDRY_E_IDENTITY")
+        found = self.load(CONST, facts={"rank": 1}, strict=True)
+        self.assertIn("the image does not state which code captured it", found["why"])
+        self.assertIn("identity='manual'", found["why"])
         with self.assertRaises(ValueError):
             foundry.load_or_capture("m", identity="none", store=self.store)
 

@@ -223,11 +223,11 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
                 m->deleter(m);
             }
             """)
-        consumer, told = ctypes.PyDLL(library), []
+        consumer, raised_seen = ctypes.PyDLL(library), []
         image = self.load()
         kept = ctypes.py_object(image["a"].__dlpack__())
         with unittest.mock.patch.object(sys, "unraisablehook",
-                                        lambda raised: told.append(repr(raised.exc_value))):
+                                        lambda raised: raised_seen.append(repr(raised.exc_value))):
             consumer.take(kept)
             ctypes.pythonapi.PyCapsule_SetName(kept, b"used_dltensor")
             capsule = image["a"].__dlpack__()
@@ -235,7 +235,7 @@ sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
             ctypes.pythonapi.Py_IncRef(raw)
             del capsule
             consumer.refuse(raw)
-        self.assertEqual(told, ["KeyError('taken, and refused')", "KeyError('refused')"])
+        self.assertEqual(raised_seen, ["KeyError('taken, and refused')", "KeyError('refused')"])
         image.close()
 
     def test_a_block_that_raises_beside_a_view(self):

@@ -279,12 +279,12 @@ class Roundtrip(unittest.TestCase):
     def test_packs(self):
         import foundry
         child(self.store)
-        told = []
+        calls = []
         with foundry.Store(self.store) as store, tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "pack")
-            out = store.export("adder", path, progress=lambda *n: told.append(n))
+            out = store.export("adder", path, progress=lambda *n: calls.append(n))
             self.assertEqual((out.images, out.packed), ([], os.path.getsize(path)))
-            self.assertEqual(told[-1], (out.bytes, out.bytes))
+            self.assertEqual(calls[-1], (out.bytes, out.bytes))
             with foundry.Store(os.path.join(folder, "other"), create=True) as other:
                 self.assertEqual(other.import_(path, dry_run=True).objects_new, out.objects)
                 back = other.import_(path)
@@ -361,12 +361,12 @@ class Roundtrip(unittest.TestCase):
             self.assertEqual((fast.objects, fast.bytes), (sound.objects, sound.bytes))
             damage(self.store)
             self.assertEqual(foundry.verify(self.store, fast=True).damaged, 1)
-            told = []
-            found = foundry.verify(self.store, progress=lambda *n: told.append(n))
+            calls = []
+            found = foundry.verify(self.store, progress=lambda *n: calls.append(n))
             self.assertFalse(found)
             self.assertEqual((found.damaged, found.broken), (1, 1))
             self.assertEqual(sorted(f.kind for f in found.faults), ["damaged", "image"])
-            self.assertTrue(all(f.id and f.text for f in found.faults) and told)
+            self.assertTrue(all(f.id and f.text for f in found.faults) and calls)
             would = foundry.repair(pack, self.store, dry_run=True)
             self.assertEqual((would.back, would.broken), (1, 0))
             self.assertFalse(foundry.verify(self.store))

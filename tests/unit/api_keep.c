@@ -25,27 +25,27 @@ static void teardown(void)
 
 /* --- reported calls --- */
 
-static struct fdry_buf told;
+static struct fdry_buf evicted;
 
 static void note_evicted(void *arg, const char *ref, const char *id, uint64_t used)
 {
-	ck_assert_ptr_eq(arg, &told);
+	ck_assert_ptr_eq(arg, &evicted);
 	ck_assert_uint_eq(strlen(id), 64);
 	ck_assert_uint_gt(used, 1600000000);
-	ok(fdry_buf_printf(&told, "%s ", ref));
+	ok(fdry_buf_printf(&evicted, "%s ", ref));
 }
 
 static void told_is(const char *want)
 {
-	ck_assert_str_eq(told.data ? (char *)told.data : "", want);
-	fdry_buf_release(&told);
+	ck_assert_str_eq(evicted.data ? (char *)evicted.data : "", want);
+	fdry_buf_release(&evicted);
 }
 
 START_TEST(pins_and_limit)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN, .bytes = 1,
 				     .evicted = note_evicted,
-				     .evicted_arg = &told };
+				     .evicted_arg = &evicted };
 	struct fdry_evict_report i = { .sz = sizeof(i) };
 	uint64_t limit = 1, used = 0;
 
@@ -138,7 +138,7 @@ static void note_repaired(void *arg, int what, const char *id, const char *ref, 
 {
 	(void)arg;
 	ck_assert(strlen(id) == 64 && *text);
-	ok(fdry_buf_printf(&told, "%d%s ", what, ref ? ref : ""));
+	ok(fdry_buf_printf(&evicted, "%d%s ", what, ref ? ref : ""));
 }
 
 static void note_bytes(void *arg, uint64_t done, uint64_t total)

@@ -389,7 +389,7 @@ START_TEST(a_failed_capture_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_failed_seal_is_told)
+START_TEST(a_failed_seal_is_reported)
 {
 	struct fdry_store *s = store_at_hand();
 	struct fdry_start_report *r;
@@ -675,7 +675,7 @@ int main(void)
 	tcase_add_test(tc, too_late_to_capture_is_not_too_late_to_load);
 	tcase_add_test(tc, no_interposer);
 	tcase_add_test(tc, a_failed_capture_leaves_nothing);
-	tcase_add_test(tc, a_failed_seal_is_told);
+	tcase_add_test(tc, a_failed_seal_is_reported);
 	tcase_add_test(tc, a_store_that_cannot_be_written);
 	tcase_add_test(tc, driver_failures_are_errors);
 	tcase_add_loop_test(tc, every_driver_call_failing, 0, 2);

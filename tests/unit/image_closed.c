@@ -149,7 +149,7 @@ END_TEST
 
 struct within {
 	struct fdry_image *_Atomic img;
-	atomic_int told;
+	atomic_int calls;
 };
 
 static void graph_built(void *arg, int phase, uint64_t done, uint64_t total, double ms)
@@ -166,7 +166,7 @@ static void graph_built(void *arg, int phase, uint64_t done, uint64_t total, dou
 	fails(STATE, "own progress function", fdry_image_build_stop(img));
 	fails(STATE, "own progress function", fdry_image_restore(img, NULL));
 	says("own progress function", fdry_image_unload(img));
-	atomic_fetch_add(&w->told, 1);
+	atomic_fetch_add(&w->calls, 1);
 }
 
 START_TEST(a_progress_function)
@@ -180,7 +180,7 @@ START_TEST(a_progress_function)
 		opts.flags = 0;
 	atomic_store(&w.img, image_load(&opts));
 	ok(fdry_image_wait(w.img));
-	ck_assert_int_eq(w.told, 2);
+	ck_assert_int_eq(w.calls, 2);
 	ok(fdry_image_launch(w.img, 1, NULL));
 	fdry_image_unload(w.img);
 }
@@ -189,7 +189,7 @@ END_TEST
 static struct fdry_store *closing;
 static int closed_at;
 
-static void close_told(void *arg, uint64_t done, uint64_t total)
+static void close_inside(void *arg, uint64_t done, uint64_t total)
 {
 	(void)arg, (void)done, (void)total;
 	says("is in use", fdry_store_close(closing));
@@ -199,14 +199,14 @@ static void close_told(void *arg, uint64_t done, uint64_t total)
 static int close_collect(void *arg, int phase, uint64_t done, uint64_t total)
 {
 	(void)phase;
-	close_told(arg, done, total);
+	close_inside(arg, done, total);
 	return 0;
 }
 
 START_TEST(a_function_of_the_store)
 {
 	struct fdry_gc_opts gc = { .sz = sizeof(gc), .progress = close_collect };
-	struct fdry_export_opts opts = { .sz = sizeof(opts), .progress = close_told };
+	struct fdry_export_opts opts = { .sz = sizeof(opts), .progress = close_inside };
 	const char *const name = "img";
 	int fd = memfd_create("pack", 0);
 

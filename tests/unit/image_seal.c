@@ -73,7 +73,7 @@ START_TEST(end_where_the_last_was_freed)
 }
 END_TEST
 
-/* Of an aside area too, what was freed is told from what was never handed out. */
+/* A seal distinguishes freed memory of an aside area from memory that was never allocated. */
 START_TEST(freed_aside)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts),

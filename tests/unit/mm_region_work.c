@@ -215,17 +215,17 @@ static void slow(void *arg)
 	atomic_store(&done, 1);
 }
 
-static atomic_int told;
+static atomic_int may_end;
 
 /* Gives up after 20 s. */
-static void until_told(void *arg)
+static void until_may_end(void *arg)
 {
 	int i;
 
 	(void)arg;
-	for (i = 0; i < 20000 && !atomic_load(&told); i++)
+	for (i = 0; i < 20000 && !atomic_load(&may_end); i++)
 		usleep(1000);
-	atomic_store(&done, atomic_load(&told));
+	atomic_store(&done, atomic_load(&may_end));
 }
 
 /* Freeing waits for work in the region's context and in the current one, also if nothing is
@@ -269,10 +269,10 @@ END_TEST
 START_TEST(allocating_does_not_wait)
 {
 	primary_up();
-	ck_assert_int_eq(launch_host(NULL, until_told, NULL), 0);
+	ck_assert_int_eq(launch_host(NULL, until_may_end, NULL), 0);
 	region_get(4 * MiB);
 	region_get_with(100, FDRY_ALLOC_CAPTURING);
-	atomic_store(&told, 1);
+	atomic_store(&may_end, 1);
 	ck_assert_int_eq(drv->cuCtxSynchronize(), 0);
 	ck_assert_int_eq(atomic_load(&done), 1);
 	primary_down();

@@ -112,7 +112,7 @@ END_TEST
 
 /* --- refused --- */
 
-START_TEST(what_the_compiler_says_is_told)
+START_TEST(messages_of_the_compiler_are_reported)
 {
 	static const char bad[] =
 		".version 8.0\n.target sm_90\n.address_size 64\n.entry broken {\n";
@@ -274,7 +274,7 @@ START_TEST(arguments_of_the_calls_are_checked)
 }
 END_TEST
 
-/* A driver is told no length, and reads on where bytes of a cubin are missing: here into memory
+/* A driver gets no length, and reads on if bytes of a cubin are missing: here into memory
  * that is none. */
 START_TEST(a_cubin_that_is_cut_off)
 {
@@ -311,7 +311,7 @@ static void use_in_child(void *k)
 	fdry_kernels_free(k); /* is fine, and does nothing */
 }
 
-START_TEST(a_forked_child_is_told)
+START_TEST(a_forked_child_gets_an_error)
 {
 	struct fdry_kernels *k = kernels_open(NULL);
 	int status;
@@ -595,13 +595,13 @@ int main(void)
 	tcase_add_test(tc, what_is_loaded_is_not_loaded_again);
 	tcase_add_test(tc, the_key_is_of_everything_that_matters);
 	tcase_add_test(tc, clearing_unloads);
-	tcase_add_test(tc, what_the_compiler_says_is_told);
+	tcase_add_test(tc, messages_of_the_compiler_are_reported);
 	tcase_add_test(tc, a_long_log_is_cut_in_the_sentence_alone);
 	tcase_add_loop_test(tc, the_head_of_ptx_is_read, 0, sizeof(heads) / sizeof(heads[0]));
 	tcase_add_test(tc, the_target_is_one_that_loads);
 	tcase_add_test(tc, arguments_of_the_calls_are_checked);
 	tcase_add_test(tc, a_cubin_that_is_cut_off);
-	tcase_add_test(tc, a_forked_child_is_told);
+	tcase_add_test(tc, a_forked_child_gets_an_error);
 	tcase_add_test(tc, source_is_compiled_once);
 	tcase_add_test(tc, a_target_that_nvrtc_knows_is_chosen);
 	tcase_add_test(tc, without_nvrtc_the_error_says_so);

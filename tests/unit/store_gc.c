@@ -142,7 +142,7 @@ static unsigned int lease_files(void)
 /* Objects that a session found stay, with the objects that they link to, until the session ends in
  * any way.
  */
-START_TEST(what_a_session_was_told_of_stays)
+START_TEST(objects_reported_to_a_session_stay)
 {
 	struct fdry_oid image = seal(s, 1, 3, 100, NULL), chunk, got;
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -241,15 +241,15 @@ START_TEST(who_is_in_the_way_is_named)
 }
 END_TEST
 
-struct teller {
+struct progress {
 	int phase, stop_phase;
 	uint64_t stop_at, last;
 	unsigned int calls, phases;
 };
 
-static int tell(void *arg, int phase, uint64_t done, uint64_t total)
+static int on_progress(void *arg, int phase, uint64_t done, uint64_t total)
 {
-	struct teller *t = arg;
+	struct progress *t = arg;
 
 	ck_assert_int_ge(phase, t->phase);
 	ck_assert(phase != t->phase || done >= t->last);
@@ -265,8 +265,10 @@ static int tell(void *arg, int phase, uint64_t done, uint64_t total)
  * removes the rest. */
 START_TEST(it_can_be_stopped)
 {
-	struct teller t = { .stop_phase = FDRY_GC_SWEEP, .stop_at = 1 };
-	struct fdry_gc_opts opts = { .sz = sizeof(opts), .progress = tell, .progress_arg = &t };
+	struct progress t = { .stop_phase = FDRY_GC_SWEEP, .stop_at = 1 };
+	struct fdry_gc_opts opts = { .sz = sizeof(opts),
+				     .progress = on_progress,
+				     .progress_arg = &t };
 	struct fdry_gc_report r = { .sz = sizeof(r) };
 	uint64_t gone;
 
@@ -279,10 +281,10 @@ START_TEST(it_can_be_stopped)
 	ck_assert_uint_lt(r.dead, 60001);
 	gone = r.dead;
 	check_sound(s);
-	t = (struct teller){ .stop_phase = FDRY_GC_MARK };
+	t = (struct progress){ .stop_phase = FDRY_GC_MARK };
 	ok(fdry_store_gc(s, &opts, &r));
 	ck_assert(r.stopped && !r.dead && t.calls == 1);
-	t = (struct teller){ .stop_phase = FDRY_GC_SWEEP, .stop_at = UINT64_MAX };
+	t = (struct progress){ .stop_phase = FDRY_GC_SWEEP, .stop_at = UINT64_MAX };
 	ok(fdry_store_gc(s, &opts, &r));
 	ck_assert(!r.stopped);
 	ck_assert_uint_eq(gone + r.dead, 60001);
@@ -502,7 +504,7 @@ int main(void)
 	tcase_add_test(tc, what_no_ref_reaches_goes);
 	tcase_add_test(tc, many_go_in_turns);
 	tcase_add_test(tc, links_are_followed_through_every_kind);
-	tcase_add_test(tc, what_a_session_was_told_of_stays);
+	tcase_add_test(tc, objects_reported_to_a_session_stay);
 	tcase_add_test(tc, what_a_session_wrote_stays);
 	tcase_add_test(tc, what_was_resolved_stays);
 	tcase_add_test(tc, who_is_in_the_way_is_named);

@@ -97,7 +97,7 @@ START_TEST(opening_ends_beside_a_child)
 }
 END_TEST
 
-static int told[2]; /* a pipe */
+static int pid_pipe[2];
 static enum {
 	GOES_ON,
 	DIES,
@@ -123,7 +123,7 @@ static int fork_and_go_on(void *arg, int phase, uint64_t done, uint64_t total)
 		_exit(0);
 	else
 		return 0;
-	if (write(told[1], &pid, sizeof(pid)) == sizeof(pid))
+	if (write(pid_pipe[1], &pid, sizeof(pid)) == sizeof(pid))
 		pause();
 	_exit(0);
 }
@@ -155,12 +155,12 @@ START_TEST(a_collection_ends_with_the_process_that_ran_it)
 	seal(s, 1, 1, 100, NULL);
 	fdry_store_close(s);
 	way = _i;
-	ck_assert(!pipe(told));
+	ck_assert(!pipe(pid_pipe));
 	pid = fork();
 	if (!pid)
 		_exit(collect_and_fork());
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_int_eq(read(told[0], &child, sizeof(child)), sizeof(child));
+	ck_assert_int_eq(read(pid_pipe[0], &child, sizeof(child)), sizeof(child));
 	ok(fdry_store_open(path, 0, &s));
 	err = fdry_store_gc(s, NULL, &r);
 	kill(child, SIGKILL);

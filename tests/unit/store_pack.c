@@ -504,7 +504,7 @@ static void set_meanwhile(void)
 		flow.hook = NULL, seal_mixed(to, 6, 100, "one");
 }
 
-START_TEST(whoever_comes_second_is_told)
+START_TEST(the_second_writer_gets_an_error)
 {
 	struct mem m = export_to_mem(from, image_names, 2, NULL, NULL);
 	struct fdry_pack_report r;
@@ -732,7 +732,7 @@ int main(void)
 	tcase_add_test(tc, what_is_needed_must_be_there);
 	tcase_add_test(tc, names_travel_if_asked);
 	tcase_add_test(tc, a_ref_that_changes_is_reported);
-	tcase_add_test(tc, whoever_comes_second_is_told);
+	tcase_add_test(tc, the_second_writer_gets_an_error);
 	tcase_add_test(tc, a_collection_leaves_what_is_exported);
 	tcase_add_test(tc, a_collection_leaves_what_is_imported);
 	tcase_add_test(tc, ends_may_fail_anywhere);

@@ -327,7 +327,7 @@ START_TEST(what_it_was_it_stays)
 END_TEST
 
 /* Nothing has no bytes either in quarantine or out of it. */
-START_TEST(an_empty_object_is_told_of)
+START_TEST(an_empty_object_is_reported)
 {
 	struct fdry_repair_report r;
 	struct fdry_oid oid, other;
@@ -365,7 +365,7 @@ int main(void)
 	tcase_add_test(tc, an_import_heals_what_is_in_quarantine);
 	tcase_add_test(tc, sources_are_not_believed);
 	tcase_add_test(tc, what_it_was_it_stays);
-	tcase_add_test(tc, an_empty_object_is_told_of);
+	tcase_add_test(tc, an_empty_object_is_reported);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }

@@ -5,7 +5,7 @@
  * transaction and each use of a lease (store/step.h). A run follows a list of choices. The next run
  * changes the last choice that has another option. So all orders are tried with a limited number of
  * preemptions, which interrupt an actor that could continue. STEPS_MORE=1 in the environment allows
- * one more; make check-steps sets it. After each run, every image that an actor was told to be
+ * one more; make check-steps sets it. After each run, every image that was reported to an actor as
  * stored must be whole, and every object must be reachable. A last collection must leave exactly
  * the objects that the refs reach.
  */

@@ -6,7 +6,7 @@ import os
 
 from . import _lib
 from ._lib import lib
-from .store import bytes_told
+from .store import bytes_callback
 
 _REPAIR_DRY_RUN = _VERIFY_FAST = 1
 _FAULTS = ("damaged", "quarantined", "missing", "image", "loose", "pages")
@@ -66,11 +66,11 @@ def verify(store=None, threads=0, progress=None, fast=False):
     faults = []
     found = _lib.FAULT_FN(lambda _, kind,
                           *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
-    told = bytes_told(progress)
+    callback = bytes_callback(progress)
     opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), flags=_VERIFY_FAST if fast else 0,
-                           threads=threads, fault=found, progress=told.fn)
+                           threads=threads, fault=found, progress=callback.fn)
     report = _lib.VerifyReport(sz=ctypes.sizeof(_lib.VerifyReport))
-    with told:
+    with callback:
         lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(report))
     return Verification(report, faults)
 
@@ -82,17 +82,17 @@ def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
     object that no source has is put into quarantine, and is never loaded. dry_run: read the
     sources, write nothing.
     """
-    done, told = [], bytes_told(progress)
+    done, callback = [], bytes_callback(progress)
     fn = _lib.REPAIR_FN(lambda _, what,
                         *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
     opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts),
                            flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads, repaired=fn,
-                           progress=told.fn)
+                           progress=callback.fn)
     report = _lib.RepairReport(sz=ctypes.sizeof(_lib.RepairReport))
     paths = [_lib.file_name(path) for path in ([sources]
                                                if isinstance(sources, (str, bytes, os.PathLike))
                                                else sources)]
-    with told:
+    with callback:
         lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths),
                               ctypes.byref(opts), ctypes.byref(report))
     return Repair(report, done)

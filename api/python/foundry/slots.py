@@ -77,18 +77,18 @@ class Slots(_lib.Closing):
         self._held = {}
         # re-entrant, since a signal handler or the garbage collector may change the table, too
         self._lock = threading.RLock()
-        told = self._told = []  # the callback of profile()
+        callbacks = self._callbacks = []  # the callback of profile()
         # One Callback for the life of the table: calls may be in progress when profile() sets
         # another function.
         self._fn = _lib.Callback(_lib.SLOTS_FN, lambda _,
-                                 call: [each(SlotCall(call.contents)) for each in tuple(told)])
+                                 call: [each(SlotCall(call.contents)) for each in tuple(callbacks)])
         opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device,
                               upload=_number("upload", _UPLOADS, upload),
                               sync=_number("sync", _SYNCS, sync),
                               driver=_lib.file_name(driver) if driver else None)
         raw = _lib.SLOTS()
         lib.fdry_slots_new(ctypes.byref(opts), ctypes.byref(raw))
-        self._handle = _lib.Handle(raw, keeps=(self._held, self._told, self._fn))
+        self._handle = _lib.Handle(raw, keeps=(self._held, self._callbacks, self._fn))
         self._shown = f" of device {device}"
 
     @contextlib.contextmanager
@@ -228,13 +228,13 @@ class Slots(_lib.Closing):
             opts.fn = self._fn.fn
         with self._changing():
             lib.fdry_slots_profile(self._handle, ctypes.byref(opts))
-            self._told[:] = [callback] if callback else []
+            self._callbacks[:] = [callback] if callback else []
 
     def profile_stop(self):
         """End profile()."""
         with self._changing():
             lib.fdry_slots_profile(self._handle, None)
-            self._told.clear()
+            self._callbacks.clear()
 
     def stats(self):
         """The times so far, as SlotStats. Raises Error if replays are not timed."""

@@ -73,7 +73,7 @@ class Collection(_lib.Record):
                         for name, kind in zip(_KINDS, raw.by_kind[1:])}
 
 
-def bytes_told(progress):
+def bytes_callback(progress):
     """A Callback for progress(done, total)."""
     return _lib.Callback(_lib.BYTES_FN, progress and (lambda _, done, total: progress(done, total)))
 
@@ -208,14 +208,14 @@ class Store(_lib.Closing):
         """
         every = names is None
         names = [names] if isinstance(names, str) else list(names or ())
-        told = bytes_told(progress)
+        callback = bytes_callback(progress)
         flags = ((_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
                  | (_EXPORT_ALL if every else 0))
         opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads,
-                               progress=told.fn)
+                               progress=callback.fn)
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         report = _lib.PackReport(sz=ctypes.sizeof(_lib.PackReport))
-        with _output(file) as fd, told:
+        with _output(file) as fd, callback:
             lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts),
                                   ctypes.byref(report))
         return Pack(report, [])
@@ -230,12 +230,12 @@ class Store(_lib.Closing):
         found = _lib.IMPORTED_FN(lambda _,
                                  *words: images.append(tuple(w.decode() if w else None
                                                              for w in words)))
-        told = bytes_told(progress)
+        callback = bytes_callback(progress)
         flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
         opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
-                               progress=told.fn, image=found)
+                               progress=callback.fn, image=found)
         report = _lib.PackReport(sz=ctypes.sizeof(_lib.PackReport))
-        with _input(file) as fd, told:
+        with _input(file) as fd, callback:
             lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(report))
         return Pack(report, images)
 
@@ -282,10 +282,10 @@ class Store(_lib.Closing):
         report what it would remove. Returns an Eviction.
         """
         images = []
-        told = _lib.EVICT_FN(lambda _, ref, name,
-                             used: images.append((ref.decode(), name.decode(), used)))
+        callback = _lib.EVICT_FN(lambda _, ref, name, used: images.append(
+            (ref.decode(), name.decode(), used)))
         opts = _lib.EvictOpts(sz=ctypes.sizeof(_lib.EvictOpts),
-                              flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=told)
+                              flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=callback)
         info = _lib.EvictReport(sz=ctypes.sizeof(_lib.EvictReport))
         lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
         return Eviction(info, images)
@@ -297,13 +297,13 @@ class Store(_lib.Closing):
         total), which count objects. Phases are "mark", "list" and "sweep". If it returns a true
         value, the collection stops.
         """
-        told = _lib.Callback(_lib.GC_FN, progress and (
+        callback = _lib.Callback(_lib.GC_FN, progress and (
             lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))),
-                             failed=1)
+                                 failed=1)
         opts = _lib.GcOpts(sz=ctypes.sizeof(_lib.GcOpts), flags=_GC_DRY_RUN if dry_run else 0,
-                           progress=told.fn)
+                           progress=callback.fn)
         report = _lib.GcReport(sz=ctypes.sizeof(_lib.GcReport))
-        with told:
+        with callback:
             lib.fdry_store_gc(self._handle, ctypes.byref(opts), ctypes.byref(report))
         return Collection(report)
 
