@@ -68,7 +68,8 @@ void fdry_image_unload(struct fdry_image *img)
 		fdry_driver_close(img->drv);
 	fdry_store_close(img->store);
 	fdry_buf_release(&img->bytes);
-	fdry_ticket_release(&img->ticket);
+	if (img->pid == getpid()) /* in a child it would wait for the parent's threads */
+		fdry_ticket_release(&img->ticket);
 	pthread_mutex_destroy(&img->progress_lock);
 	pthread_mutex_destroy(&img->lock);
 	pthread_mutex_destroy(&img->staging_lock);

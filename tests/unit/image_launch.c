@@ -398,6 +398,73 @@ START_TEST(a_forked_child_has_no_such_thread)
 }
 END_TEST
 
+/* A progress function that keeps a restore, and with it the image's ticket. */
+struct kept {
+	struct fdry_image *img;
+	_Atomic bool keep, restoring;
+};
+
+static void restoring(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	struct kept *k = arg;
+
+	(void)done, (void)total, (void)ms;
+	if (phase != FDRY_PHASE_CONTENT)
+		return;
+	atomic_store(&k->restoring, true);
+	while (atomic_load(&k->keep))
+		usleep(100);
+}
+
+static void *restore_thread(void *arg)
+{
+	struct kept *k = arg;
+
+	ok(fdry_image_restore(k->img, NULL));
+	return NULL;
+}
+
+static void *build_thread(void *arg)
+{
+	struct kept *k = arg;
+
+	ok(fdry_image_build(k->img, 1));
+	return NULL;
+}
+
+static void unloads(void *img)
+{
+	alarm(20);
+	fdry_image_unload(img);
+	_exit(0);
+}
+
+/* A thread of the parent waits for the ticket. The child, which has no such thread, does not wait
+ * for it. */
+START_TEST(a_forked_child_waits_for_no_thread)
+{
+	struct kept k = { .keep = false };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .progress = restoring,
+				       .progress_arg = &k };
+	pthread_t restore, build;
+
+	test_child(seal_many, NULL);
+	ok(fdry_image_load(load_store(), "img", &opts, &k.img));
+	atomic_store(&k.restoring, false);
+	atomic_store(&k.keep, true);
+	ck_assert(!pthread_create(&restore, NULL, restore_thread, &k));
+	while (!atomic_load(&k.restoring))
+		usleep(100);
+	ck_assert(!pthread_create(&build, NULL, build_thread, &k));
+	usleep(100000); /* until it waits */
+	test_child(unloads, k.img);
+	atomic_store(&k.keep, false);
+	ck_assert(!pthread_join(restore, NULL));
+	ck_assert(!pthread_join(build, NULL));
+	fdry_image_unload(k.img);
+}
+END_TEST
+
 /* --- up front --- */
 
 START_TEST(built_before_the_load_returns)
@@ -481,6 +548,7 @@ int main(void)
 	tcase_add_test(tc, launched_by_several_threads);
 	tcase_add_test(tc, the_process_ends_first);
 	tcase_add_test(tc, a_forked_child_has_no_such_thread);
+	tcase_add_test(tc, a_forked_child_waits_for_no_thread);
 	tcase_add_test(tc, built_before_the_load_returns);
 	tcase_add_test(tc, priorities_of_nodes_count);
 	suite_add_tcase(s, tc);
