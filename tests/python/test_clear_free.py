@@ -43,6 +43,22 @@ class ClearFree(torch_scripts.Folder):
             is_all(c, 5.0)
             """, BEFORE)
 
+    def test_the_device_of_the_region_is_current(self):
+        """Otherwise torch would wait for the work of another device, and this one's may still use
+        memory that was freed.
+        """
+        self.more("""\
+            old, current, waited = freed(7.0, 1000, 1000), [], torch.cuda.synchronize
+            def wait():
+                current.append(torch.cuda.current_device())
+                waited()
+            torch.cuda.current_device, torch.cuda.synchronize = lambda: 1, wait
+            foundry_torch = __import__("foundry._torch", fromlist=["_torch"])
+            assert foundry_torch.clear_free(0, lambda segment: True) >= old[1]
+            assert current and not any(current) and torch.cuda.current_device() == 1, current
+            assert is_zero(*old)
+            """, BEFORE)
+
     def test_only_before_the_first_graph(self):
         self.more("""\
             first, second = fdry.CUDAGraph(), fdry.CUDAGraph()

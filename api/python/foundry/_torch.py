@@ -202,7 +202,14 @@ def clear_free(ordinal, inside):
     blocks = [b for b in blocks if b[2][1] == "small" or b[0] > _SMALL]
     if not blocks:
         return 0
-    torch, taken = module(), []
+    torch = module()
+    with torch.cuda.device(ordinal):  # torch waits for the work of the current device
+        return _clear(torch, ordinal, blocks)
+
+
+def _clear(torch, ordinal, blocks):
+    """Allocate the `blocks`, set them to zero, and free them."""
+    taken = []
     ends = {addr: addr + size for size, addr, _ in blocks}
     starts = sorted(ends)
     memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2

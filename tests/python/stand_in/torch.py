@@ -378,6 +378,19 @@ class _Graph:
             self._context.__exit__()
 
 
+class _DeviceContext:
+    """Makes a device current. There is one; current_device() says in tests that another is."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def __enter__(self):
+        self.before, cuda.current_device = cuda.current_device, lambda: self.index
+
+    def __exit__(self, *_):
+        cuda.current_device = self.before
+
+
 class _MemPool:
     def __init__(self):
         self.id = _pool_handle()[::-1]
@@ -418,7 +431,7 @@ def _alloc_raw(size, device=None, stream=None):
 
 cuda = types.SimpleNamespace(
     init=_driver.start, is_initialized=lambda: _driver.started, is_available=lambda: True,
-    current_device=lambda: 0, default_generators=(),
+    current_device=lambda: 0, device=_DeviceContext, default_generators=(),
     synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty,
     memory_snapshot=_snapshot,
     memory_reserved=lambda device=None: sum(s.size for s in _allocator.segments),
