@@ -600,6 +600,12 @@ out_undo:
 	return load_undo(img, err);
 }
 
+/* A function of its own, so that a message names no function that the caller did not call. */
+static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
+{
+	return fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
+}
+
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
 			      struct fdry_image **ret)
@@ -610,7 +616,7 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 	struct fdry_image *img;
 	unsigned int repairs = 0;
 	bool again;
-	int err = fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
+	int err = args_check(store, name, ret);
 
 	if (err)
 		return err;
