@@ -137,7 +137,8 @@ static int word_look(struct search *s, uint64_t word)
 {
 	bool shared = false;
 
-	if (word % FDRY_RNG_SLOT_BYTES || word - s->base >= s->size ||
+	word -= word % FDRY_RNG_SLOT_BYTES;
+	if (word - s->base >= s->size ||
 	    !fdry_allocs_under(s->ledger, s->n, word, FDRY_RNG_SLOT_BYTES, &shared) || shared)
 		return 0;
 	return fdry_buf_put_u64(&s->found, word);
@@ -190,19 +191,63 @@ static int params_look(struct search *s, const CUDA_KERNEL_NODE_PARAMS *p)
 	return 0;
 }
 
-static int node_look(struct search *s, CUgraphNode node)
+static int kernel_look(struct search *s, CUgraphNode node)
 {
 	CUDA_KERNEL_NODE_PARAMS p;
-	CUgraphNodeType type;
-	int err = fdry_call(s->cap->drv, cuGraphNodeGetType, node, &type);
+	int err;
 
-	if (err || type != CU_GRAPH_NODE_TYPE_KERNEL)
-		return err;
 	memset(&p, 0, sizeof(p));
 	err = fdry_call(s->cap->drv, cuGraphKernelNodeGetParams_v2, node, &p);
 	if (err)
 		return err;
 	return p.kernelParams ? params_look(s, &p) : extra_look(s, p.extra);
+}
+
+static int memcpy_look(struct search *s, CUgraphNode node)
+{
+	CUDA_MEMCPY3D p;
+	uint64_t src, dst;
+	int err;
+
+	memset(&p, 0, sizeof(p));
+	err = fdry_call(s->cap->drv, cuGraphMemcpyNodeGetParams, node, &p);
+	if (err)
+		return err;
+	src = p.srcDevice + p.srcXInBytes + p.srcPitch * (p.srcY + p.srcHeight * p.srcZ);
+	dst = p.dstDevice + p.dstXInBytes + p.dstPitch * (p.dstY + p.dstHeight * p.dstZ);
+	err = p.srcMemoryType == CU_MEMORYTYPE_HOST ? 0 : word_look(s, src);
+	if (err)
+		return err;
+	return p.dstMemoryType == CU_MEMORYTYPE_HOST ? 0 : word_look(s, dst);
+}
+
+static int memset_look(struct search *s, CUgraphNode node)
+{
+	CUDA_MEMSET_NODE_PARAMS p;
+	int err;
+
+	memset(&p, 0, sizeof(p));
+	err = fdry_call(s->cap->drv, cuGraphMemsetNodeGetParams, node, &p);
+	return err ? err : word_look(s, p.dst);
+}
+
+static int node_look(struct search *s, CUgraphNode node)
+{
+	CUgraphNodeType type;
+	int err = fdry_call(s->cap->drv, cuGraphNodeGetType, node, &type);
+
+	if (err)
+		return err;
+	switch (type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return kernel_look(s, node);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return memcpy_look(s, node);
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		return memset_look(s, node);
+	default:
+		return 0;
+	}
 }
 
 static int addr_cmp(const void *a, const void *b)

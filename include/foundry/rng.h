@@ -81,10 +81,11 @@ struct fdry_rng_slot {
 };
 
 /**
- * fdry_capture_rng_slots() - Read the memory that the arguments of a graph's kernels point to.
+ * fdry_capture_rng_slots() - Read the memory that the nodes of a graph point to.
  * @slots: gets at most @max slots, ascending by address, each once. A slot is found for each word
- *         of an argument, at a multiple of 4, that is a multiple of 8 and points into live memory
- *         of the region. Its value is the 8 bytes there
+ *         of a kernel's argument, at a multiple of 4, that points into live memory of the region,
+ *         and for the addresses of copies and memsets there. A slot's address is rounded down to a
+ *         multiple of 8. Its value is the 8 bytes there
  * @ret: the number of slots, which may be larger than @max
  *
  * The call helps to find slots that other code writes, such as those of a framework's generator:

@@ -626,6 +626,15 @@ static void search(void *arg)
 	draw_add(&d, 0, 0, 0);
 	draw_add(&d, 0, 4, 0);
 	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
+	capture_start(&d.w);
+	cuda_ok(cuMemcpyDtoDAsync_v2, d.w.b + 12, d.w.a + 20, 8, d.w.stream);
+	cuda_ok(cuMemsetD8Async, d.w.b + 67, 1, 4, d.w.stream);
+	ok(fdry_capture_graph(d.w.cap, 3, "copies", capture_stop(&d.w)));
+	ok(fdry_capture_rng_slots(d.w.cap, 3, cells, 16, &n));
+	ck_assert_uint_eq(n, 3);
+	ck_assert_uint_eq(cells[0].addr, d.w.a + 16);
+	ck_assert_uint_eq(cells[1].addr, d.w.b + 8);
+	ck_assert_uint_eq(cells[2].addr, d.w.b + 64);
 	ok(fdry_capture_rng_slots(d.w.cap, 1, cells, 16, &n));
 	ck_assert_uint_eq(n, 3); /* seed, offset, out */
 	for (i = 0; i < n; i++) {

@@ -49,7 +49,9 @@ class Names:
 
 
 def slots(capture, key):
-    """[(address, value)] of the words that the arguments of a graph's kernels point to."""
+    """[(address, value)] of the words that the nodes of a graph point to: arguments of kernels,
+    copies and memsets. Addresses are rounded down to multiples of 8.
+    """
     count, capacity = ctypes.c_size_t(), 1024
     while True:
         found = (_lib.RngSlot * capacity)()
