@@ -44,7 +44,8 @@ PROGRAM = "foundry-store"
 ENTRY_POINTS = "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
 # Python reads this when it starts. If the variable is set, the interposer is in place before a
 # program imports torch, in every process of an engine.
-PTH = 'import os; os.environ.get("FOUNDRY_VLLM") and __import__("foundry")\n'
+PTH = ('import os; os.environ.get("FOUNDRY_VLLM", "0") in ("", "0") or '
+       '__import__("foundry")\n')
 
 
 def value_in(path, pattern):

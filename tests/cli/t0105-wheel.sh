@@ -75,6 +75,7 @@ print(*(e.value for e in importlib.metadata.entry_points(group="vllm.general_plu
 loaded() { FOUNDRY_VLLM=$1 env/bin/python -c 'print("libcuda" in open("/proc/self/maps").read())'; }
 t "a start of an engine has the interposer" prints "True" loaded 1
 t "other programs have not" prints "False" loaded ""
+t "0 turns it off" prints "False" loaded 0
 
 # A program of the tree seals the example's workload; the wheel alone loads it.
 t "an image is sealed" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" \

@@ -12,22 +12,25 @@ ENGINE = """\
 import types
 import foundry.vllm
 import torch
+from foundry.vllm import facts
+facts.SOURCES["of the stand-in"] = facts.source()
 foundry.vllm.register()
 foundry.vllm.register()
 from vllm.v1.worker import gpu_worker, worker_base
 from vllm.v1.worker.gpu.cudagraph_utils import CUDAGraphMode
 
-def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1)):
+def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
+           cache_dtype="auto"):
     space = types.SimpleNamespace
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
-        model_config=space(model="some/model", dtype="float32", quantization=None, seed=0,
-                           max_model_len=100, enforce_eager=False, enable_sleep_mode=False),
+        model_config=space(model="some/model", dtype="float32", quantization=quantization,
+                           seed=0, max_model_len=100, enforce_eager=False, enable_sleep_mode=False),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
         compilation_config=space(cudagraph_capture_sizes=list(sizes), mode=0,
                                  cudagraph_mode=CUDAGraphMode.FULL_DECODE_ONLY),
         cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
-                           cache_dtype="auto", enable_prefix_caching=False, block_size=16,
+                           cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,
                            num_gpu_blocks=None),
         load_config=space(load_format="dummy"),
         parallel_config=space(world_size=ranks, data_parallel_size=1), speculative_config=None,
@@ -128,9 +131,87 @@ class Starts(Folder):
         self.assertIn("FOUNDRY_VLLM_STRICT is set", done.stderr)
 
     def test_what_images_do_not_support_starts_plain(self):
-        log = self.start(options="ranks=2")
-        self.assertIn("started without an image, because images do not support more than one rank",
-                      log)
+        for options, what in (("ranks=2", "more than one rank"),
+                              ("quantization='fp8'", "quantized weights"),
+                              ("cache_dtype='fp8'", "a quantized KV cache")):
+            log = self.start(options=options)
+            self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_a_version_that_is_not_known_starts_plain(self):
+        log = self.start(before="facts.SOURCES = {'0.1': 'other'}\n")
+        self.assertIn("because the worker of this vLLM (0.25.1) differs from that of the versions "
+                      "that images support (0.1)", log)
+        log = self.start(before="import sys\n"
+                         "sys.modules['vllm.v1.worker.gpu.model_runner'].__file__ = 'gone'\n"
+                         "facts.inspect.getsource = None\n")
+        self.assertIn("because the worker of this vLLM", log)
+
+    def test_a_vllm_without_the_wrapped_class_starts_plain(self):
+        log = self.script("""if 1:
+            import foundry.vllm
+            from vllm.v1.worker import worker_base
+            del worker_base.WorkerWrapperBase.init_worker
+            import vllm.logger
+            foundry.vllm.register()
+            """, FOUNDRY_VLLM="test")
+        self.assertIn("because this version of vLLM lacks what Foundry wraps", log)
+
+    def test_facts_that_cannot_be_read_start_plain(self):
+        before = textwrap.dedent("""
+            from vllm.v1.worker.gpu import model_runner
+            original = model_runner.GPUModelRunner.initialize_kv_cache
+            def without_groups(self, blocks):
+                original(self, blocks)
+                del self.attn_groups
+            model_runner.GPUModelRunner.initialize_kv_cache = without_groups
+            """)
+        log = self.start(before=before)
+        self.assertIn("started without an image, because 'GPUModelRunner' object has no attribute "
+                      "'attn_groups'", log)
+        self.first()
+        self.assertIn("started without an image", self.start(
+            before=before, counts="{**ONCE, 'profile': 0}"))
+
+    def test_a_tensor_without_a_place_leaves_the_others_as_they_were(self):
+        self.first()
+        log = self.start(before=textwrap.dedent("""
+            from foundry.vllm import attach
+            place = attach.place
+            def refuse(roots, path, tensor):
+                if path == "runner.kept":
+                    raise foundry.Error(foundry._lib.NOKEY, "no place")
+                return place(roots, path, tensor)
+            attach.place = refuse
+            """), counts="{**ONCE, 'profile': 0}")
+        self.assertIn("because no place", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_variable_of_vllm_that_differs_is_named(self):
+        self.first()
+        log = self.start(VLLM_STAND_IN="1", VLLM_STAND_IN_KEY="secret")
+        self.assertIn("environment is VLLM_STAND_IN=1 here and empty in the image", log)
+        self.assertIn("loaded", self.start(counts="NOTHING", VLLM_STAND_IN="1"))
+        log = self.start(VLLM_STAND_IN="a long value / with a path")
+        self.assertIn("environment is VLLM_STAND_IN=", log)
+        self.assertNotIn("long value", log)
+
+    def test_the_code_of_a_model_is_a_fact(self):
+        self.script("""if 1:
+            import importlib, sys, types
+            from foundry.vllm import facts
+            sys.path.insert(0, ".")
+            found = set()
+            for text in ("1", "2"):
+                with open("remote_model.py", "w") as f:
+                    f.write(f"class Layer:\\n    size = {text}\\n")
+                import remote_model
+                layer = remote_model.Layer()
+                found.add(facts.code(types.SimpleNamespace(modules=lambda: [layer])))
+            assert len(found) == 2
+            """)
+
+    def test_zero_turns_it_off(self):
+        self.assertNotIn("Foundry", self.start(FOUNDRY_VLLM="0"))
 
     def test_memory_that_moved_is_noticed(self):
         self.first()
@@ -164,10 +245,22 @@ class Starts(Folder):
         self.start(counts="NOTHING")
 
     def test_a_tensor_that_nobody_could_replace_is_refused(self):
-        log = self.start(options="hidden=True")
-        self.assertIn("not sealed: ", log)
-        self.assertIn("no object of the worker has it", log)
-        self.assertIn("no ref 'test' in the store", self.start(options="hidden=True"))
+        for hidden in ("True", "'copied'"):
+            log = self.start(options=f"hidden={hidden}")
+            self.assertIn("not sealed: ", log)
+            self.assertIn("no object of the worker has it", log)
+            self.assertIn("no ref 'test' in the store", self.start(options=f"hidden={hidden}"))
+
+    def test_a_weak_reference_to_nothing_is_no_tensor(self):
+        self.start(before=textwrap.dedent("""
+            import weakref
+            class Gone:
+                pass
+            gone = Gone()
+            reference = weakref.proxy(gone)
+            del gone
+            """))
+        self.assertIn("loaded", self.start(counts="NOTHING"))
 
     def test_a_damaged_store_starts_as_without_an_image(self):
         self.first()

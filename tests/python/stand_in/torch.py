@@ -149,6 +149,17 @@ def set_default_device(_):
     pass
 
 
+class _Storage:
+    def __init__(self, tensor):
+        self._addr, self._bytes = tensor._addr, tensor.nbytes
+
+    def data_ptr(self):
+        return self._addr
+
+    def nbytes(self):
+        return self._bytes
+
+
 class Tensor:
     def __init__(self, addr, shape, keep=None):
         self._addr, self.shape, self._keep = addr, tuple(shape), keep
@@ -173,6 +184,9 @@ class Tensor:
     def data_ptr(self):
         return self._addr if self.numel() else 0
 
+    def untyped_storage(self):
+        return _Storage(self)
+
     def stride(self):
         found, step = [], 1
         for n in reversed(self.shape):
@@ -191,6 +205,14 @@ class Tensor:
         _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr),
                        ctypes.c_size_t(n))
         return self
+
+    def copied(self, stream):
+        """A copy, made by the driver and not by a kernel."""
+        result = empty(self.shape)
+        _driver.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(result._addr),
+                     ctypes.c_uint64(self._addr), ctypes.c_size_t(self.nbytes),
+                     ctypes.c_void_p(stream))
+        return result
 
     def mul_(self, factor):
         n = self.numel()

@@ -2,27 +2,44 @@
 """Starts vLLM from an image: the first start captures and seals, later starts load.
 
 vLLM finds this plug-in by the entry point `vllm.general_plugins`, in every process that it starts.
-It does nothing unless FOUNDRY_VLLM is set. Documentation/api/vllm.rst explains its use.
+It does nothing unless FOUNDRY_VLLM is set to a value other than 0. Documentation/api/vllm.rst
+explains its use.
 """
 import functools
+import logging
 import os
+
+
+def _unknown(e):
+    """An unknown version of vLLM must start as without Foundry."""
+    why = f"this version of vLLM lacks what Foundry wraps: {e!r}"
+    if os.environ.get("FOUNDRY_VLLM_STRICT") == "1":
+        raise RuntimeError(f"FOUNDRY_VLLM_STRICT is set, and {why}") from e
+    logging.getLogger("vllm.foundry").warning("Foundry: started without an image, because %s", why)
 
 
 def register():
     """Wrap the workers that vLLM makes in this process from now on. vLLM calls this."""
-    if not os.environ.get("FOUNDRY_VLLM"):
+    if os.environ.get("FOUNDRY_VLLM", "0") in ("", "0"):
         return
-    from vllm.v1.worker import worker_base
-    wrapper = worker_base.WorkerWrapperBase
-    if hasattr(wrapper.init_worker, "foundry"):
+    try:
+        from vllm.v1.worker import worker_base
+        wrapper = worker_base.WorkerWrapperBase
+        original = wrapper.init_worker
+    except (ImportError, AttributeError) as e:
+        _unknown(e)
         return
-    original = wrapper.init_worker
+    if hasattr(original, "foundry"):
+        return
 
     @functools.wraps(original)
     def init_worker(self, *args, **kwargs):
         original(self, *args, **kwargs)
-        from .worker import wrap
-        wrap(self.worker)
+        try:
+            from .worker import wrap
+            wrap(self.worker)
+        except (ImportError, AttributeError) as e:
+            _unknown(e)
 
     init_worker.foundry = True
     wrapper.init_worker = init_worker

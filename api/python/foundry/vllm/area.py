@@ -59,7 +59,8 @@ def tensors(start, end):
     """Return every tensor known to Python whose memory is in [start, end)."""
     found, seen = [], set()
     for each in gc.get_objects():
-        if not isinstance(each, torch.Tensor) or each.device.type != "cuda":
+        # isinstance() would ask a weak reference whose object is gone.
+        if not issubclass(type(each), torch.Tensor) or each.device.type != "cuda":
             continue
         try:
             addr = each.data_ptr()

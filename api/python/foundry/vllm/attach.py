@@ -54,8 +54,13 @@ def find(roots, start, end, packages=("vllm", "torch")):
     return found
 
 
+_ABSENT = object()
+
+
 def place(roots, path, tensor):
-    """Put a tensor at `path`. Raises Error if there is no such place."""
+    """Put a tensor at `path`. Returns a function that undoes it. Raises Error if there is no such
+    place.
+    """
     name = re.match(r"[^./:]+", path)[0]
     steps = _STEP.findall(path[len(name):])
     try:
@@ -64,28 +69,62 @@ def place(roots, path, tensor):
             value = getattr(value, key) if kind == "." else value[int(key) if kind == ":" else key]
         kind, key = steps[-1]
         if kind == ".":
+            before = getattr(value, key, _ABSENT)
             setattr(value, key, tensor)
-        elif kind == "/":
+            return lambda: (delattr(value, key) if before is _ABSENT
+                            else setattr(value, key, before))
+        if kind == "/":
+            before = value.get(key, _ABSENT)
             value[key] = tensor
-        elif int(key) == len(value):
+            return lambda: (value.pop(key) if before is _ABSENT
+                            else value.__setitem__(key, before))
+        if int(key) == len(value):
             value.append(tensor)
-        else:
-            value[int(key)] = tensor
+            return value.pop
+        before, value[int(key)] = value[int(key)], tensor
+        return lambda: value.__setitem__(int(key), before)
     except (AttributeError, LookupError, TypeError) as e:
         raise Error(_lib.NOKEY, f"no place for the tensor {path} of the image: {e!r}") from e
 
 
-def stale(capture, keys, others):
+def place_all(roots, tensors):
+    """Put each tensor of {path: tensor} at its path. If one has no place, none is put anywhere."""
+    undo = []
+    try:
+        for path, tensor in tensors.items():
+            undo.append(place(roots, path, tensor))
+    except BaseException:
+        for each in reversed(undo):
+            each()
+        raise
+
+
+def _ranges(others, placed):
+    """Yield (start, end, tensor): the memory of each tensor of `others`.
+
+    A graph may use any part of a tensor's storage. If a placed tensor has the same storage, a later
+    start has that memory, too, and the range is that of the tensor alone.
+    """
+    kept = {each.untyped_storage().data_ptr() for each in placed}
+    for each in others:
+        storage = each.untyped_storage()
+        start, size = storage.data_ptr(), storage.nbytes()
+        if start in kept:
+            start, size = each.data_ptr(), each.nbytes
+        yield start - start % 8, start + size, each  # slots() rounds addresses down
+
+
+def stale(capture, keys, others, placed=()):
     """Raise Error if a graph of `keys` uses one of the tensors `others`.
 
     A later start would not get these tensors again, and data that the host wrote to its own tensors
-    would never reach the graph.
+    would never reach the graph. A later start gets the tensors `placed`.
     """
+    ranges = list(_ranges(others, placed))
     for key in keys:
         used = [addr for addr, _ in slots(capture._handle, key)]
-        for each in others:
-            start = each.data_ptr()
-            if any(start <= addr < start + each.nbytes for addr in used):
+        for start, end, each in ranges:
+            if any(start <= addr < end for addr in used):
                 raise Error(_lib.REFUSED, f"graph {key} uses a tensor that was made while vLLM "
                             f"profiled or warmed up ({each.dtype}, {list(each.shape)}, at "
                             f"{start:#x}), and no object of the worker has it: a later start could "

@@ -74,6 +74,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = None
         self.facts, self.found = {}, {}
+        self.ref = os.environ["FOUNDRY_VLLM"]
 
     def wrapped(self, name, original):
         """Return the phase `name` of the worker for the session's mode, with a timer."""
@@ -81,14 +82,14 @@ class Session:
 
         def phase(*args, **kwargs):
             start = time.monotonic()
-            try:
-                if own is None or self.mode == "plain":
-                    return original(*args, **kwargs)
-                return own(original, *args, **kwargs)
-            finally:
-                self.seconds[name] = time.monotonic() - start
-                if name == PHASES[-1]:
-                    self.summary()
+            if own is None or self.mode == "plain":
+                done = original(*args, **kwargs)
+            else:
+                done = own(original, *args, **kwargs)
+            self.seconds[name] = time.monotonic() - start
+            if name == PHASES[-1]:
+                self.summary()
+            return done
         return phase
 
     def refuse(self, why):
@@ -104,19 +105,25 @@ class Session:
         try:
             self.begin()
         except Exception as e:  # vLLM must start, also if Foundry fails
-            if not isinstance(e, (Error, Unfit)):
-                logger.warning("Foundry: %s", traceback.format_exc())
+            self.log_bug(e)
             self.mode = "plain"
             if self.capture:
                 self.capture.end()
             self.refuse(e)
         original()
 
+    @staticmethod
+    def log_bug(e):
+        """Log where an exception comes from that no check of Foundry has raised."""
+        if not isinstance(e, (Error, Unfit)):
+            logger.warning("Foundry: %s", traceback.format_exc())
+
     def begin(self):
         """Begin the region, and look for an image."""
         worker = self.worker
+        self.check_version()
         self.ordinal = worker.local_rank
-        asked = os.environ["FOUNDRY_VLLM"]
+        asked = self.ref
         self.ref = asked if asked != "1" else "vllm-" + re.sub(
             r"[^A-Za-z0-9._-]", "_", os.path.basename(worker.vllm_config.model_config.model))
         self.check_supported()
@@ -134,6 +141,18 @@ class Session:
         else:
             self.mode = "load"
 
+    @staticmethod
+    def check_version():
+        """Raise Unfit if the code of vLLM that is wrapped or left out is not known."""
+        try:
+            known = facts.source() in facts.SOURCES.values()
+        except (ImportError, AttributeError, OSError, TypeError):
+            known = False
+        if not known:
+            import vllm
+            raise Unfit(f"the worker of this vLLM ({vllm.__version__}) differs from that of the "
+                        f"versions that images support ({', '.join(facts.SOURCES)})")
+
     def check_supported(self):
         """Raise Unfit for an unsupported configuration."""
         config, worker = self.worker.vllm_config, self.worker
@@ -149,7 +168,14 @@ class Session:
                 (config.model_config.enable_sleep_mode, "sleep mode"),
                 (config.speculative_config is not None, "speculative decoding"),
                 (config.lora_config is not None, "LoRA"),
-                (config.kv_transfer_config is not None, "a KV connector")):
+                (config.kv_transfer_config is not None, "a KV connector"),
+                # Graphs have scales of such weights and caches as numbers, and the weights may
+                # change while their configuration stays.
+                (config.model_config.quantization is not None, "quantized weights"),
+                (config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16"),
+                 "a quantized KV cache"),
+                (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
+                 "assigned GPUs")):
             if wrong:
                 raise Unfit(f"images do not support {what} yet")
 
@@ -190,18 +216,20 @@ class Session:
         return f"{len(blocks)} {hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:16]}"
 
     def compile_or_warm_up_model(self, original):
-        self.facts.update(facts.late(self.worker), **{LAYOUT: self.layout()})
-        if self.mode == "load":
-            try:
-                self.compare()
-                self.load()
-            except Exception as e:
-                if not isinstance(e, (Error, Unfit)):
-                    logger.warning("Foundry: %s", traceback.format_exc())
-                self.mode = "capture"
-                self.facts[AVAILABLE] = self.found[AVAILABLE]
-                self.drop()
-                self.refuse(e)
+        try:
+            self.facts.update(facts.late(self.worker), **{LAYOUT: self.layout()})
+        except Exception as e:
+            self.log_bug(e)
+            self.mode = "plain"
+            self.capture.pause()
+            self.refuse(e)
+            return original()
+        failed = self.load_failed() if self.mode == "load" else None
+        if failed:
+            self.mode = "capture"
+            self.facts[AVAILABLE] = self.found[AVAILABLE]
+            self.drop()
+            self.refuse(failed)
         if self.mode == "load":
             with self.without_warm_up():
                 done = original()
@@ -212,6 +240,19 @@ class Session:
         return done
 
     # --- a later start ---
+
+    def load_failed(self):
+        """Load the image. Returns None, or the reason why the image is not used.
+
+        The reason is text, because an exception would keep tensors of the image.
+        """
+        try:
+            self.compare()
+            self.load()
+        except Exception as e:
+            self.log_bug(e)
+            return str(e) or repr(e)
+        return None
 
     def compare(self):
         """Raise Unfit if the image does not fit what this process has made so far."""
@@ -235,8 +276,7 @@ class Session:
         wanted = [key for keys in manager._capture_descs.values() for key in keys]
         self.graphs = graphs.table(self.image, wanted, self.ordinal)
         self.tensors = {t.name: _torch.view(t) for t in self.image.tensors() if not t.external}
-        for path, tensor in self.tensors.items():
-            attach.place(self.roots(), path, tensor)
+        attach.place_all(self.roots(), self.tensors)
 
     def drop(self):
         """Unload the image, if it was loaded."""
@@ -334,7 +374,7 @@ class Session:
         others = [each for each in area.tensors(start, start + ASIDE) if id(each) not in known]
         for each in others:
             logger.debug("Foundry: aside, no place: %s %s", each.dtype, list(each.shape))
-        attach.stale(self.capture, range(1, count + 1), others)
+        attach.stale(self.capture, range(1, count + 1), others, found.values())
         return found
 
     # --- the summary ---

@@ -13,6 +13,7 @@ _lazy = {}
 class GPUModelRunner:
     def __init__(self, config):
         self.config, self.sizes = config, config.sizes
+        self.model = types.SimpleNamespace(modules=lambda: [self])
         self.more = [torch.full(SHAPE, 0.0) for _ in range(int(os.environ.get("STAND_IN_MORE", 0)))]
         self.inputs = torch.full(SHAPE, 0.0)
 
@@ -23,7 +24,10 @@ class GPUModelRunner:
         out = self.inputs
         for _ in range(size):
             out = out + self.weights
-        return out + self.constant() + self.cache
+        constant = self.constant()
+        if self.config.hidden_constant == "copied":
+            constant = constant.copied(torch.cuda.current_stream().cuda_stream)
+        return out + constant + self.cache
 
     def constant(self):
         """Made at its first use, as compiled code and attention kernels do."""
