@@ -90,6 +90,30 @@ static void seal_both(void *arg)
 	vars_seal(&v, "img");
 }
 
+/* Kernels of a library, as PyTorch's are; the program writes the variable by the library, too. */
+static void seal_library(void *arg)
+{
+	CUdeviceptr counter;
+	CUlibrary library;
+	CUkernel bump;
+	size_t len, size;
+	struct vars v;
+	void *code = test_sim_cubin("variables", &len), *args[] = { &v.out.addr };
+
+	(void)arg;
+	vars_make(&v);
+	cuda_ok(cuLibraryLoadData, &library, code, NULL, NULL, 0, NULL, NULL, 0);
+	free(code);
+	cuda_ok(cuLibraryGetKernel, &bump, library, "bump");
+	capture_start(&v.w);
+	cuda_ok(cuLaunchKernel, (CUfunction)bump, 1, 1, 1, 1, 1, 1, 0, v.w.stream, args, NULL);
+	ok(fdry_capture_graph(v.w.cap, BUMP, "bump", capture_stop(&v.w)));
+	cuda_ok(cuLibraryGetGlobal, &counter, &size, library, "counter");
+	word_set(counter, 50);
+	word_set(variable(v.module, "counter"), 70); /* of another load, which no graph uses */
+	vars_seal(&v, "img");
+}
+
 static uint64_t run(struct fdry_image *img, uint64_t key)
 {
 	uint64_t out = 0;
@@ -124,6 +148,17 @@ START_TEST(values_are_there_again)
 	ck_assert_uint_eq(run(img, BUMP), 8);
 	ck_assert_uint_eq(run(img, PICK), 0);
 	ck_assert_uint_eq(run(img, FOLLOW), 0);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(values_of_a_library)
+{
+	struct fdry_image *img;
+
+	test_child(seal_library, NULL);
+	img = load("img");
+	ck_assert_uint_eq(run(img, BUMP), 51);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -403,6 +438,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_add_test(tc, values_are_there_again);
+	tcase_add_test(tc, values_of_a_library);
 	tcase_add_test(tc, values_are_each_images_own);
 	tcase_add_loop_test(tc, images_beside_each_other, 0, 3);
 	tcase_add_loop_test(tc, values_stay_in_the_store, 0, 2);
