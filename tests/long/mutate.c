@@ -13,7 +13,7 @@
 
 #include "tests/long/long.h"
 
-#define GRAPHS 3
+#define GRAPHS 5
 #define READ_MAX (16u << 20)
 /* address space of a case's process without a sanitizer. With one, host memory is limited instead,
  * since sanitizers reserve many addresses: 16 processes may share a machine of 24 GiB */
@@ -46,6 +46,47 @@ static void host_part(struct work *w)
 	tensor_add(w, "hout", (uintptr_t)h + BYTES, FDRY_USE_STATE, FDRY_TENSOR_HOST);
 }
 
+/* A graph that waits for the event and records it. The last parameter of its first kernel is not
+ * passed; the second kernel reads a variable. */
+static void event_graph(struct work *w, uint64_t key, CUevent event)
+{
+	CUdeviceptr args[] = { w->a, w->b, w->c };
+	size_t size = sizeof(args);
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+			  CU_LAUNCH_PARAM_END };
+	void *params[] = { &w->c };
+	CUDA_KERNEL_NODE_PARAMS k = { .func = w->vecadd, .gridDimX = 1, .gridDimY = 1,
+				      .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+				      .blockDimZ = 1, .extra = extra };
+	CUgraphNode n;
+	CUgraph g;
+
+	cuda_ok(cuGraphCreate, &g, 0);
+	cuda_ok(cuGraphAddEventWaitNode, &n, g, NULL, 0, event);
+	cuda_ok(cuGraphAddKernelNode_v2, &n, g, &n, 1, &k);
+	k.func = w->count;
+	k.extra = NULL;
+	k.kernelParams = params;
+	cuda_ok(cuGraphAddKernelNode_v2, &n, g, &n, 1, &k);
+	cuda_ok(cuGraphAddEventRecordNode, &n, g, &n, 1, event);
+	ok(fdry_capture_graph(w->cap, key, "event", g));
+}
+
+/* Two graphs with one event, and a variable that the program wrote. */
+static void event_part(struct work *w)
+{
+	CUdeviceptr counter;
+	CUevent event;
+	size_t size;
+	int value = 77;
+
+	cuda_ok(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+	event_graph(w, 2, event);
+	event_graph(w, 3, event);
+	cuda_ok(cuModuleGetGlobal_v2, &counter, &size, w->module, "counter");
+	cuda_ok(cuMemcpyHtoD_v2, counter, &value, sizeof(value));
+}
+
 static void seal_image(void)
 {
 	static struct work w;
@@ -56,6 +97,7 @@ static void seal_image(void)
 	work_make(&w);
 	graph_add(&w, 1);
 	host_part(&w);
+	event_part(&w);
 	capture_start(&w);
 	launch_add(&w, w.a, w.b, w.c);
 	launch_add(&w, w.c, w.b, w.c);
