@@ -23,6 +23,7 @@ struct fdry_db {
 	_Atomic unsigned int places; /* of this process among LMDB's readers */
 	_Atomic(const uint8_t *) base; /* of the map; NULL: not known */
 	struct fdry_db_state sound;  /* its pages are; with the writers' lock held */
+	struct fdry_db_state heads;  /* the values' first pages are sound, too; likewise */
 	uint64_t page_size;
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */

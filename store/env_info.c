@@ -102,6 +102,12 @@ bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret)
 	return true;
 }
 
+bool fdry_db_state_eq(const struct fdry_db_state *a, const struct fdry_db_state *b)
+{
+	return a->ino && a->dev == b->dev && a->ino == b->ino && a->changed == b->changed &&
+	       a->txn == b->txn;
+}
+
 /* LMDB keeps at least two entries in a page. */
 uint64_t fdry_db_small_max(const struct fdry_db *db)
 {

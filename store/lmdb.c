@@ -187,12 +187,6 @@ static int write_begin(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret
 	return err;
 }
 
-static bool same_state(const struct fdry_db_state *a, const struct fdry_db_state *b)
-{
-	return a->ino && a->dev == b->dev && a->ino == b->ino && a->changed == b->changed &&
-	       a->txn == b->txn;
-}
-
 /* With the lock held: nothing changes until @t ends. */
 static int pages_check(struct fdry_txn *t)
 {
@@ -200,7 +194,7 @@ static int pages_check(struct fdry_txn *t)
 
 	if (err == FDRY_VIEW_AGAIN)
 		return overwritten(t->db);
-	if (err || same_state(&t->db->sound, &t->before))
+	if (err || fdry_db_state_eq(&t->db->sound, &t->before))
 		return err;
 	if (!t->db->home || !fdry_checked_is(t->db->home, &t->before)) {
 		err = fdry_txn_check(t, false, "write");
@@ -262,10 +256,12 @@ static void state_carry(const struct fdry_txn *t)
 	struct fdry_db_state now;
 
 	if (!t->exclusive || !t->db->home || t->db->wlock.fd < 0 || !t->before.ino ||
-	    !fdry_db_state(t->db, &now) || same_state(&t->before, &now))
+	    !fdry_db_state(t->db, &now) || fdry_db_state_eq(&t->before, &now))
 		return;
-	if (same_state(&t->db->sound, &t->before))
+	if (fdry_db_state_eq(&t->db->sound, &t->before))
 		t->db->sound = now;
+	if (fdry_db_state_eq(&t->db->heads, &t->before))
+		t->db->heads = now;
 	fdry_checked_carry(t->db->home, &t->before, &now);
 	fdry_verified_carry(t->db->home, &t->before, &now);
 }

@@ -91,6 +91,8 @@ struct fdry_db_state {
 	uint64_t txn;     /* the latest */
 };
 bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret);
+/* Are both known and equal? */
+bool fdry_db_state_eq(const struct fdry_db_state *a, const struct fdry_db_state *b);
 
 /* Sizes of the environment and of its file. */
 struct fdry_extent {

@@ -156,7 +156,11 @@ int fdry_txn_check(const struct fdry_txn *t, bool values, const char *doing)
 		(void)all_check(&c, &again);
 	}
 	free(c.used);
-	return c.damage.what ? fdry_damage_fail(t->db, c.damage, doing) : 0;
+	if (c.damage.what)
+		return fdry_damage_fail(t->db, c.damage, doing);
+	if (c.heads && t->writes)
+		t->db->heads = t->before;
+	return 0;
 }
 
 int fdry_view_check_value(const struct fdry_txn *t, enum fdry_table table, struct fdry_span key)
@@ -171,8 +175,10 @@ int fdry_view_check_value(const struct fdry_txn *t, enum fdry_table table, struc
 		d = (struct fdry_damage){ fdry_run_check(&t->view.pages, &node, &run), node.big };
 	if (d.what)
 		return fdry_damage_fail(t->db, d, "write");
+	if (!found || !node.big || run == fdry_run_of(&t->view.pages, node.value.len))
+		return 0;
 	/* A longer run than needed: is it this value's alone? */
-	if (found && node.big && run != fdry_run_of(&t->view.pages, node.value.len))
-		return fdry_txn_check(t, true, "write");
-	return 0;
+	if (fdry_db_state_eq(&t->db->heads, &t->before))
+		return 0;
+	return fdry_txn_check(t, true, "write");
 }

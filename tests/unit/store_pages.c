@@ -645,6 +645,61 @@ START_TEST(a_check_counts_for_other_processes)
 }
 END_TEST
 
+/* LMDB shortens a value in place if the same transaction stored it. */
+static void put_shortened(struct fdry_txn *t, uint8_t number)
+{
+	static const uint8_t value[8 * PAGE];
+	uint8_t key[FDRY_OID_SIZE] = { 0xff, 0xff, number };
+	struct fdry_span k = { key, sizeof(key) };
+
+	ok(fdry_txn_put(t, FDRY_TABLE_DATA, k, (struct fdry_span){ value, sizeof(value) }));
+	ok(fdry_txn_put(t, FDRY_TABLE_DATA, k, (struct fdry_span){ value, 2 * PAGE }));
+}
+
+static int delete_shortened(struct fdry_txn *t, uint8_t number)
+{
+	uint8_t key[FDRY_OID_SIZE] = { 0xff, 0xff, number };
+
+	return fdry_txn_delete(t, FDRY_TABLE_DATA, (struct fdry_span){ key, sizeof(key) });
+}
+
+/* A change of a value with a longer run than it needs checks the first pages of all values, once
+ * per handle: damage without a trace passes after that, but not in a new handle. */
+START_TEST(heads_of_values_are_checked_once)
+{
+	struct fdry_store *s = NULL;
+	struct fdry_txn t;
+	size_t map_len;
+	uint8_t *map;
+	int i, err;
+
+	memcpy(whole, sound, whole_len);
+	whole_write();
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	for (i = 0; i < 3; i++)
+		put_shortened(&t, (uint8_t)i);
+	ok(fdry_txn_commit(&t));
+	map = file_map(&map_len);
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(delete_shortened(&t, 0));
+	free(whole);
+	whole_read();
+	view_read();
+	fdry_set32(map + (big_head() - whole) + FDRY_PAGE_AT_RUN, 40);
+	munmap(map, map_len);
+	ok(delete_shortened(&t, 1));
+	ok(fdry_txn_commit(&t));
+	if (_i)
+		s = store_again(s);
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	err = delete_shortened(&t, 2);
+	ck_assert_int_eq(err, _i ? -FDRY_E_CORRUPT : 0);
+	fdry_txn_abort(&t);
+	fdry_store_close(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_pages");
@@ -656,6 +711,7 @@ int main(void)
 	tcase_add_loop_test(tc, damage_is_refused, 0, sizeof(kinds) / sizeof(kinds[0]));
 	tcase_add_loop_test(tc, a_page_size_that_changes_is_refused, 0, 2);
 	tcase_add_loop_test(tc, a_check_counts_for_other_processes, 0, 4);
+	tcase_add_loop_test(tc, heads_of_values_are_checked_once, 0, 2);
 	tcase_add_loop_test(tc, verify_finds_it, 0, sizeof(kinds) / sizeof(kinds[0]));
 	suite_add_tcase(suite, tc);
 	return test_main(suite);

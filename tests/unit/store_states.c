@@ -189,7 +189,7 @@ START_TEST(what_lmdb_writes_is_sound)
 		phase = random_below(12) ? phase : random_below(PHASES);
 		if (last - first > ENTRIES_MAX)
 			phase = FIRST_GO + (int)random_below(2);
-		s->env->db->sound = (struct fdry_db_state){ 0 };
+		s->env->db->sound = s->env->db->heads = (struct fdry_db_state){ 0 };
 		fdry_checked_forget(&s->env->dir);
 		ok(fdry_txn_write(s->env->db, 1 << 26, &t));
 		n = random_below(4) ? random_below(10) : random_below(ENTRIES_MAX / 2);
