@@ -82,7 +82,8 @@ void fdry_kernel_set_free(struct fdry_kernel_set *set);
  */
 /* Start a new set with @codes, which are zeroed or from fdry_kernel_set_yield(). */
 void fdry_kernel_set_adopt(struct fdry_kernel_set *set, struct fdry_buf *codes);
-/* Move the codes out of a set before it is freed. Codes of more than 512 MiB stay. */
+/* Move the codes out of a set before it is freed. Codes of more than 512 MiB stay. Slices of more
+ * than 256 MiB are freed: the set's objects are not valid any more. */
 void fdry_kernel_set_yield(struct fdry_kernel_set *set, struct fdry_buf *codes);
 void fdry_kernel_codes_release(struct fdry_buf *codes);
 

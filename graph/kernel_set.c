@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODES_MAX (512ull << 20) /* bytes of code that are kept for another set */
+/* Bytes that are kept for another set: of code, and of slices. Kernels that share a variable have a
+ * slice for each group of them that a set had, so their slices add up from set to set. */
+#define CODES_MAX (512ull << 20)
+#define SLICES_MAX (256ull << 20)
 
 static uint32_t handle_hash(const void *p)
 {
@@ -226,21 +229,39 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 	return 0;
 }
 
-static void code_release(struct fdry_set_code *code)
+static void slices_release(struct fdry_set_code *code)
 {
-	struct fdry_set_reach *r = (struct fdry_set_reach *)code->reaches.data;
 	struct fdry_set_slice *s = (struct fdry_set_slice *)code->slices.data;
 	size_t i;
 
-	for (i = 0; i < code->reaches.len / sizeof(*r); i++)
-		fdry_code_reach_release(&r[i].reach);
 	for (i = 0; i < code->slices.len / sizeof(*s); i++) {
 		fdry_buf_release(&s[i].kernels);
 		fdry_buf_release(&s[i].bytes);
 		free(s[i].whole_reason);
 	}
-	fdry_buf_release(&code->reaches);
 	fdry_buf_release(&code->slices);
+}
+
+static uint64_t slices_bytes(const struct fdry_set_code *code)
+{
+	const struct fdry_set_slice *s = (const struct fdry_set_slice *)code->slices.data;
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < code->slices.len / sizeof(*s); i++)
+		sum += s[i].bytes.len;
+	return sum;
+}
+
+static void code_release(struct fdry_set_code *code)
+{
+	struct fdry_set_reach *r = (struct fdry_set_reach *)code->reaches.data;
+	size_t i;
+
+	for (i = 0; i < code->reaches.len / sizeof(*r); i++)
+		fdry_code_reach_release(&r[i].reach);
+	fdry_buf_release(&code->reaches);
+	slices_release(code);
 	fdry_cubin_free(code->cubin);
 	fdry_buf_release(&code->linked);
 	fdry_devcode_release(&code->found);
@@ -508,14 +529,18 @@ void fdry_kernel_set_adopt(struct fdry_kernel_set *set, struct fdry_buf *codes)
 
 void fdry_kernel_set_yield(struct fdry_kernel_set *set, struct fdry_buf *codes)
 {
-	const struct fdry_set_code *c = (const struct fdry_set_code *)set->codes.data;
-	uint64_t bytes = 0;
+	struct fdry_set_code *c = (struct fdry_set_code *)set->codes.data;
+	uint64_t bytes = 0, slices = 0;
 	uint32_t i;
 
-	for (i = 0; i < fdry_set_ncodes(set); i++)
+	for (i = 0; i < fdry_set_ncodes(set); i++) {
 		bytes += c[i].bytes.len;
+		slices += slices_bytes(&c[i]);
+	}
 	if (bytes > CODES_MAX)
 		return;
+	for (i = 0; i < fdry_set_ncodes(set) && slices > SLICES_MAX; i++)
+		slices_release(&c[i]);
 	*codes = set->codes;
 	set->codes = (struct fdry_buf){ 0 };
 }

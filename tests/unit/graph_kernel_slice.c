@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the kernel objects that are made of a set's kernels, with a driver on paper
  * (paper.h): objects, variables, refusals. */
+#include "graph/kernel_set.h"
 #include "tests/lib/paper.h"
 
 /* --- slicing --- */
@@ -480,6 +481,41 @@ START_TEST(slices_are_kept)
 }
 END_TEST
 
+/* Each set has other kernels together, so each adds a slice. Slices of too many bytes are freed,
+ * and the code is kept. */
+START_TEST(slices_do_not_grow_for_ever)
+{
+	static const char *const names[] = { "bump", "bump_by", NULL };
+	struct fdry_set_slice big = { .bytes = { .len = (256u << 20) + 1 } };
+	struct fdry_set_code *code;
+	struct fdry_kernel_set *set;
+	struct fdry_buf codes = { 0 };
+	struct fdry_oid id, same;
+	struct load *l;
+
+	paper_begin();
+	l = load_file("vars.90.cubin");
+	set = set_of(l, &codes, names);
+	(void)fdry_kernel_set_object(set, 0, &id);
+	fdry_kernel_set_yield(set, &codes);
+	fdry_kernel_set_free(set);
+	code = (struct fdry_set_code *)codes.data;
+	ck_assert_uint_eq(code->slices.len, sizeof(struct fdry_set_slice));
+	ok(fdry_buf_put(&code->slices, &big, sizeof(big)));
+	set = set_of(l, &codes, names);
+	fdry_kernel_set_yield(set, &codes);
+	fdry_kernel_set_free(set);
+	code = (struct fdry_set_code *)codes.data;
+	ck_assert_uint_eq(code->slices.len, 0);
+	ck_assert_uint_gt(code->reaches.len, 0);
+	set = set_of(l, &codes, names);
+	(void)fdry_kernel_set_object(set, 0, &same);
+	ck_assert(fdry_oid_eq(&id, &same));
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("graph_kernel_slice");
@@ -492,6 +528,7 @@ int main(void)
 	tcase_add_test(tc, equal_slices_of_two_cubins);
 	tcase_add_test(tc, two_sets_of_attributes_and_a_variable);
 	tcase_add_loop_test(tc, slices_are_kept, 0, 2);
+	tcase_add_test(tc, slices_do_not_grow_for_ever);
 	tcase_add_loop_test(tc, changed_variables, 0, 6);
 	tcase_add_test(tc, values_of_two_objects);
 	tcase_add_test(tc, values_of_two_loads);
