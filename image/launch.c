@@ -74,13 +74,10 @@ static int unfilled_fail(struct fdry_image *img)
 /* Check that memory holds what graphs expect. */
 static int memory_check(struct fdry_image *img)
 {
-	int err = atomic_load(&img->content) ? fdry_content_use(img) : 0;
+	int err = fdry_content_use(img);
 
 	if (err)
 		return err;
-	if (atomic_load(&img->content) == FDRY_CONTENT_PARTIAL)
-		return fdry_fail(FDRY_E_STATE, "only a part of the content was restored; restore "
-					       "it again, or unload the image");
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
 

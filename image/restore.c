@@ -211,21 +211,32 @@ static int content_due(struct fdry_image *img)
 	return err;
 }
 
+static int content_use(struct fdry_image *img)
+{
+	switch (atomic_load(&img->content)) {
+	case FDRY_CONTENT_DUE:
+		return content_due(img);
+	case FDRY_CONTENT_WRONG:
+		return fdry_saved_err_restore(&img->content_err);
+	case FDRY_CONTENT_PARTIAL:
+		return fdry_fail(FDRY_E_STATE, "only a part of the content was restored; restore "
+					       "it again, or unload the image");
+	default:
+		return 0;
+	}
+}
+
 int fdry_content_use(struct fdry_image *img)
 {
-	int state = atomic_load(&img->content), err;
+	int err;
 
-	if (state == FDRY_CONTENT_WHOLE || state == FDRY_CONTENT_PARTIAL)
+	if (atomic_load(&img->content) == FDRY_CONTENT_WHOLE)
 		return 0;
 	err = fdry_image_check_outside(img);
 	if (err)
 		return err;
 	fdry_ticket_take(&img->ticket);
-	state = atomic_load(&img->content);
-	if (state == FDRY_CONTENT_DUE)
-		err = content_due(img);
-	else if (state == FDRY_CONTENT_WRONG)
-		err = fdry_saved_err_restore(&img->content_err);
+	err = content_use(img);
 	fdry_ticket_return(&img->ticket);
 	return err;
 }

@@ -256,7 +256,8 @@ int fdry_image_filled(struct fdry_image *img, const char *name);
  * If content is damaged in the store and can be brought back, the call copies it again. Otherwise
  * it fails with FDRY_E_CORRUPT or FDRY_E_BADIMAGE, and so do all later calls that use content. The
  * image stays loaded, with all its memory, until fdry_image_unload(); a restore that succeeds makes
- * it usable again. Other errors leave the comparison to the next call. FDRY_E_OPTS: a load with
+ * it usable again. Other errors leave the comparison to the next call; if content was copied only
+ * in part, such calls fail with FDRY_E_STATE until a restore succeeds. FDRY_E_OPTS: a load with
  * @into has no such flag.
  */
 int fdry_image_check_content(struct fdry_image *img);
@@ -331,7 +332,7 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
  * Scratch, external tensors and the ranges that the process keeps (fdry_load_opts.keep) are not
  * touched. Launches on other streams must have ended. If the image was removed from the store
  * (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing changes. If the call fails half
- * way, launches fail with FDRY_E_STATE until a restore succeeds. */
+ * way, launches and copies of content fail with FDRY_E_STATE until a restore succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
  * fdry_image_refresh() - Make replays fast again in a process that has used many streams.

@@ -118,6 +118,10 @@ START_TEST(a_difference_makes_it_unusable)
 	ok(fdry_image_wait(img));
 	ok(fdry_image_synchronize(img, NULL));
 	fails(CORRUPT, "tensor 'small'", fdry_image_restore(img, NULL));
+	fails(STATE, "only a part", fdry_image_launch(img, 1, NULL));
+	fails(STATE, "only a part", fdry_image_read(img, "c", v, BYTES, NULL));
+	fails(STATE, "only a part", fdry_image_write(img, "a", v, BYTES, NULL));
+	fails(STATE, "only a part", fdry_image_check_content(img));
 	flip_bit(&chunk, 77);
 	ok(fdry_image_restore(img, NULL));
 	image_check(img, 1, 3, 100);
