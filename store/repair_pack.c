@@ -116,7 +116,7 @@ static int pack_open(const char *path, struct fdry_source **ret)
 		return fdry_nomem();
 	ps->src.ops = &pack_ops;
 	memcpy(ps->path, path, len);
-	ps->fd = fdry_open(path, O_RDONLY, 0);
+	ps->fd = fdry_open(path, O_RDONLY | O_NONBLOCK, 0); /* a FIFO is refused at once */
 	if (ps->fd < 0 || fstat(ps->fd, &st)) {
 		err = fdry_fail(errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO,
 				"cannot open the source %s: %s", path, strerror(errno));

@@ -133,18 +133,20 @@ static void other_store_make(const char *other, const char *moved)
 /* Another store, a pack elsewhere; neither of those that cannot be read is in the way. */
 START_TEST(configured_sources_repair_it)
 {
-	char other[340], moved[340], list[1100];
+	char other[340], moved[340], fifo[340], list[1500];
 	struct flip_chunk chunk;
 	int i;
 
 	test_child(seal_small, "with a pack");
 	snprintf(other, sizeof(other), "%s/other", dir);
 	snprintf(moved, sizeof(moved), "%s/moved", dir);
+	snprintf(fifo, sizeof(fifo), "%s/fifo", dir); /* nothing writes to it */
+	ck_assert(!mkfifo(fifo, 0600));
 	other_store_make(other, moved);
 	(void)load_report();
 	for (i = 0; i < 5; i++) {
-		snprintf(list, sizeof(list), "%s::/nowhere:%s/stderr:%s:", i == 4 ? path : "", dir,
-			 i % 2 ? other : i == 4 ? "" : moved);
+		snprintf(list, sizeof(list), "%s::/nowhere:%s/stderr:%s:%s:",
+			 i == 4 ? path : "", dir, fifo, i % 2 ? other : i == 4 ? "" : moved);
 		ok(setenv("FOUNDRY_REPAIR", list, 1));
 		flip_find(load_store(), "img", i % 2 ? "a" : "small", &chunk);
 		flip_bit(&chunk, (uint64_t)i * 31);
