@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One start of vLLM with dummy weights: times, counters, a digest of the tokens.
+"""Starts of vLLM with dummy weights: times, counters, digests of the tokens.
 
+    python3 tests/gpu/vllm_start.py            # plain, first and later start; all tokens are equal
     python3 -m foundry run tests/gpu/vllm_start.py --mode first|next --model DIR
     python3 tests/gpu/vllm_start.py --mode plain --model DIR
 
-The mode sets FOUNDRY_VLLM, except for plain. FOUNDRY_STORE names the store. With --processes, vLLM
-starts its engine core as a process of its own. The weights are scaled so that different prompts
-give different tokens. The last line is a JSON object.
+DIR holds the configuration of a model. The mode sets FOUNDRY_VLLM, except for plain. FOUNDRY_STORE
+names the store. With --processes, vLLM starts its engine core as a process of its own. The weights
+are scaled so that different prompts give different tokens. The last line is a JSON object.
 """
 import argparse
 import faulthandler
@@ -15,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +28,12 @@ SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER"
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}
+
+QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu",
+         "head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072,
+         "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+         "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "rope_theta": 1000000,
+         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": 151936}
 
 
 def arguments():
@@ -205,5 +213,38 @@ def digest(value):
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
+def start(mode, folder):
+    """What one start in a process of its own prints; nothing if it fails."""
+    pre = [] if mode == "plain" else ["-m", "foundry", "run"]
+    print(f"--- {mode}", flush=True)
+    done = subprocess.run([sys.executable, *pre, os.path.abspath(__file__), "--mode", mode,
+                           "--model", folder], stdout=subprocess.PIPE, text=True, check=False,
+                          env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store")})
+    line = (done.stdout.strip().splitlines() or [""])[-1]
+    print(line, flush=True)
+    return json.loads(line) if done.returncode == 0 and line.startswith("{") else {}
+
+
+def whole():
+    """Three starts: each succeeds, the answers are those of plain vLLM, and the last one neither
+    profiles nor captures.
+    """
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(here, os.pardir, "python"))
+    import parts
+    parts.need("vllm")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(QWEN3, f)
+        plain, first, later = (start(mode, folder) for mode in ("plain", "first", "next"))
+    answers = [[(one.get(asked, {}).get("tokens"), one.get(asked, {}).get("logprobs"))
+                for asked in ("greedy", "sampled", "alone")] for one in (plain, first, later)]
+    parts.finish([plain, first, later, answers[0] == answers[1], answers[0] == answers[2],
+                  later and later["counts"]["profiles"] + later["counts"]["captures"] == 0])
+
+
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        main()
+    else:
+        whole()
