@@ -323,16 +323,25 @@ END_TEST
 /* The seal asks the driver if a word could be a pointer; if the driver fails, the seal fails. */
 START_TEST(the_driver_does_not_answer)
 {
+	char fail[40];
 	struct work w;
+	int n, err = 0;
 
 	work_make(&w);
 	graph_add(&w, 1);
 	word_set(w.b, native(&w, 8 << 20) + 1000);
 	test_sim();
 	counted(&w, 1);
-	test_sim_fail("cuPointerGetAttribute:1");
-	ck_assert_int_eq(work_seal(&w, NULL), -FDRY_E_DRIVER);
-	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim();
+	/* Under the address sanitizer, more words lie in mappings, so the driver is asked about
+	 * arguments first. These questions are asked again if they fail. */
+	for (n = 1; n <= 8 && !err; n++) {
+		snprintf(fail, sizeof(fail), "cuPointerGetAttribute:%d", n);
+		test_sim_fail(fail);
+		err = work_seal(&w, NULL);
+		ck_assert_uint_eq(test_sim_failed(), 1);
+	}
+	ck_assert_int_eq(err, -FDRY_E_DRIVER);
 	test_sim_fail(NULL);
 	work_end(&w);
 }
