@@ -98,6 +98,10 @@ unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads
 	unsigned int ret;
 
 	pthread_mutex_lock(&q->lock);
+	if (q->stopped && q->running) { /* a release may join the threads, without the lock */
+		pthread_mutex_unlock(&q->lock);
+		return 0;
+	}
 	if (!q->running)
 		threads_join(q); /* they have left the lock for the last time */
 	while (!q->stopped && q->running < threads && q->nthreads < FDRY_WORKQUEUE_THREADS_MAX &&
