@@ -85,12 +85,20 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Join threads that have ended, or will without the lock. */
-static void threads_join(struct fdry_workqueue *q)
+/* Take the threads that are to be joined. The lock is held. */
+static unsigned int threads_take(struct fdry_workqueue *q)
 {
-	while (q->nthreads)
-		(void)pthread_join(q->threads[--q->nthreads], NULL);
-	q->numbered = 0;
+	unsigned int n = q->nthreads;
+
+	q->nthreads = 0;
+	return n;
+}
+
+/* Join @n threads that have ended, or will without the lock. */
+static void threads_join(struct fdry_workqueue *q, unsigned int n)
+{
+	while (n)
+		(void)pthread_join(q->threads[--n], NULL);
 }
 
 unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads)
@@ -98,12 +106,10 @@ unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads
 	unsigned int ret;
 
 	pthread_mutex_lock(&q->lock);
-	if (q->stopped && q->running) { /* a release may join the threads, without the lock */
-		pthread_mutex_unlock(&q->lock);
-		return 0;
+	if (!q->running) { /* they have left the lock for the last time */
+		threads_join(q, threads_take(q));
+		q->numbered = 0;
 	}
-	if (!q->running)
-		threads_join(q); /* they have left the lock for the last time */
 	while (!q->stopped && q->running < threads && q->nthreads < FDRY_WORKQUEUE_THREADS_MAX &&
 	       fdry_thread_start(&q->threads[q->nthreads], q->opts.name, worker_main, q)) {
 		q->nthreads++;
@@ -117,11 +123,13 @@ unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads
 void fdry_workqueue_release(struct fdry_workqueue *q)
 {
 	struct fdry_work *w;
+	unsigned int n;
 
 	pthread_mutex_lock(&q->lock);
 	stop(q);
+	n = threads_take(q); /* work that is under way may still ask for their number */
 	pthread_mutex_unlock(&q->lock);
-	threads_join(q);
+	threads_join(q, n);
 	while (q->opts.release && (w = q->first)) {
 		q->first = w->next;
 		q->opts.release(w);
