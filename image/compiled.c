@@ -35,22 +35,34 @@ void fdry_compiled_compiler(const struct fdry_driver *drv, char ret[128])
 	snprintf(ret, 128, "driver %d %.64s", drv->version, driver_release(drv, path));
 }
 
+void fdry_compiled_facts(const struct fdry_compiled_source *src,
+			 struct fdry_fact ret[FDRY_COMPILED_FACTS])
+{
+	const struct fdry_fact facts[] = {
+		{ "fdry.gpu.arch", src->arch },
+		{ "fdry.gpu.driver", src->software ? "software" : "nvidia" },
+		{ "kernel.compiler", src->compiler },
+		{ "kernel.content", src->content },
+		{ "kernel.form", src->form },
+		{ "kernel.options", src->options },
+		{ "kernel.target", src->target },
+		{ "kernel.version", src->version },
+	};
+
+	_Static_assert(sizeof(facts) == FDRY_COMPILED_FACTS * sizeof(*ret), "all are listed");
+	memcpy(ret, facts, sizeof(facts));
+}
+
 int fdry_compiled_key(const struct fdry_fact *facts, size_t n, struct fdry_oid *ret)
 {
 	struct fdry_hash h = { 0 };
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < n; i++) {
-		err = fdry_hash_update(&h, facts[i].key, strlen(facts[i].key) + 1);
-		if (err)
-			goto out_release;
-		err = fdry_hash_update(&h, facts[i].value, strlen(facts[i].value) + 1);
-		if (err)
-			goto out_release;
-	}
-	err = fdry_hash_final(&h, ret);
-out_release:
+	for (i = 0; i < n && !err; i++)
+		err = fdry_identity_hash(&h, facts[i].key, facts[i].value);
+	if (!err)
+		err = fdry_hash_final(&h, ret);
 	fdry_hash_release(&h);
 	return err;
 }
@@ -148,33 +160,16 @@ int fdry_compiled_get(struct fdry_store *s, const struct fdry_compiled *c, struc
 
 /* --- writing --- */
 
-static int facts_add(struct fdry_manifest_writer *w, const struct fdry_compiled *c)
-{
-	struct fdry_mf_fact mf;
-	size_t i;
-	int err;
-
-	for (i = 0; i < c->nfacts; i++) {
-		err = fdry_manifest_add_str(w, c->facts[i].key, &mf.key);
-		if (err)
-			return err;
-		err = fdry_manifest_add_str(w, c->facts[i].value, &mf.value);
-		if (err)
-			return err;
-		err = fdry_buf_put(&w->facts, &mf, sizeof(mf));
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 static int manifest_make(const struct fdry_compiled *c, const struct fdry_oid *object,
 			 struct fdry_buf *ret)
 {
 	struct fdry_manifest_writer w = { .base = 0 };
 	struct fdry_mf_object mf = { .oid = *object };
-	int err = facts_add(&w, c);
+	size_t i;
+	int err = 0;
 
+	for (i = 0; i < c->nfacts && !err; i++)
+		err = fdry_manifest_add_fact(&w, c->facts[i].key, c->facts[i].value);
 	if (err)
 		goto out_release;
 	err = fdry_buf_put(&w.objects, &mf, sizeof(mf));

@@ -24,6 +24,20 @@ struct fdry_compiled {
 	struct fdry_oid key; /* fdry_compiled_key() of the facts */
 };
 
+/* What determines compiled code, as strings. */
+struct fdry_compiled_source {
+	const char *arch; /* of the device, "sm_90" */
+	bool software;    /* whether the driver is the software driver */
+	const char *compiler;
+	const char *content; /* SHA-256 of the source or PTX */
+	const char *form;    /* "source", "ptx" or "cubin" */
+	const char *options, *target, *version;
+};
+
+#define FDRY_COMPILED_FACTS 8
+/* List them as the facts of a key, ascending. The facts point to the strings. */
+void fdry_compiled_facts(const struct fdry_compiled_source *src,
+			 struct fdry_fact ret[FDRY_COMPILED_FACTS]);
 /* Write the name of a driver's compiler as keys have it: CUDA version and release. */
 void fdry_compiled_compiler(const struct fdry_driver *drv, char ret[128]);
 int fdry_compiled_key(const struct fdry_fact *facts, size_t n, struct fdry_oid *ret) __must_check;

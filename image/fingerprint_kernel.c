@@ -6,31 +6,35 @@
 #include "image/identity.h"
 #include "lib/log.h"
 
-#define FACTS 8
-
 /* What determines the compiled code. It points into itself. */
 struct key {
 	struct fdry_identity device;
 	char compiler[128];
-	struct fdry_fact facts[FACTS];
+	struct fdry_fact facts[FDRY_COMPILED_FACTS];
 	struct fdry_compiled compiled;
 };
 
-static const char *device_fact(const struct key *k, const char *name)
+static const char *arch_of(const struct fdry_identity *device)
 {
 	size_t i;
 
 	for (i = 0; i < FDRY_IDENTITY_FACTS; i++)
-		if (!strcmp(k->device.fact[i].key, name))
-			return k->device.fact[i].value;
+		if (!strcmp(device->fact[i].key, "fdry.gpu.arch"))
+			return device->fact[i].value;
 	return "";
 }
 
-/* The same facts as those of PTX in a cache of kernels (run/kernel_key.c). */
+/* A key as PTX has it in a cache of kernels (run/kernel_key.c). */
 static int key_make(const struct fdry_driver *drv, CUdevice device, struct fdry_span ptx,
 		    struct key *ret)
 {
 	struct fdry_compiled *c = &ret->compiled;
+	struct fdry_compiled_source src = { .software = drv->software,
+					    .compiler = ret->compiler,
+					    .content = c->content,
+					    .form = "ptx",
+					    .options = "",
+					    .version = "" };
 	struct fdry_oid content;
 	int err = fdry_identity_of(drv, device, &ret->device);
 
@@ -41,18 +45,11 @@ static int key_make(const struct fdry_driver *drv, CUdevice device, struct fdry_
 		return err;
 	fdry_oid_hex(&content, c->content);
 	fdry_compiled_compiler(drv, ret->compiler);
-	ret->facts[0] = (struct fdry_fact){ "fdry.gpu.arch", device_fact(ret, "fdry.gpu.arch") };
-	ret->facts[1] =
-		(struct fdry_fact){ "fdry.gpu.driver", device_fact(ret, "fdry.gpu.driver") };
-	ret->facts[2] = (struct fdry_fact){ "kernel.compiler", ret->compiler };
-	ret->facts[3] = (struct fdry_fact){ "kernel.content", c->content };
-	ret->facts[4] = (struct fdry_fact){ "kernel.form", "ptx" };
-	ret->facts[5] = (struct fdry_fact){ "kernel.options", "" };
-	ret->facts[6] = (struct fdry_fact){ "kernel.target", ret->facts[0].value };
-	ret->facts[7] = (struct fdry_fact){ "kernel.version", "" };
+	src.arch = src.target = arch_of(&ret->device);
+	fdry_compiled_facts(&src, ret->facts);
 	c->facts = ret->facts;
-	c->nfacts = FACTS;
-	return fdry_compiled_key(ret->facts, FACTS, &c->key);
+	c->nfacts = FDRY_COMPILED_FACTS;
+	return fdry_compiled_key(ret->facts, c->nfacts, &c->key);
 }
 
 /* Load stored code; false if there is none, or none of use. */

@@ -236,6 +236,13 @@ static bool digested(const char *key)
 	return strncmp(key, "fdry.", 5) != 0;
 }
 
+int fdry_identity_hash(struct fdry_hash *h, const char *key, const char *value)
+{
+	int err = fdry_hash_update(h, key, strlen(key) + 1);
+
+	return err ? err : fdry_hash_update(h, value, strlen(value) + 1);
+}
+
 int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret)
 {
 	struct fdry_hash h = { 0 };
@@ -248,10 +255,7 @@ int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret)
 		value = fdry_manifest_str(m, m->facts[i].value);
 		if (!digested(key))
 			continue;
-		err = fdry_hash_update(&h, key, strlen(key) + 1);
-		if (err)
-			goto out_release;
-		err = fdry_hash_update(&h, value, strlen(value) + 1);
+		err = fdry_identity_hash(&h, key, value);
 		if (err)
 			goto out_release;
 	}

@@ -35,5 +35,7 @@ int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_ident
 /* A digest of all facts that must be equal for a load, including the caller's. A ref holds one
  * image for each digest. */
 int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret) __must_check;
+/* Add a fact to such a digest. */
+int fdry_identity_hash(struct fdry_hash *h, const char *key, const char *value) __must_check;
 
 #endif

@@ -52,6 +52,8 @@ struct fdry_manifest_writer {
 /* Add a string; equal strings share an offset. */
 int fdry_manifest_add_str(struct fdry_manifest_writer *w, const char *s,
 			  uint32_t *ret) __must_check;
+int fdry_manifest_add_fact(struct fdry_manifest_writer *w, const char *key,
+			   const char *value) __must_check;
 /* Write the manifest's bytes to @ret, after the reader has checked them. */
 int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret) __must_check;
 void fdry_manifest_writer_release(struct fdry_manifest_writer *w);

@@ -35,6 +35,15 @@ out:
 	return 0;
 }
 
+int fdry_manifest_add_fact(struct fdry_manifest_writer *w, const char *key, const char *value)
+{
+	struct fdry_mf_fact mf;
+	int err = fdry_manifest_add_str(w, key, &mf.key) ?:
+		  fdry_manifest_add_str(w, value, &mf.value);
+
+	return err ? err : fdry_buf_put(&w->facts, &mf, sizeof(mf));
+}
+
 int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret)
 {
 	const struct fdry_section_part parts[] = {

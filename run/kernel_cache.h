@@ -23,11 +23,11 @@
 #include "graph/fatbin.h"
 #include "graph/kernel.h"
 #include "graph/ptx.h"
+#include "image/compiled.h"
 
 #define FDRY_KERNELS_BUCKETS 1024u
 #define FDRY_KERNEL_TEXT_MAX (256u << 20) /* bytes of one source */
 #define FDRY_KERNEL_OPTIONS_MAX 256u
-#define FDRY_KERNEL_FACTS 8
 
 /* A requested function. In its module's list only @shared changes. */
 struct fdry_kernels_func {
@@ -131,9 +131,7 @@ struct fdry_kernels_unit {
 	char content[FDRY_OID_HEX_SIZE];
 	char compiler[192];
 	struct fdry_buf options;        /* one a line, terminated */
-	struct fdry_fact
-		facts[FDRY_KERNEL_FACTS]; /* of the key, ascending; they point into this struct */
-	size_t nfacts;
+	struct fdry_fact facts[FDRY_COMPILED_FACTS]; /* of the key; they point into this struct */
 	struct fdry_oid key;
 };
 /* Check a source and make its key; opens NVRTC for source. Release @ret if it succeeds. */

@@ -298,28 +298,26 @@ static int target_choose(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 
 /* --- the key --- */
 
-static void fact(struct fdry_kernels_unit *u, const char *key, const char *value)
-{
-	u->facts[u->nfacts++] = (struct fdry_fact){ key, value };
-}
-
 static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
+	const struct fdry_compiled_source src = {
+		.arch = k->arch,
+		.software = k->drv->software,
+		.compiler = u->compiled ? u->compiler : "none",
+		.content = u->content,
+		.form = u->source ? "source" : u->compiled ? "ptx" : "cubin",
+		.options = (const char *)u->options.data,
+		.target = u->target,
+		.version = u->src.version ? u->src.version : "",
+	};
 	struct fdry_oid content;
 	int err = fdry_oid_of(u->code.bytes.data, u->code.bytes.len, &content);
 
 	if (err)
 		return err;
 	fdry_oid_hex(&content, u->content);
-	fact(u, "fdry.gpu.arch", k->arch);
-	fact(u, "fdry.gpu.driver", k->drv->software ? "software" : "nvidia");
-	fact(u, "kernel.compiler", u->compiled ? u->compiler : "none");
-	fact(u, "kernel.content", u->content);
-	fact(u, "kernel.form", u->source ? "source" : u->compiled ? "ptx" : "cubin");
-	fact(u, "kernel.options", (const char *)u->options.data);
-	fact(u, "kernel.target", u->target);
-	fact(u, "kernel.version", u->src.version ? u->src.version : "");
-	return fdry_compiled_key(u->facts, u->nfacts, &u->key);
+	fdry_compiled_facts(&src, u->facts);
+	return fdry_compiled_key(u->facts, FDRY_COMPILED_FACTS, &u->key);
 }
 
 static int source_check(const struct fdry_kernels_source *s)

@@ -14,7 +14,11 @@
 
 static struct fdry_compiled compiled_of(const struct fdry_kernels_unit *u)
 {
-	struct fdry_compiled c = { .facts = u->facts, .nfacts = u->nfacts, .key = u->key };
+	struct fdry_compiled c = {
+		.facts = u->facts,
+		.nfacts = FDRY_COMPILED_FACTS,
+		.key = u->key,
+	};
 
 	memcpy(c.content, u->content, sizeof(c.content));
 	return c;

@@ -259,23 +259,13 @@ static int fact_cmp(const void *a, const void *b)
 
 static int facts_put(struct fdry_seal *s, struct fdry_fact *facts, size_t n)
 {
-	struct fdry_mf_fact mf;
 	size_t i;
-	int err;
+	int err = 0;
 
 	qsort(facts, n, sizeof(*facts), fact_cmp);
-	for (i = 0; i < n; i++) {
-		err = fdry_manifest_add_str(&s->w, facts[i].key, &mf.key);
-		if (err)
-			return err;
-		err = fdry_manifest_add_str(&s->w, facts[i].value, &mf.value);
-		if (err)
-			return err;
-		err = fdry_buf_put(&s->w.facts, &mf, sizeof(mf));
-		if (err)
-			return err;
-	}
-	return 0;
+	for (i = 0; i < n && !err; i++)
+		err = fdry_manifest_add_fact(&s->w, facts[i].key, facts[i].value);
+	return err;
 }
 
 static int facts_seal(struct fdry_seal *s)
