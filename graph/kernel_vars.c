@@ -16,6 +16,7 @@
 
 #include "graph/kernel_set.h"
 #include "graph/code_reach.h"
+#include "lib/search.h"
 
 #define REMEDY "pass it as an argument in device memory instead, or do not capture the kernel"
 
@@ -108,13 +109,6 @@ static int addresses_expect(const struct look *l, const struct fdry_cubin_variab
 	return 0;
 }
 
-static int u64_cmp(const void *a, const void *b)
-{
-	uint64_t x = fdry_get64(a), y = fdry_get64(b);
-
-	return (x > y) - (x < y);
-}
-
 /* Keep the offsets of words that have the address of the code, and zero these words in both. */
 static void relocated_keep(struct fdry_buf *relocated, uint8_t *expect, uint8_t *found)
 {
@@ -122,7 +116,7 @@ static void relocated_keep(struct fdry_buf *relocated, uint8_t *expect, uint8_t 
 	uint64_t offset;
 
 	if (relocated->len)
-		qsort(relocated->data, relocated->len / 8, 8, u64_cmp);
+		qsort(relocated->data, relocated->len / 8, 8, fdry_u64_cmp);
 	for (at = 0; at < relocated->len; at += 8) {
 		offset = fdry_get64(relocated->data + at);
 		if (memcmp(expect + offset, found + offset, 8))

@@ -3,6 +3,7 @@
  * wordset.c - see wordset.h. At most half of the slots are in use, so probing ends.
  */
 #include "graph/wordset.h"
+#include "lib/search.h"
 
 #include <stdlib.h>
 
@@ -58,13 +59,6 @@ int fdry_wordset_add(struct fdry_wordset *w, uint64_t word, uint64_t stamp)
 	return err;
 }
 
-static int word_cmp(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Merge the @n ascending words at @tail into the @sorted ascending words at @all, where they fit.
  */
 static void tail_merge(uint64_t *all, size_t sorted, const uint64_t *tail, size_t n)
@@ -90,7 +84,7 @@ int fdry_wordset_sort(struct fdry_wordset *w)
 	if (!tail)
 		return fdry_nomem();
 	memcpy(tail, words + w->sorted, n * sizeof(*tail));
-	qsort(tail, n, sizeof(*tail), word_cmp);
+	qsort(tail, n, sizeof(*tail), fdry_u64_cmp);
 	tail_merge(words, w->sorted, tail, n);
 	free(tail);
 	w->sorted += n;

@@ -188,10 +188,8 @@ static void at_exit(void)
 	for (b = list; b; b = b->next) {
 		fdry_ticket_stop(&b->img->ticket);
 		turn_skip(b);
-		if (!pthread_equal(
-			    b->thread,
-			    pthread_self())) /* it is this thread if a progress function calls
-						exit() */
+		/* It is this thread if a progress function calls exit(). */
+		if (!pthread_equal(b->thread, pthread_self()))
 			b->joined = !pthread_join(b->thread, NULL);
 	}
 	pthread_mutex_unlock(&list_lock);

@@ -12,8 +12,6 @@
 #include "lib/search.h"
 #include "mm/region.h"
 
-#define LARGE (2ull << 20)
-
 struct range {
 	uint64_t addr, end;
 };
@@ -83,7 +81,7 @@ static int tensors_list(const struct fdry_manifest *m, struct fdry_buf *ret)
 /* The bytes that an allocation occupies (mm/bump.h). */
 static uint64_t extent_of(uint64_t size)
 {
-	uint64_t unit = size < LARGE ? FDRY_ALLOC_ALIGN : LARGE;
+	uint64_t unit = size < FDRY_ALLOC_BLOCK ? FDRY_ALLOC_ALIGN : FDRY_ALLOC_BLOCK;
 
 	return (size + unit - 1) / unit * unit;
 }

@@ -9,6 +9,7 @@
 
 #include "image/capture/capture.h"
 #include "lib/opts.h"
+#include "lib/search.h"
 #include "image/tensor.h"
 #include "graph/kernel.h"
 
@@ -250,13 +251,6 @@ static int node_look(struct search *s, CUgraphNode node)
 	}
 }
 
-static int addr_cmp(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Sort the addresses found and remove duplicates. Returns their number. */
 static size_t found_sort(struct search *s)
 {
@@ -264,7 +258,7 @@ static size_t found_sort(struct search *s)
 	size_t i, n = s->found.len / sizeof(*a), kept = 0;
 
 	if (n)
-		qsort(a, n, sizeof(*a), addr_cmp);
+		qsort(a, n, sizeof(*a), fdry_u64_cmp);
 	for (i = 0; i < n; i++)
 		if (!i || a[i] != a[i - 1])
 			a[kept++] = a[i];

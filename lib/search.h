@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.h - binary search. */
+/* search.h - binary search, and an order for qsort(). */
 #ifndef FDRY_LIB_SEARCH_H
 #define FDRY_LIB_SEARCH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * The first @i in [0, @n) for which the expression @below is false; @n if there is none. The
@@ -22,5 +23,13 @@
 	} \
 	lo_; \
 })
+
+/* Compare two uint64_t, as qsort() asks for. */
+static inline int fdry_u64_cmp(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
 
 #endif
