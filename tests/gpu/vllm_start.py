@@ -11,10 +11,13 @@ names the store. With --processes, vLLM starts its engine core as a process of i
 are scaled so that different prompts give different tokens. The last line is a JSON object.
 """
 import argparse
+import contextlib
+import cProfile
 import faulthandler
 import hashlib
 import json
 import os
+import pstats
 import shutil
 import subprocess
 import sys
@@ -48,7 +51,32 @@ def arguments():
                    help="seconds, then it ends with a traceback")
     p.add_argument("--compile", type=int, default=0)
     p.add_argument("--graphs", default="FULL_DECODE_ONLY")
+    p.add_argument("--profile", action="store_true",
+                   help="print where the warm-up and the first token spend their time")
     return p.parse_args()
+
+
+@contextlib.contextmanager
+def profiled(what):
+    """Print the functions that take most of the time of the with block."""
+    profile = cProfile.Profile()
+    start = time.monotonic()
+    profile.enable()
+    try:
+        yield
+    finally:
+        profile.disable()
+        print(f"--- {what}: {time.monotonic() - start:.3f} s", flush=True)
+        found = pstats.Stats(profile)
+        found.sort_stats("tottime").print_stats(14)
+        found.sort_stats("cumulative").print_stats(45)
+
+
+def age():
+    """Return the seconds since this process began."""
+    with open("/proc/self/stat", encoding="ascii") as f:
+        ticks = int(f.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def entry_points():
@@ -126,6 +154,41 @@ class Watch:
         GPUModelRunner.load_model = load_model
         for name, shown in PHASES.items():
             self.times(Worker, name, shown)
+        self.triton()
+        from vllm.v1.worker import gpu_worker
+        warm_up = gpu_worker.warmup_kernels
+
+        def warmup_kernels(*args, **kwargs):
+            start, before = time.monotonic(), dict(self.kernels)
+            with profiled("warm-up") if os.environ.get("VLLM_START_PROFILE") else (
+                    contextlib.nullcontext()):
+                warm_up(*args, **kwargs)
+            self.seconds["warm-up after capture"] = round(time.monotonic() - start, 3)
+            self.seconds["of it Triton"] = {
+                key: round(self.kernels[key] - before[key], 3) for key in before}
+            self.write()
+        gpu_worker.warmup_kernels = warmup_kernels
+
+    kernels = {"compile or read": 0, "load": 0, "loads": 0}
+
+    def triton(self):
+        """Add up the time in which Triton finds and loads its kernels."""
+        from triton.compiler import compiler
+        from triton.runtime import jit
+        find, load = jit.JITFunction._do_compile, compiler.CompiledKernel._init_handles
+
+        def timed(original, name):
+            def inner(this, *args, **kwargs):
+                new = name == "load" and this.module is None
+                start = time.monotonic()
+                try:
+                    return original(this, *args, **kwargs)
+                finally:
+                    self.kernels[name] += time.monotonic() - start
+                    self.kernels["loads"] += new
+            return inner
+        jit.JITFunction._do_compile = timed(find, "compile or read")
+        compiler.CompiledKernel._init_handles = timed(load, "load")
 
 
 def watch():
@@ -160,6 +223,8 @@ def main():
         os.environ.setdefault("FOUNDRY_VLLM", "test")
     if a.processes:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if a.profile:
+        os.environ["VLLM_START_PROFILE"] = "1"
     entry_points()
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
@@ -169,12 +234,14 @@ def main():
               compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)
-    llm.generate([{"prompt_token_ids": [1, 2, 3]}], ask, use_tqdm=False)
-    first = time.monotonic()
+    with profiled("first token") if a.profile else contextlib.nullcontext():
+        llm.generate([{"prompt_token_ids": [1, 2, 3]}], ask, use_tqdm=False)
+    first, since_start = time.monotonic(), age()
     noted = notes()
     print(json.dumps({
         "mode": a.mode, "imports": round(imported - BEGIN, 2),
-        "engine": round(ready - imported, 2), "first token": round(first - ready, 3), **noted,
+        "engine": round(ready - imported, 2), "first token": round(first - ready, 3),
+        "first token since the process began": round(since_start, 2), **noted,
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
         **tokens(llm, SamplingParams), "counts after": notes()["counts"]}), flush=True)
 

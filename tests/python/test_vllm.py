@@ -56,6 +56,7 @@ def decodes(worker, weight=3.0):
 
 NOTHING = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0}
 ONCE = dict.fromkeys(NOTHING, 1)
+LOADED = {**NOTHING, "warmup_kernels": 1}
 """
 
 
@@ -78,17 +79,17 @@ class Starts(Folder):
 
     def test_the_first_start_seals_and_the_next_loads(self):
         self.first()
-        log = self.start(counts="NOTHING")
+        log = self.start(counts="LOADED")
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("compile_or_warm_up_model", log)
 
     def test_weights_are_those_of_the_process(self):
         self.first()
-        self.start(counts="NOTHING", options="weight=7.0", weight=7.0)
+        self.start(counts="LOADED", options="weight=7.0", weight=7.0)
 
     def test_memory_of_the_process_can_change_after_a_load(self):
         self.first()
-        self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="NOTHING")
+        self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
 
     def test_tensors_are_put_where_they_were(self):
         self.first()
@@ -99,7 +100,7 @@ class Starts(Folder):
             runner.kept.fill_(10.0)
             assert set(runner.decode(1).tolist()) == {15.0}
             runner.kept.fill_(1000.0)
-            """, counts="NOTHING")
+            """, counts="LOADED")
 
     def test_without_the_variable_nothing_happens(self):
         log = self.start(FOUNDRY_VLLM="")
@@ -113,14 +114,14 @@ class Starts(Folder):
             log = self.start(options=options)
             self.assertIn("captured and sealed", log)
             self.assertIn(says, log)
-            self.assertIn("loaded", self.start(counts="NOTHING", options=options))
+            self.assertIn("loaded", self.start(counts="LOADED", options=options))
         log = self.start(options="seqs=5, sizes=(2, 1)", STAND_IN_VLLM="0.26.0")
         self.assertIn("vllm is 0.26.0 here and 0.25.1 in the image", log)
 
     def test_a_strict_start_captures_nothing(self):
         self.fails("no ref 'test' in the store", FOUNDRY_VLLM_STRICT="1")
         self.first()
-        self.start(counts="NOTHING", FOUNDRY_VLLM_STRICT="1")
+        self.start(counts="LOADED", FOUNDRY_VLLM_STRICT="1")
         self.fails("max_num_seqs is 5 here and 4 in the image", options="seqs=5",
                    FOUNDRY_VLLM_STRICT="1")
 
@@ -190,7 +191,7 @@ class Starts(Folder):
         self.first()
         log = self.start(VLLM_STAND_IN="1", VLLM_STAND_IN_KEY="secret")
         self.assertIn("environment is VLLM_STAND_IN=1 here and empty in the image", log)
-        self.assertIn("loaded", self.start(counts="NOTHING", VLLM_STAND_IN="1"))
+        self.assertIn("loaded", self.start(counts="LOADED", VLLM_STAND_IN="1"))
         log = self.start(VLLM_STAND_IN="a long value / with a path")
         self.assertIn("environment is VLLM_STAND_IN=", log)
         self.assertNotIn("long value", log)
@@ -242,7 +243,7 @@ class Starts(Folder):
             """), FOUNDRY_VLLM="test")
         self.assertEqual(done.returncode, 9, done.stderr)
         self.first()
-        self.start(counts="NOTHING")
+        self.start(counts="LOADED")
 
     def test_a_tensor_that_nobody_could_replace_is_refused(self):
         for hidden in ("True", "'copied'"):
@@ -260,7 +261,7 @@ class Starts(Folder):
             reference = weakref.proxy(gone)
             del gone
             """))
-        self.assertIn("loaded", self.start(counts="NOTHING"))
+        self.assertIn("loaded", self.start(counts="LOADED"))
 
     def test_a_damaged_store_starts_as_without_an_image(self):
         self.first()

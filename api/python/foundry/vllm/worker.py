@@ -6,7 +6,7 @@
     load_model                      vLLM's, in the region           the same
     determine_available_memory      vLLM's, aside                   the sealed number
     initialize_from_config          vLLM's, in the region           the same
-    compile_or_warm_up_model        vLLM's, aside; capture, seal    load
+    compile_or_warm_up_model        vLLM's, aside; capture, seal    load, then warm up
 
 Memory that vLLM allocates in the region belongs to the process in every start. The aside area has
 all memory that profiling, warming up and capturing leave; the image provides its content.
@@ -231,7 +231,7 @@ class Session:
             self.drop()
             self.refuse(failed)
         if self.mode == "load":
-            with self.without_warm_up():
+            with self.filling():
                 done = original()
         else:
             with self.capturing():
@@ -286,18 +286,32 @@ class Session:
         self.image = None
 
     @contextlib.contextmanager
-    def without_warm_up(self):
-        """Inside the with block vLLM neither warms up nor captures."""
+    def filling(self):
+        """Inside the with block vLLM gets the image's graphs in place of a capture.
+
+        It omits what prepares the capture. Its steps after a capture, one prefill and one decode,
+        remain: they load the kernels that the first request needs.
+        """
         from vllm.v1.worker import gpu_worker
         runner = self.worker.model_runner
         before = gpu_worker.kernel_warmup, gpu_worker.warmup_kernels
-        gpu_worker.kernel_warmup = gpu_worker.warmup_kernels = lambda *_args, **_kwargs: None
+        gpu_worker.kernel_warmup = lambda *_args, **_kwargs: None
+        gpu_worker.warmup_kernels = self.timed("warm up", before[1])
         runner.capture_model = self.fill
         try:
             yield
         finally:
             gpu_worker.kernel_warmup, gpu_worker.warmup_kernels = before
             del runner.capture_model
+
+    def timed(self, name, function):
+        """Return `function` with a timer."""
+        def timed(*args, **kwargs):
+            start = time.monotonic()
+            done = function(*args, **kwargs)
+            self.seconds[name] = time.monotonic() - start
+            return done
+        return timed
 
     def roots(self):
         """Return the objects that hold tensors which graphs use."""
@@ -309,6 +323,8 @@ class Session:
         manager = self.worker.model_runner.cudagraph_manager
         manager.graphs.update(self.graphs)
         manager._graphs_captured = True
+        # From here on memory belongs to requests, as after a capture.
+        self.capture.pause()
         return 0
 
     # --- a first start ---
