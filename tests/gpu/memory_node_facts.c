@@ -36,7 +36,7 @@ static void memop_try(const char *what, CUstreamBatchMemOpParams *ops, unsigned 
 	NOTE("batch of %u, %s, flags %u: add %d", count, what, flags, (int)res);
 	if (!res) {
 		MUST(cuGraphBatchMemOpNodeGetParams, n, &q);
-		printf(", get: facts.ctx %d count %u flags %u;", q.ctx == facts.ctx, q.count,
+		printf(", get: ctx %d count %u flags %u;", q.ctx == facts.ctx, q.count,
 		       q.flags);
 		for (i = 0; i < q.count && i < 2; i++)
 			op_print(&q.paramArray[i]);
@@ -139,7 +139,7 @@ static void memops(void)
 		printf("  node of type %d", (int)t);
 		if (t == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
 			MUST(cuGraphBatchMemOpNodeGetParams, nodes[i], &q);
-			printf(": facts.ctx %d count %u flags %u;", q.ctx == facts.ctx, q.count,
+			printf(": ctx %d count %u flags %u;", q.ctx == facts.ctx, q.count,
 			       q.flags);
 			op_print(q.paramArray);
 		}

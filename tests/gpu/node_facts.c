@@ -204,7 +204,7 @@ static void cond_handles(void)
 		MUST(cuGraphDestroy, g[i]);
 	g[0] = facts_graph_new();
 	NOTE("the next: 0x%" PRIx64 "\n", (uint64_t)cond_new(g[0], 0, 0));
-	NOTE("flags 2: %d; facts.ctx NULL: %d; value 5 without flag: %d",
+	NOTE("flags 2: %d; ctx NULL: %d; value 5 without flag: %d",
 	     (int)API(cuGraphConditionalHandleCreate)(&h, g[0], facts.ctx, 0, 2),
 	     (int)API(cuGraphConditionalHandleCreate)(&h, g[0], NULL, 0, 1),
 	     (int)API(cuGraphConditionalHandleCreate)(&h, g[0], facts.ctx, 5, 0));
