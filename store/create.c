@@ -110,9 +110,7 @@ static int make(const struct fdry_dir *d, const char *path, int (*fresh)(struct 
 
 	if (err)
 		goto out;
-	err = db_make(d, path, folder, fresh);
-	if (!err)
-		err = db_link(d, path, folder);
+	err = db_make(d, path, folder, fresh) ?: db_link(d, path, folder);
 	fdry_new_remove(d->fd, folder);
 out:
 	/* another process may have been faster, and its collection may have removed our folder */

@@ -48,9 +48,7 @@ int fdry_store_limit(struct fdry_store *store, uint64_t *limit, uint64_t *used)
 
 	if (err)
 		return err;
-	err = fdry_limit_read(&t, &l);
-	if (!err)
-		err = fdry_txn_bytes(&t, &u);
+	err = fdry_limit_read(&t, &l) ?: fdry_txn_bytes(&t, &u);
 	fdry_txn_abort(&t);
 	if (err)
 		return err;

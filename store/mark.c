@@ -161,9 +161,7 @@ static int mark_refs(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 	r = (const void *)found.data;
 	for (i = 0; !err && i < found.len / sizeof(*r); i++) {
 		memcpy(m->ref, r[i].name, sizeof(m->ref));
-		err = mark_push(m, &r[i].oid);
-		if (!err)
-			err = mark_drain_in_views(m, tick, arg);
+		err = mark_push(m, &r[i].oid) ?: mark_drain_in_views(m, tick, arg);
 	}
 	*m->ref = '\0';
 	fdry_buf_release(&found);

@@ -341,9 +341,7 @@ int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const stru
 
 	if (r->codec != FDRY_CODEC_PLAIN)
 		return fdry_object_read(t, oid, u, scratch);
-	err = fdry_object_stored(t, oid, r, &stored);
-	if (!err)
-		err = fdry_object_verify(oid, stored);
+	err = fdry_object_stored(t, oid, r, &stored) ?: fdry_object_verify(oid, stored);
 	if (err == -FDRY_E_CORRUPT)
 		fdry_txn_damaged(t);
 	return err;

@@ -104,10 +104,13 @@ static int window_put(struct importer *im)
 	struct in_job *j = &im->jobs[im->first++ % WINDOW_JOBS];
 	int err = fdry_workqueue_wait(&im->queue, &j->work);
 
-	if (!err && im->writer)
+	if (err)
+		goto out_release;
+	if (im->writer)
 		err = job_put(im, j);
-	else if (!err)
+	else
 		count_new(im, j);
+out_release:
 	im->window -= j->o.size;
 	job_release(j);
 	if (err)
@@ -348,9 +351,7 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 	if (err)
 		goto out_idle;
 	fdry_workqueue_start(&im->queue, fdry_worker_threads(im->opts.threads));
-	err = pack_import(im);
-	if (!err)
-		err = fdry_report_give(&im->report, sizeof(im->report), report);
+	err = pack_import(im) ?: fdry_report_give(&im->report, sizeof(im->report), report);
 	fdry_pack_reader_release(&im->r);
 out_idle:
 	if (store)

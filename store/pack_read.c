@@ -84,15 +84,15 @@ static int read_buf(struct fdry_pack_reader *r, uint64_t len, struct fdry_buf *r
 {
 	void *p = NULL;
 	size_t n;
-	int err = 0;
+	int err;
 
-	for (; len && !err; len -= n) {
+	for (; len; len -= n) {
 		n = len < STEP ? (size_t)len : STEP;
-		err = fdry_buf_grow(ret, n, &p);
-		if (!err)
-			err = read_bytes(r, p, n);
+		err = fdry_buf_grow(ret, n, &p) ?: read_bytes(r, p, n);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* --- head and images --- */

@@ -385,10 +385,11 @@ static int object_work(struct fdry_work *work, unsigned int worker)
 	tools->plain.len = 0;
 	err = object_fetch(&t, j->e, tools, &j->out);
 	fdry_txn_abort(&t);
-	if (!err && j->p->opts.flags & FDRY_EXPORT_PLAIN)
-		err = fdry_buf_put(&j->out, tools->plain.data, tools->plain.len);
-	else if (!err)
-		err = body_pack(j->e, tools, &j->out, &codec);
+	if (err)
+		return err;
+	err = j->p->opts.flags & FDRY_EXPORT_PLAIN
+		      ? fdry_buf_put(&j->out, tools->plain.data, tools->plain.len)
+		      : body_pack(j->e, tools, &j->out, &codec);
 	if (err)
 		return err;
 	j->out.data[FDRY_PACK_OBJECT_AT_CODEC] = codec;

@@ -182,10 +182,7 @@ static int batch_write(struct repair *r)
 		return err;
 	for (i = 0; i < r->count && !err; i++)
 		err = item_write(&t, &r->items[i]);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return fdry_txn_end(&t, err);
 }
 
 static int batch_flush(struct repair *r)
@@ -193,10 +190,12 @@ static int batch_flush(struct repair *r)
 	size_t i;
 	int err = r->count && !r->dry_run ? batch_write(r) : 0;
 
-	for (i = 0; i < r->count && !err; i++)
+	if (err)
+		goto out_drop;
+	for (i = 0; i < r->count; i++)
 		repaired(r, FDRY_REPAIRED_BACK, &r->items[i].oid, NULL);
-	if (!err)
-		r->report.back += r->count;
+	r->report.back += r->count;
+out_drop:
 	batch_drop(r);
 	return err;
 }
@@ -373,14 +372,8 @@ static int quarantine(struct repair *r, const struct fdry_oid *oid, enum fdry_re
 
 	if (err)
 		return err;
-	err = fdry_quarantine(&t, oid);
-	if (!err)
-		err = quarantine_result(&t, oid, &what);
-	if (err) {
-		fdry_txn_abort(&t);
-		return err;
-	}
-	err = fdry_txn_commit(&t);
+	err = fdry_quarantine(&t, oid) ?: quarantine_result(&t, oid, &what);
+	err = fdry_txn_end(&t, err);
 	if (err)
 		return err;
 	*ret = what;
@@ -613,12 +606,13 @@ static int objects_repair(struct repair *r, const struct fdry_oid *oids, size_t 
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < n && !err; i++)
+	for (i = 0; i < n; i++) {
 		err = want_add(r, &oids[i], true);
-	if (!err)
-		err = packs_list(r->s, &paths) ?: configured_list(&paths);
-	if (!err)
-		err = sources_ask(r, (char *const *)paths.data, paths.len / sizeof(char *));
+		if (err)
+			return err;
+	}
+	err = packs_list(r->s, &paths) ?: configured_list(&paths) ?:
+	      sources_ask(r, (char *const *)paths.data, paths.len / sizeof(char *));
 	for (i = 0; i < paths.len / sizeof(char *); i++)
 		free(((char **)paths.data)[i]);
 	fdry_buf_release(&paths);

@@ -34,12 +34,10 @@ struct reading {
 static int supply_one(struct reading *rd, const struct fdry_pack_object *o)
 {
 	struct fdry_supply supply = { .oid = o->oid, .kinds = o->kinds, .nlinks = o->nlinks };
-	struct fdry_span body;
-	int err = fdry_pack_body(&rd->r, o, &rd->body);
+	int err = fdry_pack_body(&rd->r, o, &rd->body) ?:
+		  fdry_pack_unpack(o, (struct fdry_span){ rd->body.data, rd->body.len },
+				   &rd->unpacker, &rd->plain);
 
-	body = (struct fdry_span){ rd->body.data, rd->body.len };
-	if (!err)
-		err = fdry_pack_unpack(o, body, &rd->unpacker, &rd->plain);
 	if (err == -FDRY_E_CORRUPT)
 		return 0; /* another source may have it */
 	if (err)
@@ -54,17 +52,20 @@ static int read_objects(struct reading *rd)
 	struct fdry_pack_object o;
 	struct fdry_oid id;
 	uint64_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < rd->r.objects && !err; i++) {
+	for (i = 0; i < rd->r.objects; i++) {
 		rd->links.len = rd->body.len = rd->plain.len = 0;
 		err = fdry_pack_next(&rd->r, &o, &rd->links);
-		if (!err)
-			err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid)
-				      ? supply_one(rd, &o)
-				      : fdry_pack_skip(&rd->r, &o);
+		if (err)
+			return err;
+		err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid)
+			      ? supply_one(rd, &o)
+			      : fdry_pack_skip(&rd->r, &o);
+		if (err)
+			return err;
 	}
-	return err ? err : fdry_pack_end(&rd->r, &id);
+	return fdry_pack_end(&rd->r, &id);
 }
 
 static int read_pack(struct pack_source *ps, struct reading *rd)
@@ -75,10 +76,11 @@ static int read_pack(struct pack_source *ps, struct reading *rd)
 		return fdry_fail(FDRY_E_IO, "cannot read %s from its beginning: %s", ps->path,
 				 strerror(errno));
 	err = fdry_pack_open(&rd->r, ps->fd);
-	if (!err) {
-		err = read_objects(rd);
-		fdry_pack_reader_release(&rd->r);
-	}
+	if (err)
+		goto out_release;
+	err = read_objects(rd);
+	fdry_pack_reader_release(&rd->r);
+out_release:
 	fdry_unpacker_release(&rd->unpacker);
 	fdry_buf_release(&rd->links);
 	fdry_buf_release(&rd->body);

@@ -182,9 +182,7 @@ int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *
 		err = id_resolve(t, name, &one.oid);
 		return err ? err : fdry_buf_put(ret, &one, sizeof(one));
 	}
-	err = selector_parse(name, &sel);
-	if (!err)
-		err = selector_find(t, &sel, ret);
+	err = selector_parse(name, &sel) ?: selector_find(t, &sel, ret);
 	if (err || ret->len > before)
 		return err;
 	if (!digits || len < PREFIX_MIN)

@@ -57,9 +57,8 @@ static int count_step(struct fdry_store *s, struct count *c, const struct fdry_o
 	if (err)
 		return err;
 	c->seen = 0;
-	err = fdry_txn_count(&t, FDRY_TABLE_OBJECTS, total);
-	if (!err)
-		err = fdry_txn_each(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(from), count_object, c);
+	err = fdry_txn_count(&t, FDRY_TABLE_OBJECTS, total) ?:
+	      fdry_txn_each(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(from), count_object, c);
 	fdry_txn_abort(&t);
 	return err;
 }

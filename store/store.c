@@ -160,9 +160,7 @@ static int format_read(struct fdry_env *env, const char *path)
 
 	if (err)
 		return err;
-	err = fdry_meta_get(&t, FDRY_META_FORMAT, &rec);
-	if (!err)
-		err = format_check(path, rec, env->id);
+	err = fdry_meta_get(&t, FDRY_META_FORMAT, &rec) ?: format_check(path, rec, env->id);
 	fdry_txn_abort(&t);
 	return err;
 }

@@ -127,12 +127,17 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	c->shared->bytes_total += tally.bytes;
 	if (table == FDRY_TABLE_OBJECTS)
 		c->shared->objects_total = tally.count;
-	if (!err)
-		err = fdry_txn_count(&c->t, table, &count);
-	if (!err && count != tally.count)
-		err = fdry_fail(FDRY_E_CORRUPT, "its root counts %llu entries and %llu are there",
-				(unsigned long long)count, (unsigned long long)tally.count);
-	return err ? error_send(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
+	if (err)
+		goto out_send;
+	err = fdry_txn_count(&c->t, table, &count);
+	if (err)
+		goto out_send;
+	if (count == tally.count)
+		return 0;
+	err = fdry_fail(FDRY_E_CORRUPT, "its root counts %llu entries and the table has %llu",
+			(unsigned long long)count, (unsigned long long)tally.count);
+out_send:
+	return error_send(c, fdry_fail_at(err, "table %s", name), NULL);
 }
 
 /* What a writer relies on: no page is used twice, and none that is free is in use. */
@@ -590,11 +595,10 @@ void fdry_verify_child(struct fdry_verify *v, const char *path)
 	static int (*const stages[])(struct child *) = { check_tables, read_manifests,
 							 check_objects, check_refs };
 	struct child c = { .v = v, .shared = v->shared };
-	int err = fdry_store_open(path, FDRY_STORE_READONLY, &c.s);
+	int err;
 
-	if (!err)
-		err = stages[v->shared->stage](&c);
 	/* Nothing is closed: the process ends, and damage may make closing crash. */
+	err = fdry_store_open(path, FDRY_STORE_READONLY, &c.s) ?: stages[v->shared->stage](&c);
 	v->shared->err = err;
 	if (err)
 		snprintf(v->shared->text, sizeof(v->shared->text), "%s", fdry_last_error());

@@ -472,9 +472,7 @@ int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool
 	err = fdry_txn_read_latest(w->s->env->db, &t);
 	if (err)
 		return err;
-	err = fdry_gc_announced(&t, &announced);
-	if (!err)
-		err = fdry_item_there(&t, it, bytes, all);
+	err = fdry_gc_announced(&t, &announced) ?: fdry_item_there(&t, it, bytes, all);
 	fdry_txn_abort(&t);
 	if (err)
 		return err;
