@@ -133,14 +133,16 @@ static int none_fail(struct start *s)
 
 	if (n == 1)
 		return fdry_fail((enum fdry_errcode)-code, "%s", u[0].why);
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		err = fdry_buf_printf(&text, "%s'%s': %s", i ? "; " : "", u[i].name, u[i].why);
+		if (err)
+			goto out_release;
 		if (code == -FDRY_E_NOENT)
 			code = u[i].code;
 	}
-	if (!err)
-		err = fdry_fail((enum fdry_errcode) - code, "none of %zu images can be used: %s", n,
-				text.data);
+	err = fdry_fail((enum fdry_errcode)-code, "none of %zu images can be used: %s", n,
+			text.data);
+out_release:
 	fdry_buf_release(&text);
 	return err;
 }
