@@ -59,10 +59,13 @@ int fdry_compiled_key(const struct fdry_fact *facts, size_t n, struct fdry_oid *
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < n && !err; i++)
+	for (i = 0; i < n; i++) {
 		err = fdry_identity_hash(&h, facts[i].key, facts[i].value);
-	if (!err)
-		err = fdry_hash_final(&h, ret);
+		if (err)
+			goto out_release;
+	}
+	err = fdry_hash_final(&h, ret);
+out_release:
 	fdry_hash_release(&h);
 	return err;
 }

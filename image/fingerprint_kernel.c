@@ -59,10 +59,9 @@ static bool stored_load(const struct fdry_driver *drv, CUdevice device, struct f
 	struct fdry_buf cubin = { 0 };
 	bool found = false;
 	struct key k;
-	int err = key_make(drv, device, ptx, &k);
+	int err = key_make(drv, device, ptx, &k) ?:
+		  fdry_compiled_get(store, &k.compiled, &cubin, &found);
 
-	if (!err)
-		err = fdry_compiled_get(store, &k.compiled, &cubin, &found);
 	if (!err && found)
 		err = fdry_fingerprinter_load(drv, (struct fdry_span){ cubin.data, cubin.len },
 					      ret);
@@ -100,12 +99,10 @@ void fdry_fingerprint_kernel_keep(const struct fdry_driver *drv, CUdevice device
 	struct fdry_span code;
 	struct key k;
 	bool ptx;
-	int err = fdry_fingerprint_code_of(drv, device, &code, &ptx);
+	int err = fdry_fingerprint_code_of(drv, device, &code, &ptx) ?:
+		  key_make(drv, device, code, &k) ?:
+		  fdry_compiled_put(store, &k.compiled, compiled);
 
-	if (!err)
-		err = key_make(drv, device, code, &k);
-	if (!err)
-		err = fdry_compiled_put(store, &k.compiled, compiled);
 	if (err && err != -FDRY_E_RACED)
 		fdry_info("the fingerprint kernel is not kept in the store: %s",
 			  fdry_last_error());

@@ -150,9 +150,7 @@ static int pieces_find(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 
 	if (!same)
 		return fdry_nomem();
-	err = pieces_recall(cap, p, n, same);
-	if (!err)
-		err = pieces_read(reader, p, n, same);
+	err = pieces_recall(cap, p, n, same) ?: pieces_read(reader, p, n, same);
 	free(same);
 	if (err)
 		return err;

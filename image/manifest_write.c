@@ -58,9 +58,7 @@ int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret)
 	struct fdry_manifest m;
 	int err;
 
-	err = fdry_buf_put(&out, &h, sizeof(h));
-	if (!err)
-		err = fdry_sections_put(parts, n, &out, &h.sections);
+	err = fdry_buf_put(&out, &h, sizeof(h)) ?: fdry_sections_put(parts, n, &out, &h.sections);
 	if (err)
 		goto out_release;
 	h.size = out.len;

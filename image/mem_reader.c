@@ -69,9 +69,7 @@ int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks,
 	r->nblocks = blocks;
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->freed, NULL);
-	err = map_make(r);
-	if (!err)
-		err = fdry_stream_shared(drv, FDRY_STREAM_MEMORY, &r->stream);
+	err = map_make(r) ?: fdry_stream_shared(drv, FDRY_STREAM_MEMORY, &r->stream);
 	if (err) {
 		fdry_mem_reader_free(r);
 		return err;
@@ -153,9 +151,8 @@ int fdry_mem_start(struct fdry_mem_reader *r, uint64_t addr, size_t len,
 	}
 	fdry_count_copy(FROM, len);
 	b->busy = true;
-	err = fdry_call(r->drv, cuMemcpyDtoHAsync_v2, b->bytes, addr, len, r->stream);
-	if (!err)
-		err = fdry_call(r->drv, cuEventRecord, b->copied, r->stream);
+	err = fdry_call(r->drv, cuMemcpyDtoHAsync_v2, b->bytes, addr, len, r->stream) ?:
+	      fdry_call(r->drv, cuEventRecord, b->copied, r->stream);
 	if (err)
 		fdry_mem_end(r, b);
 	else
@@ -208,11 +205,8 @@ int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_m
 	int err = piece_start(r, addr, len, &n, &now);
 
 	while (!err && now) {
-		err = piece_start(r, addr + n, len - n, &more, &next);
-		if (!err)
-			err = fdry_mem_wait(r, now, &bytes);
-		if (!err)
-			err = fn(arg, addr, bytes, n);
+		err = piece_start(r, addr + n, len - n, &more, &next) ?:
+		      fdry_mem_wait(r, now, &bytes) ?: fn(arg, addr, bytes, n);
 		fdry_mem_end(r, now);
 		addr += n;
 		len -= n;

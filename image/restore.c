@@ -182,9 +182,8 @@ static int content_compare(struct fdry_image *img)
 		return err;
 	err = compare(img, &bytes);
 	if (err == -FDRY_E_CORRUPT) {
-		err = fdry_damage_repair(img->store, img->name, &img->damaged);
-		if (!err)
-			err = restore(img, false);
+		err = fdry_damage_repair(img->store, img->name, &img->damaged) ?:
+		      restore(img, false);
 	}
 	fdry_image_leave(img, &mode);
 	pthread_mutex_lock(&img->lock);

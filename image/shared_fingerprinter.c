@@ -137,9 +137,8 @@ int fdry_shared_fingerprinter_run(struct fdry_shared_fingerprinter *s, CUstream 
 	int err;
 
 	pthread_mutex_lock(&s->lock);
-	err = fdry_fingerprinter_start(s->f, stream, ranges, n);
-	if (!err)
-		err = fdry_fingerprinter_wait(s->f, ret);
+	err = fdry_fingerprinter_start(s->f, stream, ranges, n) ?:
+	      fdry_fingerprinter_wait(s->f, ret);
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }

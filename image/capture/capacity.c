@@ -109,11 +109,8 @@ int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t m
 {
 	uint64_t max = max_bytes + FDRY_ALLOC_BLOCK - 1;
 	struct fdry_capture_tensor *t;
-	int err = fdry_capture_check(cap);
+	int err = fdry_capture_check(cap) ?: fdry_need(name);
 
-	if (err)
-		return err;
-	err = fdry_need(name);
 	if (err)
 		return err;
 	if (max < max_bytes)

@@ -96,19 +96,18 @@ static int region_extend(struct fdry_capture *cap, const struct fdry_capture_opt
 
 static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts *o)
 {
-	const struct fdry_hook *hook = cap->hook;
 	CUcontext popped;
-	int err;
+	int err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 
-	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 	if (err)
 		return err;
 	err = region_begin(cap, o);
-	if (!err) {
-		err = region_extend(cap, o);
-		if (err)
-			hook->region_end();
-	}
+	if (err)
+		goto out_pop;
+	err = region_extend(cap, o);
+	if (err)
+		cap->hook->region_end();
+out_pop:
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
 	if (err)
 		return err;
@@ -286,10 +285,8 @@ int fdry_capture_aside(struct fdry_capture *cap, int on)
 
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret)
 {
-	int err = fdry_capture_check(cap);
+	int err = fdry_capture_check(cap) ?: fdry_need(ret);
 
-	if (!err)
-		err = fdry_need(ret);
 	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_offset(ret));
 }
 

@@ -313,9 +313,7 @@ static int piece_fn(struct fdry_work *work, unsigned int worker)
 	err = fdry_mem_start(r, p->spot.addr, p->spot.len, &block);
 	if (err)
 		goto out_pop;
-	err = fdry_mem_wait(r, block, &bytes);
-	if (!err)
-		err = cells_find(p, bytes);
+	err = fdry_mem_wait(r, block, &bytes) ?: cells_find(p, bytes);
 	fdry_mem_end(r, block);
 out_pop:
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
@@ -404,9 +402,9 @@ static int piece_put(struct content *c, const struct piece *p)
 	struct found *f = fdry_array(p->found, struct found);
 	const uint8_t *bytes = p->fresh.data;
 	size_t i, k;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < p->spot.cells && !err; i++, cell++) {
+	for (i = 0; i < p->spot.cells; i++, cell++) {
 		words = entry_at(p->words, struct fdry_sealed_word, cell->word);
 		err = fdry_pointers_judge(c->s, words, cell->nwords);
 		for (k = 0; k < cell->nchunks && !err; k++, f++, print++) {
@@ -414,10 +412,13 @@ static int piece_put(struct content *c, const struct piece *p)
 			if (!f->known)
 				bytes += f->chunk.size;
 		}
-		if (!err)
-			err = cell_remember(c, cell, words);
+		if (err)
+			return err;
+		err = cell_remember(c, cell, words);
+		if (err)
+			return err;
 	}
-	return err ? err : kept_run_put(c, p->spot.cell + p->spot.cells);
+	return kept_run_put(c, p->spot.cell + p->spot.cells);
 }
 
 /* Threads work on a window of pieces, which moves over all pieces. */

@@ -32,21 +32,22 @@ static int host_print(const struct fdry_capture_tensor *t, struct fdry_fingerpri
 
 	if (err)
 		goto out_free;
-	for (k = 0; k < blocks && !err; k++, at += n) {
+	for (k = 0; k < blocks; k++, at += n) {
 		n = t->extent - at < FDRY_FINGERPRINT_BLOCK ? (size_t)(t->extent - at)
 							    : FDRY_FINGERPRINT_BLOCK;
 		err = fdry_safe_read(&reader, t->desc.addr + at, bytes, n);
-		if (!err)
-			values[k] = fdry_fingerprint_block(bytes, n);
+		if (err)
+			goto out_release;
+		values[k] = fdry_fingerprint_block(bytes, n);
 	}
+	*ret = fdry_fingerprint_join(t->extent, values);
+out_release:
 	fdry_safe_read_release(&reader);
 	if (err == -FDRY_E_RANGE)
 		err = fdry_fail(FDRY_E_STATE,
 				"the host memory of tensor '%s' was freed while the seal ran; keep "
 				"it allocated",
 				t->desc.name);
-	if (!err)
-		*ret = fdry_fingerprint_join(t->extent, values);
 out_free:
 	free(values);
 	free(bytes);

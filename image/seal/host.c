@@ -62,9 +62,8 @@ static int tensors_list(const struct fdry_seal *s, struct fdry_buf *ret)
 
 		if (!(t[i].desc.flags & FDRY_TENSOR_HOST))
 			continue;
-		err = fdry_capture_host_still(s->cap, &t[i]);
-		if (!err)
-			err = fdry_buf_put(ret, &add, sizeof(add));
+		err = fdry_capture_host_still(s->cap, &t[i]) ?:
+		      fdry_buf_put(ret, &add, sizeof(add));
 	}
 	spans_sort(ret, addr_cmp);
 	return err;
@@ -131,11 +130,8 @@ static int segments_put(struct fdry_seal *s)
 
 int fdry_seal_hosts(struct fdry_seal *s)
 {
-	int err = tensors_list(s, &s->host_tensors);
-
-	if (!err)
-		err = segments_join(&s->host_tensors, &s->hosts);
-	return err ? err : segments_put(s);
+	return tensors_list(s, &s->host_tensors) ?: segments_join(&s->host_tensors, &s->hosts) ?:
+	       segments_put(s);
 }
 
 /* The segment that holds the byte at @addr, or NULL. */

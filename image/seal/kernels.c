@@ -108,11 +108,17 @@ int fdry_seal_kernels(struct fdry_seal *s)
 	if (err)
 		return err;
 	err = kernel_objects_seal(s);
-	for (i = 0; !err && i < fdry_kernel_set_count(s->kernels); i++)
+	if (err)
+		return err;
+	for (i = 0; i < fdry_kernel_set_count(s->kernels); i++) {
 		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
-	if (!err)
-		err = fdry_seal_values(s);
+		if (err)
+			return err;
+	}
+	err = fdry_seal_values(s);
+	if (err)
+		return err;
 	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);
 	fdry_seal_spent(s, kernels);
-	return err;
+	return 0;
 }

@@ -42,9 +42,8 @@ static int names_put(struct fdry_seal *s, const char **names, size_t n)
 	for (i = 0; i < n && !err; i++) {
 		if (i && !strcmp(names[i], names[i - 1]))
 			continue;
-		err = fdry_manifest_add_str(&s->w, names[i], &mf.name);
-		if (!err)
-			err = fdry_buf_put(&s->w.generators, &mf, sizeof(mf));
+		err = fdry_manifest_add_str(&s->w, names[i], &mf.name) ?:
+		      fdry_buf_put(&s->w.generators, &mf, sizeof(mf));
 	}
 	return err;
 }
@@ -112,11 +111,12 @@ int fdry_seal_generators(struct fdry_seal *s)
 	if (!n)
 		return 0;
 	qsort(d, n, sizeof(*d), rng_use_cmp);
-	for (i = 0; i < 2 * n && !err; i++)
+	for (i = 0; i < 2 * n; i++) {
 		err = slot_clear(s, &d[i / 2], i % 2);
-	if (!err)
-		err = fdry_call(s->cap->drv, cuCtxSynchronize);
-	return err ? err : generators_put(s, d, n);
+		if (err)
+			return err;
+	}
+	return fdry_call(s->cap->drv, cuCtxSynchronize) ?: generators_put(s, d, n);
 }
 
 /* --- one graph --- */
@@ -237,9 +237,7 @@ int fdry_seal_rng_uses(struct fdry_seal *s, const struct fdry_capture_graph *g,
 		if (d[i].key != g->key)
 			continue;
 		found++;
-		err = uses_check(&d[i].desc, view);
-		if (!err)
-			err = rng_use_put(s, graph, &d[i].desc);
+		err = uses_check(&d[i].desc, view) ?: rng_use_put(s, graph, &d[i].desc);
 	}
 	if (err)
 		return err;

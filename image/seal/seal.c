@@ -140,10 +140,11 @@ static int graph_seal(struct fdry_seal *s, struct fdry_graph_reader *rd,
 	s->events.len = 0;
 	err = g->fixed ? fdry_graph_reread(rd, g->graph, &g->kept)
 		       : fdry_graph_read(rd, g->graph, &once);
-	if (!err)
-		err = graph_put(s, g, (struct fdry_span){ bytes->data, bytes->len });
-	if (!err)
-		err = fdry_seal_graph_events(s, g->fixed ? &g->kept.events : &s->events);
+	if (err)
+		goto out_release;
+	err = graph_put(s, g, (struct fdry_span){ bytes->data, bytes->len }) ?:
+	      fdry_seal_graph_events(s, g->fixed ? &g->kept.events : &s->events);
+out_release:
 	fdry_buf_release(&once);
 	if (has)
 		fdry_seal_spent(s, kept_graphs);
@@ -167,14 +168,16 @@ static int graphs_seal(struct fdry_seal *s)
 	fdry_graph_memo_adopt(&rd, &s->cap->memo);
 	fdry_seal_spent(s, words);
 	qsort(g, n, sizeof(*g), graph_cmp);
-	for (i = 0; i < n && !err; i++) {
+	for (i = 0; i < n; i++) {
 		err = graph_seal(s, &rd, &g[i]);
 		kept += fdry_graph_kept_bytes(&g[i].kept);
 		if (kept > KEPT_MAX)
 			fdry_graph_kept_release(&g[i].kept);
+		if (err)
+			goto out_yield;
 	}
-	if (!err)
-		err = fdry_seal_events(s);
+	err = fdry_seal_events(s);
+out_yield:
 	fdry_graph_memo_yield(&rd, !err, &s->cap->memo);
 	return err;
 }

@@ -27,22 +27,22 @@ static int value_seal(void *arg, const struct fdry_kernel_value *v)
 {
 	struct fdry_seal *s = arg;
 	struct fdry_mf_variable mf = { .object = v->object, .offset = v->offset };
-	int err = fdry_manifest_add_str(&s->w, v->name, &mf.name);
+	int err = fdry_manifest_add_str(&s->w, v->name, &mf.name) ?: value_check(s, v);
 	size_t at;
 
 	if (err)
 		return err;
-	err = value_check(s, v);
-	for (at = 0; at < v->bytes.len && !err; at += mf.size, mf.offset += mf.size) {
+	for (at = 0; at < v->bytes.len; at += mf.size, mf.offset += mf.size) {
 		mf.size = v->bytes.len - at;
 		if (mf.size > FDRY_MF_CHUNK_MAX)
 			mf.size = FDRY_MF_CHUNK_MAX;
 		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, v->bytes.data + at,
-					     mf.size, NULL, 0, &mf.oid);
-		if (!err)
-			err = fdry_buf_put(&s->w.variables, &mf, sizeof(mf));
+					     mf.size, NULL, 0, &mf.oid) ?:
+		      fdry_buf_put(&s->w.variables, &mf, sizeof(mf));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_seal_values(struct fdry_seal *s)
