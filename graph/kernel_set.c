@@ -122,18 +122,21 @@ static int attrs_get(const struct fdry_kernel_set *set, struct found *f)
 {
 	int32_t kern;
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < FDRY_FUNC_ATTR_COUNT && !err; i++) {
+	for (i = 0; i < FDRY_FUNC_ATTR_COUNT; i++) {
 		err = fdry_call(set->drv, cuFuncGetAttribute, &f->attrs[i], attrs[i].attr, f->func);
-		if (err || !f->kern)
+		if (err)
+			return err;
+		if (!f->kern)
 			continue;
 		err = fdry_call(set->drv, cuKernelGetAttribute, &kern, attrs[i].attr, f->kern,
 				set->dev);
-		if (!err)
-			f->attrs[i] = attr_select(&attrs[i], f->attrs[i], kern);
+		if (err)
+			return err;
+		f->attrs[i] = attr_select(&attrs[i], f->attrs[i], kern);
 	}
-	return err;
+	return 0;
 }
 
 static int params_get(const struct fdry_driver *drv, struct found *f)
@@ -170,13 +173,11 @@ static int ptx_compile(const struct fdry_driver *drv, CUlinkState link, const st
 {
 	void *cubin;
 	size_t len;
-	int err;
 
-	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text->data, text->len, "ptx",
-			0, NULL, NULL);
-	if (!err)
-		err = fdry_call(drv, cuLinkComplete, link, &cubin, &len);
-	return err ? err : fdry_buf_put(ret, cubin, len);
+	return fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text->data, text->len,
+			 "ptx", 0, NULL, NULL) ?:
+	       fdry_call(drv, cuLinkComplete, link, &cubin, &len) ?:
+	       fdry_buf_put(ret, cubin, len);
 }
 
 /* The cubin that the driver makes of PTX, with the options of its load. */
@@ -307,26 +308,27 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 						 "place, or without it; import foundry first");
 	if (err)
 		return err;
-	for (i = 0; i < n; i++)
-		if (image_same(&codes[i].image, &image))
-			break;
-	if (i < n)
+	for (i = 0; i < n; i++) {
+		if (!image_same(&codes[i].image, &image))
+			continue;
 		codes[i].used = true;
-	if (i == n) {
-		add.used = true;
-		add.image = image;
-		err = code_resolve(set, &image, &add);
-		if (!err) {
-			add.first = code_first(codes, n, &add);
-			err = fdry_buf_put(&set->codes, &add, sizeof(add));
-		}
-		if (err) {
-			code_release(&add);
-			return err;
-		}
+		*ret = i;
+		return 0;
 	}
-	*ret = i;
+	add.used = true;
+	add.image = image;
+	err = code_resolve(set, &image, &add);
+	if (err)
+		goto out_release;
+	add.first = code_first(codes, n, &add);
+	err = fdry_buf_put(&set->codes, &add, sizeof(add));
+	if (err)
+		goto out_release;
+	*ret = n;
 	return 0;
+out_release:
+	code_release(&add);
+	return err;
 }
 
 /* Check that the driver and the code agree on the parameters, which define the layout of every
@@ -398,17 +400,19 @@ static int entry_get(struct fdry_kernel_set *set, const struct found *f, uint32_
 	struct fdry_set_owner owner = { f->library, f->module, code };
 	struct fdry_set_entry **all = (struct fdry_set_entry **)set->entries.data;
 	uint32_t i = 0, n = fdry_kernel_set_count(set);
-	int err = 0;
+	int err;
 
 	while (i < n && !entry_same(set, all[i], f, code))
 		i++;
-	if (i == n)
-		err = entry_new(set, f, code, &i);
-	if (!err)
-		err = fdry_buf_put(&((struct fdry_set_entry **)set->entries.data)[i]->owners,
-				   &owner, sizeof(owner));
+	err = i < n ? 0 : entry_new(set, f, code, &i);
+	if (err)
+		return err;
+	all = (struct fdry_set_entry **)set->entries.data; /* entry_new() may have moved them */
+	err = fdry_buf_put(&all[i]->owners, &owner, sizeof(owner));
+	if (err)
+		return err;
 	*ret = i;
-	return err;
+	return 0;
 }
 
 static int found_intern(struct fdry_kernel_set *set, struct found *f, uint32_t *ret)
@@ -448,9 +452,7 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 	err = owner_find(set->drv, &f);
 	if (err)
 		return err;
-	err = found_intern(set, &f, &i);
-	if (!err)
-		err = handle_put(set, handle, i);
+	err = found_intern(set, &f, &i) ?: handle_put(set, handle, i);
 	if (err)
 		fdry_fail_at(err, "kernel %.200s", f.name);
 	else

@@ -260,9 +260,7 @@ static int slice_get(const struct parts *ps, const uint32_t *kernels, uint32_t n
 		if (s[i].kernels.len == len && !memcmp(s[i].kernels.data, kernels, len))
 			break;
 	if (i == count) {
-		err = slice_new(ps, kernels, n, &add);
-		if (!err)
-			err = fdry_buf_put(slices, &add, sizeof(add));
+		err = slice_new(ps, kernels, n, &add) ?: fdry_buf_put(slices, &add, sizeof(add));
 		if (err) {
 			fdry_buf_release(&add.kernels);
 			fdry_buf_release(&add.bytes);
@@ -337,16 +335,18 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 {
 	struct parts ps = { .set = set, .code = code_of(set, entry_of(set, first)) };
 	uint32_t i, n = fdry_kernel_set_count(set);
-	int err = 0;
+	int err;
 
 	ps.p = calloc(n - first, sizeof(*ps.p));
 	if (!ps.p)
 		return fdry_nomem();
-	for (i = first; !err && i < n; i++)
-		if (same_code(set, first, i))
-			err = part_add(&ps, entry_of(set, i));
-	if (!err)
-		err = parts_slice(&ps);
+	for (i = first; i < n; i++) {
+		err = same_code(set, first, i) ? part_add(&ps, entry_of(set, i)) : 0;
+		if (err)
+			goto out_free;
+	}
+	err = parts_slice(&ps);
+out_free:
 	free(ps.p);
 	return err;
 }
@@ -381,9 +381,8 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 		if (code_of(set, e)->cubin) {
 			err = j == i ? cubin_slice(set, i) : 0;
 		} else {
-			err = entry_whole(set, e, "software driver object");
-			if (!err)
-				err = fdry_set_host_variables_read(set, e);
+			err = entry_whole(set, e, "software driver object") ?:
+			      fdry_set_host_variables_read(set, e);
 		}
 		if (err)
 			return err;

@@ -19,10 +19,9 @@ static int number_new(struct fdry_graph_memo *memo, struct fdry_kernel_set *set,
 		      uint32_t *ret)
 {
 	struct fdry_buf print = { 0 };
-	int err = fdry_kernel_set_print(set, kernel, &print);
+	int err = fdry_kernel_set_print(set, kernel, &print) ?:
+		  fdry_intern(&memo->prints, print.data, print.len, ret, NULL);
 
-	if (!err)
-		err = fdry_intern(&memo->prints, print.data, print.len, ret, NULL);
 	fdry_buf_release(&print);
 	if (!memo->prints_id)
 		memo->prints_id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);

@@ -412,9 +412,8 @@ static int kernel_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 	int err;
 
 	args_pass(b, n, k, &p);
-	err = fdry_call(b->drv, cuGraphAddKernelNode_v2, ret, b->graph, NULL, 0, &p);
-	if (!err)
-		err = fdry_attrs_set(b->drv, *ret, n->attrs);
+	err = fdry_call(b->drv, cuGraphAddKernelNode_v2, ret, b->graph, NULL, 0, &p) ?:
+	      fdry_attrs_set(b->drv, *ret, n->attrs);
 	return err ? fdry_fail_at(err, "kernel %.120s", k->name) : 0;
 }
 

@@ -117,9 +117,10 @@ int fdry_word_i32(struct fdry_words *w, const char *what, int32_t *ret)
 
 	if (!fdry_word(&next, &s) || s.data[0] != '-') {
 		err = fdry_word_u64(w, what, INT32_MAX, &v);
-		if (!err)
-			*ret = (int32_t)v;
-		return err;
+		if (err)
+			return err;
+		*ret = (int32_t)v;
+		return 0;
 	}
 	if (!number(s.data + 1, s.len - 1, 10, &v) || v > (uint64_t)INT32_MAX + 1 || !v)
 		return fdry_fail(FDRY_E_INVAL,

@@ -48,15 +48,15 @@ static int slots_grow(struct fdry_wordset *w)
 
 int fdry_wordset_add(struct fdry_wordset *w, uint64_t word, uint64_t stamp)
 {
-	int err = 0;
+	int err = 2 * fdry_wordset_count(w) < w->nslots ? 0 : slots_grow(w);
 
-	if (2 * fdry_wordset_count(w) >= w->nslots)
-		err = slots_grow(w);
-	if (!err)
-		err = fdry_buf_put(&w->list, &word, sizeof(word));
-	if (!err)
-		*slot_of(w, word) = (struct fdry_word){ word, stamp };
-	return err;
+	if (err)
+		return err;
+	err = fdry_buf_put(&w->list, &word, sizeof(word));
+	if (err)
+		return err;
+	*slot_of(w, word) = (struct fdry_word){ word, stamp };
+	return 0;
 }
 
 /* Merge the @n ascending words at @tail into the @sorted ascending words at @all, where they fit.
