@@ -270,11 +270,9 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	nvrtc_program prog = NULL;
 	bool as_ptx = !strncmp(u->target, "compute_", 8) || !k->nvrtc->nvrtcGetCUBIN ||
 		      !k->nvrtc->nvrtcGetCUBINSize;
-	int err = fdry_buf_put(&text, u->code.bytes.data, u->code.bytes.len);
+	int err = fdry_buf_put(&text, u->code.bytes.data, u->code.bytes.len) ?:
+		  fdry_buf_put(&text, "", 1);
 
-	if (err)
-		goto out_release;
-	err = fdry_buf_put(&text, "", 1);
 	if (err)
 		goto out_release;
 	err = nvrtc_result(k->nvrtc, "nvrtcCreateProgram",

@@ -192,9 +192,7 @@ static int slot_put(struct fdry_slots *t, const struct fdry_slot *what)
 			goto out_free;
 	}
 	pthread_mutex_lock(&t->lock);
-	err = owned_check(atomic_load(&t->map), slot);
-	if (!err)
-		err = key_set(t, slot->key, slot, &old);
+	err = owned_check(atomic_load(&t->map), slot) ?: key_set(t, slot->key, slot, &old);
 	pthread_mutex_unlock(&t->lock);
 	if (err)
 		goto out_free;
