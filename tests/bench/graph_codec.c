@@ -179,9 +179,8 @@ static int graph_encode(uint32_t nodes, struct fdry_buf *ret)
 					       i + 1,
 					       { .from_port = i % 62 == 5, .type = i % 62 == 5 } };
 	if (!err)
-		err = fdry_graph_enc_edges(&enc, edges, nodes - 1);
-	if (!err)
-		err = fdry_graph_enc_finish(&enc, ret);
+		err = fdry_graph_enc_edges(&enc, edges, nodes - 1) ?:
+		      fdry_graph_enc_finish(&enc, ret);
 	fdry_graph_enc_release(&enc);
 	free(edges);
 	return err;

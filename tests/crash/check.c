@@ -35,10 +35,8 @@ static int hash_object(void *arg, const struct fdry_object_info *info)
 	struct check *c = arg;
 	struct fdry_buf b = { 0 };
 	struct fdry_oid oid;
-	int err = fdry_reader_copy(c->g, &info->oid, &b);
+	int err = fdry_reader_copy(c->g, &info->oid, &b) ?: fdry_oid_of(b.data, b.len, &oid);
 
-	if (!err)
-		err = fdry_oid_of(b.data, b.len, &oid);
 	if (!err && !fdry_oid_eq(&oid, &info->oid))
 		err = fdry_fail(FDRY_E_BUG, "an object has other bytes than its id says");
 	fdry_buf_release(&b);
@@ -53,9 +51,7 @@ static int load(struct check *c, const char *ref)
 
 	if (err)
 		return err;
-	err = fdry_reader_resolve(c->g, ref, &oid);
-	if (!err)
-		err = fdry_store_reach(c->s, &oid, hash_object, c);
+	err = fdry_reader_resolve(c->g, ref, &oid) ?: fdry_store_reach(c->s, &oid, hash_object, c);
 	fdry_reader_end(c->g);
 	c->r->images++;
 	return err;

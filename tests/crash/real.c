@@ -26,9 +26,8 @@ int work_real_seal(struct worker *w)
 	cuda_ok(cuMemcpyHtoD_v2, capture.b, v, BYTES);
 	work_name(ref, w->nr, WORK_NAMES - 1);
 	work_intend(w, WORK_NAMES - 1, INTENT_ANY, NULL);
-	err = fdry_capture_seal(capture.cap, capture.store, ref, id, NULL);
-	if (!err)
-		err = fdry_oid_parse(id, &oid);
+	err = fdry_capture_seal(capture.cap, capture.store, ref, id, NULL) ?:
+	      fdry_oid_parse(id, &oid);
 	if (err) {
 		fprintf(stderr, "worker %u: capture: %s\n", w->nr, fdry_last_error());
 		work_refused(w, WORK_NAMES - 1);

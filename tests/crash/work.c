@@ -213,9 +213,7 @@ static int load_object(void *arg, const struct fdry_object_info *info)
 	int err = info->kind == FDRY_OBJECT_CHUNK ? load_mapped(l->g, &info->oid) : 0;
 
 	if (!err)
-		err = fdry_reader_copy(l->g, &info->oid, &b);
-	if (!err)
-		err = fdry_oid_of(b.data, b.len, &oid);
+		err = fdry_reader_copy(l->g, &info->oid, &b) ?: fdry_oid_of(b.data, b.len, &oid);
 	if (!err && !fdry_oid_eq(&oid, &info->oid))
 		err = fdry_fail(FDRY_E_BUG, "an object has other bytes than its id says");
 	fdry_buf_release(&b);
@@ -231,9 +229,7 @@ static int load(struct fdry_store *s, const char *name, uint64_t *objects, struc
 
 	if (err)
 		return err;
-	err = fdry_reader_resolve(l.g, name, ret);
-	if (!err)
-		err = fdry_store_reach(s, ret, load_object, &l);
+	err = fdry_reader_resolve(l.g, name, ret) ?: fdry_store_reach(s, ret, load_object, &l);
 	fdry_reader_end(l.g);
 	*objects += l.objects;
 	return err;

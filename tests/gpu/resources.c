@@ -585,15 +585,10 @@ static int turn(struct churner *c, CUstream s)
 	int i, err = fdry_transient_get(dev, DEV, BYTES, s, &a);
 
 	if (!err)
-		err = fdry_transient_get(dev, PIN, BYTES, NONE, &host);
-	if (!err)
-		err = fdry_call(drv, cuMemsetD8Async, a, c->own, BYTES, s);
-	if (!err)
-		err = fdry_call(drv, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)host, a, BYTES, s);
-	if (!err)
-		err = fdry_transient_put(dev, DEV, a, s);
-	if (!err)
-		err = fdry_call(drv, cuStreamSynchronize, s);
+		err = fdry_transient_get(dev, PIN, BYTES, NONE, &host) ?:
+		      fdry_call(drv, cuMemsetD8Async, a, c->own, BYTES, s) ?:
+		      fdry_call(drv, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)host, a, BYTES, s) ?:
+		      fdry_transient_put(dev, DEV, a, s) ?: fdry_call(drv, cuStreamSynchronize, s);
 	got = (void *)(uintptr_t)host;
 	for (i = 0; i < BYTES && !err; i++)
 		c->wrong += got[i] != c->own;

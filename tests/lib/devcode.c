@@ -44,17 +44,13 @@ unsigned int devcode_context(const struct fdry_driver *drv)
 	CUcontext ctx;
 	CUdevice dev;
 
-	err = fdry_call(drv, cuDeviceGet, &dev, 0);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &major,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &minor,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev);
-	if (!err)
-		err = fdry_call(drv, cuCtxSetCurrent, ctx);
+	err = fdry_call(drv, cuDeviceGet, &dev, 0) ?:
+	      fdry_call(drv, cuDeviceGetAttribute, &major,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev) ?:
+	      fdry_call(drv, cuDeviceGetAttribute, &minor,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev) ?:
+	      fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev) ?:
+	      fdry_call(drv, cuCtxSetCurrent, ctx);
 	if (err) {
 		fprintf(stderr, "%s\n", fdry_last_error());
 		exit(EXIT_FAILURE);

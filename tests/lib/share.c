@@ -84,11 +84,8 @@ int share_load(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const 
 	err = fdry_reader_resolve(g, ref, &image);
 	for (i = 0; i < n && !err; i++) {
 		noise(seed + i, data, len);
-		err = fdry_oid_of(data, len, &oid);
-		if (!err)
-			err = fdry_reader_map(g, &oid, &span);
-		if (!err)
-			err = fdry_reader_verify(g, &oid, span, false, NULL);
+		err = fdry_oid_of(data, len, &oid) ?: fdry_reader_map(g, &oid, &span) ?:
+		      fdry_reader_verify(g, &oid, span, false, NULL);
 		if (!err && (span.len != len || memcmp(span.data, data, len)))
 			err = -FDRY_E_CORRUPT;
 	}

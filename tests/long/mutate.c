@@ -300,10 +300,8 @@ static int put_and_load(const struct fdry_manifest *m, struct fdry_span bytes,
 	struct fdry_oid *links = NULL, id;
 	struct fdry_writer *p = NULL;
 	size_t n;
-	int err = fdry_manifest_links(m, &links, &n);
+	int err = fdry_manifest_links(m, &links, &n) ?: fdry_writer_begin(s, &p);
 
-	if (!err)
-		err = fdry_writer_begin(s, &p);
 	if (!err && graph)
 		err = fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, graph->data, graph->len, NULL, 0,
 					     &id);

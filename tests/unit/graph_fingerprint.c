@@ -64,9 +64,8 @@ START_TEST(calls_that_fail)
 		if (err) {
 			b.f = NULL;
 		} else {
-			err = fdry_fingerprinter_start(b.f, b.stream, &r, 1);
-			if (!err)
-				err = fdry_fingerprinter_wait(b.f, &v);
+			err = fdry_fingerprinter_start(b.f, b.stream, &r, 1) ?:
+			      fdry_fingerprinter_wait(b.f, &v);
 			if (!err)
 				ck_assert(fdry_fingerprint_eq(v, want));
 		}

@@ -407,9 +407,8 @@ static int whole_path(struct load *l)
 	err = fdry_kernel_set_intern(set, (CUkernel)kernel_of(l, "lookup"),
 				     (CUfunction)kernel_of(l, "lookup"), &i);
 	if (!err)
-		err = fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "bump"), &i);
-	if (!err)
-		err = fdry_kernel_set_slice(set);
+		err = fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "bump"), &i) ?:
+		      fdry_kernel_set_slice(set);
 	if (!err)
 		err = fdry_kernel_bank_new(&paper.drv, k, table(set, k), paper_object_get, set,
 					   &bank);

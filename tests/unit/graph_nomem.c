@@ -120,10 +120,9 @@ static int print(void)
 {
 	struct fdry_graph_view v;
 	struct fdry_buf out = { 0 };
-	int err = fdry_graph_view_init(span_of(&object), &v);
+	int err = fdry_graph_view_init(span_of(&object), &v) ?:
+		  fdry_graph_to_text(&v, NULL, 0, &out);
 
-	if (!err)
-		err = fdry_graph_to_text(&v, NULL, 0, &out);
 	return finished(err, &out);
 }
 
@@ -139,12 +138,9 @@ static int build_graph(void)
 {
 	struct fdry_graph_view v;
 	struct fdry_graph_built b = { 0 };
-	int err = fdry_graph_view_init(span_of(&object), &v);
+	int err = fdry_graph_view_init(span_of(&object), &v) ?:
+		  fdry_graph_build(&gf.builder, &v, &b) ?: graph_built_check(&gf.drv, &v, &b);
 
-	if (!err)
-		err = fdry_graph_build(&gf.builder, &v, &b);
-	if (!err)
-		err = graph_built_check(&gf.drv, &v, &b);
 	fdry_graph_built_release(&gf.drv, &b);
 	return err;
 }

@@ -203,9 +203,8 @@ START_TEST(failures)
 	snprintf(spec, sizeof(spec), "%s:1", calls[_i]);
 	test_sim_fail(spec);
 	for (i = 0; i < 70 && !err; i++) {
-		err = fdry_image_write_async(img, "a", v, BYTES, NULL);
-		if (!err)
-			err = fdry_image_write_async(img, "h", v, BYTES, NULL);
+		err = fdry_image_write_async(img, "a", v, BYTES, NULL) ?:
+		      fdry_image_write_async(img, "h", v, BYTES, NULL);
 	}
 	ck_assert_int_eq(err, -FDRY_E_DRIVER);
 	ck_assert_msg(strstr(fdry_last_error(), calls[_i]) != NULL, "%s", fdry_last_error());

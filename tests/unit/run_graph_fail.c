@@ -154,17 +154,9 @@ START_TEST(every_failing_call_is_undone)
 		g = NULL;
 		err = fdry_cudagraph_new(NULL, &g);
 		if (!err) {
-			err = fdry_cudagraph_begin(g, NULL);
-			if (!err)
-				err = fdry_cudagraph_end(g);
-			if (!err)
-				err = fdry_cudagraph_instantiate(g, 0);
-			if (!err)
-				err = fdry_cudagraph_upload(g, NULL);
-			if (!err)
-				err = fdry_cudagraph_launch(g, NULL);
-			if (!err)
-				err = fdry_cudagraph_reset(g);
+			err = fdry_cudagraph_begin(g, NULL) ?: fdry_cudagraph_end(g) ?:
+			      fdry_cudagraph_instantiate(g, 0) ?: fdry_cudagraph_upload(g, NULL) ?:
+			      fdry_cudagraph_launch(g, NULL) ?: fdry_cudagraph_reset(g);
 		}
 		if (test_sim_failed() && err) {
 			ck_assert_msg(err == -FDRY_E_DRIVER || err == -FDRY_E_STATE,

@@ -153,15 +153,12 @@ static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
 
 	if (err)
 		return err;
-	err = fdry_store_resolve(s, "new", &oid);
-	if (!err)
-		err = fdry_reader_copy(g, &oid, &b);
+	err = fdry_store_resolve(s, "new", &oid) ?: fdry_reader_copy(g, &oid, &b);
 	if (!err && (b.len != 3 || memcmp(b.data, "new", 3)))
 		err = 1;
 	if (!err)
-		err = fdry_reader_map(g, &chunks[1], &span);
-	if (!err)
-		err = fdry_reader_verify(g, &chunks[1], span, false, NULL);
+		err = fdry_reader_map(g, &chunks[1], &span) ?:
+		      fdry_reader_verify(g, &chunks[1], span, false, NULL);
 	fdry_reader_end(g);
 	fdry_buf_release(&b);
 	return err;
@@ -197,23 +194,11 @@ static int work(void)
 
 	if (err)
 		return err;
-	err = seal_some(s, chunks);
-	if (!err)
-		err = load_some(s, chunks);
-	if (!err)
-		err = pack_some(s);
-	if (!err)
-		err = fdry_ref_set(s, "other", &kept, NULL);
-	if (!err)
-		err = fdry_ref_delete(s, "other");
-	if (!err)
-		err = fdry_store_each(s, ignore_object, NULL);
-	if (!err)
-		err = fdry_store_reach(s, &kept, ignore_object, NULL);
-	if (!err)
-		err = fdry_ref_delete(s, "new");
-	if (!err)
-		err = fdry_store_gc(s, NULL, &r);
+	err = seal_some(s, chunks) ?: load_some(s, chunks) ?: pack_some(s) ?:
+	      fdry_ref_set(s, "other", &kept, NULL) ?: fdry_ref_delete(s, "other") ?:
+	      fdry_store_each(s, ignore_object, NULL) ?:
+	      fdry_store_reach(s, &kept, ignore_object, NULL) ?: fdry_ref_delete(s, "new") ?:
+	      fdry_store_gc(s, NULL, &r);
 	fdry_store_close(s);
 	return err;
 }

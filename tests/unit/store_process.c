@@ -348,9 +348,8 @@ static int read_ref(struct fdry_store *s, const char *ref)
 	if (!err && fdry_store_resolve(s, ref, &image))
 		n = 0;
 	for (i = 0; i < n && !err; i++) {
-		err = fdry_reader_map(g, &links[i], &span);
-		if (!err)
-			err = fdry_reader_verify(g, &links[i], span, i & 1, NULL);
+		err = fdry_reader_map(g, &links[i], &span) ?:
+		      fdry_reader_verify(g, &links[i], span, i & 1, NULL);
 		if (err == -FDRY_E_NOENT) /* in between, the ref was replaced and the old image
 					     collected */
 			err = 0;

@@ -51,11 +51,10 @@ static int put_text(struct fdry_writer *p, enum fdry_object_kind kind, const cha
 static int put_parts(struct fdry_writer *p)
 {
 	struct fdry_oid chunks[2] = { id(C1), id(C2) };
-	int err = put_text(p, FDRY_OBJECT_CHUNK, C1, NULL, 0);
 
-	if (!err)
-		err = put_text(p, FDRY_OBJECT_CHUNK, C2, NULL, 0);
-	return err ? err : put_text(p, FDRY_OBJECT_GRAPH, GRAPH, chunks, 2);
+	return put_text(p, FDRY_OBJECT_CHUNK, C1, NULL, 0) ?:
+	       put_text(p, FDRY_OBJECT_CHUNK, C2, NULL, 0) ?:
+	       put_text(p, FDRY_OBJECT_GRAPH, GRAPH, chunks, 2);
 }
 
 static int put_image(struct fdry_writer *p, const char *manifest, const char *ref)

@@ -51,13 +51,10 @@ static int load_one(struct fdry_store *s, const char *ref)
 
 	if (err)
 		return err;
-	err = fdry_store_resolve(s, ref, &image);
-	if (!err)
-		err = fdry_store_links(s, &image, &links, &n);
+	err = fdry_store_resolve(s, ref, &image) ?: fdry_store_links(s, &image, &links, &n);
 	for (i = 0; i < n && !err; i++) {
-		err = fdry_reader_map(g, &links[i], &span);
-		if (!err)
-			err = fdry_reader_verify(g, &links[i], span, i & 1, NULL);
+		err = fdry_reader_map(g, &links[i], &span) ?:
+		      fdry_reader_verify(g, &links[i], span, i & 1, NULL);
 	}
 	fdry_reader_end(g);
 	free(links);
@@ -132,10 +129,8 @@ static void *end_session(void *arg)
 	struct fdry_reader *g = arg;
 	struct fdry_oid oid;
 	struct fdry_buf b = { 0 };
-	int err = fdry_store_resolve(shared, "r", &oid);
+	int err = fdry_store_resolve(shared, "r", &oid) ?: fdry_reader_copy(g, &oid, &b);
 
-	if (!err)
-		err = fdry_reader_copy(g, &oid, &b);
 	fdry_buf_release(&b);
 	fdry_reader_end(g);
 	return (void *)(uintptr_t)(err != 0);

@@ -198,11 +198,8 @@ static int load_by_manifest(struct fdry_reader *g, const struct fdry_oid *image)
 		err = -FDRY_E_CORRUPT;
 	for (i = 0; !err && i < n; i++) {
 		noise(seed + i, data, len);
-		err = fdry_oid_of(data, len, &oid);
-		if (!err)
-			err = fdry_reader_map(g, &oid, &span);
-		if (!err)
-			err = fdry_reader_verify(g, &oid, span, true, NULL);
+		err = fdry_oid_of(data, len, &oid) ?: fdry_reader_map(g, &oid, &span) ?:
+		      fdry_reader_verify(g, &oid, span, true, NULL);
 	}
 	fdry_buf_release(&b);
 	return err;

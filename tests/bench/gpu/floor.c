@@ -267,9 +267,8 @@ static int graph_make(struct graph *g, const struct fdry_image *img, CUgraph gra
 	for (i = 0; i < g->nedges && !err; i++)
 		err = edges_add(img, graph, g, &g->edges[i]);
 	if (!err)
-		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, exec, graph, 0);
-	if (!err)
-		err = fdry_call(img->drv, cuGraphUpload, *exec, img->stream);
+		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, exec, graph, 0) ?:
+		      fdry_call(img->drv, cuGraphUpload, *exec, img->stream);
 	return err ? err : fdry_call(img->drv, cuStreamSynchronize, img->stream);
 }
 
