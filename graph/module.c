@@ -67,14 +67,16 @@ int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
 }
 
 /*
- * Whether a section holds variables that kernels can write. Three kinds of writable sections do
- * not: shared memory of blocks, local memory of threads, and, in an object of the software driver,
- * the tables for loading it. Constant banks are not writable.
+ * Whether a section holds variables that kernels can write. Four kinds of writable sections do
+ * not: shared memory of blocks, local memory of threads, descriptions of other sections for
+ * Mercury (architecture 100 and later), and, in an object of the software driver, the tables for
+ * loading it. Constant banks are not writable.
  */
 static bool section_is_variables(const struct fdry_elf_section *s)
 {
-	static const char *const others[] = { ".nv.shared.", ".nv.local.", ".data.rel.ro",
-					      ".dynamic",    ".got",	   "sim_kernels" };
+	static const char *const others[] = { ".nv.shared.", ".nv.local.", ".nv.merc.",
+					      ".data.rel.ro", ".dynamic",  ".got",
+					      "sim_kernels" };
 	size_t i;
 
 	if (!s->h.size || !(s->h.flags & SHF_WRITE))

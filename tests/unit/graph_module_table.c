@@ -246,7 +246,8 @@ static const struct code {
 } codes[] = {
 	{ "plain.90.cubin", false }, { "shared.90.cubin", false }, { "axpy.triton.cubin", false },
 	{ "who.90a.cubin", false },  { "vars.80.cubin", true },	   { "vars.90.cubin", true },
-	{ "vars.100.cubin", true },  { "syscalls.80.cubin", false },
+	{ "vars.100.cubin", true },  { "shared.100.cubin", false },
+	{ "syscalls.80.cubin", false }, { "syscalls.100.cubin", false },
 	{ "linked.90.cubin", true }, { "syscalls.90.cubin", false },
 	{ "calls.90.cubin", true },
 };

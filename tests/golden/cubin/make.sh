@@ -26,7 +26,9 @@ for arch in 80 90 90a; do
 	nvcc -cubin -arch="sm_$arch" who.cu -o "who.$arch.cubin"
 done
 nvcc -cubin -lineinfo -arch=sm_90a plain.cu -o plain.90a.cubin
-nvcc -cubin -arch=sm_100 vars.cu -o vars.100.cubin
+for file in vars shared syscalls; do
+	nvcc -cubin -arch=sm_100 "$file.cu" -o "$file.100.cubin"
+done
 nvcc -cubin -arch=sm_90 large.cu -o large.90.cubin
 
 # Relocatable device code: the objects, and the linker's result.
