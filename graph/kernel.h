@@ -139,8 +139,9 @@ int fdry_kernel_attrs_check(const struct fdry_kernel *kernels, uint32_t n) __mus
  * set. The same context must be current when the bank is freed. */
 struct fdry_kernel_bank;
 typedef int (*fdry_object_get_fn)(void *arg, const struct fdry_oid *oid, struct fdry_span *ret);
-/* @get: returns an object's bytes, valid until fdry_kernel_bank_new() returns. FDRY_E_BADIMAGE if
- * an entry or its parameter layout differs. */
+/* @get: returns an object's bytes, valid until fdry_kernel_bank_new() or
+ * fdry_kernel_bank_writable() returns. FDRY_E_BADIMAGE if an entry or its parameter layout
+ * differs. */
 int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel *kernels,
 			 uint32_t count, fdry_object_get_fn get, void *arg,
 			 struct fdry_kernel_bank **ret) __must_check;
@@ -153,6 +154,14 @@ CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t in
 int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
 			   const char *name, uint64_t offset, struct fdry_span bytes,
 			   CUstream stream) __must_check;
+/*
+ * Call @fn for each variable that kernels of the bank can write, until it returns an error. Only
+ * before the function that returns objects to the bank becomes invalid. Variables that the driver
+ * does not find by name are left out: a seal refuses kernels that reach them.
+ */
+typedef int (*fdry_writable_fn)(void *arg, CUdeviceptr addr, uint64_t size);
+int fdry_kernel_bank_writable(const struct fdry_kernel_bank *bank, fdry_writable_fn fn,
+			      void *arg) __must_check;
 void fdry_kernel_bank_free(struct fdry_kernel_bank *bank);
 
 #endif

@@ -13,14 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/code_vars.h"
 #include "graph/kernel.h"
 #include "graph/module_table.h"
+#include "lib/search.h"
 
 struct fdry_kernel_bank {
 	struct fdry_module_user user;
 	uint32_t count;             /* of loaded kernels */
 	struct fdry_module **modules; /* by kernel */
 	CUfunction *functions;
+	const struct fdry_module **loads; /* each module once, ordered by its object */
+	uint32_t nloads;
 };
 
 /* --- attributes --- */
@@ -81,6 +85,41 @@ static int context_id(const struct fdry_driver *drv, unsigned long long *ret)
 	return err ? err : fdry_call(drv, cuCtxGetId, ctx, ret);
 }
 
+static int load_cmp(const void *a, const void *b)
+{
+	const struct fdry_module *x = *(const struct fdry_module *const *)a,
+				 *y = *(const struct fdry_module *const *)b;
+	int order = fdry_oid_cmp(fdry_module_object(x), fdry_module_object(y));
+
+	return order ? order : (x > y) - (x < y);
+}
+
+/* List the modules by object, so that a variable's modules are found without a search of all
+ * kernels. */
+static int loads_list(struct fdry_kernel_bank *bank)
+{
+	uint32_t i;
+
+	bank->loads = malloc(((size_t)bank->count + 1) * sizeof(*bank->loads));
+	if (!bank->loads)
+		return fdry_nomem();
+	for (i = 0; i < bank->count; i++)
+		bank->loads[i] = bank->modules[i];
+	qsort(bank->loads, bank->count, sizeof(*bank->loads), load_cmp);
+	for (i = 0; i < bank->count; i++)
+		if (!i || bank->loads[i] != bank->loads[bank->nloads - 1])
+			bank->loads[bank->nloads++] = bank->loads[i];
+	return 0;
+}
+
+/* The first load of @object; the others follow it. */
+static uint32_t load_first(const struct fdry_kernel_bank *bank, const struct fdry_oid *object)
+{
+	return (uint32_t)fdry_lower_bound(
+		i, bank->nloads,
+		fdry_oid_cmp(fdry_module_object(bank->loads[i]), object) < 0);
+}
+
 int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel *kernels,
 			 uint32_t count, fdry_object_get_fn get, void *arg,
 			 struct fdry_kernel_bank **ret)
@@ -113,6 +152,9 @@ int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel
 			goto out_free;
 		}
 	}
+	err = loads_list(bank);
+	if (err)
+		goto out_free;
 	*ret = bank;
 	return 0;
 
@@ -121,22 +163,33 @@ out_free:
 	return err;
 }
 
-static int variable_write(const struct fdry_driver *drv, CUmodule module, const char *name,
-			  uint64_t offset, struct fdry_span bytes, CUstream stream)
+static int variable_find(const struct fdry_driver *drv, const struct fdry_module *m,
+			 const char *name, CUdeviceptr *addr, size_t *size)
+{
+	CUresult res = fdry_call_raw(drv, cuModuleGetGlobal_v2, addr, size,
+				     fdry_module_handle(m), name);
+
+	if (res == CUDA_ERROR_NOT_FOUND)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "its object has no variable of that name; seal the image anew");
+	return fdry_driver_result(drv, FDRY_DRV_cuModuleGetGlobal_v2, res);
+}
+
+static int variable_write(const struct fdry_driver *drv, const struct fdry_module *m,
+			  const char *name, uint64_t offset, struct fdry_span bytes,
+			  CUstream stream)
 {
 	CUdeviceptr addr = 0;
 	size_t size = 0;
-	CUresult res = fdry_call_raw(drv, cuModuleGetGlobal_v2, &addr, &size, module, name);
+	int err = variable_find(drv, m, name, &addr, &size);
 
-	if (res == CUDA_ERROR_NOT_FOUND ||
-	    (!res && (bytes.len > size || offset > size - bytes.len)))
-		return fdry_fail(
-			FDRY_E_BADIMAGE,
-			"its object has no variable of that name with %llu bytes; seal the "
-			"image anew",
-			(unsigned long long)(offset + bytes.len));
-	if (res)
-		return fdry_driver_result(drv, FDRY_DRV_cuModuleGetGlobal_v2, res);
+	if (err)
+		return err;
+	if (bytes.len > size || offset > size - bytes.len)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "its object has %zu bytes for it, and the image %llu; seal the "
+				 "image anew",
+				 size, (unsigned long long)(offset + bytes.len));
 	return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr + offset, bytes.data, bytes.len, stream);
 }
 
@@ -144,21 +197,58 @@ int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdr
 			   const char *name, uint64_t offset, struct fdry_span bytes,
 			   CUstream stream)
 {
-	const struct fdry_module *written = NULL;
-	uint32_t i;
-	int err;
+	uint32_t i = load_first(bank, object);
+	int err = 0;
 
-	for (i = 0; i < bank->count; i++) {
-		if (bank->modules[i] == written ||
-		    !fdry_oid_eq(fdry_module_object(bank->modules[i]), object))
+	for (; i < bank->nloads && fdry_oid_eq(fdry_module_object(bank->loads[i]), object) && !err;
+	     i++)
+		err = variable_write(bank->user.drv, bank->loads[i], name, offset, bytes, stream);
+	return err ? fdry_fail_at(err, "variable %.200s", name) : 0;
+}
+
+/* The writable variables of one load. */
+static int load_writable(const struct fdry_driver *drv, const struct fdry_module *m,
+			 const struct fdry_buf *variables, fdry_writable_fn fn, void *arg)
+{
+	const struct fdry_cubin_variable *v = fdry_array(*variables, struct fdry_cubin_variable);
+	size_t i, n = fdry_array_count(*variables, struct fdry_cubin_variable), size;
+	CUdeviceptr addr;
+	CUresult res;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++, v++) {
+		if (v->constant || v->literal || !v->unique || !v->name[0] || !v->size)
 			continue;
-		written = bank->modules[i];
-		err = variable_write(bank->user.drv, fdry_module_handle(written), name, offset,
-				     bytes, stream);
-		if (err)
-			return fdry_fail_at(err, "variable %.200s", name);
+		res = fdry_call_raw(drv, cuModuleGetGlobal_v2, &addr, &size, fdry_module_handle(m),
+				    v->name);
+		if (!res)
+			err = fn(arg, addr, size);
+		else if (res != CUDA_ERROR_NOT_FOUND)
+			err = fdry_driver_result(drv, FDRY_DRV_cuModuleGetGlobal_v2, res);
 	}
-	return 0;
+	return err;
+}
+
+int fdry_kernel_bank_writable(const struct fdry_kernel_bank *bank, fdry_writable_fn fn, void *arg)
+{
+	const struct fdry_module_user *u = &bank->user;
+	struct fdry_buf variables = { 0 };
+	struct fdry_span bytes;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < bank->nloads && !err; i++) {
+		if (!fdry_module_is_own(bank->loads[i]))
+			continue;
+		variables.len = 0;
+		err = u->get(u->arg, fdry_module_object(bank->loads[i]), &bytes);
+		if (!err)
+			err = fdry_code_vars_list(bytes, &variables);
+		if (!err)
+			err = load_writable(u->drv, bank->loads[i], &variables, fn, arg);
+	}
+	fdry_buf_release(&variables);
+	return err;
 }
 
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)
@@ -174,5 +264,6 @@ void fdry_kernel_bank_free(struct fdry_kernel_bank *bank)
 		fdry_module_put(bank->modules[--bank->count]);
 	free(bank->modules);
 	free(bank->functions);
+	free(bank->loads);
 	free(bank);
 }

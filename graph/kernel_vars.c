@@ -14,8 +14,9 @@
  */
 #include <stdlib.h>
 
-#include "graph/kernel_set.h"
 #include "graph/code_reach.h"
+#include "graph/code_vars.h"
+#include "graph/kernel_set.h"
 #include "lib/search.h"
 
 #define REMEDY "pass it as an argument in device memory instead, or do not capture the kernel"
@@ -218,57 +219,25 @@ static int variable_read(const struct look *l, const struct fdry_cubin_variable 
 
 /* --- objects of the software driver --- */
 
-enum { STB_GLOBAL = 1, STT_OBJECT = 1, SHF_WRITE = 1 };
-
-/* Whether a symbol is a variable that device code may write, not private data of the object. */
-static bool host_variable(const struct fdry_elf *elf, const struct fdry_elf_symbol *s)
-{
-	return fdry_elf_sym_type(&s->s) == STT_OBJECT && fdry_elf_sym_bind(&s->s) == STB_GLOBAL &&
-	       s->s.size && s->s.shndx < elf->nsections &&
-	       elf->sections[s->s.shndx].h.flags & SHF_WRITE;
-}
-
-static int host_owner_read(const struct look *l, const struct fdry_elf *elf)
-{
-	const struct fdry_elf_section *section;
-	const struct fdry_elf_symbol *s;
-	struct fdry_cubin_variable v = { .unique = true };
-	struct fdry_span initial;
-	uint32_t i;
-	int err;
-
-	for (i = 0; i < elf->nsymbols; i++) {
-		s = &elf->symbols[i];
-		if (!host_variable(elf, s))
-			continue;
-		section = &elf->sections[s->s.shndx];
-		v.name = s->name;
-		v.size = s->s.size;
-		initial.len = v.size;
-		initial.data = fdry_span_at(section->data, s->s.value - section->h.addr, v.size);
-		err = variable_read(l, &v, initial);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 int fdry_set_host_variables_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e)
 {
 	const struct fdry_set_owner *owners = (const struct fdry_set_owner *)e->owners.data;
 	struct look l = { .set = set, .drv = set->drv, .object = &e->k.object };
-	size_t i, n = e->owners.len / sizeof(*owners);
-	struct fdry_elf elf;
+	size_t i, k, n = e->owners.len / sizeof(*owners);
+	struct fdry_buf variables = { 0 }, initial = { 0 };
 	int err;
 
-	err = fdry_elf_init(((const struct fdry_set_code *)set->codes.data)[e->code].bytes, &elf);
-	if (err)
-		return err;
+	err = fdry_code_vars_host(((const struct fdry_set_code *)set->codes.data)[e->code].bytes,
+				  &variables, &initial);
 	for (i = 0; i < n && !err; i++) {
 		l.owner = &owners[i];
-		err = host_owner_read(&l, &elf);
+		for (k = 0; k < fdry_array_count(initial, struct fdry_span) && !err; k++)
+			err = variable_read(&l,
+					    &fdry_array(variables, struct fdry_cubin_variable)[k],
+					    fdry_array(initial, struct fdry_span)[k]);
 	}
-	fdry_elf_release(&elf);
+	fdry_buf_release(&variables);
+	fdry_buf_release(&initial);
 	return err ? fdry_fail_at(err, "kernel %.200s", e->k.name) : 0;
 }
 

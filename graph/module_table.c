@@ -380,6 +380,11 @@ CUmodule fdry_module_handle(const struct fdry_module *m)
 	return m->handle;
 }
 
+bool fdry_module_is_own(const struct fdry_module *m)
+{
+	return m->owner != NULL;
+}
+
 void fdry_module_put(struct fdry_module *m)
 {
 	struct function *f;

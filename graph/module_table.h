@@ -45,6 +45,8 @@ int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *
 /* Of a module that fdry_module_get() returned. */
 const struct fdry_oid *fdry_module_object(const struct fdry_module *m);
 CUmodule fdry_module_handle(const struct fdry_module *m);
+/* Whether the module belongs to the user that got it, because it has variables. */
+bool fdry_module_is_own(const struct fdry_module *m);
 /* The context that the module was loaded in must be current. */
 void fdry_module_put(struct fdry_module *m);
 

@@ -83,6 +83,7 @@ struct fdry_image {
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_buf *values;      /* by position in m.variables; see variables.h */
+	struct fdry_buf writable;     /* the copies of variables.h */
 	CUevent *events;              /* by number in m.events; see events.h */
 	struct fdry_image_exec *execs; /* by position in m.graphs */
 	uint32_t *order; /* positions in m.graphs, in the order of expected first launches */

@@ -37,48 +37,89 @@ static int value_read(struct fdry_image *img, struct fdry_reader *reader, uint32
 		   : 0;
 }
 
+/* A variable that kernels can write, and its bytes when the load was complete. */
+struct writable {
+	CUdeviceptr addr;
+	uint64_t size;
+	struct fdry_buf bytes;
+};
+
+static int writable_keep(void *arg, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_image *img = arg;
+	struct writable w = { .addr = addr, .size = size };
+	int err = fdry_budget_take(&img->budget, size, "values of variables");
+
+	if (err)
+		return err;
+	err = fdry_buf_grow(&w.bytes, size, NULL);
+	if (!err)
+		err = fdry_call(img->drv, cuMemcpyDtoHAsync_v2, w.bytes.data, addr, size,
+				img->stream);
+	if (!err)
+		err = fdry_buf_put(&img->writable, &w, sizeof(w));
+	if (err)
+		fdry_buf_release(&w.bytes);
+	return err;
+}
+
 int fdry_image_values_write(struct fdry_image *img)
 {
 	const struct fdry_mf_variable *v = img->m.variables;
-	uint32_t i;
-	int err;
+	const struct writable *w = fdry_array(img->writable, struct writable);
+	size_t i, n = fdry_array_count(img->writable, struct writable);
+	int err = 0;
 
-	if (!img->m.n_variables)
+	if (!img->m.n_variables && !n)
 		return 0;
-	for (i = 0; i < img->m.n_variables; i++, v++) {
+	for (i = 0; i < img->m.n_variables && !err; i++, v++)
 		err = fdry_kernel_bank_write(
 			img->bank, &img->m.objects[v->object].oid,
 			fdry_manifest_str(&img->m, v->name), v->offset,
 			(struct fdry_span){ img->values[i].data, img->values[i].len }, img->stream);
-		if (err)
-			return err;
-	}
-	return fdry_stream_wait(img->drv, img->stream);
+	for (i = 0; i < n && !err; i++)
+		err = fdry_call(img->drv, cuMemcpyHtoDAsync_v2, w[i].addr, w[i].bytes.data,
+				w[i].size, img->stream);
+	return err ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
-int fdry_image_values_load(struct fdry_image *img, struct fdry_reader *reader)
+static int values_read(struct fdry_image *img, struct fdry_reader *reader)
 {
 	uint32_t i;
-	int err;
+	int err = 0;
 
 	if (!img->m.n_variables)
 		return 0;
 	img->values = calloc(img->m.n_variables, sizeof(*img->values));
 	if (!img->values)
 		return fdry_nomem();
-	for (i = 0; i < img->m.n_variables; i++) {
+	for (i = 0; i < img->m.n_variables && !err; i++)
 		err = value_read(img, reader, i);
-		if (err)
-			return err;
-	}
-	return fdry_image_values_write(img);
+	return err;
+}
+
+int fdry_image_values_load(struct fdry_image *img, struct fdry_reader *reader)
+{
+	int err = values_read(img, reader);
+
+	if (err)
+		return err;
+	err = fdry_image_values_write(img);
+	if (err)
+		return err;
+	err = fdry_kernel_bank_writable(img->bank, writable_keep, img);
+	return err || !img->writable.len ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
 void fdry_image_values_free(struct fdry_image *img)
 {
-	uint32_t i;
+	struct writable *w = fdry_array(img->writable, struct writable);
+	size_t i;
 
 	for (i = 0; img->values && i < img->m.n_variables; i++)
 		fdry_buf_release(&img->values[i]);
 	free(img->values);
+	for (i = 0; i < fdry_array_count(img->writable, struct writable); i++)
+		fdry_buf_release(&w[i].bytes);
+	fdry_buf_release(&img->writable);
 }

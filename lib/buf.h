@@ -32,6 +32,10 @@ int fdry_buf_printf(struct fdry_buf *b, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3))) __must_check;
 void fdry_buf_release(struct fdry_buf *b);
 
+/* The items of a buffer that holds items of one type. */
+#define fdry_array(buf, type) ((type *)(buf).data)
+#define fdry_array_count(buf, type) ((buf).len / sizeof(type))
+
 /* Bytes that another structure owns. */
 struct fdry_span {
 	const uint8_t *data;

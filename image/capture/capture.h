@@ -86,7 +86,4 @@ struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uin
 uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len,
 			   bool *shared);
 
-#define fdry_array(buf, type) ((type *)(buf).data)
-#define fdry_array_count(buf, type) ((buf).len / sizeof(type))
-
 #endif

@@ -148,6 +148,8 @@ START_TEST(values_are_there_again)
 	ck_assert_uint_eq(run(img, BUMP), 8);
 	ck_assert_uint_eq(run(img, PICK), 0);
 	ck_assert_uint_eq(run(img, FOLLOW), 0);
+	ok(fdry_image_restore(img, NULL)); /* also a variable that had the value of its code */
+	ck_assert_uint_eq(run(img, BUMP_BY), 17);
 	fdry_image_unload(img);
 }
 END_TEST
