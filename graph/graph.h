@@ -88,7 +88,8 @@ struct fdry_graph_kept {
 	struct fdry_buf nodes;   /* CUgraphNode each, as the driver lists them */
 	uint64_t nedges;
 	struct fdry_buf words;   /* u64 each: words of arguments that may be addresses */
-	bool freed;              /* one of them points to memory that was freed */
+	bool ask;                /* ask about them whatever the memo has: one points to memory
+				    that was freed, or the memo lacks them */
 	struct fdry_buf ranges;  /* memory that nodes copy, set or keep in a cache */
 	struct fdry_buf kernels; /* handles of kernels, in the order of first use */
 	struct fdry_buf prints;  /* u32 each: the numbers of their prints in the memo's table */
@@ -111,8 +112,8 @@ int fdry_graph_reread(struct fdry_graph_reader *rd, CUgraph graph,
 		      struct fdry_graph_kept *kept) __must_check;
 /**
  * fdry_graph_memo_adopt() - Before the first graph: take over what earlier readers found out.
- * @memo: of the reader that read all graphs which fdry_graph_reread() will read again; zeroed if
- *        there is none. It is empty afterwards.
+ * @memo: of the reader that read all graphs which fdry_graph_reread() will read again, but those
+ *        with @ask set; zeroed if there is none. It is empty afterwards.
  *
  * Graphs of one program have most words in common. If each word is still a number or points into
  * the region, the reader knows them all, and fdry_graph_reread() does not check the words of each

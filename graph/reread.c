@@ -125,9 +125,9 @@ static int kept_holds(struct fdry_graph_reader *in, CUgraph graph, struct fdry_g
 	err = nodes_same(in->drv, graph, kept, &same);
 	if (err || !same)
 		return err;
-	if (!in->words_again || kept->freed) {
+	if (!in->words_again || kept->ask) {
 		same = words_same(&rd, kept);
-		kept->freed = rd.freed;
+		kept->ask = rd.freed;
 	}
 	*ret = same && ranges_same(&rd, kept) && kernels_same(in, kept);
 	return 0;
@@ -156,7 +156,7 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 		goto out_release;
 	err = fdry_read_listing(&rd, &l, &kept->object);
 	kept->nedges = l.nedges;
-	kept->freed = rd.freed;
+	kept->ask = rd.freed;
 	kept->words = record.words;
 	records_move(&record.ranges, &kept->ranges);
 	records_move(&record.kernels, &kept->kernels);
@@ -208,6 +208,6 @@ void fdry_graph_kept_release(struct fdry_graph_kept *kept)
 	fdry_buf_release(&kept->prints);
 	fdry_buf_release(&kept->events);
 	kept->nedges = 0;
-	kept->freed = false;
+	kept->ask = false;
 	kept->has_oid = false;
 }

@@ -595,6 +595,21 @@ int fdry_capture_graph_fixed(struct fdry_capture *cap, uint64_t key, int on)
 	return g ? 0 : no_graph(key);
 }
 
+int fdry_capture_graph_skip(struct fdry_capture *cap, uint64_t key, int on)
+{
+	struct fdry_capture_graph *g;
+	int err = fdry_capture_check(cap);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	g = fdry_capture_graph_find(cap, key);
+	if (g)
+		g->skip = on != 0;
+	pthread_mutex_unlock(&cap->lock);
+	return g ? 0 : no_graph(key);
+}
+
 int fdry_capture_hold(struct fdry_capture *cap, int on)
 {
 	int err = fdry_capture_check(cap);

@@ -33,6 +33,7 @@ struct fdry_capture_graph {
 	CUgraph graph;
 	bool random;
 	bool fixed;                  /* see fdry_capture_graph_fixed() */
+	bool skip;                   /* see fdry_capture_graph_skip() */
 	struct fdry_graph_kept kept; /* of the last seal, if it is fixed */
 };
 

@@ -14,8 +14,25 @@
 
 static struct fdry_capture_rng_use *rng_uses_of(const struct fdry_seal *s, size_t *n)
 {
-	*n = fdry_array_count(s->cap->rng_uses, struct fdry_capture_rng_use);
-	return fdry_array(s->cap->rng_uses, struct fdry_capture_rng_use);
+	*n = fdry_array_count(s->rng_uses, struct fdry_capture_rng_use);
+	return fdry_array(s->rng_uses, struct fdry_capture_rng_use);
+}
+
+int fdry_seal_rng_uses_list(struct fdry_seal *s)
+{
+	struct fdry_capture *cap = s->cap;
+	const struct fdry_capture_rng_use *d =
+		fdry_array(cap->rng_uses, struct fdry_capture_rng_use);
+	size_t i, n = fdry_array_count(cap->rng_uses, struct fdry_capture_rng_use);
+	const struct fdry_capture_graph *g;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++) {
+		g = fdry_capture_graph_find(cap, d[i].key);
+		if (g && !g->skip)
+			err = fdry_buf_put(&s->rng_uses, &d[i], sizeof(d[i]));
+	}
+	return err;
 }
 
 static int rng_use_cmp(const void *a, const void *b)

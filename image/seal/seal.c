@@ -67,10 +67,30 @@ static int still_check(const struct fdry_seal *s)
 
 static int graph_cmp(const void *a, const void *b)
 {
-	uint64_t x = ((const struct fdry_capture_graph *)a)->key;
-	uint64_t y = ((const struct fdry_capture_graph *)b)->key;
+	uint64_t x = (*(struct fdry_capture_graph *const *)a)->key;
+	uint64_t y = (*(struct fdry_capture_graph *const *)b)->key;
 
 	return (x > y) - (x < y);
+}
+
+/* List the graphs to seal, and what they draw. */
+static int graphs_list(struct fdry_seal *s)
+{
+	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
+	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++, g++)
+		if (!g->skip)
+			err = fdry_buf_put(&s->graphs, &g, sizeof(g));
+	if (err)
+		return err;
+	if (!s->graphs.len)
+		return fdry_fail(FDRY_E_STATE, "there is no graph to seal; %s",
+				 n ? "fdry_capture_graph_skip() left out all"
+				   : "add one with fdry_capture_graph()");
+	qsort(s->graphs.data, s->graphs.len / sizeof(g), sizeof(g), graph_cmp);
+	return fdry_seal_rng_uses_list(s);
 }
 
 /* Store a graph object, and check the draws of the graph. */
@@ -98,7 +118,7 @@ static int kept_has(struct fdry_seal *s, const struct fdry_capture_graph *g,
 	const struct fdry_graph_kept *kept = &g->kept;
 
 	*ret = false;
-	if (!g->fixed || !kept->has_oid || g->random || s->cap->rng_uses.len)
+	if (!g->fixed || !kept->has_oid || g->random || s->rng_uses.len)
 		return 0;
 	mf->oid = kept->oid;
 	mf->nodes = (uint32_t)(kept->nodes.len / sizeof(CUgraphNode));
@@ -153,6 +173,27 @@ out_release:
 	return err ? fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g->key, g->name) : 0;
 }
 
+/* Prepare what is kept of graphs for this seal. The words of the last seal serve kept graphs alone,
+ * and each may cost a question to the driver. A graph that is left out must ask when it is sealed
+ * again. Return the bytes that are kept of such graphs. */
+static size_t kept_prepare(struct fdry_seal *s)
+{
+	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
+	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph), bytes = 0;
+	bool any = false;
+
+	for (i = 0; i < n; i++, g++)
+		if (g->skip) {
+			g->kept.ask = true;
+			bytes += fdry_graph_kept_bytes(&g->kept);
+		} else {
+			any |= g->kept.object.len != 0;
+		}
+	if (!any)
+		fdry_wordset_release(&s->cap->memo.words);
+	return bytes;
+}
+
 static int graphs_seal(struct fdry_seal *s)
 {
 	struct fdry_graph_reader rd = { .drv = s->cap->drv,
@@ -161,18 +202,18 @@ static int graphs_seal(struct fdry_seal *s)
 					.where_arg = s,
 					.host = fdry_seal_host,
 					.events = &s->events };
-	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
-	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph), kept = 0;
+	struct fdry_capture_graph **g = fdry_array(s->graphs, struct fdry_capture_graph *);
+	size_t i, n = fdry_array_count(s->graphs, struct fdry_capture_graph *);
+	size_t kept = kept_prepare(s);
 	int err = 0;
 
 	fdry_graph_memo_adopt(&rd, &s->cap->memo);
 	fdry_seal_spent(s, words);
-	qsort(g, n, sizeof(*g), graph_cmp);
 	for (i = 0; i < n; i++) {
-		err = graph_seal(s, &rd, &g[i]);
-		kept += fdry_graph_kept_bytes(&g[i].kept);
+		err = graph_seal(s, &rd, g[i]);
+		kept += fdry_graph_kept_bytes(&g[i]->kept);
 		if (kept > KEPT_MAX)
-			fdry_graph_kept_release(&g[i].kept);
+			fdry_graph_kept_release(&g[i]->kept);
 		if (err)
 			goto out_yield;
 	}
@@ -503,6 +544,8 @@ static void seal_release(struct fdry_seal *s)
 	fdry_seal_maps_release(&s->maps);
 	fdry_mem_reader_free(s->reader);
 	fdry_layout_release(&s->layout);
+	fdry_buf_release(&s->graphs);
+	fdry_buf_release(&s->rng_uses);
 	fdry_buf_release(&s->events);
 	fdry_buf_release(&s->event_uses);
 	fdry_buf_release(&s->host_tensors);
@@ -522,9 +565,6 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	err = live_check(&s->live);
 	if (err)
 		return err;
-	if (!cap->graphs.len)
-		return fdry_fail(FDRY_E_STATE,
-				 "there is no graph to seal; add one with fdry_capture_graph()");
 	err = fdry_capture_wait(cap);
 	if (err)
 		return err;
@@ -537,6 +577,9 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	err = fdry_mem_reader_new(cap->drv, FDRY_SEAL_BLOCKS, &s->reader);
 	if (err)
 		goto out_pop;
+	err = graphs_list(s);
+	if (err)
+		goto out_release;
 	err = fdry_seal_maps_init(&s->maps);
 	if (err)
 		goto out_release;

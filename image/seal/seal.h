@@ -48,6 +48,8 @@ struct fdry_seal {
 	const struct fdry_alloc *near; /* an allocation of the layout, which holds the last word;
 					  see ptr.c */
 	struct fdry_buf host_tensors, hosts; /* see host.c */
+	struct fdry_buf graphs;        /* struct fdry_capture_graph * each: to seal, by key */
+	struct fdry_buf rng_uses;      /* struct fdry_capture_rng_use each: of these graphs */
 	struct fdry_buf events;        /* CUevent each: of the graph that is read */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
@@ -117,8 +119,9 @@ int fdry_seal_graph_events(struct fdry_seal *s, const struct fdry_buf *events) _
 /* After the graphs, add the events that several of them use to the manifest. */
 int fdry_seal_events(struct fdry_seal *s) __must_check;
 
-/* random.c: after the layout, set the cells of generators to zero and add the generators to the
- * manifest. */
+/* random.c: list what the graphs of the seal draw. The strings are the capture's. */
+int fdry_seal_rng_uses_list(struct fdry_seal *s) __must_check;
+/* After the layout, set the cells of generators to zero and add the generators to the manifest. */
 int fdry_seal_generators(struct fdry_seal *s) __must_check;
 /* Add the draws of graph @g, the next of the manifest, to the manifest. FDRY_E_REFUSED if the graph
  * reads its seed elsewhere. */

@@ -256,6 +256,18 @@ int fdry_capture_graph_remove(struct fdry_capture *cap, uint64_t key);
  */
 int fdry_capture_graph_fixed(struct fdry_capture *cap, uint64_t key, int on);
 
+/**
+ * fdry_capture_graph_skip() - Leave a graph out of the next seals, or seal it again.
+ * @key: from fdry_capture_graph(); FDRY_E_NOKEY
+ * @on: 1 to leave it out, 0 to seal it again
+ *
+ * Such a seal is as if the graph had never been added: the image lacks the graph, and its kernels
+ * and generators unless other graphs use them. The image still has all memory of the region. A
+ * program that seals each graph when it was captured leaves out the graphs of earlier seals: then a
+ * seal does not take longer with each graph.
+ */
+int fdry_capture_graph_skip(struct fdry_capture *cap, uint64_t key, int on);
+
 #ifdef __cplusplus
 }
 #endif

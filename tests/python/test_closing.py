@@ -453,7 +453,7 @@ NEVER = {name for name in _lib.SIGNATURES
          if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
     "fdry_device_caps", "fdry_image_rng_count", "fdry_scalars_addr", "fdry_capture_allocs",
              "fdry_capture_graph_remove",
-    "fdry_capture_graph_fixed", "fdry_capture_rng_slots",
+    "fdry_capture_graph_fixed", "fdry_capture_graph_skip", "fdry_capture_rng_slots",
     "fdry_capture_free_preallocated", "fdry_capture_rng_use", "fdry_capture_hold",
     "fdry_capture_preallocate", "fdry_capture_rng", "fdry_device_launch_cooperative",
              "fdry_image_rng_use", "fdry_image_rng",

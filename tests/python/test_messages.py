@@ -26,7 +26,8 @@ BUILD = os.environ.get("BUILD", "build")
 FOR_C = re.compile(
     r"fdry_(cudagraph|graphpool|stream|telemetry|error|last|log|version|dtype|start)(_|$)")
 INNER = {"fdry_capture_allocs", "fdry_capture_rng_slots", "fdry_capture_graph_remove",
-         "fdry_capture_graph_fixed", "fdry_capture_hold", "fdry_capture_seal_fd",
+         "fdry_capture_graph_fixed", "fdry_capture_graph_skip", "fdry_capture_hold",
+         "fdry_capture_seal_fd",
          "fdry_device_launch_cooperative", "fdry_image_rng_use", "fdry_image_graph_count",
          "fdry_image_tensor_count", "fdry_image_rng_count", "fdry_image_rng_advance",
          "fdry_image_rng_seed", "fdry_kernels_count", "fdry_scalars_count", "fdry_scalars_dtype",

@@ -656,6 +656,44 @@ static void search(void *arg)
 	work_end(&d.w);
 }
 
+/* The image lacks a generator that only a skipped graph uses, and its cells may be gone. */
+static void seal_without(void *arg)
+{
+	static struct drawing d;
+	struct fdry_rng_use draw;
+	int i;
+
+	(void)arg;
+	drawing_make(&d);
+	for (i = 0; i < 2; i++) {
+		capture_start(&d.w);
+		draw_add(&d, 2 * i, 0, 0);
+		ok(fdry_capture_graph(d.w.cap, 1 + (uint64_t)i, "once", capture_stop(&d.w)));
+		draw = draw_of(&d, i ? "h" : "g", 2 * i, 4);
+		ok(fdry_capture_rng_use(d.w.cap, 1 + (uint64_t)i, &draw));
+	}
+	ok(fdry_capture_graph_skip(d.w.cap, 2, 1));
+	cuda_ok(cuMemFree_v2, d.g[3]);
+	ok(work_seal(&d.w, "img"));
+	ok(fdry_capture_graph_skip(d.w.cap, 2, 0));
+	fails(STATE, "offset of generator 'h' was freed before the seal", work_seal(&d.w, "img"));
+	work_end(&d.w);
+}
+
+START_TEST(draws_of_a_graph_that_is_left_out)
+{
+	struct fdry_image *img;
+
+	test_child(seal_without, NULL);
+	img = load(0);
+	ck_assert_uint_eq(fdry_image_rng_count(img), 1);
+	ok(fdry_image_rng_seed(img, "g", 7));
+	ok(fdry_image_launch(img, 1, NULL));
+	half_is(img, 0, 7, 0);
+	fdry_image_unload(img);
+}
+END_TEST
+
 START_TEST(cells_are_found)
 {
 	test_child(search, NULL);
@@ -720,6 +758,7 @@ int main(void)
 	tcase_add_test(t, what_is_refused);
 	tcase_add_loop_test(t, cells_that_the_graph_writes, 0, 2);
 	tcase_add_test(t, cells_in_an_external_tensor);
+	tcase_add_test(t, draws_of_a_graph_that_is_left_out);
 	tcase_add_test(t, cells_are_found);
 	tcase_add_test(t, cells_have_no_content);
 	suite_add_tcase(s, t);

@@ -437,6 +437,75 @@ START_TEST(graphs_that_are_dropped)
 }
 END_TEST
 
+/* A seal that leaves out graphs is like one of a capture that never had them. */
+START_TEST(graphs_that_are_left_out)
+{
+	static const uint64_t keys[] = { 1, 2, 3 }, two[] = { 2 };
+	char all[FDRY_ID_SIZE], alone[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
+	struct fdry_seal_report r = { .sz = sizeof(r) };
+
+	work_make(&w);
+	graph_add(&w, 1);
+	scale_add(2, w.a, 2);
+	graph_add(&w, 3);
+	if (_i) {
+		ok(fdry_capture_graph_fixed(w.cap, 2, 1));
+		ok(fdry_capture_graph_fixed(w.cap, 3, 1));
+	}
+	ok(fdry_capture_seal(w.cap, w.store, "img", all, NULL));
+	fails(NOKEY, "no graph with key 4", fdry_capture_graph_skip(w.cap, 4, 1));
+	ok(fdry_capture_graph_skip(w.cap, 1, 1));
+	ok(fdry_capture_graph_skip(w.cap, 3, 1));
+	ok(fdry_capture_seal(w.cap, w.store, "img", alone, &r));
+	ck_assert_uint_eq(r.graphs, 1);
+	ck_assert_uint_eq(r.kernels, 1);
+	ok(fdry_capture_graph_skip(w.cap, 2, 1));
+	fails(STATE, "fdry_capture_graph_skip() left out all", work_seal(&w, "img"));
+	ok(fdry_capture_graph_skip(w.cap, 1, 0));
+	ok(fdry_capture_graph_skip(w.cap, 2, 0));
+	ok(fdry_capture_graph_skip(w.cap, 3, 0));
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
+	ck_assert_str_eq(id, all);
+	ck_assert_uint_eq(r.graphs, 3);
+	seal_like_fresh(keys, 3, id);
+	ok(fdry_capture_graph_remove(w.cap, 1));
+	ok(fdry_capture_graph_remove(w.cap, 3));
+	seal_like_fresh(two, 1, id);
+	ck_assert_str_eq(id, alone);
+	work_end(&w);
+}
+END_TEST
+
+/* Memory that only a graph uses which is left out may be freed. When the graph is sealed again, its
+ * words are checked, though the last seal did not have them. */
+START_TEST(memory_of_a_graph_that_is_left_out)
+{
+	static const uint64_t keys[] = { 1, 2 };
+	char before[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
+	CUdeviceptr p, again;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
+	scale_add(2, p, 2);
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
+	seal_like_fresh(keys, 2, before);
+	ok(fdry_capture_graph_skip(w.cap, 2, 1));
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1)); /* so that no graph needs the words of graph 2 */
+	ok(work_seal(&w, "img"));
+	cuda_ok(cuMemFree_v2, p);
+	ok(work_seal(&w, "img"));
+	ok(fdry_capture_graph_skip(w.cap, 2, 0));
+	fails(REFUSED, "memory of the region that was freed", work_seal(&w, "img"));
+	cuda_ok(cuMemAlloc_v2, &again, 4 * MIB);
+	ck_assert_uint_eq(again, p);
+	seal_like_fresh(keys, 2, id);
+	ck_assert_str_eq(id, before);
+	work_end(&w);
+}
+END_TEST
+
 /* Memory that a graph uses is freed: the seal is refused as it is without a promise, and works when
  * the memory is back. */
 START_TEST(memory_that_is_freed)
@@ -507,6 +576,8 @@ int main(void)
 	tcase_add_test(tc, graph_that_was_made_again);
 	tcase_add_test(tc, kernels_that_change);
 	tcase_add_test(tc, graphs_that_are_dropped);
+	tcase_add_loop_test(tc, graphs_that_are_left_out, 0, 2);
+	tcase_add_test(tc, memory_of_a_graph_that_is_left_out);
 	tcase_add_test(tc, memory_that_is_freed);
 	tcase_add_test(tc, seal_that_failed_between);
 	suite_add_tcase(s, tc);

@@ -723,6 +723,7 @@ CHECKED = {
     "fdry_capture_allocs": [CAPTURE, POINTER(POINTER(Memory)), POINTER(c_size_t)],
     "fdry_capture_graph_remove": [CAPTURE, c_uint64],
     "fdry_capture_graph_fixed": [CAPTURE, c_uint64, c_int],
+    "fdry_capture_graph_skip": [CAPTURE, c_uint64, c_int],
     "fdry_capture_pause": [CAPTURE],
     "fdry_capture_aside": [CAPTURE, c_int],
     "fdry_capture_resume": [CAPTURE],
