@@ -293,6 +293,47 @@ class Graphs(Folder):
             """)
         self.assertEqual(ids, "")
 
+    def test_a_save_in_turn_has_its_own_graph_alone(self):
+        # 3 is saved with 2, which no save had before it; then 0 is saved again, with all.
+        self.more("""
+            import json
+            fdry.set_allocation_region(BASE, '1GB')
+            a, made = full(1.0), []
+            for i in range(4):
+                x, g = full(2.0 ** i), fdry.CUDAGraph()
+                with fdry.graph(g):
+                    out = a + x
+                made.append((g, out, x))
+                if i != 2:
+                    g.save(f'{i}.json', out)
+            made[0][0].save('again.json', made[0][1])
+            made[2][0].save('2.json', made[2][1])
+            image = {i: json.load(open(f'{i}.json'))['image'] for i in (0, 1, 2, 3, 'again')}
+            assert len(set(image.values())) == 4 and image[2] == image['again'], image
+            made[1][0].reset()
+            fdry.save_graphs({'new.json': made[0][:2], '3.json': made[3][:2]})
+            g = fdry.CUDAGraph()
+            with fdry.graph(g):
+                out = a + a
+            g.save('4.json', out)
+            """)
+        for name, keys in ((0, [1]), (1, [2]), ("again", [1, 2, 3, 4]), ("new", [1, 3, 4]),
+                           (4, [5])):
+            self.more(f"""
+                import json
+                image = json.load(open('{name}.json'))['image']
+                with fdry.load(image, store='foundry-store') as found:
+                    assert sorted(found.graphs()) == {keys}, found.graphs()
+                """)
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, found = full(10.0), [fdry.CUDAGraph.load(f'{i}.json') for i in range(5)]
+            for g, _ in found:
+                g.replay()
+            for (_, out), want in zip(found, (11.0, 12.0, 14.0, 18.0, 20.0)):
+                is_all(out, want)
+            """)
+
     CHANGED = """
         fdry.set_allocation_region(BASE, '1GB')
         a, w, keep = full(1.0), full(2.0), []

@@ -15,6 +15,8 @@ class _Made:
     def __init__(self, key, graph, watched):
         self.key, self.graph = key, graph
         self.watched = watched  # the generators that it may draw from, until that is determined
+        self.sealed = False     # an image has it
+        self.skipped = False    # the next seal leaves it out
 
 
 def _forget(where, key):
@@ -219,9 +221,9 @@ class CUDAGraph(_lib.Single):
         tensors, nested as you like. They keep their addresses, and each replay writes them. The
         store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the file.
 
-        The image has all graphs that were captured in the region and are alive, and memory as it is
-        now. A save reads all memory, and stores what differs from earlier saves. To save many
-        graphs, call save_graphs(), which reads once.
+        The image has the graph, all others that no earlier save has stored, and memory as it is
+        now. If an earlier save has stored this graph, the image has all graphs of the region. A
+        save compares all memory with earlier saves, and stores what differs.
 
         Errors: FDRY_E_STATE if the graph was not captured in the region; FDRY_E_REFUSED names the
         node or the memory that cannot be restored exactly; FDRY_E_RANGE if an output does not lie
@@ -322,6 +324,7 @@ def save_graphs(graphs):
         said = {path: each[0]._description(where, each[1]) for path, each in asked.items()}
         if not said:
             return
+        placed.choose(where, {key for key, _ in said.values()})
         images = placed.seal(where, said)
         segments = placed.torch_of(where)
         for path, (key, outputs) in said.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images in the region: sealed from it, or placed among the allocations of the process.
 
-An image has every graph that was captured in the region and is alive, and memory as it is at the
-seal. A placed image does not write the memory that the process allocated itself. One segment of
+An image has graphs that were captured in the region and are alive, and memory as it is at the seal.
+A placed image does not write the memory that the process allocated itself. One segment of
 torch may have tensors of the process and of the image. Foundry allocates the image's part from
 torch's free blocks, so that torch does not use it.
 """
@@ -11,7 +11,7 @@ import os
 import weakref
 
 from . import _file, _lib, _segments, _torch
-from ._lib import Error
+from ._lib import Error, lib
 from .generators import recognise
 from .image import load
 from .tensor import Tensor
@@ -44,8 +44,24 @@ def _find_random(region):
             made.watched = None  # only now: after an exception the graph is examined again
 
 
+def choose(region, keys):
+    """Choose the graphs of the next seal, which must have `keys`.
+
+    If no image has any of `keys`, the seal leaves out the graphs that an image has. So a graph that
+    is saved when it was captured does not cost all graphs before it.
+    """
+    new = not any(region.graphs[key].sealed for key in keys)
+    for key, made in list(region.graphs.items()):
+        # the garbage collector may free any graph during the loop
+        if made.skipped != (new and made.sealed) and key in region.graphs:
+            made.skipped = not made.skipped
+            lib.fdry_capture_graph_skip(region.capture._handle, key, made.skipped)
+
+
 def seal(region, paths):
-    """Seal the region as it is now, one image for each store of `paths`. Returns {path: id}."""
+    """Seal the chosen graphs and memory as it is now, one image for each store of `paths`. Returns
+    {path: id}.
+    """
     stores, found = {}, {}
     for path in paths:
         stores.setdefault(_file.store_for(path), []).append(path)
@@ -58,6 +74,8 @@ def seal(region, paths):
             store.tag(ident, _ref(path))
         saved[store, ident] = True
         found.update(dict.fromkeys(each, ident))
+    for made in list(region.graphs.values()):
+        made.sealed |= not made.skipped
     return found
 
 
