@@ -185,6 +185,27 @@ static int variables_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	return 0;
 }
 
+/* One line for each file. */
+static int files_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_file *f = m->files;
+	uint64_t size;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_files; i++) {
+		size = f[i].offset + f[i].size;
+		if (i + 1 < m->n_files && f[i + 1].offset)
+			continue;
+		err = fdry_buf_line(out, "file %llu %s%s", (unsigned long long)size,
+				    fdry_manifest_str(m, f[i].name),
+				    f[i].flags & FDRY_FILE_EXECUTABLE ? " (executable)" : "");
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 static int rng_uses_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_rng_use *d = m->rng_uses;
@@ -245,6 +266,9 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	if (err)
 		goto out_release;
 	err = variables_text(m, &out);
+	if (err)
+		goto out_release;
+	err = files_text(m, &out);
 	if (err)
 		goto out_release;
 	*ret = out;

@@ -82,7 +82,7 @@ bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object)
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
 {
 	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks +
-		   m->n_variables,
+		   m->n_variables + m->n_files,
 	       i, k = 0, u = 0;
 	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
 
@@ -98,6 +98,10 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->host_chunks[i].oid;
 	for (i = 0; i < m->n_variables; i++)
 		oids[k++] = m->variables[i].oid;
+	for (i = 0; i < m->n_files; i++)
+		if (m->files[i].size)
+			oids[k++] = m->files[i].oid;
+	n = k;
 	qsort(oids, n, sizeof(*oids), fdry_oid_cmp);
 	for (i = 0; i < n; i++)
 		if (!u || !fdry_oid_eq(&oids[i], &oids[u - 1]))

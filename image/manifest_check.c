@@ -63,6 +63,8 @@ static int text_check(const struct fdry_manifest *m)
 				 text_take(m, m->kernels[i].name, left));
 	for (i = 0; i < m->n_variables && left; i++)
 		left = text_take(m, m->variables[i].name, left);
+	for (i = 0; i < m->n_files && left; i++)
+		left = text_take(m, m->files[i].name, left);
 	for (i = 0; i < m->n_rng_uses && left; i++)
 		left = text_take(m, m->generators[m->rng_uses[i].generator].name, left);
 	if (left)
@@ -551,6 +553,63 @@ static int external_prints_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+/* A relative path without "." and "..", so that a program can place the file inside a folder. */
+static bool file_name_ok(const char *name)
+{
+	size_t i, part = 0, len = strnlen(name, FDRY_MF_FILE_NAME_MAX + 1);
+
+	if (!len || len > FDRY_MF_FILE_NAME_MAX)
+		return false;
+	for (i = 0; i <= len; i++) {
+		if (name[i] && name[i] != '/') {
+			if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+				return false;
+			continue;
+		}
+		if (i == part || (i - part <= 2 && !strncmp(name + part, "..", i - part)))
+			return false;
+		part = i + 1;
+	}
+	return true;
+}
+
+/* Whether piece @f follows piece @before (NULL: it is the first), of the same file or another. */
+static bool file_ordered(const struct fdry_manifest *m, const struct fdry_mf_file *before,
+			 const struct fdry_mf_file *f)
+{
+	int order = before ? strcmp(fdry_manifest_str(m, before->name),
+				    fdry_manifest_str(m, f->name))
+			   : -1;
+
+	if (order)
+		return order < 0 && !f->offset;
+	return before->size == FDRY_MF_CHUNK_MAX && f->size && f->flags == before->flags &&
+	       f->offset == before->offset + before->size;
+}
+
+static int files_check(const struct fdry_manifest *m)
+{
+	static const struct fdry_oid none;
+	const struct fdry_mf_file *f = m->files;
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	for (i = 0; i < m->n_files; i++, f++) {
+		if (!str_ok(m, f->name) || !file_name_ok(fdry_manifest_str(m, f->name)))
+			return bad("file piece %u has a bad name", i);
+		if (f->size > FDRY_MF_CHUNK_MAX || f->flags & ~(uint32_t)FDRY_FILE_EXECUTABLE)
+			return bad("file piece %u has a bad size or an unknown flag", i);
+		if (!f->size && !fdry_oid_eq(&f->oid, &none))
+			return bad("file piece %u is empty and has an object", i);
+		if (!file_ordered(m, i ? f - 1 : NULL, f))
+			return bad("file piece %u is out of order", i);
+		bytes += f->size;
+		if (bytes > FDRY_MF_FILES_MAX)
+			return fdry_fail(FDRY_E_LIMIT, "the image's files have more than 1 GiB");
+	}
+	return 0;
+}
+
 int fdry_manifest_check(const struct fdry_manifest *m)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
@@ -559,7 +618,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		kernels_check, attrs_check,	 variables_check,   tensors_check,
 		capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    text_check,
-		fingerprints_check, external_prints_check, events_check,
+		fingerprints_check, external_prints_check, events_check, files_check,
 	};
 	size_t i;
 	int err;

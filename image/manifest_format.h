@@ -32,6 +32,8 @@
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
 #define FDRY_MF_GENERATORS_MAX 256u /* so a graph has at most as many draws */
 #define FDRY_MF_CAPACITIES_MAX 4096u
+#define FDRY_MF_FILES_MAX (1ull << 30) /* bytes of all files */
+#define FDRY_MF_FILE_NAME_MAX 1024u
 /* The most text of all entries, with a string counted for each entry that uses it: TEXT_TIMES times
  * the manifest's bytes, plus TEXT_FREE. */
 #define FDRY_MF_TEXT_TIMES 16u
@@ -214,6 +216,16 @@ struct fdry_mf_external_print {
 	struct fdry_fingerprint value; /* of the tensor's bytes, from its first byte */
 };
 
+/* A piece of a file; by ascending name, then by ascending offset. Each piece but the last of a file
+ * has FDRY_MF_CHUNK_MAX bytes. Only an empty file has a piece without bytes, and its id is zero. */
+struct fdry_mf_file {
+	uint32_t name;
+	uint32_t flags;      /* of enum fdry_file_flags; equal in all pieces */
+	uint64_t offset;     /* in the file */
+	uint64_t size;       /* bytes, at most FDRY_MF_CHUNK_MAX */
+	struct fdry_oid oid; /* of the chunk object */
+};
+
 /* X(id, NAME, member of view and writer, type of an entry) */
 #define FDRY_MF_SECTIONS(X) \
 	X(1, STRINGS, strings, char) \
@@ -239,7 +251,8 @@ struct fdry_mf_external_print {
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
 	  struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 20, EXTERNAL_PRINTS, external_prints, \
-	  struct fdry_mf_external_print)
+	  struct fdry_mf_external_print) \
+	X(FDRY_SECTION_OPTIONAL + 23, FILES, files, struct fdry_mf_file)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -283,6 +296,9 @@ FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);
 FDRY_MF_FROZEN(fdry_fingerprint, 16);
 FDRY_MF_FROZEN(fdry_mf_external_print, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_external_print, value, 8);
+FDRY_MF_FROZEN(fdry_mf_file, 56);
+FDRY_MF_FROZEN_AT(fdry_mf_file, offset, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_file, oid, 24);
 FDRY_MF_FROZEN(fdry_mf_host, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
 FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);

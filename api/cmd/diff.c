@@ -360,6 +360,37 @@ static int variable_found(struct diff *d, int64_t i, int64_t j)
 	return found_texts(d, name, text[0], text[1]);
 }
 
+/* --- files --- */
+
+static int file_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	const struct fdry_mf_file *a = &d->im[0].m.files[i], *b = &d->im[1].m.files[j];
+	int order = strcmp(fdry_manifest_str(&d->im[0].m, a->name),
+			   fdry_manifest_str(&d->im[1].m, b->name));
+
+	return order ? order : (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+static int file_found(struct diff *d, int64_t i, int64_t j)
+{
+	char name[320] = "", text[2][128] = { "", "" }, hex[FDRY_OID_HEX_SIZE];
+	const int64_t at[2] = { i, j };
+	const struct fdry_mf_file *f;
+	int k;
+
+	for (k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		f = &d->im[k].m.files[at[k]];
+		snprintf(name, sizeof(name), "%.300s", fdry_manifest_str(&d->im[k].m, f->name));
+		snprintf(text[k], sizeof(text[k]), "%llu bytes at %llu, %.12s%s",
+			 (unsigned long long)f->size, (unsigned long long)f->offset,
+			 fdry_oid_hex(&f->oid, hex),
+			 f->flags & FDRY_FILE_EXECUTABLE ? ", executable" : "");
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
 /* --- the whole image --- */
 
 #define LIST(part_, member, prefix) \
@@ -375,6 +406,7 @@ static int diff_lists(struct diff *d)
 		LIST("segments", segments, segment),  LIST("host segments", hosts, host),
 		LIST("tensors", tensors, tensor),     LIST("draws", rng_uses, rng_use),
 		LIST("shared events", events, event), LIST("variables", variables, variable),
+		LIST("files", files, file),
 	};
 	size_t i;
 	int err = region(d);

@@ -152,6 +152,25 @@ static void variables(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
+static void files(struct json *j, const struct fdry_manifest *m)
+{
+	const struct fdry_mf_file *f = m->files;
+	uint32_t i;
+
+	json_open(j, "files", '[');
+	for (i = 0; i < m->n_files; i++, f++) {
+		json_open(j, NULL, '{');
+		json_string(j, "name", fdry_manifest_str(m, f->name));
+		json_bool(j, "executable", f->flags & FDRY_FILE_EXECUTABLE);
+		json_number(j, "offset", f->offset);
+		json_number(j, "bytes", f->size);
+		if (f->size)
+			json_oid(j, "id", &f->oid);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 static void kernels(struct json *j, const struct fdry_manifest *m)
 {
 	const struct fdry_mf_kernel *k;
@@ -190,5 +209,6 @@ void cmd_image_json(struct json *j, const struct fdry_manifest *m)
 	kernels(j, m);
 	events(j, m);
 	variables(j, m);
+	files(j, m);
 	json_close(j, '}');
 }

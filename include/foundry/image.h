@@ -449,6 +449,52 @@ int fdry_image_requirements(struct fdry_store *store, const char *name,
  */
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
 
+/* ------------------------------------------------------------ files --- */
+
+enum fdry_file_flags {
+	FDRY_FILE_EXECUTABLE = 1 << 0,
+};
+
+/**
+ * struct fdry_file - A file that an image carries, such as a compiled kernel in a cache.
+ * @name: 1 to 1,024 bytes: parts between slashes. No part is empty, "." or "..", and no byte is a
+ *        control character
+ * @data: @len bytes. All files of an image have at most 1 GiB
+ * @flags: of enum fdry_file_flags
+ * @reserved: zero
+ */
+struct fdry_file {
+	const char *name;
+	const void *data;
+	uint64_t len;
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+/**
+ * fdry_image_attach() - Add files to an image.
+ * @name: as for fdry_image_load()
+ * @files: @nfiles, in any order; their names differ
+ * @id: FDRY_ID_SIZE bytes for the id of the image with the files, or NULL
+ *
+ * The files make another image, since an image never changes. If @name is a ref or REF:DIGITS, the
+ * new image replaces the other one there. Loads ignore files, and so do older versions of the
+ * library. Errors: FDRY_E_NOENT; FDRY_E_EXISTS (the image has files already, or two of @files have
+ * one name); FDRY_E_BADIMAGE (a name or flag is not allowed); FDRY_E_LIMIT; FDRY_E_RACED (the ref
+ * was set meanwhile); FDRY_E_FULL, FDRY_E_PERM.
+ */
+int fdry_image_attach(struct fdry_store *store, const char *name, const struct fdry_file *files,
+		      size_t nfiles, char *id);
+
+/* Called with a file, which is valid until it returns. 0: continue; any other value ends
+ * fdry_image_files(), which returns it. */
+typedef int (*fdry_file_fn)(void *arg, const struct fdry_file *file);
+
+/* Call @fn for each file of the image @name, by ascending name. The bytes are verified. The
+ * caller must trust the image before it uses a file: a kernel is code.
+ * FDRY_E_NOENT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE. */
+int fdry_image_files(struct fdry_store *store, const char *name, fdry_file_fn fn, void *arg);
+
 /* ------------------------------------------------------------ names --- */
 
 /*

@@ -59,6 +59,7 @@ static struct fdry_buf good(void)
 	put(w.objects, (struct fdry_mf_object){ .oid = { { 5 } } });
 	put(w.attrs, (struct fdry_mf_attr){ .kernel = 0, .id = FDRY_MF_KERNEL_ATTRS, .value = 2 });
 	put(w.variables, (struct fdry_mf_variable){ .name = str(&w, "v"), .offset = 8, .size = 4 });
+	put(w.files, (struct fdry_mf_file){ .name = str(&w, "a/b"), .size = 4 });
 	put(w.events, (struct fdry_mf_event){ .graph = 0, .event = 1, .number = 0 });
 	put(w.hosts, (struct fdry_mf_host){ .size = 5000, .align = 256 });
 	put(w.host_chunks, (struct fdry_mf_host_chunk){ .segment = 0, .offset = 8, .size = 4992 });

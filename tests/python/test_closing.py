@@ -128,7 +128,8 @@ class Closing(unittest.TestCase):
             "Slots": {"image": lambda: subject.image, "graph": lambda: 1},
             "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"],
                       "image": lambda: "vecadd",
-                      "file": lambda: self.pack},
+                      "file": lambda: self.pack,
+                      "files": lambda: [foundry.File("a", b"x")]},
         }
         common = {"key": 1, "nbytes": 4096, "stream": None, "entry": "vecadd", "value": 0,
                   "token": 1, "step": 1, "seed": 1, "ref": "other",

@@ -327,6 +327,21 @@ static const struct damage damages[] = {
 	{ "its region ends beyond the address space", FDRY_E_BADIMAGE, region_over_the_end },
 };
 
+/* Check that the damage is reported. */
+static void damage_check(void (*filler)(struct fdry_manifest_writer *), const struct damage *d)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+
+	filler(&w);
+	d->do_it(&w);
+	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
+	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
+		      fdry_last_error(), d->says);
+	ck_assert_ptr_null(b.data);
+	fdry_manifest_writer_release(&w);
+}
+
 /* The same with values of variables: two of one object, one of them in two parts. */
 static void fill_variables(struct fdry_manifest_writer *w)
 {
@@ -384,6 +399,89 @@ static const struct damage variable_damages[] = {
 	{ "variable 1 is out of order", FDRY_E_BADIMAGE, variable_overlaps },
 	{ "variable 2 is out of order", FDRY_E_BADIMAGE, variable_order },
 };
+
+/* The same with files: one of two pieces, and an empty one. */
+static void fill_files(struct fdry_manifest_writer *w)
+{
+	fill(w);
+	put(w->files, (struct fdry_mf_file){ .name = str(w, "a/b"), .flags = 1, .size = 2 << 20,
+					     .oid = oid(8) });
+	put(w->files, (struct fdry_mf_file){ .name = str(w, "a/b"), .flags = 1, .offset = 2 << 20,
+					     .size = 1, .oid = oid(9) });
+	put(w->files, (struct fdry_mf_file){ .name = str(w, "a/c") });
+}
+
+#define file(i) entry(w, files, struct fdry_mf_file, i)
+DAMAGE(file_name, file(2).name = 0)
+DAMAGE(file_half_name, file(2).name += 1)
+DAMAGE(file_climbs, file(2).name = str(w, "b/../../c"))
+DAMAGE(file_absolute, file(2).name = str(w, "/c"))
+DAMAGE(file_flag, file(2).flags = 2)
+DAMAGE(file_flags_differ, file(1).flags = 0)
+DAMAGE(file_large, file(0).size += 1)
+DAMAGE(file_short, file(0).size -= 1)
+DAMAGE(file_gap, file(1).offset += 1)
+DAMAGE(file_begins_late, file(2).offset = 2 << 20)
+DAMAGE(file_order, file(2).name = str(w, "a/a"))
+DAMAGE(file_ends_empty, (file(1).size = 0, file(1).oid = file(2).oid))
+DAMAGE(file_empty_object, file(2).oid = oid(9))
+
+/* Far more bytes than objects: 513 pieces, all of one object. */
+static void file_repeats(struct fdry_manifest_writer *w)
+{
+	uint64_t i;
+
+	for (i = 0; i < 513; i++)
+		put(w->files, (struct fdry_mf_file){ .name = str(w, "b"), .size = 2 << 20,
+						     .offset = i << 21, .oid = oid(8) });
+}
+
+static const struct damage file_damages[] = {
+	{ "file piece 2 has a bad name", FDRY_E_BADIMAGE, file_name },
+	{ "file piece 2 has a bad name", FDRY_E_BADIMAGE, file_half_name },
+	{ "file piece 2 has a bad name", FDRY_E_BADIMAGE, file_climbs },
+	{ "file piece 2 has a bad name", FDRY_E_BADIMAGE, file_absolute },
+	{ "file piece 2 has a bad size or an unknown flag", FDRY_E_BADIMAGE, file_flag },
+	{ "file piece 1 is out of order", FDRY_E_BADIMAGE, file_flags_differ },
+	{ "file piece 0 has a bad size", FDRY_E_BADIMAGE, file_large },
+	{ "file piece 1 is out of order", FDRY_E_BADIMAGE, file_short },
+	{ "file piece 1 is out of order", FDRY_E_BADIMAGE, file_gap },
+	{ "file piece 2 is out of order", FDRY_E_BADIMAGE, file_begins_late },
+	{ "file piece 2 is out of order", FDRY_E_BADIMAGE, file_order },
+	{ "file piece 1 is out of order", FDRY_E_BADIMAGE, file_ends_empty },
+	{ "file piece 2 is empty and has an object", FDRY_E_BADIMAGE, file_empty_object },
+	{ "files have more than 1 GiB", FDRY_E_LIMIT, file_repeats },
+};
+
+START_TEST(every_file_field_is_checked)
+{
+	damage_check(fill_files, &file_damages[_i]);
+}
+END_TEST
+
+START_TEST(golden_bytes_with_files)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_manifest m;
+	struct fdry_oid id, *links;
+	size_t n;
+
+	fill_files(&w);
+	ok(fdry_manifest_encode(&w, &b));
+	ok(fdry_oid_of(b.data, b.len, &id));
+	ck_assert_str_eq(fdry_oid_hex(&id, hex),
+			 "45f818f63afe9f322728d2af76ce6b49ed5d049875fccaa14dab9341a0dd8770");
+	ok(open_it(&b, &m));
+	ck_assert_uint_eq(m.n_files, 3);
+	ok(fdry_manifest_links(&m, &links, &n));
+	ck_assert_uint_eq(n, 7);
+	free(links);
+	fdry_buf_release(&b);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
 
 /* The same with events that both graphs use. */
 static void fill_events(struct fdry_manifest_writer *w)
@@ -512,33 +610,13 @@ static const struct damage host_damages[] = {
 
 START_TEST(every_host_field_is_checked)
 {
-	const struct damage *d = &host_damages[_i];
-	struct fdry_manifest_writer w = { 0 };
-	struct fdry_buf b = { 0 };
-
-	fill_hosts(&w);
-	d->do_it(&w);
-	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
-	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
-		      fdry_last_error(), d->says);
-	ck_assert_ptr_null(b.data);
-	fdry_manifest_writer_release(&w);
+	damage_check(fill_hosts, &host_damages[_i]);
 }
 END_TEST
 
 START_TEST(every_variable_field_is_checked)
 {
-	const struct damage *d = &variable_damages[_i];
-	struct fdry_manifest_writer w = { 0 };
-	struct fdry_buf b = { 0 };
-
-	fill_variables(&w);
-	d->do_it(&w);
-	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
-	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
-		      fdry_last_error(), d->says);
-	ck_assert_ptr_null(b.data);
-	fdry_manifest_writer_release(&w);
+	damage_check(fill_variables, &variable_damages[_i]);
 }
 END_TEST
 
@@ -700,6 +778,9 @@ int main(void)
 	tcase_add_loop_test(tc, every_host_field_is_checked, 0,
 			    sizeof(host_damages) / sizeof(host_damages[0]));
 	tcase_add_test(tc, golden_bytes_with_variables);
+	tcase_add_test(tc, golden_bytes_with_files);
+	tcase_add_loop_test(tc, every_file_field_is_checked, 0,
+			    sizeof(file_damages) / sizeof(file_damages[0]));
 	tcase_add_loop_test(tc, every_event_field_is_checked, 0,
 			    sizeof(event_damages) / sizeof(event_damages[0]));
 	tcase_add_loop_test(tc, every_variable_field_is_checked, 0,

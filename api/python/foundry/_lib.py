@@ -408,6 +408,14 @@ class External(Struct):
     _fields_ = [("name", c_char_p), ("bytes", c_uint64)]
 
 
+class File(Struct):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("len", c_uint64), ("flags", c_uint32),
+                ("reserved", c_uint32)]
+
+
+FILE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(File))
+
+
 class Memory(Struct):
     _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]
 
@@ -773,6 +781,8 @@ CHECKED = {
     "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(StartReport))],
     "fdry_image_requirements": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Requirements))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
+    "fdry_image_attach": [STORE, c_char_p, POINTER(File), c_size_t, c_char_p],
+    "fdry_image_files": [STORE, c_char_p, FILE_FN, c_void_p],
     "fdry_image_tag": [STORE, c_char_p, c_char_p],
     "fdry_slots_new": [POINTER(SlotsOpts), POINTER(SLOTS)],
     "fdry_slots_install": [SLOTS, c_uint64, GRAPH, GRAPH_EXEC, c_uint32],

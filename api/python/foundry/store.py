@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import secrets
+import typing
 
 from . import _lib
 from ._lib import lib, libc, STORE
@@ -12,6 +13,7 @@ _CREATE, _READONLY, _GROUP = 1, 2, 4
 _EXPORT_PLAIN, _EXPORT_NO_REFS, _EXPORT_ALL = 1, 2, 4
 _IMPORT_DRY_RUN, _IMPORT_NO_REFS = 1, 2
 _EVICT_DRY_RUN = _GC_DRY_RUN = 1
+_EXECUTABLE = 1
 _PHASES = ("mark", "list", "sweep")
 _KINDS = ("chunk", "kernel", "graph", "manifest")
 
@@ -150,6 +152,14 @@ def _input(file):
         yield _lib.descriptor(file)
 
 
+class File(typing.NamedTuple):
+    """A file that an image carries. name: parts between slashes; data: bytes."""
+
+    name: str
+    data: bytes
+    executable: bool = False
+
+
 class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
@@ -238,6 +248,40 @@ class Store(_lib.Closing):
         with _input(file) as fd, callback:
             lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(report))
         return Pack(report, images)
+
+    def attach(self, name, files):
+        """Add files to the image `name`, and return the id of the image that has them.
+
+        files: of File, with different names. An image never changes, so this is another image. If
+        `name` is a ref or REF:DIGITS, the new image replaces the other one there. Loads ignore
+        files.
+        """
+        files = list(files)
+        raw = (_lib.File * len(files))(*(
+            _lib.File(_lib.text(f.name), ctypes.cast(ctypes.c_char_p(f.data), ctypes.c_void_p),
+                      len(f.data), _EXECUTABLE if f.executable else 0) for f in files))
+        ident = ctypes.create_string_buffer(_lib.ID_SIZE)
+        lib.fdry_image_attach(self._handle, _lib.text(name), raw, len(files), ident)
+        return ident.value.decode()
+
+    def files(self, name, wanted=None):
+        """Return the files that the image `name` carries, by ascending name, as a list of File.
+
+        wanted: a set of names; None: all. The bytes are verified. Trust the image before you use
+        them: a kernel is code.
+        """
+        found = []
+
+        def each(_, file):
+            file = file.contents
+            if wanted is None or _lib.foreign(file.name) in wanted:
+                found.append(File(_lib.foreign(file.name), ctypes.string_at(file.data, file.len),
+                                  bool(file.flags & _EXECUTABLE)))
+            return 0
+        callback = _lib.Callback(_lib.FILE_FN, each, failed=-1)
+        with callback:
+            lib.fdry_image_files(self._handle, _lib.text(name), callback.fn, None)
+        return found
 
     def tag(self, image, ref):
         """Set `ref` to an image as well: a ref (all its images), REF:DIGITS, an id or a prefix of
