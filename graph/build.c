@@ -2,28 +2,31 @@
 /*
  * build.c - from a checked view to a driver graph.
  *
- * All nodes are added first, without dependencies, then all edges. Edges with the same edge data
- * are added in one call, because drivers apply the first record of a call to all its edges. One
- * allocation holds node handles, edge handles and parameter addresses. Another holds the argument
- * blocks. Both are freed when the graph is complete.
+ * All nodes are added first, without dependencies, then all edges. Edges of one graph with the same
+ * edge data are added in one call, because drivers apply the first record of a call to all its
+ * edges. One allocation holds node handles, edge handles and parameter addresses. Another holds the
+ * argument blocks. Both are freed when the graph is complete.
  */
 #include "graph/build.h"
 
 #include <stdlib.h>
 
+#include "graph/subgraph.h"
 
 /* The parts of the first allocation. */
 struct scratch {
 	CUgraphNode *nodes;
 	CUgraphNode *from, *to; /* edges of one call */
 	CUgraphEdgeData *data;
+	CUgraph *graphs;
 	void **params;
 };
 
 static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel *kernels,
 		       struct scratch *ret)
 {
-	size_t nodes = v->header.nodes, edges = fdry_graph_edge_count(v), params = 0;
+	size_t nodes = v->header.nodes, edges = fdry_graph_edge_count(v), params = 0,
+	       graphs = (size_t)v->header.subgraphs + 1;
 	uint32_t i;
 	void **p;
 
@@ -33,14 +36,15 @@ static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel
 
 		params = n > params ? n : params;
 	}
-	p = malloc((nodes + 3 * edges + params + 1) * sizeof(*p));
+	p = malloc((nodes + 3 * edges + graphs + params) * sizeof(*p));
 	if (!p)
 		return fdry_nomem();
 	ret->nodes = (CUgraphNode *)p;
 	ret->from = ret->nodes + nodes;
 	ret->to = ret->from + edges;
 	ret->data = (CUgraphEdgeData *)(ret->to + edges);
-	ret->params = p + nodes + 3 * edges;
+	ret->graphs = (CUgraph *)(p + nodes + 3 * edges);
+	ret->params = p + nodes + 3 * edges + graphs;
 	return 0;
 }
 
@@ -48,11 +52,14 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 {
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
+	uint32_t i = 0;
 	int err = fdry_graph_cursor_init(b->view, &c);
 
 	if (err)
 		return err;
 	while (fdry_graph_next(&c, &node)) {
+		i = fdry_graph_of(b->view, i, c.node - 1);
+		b->graph = b->graphs[i];
 		err = fdry_node_ops(node.kind)->build(b, &node, &nodes[c.node - 1]);
 		if (err) {
 			err = fdry_fail_at(err, "node %u", c.node - 1);
@@ -63,26 +70,41 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 	return err;
 }
 
-/* Add the edges with edge data @index, in one call. */
+/* Add @n edges of graph @i with edge data @index. */
+static int edges_add(struct fdry_build *b, const struct scratch *s, uint32_t i, uint32_t index,
+		     uint32_t n)
+{
+	if (!n)
+		return 0;
+	return fdry_call(b->drv, cuGraphAddDependencies_v2, s->graphs[i], s->from, s->to,
+			 index ? s->data : NULL, n);
+}
+
+/* Add the edges with edge data @index, in one call for each graph. */
 static int edges_build(struct fdry_build *b, const struct scratch *s, uint32_t index)
 {
 	const struct fdry_graph_view *v = b->view;
 	CUgraphEdgeData data = fdry_graph_edge_data_at(v, index);
 	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge e;
-	uint32_t n = 0;
+	uint32_t n = 0, i = 0;
+	int err;
 
 	while (fdry_graph_edge_next(&edges, &e)) {
 		if (e.index != index)
 			continue;
+		if (e.from >= fdry_graph_end(v, i)) {
+			err = edges_add(b, s, i, index, n);
+			if (err)
+				return err;
+			i = fdry_graph_of(v, i, e.from);
+			n = 0;
+		}
 		s->from[n] = s->nodes[e.from];
 		s->to[n] = s->nodes[e.to];
 		s->data[n++] = data;
 	}
-	if (!n)
-		return 0;
-	return fdry_call(b->drv, cuGraphAddDependencies_v2, b->graph, s->from, s->to,
-			 index ? s->data : NULL, n);
+	return edges_add(b, s, i, index, n);
 }
 
 static int graph_fill(struct fdry_build *b)
@@ -94,6 +116,8 @@ static int graph_fill(struct fdry_build *b)
 	if (err)
 		return err;
 	b->params = s.params;
+	b->graphs = s.graphs;
+	b->graphs[0] = b->graph;
 	err = nodes_build(b, s.nodes);
 	if (err)
 		goto out_free;
@@ -103,6 +127,8 @@ static int graph_fill(struct fdry_build *b)
 			goto out_free;
 	}
 out_free:
+	if (b->empty)
+		fdry_call_raw(b->drv, cuGraphDestroy, b->empty);
 	free(s.nodes);
 	return err;
 }

@@ -12,7 +12,10 @@ struct fdry_build {
 	const struct fdry_graph_builder *in;
 	const struct fdry_driver *drv;
 	const struct fdry_graph_view *view;
-	CUgraph graph;
+	CUgraph graph;   /* the graph that nodes are added to */
+	CUgraph *graphs; /* the graph itself, and those of child graph nodes so far ... */
+	uint32_t ngraphs; /* ... as many of these */
+	CUgraph empty;   /* that child graph nodes are made of; NULL until needed */
 	CUevent *events;
 	void **params; /* memory for the addresses of the parameters of any kernel */
 	void *extra[5]; /* of a node with a packed buffer ... */

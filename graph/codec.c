@@ -3,14 +3,15 @@
  * codec.c - from bytes to a checked view.
  *
  * The checks come in this order: header, directory and sections (columns.c), the kinds of nodes,
- * the columns of each kind, edges. Later checks rely on earlier ones. The checks allocate nothing
- * and do not recurse; their time is linear in the object's size.
+ * the columns of each kind, edges, graphs within the graph. Later checks rely on earlier ones. The
+ * checks allocate nothing and do not recurse; their time is linear in the object's size.
  */
 #include "graph/codec.h"
 
 #include <stdlib.h>
 
 #include "graph/edge.h"
+#include "graph/subgraph.h"
 
 static int kinds_check(const struct fdry_graph_view *v)
 {
@@ -52,6 +53,9 @@ int fdry_graph_view_init(struct fdry_span bytes, struct fdry_graph_view *ret)
 			return err;
 	}
 	err = fdry_graph_edges_check(&v);
+	if (err)
+		return err;
+	err = fdry_graph_subgraphs_check(&v);
 	if (err)
 		return err;
 	*ret = v;

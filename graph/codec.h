@@ -98,6 +98,8 @@ struct fdry_graph_config {
 
 /* Append a node. Nodes must come in canonical order. FDRY_E_LIMIT, FDRY_E_INVAL. */
 int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node) __must_check;
+/* The next nodes are those of a graph that node @owner holds. */
+int fdry_graph_enc_subgraph(struct fdry_graph_enc *enc, uint32_t owner) __must_check;
 /* Append all edges, once, after the nodes; sorts @edges. FDRY_E_INVAL if an edge does not lead to a
  * later node, or occurs twice. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges,

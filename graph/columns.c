@@ -52,6 +52,7 @@ static const struct limit limits[] = {
 	LIMIT(configs, FDRY_GRAPH_CONFIGS_MAX),
 	LIMIT(patches, FDRY_GRAPH_PATCHES_MAX),
 	LIMIT(breaks, FDRY_GRAPH_NODES_MAX),
+	LIMIT(subgraphs, FDRY_GRAPH_NODES_MAX),
 #undef LIMIT
 };
 

@@ -11,6 +11,7 @@
 
 #include "lib/printable.h"
 #include "graph/graph.h"
+#include "graph/subgraph.h"
 #include "graph/text.h"
 
 #define FIRST_LINE "foundry-graph"
@@ -50,17 +51,32 @@ static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_ke
 	return 0;
 }
 
+/* Write the lines of graphs that begin at the next node, from graph *@i. */
+static int subgraphs_to_text(const struct fdry_graph_view *v, uint32_t node, uint32_t *i,
+			     struct fdry_buf *out)
+{
+	int err = 0;
+
+	for (; !err && *i < v->header.subgraphs && fdry_graph_end(v, *i) == node; ++*i)
+		err = fdry_buf_printf(out, "graph %u\n", fdry_graph_subgraph_at(v, *i).owner);
+	return err;
+}
+
 static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
 	const struct fdry_node_ops *ops;
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
+	uint32_t i = 0;
 	int err = fdry_graph_cursor_init(v, &c);
 
 	if (err)
 		return err;
 	while (fdry_graph_next(&c, &node)) {
 		ops = fdry_node_ops(node.kind);
+		err = subgraphs_to_text(v, c.node - 1, &i, out);
+		if (err)
+			goto out_release;
 		err = fdry_buf_printf(out, "node %u %s", c.node - 1, ops->name);
 		if (err)
 			goto out_release;
@@ -72,6 +88,7 @@ static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 		if (err)
 			goto out_release;
 	}
+	err = subgraphs_to_text(v, c.node, &i, out);
 out_release:
 	fdry_graph_cursor_release(&c);
 	return err;
@@ -187,6 +204,14 @@ static int node_line(struct parse *p)
 	return err ? err : fdry_graph_enc_node(&p->enc, &node);
 }
 
+static int graph_line(struct parse *p)
+{
+	uint32_t owner = 0;
+	int err = fdry_word_u32(&p->text.w, "the node that holds the graph", &owner);
+
+	return err ? err : fdry_graph_enc_subgraph(&p->enc, owner);
+}
+
 static int edge_data_words(struct fdry_words *w, CUgraphEdgeData *ret)
 {
 	uint64_t port = 0, to = 0, type = 0;
@@ -277,6 +302,8 @@ static int line_parse(struct parse *p)
 		err = first_line(p);
 	else if (fdry_word_is(w, "node"))
 		err = node_line(p);
+	else if (fdry_word_is(w, "graph"))
+		err = graph_line(p);
 	else if (fdry_word_is(w, "edge"))
 		err = edge_line(p);
 	else if (fdry_word_is(w, "section"))

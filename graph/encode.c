@@ -23,6 +23,16 @@ int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node
 	return err ? err : fdry_buf_put(kinds, &kind, 1);
 }
 
+int fdry_graph_enc_subgraph(struct fdry_graph_enc *enc, uint32_t owner)
+{
+	struct fdry_graph_subgraph s = {
+		.owner = owner,
+		.first = (uint32_t)enc->column[FDRY_GSEC_KIND].len,
+	};
+
+	return fdry_buf_put(&enc->column[FDRY_GSEC_SUBGRAPH], &s, sizeof(s));
+}
+
 static int edge_put(struct fdry_graph_enc *enc, const struct fdry_edge *e)
 {
 	static const CUgraphEdgeData plain;
@@ -171,7 +181,7 @@ static uint32_t features(const struct fdry_graph_enc *enc)
 			      *kernels = &enc->kernels.bytes;
 	struct fdry_graph_kernel k;
 	struct fdry_graph_memcpy m;
-	uint32_t ret = 0;
+	uint32_t ret = enc->column[FDRY_GSEC_SUBGRAPH].len ? FDRY_GRAPH_INCOMPAT_SUBGRAPHS : 0;
 	size_t at;
 
 	for (at = 0; at < copies->len; at += sizeof(m)) {
@@ -212,6 +222,8 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.configs = enc->configs.count,
 		.patches = (uint32_t)(c[FDRY_GSEC_PATCH].len / 4),
 		.breaks = (uint32_t)(c[FDRY_GSEC_BREAK].len / 4),
+		.subgraphs = (uint32_t)(c[FDRY_GSEC_SUBGRAPH].len /
+					sizeof(struct fdry_graph_subgraph)),
 	};
 
 	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));

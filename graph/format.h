@@ -23,8 +23,11 @@
 	(1u << 0) /* some memcpy node has a place in host memory (host.h) for an address */
 #define FDRY_GRAPH_INCOMPAT_SHORT \
 	(1u << 1) /* some kernel has FDRY_GRAPH_KERNEL_SHORT */
+#define FDRY_GRAPH_INCOMPAT_SUBGRAPHS \
+	(1u << 2) /* it has child graph nodes */
 /* Bits that this reader understands. */
-#define FDRY_GRAPH_INCOMPAT_KNOWN (FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT)
+#define FDRY_GRAPH_INCOMPAT_KNOWN \
+	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -35,6 +38,7 @@
 #define FDRY_GRAPH_ATTRS_MAX (1u << 20)        /* in all attribute sets together */
 #define FDRY_GRAPH_ATTR_SET_MAX 32u            /* in one attribute set */
 #define FDRY_GRAPH_EDGE_DATA_MAX 255u
+#define FDRY_GRAPH_DEPTH_MAX 64u               /* of child graphs within child graphs */
 #define FDRY_GRAPH_ARG_BYTES_MAX (1ull << 31)
 #define FDRY_GRAPH_PATCHES_MAX (FDRY_GRAPH_ARG_BYTES_MAX / 4)
 #define FDRY_GRAPH_SECTIONS_MAX 64u
@@ -49,7 +53,7 @@ struct fdry_graph_header {
 	uint32_t incompat;     /* an unknown bit: the reader must refuse the object */
 	uint32_t compat;       /* an unknown bit: the reader ignores it */
 	uint64_t size;         /* of the whole object, bytes; a multiple of 8 */
-	uint32_t nodes;        /* kernel + memset + memcpy + event + empty nodes */
+	uint32_t nodes;        /* of all kinds */
 	uint32_t kernel_nodes;
 	uint32_t memset_nodes;
 	uint32_t memcpy_nodes;
@@ -65,7 +69,8 @@ struct fdry_graph_header {
 	uint32_t configs;      /* distinct configurations of kernel nodes */
 	uint32_t patches;      /* in all argument blocks together */
 	uint32_t breaks;       /* of the chain */
-	uint8_t reserved[28];
+	uint32_t subgraphs;    /* graphs of child graph nodes, at any depth */
+	uint8_t reserved[24];
 };
 
 /*
@@ -121,6 +126,12 @@ struct fdry_graph_edge_data {
 	uint8_t reserved[5];
 };
 
+/* A graph within the graph. Its nodes end at the first node of the next one. */
+struct fdry_graph_subgraph {
+	uint32_t owner; /* the node that holds it */
+	uint32_t first; /* its first node */
+};
+
 /* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). Only
  * version 1 used the ids 6 to 9. */
 #define FDRY_GRAPH_SECTIONS(X) \
@@ -144,7 +155,8 @@ struct fdry_graph_edge_data {
 	X(22, NODE_PATCHES, "patch counts of kernel nodes", 2, kernel_nodes) \
 	X(23, PATCH_AT, "places of patches", 2, patches) \
 	X(24, PATCH, "patches", 4, patches) \
-	X(25, BREAK, "breaks of the chain", 4, breaks)
+	X(25, BREAK, "breaks of the chain", 4, breaks) \
+	X(26, SUBGRAPH, "graphs of child graph nodes", 8, subgraphs)
 
 enum fdry_graph_section_id {
 #define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
@@ -178,7 +190,8 @@ FDRY_FROZEN(fdry_graph_header, arg_bytes, 80);
 FDRY_FROZEN(fdry_graph_header, configs, 88);
 FDRY_FROZEN(fdry_graph_header, patches, 92);
 FDRY_FROZEN(fdry_graph_header, breaks, 96);
-FDRY_FROZEN(fdry_graph_header, reserved, 100);
+FDRY_FROZEN(fdry_graph_header, subgraphs, 100);
+FDRY_FROZEN(fdry_graph_header, reserved, 104);
 
 _Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_kernel, index, 0);
@@ -214,6 +227,9 @@ FDRY_FROZEN(fdry_graph_memcpy, depth, 64);
 _Static_assert(sizeof(struct fdry_graph_edge_data) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_edge_data, type, 2);
 FDRY_FROZEN(fdry_graph_edge_data, reserved, 3);
+
+_Static_assert(sizeof(struct fdry_graph_subgraph) == 8, "frozen");
+FDRY_FROZEN(fdry_graph_subgraph, first, 4);
 
 #undef FDRY_FROZEN
 

@@ -32,6 +32,11 @@ struct fdry_node_kernel {
 	bool args_short;          /* fewer bytes than the kernel's parameters have */
 };
 
+/* The nodes of a child graph: it has @nodes, from @first. */
+struct fdry_node_child {
+	uint32_t first, nodes;
+};
+
 struct fdry_node {
 	enum fdry_node_kind kind;
 	union {
@@ -39,6 +44,7 @@ struct fdry_node {
 		struct fdry_graph_memset memset;
 		struct fdry_graph_memcpy memcpy;
 		uint32_t event;   /* of record and wait nodes: index of a private event */
+		struct fdry_node_child child; /* nodes that are read have zeros */
 	};
 };
 

@@ -98,27 +98,81 @@ static int events_check(const struct fdry_read *rd, const struct fdry_graph_enc 
 	return 0;
 }
 
-static int graph_encode(struct fdry_read *rd, const struct fdry_listing *l, struct fdry_buf *ret)
+/* Read the nodes of one graph, and append its edges. */
+static int nodes_read(struct fdry_read *rd, struct fdry_listing *l, struct fdry_graph_enc *enc,
+		      struct fdry_buf *edges)
 {
-	struct fdry_graph_enc enc = { 0 };
-	uint32_t i;
+	uint32_t i, first = rd->node;
+	int err = listing_order(l);
+
+	if (err)
+		return err;
+	for (i = 0; i < l->nnodes; i++, rd->node++) {
+		err = node_read(rd, l->nodes[i], enc);
+		if (err)
+			return fdry_fail_at(err, "node %u", i);
+	}
+	for (i = 0; i < l->nedges; i++) {
+		l->edges[i].from += first;
+		l->edges[i].to += first;
+	}
+	return l->nedges ? fdry_buf_put(edges, l->edges, l->nedges * sizeof(*l->edges)) : 0;
+}
+
+static int subgraph_read(struct fdry_read *rd, const struct fdry_read_subgraph *s,
+			 struct fdry_graph_enc *enc, struct fdry_buf *edges)
+{
+	struct fdry_listing l = { 0 };
+	int err = fdry_graph_enc_subgraph(enc, s->owner);
+
+	if (err)
+		return err;
+	err = fdry_listing_init(rd->drv, s->graph, &l);
+	if (err)
+		goto out_release;
+	err = nodes_read(rd, &l, enc, edges);
+out_release:
+	fdry_listing_release(&l);
+	return err ? fdry_fail_at(err, "the graph of node %u", s->owner) : 0;
+}
+
+/* Reading a graph lists the graphs within it, which are read after it. */
+static int subgraphs_read(struct fdry_read *rd, struct fdry_graph_enc *enc, struct fdry_buf *edges)
+{
+	struct fdry_read_subgraph s;
+	size_t at;
 	int err;
 
-	for (i = 0; i < l->nnodes; i++) {
-		err = node_read(rd, l->nodes[i], &enc);
-		if (err) {
-			err = fdry_fail_at(err, "node %u", i);
-			goto out_release;
-		}
+	for (at = 0; at < rd->subgraphs.len; at += sizeof(s)) {
+		memcpy(&s, rd->subgraphs.data + at, sizeof(s));
+		err = subgraph_read(rd, &s, enc, edges);
+		if (err)
+			return err;
 	}
+	return 0;
+}
+
+int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l, struct fdry_buf *ret)
+{
+	struct fdry_graph_enc enc = { 0 };
+	struct fdry_buf edges = { 0 };
+	int err = nodes_read(rd, l, &enc, &edges);
+
+	if (err)
+		goto out_release;
+	err = subgraphs_read(rd, &enc, &edges);
+	if (err)
+		goto out_release;
 	err = events_check(rd, &enc);
 	if (err)
 		goto out_release;
-	err = fdry_graph_enc_edges(&enc, l->edges, l->nedges);
+	err = fdry_graph_enc_edges(&enc, (struct fdry_edge *)edges.data,
+				   (uint32_t)(edges.len / sizeof(struct fdry_edge)));
 	if (err)
 		goto out_release;
 	err = fdry_graph_enc_finish(&enc, ret);
 out_release:
+	fdry_buf_release(&edges);
 	fdry_graph_enc_release(&enc);
 	return err;
 }
@@ -130,15 +184,9 @@ void fdry_read_release(struct fdry_read *rd)
 		fdry_call_raw(rd->drv, cuGraphDestroy, rd->rehearsal);
 	fdry_intern_release(&rd->events);
 	fdry_buf_release(&rd->event_uses);
+	fdry_buf_release(&rd->subgraphs);
 	fdry_buf_release(&rd->key);
 	fdry_buf_release(&rd->args);
-}
-
-int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l, struct fdry_buf *ret)
-{
-	int err = listing_order(l);
-
-	return err ? err : graph_encode(rd, l, ret);
 }
 
 int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf *ret)

@@ -42,6 +42,12 @@ static inline uint64_t fdry_read_word_key(uint64_t word, bool whole)
 	return word | (uint64_t)whole << 63;
 }
 
+/* A graph within the graph, whose nodes are read after those of its owner. */
+struct fdry_read_subgraph {
+	CUgraph graph;
+	uint32_t owner;
+};
+
 struct fdry_read {
 	struct fdry_graph_reader *in;
 	const struct fdry_driver *drv;
@@ -50,6 +56,8 @@ struct fdry_read {
 	CUcontext ctx;              /* of the kernels so far; NULL: not known yet */
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
+	struct fdry_buf subgraphs;  /* struct fdry_read_subgraph each, in the order of owners */
+	uint32_t node;              /* the current node */
 	CUgraph rehearsal;          /* holds the fresh nodes; NULL until needed */
 	struct fdry_buf key;        /* kernel and attribute set, for the memo */
 	struct fdry_buf args;       /* of the current node */
@@ -84,6 +92,9 @@ int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
 /* The index of an event. The function notes that the graph uses the event in the way @use. */
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,
 		    uint32_t *ret) __must_check;
+
+/* The current node holds @graph. */
+int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph) __must_check;
 
 /* The number of a kernel's print in the memo. @kernel: its index in the reader's set. */
 int fdry_read_print(struct fdry_graph_reader *in, uint32_t kernel, uint32_t *ret) __must_check;

@@ -146,6 +146,16 @@ int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use
 	return 0;
 }
 
+int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph)
+{
+	struct fdry_read_subgraph s;
+
+	memset(&s, 0, sizeof(s));
+	s.graph = graph;
+	s.owner = rd->node;
+	return fdry_buf_put(&rd->subgraphs, &s, sizeof(s));
+}
+
 /* --- attributes --- */
 
 /* Add a fresh node with @params to the rehearsal. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/fd.h"
+#include "graph/subgraph.h"
 #include "lib/printable.h"
 
 /* Colours light enough for black letters. */
@@ -21,6 +22,7 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f",
 	[FDRY_NODE_MEMCPY] = "#b2df8a", [FDRY_NODE_EMPTY] = "#dddddd",
 	[FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
+	[FDRY_NODE_CHILD] = "#ffff99",
 };
 
 /*
@@ -98,6 +100,9 @@ static int label(const struct fdry_manifest *m, const struct fdry_node *n, struc
 	case FDRY_NODE_RECORD:
 	case FDRY_NODE_WAIT:
 		return fdry_buf_printf(out, "%s %u", name, n->event);
+	case FDRY_NODE_CHILD:
+		return fdry_buf_printf(out, "%s\\n%u nodes from %u", name, n->child.nodes,
+				       n->child.first);
 	default:
 		return fdry_buf_printf(out, "%s", name);
 	}
@@ -117,6 +122,21 @@ static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_vie
 				      colours[n.kind], c.node - 1) ?:
 		      label(m, &n, out) ?: fdry_buf_printf(out, "\"]\n");
 	fdry_graph_cursor_release(&c);
+	return err;
+}
+
+/* A dotted line leads from a child graph node to the first node of its graph. */
+static int subgraphs_text(const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	struct fdry_graph_subgraph s;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; !err && i < v->header.subgraphs; i++) {
+		s = fdry_graph_subgraph_at(v, i);
+		if (s.first < fdry_graph_end(v, i + 1))
+			err = fdry_buf_printf(out, "\t%u -> %u [style=dotted]\n", s.owner, s.first);
+	}
 	return err;
 }
 
@@ -140,7 +160,8 @@ int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, cons
 	int err = fdry_buf_printf(&out, "digraph \"") ?: quoted(title, &out) ?:
 		  fdry_buf_printf(&out, "\" {\n\tnode [shape=box, style=\"filled,rounded\", "
 					"fontname=\"sans-serif\", fontsize=10]\n") ?:
-		  nodes_text(m, v, &out) ?: edges_text(v, &out) ?: fdry_buf_printf(&out, "}\n");
+		  nodes_text(m, v, &out) ?: edges_text(v, &out) ?:
+		  subgraphs_text(v, &out) ?: fdry_buf_printf(&out, "}\n");
 
 	if (err) {
 		fdry_buf_release(&out);

@@ -121,7 +121,7 @@ static int kept_has(struct fdry_seal *s, const struct fdry_capture_graph *g,
 	if (!g->fixed || !kept->has_oid || g->random || s->rng_uses.len)
 		return 0;
 	mf->oid = kept->oid;
-	mf->nodes = (uint32_t)(kept->nodes.len / sizeof(CUgraphNode));
+	mf->nodes = fdry_get32(kept->object.data + offsetof(struct fdry_graph_header, nodes));
 	return fdry_writer_has_object(s->writer, FDRY_OBJECT_GRAPH, kept->object.len, &kept->oid,
 				      ret);
 }

@@ -161,6 +161,7 @@ int main(void)
 	gpu_driver();
 	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
 	graph_rules_add(tc);
+	graph_rules_nodes_add(tc);
 	tcase_add_test(tc, fresh_attributes);
 	tcase_add_loop_test(tc, every_attribute, 0, sizeof(values) / sizeof(values[0]));
 	tcase_add_test(tc, edge_data);

@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/lib/graph_built.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/listing.h"
+#include "graph/subgraph.h"
 
-static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_view *v)
+struct built {
+	const struct fdry_driver *drv;
+	const struct fdry_graph_view *v;
+	struct fdry_graph_edges edges; /* of the view, walked once */
+	CUgraph *graphs;               /* the graph, and those of child graph nodes so far ... */
+	uint32_t ngraphs;              /* ... as many of these */
+};
+
+/* The edges of one graph, whose nodes begin at @first. */
+static int edges_compare(struct built *b, const struct fdry_listing *l, uint32_t first)
 {
-	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge e;
 	CUgraphEdgeData d;
 	uint32_t i;
 
-	for (i = 0; i < l->nedges && fdry_graph_edge_next(&edges, &e); i++) {
-		d = fdry_graph_edge_data_at(v, e.index);
-		if (l->edges[i].from != e.from || l->edges[i].to != e.to)
+	for (i = 0; i < l->nedges && fdry_graph_edge_next(&b->edges, &e); i++) {
+		d = fdry_graph_edge_data_at(b->v, e.index);
+		if (first + l->edges[i].from != e.from || first + l->edges[i].to != e.to)
 			return fdry_fail(FDRY_E_DRIVER,
 					 "the driver has an edge from node %u to node %u in place "
 					 "of one from %u to %u",
-					 l->edges[i].from, l->edges[i].to, e.from, e.to);
+					 first + l->edges[i].from, first + l->edges[i].to, e.from,
+					 e.to);
 		if (memcmp(&l->edges[i].data, &d, sizeof(d)))
 			return fdry_fail(
 				FDRY_E_DRIVER,
@@ -28,24 +39,57 @@ static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_v
 	return 0;
 }
 
-int graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
-			   const struct fdry_graph_built *b)
+/* The graphs that nodes of a graph hold, in the order of the nodes. */
+static int children_list(struct built *b, const struct fdry_listing *l, uint32_t first)
 {
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; !err && i < l->nnodes; i++)
+		if (b->v->section[FDRY_GSEC_KIND][first + i] == FDRY_NODE_CHILD)
+			err = fdry_call(b->drv, cuGraphChildGraphNodeGetGraph, l->nodes[i],
+					&b->graphs[++b->ngraphs]);
+	return err;
+}
+
+static int graph_compare(struct built *b, uint32_t i, uint32_t *edges)
+{
+	uint32_t first = i ? fdry_graph_end(b->v, i - 1) : 0;
 	struct fdry_listing l = { 0 };
-	int err = fdry_listing_init(drv, b->graph, &l);
+	int err = fdry_listing_init(b->drv, b->graphs[i], &l);
 
 	if (err)
 		goto out_release;
-	if (l.nnodes != view->header.nodes || l.nedges != fdry_graph_edge_count(view)) {
-		err = fdry_fail(FDRY_E_DRIVER,
-				"the driver has %u nodes and %u edges, but %u and %u were added",
-				l.nnodes, l.nedges, view->header.nodes,
-				fdry_graph_edge_count(view));
+	if (l.nnodes != fdry_graph_end(b->v, i) - first) {
+		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u nodes in graph %u", l.nnodes, i);
 		goto out_release;
 	}
+	*edges += l.nedges;
 	fdry_edges_sort(l.edges, l.nedges);
-	err = edges_compare(&l, view);
+	err = edges_compare(b, &l, first);
+	if (!err)
+		err = children_list(b, &l, first);
 out_release:
 	fdry_listing_release(&l);
+	return err;
+}
+
+int graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
+		      const struct fdry_graph_built *built)
+{
+	struct built b = { .drv = drv, .v = view, .edges = { .v = view } };
+	uint32_t i, edges = 0;
+	int err = 0;
+
+	b.graphs = calloc((size_t)view->header.subgraphs + 1, sizeof(*b.graphs));
+	if (!b.graphs)
+		return fdry_nomem();
+	b.graphs[0] = built->graph;
+	for (i = 0; !err && i <= view->header.subgraphs; i++)
+		err = graph_compare(&b, i, &edges);
+	if (!err && edges != fdry_graph_edge_count(view))
+		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u edges, but %u were added", edges,
+				fdry_graph_edge_count(view));
+	free(b.graphs);
 	return err;
 }

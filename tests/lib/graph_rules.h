@@ -9,5 +9,6 @@
 #include <check.h>
 
 void graph_rules_add(TCase *tc);
+void graph_rules_nodes_add(TCase *tc);
 
 #endif

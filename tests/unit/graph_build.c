@@ -191,7 +191,7 @@ static CUresult quirky_add(CUgraph g, const CUgraphNode *from, const CUgraphNode
 START_TEST(check_finds_what_differs)
 {
 	static const char *const says[] = {
-		"the driver has 6 nodes and 4 edges, but 6 and 5 were added",
+		"the driver has 4 edges, but 5 were added",
 		"the driver changed the data of the edge from node 0 to node 1",
 		"the driver has an edge from node 1 to node 3 in place of one from 1 to 2",
 	};

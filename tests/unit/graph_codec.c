@@ -205,7 +205,7 @@ static const struct damage {
 	  "does not begin like a graph object" },
 	{ HEADER(version), 1, FDRY_E_VERSION, "format version 1 and this version reads 2" },
 	{ HEADER(version), 0, FDRY_E_VERSION, "format version 0" },
-	{ HEADER(incompat), 0x10, FDRY_E_VERSION, "needs features 0x10" },
+	{ HEADER(incompat), 1u << 31, FDRY_E_VERSION, "needs features 0x80000000" },
 	{ HEADER(sections), 65, FDRY_E_LIMIT, "sections is 65, more than the limit of 64" },
 	{ HEADER(sections), 20, FDRY_E_BADIMAGE, "section 1 begins at 632, not at 608" },
 	{ HEADER(size), 0, FDRY_E_BADIMAGE, "its header says 0" },
@@ -250,7 +250,7 @@ static const struct damage {
 	  "reserved bytes of its header" },
 	{ ENTRY(KERNEL, id), 1, FDRY_E_BADIMAGE, "section 1 does not stand in ascending order" },
 	{ ENTRY(KIND, id), 0, FDRY_E_BADIMAGE, "section 0 does not stand in ascending order" },
-	{ ENTRY(BREAK, id), 26, FDRY_E_VERSION, "section 26 is not understood" },
+	{ ENTRY(BREAK, id), 63, FDRY_E_VERSION, "section 63 is not understood" },
 	{ ENTRY(MEMSET, id), 9, FDRY_E_VERSION, "section 9 is not understood" },
 	{ ENTRY(BREAK, id), 0x80000000, FDRY_E_BADIMAGE,
 	  "section 25 (breaks of the chain) is missing" },
@@ -267,7 +267,7 @@ static const struct damage {
 	{ ENTRY(LAUNCH, length), 113, FDRY_E_BADIMAGE, "padding after section 3 is not zero" },
 	{ IN(KIND, 14, 1), 1, FDRY_E_BADIMAGE, "padding after section 1 is not zero" },
 	{ IN(KIND, 3, 1), 0, FDRY_E_VERSION, "node 3 is of kind 0" },
-	{ IN(KIND, 3, 1), 7, FDRY_E_VERSION, "node 3 is of kind 7" },
+	{ IN(KIND, 3, 1), 99, FDRY_E_VERSION, "node 3 is of kind 99" },
 	{ IN(KIND, 3, 1), 4, FDRY_E_BADIMAGE, "node kinds do not add up" },
 	{ IN(KIND, 8, 1), 6, FDRY_E_BADIMAGE, "event 0 is not both recorded and waited for" },
 	{ IN(KIND, 11, 1), 5, FDRY_E_BADIMAGE, "event 1 is not both recorded and waited for" },
@@ -377,6 +377,28 @@ static const struct damage {
 	{ IN(EDGE_DATA, 0, 3), 0, FDRY_E_BADIMAGE, "edge data 1 is the default" },
 };
 
+/* The same in "children". */
+static const struct damage child_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "it has 3 graphs within it, but its header says otherwise" },
+	{ HEADER(subgraphs), 2, FDRY_E_BADIMAGE,
+	  "section 26 (graphs of child graph nodes) has 24 bytes, and 2 entries need 16" },
+	{ HEADER(subgraphs), 1u << 23, FDRY_E_LIMIT, "subgraphs is 8388608" },
+	{ IN(KIND, 2, 1), 4, FDRY_E_BADIMAGE, "node 2 owns a graph and is no child graph" },
+	{ IN(KIND, 7, 1), 7, FDRY_E_BADIMAGE, "node kinds do not add up" },
+	{ IN(SUBGRAPH, 0, 4), 2, FDRY_E_BADIMAGE, "child graph node 1 has no graph" },
+	{ IN(SUBGRAPH, 0, 4), 4, FDRY_E_BADIMAGE,
+	  "graph 0 within it, of node 4, begins at node 4 of 9" },
+	{ IN(SUBGRAPH, 4, 4), 3, FDRY_E_BADIMAGE, "an edge leads from node 1 to node 3 of" },
+	{ IN(SUBGRAPH, 4, 4), 5, FDRY_E_BADIMAGE, "an edge leads from node 4 to node 5 of" },
+	{ IN(SUBGRAPH, 4, 4), 8, FDRY_E_BADIMAGE, "graph 1 within it, of node 2, begins at" },
+	{ IN(SUBGRAPH, 8, 4), 0, FDRY_E_BADIMAGE, "graph 1 within it, of node 0, begins at" },
+	{ IN(SUBGRAPH, 12, 4), UINT32_MAX, FDRY_E_BADIMAGE, "begins at node 4294967295 of 9" },
+	{ IN(SUBGRAPH, 16, 4), 7, FDRY_E_BADIMAGE, "graph 2 within it, of node 7, begins at" },
+	{ IN(SUBGRAPH, 16, 4), 3, FDRY_E_BADIMAGE, "node 3 owns a graph and is no child graph" },
+	{ IN(SUBGRAPH, 20, 4), 10, FDRY_E_BADIMAGE, "begins at node 10 of 9" },
+};
+
 static void fails_as(const struct damage *d, int err)
 {
 	ck_assert_msg(err == -(int)d->code && strstr(fdry_last_error(), d->says),
@@ -384,10 +406,9 @@ static void fails_as(const struct damage *d, int err)
 		      d->says);
 }
 
-START_TEST(damage_is_named)
+static void damage_try(const char *name, const struct damage *d)
 {
-	const struct damage *d = &damages[_i];
-	struct fdry_buf o = golden_object("all-kinds");
+	struct fdry_buf o = golden_object(name);
 	struct fdry_graph_view v;
 	size_t at = d->at;
 
@@ -399,6 +420,42 @@ START_TEST(damage_is_named)
 	memcpy(o.data + at, &d->value, d->size & 0xff);
 	fails_as(d, fdry_graph_view_init(span_of(&o), &v));
 	fdry_buf_release(&o);
+}
+
+START_TEST(damage_is_named)
+{
+	damage_try("all-kinds", &damages[_i]);
+}
+END_TEST
+
+START_TEST(child_damage_is_named)
+{
+	damage_try("children", &child_damages[_i]);
+}
+END_TEST
+
+/* Child graphs within child graphs, @depth deep. */
+static struct fdry_buf nested_text(unsigned int depth)
+{
+	struct fdry_buf text = { 0 };
+	unsigned int i;
+
+	ck_assert_int_eq(fdry_buf_printf(&text, "foundry-graph 1\n"), 0);
+	for (i = 0; i < depth; i++)
+		ck_assert_int_eq(fdry_buf_printf(&text, "node %u child\ngraph %u\n", i, i), 0);
+	return text;
+}
+
+START_TEST(depth_is_limited)
+{
+	struct fdry_buf text = nested_text(FDRY_GRAPH_DEPTH_MAX), o = object_of(span_of(&text));
+
+	fdry_buf_release(&o);
+	fdry_buf_release(&text);
+	text = nested_text(FDRY_GRAPH_DEPTH_MAX + 1);
+	ck_assert_int_eq(fdry_graph_from_text(span_of(&text), &o), -FDRY_E_LIMIT);
+	ck_assert_str_eq(fdry_last_error(), "it has graphs more than 64 deep");
+	fdry_buf_release(&text);
 }
 END_TEST
 
@@ -707,6 +764,9 @@ int main(void)
 	tcase_add_test(tc, view_untouched_on_failure);
 	tcase_add_loop_test(tc, every_cut_is_refused, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, every_byte_matters, 0, GOLDEN_COUNT);
+	tcase_add_loop_test(tc, child_damage_is_named, 0,
+			    sizeof(child_damages) / sizeof(child_damages[0]));
+	tcase_add_test(tc, depth_is_limited);
 	tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damages) / sizeof(damages[0]));
 	tcase_add_loop_test(tc, host_damage_is_named, 0,
 			    sizeof(host_damages) / sizeof(host_damages[0]));

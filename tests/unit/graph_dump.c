@@ -168,6 +168,13 @@ static const struct mistake {
 	  "line 2: section 0x5 is not an optional one with content" },
 	{ V1 "section 0x80000002 00\nsection 0x80000001 00\n", FDRY_E_BADIMAGE,
 	  "section 2147483649 does not stand in ascending order" },
+	{ V1 "node 0 child 1\n", FDRY_E_INVAL, "line 2: '1' stands where the line should end" },
+	{ V1 "graph\n", FDRY_E_INVAL,
+	  "line 2: the line ends where the node that holds the graph should stand" },
+	{ V1 "graph 0\n", FDRY_E_BADIMAGE, "graph 0 within it, of node 0, begins at node 0 of 0" },
+	{ V1 "node 0 child\n", FDRY_E_BADIMAGE, "child graph node 0 has no graph" },
+	{ V1 "node 0 child\ngraph 0\nnode 1 empty\nedge 0 1\n", FDRY_E_BADIMAGE,
+	  "an edge leads from node 0 to node 1 of another graph" },
 	{ V1 "compat -1\n", FDRY_E_INVAL, "line 2: compat is '-1'" },
 };
 

@@ -107,72 +107,6 @@ START_TEST(attribute_that_does_not_stay)
 }
 END_TEST
 
-/* --- refusals: nodes --- */
-
-static void CUDA_CB host_fn(void *arg)
-{
-	(void)arg;
-}
-
-START_TEST(host_node)
-{
-	CUDA_HOST_NODE_PARAMS p = { .fn = host_fn };
-	CUgraph g = graph_make();
-	CUgraphNode a = empty_add(g, NULL), n;
-
-	ok(SIM(cuGraphAddHostNode)(&n, g, &a, 1, &p));
-	graph_refused(g,
-		      "node 1: its kind is host function: it calls code of the capturing process");
-}
-END_TEST
-
-START_TEST(child_graph_node)
-{
-	CUgraph g = graph_make(), child = graph_make();
-	CUgraphNode n;
-
-	empty_add(child, NULL);
-	ok(SIM(cuGraphAddChildGraphNode)(&n, g, NULL, 0, child));
-	ok(gf.drv.cuGraphDestroy(child));
-	graph_refused(g, "node 0: its kind is child graph");
-}
-END_TEST
-
-static CUgraphNodeType lie_type;
-static CUresult lying_type(CUgraphNode node, CUgraphNodeType *type)
-{
-	(void)node;
-	*type = lie_type;
-	return CUDA_SUCCESS;
-}
-
-static const struct {
-	CUgraphNodeType type;
-	const char *says;
-} types[] = {
-	{ CU_GRAPH_NODE_TYPE_HOST, "node 0: its kind is host function" },
-	{ CU_GRAPH_NODE_TYPE_GRAPH, "node 0: its kind is child graph" },
-	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, "node 0: its kind is external semaphore signal" },
-	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "node 0: its kind is external semaphore wait" },
-	{ CU_GRAPH_NODE_TYPE_MEM_ALLOC, "node 0: its kind is memory allocation" },
-	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
-	{ CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "node 0: its kind is batch memory operation" },
-	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: its kind is conditional" },
-	{ (CUgraphNodeType)99,
-	  "node 0: it is a node of type 99, which this version does not know" },
-};
-
-START_TEST(node_types)
-{
-	CUgraph g = graph_make();
-
-	empty_add(g, NULL);
-	lie_type = types[_i].type;
-	gf.drv.cuGraphNodeGetType = lying_type;
-	graph_refused(g, types[_i].says);
-}
-END_TEST
-
 /* --- refusals: events --- */
 
 START_TEST(event_recorded_only)
@@ -747,9 +681,6 @@ int main(void)
 			    sizeof(lies) / sizeof(lies[0]));
 	tcase_add_test(tc, attribute_failures_are_not_answers);
 	tcase_add_test(tc, attribute_that_does_not_stay);
-	tcase_add_test(tc, host_node);
-	tcase_add_test(tc, child_graph_node);
-	tcase_add_loop_test(tc, node_types, 0, sizeof(types) / sizeof(types[0]));
 	tcase_add_test(tc, event_recorded_only);
 	tcase_add_test(tc, event_awaited_only);
 	tcase_add_test(tc, copy_from_host);

@@ -305,13 +305,15 @@ static void host_node(struct work *w)
 	ok(fdry_capture_graph(w->cap, 1, NULL, graph));
 }
 
-static void child_graph(struct work *w)
+static void host_node_in_a_child(struct work *w)
 {
+	CUDA_HOST_NODE_PARAMS params = { .fn = free };
 	CUgraph graph, child;
 	CUgraphNode node;
 
 	cuda_ok(cuGraphCreate, &graph, 0);
 	cuda_ok(cuGraphCreate, &child, 0);
+	cuda_ok(cuGraphAddHostNode, &node, child, NULL, 0, &params);
 	cuda_ok(cuGraphAddChildGraphNode, &node, graph, NULL, 0, child);
 	ok(fdry_capture_graph(w->cap, 1, NULL, graph));
 }
@@ -404,7 +406,8 @@ static const struct refusal {
 	{ "byte 64 of the allocation", FDRY_E_REFUSED, pointer_to_imported_memory },
 	{ "is imported memory", FDRY_E_REFUSED, tensor_in_imported_memory },
 	{ "host", FDRY_E_REFUSED, host_node },
-	{ "child graph", FDRY_E_REFUSED, child_graph },
+	{ "the graph of node 0: node 0: its kind is host", FDRY_E_REFUSED,
+	  host_node_in_a_child },
 	{ "alloc", FDRY_E_REFUSED, allocation_node },
 	{ "event", FDRY_E_REFUSED, event_of_the_program },
 	{ "loaded before the interposer was in place", FDRY_E_REFUSED, code_behind_our_back },

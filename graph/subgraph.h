@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * subgraph.h - graphs within a graph: those that child graph nodes hold.
+ *
+ * A graph object lists the nodes of the graph itself first, then those of each graph within it, in
+ * the order of the nodes that own these graphs. So columns, tables and events are shared by all of
+ * them, and most code need not know that they exist. Graph 0 is the graph itself; graph i is the
+ * one that entry i - 1 of section SUBGRAPH describes. Its owner is a node of an earlier graph.
+ */
+#ifndef FDRY_GRAPH_SUBGRAPH_H
+#define FDRY_GRAPH_SUBGRAPH_H
+
+#include "graph/columns.h"
+
+static inline struct fdry_graph_subgraph fdry_graph_subgraph_at(const struct fdry_graph_view *v,
+								uint32_t i)
+{
+	struct fdry_graph_subgraph s;
+
+	memcpy(&s, v->section[FDRY_GSEC_SUBGRAPH] + sizeof(s) * (size_t)i, sizeof(s));
+	return s;
+}
+
+/* One past the last node of graph @i, which has no nodes if that is its first. */
+static inline uint32_t fdry_graph_end(const struct fdry_graph_view *v, uint32_t i)
+{
+	return i < v->header.subgraphs ? fdry_graph_subgraph_at(v, i).first : v->header.nodes;
+}
+
+/* The graph of @node. @i: a graph that does not come after it; nodes are walked in order. */
+static inline uint32_t fdry_graph_of(const struct fdry_graph_view *v, uint32_t i, uint32_t node)
+{
+	while (i < v->header.subgraphs && node >= fdry_graph_end(v, i))
+		i++;
+	return i;
+}
+
+/* Check owners, places and depth of all graphs within the graph, and that no edge leads from one
+ * graph to another. FDRY_E_BADIMAGE, FDRY_E_LIMIT. The edges were checked. */
+int fdry_graph_subgraphs_check(const struct fdry_graph_view *v) __must_check;
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * graph_rules_nodes.c - the tests of graph_rules.h for nodes that hold graphs, and for other kinds
+ * that few graphs have. The texts below must be equal on every driver.
+ */
+#include "tests/lib/graph_rules.h"
+
+#include "tests/replace/graph_fixture.h"
+
+/* --- child graphs --- */
+
+static CUgraphNode child_add(CUgraph g, const CUgraphNode *after, CUgraph child)
+{
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddChildGraphNode(&n, g, after, after != NULL, child));
+	ok(gf.drv.cuGraphDestroy(child));
+	return n;
+}
+
+#define STEPS(at) \
+	"kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 00005000000000" at " " \
+	"0000000000000003 00000000\n"
+
+/* A step, two child graphs, of which one holds another and the other is empty, and a step. An event
+ * is recorded in a child and awaited outside. */
+static CUgraph graph_of_children(void)
+{
+	CUgraph g = graph_make(), outer = graph_make(), inner = graph_make();
+	CUevent event = event_make();
+	CUgraphNode a, b, n;
+
+	a = step_node(inner, NULL, 0, 3);
+	memset_add(inner, &a, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 512, 0, 7, 4, 2, 1 });
+	a = step_node(outer, NULL, 0, 3);
+	b = step_node(outer, NULL, 1, 3);
+	edge_add(outer, a, b, (CUgraphEdgeData){ .from_port = 1, .type = 1 });
+	n = child_add(outer, &b, inner);
+	ok(gf.drv.cuGraphAddEventRecordNode(&n, outer, &n, 1, event));
+	a = step_node(g, NULL, 0, 3);
+	n = child_add(g, &a, outer);
+	child_add(g, &a, graph_make());
+	ok(gf.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, event));
+	step_node(g, &n, 0, 3);
+	return g;
+}
+
+START_TEST(children_in_the_order_of_their_nodes)
+{
+	reads_as(graph_of_children(), "node 0 " STEPS("00")
+		 "node 1 child\nnode 2 child\nnode 3 wait 0\nnode 4 " STEPS("00")
+		 "graph 1\nnode 5 " STEPS("00") "node 6 " STEPS("08")
+		 "node 7 child\nnode 8 record 0\ngraph 2\ngraph 7\nnode 9 " STEPS("00")
+		 "node 10 memset dst 0x500000000200 pitch 0 value 0x7 element 4 width 2 height 1\n"
+		 "edge 0 1\nedge 0 2\nedge 1 3\nedge 3 4\n"
+		 "edge 5 6 from_port 1 to_port 0 type 1\nedge 6 7\nedge 7 8\nedge 9 10\n");
+}
+END_TEST
+
+START_TEST(children)
+{
+	round_trip(graph_of_children());
+}
+END_TEST
+
+/* What is added to the driver's copy of a child belongs to the child. */
+START_TEST(child_is_a_copy)
+{
+	CUgraph g = graph_make(), child = graph_make(), copy;
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddChildGraphNode(&n, g, NULL, 0, child));
+	step_node(child, NULL, 1, 3);
+	ok(gf.drv.cuGraphDestroy(child));
+	ok(gf.drv.cuGraphChildGraphNodeGetGraph(n, &copy));
+	step_node(copy, NULL, 0, 3);
+	reads_as(g, "node 0 child\ngraph 0\nnode 1 " STEPS("00"));
+}
+END_TEST
+
+START_TEST(children_as_deep_as_they_may_be)
+{
+	CUgraph g = graph_make(), up;
+	unsigned int i;
+
+	step_node(g, NULL, 0, 3);
+	for (i = 0; i < FDRY_GRAPH_DEPTH_MAX; i++, g = up) {
+		up = graph_make();
+		child_add(up, NULL, g);
+	}
+	round_trip(g);
+}
+END_TEST
+
+void graph_rules_nodes_add(TCase *tc)
+{
+	tcase_add_test(tc, children_in_the_order_of_their_nodes);
+	tcase_add_test(tc, children);
+	tcase_add_test(tc, child_is_a_copy);
+	tcase_add_test(tc, children_as_deep_as_they_may_be);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of the kinds of nodes that reading refuses, and of the messages. */
+#include "tests/lib/sim.h"
+#include "tests/replace/graph_fixture.h"
+
+/* A function of the driver that is not in driver.def. */
+#define SIM(fn) ((__typeof__(&fn))test_sim_symbol(#fn))
+
+static void CUDA_CB host_fn(void *arg)
+{
+	(void)arg;
+}
+
+START_TEST(host_node)
+{
+	CUDA_HOST_NODE_PARAMS p = { .fn = host_fn };
+	CUgraph g = graph_make();
+	CUgraphNode a = empty_add(g, NULL), n;
+
+	ok(SIM(cuGraphAddHostNode)(&n, g, &a, 1, &p));
+	graph_refused(g,
+		      "node 1: its kind is host function: it calls code of the capturing process");
+}
+END_TEST
+
+/* A graph that holds @child, which is destroyed, after an empty node. */
+static CUgraph graph_with_child(CUgraph child)
+{
+	CUgraph g = graph_make();
+	CUgraphNode a = empty_add(g, NULL), n;
+
+	ok(gf.drv.cuGraphAddChildGraphNode(&n, g, &a, 1, child));
+	ok(gf.drv.cuGraphDestroy(child));
+	return g;
+}
+
+START_TEST(node_of_a_child)
+{
+	CUDA_HOST_NODE_PARAMS p = { .fn = host_fn };
+	CUgraph child = graph_make();
+	CUgraphNode n;
+
+	ok(SIM(cuGraphAddHostNode)(&n, child, NULL, 0, &p));
+	graph_refused(graph_with_child(child),
+		      "the graph of node 1: node 0: its kind is host function");
+}
+END_TEST
+
+START_TEST(children_too_deep)
+{
+	CUgraph g = graph_make();
+	struct fdry_buf b = { 0 };
+	unsigned int i;
+
+	for (i = 0; i <= FDRY_GRAPH_DEPTH_MAX; i++)
+		g = graph_with_child(g);
+	fails(LIMIT, "it has graphs more than 64 deep", graph_read(g, &b));
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+static CUgraphNodeType lie_type;
+static CUresult lying_type(CUgraphNode node, CUgraphNodeType *type)
+{
+	(void)node;
+	*type = lie_type;
+	return CUDA_SUCCESS;
+}
+
+static const struct {
+	CUgraphNodeType type;
+	const char *says;
+} types[] = {
+	{ CU_GRAPH_NODE_TYPE_HOST, "node 0: its kind is host function" },
+	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, "node 0: its kind is external semaphore signal" },
+	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "node 0: its kind is external semaphore wait" },
+	{ CU_GRAPH_NODE_TYPE_MEM_ALLOC, "node 0: its kind is memory allocation" },
+	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
+	{ CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "node 0: its kind is batch memory operation" },
+	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: its kind is conditional" },
+	{ (CUgraphNodeType)99,
+	  "node 0: it is a node of type 99, which this version does not know" },
+};
+
+START_TEST(node_types)
+{
+	CUgraph g = graph_make();
+
+	empty_add(g, NULL);
+	lie_type = types[_i].type;
+	gf.drv.cuGraphNodeGetType = lying_type;
+	graph_refused(g, types[_i].says);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_refuse_nodes");
+	TCase *tc = tcase_create("nodes");
+
+	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
+	tcase_add_test(tc, host_node);
+	tcase_add_test(tc, node_of_a_child);
+	tcase_add_test(tc, children_too_deep);
+	tcase_add_loop_test(tc, node_types, 0, sizeof(types) / sizeof(types[0]));
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}
