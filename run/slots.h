@@ -76,6 +76,24 @@ struct fdry_slot *fdry_slot_map_find(const struct fdry_slot_map *map, uint64_t k
 int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdry_slot *slot,
 		       struct fdry_slot_map **ret) __must_check;
 
+/* --- slot_retire.c --- */
+
+/*
+ * fdry_slot_set() - Publish a map in which @slot has @key, or in which no slot has it (@slot NULL).
+ * @old: gets the slot that had the key, or NULL. The caller retires it, without the lock.
+ *
+ * Locking: the caller holds the table's lock.
+ */
+int fdry_slot_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot,
+		  struct fdry_slot **old) __must_check;
+/* Wait for the launches of a slot that was removed from the map, destroy the graphs that it owns,
+ * and free it. The table's context must be current. */
+void fdry_slot_retire(struct fdry_slots *t, struct fdry_slot *slot);
+/* Do that for all slots of a table that no other thread uses, and free its map. */
+void fdry_slots_retire(struct fdry_slots *t, struct fdry_slot_map *map);
+/* Free the memory of a map and its slots, and leave their graphs alone: for a forked child. */
+void fdry_slots_drop(struct fdry_slot_map *map);
+
 /* --- replay.c --- */
 
 /* The first check of every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
