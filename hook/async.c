@@ -40,7 +40,7 @@ static CUresult stream_of(CUstream stream, struct fdry_async *a)
 	cuuint64_t capture = 0;
 	CUresult res;
 
-	a->flags = fdry_dispatch_flags();
+	a->flags = fdry_capture_alloc_flags();
 	if (!a->flags)
 		return number_of(stream, false, &a->stream);
 	res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &capture, NULL, NULL, NULL,

@@ -71,3 +71,8 @@ uint64_t fdry_capture_count(void)
 {
 	return __atomic_load_n(&count, __ATOMIC_RELAXED);
 }
+
+unsigned int fdry_capture_alloc_flags(void)
+{
+	return fdry_capture_count() ? FDRY_ALLOC_CAPTURING : 0;
+}

@@ -110,7 +110,7 @@ bool fdry_bypass_probing(void);
  * includes, until @fn returns true. Returns whether it did. */
 bool fdry_ldconf_each(const char *file, bool (*fn)(void *arg, const char *dir), void *arg);
 
-/* region.c: device addresses from the region. FDRY_FOREIGN: no region is concerned, so call the
+/* dispatch.c: device addresses from the region. FDRY_FOREIGN: no region is concerned, so call the
  * driver. */
 
 #define FDRY_FOREIGN 1
@@ -126,8 +126,6 @@ int fdry_dispatch_current(struct fdry_region **ret);
 int fdry_dispatch_holder(CUdeviceptr addr, struct fdry_region **ret);
 /* @freed: an allocation was freed, so an ended region may be unused now. */
 void fdry_dispatch_put(bool freed);
-/* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */
-unsigned int fdry_dispatch_flags(void);
 /* The result that the driver would return for the error of an allocation, or of a free. */
 CUresult fdry_dispatch_alloc_result(int err);
 CUresult fdry_dispatch_free_result(int err);
@@ -138,12 +136,14 @@ void fdry_dispatch_forget(void);
 /* Unmap memory that was freed during captures. Call this when the last capture in progress ends. */
 void fdry_dispatch_captured(void);
 
-/* Permit @dev to use the memory of all regions of device @owner, or end that. An error changes
- * nothing. */
-int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open);
-
 /* Bytes that the region and its aside area hold for pools; their slabs count for every pool. */
 uint64_t fdry_dispatch_slab_bytes(void);
+
+/* --- region.c --- */
+
+/* Permit @dev to use the memory of all regions of device @owner, or end that. An error changes
+ * nothing. */
+int fdry_regions_open(CUdevice owner, CUdevice dev, bool open);
 
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
 int fdry_hook_region_move(CUdeviceptr base, uint64_t size);
@@ -245,6 +245,8 @@ void fdry_capture_add(CUstream stream);
 bool fdry_capture_remove(CUstream stream);
 /* The number of captures in progress. */
 uint64_t fdry_capture_count(void);
+/* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */
+unsigned int fdry_capture_alloc_flags(void);
 
 /* live.c, proc.c */
 

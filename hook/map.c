@@ -281,7 +281,7 @@ static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, siz
 
 	/* Note the mapping in the region first, since that can be undone. The driver would accept
 	 * any address, because the whole region is one reservation. */
-	err = fdry_region_map(r, addr, size, p && !p->used, fdry_dispatch_flags());
+	err = fdry_region_map(r, addr, size, p && !p->used, fdry_capture_alloc_flags());
 	if (err)
 		return fdry_dispatch_free_result(err);
 	res = fdry_real(cuMemMap)(addr, size, offset, handle, 0);

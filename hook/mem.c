@@ -10,13 +10,6 @@
 
 #include "lib/log.h"
 
-CUresult fdry_dispatch_alloc_result(int err)
-{
-	if (!err)
-		return CUDA_SUCCESS;
-	return err == -FDRY_E_INVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
 {
 	int err;
@@ -52,7 +45,7 @@ static int memory_free(CUdeviceptr addr)
 	if (err)
 		return err;
 	fdry_region_find(r, addr, &a);
-	err = fdry_region_dealloc(r, addr, fdry_dispatch_flags());
+	err = fdry_region_dealloc(r, addr, fdry_capture_alloc_flags());
 	if (!err && a.kind == FDRY_KIND_POOL && !a.capturing)
 		fdry_mempool_count((CUmemoryPool)(uintptr_t)a.owner, -(int64_t)a.size);
 	fdry_dispatch_put(!err);
@@ -67,13 +60,6 @@ int fdry_hook_region_free(CUdeviceptr addr)
 		return err;
 	err = memory_free(addr);
 	return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_INVAL, "%#llx lies in no region", addr) : err;
-}
-
-CUresult fdry_dispatch_free_result(int err)
-{
-	if (!err)
-		return CUDA_SUCCESS;
-	return err == -FDRY_E_DRIVER ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr addr)

@@ -43,7 +43,7 @@ static bool is_granted(CUdevice owner, CUdevice dev)
 static int apply(CUdevice owner, CUdevice dev)
 {
 	bool open = is_granted(owner, dev);
-	int err = fdry_dispatch_open(owner, dev, open);
+	int err = fdry_regions_open(owner, dev, open);
 
 	if (!err || open)
 		return err;
