@@ -2,7 +2,9 @@
 """foundry.vllm with a small engine in vLLM's place, on the software driver; each start is a process
 of its own.
 """
+import json
 import os
+import shutil
 import textwrap
 
 import suite
@@ -60,7 +62,9 @@ LOADED = {**NOTHING, "warmup_kernels": 1}
 """
 
 
-class Starts(Folder):
+class Engine(Folder):
+    """Starts of the small engine."""
+
     def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
         """One start; it decodes, and does the phases that `counts` has. Returns the log."""
         variables = {"FOUNDRY_VLLM": "test", **variables}
@@ -77,6 +81,8 @@ class Starts(Folder):
         self.assertIn("3 graphs", log)
         self.assertIn("because there is no ref 'test' in the store", log)
 
+
+class Starts(Engine):
     def test_the_first_start_seals_and_the_next_loads(self):
         self.first()
         log = self.start(counts="LOADED")
@@ -277,6 +283,129 @@ class Starts(Folder):
         done = self.run_one(ENGINE + "worker = start()\ndecodes(worker)", FOUNDRY_VLLM="test")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("because", done.stdout)
+
+
+CACHE = ".triton/cache"
+KERNEL = ("__grp__sampler.json", "sampler.cubin", "sampler.ptx")
+
+
+class Caches(Engine):
+    """Files of caches that an image carries: the kernels of the small engine's compiler."""
+
+    def start(self, text="", counts="LOADED", compiles=(), **options):
+        """One start, which compiles the kernels `compiles`."""
+        return super().start(textwrap.dedent(text) + textwrap.dedent(f"""
+            import triton
+            assert triton.COMPILED == {list(compiles)}, triton.COMPILED
+            """), counts, **options)
+
+    def first(self, **options):
+        log = self.start(counts="ONCE", compiles=("sampler", "prepare"), **options)
+        self.assertIn("7 files of caches", log)
+        return log
+
+    def kernel(self, *names):
+        return self.path(os.path.join(CACHE, "SAMPLER", *names))
+
+    def store(self, text):
+        """Run statements with the store of the test's folder, `foundry` and `File`."""
+        return self.script("import foundry\nfrom foundry import File\n"
+                           "store = foundry.Store()\n" + textwrap.dedent(text))
+
+    def test_a_host_with_empty_caches_compiles_nothing(self):
+        self.first()
+        self.start()
+        shutil.rmtree(self.path(CACHE))
+        self.assertIn("7 files for caches, 6 of them were missing", self.start())
+        self.assertEqual(sorted(os.listdir(self.kernel())), sorted(KERNEL))
+        self.assertTrue(os.access(self.kernel("sampler.cubin"), os.X_OK))
+        self.assertFalse(os.access(self.kernel("sampler.ptx"), os.X_OK))
+        self.assertIn("7 files for caches, 0 of them were missing", self.start())
+
+    def test_the_cache_may_lie_elsewhere(self):
+        self.first()
+        shutil.rmtree(self.path(CACHE))
+        self.start(TRITON_CACHE_DIR=self.path("other"))
+        self.assertFalse(os.path.exists(self.path(CACHE)))
+        with open(self.path("other/SAMPLER/__grp__sampler.json"), encoding="utf-8") as f:
+            self.assertEqual(json.load(f)["child_paths"]["sampler.ptx"],
+                             self.path("other/SAMPLER/sampler.ptx"))
+
+    def test_files_that_are_there_stay(self):
+        self.first()
+        for name in KERNEL[1:]:
+            with open(self.kernel(name), "ab") as f:
+                f.write(b" of another compiler")
+        os.unlink(self.kernel(KERNEL[0]))
+        log = self.start(before="gpu_worker.KERNELS.clear()\n")
+        self.assertIn("1 of them were missing", log)
+        with open(self.kernel("sampler.ptx"), "rb") as f:
+            self.assertIn(b"of another compiler", f.read())
+
+    def test_only_what_the_start_used_is_carried(self):
+        self.script("import triton\ntriton.compile('another')\ntriton.compile('prepare')\n")
+        self.start(counts="ONCE", compiles=("sampler",))
+        found = self.store("print([f.name for f in store.files('test')])")
+        self.assertNotIn("ANOTHER", found)
+        for name in ("triton/SAMPLER/sampler.ptx", "triton/PREPARE/prepare.cubin",
+                     "triton/PREPARE/__grp__prepare.json"):
+            self.assertIn(repr(name), found)
+        # Triton's lists have no path of this host.
+        self.assertNotIn(self.folder.name,
+                         self.store("print([f.data for f in store.files('test') "
+                                    "if 'triton' in f.name])"))
+
+    def test_an_image_without_files_gets_them_at_the_next_start(self):
+        killed = textwrap.dedent("""
+            from foundry.vllm import worker as w
+            import os
+            w.Session.end_caches = lambda self: os._exit(9)
+            """)
+        done = self.run_one(ENGINE + killed + "start()\n", FOUNDRY_VLLM="test")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assertIn("files of caches", self.start())
+        shutil.rmtree(self.path(CACHE))
+        self.assertIn("4 of them were missing", self.start())
+
+    def test_a_file_cannot_leave_the_folders(self):
+        self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
+            from foundry.vllm import caches
+            caches.packed = lambda watch: []
+            """))
+        self.store("""
+            import json
+            places = {"triton": "/", "vllm": "/elsewhere", "autotune": "/"}
+            bad = json.dumps({"child_paths": {"../../x": "y"}}).encode()
+            good = json.dumps({"child_paths": {"a": "/etc/a"}}).encode()
+            store.attach("test", [
+                File("places.json", json.dumps(places).encode()), File("triton/A/a", b"a"),
+                File("triton/LINK/x/b", b"b"), File("vllm/c", b"c"), File("other/d", b"d"),
+                File("e", b"e"), File("triton/A/__grp__bad.json", bad), File("triton", b"f"),
+                File("triton/A/__grp__good.json", good)])
+            """)
+        os.makedirs(self.path("outside"))
+        os.symlink(self.path("outside"), self.path(os.path.join(CACHE, "LINK")))
+        before = self.listing()
+        self.assertIn("9 files for caches, 2 of them were missing", self.start())
+        self.assertEqual(self.listing() - before, {
+            os.path.join(CACHE, name) for name in ("A/a", "A/__grp__good.json")})
+        with open(self.path(os.path.join(CACHE, "A/__grp__good.json")), encoding="utf-8") as f:
+            self.assertEqual(json.load(f)["child_paths"],
+                             {"a": self.path(os.path.join(CACHE, "A", "a"))})
+
+    def listing(self):
+        return {os.path.relpath(os.path.join(parent, name), self.folder.name)
+                for parent, _, names in os.walk(self.folder.name) for name in names
+                if "foundry" not in parent}
+
+    def test_a_folder_that_cannot_be_written_is_left(self):
+        self.first()
+        shutil.rmtree(self.path(CACHE))
+        with open(self.path(CACHE), "wb"):
+            pass
+        log = self.start(before="gpu_worker.KERNELS.clear()\n")
+        self.assertIn("a file of the image could not be written", log)
+        self.assertIn("Foundry: loaded 'test'", log)
 
 
 if __name__ == "__main__":

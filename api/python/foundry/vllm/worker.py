@@ -28,7 +28,7 @@ from ..capture import Capture, base_for_name
 from ..image import load
 from ..store import Store
 from ..variables import check_variables
-from . import area, attach, facts, graphs
+from . import area, attach, caches, facts, graphs
 
 logger = init_logger("vllm.foundry")
 
@@ -73,6 +73,7 @@ class Session:
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = None
+        self.watch, self.files = None, ""
         self.facts, self.found = {}, {}
         self.ref = os.environ["FOUNDRY_VLLM"]
 
@@ -140,6 +141,40 @@ class Session:
             self.refuse(difference)
         else:
             self.mode = "load"
+        self.begin_caches()
+
+    def begin_caches(self):
+        """Write the files that the image carries; if it carries none, note which ones are used."""
+        start, carried = time.monotonic(), 0
+        try:
+            places = caches.folders()
+            if self.mode == "load":
+                carried, written = caches.unpack(self.store, self.ref, places)
+                self.files = f"; {carried} files for caches, {written} of them were missing"
+            if not carried:
+                self.watch = caches.Watch(places)
+        except Exception as e:  # vLLM compiles what is missing
+            self.log_bug(e)
+            logger.warning("Foundry: caches are left as they are, because %s", e)
+        self.seconds["caches"] = time.monotonic() - start
+
+    def end_caches(self):
+        """Attach the files that this start used to its image."""
+        if not self.watch:
+            return
+        start, image = time.monotonic(), self.sealed or self.image
+        self.watch.stop()
+        try:
+            files = caches.packed(self.watch) if image else []
+            if files:
+                self.store.attach(f"{self.ref}:{image.id[:32]}", files)
+                size = sum(len(each.data) for each in files)
+                self.files = f"; {len(files)} files of caches, {size >> 20} MiB"
+        except Exception as e:  # the image is complete without them
+            self.log_bug(e)
+            logger.warning("Foundry: the image carries no files for caches, because %s", e)
+        self.watch = None
+        self.seconds["caches"] += time.monotonic() - start
 
     @staticmethod
     def check_version():
@@ -237,6 +272,7 @@ class Session:
             with self.capturing():
                 done = original()
         self.capture.pause()
+        self.end_caches()
         return done
 
     # --- a later start ---
@@ -400,11 +436,12 @@ class Session:
         if self.mode == "load":
             report = self.image.report()
             what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {len(self.graphs)} graphs; "
-                    f"content {report.content_bytes >> 20} MiB)")
+                    f"content {report.content_bytes >> 20} MiB{self.files})")
         elif self.sealed:
             what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
                     f"{self.sealed.graphs} graphs; content {self.sealed.content_bytes >> 20} MiB, "
-                    f"scratch {self.sealed.scratch_bytes >> 20} MiB), because {self.why}")
+                    f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}), because "
+                    f"{self.why}")
         else:
             what = f"started without an image, because {self.why}"
         times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())

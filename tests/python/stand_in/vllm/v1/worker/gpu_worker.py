@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import torch
+import triton
 
+KERNELS = ["sampler", "prepare"]
 COUNTS = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0}
 
 
@@ -11,6 +13,8 @@ def kernel_warmup(worker):
 
 def warmup_kernels(runner, *_):
     COUNTS["warmup_kernels"] += 1
+    for name in KERNELS:
+        assert triton.compile(name) == f"code of {name}".encode()
     for size in runner.sizes:
         runner.decode(size)
 

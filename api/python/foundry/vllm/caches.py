@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the engine's caches that an image carries, so that another host compiles nothing.
+
+An engine compiles kernels while it starts, and keeps them in folders. A first start notes which
+files of these folders it reads or writes, and attaches them to its image. A later start writes
+those that are missing, before the engine looks for them. It never changes a file that is there.
+
+The name of a file in the image begins with the name of its folder: "triton/KEY/kernel.cubin".
+Triton's lists of files have absolute paths; in the image they have names alone. Other files may
+have paths, too, so they are used only if their folder is at the same place as it was.
+"""
+import json
+import logging
+import os
+import sys
+import tempfile
+
+from ..store import File
+
+logger = logging.getLogger("vllm.foundry")
+
+SIZE_MAX = 256 << 20   # bytes of all files of an image
+PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
+GROUP = "__grp__"       # Triton's lists of files begin with it
+_SUFFIX = " (executable)"
+
+
+def folders():
+    """Return {name: path} of the engine's cache folders."""
+    import triton
+    import vllm.envs
+    found = {}
+    knobs = getattr(triton, "knobs", None)
+    if knobs is not None:
+        found["triton"] = knobs.cache.dir
+    root = getattr(vllm.envs, "VLLM_CACHE_ROOT", None)
+    if root:
+        found["vllm"] = os.path.join(root, "torch_compile_cache")
+        found["autotune"] = os.path.join(root, "flashinfer_autotune_cache")
+    try:
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+        found["inductor"] = cache_dir()
+    except ImportError:
+        pass
+    return {name: os.path.abspath(path) for name, path in found.items() if path}
+
+
+def _below(folder):
+    """Return the paths of all files in a folder."""
+    return {os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names}
+
+
+class Watch:
+    """The files of some folders that this process reads, or that anything writes, from now on."""
+
+    def __init__(self, places):
+        self.places = places
+        self._before = {path for each in places.values() for path in _below(each)}
+        self._opened, self._on = set(), True
+        self._starts = tuple(each + os.sep for each in places.values())
+        sys.addaudithook(self._event)
+
+    def _event(self, event, args):
+        """Python calls it; such a hook cannot be removed."""
+        if not self._on:
+            return
+        if event in ("open", "ctypes.dlopen"):
+            path = args[0]
+        elif event == "import":
+            path = args[1]
+        else:
+            return
+        if isinstance(path, str) and path.startswith(self._starts):
+            self._opened.add(path)
+
+    def stop(self):
+        self._on = False
+
+    def used(self):
+        """Return [(name in the image, path)], the smallest first."""
+        found = []
+        for name, folder in self.places.items():
+            for path in _below(folder):
+                if path in self._opened or path not in self._before:
+                    found.append((f"{name}/{os.path.relpath(path, folder)}", path))
+        return sorted(found, key=lambda each: (os.path.getsize(each[1]), each[0]))
+
+
+def _portable(path, data):
+    """Return one of Triton's lists with names in place of paths; None if it is not such a list."""
+    try:
+        paths = json.loads(data)["child_paths"]
+        if any(each != os.path.join(os.path.dirname(path), name) for name, each in paths.items()):
+            return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return json.dumps({"child_paths": {name: name for name in paths}}).encode()
+
+
+def _local(path, data):
+    """Return such a list with the paths of this host, or None."""
+    try:
+        names = json.loads(data)["child_paths"]
+        if any(os.sep in name or name in ("", ".", "..") for name in names):
+            return None
+    except (ValueError, KeyError, TypeError):
+        return None
+    folder = os.path.dirname(path)
+    return json.dumps({"child_paths": {name: os.path.join(folder, name) for name in names}}
+                      ).encode()
+
+
+def packed(watch):
+    """Return what the start used, as a list of File."""
+    found, left = [], SIZE_MAX
+    for name, path in watch.used():
+        try:
+            with open(path, "rb") as f:
+                data = f.read()
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue  # a temporary file
+        if os.path.basename(path).startswith(GROUP):
+            data = _portable(path, data)
+        if data is None or len(data) > left:
+            logger.info("Foundry: the image does not carry %s", path)
+            continue
+        left -= len(data)
+        found.append(File(name, data, bool(mode & 0o100)))
+    if found:
+        found.append(File(PLACES, json.dumps(watch.places, sort_keys=True).encode()))
+    return found
+
+
+def names(text):
+    """Return the names of the files in the description of an image."""
+    found = set()
+    for line in text.splitlines():
+        if line.startswith("file "):
+            found.add(line.split(" ", 2)[2].removesuffix(_SUFFIX))
+    return found
+
+
+def _target(places, name):
+    """Return the path of a file of the image on this host, or None if it has no place here."""
+    folder, _, rest = name.partition("/")
+    if folder not in places or not rest or any(
+            part in ("", ".", "..") for part in rest.split("/")):
+        return None
+    return os.path.join(places[folder], rest)
+
+
+def _make_folder(path, root):
+    """Make a file's folder below `root`. Return whether this user owns it and no link leads out."""
+    os.makedirs(path, mode=0o755, exist_ok=True)
+    real = os.path.realpath(root)
+    return (os.stat(real).st_uid == os.geteuid()
+            and (os.path.realpath(path) + os.sep).startswith(real + os.sep))
+
+
+def _write(path, file):
+    """Create a file as a whole, unless it exists. Returns whether it was created."""
+    handle, temporary = tempfile.mkstemp(prefix=".foundry-", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(file.data)
+            os.fchmod(handle, 0o755 if file.executable else 0o644)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        return True
+    finally:
+        os.unlink(temporary)
+
+
+def _usable(places, there):
+    """Return the folders whose files may be used here: Triton's, and those at the same place."""
+    return {name: path for name, path in places.items()
+            if name == "triton" or there.get(name) == path}
+
+
+def unpack(store, ref, places):
+    """Write the files of an image that are missing here. Returns (files of the image, written)."""
+    carried = names(store.describe(ref))
+    if PLACES not in carried:
+        return 0, 0
+    usable = _usable(places, json.loads(store.files(ref, {PLACES})[0].data))
+    missing = {name: path for name in carried for path in [_target(usable, name)]
+               if path and not os.path.lexists(path)}
+    if not missing:
+        return len(carried), 0
+    written = 0
+    # Triton's lists come last: a list stands for files that are there.
+    for file in sorted(store.files(ref, set(missing)), key=lambda f: GROUP in f.name):
+        path = missing[file.name]
+        if os.path.basename(path).startswith(GROUP):
+            file = file._replace(data=_local(path, file.data))
+        root = usable[file.name.partition("/")[0]]
+        try:
+            if file.data is not None and _make_folder(os.path.dirname(path), root):
+                written += _write(path, file)
+        except OSError as e:
+            logger.warning("Foundry: a file of the image could not be written: %s", e)
+    return len(carried), written
