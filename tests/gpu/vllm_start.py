@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM with dummy weights: times, counters, digests of the tokens.
 
-    python3 tests/gpu/vllm_start.py            # plain, first and later start; all tokens are equal
+    python3 tests/gpu/vllm_start.py [--profile]    # four starts; all tokens are equal
     python3 -m foundry run tests/gpu/vllm_start.py --mode first|next --model DIR
     python3 tests/gpu/vllm_start.py --mode plain --model DIR
 
 DIR holds the configuration of a model. The mode sets FOUNDRY_VLLM, except for plain. FOUNDRY_STORE
-names the store. With --processes, vLLM starts its engine core as a process of its own. The weights
-are scaled so that different prompts give different tokens. The last line is a JSON object.
+names the store. --caches DIR lets all compilers keep their files in DIR. With --processes, vLLM
+starts its engine core as a process of its own. The weights are scaled so that different prompts
+give different tokens. The last line is a JSON object.
 """
 import argparse
 import contextlib
@@ -51,6 +52,7 @@ def arguments():
                    help="seconds, then it ends with a traceback")
     p.add_argument("--compile", type=int, default=0)
     p.add_argument("--graphs", default="FULL_DECODE_ONLY")
+    p.add_argument("--caches", help="the folder of all caches")
     p.add_argument("--profile", action="store_true",
                    help="print where the warm-up and the first token spend their time")
     return p.parse_args()
@@ -223,6 +225,9 @@ def main():
         os.environ.setdefault("FOUNDRY_VLLM", "test")
     if a.processes:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if a.caches:
+        for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT"):
+            os.environ[name] = os.path.join(a.caches, name)
     if a.profile:
         os.environ["VLLM_START_PROFILE"] = "1"
     entry_points()
@@ -280,21 +285,32 @@ def digest(value):
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-def start(mode, folder):
+def start(mode, folder, *more):
     """What one start in a process of its own prints; nothing if it fails."""
     pre = [] if mode == "plain" else ["-m", "foundry", "run"]
     print(f"--- {mode}", flush=True)
     done = subprocess.run([sys.executable, *pre, os.path.abspath(__file__), "--mode", mode,
-                           "--model", folder], stdout=subprocess.PIPE, text=True, check=False,
+                           "--model", folder, "--caches", os.path.join(folder, "caches"), *more],
+                          stdout=subprocess.PIPE, text=True, check=False,
                           env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store")})
-    line = (done.stdout.strip().splitlines() or [""])[-1]
-    print(line, flush=True)
-    return json.loads(line) if done.returncode == 0 and line.startswith("{") else {}
+    lines = done.stdout.strip().splitlines() or [""]
+    print("\n".join([line for line in lines[:-1] if "--profile" in more or "Foundry" in line]
+                    + lines[-1:]), flush=True)
+    found = lines[-1].startswith("{") and done.returncode == 0
+    return json.loads(lines[-1]) if found else {}
 
 
-def whole():
-    """Three starts: each succeeds, the answers are those of plain vLLM, and the last one neither
-    profiles nor captures.
+def nothing_done(one):
+    """Whether a start neither profiled nor captured nor compiled."""
+    return bool(one) and not any(one["counts"].get(name) for name in
+                                 ("profiles", "captures", "triton"))
+
+
+def whole(more):
+    """A first start, a later one without caches, then a plain and a later one with caches.
+
+    All succeed, with the answers of plain vLLM. The later ones neither profile nor capture nor
+    compile.
     """
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.join(here, os.pardir, "python"))
@@ -303,15 +319,19 @@ def whole():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
             json.dump(QWEN3, f)
-        plain, first, later = (start(mode, folder) for mode in ("plain", "first", "next"))
+        first = start("first", folder)
+        shutil.rmtree(os.path.join(folder, "caches"))
+        elsewhere, plain, later = (start(mode, folder, *more)
+                                   for mode in ("next", "plain", "next"))
+    starts = (plain, first, elsewhere, later)
     answers = [[(one.get(asked, {}).get("tokens"), one.get(asked, {}).get("logprobs"))
-                for asked in ("greedy", "sampled", "alone")] for one in (plain, first, later)]
-    parts.finish([plain, first, later, answers[0] == answers[1], answers[0] == answers[2],
-                  later and later["counts"]["profiles"] + later["counts"]["captures"] == 0])
+                for asked in ("greedy", "sampled", "alone")] for one in starts]
+    parts.finish([*starts, *(answers[0] == each for each in answers[1:]),
+                  nothing_done(elsewhere), nothing_done(later)])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if "--mode" in sys.argv:
         main()
     else:
-        whole()
+        whole(sys.argv[1:])
