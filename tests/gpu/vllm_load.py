@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
+
+    python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3]
+
+First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
+prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
+must be equal, bit for bit.
+
+Then two plain engines and one of a later start live side by side, and serve the same timed
+requests in turns, while the others are idle. Batches depend on the time there, so answers may
+differ even between two plain engines. The test prints throughput and latencies of each turn.
+"""
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import vllm_start
+
+BATCHES = (1, 2, 7, 32, 100)
+KV_BYTES = 8 << 30
+SEQS = 64
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("--mode", choices=("plain", "first", "next"))
+    p.add_argument("--model")
+    p.add_argument("--requests", type=int, default=1000)
+    p.add_argument("--rate", type=float, default=150, help="requests a second")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--limit", type=float, default=280)
+    return p.parse_args()
+
+
+def request(rng, longest):
+    """Return a prompt and the settings of its answer. Half of the prompts begin like others."""
+    prompt = [rng.randrange(100000) for _ in range(rng.choice((3, 17, 60, 200, longest)))]
+    if rng.random() < 0.5:
+        prompt = [1000 * rng.randrange(4) + i for i in range(96)] + prompt
+    greedy = rng.random() < 0.4
+    return prompt, {"max_tokens": rng.randrange(8, 96), "ignore_eos": True, "detokenize": False,
+                    "temperature": 0.0 if greedy else 0.8, "top_p": 1.0 if greedy else 0.9,
+                    "seed": None if greedy else rng.randrange(1 << 30)}
+
+
+class Engine:
+    """An engine of vLLM in this process."""
+
+    def __init__(self, a):
+        from vllm import LLM, SamplingParams
+        self.params = SamplingParams
+        self.llm = LLM(model=a.model, load_format="dummy", skip_tokenizer_init=True,
+                       dtype="bfloat16", max_model_len=2048, max_num_seqs=SEQS,
+                       max_num_batched_tokens=512, enable_chunked_prefill=True,
+                       enable_prefix_caching=True, kv_cache_memory_bytes=KV_BYTES,
+                       gpu_memory_utilization=0.2,
+                       attention_backend="FLASH_ATTN", seed=0,
+                       compilation_config={"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"})
+
+    def at_once(self):
+        """Return a digest of tokens and logprobs for each size of batch."""
+        found = {}
+        for size in BATCHES:
+            rng = random.Random(size)
+            asked = [request(rng, 1200) for _ in range(size)]
+            out = self.llm.generate(
+                [{"prompt_token_ids": prompt} for prompt, _ in asked],
+                [self.params(logprobs=2, **each) for _, each in asked], use_tqdm=False)
+            answers = [(list(o.outputs[0].token_ids),
+                        [sorted((t, repr(p.logprob)) for t, p in step.items())
+                         for step in o.outputs[0].logprobs]) for o in out]
+            found[size] = hashlib.sha256(json.dumps(answers).encode()).hexdigest()[:16]
+        return found
+
+    def timed(self, a, turn):
+        """Serve requests that arrive at random times. Return what a user would measure."""
+        engine, rng = self.llm.llm_engine, random.Random(1)
+        self.llm.reset_prefix_cache()
+        asked, at = [], 0.0
+        for i in range(a.requests):
+            at += rng.expovariate(a.rate)
+            prompt, each = request(rng, 400)
+            asked.append((at, f"{turn}-{i}", {"prompt_token_ids": prompt}, self.params(**each)))
+        first, last, tokens = {}, {}, {}
+        start, i = time.monotonic(), 0
+        while i < len(asked) or engine.has_unfinished_requests():
+            now = time.monotonic() - start
+            while i < len(asked) and asked[i][0] <= now:
+                engine.add_request(*asked[i][1:])
+                i += 1
+            if not engine.has_unfinished_requests():
+                time.sleep(0.0005)
+                continue
+            for out in engine.step():
+                now = time.monotonic() - start
+                first.setdefault(out.request_id, now)
+                if out.finished:
+                    last[out.request_id] = now
+                    tokens[out.request_id] = list(out.outputs[0].token_ids)
+        took = time.monotonic() - start
+        begin = {name: at for at, name, _, _ in asked}
+        wait = sorted(first[name] - begin[name] for name in begin)
+        whole = sorted(last[name] - begin[name] for name in begin)
+        return {"tokens a second": sum(map(len, tokens.values())) / took,
+                "requests a second": a.requests / took,
+                "first token p50": wait[len(wait) // 2] * 1e3,
+                "first token p99": wait[len(wait) * 99 // 100] * 1e3,
+                "answer p50": whole[len(whole) // 2] * 1e3,
+                "answer p99": whole[len(whole) * 99 // 100] * 1e3,
+                "answers": [vllm_start.digest(tokens[name]) for name in begin]}
+
+
+def serve(a):
+    """Do what standard input says, one word a line; each result is a line of JSON."""
+    for key, value in vllm_start.SETTINGS.items():
+        os.environ.setdefault(key, value)
+    if a.mode != "plain":
+        os.environ["FOUNDRY_VLLM"] = "load-test"
+    vllm_start.entry_points()
+    begin = time.monotonic()
+    engine = Engine(a)
+
+    def say(found):
+        print("@" + json.dumps(found), flush=True)
+    say({"engine": time.monotonic() - begin, **vllm_start.notes()})
+    turn = 0
+    for line in sys.stdin:
+        turn += 1
+        say(engine.at_once() if line.strip() == "at once" else engine.timed(a, turn))
+
+
+class Child:
+    """An engine in a process of its own."""
+
+    def __init__(self, mode, folder):
+        self.mode = mode
+        pre = [] if mode == "plain" else ["-m", "foundry", "run"]
+        self.process = subprocess.Popen(
+            [sys.executable, *pre, os.path.abspath(__file__), "--mode", mode, "--model", folder,
+             *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store")})
+
+    def result(self):
+        for line in self.process.stdout:
+            if line.startswith("@"):
+                return json.loads(line[1:])
+            if "Foundry" in line:
+                print(line, end="", flush=True)
+        return {}
+
+    def ask(self, what):
+        try:
+            self.process.stdin.write(what + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            return {}
+        return self.result()
+
+    def end(self):
+        self.process.stdin.close()
+        for _ in self.process.stdout:
+            pass
+        return self.process.wait()
+
+
+def show(mode, found):
+    numbers = " ".join(f"{found.get(name, 0):>16.1f}" for name in COLUMNS)
+    print(f"{mode:8} {numbers}", flush=True)
+
+
+COLUMNS = ("tokens a second", "requests a second", "first token p50", "first token p99",
+           "answer p50", "answer p99")
+
+
+def compare(answers):
+    """Print how many answers to timed requests are equal, in pairs of turns."""
+    for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
+                       ("next", "next"), ("plain 1", "plain 1")):
+        pairs = [(x, y) for x in answers[one] for y in answers[other] if x is not y]
+        equal = [sum(map(str.__eq__, x, y)) / len(x) for x, y in pairs if x and y]
+        if equal:
+            print(f"equal answers, {one} and {other}: {100 * min(equal):.1f} to "
+                  f"{100 * max(equal):.1f} %", flush=True)
+
+
+def main():
+    a = arguments()
+    if a.mode:
+        serve(a)
+        return
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(here, os.pardir, "python"))
+    import parts
+    parts.need("vllm")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(vllm_start.QWEN3, f)
+        first = Child("first", folder)
+        print("first", json.dumps(first.result()), flush=True)
+        at_once = {"first": first.ask("at once")}
+        ended = first.end() == 0
+        children = {"plain 1": Child("plain", folder), "next": Child("next", folder),
+                    "plain 2": Child("plain", folder)}
+        noted = {name: child.result() for name, child in children.items()}
+        for name, each in noted.items():
+            print(name, json.dumps(each), flush=True)
+        at_once.update({name: child.ask("at once") for name, child in children.items()})
+        for name, each in at_once.items():
+            print(f"at once, {name}: {each}", flush=True)
+        print(f"{'':8} " + " ".join(f"{name:>16}" for name in COLUMNS), flush=True)
+        answers = {name: [] for name in children}
+        for _ in range(a.rounds):
+            for name, child in children.items():
+                found = child.ask("timed")
+                show(name, found)
+                answers[name].append(found.get("answers"))
+        compare(answers)
+        ended = [child.end() == 0 for child in children.values()] + [ended]
+    counts = noted["next"].get("counts", {"captures": 1})
+    parts.finish([*ended, *(at_once["plain 1"] == each for each in at_once.values()),
+                  bool(at_once["plain 1"]),
+                  not counts["captures"] and not counts.get("profiles")])
+
+
+if __name__ == "__main__":
+    main()
