@@ -11,6 +11,7 @@ import suite
 from torch_scripts import Folder
 
 ENGINE = """\
+import itertools
 import types
 import foundry.vllm
 import torch
@@ -19,23 +20,29 @@ facts.SOURCES["of the stand-in"] = facts.source()
 foundry.vllm.register()
 foundry.vllm.register()
 from vllm.v1.worker import gpu_worker, worker_base
-from vllm.v1.worker.gpu.cudagraph_utils import CUDAGraphMode
+from vllm.config import CUDAGraphMode
 
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
-           cache_dtype="auto"):
+           cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
+           **compilation):
     space = types.SimpleNamespace
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
+        runner=runner, compiled_constant=constant,
         model_config=space(model="some/model", dtype="float32", quantization=quantization,
                            seed=0, max_model_len=100, enforce_eager=False, enable_sleep_mode=False),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
-        compilation_config=space(cudagraph_capture_sizes=list(sizes), mode=0,
-                                 cudagraph_mode=CUDAGraphMode.FULL_DECODE_ONLY),
+        compilation_config=space(**{
+            "cudagraph_capture_sizes": list(sizes), "mode": mode,
+            "cudagraph_mode": CUDAGraphMode[graphs], "cache_dir": "", "backend": "inductor",
+            "use_inductor_graph_partition": False, "cudagraph_copy_inputs": False,
+            "cudagraph_mm_encoder": False, "compile_cache_save_format": "binary", **compilation}),
         cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
                            cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,
                            num_gpu_blocks=None),
         load_config=space(load_format="dummy"),
-        parallel_config=space(world_size=ranks, data_parallel_size=1), speculative_config=None,
+        parallel_config=space(world_size=ranks, data_parallel_size=1, rank=0,
+                              data_parallel_index=0), speculative_config=None,
         lora_config=None, kv_transfer_config=None)
 
 def start(**options):
@@ -52,13 +59,16 @@ def start(**options):
 def decodes(worker, weight=3.0):
     for value in (1.0, 5.0):
         worker.model_runner.inputs.fill_(value)
-        for size in worker.model_runner.sizes:
-            out = worker.model_runner.decode(size).tolist()
-            assert set(out) == {value + size * weight + 1000.0}, (size, out[:4])
+        modes = worker.vllm_config.compilation_config.cudagraph_mode.modes()
+        for size, mode in itertools.product(worker.model_runner.sizes, modes):
+            out = worker.model_runner.decode(size, mode).tolist()
+            assert set(out) == {value + size * weight + 1000.0}, (size, mode, out[:4])
 
-NOTHING = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0}
+NOTHING = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0, "dummy_run": 0}
 ONCE = dict.fromkeys(NOTHING, 1)
+ONCE_V1 = {**ONCE, "warmup_kernels": 0, "dummy_run": 3}
 LOADED = {**NOTHING, "warmup_kernels": 1}
+LOADED_V1 = {**NOTHING, "dummy_run": 2}
 """
 
 
@@ -100,12 +110,12 @@ class Starts(Engine):
     def test_tensors_are_put_where_they_were(self):
         self.first()
         self.start("""
-            runner = worker.model_runner
-            assert set(runner.kept.tolist()) == {1000.0}
+            runner, model = worker.model_runner, worker.model_runner.model
+            assert set(model.kept.tolist()) == {1000.0}
             runner.inputs.fill_(2.0)
-            runner.kept.fill_(10.0)
+            model.kept.fill_(10.0)
             assert set(runner.decode(1).tolist()) == {15.0}
-            runner.kept.fill_(1000.0)
+            model.kept.fill_(1000.0)
             """, counts="LOADED")
 
     def test_without_the_variable_nothing_happens(self):
@@ -140,7 +150,12 @@ class Starts(Engine):
     def test_what_images_do_not_support_starts_plain(self):
         for options, what in (("ranks=2", "more than one rank"),
                               ("quantization='fp8'", "quantized weights"),
-                              ("cache_dtype='fp8'", "a quantized KV cache")):
+                              ("cache_dtype='fp8'", "a quantized KV cache"),
+                              ("graphs='PIECEWISE'",
+                               "the graph mode PIECEWISE with the compilation mode 0"),
+                              ("mode=2", "the compilation mode 2"),
+                              ("cudagraph_copy_inputs=True", "graphs that copy their inputs"),
+                              ("mode=3, backend='eager'", "the compilation backend 'eager'")):
             log = self.start(options=options)
             self.assertIn(f"started without an image, because images do not support {what}", log)
 
@@ -185,7 +200,7 @@ class Starts(Engine):
             from foundry.vllm import attach
             place = attach.place
             def refuse(roots, path, tensor):
-                if path == "runner.kept":
+                if path == "model.kept":
                     raise foundry.Error(foundry._lib.NOKEY, "no place")
                 return place(roots, path, tensor)
             attach.place = refuse
@@ -216,6 +231,79 @@ class Starts(Engine):
                 found.add(facts.code(types.SimpleNamespace(modules=lambda: [layer])))
             assert len(found) == 2
             """)
+
+    def test_compiled_models_with_graphs_of_pieces(self):
+        for graphs, runner, count in (("FULL_AND_PIECEWISE", "V2", 9), ("PIECEWISE", "V2", 6),
+                                      ("FULL", "V2", 3), ("FULL_DECODE_ONLY", "V2", 3),
+                                      ("FULL_AND_PIECEWISE", "V1", 9), ("PIECEWISE", "V1", 6),
+                                      ("FULL", "V1", 3)):
+            options = f"mode=3, graphs='{graphs}', runner='{runner}'"
+            once = "ONCE" if runner == "V2" else "ONCE_V1"
+            loaded = once.replace("ONCE", "LOADED")
+            with self.subTest(options):
+                log = self.start(counts=once, options=options, FOUNDRY_VLLM=runner + graphs)
+                self.assertIn("captured and sealed", log)
+                self.assertIn(f"{count} graphs", log)
+                log = self.start(counts=loaded, options=options, FOUNDRY_VLLM=runner + graphs)
+                self.assertIn("Foundry: loaded", log)
+                self.assertIn(f"{count} graphs", log)
+
+    def test_graphs_of_all_batches_without_compilation(self):
+        for runner, once in (("V2", "ONCE"), ("V1", "ONCE_V1")):
+            options = f"graphs='FULL', runner='{runner}'"
+            self.start(counts=once, options=options, FOUNDRY_VLLM=runner)
+            self.assertIn("loaded", self.start(
+                counts=once.replace("ONCE", "LOADED"), options=options, FOUNDRY_VLLM=runner))
+
+    PIECES = "mode=3, graphs='FULL_AND_PIECEWISE'"
+
+    def test_compiled_code_that_is_gone_is_compiled_and_captured_again(self):
+        self.start(options=self.PIECES)
+        cache = self.path(".cache/vllm")
+        os.rename(os.path.join(cache, "aot"), os.path.join(cache, "gone"))
+        log = self.start(options=self.PIECES)
+        self.assertIn("because vLLM's cache has no compiled code for this start", log)
+        os.remove(os.path.join(cache, "code/rank_0_0/backbone/artifact_0"))
+        log = self.start(options=self.PIECES)
+        self.assertIn("because vLLM's cache had a part of the compiled code only", log)
+        self.assertIn("loaded", self.start(counts="LOADED", options=self.PIECES))
+
+    def test_other_compiled_code_is_noticed(self):
+        self.start(options=self.PIECES)
+        for name in ("aot/model", "code/rank_0_0/backbone/artifact_0"):
+            with open(self.path(f".cache/vllm/{name}"), "a", encoding="utf-8") as f:
+                f.write("other")
+            log = self.start(options=self.PIECES, counts="{**ONCE, 'profile': 0}")
+            self.assertIn("because compiled is ", log)
+            self.assertIn("captured and sealed", log)
+
+    def test_code_that_is_not_kept_leaves_the_start_plain(self):
+        log = self.start(options=self.PIECES, VLLM_DISABLE_COMPILE_CACHE="1")
+        self.assertIn("images do not support compiled code that vLLM does not keep", log)
+
+    def test_a_constant_of_compiled_code_needs_no_place(self):
+        options = self.PIECES + ", constant=True"
+        self.assertIn("captured and sealed", self.start(options=options))
+        self.assertIn("loaded", self.start(counts="LOADED", options=options))
+
+    def test_a_hidden_tensor_that_a_piece_uses_is_refused(self):
+        log = self.start(options=self.PIECES + ", hidden=True")
+        self.assertIn("no object of the worker has it", log)
+
+    def test_weights_that_changed_places_are_noticed(self):
+        self.first()
+        log = self.start(counts="{**ONCE, 'profile': 0}", STAND_IN_SWAP="1")
+        self.assertIn("the tensors of this process lie elsewhere", log)
+
+    def test_pieces_that_vllm_did_not_capture_are_not_sealed(self):
+        log = self.script(ENGINE + textwrap.dedent(f"""
+            from vllm.v1.worker.gpu.cudagraph_utils import ModelCudaGraphManager
+            original = ModelCudaGraphManager.piecewise
+            ModelCudaGraphManager.piecewise = staticmethod(
+                lambda model, desc: desc.num_tokens == 2 or original(model, desc))
+            start({self.PIECES})
+            """), FOUNDRY_VLLM="test")
+        self.assertIn("not sealed: vLLM has captured other graphs than expected: Piece(", log)
 
     def test_zero_turns_it_off(self):
         self.assertNotIn("Foundry", self.start(FOUNDRY_VLLM="0"))

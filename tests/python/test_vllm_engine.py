@@ -4,6 +4,8 @@
 It notices a vLLM whose worker has other phases, or names that foundry.vllm does not expect.
 """
 import inspect
+import os
+import tempfile
 import types
 import unittest
 
@@ -13,22 +15,34 @@ try:
     import torch
     import vllm
     from vllm.config.compilation import CUDAGraphMode
-    from vllm.v1.worker import gpu_worker, worker_base, workspace
+    from vllm.compilation import cuda_graph, decorators, monitor, wrapper
+    from vllm.forward_context import BatchDescriptor
+    from vllm.v1 import cudagraph_dispatcher
+    from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.vllm import attach, facts, graphs, worker
+    from foundry.vllm import attach, compiled, facts, graphs, pieces, runners, worker
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
 
 
+class Graph:
+    """A loaded graph that notes its replays."""
+
+    def __init__(self, key, replays):
+        self.key, self.replays = key, replays
+
+    def replay(self):
+        self.replays.append(self.key)
+
 
 @unittest.skipIf(MISSING, MISSING)
 class Engine(unittest.TestCase):
-    def manager(self):
+    def manager(self, mode="FULL_DECODE_ONLY"):
         made = cudagraph_utils.ModelCudaGraphManager.__new__(cudagraph_utils.ModelCudaGraphManager)
         made.compilation_config = types.SimpleNamespace(
             cudagraph_capture_sizes=[1, 2, 4], max_cudagraph_capture_size=4)
-        made.cudagraph_mode = CUDAGraphMode.FULL_DECODE_ONLY
+        made.cudagraph_mode = CUDAGraphMode[mode]
         made.vllm_config = types.SimpleNamespace(speculative_config=None)
         made.max_num_reqs, made.decode_query_len, made.lora_capture_cases = 4, 1, [0]
         made._candidates, made._capture_descs, made.graphs = {}, {}, {}
@@ -81,6 +95,166 @@ class Engine(unittest.TestCase):
             torch.cuda.current_stream = original
         self.assertEqual(launched, [(1, 5)])
         self.assertEqual(out.tolist(), [[0, 1], [2, 3], [4, 5], [6, 7]])
+
+    def wrapper(self, config, index=0, runtime_mode="PIECEWISE"):
+        made = cuda_graph.CUDAGraphWrapper.__new__(cuda_graph.CUDAGraphWrapper)
+        made.compilation_config, made.concrete_cudagraph_entries = config.compilation_config, {}
+        made.runtime_mode, made.is_debugging_mode = CUDAGraphMode[runtime_mode], True
+        made.runnable = types.SimpleNamespace(
+            piecewise_compile_index=index, vllm_backend=types.SimpleNamespace(prefix="backbone"))
+        cuda_graph.CUDAGraphWrapper._all_instances.add(made)
+        return made
+
+    def test_a_wrapper_replays_graphs_of_an_image(self):
+        config = types.SimpleNamespace(compilation_config=types.SimpleNamespace())
+        sealing = [self.wrapper(config, i) for i in range(2)]
+        batches = {CUDAGraphMode.PIECEWISE: [BatchDescriptor(4), BatchDescriptor(2)]}
+        data, argument = torch.arange(24.0), torch.zeros(3)
+        for i, each in enumerate(sealing):
+            for batch in batches[CUDAGraphMode.PIECEWISE]:
+                size = batch.num_tokens
+                each.concrete_cudagraph_entries[batch] = cuda_graph.CUDAGraphEntry(
+                    batch, cudagraph=object(), input_addresses=[argument.data_ptr()],
+                    output=(data[:size], [data[size:3 * size].view(2, size).T, None], size)
+                    if i else data[:size])
+        found = pieces.wrappers(config)
+        self.assertEqual(list(found), ["backbone.0", "backbone.1"])
+        entries = pieces.captured(found, batches)
+        self.assertEqual(set(entries), set(pieces.keys(found, batches)))
+        text, tensors, entire = pieces.describe(dict(enumerate(entries.values(), 1)))
+        self.assertEqual([list(t.shape) for t in tensors], [[4], [2], [4, 2], [2, 2]])
+        self.assertEqual(len(entire), 6)
+        names = [graphs.name_of(key) for key in entries]
+        self.assertEqual(names[0], "wrapper=backbone.0,batch=num_tokens=4,num_reqs=None,"
+                         "uniform=False,has_lora=False,num_active_loras=0")
+        replays = []
+        made = pieces.restore(text, tensors, {key: Graph(number, replays)
+                                              for number, key in enumerate(entries, 1)})
+        del sealing, found, each
+        loaded = [self.wrapper(config, i) for i in range(2)]
+        for name, each in pieces.wrappers(config).items():
+            each.concrete_cudagraph_entries.update(made[name])
+        original = cuda_graph.get_forward_context, cuda_graph.is_forward_context_available
+        cuda_graph.is_forward_context_available = lambda: True
+        cuda_graph.get_forward_context = lambda: types.SimpleNamespace(
+            batch_descriptor=BatchDescriptor(2), cudagraph_runtime_mode=CUDAGraphMode.PIECEWISE)
+        try:
+            self.assertEqual(loaded[0](argument).tolist(), [0, 1])
+            out, (view, nothing), size = loaded[1](argument)
+            with self.assertRaises(AssertionError):
+                loaded[0](torch.zeros(3))
+        finally:
+            cuda_graph.get_forward_context, cuda_graph.is_forward_context_available = original
+        self.assertEqual((out.tolist(), view.tolist(), nothing, size),
+                         ([0, 1], [[2, 4], [3, 5]], None, 2))
+        self.assertEqual(replays, [2, 4])
+
+    def test_two_pieces_of_one_name_are_refused(self):
+        config = types.SimpleNamespace(compilation_config=types.SimpleNamespace())
+        made = [self.wrapper(config) for _ in range(2)]
+        with self.assertRaisesRegex(Exception, "two pieces of the model have the name backbone.0"):
+            pieces.wrappers(config)
+        self.assertEqual(list(pieces.wrappers(types.SimpleNamespace(compilation_config=None))), [])
+        del made
+
+    def test_the_tables_of_the_runners_name_what_is_captured(self):
+        space = types.SimpleNamespace
+        manager = self.manager("FULL_AND_PIECEWISE")
+        tables = runners.V2(space(cudagraph_manager=manager))
+        self.assertEqual([key.num_tokens for key in tables.keys()], [4, 2, 1])
+        self.assertEqual(tables.batches(), {CUDAGraphMode.PIECEWISE: [
+            BatchDescriptor(4), BatchDescriptor(2), BatchDescriptor(1)]})
+        dispatcher = cudagraph_dispatcher.CudagraphDispatcher.__new__(
+            cudagraph_dispatcher.CudagraphDispatcher)
+        dispatcher.compilation_config = space(cudagraph_capture_sizes=[1, 2, 4], compile_sizes=[],
+                                              max_cudagraph_capture_size=4)
+        dispatcher.vllm_config = space(scheduler_config=space(max_num_seqs=2), lora_config=None)
+        dispatcher.cudagraph_keys = {CUDAGraphMode.PIECEWISE: set(), CUDAGraphMode.FULL: set()}
+        dispatcher.uniform_decode_query_len = 1
+        dispatcher.initialize_cudagraph_keys(CUDAGraphMode.FULL_AND_PIECEWISE)
+        tables = runners.V1(space(cudagraph_dispatcher=dispatcher))
+        self.assertEqual(
+            {mode.name: [(each.num_tokens, each.num_reqs) for each in found]
+             for mode, found in tables.batches().items()},
+            {"PIECEWISE": [(4, None), (2, None), (1, None)], "FULL": [(2, 2), (1, 1)]})
+
+    def test_the_v1_runner_is_ready_after_a_load(self):
+        before, locked = workspace._manager, []
+        workspace._manager = types.SimpleNamespace(lock=lambda: locked.append(True))
+        try:
+            runners.V1(None).fill({})
+            self.assertFalse(monitor.cudagraph_capturing_enabled)
+        finally:
+            workspace._manager = before
+            monitor.set_cudagraph_capturing_enabled(True)
+        self.assertEqual(locked, [True])
+        used = inspect.unwrap(gpu_model_runner.GPUModelRunner.capture_model).__code__.co_names
+        for name in ("set_cudagraph_capturing_enabled", "lock_workspace"):
+            self.assertIn(name, used)
+
+    def part(self):
+        """An instance of a class that vLLM compiles."""
+        class Part(torch.nn.Module):
+            def forward(self, x: torch.Tensor):
+                return x
+
+        part = decorators.support_torch_compile(dynamic_arg_dims={"x": 0})(Part).__new__(Part)
+        torch.nn.Module.__init__(part)
+        config = types.SimpleNamespace(
+            compute_hash=lambda: "hash", compilation_config=types.SimpleNamespace(
+                dynamic_shapes_config=types.SimpleNamespace(type=None), local_cache_dir=""),
+            parallel_config=types.SimpleNamespace(rank=0, data_parallel_index=0))
+        part.vllm_config, part.compilation_config = config, config.compilation_config
+        part.do_not_compile = part.compiled = part._is_encoder = False
+        return part
+
+    def test_code_is_loaded_as_the_first_call_loads_it_and_does_not_run(self):
+        self.assertTrue(issubclass(type(self.part()), wrapper.TorchCompileWithNoGuardsWrapper))
+        original, paths, ran = decorators._try_load_aot_compiled_fn, [], []
+
+        def found(part, path):
+            paths.append(path)
+            return lambda *_args: ran.append(part)
+        try:
+            for load, why in ((found, None), (lambda part, path: None,
+                                              "vLLM's cache has no compiled code for this start")):
+                decorators._try_load_aot_compiled_fn = load
+                part = self.part()
+                files, reason = compiled.load(torch.nn.Sequential(part))
+                self.assertEqual((len(files), reason), (1, why))
+                self.assertEqual(getattr(part, "aot_compiled_fn", None) is None, why is not None)
+                self.assertIs(decorators._try_load_aot_compiled_fn, load)
+        finally:
+            decorators._try_load_aot_compiled_fn = original
+        self.assertEqual((len(paths), ran), (1, []))
+        self.assertTrue(paths[0].endswith("/rank_0_0/model"), paths)
+
+    def test_compiled_code_is_identified_by_its_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = types.SimpleNamespace(
+                compilation_config=types.SimpleNamespace(cache_dir=folder),
+                parallel_config=types.SimpleNamespace(rank=0, data_parallel_index=0))
+            path = os.path.join(folder, "model")
+            self.assertEqual(compiled.identity([], config), "none")
+            with self.assertRaises(FileNotFoundError):
+                compiled.identity([path], config)
+            found = set()
+            os.makedirs(os.path.join(folder, "rank_0_0", "backbone"))
+            for name in ("model", "rank_0_0/backbone/artifact_compile_range_1_8_subgraph_0",
+                         "rank_0_0/backbone/vllm_compile_cache.py"):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                    f.write("text")
+                found.add(compiled.identity([path], config))
+            self.assertEqual(len(found), 2)
+
+    def test_tensors_of_compiled_code_are_not_searched(self):
+        module = torch.nn.Linear(1, 1, bias=False)
+        module.code = cuda_graph.CUDAGraphEntry(None, output=torch.zeros(1))
+        self.assertEqual(list(attach._children(module.code, attach._PACKAGES)), [])
+        steps = [step for step, _ in attach._children(module, attach._PACKAGES)]
+        self.assertIn(".code", steps)
+        self.assertTrue(hasattr(__import__("torch._inductor.codecache").
+                                _inductor.codecache.PyCodeCache, "modules"))
 
     def test_the_runner_has_its_manager_and_the_workspaces_their_place(self):
         self.assertIn("cudagraph_manager",

@@ -5,6 +5,7 @@ Torch places tensors in segments that it gets from the driver. Inside the area b
 the driver's memory comes from the aside area of the region, and torch's blocks come from a separate
 pool. So the work does not change torch's default pool or the region's cursor.
 """
+import contextlib
 import gc
 
 import torch
@@ -13,14 +14,16 @@ from .. import _torch
 
 
 class Area:
-    """The aside area of a capture on device `ordinal`."""
+    """The aside area of a capture on device `ordinal`. outside: the driver's own memory in its
+    place.
+    """
 
-    def __init__(self, capture, ordinal):
-        self._capture, self._ordinal = capture, ordinal
+    def __init__(self, capture, ordinal, outside=False):
+        self._capture, self._ordinal, self._outside = capture, ordinal, outside
         self._aside = self._pool = self._generator = None
 
     def __enter__(self):
-        self._aside = self._capture.aside()
+        self._aside = _paused(self._capture) if self._outside else self._capture.aside()
         self._aside.__enter__()
         self._pool = torch.cuda.MemPool()
         self.pool_enter()
@@ -49,6 +52,15 @@ class Area:
         self._aside.__exit__(None, None, None)
 
 
+@contextlib.contextmanager
+def _paused(capture):
+    capture.pause()
+    try:
+        yield
+    finally:
+        capture.resume()
+
+
 def blocks(ordinal, base, size):
     """Return [(offset, bytes)] of torch's live blocks in [base, base + size), ascending."""
     return sorted((addr - base, length) for s in _torch.segments(ordinal)
@@ -62,10 +74,14 @@ def tensors(start, end):
         # isinstance() would ask a weak reference whose object is gone.
         if not issubclass(type(each), torch.Tensor) or each.device.type != "cuda":
             continue
-        try:
-            addr = each.data_ptr()
-        except (RuntimeError, NotImplementedError):
-            continue
-        if start <= addr < end:
+        if start <= address(each) < end:
             found.append(each)
     return found
+
+
+def address(tensor):
+    """Return the address of a tensor, or 0 if it has no memory."""
+    try:
+        return tensor.data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0

@@ -6,6 +6,7 @@ A path names the place of a tensor in these objects: "runner.manager.hidden_stat
 follow a dot, keys of dicts a slash, indices of lists a colon. The same path is valid in the process
 that loads, since its objects have the same constructors.
 """
+import bisect
 import re
 
 import torch
@@ -13,10 +14,18 @@ import torch
 from .. import _lib
 from .._lib import Error
 from ..generators import slots
+from .area import address
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
 _DEPTH = 12
+_PACKAGES = ("vllm.", "torch.nn.")
+_COMPILED = "vllm.compilation."  # its objects differ between code compiled and code loaded
+
+
+def _searched(kind, packages):
+    name = kind.__module__ + "."
+    return name.startswith(packages) and not name.startswith(_COMPILED)
 
 
 def _children(value, packages):
@@ -31,27 +40,36 @@ def _children(value, packages):
     if isinstance(value, tuple):
         return [(None, child) for child in value]
     kind = type(value)
-    if kind.__module__.partition(".")[0] in packages and hasattr(value, "__dict__"):
+    if _searched(kind, packages) and hasattr(value, "__dict__"):
         return [(f".{name}", child) for name, child in vars(value).items()]
     return []
 
 
-def find(roots, start, end, packages=("vllm", "torch")):
+def find(roots, start, end, packages=_PACKAGES):
     """Return {path: tensor} of the tensors in [start, end) that the objects `roots`, {name:
-    object}, hold. Only objects whose classes are from `packages` are searched.
+    object}, hold. Only objects whose classes are from `packages` are searched. vLLM's objects of
+    compiled code are not searched.
     """
-    found, seen, left = {}, set(), [(name, value, 0) for name, value in roots.items()]
+    left = [(name, value, 0) for name, value in roots.items()]
+    found, seen = {}, set(map(id, roots.values()))
     while left:
         path, value, depth = left.pop()
         for step, child in _children(value, packages):
             if isinstance(child, torch.Tensor):
                 if step and path and child.device.type == "cuda" and (
-                        start <= child.data_ptr() < end):
+                        start <= address(child) < end):
                     found[path + step] = child
             elif id(child) not in seen and depth < _DEPTH:
                 seen.add(id(child))
                 left.append((path + step if step and path else "", child, depth + 1))
     return found
+
+
+def named(model):
+    """Return [(name, address, type, shape, strides)] of a model's parameters and buffers."""
+    return [(name, address(each), str(each.dtype), list(each.shape), list(each.stride()))
+            for found in (model.named_parameters(), model.named_buffers()) for name, each in found
+            if each.device.type == "cuda"]
 
 
 _ABSENT = object()
@@ -121,11 +139,13 @@ def stale(capture, keys, others, placed=()):
     would never reach the graph. A later start gets the tensors `placed`.
     """
     ranges = list(_ranges(others, placed))
-    for key in keys:
-        used = [addr for addr, _ in slots(capture._handle, key)]
-        for start, end, each in ranges:
-            if any(start <= addr < end for addr in used):
-                raise Error(_lib.REFUSED, f"graph {key} uses a tensor that was made while vLLM "
-                            f"profiled or warmed up ({each.dtype}, {list(each.shape)}, at "
-                            f"{start:#x}), and no object of the worker has it: a later start could "
-                            "not replace it")
+    if not ranges:
+        return
+    used = sorted((addr, key) for key in keys for addr, _ in slots(capture._handle, key))
+    for start, end, each in ranges:
+        at = bisect.bisect_left(used, (start, 0))
+        if at < len(used) and used[at][0] < end:
+            raise Error(_lib.REFUSED, f"graph {used[at][1]} uses a tensor that was made while vLLM "
+                        f"profiled or warmed up ({each.dtype}, {list(each.shape)}, at "
+                        f"{start:#x}), and no object of the worker has it: a later start could "
+                        "not replace it")

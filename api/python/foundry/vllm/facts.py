@@ -10,9 +10,11 @@ import sys
 
 import torch
 
+from . import compiled, runners
+
 PREFIX = "vllm."
 # source() of the versions of vLLM that were run with Foundry on a GPU.
-SOURCES = {"0.25.1": "60a69ebfcaafb4f4"}
+SOURCES = {"0.25.1": "badee3b771a8b58b"}
 # Packages with kernels, or with host code that prepares what kernels read.
 PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
             "nvidia-cutlass-dsl", "transformers")
@@ -52,16 +54,20 @@ def early(worker):
     return {PREFIX + key: str(value) for key, value in found.items()}
 
 
-def late(worker):
-    """Return {key: value} of the facts known when the KV cache has its memory."""
-    runner = worker.model_runner
-    manager, cache = runner.cudagraph_manager, worker.cache_config
+def late(worker, code_files):
+    """Return {key: value} of the facts known when the KV cache has its memory.
+
+    code_files: as compiled.load() returned them.
+    """
+    runner, cache = worker.model_runner, worker.cache_config
+    mode = runners.of(worker).mode
+    compiled_code = compiled.identity(code_files, worker.vllm_config)
     backends = sorted({group.backend.get_name() for groups in runner.attn_groups
                        for group in groups})
     found = {
-        "graph_mode": getattr(manager.cudagraph_mode, "name", manager.cudagraph_mode),
+        "graph_mode": getattr(mode, "name", mode), "compiled": compiled_code,
         "backend": ",".join(backends), "block_size": cache.block_size,
-        "blocks": cache.num_gpu_blocks, "code": code(runner.model),
+        "blocks": cache.num_gpu_blocks, "code": code(runner.get_model()),
     }
     return {PREFIX + key: str(value) for key, value in found.items()}
 
@@ -116,10 +122,13 @@ def source():
 
     Files, because another plug-in may have wrapped the same functions.
     """
-    from vllm.v1.worker import gpu_worker
+    from vllm.compilation import backends, caching, cuda_graph, decorators, piecewise_backend
+    from vllm.v1 import cudagraph_dispatcher
+    from vllm.v1.worker import gpu_model_runner, gpu_worker
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     return _hash("\0".join(inspect.getsource(each) for each in (
-        gpu_worker, cudagraph_utils, model_runner)).encode())
+        gpu_worker, cudagraph_utils, model_runner, gpu_model_runner, cudagraph_dispatcher,
+        cuda_graph, decorators, caching, backends, piecewise_backend)).encode())
 
 
 def difference(wanted, found):

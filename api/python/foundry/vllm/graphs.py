@@ -18,6 +18,8 @@ _NAME_MAX = 255
 def _text(key):
     if dataclasses.is_dataclass(key):
         return ",".join(f"{f.name}={_text(getattr(key, f.name))}" for f in dataclasses.fields(key))
+    if isinstance(key, str):
+        return key
     return key.name if isinstance(key, enum.Enum) else repr(key)
 
 
@@ -72,20 +74,26 @@ def kept(area, capture, ordinal):
 
 
 def add(capture, graphs):
-    """Add {key: graph}, captured inside kept(), to a capture, with the numbers that they draw."""
-    for number, (key, graph) in enumerate(graphs.items(), 1):
+    """Add {key: graph}, captured inside kept(), to a capture, with the numbers that they draw.
+
+    Returns {key: number}.
+    """
+    numbers = {key: number for number, key in enumerate(graphs, 1)}
+    for key, graph in graphs.items():
+        number = numbers[key]
         capture.add_graph(number, graph, name_of(key))
         recognise(capture._handle, number, graph, graph.watched)
+    return numbers
 
 
 class Loaded:
     """A graph of an image, in the place of a torch.cuda.CUDAGraph."""
 
     def __init__(self, image, key, ordinal):
-        self._image, self._key, self._ordinal = image, key, ordinal
+        self._image, self.key, self._ordinal = image, key, ordinal
 
     def replay(self):
-        self._image.launch(self._key, torch.cuda.current_stream(self._ordinal).cuda_stream)
+        self._image.launch(self.key, torch.cuda.current_stream(self._ordinal).cuda_stream)
 
     def reset(self):
         self._image = None
@@ -94,7 +102,8 @@ class Loaded:
 def table(image, keys, ordinal):
     """Return {key: Loaded} for all of `keys`. Raises Error if the image lacks one."""
     found = {name: number for number, name in image.graphs().items()}
-    missing = [name_of(key) for key in keys if name_of(key) not in found]
+    names = {key: name_of(key) for key in keys}
+    missing = [name for name in names.values() if name not in found]
     if missing:
         raise Error(_lib.NOKEY, f"the image has no graph {missing[0]}")
-    return {key: Loaded(image, found[name_of(key)], ordinal) for key in keys}
+    return {key: Loaded(image, found[name], ordinal) for key, name in names.items()}

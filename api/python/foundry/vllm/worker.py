@@ -4,7 +4,8 @@
     phase                           first start                     later starts
     init_device                     begin the region                the same
     load_model                      vLLM's, in the region           the same
-    determine_available_memory      vLLM's, aside                   the sealed number
+    determine_available_memory      vLLM's, aside                   the sealed number; vLLM's
+                                                                    compiled code, from its cache
     initialize_from_config          vLLM's, in the region           the same
     compile_or_warm_up_model        vLLM's, aside; capture, seal    load, then warm up
 
@@ -13,6 +14,7 @@ all memory that profiling, warming up and capturing leave; the image provides it
 """
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -28,7 +30,7 @@ from ..capture import Capture, base_for_name
 from ..image import load
 from ..store import Store
 from ..variables import check_variables
-from . import area, attach, caches, facts, graphs
+from . import area, attach, caches, compiled, facts, graphs, pieces, runners
 
 logger = init_logger("vllm.foundry")
 
@@ -36,6 +38,10 @@ SIZE = 1 << 39        # addresses of the region,
 ASIDE = 1 << 39       # and of its aside area
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
+PIECES = facts.PREFIX + "pieces."  # and a number: a part of what pieces.describe() returned
+PART = 4000                        # characters of such a part
+MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
+         3: ("FULL", "FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")}
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
 
@@ -72,9 +78,9 @@ class Session:
         self.strict = os.environ.get("FOUNDRY_VLLM_STRICT") == "1"
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
-        self.graphs = self.tensors = None
+        self.graphs = self.tensors = self.pieces = None
         self.watch, self.files = None, ""
-        self.facts, self.found = {}, {}
+        self.facts, self.found, self.code = {}, {}, []
         self.ref = os.environ["FOUNDRY_VLLM"]
 
     def wrapped(self, name, original):
@@ -190,16 +196,28 @@ class Session:
 
     def check_supported(self):
         """Raise Unfit for an unsupported configuration."""
-        config, worker = self.worker.vllm_config, self.worker
+        from vllm import envs
+        config = self.worker.vllm_config
         compilation = config.compilation_config
+        mode = int(compilation.mode or 0)
         for wrong, what in (
                 (config.parallel_config.world_size != 1, "more than one rank"),
                 (config.parallel_config.data_parallel_size != 1, "data parallelism"),
-                (not worker.use_v2_model_runner, "the V1 model runner"),
-                (int(compilation.mode or 0) != 0, "a compilation mode other than 0"),
-                (compilation.cudagraph_mode.name != "FULL_DECODE_ONLY",
-                 f"the graph mode {compilation.cudagraph_mode.name}"),
+                (mode not in MODES, f"the compilation mode {mode}"),
                 (config.model_config.enforce_eager, "eager mode, which has no graphs"),
+                (compilation.cudagraph_mode.name not in MODES.get(mode, ()),
+                 f"the graph mode {compilation.cudagraph_mode.name} with the compilation mode "
+                 f"{mode}"),
+                (compilation.use_inductor_graph_partition, "graph partitions by Inductor"),
+                (compilation.cudagraph_copy_inputs, "graphs that copy their inputs"),
+                (compilation.cudagraph_mm_encoder, "graphs of an encoder"),
+                (envs.VLLM_USE_BREAKABLE_CUDAGRAPH, "breakable graphs"),
+                (mode and compilation.backend != "inductor",
+                 f"the compilation backend '{compilation.backend}'"),
+                (mode and compilation.compile_cache_save_format != "binary",
+                 "compiled code in unpacked form"),
+                (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE),
+                 "compiled code that vLLM does not keep in its cache"),
                 (config.model_config.enable_sleep_mode, "sleep mode"),
                 (config.speculative_config is not None, "speculative decoding"),
                 (config.lora_config is not None, "LoRA"),
@@ -225,34 +243,56 @@ class Session:
         torch.cuda.empty_cache()
 
     def determine_available_memory(self, original):
+        failed = self.not_available() or self.code_missing() if self.mode == "load" else None
+        if failed:
+            self.mode = "capture"
+            self.refuse(failed)
         if self.mode == "load":
             available = int(self.found[AVAILABLE])
-            free, _ = torch.cuda.mem_get_info(self.ordinal)
-            if available <= free:
-                self.worker.available_kv_cache_memory_bytes = available
-                return available
-            self.mode = "capture"
-            self.refuse(f"the KV cache of the image needs {available} bytes, and {free} are free")
-        with area.Area(self.capture, self.ordinal):
+            self.worker.available_kv_cache_memory_bytes = available
+            return available
+        with area.Area(self.capture, self.ordinal), compiled.watched() as files:
             available = original()
+        self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
         return available
+
+    def not_available(self):
+        """Return None, or why the KV cache of the image has no place."""
+        available = int(self.found[AVAILABLE])
+        free, _ = torch.cuda.mem_get_info(self.ordinal)
+        if available <= free:
+            return None
+        return f"the KV cache of the image needs {available} bytes, and {free} are free"
+
+    def code_missing(self):
+        """Load vLLM's compiled code. Returns None, or why that was not possible."""
+        model = self.worker.model_runner.get_model()
+        if not compiled.parts(model):
+            return None
+        start = time.monotonic()
+        with area.Area(self.capture, self.ordinal, outside=True):
+            self.code, why = compiled.load(model)
+        self.seconds["compiled code"] = time.monotonic() - start
+        return why
 
     def initialize_from_config(self, original, config):
         original(config)
         self.tidy()
 
     def layout(self):
-        """Return a hash of torch's live blocks in the region."""
+        """Return a hash of torch's live blocks in the region, and of the model's tensors."""
         blocks = area.blocks(self.ordinal, self.base, SIZE)
         logger.debug("Foundry: torch's blocks in the region: %s", blocks)
         logger.debug("Foundry: allocations: %s",
                      [(addr - self.base, size) for addr, size in self.capture.allocs()])
-        return f"{len(blocks)} {hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:16]}"
+        named = attach.named(self.worker.model_runner.get_model())
+        text = json.dumps([blocks, named])
+        return f"{len(blocks)} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def compile_or_warm_up_model(self, original):
         try:
-            self.facts.update(facts.late(self.worker), **{LAYOUT: self.layout()})
+            self.facts.update(facts.late(self.worker, self.code), **{LAYOUT: self.layout()})
         except Exception as e:
             self.log_bug(e)
             self.mode = "plain"
@@ -302,21 +342,37 @@ class Session:
                         f"sealed the image (blocks and their hash: {own} here, {sealed} there)")
 
     def load(self):
-        """Load the image, and fill vLLM's tables."""
-        manager = self.worker.model_runner.cudagraph_manager
+        """Load the image, and make the entries of vLLM's tables."""
+        tables = runners.of(self.worker)
         start = time.monotonic()
         self.image = load(self.ref, store=self.store, into=self.capture, device=self.ordinal,
                           background=True)
         self.image.filled()
         self.seconds["load"] = time.monotonic() - start
-        wanted = [key for keys in manager._capture_descs.values() for key in keys]
-        self.graphs = graphs.table(self.image, wanted, self.ordinal)
-        self.tensors = {t.name: _torch.view(t) for t in self.image.tensors() if not t.external}
+        self.graphs = graphs.table(self.image, tables.keys(), self.ordinal)
+        start = time.monotonic()
+        tensors = {t.name: t for t in self.image.tensors()}
+        self.pieces = self.load_pieces(tables, tensors)
+        self.seconds["pieces"] = time.monotonic() - start
+        self.tensors = {name: _torch.view(t) for name, t in tensors.items()
+                        if not t.external and not name.startswith(pieces.OUTPUT)}
         attach.place_all(self.roots(), self.tensors)
+
+    def load_pieces(self, tables, tensors):
+        """Return {wrapper: {batch: entry}} of the image's pieces."""
+        wrappers = pieces.wrappers(self.worker.vllm_config)
+        keys = pieces.keys(wrappers, tables.batches())
+        text = "".join(self.found[PIECES + str(i)]
+                       for i in itertools.takewhile(lambda i: PIECES + str(i) in self.found,
+                                                    itertools.count()))
+        outputs = sum(name.startswith(pieces.OUTPUT) for name in tensors)
+        views = [_torch.view(tensors[f"{pieces.OUTPUT}{i}"]) for i in range(outputs)]
+        made = pieces.restore(text, views, graphs.table(self.image, keys, self.ordinal))
+        return {wrappers[name]: entries for name, entries in made.items()}
 
     def drop(self):
         """Unload the image, if it was loaded."""
-        self.graphs = self.tensors = None
+        self.graphs = self.tensors = self.pieces = None
         if self.image:
             self.image.close()
         self.image = None
@@ -334,11 +390,13 @@ class Session:
         gpu_worker.kernel_warmup = lambda *_args, **_kwargs: None
         gpu_worker.warmup_kernels = self.timed("warm up", before[1])
         runner.capture_model = self.fill
+        runner._dummy_run = lambda *_args, **_kwargs: (None, None)
         try:
             yield
         finally:
             gpu_worker.kernel_warmup, gpu_worker.warmup_kernels = before
-            del runner.capture_model
+            for name in ("capture_model", "_dummy_run"):
+                vars(runner).pop(name, None)
 
     def timed(self, name, function):
         """Return `function` with a timer."""
@@ -352,13 +410,15 @@ class Session:
     def roots(self):
         """Return the objects that hold tensors which graphs use."""
         from vllm.v1.worker import workspace
-        return {"runner": self.worker.model_runner, "workspace": workspace.__dict__}
+        runner = self.worker.model_runner
+        return {"runner": runner, "model": runner.get_model(), "workspace": workspace.__dict__}
 
     def fill(self):
         """Replaces capture_model()."""
-        manager = self.worker.model_runner.cudagraph_manager
-        manager.graphs.update(self.graphs)
-        manager._graphs_captured = True
+        for wrapper, entries in self.pieces.items():
+            wrapper.concrete_cudagraph_entries.update(entries)
+        runners.of(self.worker).fill(self.graphs)
+        del self.worker.model_runner._dummy_run  # the V1 runner warms up its sampler now
         # From here on memory belongs to requests, as after a capture.
         self.capture.pause()
         return 0
@@ -397,37 +457,69 @@ class Session:
     def seal(self):
         """Seal the graphs that vLLM has captured."""
         start = time.monotonic()
-        manager = self.worker.model_runner.cudagraph_manager
+        tables = runners.of(self.worker)
         self.tidy()
-        graphs.add(self.capture, manager.graphs)
+        entries = pieces.captured(pieces.wrappers(self.worker.vllm_config), tables.batches())
+        self.check_keys(tables)
+        numbers = graphs.add(self.capture, {
+            **tables.graphs, **{key: entry.cudagraph for key, entry in entries.items()}})
         for number, (addr, size) in enumerate(self.allocations()):
             self.capture.tensor(f"region.{number}", Range(addr, size), external=True)
-        self.tensors = self.name_tensors(len(manager.graphs))
+        outputs = self.name_pieces({numbers[key]: entry for key, entry in entries.items()})
+        self.tensors = self.name_tensors(numbers.values(), outputs)
         for key, value in self.facts.items():
             self.capture.fact(key, value)
+        self.seconds["names"] = time.monotonic() - start
         self.sealed = self.capture.seal(self.store, self.ref)
         self.seconds["seal"] = time.monotonic() - start
+
+    @staticmethod
+    def check_keys(tables):
+        """Raise Unfit if vLLM has captured other whole graphs than a later start would look for."""
+        other = set(tables.keys()) ^ set(tables.graphs)
+        if other:
+            raise Unfit(f"vLLM has captured other graphs than expected: {other.pop()}")
+
+    def name_pieces(self, entries):
+        """Name the tensors that pieces write, and state how the pieces use them.
+
+        entries: {number of the graph: entry}. Returns all tensors of the entries.
+        """
+        text, outputs, entire = pieces.describe(entries)
+        for number, tensor in enumerate(outputs):
+            self.capture.tensor(f"{pieces.OUTPUT}{number}", tensor, use="output",
+                                external=tensor.data_ptr() < self.base + SIZE)
+        for number, at in enumerate(range(0, len(text), PART)):
+            self.capture.fact(PIECES + str(number), text[at:at + PART])
+        logger.debug("Foundry: pieces: %d graphs, %d outputs, %d characters", len(entries),
+                     len(outputs), len(text))
+        return entire
 
     def allocations(self):
         """Return [(address, bytes)] of the region, without the aside area."""
         return [each for each in self.capture.allocs() if each[0] < self.base + SIZE]
 
-    def name_tensors(self, count):
+    def name_tensors(self, numbers, outputs):
         """Name the tensors of the aside area, so that a later start can set them at the same paths.
 
-        {path: tensor}. count: of graphs.
+        numbers: of the graphs. outputs: tensors of entries. Returns {path: tensor}.
         """
         start = self.base + SIZE
         found = attach.find(self.roots(), start, start + ASIDE)
         for path, tensor in found.items():
             logger.debug("Foundry: aside: %s %s %s", path, tensor.dtype, list(tensor.shape))
             self.capture.tensor(path, tensor, use="state")
-        known = {id(each) for each in found.values()}
+        placed = [*found.values(), *outputs]
+        known = {id(each) for each in (*placed, *self.constants())}
         others = [each for each in area.tensors(start, start + ASIDE) if id(each) not in known]
         for each in others:
             logger.debug("Foundry: aside, no place: %s %s", each.dtype, list(each.shape))
-        attach.stale(self.capture, range(1, count + 1), others, found.values())
+        attach.stale(self.capture, numbers, others, placed)
         return found
+
+    def constants(self):
+        """Return the constants of compiled code. An image has their bytes, which never change."""
+        return compiled.constants() if self.code else []
 
     # --- the summary ---
 
@@ -435,7 +527,8 @@ class Session:
         """Write one line to vLLM's log."""
         if self.mode == "load":
             report = self.image.report()
-            what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {len(self.graphs)} graphs; "
+            count = len(self.image.graphs())
+            what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {count} graphs; "
                     f"content {report.content_bytes >> 20} MiB{self.files})")
         elif self.sealed:
             what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "

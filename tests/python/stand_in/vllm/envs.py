@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 
 
 def compile_factors():
     return {"VLLM_STAND_IN": None, "VLLM_STAND_IN_KEY": None}
+
+
+VLLM_CACHE_ROOT = os.path.join(os.path.expanduser("~"), ".cache", "vllm")
+VLLM_USE_AOT_COMPILE = True
+VLLM_DISABLE_COMPILE_CACHE = os.environ.get("VLLM_DISABLE_COMPILE_CACHE") == "1"
+VLLM_USE_BREAKABLE_CUDAGRAPH = False

@@ -3,7 +3,8 @@ import torch
 import triton
 
 KERNELS = ["sampler", "prepare"]
-COUNTS = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0}
+COUNTS = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0,
+          "dummy_run": 0}
 
 
 def kernel_warmup(worker):
@@ -21,15 +22,17 @@ def warmup_kernels(runner, *_):
 
 class Worker:
     local_rank = rank = 0
-    use_v2_model_runner = True
 
     def __init__(self, config):
+        self.use_v2_model_runner = config.runner == "V2"
         self.vllm_config, self.cache_config = config, config.cache_config
 
     def init_device(self):
-        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        from vllm.v1.worker import gpu_model_runner
+        from vllm.v1.worker.gpu import model_runner
         torch.cuda.init()
-        self.model_runner = GPUModelRunner(self.vllm_config)
+        module = model_runner if self.use_v2_model_runner else gpu_model_runner
+        self.model_runner = module.GPUModelRunner(self.vllm_config)
 
     def load_model(self):
         self.model_runner.load_model()
@@ -44,7 +47,13 @@ class Worker:
         self.model_runner.initialize_kv_cache(blocks)
 
     def compile_or_warm_up_model(self):
+        self.model_runner._dummy_run(200)
         kernel_warmup(self)
         self.model_runner.capture_model()
-        warmup_kernels(self.model_runner)
+        if self.use_v2_model_runner:
+            warmup_kernels(self.model_runner)
+        else:
+            hidden, last = self.model_runner._dummy_run(4)
+            assert hidden is None
+            self.model_runner._dummy_sampler_run(last)
         return "times"

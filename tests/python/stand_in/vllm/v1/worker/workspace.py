@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 _manager = None
+locked = []
+
+
+def lock_workspace():
+    locked.append(True)

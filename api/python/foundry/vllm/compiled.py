@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code that vLLM compiles with torch.compile, and loads from its cache in later starts.
+
+vLLM compiles a model, or loads the compiled code, at the model's first call. This is the call that
+profiles the memory, which a start from an image leaves out. load() does what the first call does,
+and stops before the code runs.
+"""
+import contextlib
+import hashlib
+import os
+
+import torch
+
+
+class _Stop(BaseException):
+    """Ends the first call of a part when its code is loaded. vLLM catches Exception alone."""
+
+    def __init__(self, found):
+        super().__init__()
+        self.found = found
+
+
+def parts(model):
+    """Return the modules of a model that vLLM compiles."""
+    from vllm.compilation.wrapper import TorchCompileWithNoGuardsWrapper
+    return [each for each in model.modules() if isinstance(each, TorchCompileWithNoGuardsWrapper)
+            and not each.do_not_compile]
+
+
+@contextlib.contextmanager
+def watched(and_stop=False):
+    """Yield a list of the files from which vLLM loads compiled code inside the with block, or to
+    which it writes code that it compiles. and_stop: end the call of a model with _Stop after that.
+    """
+    from vllm.compilation import decorators
+    original, files = decorators._try_load_aot_compiled_fn, []
+
+    def load_code(part, path):
+        files.append(path)
+        found = original(part, path)
+        if and_stop:
+            raise _Stop(found)
+        return found
+
+    decorators._try_load_aot_compiled_fn = load_code
+    try:
+        yield files
+    finally:
+        decorators._try_load_aot_compiled_fn = original
+
+
+def load(model):
+    """Load the code of all parts of a model from vLLM's cache, without running it.
+
+    Returns (the files, a reason). The reason is None if all code was loaded and nothing compiled.
+    """
+    from vllm.compilation.counter import compilation_counter as counter
+    before, why = counter.num_inductor_compiles, None
+    with watched(and_stop=True) as files:
+        for part in parts(model):
+            if getattr(part, "aot_compiled_fn", None) is not None:
+                continue
+            try:
+                part()
+            except _Stop as stop:
+                if stop.found is None:
+                    return files, "vLLM's cache has no compiled code for this start"
+                part.aot_compiled_fn, part.was_aot_compile_fn_loaded_from_disk = stop.found, True
+            else:
+                return files, "vLLM has no compiled code to load"
+    if counter.num_inductor_compiles != before:
+        why = "vLLM's cache had a part of the compiled code only"
+    return files, why
+
+
+def identity(files, config):
+    """Return a hash of compiled code: of `files`, and of vLLM's artifacts in the cache folder of a
+    configuration. "none" if there is no compiled code. Raises OSError if a file is missing.
+    """
+    if not files:
+        return "none"
+    hashes = []
+    for path in (*files, *_artifacts(config)):
+        with open(path, "rb") as f:
+            hashes.append(hashlib.sha256(f.read()).hexdigest())
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16]
+
+
+def _artifacts(config):
+    """Return the paths of the code that Inductor has compiled for this rank, sorted."""
+    folder, ranks = config.compilation_config.cache_dir, config.parallel_config
+    rank = f"rank_{ranks.rank}_{ranks.data_parallel_index}"
+    return sorted(os.path.join(above, name) for above, _, names in os.walk(
+        os.path.join(folder, rank)) for name in names if name.startswith("artifact_")
+        ) if folder else []
+
+
+def constants():
+    """Return the tensors that belong to compiled code, which nothing writes after their making."""
+    from torch._inductor.codecache import PyCodeCache
+    return [each for module in PyCodeCache.modules for each in vars(module).values()
+            if isinstance(each, torch.Tensor)]
