@@ -53,9 +53,16 @@ def arguments():
     p.add_argument("--compile", type=int, default=0)
     p.add_argument("--graphs", default="FULL_DECODE_ONLY")
     p.add_argument("--caches", help="the folder of all caches")
+    p.add_argument("--mode3", action="store_true",
+                   help="vLLM's defaults: torch.compile, and graphs of pieces and of all")
+    p.add_argument("--runner", choices=("V1", "V2"), default="V2")
+    p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
                    help="print where the warm-up and the first token spend their time")
-    return p.parse_args()
+    a = p.parse_args()
+    if a.mode3:
+        a.compile, a.graphs = 3, "FULL_AND_PIECEWISE"
+    return a
 
 
 @contextlib.contextmanager
@@ -123,6 +130,11 @@ class Watch:
 
     def write(self):
         """Note it for the process that prints."""
+        from vllm.compilation.counter import compilation_counter as compiled
+        self.counts.update({
+            "Dynamo": compiled.num_aot_compiles, "Inductor": compiled.num_inductor_compiles,
+            "code loaded": compiled.num_aot_artifacts_loaded,
+            "graphs captured": compiled.num_cudagraph_captured})
         with open(os.environ["VLLM_START_NOTES"], "w", encoding="utf-8") as f:
             json.dump({**self.seconds, "counts": self.counts}, f)
 
@@ -138,7 +150,10 @@ class Watch:
     def install(self):
         import torch
         import triton
-        from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        if os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1":
+            from vllm.v1.worker.gpu.model_runner import GPUModelRunner
+        else:
+            from vllm.v1.worker.gpu_model_runner import GPUModelRunner
         from vllm.v1.worker.gpu_worker import Worker
         self.count(GPUModelRunner, "profile_run", "profiles")
         self.count(torch.cuda.graph, "__enter__", "captures")
@@ -230,12 +245,14 @@ def main():
             os.environ[name] = os.path.join(a.caches, name)
     if a.profile:
         os.environ["VLLM_START_PROFILE"] = "1"
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(a.runner == "V2"))
     entry_points()
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
     llm = LLM(model=a.model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16",
               max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
               attention_backend=a.backend, seed=0, enable_prefix_caching=False,
+              kv_cache_memory_bytes=a.kv,
               compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of vLLM in every mode that images support: plain, first and later start of each.
+
+    python3 tests/gpu/vllm_modes.py [MODE...]    MODE: runner-compilation-graphs, as in MODES
+
+The modes run side by side, so the times say little. Every later start must give the tokens and
+logprobs of the plain one, and neither profile, capture nor compile. Logs go to the folder that OUT
+names.
+"""
+import concurrent.futures
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import vllm_start
+
+MODES = ("V2-3-FULL_AND_PIECEWISE", "V1-3-FULL_AND_PIECEWISE", "V2-3-PIECEWISE", "V2-3-FULL",
+         "V2-0-FULL", "V1-3-PIECEWISE", "V1-0-FULL_DECODE_ONLY", "V2-3-FULL_DECODE_ONLY")
+HERE = os.path.dirname(os.path.abspath(__file__))
+ZERO = ("profiles", "captures", "triton", "Dynamo", "Inductor", "graphs captured")
+
+
+def answers(line):
+    """The digests of a start's tokens and logprobs."""
+    return [[line.get(asked, {}).get(kind) for kind in ("tokens", "logprobs")]
+            for asked in ("greedy", "sampled", "alone")]
+
+
+def start(mode, which, model, folder):
+    """One start, with its log in `folder`. Returns what it printed last, or nothing."""
+    runner, compilation, graphs = mode.split("-")
+    path = os.path.join(folder, f"{mode}-{which}.log")
+    with open(path, "w", encoding="utf-8") as log:
+        status = subprocess.run(
+            [sys.executable, *(() if which == "plain" else ("-m", "foundry", "run")),
+             os.path.join(HERE, "vllm_start.py"), "--mode", which, "--model", model, "--runner",
+             runner, "--compile", compilation, "--graphs", graphs, "--kv", str(4 << 30),
+             "--util", "0.1", "--limit", "240"],
+            stdout=log, stderr=subprocess.STDOUT, check=False,
+            env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
+                 "FOUNDRY_VLLM": "" if which == "plain" else mode}).returncode
+    with open(path, encoding="utf-8", errors="replace") as log:
+        lines = log.read().splitlines()
+    for line in lines:
+        if "Foundry: " in line and "blocks in the region" not in line and (
+                "Foundry: allocations" not in line):
+            print(f"{mode} {which}: {line[:600]}", flush=True)
+    last = next((line for line in lines if line.startswith('{"mode"')), "")
+    print(f"{mode} {which}: status {status} {last}", flush=True)
+    if not last:
+        print("\n".join(line[:300] for line in lines[-60:]), flush=True)
+    return json.loads(last) if last else {}
+
+
+def chain(mode, model, folder):
+    """Three starts. Returns [(what, whether it is so)]."""
+    plain, first, later = (start(mode, which, model, folder)
+                           for which in ("plain", "first", "next"))
+    counts = later.get("counts", {})
+    return [("plain", bool(plain)),
+            ("first start as plain", bool(first) and answers(first) == answers(plain)),
+            ("later start as plain", bool(later) and answers(later) == answers(plain)),
+            ("no work", bool(later) and not any(counts.get(name) for name in ZERO))]
+
+
+def main():
+    modes, out = sys.argv[1:] or MODES, os.environ.get("OUT")
+    # Beside this file lie others that have the names of packages.
+    sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
+                   *(path for path in sys.path if os.path.abspath(path) != HERE)]
+    import parts
+    parts.need()
+    if not importlib.util.find_spec("vllm"):
+        parts.skip("no GPU, or none with vllm")
+    with tempfile.TemporaryDirectory() as model:
+        with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(vllm_start.QWEN3, f)
+        with concurrent.futures.ThreadPoolExecutor(len(modes)) as pool:
+            found = list(pool.map(lambda mode: chain(mode, model, out or model), modes))
+    for mode, each in zip(modes, found):
+        print(f"{mode:28}", ", ".join(f"{what}: {'yes' if so else 'NO'}" for what, so in each))
+    parts.finish([so for each in found for _, so in each])
+
+
+if __name__ == "__main__":
+    main()
