@@ -99,6 +99,15 @@ static CUresult set_run(const CUDA_MEMSET_NODE_PARAMS *p)
 	return CUDA_SUCCESS;
 }
 
+static CUresult writes_run(const struct sim_writes *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < w->count; i++)
+		memcpy((void *)(uintptr_t)w->list[i].addr, &w->list[i].value, w->list[i].size);
+	return CUDA_SUCCESS;
+}
+
 static CUresult record_run(const struct sim_event_op *e)
 {
 	struct sim_fence *f;
@@ -137,6 +146,8 @@ static CUresult memory_run(const struct sim_op *op, void *shared)
 		return launch_run(&op->launch, shared);
 	case SIM_OP_MEMCPY:
 		return copy_run(&op->copy);
+	case SIM_OP_WRITES:
+		return writes_run(&op->writes);
 	default:
 		return set_run(&op->set);
 	}
@@ -184,6 +195,7 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 		return kernel_run(op);
 	case SIM_OP_MEMCPY:
 	case SIM_OP_MEMSET:
+	case SIM_OP_WRITES:
 		return guarded_run(op, NULL);
 	case SIM_OP_EVENT_RECORD:
 		return record_run(&op->event);
@@ -228,10 +240,11 @@ static CUresult launch_copy(const struct sim_launch *l, struct sim_op *ret)
 	return CUDA_SUCCESS;
 }
 
-/* A copied memcpy reads the caller's source, not the staged bytes. */
+/* A copied memcpy reads the caller's source, not the staged bytes. No graph has writes. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret)
 {
-	if (op->kind == SIM_OP_CALL || (op->kind == SIM_OP_MEMCPY && op->copy.staged))
+	if (op->kind == SIM_OP_CALL || op->kind == SIM_OP_WRITES ||
+	    (op->kind == SIM_OP_MEMCPY && op->copy.staged))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	*ret = *op;
 	if (op->kind == SIM_OP_KERNEL)
@@ -254,6 +267,9 @@ void sim_op_release(struct sim_op *op)
 		break;
 	case SIM_OP_MEMCPY:
 		free(op->copy.staged);
+		break;
+	case SIM_OP_WRITES:
+		free(op->writes.list);
 		break;
 	case SIM_OP_EVENT_RECORD:
 	case SIM_OP_EVENT_WAIT:

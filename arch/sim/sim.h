@@ -269,6 +269,7 @@ enum sim_op_kind {
 	SIM_OP_KERNEL,
 	SIM_OP_MEMCPY,
 	SIM_OP_MEMSET,
+	SIM_OP_WRITES,
 	SIM_OP_EVENT_RECORD,
 	SIM_OP_EVENT_WAIT,
 	SIM_OP_HOST,
@@ -294,6 +295,16 @@ struct sim_copy {
 	void *staged; /* owned copy of pageable source bytes; the source then points into it */
 };
 
+/* Values to write, in this order. The list is owned. */
+struct sim_writes {
+	unsigned int count;
+	struct sim_write {
+		CUdeviceptr addr;
+		size_t size; /* 4 or 8 bytes of @value */
+		cuuint64_t value;
+	} *list;
+};
+
 /* Event operations. @fence is held: this record signals it, or this wait waits for it. NULL: the
  * event's fence when the operation runs (event nodes of graphs). */
 struct sim_event_op {
@@ -316,6 +327,7 @@ struct sim_op {
 		struct sim_launch launch;
 		struct sim_copy copy;
 		CUDA_MEMSET_NODE_PARAMS set;
+		struct sim_writes writes;
 		struct sim_event_op event;
 		CUDA_HOST_NODE_PARAMS host;
 		struct sim_call call;

@@ -3,6 +3,9 @@
 #include "lib/telemetry.h"
 #include "tests/lib/run.h"
 
+/* Whether updates are copies, as on a device without memory operations. */
+static bool by_copy;
+
 static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes,
 					const union fdry_scalars_value *values)
 {
@@ -11,7 +14,11 @@ static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes,
 	};
 	struct fdry_scalars *s = NULL;
 
+	if (by_copy)
+		test_sim_fail("cuDeviceGetAttribute:1");
 	ok(fdry_scalars_new(&o, &s));
+	ck_assert_uint_eq(test_sim_failed(), by_copy);
+	test_sim_fail(NULL);
 	return s;
 }
 
@@ -49,6 +56,7 @@ START_TEST(values_of_every_size)
 	uint32_t dtype;
 	CUstream stream;
 
+	by_copy = _i;
 	run_open();
 	stream = stream_new();
 	s = scalars_new(4, kinds, first);
@@ -83,6 +91,35 @@ START_TEST(values_of_every_size)
 }
 END_TEST
 
+/* One more than memory operations write at once. */
+START_TEST(many_values)
+{
+	enum { MANY = 33 };
+	union fdry_scalars_value v[MANY];
+	uint32_t dtypes[MANY], i, n;
+	struct fdry_scalars *s;
+
+	by_copy = _i;
+	run_open();
+	for (i = 0; i < MANY; i++) {
+		dtypes[i] = FDRY_U16;
+		v[i].u64 = ~0ull;
+	}
+	s = scalars_new(MANY, dtypes, v);
+	for (n = MANY - 1; n <= MANY; n++) {
+		for (i = 0; i < MANY; i++)
+			v[i].u16 = (uint16_t)(n * 100 + i);
+		ok(fdry_scalars_update(s, MANY - n, n, v, NULL));
+		cu(cuStreamSynchronize, NULL);
+		ck_assert_uint_eq(cell(s, 0), n == MANY ? n * 100 : UINT16_MAX);
+		for (i = 0; i < n; i++)
+			ck_assert_uint_eq(cell(s, MANY - n + i), n * 100 + i);
+	}
+	fdry_scalars_free(s);
+	run_close();
+}
+END_TEST
+
 /* Updates are far faster than their readers: every reader sees its own value. */
 START_TEST(updates_outrun_launches)
 {
@@ -94,6 +131,7 @@ START_TEST(updates_outrun_launches)
 	CUstream stream;
 	uint64_t salt = 1, one = 1;
 
+	by_copy = _i;
 	run_open();
 	stream = stream_new();
 	log = mem(sizeof(got));
@@ -133,6 +171,7 @@ START_TEST(updates_do_not_wait)
 	CUstream stream;
 	CUevent behind;
 
+	by_copy = _i;
 	run_open();
 	stream = stream_new();
 	slow = mem(8);
@@ -160,6 +199,7 @@ START_TEST(captures_refuse_updates)
 	struct fdry_scalars *s;
 	CUstream stream, gone;
 
+	by_copy = _i;
 	run_open();
 	s = scalars_new(1, &u32, NULL);
 	g = cudagraph_new();
@@ -275,6 +315,14 @@ START_TEST(every_failing_call_is_undone)
 	ok(err);
 	/* A failed update uses no slot and changes nothing; after a lost event record, the update
 	 * waits. */
+	test_sim_fail("cuStreamBatchMemOp_v2:1");
+	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 1 }, NULL),
+			 -FDRY_E_DRIVER);
+	test_sim_fail(NULL);
+	ck_assert_uint_eq(cell(s, 0), 0);
+	fdry_scalars_free(s);
+	by_copy = true;
+	s = scalars_new(4, kinds, NULL);
 	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
 	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 1 }, NULL),
 			 -FDRY_E_DRIVER);
@@ -316,6 +364,7 @@ START_TEST(many_threads_update)
 	struct fdry_scalars *s;
 	int i;
 
+	by_copy = _i;
 	run_open();
 	s = scalars_new(3, dtypes, NULL);
 	for (i = 0; i < 3; i++) {
@@ -450,19 +499,22 @@ END_TEST
 
 int main(void)
 {
-	static const TTest *tests[12];
-	size_t n = 0;
+	Suite *s = suite_create("run_scalar");
+	TCase *tc = tcase_create("run_scalar");
 
-	tests[n++] = values_of_every_size;
-	tests[n++] = updates_outrun_launches;
-	tests[n++] = updates_do_not_wait;
-	tests[n++] = captures_refuse_updates;
-	tests[n++] = scalars_are_checked;
-	tests[n++] = memory_of_the_caller;
-	tests[n++] = every_failing_call_is_undone;
-	tests[n++] = many_threads_update;
-	tests[n++] = one_graph_does_every_step;
-	tests[n++] = arguments_keep_their_step;
-	tests[n++] = without_a_gpu;
-	return test_list("run_scalar", tests, n);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, values_of_every_size, 0, 2);
+	tcase_add_loop_test(tc, many_values, 0, 2);
+	tcase_add_loop_test(tc, updates_outrun_launches, 0, 2);
+	tcase_add_loop_test(tc, updates_do_not_wait, 0, 2);
+	tcase_add_loop_test(tc, captures_refuse_updates, 0, 2);
+	tcase_add_loop_test(tc, many_threads_update, 0, 2);
+	tcase_add_test(tc, scalars_are_checked);
+	tcase_add_test(tc, memory_of_the_caller);
+	tcase_add_test(tc, every_failing_call_is_undone);
+	tcase_add_test(tc, one_graph_does_every_step);
+	tcase_add_test(tc, arguments_keep_their_step);
+	tcase_add_test(tc, without_a_gpu);
+	suite_add_tcase(s, tc);
+	return test_main(s);
 }

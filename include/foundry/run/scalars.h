@@ -41,7 +41,7 @@ union fdry_scalars_value {
 	uint8_t bytes[8];
 };
 
-/* One number, or several side by side that one copy updates. */
+/* One number, or several side by side that one operation updates. */
 struct fdry_scalars;
 
 /**
@@ -77,14 +77,14 @@ size_t fdry_scalars_count(const struct fdry_scalars *s);
 int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret);
 
 /**
- * fdry_scalars_update() - Change @count scalars, from @first on, in one copy.
+ * fdry_scalars_update() - Change @count scalars, from @first on, with one operation.
  * @values: @count values, which are not needed after the call
  * @stream: the stream on which the graph is launched; NULL is the legacy default stream
  *
- * Asynchronous. Earlier work on @stream sees the old values, later work sees the new ones. The
- * library keeps the values in pinned memory until they are copied, so updates may come faster than
- * launches; with 64 pending updates the next one waits for the first. Either all values change, or
- * none.
+ * Asynchronous. Earlier work on @stream sees the old values, later work sees the new ones. Updates
+ * may come faster than launches. If they are copies (more than 32 scalars, memory of the caller, or
+ * a device without memory operations of streams), the next one waits for the first of 64 pending
+ * ones. Either all values change, or none.
  *
  * Errors: FDRY_E_RANGE, FDRY_E_STATE (the stream is capturing: the graph would write this one value
  * at every launch), FDRY_E_INVAL (not a stream of the device's primary context).
