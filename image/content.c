@@ -31,6 +31,7 @@
 #define PART (2u << 20)      /* bytes; a larger part is one chunk */
 #define PART_CHUNKS_MAX 256u
 #define PAGES_LOOKED_AT 3u           /* of a chunk, to decide whether it is in memory */
+#define ABSENT_PART 16u     /* readers of the disk pay if at least this part of content is absent */
 
 /* The chunks of one block. */
 struct batch {
@@ -58,6 +59,7 @@ struct fdry_content {
 	uint32_t *chunks; /* indices in the manifest of the chunks to copy or verify */
 	uint64_t bytes;
 	_Atomic uint64_t hashed;
+	_Atomic uint64_t absent; /* bytes of chunks that were not in the page cache */
 	unsigned int threads; /* to start when more is to be done than copying; 0: no more */
 	_Atomic bool grown;   /* they were started */
 };
@@ -89,7 +91,9 @@ static void bring(struct fdry_content *c, struct fdry_span bytes)
 
 	for (i = 0; i < PAGES_LOOKED_AT; i++)
 		if (!is_resident(((uintptr_t)bytes.data + (i ? i * step - 1 : 0)) & ~(page - 1))) {
-			threads_add(c);
+			if (atomic_fetch_add(&c->absent, bytes.len) + bytes.len >=
+			    c->bytes / ABSENT_PART)
+				threads_add(c);
 			/* If the kernel does not support this, the copy reads the pages. */
 			(void)madvise((void *)at, end - at, MADV_POPULATE_READ);
 			return;
