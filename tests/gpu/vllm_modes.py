@@ -39,7 +39,7 @@ def start(mode, which, model, folder):
             [sys.executable, *(() if which == "plain" else ("-m", "foundry", "run")),
              os.path.join(HERE, "vllm_start.py"), "--mode", which, "--model", model, "--runner",
              runner, "--compile", compilation, "--graphs", graphs, "--kv", str(4 << 30),
-             "--util", "0.1", "--limit", "240"],
+             "--util", "0.1", "--limit", "240", "--caches", os.path.join(model, mode)],
             stdout=log, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
                  "FOUNDRY_VLLM": "" if which == "plain" else mode}).returncode
