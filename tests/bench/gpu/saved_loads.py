@@ -13,6 +13,7 @@ the sizes on which the steps depend.
 """
 import contextlib
 import cProfile
+import gc
 import io
 import os
 import pstats
@@ -46,6 +47,7 @@ STEPS = (("read the file", "_file", "", "read"),
          ("call of the library", "placed", "", "load"),
          ("make the graph object", "cudagraph", "", "open_graph"),
          ("views as torch's", "_torch", "", "view"))
+COLLECTION = "Python's garbage collection"
 
 
 class Clocks:
@@ -78,6 +80,14 @@ class Clocks:
                 return inner(*args, **options)
         setattr(owner, function, timed)
 
+    def collecting(self, phase, _info):
+        if self.names:
+            self.turn()
+            if phase == "start":
+                self.names.append(COLLECTION)
+            elif self.names[-1] == COLLECTION:
+                self.names.pop()
+
     @contextlib.contextmanager
     def load(self):
         self.rows.append({})
@@ -87,6 +97,7 @@ class Clocks:
 
 def watch(clocks):
     import foundry
+    gc.callbacks.append(clocks.collecting)
     for name, module, kind, function in STEPS:
         owner = getattr(foundry, module)
         owner = getattr(owner, kind, None) if kind else owner
@@ -98,13 +109,13 @@ def table(rows):
     """rows: a dict for each load."""
     count = len(rows)
     shown = sorted({0, 1, count // 2, count - 1})
-    print(f"{'ms of load':26}" + "".join(f"{i:>9}" for i in shown) + f"{'all':>10}")
-    sums = "the rest", "= the package", "= of the library"
+    print(f"{'ms of load':28}" + "".join(f"{i:>9}" for i in shown) + f"{'all':>10}")
+    sums = COLLECTION, "the rest", "= the package", "= of the library"
     for name in (*(name for name, *_ in STEPS), *sums, *PHASES):
         if any(name in row for row in rows):
             mark = "  " if name in PHASES else ""
             some = "".join(f"{rows[i].get(name, 0):9.3f}" for i in shown)
-            print(f"{mark + name:26}{some}{sum(row.get(name, 0) for row in rows):10.1f}")
+            print(f"{mark + name:28}{some}{sum(row.get(name, 0) for row in rows):10.1f}")
 
 
 def finish_row(row, image):
