@@ -27,6 +27,7 @@
 #define THREADS_MAX FDRY_READERS_MAX
 #define COPIERS 8u
 #define BYTES_A_THREAD (4ull << 20) /* content for each further thread */
+#define BYTES_ALONE (1u << 20) /* starting a thread takes longer than copying this */
 #define BLOCKS 8u           /* some that the device reads, and some that threads fill */
 #define PART (2u << 20)      /* bytes; a larger part is one chunk */
 #define PART_CHUNKS_MAX 256u
@@ -304,12 +305,12 @@ static int batches_make(struct fdry_content *c)
 }
 
 /* Return the number of threads: at least one, so that content is ready when memory is mapped, and
- * none without content. */
+ * none with little content. */
 static unsigned int threads_for(uint64_t bytes)
 {
 	uint64_t n = 1 + bytes / BYTES_A_THREAD;
 
-	if (!bytes)
+	if (bytes <= BYTES_ALONE)
 		return 0;
 	if (n > fdry_cores() - 1)
 		n = fdry_cores() - 1;
