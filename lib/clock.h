@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.h - milliseconds: what time it is, and sleeping. */
+/* clock.h - the time and sleeping, in milliseconds. */
 #ifndef FDRY_LIB_CLOCK_H
 #define FDRY_LIB_CLOCK_H
 

@@ -191,7 +191,7 @@ static const struct way ways[] = {
 
 /* --- all --- */
 
-/* The fastest way that this processor has: threads that look at the same time find the same. */
+/* Find the fastest way that this processor supports. All threads find the same one. */
 static const struct way *fastest(void)
 {
 	static const struct way *found;

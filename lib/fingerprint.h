@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fingerprint.h - 128 bits that show whether bytes are those of another time.
+ * fingerprint.h - 128 bits computed from bytes, to detect that the bytes have changed.
  *
  * A fingerprint finds accidents: a changed bit, bytes that were swapped, moved, cut off or filled
  * with zeros. It has no key and is no defence against an attacker; object ids (oid.h) are. It runs
