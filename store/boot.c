@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* boot.c - which start of the machine this is: notes that hold for one boot name it. */
+/* boot.c - the kernel's boot id, which notes that are valid for one boot contain. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * checked.c - which state of data.mdb has pages that a writer checked, for other processes.
+ * checked.c - a note for other processes: the state of data.mdb whose pages a writer has checked.
  *
  * A writer checks every page before LMDB changes any (view_check.c). Without this note, processes
  * that write in turns would each do that for every transaction, which takes longer the more objects
@@ -8,8 +8,8 @@
  *
  * The note is a small file. A process reads and writes it with the writers' lock held, so it needs
  * no lock of its own. It is valid for one boot and one state of data.mdb, and has a fingerprint, so
- * that half a note is none. A commit carries a valid note on to the new state. A process that finds
- * damage removes the file; then nobody creates it before the next check.
+ * that half a note is invalid. A commit carries a valid note on to the new state. A process that
+ * finds damage removes the file, which no process creates again before the next check.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +86,7 @@ void fdry_checked_set(const struct fdry_dir *dir, const struct fdry_db_state *st
 	close(fd);
 }
 
-/* A note of an earlier boot stays one, so no commit has to ask which boot this is. */
+/* A note of an earlier boot stays invalid, so a commit need not read the boot id. */
 void fdry_checked_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
 			const struct fdry_db_state *to)
 {

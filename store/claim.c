@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * claim.c - only one process at a time does a piece of work that several would do; see
+ * claim.c - claims, by which one process at a time does work that several processes would do; see
  * fdry_claim_begin().
  *
  * A claim is flock() on a file .claim-HASH beside LMDB's files. The file is removed when the claim

@@ -61,7 +61,7 @@ static int size_check(struct fdry_db *db)
 
 /* --- tables --- */
 
-/* In its own frame, as walk_step(). */
+/* In its own frame, as step() of walk.c. */
 static __attribute__((noinline)) int table_open(struct fdry_db *db, MDB_txn *txn,
 						unsigned int flags, int i)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what the files share that know LMDB's types: lmdb.c, db*.c, env_*.c, view*.c, walk.c.
+ * db.h - declarations for the files that know LMDB's types: lmdb.c, db*.c, env_*.c, view*.c,
+ * walk.c.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
@@ -36,10 +37,10 @@ struct fdry_db {
 /* A handle without an environment; fdry_db_free() frees it. NULL if there is no memory. */
 struct fdry_db *fdry_db_new(const struct fdry_db_opts *o) __must_check;
 /* Open the environment of @db with as much address space as there is, and check nothing; 0, or
- * LMDB's answer. */
+ * LMDB's error code. */
 int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db) __must_check;
 
-/* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
+/* Turn LMDB's error code or errno @rc into an error of this library; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * db_error.c - the errors of ours that belong to LMDB's answers.
+ * db_error.c - turns LMDB's error codes into errors of this library.
  */
 #include <errno.h>
 #include <string.h>
@@ -34,14 +34,14 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 
 	if (is_damage(rc) && db->home)
 		fdry_verified_forget(db->home);
-	/* LMDB's answer if only a part of a write fitted */
+	/* LMDB returns this if only a part of a write fitted */
 	if (rc == EIO && !fdry_db_stat(db, &st))
 		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
 		if (db_errors[i].rc == rc)
 			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir,
 					 doing, db_errors[i].text);
-	/* LMDB's other answers do not fit our calls, unless pages are damaged. */
+	/* LMDB's other error codes do not fit our calls, unless pages are damaged. */
 	if (rc >= MDB_KEYEXIST && rc <= MDB_LAST_ERRCODE)
 		return fdry_fail(FDRY_E_CORRUPT,
 				 "store %s: cannot %s: pages of data.mdb are damaged (%s); "

@@ -52,7 +52,7 @@ static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 							  : ENOMEM;
 }
 
-/* 0, or LMDB's answer; EBUSY while transactions of this process are open. */
+/* 0, or LMDB's error code; EBUSY while transactions of this process are open. */
 static int map_grow(struct fdry_db *db, uint64_t growth)
 {
 	struct stat st = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of store/ share, grouped by the file that defines it.
+ * internal.h - declarations that the files of store/ share, grouped by the defining file.
  */
 #ifndef FDRY_STORE_INTERNAL_H
 #define FDRY_STORE_INTERNAL_H

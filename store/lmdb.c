@@ -101,7 +101,7 @@ static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, st
 }
 
 /* All places are taken: clear those of dead processes, and wait for other readers to end. 0 or
- * LMDB's answer. */
+ * LMDB's error code. */
 static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 {
 	unsigned int ms = 1, waited = 0, ms_max = db->readonly ? PLACE_MS_MAX : PLACE_MS_LOCKED;

@@ -82,7 +82,7 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret,
 		   struct fdry_buf *links) __must_check;
 int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o,
 		   struct fdry_buf *ret) __must_check;
-/* In a file, nothing is read of a body that is there whole. */
+/* Skip the body. If a file holds all of it, none of its bytes are read. */
 int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o) __must_check;
 /* After the last object: check the end of the pack, its counts and its id. */
 int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id) __must_check;

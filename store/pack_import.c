@@ -144,7 +144,7 @@ static int window_add(struct importer *im, const struct fdry_pack_object *o, str
 	return 0;
 }
 
-/* --- what is there already --- */
+/* --- objects that the store has already --- */
 
 static int lookup(struct importer *im, const struct fdry_item *it, bool *bytes, bool *all)
 {

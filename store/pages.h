@@ -118,7 +118,7 @@ const char *fdry_page_search(const struct fdry_page *p, struct fdry_span key, ui
 			     bool *equal) __must_check;
 /* Pages that a value of @len bytes takes for itself. */
 uint64_t fdry_run_of(const struct fdry_pages *all, uint64_t len);
-/* The first page of a value with its own pages: @run is how many it says. */
+/* Check the first page of a value with its own pages. @run: the number of pages that it states. */
 const char *fdry_run_check(const struct fdry_pages *all, const struct fdry_page_node *node,
 			   uint64_t *run) __must_check;
 
@@ -128,8 +128,8 @@ const char *fdry_run_check(const struct fdry_pages *all, const struct fdry_page_
 const char *fdry_tree_parse(const struct fdry_pages *all, const uint8_t *record,
 			    struct fdry_tree *kind) __must_check;
 /*
- * Find @key. Its value is checked to lie in the file. That there is no such key is true: then every
- * page on the way was checked as a whole, unless @sound says that they are known to be.
+ * Find @key, and check that its value lies in the file. A key that is not found does not exist:
+ * then the function has checked each page on the way as a whole. With @sound they count as checked.
  */
 struct fdry_damage fdry_tree_find(const struct fdry_pages *all, const struct fdry_tree *tree,
 				  struct fdry_span key, bool sound, struct fdry_page_node *ret,

@@ -3,9 +3,9 @@
  * repair.c - bringing damaged and missing objects of a store back from other places; see repair.h.
  *
  * A verification finds the wanted objects. Sources are asked in turn, and again as long as any
- * object came, since only the object itself says what a missing object links to. Objects that come
- * are checked, collected, and written in transactions of 32 MiB; until then links may lead nowhere,
- * as they did before.
+ * supplies an object, since only a missing object itself names the objects that it links to.
+ * Supplied objects are checked, gathered, and written in transactions of 32 MiB. Until then, links
+ * may lead nowhere, as they did before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ struct repair {
 	struct fdry_repair_report report;
 	struct fdry_buf wants;    /* struct want each */
 	struct fdry_idset wanted; /* all of them */
-	struct fdry_idset back;   /* those that came */
+	struct fdry_idset back;   /* those that a source supplied */
 	bool no_memory;           /* for all wanted objects */
 	uint64_t pages;           /* faults of the store itself */
 	struct fdry_item items[BATCH_ITEMS];
@@ -52,8 +52,8 @@ static void repaired(const struct repair *r, enum fdry_repaired what, const stru
 	static const char *const texts[] = {
 		[FDRY_REPAIRED_BACK] = "brought back",
 		[FDRY_REPAIRED_QUARANTINED] =
-			"damaged and nowhere to be had: put into quarantine",
-		[FDRY_REPAIRED_LOST] = "missing and nowhere to be had",
+			"damaged, and no source has it: put into quarantine",
+		[FDRY_REPAIRED_LOST] = "missing, and no source has it",
 		[FDRY_REPAIRED_IMAGE] = "cannot be loaded",
 	};
 	char id[FDRY_OID_HEX_SIZE];
@@ -589,7 +589,7 @@ static int sources_ask(struct repair *r, char *const *paths, size_t n)
 	for (i = 0; i < n && r->back.count < r->wanted.count; i++) {
 		err = fdry_source_open(paths[i], &src);
 		if (err) {
-			fdry_warn("nothing is taken from %s: %s", paths[i], fdry_last_error());
+			fdry_warn("the source %s is left out: %s", paths[i], fdry_last_error());
 			continue;
 		}
 		err = ask(r, src);

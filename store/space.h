@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.h - what the system has left: of disk, of address space. */
+/* space.h - checks for free disk space and free address space. */
 #ifndef FDRY_STORE_SPACE_H
 #define FDRY_STORE_SPACE_H
 

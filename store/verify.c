@@ -164,8 +164,8 @@ static int child_run(struct parent *p, int *crash)
 	if (!*crash || is_crash(*crash))
 		return 0;
 	return fdry_fail(FDRY_E_IO,
-			 "the process that looks into the store %s was ended by signal %d from "
-			 "outside; see whether there is memory enough, and verify again",
+			 "the process that verifies the store %s was ended by signal %d from "
+			 "outside; check whether there is enough memory, and verify again",
 			 p->path, *crash);
 }
 

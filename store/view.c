@@ -82,13 +82,13 @@ static int metas_check(const struct fdry_db *db, int fd)
 			return 0;
 		size = meta_page_size(even);
 		if (size < FDRY_PAGE_SIZE_MIN || size > FDRY_PAGE_SIZE_MAX || size & (size - 1))
-			return meta_fail(db, "it says that pages have an impossible size", 0);
+			return meta_fail(db, "it states an impossible size of pages", 0);
 		if (!page_count_is_possible(even))
 			return meta_fail(db, "it counts an impossible number of pages", 0);
 		if (!meta_read(fd, size, odd) || !meta_is(odd))
 			return 0;
 		if (meta_page_size(odd) != size)
-			return meta_fail(db, "it says another size of pages than page 0", 1);
+			return meta_fail(db, "it states another size of pages than page 0", 1);
 		if (!page_count_is_possible(odd))
 			return meta_fail(db, "it counts an impossible number of pages", 1);
 		if (metas_alternate(even, odd))
@@ -266,7 +266,7 @@ int fdry_view_begin(struct fdry_txn *t)
 	if (!meta_read(fd, slot * size, meta) || !meta_is(meta))
 		return meta_fail(t->db, "it is no meta page", slot);
 	if (meta_page_size(meta) != size)
-		return meta_fail(t->db, "it says another size of pages than before", slot);
+		return meta_fail(t->db, "it states another size of pages than before", slot);
 	if (fdry_get64(meta + FDRY_META_AT_TXN) != id)
 		return FDRY_VIEW_AGAIN;
 	if (!page_count_is_possible(meta))

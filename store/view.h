@@ -10,8 +10,8 @@
 
 struct fdry_db;
 
-/* Before LMDB opens data.mdb: are the numbers in its meta pages possible? What is no meta page is
- * left to LMDB, which refuses it. */
+/* Before LMDB opens data.mdb: are the numbers in its meta pages possible? LMDB
+ * itself refuses a page that is no meta page. */
 int fdry_metas_check(const struct fdry_db *db) __must_check;
 
 /* The meta page was replaced by a later one meanwhile: begin the transaction again. */
@@ -19,7 +19,8 @@ int fdry_metas_check(const struct fdry_db *db) __must_check;
 /* Read the meta page and the roots of the tables that @t sees into its view. */
 int fdry_view_begin(struct fdry_txn *t) __must_check;
 
-/* Before a value is replaced or deleted: has it as many pages as it says? See fdry_txn_check(). */
+/* Before a value is replaced or deleted, check that it has the number of pages that its first page
+ * states. See fdry_txn_check(). */
 int fdry_view_check_value(const struct fdry_txn *t, enum fdry_table table,
 			  struct fdry_span key) __must_check;
 

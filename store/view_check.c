@@ -116,7 +116,8 @@ static int tree_check(struct check *c, const struct fdry_tree *tree)
 	return 0;
 }
 
-/* The values of a tree without their heads seem to have as many pages as they need. */
+/* Unless c->heads is set, each value counts the pages that it needs; its first page may state more.
+ * If the sum is not the tree's, *again asks for a check that reads the first pages. */
 static int table_check(struct check *c, const struct fdry_tree *tree, bool *again)
 {
 	int err = tree_check(c, tree);
@@ -177,7 +178,7 @@ int fdry_view_check_value(const struct fdry_txn *t, enum fdry_table table, struc
 		return fdry_damage_fail(t->db, d, "write");
 	if (!found || !node.big || run == fdry_run_of(&t->view.pages, node.value.len))
 		return 0;
-	/* A longer run than needed: is it this value's alone? */
+	/* The run is longer than needed: check that no other value has pages of it. */
 	if (fdry_db_state_eq(&t->db->heads, &t->before))
 		return 0;
 	return fdry_txn_check(t, true, "write");

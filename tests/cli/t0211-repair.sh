@@ -46,7 +46,7 @@ t "repair --dry-run finds a source" prints "$bad: brought back
 t "repair --dry-run writes nothing" exits 1 foundry-store verify
 t "repair without a source puts the object into quarantine" bash -c \
 	"foundry-store repair >out; test \$? = 1 && cat out &&
-	grep -q '^$bad: damaged and nowhere to be had' out &&
+	grep -q '^$bad: damaged, and no source has it' out &&
 	grep -q \"^ref 'two' cannot be loaded\" out"
 t "verify reports an object in quarantine" bash -c "foundry-store verify | grep -q 'in quarantine'"
 t "export refuses an image with an object in quarantine" says_only 7 'in quarantine' foundry-store \
