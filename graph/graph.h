@@ -44,7 +44,7 @@ typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum f
  * of the image holds them all. */
 typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
-/* What readers found out, which is valid for every graph of the process. It holds no handles. */
+/* Facts that readers found, valid for every graph of the process. It holds no handles. */
 struct fdry_graph_memo {
 	struct fdry_wordset words; /* argument words that are numbers, or point into the region */
 	struct fdry_intern prints; /* of kernels: fdry_kernel_set_print() */
@@ -111,13 +111,13 @@ struct fdry_graph_kept {
 int fdry_graph_reread(struct fdry_graph_reader *rd, CUgraph graph,
 		      struct fdry_graph_kept *kept) __must_check;
 /**
- * fdry_graph_memo_adopt() - Before the first graph: take over what earlier readers found out.
+ * fdry_graph_memo_adopt() - Before the first graph: take over the facts that earlier readers found.
  * @memo: of the reader that read all graphs which fdry_graph_reread() will read again, but those
  *        with @ask set; zeroed if there is none. It is empty afterwards.
  *
  * Graphs of one program have most words in common. If each word is still a number or points into
  * the region, the reader knows them all, and fdry_graph_reread() does not check the words of each
- * graph. Words are checked in the order of addresses. What is known of a kernel is valid for all
+ * graph. Words are checked in the order of addresses. A fact about a kernel is valid for all
  * kernels with the same print.
  */
 void fdry_graph_memo_adopt(struct fdry_graph_reader *rd, struct fdry_graph_memo *memo);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dispatch.c - decide which region a call concerns, and allocate and find memory in it.
+ * dispatch.c - decides which region a call concerns, and allocates and finds memory in it.
  *
  * The hooked functions ask here first. FDRY_FOREIGN means that no region is concerned, and that the
  * driver must get the call.

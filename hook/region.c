@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - begin, use and end the regions from which device allocations come.
+ * region.c - begins, uses and ends the regions from which device allocations come.
  *
  * One region is current at a time, for all threads of the process and for the device whose context
  * was current when the region began. It may have an aside area, a second region right behind it,

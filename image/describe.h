@@ -5,8 +5,8 @@
 
 #include "image/manifest.h"
 
-/* Append which memory the image keeps bytes of: how much of it is in tensors, and each place with
- * bytes that are in none. Nothing if it keeps no bytes. */
+/* Append the amount of memory whose bytes the image holds, in tensors and elsewhere, and each place
+ * that is in no tensor. Append nothing if it holds no bytes. */
 int fdry_describe_content(const struct fdry_manifest *m, struct fdry_buf *out) __must_check;
 
 #endif

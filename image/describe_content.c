@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * describe_content.c - which memory an image keeps bytes of.
+ * describe_content.c - lists the memory whose bytes an image holds.
  *
  * Chunks are compared with the named tensors, and with the allocations of the capturing process if
  * the manifest has them, else with its segments.

@@ -52,7 +52,7 @@ static int key_make(const struct fdry_driver *drv, CUdevice device, struct fdry_
 	return fdry_compiled_key(ret->facts, c->nfacts, &c->key);
 }
 
-/* Load stored code; false if there is none, or none of use. */
+/* Load stored code; false if there is none, or it cannot be loaded. */
 static bool stored_load(const struct fdry_driver *drv, CUdevice device, struct fdry_store *store,
 			struct fdry_span ptx, struct fdry_fingerprinter **ret)
 {
@@ -67,7 +67,7 @@ static bool stored_load(const struct fdry_driver *drv, CUdevice device, struct f
 					      ret);
 	fdry_buf_release(&cubin);
 	if (err)
-		fdry_info("the stored fingerprint kernel is of no use and is compiled anew: %s",
+		fdry_info("the stored fingerprint kernel cannot be loaded and is compiled anew: %s",
 			  fdry_last_error());
 	return found && !err;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * restore.c - content copied again from the store, and content that a load left to be compared.
+ * restore.c - copies content from the store again, and compares content at its first use.
  *
  * With FDRY_LOAD_CHECK_AT_LAUNCH, content is compared when it is first used. The thread that has
  * the ticket does that; others wait for it. Afterwards a use costs one look at @content of the
@@ -11,8 +11,7 @@
 #include "image/variables.h"
 #include "lib/clock.h"
 
-/* A restore that finds damaged objects, and could bring them back, begins again so often at most.
- */
+/* A restore begins again at most this often after damaged objects were brought back. */
 #define REPAIRS_MAX 64u
 
 static int content_restore(struct fdry_image *img, struct fdry_reader *reader, bool hosts)
@@ -193,8 +192,8 @@ static int content_compare(struct fdry_image *img)
 	return err;
 }
 
-/* An error of the comparison is an error of each use from then on; any other error may be over when
- * the next use tries again. */
+/* If the content differs, each later use returns that error. After any other error, the next use
+ * compares again. */
 static int content_due(struct fdry_image *img)
 {
 	int err = content_compare(img);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slot_install.c - fill the slots of a table: with graphs, captures and graphs of images. */
+/* slot_install.c - fills the slots of a table with graphs, captures and graphs of images. */
 #include "run/slots.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slot_retire.c - remove slots from a table, and destroy them when their launches have ended. */
+/* slot_retire.c - removes slots from a table, and destroys them when their launches have ended. */
 #include "run/slots.h"
 
 #include <stdlib.h>

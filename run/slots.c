@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slots.c - make and free a table of slots; see slots.h. */
+/* slots.c - makes and frees a table of slots; see slots.h. */
 #include "run/slots.h"
 
 #include <stdlib.h>
