@@ -114,7 +114,7 @@ int fdry_capture_resume(struct fdry_capture *cap);
  * FDRY_E_STATE if the capture has no aside area.
  */
 int fdry_capture_aside(struct fdry_capture *cap, int on);
-/* The cursor: bytes of the region that are handed out so far. */
+/* The cursor: bytes of the region that are allocated so far. */
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret);
 /* Move the cursor, as the process did that made an image. */
 int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset);
@@ -138,7 +138,7 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
  *
  * A KV cache is captured small, and loaded as large as the device's memory allows:
  * fdry_load_opts.externals. Its first dimension grows with it. The call uses addresses, not memory.
- * Errors: FDRY_E_NOKEY; FDRY_E_STATE (not external, or memory behind it is handed out);
+ * Errors: FDRY_E_NOKEY; FDRY_E_STATE (not external, or memory behind it is allocated);
  * FDRY_E_RANGE (not an allocation of its own; @max_bytes is not larger; the region is full);
  * FDRY_E_EXISTS.
  *

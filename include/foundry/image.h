@@ -105,7 +105,7 @@ struct fdry_external {
  * but in the ranges that the process keeps. FDRY_E_LAYOUT names the first allocation that is in the
  * way, or a missing allocation of a pool (cuMemAllocAsync), which the load cannot make alone: the
  * process must allocate stream-ordered memory as the capturing process did. FDRY_E_TAKEN means that
- * the process used addresses of the image for memory that is freed but cannot be handed out again.
+ * the process used addresses of the image for memory that is freed but cannot be allocated again.
  */
 struct fdry_load_opts {
 	size_t sz;

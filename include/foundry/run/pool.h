@@ -38,8 +38,8 @@ enum fdry_transient_kind {
  * @ret: its address, a multiple of 512; for pinned memory the host address. The content is
  *         undefined
  *
- * The pool hands out memory that was put on @stream at once, because the stream keeps the order. It
- * hands out memory that another stream may still use only after that work has ended. If the driver
+ * The pool returns memory that was put on @stream at once, because the stream keeps the order. It
+ * returns memory that another stream may still use only after that work has ended. If the driver
  * has no memory left, the pool waits for the memory that it keeps, releases all of it, and asks the
  * driver again.
  *
