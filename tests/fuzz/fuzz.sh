@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every fuzz target for FUZZ_SECONDS. What crashed one stays in its folder; make it a test.
-# tests/fuzz/NAME/ may hold inputs to begin with; what was found is kept for the next run.
+# Runs every fuzz target for FUZZ_SECONDS. An input that crashes a target stays in its folder: make
+# a test of it. tests/fuzz/NAME/ may hold inputs to begin with; new ones are kept for the next run.
 . "$(dirname "$0")/../lib.sh"
 
 for fuzzer in "$BUILD"/tests/fuzz/*; do

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Is the code in an image what ran in the process that was captured? CUPTI writes down the cubin
-# of every module that is loaded while small decoders are captured under the interposer; the code
-# of every kernel in their images must be in one of them, byte for byte.
+# The code in an image is the code that ran in the capturing process. CUPTI records the cubin of
+# every module that is loaded while small decoders are captured under the interposer. One of these
+# cubins must have the code of every kernel in their images, byte for byte.
 . "$(dirname "$0")/../lib.sh"
 
 python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null ||
 	t_skip "no GPU, or none with PyTorch and transformers"
 
 export FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 PYTHONPATH=$ROOT/api/python
-# The one that PyTorch brings with it.
+# The CUPTI that PyTorch brings with it.
 CUPTI=$(python3 -c 'import glob, os, site
 print(next(iter(p for s in site.getsitepackages()
                 for p in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libcupti.so*"))), ""))')
@@ -18,7 +18,7 @@ export CUPTI
 t "the part that is injected" "${CC:-cc}" -shared -fPIC -O2 -I "$ROOT" -o dump.so \
 	"$ROOT/tests/gpu/inject/cupti_dump.c" -ldl
 
-# captured FAMILY: with every module that is loaded written down, and compared
+# captured FAMILY: records every module that is loaded, and compares
 captured() {
 	mkdir -p "cubins.$1"
 	CUPTI_DUMP=$TMP/cubins.$1 CUDA_INJECTION64_PATH=$TMP/dump.so python3 \

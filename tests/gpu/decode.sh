@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The decoder on a GPU: every token and every logit of an image must be what eager PyTorch
-# computes, bit for bit, from prompts that the capturing process never saw, with outputs
-# and scratch poisoned before; in Python and in C; with the weights in the image and
-# outside of it; and under torch.compile.
+# Tests of the decoder on a GPU: every token and every logit of an image equals that of eager
+# PyTorch, bit for bit. The prompts differ from those of the capture, and outputs and scratch are
+# poisoned before. The image runs in Python and in C, with the weights inside and outside of it, and
+# from code of torch.compile.
 . "$(dirname "$0")/../lib.sh"
 
 python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null ||
@@ -79,8 +79,8 @@ t "capture, compiled" "${decode[@]}" capture "${compiled[@]}"
 t "Python gives the same bits, compiled" python compiled "${prompts[0]}" --ref compiled
 t "C gives the same bits, compiled" c compiled "${prompts[0]}" -r compiled
 
-# For people: where the time and the bytes went. 0.c was the image's second load in C, its content
-# verified before.
+# These lines, which no test compares, show times and sizes. 0.c is from the second load of the
+# image in C, whose content was verified before.
 for out in 0.native capture 0.python 0.c external.c; do
 	printf '\n==== %s\n' $out
 	grep -v '^digest' $out.out

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The same program on a GPU and on the software driver gives the same graph object, byte for
-# byte; only the kernel is other code.
+# One program makes the same graph object on a GPU and on the software driver, byte for byte. Only
+# the code of its kernel differs.
 . "$(dirname "$0")/../lib.sh"
 
 nvidia-smi -L >/dev/null 2>&1 || t_skip "no GPU"

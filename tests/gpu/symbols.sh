@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The interposer's list of symbols against what this machine's driver exports: a function that
-# the list lacks cannot be linked to, nor be found by dlsym(), while the interposer is in place.
+# The interposer's list of symbols has all that this machine's driver exports. With the interposer
+# in place, a program cannot link to a function that the list lacks, and dlsym() does not find it.
 . "$(dirname "$0")/../lib.sh"
 
 nvidia-smi -L >/dev/null 2>&1 || t_skip "no GPU"
 
-# The driver that the interposer finds is what the process has mapped besides it.
+# The driver that the interposer has found is the other libcuda that the process has mapped.
 cat >find.py <<'END'
 import ctypes
 import foundry
@@ -26,7 +26,7 @@ LC_ALL=C sort "$ROOT/hook/symbols.list" >list
 # Debuggers look their variables up in the driver itself.
 missing() { grep '^cu[A-Z]' exports | LC_ALL=C comm -23 - list; }
 
-# Also what the list lacks is reached by cuGetProcAddress, as are all others.
+# cuGetProcAddress finds all functions, also those that the list lacks.
 cat >ask.py <<'END'
 import ctypes
 import sys

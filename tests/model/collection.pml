@@ -8,8 +8,8 @@
  * resolves the name that the first one may have set. A session may die at any step. The writers'
  * lock is acquired once for each transaction, as LMDB does.
  *
- * Always: existing objects lead to existing objects, and so does the name. At the end: what a
- * session was told exists.
+ * Always: existing objects lead to existing objects, and so does the name. At the end: each object
+ * that a session found or put exists.
  *
  *	spin -a collection.pml && cc -O2 -o pan pan.c && ./pan
  *
@@ -35,8 +35,8 @@ bool read_noted, reads;   /* the loader has noted P; has been told of it */
 		  ((lives[1] || left[1]) && lease[OBJECTS + (o)]))
 #define begin_write atomic { !writing -> writing = true }
 
-/* Every existing object leads to existing ones, so does the name, and what the loader was told of
- * exists. */
+/* Every existing object leads to existing ones, and so does the name. The object that the loader
+ * resolved exists. */
 #define whole ((!there[P] || there[C]) && (!there[N] || there[C]) && (!named || there[P]) && \
 	       (!reads || there[P]))
 #define end_write assert(whole); writing = false
@@ -46,7 +46,7 @@ inline note(s, o)
 	lease[(s) * OBJECTS + (o)] = true
 }
 
-/* known: decided by a view; else it waits for the transaction. */
+/* known: a view has decided it; otherwise the transaction does. */
 inline look(o, known)
 {
 	atomic { known = there[o] && !announced }
@@ -66,7 +66,7 @@ inline put(s, o, known)
 #endif
 }
 
-/* The end of a session that wrote: while a collection is announced its lease is left. */
+/* The end of a session that wrote: while a collection is announced, its lease stays. */
 inline end_session(s)
 {
 	atomic {
@@ -96,7 +96,7 @@ proctype sealer()
 	atomic {
 		there[C] = there[C] || !knows_c;
 		there[P] = there[P] || !knows_p;
-		/* what a view said is there by now, or the promise is broken */
+		/* the objects that a view showed must exist now */
 		assert(there[C] && there[P]);
 		named = true;
 		changes++;
@@ -172,7 +172,7 @@ inline sweep(o)
 		fi
 #endif
 	};
-	/* whoever looks now sees what is about to go */
+	/* a session that looks now sees the object that is about to be deleted */
 	atomic {
 		if
 		:: dead[o] && !live[o] -> there[o] = false
@@ -191,7 +191,7 @@ proctype collector()
 	:: round < 2 ->
 		begin_write;
 		atomic { announced = true; end_write };
-		/* marking: what is noted later is seen when it is swept */
+		/* marking: the sweep sees objects that are noted later */
 		atomic {
 			live[P] = noted(P) || named || read_noted;
 			live[N] = noted(N);

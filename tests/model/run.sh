@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh MODEL FOLDER: spin finds nothing in the model, and what is lost in each of its broken
-# forms.
+# run.sh MODEL FOLDER: spin finds no error in the model, and finds the lost object in each of its
+# broken forms.
 set -eu
 model=$(realpath "$1")
 mkdir -p "$2"
