@@ -101,12 +101,14 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
 	};
 	enum fdry_where where = FDRY_WHERE_NOTHING;
 	const char *name;
-	int err = rd->in->where(rd->in->where_arg, *addr, bytes, &where, &name);
+	int err = 0;
 
+	if (rd->in->host)
+		rd->in->host(rd->in->where_arg, *addr, bytes, &range.place);
+	if (!fdry_host_is(range.place))
+		err = rd->in->where(rd->in->where_arg, *addr, bytes, &where, &name);
 	if (err)
 		return err;
-	if (where != FDRY_WHERE_REGION && rd->in->host)
-		rd->in->host(rd->in->where_arg, *addr, bytes, &range.place);
 	if (where == FDRY_WHERE_REGION || fdry_host_is(range.place)) {
 		*addr = range.place;
 		return range_record(rd, &range);

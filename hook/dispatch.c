@@ -117,6 +117,35 @@ int fdry_dispatch_current(struct fdry_region **ret)
 	return err;
 }
 
+int fdry_dispatch_at(struct fdry_dispatch_at *ret)
+{
+	int err;
+
+	if (fdry_regions_idle())
+		return FDRY_FOREIGN;
+	pthread_rwlock_rdlock(&fdry_regions.lock);
+	err = current_check();
+	if (!err)
+		*ret = (struct fdry_dispatch_at){ .number = fdry_regions.begun,
+						  .base = fdry_regions.current->base,
+						  .dev = fdry_regions.current->dev,
+						  .aside = fdry_regions.use_aside };
+	pthread_rwlock_unlock(&fdry_regions.lock);
+	return err;
+}
+
+uint64_t fdry_dispatch_number(void)
+{
+	uint64_t ret;
+
+	if (fdry_regions_idle())
+		return 0;
+	pthread_rwlock_rdlock(&fdry_regions.lock);
+	ret = fdry_regions.current ? fdry_regions.begun : 0;
+	pthread_rwlock_unlock(&fdry_regions.lock);
+	return ret;
+}
+
 int fdry_dispatch_holder(CUdeviceptr addr, struct fdry_region **ret)
 {
 	struct fdry_place *p;

@@ -20,7 +20,7 @@
 
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 4
+#define FDRY_HOOK_VERSION 5
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -135,6 +135,17 @@ struct fdry_hook {
 	/* The first address of the aside area, and the one behind its last allocation so far; the
 	 * same address twice if the region has no area. */
 	int (*region_aside_used)(uint64_t *base, uint64_t *end);
+
+	/* Copy of the pinned host memory that is alive (malloc'ed), by address: allocations of the
+	 * regions' host areas (FDRY_KIND_PINNED), and memory that the program registered while a
+	 * region had begun (FDRY_KIND_REGISTERED). */
+	int (*pinned_ledger)(struct fdry_alloc **ret, size_t *count);
+	/* Whether a host area has ever allocated @addr. */
+	bool (*pinned_used)(CUdeviceptr addr);
+	/* Allocate @size bytes at @addr of the region's host areas (fdry_host_area_claim()); free
+	 * an allocation. */
+	int (*pinned_claim)(CUdeviceptr addr, uint64_t size);
+	int (*pinned_free)(CUdeviceptr addr);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

@@ -23,9 +23,11 @@
 #undef cuGetProcAddress
 #undef cuIpcOpenMemHandle
 #undef cuMemAlloc
+#undef cuMemAllocHost
 #undef cuMemAllocPitch
 #undef cuMemFree
 #undef cuMemGetAddressRange
+#undef cuMemHostRegister
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 #undef cuStreamUpdateCaptureDependencies
@@ -139,6 +141,19 @@ void fdry_dispatch_captured(void);
 /* Bytes that the region and its aside area hold for pools; their slabs count for every pool. */
 uint64_t fdry_dispatch_slab_bytes(void);
 
+/* The region that allocates for the current context. */
+struct fdry_dispatch_at {
+	uint64_t number; /* of the region: no other region of the process has it */
+	CUdeviceptr base;
+	CUdevice dev;
+	bool aside;      /* new allocations come from the aside area */
+};
+
+/* 0, FDRY_FOREIGN or an error. */
+int fdry_dispatch_at(struct fdry_dispatch_at *ret);
+/* The number of the region that has begun; 0 if there is none. */
+uint64_t fdry_dispatch_number(void);
+
 /* --- region.c --- */
 
 /* Permit @dev to use the memory of all regions of device @owner, or end that. An error changes
@@ -164,6 +179,13 @@ int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc
 /* mem.c */
 
 int fdry_hook_region_free(CUdeviceptr addr);
+
+/* --- pinned.c --- */
+
+int fdry_hook_pinned_ledger(struct fdry_alloc **ret, size_t *count);
+bool fdry_hook_pinned_used(CUdeviceptr addr);
+int fdry_hook_pinned_claim(CUdeviceptr addr, uint64_t size);
+int fdry_hook_pinned_free(CUdeviceptr addr);
 
 /* pool.c: the pools that the region replaces, and their bytes */
 

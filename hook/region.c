@@ -156,6 +156,7 @@ static int begin_again(const struct fdry_driver *drv, struct fdry_place *want)
 	if (!why.err) {
 		*fdry_regions.current = *want;
 		fdry_regions.paused = false;
+		fdry_regions.begun++;
 		return 0;
 	}
 	fdry_regions.current->region = NULL;
@@ -189,6 +190,7 @@ static int begin_locked(const struct fdry_driver *drv, struct fdry_place want, b
 	fdry_regions.current = p;
 	fdry_regions.aside = NULL; /* an ended region's area has ended with it */
 	fdry_regions.paused = fdry_regions.use_aside = false;
+	fdry_regions.begun++;
 	__atomic_fetch_add(&fdry_regions.used, 1, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -226,6 +228,15 @@ int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
 	return region_begin(base, size, false);
 }
 
+/* No lock is held. */
+static void ended_call(void)
+{
+	void (*ended)(void) = __atomic_load_n(&fdry_regions.ended, __ATOMIC_RELAXED);
+
+	if (ended)
+		ended();
+}
+
 int fdry_hook_region_move(CUdeviceptr base, uint64_t size)
 {
 	int err = region_begin(base, size, true);
@@ -233,6 +244,7 @@ int fdry_hook_region_move(CUdeviceptr base, uint64_t size)
 	if (err)
 		return err;
 	fdry_regions_release_ended(); /* the old region may be unused */
+	ended_call();
 	return 0;
 }
 
@@ -250,6 +262,7 @@ int fdry_hook_region_end(void)
 	if (!ended)
 		return no_region();
 	fdry_regions_release_ended();
+	ended_call();
 	return 0;
 }
 

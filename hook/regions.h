@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regions.h - the regions of this process, for region.c and dispatch.c.
+ * regions.h - the regions of this process, for region.c, dispatch.c and pinned.c.
  *
  * Locking: see region.c.
  */
@@ -29,6 +29,8 @@ struct fdry_regions {
 	struct fdry_place *aside;   /* the current region's aside area, or NULL */
 	bool paused;		    /* new allocations come from the driver */
 	bool use_aside;		    /* new allocations come from the aside area */
+	uint64_t begun;		    /* the number of regions that have begun */
+	void (*ended)(void);	    /* to be called when a region has ended; may be NULL */
 };
 
 extern struct fdry_regions fdry_regions;

@@ -35,6 +35,10 @@ static const struct fdry_hook table = {
 	.region_aside_begin = fdry_hook_region_aside_begin,
 	.region_aside = fdry_hook_region_aside,
 	.region_aside_used = fdry_hook_region_aside_used,
+	.pinned_ledger = fdry_hook_pinned_ledger,
+	.pinned_used = fdry_hook_pinned_used,
+	.pinned_claim = fdry_hook_pinned_claim,
+	.pinned_free = fdry_hook_pinned_free,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

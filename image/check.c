@@ -460,6 +460,15 @@ static const char *host_tensor_of(const struct fdry_manifest *m, const struct fd
 	return name;
 }
 
+int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,
+		     const struct fdry_oid *oid, struct fdry_span bytes,
+		     struct fdry_fingerprint want)
+{
+	if (fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len), want))
+		return 0;
+	return chunk_fail(img, reader, oid, want);
+}
+
 int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 {
 	const struct fdry_mf_host_chunk *chunk = &img->m.host_chunks[i];

@@ -58,6 +58,11 @@ int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, ui
 int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
 			    size_t n, struct fdry_fingerprint *ret) __must_check;
 
+/* Compare the bytes of a chunk with its fingerprint. FDRY_E_CORRUPT, FDRY_E_BADIMAGE. */
+int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,
+		     const struct fdry_oid *oid, struct fdry_span bytes,
+		     struct fdry_fingerprint want) __must_check;
+
 /* Prefix the sentence of an error about @len bytes of content on the device with their place and
  * their tensors; 0 stays 0. */
 int fdry_content_fail(const struct fdry_image *img, int err, uint64_t addr, uint64_t len);

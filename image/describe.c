@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "image/describe.h"
+#include "image/image_pinned.h"
 #include "image/manifest.h"
 #include "image/requirements.h"
 #include "lib/opts.h"
@@ -43,6 +44,29 @@ static int facts_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	return 0;
 }
 
+static int pinned_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	static const char *const kinds[] = { "allocated", "registered" };
+	const struct fdry_mf_pinned *p = m->pinned;
+	uint64_t chunks = 0;
+	uint32_t i;
+	int err;
+
+	if (!m->n_pinned)
+		return 0;
+	for (i = 0; i < m->n_pinned; i++, p++) {
+		err = fdry_buf_printf(out, "pinned %#llx %llu %s\n", (unsigned long long)p->addr,
+				      (unsigned long long)p->size, kinds[p->kind]);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < m->n_pinned_chunks; i++)
+		chunks += m->pinned_chunks[i].size;
+	return fdry_buf_printf(out, "pinned memory %llu (%llu of it in %u chunks)\n",
+			       (unsigned long long)fdry_manifest_pinned_bytes(m),
+			       (unsigned long long)chunks, m->n_pinned_chunks);
+}
+
 static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	static const char *const roles[] = { "content", "scratch", "external" };
@@ -71,6 +95,9 @@ static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 		if (err)
 			return err;
 	}
+	err = pinned_text(m, out);
+	if (err)
+		return err;
 	return fdry_buf_printf(out,
 			       "memory content %llu (%llu of it in %u chunks, the rest zero), "
 			       "scratch %llu, external %llu\n",

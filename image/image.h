@@ -78,7 +78,11 @@ struct fdry_image {
 	uint8_t *in_place;         /* such chunks, by index in m.chunks, during a load; NULL:
 				      none */
 	struct fdry_buf capacities; /* struct fdry_capacity each, of the tensors that have one */
-	void *host;                /* pinned: all host segments; NULL: none */
+	uint8_t *pinned; /* by position in m.pinned: how it was made; see image_pinned.c */
+	struct fdry_buf pinned_pages; /* struct fdry_memory each: pages mapped for these */
+	bool keep_listed; /* the caller has listed the memory in @kept */
+	void *host;                /* pinned: all host segments without a fixed address; NULL:
+				      none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;

@@ -16,7 +16,13 @@ uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
 
 	for (i = 0; i < m->n_hosts; i++) {
 		const struct fdry_mf_host *h = &m->hosts[i];
+		uint64_t fixed = fdry_manifest_host_place(m, i);
 
+		if (fixed) {
+			if (ret)
+				ret[i].addr = fixed;
+			continue;
+		}
 		at = (at + h->align - 1) & ~(uint64_t)(h->align - 1);
 		if (ret)
 			ret[i].addr = base + at;
@@ -50,8 +56,10 @@ int fdry_image_hosts_make(struct fdry_image *img, int fill)
 	void *block;
 	int err;
 
-	if (!img->m.n_hosts)
+	if (!bytes) {
+		(void)fdry_manifest_hosts_place(&img->m, 0, img->hosts);
 		return 0;
+	}
 	/* The driver returns whole pages, and no segment needs a larger alignment. */
 	err = fdry_call(img->drv, cuMemHostAlloc, &block, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
 	if (err == -FDRY_E_NODEVMEM)

@@ -8,8 +8,8 @@
 
 #include "image/image.h"
 
-/* Lay out the host segments one after the other from @base on. @ret gets their addresses and may be
- * NULL. Returns the total of bytes. */
+/* Lay out the host segments without a fixed address one after the other from @base on. @ret gets
+ * the addresses of all and may be NULL. Returns the total of bytes from @base on. */
 uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
 				   struct fdry_host_segment *ret);
 /* Compute the sizes of the host segments from the manifest. Graph objects are checked against

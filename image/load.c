@@ -23,6 +23,7 @@
 #include "image/exec.h"
 #include "image/identity.h"
 #include "image/image_host.h"
+#include "image/image_pinned.h"
 #include "image/place.h"
 #include "image/objects.h"
 #include "lib/opts.h"
@@ -186,6 +187,9 @@ static int memory_place(struct load *l)
 		err = fdry_placement_make(img, l->opts);
 	else if (l->plan.size)
 		err = addresses_reserve(img, &l->plan);
+	if (err)
+		goto out_leave;
+	err = fdry_image_pinned_make(img);
 out_leave:
 	fdry_image_leave(img, &mode);
 	img->report.memory_ms = fdry_elapsed_ms(&l->mark);
@@ -224,6 +228,8 @@ static int memory_map(struct load *l)
 	err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
 	if (err)
 		return err;
+	if (l->opts->flags & FDRY_LOAD_POISON)
+		fdry_image_pinned_fill(img, POISON);
 	img->report.memory_ms += fdry_elapsed_ms(&mark);
 	fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes,
 			    img->report.mapped_bytes);
@@ -305,6 +311,9 @@ static int content_fill(struct load *l)
 	if (err)
 		return err;
 	err = fdry_content_copy(l->content, &sum);
+	if (err)
+		return err;
+	err = fdry_image_pinned_content(l->img, l->content_reader, &sum);
 	if (err)
 		return err;
 	err = fdry_image_hosts_content(l->img, l->content_reader, &sum);

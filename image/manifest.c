@@ -77,12 +77,33 @@ bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object)
 	return low < m->n_variables && m->variables[low].object == object;
 }
 
+const struct fdry_mf_pinned *fdry_manifest_pinned(const struct fdry_manifest *m, uint64_t addr,
+						  uint64_t size)
+{
+	const struct fdry_mf_pinned *p = m->pinned;
+	size_t low = fdry_lower_bound(i, m->n_pinned, p[i].addr + p[i].size <= addr);
+
+	return low < m->n_pinned && p[low].addr <= addr &&
+			       size <= p[low].size - (addr - p[low].addr)
+		       ? &p[low]
+		       : NULL;
+}
+
+uint64_t fdry_manifest_host_place(const struct fdry_manifest *m, uint32_t segment)
+{
+	size_t low = fdry_lower_bound(i, m->n_host_places, m->host_places[i].segment < segment);
+
+	return low < m->n_host_places && m->host_places[low].segment == segment
+		       ? m->host_places[low].addr
+		       : 0;
+}
+
 /* --- lists --- */
 
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
 {
 	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks +
-		   m->n_variables + m->n_files,
+		   m->n_variables + m->n_files + m->n_pinned_chunks,
 	       i, k = 0, u = 0;
 	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
 
@@ -98,6 +119,8 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->host_chunks[i].oid;
 	for (i = 0; i < m->n_variables; i++)
 		oids[k++] = m->variables[i].oid;
+	for (i = 0; i < m->n_pinned_chunks; i++)
+		oids[k++] = m->pinned_chunks[i].oid;
 	for (i = 0; i < m->n_files; i++)
 		if (m->files[i].size)
 			oids[k++] = m->files[i].oid;

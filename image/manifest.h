@@ -36,6 +36,12 @@ const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m,
 const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key);
 const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key);
 
+/* The pinned allocation that holds @size bytes at @addr; NULL if there is none. */
+const struct fdry_mf_pinned *fdry_manifest_pinned(const struct fdry_manifest *m, uint64_t addr,
+						  uint64_t size);
+/* The fixed address of a host segment that lies in a pinned allocation; 0: a load chooses one. */
+uint64_t fdry_manifest_host_place(const struct fdry_manifest *m, uint32_t segment);
+
 /* Whether a load writes variables of kernel object @object. */
 bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object);
 

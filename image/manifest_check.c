@@ -619,6 +619,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    text_check,
 		fingerprints_check, external_prints_check, events_check, files_check,
+		fdry_manifest_check_pinned,
 	};
 	size_t i;
 	int err;

@@ -11,4 +11,7 @@
  * FDRY_E_NOMEM. */
 int fdry_manifest_check(const struct fdry_manifest *m) __must_check;
 
+/* Check the sections about pinned memory, after those about host segments. FDRY_E_BADIMAGE. */
+int fdry_manifest_check_pinned(const struct fdry_manifest *m) __must_check;
+
 #endif

@@ -206,6 +206,40 @@ struct fdry_mf_event {
 	uint32_t reserved;
 };
 
+/* A pinned allocation: host memory that graphs use at its own address; ascending, apart. */
+struct fdry_mf_pinned {
+	uint64_t addr;
+	uint64_t size;     /* bytes, as the program requested, at least 1 */
+	uint32_t kind;     /* FDRY_MF_PINNED_... */
+	uint32_t reserved;
+};
+
+#define FDRY_MF_PINNED_ALLOCATED 0u  /* allocated by the driver's functions, in a host area */
+#define FDRY_MF_PINNED_REGISTERED 1u /* memory of the program, which it had registered */
+
+/* A part of a pinned allocation that is no content; ascending, apart. */
+struct fdry_mf_pinned_role {
+	uint64_t addr;
+	uint64_t size;     /* bytes, at least 1 */
+	uint32_t role;     /* of enum fdry_role, never FDRY_ROLE_CONTENT */
+	uint32_t reserved;
+};
+
+/* A chunk of a pinned allocation's content; ascending, apart. Content in no chunk is zero. */
+struct fdry_mf_pinned_chunk {
+	uint64_t addr;
+	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
+	struct fdry_oid oid; /* of the chunk object */
+	struct fdry_fingerprint print;
+};
+
+/* A host segment that lies in a pinned allocation, at a fixed address; ascending segments. */
+struct fdry_mf_host_place {
+	uint32_t segment;  /* index into the host segments */
+	uint32_t reserved;
+	uint64_t addr;
+};
+
 /* The fingerprints of chunks have a section, and those of host chunks have another. Each has one
  * entry for each chunk, in the same order. Images of version 0.1 have neither. */
 
@@ -247,6 +281,10 @@ struct fdry_mf_file {
 	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use) \
 	X(21, VARIABLES, variables, struct fdry_mf_variable) \
 	X(22, EVENTS, events, struct fdry_mf_event) \
+	X(28, PINNED, pinned, struct fdry_mf_pinned) \
+	X(29, PINNED_ROLES, pinned_roles, struct fdry_mf_pinned_role) \
+	X(30, PINNED_CHUNKS, pinned_chunks, struct fdry_mf_pinned_chunk) \
+	X(31, HOST_PLACES, host_places, struct fdry_mf_host_place) \
 	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
 	  struct fdry_fingerprint) \
@@ -293,6 +331,15 @@ FDRY_MF_FROZEN(fdry_mf_event, 16);
 FDRY_MF_FROZEN(fdry_mf_variable, 56);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, offset, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);
+FDRY_MF_FROZEN(fdry_mf_pinned, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_pinned, kind, 16);
+FDRY_MF_FROZEN(fdry_mf_pinned_role, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_pinned_role, role, 16);
+FDRY_MF_FROZEN(fdry_mf_pinned_chunk, 64);
+FDRY_MF_FROZEN_AT(fdry_mf_pinned_chunk, oid, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_pinned_chunk, print, 48);
+FDRY_MF_FROZEN(fdry_mf_host_place, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_host_place, addr, 8);
 FDRY_MF_FROZEN(fdry_fingerprint, 16);
 FDRY_MF_FROZEN(fdry_mf_external_print, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_external_print, value, 8);

@@ -370,6 +370,7 @@ int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 	int err;
 
 	img->place_hook = o->into->hook;
+	img->keep_listed = o->keep != NULL;
 	fdry_pinned_hold(img->drv);
 	if (img->device != o->into->device)
 		return fdry_fail(FDRY_E_OPTS,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "image/image_host.h"
+#include "image/image_pinned.h"
 #include "lib/opts.h"
 #include "image/select.h"
 #include "image/plan.h"
@@ -107,7 +108,9 @@ static void hosts_fill(const struct fdry_manifest *m, struct fdry_requirements *
 {
 	uint32_t i;
 
-	n->host_bytes = fdry_manifest_hosts_place(m, 0, NULL);
+	n->host_bytes = fdry_manifest_hosts_place(m, 0, NULL) + fdry_manifest_pinned_bytes(m);
+	for (i = 0; i < m->n_pinned_chunks; i++)
+		n->copied_bytes += m->pinned_chunks[i].size;
 	for (i = 0; i < m->n_host_chunks; i++)
 		n->copied_bytes += m->host_chunks[i].size;
 }

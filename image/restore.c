@@ -8,6 +8,7 @@
  */
 #include "image/check.h"
 #include "image/image_host.h"
+#include "image/image_pinned.h"
 #include "image/variables.h"
 #include "lib/clock.h"
 
@@ -31,6 +32,9 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 	if (err)
 		goto out_end;
 	err = fdry_content_copy(c, &sum);
+	if (err)
+		goto out_end;
+	err = hosts ? fdry_image_pinned_content(img, reader, &sum) : 0;
 	if (err)
 		goto out_end;
 	err = hosts ? fdry_image_hosts_content(img, reader, &sum) : 0;
@@ -61,6 +65,11 @@ static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 	}
 	for (i = 0; i < img->m.n_host_chunks; i++) {
 		err = fdry_reader_map(reader, &img->m.host_chunks[i].oid, &bytes);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < img->m.n_pinned_chunks; i++) {
+		err = fdry_reader_map(reader, &img->m.pinned_chunks[i].oid, &bytes);
 		if (err)
 			return err;
 	}

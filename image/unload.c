@@ -14,6 +14,7 @@
 #include "image/context.h"
 #include "image/exec.h"
 #include "image/image_host.h"
+#include "image/image_pinned.h"
 #include "image/overlap.h"
 #include "image/place.h"
 #include "image/private_ctx.h"
@@ -39,6 +40,7 @@ static void device_release(struct fdry_image *img)
 	fdry_check_end(img);
 	fdry_staging_free(img);
 	fdry_region_free_to_cache(img->region);
+	fdry_image_pinned_free(img);
 	fdry_placement_release(img);
 	fdry_image_hosts_free(img);
 	fdry_image_leave(img, &mode);
@@ -74,6 +76,8 @@ void fdry_image_unload(struct fdry_image *img)
 	pthread_mutex_destroy(&img->lock);
 	pthread_mutex_destroy(&img->staging_lock);
 	free(img->hosts);
+	fdry_buf_release(&img->pinned_pages);
+	free(img->pinned);
 	fdry_image_values_free(img);
 	free(img->kernels);
 	free(img->execs);

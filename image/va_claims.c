@@ -13,6 +13,7 @@
 struct claim {
 	struct fdry_range range;
 	uint64_t users;
+	bool pinned; /* of a host area */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,14 +32,15 @@ static bool claim_is(const struct claim *c, uint64_t size)
 	return c && c->range.end - c->range.start == size;
 }
 
-static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
+static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size, bool pinned)
 {
 	struct claim *c = calloc(1, sizeof(*c));
 	int err;
 
 	if (!c)
 		return fdry_nomem();
-	err = fdry_interposer_result(hook, hook->region_claim(addr, size));
+	err = fdry_interposer_result(hook, pinned ? hook->pinned_claim(addr, size)
+						  : hook->region_claim(addr, size));
 	if (err) {
 		free(c);
 		return err;
@@ -46,13 +48,14 @@ static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t si
 	c->range.start = addr;
 	c->range.end = addr + size;
 	c->users = 1;
+	c->pinned = pinned;
 	fdry_ranges_add(&claims, &c->range);
 	return 0;
 }
 
 /* If there is a claim of another size, the region refuses the new one, and its message names the
  * old one. */
-int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
+static int claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size, bool pinned)
 {
 	struct claim *c;
 	int err = 0;
@@ -62,9 +65,19 @@ int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t s
 	if (claim_is(c, size))
 		c->users++;
 	else
-		err = claim_new(hook, addr, size);
+		err = claim_new(hook, addr, size, pinned);
 	pthread_mutex_unlock(&lock);
 	return err;
+}
+
+int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
+{
+	return claim_get(hook, addr, size, false);
+}
+
+int fdry_va_claim_pinned_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
+{
+	return claim_get(hook, addr, size, true);
 }
 
 bool fdry_va_claim_exists(CUdeviceptr addr, uint64_t size)
@@ -85,7 +98,7 @@ void fdry_va_claim_put(const struct fdry_hook *hook, CUdeviceptr addr)
 	c = claim_at(addr);
 	if (c && !--c->users) {
 		fdry_ranges_del(&claims, &c->range);
-		(void)hook->region_free(addr);
+		(void)(c->pinned ? hook->pinned_free(addr) : hook->region_free(addr));
 		free(c);
 	}
 	pthread_mutex_unlock(&lock);

@@ -55,6 +55,8 @@ enum fdry_alloc_kind {
 	FDRY_KIND_SHARED, /* the same, but mapped memory that is shared with or made by another
 			     process or API, so no image can hold it */
 	FDRY_KIND_SLAB,	  /* a slab of the region's own pool */
+	FDRY_KIND_PINNED, /* pinned host memory: fdry_host_area_alloc() */
+	FDRY_KIND_REGISTERED, /* the program's own host memory, which it has registered */
 };
 
 /* One live allocation: an entry of the ledger. */

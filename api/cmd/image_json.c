@@ -50,6 +50,15 @@ static void segments(struct json *j, const struct fdry_manifest *m)
 	for (i = 0; i < m->n_hosts; i++)
 		json_number(j, NULL, m->hosts[i].size);
 	json_close(j, ']');
+	json_open(j, "pinned", '[');
+	for (i = 0; i < m->n_pinned; i++) {
+		json_open(j, NULL, '{');
+		json_number(j, "address", m->pinned[i].addr);
+		json_number(j, "bytes", m->pinned[i].size);
+		json_bool(j, "registered", m->pinned[i].kind == FDRY_MF_PINNED_REGISTERED);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
 }
 
 static void numbers(struct json *j, const char *key, const int64_t *n, uint32_t count)

@@ -26,6 +26,8 @@ static CUresult range_new(struct sim_ctx *ctx, size_t size, enum sim_mem_kind ki
 	bool host = kind == SIM_MEM_PINNED;
 	CUresult res;
 
+	if (host && size > SIZE_MAX / 2)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!size || size > SIZE_MAX / 2)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!host)
@@ -170,8 +172,13 @@ static CUresult host_new(void **ret, size_t size, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_unsafe());
+	if (!size) {
+		*ret = NULL;
+		return CUDA_SUCCESS;
+	}
 	SIM_TRY(range_new(ctx, size, SIM_MEM_PINNED, &addr));
-	sim_range_find(addr)->flags = flags;
+	/* All of it is mapped, as with unified addressing. */
+	sim_range_find(addr)->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
 	*ret = (void *)(uintptr_t)addr;
 	return CUDA_SUCCESS;
 }
@@ -191,6 +198,8 @@ CUresult cuMemHostAlloc(void **ret, size_t size, unsigned int flags)
 CUresult cuMemFreeHost(void *p)
 {
 	SIM_ENTER(cuMemFreeHost);
+	if (!p)
+		return CUDA_SUCCESS;
 	return range_close((CUdeviceptr)(uintptr_t)p, 1u << SIM_MEM_PINNED);
 }
 
@@ -222,15 +231,15 @@ static CUresult register_check(const void *p, size_t size, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sim_range_from(start);
 	if (r && r->start < start + size)
-		return sim_range_host(r) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-					 : CUDA_ERROR_INVALID_VALUE;
+		return r->kind == SIM_MEM_REGISTERED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+						     : CUDA_ERROR_INVALID_VALUE;
 	return host_mapped(start, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
 {
 	struct sim_range r = { .start = (CUdeviceptr)(uintptr_t)p, .size = size, .extent = size,
-			       .kind = SIM_MEM_REGISTERED, .flags = flags, .read = true };
+			       .kind = SIM_MEM_REGISTERED, .read = true };
 	struct sim_ctx *ctx;
 
 	SIM_ENTER(cuMemHostRegister_v2);
@@ -239,17 +248,20 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
 	SIM_TRY(register_check(p, size, flags));
 	r.dev = ctx->dev;
 	r.ctx = ctx->handle;
+	r.flags = (flags & CU_MEMHOSTREGISTER_PORTABLE) | CU_MEMHOSTREGISTER_DEVICEMAP;
 	r.write = !(flags & CU_MEMHOSTREGISTER_READ_ONLY);
 	return sim_range_add(&r);
 }
 
 CUresult cuMemHostUnregister(void *p)
 {
+	const struct sim_range *r;
 	CUresult res;
 
 	SIM_ENTER(cuMemHostUnregister);
+	r = sim_range_find((CUdeviceptr)(uintptr_t)p);
 	res = range_close((CUdeviceptr)(uintptr_t)p, 1u << SIM_MEM_REGISTERED);
-	return res == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : res;
+	return res == CUDA_ERROR_INVALID_VALUE && !r ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : res;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *p, unsigned int flags)

@@ -152,6 +152,37 @@ void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
 		*ret = fdry_host_place(seg->index, addr - segment_start(seg));
 }
 
+int fdry_seal_host_places(struct fdry_seal *s)
+{
+	const struct span *seg;
+	size_t i, n = fdry_array_count(s->hosts, struct span);
+	int err = 0;
+
+	spans_sort(&s->hosts, name_cmp);
+	for (i = 0, seg = fdry_array(s->hosts, struct span); i < n && !err; i++, seg++) {
+		struct fdry_mf_host_place p = { .segment = seg->index,
+						.addr = segment_start(seg) };
+
+		if (fdry_seal_pinned_holds(s, seg->addr))
+			err = fdry_buf_put(&s->w.host_places, &p, sizeof(p));
+	}
+	spans_sort(&s->hosts, addr_cmp);
+	return err;
+}
+
+int fdry_seal_host_externals(const struct fdry_seal *s, uint64_t addr, uint64_t end,
+			     int (*fn)(void *arg, uint64_t addr, uint64_t end), void *arg)
+{
+	const struct span *t = fdry_array(s->host_tensors, struct span);
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < fdry_array_count(s->host_tensors, struct span) && !err; i++, t++)
+		if (t->tensor->flags & FDRY_TENSOR_EXTERNAL && t->addr < end && t->end > addr)
+			err = fn(arg, t->addr, t->end);
+	return err;
+}
+
 int fdry_seal_hosts_still(const struct fdry_seal *s)
 {
 	struct fdry_buf again = { 0 };

@@ -97,6 +97,8 @@ int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *
 		return 0;
 	}
 	if (addr < l->base || addr - l->base >= l->size) {
+		if (fdry_seal_pinned_ptr(s, addr, bytes, ret, what))
+			return 0;
 		if (bytes || fdry_seal_mapped(s, addr))
 			return outside(s->cap, addr, ret, what);
 		*ret = FDRY_WHERE_NOTHING;

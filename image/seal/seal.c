@@ -57,6 +57,9 @@ static int still_check(const struct fdry_seal *s)
 		return fdry_fail(FDRY_E_STATE, "graphs were launched while the seal ran; "
 				 "let the program's other threads wait for it");
 	err = fdry_layout_still(&s->layout, s->cap);
+	if (err)
+		return err;
+	err = fdry_seal_pinned_still(s);
 	return err ? err : fdry_seal_hosts_still(s);
 }
 
@@ -427,6 +430,9 @@ static int memory_lay_out(struct fdry_seal *s)
 	if (err)
 		return err;
 	err = fdry_seal_hosts(s);
+	if (err)
+		return err;
+	err = fdry_seal_pinned_list(s);
 	fdry_seal_spent(s, layout);
 	return err;
 }
@@ -439,6 +445,9 @@ static int content_seal(struct fdry_seal *s)
 	if (err)
 		return err;
 	err = fdry_seal_host_content(s);
+	if (err)
+		return err;
+	err = fdry_seal_pinned(s);
 	fdry_seal_spent(s, host);
 	if (err)
 		return err;
@@ -544,6 +553,7 @@ static void seal_release(struct fdry_seal *s)
 	fdry_seal_maps_release(&s->maps);
 	fdry_mem_reader_free(s->reader);
 	fdry_layout_release(&s->layout);
+	fdry_seal_pinned_release(s);
 	fdry_buf_release(&s->graphs);
 	fdry_buf_release(&s->rng_uses);
 	fdry_buf_release(&s->events);

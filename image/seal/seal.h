@@ -35,6 +35,21 @@ struct fdry_seal_maps {
 	bool near_mapped;            /* whether @near is a mapping */
 };
 
+/* pinned.c: the pinned memory of the capture at the beginning of the seal. */
+enum fdry_seal_pinned_state {
+	FDRY_SEAL_PINNED_UNUSED, /* nothing points to it */
+	FDRY_SEAL_PINNED_FOUND,
+	FDRY_SEAL_PINNED_STORED,
+};
+
+struct fdry_seal_pinned {
+	struct fdry_alloc *list; /* ascending */
+	size_t n;
+	uint8_t *state;          /* for each: enum fdry_seal_pinned_state */
+	struct fdry_buf roles, chunks; /* of the manifest's entries, in any order */
+	uint8_t *chunk;          /* FDRY_MF_CHUNK_MAX bytes */
+};
+
 struct fdry_seal {
 	struct fdry_capture *cap;      /* locked */
 	struct fdry_store *store;
@@ -42,6 +57,7 @@ struct fdry_seal {
 	struct fdry_kernel_set *kernels;
 	struct fdry_mem_reader *reader;
 	struct fdry_seal_maps maps;
+	struct fdry_seal_pinned pinned;
 	struct fdry_pointers *pointers;
 	struct fdry_hook_live live;    /* the counters when the seal began */
 	struct fdry_layout layout;
@@ -82,10 +98,34 @@ int fdry_seal_kernels(struct fdry_seal *s) __must_check;
 int fdry_seal_hosts(struct fdry_seal *s) __must_check;
 /* Implements fdry_host_fn. @arg: the seal. */
 void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
+/* Add the addresses of segments that lie in pinned memory which graphs use at its own address. */
+int fdry_seal_host_places(struct fdry_seal *s) __must_check;
+/* Call @fn for each external host tensor with a byte in [@addr, @end), in the order of addresses.
+ */
+int fdry_seal_host_externals(const struct fdry_seal *s, uint64_t addr, uint64_t end,
+			     int (*fn)(void *arg, uint64_t addr, uint64_t end),
+			     void *arg) __must_check;
 /* Store the content of host segments. */
 int fdry_seal_host_content(struct fdry_seal *s) __must_check;
 /* Return FDRY_E_STATE if host memory was freed since fdry_seal_hosts(). */
 int fdry_seal_hosts_still(const struct fdry_seal *s) __must_check;
+
+/* pinned.c: pinned host memory that graphs use at its own address. */
+
+/* List the pinned memory of the capture. */
+int fdry_seal_pinned_list(struct fdry_seal *s) __must_check;
+/* Find the kind of memory at @addr like fdry_seal_ptr(), if it is or was pinned memory of the
+ * capture; else return false. The image gets all allocations that were found. */
+bool fdry_seal_pinned_ptr(struct fdry_seal *s, uint64_t addr, uint64_t bytes, enum fdry_where *ret,
+			  const char **what);
+/* pinned_content.c: after all other content, store the allocations that were found, and those that
+ * their content points to. */
+int fdry_seal_pinned(struct fdry_seal *s) __must_check;
+/* Whether the image has an allocation that holds the byte at @addr. */
+bool fdry_seal_pinned_holds(const struct fdry_seal *s, uint64_t addr);
+/* FDRY_E_STATE if such an allocation was freed since it was listed. */
+int fdry_seal_pinned_still(const struct fdry_seal *s) __must_check;
+void fdry_seal_pinned_release(struct fdry_seal *s);
 
 /* pointers.c: search content for pointers to memory that an image does not hold, and count them in
  * the report. */

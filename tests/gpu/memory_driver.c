@@ -7,6 +7,7 @@
 #include <check.h>
 
 #include "tests/lib/memory_rules.h"
+#include "tests/lib/pinned_rules.h"
 #include "tests/lib/test.h"
 
 #define TIMES 1000
@@ -49,6 +50,7 @@ int main(void)
 	    drv->cuCtxSetCurrent(rules_ctx))
 		return EXIT_FAILURE;
 	memory_rules_add(tc);
+	pinned_rules_add(tc);
 	tcase_add_test(tc, costs);
 	suite_add_tcase(s, tc);
 	return test_main_nofork(s);

@@ -89,7 +89,9 @@ static void memory_of_the_host(struct work *w)
 {
 	float *host;
 
+	ok(fdry_capture_pause(w->cap));
 	cuda_ok(cuMemAllocHost_v2, (void **)&host, BYTES);
+	ok(fdry_capture_resume(w->cap));
 	capture_start(w);
 	launch_add(w, w->a, (CUdeviceptr)(uintptr_t)host, w->c);
 	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
@@ -110,7 +112,9 @@ static void copy_from_host(struct work *w)
 {
 	float *host;
 
+	ok(fdry_capture_pause(w->cap));
 	cuda_ok(cuMemAllocHost_v2, (void **)&host, BYTES);
+	ok(fdry_capture_resume(w->cap));
 	capture_start(w);
 	cuda_ok(cuMemcpyHtoDAsync_v2, w->a, host, BYTES, w->stream);
 	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));

@@ -184,7 +184,7 @@ START_TEST(pinned)
 	ok(drv->cuMemHostRegister_v2(own, 8192, CU_MEMHOSTREGISTER_READ_ONLY));
 	is(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
 	   drv->cuMemHostRegister_v2(own + 4096, 4096, 0));
-	is(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, drv->cuMemHostUnregister(own + 4096));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemHostUnregister(own + 4096));
 	ok(drv->cuMemHostUnregister(own));
 	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemHostRegister_v2((void *)(uintptr_t)0x1000, 4096, 0));
 	free(own);

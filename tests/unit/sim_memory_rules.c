@@ -4,6 +4,7 @@
 
 #include "tests/lib/test.h"
 #include "tests/lib/memory_rules.h"
+#include "tests/lib/pinned_rules.h"
 
 static void up(void)
 {
@@ -18,6 +19,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, up, NULL);
 	memory_rules_add(tc);
+	pinned_rules_add(tc);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
