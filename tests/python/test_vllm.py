@@ -346,6 +346,18 @@ class Starts(Engine):
             self.assertIn("no object of the worker has it", log)
             self.assertIn("no ref 'test' in the store", self.start(options=f"hidden={hidden}"))
 
+    def test_a_frozen_tensor_that_nobody_could_replace_is_refused(self):
+        log = self.start(options="hidden=True", before=textwrap.dedent("""
+            import gc
+            from vllm.v1.worker.gpu.cudagraph_utils import ModelCudaGraphManager
+            capture = ModelCudaGraphManager.capture
+            def frozen(self, model):
+                capture(self, model)
+                gc.freeze()
+            ModelCudaGraphManager.capture = frozen
+            """))
+        self.assertIn("no object of the worker has it", log)
+
     def test_a_weak_reference_to_nothing_is_no_tensor(self):
         self.start(before=textwrap.dedent("""
             import weakref
