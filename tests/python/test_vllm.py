@@ -233,9 +233,9 @@ class Starts(Engine):
             """)
 
     def test_compiled_models_with_graphs_of_pieces(self):
-        for graphs, runner, count in (("FULL_AND_PIECEWISE", "V2", 9), ("PIECEWISE", "V2", 6),
+        for graphs, runner, count in (("FULL_AND_PIECEWISE", "V2", 15), ("PIECEWISE", "V2", 12),
                                       ("FULL", "V2", 3), ("FULL_DECODE_ONLY", "V2", 3),
-                                      ("FULL_AND_PIECEWISE", "V1", 9), ("PIECEWISE", "V1", 6),
+                                      ("FULL_AND_PIECEWISE", "V1", 15), ("PIECEWISE", "V1", 12),
                                       ("FULL", "V1", 3)):
             options = f"mode=3, graphs='{graphs}', runner='{runner}'"
             once = "ONCE" if runner == "V2" else "ONCE_V1"
@@ -267,6 +267,18 @@ class Starts(Engine):
         log = self.start(options=self.PIECES)
         self.assertIn("because vLLM's cache had a part of the compiled code only", log)
         self.assertIn("loaded", self.start(counts="LOADED", options=self.PIECES))
+
+    def test_pieces_with_equal_code_are_not_searched_for(self):
+        count = """
+            from vllm.compilation.counter import compilation_counter
+            assert compilation_counter.num_inductor_compiles == %d, compilation_counter
+            """
+        self.start(count % 4, options=self.PIECES)
+        self.start(count % 0, options=self.PIECES, counts="LOADED")
+        with open(self.path(".cache/vllm/aot/model"), "a", encoding="utf-8") as f:
+            f.write("other")
+        self.start(count % 1, options=self.PIECES, counts="{**ONCE, 'profile': 0}")
+        self.start(count % 0, options=self.PIECES, counts="LOADED")
 
     def test_other_compiled_code_is_noticed(self):
         self.start(options=self.PIECES)
@@ -304,6 +316,33 @@ class Starts(Engine):
             start({self.PIECES})
             """), FOUNDRY_VLLM="test")
         self.assertIn("not sealed: vLLM has captured other graphs than expected: Piece(", log)
+
+    def test_words_of_a_sampler_that_look_like_pointers_are_not_sealed(self):
+        before = textwrap.dedent("""
+            import ctypes, struct
+            from vllm.v1.sample.ops import topk_topp_triton
+            from vllm.v1.worker.gpu import model_runner
+            def sample(cache):
+                host = ctypes.c_void_p()
+                torch._driver.call("cuMemAllocHost_v2", ctypes.byref(host), ctypes.c_size_t(4096))
+                for held in (cache, {}):
+                    held["buffer"] = torch.full((100, 10), 0.0)
+                    torch._driver.call(
+                        "cuMemcpyHtoD_v2", ctypes.c_uint64(held["buffer"].data_ptr()),
+                        struct.pack("Q", host.value), ctypes.c_size_t(8))
+            constant = model_runner.Model.constant
+            def and_sample(self):
+                found = constant(self)
+                if not gpu_worker.COUNTS["kernel_warmup"]:
+                    sample(topk_topp_triton._TRITON_BUFFER_CACHE if self.config.runner == "V1"
+                           else {})
+                return found
+            model_runner.Model.constant = and_sample
+            """)
+        for runner, once in (("V2", "ONCE"), ("V1", "ONCE_V1")):
+            options = f"graphs='FULL', runner='{runner}'"
+            log = self.start(counts=once, options=options, before=before, FOUNDRY_VLLM=runner)
+            self.assertIn("captured and sealed", log)
 
     def test_zero_turns_it_off(self):
         self.assertNotIn("Foundry", self.start(FOUNDRY_VLLM="0"))

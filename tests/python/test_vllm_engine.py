@@ -15,7 +15,8 @@ try:
     import torch
     import vllm
     from vllm.config.compilation import CUDAGraphMode
-    from vllm.compilation import cuda_graph, decorators, monitor, wrapper
+    from vllm.compilation import backends, cuda_graph, decorators, monitor, wrapper
+    from vllm.config.utils import Range
     from vllm.forward_context import BatchDescriptor
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
@@ -220,7 +221,8 @@ class Engine(unittest.TestCase):
                                               "vLLM's cache has no compiled code for this start")):
                 decorators._try_load_aot_compiled_fn = load
                 part = self.part()
-                files, reason = compiled.load(torch.nn.Sequential(part))
+                files, reason = compiled.load(torch.nn.Sequential(part), part.vllm_config,
+                                              compiled.Shared(), None)
                 self.assertEqual((len(files), reason), (1, why))
                 self.assertEqual(getattr(part, "aot_compiled_fn", None) is None, why is not None)
                 self.assertIs(decorators._try_load_aot_compiled_fn, load)
@@ -228,6 +230,33 @@ class Engine(unittest.TestCase):
             decorators._try_load_aot_compiled_fn = original
         self.assertEqual((len(paths), ran), (1, []))
         self.assertTrue(paths[0].endswith("/rank_0_0/model"), paths)
+
+    def test_pieces_with_equal_code_get_that_of_the_first(self):
+        sizes, cached = Range(1, 8), {0: "a", 1: "b", 3: "c"}
+        manager = backends.CompilerManager.__new__(backends.CompilerManager)
+        self.assertEqual(list(inspect.signature(backends.CompilerManager.load).parameters), [
+            "self", "graph", "example_inputs", "graph_index", "compile_range"])
+        originals = backends.CompilerManager.compile, backends.CompilerManager.load
+        backends.CompilerManager.compile = (
+            lambda self, *args, compile_range, graph_index: {2: "b"}.get(
+                graph_index, cached.get(graph_index)))
+        backends.CompilerManager.load = (
+            lambda self, graph, inputs, index, sizes: cached.get(index))
+        try:
+            shared = compiled.Shared()
+            with shared.noted():
+                for i in range(4):
+                    manager.compile(None, compile_range=sizes, graph_index=i)
+            self.assertEqual(shared.first, {"(1, 8)": {"2": 1}})
+            for known, wanted in ((True, ["a", "b", "b", "c"]), (False, ["a", "b", None, "c"])):
+                with compiled.Shared(shared.text()).used(lambda: known):
+                    self.assertEqual([manager.load(None, [], i, sizes) for i in range(4)], wanted)
+            with shared.noted():
+                for each in (manager, object.__new__(backends.CompilerManager)):
+                    each.compile(None, compile_range=sizes, graph_index=0)
+            self.assertEqual(shared.first, {})
+        finally:
+            backends.CompilerManager.compile, backends.CompilerManager.load = originals
 
     def test_compiled_code_is_identified_by_its_files(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ torch's does. Blocks are pieces of segments of 2 and 20 MiB: the smallest suffic
 split, and free neighbours are merged, separately for each stream and each pool of graphs. Kernels
 are the tests' own. Nothing in it knows Foundry.
 """
+import contextlib
 import ctypes
 import os
 import struct
@@ -147,6 +148,9 @@ class device:
 
 def set_default_device(_):
     pass
+
+
+inference_mode = contextlib.nullcontext
 
 
 class _Storage:

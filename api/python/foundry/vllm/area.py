@@ -6,6 +6,7 @@ the driver's memory comes from the aside area of the region, and torch's blocks 
 pool. So the work does not change torch's default pool or the region's cursor.
 """
 import contextlib
+import ctypes
 import gc
 
 import torch
@@ -18,6 +19,8 @@ class Area:
     place.
     """
 
+    pools = set()  # the ids of torch's pools of all areas of this process
+
     def __init__(self, capture, ordinal, outside=False):
         self._capture, self._ordinal, self._outside = capture, ordinal, outside
         self._aside = self._pool = self._generator = None
@@ -26,6 +29,7 @@ class Area:
         self._aside = _paused(self._capture) if self._outside else self._capture.aside()
         self._aside.__enter__()
         self._pool = torch.cuda.MemPool()
+        self.pools.add(tuple(self._pool.id))
         self.pool_enter()
         # Torch keeps the state of a generator for graphs on the device while a graph knows it. The
         # first graph allocates it.
@@ -46,7 +50,8 @@ class Area:
         """Leave the area. Tensors in it stay; memory without a tensor is returned to the driver."""
         self.pool_leave()
         self._pool = self._generator = None
-        gc.collect()
+        if not self._outside:
+            gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         self._aside.__exit__(None, None, None)
@@ -65,6 +70,25 @@ def blocks(ordinal, base, size):
     """Return [(offset, bytes)] of torch's live blocks in [base, base + size), ascending."""
     return sorted((addr - base, length) for s in _torch.segments(ordinal)
                   if base <= s.addr < base + size for addr, length in s.live)
+
+
+def clear(ordinal):
+    """Set to zero what torch has free in the areas' pools. It has the bytes of freed tensors.
+
+    An image would keep these bytes, and some look like pointers. Call it while no other thread uses
+    torch.
+    """
+    torch.cuda.synchronize()
+    memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
+    for segment in torch.cuda.memory_snapshot():
+        if segment["device"] != ordinal or tuple(segment["segment_pool_id"]) not in Area.pools:
+            continue
+        addr = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "inactive":
+                memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(block["size"]))
+            addr += block["size"]
+    torch.cuda.synchronize()
 
 
 def tensors(start, end):

@@ -7,6 +7,7 @@ and stops before the code runs.
 """
 import contextlib
 import hashlib
+import json
 import os
 
 import torch
@@ -49,28 +50,97 @@ def watched(and_stop=False):
         decorators._try_load_aot_compiled_fn = original
 
 
-def load(model):
+class Shared:
+    """The pieces of a model that have equal code: {range of sizes: {piece: the first of them}}.
+
+    vLLM keeps such code once, and looks in each start for the pieces that have it. The search takes
+    as long as tracing them.
+    """
+
+    def __init__(self, text="{}"):
+        self.first = json.loads(text)
+
+    def text(self):
+        """Return what the constructor takes, or "{}" if that is too long for a fact."""
+        text = json.dumps(self.first, separators=(",", ":"))
+        return text if len(text) < 4000 else "{}"
+
+    @contextlib.contextmanager
+    def noted(self):
+        """Note what vLLM finds inside the with block. Code of several models is not noted."""
+        managers, codes = [], {}
+
+        def compile_piece(original, manager, *args, **kwargs):
+            found = original(manager, *args, **kwargs)
+            sizes, piece = str(kwargs["compile_range"]), kwargs["graph_index"]
+            if manager not in managers:
+                managers.append(manager)
+            first, _ = codes.setdefault((sizes, id(found)), (piece, found))
+            if first != piece:
+                self.first.setdefault(sizes, {})[str(piece)] = first
+            return found
+
+        with _replaced("compile", compile_piece):
+            yield
+        if len(managers) > 1:
+            self.first = {}
+
+    @contextlib.contextmanager
+    def used(self, is_known):
+        """Give each piece the code of the first one with equal code inside the with block, if
+        is_known() returns true when vLLM has found its cache.
+        """
+        made, known = {}, []
+
+        def load_piece(original, manager, graph, inputs, piece, sizes):
+            found = original(manager, graph, inputs, piece, sizes)
+            if found is None:
+                known[:] = known or [is_known()]
+                first = self.first.get(str(sizes), {}).get(str(piece))
+                found = made.get((str(sizes), first)) if known[0] else None
+            made[str(sizes), piece] = found
+            return found
+
+        with _replaced("load", load_piece):
+            yield
+
+
+@contextlib.contextmanager
+def _replaced(name, function):
+    """Call function(original, ...) in place of a method of vLLM's CompilerManager."""
+    from vllm.compilation.backends import CompilerManager
+    original = getattr(CompilerManager, name)
+    setattr(CompilerManager, name, lambda *args, **kwargs: function(original, *args, **kwargs))
+    try:
+        yield
+    finally:
+        setattr(CompilerManager, name, original)
+
+
+def load(model, config, shared, wanted):
     """Load the code of all parts of a model from vLLM's cache, without running it.
 
-    Returns (the files, a reason). The reason is None if all code was loaded and nothing compiled.
+    shared: a Shared, which is used if the identity() of the code is `wanted`. Returns (the files, a
+    reason). The reason is None if all code was loaded and nothing compiled.
     """
     from vllm.compilation.counter import compilation_counter as counter
-    before, why = counter.num_inductor_compiles, None
-    with watched(and_stop=True) as files:
+    before = counter.num_compiled_artifacts_saved
+    with watched(and_stop=True) as files, shared.used(lambda: identity(files, config) == wanted):
         for part in parts(model):
             if getattr(part, "aot_compiled_fn", None) is not None:
                 continue
             try:
-                part()
+                with torch.inference_mode():  # as in the profile run
+                    part()
             except _Stop as stop:
                 if stop.found is None:
                     return files, "vLLM's cache has no compiled code for this start"
                 part.aot_compiled_fn, part.was_aot_compile_fn_loaded_from_disk = stop.found, True
             else:
                 return files, "vLLM has no compiled code to load"
-    if counter.num_inductor_compiles != before:
-        why = "vLLM's cache had a part of the compiled code only"
-    return files, why
+    if counter.num_compiled_artifacts_saved != before:
+        return files, "vLLM's cache had a part of the compiled code only"
+    return files, None
 
 
 def identity(files, config):

@@ -36,13 +36,18 @@ def _name(wrapper):
 def wrappers(config):
     """Return {name: wrapper} of the wrappers of the engine with this configuration."""
     from vllm.compilation.cuda_graph import CUDAGraphWrapper
-    gc.collect()  # others may be left of code that could not be loaded
-    found = {}
-    for each in list(CUDAGraphWrapper._all_instances):
-        if each.compilation_config is config.compilation_config:
-            if found.setdefault(_name(each), each) is not each:
-                raise Error(_lib.REFUSED, f"two pieces of the model have the name {_name(each)}")
-    return dict(sorted(found.items()))
+    for attempt in range(2):
+        found, other = {}, None
+        for each in list(CUDAGraphWrapper._all_instances):
+            if each.compilation_config is config.compilation_config:
+                if found.setdefault(_name(each), each) is not each:
+                    other = _name(each)
+        if not other:
+            return dict(sorted(found.items()))
+        if not attempt:
+            del found, each
+            gc.collect()  # they may be left of code that could not be loaded
+    raise Error(_lib.REFUSED, f"two pieces of the model have the name {other}")
 
 
 def keys(found, batches):

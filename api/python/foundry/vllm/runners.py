@@ -36,6 +36,9 @@ class V2:
         self._manager.graphs.update(graphs)
         self._manager._graphs_captured = True
 
+    def forget(self):
+        """Free what no graph uses and vLLM makes again when it needs it."""
+
 
 class V1:
     """vllm.v1.worker.gpu_model_runner: all graphs are in wrappers."""
@@ -63,6 +66,10 @@ class V1:
         from vllm.v1.worker.workspace import lock_workspace
         set_cudagraph_capturing_enabled(False)
         lock_workspace()
+
+    def forget(self):
+        from vllm.v1.sample.ops.topk_topp_triton import reset_buffer_cache
+        reset_buffer_cache()
 
 
 def of(worker):

@@ -39,6 +39,7 @@ ASIDE = 1 << 39       # and of its aside area
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
 PIECES = facts.PREFIX + "pieces."  # and a number: a part of what pieces.describe() returned
+SHARED = facts.PREFIX + "code.shared"
 PART = 4000                        # characters of such a part
 MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
          3: ("FULL", "FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")}
@@ -79,7 +80,7 @@ class Session:
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = self.pieces = None
-        self.watch, self.files = None, ""
+        self.watch, self.files, self.shared = None, "", compiled.Shared()
         self.facts, self.found, self.code = {}, {}, []
         self.ref = os.environ["FOUNDRY_VLLM"]
 
@@ -251,7 +252,10 @@ class Session:
             available = int(self.found[AVAILABLE])
             self.worker.available_kv_cache_memory_bytes = available
             return available
-        with area.Area(self.capture, self.ordinal), compiled.watched() as files:
+        with area.Area(self.capture, self.ordinal), compiled.watched() as files, (
+                contextlib.ExitStack()) as noted:
+            if compiled.parts(self.worker.model_runner.get_model()):
+                noted.enter_context(self.shared.noted())
             available = original()
         self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
@@ -272,7 +276,9 @@ class Session:
             return None
         start = time.monotonic()
         with area.Area(self.capture, self.ordinal, outside=True):
-            self.code, why = compiled.load(model)
+            self.shared = compiled.Shared(self.found.get(SHARED, "{}"))
+            self.code, why = compiled.load(model, self.worker.vllm_config, self.shared,
+                                           self.found.get(facts.PREFIX + "compiled"))
         self.seconds["compiled code"] = time.monotonic() - start
         return why
 
@@ -458,7 +464,9 @@ class Session:
         """Seal the graphs that vLLM has captured."""
         start = time.monotonic()
         tables = runners.of(self.worker)
+        tables.forget()
         self.tidy()
+        area.clear(self.ordinal)
         entries = pieces.captured(pieces.wrappers(self.worker.vllm_config), tables.batches())
         self.check_keys(tables)
         numbers = graphs.add(self.capture, {
@@ -489,6 +497,7 @@ class Session:
         for number, tensor in enumerate(outputs):
             self.capture.tensor(f"{pieces.OUTPUT}{number}", tensor, use="output",
                                 external=tensor.data_ptr() < self.base + SIZE)
+        self.capture.fact(SHARED, self.shared.text())
         for number, at in enumerate(range(0, len(text), PART)):
             self.capture.fact(PIECES + str(number), text[at:at + PART])
         logger.debug("Foundry: pieces: %d graphs, %d outputs, %d characters", len(entries),
