@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM in every mode that images support: plain, first and later start of each.
 
-    python3 tests/gpu/vllm_modes.py [MODE...]    MODE: runner-compilation-graphs, as in MODES
+    python3 tests/gpu/vllm_modes.py [--alone] [--foundry] [MODE...]
+                                                  MODE: runner-compilation-graphs, as in MODES
 
-The modes run side by side, so the times say little. Every later start must give the tokens and
+The modes run side by side, so the times say little, and the KV cache has a fixed size. With --alone
+one start comes after the other, the first one twice, and first starts profile the memory. With
+--foundry there is no plain start. Every later start must give the tokens and
 logprobs of the plain one, and neither profile, capture nor compile. Logs go to the folder that OUT
 names.
 """
@@ -30,7 +33,7 @@ def answers(line):
             for asked in ("greedy", "sampled", "alone")]
 
 
-def start(mode, which, model, folder):
+def start(mode, which, model, folder, memory):
     """One start, with its log in `folder`. Returns what it printed last, or nothing."""
     runner, compilation, graphs = mode.split("-")
     path = os.path.join(folder, f"{mode}-{which}.log")
@@ -38,8 +41,8 @@ def start(mode, which, model, folder):
         status = subprocess.run(
             [sys.executable, *(() if which == "plain" else ("-m", "foundry", "run")),
              os.path.join(HERE, "vllm_start.py"), "--mode", which, "--model", model, "--runner",
-             runner, "--compile", compilation, "--graphs", graphs, "--kv", str(4 << 30),
-             "--util", "0.1", "--limit", "240", "--caches", os.path.join(model, mode)],
+             runner, "--compile", compilation, "--graphs", graphs, *memory, "--limit", "240",
+             "--caches", os.path.join(model, mode)],
             stdout=log, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
                  "FOUNDRY_VLLM": "" if which == "plain" else mode}).returncode
@@ -56,19 +59,23 @@ def start(mode, which, model, folder):
     return json.loads(last) if last else {}
 
 
-def chain(mode, model, folder):
-    """Three starts. Returns [(what, whether it is so)]."""
-    plain, first, later = (start(mode, which, model, folder)
-                           for which in ("plain", "first", "next"))
-    counts = later.get("counts", {})
-    return [("plain", bool(plain)),
-            ("first start as plain", bool(first) and answers(first) == answers(plain)),
-            ("later start as plain", bool(later) and answers(later) == answers(plain)),
-            ("no work", bool(later) and not any(counts.get(name) for name in ZERO))]
+def chain(mode, model, folder, options):
+    """The starts of one mode. Returns [(what, whether it is so)]."""
+    memory = () if "--alone" in options else ("--kv", str(4 << 30), "--util", "0.1")
+    kinds = ["first", "next"] if "--foundry" in options else ["plain", "first", "next"]
+    if "--alone" in options:
+        kinds.insert(0, kinds[0])  # again, with caches
+    starts = [start(mode, which, model, folder, memory) for which in kinds]
+    counts = starts[-1].get("counts", {})
+    return [*((f"{which} start succeeds", bool(each)) for which, each in zip(kinds, starts)),
+            *((f"{which} start answers as the one before", answers(each) == answers(before))
+              for which, each, before in zip(kinds[1:], starts[1:], starts)),
+            ("no work", bool(counts) and not any(counts.get(name) for name in ZERO))]
 
 
 def main():
-    modes, out = sys.argv[1:] or MODES, os.environ.get("OUT")
+    options, out = sys.argv[1:], os.environ.get("OUT")
+    modes = [each for each in options if not each.startswith("-")] or MODES
     # Beside this file lie others that have the names of packages.
     sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
                    *(path for path in sys.path if os.path.abspath(path) != HERE)]
@@ -79,8 +86,9 @@ def main():
     with tempfile.TemporaryDirectory() as model:
         with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as f:
             json.dump(vllm_start.QWEN3, f)
-        with concurrent.futures.ThreadPoolExecutor(len(modes)) as pool:
-            found = list(pool.map(lambda mode: chain(mode, model, out or model), modes))
+        with concurrent.futures.ThreadPoolExecutor(
+                1 if "--alone" in options else len(modes)) as pool:
+            found = list(pool.map(lambda mode: chain(mode, model, out or model, options), modes))
     for mode, each in zip(modes, found):
         print(f"{mode:28}", ", ".join(f"{what}: {'yes' if so else 'NO'}" for what, so in each))
     parts.finish([so for each in found for _, so in each])

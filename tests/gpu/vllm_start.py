@@ -132,7 +132,9 @@ class Watch:
         """Note it for the process that prints."""
         from vllm.compilation.counter import compilation_counter as compiled
         self.counts.update({
-            "Dynamo": compiled.num_aot_compiles, "Inductor": compiled.num_inductor_compiles,
+            "Dynamo": compiled.num_aot_compiles,
+            "Inductor": compiled.num_compiled_artifacts_saved,
+            "pieces searched": compiled.num_inductor_compiles,
             "code loaded": compiled.num_aot_artifacts_loaded,
             "graphs captured": compiled.num_cudagraph_captured})
         with open(os.environ["VLLM_START_NOTES"], "w", encoding="utf-8") as f:
@@ -185,6 +187,14 @@ class Watch:
                 key: round(self.kernels[key] - before[key], 3) for key in before}
             self.write()
         gpu_worker.warmup_kernels = warmup_kernels
+        if os.environ.get("VLLM_START_PROFILE") and os.environ.get("FOUNDRY_VLLM"):
+            from foundry.vllm import compiled
+            load = compiled.load
+
+            def load_code(*args, **kwargs):
+                with profiled("compiled code"):
+                    return load(*args, **kwargs)
+            compiled.load = load_code
 
     kernels = {"compile or read": 0, "load": 0, "loads": 0}
 
@@ -336,7 +346,7 @@ def whole(more):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
             json.dump(QWEN3, f)
-        first = start("first", folder)
+        first = start("first", folder, *(each for each in more if each != "--profile"))
         shutil.rmtree(os.path.join(folder, "caches"))
         elsewhere, plain, later = (start(mode, folder, *more)
                                    for mode in ("next", "plain", "next"))
