@@ -226,6 +226,21 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return file
 
 
+def install_engines(folder):
+    """Write the files by which engines find the package, as the wheel has them, for `make install`.
+
+    A wheel's installer would write a RECORD, too; without it, pip leaves the package alone.
+    """
+    info = os.path.join(folder, f"foundry-{version()}.dist-info")
+    os.makedirs(info, exist_ok=True)
+    for path, text in ((os.path.join(folder, "foundry_vllm.pth"), PTH),
+                       (os.path.join(info, "METADATA"), metadata()),
+                       (os.path.join(info, "entry_points.txt"), ENTRY_POINTS)):
+        with open(path, "w", encoding="utf-8") as f:
+            os.fchmod(f.fileno(), 0o644)
+            f.write(text)
+
+
 def sources():
     """The tree's files, without what was made."""
     for folder, folders, names in os.walk(ROOT):

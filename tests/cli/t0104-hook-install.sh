@@ -55,7 +55,19 @@ t "the library finds its interposer" prints "$TMP/usr/usr/lib/foundry/hook/libcu
 t "run works as installed" prints "0 True" python3 -m foundry run -c 'import ctypes
 c = ctypes.CDLL("libcuda.so")
 print(c.cuInit(0), hasattr(c, "fdry_hook_table"))'
+t "vLLM finds the plug-in as installed" prints "foundry.vllm:register" python3 -c '
+import importlib.metadata
+print(*(e.value for e in importlib.metadata.entry_points(group="vllm.general_plugins")))'
+# imported VALUE: is foundry imported when Python starts with FOUNDRY_VLLM=VALUE?
+imported() {
+	FOUNDRY_VLLM=$1 python3 -S -c 'import site, sys
+site.addsitedir(sys.argv[1])
+print("foundry" in sys.modules)' "$PYTHONPATH"
+}
+t "with the variable, each Python puts the interposer in place" prints "True" imported name
+t "without it, none does" prints "False" imported 0
 t "uninstall" make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$TMP/local" PREFIX=/usr/local \
 	PYTHONDIR=/usr/local/lib/python3/dist-packages uninstall
 t "uninstall leaves no interposer" prints "" find local -name 'libcuda*'
+t "uninstall leaves no file" prints "" sh -c "find local ! -type d | grep foundry || true"
 t_done
