@@ -428,6 +428,57 @@ CACHE = ".triton/cache"
 KERNEL = ("__grp__sampler.json", "sampler.cubin", "sampler.ptx")
 
 
+class Doctor(Engine):
+    """What `python -m foundry doctor` reports about the small engine."""
+
+    def report(self, ref="test", **variables):
+        return self.script(f"""if 1:
+            import sys
+            sys.path.insert(0, "site")
+            from foundry.vllm import doctor, facts
+            facts.SOURCES["of the stand-in"] = facts.source()
+            doctor.report(lambda *what: print(*what), {ref!r})
+            """, **variables)
+
+    def metadata(self, name, files):
+        folder = self.path(f"site/{name}.dist-info")
+        os.makedirs(folder)
+        for file, text in files.items():
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as f:
+                f.write(text)
+
+    def test_a_machine_without_vllm(self):
+        self.assertEqual(self.report(),
+                         "vllm None not installed (only needed to start vLLM from images)")
+
+    def test_each_part_is_reported(self):
+        self.metadata("vllm-0.25.1", {"METADATA": "Name: vllm\nVersion: 0.25.1\n"})
+        said = self.report(ref="0")
+        for line in ("vllm True 0.25.1 is supported", "vllm plug-in None vLLM does not find it",
+                     "vllm interposer None needs `python3 -m foundry run`",
+                     f"vllm caches True triton {self.path(CACHE)}",
+                     "vllm image None FOUNDRY_VLLM is not set"):
+            self.assertIn(line, said)
+        self.metadata("foundry-0", {
+            "METADATA": "Name: foundry\nVersion: 0\n",
+            "entry_points.txt": "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"})
+        said = self.report()
+        self.assertIn("vllm plug-in True vLLM finds it", said)
+        self.assertIn("vllm image True the next start is a first one", said)
+        self.assertIn("VLLM_PLUGINS leaves it out", self.report(VLLM_PLUGINS="other"))
+        Engine.start(self)
+        self.assertIn("vllm image True 'test' is in the store, with 7 files", self.report())
+
+    def test_the_command_shows_another_version(self):
+        self.metadata("vllm-0.25.1", {"METADATA": "Name: vllm\nVersion: 0.25.1\n"})
+        self.assertIn("starts without images, which support", self.script("""if 1:
+            import sys
+            sys.path.insert(0, "site")
+            from foundry.vllm import doctor
+            doctor.report(lambda *what: print(*what), "0")
+            """))
+
+
 class Caches(Engine):
     """Files of caches that an image carries: the kernels of the small engine's compiler."""
 

@@ -69,6 +69,16 @@ print(f"{torch.__version__}, built for CUDA {torch.version.cuda}, " +
       ("CUDA works" if torch.cuda.is_available() else "finds no GPU"))
 """
 
+# argv: FOUNDRY_VLLM. Prints one JSON list.
+_VLLM = """
+import json
+import sys
+from foundry.vllm import doctor
+found = []
+doctor.report(lambda *what: found.append(what), sys.argv[1])
+print(json.dumps(found))
+"""
+
 
 def _child(code, *args, env=None):
     """Run Python code. Returns whether it succeeded, and its last line, which has the reason."""
@@ -151,6 +161,8 @@ def checks():
     if not works:
         said += " (only needed to capture PyTorch)"
     yield "torch", True if works else None, said
+    works, said = _child(_VLLM, os.environ.get("FOUNDRY_VLLM", "0"))
+    yield from json.loads(said) if works else [("vllm", None, said)]
 
 
 def doctor(args):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 
+VLLM_PLUGINS = os.environ["VLLM_PLUGINS"].split(",") if "VLLM_PLUGINS" in os.environ else None
+
 
 def compile_factors():
     return {"VLLM_STAND_IN": None, "VLLM_STAND_IN_KEY": None}
