@@ -8,6 +8,7 @@ import os
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import suite
 
@@ -21,7 +22,7 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.vllm import attach, compiled, facts, graphs, pieces, runners, worker
+    from foundry.vllm import ahead, attach, caches, compiled, facts, graphs, pieces, runners, worker
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -72,6 +73,29 @@ class Engine(unittest.TestCase):
     def test_torch_has_the_pools_of_the_area(self):
         for name in ("beginAllocateCurrentThreadToPool", "endAllocateToPool", "releasePool"):
             self.assertTrue(hasattr(torch._C, f"_cuda_{name}"), name)
+
+    def test_triton_keeps_what_is_computed_ahead(self):
+        from triton.backends.nvidia.compiler import get_ptxas_version
+        from triton.runtime.cache import triton_key
+        ahead.begin(90).join()
+        self.assertEqual(triton_key.cache_info().currsize, 1)
+        get_ptxas_version(90)
+        self.assertEqual(get_ptxas_version.cache_info().hits, 1)
+
+    def test_the_caches_have_their_folders(self):
+        self.assertEqual(set(caches.folders()), {"triton", "vllm", "autotune", "inductor"})
+
+    def test_the_cache_of_triton_has_lists_of_paths(self):
+        from triton.runtime import cache
+        with tempfile.TemporaryDirectory() as folder, (
+                mock.patch.dict(os.environ, TRITON_CACHE_DIR=folder)):
+            made = cache.get_cache_manager("00" * 32)
+            made.put_group("k.json", {"k.json": made.put(b"{}", "k.json")})
+            path = os.path.join(made.cache_dir, f"{caches.GROUP}k.json")
+            with open(path, "rb") as f:
+                data = f.read()
+            self.assertNotIn(folder.encode(), caches._portable(path, data))
+            self.assertEqual(caches._local(path, caches._portable(path, data)), data)
 
     def test_graphs_of_an_image_fill_the_table(self):
         manager, launched = self.manager(), []

@@ -466,4 +466,5 @@ cuda = types.SimpleNamespace(
     caching_allocator_delete=_allocator.free, Stream=Stream, stream=_StreamContext,
     current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
     graph_pool_handle=_pool_handle, MemPool=_MemPool, mem_get_info=_mem_get_info,
-    get_device_properties=_properties, graphs=types.SimpleNamespace(CUDAGraph=CUDAGraph))
+    get_device_properties=_properties, get_device_capability=lambda ordinal: (9, 0),
+    graphs=types.SimpleNamespace(CUDAGraph=CUDAGraph))

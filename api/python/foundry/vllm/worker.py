@@ -30,7 +30,7 @@ from ..capture import Capture, base_for_name
 from ..image import load
 from ..store import Store
 from ..variables import check_variables
-from . import area, attach, caches, compiled, facts, graphs, pieces, runners
+from . import ahead, area, attach, caches, compiled, facts, graphs, pieces, runners
 
 logger = init_logger("vllm.foundry")
 
@@ -81,6 +81,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = self.pieces = None
         self.watch, self.files, self.shared = None, "", compiled.Shared()
+        self.ahead = None
         self.facts, self.found, self.code = {}, {}, []
         self.ref = os.environ["FOUNDRY_VLLM"]
 
@@ -148,6 +149,8 @@ class Session:
             self.refuse(difference)
         else:
             self.mode = "load"
+            major, minor = torch.cuda.get_device_capability(self.ordinal)
+            self.ahead = ahead.begin(10 * major + minor)
         self.begin_caches()
 
     def begin_caches(self):
@@ -312,6 +315,7 @@ class Session:
             self.drop()
             self.refuse(failed)
         if self.mode == "load":
+            self.ahead.join()
             with self.filling():
                 done = original()
         else:
