@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "store/step.h"
 #include "tests/lib/content.h"
+#include "tests/lib/data_file.h"
 #include "tests/lib/store.h"
 
 #define CHUNKS 12u
@@ -255,42 +255,13 @@ END_TEST
 
 /* --- crashes --- */
 
-static pid_t parent;
-static off_t spoiled[2];
-
-static uint8_t *data_map(void)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	unsigned long at = 0;
-	char line[600];
-
-	while (f && !at && fgets(line, sizeof(line), f))
-		at = strstr(line, "/data.mdb") ? strtoul(line, NULL, 16) : 0;
-	if (f)
-		fclose(f);
-	return (uint8_t *)at;
-}
-
-/* In the process that verifies: reading these pages is a crash, as if the file had been cut. */
-static void spoil(enum fdry_step step)
-{
-	uint8_t *map = step == FDRY_STEP_READ && getpid() != parent ? data_map() : NULL;
-	size_t i;
-
-	for (i = 0; map && i < 2 && spoiled[i]; i++)
-		(void)!mprotect(map + spoiled[i] / 4096 * 4096, 4096, PROT_NONE);
-}
-
 START_TEST(verification_goes_on_behind_a_crash)
 {
 	struct fdry_verify_report r;
 	unsigned int threads;
 
 	image_seal((struct content_image){ .ref = "img" });
-	spoiled[0] = chunk_at(2) + 4096;
-	spoiled[1] = chunk_at(9) + 4096;
-	parent = getpid();
-	fdry_step_hook = spoil;
+	data_file_crash((off_t[]){ chunk_at(2) + 4096, chunk_at(9) + 4096 }, 2);
 	for (threads = 1; threads <= 4; threads *= 2) {
 		r = verify(FDRY_VERIFY_FAST, threads, NULL);
 		ck_assert_uint_eq(r.objects, CHUNKS + 1);
@@ -298,7 +269,7 @@ START_TEST(verification_goes_on_behind_a_crash)
 		ck_assert_uint_eq(r.crashes, 2);
 		ck_assert_uint_eq(r.faults, 3);
 	}
-	fdry_step_hook = NULL;
+	data_file_crash(NULL, 0);
 }
 END_TEST
 
@@ -309,18 +280,18 @@ START_TEST(a_manifest_may_crash_its_reader)
 	struct fdry_txn t;
 	struct fdry_span stored;
 	struct fdry_oid bad;
+	off_t page;
 
 	image_seal((struct content_image){ .ref = "other", .seed = 500 });
 	bad = image_seal((struct content_image){ .ref = "img", .n = 100 });
 	ok(fdry_txn_read(store->env->db, &t));
 	ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(&bad), &stored));
 	ck_assert_uint_gt(stored.len, 5000); /* in pages of its own */
-	spoiled[0] = stored.data - data_map() + 4096;
+	page = stored.data - data_file_map() + 4096;
 	fdry_txn_abort(&t);
-	parent = getpid();
-	fdry_step_hook = spoil;
+	data_file_crash(&page, 1);
 	r = verify(FDRY_VERIFY_FAST, 2, NULL);
-	fdry_step_hook = NULL;
+	data_file_crash(NULL, 0);
 	ck_assert_uint_eq(r.objects, CHUNKS + 100 + 2);
 	ck_assert_uint_eq(r.compared, CHUNKS);
 	ck_assert_uint_eq(r.crashes, 1);

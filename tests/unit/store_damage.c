@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "store/step.h"
+#include "tests/lib/data_file.h"
 #include "tests/lib/store.h"
 
 /* Sanitizers make processes slow to start, so there are fewer trials, still at different places. */
@@ -33,26 +33,6 @@ static struct fdry_oid oids[CHUNKS + 2]; /* chunks, a kernel, the manifest */
 static const char kernel[] =
 	"a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel";
 
-static void file_path(char file[400], const char *name)
-{
-	snprintf(file, 400, "%s/%s", path, name);
-}
-
-static void keep_bytes(void)
-{
-	char file[400];
-	struct stat st;
-	int fd;
-
-	file_path(file, "data.mdb");
-	fd = open(file, O_RDONLY);
-	ck_assert(fd >= 0 && !fstat(fd, &st));
-	whole_len = (size_t)st.st_size;
-	whole = malloc(whole_len);
-	ck_assert_int_eq(read(fd, whole, whole_len), (ssize_t)whole_len);
-	close(fd);
-}
-
 static void setup(void)
 {
 	uint8_t data[CHUNK_LEN];
@@ -70,7 +50,7 @@ static void setup(void)
 	oids[i] = put(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel));
 	ok(fdry_writer_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oids[CHUNKS + 1], NULL));
 	fdry_store_close(s);
-	keep_bytes();
+	whole = data_file_read(&whole_len);
 }
 
 static void teardown(void)
@@ -84,11 +64,11 @@ static void write_store(const uint8_t *bytes, size_t len)
 	char file[400];
 	int fd;
 
-	file_path(file, "lock.mdb");
+	data_file_path(file, "lock.mdb");
 	unlink(file);
-	file_path(file, "verified");
+	data_file_path(file, "verified");
 	unlink(file);
-	file_path(file, "data.mdb");
+	data_file_path(file, "data.mdb");
 	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	ck_assert(fd >= 0);
 	ck_assert_int_eq(write(fd, bytes, len), (ssize_t)len);
@@ -246,7 +226,7 @@ START_TEST(free_pages_at_the_end_may_be_missing)
 	ck_assert_uint_eq(r.dead, 4);
 	fdry_store_close(s);
 	free(whole);
-	keep_bytes();
+	whole = data_file_read(&whole_len);
 	longer = whole;
 	ck_assert_uint_gt(whole_len, was + 200 * PAGE);
 	write_store(longer, whole_len - 20 * PAGE);
@@ -268,7 +248,7 @@ START_TEST(free_pages_at_the_end_may_be_missing)
 	ck_assert_uint_ge(x.file_bytes, x.used_bytes);
 	fdry_store_close(s);
 	free(whole);
-	keep_bytes();
+	whole = data_file_read(&whole_len);
 	ck_assert_int_eq(use_in_child(), GOOD);
 }
 END_TEST
@@ -534,43 +514,13 @@ START_TEST(values_beyond_the_file_are_found)
 }
 END_TEST
 
-static pid_t parent;
-static size_t spoiled[2];
-
-/* Return the address at which this process maps data.mdb. */
-static uint8_t *data_map(void)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	unsigned long at = 0;
-	char line[600];
-
-	while (f && !at && fgets(line, sizeof(line), f))
-		at = strstr(line, "/data.mdb") ? strtoul(line, NULL, 16) : 0;
-	if (f)
-		fclose(f);
-	return (uint8_t *)at;
-}
-
-/* In the process that verifies: reading these pages is a crash, as if the file had been cut. */
-static void spoil(enum fdry_step step)
-{
-	uint8_t *map = step == FDRY_STEP_READ && getpid() != parent ? data_map() : NULL;
-	size_t i;
-
-	for (i = 0; map && i < 2; i++)
-		(void)!mprotect(map + spoiled[i] / PAGE * PAGE, PAGE, PROT_NONE);
-}
-
 /* Each crash is one fault, and the other objects are read. */
 START_TEST(verify_goes_on_behind_a_crash)
 {
 	struct fdry_verify_opts opts = { .sz = sizeof(opts) };
 	struct fdry_verify_report r = { .sz = sizeof(r) };
 
-	spoiled[0] = chunk_at(1) + PAGE;
-	spoiled[1] = chunk_at(7) + PAGE;
-	parent = getpid();
-	fdry_step_hook = spoil;
+	data_file_crash((off_t[]){ (off_t)chunk_at(1) + PAGE, (off_t)chunk_at(7) + PAGE }, 2);
 	/* This must hold for any number of threads, also if some hold other objects when one
 	 * crashes. */
 	for (opts.threads = 1; opts.threads <= 8; opts.threads *= 2) {
@@ -580,7 +530,7 @@ START_TEST(verify_goes_on_behind_a_crash)
 		ck_assert_uint_eq(r.damaged, 2);
 		ck_assert_uint_eq(r.faults, 3);
 	}
-	fdry_step_hook = NULL;
+	data_file_crash(NULL, 0);
 }
 END_TEST
 

@@ -11,6 +11,7 @@
 
 #include "store/db.h"
 #include "store/view.h"
+#include "tests/lib/data_file.h"
 #include "tests/lib/store.h"
 
 #define PAGE 4096
@@ -30,26 +31,6 @@ static struct {
 	int crash;
 } *shared;
 
-static void file_name(char file[400], const char *name)
-{
-	snprintf(file, 400, "%s/%s", path, name);
-}
-
-static void whole_read(void)
-{
-	char file[400];
-	struct stat st;
-	int fd;
-
-	file_name(file, "data.mdb");
-	fd = open(file, O_RDONLY);
-	ck_assert(fd >= 0 && !fstat(fd, &st));
-	whole_len = (size_t)st.st_size;
-	whole = malloc(whole_len);
-	ck_assert_int_eq(read(fd, whole, whole_len), (ssize_t)whole_len);
-	close(fd);
-}
-
 static void whole_write(void)
 {
 	static const char *const beside[] = { "lock.mdb", "verified", "checked" };
@@ -58,10 +39,10 @@ static void whole_write(void)
 	int fd;
 
 	for (i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
-		file_name(file, beside[i]);
+		data_file_path(file, beside[i]);
 		unlink(file);
 	}
-	file_name(file, "data.mdb");
+	data_file_path(file, "data.mdb");
 	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	ck_assert_int_eq(write(fd, whole, whole_len), (ssize_t)whole_len);
 	close(fd);
@@ -120,7 +101,7 @@ static void setup(void)
 	ok(fdry_ref_delete(s, "goes"));
 	ok(fdry_store_gc(s, NULL, &r)); /* leaves free pages */
 	fdry_store_close(s);
-	whole_read();
+	whole = data_file_read(&whole_len);
 	view_read();
 	ck_assert_uint_ge(view.tables[FDRY_TABLE_OBJECTS].depth, 2);
 	ck_assert_uint_gt(view.free.entries, 0);
@@ -523,7 +504,7 @@ START_TEST(a_page_size_that_changes_is_refused)
 	memcpy(whole, sound, whole_len);
 	whole_write();
 	ok(fdry_store_open(path, 0, &s));
-	file_name(file, "data.mdb");
+	data_file_path(file, "data.mdb");
 	fd = open(file, O_WRONLY);
 	ck_assert_int_eq(pwrite(fd, &sizes[_i], sizeof(sizes[_i]),
 				meta - whole + FDRY_META_AT_FREE),
@@ -572,7 +553,7 @@ static uint8_t *file_map(size_t *len)
 	size_t i;
 	int fd;
 
-	file_name(file, "data.mdb");
+	data_file_path(file, "data.mdb");
 	fd = open(file, O_RDWR);
 	ck_assert(fd >= 0 && !fstat(fd, &st));
 	*len = (size_t)st.st_size;
@@ -589,7 +570,7 @@ static void note_change(void)
 	char file[400], byte;
 	int fd;
 
-	file_name(file, "checked");
+	data_file_path(file, "checked");
 	fd = open(file, O_RDWR);
 	ck_assert_int_eq(pread(fd, &byte, 1, FDRY_CHECKED_AT_FINGERPRINT), 1);
 	byte ^= 1;
@@ -626,7 +607,7 @@ START_TEST(a_check_counts_for_other_processes)
 		s = store_again(s); /* the note was carried on */
 	}
 	free(whole);
-	whole_read();
+	whole = data_file_read(&whole_len);
 	view_read();
 	free_twice();
 	memcpy(map, whole, map_len < whole_len ? map_len : whole_len);
@@ -684,7 +665,7 @@ START_TEST(heads_of_values_are_checked_once)
 	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
 	ok(delete_shortened(&t, 0));
 	free(whole);
-	whole_read();
+	whole = data_file_read(&whole_len);
 	view_read();
 	fdry_set32(map + (big_head() - whole) + FDRY_PAGE_AT_RUN, 40);
 	munmap(map, map_len);
