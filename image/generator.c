@@ -17,19 +17,11 @@
 
 static int slot_check(struct fdry_capture *cap, const char *what, uint64_t addr, uint64_t *serial)
 {
-	struct fdry_alloc *ledger;
-	bool shared = false;
-	CUdeviceptr base;
-	uint64_t size;
-	size_t n;
-	int err;
+	bool shared;
+	int err = fdry_capture_find(cap, addr, FDRY_RNG_SLOT_BYTES, serial, &shared);
 
-	err = fdry_interposer_result(cap->hook,
-				     cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
-	*serial = fdry_allocs_under(ledger, n, addr, FDRY_RNG_SLOT_BYTES, &shared);
-	free(ledger);
 	if (addr % FDRY_RNG_SLOT_BYTES || !*serial)
 		return fdry_fail(FDRY_E_RANGE,
 				 "the generator's %s at %#llx is not 8 aligned bytes of live "

@@ -61,11 +61,8 @@ int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudag
 {
 	struct fdry_cudagraph_opts o;
 	struct fdry_cudagraph *g;
-	int err = fdry_need(ret);
+	int err = fdry_need(ret) ?: fdry_opts_take(opts, &o, sizeof(o));
 
-	if (err)
-		return err;
-	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	g = calloc(1, sizeof(*g));

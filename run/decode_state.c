@@ -51,11 +51,8 @@ int fdry_decode_state_new(const struct fdry_decode_state_opts *opts, struct fdry
 {
 	struct fdry_decode_state_opts o;
 	struct fdry_decode_state *d;
-	int err = fdry_need(ret);
+	int err = fdry_need(ret) ?: fdry_opts_take(opts, &o, sizeof(o));
 
-	if (err)
-		return err;
-	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	d = calloc(1, sizeof(*d));

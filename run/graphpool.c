@@ -77,11 +77,8 @@ int fdry_graphpool_new(const struct fdry_graphpool_opts *opts, struct fdry_graph
 {
 	struct fdry_graphpool_opts o;
 	struct fdry_primary on;
-	int err = fdry_need(ret);
+	int err = fdry_need(ret) ?: fdry_opts_take(opts, &o, sizeof(o));
 
-	if (err)
-		return err;
-	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	err = fdry_primary_init(o.driver, o.device, &on);

@@ -299,11 +299,8 @@ int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars *
 {
 	struct fdry_scalars_opts o;
 	struct fdry_scalars *s;
-	int err = fdry_need(ret);
+	int err = fdry_need(ret) ?: fdry_opts_take(opts, &o, sizeof(o));
 
-	if (err)
-		return err;
-	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	err = opts_check(&o);

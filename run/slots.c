@@ -104,11 +104,8 @@ int fdry_slots_new(const struct fdry_slots_opts *opts, struct fdry_slots **ret)
 {
 	struct fdry_slots_opts o;
 	struct fdry_slots *t;
-	int err = fdry_need(ret);
+	int err = fdry_need(ret) ?: fdry_opts_take(opts, &o, sizeof(o));
 
-	if (err)
-		return err;
-	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	t = aligned_alloc(_Alignof(struct fdry_slots), sizeof(*t));

@@ -363,22 +363,32 @@ uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, 
 	return sum;
 }
 
-/* Find the allocation of the region that holds the tensor. */
-static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
+int fdry_capture_find(struct fdry_capture *cap, uint64_t addr, uint64_t len, uint64_t *serial,
+		      bool *shared)
 {
 	struct fdry_alloc *ledger;
-	bool shared = false;
 	CUdeviceptr base;
 	uint64_t size;
 	size_t n;
-	int err;
+	int err = fdry_interposer_result(cap->hook,
+					 cap->hook->region_ledger(&base, &size, &ledger, &n));
 
-	err = fdry_interposer_result(cap->hook,
-				     cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
-	t->serial = fdry_allocs_under(ledger, n, t->desc.addr, t->extent, &shared);
+	*shared = false;
+	*serial = fdry_allocs_under(ledger, n, addr, len, shared);
 	free(ledger);
+	return 0;
+}
+
+/* Find the allocation of the region that holds the tensor. */
+static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
+{
+	bool shared;
+	int err = fdry_capture_find(cap, t->desc.addr, t->extent, &t->serial, &shared);
+
+	if (err)
+		return err;
 	if (!t->serial)
 		return fdry_fail(FDRY_E_RANGE,
 				 "tensor '%s' (%llu bytes at %#llx) does not lie in one live "

@@ -86,5 +86,8 @@ struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uin
  */
 uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len,
 			   bool *shared);
+/* Do that in the ledger of the capture's region. Errors are those of the interposer. */
+int fdry_capture_find(struct fdry_capture *cap, uint64_t addr, uint64_t len, uint64_t *serial,
+		      bool *shared) __must_check;
 
 #endif
