@@ -89,7 +89,7 @@ static void tensor(struct json *j, const struct fdry_manifest *m, uint32_t i)
 	numbers(j, "shape", t->shape, t->rank);
 	numbers(j, "strides", t->stride, t->rank);
 	if (cmd_capacity_of(m, i))
-		json_number(j, "room", cmd_capacity_of(m, i));
+		json_number(j, "capacity", cmd_capacity_of(m, i));
 	json_close(j, '}');
 }
 

@@ -68,6 +68,10 @@ t "show as JSON has the image's parts" json \
 	{t['name'] for t in j['image']['tensors']} == {'a', 'out'} and
 	sum(s['bytes'] for s in j['image']['segments'] if s['role'] == 'content') ==
 	j['image']['memory']['content']" foundry-store show --json vecadd
+foundry-store import -q "$ROOT/tests/golden/store-0.1/images.pack"
+t "show as JSON has the capacity of a tensor" json \
+	"{t['name']: t.get('capacity') for t in j['image']['tensors']}['kv'] == 64 << 20" \
+	foundry-store show --json room
 t "a key without a graph" fails "no graph with key 2" foundry-store graph vecadd 2
 t "a key that is no number" fails "'one' is not a graph's key" foundry-store graph vecadd one
 t "a negative key" fails "there is no option -1" foundry-store graph vecadd -1
