@@ -9,7 +9,7 @@
 #include "hook/internal.h"
 
 static uint64_t textures, surfaces, launches;
-static __thread bool held; /* graph launches of this thread return at once */
+static __thread bool launches_held; /* graph launches of this thread return at once */
 
 static CUresult count(CUresult res, uint64_t *n, uint64_t by)
 {
@@ -41,13 +41,13 @@ CUresult cuSurfObjectDestroy(CUsurfObject object)
 
 void fdry_hook_launches_hold(int on)
 {
-	held = on;
+	launches_held = on;
 }
 
 /* The launch counts before it is made, since a launch that fails may have begun. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-	if (held)
+	if (launches_held)
 		return CUDA_SUCCESS;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
 	return fdry_real(cuGraphLaunch)(exec, stream);
@@ -55,7 +55,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-	if (held)
+	if (launches_held)
 		return CUDA_SUCCESS;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
 	return fdry_real(cuGraphLaunch_ptsz)(exec, stream);

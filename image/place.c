@@ -119,13 +119,13 @@ static int serial_cmp(const void *a, const void *b)
  * order in which they were made. Returns their number. */
 static size_t allocs_own(struct fdry_alloc *made, size_t n)
 {
-	size_t i, own = 0;
+	size_t i, nown = 0;
 
 	qsort(made, n, sizeof(*made), serial_cmp);
 	for (i = 0; i < n; i++)
 		if (!fdry_va_claim_exists(made[i].addr, made[i].size))
-			made[own++] = made[i];
-	return own;
+			made[nown++] = made[i];
+	return nown;
 }
 
 /* The image's allocations by address. @made: which of them the process has made itself. */
@@ -320,32 +320,32 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o,
  * compares must not read memory that the program mapped: the device may have no access to it, and
  * the fault would end the context. A copy from such memory only fails.
  */
-static bool may_be_there(const struct fdry_image *img, const struct fdry_alloc *made, size_t own,
+static bool may_be_there(const struct fdry_image *img, const struct fdry_alloc *made, size_t nown,
 			 size_t n)
 {
 	size_t i;
 
-	for (i = 0; i < own; i++)
+	for (i = 0; i < nown; i++)
 		if (made[i].kind == FDRY_KIND_MAP)
 			return false;
-	return own < n && img->m.n_fingerprints && !img->verify;
+	return nown < n && img->m.n_fingerprints && !img->verify;
 }
 
 /* Compare all allocations before the first is claimed. */
 static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
 			struct fdry_alloc *made, size_t n)
 {
-	size_t i, own = allocs_own(made, n);
+	size_t i, nown = allocs_own(made, n);
 	struct expected e;
 	int err = expected_init(&e, &img->m);
 
 	if (err)
 		goto out_release;
-	err = keeps_add(img, o, made, own);
+	err = keeps_add(img, o, made, nown);
 	if (err)
 		goto out_release;
-	img->reuse = may_be_there(img, made, own, n);
-	for (i = 0; i < own; i++) {
+	img->reuse = may_be_there(img, made, nown, n);
+	for (i = 0; i < nown; i++) {
 		err = alloc_compare(&e, i, &made[i]);
 		if (err)
 			goto out_release;

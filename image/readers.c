@@ -19,7 +19,7 @@ static int reader_open(void *arg, unsigned int worker)
 	return err;
 }
 
-void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *own,
+void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *reader,
 		       const char *name)
 {
 	const struct fdry_workqueue_opts opts = { .name = name,
@@ -29,7 +29,7 @@ void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct 
 						  .arg = r };
 
 	*r = (struct fdry_readers){ .store = store };
-	r->reader[0] = own;
+	r->reader[0] = reader;
 	fdry_workqueue_init(&r->queue, &opts);
 }
 

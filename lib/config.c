@@ -156,10 +156,10 @@ int fdry_config_path(enum fdry_config id, const char **ret)
 	return 0;
 }
 
-int fdry_config_cache(enum fdry_config own, const char *name, struct fdry_buf *ret)
+int fdry_config_cache(enum fdry_config id, const char *name, struct fdry_buf *ret)
 {
 	const char *path = NULL, *cache = NULL, *home = NULL;
-	int err = fdry_config_path(own, &path);
+	int err = fdry_config_path(id, &path);
 
 	if (err)
 		return err;
@@ -177,7 +177,7 @@ int fdry_config_cache(enum fdry_config own, const char *name, struct fdry_buf *r
 		return fdry_buf_printf(ret, "%s/.cache/foundry/%s", home, name);
 	return fdry_fail(FDRY_E_NOHOME,
 			 "no place for the %s is known; set %s, XDG_CACHE_HOME or HOME", name,
-			 fdry_config_vars[own].name);
+			 fdry_config_vars[id].name);
 }
 
 int fdry_config_check(enum fdry_config id)

@@ -61,15 +61,15 @@ int fdry_config_path(enum fdry_config id, const char **ret) __must_check;
 
 /**
  * fdry_config_cache() - The path of data that is kept for later runs.
- * @own: a DIR that names the path itself, such as FDRY_CONFIG_STORE
- * @name: its name in the cache folder if @own is unset, such as "store"
+ * @id: a DIR that names the path itself, such as FDRY_CONFIG_STORE
+ * @name: its name in the cache folder if that is unset, such as "store"
  * @ret: the path is appended, with a terminator that is not counted
  *
- * @own, else $XDG_CACHE_HOME/foundry/@name, else $HOME/.cache/foundry/@name; never a temporary
- * directory. Errors: FDRY_E_ENV (@own is empty), FDRY_E_NOHOME (none is set; the message says what
- * to set), FDRY_E_NOMEM.
+ * The value of @id, else $XDG_CACHE_HOME/foundry/@name, else $HOME/.cache/foundry/@name; never a
+ * temporary directory. Errors: FDRY_E_ENV (@id is empty), FDRY_E_NOHOME (none is set; the message
+ * says what to set), FDRY_E_NOMEM.
  */
-int fdry_config_cache(enum fdry_config own, const char *name, struct fdry_buf *ret) __must_check;
+int fdry_config_cache(enum fdry_config id, const char *name, struct fdry_buf *ret) __must_check;
 
 /* Check the value of one variable: 0 or -FDRY_E_ENV. */
 int fdry_config_check(enum fdry_config id);

@@ -42,9 +42,9 @@ static int plan(struct fdry_store *s, const struct fdry_evict_bounds *bounds, bo
 	return err;
 }
 
-static int evict(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
+static int evict(struct fdry_store *s, uint64_t need, const struct fdry_lease *lease)
 {
-	struct fdry_evict_bounds bounds = { .held = fdry_lease_noted(own) };
+	struct fdry_evict_bounds bounds = { .held = fdry_lease_noted(lease) };
 	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
 	struct fdry_evict_report r;
 	bool enough = false;
@@ -70,7 +70,7 @@ static int evict(struct fdry_store *s, uint64_t need, const struct fdry_lease *o
 	return r.collected ? 0 : -FDRY_E_LOCKED;
 }
 
-static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
+static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *lease)
 {
 	uint64_t before = 0, after = 0, limit = 0;
 	int err = fdry_store_limit(s, &limit, &before);
@@ -85,17 +85,17 @@ static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease 
 	err = fdry_store_limit(s, NULL, &after);
 	if (err || (before > after && before - after >= need))
 		return err;
-	return evict(s, need, own);
+	return evict(s, need, lease);
 }
 
-bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
+bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *lease)
 {
 	char why[FDRY_SENTENCE_MAX];
 	int err;
 
 	snprintf(why, sizeof(why), "%s", fdry_last_error());
 	fdry_db_trim(s->env->db);
-	err = fdry_lease_noted(own) ? relieve(s, need, own) : -FDRY_E_LOCKED;
+	err = fdry_lease_noted(lease) ? relieve(s, need, lease) : -FDRY_E_LOCKED;
 	if (!err)
 		return true;
 	fdry_debug("store %s: it is full, and no space can be freed: %s", s->path,

@@ -391,7 +391,7 @@ struct fdry_lease;
 /*
  * fdry_enospc_relieve() - Free space after a transaction found the disk or the map full.
  * @need: bytes to write
- * @own: the caller's lease: objects that it noted stay
+ * @lease: the caller's: objects that it noted stay
  *
  * Cuts off the pages that the failed transaction appended to the file. If there is a limit
  * (fdry_limit_read()), it also runs a collection; if that does not free @need bytes, it evicts
@@ -399,7 +399,7 @@ struct fdry_lease;
  *
  * Return: true if the caller should try again. If not, the last error is as it was before.
  */
-bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own);
+bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *lease);
 
 /* --- meta.c --- */
 

@@ -138,17 +138,17 @@ static void twin_load(const char *path)
 int fdry_hook_install(const char *path)
 {
 	const struct fdry_hook *hook;
-	char own[PATH_MAX];
+	char found[PATH_MAX];
 	int err;
 
 	err = fdry_interposer_find(&hook);
 	if (err != -FDRY_E_NOHOOK)
 		return err;
 	if (!path) {
-		err = fdry_hook_path(own, sizeof(own));
+		err = fdry_hook_path(found, sizeof(found));
 		if (err)
 			return err;
-		path = own;
+		path = found;
 	}
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
 		return fdry_fail(
