@@ -10,17 +10,19 @@
 
 #include "api/cmd/diff.h"
 
-/* A chunk of device or host memory; its bytes are read when they are needed. */
+/* A chunk of device, host or pinned memory; its bytes are read when they are needed. */
 struct piece {
 	uint64_t at, size;
 	const struct fdry_oid *oid;
 	struct fdry_buf bytes;
 };
 
+enum memory { DEVICE, HOST, PINNED };
+
 /* The chunks of one side, in order. */
 struct pieces {
 	const struct fdry_manifest *m;
-	bool host;
+	enum memory memory;
 	uint32_t next;
 	struct piece now; /* size 0: none is left */
 };
@@ -30,22 +32,26 @@ struct pieces {
 
 static void piece_next(struct pieces *p)
 {
-	const struct fdry_mf_host_chunk *h;
-	const struct fdry_mf_chunk *c;
+	const uint32_t counts[] = { [DEVICE] = p->m->n_chunks,
+				    [HOST] = p->m->n_host_chunks,
+				    [PINNED] = p->m->n_pinned_chunks };
+	const struct fdry_mf_chunk *c = &p->m->chunks[p->next];
+	const struct fdry_mf_host_chunk *h = &p->m->host_chunks[p->next];
+	const struct fdry_mf_pinned_chunk *f = &p->m->pinned_chunks[p->next];
 
 	fdry_buf_release(&p->now.bytes);
 	p->now = (struct piece){ 0 };
-	if (p->next >= (p->host ? p->m->n_host_chunks : p->m->n_chunks))
+	if (p->next >= counts[p->memory])
 		return;
-	if (p->host) {
-		h = &p->m->host_chunks[p->next++];
+	p->next++;
+	if (p->memory == DEVICE)
+		p->now = (struct piece){ .at = c->addr, .size = c->size, .oid = &c->oid };
+	else if (p->memory == HOST)
 		p->now = (struct piece){ .at = HOST_AT(h->segment, h->offset),
 					 .size = h->size,
 					 .oid = &h->oid };
-	} else {
-		c = &p->m->chunks[p->next++];
-		p->now = (struct piece){ .at = c->addr, .size = c->size, .oid = &c->oid };
-	}
+	else
+		p->now = (struct piece){ .at = f->addr, .size = f->size, .oid = &f->oid };
 }
 
 static int piece_read(struct diff *d, struct piece *p)
@@ -137,20 +143,20 @@ struct run {
 	uint64_t at, end, count;
 };
 
-/* @places: the places of the tensors; NULL: host memory. */
-static void run_report(struct diff *d, const struct run *r, const struct places *places)
+static void run_report(struct diff *d, const struct run *r, enum memory memory,
+		       const struct places *places)
 {
-	const char *tensor = places ? tensor_at(places, r->at) : NULL;
-	bool host = !places;
+	const char *tensor = memory == DEVICE ? tensor_at(places, r->at) : NULL;
 	char name[64], text[64];
 
 	if (!r->count)
 		return;
-	if (host)
+	if (memory == HOST)
 		snprintf(name, sizeof(name), "host %llu+%#llx", (unsigned long long)(r->at >> 42),
 			 (unsigned long long)(r->at & (HOST_AT(1, 0) - 1)));
 	else
-		snprintf(name, sizeof(name), "%#llx", (unsigned long long)r->at);
+		snprintf(name, sizeof(name), "%s%#llx", memory == PINNED ? "pinned " : "",
+			 (unsigned long long)r->at);
 	snprintf(text, sizeof(text), "%llu of %llu bytes differ", (unsigned long long)r->count,
 		 (unsigned long long)(r->end - r->at));
 	diff_begin(d, DIFF_CHANGED, name, "", text);
@@ -221,11 +227,10 @@ static int ranges_compare(struct diff *d, struct pieces p[2], uint64_t *at, stru
 }
 
 /* Adjacent pieces share one report. */
-static int compare(struct diff *d, const struct places *places)
+static int compare(struct diff *d, enum memory memory, const struct places *places)
 {
-	bool host = !places;
-	struct pieces p[2] = { { .m = &d->im[0].m, .host = host },
-			       { .m = &d->im[1].m, .host = host } };
+	struct pieces p[2] = { { .m = &d->im[0].m, .memory = memory },
+			       { .m = &d->im[1].m, .memory = memory } };
 	struct run r = { 0 };
 	uint64_t at = 0, next;
 	int err = 0;
@@ -236,14 +241,14 @@ static int compare(struct diff *d, const struct places *places)
 		next = !p[1].now.size || (p[0].now.size && p[0].now.at < p[1].now.at) ? p[0].now.at
 										      : p[1].now.at;
 		if (next > at || same_piece(&p[0].now, &p[1].now)) {
-			run_report(d, &r, places);
+			run_report(d, &r, memory, places);
 			r = (struct run){ 0 };
 			at = next > at ? next : at;
 		}
 		err = ranges_compare(d, p, &at, &r);
 	}
 	if (!err)
-		run_report(d, &r, places);
+		run_report(d, &r, memory, places);
 	fdry_buf_release(&p[0].now.bytes);
 	fdry_buf_release(&p[1].now.bytes);
 	return err;
@@ -254,8 +259,9 @@ int diff_content(struct diff *d)
 	const struct diff_list nothing = { .part = "content" };
 	struct places places = { NULL, 0 };
 	int err = diff_list(d, &nothing) ?: places_make(&d->im[0].m, &places) ?:
-		  compare(d, &places);
+		  compare(d, DEVICE, &places) ?: compare(d, HOST, &places) ?:
+		  compare(d, PINNED, &places);
 
 	free(places.p);
-	return err ?: compare(d, NULL);
+	return err;
 }
