@@ -4,6 +4,7 @@
 
 #include "image/capacity.h"
 #include "image/check.h"
+#include "image/image_pinned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +103,18 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader, uint3
 	err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, &hashed);
 	if (err)
 		goto out_damaged;
-	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
-	err = fdry_host_chunk_check(img, reader, i);
+	if (fdry_manifest_host_place(&img->m, c->segment)) {
+		fdry_image_pinned_write(img, img->hosts[c->segment].addr + c->offset, bytes.data,
+					bytes.len);
+		err = img->m.n_host_fingerprints
+			      ? fdry_chunk_check(img, reader, &c->oid, bytes,
+						 img->m.host_fingerprints[i])
+			      : 0;
+	} else {
+		memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data,
+		       bytes.len);
+		err = fdry_host_chunk_check(img, reader, i);
+	}
 	if (err)
 		goto out_name;
 	sum->bytes += c->size;

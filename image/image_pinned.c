@@ -245,6 +245,21 @@ static void bytes_write(struct fdry_image *img, uint64_t size, struct bytes b)
 	(void)never_fails;
 }
 
+void fdry_image_pinned_write(struct fdry_image *img, uint64_t addr, const uint8_t *bytes,
+			     size_t len)
+{
+	const struct fdry_mf_pinned *in = fdry_manifest_pinned(&img->m, addr + len - 1, 1);
+
+	if (!in)
+		return;
+	if (addr < in->addr) { /* the segment begins before its first tensor */
+		bytes += in->addr - addr;
+		len -= in->addr - addr;
+		addr = in->addr;
+	}
+	bytes_write(img, len, (struct bytes){ .addr = addr, .data = bytes });
+}
+
 void fdry_image_pinned_fill(struct fdry_image *img, int fill)
 {
 	const struct fdry_mf_pinned_role *r = img->m.pinned_roles;
