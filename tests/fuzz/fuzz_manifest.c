@@ -14,6 +14,7 @@
 #include "mm/region.h"
 
 #define BASE 0x500000000000ull
+#define PIN 0x40000000000ull
 
 static void must(int ok)
 {
@@ -63,6 +64,15 @@ static struct fdry_buf good(void)
 	put(w.events, (struct fdry_mf_event){ .graph = 0, .event = 1, .number = 0 });
 	put(w.hosts, (struct fdry_mf_host){ .size = 5000, .align = 256 });
 	put(w.host_chunks, (struct fdry_mf_host_chunk){ .segment = 0, .offset = 8, .size = 4992 });
+	put(w.pinned, (struct fdry_mf_pinned){ .addr = PIN, .size = 8192 });
+	put(w.pinned, (struct fdry_mf_pinned){ .addr = PIN + 65536,
+					       .size = 5000,
+					       .kind = FDRY_MF_PINNED_REGISTERED });
+	put(w.pinned_roles, (struct fdry_mf_pinned_role){ .addr = PIN + 4096,
+							  .size = 4096,
+							  .role = FDRY_ROLE_SCRATCH });
+	put(w.pinned_chunks, (struct fdry_mf_pinned_chunk){ .addr = PIN, .size = 4096 });
+	put(w.host_places, (struct fdry_mf_host_place){ .segment = 0, .addr = PIN + 65536 });
 	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
 	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w.external_prints, (struct fdry_mf_external_print){ .tensor = 0, .value = { 5, 6 } });
@@ -79,7 +89,8 @@ static void hosts_walk(const struct fdry_manifest *m)
 	must(hosts != NULL);
 	bytes = fdry_manifest_hosts_place(m, 1 << 20, hosts);
 	for (i = 0; i < m->n_hosts; i++)
-		must(hosts[i].addr - (1 << 20) + m->hosts[i].size <= bytes);
+		must(fdry_manifest_host_place(m, (uint32_t)i) ||
+		     hosts[i].addr - (1 << 20) + m->hosts[i].size <= bytes);
 	for (i = 0; i < m->n_host_chunks; i++)
 		must(m->host_chunks[i].segment < m->n_hosts &&
 		     m->host_chunks[i].offset + m->host_chunks[i].size <=
@@ -90,6 +101,26 @@ static void hosts_walk(const struct fdry_manifest *m)
 		     (!fdry_host_is(m->tensors[i].addr) ||
 		      fdry_host_segment(m->tensors[i].addr) < m->n_hosts));
 	free(hosts);
+}
+
+/* What a load writes lies in the pages of pinned allocations. */
+static void pinned_walk(const struct fdry_manifest *m)
+{
+	uint32_t i, s;
+
+	for (i = 0; i < m->n_pinned; i++)
+		must(m->pinned[i].addr >= 4096 && m->pinned[i].size &&
+		     m->pinned[i].addr + m->pinned[i].size <= 1ull << 47 &&
+		     (!i || m->pinned[i - 1].addr + m->pinned[i - 1].size <= m->pinned[i].addr));
+	for (i = 0; i < m->n_pinned_roles; i++)
+		must(fdry_manifest_pinned(m, m->pinned_roles[i].addr, m->pinned_roles[i].size));
+	for (i = 0; i < m->n_pinned_chunks; i++)
+		must(fdry_manifest_pinned(m, m->pinned_chunks[i].addr, m->pinned_chunks[i].size));
+	for (i = 0; i < m->n_host_places; i++) {
+		s = m->host_places[i].segment;
+		must(s < m->n_hosts && fdry_manifest_host_place(m, s) == m->host_places[i].addr);
+		must(fdry_manifest_pinned(m, m->host_places[i].addr + m->hosts[s].size - 1, 1));
+	}
 }
 
 static void text_check(const struct fdry_buf *text)
@@ -147,6 +178,7 @@ static void try_bytes(struct fdry_span s)
 		must(!m.n_fingerprints || m.n_fingerprints == m.n_chunks);
 		must(!m.n_host_fingerprints || m.n_host_fingerprints == m.n_host_chunks);
 		hosts_walk(&m);
+		pinned_walk(&m);
 		externals_check(&m);
 		free(links);
 		fdry_buf_release(&text);

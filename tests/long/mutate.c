@@ -291,6 +291,8 @@ static bool is_too_large(const struct fdry_manifest *m)
 
 	for (i = 0; TEST_SANITIZED && i < m->n_hosts && bytes <= HOST_MAX; i++)
 		bytes += m->hosts[i].size;
+	for (i = 0; TEST_SANITIZED && i < m->n_pinned && bytes <= HOST_MAX; i++)
+		bytes += m->pinned[i].size;
 	return bytes > HOST_MAX;
 }
 

@@ -7,7 +7,9 @@
 
 #include "image/manifest.h"
 #include "mm/host_area.h"
+#include "tests/lib/flip.h"
 #include "tests/lib/image_host.h"
+#include "tests/lib/image_place.h"
 
 /* The addresses of the capturing process, which the loading process sees, too. */
 static struct shared {
@@ -318,6 +320,124 @@ START_TEST(registered_memory_keeps_its_address)
 }
 END_TEST
 
+/* --- damage --- */
+
+START_TEST(damaged_content_is_found)
+{
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct flip_chunk chunk, next;
+	struct fdry_image *img;
+	uint32_t i = 0;
+
+	shared_make();
+	test_child(seal_pinned, NULL);
+	img = load(0);
+	ok(fdry_image_report(img, &report));
+	ck_assert_uint_ge(report.checked_bytes, 2 * BYTES);
+	while (flip_nth(load_store(), "img", i + 1, &next)) {
+		flip_release(&next);
+		i++;
+	}
+	ck_assert(flip_nth(load_store(), "img", i, &chunk)); /* the last is that of out */
+	flip_bit(&chunk, 99);
+	flip_trust(&chunk);
+	fails(CORRUPT, "is damaged in the store", fdry_image_restore(img, NULL));
+	fdry_image_unload(img);
+	img = NULL;
+	fails(CORRUPT, "content of pinned host memory at",
+	      fdry_image_load(load_store(), "img", NULL, &img));
+	ck_assert(!is_mapped(at->in));
+	flip_bit(&chunk, 99);
+	flip_trust(&chunk);
+	img = load(0);
+	fdry_image_unload(img);
+	flip_release(&chunk);
+}
+END_TEST
+
+/* --- in the region of a live capture --- */
+
+/* The process makes none of the allocations: they are claimed. A second image shares them. */
+START_TEST(claimed_in_a_capture)
+{
+	struct fdry_image *img = NULL, *again = NULL;
+	struct fdry_load_opts o;
+	struct work w;
+
+	shared_make();
+	test_child(seal_pinned, NULL);
+	into_begin(&w, 0, 0);
+	o = into(&w);
+	ok(fdry_image_load(w.store, "img", &o, &img));
+	ck_assert(addr_of(pinned(BYTES)) > at->out);
+	ok(fdry_image_launch(img, 1, NULL));
+	ok(fdry_image_synchronize(img, NULL));
+	sum_check(floats(at->out), 7, 100);
+	ok(fdry_image_load(w.store, "img", &o, &again));
+	fdry_image_unload(img);
+	ok(fdry_image_launch(again, 1, NULL));
+	ok(fdry_image_synchronize(again, NULL));
+	sum_check(floats(at->out), 7, 100);
+	fdry_image_unload(again);
+	ck_assert_int_eq(cuda(cuMemFreeHost, floats(at->out)), CUDA_ERROR_INVALID_VALUE);
+	fdry_store_close(w.store);
+	fdry_capture_end(w.cap);
+}
+END_TEST
+
+/* The process makes the same allocations itself, and they are its own. */
+START_TEST(kept_in_a_capture)
+{
+	struct fdry_memory none = { 0, 0 };
+	struct fdry_image *img = NULL;
+	struct fdry_load_opts o;
+	struct work w;
+	float *in, v[N];
+
+	shared_make();
+	test_child(seal_pinned, NULL);
+	into_begin(&w, 0, 0);
+	in = pinned(BYTES);
+	ck_assert_uint_eq(addr_of(in), at->in);
+	vector_fill(in, 50);
+	memcpy(v, in, BYTES);
+	o = into(&w);
+	ok(fdry_image_load(w.store, "img", &o, &img));
+	ck_assert_mem_eq(in, v, BYTES);
+	ok(fdry_image_launch(img, 1, NULL));
+	ok(fdry_image_synchronize(img, NULL));
+	sum_check(floats(at->out), 50, 100);
+	fdry_image_unload(img);
+	ck_assert_mem_eq(in, v, BYTES);
+	o.keep = &none; /* the program keeps no memory, so the load writes all */
+	ok(fdry_image_load(w.store, "img", &o, &img));
+	vector_fill(v, 7);
+	ck_assert_mem_eq(in, v, BYTES);
+	fdry_image_unload(img);
+	cuda_ok(cuMemFreeHost, in);
+	fdry_store_close(w.store);
+	fdry_capture_end(w.cap);
+}
+END_TEST
+
+START_TEST(another_allocation_in_the_way)
+{
+	struct fdry_image *img = NULL;
+	struct fdry_load_opts o;
+	struct work w;
+
+	shared_make();
+	test_child(seal_pinned, NULL);
+	into_begin(&w, 0, 0);
+	pinned(BYTES + 8);
+	o = into(&w);
+	fails(LAYOUT, "4008 bytes of pinned memory at 0x",
+	      fdry_image_load(w.store, "img", &o, &img));
+	fdry_store_close(w.store);
+	fdry_capture_end(w.cap);
+}
+END_TEST
+
 /* --- refusals --- */
 
 START_TEST(addresses_in_use)
@@ -467,6 +587,10 @@ int main(void)
 	tcase_add_test(tc, pointers_in_content);
 	tcase_add_test(tc, declared_tensors_keep_their_address);
 	tcase_add_test(tc, registered_memory_keeps_its_address);
+	tcase_add_test(tc, damaged_content_is_found);
+	tcase_add_test(tc, claimed_in_a_capture);
+	tcase_add_test(tc, kept_in_a_capture);
+	tcase_add_test(tc, another_allocation_in_the_way);
 	tcase_add_test(tc, addresses_in_use);
 	tcase_add_loop_test(tc, no_pinned_memory_left, 0, 2);
 	tcase_add_test(tc, freed_memory_is_refused);
