@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "graph/subgraph.h"
+#include "lib/search.h"
 
 /* The parts of the first allocation. */
 struct scratch {
@@ -48,11 +49,48 @@ static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel
 	return 0;
 }
 
+/* The words of node @i, and their number. */
+static const struct fdry_graph_word *words_of(const struct fdry_graph_builder *in, uint32_t i,
+					      uint32_t *ret)
+{
+	size_t from = fdry_lower_bound(k, in->nwords, in->words[k].node < i),
+	       end = fdry_lower_bound(k, in->nwords, in->words[k].node <= i);
+
+	*ret = (uint32_t)(end - from);
+	return in->words + from;
+}
+
+/* Build a node with @n words in its arguments. Later nodes copy these arguments, so they become
+ * zero again. */
+static int words_build(struct fdry_build *b, const struct fdry_node *node,
+		       const struct fdry_graph_word *w, uint32_t n, CUgraphNode *ret)
+{
+	uint8_t *args = (uint8_t *)node->kernel.args.data; /* the cursor's own memory */
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		if (node->kind != FDRY_NODE_KERNEL ||
+		    !fdry_span_at(node->kernel.args, w[i].offset, 8) ||
+		    fdry_get64(args + w[i].offset))
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "byte %u of its arguments has no place for an address; "
+					 "seal the image anew",
+					 w[i].offset);
+		fdry_set64(args + w[i].offset, w[i].value);
+	}
+	err = fdry_node_ops(node->kind)->build(b, node, ret);
+	for (i = 0; i < n; i++)
+		fdry_set64(args + w[i].offset, 0);
+	return err;
+}
+
 static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 {
+	const struct fdry_graph_word *w;
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	uint32_t i = 0;
+	uint32_t i = 0, n;
 	int err = fdry_graph_cursor_init(b->view, &c);
 
 	if (err)
@@ -60,7 +98,8 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 	while (fdry_graph_next(&c, &node)) {
 		i = fdry_graph_of(b->view, i, c.node - 1);
 		b->graph = b->graphs[i];
-		err = fdry_node_ops(node.kind)->build(b, &node, &nodes[c.node - 1]);
+		w = words_of(b->in, c.node - 1, &n);
+		err = words_build(b, &node, w, n, &nodes[c.node - 1]);
 		if (err) {
 			err = fdry_fail_at(err, "node %u", c.node - 1);
 			break;

@@ -490,6 +490,18 @@ out_release:
 	return err;
 }
 
+int fdry_code_reach_variables(struct fdry_code_reach *r, const uint32_t *variables, uint32_t n)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < n; i++)
+		work_add(r, r->variables, variables[i], WORK_VARIABLE);
+	while (r->nwork && !err)
+		err = work_do(r);
+	return err;
+}
+
 void fdry_code_reach_trim(struct fdry_code_reach *r)
 {
 	free(r->sections);

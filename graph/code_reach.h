@@ -40,6 +40,9 @@ struct fdry_code_reach {
  */
 int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count,
 		  struct fdry_code_reach *ret) __must_check;
+/* Add variables that pointers lead to, and what they reach. Not after fdry_code_reach_trim(). */
+int fdry_code_reach_variables(struct fdry_code_reach *r, const uint32_t *variables,
+			      uint32_t n) __must_check;
 void fdry_code_reach_release(struct fdry_code_reach *r);
 /* Keep only @variables and the reasons. */
 void fdry_code_reach_trim(struct fdry_code_reach *r);

@@ -28,14 +28,15 @@ enum fdry_where {
 	FDRY_WHERE_REGION,  /* a live allocation of a region */
 	FDRY_WHERE_OUTSIDE, /* memory that an image does not hold */
 	FDRY_WHERE_FREED,   /* freed memory of the region; an access would fault */
+	FDRY_WHERE_VARIABLE, /* device memory outside of the region: maybe a module variable */
 	FDRY_WHERE_HOST,    /* pinned host memory, which only copies may use */
 };
 
 /*
  * Finds the kind of memory that holds all @bytes bytes at @addr. If @bytes is 0, @addr is a
- * pointer, which may also point one past the end of an allocation. For OUTSIDE, FREED and HOST,
- * @what names the memory in messages ("host memory", "a module variable"); the string is static, or
- * valid until the next call. The reader calls it once for each distinct value.
+ * pointer, which may also point one past the end of an allocation. For OUTSIDE, FREED, VARIABLE
+ * and HOST, @what names the memory in messages ("host memory", "a module variable"); the string is
+ * static, or valid until the next call. The reader calls it once for each distinct value.
  */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 			     const char **what);
@@ -68,6 +69,17 @@ struct fdry_graph_reader {
 	bool words_again;            /* fdry_graph_memo_adopt() found all words unchanged */
 	struct fdry_buf *events;     /* fdry_graph_read() appends the graph's events, CUevent each,
 					by index; NULL: they are not wanted */
+	struct fdry_buf *pointers;   /* fdry_graph_read() appends the graph's pointers to memory
+					that may be a module variable, struct fdry_graph_word each,
+					ascending; the object has zeros there. NULL: such pointers
+					are refused */
+};
+
+/* 8 bytes of a kernel node's arguments, which a graph object has as zeros. */
+struct fdry_graph_word {
+	uint32_t node;   /* in canonical order */
+	uint32_t offset; /* in the node's arguments */
+	uint64_t value;
 };
 
 /**
@@ -95,6 +107,7 @@ struct fdry_graph_kept {
 	struct fdry_buf prints;  /* u32 each: the numbers of their prints in the memo's table */
 	uint64_t prints_id;      /* of that table */
 	struct fdry_buf events;  /* CUevent each, by index */
+	struct fdry_buf pointers; /* struct fdry_graph_word each, as in the reader */
 	struct fdry_oid oid;     /* of the object, if a caller has set it; */
 	bool has_oid;            /* false again when the object is read anew */
 };
@@ -148,6 +161,9 @@ struct fdry_graph_builder {
 	/* For each event of the graph, the one that other graphs use as well, or NULL: the graph
 	 * gets an event of its own. They outlive what is built. NULL: all events are its own. */
 	const CUevent *events;
+	/* The words that the object has as zeros, ascending. */
+	const struct fdry_graph_word *words;
+	uint32_t nwords;
 };
 
 /**

@@ -122,6 +122,25 @@ typedef int (*fdry_value_fn)(void *arg, const struct fdry_kernel_value *v);
  */
 int fdry_kernel_set_values(struct fdry_kernel_set *set, fdry_value_fn fn, void *arg) __must_check;
 
+/*
+ * After all kernels were added: find the variable of one of their modules that has the byte at
+ * @addr, and note that a pointer points to it. *ret is the address of the variable, or 0 if there
+ * is none. FDRY_E_REFUSED if two loads of the module have such pointers, or if the pointer may also
+ * be the end of a variable in another place.
+ */
+int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr,
+			  CUdeviceptr *ret) __must_check;
+/* Whether fdry_kernel_set_slice() must run again, because it does not know all these variables. */
+bool fdry_kernel_set_pointed_more(const struct fdry_kernel_set *set);
+/* After slicing: the variable that begins at @addr, as fdry_kernel_set_point() returned it. */
+struct fdry_kernel_variable {
+	uint32_t object; /* index of the one kernel object that has it */
+	const char *name;
+	uint64_t size;
+};
+int fdry_kernel_set_pointed(const struct fdry_kernel_set *set, CUdeviceptr addr,
+			    struct fdry_kernel_variable *ret) __must_check;
+
 /* The distinct objects, in order of first use. */
 uint32_t fdry_kernel_set_object_count(const struct fdry_kernel_set *set);
 struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint32_t i,
@@ -162,6 +181,10 @@ int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdr
 typedef int (*fdry_writable_fn)(void *arg, CUdeviceptr addr, uint64_t size);
 int fdry_kernel_bank_writable(const struct fdry_kernel_bank *bank, fdry_writable_fn fn,
 			      void *arg) __must_check;
+/* The address of a variable that pointers of the image point to. FDRY_E_BADIMAGE if @object is not
+ * loaded exactly once, or its variable has another size than @size. */
+int fdry_kernel_bank_variable(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
+			      const char *name, uint64_t size, CUdeviceptr *ret) __must_check;
 void fdry_kernel_bank_free(struct fdry_kernel_bank *bank);
 
 #endif

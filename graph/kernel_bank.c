@@ -206,6 +206,33 @@ int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdr
 	return err ? fdry_fail_at(err, "variable %.200s", name) : 0;
 }
 
+int fdry_kernel_bank_variable(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
+			      const char *name, uint64_t size, CUdeviceptr *ret)
+{
+	uint32_t i = load_first(bank, object);
+	CUdeviceptr addr = 0;
+	size_t now = 0;
+	int err;
+
+	if (i == bank->nloads || !fdry_oid_eq(fdry_module_object(bank->loads[i]), object) ||
+	    (i + 1 < bank->nloads &&
+	     fdry_oid_eq(fdry_module_object(bank->loads[i + 1]), object)))
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "variable %.200s: pointers point to it, and its object is loaded "
+				 "not at all or more than once; seal the image anew",
+				 name);
+	err = variable_find(bank->user.drv, bank->loads[i], name, &addr, &now);
+	if (!err && now != size)
+		err = fdry_fail(FDRY_E_BADIMAGE,
+				"its object has %zu bytes for it, and the image %llu; seal the "
+				"image anew",
+				now, (unsigned long long)size);
+	if (err)
+		return fdry_fail_at(err, "variable %.200s", name);
+	*ret = addr;
+	return 0;
+}
+
 /* The writable variables of one load. */
 static int load_writable(const struct fdry_driver *drv, const struct fdry_module *m,
 			 const struct fdry_buf *variables, fdry_writable_fn fn, void *arg)

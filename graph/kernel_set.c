@@ -237,6 +237,7 @@ static void slices_release(struct fdry_set_code *code)
 
 	for (i = 0; i < code->slices.len / sizeof(*s); i++) {
 		fdry_buf_release(&s[i].kernels);
+		fdry_buf_release(&s[i].roots);
 		fdry_buf_release(&s[i].bytes);
 		free(s[i].whole_reason);
 	}
@@ -564,6 +565,8 @@ void fdry_kernel_set_free(struct fdry_kernel_set *set)
 	fdry_kernel_codes_release(&set->codes);
 	fdry_set_variables_clear(set);
 	fdry_buf_release(&set->variables);
+	fdry_buf_release(&set->known);
+	fdry_buf_release(&set->pointed);
 	fdry_buf_release(&set->entries);
 	fdry_buf_release(&set->objects);
 	free(set->slots);

@@ -18,6 +18,7 @@ struct fdry_set_reach {
 /* The object of some kernels of a code. It follows from the code and the kernels. */
 struct fdry_set_slice {
 	struct fdry_buf kernels; /* u32 each: indices in the cubin */
+	struct fdry_buf roots;   /* u32 each: variables that they may reach by pointers alone */
 	struct fdry_oid oid;
 	struct fdry_buf bytes;
 	char *whole_reason; /* NULL: sliced; if not, the kernels keep all of the code */
@@ -63,10 +64,25 @@ struct fdry_set_variable {
 	struct fdry_oid object;
 	char *name;
 	CUdeviceptr addr;           /* in the load that was read first */
+	bool pointed;               /* pointers point to it */
 	bool changed;               /* it no longer has the value of its code */
 	struct fdry_buf bytes;      /* its value; the words of @relocated are zero */
 	struct fdry_buf relocated;  /* u64 each, ascending: offsets of addresses that the driver
 				       fills in when it loads the object */
+};
+
+/* A variable of a load that the driver finds by its name. */
+struct fdry_set_known {
+	CUdeviceptr addr;
+	struct fdry_cubin_variable variable;
+	uint32_t index;              /* in the variables of its code */
+	struct fdry_set_owner owner; /* its code is the first one with the same bytes */
+};
+
+/* A variable that pointers point to. */
+struct fdry_set_pointed {
+	struct fdry_set_known known;
+	struct fdry_oid object; /* set by slicing */
 };
 
 struct fdry_set_handle {
@@ -84,6 +100,10 @@ struct fdry_kernel_set {
 	struct fdry_buf entries; /* of struct fdry_set_entry *, which do not move */
 	struct fdry_buf objects; /* of struct fdry_set_object */
 	struct fdry_buf variables; /* of struct fdry_set_variable */
+	struct fdry_buf known;     /* of struct fdry_set_known, ascending */
+	uint32_t known_entries;    /* the number of kernels whose loads @known has */
+	struct fdry_buf pointed;   /* of struct fdry_set_pointed */
+	bool pointed_more;         /* some of them are new since the kernels were sliced */
 	struct fdry_set_handle *slots; /* open addressing; nslots is a power of two */
 	uint32_t nslots, nhandles;
 };
@@ -101,6 +121,10 @@ int fdry_set_variables_read(struct fdry_kernel_set *set, const struct fdry_set_e
 /* Read all variables of an object of the software driver in the same way. */
 int fdry_set_host_variables_read(struct fdry_kernel_set *set,
 				 const struct fdry_set_entry *e) __must_check;
+/* Read a variable that pointers point to; @p->object is set. FDRY_E_REFUSED also if kernels reach
+ * the variable of another load of its module. */
+int fdry_set_pointed_read(struct fdry_kernel_set *set,
+			  const struct fdry_set_pointed *p) __must_check;
 void fdry_set_variables_clear(struct fdry_kernel_set *set);
 
 #endif

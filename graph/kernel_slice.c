@@ -2,10 +2,11 @@
 /*
  * kernel_slice.c - makes the kernel objects of a kernel set.
  *
- * Kernels of one cubin that reach a common writable variable stay in one object. Every other kernel
- * gets an object of its own. If the slicer refuses, the kernels keep the whole cubin, and the
- * kernel table records the slicer's reason. What is found of a code and its kernels stays with the
- * code, so that later sets need not slice it again (fdry_kernel_set_adopt()).
+ * Kernels of one cubin that reach a common writable variable stay in one object, and so do those
+ * that reach a variable to which pointers point. Every other kernel gets an object of its own. If
+ * the slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
+ * reason. What is found of a code and its kernels stays with the code, so that later sets need not
+ * slice it again (fdry_kernel_set_adopt()).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +26,19 @@ struct part {
 	struct fdry_code_reach reach; /* trimmed; the code owns it */
 };
 
+/* How pointers concern a variable. */
+enum root {
+	ROOT_NONE,
+	ROOT_BEFORE, /* they may point to its end */
+	ROOT_POINTED,
+};
+
 struct parts {
 	struct fdry_kernel_set *set;
 	struct fdry_set_code *code;
 	struct part *p;
 	uint32_t n;
+	uint8_t *roots; /* enum root, by variable of the cubin */
 };
 
 static struct fdry_set_code *code_of(const struct fdry_kernel_set *set,
@@ -92,15 +101,16 @@ static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, co
 
 /* --- one cubin's kernels --- */
 
-/* Whether both kernels reach a variable that one of them could write. */
-static bool shares_written(const struct fdry_cubin *c, const struct fdry_code_reach *a,
-			   const struct fdry_code_reach *b)
+/* Whether both kernels reach a variable that one of them could write, or that pointers concern. */
+static bool shares_variable(const struct parts *ps, uint32_t x, uint32_t y)
 {
+	const struct fdry_cubin_variable *v = ps->code->cubin->variables;
+	const struct part *a = &ps->p[x], *b = &ps->p[y];
 	uint32_t i;
 
-	for (i = 0; i < c->nvariables; i++)
-		if (a->variables[i] && b->variables[i] && !c->variables[i].constant &&
-		    !c->variables[i].literal)
+	for (i = 0; i < ps->code->cubin->nvariables; i++)
+		if (a->reach.variables[i] && b->reach.variables[i] &&
+		    (ps->roots[i] || (!v[i].constant && !v[i].literal)))
 			return true;
 	return false;
 }
@@ -126,8 +136,8 @@ static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
 		if (x->module != y[i].module)
 			return fdry_fail(FDRY_E_REFUSED,
 					 "kernel %.200s: its module was loaded twice, and each "
-					 "load has its own "
-					 "variables, which kernels write; load it once",
+					 "load has its own variables, which kernels write or "
+					 "pointers point to; load it once",
 					 ps->p[b].e->k.name);
 	return 0;
 }
@@ -141,8 +151,8 @@ static int group_attrs(const struct parts *ps, uint32_t a, uint32_t b)
 	return fdry_fail(
 		FDRY_E_REFUSED,
 		"kernel %.200s: it is launched as a kernel and as a function, which have different "
-		"attributes, and it writes variables of its module; set the same attributes on "
-		"both",
+		"attributes, and it writes variables of its module, or pointers point to them; set "
+		"the same attributes on both",
 		ps->p[a].e->k.name);
 }
 
@@ -153,7 +163,7 @@ static int parts_group(struct parts *ps)
 
 	for (i = 0; i < ps->n; i++)
 		for (j = 0; j <= i; j++) {
-			if (!shares_written(ps->code->cubin, &ps->p[i].reach, &ps->p[j].reach))
+			if (!shares_variable(ps, i, j))
 				continue;
 			err = group_loads(ps, i, j);
 			if (err)
@@ -163,6 +173,65 @@ static int parts_group(struct parts *ps)
 				return err;
 			group_join(ps, i, j);
 		}
+	return 0;
+}
+
+/* The first kernel that reaches variable @i; UINT32_MAX: none. */
+static uint32_t first_of(const struct parts *ps, uint32_t i)
+{
+	uint32_t k;
+
+	for (k = 0; k < ps->n && !ps->p[k].reach.variables[i]; k++)
+		;
+	return k < ps->n ? k : UINT32_MAX;
+}
+
+/* The kernel whose object has variable @i, to which pointers point. */
+static uint32_t root_part(const struct parts *ps, uint32_t i)
+{
+	uint32_t k = first_of(ps, i);
+
+	return k == UINT32_MAX ? 0 : k;
+}
+
+/* Keep each variable that pointers point to in one object with the variable that ends there. */
+static void roots_join(struct parts *ps)
+{
+	const struct fdry_cubin_variable *v = ps->code->cubin->variables;
+	uint32_t i, k, n = ps->code->cubin->nvariables, part;
+
+	for (i = 0; i < n; i++)
+		for (k = 0; k < n && ps->roots[i] == ROOT_POINTED; k++) {
+			part = first_of(ps, k);
+			if (part != UINT32_MAX && v[k].section == v[i].section &&
+			    v[k].offset + v[k].size == v[i].offset)
+				group_join(ps, root_part(ps, i), part);
+		}
+}
+
+static int roots_mark(struct parts *ps)
+{
+	const struct fdry_cubin *c = ps->code->cubin;
+	const struct fdry_set_pointed *p = fdry_array(ps->set->pointed, struct fdry_set_pointed);
+	size_t j, n = fdry_array_count(ps->set->pointed, struct fdry_set_pointed);
+	uint32_t i;
+
+	ps->roots = calloc((size_t)c->nvariables + 1, 1);
+	if (!ps->roots)
+		return fdry_nomem();
+	for (j = 0; j < n; j++)
+		if (p[j].known.owner.code == ps->code->first)
+			ps->roots[p[j].known.index] = ROOT_POINTED;
+	for (j = 0; j < n; j++) {
+		const struct fdry_cubin_variable *v = &p[j].known.variable;
+
+		if (p[j].known.owner.code != ps->code->first)
+			continue;
+		for (i = 0; i < c->nvariables; i++)
+			if (!ps->roots[i] && c->variables[i].section == v->section &&
+			    c->variables[i].offset + c->variables[i].size == v->offset)
+				ps->roots[i] = ROOT_BEFORE;
+	}
 	return 0;
 }
 
@@ -215,28 +284,33 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 	return 0;
 }
 
-/* The slice of @kernels, or FDRY_E_NOSLICE. */
-static int slice_make(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n,
-		      struct fdry_buf *ret)
+/* The slice of @kernels with the variables @roots, or FDRY_E_NOSLICE. */
+static int slice_make(const struct fdry_cubin *c, const struct fdry_buf *kernels,
+		      const struct fdry_buf *roots, struct fdry_buf *ret)
 {
 	struct fdry_code_reach all;
-	int err = fdry_code_reach_init(c, kernels, n, &all);
+	int err = fdry_code_reach_init(c, fdry_array(*kernels, uint32_t),
+				       (uint32_t)fdry_array_count(*kernels, uint32_t), &all);
 
 	if (err)
 		return err;
-	err = fdry_slice(&all, ret);
+	err = fdry_code_reach_variables(&all, fdry_array(*roots, uint32_t),
+					(uint32_t)fdry_array_count(*roots, uint32_t));
+	if (!err)
+		err = fdry_slice(&all, ret);
 	fdry_code_reach_release(&all);
 	return err;
 }
 
-static int slice_new(const struct parts *ps, const uint32_t *kernels, uint32_t n,
-		     struct fdry_set_slice *s)
+static int slice_new(const struct parts *ps, const struct fdry_buf *kernels,
+		     const struct fdry_buf *roots, struct fdry_set_slice *s)
 {
-	int err = fdry_buf_put(&s->kernels, kernels, n * sizeof(*kernels));
+	int err = fdry_buf_put(&s->kernels, kernels->data, kernels->len) ?:
+		  fdry_buf_put(&s->roots, roots->data, roots->len);
 
 	if (err)
 		return err;
-	err = slice_make(ps->code->cubin, kernels, n, &s->bytes);
+	err = slice_make(ps->code->cubin, kernels, roots, &s->bytes);
 	if (err == -FDRY_E_NOSLICE) {
 		s->whole_reason = strndup(fdry_last_error(), REASON_MAX);
 		return s->whole_reason ? 0 : fdry_nomem();
@@ -246,23 +320,30 @@ static int slice_new(const struct parts *ps, const uint32_t *kernels, uint32_t n
 	return object_check(ps->set, (struct fdry_span){ s->bytes.data, s->bytes.len }, &s->oid);
 }
 
-/* The slice of @kernels, made once for a code. *ret is valid until the next call. */
-static int slice_get(const struct parts *ps, const uint32_t *kernels, uint32_t n,
-		     const struct fdry_set_slice **ret)
+static bool list_same(const struct fdry_buf *a, const struct fdry_buf *b)
+{
+	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+/* The slice of @kernels with @roots, made once for a code. *ret is valid until the next call. */
+static int slice_get(const struct parts *ps, const struct fdry_buf *kernels,
+		     const struct fdry_buf *roots, const struct fdry_set_slice **ret)
 {
 	struct fdry_buf *slices = &ps->code->slices;
 	const struct fdry_set_slice *s = (const struct fdry_set_slice *)slices->data;
-	size_t i, count = slices->len / sizeof(*s), len = n * sizeof(*kernels);
+	size_t i, count = slices->len / sizeof(*s);
 	struct fdry_set_slice add = { 0 };
 	int err;
 
 	for (i = 0; i < count; i++)
-		if (s[i].kernels.len == len && !memcmp(s[i].kernels.data, kernels, len))
+		if (list_same(&s[i].kernels, kernels) && list_same(&s[i].roots, roots))
 			break;
 	if (i == count) {
-		err = slice_new(ps, kernels, n, &add) ?: fdry_buf_put(slices, &add, sizeof(add));
+		err = slice_new(ps, kernels, roots, &add) ?:
+		      fdry_buf_put(slices, &add, sizeof(add));
 		if (err) {
 			fdry_buf_release(&add.kernels);
+			fdry_buf_release(&add.roots);
 			fdry_buf_release(&add.bytes);
 			free(add.whole_reason);
 			return err;
@@ -287,16 +368,33 @@ static int group_whole(struct parts *ps, uint32_t group, const char *reason)
 	return 0;
 }
 
-static int group_slice(struct parts *ps, uint32_t group, uint32_t *kernels)
+/* List the kernels of a group, and the variables that only pointers may lead its kernels to. */
+static int group_list(const struct parts *ps, uint32_t group, struct fdry_buf *kernels,
+		      struct fdry_buf *roots)
+{
+	uint32_t i;
+	int err = 0;
+
+	kernels->len = roots->len = 0;
+	for (i = group; i < ps->n && !err; i++)
+		if (ps->p[i].group == group)
+			err = fdry_buf_put_u32(kernels, ps->p[i].kernel);
+	for (i = 0; i < ps->code->cubin->nvariables && !err; i++)
+		if (ps->roots[i] == ROOT_POINTED && ps->p[root_part(ps, i)].group == group)
+			err = fdry_buf_put_u32(roots, i);
+	return err;
+}
+
+static int group_slice(struct parts *ps, uint32_t group, struct fdry_buf *kernels,
+		       struct fdry_buf *roots)
 {
 	const struct fdry_set_slice *s;
-	uint32_t i, n = 0;
-	int err;
+	uint32_t i;
+	int err = group_list(ps, group, kernels, roots);
 
-	for (i = group; i < ps->n; i++)
-		if (ps->p[i].group == group)
-			kernels[n++] = ps->p[i].kernel;
-	err = slice_get(ps, kernels, n, &s);
+	if (err)
+		return err;
+	err = slice_get(ps, kernels, roots, &s);
 	if (err)
 		return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
 	if (s->whole_reason)
@@ -308,21 +406,48 @@ static int group_slice(struct parts *ps, uint32_t group, uint32_t *kernels)
 	return err;
 }
 
-static int parts_slice(struct parts *ps)
+/* Read the variables that the kernels reach, and those that pointers point to. */
+static int parts_read(struct parts *ps)
 {
-	uint32_t *kernels = calloc(ps->n, sizeof(*kernels)), i;
-	int err = kernels ? parts_group(ps) : fdry_nomem();
+	struct fdry_set_pointed *p = fdry_array(ps->set->pointed, struct fdry_set_pointed);
+	size_t j, n = fdry_array_count(ps->set->pointed, struct fdry_set_pointed);
+	uint32_t i;
+	int err;
 
-	for (i = 0; !err && i < ps->n; i++)
-		if (ps->p[i].group == i)
-			err = group_slice(ps, i, kernels);
-	for (i = 0; !err && i < ps->n; i++) {
+	for (i = 0; i < ps->n; i++) {
 		err = fdry_set_variables_read(ps->set, ps->p[i].e, &ps->p[i].reach);
 		if (err)
-			err = fdry_fail_at(err, "kernel %.200s", ps->p[i].e->k.name);
+			return fdry_fail_at(err, "kernel %.200s", ps->p[i].e->k.name);
 	}
-	free(kernels);
-	return err;
+	for (j = 0; j < n; j++) {
+		if (p[j].known.owner.code != ps->code->first)
+			continue;
+		p[j].object = ps->p[root_part(ps, p[j].known.index)].e->k.object;
+		err = fdry_set_pointed_read(ps->set, &p[j]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int parts_slice(struct parts *ps)
+{
+	struct fdry_buf kernels = { 0 }, roots = { 0 };
+	uint32_t i;
+	int err = roots_mark(ps);
+
+	if (err)
+		return err;
+	err = parts_group(ps);
+	if (err)
+		return err;
+	roots_join(ps);
+	for (i = 0; i < ps->n && !err; i++)
+		if (ps->p[i].group == i)
+			err = group_slice(ps, i, &kernels, &roots);
+	fdry_buf_release(&kernels);
+	fdry_buf_release(&roots);
+	return err ? err : parts_read(ps);
 }
 
 static bool same_code(const struct fdry_kernel_set *set, uint32_t i, uint32_t j)
@@ -348,6 +473,60 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 	err = parts_slice(&ps);
 out_free:
 	free(ps.p);
+	free(ps.roots);
+	return err;
+}
+
+/* Read the variables of the software driver's object that pointers point to. */
+static int host_pointed_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e)
+{
+	struct fdry_set_pointed *p = fdry_array(set->pointed, struct fdry_set_pointed);
+	size_t j, n = fdry_array_count(set->pointed, struct fdry_set_pointed);
+	int err;
+
+	for (j = 0; j < n; j++) {
+		if (p[j].known.owner.code != code_of(set, e)->first)
+			continue;
+		p[j].object = e->k.object;
+		err = fdry_set_pointed_read(set, &p[j]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Refuse a kernel with two sets of attributes in @object, whose variable @name pointers point to:
+ * the object would be loaded twice. */
+static int object_loads_check(const struct fdry_kernel_set *set, const struct fdry_oid *object,
+			      const char *name)
+{
+	uint32_t a, b, n = fdry_kernel_set_count(set);
+	const struct fdry_kernel *x, *y;
+
+	for (a = 0; a < n; a++) {
+		x = &entry_of(set, a)->k;
+		for (b = 0; b < a && fdry_oid_eq(&x->object, object); b++) {
+			y = &entry_of(set, b)->k;
+			if (fdry_oid_eq(&y->object, object) && !strcmp(x->name, y->name))
+				return fdry_fail(FDRY_E_REFUSED,
+						 "kernel %.200s is launched with two sets of "
+						 "attributes, so its code is loaded twice, and "
+						 "pointers point to its variable %.200s; launch it "
+						 "with one set",
+						 x->name, name);
+		}
+	}
+	return 0;
+}
+
+static int pointed_check(const struct fdry_kernel_set *set)
+{
+	const struct fdry_set_pointed *p = fdry_array(set->pointed, struct fdry_set_pointed);
+	size_t i, n = fdry_array_count(set->pointed, struct fdry_set_pointed);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++)
+		err = object_loads_check(set, &p[i].object, p[i].known.variable.name);
 	return err;
 }
 
@@ -374,6 +553,8 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 	int err;
 
 	fdry_set_variables_clear(set);
+	set->objects.len = 0;
+	set->pointed_more = false;
 	for (i = 0; i < n; i++) {
 		e = entry_of(set, i);
 		for (j = 0; j < i && !same_code(set, j, i); j++)
@@ -382,10 +563,11 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 			err = j == i ? cubin_slice(set, i) : 0;
 		} else {
 			err = entry_whole(set, e, "software driver object") ?:
-			      fdry_set_host_variables_read(set, e);
+			      fdry_set_host_variables_read(set, e) ?:
+			      host_pointed_read(set, e);
 		}
 		if (err)
 			return err;
 	}
-	return attrs_check(set);
+	return pointed_check(set) ?: attrs_check(set);
 }

@@ -27,6 +27,7 @@ struct look {
 	const struct fdry_cubin *c; /* NULL: an object of the software driver */
 	const struct fdry_set_owner *owner;
 	const struct fdry_oid *object;
+	bool pointed; /* pointers point to the variable */
 };
 
 static int refuse(const struct fdry_cubin_variable *v, const char *what)
@@ -144,9 +145,14 @@ static int variable_same(const struct look *l, const struct fdry_cubin_variable 
 	if (!bytes_same(&before->bytes, &add->bytes) ||
 	    !bytes_same(&before->relocated, &add->relocated))
 		return refuse(v, "has another value in another load of the module");
-	if (l->c && !v->constant && before->addr != add->addr)
+	if (before->addr == add->addr)
+		return 0;
+	if (l->c && !v->constant)
 		return refuse(v, "is one of two in two loads of the same code, and kernels write "
 				 "them");
+	if (before->pointed || l->pointed)
+		return refuse(v, "is one of two in two loads of the same code, and a pointer "
+				 "points to one of them");
 	return 0;
 }
 
@@ -155,15 +161,18 @@ static int variable_same(const struct look *l, const struct fdry_cubin_variable 
 static int variable_add(const struct look *l, const struct fdry_cubin_variable *v,
 			struct fdry_set_variable *add)
 {
-	const struct fdry_set_variable *all = (struct fdry_set_variable *)l->set->variables.data;
+	struct fdry_set_variable *all = (struct fdry_set_variable *)l->set->variables.data;
 	size_t i, n = l->set->variables.len / sizeof(*all);
 	int err;
 
 	for (i = 0; i < n; i++)
 		if (fdry_oid_eq(&all[i].object, l->object) && !strcmp(all[i].name, v->name))
 			break;
-	if (i < n)
-		return variable_same(l, v, &all[i], add);
+	if (i < n) {
+		err = variable_same(l, v, &all[i], add);
+		all[i].pointed |= l->pointed;
+		return err;
+	}
 	add->name = strdup(v->name);
 	if (!add->name)
 		return fdry_nomem();
@@ -200,7 +209,7 @@ static int value_read(const struct look *l, const struct fdry_cubin_variable *v,
 static int variable_read(const struct look *l, const struct fdry_cubin_variable *v,
 			 struct fdry_span initial)
 {
-	struct fdry_set_variable add = { .object = *l->object };
+	struct fdry_set_variable add = { .object = *l->object, .pointed = l->pointed };
 	uint8_t *expect;
 	int err = variable_address(l, v, &add.addr);
 
@@ -261,6 +270,32 @@ int fdry_set_variables_read(struct fdry_kernel_set *set, const struct fdry_set_e
 				return err;
 		}
 	return 0;
+}
+
+int fdry_set_pointed_read(struct fdry_kernel_set *set, const struct fdry_set_pointed *p)
+{
+	const struct fdry_set_known *k = &p->known;
+	const struct fdry_set_code *code =
+		&((const struct fdry_set_code *)set->codes.data)[k->owner.code];
+	struct look l = { .set = set,
+			  .drv = set->drv,
+			  .c = code->cubin,
+			  .owner = &k->owner,
+			  .object = &p->object,
+			  .pointed = true };
+	struct fdry_buf variables = { 0 }, initial = { 0 };
+	int err;
+
+	if (code->cubin)
+		return variable_read(&l, &k->variable,
+				     fdry_cubin_initial(code->cubin, &k->variable));
+	err = fdry_code_vars_host(code->bytes, &variables, &initial);
+	if (!err)
+		err = variable_read(&l, &k->variable,
+				    fdry_array(initial, struct fdry_span)[k->index]);
+	fdry_buf_release(&variables);
+	fdry_buf_release(&initial);
+	return err;
 }
 
 /* --- the values --- */

@@ -127,8 +127,10 @@ static int args_refuse(const struct fdry_kernel *k, uint32_t at, uint64_t word, 
  */
 static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 {
+	struct fdry_graph_word found = { .node = rd->node };
 	const char *what;
 	uint64_t word;
+	bool variable;
 	uint32_t at;
 	int err;
 
@@ -136,11 +138,19 @@ static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 		word = fdry_get64(rd->args.data + at);
 		if (word < ADDRESS_MIN || word >> ADDRESS_BITS)
 			continue;
-		err = fdry_read_word(rd, word, is_whole(k, at), &what);
+		err = fdry_read_word(rd, word, is_whole(k, at), &what, &variable);
 		if (err)
 			return err;
 		if (what)
 			return args_refuse(k, at, word, what);
+		if (!variable)
+			continue;
+		found.offset = at;
+		found.value = word;
+		err = fdry_buf_put(&rd->pointers, &found, sizeof(found));
+		if (err)
+			return err;
+		memset(rd->args.data + at, 0, 8);
 	}
 	return 0;
 }

@@ -185,6 +185,7 @@ void fdry_read_release(struct fdry_read *rd)
 	fdry_intern_release(&rd->events);
 	fdry_buf_release(&rd->event_uses);
 	fdry_buf_release(&rd->subgraphs);
+	fdry_buf_release(&rd->pointers);
 	fdry_buf_release(&rd->key);
 	fdry_buf_release(&rd->args);
 }
@@ -203,6 +204,8 @@ int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf
 		goto out_release;
 	if (in->events)
 		err = fdry_buf_put(in->events, rd.events.bytes.data, rd.events.bytes.len);
+	if (!err && in->pointers)
+		err = fdry_buf_put(in->pointers, rd.pointers.data, rd.pointers.len);
 	if (err)
 		fdry_buf_release(&object);
 	else

@@ -52,12 +52,13 @@ struct fdry_read {
 	struct fdry_graph_reader *in;
 	const struct fdry_driver *drv;
 	struct fdry_read_record *record; /* NULL: nothing is recorded */
+	struct fdry_buf pointers;   /* struct fdry_graph_word each */
 	bool freed;                 /* a word points to freed memory and counts as a number */
 	CUcontext ctx;              /* of the kernels so far; NULL: not known yet */
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
 	struct fdry_buf subgraphs;  /* struct fdry_read_subgraph each, in the order of owners */
-	uint32_t node;              /* the current node */
+	uint32_t node;              /* the number of the current node */
 	CUgraph rehearsal;          /* holds the fresh nodes; NULL until needed */
 	struct fdry_buf key;        /* kernel and attribute set, for the memo */
 	struct fdry_buf args;       /* of the current node */
@@ -84,8 +85,11 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
  * @whole: the word is all of a parameter. Otherwise it may lie in the padding of a structure, which
  * holds old bytes of the host's stack, including old pointers. So a pointer to freed memory counts
  * as a number there: a kernel that followed it would fault.
+ * @variable: set to whether the word may point to a module variable, and the reader wants to know
+ * such words; then *@what is NULL, too.
  */
-int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what) __must_check;
+int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what,
+		   bool *variable) __must_check;
 /* The index of a node's kernel in the reader's set. */
 int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
 		     uint32_t *ret) __must_check;

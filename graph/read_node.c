@@ -41,7 +41,8 @@ static int range_record(struct fdry_read *rd, const struct fdry_read_range *rang
 			  : 0;
 }
 
-int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what)
+int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what,
+		   bool *variable)
 {
 	struct fdry_wordset *words = &rd->in->memo.words;
 	struct fdry_word *known = fdry_wordset_find(words, word);
@@ -50,6 +51,7 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char *
 	int err;
 
 	*what = NULL;
+	*variable = false;
 	if (known)
 		return word_record(rd, known, whole);
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
@@ -58,6 +60,10 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char *
 	if (where == FDRY_WHERE_FREED && !whole) {
 		rd->freed = true;
 		return word_put(rd, word, whole);
+	}
+	if (where == FDRY_WHERE_VARIABLE && rd->in->pointers) {
+		*variable = true;
+		return 0;
 	}
 	if (where != FDRY_WHERE_NOTHING && where != FDRY_WHERE_REGION) {
 		*what = name;

@@ -41,14 +41,30 @@ static bool words_same(struct fdry_read *rd, const struct fdry_graph_kept *kept)
 {
 	const char *what = NULL;
 	uint64_t key, word;
+	bool variable;
 	size_t at;
 
 	for (at = 0; at < kept->words.len; at += sizeof(key)) {
 		key = fdry_get64(kept->words.data + at);
 		word = key & ~fdry_read_word_key(0, true);
-		if (fdry_read_word(rd, word, key != word, &what) || what)
+		if (fdry_read_word(rd, word, key != word, &what, &variable) || what || variable)
 			return false;
 	}
+	return true;
+}
+
+/* May each of them still point to a module variable? The caller finds out which one. */
+static bool pointers_same(const struct fdry_read *rd, const struct fdry_graph_kept *kept)
+{
+	const struct fdry_graph_word *w = fdry_array(kept->pointers, struct fdry_graph_word);
+	size_t i, n = fdry_array_count(kept->pointers, struct fdry_graph_word);
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	const char *what;
+
+	for (i = 0; i < n; i++)
+		if (rd->in->where(rd->in->where_arg, w[i].value, 0, &where, &what) ||
+		    where != FDRY_WHERE_VARIABLE)
+			return false;
 	return true;
 }
 
@@ -129,7 +145,8 @@ static int kept_holds(struct fdry_graph_reader *in, CUgraph graph, struct fdry_g
 		same = words_same(&rd, kept);
 		kept->ask = rd.freed;
 	}
-	*ret = same && ranges_same(&rd, kept) && kernels_same(in, kept);
+	*ret = same && pointers_same(&rd, kept) && ranges_same(&rd, kept) &&
+	       kernels_same(in, kept);
 	return 0;
 }
 
@@ -162,7 +179,8 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 	records_move(&record.kernels, &kept->kernels);
 	if (err)
 		goto out_release;
-	err = fdry_buf_put(&kept->events, rd.events.bytes.data, rd.events.bytes.len);
+	err = fdry_buf_put(&kept->events, rd.events.bytes.data, rd.events.bytes.len) ?:
+	      fdry_buf_put(&kept->pointers, rd.pointers.data, rd.pointers.len);
 	if (err)
 		goto out_release;
 	err = prints_list(in, &kept->kernels, &kept->prints);
@@ -195,7 +213,8 @@ out_release:
 size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept)
 {
 	return kept->object.cap + kept->nodes.cap + kept->words.cap + kept->ranges.cap +
-	       kept->kernels.cap + kept->prints.cap + kept->events.cap;
+	       kept->kernels.cap + kept->prints.cap + kept->events.cap +
+	       kept->pointers.cap;
 }
 
 void fdry_graph_kept_release(struct fdry_graph_kept *kept)
@@ -207,6 +226,7 @@ void fdry_graph_kept_release(struct fdry_graph_kept *kept)
 	fdry_buf_release(&kept->kernels);
 	fdry_buf_release(&kept->prints);
 	fdry_buf_release(&kept->events);
+	fdry_buf_release(&kept->pointers);
 	kept->nedges = 0;
 	kept->ask = false;
 	kept->has_oid = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* describe.c - writes manifests as text; see fdry_image_describe(). */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "image/describe.h"
@@ -193,6 +194,64 @@ static int events_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	return 0;
 }
 
+/* A line for a pointer at @place to a variable. */
+static int pointer_text(const struct fdry_manifest *m, uint32_t target, uint64_t offset,
+			const char *place, struct fdry_buf *out)
+{
+	const struct fdry_mf_target *t = &m->targets[target];
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return fdry_buf_line(out, "pointer in %s: variable %s of object %.12s, byte %llu", place,
+			     fdry_manifest_str(m, t->name),
+			     fdry_oid_hex(&m->objects[t->object].oid, hex),
+			     (unsigned long long)offset);
+}
+
+static int arg_pointers_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_arg_pointer *p = m->arg_pointers;
+	char place[96];
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_arg_pointers && !err; i++, p++) {
+		snprintf(place, sizeof(place), "graph %llu, node %u, byte %u of its arguments",
+			 (unsigned long long)m->graphs[p->graph].key, p->node, p->at);
+		err = pointer_text(m, p->target, p->offset, place, out);
+	}
+	return err;
+}
+
+static int content_pointers_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_content_pointer *p = m->content_pointers;
+	char place[96];
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_content_pointers && !err; i++, p++) {
+		snprintf(place, sizeof(place), "content at %#llx", (unsigned long long)p->addr);
+		err = pointer_text(m, p->target, p->offset, place, out);
+	}
+	return err;
+}
+
+static int pointers_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_value_pointer *p = m->value_pointers;
+	char place[300];
+	uint32_t i;
+	int err = arg_pointers_text(m, out) ?: content_pointers_text(m, out);
+
+	for (i = 0; i < m->n_value_pointers && !err; i++, p++) {
+		snprintf(place, sizeof(place), "variable %.200s, byte %llu",
+			 fdry_manifest_str(m, m->variables[p->variable].name),
+			 (unsigned long long)p->at);
+		err = pointer_text(m, p->target, p->offset, place, out);
+	}
+	return err;
+}
+
 static int variables_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_variable *v = m->variables;
@@ -292,7 +351,7 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	err = events_text(m, &out);
 	if (err)
 		goto out_release;
-	err = variables_text(m, &out);
+	err = variables_text(m, &out) ?: pointers_text(m, &out);
 	if (err)
 		goto out_release;
 	err = files_text(m, &out);

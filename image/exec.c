@@ -88,6 +88,8 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 		.hosts = img->hosts,
 		.nhosts = img->m.n_hosts,
 		.events = x->events,
+		.words = x->words,
+		.nwords = x->nwords,
 	};
 	size_t before = memory_free(img), after;
 	double mark = fdry_now_ms();

@@ -36,6 +36,9 @@ struct fdry_image_exec {
 		*graph; /* the graph object; NULL if an exec before it has the same */
 	struct fdry_graph_view view;
 	struct fdry_graph_built built;
+	const struct fdry_graph_word *words; /* addresses of variables in its arguments: see
+						targets.h */
+	uint32_t nwords;
 	CUevent *events;           /* by index: those that other graphs use, too, or NULL; see
 				      events.h */
 	_Atomic(CUgraphExec) exec; /* NULL until built */
@@ -88,6 +91,9 @@ struct fdry_image {
 	struct fdry_kernel_bank *bank;
 	struct fdry_buf *values;      /* by position in m.variables; see variables.h */
 	struct fdry_buf writable;     /* the copies of variables.h */
+	CUdeviceptr *targets;         /* by position in m.targets; see targets.h */
+	struct fdry_image *next_pointing; /* in the list of targets.c */
+	struct fdry_graph_word *words; /* by position in m.arg_pointers */
 	CUevent *events;              /* by number in m.events; see events.h */
 	struct fdry_image_exec *execs; /* by position in m.graphs */
 	uint32_t *order; /* positions in m.graphs, in the order of expected first launches */

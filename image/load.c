@@ -33,6 +33,7 @@
 #include "image/plan.h"
 #include "image/random.h"
 #include "image/shared_fingerprinter.h"
+#include "image/targets.h"
 #include "image/variables.h"
 #include "lib/live.h"
 #include "arch/stream.h"
@@ -326,6 +327,8 @@ static int content_fill(struct load *l)
 		fdry_content_delay(l->img);
 	else if (!whole)
 		err = fdry_content_check(l->img, l->content_reader, &checked);
+	if (!err && atomic_load(&l->img->content) == FDRY_CONTENT_WHOLE)
+		err = fdry_image_targets_content(l->img);
 	r->checked_bytes = (whole ? found : checked) + sum.checked;
 	r->check_ms = fdry_elapsed_ms(&mark);
 	return err;
@@ -360,7 +363,7 @@ static int kernels_load(struct load *l)
 				   fdry_objects_kernel, l->objects, &img->bank);
 	if (err)
 		return err;
-	err = fdry_image_values_load(img, l->reader);
+	err = fdry_image_targets_find(img) ?: fdry_image_values_load(img, l->reader);
 	if (err)
 		return err;
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);

@@ -72,9 +72,11 @@ const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key)
 
 bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object)
 {
-	size_t low = fdry_lower_bound(i, m->n_variables, m->variables[i].object < object);
+	size_t v = fdry_lower_bound(i, m->n_variables, m->variables[i].object < object),
+	       t = fdry_lower_bound(i, m->n_targets, m->targets[i].object < object);
 
-	return low < m->n_variables && m->variables[low].object == object;
+	return (v < m->n_variables && m->variables[v].object == object) ||
+	       (t < m->n_targets && m->targets[t].object == object);
 }
 
 const struct fdry_mf_pinned *fdry_manifest_pinned(const struct fdry_manifest *m, uint64_t addr,

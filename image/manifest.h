@@ -42,7 +42,8 @@ const struct fdry_mf_pinned *fdry_manifest_pinned(const struct fdry_manifest *m,
 /* The fixed address of a host segment that lies in a pinned allocation; 0: a load chooses one. */
 uint64_t fdry_manifest_host_place(const struct fdry_manifest *m, uint32_t segment);
 
-/* Whether a load writes variables of kernel object @object. */
+/* Whether a load writes variables of kernel object @object, or pointers point to them: the code is
+ * loaded for the image alone. */
 bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object);
 
 /* Zero it, set base and end, append entries to the sections in their canonical order, then encode.

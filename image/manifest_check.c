@@ -17,13 +17,7 @@
 #include "lib/search.h"
 
 #define bad fdry_manifest_bad
-
-static bool str_ok(const struct fdry_manifest *m, uint32_t off)
-{
-	if (!m->n_strings)
-		return off == 0;
-	return off < m->n_strings && (!off || !m->strings[off - 1]);
-}
+#define str_ok fdry_manifest_str_ok
 
 static int strings_check(const struct fdry_manifest *m)
 {
@@ -65,6 +59,12 @@ static int text_check(const struct fdry_manifest *m)
 		left = text_take(m, m->variables[i].name, left);
 	for (i = 0; i < m->n_files && left; i++)
 		left = text_take(m, m->files[i].name, left);
+	for (i = 0; i < m->n_arg_pointers && left; i++)
+		left = text_take(m, m->targets[m->arg_pointers[i].target].name, left);
+	for (i = 0; i < m->n_content_pointers && left; i++)
+		left = text_take(m, m->targets[m->content_pointers[i].target].name, left);
+	for (i = 0; i < m->n_value_pointers && left; i++)
+		left = text_take(m, m->targets[m->value_pointers[i].target].name, left);
 	for (i = 0; i < m->n_rng_uses && left; i++)
 		left = text_take(m, m->generators[m->rng_uses[i].generator].name, left);
 	if (left)
@@ -617,8 +617,10 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		chunks_check,  hosts_check,	 host_chunks_check, graphs_check,
 		kernels_check, attrs_check,	 variables_check,   tensors_check,
 		capacities_check,
-		allocs_check,  generators_check, rng_uses_check,    text_check,
-		fingerprints_check, external_prints_check, events_check, files_check,
+		allocs_check,  generators_check, rng_uses_check,    files_check,
+		fdry_manifest_check_pointers,
+		text_check, /* after all checks of strings */
+		fingerprints_check, external_prints_check, events_check,
 		fdry_manifest_check_pinned,
 	};
 	size_t i;

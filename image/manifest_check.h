@@ -14,4 +14,15 @@ int fdry_manifest_check(const struct fdry_manifest *m) __must_check;
 /* Check the sections about pinned memory, after those about host segments. FDRY_E_BADIMAGE. */
 int fdry_manifest_check_pinned(const struct fdry_manifest *m) __must_check;
 
+/* Whether a string begins at @off. */
+static inline bool fdry_manifest_str_ok(const struct fdry_manifest *m, uint32_t off)
+{
+	if (!m->n_strings)
+		return off == 0;
+	return off < m->n_strings && (!off || !m->strings[off - 1]);
+}
+
+/* manifest_check_pointers.c: check the pointers to module variables. FDRY_E_BADIMAGE. */
+int fdry_manifest_check_pointers(const struct fdry_manifest *m) __must_check;
+
 #endif

@@ -206,6 +206,41 @@ struct fdry_mf_event {
 	uint32_t reserved;
 };
 
+/* A module variable that pointers of the image point to; ascending objects, of each ascending
+ * names. */
+struct fdry_mf_target {
+	uint32_t object; /* index into the objects */
+	uint32_t name;
+	uint64_t size;   /* bytes, at least 1 */
+};
+
+/* 8 bytes of a kernel node's arguments, which are zero in the graph object: a load makes them the
+ * address of a byte of a target. Ascending graphs, nodes and places; none across another. */
+struct fdry_mf_arg_pointer {
+	uint32_t graph;  /* index into the graphs */
+	uint32_t node;   /* index in the graph object */
+	uint32_t at;     /* in the node's arguments */
+	uint32_t target; /* index into the targets */
+	uint64_t offset; /* in the target */
+};
+
+/* The same for 8 bytes of content, which are zero in the chunk; ascending addresses. */
+struct fdry_mf_content_pointer {
+	uint64_t addr;   /* a multiple of 8 */
+	uint64_t offset; /* in the target */
+	uint32_t target;
+	uint32_t reserved;
+};
+
+/* The same for 8 bytes of a variable's value, which are zero in its chunk; ascending entries, of
+ * each ascending places. */
+struct fdry_mf_value_pointer {
+	uint32_t variable; /* index into the variables */
+	uint32_t target;
+	uint64_t at;       /* in the variable, inside the entry */
+	uint64_t offset;   /* in the target */
+};
+
 /* A pinned allocation: host memory that graphs use at its own address; ascending, apart. */
 struct fdry_mf_pinned {
 	uint64_t addr;
@@ -281,6 +316,10 @@ struct fdry_mf_file {
 	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use) \
 	X(21, VARIABLES, variables, struct fdry_mf_variable) \
 	X(22, EVENTS, events, struct fdry_mf_event) \
+	X(24, TARGETS, targets, struct fdry_mf_target) \
+	X(25, ARG_POINTERS, arg_pointers, struct fdry_mf_arg_pointer) \
+	X(26, CONTENT_POINTERS, content_pointers, struct fdry_mf_content_pointer) \
+	X(27, VALUE_POINTERS, value_pointers, struct fdry_mf_value_pointer) \
 	X(28, PINNED, pinned, struct fdry_mf_pinned) \
 	X(29, PINNED_ROLES, pinned_roles, struct fdry_mf_pinned_role) \
 	X(30, PINNED_CHUNKS, pinned_chunks, struct fdry_mf_pinned_chunk) \
@@ -328,6 +367,13 @@ FDRY_MF_FROZEN_AT(fdry_mf_rng_use, increment, 24);
 FDRY_MF_FROZEN(fdry_mf_capacity, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_capacity, max, 8);
 FDRY_MF_FROZEN(fdry_mf_event, 16);
+FDRY_MF_FROZEN(fdry_mf_target, 16);
+FDRY_MF_FROZEN(fdry_mf_arg_pointer, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_arg_pointer, offset, 16);
+FDRY_MF_FROZEN(fdry_mf_content_pointer, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_content_pointer, target, 16);
+FDRY_MF_FROZEN(fdry_mf_value_pointer, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_value_pointer, at, 8);
 FDRY_MF_FROZEN(fdry_mf_variable, 56);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, offset, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);

@@ -9,6 +9,7 @@
 #include "image/check.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
+#include "image/targets.h"
 #include "image/variables.h"
 #include "lib/clock.h"
 
@@ -43,7 +44,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 	err = fdry_content_check(img, reader, &checked);
 	if (err)
 		goto out_end;
-	err = fdry_image_values_write(img);
+	err = fdry_image_targets_content(img) ?: fdry_image_values_write(img);
 	if (err)
 		goto out_end;
 	atomic_store(&img->content, FDRY_CONTENT_WHOLE);
@@ -201,11 +202,26 @@ static int content_compare(struct fdry_image *img)
 	return err;
 }
 
+static int pointers_write(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	int err;
+
+	if (!img->m.n_content_pointers)
+		return 0;
+	err = fdry_image_enter(img, &mode);
+	if (err)
+		return err;
+	err = fdry_image_targets_content(img);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
 /* If the content differs, each later use returns that error. After any other error, the next use
  * compares again. */
 static int content_due(struct fdry_image *img)
 {
-	int err = content_compare(img);
+	int err = content_compare(img) ?: pointers_write(img);
 
 	if (!err) {
 		atomic_store(&img->content, FDRY_CONTENT_WHOLE);

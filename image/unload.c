@@ -20,6 +20,7 @@
 #include "image/private_ctx.h"
 #include "image/random.h"
 #include "image/staging.h"
+#include "image/targets.h"
 #include "image/variables.h"
 #include "lib/live.h"
 
@@ -69,6 +70,7 @@ void fdry_image_unload(struct fdry_image *img)
 	if (img->drv)
 		fdry_driver_close(img->drv);
 	fdry_store_close(img->store);
+	fdry_image_targets_free(img);
 	fdry_buf_release(&img->bytes);
 	if (img->pid == getpid()) /* in a child it would wait for the parent's threads */
 		fdry_ticket_release(&img->ticket);

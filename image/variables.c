@@ -6,6 +6,7 @@
 
 #include "arch/stream.h"
 #include "image/check.h"
+#include "image/targets.h"
 
 /* Copy a value out of the store. Its size counts before memory is allocated, since a few stored
  * bytes may be very many uncompressed. */
@@ -104,6 +105,7 @@ int fdry_image_values_load(struct fdry_image *img, struct fdry_reader *reader)
 
 	if (err)
 		return err;
+	fdry_image_targets_values(img);
 	err = fdry_image_values_write(img);
 	if (err)
 		return err;

@@ -14,7 +14,7 @@
 
 enum fdry_fork_lock {
 	FDRY_LOCK_MODULES,	  /* graph/module_table.c */
-	FDRY_LOCK_GRAPHS,	  /* image/shared_graph.c */
+	FDRY_LOCK_GRAPHS,	  /* image/shared_graph.c, image/targets.c */
 	FDRY_LOCK_FINGERPRINTERS, /* image/shared_fingerprinter.c */
 	FDRY_LOCK_PINNED,	  /* image/pinned.c */
 	FDRY_LOCK_BUILDERS,	  /* image/builder.c */

@@ -29,7 +29,7 @@ struct fdry_sealed_cell {
 	uint64_t zeros;                /* bytes that are in no chunk */
 	size_t chunk, nchunks;         /* its chunks */
 	size_t word, nwords;           /* its words */
-	bool wordy;                    /* it had too many words to keep */
+	bool wordy; /* it had too many words to keep, or pointers to module variables */
 };
 
 /* A chunk of a host segment. */

@@ -10,12 +10,13 @@
  *
  * Any kernel or copy may have written memory since the last seal. So the GPU computes the
  * fingerprint of every cell that an earlier seal of this capture has sealed. Cells with an
- * unchanged fingerprint are kept: the capture remembers their chunks and the words in them that may
- * be pointers (capture/sealed.h). Threads read the other cells in pieces, cut them, and search them
- * for pointers. Without fingerprints of the GPU they read all cells. The fingerprint of such a cell
- * is computed from the bytes that were read; if it did not change, the cell's chunks are not hashed
- * again. The sealing thread stores the results in the order of addresses. So the image does not
- * depend on the number of threads or on the kept cells.
+ * unchanged fingerprint are kept: the capture remembers their chunks and the words in them that
+ * may be pointers (capture/sealed.h). Threads read the other cells in pieces, cut them, and search
+ * them for pointers. Without fingerprints of the GPU they read all cells. The fingerprint of such
+ * a cell is computed from the bytes that were read; if it did not change, the cell's chunks are
+ * not hashed again. A cell with pointers to module variables is read by every seal, because its
+ * chunks have zeros in their place. The sealing thread stores the results in the order of
+ * addresses. So the image does not depend on the number of threads or on the kept cells.
  */
 #include "image/seal/seal.h"
 
@@ -79,6 +80,7 @@ struct content {
 	struct fdry_buf spots; /* of struct spot, in order */
 	struct fdry_writer_object *sealed; /* the chunks of the last seal, in their order */
 	struct fdry_sealed next; /* the results that the capture keeps of this seal */
+	bool forget; /* the results of earlier seals do not hold any more */
 	bool read_all; /* earlier seals did not search for all words, so all cells are read */
 };
 
@@ -368,14 +370,35 @@ static int cell_remember(struct content *c, const struct fdry_sealed_cell *cell,
 			       entry_at(w->fingerprints, struct fdry_fingerprint, first), words);
 }
 
+/* A word of a cell that is not read points to a module variable since an earlier seal. */
+static int pointer_new(struct content *c)
+{
+	const struct fdry_sealed_word *w = fdry_array(c->s->found, struct fdry_sealed_word);
+
+	c->forget = true;
+	return fdry_fail(FDRY_E_STATE,
+			 "the word at 0x%llx points to a module variable since the last seal; "
+			 "seal again",
+			 (unsigned long long)w->at);
+}
+
+/* Judge the words of a cell. Its pointers to module variables are in s->found afterwards. */
+static int words_judge(struct content *c, const struct fdry_sealed_word *words, size_t n)
+{
+	c->s->found.len = 0;
+	return fdry_pointers_judge(c->s, words, n);
+}
+
 static int kept_put(struct content *c, const struct fdry_sealed_cell *cell)
 {
 	const struct fdry_sealed *sealed = &c->s->cap->sealed;
 	const struct fdry_sealed_word *words =
 		entry_at(sealed->words, struct fdry_sealed_word, cell->word);
 	size_t i;
-	int err = fdry_pointers_judge(c->s, words, cell->nwords);
+	int err = words_judge(c, words, cell->nwords);
 
+	if (!err && c->s->found.len)
+		err = pointer_new(c);
 	for (i = cell->chunk; i < cell->chunk + cell->nchunks && !err; i++)
 		err = chunk_put(c->s, &fdry_array(sealed->chunks, struct fdry_mf_chunk)[i],
 				&fdry_array(sealed->prints, struct fdry_fingerprint)[i], NULL);
@@ -394,26 +417,45 @@ static int kept_run_put(struct content *c, size_t cell)
 	return err;
 }
 
+/* Put the chunks of a cell that was read. *f, *print and *bytes move behind them. */
+static int cell_put(struct content *c, const struct fdry_sealed_cell *cell, struct found **f,
+		    struct fdry_fingerprint **print, uint8_t **bytes)
+{
+	size_t k;
+	int err = 0;
+
+	for (k = 0; k < cell->nchunks; k++, ++*f, ++*print) {
+		if (c->s->found.len)
+			err = (*f)->known ? pointer_new(c)
+					  : fdry_seal_chunk_pointers(c->s, &(*f)->chunk, *print,
+								     *bytes);
+		if (!err)
+			err = chunk_put(c->s, &(*f)->chunk, *print, (*f)->known ? NULL : *bytes);
+		if (err)
+			return err;
+		if (!(*f)->known)
+			*bytes += (*f)->chunk.size;
+	}
+	return 0;
+}
+
 static int piece_put(struct content *c, const struct piece *p)
 {
-	const struct fdry_sealed_cell *cell = fdry_array(p->cells, struct fdry_sealed_cell);
+	struct fdry_sealed_cell *cell = fdry_array(p->cells, struct fdry_sealed_cell);
 	const struct fdry_sealed_word *words;
-	const struct fdry_fingerprint *print = fdry_array(p->prints, struct fdry_fingerprint);
+	struct fdry_fingerprint *print = fdry_array(p->prints, struct fdry_fingerprint);
 	struct found *f = fdry_array(p->found, struct found);
-	const uint8_t *bytes = p->fresh.data;
-	size_t i, k;
+	uint8_t *bytes = p->fresh.data;
+	size_t i;
 	int err;
 
 	for (i = 0; i < p->spot.cells; i++, cell++) {
 		words = entry_at(p->words, struct fdry_sealed_word, cell->word);
-		err = fdry_pointers_judge(c->s, words, cell->nwords);
-		for (k = 0; k < cell->nchunks && !err; k++, f++, print++) {
-			err = chunk_put(c->s, &f->chunk, print, f->known ? NULL : bytes);
-			if (!f->known)
-				bytes += f->chunk.size;
-		}
+		err = words_judge(c, words, cell->nwords) ?:
+		      cell_put(c, cell, &f, &print, &bytes);
 		if (err)
 			return err;
+		cell->wordy |= c->s->found.len != 0;
 		err = cell_remember(c, cell, words);
 		if (err)
 			return err;
@@ -642,6 +684,8 @@ int fdry_seal_content(struct fdry_seal *s)
 	s->w.base = s->layout.base;
 	s->w.end = s->layout.end;
 out_release:
+	if (c.forget)
+		fdry_sealed_content_release(&s->cap->sealed);
 	fdry_sealed_content_release(&c.next);
 	free(c.sealed);
 	fdry_buf_release(&c.runs);

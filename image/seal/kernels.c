@@ -98,13 +98,31 @@ static int kernel_objects_seal(struct fdry_seal *s)
 	return err;
 }
 
+/* The values of variables may have pointers to further variables, which become part of objects. */
 int fdry_seal_kernels(struct fdry_seal *s)
 {
-	uint32_t i;
 	int err;
 
-	err = fdry_kernel_set_slice(s->kernels);
-	fdry_seal_spent(s, slices);
+	do {
+		err = fdry_kernel_set_slice(s->kernels);
+		fdry_seal_spent(s, slices);
+		if (err)
+			return err;
+		err = fdry_seal_values_search(s);
+		fdry_seal_spent(s, kernels);
+		if (err)
+			return err;
+	} while (fdry_kernel_set_pointed_more(s->kernels));
+	return 0;
+}
+
+int fdry_seal_kernels_put(struct fdry_seal *s)
+{
+	uint32_t i;
+	int err = 0;
+
+	if (fdry_kernel_set_pointed_more(s->kernels))
+		err = fdry_seal_kernels(s);
 	if (err)
 		return err;
 	err = kernel_objects_seal(s);
@@ -115,7 +133,7 @@ int fdry_seal_kernels(struct fdry_seal *s)
 		if (err)
 			return err;
 	}
-	err = fdry_seal_values(s);
+	err = fdry_seal_values(s) ?: fdry_seal_targets(s);
 	if (err)
 		return err;
 	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);

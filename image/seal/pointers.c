@@ -14,6 +14,9 @@
  * of 256, like addresses of allocations; or if another such word is close to it and points to a
  * place close by. Other words that pass are only counted in the report. In a module variable, which
  * is small beside content, every word that passes refuses the seal.
+ *
+ * A pointer to a variable of a kernel's module is kept: a load writes the address that the variable
+ * has then (targets.c).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -146,6 +149,25 @@ static bool is_own(const struct fdry_seal *s, uint64_t word)
 	return fdry_mem_reader_holds(s->reader, word);
 }
 
+/* Can a load write an address at @at? Not into host memory. Few variables are as large as other
+ * allocations, so a number rarely has the address of one by chance. */
+static bool may_change(const struct fdry_seal *s, uint64_t at, uint64_t word)
+{
+	return s->variable || (word % 4 == 0 && fdry_layout_find(&s->layout, at));
+}
+
+/* Note a word that points to a variable of a kernel's module: a load writes the address that the
+ * variable has then. */
+static int variable_look(struct fdry_seal *s, uint64_t at, uint64_t word, bool *ret)
+{
+	struct fdry_sealed_word found = { .at = at, .word = word };
+	CUdeviceptr start;
+	int err = fdry_kernel_set_point(s->kernels, word, &start);
+
+	*ret = start;
+	return err || !start ? err : fdry_buf_put(&s->found, &found, sizeof(found));
+}
+
 /* Judge a word that may be an address. The process has a mapping there. */
 static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 {
@@ -153,6 +175,7 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 	uint64_t *number = &p->numbers[word * 0x9E3779B97F4A7C15ull >> 52];
 	enum fdry_where where = FDRY_WHERE_NOTHING;
 	const char *what = "";
+	bool found = false;
 	int err;
 
 	if (*number == word)
@@ -164,6 +187,10 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 		*number = word;
 		return 0;
 	}
+	if (where == FDRY_WHERE_VARIABLE && may_change(s, at, word))
+		err = variable_look(s, at, word, &found);
+	if (err || found)
+		return err;
 	if (s->variable || is_meant(s, at, word))
 		return refuse(s, at, word, what);
 	p->at = at;

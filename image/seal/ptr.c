@@ -23,22 +23,24 @@ static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
 	return ret;
 }
 
-/* Return a name of the memory for messages. */
-static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr, unsigned int type,
-				bool managed)
+/* Find the kind of memory outside of the region, and its name for messages. */
+static enum fdry_where outside_kind(const struct fdry_capture *cap, CUdeviceptr addr,
+				    unsigned int type, bool managed, const char **what)
 {
-	const char *mapped;
-
+	*what = "managed memory";
 	if (managed)
-		return "managed memory";
+		return FDRY_WHERE_OUTSIDE;
+	*what = "pinned host memory";
 	if (type == CU_MEMORYTYPE_HOST)
-		return "pinned host memory";
-	mapped = cap->hook->origin_at(addr);
-	if (!mapped)
-		mapped = mapped_name(cap, addr);
-	return mapped ? mapped
-		      : "device memory outside the capture's region: a module variable, memory "
-			"from before fdry_capture_begin(), or memory of another process or API";
+		return FDRY_WHERE_HOST;
+	*what = cap->hook->origin_at(addr);
+	if (!*what)
+		*what = mapped_name(cap, addr);
+	if (*what)
+		return FDRY_WHERE_OUTSIDE;
+	*what = "device memory outside the capture's region: a module variable, memory "
+		"from before fdry_capture_begin(), or memory of another process or API";
+	return FDRY_WHERE_VARIABLE;
 }
 
 static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_where *ret,
@@ -58,8 +60,7 @@ static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_w
 		return fdry_driver_result(drv, FDRY_DRV_cuPointerGetAttribute, res);
 	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
 			    addr);
-	*ret = type == CU_MEMORYTYPE_HOST && !managed ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
-	*what = outside_name(cap, addr, type, managed);
+	*ret = outside_kind(cap, addr, type, managed, what);
 	return 0;
 }
 

@@ -2,11 +2,11 @@
 /*
  * seal.c - makes an image of a capture, phase by phase.
  *
- * The phases are, in this order: check that no capture, texture or surface is live, lay out memory,
- * read the graphs (which interns kernels), slice the kernels, store content, check that no memory
- * changed during the seal, store manifest and ref. Each object is stored when it is made, the
- * manifest last. A failed seal leaves objects without references, which gc removes. The capture is
- * locked during the whole seal.
+ * The phases are, in this order: check that no capture, texture or surface is live, lay out
+ * memory, read the graphs (which interns kernels), slice the kernels, store content, check that no
+ * memory changed during the seal, store the kernels, then manifest and ref. Each object is stored
+ * when it is made, the manifest last. A failed seal leaves objects without references, which gc
+ * removes. The capture is locked during the whole seal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,13 +160,14 @@ static int graph_seal(struct fdry_seal *s, struct fdry_graph_reader *rd,
 	bool has = g->kept.object.len != 0;
 	int err;
 
-	s->events.len = 0;
+	s->events.len = s->graph_pointers.len = 0;
 	err = g->fixed ? fdry_graph_reread(rd, g->graph, &g->kept)
 		       : fdry_graph_read(rd, g->graph, &once);
 	if (err)
 		goto out_release;
 	err = graph_put(s, g, (struct fdry_span){ bytes->data, bytes->len }) ?:
-	      fdry_seal_graph_events(s, g->fixed ? &g->kept.events : &s->events);
+	      fdry_seal_graph_events(s, g->fixed ? &g->kept.events : &s->events) ?:
+	      fdry_seal_graph_pointers(s, g->fixed ? &g->kept.pointers : &s->graph_pointers);
 out_release:
 	fdry_buf_release(&once);
 	if (has)
@@ -174,6 +175,28 @@ out_release:
 	else
 		fdry_seal_spent(s, read_graphs);
 	return err ? fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g->key, g->name) : 0;
+}
+
+/* Find the module variables that arguments point to. If one is unknown, read its graph again: the
+ * reader then refuses the pointer, and names the node. */
+static int args_find(struct fdry_seal *s, struct fdry_graph_reader *rd,
+		     struct fdry_capture_graph *const *graphs)
+{
+	const struct fdry_capture_graph *g;
+	struct fdry_buf object = { 0 };
+	uint32_t unknown;
+	int err = fdry_seal_args_find(s, &unknown);
+
+	if (err || unknown == UINT32_MAX)
+		return err;
+	g = graphs[unknown];
+	rd->pointers = NULL;
+	err = fdry_graph_read(rd, g->graph, &object);
+	fdry_buf_release(&object);
+	if (!err)
+		err = fdry_fail(FDRY_E_STATE, "the memory that its arguments point to was freed "
+				"while the seal ran; keep it allocated");
+	return fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g->key, g->name);
 }
 
 /* Prepare what is kept of graphs for this seal. The words of the last seal serve kept graphs alone,
@@ -204,7 +227,8 @@ static int graphs_seal(struct fdry_seal *s)
 					.where = fdry_seal_ptr,
 					.where_arg = s,
 					.host = fdry_seal_host,
-					.events = &s->events };
+					.events = &s->events,
+					.pointers = &s->graph_pointers };
 	struct fdry_capture_graph **g = fdry_array(s->graphs, struct fdry_capture_graph *);
 	size_t i, n = fdry_array_count(s->graphs, struct fdry_capture_graph *);
 	size_t kept = kept_prepare(s);
@@ -220,7 +244,7 @@ static int graphs_seal(struct fdry_seal *s)
 		if (err)
 			goto out_yield;
 	}
-	err = fdry_seal_events(s);
+	err = args_find(s, &rd, g) ?: fdry_seal_events(s);
 out_yield:
 	fdry_graph_memo_yield(&rd, !err, &s->cap->memo);
 	return err;
@@ -502,6 +526,10 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.content_ms = layout_ms + fdry_elapsed_ms(&mark);
+	err = fdry_seal_kernels_put(s);
+	if (err)
+		return err;
+	s->report.kernels_ms += fdry_elapsed_ms(&mark);
 	err = facts_and_tensors_seal(s);
 	if (err)
 		return err;
@@ -556,6 +584,11 @@ static void seal_release(struct fdry_seal *s)
 	fdry_seal_pinned_release(s);
 	fdry_buf_release(&s->graphs);
 	fdry_buf_release(&s->rng_uses);
+	fdry_buf_release(&s->graph_pointers);
+	fdry_buf_release(&s->arg_pointers);
+	fdry_buf_release(&s->content_pointers);
+	fdry_buf_release(&s->value_pointers);
+	fdry_buf_release(&s->found);
 	fdry_buf_release(&s->events);
 	fdry_buf_release(&s->event_uses);
 	fdry_buf_release(&s->host_tensors);

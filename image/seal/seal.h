@@ -66,6 +66,10 @@ struct fdry_seal {
 	struct fdry_buf host_tensors, hosts; /* see host.c */
 	struct fdry_buf graphs;        /* struct fdry_capture_graph * each: to seal, by key */
 	struct fdry_buf rng_uses;      /* struct fdry_capture_rng_use each: of these graphs */
+	struct fdry_buf graph_pointers; /* struct fdry_graph_word each: of the graph that is read */
+	struct fdry_buf arg_pointers, content_pointers, value_pointers; /* see targets.c */
+	struct fdry_buf found;         /* struct fdry_sealed_word each: the pointers to module
+					  variables that the last search found */
 	struct fdry_buf events;        /* CUevent each: of the graph that is read */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
@@ -90,8 +94,11 @@ void fdry_seal_maps_release(struct fdry_seal_maps *m);
  * the order of addresses. */
 bool fdry_seal_mapped(struct fdry_seal *s, uint64_t addr);
 
-/* kernels.c: slice the kernels of the graphs, store their objects, add both to the manifest. */
+/* kernels.c: slice the kernels of the graphs. */
 int fdry_seal_kernels(struct fdry_seal *s) __must_check;
+/* After the content: store their objects, and add both to the manifest. The kernels are sliced
+ * again if content has pointers to more of their variables. */
+int fdry_seal_kernels_put(struct fdry_seal *s) __must_check;
 
 /* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if the memory of a tensor
  * was freed. */
@@ -133,6 +140,7 @@ struct fdry_pointers;
 int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **ret) __must_check;
 void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED: the message names the place of the pointer and its target. */
+/* Pointers to variables of the kernels' modules are no error. They are appended to s->found. */
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes,
 		       size_t len) __must_check;
 /* The same in two steps. First, any thread appends the words that may be pointers to @words, as
@@ -150,9 +158,26 @@ int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *word
 bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before);
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
 
-/* variables.c: after the kernels are sliced, store the values of their variables. FDRY_E_REFUSED
- * names a variable that points to memory which the image does not hold. */
+/* variables.c: after the kernels are sliced, search the values of their variables for pointers.
+ * FDRY_E_REFUSED names a variable that points to memory which the image does not hold. */
+int fdry_seal_values_search(struct fdry_seal *s) __must_check;
+/* Store the values. */
 int fdry_seal_values(struct fdry_seal *s) __must_check;
+
+/* targets.c: note the pointers to module variables in the graph that entered the manifest last. */
+int fdry_seal_graph_pointers(struct fdry_seal *s, const struct fdry_buf *words) __must_check;
+/* After all graphs: find these variables. If one is unknown, *ret is the index of its graph among
+ * those of the manifest; otherwise UINT32_MAX. */
+int fdry_seal_args_find(struct fdry_seal *s, uint32_t *ret) __must_check;
+/* Set the words of s->found to zero in the bytes of a chunk, note them as pointers in content, and
+ * change the chunk's id and fingerprint. */
+int fdry_seal_chunk_pointers(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
+			     struct fdry_fingerprint *print, uint8_t *bytes) __must_check;
+/* The same for the value of a variable. @variable: its index in the manifest. */
+int fdry_seal_value_pointers(struct fdry_seal *s, uint32_t variable, uint64_t base, uint64_t addr,
+			     uint8_t *bytes, size_t len) __must_check;
+/* After the kernels and values: add the variables and the pointers to the manifest. */
+int fdry_seal_targets(struct fdry_seal *s) __must_check;
 
 /* events.c: note the events of the graph that entered the manifest last: CUevent each, by index. */
 int fdry_seal_graph_events(struct fdry_seal *s, const struct fdry_buf *events) __must_check;

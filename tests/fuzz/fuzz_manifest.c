@@ -58,6 +58,9 @@ static struct fdry_buf good(void)
 	    (struct fdry_mf_kernel){ .name = str(&w, "k"), .param_count = 1, .param_bytes = 8 });
 	put(w.params, (struct fdry_mf_param){ 0, 8 });
 	put(w.objects, (struct fdry_mf_object){ .oid = { { 5 } } });
+	put(w.targets, (struct fdry_mf_target){ .object = 0, .name = str(&w, "t"), .size = 64 });
+	put(w.arg_pointers, (struct fdry_mf_arg_pointer){ .node = 3, .at = 8, .offset = 63 });
+	put(w.content_pointers, (struct fdry_mf_content_pointer){ .addr = BASE + 4088 });
 	put(w.attrs, (struct fdry_mf_attr){ .kernel = 0, .id = FDRY_MF_KERNEL_ATTRS, .value = 2 });
 	put(w.variables, (struct fdry_mf_variable){ .name = str(&w, "v"), .offset = 8, .size = 4 });
 	put(w.files, (struct fdry_mf_file){ .name = str(&w, "a/b"), .size = 4 });

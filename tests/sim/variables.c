@@ -31,6 +31,13 @@ SIM_KERNEL(follow, (uint64_t *, out))
 		*out = pointer ? *pointer : 0;
 }
 
+/* Reads by a pointer in memory. */
+SIM_KERNEL(deref, (uint64_t *, out), (const uint64_t *const *, cell))
+{
+	if (SIM_X == 0)
+		*out = **cell;
+}
+
 /* Reads what another kernel may know as a variable, and writes it. */
 SIM_KERNEL(swap, (uint64_t *, out), (uint64_t *, with), (uint64_t, value))
 {

@@ -324,6 +324,161 @@ START_TEST(addresses_are_no_values)
 }
 END_TEST
 
+/* Point to a byte of a variable, and slice. */
+static struct fdry_kernel_variable point(struct fdry_kernel_set *set, struct load *l,
+					 const char *name, uint64_t offset)
+{
+	CUdeviceptr start = 0, addr = (uintptr_t)variable_of(l, name);
+	struct fdry_kernel_variable v;
+
+	ck_assert_int_eq(fdry_kernel_set_point(set, addr + offset, &start), 0);
+	ck_assert_uint_eq(start, addr);
+	slice(set);
+	ck_assert(!fdry_kernel_set_pointed_more(set));
+	ck_assert_int_eq(fdry_kernel_set_pointed(set, start, &v), 0);
+	ck_assert_str_eq(v.name, name);
+	return v;
+}
+
+static const struct fdry_cubin_variable *object_variable(struct fdry_cubin *c, const char *name)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->nvariables; i++)
+		if (!strcmp(c->variables[i].name, name))
+			return &c->variables[i];
+	return NULL;
+}
+
+/* A variable that no kernel of the set names is in the object of the first kernel. */
+START_TEST(pointed_variable_of_no_kernel)
+{
+	static const uint8_t nines[16] = { 9, 0, 0, 0, 9, 0, 0, 0, 9, 0, 0, 0, 9, 0, 0, 0 };
+	const struct fdry_cubin_variable *found;
+	struct fdry_kernel_variable v;
+	struct fdry_kernel_set *set;
+	struct fdry_span bytes;
+	struct fdry_cubin *c;
+	struct fdry_oid oid;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	intern(set, kernel_of(l, "alone"), true);
+	intern(set, kernel_of(l, "affine"), true);
+	slice(set);
+	v = point(set, l, "untouched", 5);
+	ck_assert_uint_eq(v.object, 0);
+	ck_assert_uint_eq(v.size, 16);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 2);
+	bytes = fdry_kernel_set_object(set, 0, &oid);
+	ck_assert_int_eq(fdry_cubin_new(bytes, &c), 0);
+	found = object_variable(c, "untouched");
+	ck_assert_ptr_nonnull(found);
+	ck_assert_mem_eq(fdry_cubin_initial(c, found).data, nines, 16);
+	ck_assert_ptr_null(object_variable(c, "table"));
+	fdry_cubin_free(c);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* Kernels that reach a variable to which pointers point stay in one object, and so do those that
+ * reach the variable which ends there: the pointer may be its end. */
+START_TEST(pointed_variables_keep_kernels_together)
+{
+	static const struct {
+		const char *a, *b, *variable;
+		uint64_t offset;
+		bool together;
+	} cases[] = {
+		{ "copy", "lookup", "table", 0, true }, /* untouched ends where table begins */
+		{ "copy", "lookup", "untouched", 0, false },
+		{ "copy", "own_static", "untouched", 4, true },
+		{ "alone", "affine", "weights", 0, false },
+	};
+	struct fdry_kernel_variable v;
+	struct fdry_kernel_set *set;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	intern(set, kernel_of(l, cases[_i].a), true);
+	intern(set, kernel_of(l, cases[_i].b), true);
+	slice(set);
+	ck_assert(!same_object(set, 0, 1));
+	v = point(set, l, cases[_i].variable, cases[_i].offset);
+	ck_assert(same_object(set, 0, 1) == cases[_i].together);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 2 - cases[_i].together);
+	ck_assert_uint_eq(v.object, _i == 3);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* The value of a variable counts if pointers point there. */
+START_TEST(pointed_variable_in_values)
+{
+	struct fdry_kernel_set *set;
+	struct values v;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	intern(set, kernel_of(l, "alone"), true);
+	variable_of(l, "untouched")[3] = 1; /* counts now */
+	point(set, l, "untouched", 0);
+	v = values_of(set);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_str_eq(v.name[0], "untouched");
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* Pointers that do not point to one variable of the set's kernels. */
+START_TEST(pointed_variables_that_are_refused)
+{
+	struct fdry_kernel_set *set;
+	struct paper_kernel affine;
+	struct load *a, *b;
+	CUdeviceptr start;
+
+	paper_begin();
+	set = set_new();
+	a = load_file("vars.90.cubin");
+	b = load_file("vars.90.cubin");
+	intern(set, kernel_of(a, "alone"), true);
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(b, "table"), &start), 0);
+	ck_assert_uint_eq(start, 0); /* of a load without a kernel in the set */
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)&paper, &start), 0);
+	ck_assert_uint_eq(start, 0);
+	intern(set, kernel_of(b, "lookup"), true); /* it reaches the table of @b */
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(a, "table"), &start), 0);
+	ck_assert_uint_ne(start, 0);
+	slice_refused(set, "in two loads of the same code", "table");
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(b, "table"), &start),
+			 -FDRY_E_REFUSED);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "point to variable table in two loads"));
+	fdry_kernel_set_free(set);
+
+	set = set_new();
+	affine = *kernel_of(a, "affine");
+	kernel_of(a, "affine")->kernel_attrs[0] = 100000;
+	intern(set, kernel_of(a, "affine"), true);
+	intern(set, &affine, false);
+	slice(set);
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(a, "weights"), &start),
+			 0);
+	slice_refused(set, "different attributes", "affine");
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 /* A load writes values into every module of the object, and shares none of them. */
 START_TEST(values_are_written)
 {
@@ -533,6 +688,10 @@ int main(void)
 	tcase_add_test(tc, values_of_two_objects);
 	tcase_add_test(tc, values_of_two_loads);
 	tcase_add_test(tc, addresses_are_no_values);
+	tcase_add_test(tc, pointed_variable_of_no_kernel);
+	tcase_add_loop_test(tc, pointed_variables_keep_kernels_together, 0, 4);
+	tcase_add_test(tc, pointed_variable_in_values);
+	tcase_add_test(tc, pointed_variables_that_are_refused);
 	tcase_add_test(tc, values_are_written);
 	tcase_add_test(tc, unreadable_variables);
 	tcase_add_loop_test(tc, refused_kernels, 0, 5);

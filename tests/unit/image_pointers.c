@@ -20,12 +20,16 @@ static CUdeviceptr native(struct work *w, size_t size)
 	return p;
 }
 
+/* A variable of a module none of whose kernels is captured. */
 static CUdeviceptr variable(struct work *w, const char *name)
 {
+	static CUmodule other; /* each test is a process */
 	CUdeviceptr p;
 	size_t size;
 
-	cuda_ok(cuModuleGetGlobal_v2, &p, &size, w->module, name);
+	if (!other)
+		cuda_ok(cuModuleLoadData, &other, w->cubin);
+	cuda_ok(cuModuleGetGlobal_v2, &p, &size, other, name);
 	return p;
 }
 

@@ -97,12 +97,15 @@ static void memory_of_the_host(struct work *w)
 	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
 }
 
+/* A variable of a module none of whose kernels is captured. */
 static void module_variable(struct work *w)
 {
 	CUdeviceptr table;
+	CUmodule other;
 	size_t size;
 
-	cuda_ok(cuModuleGetGlobal_v2, &table, &size, w->module, "table");
+	cuda_ok(cuModuleLoadData, &other, w->cubin);
+	cuda_ok(cuModuleGetGlobal_v2, &table, &size, other, "table");
 	capture_start(w);
 	launch_add(w, w->a, table, w->c);
 	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));

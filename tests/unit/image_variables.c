@@ -9,7 +9,7 @@
 #include "image/manifest.h"
 #include "tests/lib/image.h"
 
-enum { BUMP = 1, BUMP_BY, PICK, FOLLOW };
+enum { BUMP = 1, BUMP_BY, PICK, FOLLOW, SWAP, DEREF };
 
 #define PICKED 299999u /* in the second chunk of the variable */
 
@@ -25,6 +25,15 @@ static CUdeviceptr variable(CUmodule module, const char *name)
 	size_t size;
 
 	cuda_ok(cuModuleGetGlobal_v2, &addr, &size, module, name);
+	return addr;
+}
+
+static CUdeviceptr variable_of_library(CUlibrary library, const char *name)
+{
+	CUdeviceptr addr = 0;
+	size_t size = 0;
+
+	cuda_ok(cuLibraryGetGlobal, &addr, &size, library, name);
 	return addr;
 }
 
@@ -374,6 +383,128 @@ START_TEST(values_are_described)
 }
 END_TEST
 
+/* --- pointers to variables --- */
+
+/* Exchange what is at @with for @value. */
+static void swap_add(struct vars *v, CUmodule module, CUdeviceptr with, uint64_t value)
+{
+	void *args[] = { &v->out.addr, &with, &value };
+	CUfunction f;
+
+	cuda_ok(cuModuleGetFunction, &f, module, "swap");
+	capture_start(&v->w);
+	cuda_ok(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, v->w.stream, args, NULL);
+	ok(fdry_capture_graph(v->w.cap, SWAP, "swap", capture_stop(&v->w)));
+}
+
+/* Pointers in arguments (to counter), in content (into twiddles) and in the value of a variable
+ * (into pair). */
+static void pointers_make(struct vars *v)
+{
+	CUdeviceptr cells;
+
+	vars_make(v);
+	swap_add(v, v->module, variable(v->module, "counter"), 500);
+	kernel_add(v, v->module, BUMP, "bump", 0);
+	cuda_ok(cuMemAlloc_v2, &cells, 1 << 20);
+	cuda_ok(cuMemsetD8_v2, cells, 0x11, 1 << 20);
+	word_set(cells + 4096, variable(v->module, "twiddles") + 8 * PICKED);
+	word_set(cells + 8, variable(v->module, "pair"));
+	kernel_add(v, v->module, DEREF, "deref", cells + 4096);
+	kernel_add(v, v->module, PICK, "deref", cells + 8);
+	kernel_add(v, v->module, FOLLOW, "follow", 0);
+	word_set(variable(v->module, "twiddles") + 8 * PICKED, 0x1234567);
+	word_set(variable(v->module, "pointer"), variable(v->module, "pair") + 8);
+}
+
+static void seal_pointers(void *arg)
+{
+	struct fdry_seal_report report = { .sz = sizeof(report) };
+	char first[FDRY_ID_SIZE], again[FDRY_ID_SIZE];
+	struct vars v;
+
+	(void)arg;
+	pointers_make(&v);
+	ok(fdry_capture_seal(v.w.cap, v.w.store, "img", first, NULL));
+	ok(fdry_capture_seal(v.w.cap, v.w.store, "img", again, &report));
+	ck_assert_str_eq(first, again);
+	ck_assert_uint_eq(report.pointer_words, 0);
+	work_end(&v.w);
+}
+
+static void pointers_run(struct fdry_image *img)
+{
+	ck_assert_uint_eq(run(img, BUMP), 8);
+	ck_assert_uint_eq(run(img, SWAP), 8); /* by the pointer, what the other kernel wrote */
+	ck_assert_uint_eq(run(img, BUMP), 501);
+	ck_assert_uint_eq(run(img, DEREF), 0x1234567);
+	ck_assert_uint_eq(run(img, PICK), 100);
+	ck_assert_uint_eq(run(img, FOLLOW), 200);
+}
+
+/* The image is loaded plainly, in a context of its own, compared at its first launch, hashed. */
+static const uint32_t load_flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_AT_LAUNCH,
+				       FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
+
+START_TEST(pointers_are_there_again)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = load_flags[_i] };
+	struct fdry_image *img = NULL;
+
+	test_child(seal_pointers, NULL);
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	pointers_run(img);
+	ok(fdry_image_restore(img, NULL));
+	pointers_run(img);
+	ok(fdry_image_check_content(img));
+	fdry_image_unload(img);
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	ok(fdry_image_restore(img, NULL)); /* before any launch */
+	pointers_run(img);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* A graph whose object was kept from an earlier seal is sealed with its pointers. */
+static void seal_kept(void *arg)
+{
+	struct vars v;
+
+	(void)arg;
+	pointers_make(&v);
+	ok(fdry_capture_graph_fixed(v.w.cap, SWAP, 1));
+	ok(fdry_capture_graph_fixed(v.w.cap, BUMP, 1));
+	ok(work_seal(&v.w, "first"));
+	ok(work_seal(&v.w, "img"));
+	work_end(&v.w);
+}
+
+START_TEST(kept_graphs_keep_their_pointers)
+{
+	struct fdry_image *img;
+
+	test_child(seal_kept, NULL);
+	img = load("img");
+	pointers_run(img);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(pointers_are_described)
+{
+	char *text = NULL;
+
+	test_child(seal_pointers, NULL);
+	ok(fdry_image_describe(load_store(), "img", &text));
+	ck_assert_ptr_nonnull(strstr(text, "pointer in graph 5, node 0, byte 8 of its arguments: "
+					   "variable counter of object "));
+	ck_assert_ptr_nonnull(strstr(text, ": variable twiddles of object "));
+	ck_assert_ptr_nonnull(strstr(text, "pointer in variable pointer, byte 0: variable pair of "
+					   "object "));
+	free(text);
+}
+END_TEST
+
 /* A pointer in a variable to memory that the image does not hold. */
 static void pointer_outside(struct vars *v)
 {
@@ -407,6 +538,74 @@ static void two_loads(struct vars *v)
 	kernel_add(v, second, BUMP_BY, "bump", 0);
 }
 
+/* A pointer to a variable of a load of which no graph has a kernel. */
+static void pointer_to_other_load(struct vars *v)
+{
+	CUmodule second;
+	size_t len;
+	void *code = test_sim_cubin("variables", &len);
+
+	cuda_ok(cuModuleLoadData, &second, code);
+	free(code);
+	swap_add(v, v->module, variable(second, "counter"), 0);
+}
+
+/* Pointers to one variable in two loads. */
+static void pointers_to_two_loads(struct vars *v)
+{
+	CUmodule second;
+	size_t len;
+	void *code = test_sim_cubin("variables", &len);
+
+	cuda_ok(cuModuleLoadData, &second, code);
+	free(code);
+	swap_add(v, v->module, variable(second, "counter"), 0);
+	kernel_add(v, second, BUMP, "bump", 0);
+	kernel_add(v, v->module, DEREF, "deref", variable(v->module, "counter"));
+}
+
+/* A pointer to a variable of which kernels of another load use their own. */
+static void pointer_beside_two_loads(struct vars *v)
+{
+	CUmodule second;
+	size_t len;
+	void *code = test_sim_cubin("variables", &len);
+
+	cuda_ok(cuModuleLoadData, &second, code);
+	free(code);
+	swap_add(v, v->module, variable(second, "counter"), 0);
+	kernel_add(v, second, BUMP, "bump", 0);
+}
+
+static void library_launch(struct vars *v, uint64_t key, CUfunction f)
+{
+	void *args[] = { &v->out.addr };
+
+	capture_start(&v->w);
+	cuda_ok(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, v->w.stream, args, NULL);
+	ok(fdry_capture_graph(v->w.cap, key, "bump", capture_stop(&v->w)));
+}
+
+/* A kernel that is launched with two sets of attributes, so a load loads its code twice. */
+static void pointer_and_two_sets(struct vars *v)
+{
+	CUlibrary library;
+	CUkernel bump;
+	CUfunction f;
+	size_t len;
+	void *code = test_sim_cubin("variables", &len);
+
+	cuda_ok(cuLibraryLoadData, &library, code, NULL, NULL, 0, NULL, NULL, 0);
+	free(code);
+	cuda_ok(cuLibraryGetKernel, &bump, library, "bump");
+	cuda_ok(cuKernelGetFunction, &f, bump);
+	cuda_ok(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50, bump,
+		0);
+	library_launch(v, BUMP, (CUfunction)bump);
+	library_launch(v, BUMP_BY, f);
+	word_set(v->out.addr + 16, variable_of_library(library, "counter"));
+}
+
 static const struct {
 	void (*make)(struct vars *v);
 	const char *says;
@@ -414,6 +613,11 @@ static const struct {
 	{ pointer_outside, "the word at byte 0 of the module variable pointer is 0x" },
 	{ pointer_inside, "the word at byte 0 of the module variable pointer is 0x" },
 	{ two_loads, "variable counter of its module has another value in another load" },
+	{ pointer_to_other_load, "byte 0 of its parameter 1 is 0x" },
+	{ pointers_to_two_loads, "pointers point to variable counter in two loads of its module" },
+	{ pointer_and_two_sets, "pointers point to its variable counter; launch it with one set" },
+	{ pointer_beside_two_loads, "variable counter of its module is one of two in two loads of "
+				    "the same code, and a pointer points to one of them" },
 };
 
 static void seal_refused(void *arg)
@@ -446,6 +650,10 @@ int main(void)
 	tcase_add_loop_test(tc, values_stay_in_the_store, 0, 2);
 	tcase_add_test(tc, size_is_checked_first);
 	tcase_add_test(tc, values_are_described);
+	tcase_add_loop_test(tc, pointers_are_there_again, 0,
+			    sizeof(load_flags) / sizeof(load_flags[0]));
+	tcase_add_test(tc, kept_graphs_keep_their_pointers);
+	tcase_add_test(tc, pointers_are_described);
 	tcase_add_loop_test(tc, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
 	suite_add_tcase(s, tc);
 	return test_main(s);
