@@ -218,9 +218,19 @@ class Watch:
         compiler.CompiledKernel._init_handles = timed(load, "load")
 
 
+def pretend():
+    """Let a fact of this start be another one: VLLM_START_PRETEND is its name, =, its value."""
+    key, _, value = os.environ.get("VLLM_START_PRETEND", "").partition("=")
+    if key:
+        from foundry.vllm import facts
+        early = facts.early
+        facts.early = lambda worker: {**early(worker), facts.PREFIX + key: value}
+
+
 def watch():
     """Watch a process of vLLM: the entry point of this test."""
     Watch().install()
+    pretend()
 
 
 def notes():

@@ -408,6 +408,30 @@ class Starts(Engine):
             """))
         self.assertIn("loaded", self.start(counts="LOADED"))
 
+    def test_another_gpu_memory_is_named(self):
+        self.first()
+        log = self.start(before="properties = torch.cuda.get_device_properties(0)\n"
+                         "torch.cuda.get_device_properties = lambda _: types.SimpleNamespace("
+                         "name=properties.name, total_memory=1)\n")
+        self.assertIn("because memory is 1 here and ", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_store_that_is_collected_meanwhile_is_named(self):
+        self.first()
+        log = self.start(before=textwrap.dedent("""
+            from vllm.v1.worker.gpu import model_runner
+            original = model_runner.GPUModelRunner.load_model
+            def collected(self):
+                with foundry.Store() as store:
+                    store.evict(size=1)
+                    store.gc()
+                original(self)
+            model_runner.GPUModelRunner.load_model = collected
+            """), counts="{**ONCE, 'profile': 0}")
+        self.assertIn("there is no ref 'test' in the store", log)
+        self.assertIn("captured and sealed", log)
+        self.assertIn("5 files of caches", log)  # the compiler reads all but two
+
     def test_a_damaged_store_starts_as_without_an_image(self):
         self.first()
         store = self.path(".cache/foundry/store")

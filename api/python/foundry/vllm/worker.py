@@ -81,7 +81,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = self.pieces = None
         self.watch, self.files, self.shared = None, "", compiled.Shared()
-        self.ahead = None
+        self.ahead, self.places = None, {}
         self.facts, self.found, self.code = {}, {}, []
         self.ref = os.environ["FOUNDRY_VLLM"]
 
@@ -107,6 +107,13 @@ class Session:
         if self.strict:
             raise RuntimeError(f"FOUNDRY_VLLM_STRICT is set, and the start cannot use the image "
                                f"'{self.ref}': {self.why}")
+
+    def turn(self, why):
+        """Capture in place of the load that was begun."""
+        self.mode, self.files = "capture", ""
+        if self.places and not self.watch:
+            self.watch = caches.Watch(self.places)
+        self.refuse(why)
 
     # --- phases ---
 
@@ -149,6 +156,7 @@ class Session:
             self.refuse(difference)
         else:
             self.mode = "load"
+            logger.debug("Foundry: found '%s' in the store", self.ref)
             major, minor = torch.cuda.get_device_capability(self.ordinal)
             self.ahead = ahead.begin(10 * major + minor)
         self.begin_caches()
@@ -157,12 +165,12 @@ class Session:
         """Write the files that the image carries; if it carries none, note which ones are used."""
         start, carried = time.monotonic(), 0
         try:
-            places = caches.folders()
+            self.places = caches.folders()
             if self.mode == "load":
-                carried, written = caches.unpack(self.store, self.ref, places)
+                carried, written = caches.unpack(self.store, self.ref, self.places)
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
-                self.watch = caches.Watch(places)
+                self.watch = caches.Watch(self.places)
         except Exception as e:  # vLLM compiles what is missing
             self.log_bug(e)
             logger.warning("Foundry: caches are left as they are, because %s", e)
@@ -249,8 +257,7 @@ class Session:
     def determine_available_memory(self, original):
         failed = self.not_available() or self.code_missing() if self.mode == "load" else None
         if failed:
-            self.mode = "capture"
-            self.refuse(failed)
+            self.turn(failed)
         if self.mode == "load":
             available = int(self.found[AVAILABLE])
             self.worker.available_kv_cache_memory_bytes = available
@@ -310,10 +317,9 @@ class Session:
             return original()
         failed = self.load_failed() if self.mode == "load" else None
         if failed:
-            self.mode = "capture"
             self.facts[AVAILABLE] = self.found[AVAILABLE]
             self.drop()
-            self.refuse(failed)
+            self.turn(failed)
         if self.mode == "load":
             self.ahead.join()
             with self.filling():
