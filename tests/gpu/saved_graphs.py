@@ -298,6 +298,8 @@ def image(count, folder, build=""):
     store = foundry.Store(os.path.join(folder, "foundry-store"))
     clock, start = Clock(), time.perf_counter()
     img = foundry.load(ident, store=store, build=bool(build))
+    if len(img.graphs()) != count:
+        sys.exit("the image has not all graphs; save them by \"together\"")
     clock.show("load")
     stream = torch.cuda.current_stream()
     for key in img.graphs():
