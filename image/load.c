@@ -402,7 +402,10 @@ static int device_fill(struct load *l)
 	struct fdry_task memory;
 	int err;
 
-	fdry_task_start(&memory, "fdry-memory", memory_load, l);
+	if (fdry_objects_have_kernels(l->objects))
+		fdry_task_start(&memory, "fdry-memory", memory_load, l);
+	else
+		fdry_task_init(&memory, memory_load, l);
 	fdry_saved_err_set(&kernels, kernels_load(l));
 	err = fdry_task_finish(&memory);
 	if (err)

@@ -235,13 +235,14 @@ static int reading_fn(struct fdry_work *work, unsigned int worker)
 	return err;
 }
 
-/* The number of threads to start: 0 if nothing is to be read. Otherwise at least one, since the
- * rest of a load mostly waits for other things than the processor. */
+/* The number of threads to start: 0 for one object, which takes hardly longer than a thread to
+ * start. Otherwise at least one, since the rest of a load mostly waits for other things than the
+ * processor. */
 static unsigned int threads_for(size_t objects, unsigned int most)
 {
 	unsigned int n = fdry_cores() - 1;
 
-	if (!objects)
+	if (objects < 2)
 		return 0;
 	if (most)
 		return most - 1;
@@ -382,6 +383,15 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 		return err;
 	*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
 	return 0;
+}
+
+bool fdry_objects_have_kernels(const struct fdry_objects *o)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->img->m.n_objects && o->loaded[i]; i++)
+		;
+	return i < o->img->m.n_objects;
 }
 
 /* Copy the view of an object to all graphs that share the object. The first of them owns its

@@ -38,6 +38,8 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 /* Wait until every graph object is read, verified and checked against the kernel table. Adds the
  * time and bytes to the load's report. */
 int fdry_objects_finish(struct fdry_objects *o) __must_check;
+/* Is there a kernel object that no other image has loaded? */
+bool fdry_objects_have_kernels(const struct fdry_objects *o);
 /* Wait for objects that are being read, then free everything. @o may be NULL. */
 void fdry_objects_free(struct fdry_objects *o);
 

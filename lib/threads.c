@@ -51,9 +51,14 @@ static void *task_run(void *arg)
 	return NULL;
 }
 
-void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg)
+void fdry_task_init(struct fdry_task *t, int (*fn)(void *arg), void *arg)
 {
 	*t = (struct fdry_task){ .fn = fn, .arg = arg };
+}
+
+void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg)
+{
+	fdry_task_init(t, fn, arg);
 	t->started = fdry_thread_start(&t->thread, name, task_run, t);
 }
 

@@ -40,7 +40,9 @@ struct fdry_task {
 	struct fdry_saved_err saved_err;
 };
 
-/* Each start needs a finish. */
+/* Prepare work that fdry_task_finish() does. */
+void fdry_task_init(struct fdry_task *t, int (*fn)(void *arg), void *arg);
+/* Start work in a thread. Each start needs a finish. */
 void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg);
 /* Wait for the work, or do it. Returns what it returned, with its message. */
 int fdry_task_finish(struct fdry_task *t) __must_check;
