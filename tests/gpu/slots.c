@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Slot tables on the machine's own driver: the rows of seed 004 with its replay loop, and the tests
- * of slots_rules.h, the one with many threads last. Lines that begin with "note" only report
- * figures.
+ * Slot tables on the machine's own driver: the requirements of slots_rows.h with a replay loop, and
+ * the tests of slots_rules.h, the one with many threads last. Lines that begin with "note" only
+ * report figures.
  */
 #include "tests/lib/gpu.h"
 #include "tests/lib/slots_fixture.h"

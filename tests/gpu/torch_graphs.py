@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the API of seed 000 with PyTorch on a GPU: its quick starts exactly as written, and the
-document's other promises.
+"""Tests the API of Documentation/api/torch-graphs.rst with PyTorch on a GPU: its quick starts, and
+its other promises.
 
 Every script is a process of its own. A part that fails prints the reason, and the others still run.
 """

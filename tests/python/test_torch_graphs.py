@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the API of seed 000 on the software driver, with a small array library in torch's place.
+"""Tests of the API of Documentation/api/torch-graphs.rst on the software driver.
 
-The quick starts run exactly as in that document; every script is a process of its own.
+A small array library takes torch's place. Every script is a process of its own.
 """
 import inspect
 import os

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rows of seed 004 on the software driver, and its replay loop compared with what the host
- * computes. */
+/* The requirements R1 to R8 of slots on the software driver, and a replay loop, compared with the
+ * results that the host computes. */
 #include "tests/lib/slots_fixture.h"
 #include "tests/lib/slots_rows.h"
 #include "tests/lib/slots_rules.h"
