@@ -9,7 +9,7 @@
 #include "graph/fatbin.h"
 #include "graph/kernel.h"
 
-/* What one kernel of a cubin reaches, trimmed (code_reach.h). */
+/* The parts that one kernel of a cubin reaches, trimmed (code_reach.h). */
 struct fdry_set_reach {
 	uint32_t kernel; /* index in the cubin */
 	struct fdry_code_reach reach;

@@ -5,7 +5,7 @@
  * Kernels of one cubin that reach a common writable variable stay in one object, and so do those
  * that reach a variable to which pointers point. Every other kernel gets an object of its own. If
  * the slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
- * reason. What is found of a code and its kernels stays with the code, so that later sets need not
+ * reason. Facts about a code and its kernels stay with the code, so that later sets need not
  * slice it again (fdry_kernel_set_adopt()).
  */
 #include <stdlib.h>
@@ -235,7 +235,7 @@ static int roots_mark(struct parts *ps)
 	return 0;
 }
 
-/* What a kernel reaches, found once for a code. */
+/* Find the parts that a kernel reaches, once for a code. */
 static int reach_get(struct fdry_set_code *code, uint32_t kernel, struct fdry_code_reach *ret)
 {
 	const struct fdry_set_reach *r = (const struct fdry_set_reach *)code->reaches.data;

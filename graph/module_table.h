@@ -42,7 +42,7 @@ struct fdry_module_user {
  */
 int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k,
 		    struct fdry_module **ret, CUfunction *func) __must_check;
-/* Of a module that fdry_module_get() returned. */
+/* The object and the handle of a module that fdry_module_get() returned. */
 const struct fdry_oid *fdry_module_object(const struct fdry_module *m);
 CUmodule fdry_module_handle(const struct fdry_module *m);
 /* Whether the module belongs to the user that got it, because it has variables. */

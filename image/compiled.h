@@ -24,7 +24,7 @@ struct fdry_compiled {
 	struct fdry_oid key; /* fdry_compiled_key() of the facts */
 };
 
-/* What determines compiled code, as strings. */
+/* The facts that determine compiled code, as strings. */
 struct fdry_compiled_source {
 	const char *arch; /* of the device, "sm_90" */
 	bool software;    /* whether the driver is the software driver */

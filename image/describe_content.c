@@ -86,7 +86,7 @@ static uint64_t extent_of(uint64_t size)
 	return (size + unit - 1) / unit * unit;
 }
 
-/* Where content may lie, ascending. */
+/* List the ranges in which content may lie, ascending. */
 static int places_list(const struct fdry_manifest *m, struct fdry_buf *ret)
 {
 	uint32_t i;

@@ -6,7 +6,7 @@
 #include "image/identity.h"
 #include "lib/log.h"
 
-/* What determines the compiled code. It points into itself. */
+/* The facts that determine the compiled code. The struct points into itself. */
 struct key {
 	struct fdry_identity device;
 	char compiler[128];

@@ -53,7 +53,7 @@ struct fdry_mf_header {
 
 /* Strings are offsets into the string section, each terminated; 0 is "". */
 
-/* What the image was made for, by ascending key. */
+/* A fact about the program and device that the image was made for; by ascending key. */
 struct fdry_mf_fact {
 	uint32_t key;
 	uint32_t value;

@@ -4,7 +4,7 @@
  *
  * The owner adds pieces of work and starts threads. A thread that waits for a piece works too,
  * so a queue without threads is slower and nothing else. Work begins in the order in which it
- * was added. What a piece reads and writes belongs to the thread that works on it, from
+ * was added. The data that a piece reads and writes belongs to the thread that works on it, from
  * fdry_workqueue_add() until fdry_workqueue_wait() returns.
  *
  * A piece of work may add others, but it may not wait for the queue.

@@ -46,7 +46,7 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
 
 /* --- env_info.c --- */
 
-/* Of data.mdb; 0 or errno. */
+/* The state of the file data.mdb; 0 or errno. */
 int fdry_db_stat(const struct fdry_db *db, struct stat *ret);
 /* Is a place with this process' id taken? */
 bool fdry_readers_are_ours(MDB_env *env);

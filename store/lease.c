@@ -2,7 +2,7 @@
 /*
  * lease.c - leases: files of ids, locked by their holders; see lease.h.
  *
- * What must stay true:
+ * Invariants:
  * - A file without a lock has no holder: a collection may remove it at its beginning and at
  *   its end. So a new holder checks, once it has the lock, that the file still exists.
  * - Ids are only appended: a reader that has read n ids continues behind them.

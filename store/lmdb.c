@@ -2,7 +2,7 @@
 /*
  * lmdb.c - transactions and entries of LMDB; see lmdb.h.
  *
- * What must stay true:
+ * Invariants:
  * - No flag is set that trades durability, or the safety of other processes, for speed
  *   (Documentation/design/store.rst lists every flag).
  * - The map moves only while no transaction of this process is open: a transaction
@@ -466,7 +466,7 @@ int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span 
 	return rc && rc != MDB_NOTFOUND ? fdry_db_fail(t->db, rc, "delete") : 0;
 }
 
-/* What the record of a table's tree says now. */
+/* Read the record of a table's tree as it is now. */
 static int table_stat(struct fdry_txn *t, enum fdry_table table, MDB_stat *ret)
 {
 	const struct fdry_tree *tree = &t->view.tables[table];

@@ -39,7 +39,7 @@ struct out_job {
 	struct fdry_buf out; /* head, links, body */
 };
 
-/* What a worker keeps from one object to the next. */
+/* Memory that a worker keeps from one object to the next. */
 struct tools {
 	struct fdry_unpacker unpacker;
 	ZSTD_CCtx *ctx;
@@ -65,7 +65,7 @@ struct packer {
 
 /* --- images --- */
 
-/* What @name means: all images of a ref, or the image of an id; NULL: the images of all refs. */
+/* List the images that @name means: all of a ref, or that of an id; NULL: those of all refs. */
 static int name_resolve(struct packer *p, const char *name)
 {
 	struct fdry_txn t;

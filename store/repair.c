@@ -348,7 +348,7 @@ out_close:
 
 /* --- objects that no source has --- */
 
-/* What became of a damaged object: it is in quarantine, a seal stored it again, or it is gone. */
+/* Find the state of a damaged object: in quarantine, stored again by a seal, or removed. */
 static int quarantine_result(struct fdry_txn *t, const struct fdry_oid *oid,
 			     enum fdry_repaired *ret)
 {

@@ -6,7 +6,7 @@
  * missing, damaged, or from another boot or another state of data.mdb, objects are hashed again. It
  * cannot show damage that reaches the disk after an object was hashed.
  *
- * What must stay true:
+ * Invariants:
  * - A note is valid for one state of data.mdb: its inode, the time of its last change, and its
  * transaction. A commit carries a valid note on to the new state, since no other process writes at
  * that time. A copy that is written over data.mdb makes the note invalid.

@@ -47,7 +47,7 @@ struct fdry_verify_shared {
 	char text[FDRY_SENTENCE_MAX];
 };
 
-/* What manifests record of a chunk. */
+/* A fingerprint that manifests record of a chunk. */
 struct fdry_verify_print {
 	struct fdry_oid oid;
 	struct fdry_fingerprint value;

@@ -4,8 +4,8 @@
  *
  * Objects are listed in slices, and the slice's objects checked by a work queue, each in a
  * transaction of its own: no view lasts long, so that a check of a large store beside its
- * writers does not make the file grow. What is collected meanwhile is no fault.
- * Faults are reported, and counted, in the order of ids.
+ * writers does not make the file grow. An object that
+ * is collected meanwhile is no fault. Faults are reported, and counted, in the order of ids.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -140,7 +140,7 @@ out_send:
 	return error_send(c, fdry_fail_at(err, "table %s", name), NULL);
 }
 
-/* What a writer relies on: no page is used twice, and none that is free is in use. */
+/* Check what a writer relies on: no page is used twice, and no free page is in use. */
 static int check_pages(struct child *c)
 {
 	int err = fdry_txn_check(&c->t, true, "verify");

@@ -175,7 +175,7 @@ static uint64_t items_cost(const struct fdry_writer *w)
 
 /* --- the transaction --- */
 
-/* What a transaction writes after the batch. All zero: nothing. */
+/* The entries that a transaction writes after the batch. All zero: none. */
 struct ending {
 	struct fdry_item *manifest; /* packed; NULL: none */
 	struct fdry_span data;      /* the manifest's bytes */

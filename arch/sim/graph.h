@@ -66,7 +66,7 @@ CUresult sim_edge_check(const struct sim_node *from, const struct sim_node *to,
 CUresult sim_edge_add(struct sim_node *from, struct sim_node *to, const CUgraphEdgeData *data);
 /* Remove all edges of @node. */
 void sim_edges_cut(struct sim_node *node);
-/* Add an edge to a list, which has one entry for each node. Of two, the stricter stays. */
+/* Add an edge to a list, which has one entry for each node. The stricter of two edges stays. */
 CUresult sim_edges_put(struct sim_edges *e, struct sim_node *node, const CUgraphEdgeData *data);
 CUresult sim_edges_merge(struct sim_edges *to, const struct sim_edges *from);
 CUresult sim_edges_copy(const struct sim_edges *e, struct sim_edges *ret);

@@ -116,7 +116,7 @@ static int run_cmp(const void *a, const void *b)
 	return (x->to < y->to) - (x->to > y->to);
 }
 
-/* Of tensors that share bytes, keep only the first: the others are views of it. */
+/* Keep only the first of tensors that share bytes: the others are views of it. */
 static size_t runs_apart(struct run *r, size_t n)
 {
 	size_t i, kept = 0;

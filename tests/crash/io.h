@@ -49,7 +49,7 @@ struct io_hooks {
 	void (*leave)(struct io_call *c, long ret);
 };
 
-/* NULL: none. Of this process and those that it forks from now on. */
+/* The hooks of this process and of those that it forks from now on. NULL: none. */
 extern const struct io_hooks *io_hooks;
 
 /* The same calls without the hooks. They return 0 or -1, and write all @len bytes. */

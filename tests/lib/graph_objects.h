@@ -31,10 +31,10 @@ struct fdry_buf golden_object(const char *name);
 struct fdry_buf object_of_string(const char *text);
 struct fdry_buf text_of(const struct fdry_buf *object);
 
-/* Where the directory entry of a section begins. */
+/* The offset of the directory entry of a section. */
 size_t entry_of(const struct fdry_buf *object, uint32_t id);
 
-/* Where a section's bytes begin. */
+/* The offset of a section's bytes. */
 size_t section_of(const struct fdry_buf *object, uint32_t id);
 
 #endif

@@ -63,7 +63,7 @@ START_TEST(children)
 }
 END_TEST
 
-/* What is added to the driver's copy of a child belongs to the child. */
+/* Nodes that are added to the driver's copy of a child belong to the child. */
 START_TEST(child_is_a_copy)
 {
 	CUgraph g = graph_make(), child = graph_make(), copy;

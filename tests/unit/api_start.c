@@ -195,7 +195,7 @@ START_TEST(says_what_was_not_there)
 }
 END_TEST
 
-/* Of two candidates, one is for another revision: both are reported, and a third is sealed. */
+/* One of two candidates is for another revision: both are reported, and a third is sealed. */
 START_TEST(says_which_field_differs)
 {
 	static const char *const names[] = { "nobody", "img" };

@@ -161,8 +161,8 @@ START_TEST(tensors_that_are_not_cut_out)
 }
 END_TEST
 
-/* Of tensors that share bytes the first counts, of those that begin together the largest; views cut
- * nothing. */
+/* The first of tensors that share bytes counts, and the largest of those that begin together. Views
+ * cut nothing. */
 START_TEST(tensors_that_share_bytes)
 {
 	struct sealed s;

@@ -74,7 +74,7 @@ START_TEST(load_with_every_call_failing)
 			break;
 		fdry_image_unload(img);
 		if (!err) {
-			/* What failed was giving something back, which the driver then keeps. */
+			/* A call that frees an object failed: the driver keeps it. */
 			ck_assert_int_le(live_objects() - before, 1);
 			before = live_before();
 			continue;
@@ -114,7 +114,7 @@ START_TEST(seal_with_every_call_failing)
 		if (!was_reached())
 			break;
 		if (!err) {
-			/* What failed was giving something back, which the driver then keeps. */
+			/* A call that frees an object failed: the driver keeps it. */
 			ck_assert_int_le(live_objects() - before, 1);
 			before = live_before();
 			ok(fdry_ref_delete(w.store, "img"));

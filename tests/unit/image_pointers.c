@@ -313,8 +313,8 @@ START_TEST(weights_and_indices)
 	cuda_ok(cuMemAlloc_v2, &p, bytes);
 	numbers_fill(words, bytes / 8, _i);
 	cuda_ok(cuMemcpyHtoD_v2, p, words, bytes);
-	/* Of 0, 1, 2, ... a few name places in 4 GiB that are in use; they are no pointers for
-	 * that. */
+	/* A few of the numbers 0, 1, 2, ... are addresses in use in the first 4 GiB. They are no
+	 * pointers. */
 	if (_i == 2)
 		ok(work_seal(&w, NULL));
 	else

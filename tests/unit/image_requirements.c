@@ -25,9 +25,8 @@ START_TEST(asked_without_a_driver)
 	ck_assert_uint_eq(n->base, TEST_CAPTURE_BASE);
 	ck_assert_uint_eq(n->address_bytes, 2 * MIB);
 	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB);
-	/* There are three vectors of 4,096 bytes. Of the kept memory, only a is not zero: c was
-	 * never written.
-	 */
+	/* There are three vectors of 4,096 bytes. Only a is not zero in the kept memory: c
+	 * was never written. */
 	ck_assert_uint_eq(n->content_bytes, 3 * 4096 - BYTES);
 	ck_assert_uint_eq(n->external_bytes, BYTES);
 	ck_assert_uint_eq(n->scratch_bytes, 0);

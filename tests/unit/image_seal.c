@@ -590,8 +590,8 @@ START_TEST(memory_allocated_meanwhile)
 }
 END_TEST
 
-/* What was allocated and freed again leaves no entry in the ledger. It is seen all the same, in an
- * aside area, too. */
+/* Memory that was allocated and freed again has no entry in the ledger. The seal notices it all the
+ * same, in an aside area, too. */
 START_TEST(memory_allocated_and_freed_meanwhile)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts),

@@ -437,7 +437,7 @@ static void *free_one(void *arg)
 	return fdry_region_dealloc(region, *(CUdeviceptr *)arg, 0) ? NULL : arg;
 }
 
-/* Of two that free the same address, one succeeds. */
+/* If two threads free the same address, one succeeds. */
 START_TEST(threads_free_once)
 {
 	CUdeviceptr addr;

@@ -110,7 +110,7 @@ START_TEST(unique_and_shared_bytes)
 }
 END_TEST
 
-/* Of three images with the same chunk, none has it alone, also if one of them is listed twice. */
+/* If three images have the same chunk, none has it alone, also if one of them is listed twice. */
 START_TEST(shared_by_many)
 {
 	struct fdry_usage u;

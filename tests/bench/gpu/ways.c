@@ -3,8 +3,8 @@
  * ways.c - see ways.h.
  *
  * Threads fill pinned blocks from the file, and pass each block to the driver. Every thread has
- * blocks of its own, so they share only the position in the file and the driver. What differs is
- * how the bytes get into a block, how many threads there are, and how large the blocks are. Three
+ * blocks of its own, so they share only the position in the file and the driver. They differ in
+ * the way in which bytes get into a block, the number of threads, and the size of blocks. Three
  * ways are of another kind: io_uring with one thread, a map registered with the driver, and a copy
  * out of the map as it is.
  */
