@@ -11,6 +11,7 @@
 #include "foundry/run/scalars.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +37,7 @@ struct fdry_scalars {
 	pthread_mutex_t lock; /* guards the ring */
 	fdry_devptr addr;
 	bool owns_memory;     /* the struct owns the memory at @addr */
-	bool writes;          /* the device has memory operations of 64 bits */
+	_Atomic bool writes;  /* the device has memory operations of 64 bits, and none failed */
 	uint32_t count;
 	uint32_t next;
 	void *block;          /* pinned */
@@ -123,9 +124,10 @@ static int memory_make(struct fdry_scalars *s)
 	if (s->addr)
 		return 0;
 	/* Drivers before CUDA 12 do not know the attribute. */
-	s->writes = !fdry_call_raw(s->on.drv, cuDeviceGetAttribute, &has,
-				   CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-				   s->on.device) && has;
+	atomic_store(&s->writes,
+		     !fdry_call_raw(s->on.drv, cuDeviceGetAttribute, &has,
+				    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+				    s->on.device) && has);
 	err = fdry_call(s->on.drv, cuMemAlloc_v2, &addr, s->count * WIDTH);
 	if (err)
 		return err;
@@ -176,14 +178,14 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 	return fdry_stream_wait(s->on.drv, stream);
 }
 
-/* Write up to WRITES_MAX values by memory operations, which complete as one: no work of another
- * thread comes between them. */
-static int values_write(const struct fdry_scalars *s, uint32_t first, uint32_t count,
-			const union fdry_scalars_value *values, CUstream stream)
+/* Write up to WRITES_MAX values by memory operations. One call enqueues all, so no work of another
+ * thread comes between them. Returns false if the driver refuses the call: the caller then copies
+ * the same values, whether or not some were enqueued. */
+static bool values_write(struct fdry_scalars *s, uint32_t first, uint32_t count,
+			 const union fdry_scalars_value *values, CUstream stream)
 {
 	CUstreamBatchMemOpParams ops[WRITES_MAX];
 	uint32_t i;
-	int err;
 
 	memset(ops, 0, count * sizeof(*ops));
 	for (i = 0; i < count; i++) {
@@ -193,11 +195,12 @@ static int values_write(const struct fdry_scalars *s, uint32_t first, uint32_t c
 			memcpy(&ops[i].writeValue.value64, values[i].bytes,
 			       fdry_dtype_size(s->dtypes[first + i]));
 	}
-	err = fdry_call(s->on.drv, cuStreamBatchMemOp_v2, stream, count, ops, 0);
-	if (err)
-		return err;
+	if (fdry_call_raw(s->on.drv, cuStreamBatchMemOp_v2, stream, count, ops, 0)) {
+		atomic_store(&s->writes, false);
+		return false;
+	}
 	fdry_count_copy(TO, count * WIDTH);
-	return 0;
+	return true;
 }
 
 static int values_copy(struct fdry_scalars *s, uint32_t first, uint32_t count,
@@ -223,8 +226,9 @@ static int update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 {
 	/* Not in the caller's memory, which may be managed, and which fdry_scalars_free() leaves
 	 * only after all updates. cuMemFree() waits for those of our own. */
-	if (s->writes && s->owns_memory && count <= WRITES_MAX)
-		return values_write(s, first, count, values, stream);
+	if (atomic_load(&s->writes) && s->owns_memory && count <= WRITES_MAX &&
+	    values_write(s, first, count, values, stream))
+		return 0;
 	return values_copy(s, first, count, values, stream);
 }
 
