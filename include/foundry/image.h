@@ -414,7 +414,8 @@ struct fdry_requirements_external {
  * @exec_bytes: about the memory that the driver allocates for all built graphs: 3 KiB a node
  * @kernel_bytes: of the kernel objects, which need about as much device memory
  * @externals: @nexternals external tensors, by name
- * @host_bytes: pinned host memory that the load allocates for host tensors
+ * @host_bytes: pinned host memory that the load allocates, for host tensors and for memory that the
+ *         graphs use at its own address
  */
 struct fdry_requirements {
 	fdry_devptr base;

@@ -92,8 +92,9 @@ class Capture(_lib.Closing):
 
         On the host, pinned or not: torch's, or anything with __array_interface__. use: "input",
         "output", "state" or "const". external: the image keeps no bytes of the tensor; the loading
-        process fills it. If graphs copy to or from host memory, a tensor named here must contain
-        that memory; it is kept alive until the end. Its inputs are external.
+        process fills it. If graphs copy to or from pageable host memory, a tensor named here must
+        contain that memory; it is kept alive until the end. Its inputs are external. Pinned memory
+        of the capture that is not named comes back at its own address.
         """
         raw = describe(name, tensor, use, external)
         lib.fdry_capture_tensor(self._handle, ctypes.byref(raw))
