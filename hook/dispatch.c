@@ -129,7 +129,8 @@ int fdry_dispatch_at(struct fdry_dispatch_at *ret)
 		*ret = (struct fdry_dispatch_at){ .number = fdry_regions.begun,
 						  .base = fdry_regions.current->base,
 						  .dev = fdry_regions.current->dev,
-						  .aside = fdry_regions.use_aside };
+						  .aside = fdry_regions.use_aside,
+						  .pinned = fdry_regions.pinned };
 	pthread_rwlock_unlock(&fdry_regions.lock);
 	return err;
 }

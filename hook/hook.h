@@ -136,6 +136,9 @@ struct fdry_hook {
 	 * same address twice if the region has no area. */
 	int (*region_aside_used)(uint64_t *base, uint64_t *end);
 
+	/* Whether pinned host memory comes from the region's host areas, and memory that the
+	 * program registers is noted. A region begins without. */
+	void (*region_pinned)(bool on);
 	/* Copy of the pinned host memory that is alive (malloc'ed), by address: allocations of the
 	 * regions' host areas (FDRY_KIND_PINNED), and memory that the program registered while a
 	 * region had begun (FDRY_KIND_REGISTERED). */

@@ -147,6 +147,7 @@ struct fdry_dispatch_at {
 	CUdeviceptr base;
 	CUdevice dev;
 	bool aside;      /* new allocations come from the aside area */
+	bool pinned;     /* pinned memory comes from host areas */
 };
 
 /* 0, FDRY_FOREIGN or an error. */
@@ -173,6 +174,7 @@ int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size);
 int fdry_hook_region_aside_begin(uint64_t size);
 int fdry_hook_region_aside(bool on);
 int fdry_hook_region_aside_used(uint64_t *base, uint64_t *end);
+void fdry_hook_region_pinned(bool on);
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
 			    size_t *count);
 

@@ -3,8 +3,9 @@
  * pinned.c - pinned host memory: allocations at fixed addresses, and notes of memory that the
  * program registers itself.
  *
- * Each region has a host area (mm/host_area.h), and so has its aside area. While a region has
- * begun, the program's pinned allocations come from there. If the area cannot provide one, the
+ * Each region has a host area (mm/host_area.h), and so has its aside area. If the capture asks for
+ * that (region_pinned() of the table), the program's pinned allocations come from there. Otherwise
+ * every call goes to the driver. If the area cannot provide one, the
  * driver allocates, with a warning: the program runs, and the seal refuses a graph whose kernels
  * use that memory. An area stays until the region has ended and its last allocation is freed.
  *
@@ -146,7 +147,7 @@ static int pinned_alloc(size_t size, unsigned int flags, void **ret)
 	if (!ret || !size || flags & ~KNOWN_FLAGS || fdry_start_is_forked())
 		return FDRY_FOREIGN; /* the driver returns the error */
 	err = fdry_dispatch_at(&at);
-	if (err)
+	if (err || !at.pinned)
 		return FDRY_FOREIGN;
 	err = area_get(&at, &a);
 	if (err)
@@ -236,7 +237,8 @@ static void note(const void *p, size_t size, unsigned int flags)
 				.kind = FDRY_KIND_REGISTERED };
 	struct fdry_dispatch_at at;
 
-	if (fdry_start_is_forked() || flags & CU_MEMHOSTREGISTER_IOMEMORY || fdry_dispatch_at(&at))
+	if (fdry_start_is_forked() || flags & CU_MEMHOSTREGISTER_IOMEMORY ||
+	    fdry_dispatch_at(&at) || !at.pinned)
 		return;
 	pthread_rwlock_wrlock(&lock);
 	if (fdry_ledger_add(&registered, &a))

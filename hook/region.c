@@ -155,7 +155,7 @@ static int begin_again(const struct fdry_driver *drv, struct fdry_place *want)
 	fdry_saved_err_set(&why, region_new(drv, want));
 	if (!why.err) {
 		*fdry_regions.current = *want;
-		fdry_regions.paused = false;
+		fdry_regions.paused = fdry_regions.pinned = false;
 		fdry_regions.begun++;
 		return 0;
 	}
@@ -189,7 +189,7 @@ static int begin_locked(const struct fdry_driver *drv, struct fdry_place want, b
 	*p = want;
 	fdry_regions.current = p;
 	fdry_regions.aside = NULL; /* an ended region's area has ended with it */
-	fdry_regions.paused = fdry_regions.use_aside = false;
+	fdry_regions.paused = fdry_regions.use_aside = fdry_regions.pinned = false;
 	fdry_regions.begun++;
 	__atomic_fetch_add(&fdry_regions.used, 1, __ATOMIC_RELEASE);
 	return 0;
@@ -412,6 +412,15 @@ int fdry_hook_region_aside(bool on)
 		fdry_regions.use_aside = on;
 	pthread_rwlock_unlock(&fdry_regions.lock);
 	return err;
+}
+
+void fdry_hook_region_pinned(bool on)
+{
+	if (fdry_start_is_forked())
+		return;
+	pthread_rwlock_wrlock(&fdry_regions.lock);
+	fdry_regions.pinned = on;
+	pthread_rwlock_unlock(&fdry_regions.lock);
 }
 
 int fdry_hook_region_aside_used(uint64_t *base, uint64_t *end)

@@ -29,6 +29,7 @@ struct fdry_regions {
 	struct fdry_place *aside;   /* the current region's aside area, or NULL */
 	bool paused;		    /* new allocations come from the driver */
 	bool use_aside;		    /* new allocations come from the aside area */
+	bool pinned;		    /* pinned memory comes from host areas */
 	uint64_t begun;		    /* the number of regions that have begun */
 	void (*ended)(void);	    /* to be called when a region has ended; may be NULL */
 };

@@ -35,6 +35,7 @@ static const struct fdry_hook table = {
 	.region_aside_begin = fdry_hook_region_aside_begin,
 	.region_aside = fdry_hook_region_aside,
 	.region_aside_used = fdry_hook_region_aside_used,
+	.region_pinned = fdry_hook_region_pinned,
 	.pinned_ledger = fdry_hook_pinned_ledger,
 	.pinned_used = fdry_hook_pinned_used,
 	.pinned_claim = fdry_hook_pinned_claim,

@@ -89,6 +89,7 @@ static int region_extend(struct fdry_capture *cap, const struct fdry_capture_opt
 	if (err)
 		return fdry_placed_fail(err, cap->placed.base + cap->placed.size, o->aside);
 	cap->placed.size += o->aside;
+	hook->region_pinned(o->flags & FDRY_CAPTURE_PINNED);
 	if (!o->preallocate)
 		return 0;
 	return fdry_interposer_result(hook, hook->region_preallocate(o->preallocate));
@@ -131,9 +132,10 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
-	if (o.reserved)
-		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; "
-				 "zero the struct first");
+	if (o.flags & ~(uint32_t)FDRY_CAPTURE_PINNED)
+		return fdry_fail(FDRY_E_OPTS, "fdry_capture_begin() does not know the flags %#x; "
+					      "use a newer library, or zero the struct first",
+				 o.flags);
 	if (o.aside && (!o.size || o.after))
 		return fdry_fail(FDRY_E_OPTS,
 				 "an aside area lies behind a region of a given size, "

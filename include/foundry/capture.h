@@ -42,11 +42,17 @@ int fdry_hook_path(char *path, size_t len);
 
 struct fdry_capture;
 
+enum fdry_capture_flags {
+	/* Pinned host memory of the capture gets fixed addresses, so that graphs whose kernels use
+	 * it can be sealed. Without this, they are refused. It has not run on a GPU yet. */
+	FDRY_CAPTURE_PINNED = 1 << 0,
+};
+
 /**
  * struct fdry_capture_opts - How a capture places memory.
  * @sz: sizeof(struct fdry_capture_opts)
  * @device: ordinal of the device whose allocations get addresses in the region
- * @reserved: zero
+ * @flags: of enum fdry_capture_flags
  * @base: first device address, a multiple of 2 MiB; 0: fdry_base_for_name() of @name
  * @size: bytes of addresses to reserve; 0: as much as is free there, 64 GiB to 1 TiB. Addresses
  *         cost nothing. The addresses of allocations do not depend on the size
@@ -62,7 +68,7 @@ struct fdry_capture;
 struct fdry_capture_opts {
 	size_t sz;
 	int32_t device;
-	uint32_t reserved;
+	uint32_t flags;
 	fdry_devptr base;
 	uint64_t size;
 	uint64_t preallocate;

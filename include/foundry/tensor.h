@@ -61,15 +61,15 @@ enum fdry_tensor_flags {
  * A name that the library returns belongs to the image and lives as long.
  *
  * Host tensors: a captured copy reads or writes host memory when the graph is launched. So every
- * range of pageable memory must lie in one tensor with FDRY_TENSOR_HOST, which stays allocated
- * until the seal. A loaded image has these tensors in pinned memory of its own. Their first content
+ * range of such memory must lie in one tensor with FDRY_TENSOR_HOST, which stays allocated until
+ * the seal. A loaded image has these tensors in pinned memory of its own. Their first content
  * depends on their use. Inputs count as external: the program rewrites them before every launch, so
  * their bytes at the seal mean nothing. Outputs are zero. Constants and state have the bytes from
  * the seal.
  *
- * Pinned memory of the capture that kernels use, or copies of memory in no tensor, comes back at
- * its own address, with its bytes from the seal. That includes the outputs in it. The host tensors
- * in such memory keep their addresses.
+ * With FDRY_CAPTURE_PINNED, pinned memory that kernels use, or copies of memory in no tensor, comes
+ * back at its own address, with its bytes from the seal. That includes the outputs in it. The host
+ * tensors in such memory keep their addresses. Without it, such graphs are refused.
  */
 struct fdry_tensor {
 	const char *name;

@@ -4,7 +4,7 @@ another.
 
 A pinned input that is rewritten before each replay, an output read back, a pinned constant, state
 that is copied to the host and back, registered and pageable memory by cuMemcpyAsync, rows by
-cuMemcpy2DAsync. Undeclared pageable memory is refused.
+cuMemcpy2DAsync. Undeclared host memory is refused.
 """
 import ctypes
 import os
@@ -113,7 +113,7 @@ def capture(store):
             cap.seal(store, "refused")
         except foundry.Error as e:
             assert e.name == "FDRY_E_REFUSED", e
-            assert "is pageable host memory that no single host tensor holds" in str(e), e
+            assert "is pinned host memory that no single host tensor holds" in str(e), e
             print("refused:", e)
         else:
             raise AssertionError("undeclared host memory was sealed")

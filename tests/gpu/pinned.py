@@ -31,7 +31,7 @@ if sys.argv[1:2] == ["capture"]:
 def capture(store):
     import foundry
     import torch
-    with foundry.Capture() as cap:
+    with foundry.Capture(pinned=True) as cap:
         a, b = torch.rand(N).pin_memory(), torch.arange(N, dtype=torch.float32).pin_memory()
         c, idle = torch.zeros(N, pin_memory=True), torch.zeros(1 << 20, pin_memory=True)
         y = torch.zeros(N, device="cuda")

@@ -88,7 +88,7 @@ def capture(folder):
     torch.backends.cudnn.deterministic = True
     works, graphs, losses = {}, {}, {}
     store = os.path.join(folder, "store")
-    with foundry.Capture() as cap:
+    with foundry.Capture(pinned=True) as cap:
         torch.manual_seed(7)
         stream = torch.cuda.Stream()
         for key, name in MODELS.items():

@@ -19,6 +19,7 @@ void vector_fill(float *v, float salt)
 
 CUdeviceptr work_base = TEST_CAPTURE_BASE;
 int work_device;
+uint32_t work_flags;
 
 long live_objects(void)
 {
@@ -41,7 +42,8 @@ void device_use(int ordinal)
 void work_make(struct work *w)
 {
 	struct fdry_capture_opts opts = {
-		.sz = sizeof(opts), .device = work_device, .base = work_base, .size = 1ull << 34
+		.sz = sizeof(opts), .device = work_device, .flags = work_flags, .base = work_base,
+		.size = 1ull << 34
 	};
 	float v[N];
 	size_t len;

@@ -36,6 +36,7 @@ float vector_value(int i, float salt);
 void vector_fill(float *v, float salt);
 extern CUdeviceptr work_base; /* the base of the next work's region */
 extern int work_device; /* its ordinal */
+extern uint32_t work_flags; /* of enum fdry_capture_flags */
 
 /* Return the number of live objects of the software driver, without addresses that stay reserved
  * for unloaded images. */

@@ -50,13 +50,9 @@ static void graphs_capture(struct host_work *h)
 	ok(fdry_capture_graph(w->cap, 4, NULL, capture_stop(w)));
 }
 
-bool host_native;
-
 void host_make(struct host_work *h, bool swapped)
 {
 	work_make(&h->w);
-	if (host_native)
-		ok(fdry_capture_pause(h->w.cap));
 	h->in = pinned(swapped ? 5 * BYTES : BYTES);
 	h->table = pinned(BYTES);
 	if (swapped)
@@ -64,8 +60,6 @@ void host_make(struct host_work *h, bool swapped)
 	h->out = pinned(BYTES);
 	if (!swapped)
 		h->state = pinned(BYTES);
-	if (host_native)
-		ok(fdry_capture_resume(h->w.cap));
 	h->plain = malloc(BYTES);
 	vector_fill(h->in, swapped ? 77 : 5);
 	vector_fill(h->out, swapped ? 78 : 6);

@@ -15,10 +15,6 @@ struct host_work {
 	float *in, *out, *table, *state, *plain;
 };
 
-/* The driver chooses the addresses of the pinned vectors: no image can hold them unless they are
- * declared. */
-extern bool host_native;
-
 float *pinned(size_t bytes);
 void host_tensor(struct work *w, const char *name, const void *at, uint32_t use);
 void host_make(struct host_work *h, bool swapped);

@@ -31,8 +31,8 @@ void seal_into(void *unused)
 
 void into_begin(struct work *w, int n, float salt)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_CAPTURE_BASE,
-					  .size = 1ull << 34 };
+	struct fdry_capture_opts opts = { .sz = sizeof(opts), .flags = work_flags,
+					  .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
 	CUdeviceptr *p[] = { &w->a, &w->b, &w->c };
 	float v[N];
 	int i;

@@ -127,7 +127,12 @@ def capture_host(store):
         a, b, c = (cuda.alloc(v) for v in ([0.0] * N, [float(i) for i in range(N)], [0.0] * N))
         host_a, host_c = cuda.pinned([5.0] * N), cuda.pinned([6.0] * N)
         cap.add_graph(7, cuda.graph(a, b, c, host_a, host_c))
-        print(cap.seal(store, "fixed").id)  # host memory that nobody named keeps its address
+        try:
+            cap.seal(store, "host")
+        except foundry.Error as e:
+            assert e.name == "FDRY_E_REFUSED" and "as a tensor in host memory" in str(e), e
+        else:
+            raise AssertionError("host memory that nobody named was sealed")
         cap.tensor("a", HostArray(host_a, N), use="input")
         cap.tensor("c", HostArray(host_c, N), use="output")
         print(cap.seal(store, "host").id)

@@ -17,10 +17,16 @@
 
 static uint64_t first;
 
+static void region_begin(void)
+{
+	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
+	hook->region_pinned(true);
+}
+
 static void begin(void)
 {
 	test_hook();
-	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
+	region_begin();
 	first = fdry_host_area_base(BASE, false);
 }
 
@@ -99,7 +105,7 @@ END_TEST
 START_TEST(the_aside_area_has_its_own)
 {
 	test_hook();
-	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
+	region_begin();
 	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
 	first = fdry_host_area_base(BASE, false);
 	ck_assert_uint_eq(get(1), first);
@@ -167,6 +173,8 @@ START_TEST(outside_of_a_region)
 	first = fdry_host_area_base(BASE, false);
 	ck_assert(!in_area(get(1)));
 	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
+	ck_assert(!in_area(get(1))); /* the region begins without host areas */
+	hook->region_pinned(true);
 	ck_assert_int_eq(hook->region_pause(), 0);
 	ck_assert(!in_area(get(1)));
 	ck_assert_int_eq(hook->region_resume(), 0);
@@ -220,13 +228,13 @@ START_TEST(areas_outlive_their_region)
 	ck_assert_int_eq(hook->region_end(), 0);
 	ck_assert_uint_eq(at(a)[63], 5);
 	put(b);
-	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
+	region_begin();
 	ck_assert_uint_eq(get(64), b);
 	put(b);
 	put(a);
 	ck_assert_int_eq(hook->region_end(), 0);
 	ck_assert_int_ne(mincore(at(first), 1, &in_core), 0);
-	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
+	region_begin();
 	ck_assert_uint_eq(get(64), first);
 }
 END_TEST

@@ -149,7 +149,6 @@ START_TEST(seal_refuses)
 	struct fdry_oid oid;
 	int err;
 
-	host_native = true;
 	host_make(&kept, false);
 	r->prepare(&kept);
 	err = work_seal(&kept.w, "ref");

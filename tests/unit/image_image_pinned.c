@@ -18,6 +18,7 @@ static struct shared {
 
 static void shared_make(void)
 {
+	work_flags = FDRY_CAPTURE_PINNED;
 	at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(at, MAP_FAILED);
 }
@@ -504,6 +505,7 @@ START_TEST(other_pinned_memory_is_refused)
 	struct work w;
 	float *p;
 
+	work_flags = FDRY_CAPTURE_PINNED;
 	work_make(&w);
 	ok(fdry_capture_pause(w.cap));
 	p = pinned(BYTES);
@@ -511,6 +513,22 @@ START_TEST(other_pinned_memory_is_refused)
 	graphs_capture(&w, addr_of(p), w.a);
 	refused(&w, "points to pinned host memory");
 	cuda_ok(cuMemFreeHost, p);
+	work_end(&w);
+}
+END_TEST
+
+/* Without the option, everything is as before. */
+START_TEST(without_the_option)
+{
+	struct work w;
+	float *p;
+
+	work_make(&w);
+	p = pinned(BYTES);
+	ck_assert_uint_ge(addr_of(p) - fdry_host_area_base(work_base, false),
+			  2 * FDRY_HOST_AREA_SIZE);
+	graphs_capture(&w, addr_of(p), w.a);
+	refused(&w, "points to pinned host memory");
 	work_end(&w);
 }
 END_TEST
@@ -538,6 +556,7 @@ START_TEST(memory_that_no_graph_uses)
 	struct work w;
 	char *text;
 
+	work_flags = FDRY_CAPTURE_PINNED;
 	work_make(&w);
 	vector_fill(pinned(BYTES), 5);
 	graph_add(&w, 1);
@@ -595,6 +614,7 @@ int main(void)
 	tcase_add_loop_test(tc, no_pinned_memory_left, 0, 2);
 	tcase_add_test(tc, freed_memory_is_refused);
 	tcase_add_test(tc, other_pinned_memory_is_refused);
+	tcase_add_test(tc, without_the_option);
 	tcase_add_test(tc, managed_memory_is_refused);
 	tcase_add_test(tc, memory_that_no_graph_uses);
 	tcase_add_test(tc, equal_work_gives_equal_images);

@@ -129,10 +129,10 @@ START_TEST(host_and_managed_memory)
 
 	work_make(&w);
 	graph_add(&w, 1);
-	ok(fdry_capture_pause(w.cap));
 	cuda_ok(cuMemAllocHost_v2, &host, 4096);
 	word_set(w.a + 16, (uint64_t)(uintptr_t)host + 4);
 	refused(&w, "host memory");
+	ok(fdry_capture_pause(w.cap));
 	cuda_ok(cuMemAllocManaged, &managed, 4096, CU_MEM_ATTACH_GLOBAL);
 	ok(fdry_capture_resume(w.cap));
 	word_set(w.a + 16, managed);

@@ -390,7 +390,7 @@ class Fact(Struct):
 
 
 class CaptureOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("base", c_uint64),
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("base", c_uint64),
                 ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p),
                 ("after", c_void_p), ("aside", c_uint64)]
 

@@ -29,6 +29,9 @@ def base_for_name(name=None):
     return lib.fdry_base_for_name(_lib.text(name) if name else None)
 
 
+_PINNED = 1  # FDRY_CAPTURE_PINNED
+
+
 class Capture(_lib.Closing):
     """Device memory at fixed addresses, and the graphs and tensors that a seal writes to an image.
 
@@ -46,14 +49,17 @@ class Capture(_lib.Closing):
     size: bytes of addresses (0: as many as are free there, at most 1 TiB). preallocate: bytes of
     memory to map in advance. device: its ordinal. after: the present Capture. Its region ends when
     this one has begun; memory in it stays valid. aside: bytes of addresses for an aside area behind
-    the region, which needs a size; see aside().
+    the region, which needs a size; see aside(). pinned: pinned host memory gets fixed addresses, so
+    that graphs whose kernels use it can be sealed (it has not run on a GPU yet).
     """
 
-    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None, aside=0):
+    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None, aside=0,
+                 pinned=False):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base,
                                 size=size, preallocate=preallocate,
                                 name=_lib.text(name) if name else None,
-                                after=after._handle.raw if after else None, aside=aside)
+                                after=after._handle.raw if after else None, aside=aside,
+                                flags=_PINNED if pinned else 0)
         raw = _lib.CAPTURE()
         lib.fdry_hook_install(None)
         lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(raw))
@@ -92,9 +98,9 @@ class Capture(_lib.Closing):
 
         On the host, pinned or not: torch's, or anything with __array_interface__. use: "input",
         "output", "state" or "const". external: the image keeps no bytes of the tensor; the loading
-        process fills it. If graphs copy to or from pageable host memory, a tensor named here must
-        contain that memory; it is kept alive until the end. Its inputs are external. Pinned memory
-        of the capture that is not named comes back at its own address.
+        process fills it. If graphs copy to or from host memory, a tensor named here must
+        contain that memory; it is kept alive until the end. Its inputs are external. With
+        pinned=True, pinned memory that is not named comes back at its own address.
         """
         raw = describe(name, tensor, use, external)
         lib.fdry_capture_tensor(self._handle, ctypes.byref(raw))
