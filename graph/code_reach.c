@@ -37,6 +37,12 @@ static void extern_reached(struct fdry_code_reach *r, const char *name)
 
 	if (why)
 		refuse(r, name, why);
+	why = fdry_devcall_whole(name);
+	if (!why)
+		return;
+	r->prints = true;
+	if (!r->unsliceable[0])
+		snprintf(r->unsliceable, sizeof(r->unsliceable), "it calls %.120s (%s)", name, why);
 }
 
 /* --- code and data --- */

@@ -26,7 +26,8 @@ struct fdry_code_reach {
 	uint8_t *whole;     /* by section: every byte of this data is reached */
 	uint64_t *work;     /* the work list: sections and variables */
 	uint32_t nwork;
-	char refused[200]; /* why the code cannot be restored: "calls vprintf (device printf)"; ""
+	bool prints;       /* by the driver's printf */
+	char refused[200]; /* why the code cannot be restored: "calls malloc (device malloc)"; ""
 			      if it can */
 	char unsliceable[200]; /* why the code cannot be sliced; "" if it can */
 };

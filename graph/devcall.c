@@ -2,9 +2,10 @@
 /*
  * devcall.c - functions that kernels call besides their own code; see devcall.h.
  *
- * A function that prints, allocates or launches has effects or state that an image does not hold. A
- * kernel with assertions can be restored: the call has no effect in a correct program, and a failed
- * assertion ends the context.
+ * A function that allocates or launches has state that an image does not hold, and a seal cannot
+ * find all pointers into the device's heap. Kernels with assertions can be restored:
+ * the call has no effect in a correct program, and a failed assertion ends the context. So can
+ * kernels that print. Their code is kept whole, because the driver prepares it when it loads it.
  */
 #include "graph/devcall.h"
 
@@ -14,19 +15,20 @@ struct devcall {
 	const char *name;
 	bool prefix;     /* @name is the beginning of the name */
 	const char *why; /* NULL: harmless */
+	bool whole;      /* @why is the reason to keep the code whole; otherwise it is refused */
 };
 
 static const struct devcall devcalls[] = {
-	{ "__assertfail", false, NULL },
-	{ "vprintf", false, "device printf" },
-	{ "malloc", false, "device malloc" },
-	{ "free", false, "device malloc" },
-	{ "__nv_aligned_device_malloc", false, "device malloc" },
-	{ "__cudaCDP2", true, "dynamic parallelism" },
-	{ "__cudaCnp", true, "dynamic parallelism" },
-	{ "cudaLaunchDevice", true, "dynamic parallelism" },
-	{ "cudaGetParameterBuffer", true, "dynamic parallelism" },
-	{ "cnprt", true, "dynamic parallelism" },
+	{ "__assertfail", false, NULL, false },
+	{ "vprintf", false, "device printf", true },
+	{ "malloc", false, "device malloc", false },
+	{ "free", false, "device malloc", false },
+	{ "__nv_aligned_device_malloc", false, "device malloc", false },
+	{ "__cudaCDP2", true, "dynamic parallelism", false },
+	{ "__cudaCnp", true, "dynamic parallelism", false },
+	{ "cudaLaunchDevice", true, "dynamic parallelism", false },
+	{ "cudaGetParameterBuffer", true, "dynamic parallelism", false },
+	{ "cnprt", true, "dynamic parallelism", false },
 };
 
 static const struct devcall *devcall_find(const char *name)
@@ -48,5 +50,14 @@ const char *fdry_devcall_refused(const char *name)
 {
 	const struct devcall *d = devcall_find(name);
 
-	return d ? d->why : "an unknown function of the driver";
+	if (!d)
+		return "an unknown function of the driver";
+	return d->whole ? NULL : d->why;
+}
+
+const char *fdry_devcall_whole(const char *name)
+{
+	const struct devcall *d = devcall_find(name);
+
+	return d && d->whole ? d->why : NULL;
 }

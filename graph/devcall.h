@@ -7,8 +7,10 @@
 
 /* Whether the list has that function. */
 bool fdry_devcall_known(const char *name);
-/* Why a kernel that calls it cannot be restored exactly ("device printf"); NULL if it can. A static
+/* Why a kernel that calls it cannot be restored exactly ("device malloc"); NULL if it can. A static
  * string. */
 const char *fdry_devcall_refused(const char *name);
+/* Why the code of a kernel that calls it is kept whole ("device printf"); NULL: it need not be. */
+const char *fdry_devcall_whole(const char *name);
 
 #endif

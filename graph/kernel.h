@@ -49,6 +49,7 @@ struct fdry_kernel {
 	const struct fdry_param *params;
 	bool whole;                /* the object is a whole cubin ... */
 	const char *whole_reason;  /* ... for this reason; NULL: it is a slice */
+	bool prints;               /* by the driver's printf; set by slicing */
 	bool has_values;           /* the image has values for variables of the object, so the
 				      object's modules are not shared with other images */
 };
@@ -88,7 +89,7 @@ void fdry_kernel_set_yield(struct fdry_kernel_set *set, struct fdry_buf *codes);
 void fdry_kernel_codes_release(struct fdry_buf *codes);
 
 /* Add the kernel of a node, as in cuGraphKernelNodeGetParams; @kern or @func may be NULL.
- * FDRY_E_REFUSED names kernel and reason: unknown code, failed parameter query, printf, malloc,
+ * FDRY_E_REFUSED names kernel and reason: unknown code, failed parameter query, malloc,
  * dynamic parallelism, ... */
 int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
 			   uint32_t *index) __must_check;

@@ -276,6 +276,7 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 	if (err)
 		return fdry_fail_at(err, "kernel %.200s", e->k.name);
 	ps->n++;
+	e->k.prints = p->reach.prints;
 	if (p->reach.refused[0])
 		return fdry_fail(FDRY_E_REFUSED,
 				 "kernel %.200s %s, which cannot be restored exactly; do not "

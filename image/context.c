@@ -125,33 +125,52 @@ void fdry_context_end(struct fdry_image *img)
 	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
 }
 
-/* The manifest has at most one limit, that of the stack. It stays raised after an unload, since
- * other code in the process may rely on it by then. */
+/* Raise a limit of the current context. *was: its value before, if it was raised. */
+static int limit_raise(const struct fdry_driver *drv, const struct fdry_mf_limit *l, size_t *was)
+{
+	static const char *const names[FDRY_MF_LIMITS] = {
+		[CU_LIMIT_STACK_SIZE] = "CU_LIMIT_STACK_SIZE",
+		[CU_LIMIT_PRINTF_FIFO_SIZE] = "CU_LIMIT_PRINTF_FIFO_SIZE",
+	};
+	size_t now;
+	int err = fdry_call(drv, cuCtxGetLimit, &now, (CUlimit)l->limit);
+
+	if (err || now >= l->value)
+		return err;
+	err = fdry_call(drv, cuCtxSetLimit, (CUlimit)l->limit, (size_t)l->value);
+	if (err)
+		return fdry_fail_at(err,
+				    "the context's limit %s is %zu bytes, and the image needs "
+				    "%llu; set it before a kernel runs that relies on it",
+				    names[l->limit], now, (unsigned long long)l->value);
+	*was = now;
+	return 0;
+}
+
+/* Limits stay raised after an unload, since other code in the process may rely on them by then. */
 int fdry_context_limits(struct fdry_image *img)
 {
 	const struct fdry_mf_limit *l = img->m.limits;
-	size_t now;
-	int err;
+	uint32_t i;
+	int err = 0;
 
-	if (!img->m.n_limits)
-		return 0;
-	err = fdry_call(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE);
-	if (err || now >= l->value)
-		return err;
-	err = fdry_call(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, (size_t)l->value);
-	if (err)
-		return err;
-	img->stack_was = now;
-	return 0;
+	for (i = 0; i < img->m.n_limits && !err; i++, l++)
+		err = limit_raise(img->drv, l, &img->limit_was[l->limit]);
+	return err;
 }
 
 void fdry_context_limits_undo(struct fdry_image *img)
 {
+	const struct fdry_mf_limit *l = img->m.limits;
 	size_t now;
+	uint32_t i;
 
-	if (img->stack_was && !fdry_call_raw(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE) &&
-	    now == img->m.limits->value)
-		(void)fdry_call_raw(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, img->stack_was);
+	for (i = 0; i < img->m.n_limits; i++, l++)
+		if (img->limit_was[l->limit] &&
+		    !fdry_call_raw(img->drv, cuCtxGetLimit, &now, (CUlimit)l->limit) &&
+		    now == l->value)
+			(void)fdry_call_raw(img->drv, cuCtxSetLimit, (CUlimit)l->limit,
+					    img->limit_was[l->limit]);
 }
 
 /* --- streams --- */

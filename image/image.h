@@ -64,7 +64,8 @@ struct fdry_image {
 	CUcontext primary;         /* retained; callers' streams belong to it */
 	CUcontext ctx; /* the context of kernels and graphs: the primary or a private one */
 	CUstream stream;           /* for content; shared, see arch/stream.h */
-	size_t stack_was;          /* the stack limit before the load raised it; 0: not raised */
+	size_t limit_was[FDRY_MF_LIMITS]; /* by limit: its value before the load raised it; 0: not
+					     raised */
 	struct fdry_buf bytes;     /* the manifest */
 	struct fdry_budget budget; /* limits the host memory that the load allocates */
 	struct fdry_manifest m;

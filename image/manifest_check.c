@@ -97,7 +97,7 @@ static int limits_check(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_limits; i++) {
 		if (m->limits[i].reserved || (i && m->limits[i - 1].limit >= m->limits[i].limit))
 			return bad("limit %u is out of order", i);
-		if (m->limits[i].limit != CU_LIMIT_STACK_SIZE)
+		if (m->limits[i].limit >= FDRY_MF_LIMITS)
 			return fdry_fail(
 				FDRY_E_VERSION,
 				"the image relies on a limit %u of the context that this library "

@@ -392,16 +392,27 @@ static int allocs_seal(struct fdry_seal *s)
 	return err;
 }
 
-static int limits_seal(struct fdry_seal *s)
+static int limit_put(struct fdry_seal *s, CUlimit limit)
 {
-	struct fdry_mf_limit mf = { .limit = CU_LIMIT_STACK_SIZE };
+	struct fdry_mf_limit mf = { .limit = limit };
 	size_t value;
-	int err = fdry_call(s->cap->drv, cuCtxGetLimit, &value, CU_LIMIT_STACK_SIZE);
+	int err = fdry_call(s->cap->drv, cuCtxGetLimit, &value, limit);
 
 	if (err)
 		return err;
 	mf.value = value;
 	return fdry_buf_put(&s->w.limits, &mf, sizeof(mf));
+}
+
+/* The limit of the stack, and that of the buffer of printf if a kernel prints. */
+static int limits_seal(struct fdry_seal *s)
+{
+	uint32_t i, n = fdry_kernel_set_count(s->kernels);
+	int err = limit_put(s, CU_LIMIT_STACK_SIZE);
+
+	for (i = 0; i < n && !fdry_kernel_set_get(s->kernels, i)->prints; i++)
+		;
+	return err || i == n ? err : limit_put(s, CU_LIMIT_PRINTF_FIFO_SIZE);
 }
 
 /* --- the whole seal --- */

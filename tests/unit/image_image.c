@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include "image/manifest.h"
 #include "tests/lib/image.h"
 
 #define SLOW 3      /* key of a graph that runs long */
@@ -288,6 +289,54 @@ START_TEST(the_stack_is_as_deep_as_it_was)
 	ck_assert_uint_eq(stack_limit(drv), before);
 	img = load(NULL);
 	ck_assert_uint_eq(stack_limit(drv), 7000);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* Store "img" again as "prints", with the limit of the buffer of printf in place of the stack's. */
+static void prints_fake(void)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_reader *reader;
+	struct fdry_writer *writer;
+	struct fdry_mf_limit *l;
+	struct fdry_manifest m;
+	struct fdry_oid id, *links;
+	size_t n;
+
+	ok(fdry_reader_begin(load_store(), &reader));
+	ok(fdry_reader_resolve(reader, "img", &id));
+	ok(fdry_reader_copy(reader, &id, &bytes));
+	fdry_reader_end(reader);
+	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	l = (struct fdry_mf_limit *)(bytes.data + ((const uint8_t *)m.limits - bytes.data));
+	ck_assert_uint_eq(m.n_limits, 1);
+	*l = (struct fdry_mf_limit){ .limit = CU_LIMIT_PRINTF_FIFO_SIZE, .value = 9 << 20 };
+	ok(fdry_manifest_links(&m, &links, &n));
+	ok(fdry_writer_begin(load_store(), &writer));
+	ok(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, "prints", &id, NULL));
+	free(links);
+	fdry_buf_release(&bytes);
+}
+
+START_TEST(the_buffer_of_printf_is_as_large_as_it_was)
+{
+	const struct fdry_driver *drv;
+	struct fdry_image *img = NULL;
+	size_t before = 0, now = 0;
+
+	test_child(seal_deep, NULL);
+	prints_fake();
+	drv = test_sim();
+	ck_assert_int_eq(drv->cuCtxGetLimit(&before, CU_LIMIT_PRINTF_FIFO_SIZE), CUDA_SUCCESS);
+	ck_assert_uint_lt(before, 9 << 20);
+	test_sim_fail("cuCtxSetLimit:1");
+	fails(DRIVER, "the context's limit CU_LIMIT_PRINTF_FIFO_SIZE is ",
+	      fdry_image_load(load_store(), "prints", NULL, &img));
+	test_sim_fail(NULL);
+	ok(fdry_image_load(load_store(), "prints", NULL, &img));
+	ck_assert_int_eq(drv->cuCtxGetLimit(&now, CU_LIMIT_PRINTF_FIFO_SIZE), CUDA_SUCCESS);
+	ck_assert_uint_eq(now, 9 << 20);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -596,6 +645,7 @@ int main(void)
 	tcase_add_test(tc, a_launch_that_waits_for_a_restore);
 	tcase_add_loop_test(tc, too_little_memory, 0, 2);
 	tcase_add_loop_test(tc, the_stack_is_as_deep_as_it_was, 0, 2);
+	tcase_add_test(tc, the_buffer_of_printf_is_as_large_as_it_was);
 	tcase_add_test(tc, a_capture_elsewhere_is_not_broken);
 	tcase_add_test(tc, nor_by_a_load_that_is_refused);
 	tcase_add_test(tc, copies_do_not_go_into_a_capture);
