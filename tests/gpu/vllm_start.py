@@ -188,13 +188,13 @@ class Watch:
             self.write()
         gpu_worker.warmup_kernels = warmup_kernels
         if os.environ.get("VLLM_START_PROFILE") and os.environ.get("FOUNDRY_VLLM"):
-            from foundry.vllm import compiled
-            load = compiled.load
+            from foundry.vllm import compiled as code
+            load = code.load
 
             def load_code(*args, **kwargs):
                 with profiled("compiled code"):
                     return load(*args, **kwargs)
-            compiled.load = load_code
+            code.load = load_code
 
     kernels = {"compile or read": 0, "load": 0, "loads": 0}
 

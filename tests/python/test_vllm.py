@@ -344,6 +344,22 @@ class Starts(Engine):
             log = self.start(counts=once, options=options, before=before, FOUNDRY_VLLM=runner)
             self.assertIn("captured and sealed", log)
 
+    def test_graphs_that_use_pinned_memory_are_not_sealed(self):
+        log = self.start(before=textwrap.dedent("""
+            import ctypes, struct
+            from vllm.v1.worker.gpu import model_runner
+            host = ctypes.c_void_p()
+            def constant(self):
+                if not host.value:
+                    torch._driver.call("cuMemAllocHost_v2", ctypes.byref(host),
+                                       ctypes.c_size_t(4096))
+                    ctypes.memmove(host.value, struct.pack("f", 1000.0) * 1000, 4000)
+                return torch.Tensor(host.value, (100, 10), keep=lambda: None)
+            model_runner.Model.constant = constant
+            """))
+        self.assertIn("not sealed: graphs, or memory that they use, point to pinned host", log)
+        self.assertIn("no ref 'test' in the store", self.start())
+
     def test_zero_turns_it_off(self):
         self.assertNotIn("Foundry", self.start(FOUNDRY_VLLM="0"))
 

@@ -488,8 +488,20 @@ class Session:
         for key, value in self.facts.items():
             self.capture.fact(key, value)
         self.seconds["names"] = time.monotonic() - start
-        self.sealed = self.capture.seal(self.store, self.ref)
+        sealed = self.capture.seal(self.store)
+        self.check_pinned(sealed.id)
+        self.store.tag(sealed.id, self.ref)
+        self.sealed = sealed
         self.seconds["seal"] = time.monotonic() - start
+
+    def check_pinned(self, image):
+        """Raise Unfit if an image holds pinned host memory.
+
+        vLLM writes its inputs to such memory. In a later start it writes to memory of its own, and
+        graphs would read that of the image.
+        """
+        if any(line.startswith("pinned ") for line in self.store.describe(image).splitlines()):
+            raise Unfit("graphs, or memory that they use, point to pinned host memory")
 
     @staticmethod
     def check_keys(tables):
