@@ -78,6 +78,8 @@ class Engine(Folder):
     def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
         """One start; it decodes, and does the phases that `counts` has. Returns the log."""
         variables = {"FOUNDRY_VLLM": "test", **variables}
+        if "mode=3" in options:
+            variables.setdefault("FOUNDRY_VLLM_COMPILE", "1")
         return self.script(ENGINE + before + textwrap.dedent(f"""
             worker = start({options})
             """) + textwrap.dedent(text) + textwrap.dedent(f"""
@@ -289,6 +291,11 @@ class Starts(Engine):
             self.assertIn("because compiled is ", log)
             self.assertIn("captured and sealed", log)
 
+    def test_compiled_models_start_plain_unless_a_variable_is_set(self):
+        log = self.start(options=self.PIECES, FOUNDRY_VLLM_COMPILE="0")
+        self.assertIn("images do not support the compilation mode 3 unless FOUNDRY_VLLM_COMPILE is "
+                      "1", log)
+
     def test_code_that_is_not_kept_leaves_the_start_plain(self):
         log = self.start(options=self.PIECES, VLLM_DISABLE_COMPILE_CACHE="1")
         self.assertIn("images do not support compiled code that vLLM does not keep", log)
@@ -314,7 +321,7 @@ class Starts(Engine):
             ModelCudaGraphManager.piecewise = staticmethod(
                 lambda model, desc: desc.num_tokens == 2 or original(model, desc))
             start({self.PIECES})
-            """), FOUNDRY_VLLM="test")
+            """), FOUNDRY_VLLM="test", FOUNDRY_VLLM_COMPILE="1")
         self.assertIn("not sealed: vLLM has captured other graphs than expected: Piece(", log)
 
     def test_words_of_a_sampler_that_look_like_pointers_are_not_sealed(self):
@@ -341,7 +348,8 @@ class Starts(Engine):
             """)
         for runner, once in (("V2", "ONCE"), ("V1", "ONCE_V1")):
             options = f"graphs='FULL', runner='{runner}'"
-            log = self.start(counts=once, options=options, before=before, FOUNDRY_VLLM=runner)
+            log = self.start(counts=once, options=options, before=before, FOUNDRY_VLLM=runner,
+                             FOUNDRY_VLLM_COMPILE="1")
             self.assertIn("captured and sealed", log)
 
     def test_graphs_that_use_pinned_memory_are_not_sealed(self):
