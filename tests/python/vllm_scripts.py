@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of a small engine in vLLM's place, on the software driver, each in a process of its own.
+"""
+import textwrap
+
+from torch_scripts import Folder
+
+ENGINE = """\
+import itertools
+import types
+import foundry.vllm
+import torch
+from foundry.vllm import facts
+facts.SOURCES["of the stand-in"] = facts.source()
+foundry.vllm.register()
+foundry.vllm.register()
+from vllm.v1.worker import gpu_worker, worker_base
+from vllm.config import CUDAGraphMode
+
+def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
+           cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
+           **compilation):
+    space = types.SimpleNamespace
+    return space(
+        compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
+        runner=runner, compiled_constant=constant,
+        model_config=space(model="some/model", dtype="float32", quantization=quantization,
+                           seed=0, max_model_len=100, enforce_eager=False, enable_sleep_mode=False),
+        scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
+        compilation_config=space(**{
+            "cudagraph_capture_sizes": list(sizes), "mode": mode,
+            "cudagraph_mode": CUDAGraphMode[graphs], "cache_dir": "", "backend": "inductor",
+            "use_inductor_graph_partition": False, "cudagraph_copy_inputs": False,
+            "cudagraph_mm_encoder": False, "compile_cache_save_format": "binary", **compilation}),
+        cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
+                           cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,
+                           num_gpu_blocks=None),
+        load_config=space(load_format="dummy"),
+        parallel_config=space(world_size=ranks, data_parallel_size=1, rank=0,
+                              data_parallel_index=0), speculative_config=None,
+        lora_config=None, kv_transfer_config=None)
+
+def start(**options):
+    wrapper = worker_base.WorkerWrapperBase()
+    wrapper.init_worker(config(**options))
+    worker = wrapper.worker
+    worker.init_device()
+    worker.load_model()
+    assert worker.determine_available_memory() == 64 << 20
+    worker.initialize_from_config(8)
+    assert worker.compile_or_warm_up_model() == "times"
+    return worker
+
+def decodes(worker, weight=3.0):
+    for value in (1.0, 5.0):
+        worker.model_runner.inputs.fill_(value)
+        modes = worker.vllm_config.compilation_config.cudagraph_mode.modes()
+        for size, mode in itertools.product(worker.model_runner.sizes, modes):
+            out = worker.model_runner.decode(size, mode).tolist()
+            assert set(out) == {value + size * weight + 1000.0}, (size, mode, out[:4])
+
+NOTHING = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0, "dummy_run": 0}
+ONCE = dict.fromkeys(NOTHING, 1)
+ONCE_V1 = {**ONCE, "warmup_kernels": 0, "dummy_run": 3}
+LOADED = {**NOTHING, "warmup_kernels": 1}
+LOADED_V1 = {**NOTHING, "dummy_run": 2}
+"""
+
+
+class Engine(Folder):
+    """Starts of the small engine."""
+
+    def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
+        """One start; it decodes, and does the phases that `counts` has. Returns the log."""
+        variables = {"FOUNDRY_VLLM": "test", **variables}
+        if "mode=3" in options:
+            variables.setdefault("FOUNDRY_VLLM_COMPILE", "1")
+        return self.script(ENGINE + before + textwrap.dedent(f"""
+            worker = start({options})
+            """) + textwrap.dedent(text) + textwrap.dedent(f"""
+            decodes(worker, {weight})
+            assert gpu_worker.COUNTS == {counts}, gpu_worker.COUNTS
+            """), **variables)
+
+    def first(self):
+        log = self.start()
+        self.assertIn("Foundry: captured and sealed 'test'", log)
+        self.assertIn("3 graphs", log)
+        self.assertIn("because there is no ref 'test' in the store", log)
