@@ -15,6 +15,7 @@
 #ifndef FDRY_GRAPH_CODEC_H
 #define FDRY_GRAPH_CODEC_H
 
+#include "foundry/types.h"
 #include "graph/columns.h"
 #include "graph/edge.h"
 #include "graph/format.h"
@@ -47,6 +48,11 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v,
  * otherwise. */
 int fdry_graph_view_check_hosts(const struct fdry_graph_view *v,
 				const struct fdry_host_segment *hosts, uint32_t count) __must_check;
+
+/* Check that @functions has the name of each host function. FDRY_E_NOKEY otherwise. */
+int fdry_graph_view_check_functions(const struct fdry_graph_view *v,
+				    const struct fdry_host_function *functions,
+				    size_t count) __must_check;
 
 /*
  * Walks the nodes of a view in order. Its own memory holds the argument blocks, which it

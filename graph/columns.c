@@ -53,6 +53,8 @@ static const struct limit limits[] = {
 	LIMIT(patches, FDRY_GRAPH_PATCHES_MAX),
 	LIMIT(breaks, FDRY_GRAPH_NODES_MAX),
 	LIMIT(subgraphs, FDRY_GRAPH_NODES_MAX),
+	LIMIT(host_nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(host_bytes, FDRY_GRAPH_HOST_BYTES_MAX),
 #undef LIMIT
 };
 

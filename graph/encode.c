@@ -184,6 +184,8 @@ static uint32_t features(const struct fdry_graph_enc *enc)
 	uint32_t ret = enc->column[FDRY_GSEC_SUBGRAPH].len ? FDRY_GRAPH_INCOMPAT_SUBGRAPHS : 0;
 	size_t at;
 
+	if (enc->column[FDRY_GSEC_HOST_END].len)
+		ret |= FDRY_GRAPH_INCOMPAT_FUNCTIONS;
 	for (at = 0; at < copies->len; at += sizeof(m)) {
 		memcpy(&m, copies->data + at, sizeof(m));
 		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
@@ -224,6 +226,8 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.breaks = (uint32_t)(c[FDRY_GSEC_BREAK].len / 4),
 		.subgraphs = (uint32_t)(c[FDRY_GSEC_SUBGRAPH].len /
 					sizeof(struct fdry_graph_subgraph)),
+		.host_nodes = (uint32_t)(c[FDRY_GSEC_HOST_END].len / 4),
+		.host_bytes = (uint32_t)c[FDRY_GSEC_HOST_NAME].len,
 	};
 
 	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));

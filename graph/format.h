@@ -25,9 +25,12 @@
 	(1u << 1) /* some kernel has FDRY_GRAPH_KERNEL_SHORT */
 #define FDRY_GRAPH_INCOMPAT_SUBGRAPHS \
 	(1u << 2) /* it has child graph nodes */
+#define FDRY_GRAPH_INCOMPAT_FUNCTIONS \
+	(1u << 3) /* it has host nodes */
 /* Bits that this reader understands. */
 #define FDRY_GRAPH_INCOMPAT_KNOWN \
-	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS)
+	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS | \
+	 FDRY_GRAPH_INCOMPAT_FUNCTIONS)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -38,6 +41,8 @@
 #define FDRY_GRAPH_ATTRS_MAX (1u << 20)        /* in all attribute sets together */
 #define FDRY_GRAPH_ATTR_SET_MAX 32u            /* in one attribute set */
 #define FDRY_GRAPH_EDGE_DATA_MAX 255u
+#define FDRY_GRAPH_HOST_NAME_MAX 255u          /* bytes of a host function's name */
+#define FDRY_GRAPH_HOST_BYTES_MAX (1u << 24)   /* of the names in all host nodes */
 #define FDRY_GRAPH_DEPTH_MAX 64u               /* of child graphs within child graphs */
 #define FDRY_GRAPH_ARG_BYTES_MAX (1ull << 31)
 #define FDRY_GRAPH_PATCHES_MAX (FDRY_GRAPH_ARG_BYTES_MAX / 4)
@@ -70,7 +75,9 @@ struct fdry_graph_header {
 	uint32_t patches;      /* in all argument blocks together */
 	uint32_t breaks;       /* of the chain */
 	uint32_t subgraphs;    /* graphs of child graph nodes, at any depth */
-	uint8_t reserved[24];
+	uint32_t host_nodes;
+	uint32_t host_bytes;   /* of the names in all of them */
+	uint8_t reserved[16];
 };
 
 /*
@@ -156,7 +163,9 @@ struct fdry_graph_subgraph {
 	X(23, PATCH_AT, "places of patches", 2, patches) \
 	X(24, PATCH, "patches", 4, patches) \
 	X(25, BREAK, "breaks of the chain", 4, breaks) \
-	X(26, SUBGRAPH, "graphs of child graph nodes", 8, subgraphs)
+	X(26, SUBGRAPH, "graphs of child graph nodes", 8, subgraphs) \
+	X(27, HOST_END, "name ends of host nodes", 4, host_nodes) \
+	X(28, HOST_NAME, "names of host functions", 1, host_bytes)
 
 enum fdry_graph_section_id {
 #define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
@@ -191,7 +200,9 @@ FDRY_FROZEN(fdry_graph_header, configs, 88);
 FDRY_FROZEN(fdry_graph_header, patches, 92);
 FDRY_FROZEN(fdry_graph_header, breaks, 96);
 FDRY_FROZEN(fdry_graph_header, subgraphs, 100);
-FDRY_FROZEN(fdry_graph_header, reserved, 104);
+FDRY_FROZEN(fdry_graph_header, host_nodes, 104);
+FDRY_FROZEN(fdry_graph_header, host_bytes, 108);
+FDRY_FROZEN(fdry_graph_header, reserved, 112);
 
 _Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_kernel, index, 0);

@@ -65,6 +65,8 @@ struct fdry_graph_reader {
 	void *where_arg;   /* of @where and @host */
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
+	const struct fdry_host_function *functions; /* that have names */
+	size_t nfunctions;
 	struct fdry_graph_memo memo; /* zero it to start */
 	bool words_again;            /* fdry_graph_memo_adopt() found all words unchanged */
 	struct fdry_buf *events;     /* fdry_graph_read() appends the graph's events, CUevent each,
@@ -158,6 +160,9 @@ struct fdry_graph_builder {
 	const struct fdry_kernel_bank *bank; /* ... and the kernels loaded from it */
 	const struct fdry_host_segment *hosts; /* the image's host segments */
 	uint32_t nhosts;
+	/* Those that host nodes call: fdry_graph_view_check_functions() found them all. */
+	const struct fdry_host_function *functions;
+	size_t nfunctions;
 	/* For each event of the graph, the one that other graphs use as well, or NULL: the graph
 	 * gets an event of its own. They outlive what is built. NULL: all events are its own. */
 	const CUevent *events;

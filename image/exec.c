@@ -87,6 +87,8 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 		.bank = img->bank,
 		.hosts = img->hosts,
 		.nhosts = img->m.n_hosts,
+		.functions = fdry_array(img->functions, struct fdry_host_function),
+		.nfunctions = fdry_array_count(img->functions, struct fdry_host_function),
 		.events = x->events,
 		.words = x->words,
 		.nwords = x->nwords,

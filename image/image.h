@@ -88,6 +88,7 @@ struct fdry_image {
 	void *host;                /* pinned: all host segments without a fixed address; NULL:
 				      none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
+	struct fdry_buf functions; /* struct fdry_host_function each: functions.h */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_buf *values;      /* by position in m.variables; see variables.h */

@@ -21,6 +21,7 @@
 #include "image/context.h"
 #include "image/events.h"
 #include "image/exec.h"
+#include "image/functions.h"
 #include "image/identity.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
@@ -520,6 +521,10 @@ static int opts_check(const struct fdry_load_opts *o)
 		return fdry_fail(FDRY_E_OPTS,
 				 "fdry_load_opts.norder is %zu, but order is NULL",
 				 o->norder);
+	if (o->nfunctions && !o->functions)
+		return fdry_fail(FDRY_E_OPTS,
+				 "fdry_load_opts.nfunctions is %zu, but functions is NULL",
+				 o->nfunctions);
 	if (o->reserved)
 		return fdry_fail(FDRY_E_OPTS,
 				 "the reserved field of struct fdry_load_opts is %u; set it to 0",
@@ -540,6 +545,16 @@ static int load_undo(struct fdry_image *img, int err)
 	}
 	fdry_image_unload(img);
 	return fdry_saved_err_restore(&saved);
+}
+
+static int functions_take(struct fdry_image *img, const struct fdry_load_opts *o)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; !err && i < o->nfunctions; i++)
+		err = fdry_functions_add(&img->functions, &o->functions[i]);
+	return err;
 }
 
 static int image_new(struct fdry_store *store, const struct fdry_load_opts *o,
@@ -566,6 +581,9 @@ static int image_new(struct fdry_store *store, const struct fdry_load_opts *o,
 		goto out_undo;
 	img->check_overlap |= (o->flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
 	err = fdry_budget_init(&img->budget);
+	if (err)
+		goto out_undo;
+	err = functions_take(img, o);
 	if (err)
 		goto out_undo;
 	err = fdry_store_again(store, &img->store);

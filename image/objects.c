@@ -202,6 +202,11 @@ static int graph_read(struct fdry_objects *o, struct fdry_reader *reader, uint32
 	err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
 	if (err)
 		return err;
+	err = fdry_graph_view_check_functions(
+		&x->view, fdry_array(img->functions, struct fdry_host_function),
+		fdry_array_count(img->functions, struct fdry_host_function));
+	if (err)
+		return err;
 	return fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
 }
 

@@ -13,6 +13,7 @@
 #include "image/check.h"
 #include "image/context.h"
 #include "image/exec.h"
+#include "image/functions.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
 #include "image/overlap.h"
@@ -80,6 +81,7 @@ void fdry_image_unload(struct fdry_image *img)
 	free(img->hosts);
 	fdry_buf_release(&img->pinned_pages);
 	free(img->pinned);
+	fdry_functions_release(&img->functions);
 	fdry_image_values_free(img);
 	free(img->kernels);
 	free(img->execs);

@@ -22,7 +22,7 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f",
 	[FDRY_NODE_MEMCPY] = "#b2df8a", [FDRY_NODE_EMPTY] = "#dddddd",
 	[FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
-	[FDRY_NODE_CHILD] = "#ffff99",
+	[FDRY_NODE_CHILD] = "#ffff99",	 [FDRY_NODE_HOST] = "#fddaec",
 };
 
 /*
@@ -100,6 +100,8 @@ static int label(const struct fdry_manifest *m, const struct fdry_node *n, struc
 	case FDRY_NODE_RECORD:
 	case FDRY_NODE_WAIT:
 		return fdry_buf_printf(out, "%s %u", name, n->event);
+	case FDRY_NODE_HOST: /* its characters need no quoting */
+		return fdry_buf_printf(out, "%s\\n%.*s", name, (int)n->host.len, n->host.data);
 	case FDRY_NODE_CHILD:
 		return fdry_buf_printf(out, "%s\\n%u nodes from %u", name, n->child.nodes,
 				       n->child.first);

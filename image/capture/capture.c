@@ -13,6 +13,7 @@
 
 #include "image/base.h"
 #include "image/capture/host.h"
+#include "image/functions.h"
 #include "lib/opts.h"
 #include "image/tensor.h"
 #include "mm/va_cache.h"
@@ -254,6 +255,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 	for (i = 0; i < fdry_array_count(cap->rng_uses, struct fdry_capture_rng_use); i++)
 		free((char *)fdry_array(cap->rng_uses, struct fdry_capture_rng_use)[i]
 			     .desc.generator);
+	fdry_functions_release(&cap->functions);
 	fdry_buf_release(&cap->rng_uses);
 	fdry_graph_memo_release(&cap->memo);
 	fdry_kernel_codes_release(&cap->codes);

@@ -60,6 +60,7 @@ struct fdry_capture {
 	uint64_t highest; /* the highest offset that the cursor had before the program set it
 			     back */
 	struct fdry_buf tensors, facts, graphs, rng_uses; /* arrays of the structs above */
+	struct fdry_buf functions; /* struct fdry_host_function each: functions.h */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
 	struct fdry_sealed sealed; /* memory of the last seal */

@@ -227,6 +227,10 @@ static int graphs_seal(struct fdry_seal *s)
 					.where = fdry_seal_ptr,
 					.where_arg = s,
 					.host = fdry_seal_host,
+					.functions = fdry_array(s->cap->functions,
+								struct fdry_host_function),
+					.nfunctions = fdry_array_count(s->cap->functions,
+								       struct fdry_host_function),
 					.events = &s->events,
 					.pointers = &s->graph_pointers };
 	struct fdry_capture_graph **g = fdry_array(s->graphs, struct fdry_capture_graph *);

@@ -160,6 +160,20 @@ int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t m
  * text. The Python package uses keys that begin with "py." for the code that captures. */
 int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value);
 /**
+ * fdry_capture_host_function() - Name a function of the program that graphs call.
+ * @function: the function and the argument of cuLaunchHostFunc() or of a host node, and a name by
+ *         the rules of tensor names. The call copies the name
+ *
+ * Addresses of functions and data differ in every process, so an image holds names. A load binds
+ * each name to a function and an argument of the loading process: fdry_load_opts.functions. A seal
+ * refuses graphs that call functions without a name. The same function with two arguments has two
+ * names. Nothing that the argument points to is kept.
+ * Errors: FDRY_E_NAME; FDRY_E_INVAL (no function); FDRY_E_EXISTS (the name is in use, or function
+ * and argument have a name).
+ */
+int fdry_capture_host_function(struct fdry_capture *cap,
+			       const struct fdry_host_function *function);
+/**
  * fdry_capture_graph() - Add a captured graph.
  * @key: by which loads find it, such as a batch size; unique (FDRY_E_EXISTS)
  * @name: for people, may be NULL

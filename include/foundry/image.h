@@ -97,6 +97,10 @@ struct fdry_external {
  * @into: NULL, or a capture of this process, in whose region to place the image: see below
  * @keep: with @into, @nkeep ranges of device memory that keep their bytes; NULL: every allocation
  *         that the process has made in the region
+ * @functions: @nfunctions host functions by name (fdry_capture_host_function()), for graphs that
+ *         call them. Graphs call them as cuLaunchHostFunc() does: in a thread of the driver, and
+ *         they must not call CUDA. FDRY_E_NOKEY names a function that a graph calls and the load
+ *         lacks
  *
  * With @into, the load places the image among the allocations that the process has made in a region
  * with the same base. Each of these either is an allocation of the image, with the same address and
@@ -125,6 +129,8 @@ struct fdry_load_opts {
 	struct fdry_capture *into;
 	const struct fdry_memory *keep;
 	size_t nkeep;
+	const struct fdry_host_function *functions;
+	size_t nfunctions;
 };
 
 /**

@@ -33,6 +33,13 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUstream_st *CUstream;
 typedef unsigned long long fdry_devptr; /* a CUdeviceptr */
 
+/* A function that graphs call on the host (cuLaunchHostFunc), with its argument. */
+struct fdry_host_function {
+	const char *name;
+	void (*fn)(void *data);
+	void *data;
+};
+
 #define FDRY_ID_SIZE 65 /* an image's id as text: 64 hexadecimal digits and a terminator */
 
 #endif

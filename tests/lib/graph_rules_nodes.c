@@ -92,10 +92,83 @@ START_TEST(children_as_deep_as_they_may_be)
 }
 END_TEST
 
+/* --- host functions --- */
+
+static void CUDA_CB add_one(void *arg)
+{
+	__atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
+}
+
+static void CUDA_CB add_ten(void *arg)
+{
+	__atomic_add_fetch((int *)arg, 10, __ATOMIC_SEQ_CST);
+}
+
+/* The graph calls add_one() with two arguments. The loader binds other functions and data. */
+START_TEST(functions_by_name)
+{
+	int count[2] = { 0 }, other[2] = { 0 };
+	const struct fdry_host_function named[] = { { "first", add_one, &count[0] },
+						    { "second", add_one, &count[1] } },
+					moved[] = { { "unused", add_one, &other[0] },
+						    { "second", add_ten, &other[1] },
+						    { "first", add_one, &other[0] } };
+	CUDA_HOST_NODE_PARAMS p = { .fn = add_one };
+	struct fdry_graph_built b;
+	CUgraph g = graph_make();
+	struct fdry_buf o;
+	CUgraphNode n;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		p.userData = &count[i / 2];
+		ok(gf.drv.cuGraphAddHostNode(&n, g, i ? &n : NULL, i != 0, &p));
+	}
+	gf.reader.functions = named;
+	gf.reader.nfunctions = 2;
+	gf.builder.functions = moved;
+	gf.builder.nfunctions = 3;
+	o = graph_object(g);
+	built_of(&o, &b);
+	graph_run(b.graph);
+	ck_assert_int_eq(count[0] + count[1], 0);
+	ck_assert_int_eq(other[0], 2);
+	ck_assert_int_eq(other[1], 10);
+	fdry_graph_built_release(&gf.drv, &b);
+	fdry_buf_release(&o);
+	reads_as(g, "node 0 host first\nnode 1 host first\nnode 2 host second\n"
+		    "edge 0 1\nedge 1 2\n");
+}
+END_TEST
+
+START_TEST(functions_that_are_not_bound)
+{
+	const struct fdry_host_function named = { "first", add_one, NULL };
+	CUDA_HOST_NODE_PARAMS p = { .fn = add_one };
+	struct fdry_graph_built b;
+	struct fdry_graph_view v;
+	CUgraph g = graph_make();
+	struct fdry_buf o;
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddHostNode(&n, g, NULL, 0, &p));
+	gf.reader.functions = &named;
+	gf.reader.nfunctions = 1;
+	o = graph_object(g);
+	ok(fdry_graph_view_init(span_of(&o), &v));
+	fails(NOKEY, "it calls host function 'first', which the load does not name",
+	      fdry_graph_build(&gf.builder, &v, &b));
+	fdry_buf_release(&o);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 void graph_rules_nodes_add(TCase *tc)
 {
 	tcase_add_test(tc, children_in_the_order_of_their_nodes);
 	tcase_add_test(tc, children);
 	tcase_add_test(tc, child_is_a_copy);
 	tcase_add_test(tc, children_as_deep_as_they_may_be);
+	tcase_add_test(tc, functions_by_name);
+	tcase_add_test(tc, functions_that_are_not_bound);
 }

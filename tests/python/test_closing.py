@@ -117,7 +117,8 @@ class Closing(unittest.TestCase):
     def value(self, cls, parameter, subject):
         """Returns a value for a parameter of the class's method."""
         values = {
-            "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array},
+            "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array,
+                        "function": lambda: 4096},
             "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(),
                        "addr": lambda: subject.get(4096), "data": lambda: b"12"},
             "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a",

@@ -4,6 +4,7 @@
 A small array class stands in for a framework's tensor; everything else is the package.
 """
 import ctypes
+import gc
 import os
 import struct
 import subprocess
@@ -69,8 +70,10 @@ class Driver:
         self("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(size))
         return addr.value
 
-    def graph(self, a, b, c, host_a=None, host_c=None):
-        """Captures c = a + b; copies a from and c to host memory if that is given."""
+    def graph(self, a, b, c, host_a=None, host_c=None, calls=()):
+        """Captures c = a + b; copies a from and c to host memory if that is given. calls: addresses
+        of functions without arguments, called afterwards.
+        """
         stream, module, kernel, graph = (ctypes.c_void_p() for _ in range(4))
         with open(os.path.join(BUILD, "sim", "kernels.cubin"), "rb") as f:
             self("cuModuleLoadData", ctypes.byref(module), f.read())
@@ -86,6 +89,8 @@ class Driver:
         if host_c:
             self("cuMemcpyDtoHAsync_v2", ctypes.c_uint64(host_c), ctypes.c_uint64(c),
                  ctypes.c_size_t(4 * N), stream)
+        for function in calls:
+            self("cuLaunchHostFunc", stream, ctypes.c_void_p(function), None)
         self("cuStreamEndCapture", stream, ctypes.byref(graph))
         return graph.value
 
@@ -136,6 +141,26 @@ def capture_host(store):
         cap.tensor("a", HostArray(host_a, N), use="input")
         cap.tensor("c", HostArray(host_c, N), use="output")
         print(cap.seal(store, "host").id)
+
+
+def capture_functions(store):
+    import foundry
+    called = []
+    with foundry.Capture() as cap:
+        cuda = Driver()
+        a, b, c = (cuda.alloc([float(i) for i in range(N)]) for _ in range(3))
+        done = cap.host_function("done", lambda: called.append(1))
+        for name, function in (("done", done), ("other", done)):
+            try:
+                cap.host_function(name, function)
+            except foundry.Error as e:
+                assert e.name == "FDRY_E_EXISTS", e
+            else:
+                raise AssertionError(name)
+        cap.add_graph(7, cuda.graph(a, b, c, calls=[done, done]))
+        cap.tensor("c", Array(c, N), use="output")
+        print(cap.seal(store, "functions").id)
+    assert not called
 
 
 def damage(store):
@@ -191,6 +216,23 @@ class Roundtrip(unittest.TestCase):
             self.assertEqual(store.describe("tagged/here"), store.describe(ident))
             with self.assertRaises(foundry.Error):
                 store.tag("nothing", "x")
+
+    def test_functions(self):
+        import foundry
+        child(self.store, "functions")
+        called = []
+        with foundry.load("functions", store=self.store,
+                          functions={"done": lambda: called.append(1)}) as img:
+            gc.collect()
+            img.launch(7)
+            self.assertEqual(struct.unpack("3f", img.read("c")[:12]), (0.0, 2.0, 4.0))
+            self.assertEqual(called, [1, 1])
+        with self.assertRaisesRegex(foundry.Error, "'done', which the load does not name; name it "
+                                                   "in functions"):
+            foundry.load("functions", store=self.store, functions={"dome": print})
+        for bad in ("done", 1.5, (print, "x")):
+            with self.assertRaises((TypeError, ctypes.ArgumentError)):
+                foundry.load("functions", store=self.store, functions={"done": bad})
 
     def test_in_the_background(self):
         import foundry
@@ -513,6 +555,7 @@ class Roundtrip(unittest.TestCase):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        (capture_host if "host" in sys.argv else capture)(sys.argv[2])
+        kind = {"host": capture_host, "functions": capture_functions}
+        kind.get(sys.argv[-1], capture)(sys.argv[2])
     else:
         suite.main()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the format of graph objects: golden bytes, every field damaged in turn, limits. */
-#include "tests/lib/graph_objects.h"
+#include "tests/lib/graph_damage.h"
 
 #include "graph/intern.h"
 #include "tests/lib/test.h"
@@ -185,22 +185,9 @@ END_TEST
 
 /* --- one field damaged at a time --- */
 
-#define HEADER(field) \
-	0, offsetof(struct fdry_graph_header, field), sizeof(((struct fdry_graph_header *)0)->field)
-#define ENTRY(id, field) FDRY_GSEC_##id, offsetof(struct fdry_section, field), \
-			 sizeof(((struct fdry_section *)0)->field) | DIRECTORY
-#define IN(id, at, size) FDRY_GSEC_##id, at, size
-#define DIRECTORY 0x100 /* in the directory entry, not in the section */
 
-/* In "all-kinds": write @value over a field; opening must say @says. */
-static const struct damage {
-	uint32_t section; /* 0: the header */
-	size_t at;
-	unsigned int size;
-	uint64_t value;
-	enum fdry_errcode code;
-	const char *says;
-} damages[] = {
+/* In "all-kinds". */
+static const struct damage damages[] = {
 	{ HEADER(magic), 0x1a46524759524447, FDRY_E_BADIMAGE,
 	  "does not begin like a graph object" },
 	{ HEADER(version), 1, FDRY_E_VERSION, "format version 1 and this version reads 2" },
@@ -377,85 +364,9 @@ static const struct damage {
 	{ IN(EDGE_DATA, 0, 3), 0, FDRY_E_BADIMAGE, "edge data 1 is the default" },
 };
 
-/* The same in "children". */
-static const struct damage child_damages[] = {
-	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
-	  "it has 3 graphs within it, but its header says otherwise" },
-	{ HEADER(subgraphs), 2, FDRY_E_BADIMAGE,
-	  "section 26 (graphs of child graph nodes) has 24 bytes, and 2 entries need 16" },
-	{ HEADER(subgraphs), 1u << 23, FDRY_E_LIMIT, "subgraphs is 8388608" },
-	{ IN(KIND, 2, 1), 4, FDRY_E_BADIMAGE, "node 2 owns a graph and is no child graph" },
-	{ IN(KIND, 7, 1), 7, FDRY_E_BADIMAGE, "node kinds do not add up" },
-	{ IN(SUBGRAPH, 0, 4), 2, FDRY_E_BADIMAGE, "child graph node 1 has no graph" },
-	{ IN(SUBGRAPH, 0, 4), 4, FDRY_E_BADIMAGE,
-	  "graph 0 within it, of node 4, begins at node 4 of 9" },
-	{ IN(SUBGRAPH, 4, 4), 3, FDRY_E_BADIMAGE, "an edge leads from node 1 to node 3 of" },
-	{ IN(SUBGRAPH, 4, 4), 5, FDRY_E_BADIMAGE, "an edge leads from node 4 to node 5 of" },
-	{ IN(SUBGRAPH, 4, 4), 8, FDRY_E_BADIMAGE, "graph 1 within it, of node 2, begins at" },
-	{ IN(SUBGRAPH, 8, 4), 0, FDRY_E_BADIMAGE, "graph 1 within it, of node 0, begins at" },
-	{ IN(SUBGRAPH, 12, 4), UINT32_MAX, FDRY_E_BADIMAGE, "begins at node 4294967295 of 9" },
-	{ IN(SUBGRAPH, 16, 4), 7, FDRY_E_BADIMAGE, "graph 2 within it, of node 7, begins at" },
-	{ IN(SUBGRAPH, 16, 4), 3, FDRY_E_BADIMAGE, "node 3 owns a graph and is no child graph" },
-	{ IN(SUBGRAPH, 20, 4), 10, FDRY_E_BADIMAGE, "begins at node 10 of 9" },
-};
-
-static void fails_as(const struct damage *d, int err)
-{
-	ck_assert_msg(err == -(int)d->code && strstr(fdry_last_error(), d->says),
-		      "%s (%s), not '%s'", fdry_error_name(err), err ? fdry_last_error() : "opened",
-		      d->says);
-}
-
-static void damage_try(const char *name, const struct damage *d)
-{
-	struct fdry_buf o = golden_object(name);
-	struct fdry_graph_view v;
-	size_t at = d->at;
-
-	if (d->size & DIRECTORY)
-		at += entry_of(&o, d->section);
-	else if (d->section)
-		at += section_of(&o, d->section);
-	ck_assert_uint_le(at + (d->size & 0xff), o.len);
-	memcpy(o.data + at, &d->value, d->size & 0xff);
-	fails_as(d, fdry_graph_view_init(span_of(&o), &v));
-	fdry_buf_release(&o);
-}
-
 START_TEST(damage_is_named)
 {
-	damage_try("all-kinds", &damages[_i]);
-}
-END_TEST
-
-START_TEST(child_damage_is_named)
-{
-	damage_try("children", &child_damages[_i]);
-}
-END_TEST
-
-/* Child graphs within child graphs, @depth deep. */
-static struct fdry_buf nested_text(unsigned int depth)
-{
-	struct fdry_buf text = { 0 };
-	unsigned int i;
-
-	ck_assert_int_eq(fdry_buf_printf(&text, "foundry-graph 1\n"), 0);
-	for (i = 0; i < depth; i++)
-		ck_assert_int_eq(fdry_buf_printf(&text, "node %u child\ngraph %u\n", i, i), 0);
-	return text;
-}
-
-START_TEST(depth_is_limited)
-{
-	struct fdry_buf text = nested_text(FDRY_GRAPH_DEPTH_MAX), o = object_of(span_of(&text));
-
-	fdry_buf_release(&o);
-	fdry_buf_release(&text);
-	text = nested_text(FDRY_GRAPH_DEPTH_MAX + 1);
-	ck_assert_int_eq(fdry_graph_from_text(span_of(&text), &o), -FDRY_E_LIMIT);
-	ck_assert_str_eq(fdry_last_error(), "it has graphs more than 64 deep");
-	fdry_buf_release(&text);
+	graph_damage_try("all-kinds", &damages[_i]);
 }
 END_TEST
 
@@ -493,7 +404,7 @@ START_TEST(host_damage_is_named)
 	struct fdry_graph_view v;
 
 	memcpy(o.data + d->at + (d->section ? section_of(&o, d->section) : 0), &d->value, d->size);
-	fails_as(d, fdry_graph_view_init(span_of(&o), &v));
+	graph_damage_fails(d, fdry_graph_view_init(span_of(&o), &v));
 	fdry_buf_release(&o);
 }
 END_TEST
@@ -764,9 +675,6 @@ int main(void)
 	tcase_add_test(tc, view_untouched_on_failure);
 	tcase_add_loop_test(tc, every_cut_is_refused, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, every_byte_matters, 0, GOLDEN_COUNT);
-	tcase_add_loop_test(tc, child_damage_is_named, 0,
-			    sizeof(child_damages) / sizeof(child_damages[0]));
-	tcase_add_test(tc, depth_is_limited);
 	tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damages) / sizeof(damages[0]));
 	tcase_add_loop_test(tc, host_damage_is_named, 0,
 			    sizeof(host_damages) / sizeof(host_damages[0]));

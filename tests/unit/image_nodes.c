@@ -137,6 +137,94 @@ START_TEST(children_are_counted)
 }
 END_TEST
 
+/* --- host functions --- */
+
+static void count_calls(void *arg)
+{
+	__atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
+}
+
+static void twice(void *arg)
+{
+	__atomic_add_fetch((int *)arg, 2, __ATOMIC_SEQ_CST);
+}
+
+/* A captured step, and a function; which calls to name one are refused. */
+static void seal_functions(void *arg)
+{
+	static int count, other;
+	struct fdry_host_function f = { "done", count_calls, &count };
+	CUgraph g;
+	struct nodes n;
+	void *args[3];
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+
+	(void)arg;
+	nodes_begin(&n);
+	args[0] = &n.x.addr;
+	args[1] = &salt;
+	args[2] = &spins;
+	ok(fdry_capture_host_function(n.w.cap, &f));
+	f.name = "again";
+	fails(EXISTS, "'again' with this argument is named 'done' already",
+	      fdry_capture_host_function(n.w.cap, &f));
+	f = (struct fdry_host_function){ "done", count_calls, &other };
+	fails(EXISTS, "'done' was named before", fdry_capture_host_function(n.w.cap, &f));
+	f.name = "again";
+	ok(fdry_capture_host_function(n.w.cap, &f));
+	f = (struct fdry_host_function){ "no name", count_calls, NULL };
+	fails(NAME, "'no name' cannot name a host function",
+	      fdry_capture_host_function(n.w.cap, &f));
+	f = (struct fdry_host_function){ .name = "none" };
+	fails(INVAL, "host function 'none' is NULL", fdry_capture_host_function(n.w.cap, &f));
+	capture_start(&n.w);
+	cuda_ok(cuLaunchKernel, n.step, 1, 1, 1, 1, 1, 1, 0, n.w.stream, args, NULL);
+	cuda_ok(cuLaunchHostFunc, n.w.stream, count_calls, &count);
+	g = capture_stop(&n.w);
+	nodes_seal(&n, g);
+}
+
+START_TEST(functions)
+{
+	int count = 0;
+	const struct fdry_host_function f[] = { { "other", count_calls, NULL },
+						{ "done", twice, &count } };
+	struct fdry_load_opts o = { .sz = sizeof(o), .functions = f, .nfunctions = 2,
+				    .flags = FDRY_LOAD_BUILD };
+	struct fdry_image *img = NULL;
+	uint64_t x[64];
+
+	test_child(seal_functions, NULL);
+	ok(fdry_image_load(load_store(), refs[_i], &o, &img));
+	ok(fdry_image_launch(img, GRAPH, NULL));
+	ok(fdry_image_launch(img, GRAPH, NULL));
+	ok(fdry_image_read(img, "x", x, 512, NULL));
+	ck_assert_uint_eq(x[0], stepped(stepped(0, 3), 3));
+	ck_assert_int_eq(count, 4);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(functions_are_bound_at_the_load)
+{
+	struct fdry_host_function f = { "done", NULL, NULL };
+	struct fdry_load_opts o = { .sz = sizeof(o) };
+	struct fdry_image *img = NULL;
+
+	test_child(seal_functions, NULL);
+	fails(NOKEY, "graph 1: it calls host function 'done', which the load does not name",
+	      fdry_image_load(load_store(), "img", &o, &img));
+	o.nfunctions = 1;
+	fails(OPTS, "fdry_load_opts.nfunctions is 1, but functions is NULL",
+	      fdry_image_load(load_store(), "img", &o, &img));
+	o.functions = &f;
+	fails(INVAL, "host function 'done' is NULL",
+	      fdry_image_load(load_store(), "img", &o, &img));
+	ck_assert_ptr_null(img);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_nodes");
@@ -145,6 +233,8 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_add_loop_test(tc, children, 0, 2);
 	tcase_add_test(tc, children_are_counted);
+	tcase_add_loop_test(tc, functions, 0, 2);
+	tcase_add_test(tc, functions_are_bound_at_the_load);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -409,7 +409,7 @@ static const struct refusal {
 	{ "byte 64 of the allocation", FDRY_E_REFUSED, pointer_to_imported_memory },
 	{ "is imported memory", FDRY_E_REFUSED, tensor_in_imported_memory },
 	{ "host", FDRY_E_REFUSED, host_node },
-	{ "the graph of node 0: node 0: its kind is host", FDRY_E_REFUSED,
+	{ "the graph of node 0: node 0: host: it calls the function at", FDRY_E_REFUSED,
 	  host_node_in_a_child },
 	{ "alloc", FDRY_E_REFUSED, allocation_node },
 	{ "event", FDRY_E_REFUSED, event_of_the_program },

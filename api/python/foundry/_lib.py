@@ -420,13 +420,21 @@ class Memory(Struct):
     _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]
 
 
+HOST_FN = ctypes.CFUNCTYPE(None, c_void_p)
+
+
+class HostFunction(Struct):
+    _fields_ = [("name", c_char_p), ("fn", c_void_p), ("data", c_void_p)]
+
+
 class LoadOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32),
                 ("facts", POINTER(Fact)), ("nfacts", c_size_t), ("driver", c_char_p),
                 ("order", POINTER(c_uint64)), ("norder", c_size_t), ("threads", c_uint32),
                 ("reserved", c_uint32), ("progress", PROGRESS_FN), ("progress_arg", c_void_p),
                 ("externals", POINTER(External)), ("nexternals", c_size_t), ("into", CAPTURE),
-                ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
+                ("keep", POINTER(Memory)), ("nkeep", c_size_t),
+                ("functions", POINTER(HostFunction)), ("nfunctions", c_size_t)]
 
 
 class PackReport(Struct):
@@ -732,6 +740,7 @@ CHECKED = {
     "fdry_capture_graph_remove": [CAPTURE, c_uint64],
     "fdry_capture_graph_fixed": [CAPTURE, c_uint64, c_int],
     "fdry_capture_graph_skip": [CAPTURE, c_uint64, c_int],
+    "fdry_capture_host_function": [CAPTURE, POINTER(HostFunction)],
     "fdry_capture_pause": [CAPTURE],
     "fdry_capture_aside": [CAPTURE, c_int],
     "fdry_capture_resume": [CAPTURE],

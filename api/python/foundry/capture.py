@@ -8,6 +8,7 @@ import ctypes
 from . import _lib, _torch
 from ._lib import Error, lib, libc
 from .generators import Names, recognise
+from .host import HostFunction
 from .store import Store
 from .tensor import HOST, describe
 
@@ -120,6 +121,19 @@ class Capture(_lib.Closing):
     def fact(self, key, value):
         """State a fact that loads can compare: model revision, engine version, rank, ..."""
         lib.fdry_capture_fact(self._handle, _lib.text(key), _lib.text(str(value)))
+
+    def host_function(self, name, function):
+        """Name a function that graphs call on the host. Returns its address as an integer.
+
+        function: a callable without arguments, the address of a C function, or a pair (address,
+        argument). Pass the address, and the argument 0 for a callable, to cuLaunchHostFunc() in a
+        stream that captures. A process that loads the image binds a function of its own to the
+        name: load(..., functions={name: function}).
+        """
+        made = HostFunction(name, function)
+        lib.fdry_capture_host_function(self._handle, ctypes.byref(made.raw))
+        self._tensors.append(made)
+        return made.address
 
     def add_graph(self, key, graph, name=None):
         """Add a captured graph: a CUgraph as an integer, or a torch.cuda.CUDAGraph made with

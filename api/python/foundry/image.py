@@ -10,6 +10,7 @@ import weakref
 from . import _lib, _torch, array
 from ._lib import lib
 from .generators import Source
+from .host import HostFunction
 from .store import as_store
 from .tensor import Tensor
 
@@ -335,11 +336,12 @@ def _memory(ranges):
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None,
                  order=(), threads=0, progress=None, background=False, own_context=False,
                  check_overlap=False, externals=None, into=None, keep=None, ordered=False,
-                 check_at_launch=False):
+                 check_at_launch=False, functions=None):
     """The options of load() as a struct for the library; the image keeps it."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = _memory(keep or ())
+    called = [HostFunction(key, function) for key, function in _lib.pairs(functions)]
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
         lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
     asked = (verify, poison, build, background, own_context, check_overlap, ordered,
@@ -351,17 +353,19 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
                          order=_lib.array(ctypes.c_uint64, order), norder=len(order),
                          threads=threads, progress=calls.fn,
                          externals=(_lib.External * len(sizes))(*sizes), nexternals=len(sizes),
-                         into=into._handle if into else None, nkeep=len(ranges) - 1)
+                         into=into._handle if into else None, nkeep=len(ranges) - 1,
+                         functions=(_lib.HostFunction * len(called))(*(f.raw for f in called)),
+                         nfunctions=len(called))
     if keep is not None:
         opts.keep = ranges
-    opts.calls = calls
+    opts.calls, opts.called = calls, called
     return opts
 
 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False,
          driver=None, order=(), threads=0, progress=None, background=False, own_context=False,
          check_overlap=False, externals=None, into=None, keep=None, ordered=False,
-         check_at_launch=False):
+         check_at_launch=False, functions=None):
     """Load an image by ref, id or an unambiguous prefix of an id. Returns an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
@@ -383,10 +387,13 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     into: a Capture of this process. The image is placed among the allocations in its region. Each
     of those must be one that the sealing process had, too, or touch no memory of the image. keep:
     [(address, bytes)] of memory that the load does not write; None: every allocation.
+
+    functions: {name: function} for the names that the capturing process gave to functions which
+    graphs call: Capture.host_function() says what a function may be. The image keeps them.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress,
                         background, own_context, check_overlap, externals, into, keep, ordered,
-                        check_at_launch)
+                        check_at_launch, functions)
     raw, store = _lib.IMAGE(), as_store(store)
     try:
         with opts.calls:

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of the format of nodes that few graphs have: every field damaged in turn, limits. */
+#include "tests/lib/graph_damage.h"
+#include "tests/lib/test.h"
+
+/* In "children". */
+static const struct damage child_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "it has 3 graphs within it, but its header says otherwise" },
+	{ HEADER(subgraphs), 2, FDRY_E_BADIMAGE,
+	  "section 26 (graphs of child graph nodes) has 24 bytes, and 2 entries need 16" },
+	{ HEADER(subgraphs), 1u << 23, FDRY_E_LIMIT, "subgraphs is 8388608" },
+	{ IN(KIND, 2, 1), 4, FDRY_E_BADIMAGE, "node 2 owns a graph and is no child graph" },
+	{ IN(KIND, 7, 1), 7, FDRY_E_BADIMAGE, "node kinds do not add up" },
+	{ IN(SUBGRAPH, 0, 4), 2, FDRY_E_BADIMAGE, "child graph node 1 has no graph" },
+	{ IN(SUBGRAPH, 0, 4), 4, FDRY_E_BADIMAGE,
+	  "graph 0 within it, of node 4, begins at node 4 of 9" },
+	{ IN(SUBGRAPH, 4, 4), 3, FDRY_E_BADIMAGE, "an edge leads from node 1 to node 3 of" },
+	{ IN(SUBGRAPH, 4, 4), 5, FDRY_E_BADIMAGE, "an edge leads from node 4 to node 5 of" },
+	{ IN(SUBGRAPH, 4, 4), 8, FDRY_E_BADIMAGE, "graph 1 within it, of node 2, begins at" },
+	{ IN(SUBGRAPH, 8, 4), 0, FDRY_E_BADIMAGE, "graph 1 within it, of node 0, begins at" },
+	{ IN(SUBGRAPH, 12, 4), UINT32_MAX, FDRY_E_BADIMAGE, "begins at node 4294967295 of 9" },
+	{ IN(SUBGRAPH, 16, 4), 7, FDRY_E_BADIMAGE, "graph 2 within it, of node 7, begins at" },
+	{ IN(SUBGRAPH, 16, 4), 3, FDRY_E_BADIMAGE, "node 3 owns a graph and is no child graph" },
+	{ IN(SUBGRAPH, 20, 4), 10, FDRY_E_BADIMAGE, "begins at node 10 of 9" },
+};
+
+/* In "functions". */
+static const struct damage function_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "it has 3 host nodes, but its header says otherwise" },
+	{ HEADER(host_nodes), 2, FDRY_E_BADIMAGE, "section 27 (name ends of host nodes)" },
+	{ HEADER(host_nodes), 1u << 23, FDRY_E_LIMIT, "host_nodes is 8388608" },
+	{ HEADER(host_bytes), 24, FDRY_E_BADIMAGE, "section 28 (names of host functions)" },
+	{ HEADER(host_bytes), 1u << 25, FDRY_E_LIMIT, "host_bytes is 33554432" },
+	{ IN(KIND, 1, 1), 8, FDRY_E_BADIMAGE, "node kinds do not add up" },
+	{ IN(HOST_END, 0, 4), 0, FDRY_E_BADIMAGE, "the name of host node 0, which ends at byte 0" },
+	{ IN(HOST_END, 4, 4), 12, FDRY_E_BADIMAGE, "the name of host node 1, which ends at" },
+	{ IN(HOST_END, 8, 4), 26, FDRY_E_BADIMAGE, "host node 2, which ends at byte 26 of 25" },
+	{ IN(HOST_END, 8, 4), UINT32_MAX, FDRY_E_BADIMAGE, "the name of host node 2" },
+	{ IN(HOST_NAME, 24, 1), 0, FDRY_E_BADIMAGE, "the name of host node 2" },
+	{ IN(HOST_NAME, 3, 1), '\n', FDRY_E_BADIMAGE, "the name of host node 0" },
+};
+
+START_TEST(child_damage_is_named)
+{
+	graph_damage_try("children", &child_damages[_i]);
+}
+END_TEST
+
+START_TEST(function_damage_is_named)
+{
+	graph_damage_try("functions", &function_damages[_i]);
+}
+END_TEST
+
+/* Child graphs within child graphs, @depth deep. */
+static struct fdry_buf nested_text(unsigned int depth)
+{
+	struct fdry_buf text = { 0 };
+	unsigned int i;
+
+	ck_assert_int_eq(fdry_buf_printf(&text, "foundry-graph 1\n"), 0);
+	for (i = 0; i < depth; i++)
+		ck_assert_int_eq(fdry_buf_printf(&text, "node %u child\ngraph %u\n", i, i), 0);
+	return text;
+}
+
+START_TEST(depth_is_limited)
+{
+	struct fdry_buf text = nested_text(FDRY_GRAPH_DEPTH_MAX), o = object_of(span_of(&text));
+
+	fdry_buf_release(&o);
+	fdry_buf_release(&text);
+	text = nested_text(FDRY_GRAPH_DEPTH_MAX + 1);
+	ck_assert_int_eq(fdry_graph_from_text(span_of(&text), &o), -FDRY_E_LIMIT);
+	ck_assert_str_eq(fdry_last_error(), "it has graphs more than 64 deep");
+	fdry_buf_release(&text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_codec_nodes");
+	TCase *tc = tcase_create("nodes");
+
+	tcase_add_loop_test(tc, child_damage_is_named, 0,
+			    sizeof(child_damages) / sizeof(child_damages[0]));
+	tcase_add_loop_test(tc, function_damage_is_named, 0,
+			    sizeof(function_damages) / sizeof(function_damages[0]));
+	tcase_add_test(tc, depth_is_limited);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}
