@@ -55,6 +55,8 @@ static const struct limit limits[] = {
 	LIMIT(subgraphs, FDRY_GRAPH_NODES_MAX),
 	LIMIT(host_nodes, FDRY_GRAPH_NODES_MAX),
 	LIMIT(host_bytes, FDRY_GRAPH_HOST_BYTES_MAX),
+	LIMIT(memop_nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(memops, FDRY_GRAPH_MEMOPS_MAX),
 #undef LIMIT
 };
 

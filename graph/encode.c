@@ -186,6 +186,8 @@ static uint32_t features(const struct fdry_graph_enc *enc)
 
 	if (enc->column[FDRY_GSEC_HOST_END].len)
 		ret |= FDRY_GRAPH_INCOMPAT_FUNCTIONS;
+	if (enc->column[FDRY_GSEC_MEMOP_END].len)
+		ret |= FDRY_GRAPH_INCOMPAT_MEMOPS;
 	for (at = 0; at < copies->len; at += sizeof(m)) {
 		memcpy(&m, copies->data + at, sizeof(m));
 		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
@@ -228,6 +230,8 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 					sizeof(struct fdry_graph_subgraph)),
 		.host_nodes = (uint32_t)(c[FDRY_GSEC_HOST_END].len / 4),
 		.host_bytes = (uint32_t)c[FDRY_GSEC_HOST_NAME].len,
+		.memop_nodes = (uint32_t)(c[FDRY_GSEC_MEMOP_END].len / 4),
+		.memops = (uint32_t)(c[FDRY_GSEC_MEMOP].len / sizeof(struct fdry_graph_memop)),
 	};
 
 	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));

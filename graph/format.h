@@ -27,10 +27,12 @@
 	(1u << 2) /* it has child graph nodes */
 #define FDRY_GRAPH_INCOMPAT_FUNCTIONS \
 	(1u << 3) /* it has host nodes */
+#define FDRY_GRAPH_INCOMPAT_MEMOPS \
+	(1u << 4) /* it has memory operations */
 /* Bits that this reader understands. */
 #define FDRY_GRAPH_INCOMPAT_KNOWN \
 	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS | \
-	 FDRY_GRAPH_INCOMPAT_FUNCTIONS)
+	 FDRY_GRAPH_INCOMPAT_FUNCTIONS | FDRY_GRAPH_INCOMPAT_MEMOPS)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -41,6 +43,7 @@
 #define FDRY_GRAPH_ATTRS_MAX (1u << 20)        /* in all attribute sets together */
 #define FDRY_GRAPH_ATTR_SET_MAX 32u            /* in one attribute set */
 #define FDRY_GRAPH_EDGE_DATA_MAX 255u
+#define FDRY_GRAPH_MEMOPS_MAX (1u << 22)       /* in all nodes together */
 #define FDRY_GRAPH_HOST_NAME_MAX 255u          /* bytes of a host function's name */
 #define FDRY_GRAPH_HOST_BYTES_MAX (1u << 24)   /* of the names in all host nodes */
 #define FDRY_GRAPH_DEPTH_MAX 64u               /* of child graphs within child graphs */
@@ -77,7 +80,9 @@ struct fdry_graph_header {
 	uint32_t subgraphs;    /* graphs of child graph nodes, at any depth */
 	uint32_t host_nodes;
 	uint32_t host_bytes;   /* of the names in all of them */
-	uint8_t reserved[16];
+	uint32_t memop_nodes;
+	uint32_t memops;       /* in all of them */
+	uint8_t reserved[8];
 };
 
 /*
@@ -139,6 +144,23 @@ struct fdry_graph_subgraph {
 	uint32_t first; /* its first node */
 };
 
+/* A memory operation, numbered and flagged as in cuda.h. A barrier has neither address nor
+ * value. */
+struct fdry_graph_memop {
+	uint32_t operation; /* 1, 4 wait for 32, 64 bits; 2, 5 write them; 6 barrier */
+	uint32_t flags;     /* of a wait 0 to 3, of a barrier 0 to 1, else 0 */
+	uint64_t addr;      /* a multiple of the value's size */
+	uint64_t value;
+};
+
+/* The bytes at its address that an operation reads or writes. */
+static inline uint32_t fdry_graph_memop_bytes(const struct fdry_graph_memop *op)
+{
+	if (op->operation == 6)
+		return 0;
+	return op->operation == 4 || op->operation == 5 ? 8 : 4;
+}
+
 /* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). Only
  * version 1 used the ids 6 to 9. */
 #define FDRY_GRAPH_SECTIONS(X) \
@@ -165,7 +187,9 @@ struct fdry_graph_subgraph {
 	X(25, BREAK, "breaks of the chain", 4, breaks) \
 	X(26, SUBGRAPH, "graphs of child graph nodes", 8, subgraphs) \
 	X(27, HOST_END, "name ends of host nodes", 4, host_nodes) \
-	X(28, HOST_NAME, "names of host functions", 1, host_bytes)
+	X(28, HOST_NAME, "names of host functions", 1, host_bytes) \
+	X(29, MEMOP_END, "ends of memory operation nodes", 4, memop_nodes) \
+	X(30, MEMOP, "memory operations", 24, memops)
 
 enum fdry_graph_section_id {
 #define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
@@ -202,7 +226,9 @@ FDRY_FROZEN(fdry_graph_header, breaks, 96);
 FDRY_FROZEN(fdry_graph_header, subgraphs, 100);
 FDRY_FROZEN(fdry_graph_header, host_nodes, 104);
 FDRY_FROZEN(fdry_graph_header, host_bytes, 108);
-FDRY_FROZEN(fdry_graph_header, reserved, 112);
+FDRY_FROZEN(fdry_graph_header, memop_nodes, 112);
+FDRY_FROZEN(fdry_graph_header, memops, 116);
+FDRY_FROZEN(fdry_graph_header, reserved, 120);
 
 _Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_kernel, index, 0);
@@ -241,6 +267,11 @@ FDRY_FROZEN(fdry_graph_edge_data, reserved, 3);
 
 _Static_assert(sizeof(struct fdry_graph_subgraph) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_subgraph, first, 4);
+
+_Static_assert(sizeof(struct fdry_graph_memop) == 24, "frozen");
+FDRY_FROZEN(fdry_graph_memop, flags, 4);
+FDRY_FROZEN(fdry_graph_memop, addr, 8);
+FDRY_FROZEN(fdry_graph_memop, value, 16);
 
 #undef FDRY_FROZEN
 

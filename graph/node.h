@@ -44,6 +44,7 @@ struct fdry_node {
 		struct fdry_graph_memset memset;
 		struct fdry_graph_memcpy memcpy;
 		uint32_t event;   /* of record and wait nodes: index of a private event */
+		struct fdry_span memops; /* struct fdry_graph_memop each, unaligned */
 		struct fdry_span host; /* the name of the function */
 		struct fdry_node_child child; /* nodes that are read have zeros */
 	};

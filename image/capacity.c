@@ -219,6 +219,21 @@ static const struct fdry_capacity *copy_cut(const struct fdry_buf *capacities,
 	return r;
 }
 
+static const struct fdry_capacity *memops_cut(const struct fdry_buf *capacities,
+					      struct fdry_span ops)
+{
+	const struct fdry_capacity *r = NULL;
+	struct fdry_graph_memop op;
+	size_t at;
+
+	for (at = 0; !r && at < ops.len; at += sizeof(op)) {
+		memcpy(&op, ops.data + at, sizeof(op));
+		if (fdry_graph_memop_bytes(&op))
+			r = cut_at(capacities, op.addr, fdry_graph_memop_bytes(&op));
+	}
+	return r;
+}
+
 static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities,
 					    const struct fdry_node *n)
 {
@@ -232,6 +247,8 @@ static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities,
 			      (s->height - 1) * s->pitch + s->width * s->element_size);
 	case FDRY_NODE_MEMCPY:
 		return copy_cut(capacities, &n->memcpy);
+	case FDRY_NODE_MEMOP:
+		return memops_cut(capacities, n->memops);
 	default:
 		return NULL;
 	}

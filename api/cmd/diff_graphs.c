@@ -87,6 +87,8 @@ static enum field nodes_differ(const struct diff *d, const struct fdry_node *a,
 		differ = memcmp(&a->memcpy, &b->memcpy, sizeof(a->memcpy));
 	else if (a->kind == FDRY_NODE_RECORD || a->kind == FDRY_NODE_WAIT)
 		differ = a->event != b->event;
+	else if (a->kind == FDRY_NODE_MEMOP)
+		differ = spans_differ(a->memops, b->memops);
 	else if (a->kind == FDRY_NODE_HOST)
 		differ = spans_differ(a->host, b->host);
 	else if (a->kind == FDRY_NODE_CHILD)

@@ -23,6 +23,7 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_MEMCPY] = "#b2df8a", [FDRY_NODE_EMPTY] = "#dddddd",
 	[FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
 	[FDRY_NODE_CHILD] = "#ffff99",	 [FDRY_NODE_HOST] = "#fddaec",
+	[FDRY_NODE_MEMOP] = "#decbe4",
 };
 
 /*

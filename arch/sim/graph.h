@@ -106,6 +106,7 @@ CUresult sim_kernel_check(const struct sim_launch *l, struct sim_op *ret);
 CUresult sim_memcpy_make(const CUDA_MEMCPY3D *p, CUcontext ctx, struct sim_op *ret);
 CUresult sim_memset_make(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_op *ret);
 CUresult sim_host_make(const CUDA_HOST_NODE_PARAMS *p, struct sim_op *ret);
+CUresult sim_memops_make(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sim_op *ret); /* memop.c */
 CUresult sim_event_make(CUevent event, enum sim_op_kind kind, struct sim_op *ret);
 /* Make the operation that generic parameters describe; NOT_SUPPORTED for kinds of nodes without an
  * operation. */

@@ -339,6 +339,34 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
 	return event_node_set(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				  size_t ndeps, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphAddBatchMemOpNode);
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_memops_make(params, &op));
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &op, ret);
+}
+
+/* The array belongs to the node. */
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *ret)
+{
+	const struct sim_memops *m;
+	struct sim_node *n;
+
+	SIM_ENTER(cuGraphBatchMemOpNodeGetParams);
+	SIM_TRY(node_find_type(node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &n));
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	m = &n->op.memops;
+	*ret = (CUDA_BATCH_MEM_OP_NODE_PARAMS){ m->ctx, m->count, m->list, 0 };
+	return CUDA_SUCCESS;
+}
+
 /* Whether @g is the graph of @handle, or has that graph in it as a child graph. */
 static bool encloses(const struct sim_graph *g, CUgraph handle)
 {

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "arch/sim/code.h"
 
@@ -99,12 +100,59 @@ static CUresult set_run(const CUDA_MEMSET_NODE_PARAMS *p)
 	return CUDA_SUCCESS;
 }
 
-static CUresult writes_run(const struct sim_writes *w)
+/* Whether a wait for @value with the low bits of @flags is over. @value and @now are of 64 bits, or
+ * extended from 32 with their sign. */
+static bool wait_over(unsigned int flags, int64_t now, int64_t value)
+{
+	switch (flags) {
+	case CU_STREAM_WAIT_VALUE_EQ:
+		return now == value;
+	case CU_STREAM_WAIT_VALUE_AND:
+		return now & value;
+	case CU_STREAM_WAIT_VALUE_NOR:
+		return ~(now | value);
+	default:
+		return (int64_t)((uint64_t)now - (uint64_t)value) >= 0;
+	}
+}
+
+static void memop_run(const CUstreamBatchMemOpParams *op)
+{
+	/* cuda.h writes values of all sizes to the same place. */
+	void *at = (void *)(uintptr_t)op->writeValue.address;
+	const int64_t *wide = at;
+	const int32_t *narrow = at;
+
+	switch (op->operation) {
+	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+		memcpy(at, &op->writeValue.value, 4);
+		break;
+	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		memcpy(at, &op->writeValue.value64, 8);
+		break;
+	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+		while (!wait_over(op->waitValue.flags,
+				  (int32_t)((uint32_t)__atomic_load_n(narrow, __ATOMIC_ACQUIRE) -
+					    (op->waitValue.flags ? 0 : op->waitValue.value)),
+				  op->waitValue.flags ? (int32_t)op->waitValue.value : 0))
+			usleep(20);
+		break;
+	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		while (!wait_over(op->waitValue.flags, __atomic_load_n(wide, __ATOMIC_ACQUIRE),
+				  (int64_t)op->waitValue.value64))
+			usleep(20);
+		break;
+	default:
+		break;
+	}
+}
+
+static CUresult memops_run(const struct sim_memops *m)
 {
 	unsigned int i;
 
-	for (i = 0; i < w->count; i++)
-		memcpy((void *)(uintptr_t)w->list[i].addr, &w->list[i].value, w->list[i].size);
+	for (i = 0; i < m->count; i++)
+		memop_run(&m->list[i]);
 	return CUDA_SUCCESS;
 }
 
@@ -146,8 +194,8 @@ static CUresult memory_run(const struct sim_op *op, void *shared)
 		return launch_run(&op->launch, shared);
 	case SIM_OP_MEMCPY:
 		return copy_run(&op->copy);
-	case SIM_OP_WRITES:
-		return writes_run(&op->writes);
+	case SIM_OP_MEMOPS:
+		return memops_run(&op->memops);
 	default:
 		return set_run(&op->set);
 	}
@@ -195,7 +243,7 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 		return kernel_run(op);
 	case SIM_OP_MEMCPY:
 	case SIM_OP_MEMSET:
-	case SIM_OP_WRITES:
+	case SIM_OP_MEMOPS:
 		return guarded_run(op, NULL);
 	case SIM_OP_EVENT_RECORD:
 		return record_run(&op->event);
@@ -240,15 +288,27 @@ static CUresult launch_copy(const struct sim_launch *l, struct sim_op *ret)
 	return CUDA_SUCCESS;
 }
 
-/* A copied memcpy reads the caller's source, not the staged bytes. No graph has writes. */
+static CUresult memops_copy(const struct sim_memops *m, struct sim_op *ret)
+{
+	ret->memops.list = calloc(m->count + 1, sizeof(*m->list));
+	if (!ret->memops.list) {
+		ret->kind = SIM_OP_NONE;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memcpy(ret->memops.list, m->list, m->count * sizeof(*m->list));
+	return CUDA_SUCCESS;
+}
+
+/* A copied memcpy reads the caller's source, not the staged bytes. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret)
 {
-	if (op->kind == SIM_OP_CALL || op->kind == SIM_OP_WRITES ||
-	    (op->kind == SIM_OP_MEMCPY && op->copy.staged))
+	if (op->kind == SIM_OP_CALL || (op->kind == SIM_OP_MEMCPY && op->copy.staged))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	*ret = *op;
 	if (op->kind == SIM_OP_KERNEL)
 		return launch_copy(&op->launch, ret);
+	if (op->kind == SIM_OP_MEMOPS)
+		return memops_copy(&op->memops, ret);
 	if (op->kind == SIM_OP_EVENT_RECORD || op->kind == SIM_OP_EVENT_WAIT) {
 		sim_obj_get(&op->event.event->obj);
 		if (op->event.fence)
@@ -268,8 +328,8 @@ void sim_op_release(struct sim_op *op)
 	case SIM_OP_MEMCPY:
 		free(op->copy.staged);
 		break;
-	case SIM_OP_WRITES:
-		free(op->writes.list);
+	case SIM_OP_MEMOPS:
+		free(op->memops.list);
 		break;
 	case SIM_OP_EVENT_RECORD:
 	case SIM_OP_EVENT_WAIT:

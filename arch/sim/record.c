@@ -169,6 +169,8 @@ static CUresult capture_any(struct sim_stream *s, struct sim_op *op)
 		return capture_work(s, op, CU_GRAPH_NODE_TYPE_MEMSET);
 	case SIM_OP_HOST:
 		return capture_work(s, op, CU_GRAPH_NODE_TYPE_HOST);
+	case SIM_OP_MEMOPS:
+		return capture_work(s, op, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
 	case SIM_OP_EVENT_RECORD:
 		return op->event.external ? capture_work(s, op, CU_GRAPH_NODE_TYPE_EVENT_RECORD) :
 					    capture_record(s, op->event.event);

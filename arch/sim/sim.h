@@ -269,7 +269,7 @@ enum sim_op_kind {
 	SIM_OP_KERNEL,
 	SIM_OP_MEMCPY,
 	SIM_OP_MEMSET,
-	SIM_OP_WRITES,
+	SIM_OP_MEMOPS,
 	SIM_OP_EVENT_RECORD,
 	SIM_OP_EVENT_WAIT,
 	SIM_OP_HOST,
@@ -295,14 +295,11 @@ struct sim_copy {
 	void *staged; /* owned copy of pageable source bytes; the source then points into it */
 };
 
-/* Values to write, in this order. The list is owned. */
-struct sim_writes {
+/* Memory operations in this order. The list is owned. */
+struct sim_memops {
 	unsigned int count;
-	struct sim_write {
-		CUdeviceptr addr;
-		size_t size; /* 4 or 8 bytes of @value */
-		cuuint64_t value;
-	} *list;
+	CUstreamBatchMemOpParams *list;
+	CUcontext ctx;
 };
 
 /* Event operations. @fence is held: this record signals it, or this wait waits for it. NULL: the
@@ -327,7 +324,7 @@ struct sim_op {
 		struct sim_launch launch;
 		struct sim_copy copy;
 		CUDA_MEMSET_NODE_PARAMS set;
-		struct sim_writes writes;
+		struct sim_memops memops;
 		struct sim_event_op event;
 		CUDA_HOST_NODE_PARAMS host;
 		struct sim_call call;

@@ -128,6 +128,8 @@ CUresult sim_params_make(const CUgraphNodeParams *p, const struct sim_launch *at
 	CUDA_KERNEL_NODE_PARAMS kernel = kernel_narrow(&p->kernel);
 	CUDA_MEMSET_NODE_PARAMS set = memset_narrow(&p->memset);
 	CUDA_HOST_NODE_PARAMS host = { p->host.fn, p->host.userData };
+	CUDA_BATCH_MEM_OP_NODE_PARAMS memops = { p->memOp.ctx, p->memOp.count,
+						 p->memOp.paramArray, p->memOp.flags };
 
 	switch (p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -144,6 +146,8 @@ CUresult sim_params_make(const CUgraphNodeParams *p, const struct sim_launch *at
 		return sim_event_make(p->eventRecord.event, SIM_OP_EVENT_RECORD, ret);
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		return sim_event_make(p->eventWait.event, SIM_OP_EVENT_WAIT, ret);
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return sim_memops_make(&memops, ret);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -165,6 +165,17 @@ static void range_uses(struct uses *u, uint64_t addr, uint64_t bytes)
 		u->touched |= addr < u->slot[i] + FDRY_RNG_SLOT_BYTES && addr + bytes > u->slot[i];
 }
 
+static void memops_use(struct uses *u, struct fdry_span ops)
+{
+	struct fdry_graph_memop op;
+	size_t at;
+
+	for (at = 0; at < ops.len; at += sizeof(op)) {
+		memcpy(&op, ops.data + at, sizeof(op));
+		range_uses(u, op.addr, fdry_graph_memop_bytes(&op));
+	}
+}
+
 static uint64_t copy_span(const struct fdry_graph_memcpy *c, uint64_t pitch, uint64_t height)
 {
 	return ((c->depth - 1) * height + c->height - 1) * pitch + c->width;
@@ -177,6 +188,8 @@ static void node_uses(struct uses *u, const struct fdry_node *n)
 
 	if (n->kind == FDRY_NODE_KERNEL)
 		kernel_uses(u, n->kernel.args);
+	if (n->kind == FDRY_NODE_MEMOP)
+		memops_use(u, n->memops);
 	if (n->kind == FDRY_NODE_MEMSET)
 		range_uses(u, m->dst, (m->height - 1) * m->pitch + m->width * m->element_size);
 	if (n->kind == FDRY_NODE_MEMCPY) {

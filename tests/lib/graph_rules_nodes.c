@@ -92,6 +92,102 @@ START_TEST(children_as_deep_as_they_may_be)
 }
 END_TEST
 
+/* --- memory operations --- */
+
+static CUgraphNode memops_add(CUgraph g, const CUgraphNode *after, CUstreamBatchMemOpParams *ops,
+			      unsigned int n)
+{
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { gf.ctx, n, ops, 0 };
+	CUgraphNode ret;
+
+	ok(gf.drv.cuGraphAddBatchMemOpNode(&ret, g, after, after != NULL, &p));
+	return ret;
+}
+
+/* What an operation's kind does not use has other bytes, which the driver keeps. */
+static void memop_fill(CUstreamBatchMemOpParams *op, unsigned int operation, CUdeviceptr at,
+		       cuuint64_t value, unsigned int flags)
+{
+	memset(op, 0xee, sizeof(*op));
+	op->operation = operation;
+	op->writeValue.address = at;
+	op->writeValue.value64 = value;
+	op->writeValue.flags = flags;
+	op->writeValue.alias = 0;
+}
+
+static CUgraph graph_of_memops(void)
+{
+	CUgraph g = graph_make();
+	CUstreamBatchMemOpParams op[5];
+	CUgraphNode n = step_node(g, NULL, 0, 3);
+
+	memop_fill(&op[0], CU_STREAM_MEM_OP_WRITE_VALUE_32, gf.mem + 512, 0x1122334455667788, 0);
+	memop_fill(&op[1], CU_STREAM_MEM_OP_WAIT_VALUE_32, gf.mem + 512, 0x55667788,
+		   CU_STREAM_WAIT_VALUE_EQ);
+	memop_fill(&op[2], CU_STREAM_MEM_OP_BARRIER, 0, 0, 0);
+	op[2].memoryBarrier.flags = CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
+	memop_fill(&op[3], CU_STREAM_MEM_OP_WRITE_VALUE_64, gf.mem + 520, 0x1122334455667788, 0);
+	memop_fill(&op[4], CU_STREAM_MEM_OP_WAIT_VALUE_64, gf.mem + 520, 0x1122334455667700,
+		   CU_STREAM_WAIT_VALUE_GEQ);
+	n = memops_add(g, &n, op, 5);
+	n = memops_add(g, &n, op, 0);
+	memop_fill(&op[0], CU_STREAM_MEM_OP_WAIT_VALUE_32, gf.mem + 520, 8,
+		   CU_STREAM_WAIT_VALUE_AND);
+	memop_fill(&op[1], CU_STREAM_MEM_OP_WAIT_VALUE_64, gf.mem + 520, 8,
+		   CU_STREAM_WAIT_VALUE_NOR);
+	n = memops_add(g, &n, op, 2);
+	step_node(g, &n, 0, 3);
+	return g;
+}
+
+START_TEST(memops_read)
+{
+	reads_as(graph_of_memops(),
+		 "node 0 " STEPS("00")
+		 "node 1 memop write32 0 0x500000000200 0x55667788 wait32 1 0x500000000200 "
+		 "0x55667788 barrier 1 write64 0 0x500000000208 0x1122334455667788 "
+		 "wait64 0 0x500000000208 0x1122334455667700\n"
+		 "node 2 memop\n"
+		 "node 3 memop wait32 2 0x500000000208 0x8 wait64 3 0x500000000208 0x8\n"
+		 "node 4 " STEPS("00") "edge 0 1\nedge 1 2\nedge 2 3\nedge 3 4\n");
+}
+END_TEST
+
+START_TEST(memops)
+{
+	round_trip(graph_of_memops());
+}
+END_TEST
+
+/* Operations that nodes of this driver do not have. */
+START_TEST(memops_refused_by_the_driver)
+{
+	static const struct {
+		unsigned int operation, flags;
+		uint64_t at;
+		CUresult res;
+	} no[] = {
+		{ CU_STREAM_MEM_OP_WRITE_VALUE_32, 1, 0, CUDA_ERROR_INVALID_VALUE },
+		{ CU_STREAM_MEM_OP_WRITE_VALUE_64, 0, 4, CUDA_ERROR_INVALID_VALUE },
+		{ CU_STREAM_MEM_OP_WAIT_VALUE_64, CU_STREAM_WAIT_VALUE_FLUSH, 0,
+		  CUDA_ERROR_NOT_SUPPORTED },
+		{ CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 0, 0, CUDA_ERROR_NOT_SUPPORTED },
+		{ 99, 0, 0, CUDA_ERROR_INVALID_VALUE },
+	};
+	CUgraph g = graph_make();
+	CUstreamBatchMemOpParams op;
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { gf.ctx, 1, &op, 0 };
+	CUgraphNode n;
+
+	memop_fill(&op, no[_i].operation, gf.mem + no[_i].at, 0, no[_i].flags);
+	if (no[_i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
+		op.flushRemoteWrites.flags = 0;
+	ck_assert_int_eq(gf.drv.cuGraphAddBatchMemOpNode(&n, g, NULL, 0, &p), no[_i].res);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 /* --- host functions --- */
 
 static void CUDA_CB add_one(void *arg)
@@ -169,6 +265,9 @@ void graph_rules_nodes_add(TCase *tc)
 	tcase_add_test(tc, children);
 	tcase_add_test(tc, child_is_a_copy);
 	tcase_add_test(tc, children_as_deep_as_they_may_be);
+	tcase_add_test(tc, memops_read);
+	tcase_add_test(tc, memops);
+	tcase_add_loop_test(tc, memops_refused_by_the_driver, 0, 5);
 	tcase_add_test(tc, functions_by_name);
 	tcase_add_test(tc, functions_that_are_not_bound);
 }

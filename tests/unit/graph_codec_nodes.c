@@ -42,6 +42,38 @@ static const struct damage function_damages[] = {
 	{ IN(HOST_NAME, 3, 1), '\n', FDRY_E_BADIMAGE, "the name of host node 0" },
 };
 
+/* In "memops". */
+static const struct damage memop_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "it has 3 nodes of memory operations, but its header says otherwise" },
+	{ HEADER(memop_nodes), 2, FDRY_E_BADIMAGE, "section 29 (ends of memory operation nodes)" },
+	{ HEADER(memop_nodes), 1u << 23, FDRY_E_LIMIT, "memop_nodes is 8388608" },
+	{ HEADER(memops), 4, FDRY_E_BADIMAGE, "section 30 (memory operations)" },
+	{ HEADER(memops), 1u << 23, FDRY_E_LIMIT, "memops is 8388608" },
+	{ IN(KIND, 1, 1), 4, FDRY_E_BADIMAGE, "node kinds do not add up" },
+	{ IN(MEMOP_END, 0, 4), 3, FDRY_E_BADIMAGE,
+	  "the memory operations of node 1 end at 2 of 5" },
+	{ IN(MEMOP_END, 8, 4), 6, FDRY_E_BADIMAGE, "the memory operations of node 2 end at 6 of" },
+	{ IN(MEMOP_END, 8, 4), 4, FDRY_E_BADIMAGE, "1 memory operations belong to no node" },
+	{ IN(MEMOP, 0, 4), 3, FDRY_E_BADIMAGE, "memory operation 0 has an operation that" },
+	{ IN(MEMOP, 0, 4), 7, FDRY_E_BADIMAGE, "memory operation 0 has an operation that" },
+	{ IN(MEMOP, 4, 4), 1, FDRY_E_BADIMAGE, "memory operation 0 has flags that" },
+	{ IN(MEMOP, 8, 8), 0x500000000202, FDRY_E_BADIMAGE,
+	  "memory operation 0 has an address that is no multiple" },
+	{ IN(MEMOP, 20, 4), 1, FDRY_E_BADIMAGE, "memory operation 0 has a value larger than 32" },
+	{ IN(MEMOP, 24 + 4, 4), 4, FDRY_E_BADIMAGE, "memory operation 1 has flags that" },
+	{ IN(MEMOP, 48 + 8, 8), UINT64_MAX - 7, FDRY_E_BADIMAGE,
+	  "memory operation 2 has an address that" },
+	{ IN(MEMOP, 72 + 8, 8), 8, FDRY_E_BADIMAGE,
+	  "memory operation 3 has an address and no value" },
+};
+
+START_TEST(memop_damage_is_named)
+{
+	graph_damage_try("memops", &memop_damages[_i]);
+}
+END_TEST
+
 START_TEST(child_damage_is_named)
 {
 	graph_damage_try("children", &child_damages[_i]);
@@ -88,6 +120,8 @@ int main(void)
 			    sizeof(child_damages) / sizeof(child_damages[0]));
 	tcase_add_loop_test(tc, function_damage_is_named, 0,
 			    sizeof(function_damages) / sizeof(function_damages[0]));
+	tcase_add_loop_test(tc, memop_damage_is_named, 0,
+			    sizeof(memop_damages) / sizeof(memop_damages[0]));
 	tcase_add_test(tc, depth_is_limited);
 	suite_add_tcase(s, tc);
 	return test_main(s);

@@ -179,6 +179,10 @@ static const struct mistake {
 	{ V1 "node 0 child\n", FDRY_E_BADIMAGE, "child graph node 0 has no graph" },
 	{ V1 "node 0 child\ngraph 0\nnode 1 empty\nedge 0 1\n", FDRY_E_BADIMAGE,
 	  "an edge leads from node 0 to node 1 of another graph" },
+	{ V1 "node 0 memop add32 0 0 0\n", FDRY_E_INVAL,
+	  "line 2: 'add32' is no memory operation" },
+	{ V1 "node 0 memop write32 0 0\n", FDRY_E_INVAL,
+	  "line 2: the line ends where the value should stand" },
 	{ V1 "compat -1\n", FDRY_E_INVAL, "line 2: compat is '-1'" },
 };
 

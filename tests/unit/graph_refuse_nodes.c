@@ -40,6 +40,44 @@ START_TEST(node_of_a_child)
 }
 END_TEST
 
+static const struct memop {
+	CUstreamBatchMemOpParams op;
+	const char *says;
+} memops[] = {
+	{ { .writeValue = { .operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = 4096 } },
+	  "node 1: memop: operation 1: the value's memory, 4 bytes at 0x1000, is no memory that" },
+	{ { .waitValue = { .operation = CU_STREAM_MEM_OP_WAIT_VALUE_64, .address = 1ull << 40 } },
+	  "node 1: memop: operation 1: the value's memory, 8 bytes at 0x10000000000, is no" },
+};
+
+START_TEST(memops_outside)
+{
+	CUstreamBatchMemOpParams op[2] = { { .operation = CU_STREAM_MEM_OP_BARRIER },
+					   memops[_i].op };
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { gf.ctx, 2, op, 0 };
+	CUgraph g = graph_make();
+	CUgraphNode a = empty_add(g, NULL), n;
+
+	ok(gf.drv.cuGraphAddBatchMemOpNode(&n, g, &a, 1, &p));
+	graph_refused(g, memops[_i].says);
+}
+END_TEST
+
+/* An address of pinned memory, as a value that kernels may follow. */
+START_TEST(memop_writes_a_pointer)
+{
+	CUstreamBatchMemOpParams op = { .writeValue = {
+		.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = gf.mem,
+		.value64 = (uintptr_t)gf.pinned } };
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { gf.ctx, 1, &op, 0 };
+	CUgraph g = graph_make();
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddBatchMemOpNode(&n, g, NULL, 0, &p));
+	graph_refused(g, "use memory of the region");
+}
+END_TEST
+
 START_TEST(children_too_deep)
 {
 	CUgraph g = graph_make();
@@ -69,7 +107,6 @@ static const struct {
 	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "node 0: its kind is external semaphore wait" },
 	{ CU_GRAPH_NODE_TYPE_MEM_ALLOC, "node 0: its kind is memory allocation" },
 	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
-	{ CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "node 0: its kind is batch memory operation" },
 	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: its kind is conditional" },
 	{ (CUgraphNodeType)99,
 	  "node 0: it is a node of type 99, which this version does not know" },
@@ -95,6 +132,8 @@ int main(void)
 	tcase_add_test(tc, host_node);
 	tcase_add_test(tc, node_of_a_child);
 	tcase_add_test(tc, children_too_deep);
+	tcase_add_loop_test(tc, memops_outside, 0, 2);
+	tcase_add_test(tc, memop_writes_a_pointer);
 	tcase_add_loop_test(tc, node_types, 0, sizeof(types) / sizeof(types[0]));
 	suite_add_tcase(s, tc);
 	return test_main(s);

@@ -225,6 +225,41 @@ START_TEST(functions_are_bound_at_the_load)
 }
 END_TEST
 
+/* --- memory operations --- */
+
+/* A step, then an operation that captures of streams make. */
+static void seal_memops(void *arg)
+{
+	CUstreamBatchMemOpParams op = { .writeValue = {
+		.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .value64 = 0x1122334455667788 } };
+	struct nodes n;
+	void *args[3];
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+
+	(void)arg;
+	nodes_begin(&n);
+	args[0] = &n.x.addr;
+	args[1] = &salt;
+	args[2] = &spins;
+	op.writeValue.address = n.x.addr + 8;
+	capture_start(&n.w);
+	cuda_ok(cuLaunchKernel, n.step, 1, 1, 1, 1, 1, 1, 0, n.w.stream, args, NULL);
+	cuda_ok(cuStreamBatchMemOp_v2, n.w.stream, 1, &op, 0);
+	nodes_seal(&n, capture_stop(&n.w));
+}
+
+START_TEST(memops)
+{
+	uint64_t x[64];
+
+	test_child(seal_memops, NULL);
+	launched(refs[_i], 1, x);
+	ck_assert_uint_eq(x[0], 3);
+	ck_assert_uint_eq(x[1], 0x1122334455667788);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_nodes");
@@ -234,6 +269,7 @@ int main(void)
 	tcase_add_loop_test(tc, children, 0, 2);
 	tcase_add_test(tc, children_are_counted);
 	tcase_add_loop_test(tc, functions, 0, 2);
+	tcase_add_loop_test(tc, memops, 0, 2);
 	tcase_add_test(tc, functions_are_bound_at_the_load);
 	suite_add_tcase(s, tc);
 	return test_main(s);
