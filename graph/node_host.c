@@ -6,6 +6,8 @@
  * that its graphs call, each with the argument that it gets, and a node holds the name. A loading
  * program says which of its functions has that name, and which argument.
  */
+#include <inttypes.h>
+
 #include "graph/build.h"
 #include "graph/read.h"
 #include "graph/text.h"
@@ -46,9 +48,10 @@ static int host_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node 
 			return 0;
 		}
 	return fdry_fail(FDRY_E_REFUSED,
-			 "it calls the function at %p with the argument %p, which has no name for "
-			 "other processes; name both with fdry_capture_host_function()",
-			 __extension__(void *) p.fn, p.userData);
+			 "it calls the function at 0x%" PRIxPTR " with the argument %p, which has "
+			 "no name for other processes; name both with "
+			 "fdry_capture_host_function()",
+			 (uintptr_t)p.fn, p.userData);
 }
 
 static int host_put(struct fdry_graph_enc *enc, const struct fdry_node *node)

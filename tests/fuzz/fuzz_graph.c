@@ -28,6 +28,16 @@ static const char base_text[] =
 	"dst_height 1 width 64 height 1 depth 1\n"
 	"node 9 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args 0000000000000007 0000500000000200 "
 	"3039\n"
+	"node 10 child\n"
+	"node 11 host tokens.ready\n"
+	"node 12 child\n"
+	"node 13 memop write32 0 0x500000000200 0xff wait64 2 0x500000000208 0x1 barrier 1\n"
+	"graph 10\n"
+	"node 14 host a\n"
+	"node 15 child\n"
+	"graph 12\n"
+	"graph 15\n"
+	"node 16 memop\n"
 	"edge 0 1 from_port 1 to_port 0 type 1\n"
 	"edge 0 3\n"
 	"edge 1 2 from_port 2 to_port 0 type 0\n"
@@ -35,6 +45,8 @@ static const char base_text[] =
 	"edge 6 7\n"
 	"edge 7 8\n"
 	"edge 8 9\n"
+	"edge 10 11\n"
+	"edge 14 15\n"
 	"section 0x80000007 0123456789abcdef 01\n";
 
 static const struct fdry_host_segment test_hosts[] = { { 0x1000, 4096 }, { 0x2000, 100 } };
@@ -51,14 +63,23 @@ static void walk(const struct fdry_graph_view *v)
 	struct fdry_graph_cursor c;
 	struct fdry_graph_edge e;
 	uint32_t count = 0;
+	struct fdry_span bytes;
 	struct fdry_node n;
 	uint64_t sum = 0;
 	size_t i;
 
 	must(!fdry_graph_cursor_init(v, &c));
-	while (fdry_graph_next(&c, &n))
-		for (i = 0; n.kind == FDRY_NODE_KERNEL && i < n.kernel.args.len; i++)
-			sum += n.kernel.args.data[i];
+	while (fdry_graph_next(&c, &n)) {
+		bytes = (struct fdry_span){ 0 };
+		if (n.kind == FDRY_NODE_KERNEL)
+			bytes = n.kernel.args;
+		else if (n.kind == FDRY_NODE_HOST)
+			bytes = n.host;
+		else if (n.kind == FDRY_NODE_MEMOP)
+			bytes = n.memops;
+		for (i = 0; i < bytes.len; i++)
+			sum += bytes.data[i];
+	}
 	must(c.node == v->header.nodes && c.args == v->header.arg_bytes &&
 	     c.patch == v->header.patches && sum < UINT64_MAX);
 	fdry_graph_cursor_release(&c);

@@ -308,8 +308,8 @@ static void cond_bodies(void)
 				    CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
 				    CU_GRAPH_NODE_TYPE_EMPTY, CU_GRAPH_NODE_TYPE_GRAPH,
 				    CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_MEMCPY };
-	CUstreamBatchMemOpParams op = { .writeValue = { CU_STREAM_MEM_OP_WRITE_VALUE_32,
-							facts.mem } };
+	CUstreamBatchMemOpParams op = { .writeValue = {
+		.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = facts.mem } };
 	CUgraph g, body = NULL, empty = facts_graph_new();
 	CUgraphNode n;
 	CUresult res = 0;
