@@ -364,6 +364,13 @@ class Caches(Engine):
         self.assertFalse(os.access(self.kernel("sampler.ptx"), os.X_OK))
         self.assertIn("7 files for caches, 0 of them were missing", self.start())
 
+    def test_a_variable_turns_it_off(self):
+        log = self.start(counts="ONCE", compiles=("sampler", "prepare"), FOUNDRY_VLLM_CACHES="0")
+        self.assertNotIn("caches", log)
+        self.assertIn("5 files of caches", self.start())
+        shutil.rmtree(self.path(CACHE))
+        self.start(compiles=("sampler", "prepare"), FOUNDRY_VLLM_CACHES="0")
+
     def test_the_cache_may_lie_elsewhere(self):
         self.first()
         shutil.rmtree(self.path(CACHE))

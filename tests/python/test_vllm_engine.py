@@ -5,6 +5,8 @@ It notices a vLLM whose worker has other phases, or names that foundry.vllm does
 """
 import inspect
 import os
+import subprocess
+import sys
 import tempfile
 import types
 import unittest
@@ -26,6 +28,26 @@ try:
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
+
+
+# Compile a kernel for a GPU that need not be there, and print whether the cache had it.
+KERNEL = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+with open("kernel.py", "w") as f:
+    f.write("import triton\\nimport triton.language as tl\\n@triton.jit\\n"
+            "def scale(x, n, B: tl.constexpr):\\n"
+            "    i = tl.program_id(0) * B + tl.arange(0, B)\\n"
+            "    tl.store(x + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)\\n")
+import sys
+sys.path.insert(0, ".")
+import kernel
+triton.knobs.compilation.listener = lambda *, cache_hit, **_: print(cache_hit)
+triton.compile(ASTSource(kernel.scale, {"x": "*fp32", "n": "i32", "B": "constexpr"}, {"B": 64}),
+               target=GPUTarget("cuda", 90, 32))
+"""
 
 
 class Graph:
@@ -96,6 +118,30 @@ class Engine(unittest.TestCase):
                 data = f.read()
             self.assertNotIn(folder.encode(), caches._portable(path, data))
             self.assertEqual(caches._local(path, caches._portable(path, data)), data)
+
+    def test_triton_finds_what_an_image_carries(self):
+        files = []
+        store = types.SimpleNamespace(
+            describe=lambda ref: "".join(f"file 1 {f.name}\n" for f in files),
+            files=lambda ref, wanted: [f for f in files if f.name in wanted])
+        with tempfile.TemporaryDirectory() as folder:
+            def hits(name):
+                path = os.path.join(folder, name)
+                done = subprocess.run([sys.executable, "-c", KERNEL], check=True, text=True,
+                                      env={**os.environ, "TRITON_CACHE_DIR": path},
+                                      stdout=subprocess.PIPE, cwd=folder)
+                return done.stdout.strip(), {"triton": path}
+            os.makedirs(os.path.join(folder, "one"))
+            watch = caches.Watch({"triton": os.path.join(folder, "one")})
+            self.assertEqual(hits("one")[0], "False")
+            watch.stop()
+            files += caches.packed(watch)
+            self.assertGreater(len(files), 5)
+            self.assertEqual(hits("two")[0], "False", "it compiles")
+            carried, written = caches.unpack(store, "ref",
+                                             {"triton": os.path.join(folder, "three")})
+            self.assertEqual((carried, written), (len(files), len(files) - 1))
+            self.assertEqual(hits("three")[0], "True", "it finds the kernel")
 
     def test_graphs_of_an_image_fill_the_table(self):
         manager, launched = self.manager(), []

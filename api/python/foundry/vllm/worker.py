@@ -75,7 +75,7 @@ class Session:
 
     def __init__(self, worker):
         self.worker, self.mode, self.why = worker, "capture", ""
-        for name in ("FOUNDRY_VLLM_STRICT", "FOUNDRY_VLLM_COMPILE"):
+        for name in ("FOUNDRY_VLLM_STRICT", "FOUNDRY_VLLM_COMPILE", "FOUNDRY_VLLM_CACHES"):
             check_variables(name)
         self.strict = os.environ.get("FOUNDRY_VLLM_STRICT") == "1"
         self.compile = os.environ.get("FOUNDRY_VLLM_COMPILE") == "1"
@@ -166,6 +166,8 @@ class Session:
     def begin_caches(self):
         """Write the files that the image carries; if it carries none, note which ones are used."""
         start, carried = time.monotonic(), 0
+        if os.environ.get("FOUNDRY_VLLM_CACHES") == "0":
+            return
         try:
             self.places = caches.folders()
             if self.mode == "load":
