@@ -57,7 +57,7 @@ static const struct fdry_graph_word *words_of(const struct fdry_graph_builder *i
 	       end = fdry_lower_bound(k, in->nwords, in->words[k].node <= i);
 
 	*ret = (uint32_t)(end - from);
-	return in->words + from;
+	return *ret ? in->words + from : NULL;
 }
 
 /* Build a node with @n words in its arguments. Later nodes copy these arguments, so they become
