@@ -116,13 +116,16 @@ static void pinned_walk(const struct fdry_manifest *m)
 		     m->pinned[i].addr + m->pinned[i].size <= 1ull << 47 &&
 		     (!i || m->pinned[i - 1].addr + m->pinned[i - 1].size <= m->pinned[i].addr));
 	for (i = 0; i < m->n_pinned_roles; i++)
-		must(fdry_manifest_pinned(m, m->pinned_roles[i].addr, m->pinned_roles[i].size));
+		must(fdry_manifest_pinned(m, m->pinned_roles[i].addr, m->pinned_roles[i].size) !=
+		     NULL);
 	for (i = 0; i < m->n_pinned_chunks; i++)
-		must(fdry_manifest_pinned(m, m->pinned_chunks[i].addr, m->pinned_chunks[i].size));
+		must(fdry_manifest_pinned(m, m->pinned_chunks[i].addr, m->pinned_chunks[i].size) !=
+		     NULL);
 	for (i = 0; i < m->n_host_places; i++) {
 		s = m->host_places[i].segment;
 		must(s < m->n_hosts && fdry_manifest_host_place(m, s) == m->host_places[i].addr);
-		must(fdry_manifest_pinned(m, m->host_places[i].addr + m->hosts[s].size - 1, 1));
+		must(fdry_manifest_pinned(m, m->host_places[i].addr + m->hosts[s].size - 1, 1) !=
+		     NULL);
 	}
 }
 
