@@ -2,11 +2,10 @@
 /*
  * scalar.c - numbers in device memory, updated in a stream's order; see foundry/run/scalars.h.
  *
- * An update of a few scalars is one call for stream memory operations, which hold the values. If
- * the device lacks these, the memory is the caller's, or the scalars are many, the update is a copy
- * from a ring of slots in pinned memory, each with an event. The driver copies from there without
- * waiting, and a slot is used again after its event. Each scalar has 8 bytes, so that one copy
- * updates any run of them. See Documentation/design/running.rst.
+ * An update is a copy from a ring of slots in pinned memory, each with an event. The driver copies
+ * from there without waiting, and a slot is used again after its event. Each scalar has 8 bytes, so
+ * that one copy updates any run of them. With FDRY_SCALARS_WRITES an update of a few scalars is one
+ * call for stream memory operations, which hold the values. See Documentation/design/running.rst.
  */
 #include "foundry/run/scalars.h"
 
@@ -37,7 +36,7 @@ struct fdry_scalars {
 	pthread_mutex_t lock; /* guards the ring */
 	fdry_devptr addr;
 	bool owns_memory;     /* the struct owns the memory at @addr */
-	_Atomic bool writes;  /* the device has memory operations of 64 bits, and none failed */
+	_Atomic bool writes;  /* by memory operations; none of them failed */
 	uint32_t count;
 	uint32_t next;
 	void *block;          /* pinned */
@@ -73,6 +72,10 @@ static int opts_check(const struct fdry_scalars_opts *o)
 					 "type %u of scalar %u has %zu bytes; use a type of enum "
 					 "fdry_dtype with 1, 2, 4 or 8",
 					 o->dtypes[i], i, fdry_dtype_size(o->dtypes[i]));
+	if (o->flags & ~(uint64_t)FDRY_SCALARS_WRITES)
+		return fdry_fail(FDRY_E_OPTS,
+				 "scalars have no flags %#llx; use a newer library, or clear them",
+				 (unsigned long long)o->flags);
 	return 0;
 }
 
@@ -116,18 +119,25 @@ static int ring_make(struct fdry_scalars *s)
 	return 0;
 }
 
-static int memory_make(struct fdry_scalars *s)
+/* Whether the device has memory operations of 64 bits. Drivers before CUDA 12 do not know the
+ * attribute. */
+static bool has_writes(const struct fdry_scalars *s)
+{
+	int has = 0;
+
+	return !fdry_call_raw(s->on.drv, cuDeviceGetAttribute, &has,
+			      CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, s->on.device) &&
+	       has;
+}
+
+static int memory_make(struct fdry_scalars *s, uint64_t flags)
 {
 	CUdeviceptr addr;
-	int err, has = 0;
+	int err;
 
 	if (s->addr)
 		return 0;
-	/* Drivers before CUDA 12 do not know the attribute. */
-	atomic_store(&s->writes,
-		     !fdry_call_raw(s->on.drv, cuDeviceGetAttribute, &has,
-				    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-				    s->on.device) && has);
+	atomic_store(&s->writes, flags & FDRY_SCALARS_WRITES && has_writes(s));
 	err = fdry_call(s->on.drv, cuMemAlloc_v2, &addr, s->count * WIDTH);
 	if (err)
 		return err;
@@ -282,7 +292,7 @@ static int scalars_make(struct fdry_scalars *s, const struct fdry_scalars_opts *
 
 	if (err)
 		return err;
-	err = memory_make(s);
+	err = memory_make(s, o->flags);
 	if (err)
 		goto out_drop;
 	err = ring_make(s);

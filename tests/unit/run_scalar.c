@@ -3,22 +3,19 @@
 #include "lib/telemetry.h"
 #include "tests/lib/run.h"
 
-/* Whether updates are copies, as on a device without memory operations. */
+/* Whether updates are copies, as without the flag. */
 static bool by_copy;
 
 static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes,
 					const union fdry_scalars_value *values)
 {
 	struct fdry_scalars_opts o = {
-		.sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values
+		.sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values,
+		.flags = by_copy ? 0 : FDRY_SCALARS_WRITES
 	};
 	struct fdry_scalars *s = NULL;
 
-	if (by_copy)
-		test_sim_fail("cuDeviceGetAttribute:1");
 	ok(fdry_scalars_new(&o, &s));
-	ck_assert_uint_eq(test_sim_failed(), by_copy);
-	test_sim_fail(NULL);
 	return s;
 }
 
@@ -87,6 +84,32 @@ START_TEST(values_of_every_size)
 	ck_assert_uint_eq(cell(s, 0) | cell(s, 1), 0);
 	fdry_scalars_free(s);
 	cu(cuStreamDestroy_v2, stream);
+	run_close();
+}
+END_TEST
+
+/* Updates are memory operations only if the caller asks for them and the device has them. */
+START_TEST(copies_by_default)
+{
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
+	union fdry_scalars_value v[] = { { .u8 = 3 }, { .u16 = 4 }, { .u32 = 5 }, { .u64 = 6 } };
+	struct fdry_scalars *s = NULL;
+	uint32_t i;
+
+	run_open();
+	o.flags = _i ? FDRY_SCALARS_WRITES : 0;
+	if (_i == 1)
+		test_sim_fail("cuDeviceGetAttribute:1");
+	ok(fdry_scalars_new(&o, &s));
+	ck_assert_uint_eq(test_sim_failed(), _i == 1);
+	test_sim_fail(NULL);
+	ok(fdry_scalars_update(s, 0, 4, v, NULL)); /* all by one call */
+	ck_assert_uint_eq(test_sim_calls("cuStreamBatchMemOp_v2"), _i == 2);
+	ck_assert_uint_eq(test_sim_calls("cuMemcpyHtoDAsync_v2"), _i != 2);
+	cu(cuStreamSynchronize, NULL);
+	for (i = 0; i < 4; i++)
+		ck_assert_uint_eq(cell(s, i), i + 3);
+	fdry_scalars_free(s);
 	run_close();
 }
 END_TEST
@@ -242,6 +265,9 @@ START_TEST(scalars_are_checked)
 	o.addr = 12;
 	fails(INVAL, "multiple of 8", fdry_scalars_new(&o, &s));
 	o.addr = 0;
+	o.flags = 6;
+	fails(OPTS, "no flags 0x6", fdry_scalars_new(&o, &s));
+	o.flags = 0;
 	o.device = 3;
 	fails(NOGPU, "no device 3", fdry_scalars_new(&o, &s));
 	ck_assert_ptr_null(s);
@@ -285,7 +311,9 @@ END_TEST
 
 START_TEST(every_failing_call_is_undone)
 {
-	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
+	struct fdry_scalars_opts o = {
+		.sz = sizeof(o), .count = 4, .dtypes = kinds, .flags = FDRY_SCALARS_WRITES
+	};
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 	struct fdry_scalars *s = NULL;
 	char spec[16];
@@ -500,6 +528,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, values_of_every_size, 0, 2);
+	tcase_add_loop_test(tc, copies_by_default, 0, 3);
 	tcase_add_loop_test(tc, many_values, 0, 2);
 	tcase_add_loop_test(tc, updates_outrun_launches, 0, 2);
 	tcase_add_loop_test(tc, updates_do_not_wait, 0, 2);

@@ -670,7 +670,8 @@ class CudagraphRunOpts(Struct):
 
 class ScalarsOpts(Struct):
     _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("count", c_uint32),
-                ("dtypes", POINTER(c_uint32)), ("values", POINTER(c_uint64)), ("addr", c_uint64)]
+                ("dtypes", POINTER(c_uint32)), ("values", POINTER(c_uint64)), ("addr", c_uint64),
+                ("flags", c_uint64)]
 
 
 class DecodeStateOpts(Struct):

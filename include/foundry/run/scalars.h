@@ -44,6 +44,14 @@ union fdry_scalars_value {
 /* One number, or several side by side that one operation updates. */
 struct fdry_scalars;
 
+enum fdry_scalars_flags {
+	/* Write up to 32 scalars by one memory operation of the stream (cuStreamBatchMemOp), which
+	 * is faster than a copy. Such updates have not run on a GPU yet. They are copies if the
+	 * device or the driver refuses, or if @addr is set. fdry_scalars_free() then waits as
+	 * cuMemFree() does. */
+	FDRY_SCALARS_WRITES = 1 << 0,
+};
+
 /**
  * struct fdry_scalars_opts - What scalars to make.
  * @sz: sizeof(struct fdry_scalars_opts)
@@ -53,6 +61,7 @@ struct fdry_scalars;
  * @values: @count first values. NULL: 0, or with @addr the bytes that are there
  * @addr: memory of the caller, such as a tensor of a loaded image: 8 bytes for each scalar, at a
  *         multiple of 8; it must stay allocated. 0: the library allocates memory
+ * @flags: enum fdry_scalars_flags
  */
 struct fdry_scalars_opts {
 	size_t sz;
@@ -62,10 +71,11 @@ struct fdry_scalars_opts {
 	const uint32_t *dtypes;
 	const union fdry_scalars_value *values;
 	fdry_devptr addr;
+	uint64_t flags;
 };
 
 /* Make scalars, and write their first values. Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU, FDRY_E_FORKED,
- * FDRY_E_INVAL, FDRY_E_NODEVMEM. */
+ * FDRY_E_INVAL, FDRY_E_OPTS (unknown flags), FDRY_E_NODEVMEM. */
 int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars **ret);
 /* Wait for pending updates, and free the scalars. Memory of the caller stays. NULL is allowed. */
 void fdry_scalars_free(struct fdry_scalars *s);
@@ -81,10 +91,10 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret);
  * @values: @count values, which are not needed after the call
  * @stream: the stream on which the graph is launched; NULL is the legacy default stream
  *
- * Asynchronous. Earlier work on @stream sees the old values, later work sees the new ones. Updates
- * may come faster than launches. If they are copies (more than 32 scalars, memory of the caller, or
- * a device without memory operations of streams), the next one waits for the first of 64 pending
- * ones. Either all values change, or none.
+ * Asynchronous. Earlier work on @stream sees the old values, later work sees the new ones. The
+ * library keeps the values in pinned memory until they are copied, so updates may come faster than
+ * launches; with 64 pending updates the next one waits for the first. Either all values change, or
+ * none.
  *
  * Errors: FDRY_E_RANGE, FDRY_E_STATE (the stream is capturing: the graph would write this one value
  * at every launch), FDRY_E_INVAL (not a stream of the device's primary context).
