@@ -50,6 +50,7 @@
 #include "foundry/config.h"
 #include "foundry/error.h"
 #include "foundry/image.h"
+#include "foundry/registry.h"
 #include "foundry/rng.h"
 #include "foundry/start.h"
 #include "foundry/store.h"

@@ -56,8 +56,54 @@ struct fdry_pack_image {
 /* In a pack's order: <0, 0, >0. */
 int fdry_pack_image_cmp(const struct fdry_pack_image *a, const struct fdry_pack_image *b);
 
+/* An object of a plan. */
+struct fdry_pack_entry {
+	struct fdry_oid oid;
+	uint32_t kinds, nlinks;
+	uint64_t size;
+};
+
+/* The images of a pack, and the objects that they reach, in the pack's order. Zero it, then set
+ * @s and @flags. */
+struct fdry_pack_plan {
+	struct fdry_store *s;
+	uint32_t flags;                 /* FDRY_EXPORT_ALL, FDRY_EXPORT_NO_REFS */
+	struct fdry_buf refs;           /* struct fdry_ref each; hold the names */
+	struct fdry_pack_image *images; /* sorted, none twice */
+	size_t nimages;
+	struct fdry_buf entries;        /* struct fdry_pack_entry each */
+	uint64_t bytes;                 /* of all objects */
+	struct fdry_lease *lease;       /* keeps them */
+};
+/* Errors are those of fdry_store_export(). Also release the plan after a failure. */
+int fdry_pack_plan_init(struct fdry_pack_plan *p, const char *const *names,
+			size_t count) __must_check;
+void fdry_pack_plan_release(struct fdry_pack_plan *p);
+static inline size_t fdry_pack_plan_count(const struct fdry_pack_plan *p)
+{
+	return p->entries.len / sizeof(struct fdry_pack_entry);
+}
+
+/* Append the bytes of object @i, checked against its id. */
+int fdry_pack_plan_read(struct fdry_pack_plan *p, size_t i, struct fdry_buf *ret) __must_check;
+
+/* Append the head of the pack and its images. */
+int fdry_pack_put_images(const struct fdry_pack_plan *p, struct fdry_buf *ret) __must_check;
+/* Append the head of an object and its links, with codec and body 0. FDRY_E_RACED if the object got
+ * another kind or link since it was listed. */
+struct fdry_txn;
+int fdry_pack_put_head(struct fdry_txn *t, const struct fdry_pack_entry *e,
+		       struct fdry_buf *ret) __must_check;
+/*
+ * A list is a pack without bodies and end: the head, the images, and the head and links of every
+ * object with codec and body 0. Its SHA-256 is the pack's id.
+ */
+int fdry_pack_put_list(const struct fdry_pack_plan *p, struct fdry_buf *ret) __must_check;
+
 struct fdry_pack_reader {
 	int fd;
+	struct fdry_span list; /* the unread rest of a list, which is read in place of @fd */
+	bool is_list;
 	struct fdry_hash hash;
 	struct fdry_buf names;
 	struct fdry_pack_image *images; /* names lie in @names */
@@ -76,6 +122,9 @@ struct fdry_pack_object {
 
 /* Read head and images from @fd, at its position. After a failure there is nothing to release. */
 int fdry_pack_open(struct fdry_pack_reader *r, int fd) __must_check;
+/* The same for a list, which must last as long as the reader. Its objects have no bodies to read;
+ * fdry_pack_end() returns its SHA-256. */
+int fdry_pack_open_list(struct fdry_pack_reader *r, struct fdry_span list) __must_check;
 /* The next of r->objects objects; its links are appended to @links. The body must be read or
  * skipped next. */
 int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret,
@@ -93,5 +142,38 @@ void fdry_pack_reader_release(struct fdry_pack_reader *r);
 struct fdry_unpacker;
 int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body,
 		     struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
+
+/* --- pack_fetch.c: the images of a list, whose objects the caller brings --- */
+
+struct fdry_fetch;
+struct fdry_fetch_object {
+	struct fdry_oid oid;
+	uint32_t kinds, nlinks;
+	uint64_t size;
+	bool has; /* the store has it; known after fdry_fetch_begin() */
+};
+
+/* Check a list. It is copied. */
+int fdry_fetch_new(struct fdry_span list, struct fdry_fetch **ret) __must_check;
+/* NULL is fine. */
+void fdry_fetch_free(struct fdry_fetch *f);
+/* Its objects, each after the objects that it links to. They last as long as @f. */
+size_t fdry_fetch_objects(const struct fdry_fetch *f, const struct fdry_fetch_object **ret);
+size_t fdry_fetch_images(const struct fdry_fetch *f, const struct fdry_pack_image **ret);
+/* Begin to write, and find the objects that the store has. They stay until the end. */
+int fdry_fetch_begin(struct fdry_fetch *f, struct fdry_store *s) __must_check;
+/* Store object @i, whose bytes the caller compared with its id. The objects that it links to come
+ * before it. After a failure the caller can only free @f. */
+int fdry_fetch_put(struct fdry_fetch *f, size_t i, struct fdry_span bytes) __must_check;
+
+struct fdry_fetch_end {
+	const char *ref; /* the name of all images; NULL: the names of the list */
+	bool no_refs;    /* without @ref: no names */
+	fdry_imported_fn image; /* NULL, or called for each image */
+	void *image_arg;
+};
+/* One transaction writes the rest and sets the refs. Errors: fdry_store_import(). */
+int fdry_fetch_finish(struct fdry_fetch *f, const struct fdry_fetch_end *end,
+		      struct fdry_writer_stats *stats) __must_check;
 
 #endif

@@ -54,9 +54,18 @@ static bool is_zero(const uint8_t *p, size_t len)
 
 static int read_bytes(struct fdry_pack_reader *r, void *to, size_t len)
 {
+	const void *in_list = fdry_span_at(r->list, 0, len);
 	uint8_t *p = to;
 	ssize_t n;
 
+	if (r->is_list) {
+		if (!in_list)
+			return cut_short();
+		memcpy(to, in_list, len);
+		r->list.data += len;
+		r->list.len -= len;
+		return 0;
+	}
 	while (len) {
 		n = read(r->fd, p, len);
 		if (n < 0 && errno == EINTR)
@@ -191,17 +200,26 @@ static int images_read(struct fdry_pack_reader *r)
 	return err ? err : images_name(r);
 }
 
-int fdry_pack_open(struct fdry_pack_reader *r, int fd)
+static int reader_open(struct fdry_pack_reader *r)
 {
 	uint8_t head[FDRY_PACK_HEAD];
-	int err;
-
-	*r = (struct fdry_pack_reader){ .fd = fd };
-	err = read_hashed(r, head, sizeof(head)) ?:
+	int err = read_hashed(r, head, sizeof(head)) ?:
 	      head_parse(r, (struct fdry_span){ head, sizeof(head) }) ?: images_read(r);
 	if (err)
 		fdry_pack_reader_release(r);
 	return err;
+}
+
+int fdry_pack_open(struct fdry_pack_reader *r, int fd)
+{
+	*r = (struct fdry_pack_reader){ .fd = fd };
+	return reader_open(r);
+}
+
+int fdry_pack_open_list(struct fdry_pack_reader *r, struct fdry_span list)
+{
+	*r = (struct fdry_pack_reader){ .fd = -1, .list = list, .is_list = true };
+	return reader_open(r);
 }
 
 void fdry_pack_reader_release(struct fdry_pack_reader *r)
@@ -214,14 +232,16 @@ void fdry_pack_reader_release(struct fdry_pack_reader *r)
 
 /* --- objects --- */
 
-static bool sizes_fit(const struct fdry_pack_object *o)
+static bool sizes_fit(const struct fdry_pack_object *o, bool is_list)
 {
 	if (o->size > FDRY_OBJECT_SIZE_MAX || o->nlinks > FDRY_OBJECT_LINKS_MAX)
 		return false;
+	if (is_list)
+		return o->codec == FDRY_CODEC_PLAIN && !o->body;
 	return o->codec == FDRY_CODEC_PLAIN ? o->body == o->size : o->body && o->body < o->size;
 }
 
-static int object_parse(struct fdry_span head, struct fdry_pack_object *ret)
+static int object_parse(struct fdry_span head, bool is_list, struct fdry_pack_object *ret)
 {
 	const uint8_t *p = fdry_span_at(head, 0, FDRY_PACK_OBJECT_HEAD);
 	struct fdry_pack_object o;
@@ -243,7 +263,7 @@ static int object_parse(struct fdry_span head, struct fdry_pack_object *ret)
 				 "an object of the pack is packed by codec %u, which this program "
 				 "does not know; use a newer one",
 				 o.codec);
-	if (!sizes_fit(&o))
+	if (!sizes_fit(&o, is_list))
 		return bad("the sizes of an object are impossible");
 	*ret = o;
 	return 0;
@@ -285,7 +305,7 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, str
 
 	if (err)
 		return err;
-	err = object_parse((struct fdry_span){ head, sizeof(head) }, &o);
+	err = object_parse((struct fdry_span){ head, sizeof(head) }, r->is_list, &o);
 	if (err)
 		return err;
 	if (r->objects_read == r->objects || o.size > r->bytes - r->bytes_read)
@@ -343,12 +363,15 @@ int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id)
 {
 	uint8_t end[FDRY_PACK_END_SIZE];
 	struct fdry_oid is;
-	int err = read_bytes(r, end, sizeof(end));
+	int err = r->is_list ? 0 : read_bytes(r, end, sizeof(end));
 
 	if (err)
 		return err;
 	if (r->objects_read != r->objects || r->bytes_read != r->bytes)
 		return bad("it holds less than its head says");
+	if (r->is_list)
+		return r->list.len ? bad("data follows its last object")
+				   : fdry_hash_final(&r->hash, id);
 	if (memcmp(end, FDRY_PACK_END_MAGIC, FDRY_PACK_MAGIC_SIZE) ||
 	    !is_zero(end + FDRY_PACK_END_AT_ZERO, FDRY_PACK_END_SIZE - FDRY_PACK_END_AT_ZERO))
 		return bad("its end is not where its head says");

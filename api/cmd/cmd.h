@@ -60,6 +60,8 @@ enum cmd_group {
 	X(DIR, "a directory") \
 	X(FILE, "a file; - is standard input or output") \
 	X(SOURCE, "the directory of another store, or a pack") \
+	X(REGISTRY, "oci://HOST[:PORT]/REPOSITORY[:TAG], or with @sha256:DIGEST at the end") \
+	X(REPOSITORIES, "repositories, with commas between them") \
 	X(SIZE, "bytes, optionally followed by K, M, G or T (powers of 1024)") \
 	X(N, "a number") \
 	X(PATTERN, "a ref's name with *, ? and [...] as in a shell; * also matches slashes") \
@@ -249,6 +251,12 @@ struct cmd_size {
 struct cmd_size cmd_size(uint64_t bytes);
 /* Returns "" for 1, "s" for any other number. */
 const char *cmd_plural(uint64_t n);
+
+/* Print an image that import or pull has stored: its id, its ref or NULL, and the id of the image
+ * that the ref named before or NULL. */
+void cmd_stored_say(const struct cmd_args *a, const char *id, const char *ref, const char *was);
+struct json;
+void cmd_stored_json(struct json *j, const char *id, const char *ref, const char *was);
 
 /* --- json.c --- */
 

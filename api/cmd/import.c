@@ -24,23 +24,10 @@ static void imported(void *arg, const char *id, const char *ref, const char *was
 	struct import *im = arg;
 
 	cmd_progress_end(&im->progress);
-	if (!cmd_has(im->a, JSON)) {
-		if (ref)
-			cmd_say(im->a, "%s is %s%s%s\n", ref, id, was ? ", was " : "",
-				was ? was : "");
-		else
-			cmd_say(im->a,
-				"%s has no name; name it with tag, or the next gc removes it\n",
-				id);
-		return;
-	}
-	json_open(&im->j, NULL, '{');
-	json_string(&im->j, "id", id);
-	if (ref)
-		json_string(&im->j, "ref", ref);
-	if (was)
-		json_string(&im->j, "was", was);
-	json_close(&im->j, '}');
+	if (cmd_has(im->a, JSON))
+		cmd_stored_json(&im->j, id, ref, was);
+	else
+		cmd_stored_say(im->a, id, ref, was);
 }
 
 static int input_open(const char *path, int *ret)

@@ -34,6 +34,7 @@ PACKAGE = os.path.join(ROOT, "api", "python", "foundry")
 # that FOUNDRY_DRIVER names.
 LIBRARIES = {
     "foundry/lib/libfoundry.so.0.2": "libfoundry.so.0.2",
+    "foundry/lib/libfoundry-registry.so.0.2": "libfoundry-registry.so.0.2",
     "foundry/lib/foundry/hook/libcuda.so.1": "foundry/hook/libcuda.so.1",
     "foundry/lib/foundry/hook/libcuda.so": "foundry/hook/libcuda.so",
     "foundry/lib/foundry/sim/libcuda.so.1": "foundry/sim/libcuda.so.1",

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Each layer includes and links only the layers below it: include < lib < arch < mm < graph
-# hook < image < run < api. The store needs lib alone.
+# hook < registry < image < run < api. The store needs lib alone, and the registry the store.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
@@ -16,9 +16,10 @@ declare -A may=(
 	[graph]="foundry lib arch mm graph"
 	[store]="foundry lib store"
 	[hook]="foundry lib arch mm hook"
-	[image]="foundry foundry.h lib arch mm graph store hook image"
-	[run]="foundry foundry.h lib arch mm graph store hook image run"
-	[api]="foundry foundry.h lib arch mm graph store hook image run api"
+	[registry]="foundry lib store registry"
+	[image]="foundry foundry.h lib arch mm graph store hook registry image"
+	[run]="foundry foundry.h lib arch mm graph store hook registry image run"
+	[api]="foundry foundry.h lib arch mm graph store hook registry image run api"
 )
 
 # includes WHAT FILE...: prints lines "file:#include..." for headers that match WHAT
@@ -59,7 +60,7 @@ linked_with() {
 		done || true
 }
 
-for layer in include lib arch mm graph store hook image run api; do
+for layer in include lib arch mm graph store hook registry image run api; do
 	t "$layer includes only the layers below it" prints "" misplaced "$layer"
 done
 if [ -e store/lmdb.c ]; then
@@ -73,10 +74,13 @@ store/lmdb.c\nstore/view.c\nstore/view_check.c\nstore/walk.c')" \
 		'[!t]*.c' '[!t]*.h'
 fi
 t "no layer uses symbols of one above, and no files of a folder need each other" prints "" \
-	python3 tests/static/cycles.py "$BUILD/obj" lib arch mm 'graph|store|hook' image run api
+	python3 tests/static/cycles.py "$BUILD/obj" lib arch mm 'graph|store|hook' registry \
+	image run api
 t "the store includes no header of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
 t "no file includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
 t "only the interposer's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" \
 	linked_with 'libcuda[.]so'
+t "only libfoundry-registry.so is linked with libcurl and libjansson" prints \
+	"$BUILD/libfoundry-registry.so.0.2" linked_with 'lib\(curl\|jansson\)[.]so'
 t "this check finds linked libraries" fails "libfoundry.so" prints "" linked_with libcrypto
 t_done

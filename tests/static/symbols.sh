@@ -35,7 +35,8 @@ calls() {
 	local src objects=()
 	while IFS= read -r src; do
 		objects+=("$BUILD/obj/${src%.c}.o")
-	done < <(tree_files '*.c' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' |
+	done < <(tree_files '*.c' |
+		grep -E '^(lib|arch|mm|graph|store|hook|registry|image|run|api)/' |
 		grep -vE '^api/(cmd|examples)/')
 	nm -A -u "${objects[@]}" | sed -nE \
 		"s|^$BUILD/obj/||; s/__(.*)_chk\$/\1/; s/^([^:]*):.* ($1)\$/\1: \2/p"

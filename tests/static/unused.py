@@ -11,9 +11,9 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("lib", "arch", "mm", "graph", "store", "hook", "image", "run", "api")
+FOLDERS = ("lib", "arch", "mm", "graph", "store", "hook", "registry", "image", "run", "api")
 # Other programs look these up by name.
-BY_NAME = re.compile(r"fdry_(hook|sim)_")
+BY_NAME = re.compile(r"fdry_((hook|sim)_|registry_client$)")
 # Assembly inside this file makes its symbols, and macros make their names.
 MADE = "graph/fingerprint_code.c"
 NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)

@@ -26,14 +26,14 @@ from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
 from .scalar import DecodeState, DeviceScalar
 from .slots import SlotCall, SlotPhase, Slots, SlotStats
 from .start import Start, Unused, load_or_capture
-from .store import Collection, Eviction, File, Requirements, Pack, Store
+from .store import Collection, Eviction, File, Requirements, Pack, Store, Transfer
 from .variables import Variable, check_variables, variables
 
 __all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error",
            "Eviction", "Fault", "File", "Function", "Identity", "Image", "KernelStats",
            "KernelTarget", "Kernels", "Requirements", "NotCompared", "Pack", "Repair", "Repaired",
-           "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store", "Unused",
-           "Variable", "Verification", "activate", "base_for_name", "check_variables",
+           "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store", "Transfer",
+           "Unused", "Variable", "Verification", "activate", "base_for_name", "check_variables",
            "environment", "identify", "load", "load_or_capture", "repair", "telemetry", "variables",
            "verify"]
 __version__ = lib.fdry_version().decode() if not missing else "0"

@@ -261,6 +261,17 @@ class Pack:
     bytes_new: int
     stored_new: int
 
+class Transfer:
+    id: str
+    images: int | list[tuple[str, str | None, str | None]]
+    objects: int
+    bytes: int
+    objects_moved: int
+    bytes_moved: int
+    objects_mounted: int
+    requests: int
+    retries: int
+
 class KernelStats(NamedTuple):
     modules: int
     bytes: int
@@ -405,6 +416,13 @@ class Store:
                 progress: Callable[[int, int], object] | None = None, threads: int = 0) -> Pack: ...
     def attach(self, name: str, files: Iterable[File]) -> str: ...
     def files(self, name: str, wanted: Container[str] | None = None) -> list[File]: ...
+    def push(self, names: str | Iterable[str], registry: str, private: bool = False,
+             mounts: Iterable[str] = (), refs: bool = True, plain_http: bool = False,
+             progress: Callable[[int, int], object] | None = None,
+             requests: int = 0) -> Transfer: ...
+    def pull(self, registry: str, ref: str | None = None, refs: bool = True,
+             plain_http: bool = False, progress: Callable[[int, int], object] | None = None,
+             requests: int = 0) -> Transfer: ...
     def tag(self, image: str, ref: str) -> None: ...
     def pin(self, name: str) -> None: ...
     def unpin(self, name: str) -> None: ...

@@ -451,6 +451,18 @@ class ImportOpts(Struct):
     _fields_ = ExportOpts._fields_ + [("image", IMPORTED_FN), ("image_arg", c_void_p)]
 
 
+class RegistryOpts(Struct):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("requests", c_uint32), ("ref", c_char_p),
+                ("mounts", POINTER(c_char_p)), ("count_mounts", c_size_t), ("progress", BYTES_FN),
+                ("progress_arg", c_void_p), ("image", IMPORTED_FN), ("image_arg", c_void_p)]
+
+
+class RegistryReport(Struct):
+    _fields_ = [("sz", c_size_t), ("id", c_char * ID_SIZE)] + [(n, c_uint64) for n in (
+        "images", "objects", "bytes", "objects_moved", "bytes_moved", "objects_mounted", "requests",
+        "retries")]
+
+
 class RngState(Struct):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
@@ -691,6 +703,9 @@ CHECKED = {
     "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts),
                           POINTER(PackReport)],
     "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackReport)],
+    "fdry_store_push": [STORE, POINTER(c_char_p), c_size_t, c_char_p, POINTER(RegistryOpts),
+                        POINTER(RegistryReport)],
+    "fdry_store_pull": [STORE, c_char_p, POINTER(RegistryOpts), POINTER(RegistryReport)],
     "fdry_telemetry_at": [POINTER(Telemetry), c_size_t, POINTER(c_size_t)],
     "fdry_telemetry_text": [STORE, POINTER(c_void_p)],
     "fdry_store_pin": [STORE, c_char_p],

@@ -12,6 +12,7 @@ from ._lib import lib, libc, STORE
 _CREATE, _READONLY, _GROUP = 1, 2, 4
 _EXPORT_PLAIN, _EXPORT_NO_REFS, _EXPORT_ALL = 1, 2, 4
 _IMPORT_DRY_RUN, _IMPORT_NO_REFS = 1, 2
+_REGISTRY_NO_REFS, _REGISTRY_PRIVATE, _REGISTRY_PLAIN_HTTP = 1, 2, 4
 _EVICT_DRY_RUN = _GC_DRY_RUN = 1
 _EXECUTABLE = 1
 _PHASES = ("mark", "list", "sweep")
@@ -44,6 +45,19 @@ class Pack(_lib.Record):
             setattr(self, name, getattr(raw, name))
         self.id = raw.id.decode()
         self.images = images
+
+
+class Transfer(_lib.Record):
+    """What was pushed or pulled: the fields of fdry_registry_report, id as text; `images` as of an
+    import, or the number of images that were pushed.
+    """
+
+    def __init__(self, raw, images=None):
+        for name, _ in _lib.RegistryReport._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+        self.id = raw.id.decode()
+        if images is not None:
+            self.images = images
 
 
 class Eviction(_lib.Record):
@@ -282,6 +296,54 @@ class Store(_lib.Closing):
         with callback:
             lib.fdry_image_files(self._handle, _lib.text(name), callback.fn, None)
         return found
+
+    def push(self, names, registry, private=False, mounts=(), refs=True, plain_http=False,
+             progress=None, requests=0):
+        """Send images to a container registry. Returns a Transfer.
+
+        names: refs, ids or prefixes of ids. registry: "oci://HOST[:PORT]/REPOSITORY[:TAG]".
+        private: also content that was not declared constant. mounts: repositories of the registry
+        that may have the objects. refs: the names of the images, too. plain_http: HTTP without TLS.
+        progress: as for export(). requests: how many at a time; 0: 16.
+        """
+        names = [names] if isinstance(names, str) else list(names)
+        mounts = list(mounts)
+        callback = bytes_callback(progress)
+        flags = ((_REGISTRY_PRIVATE if private else 0) | (0 if refs else _REGISTRY_NO_REFS)
+                 | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
+        repositories = (ctypes.c_char_p * len(mounts))(*[_lib.text(name) for name in mounts])
+        opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
+                                 requests=requests, mounts=repositories, count_mounts=len(mounts),
+                                 progress=callback.fn)
+        texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
+        report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
+        with callback:
+            lib.fdry_store_push(self._handle, texts, len(names), _lib.text(registry),
+                                ctypes.byref(opts), ctypes.byref(report))
+        return Transfer(report)
+
+    def pull(self, registry, ref=None, refs=True, plain_http=False, progress=None, requests=0):
+        """Fetch the images of "oci://HOST[:PORT]/REPOSITORY[:TAG]", or with "@sha256:DIGEST".
+        Returns a Transfer, whose `images` are those of import_().
+
+        ref: the name for them; None: the names that they were pushed with. refs: without a ref, set
+        those names. plain_http, progress, requests: as for push().
+        """
+        images = []
+        found = _lib.IMPORTED_FN(lambda _,
+                                 *words: images.append(tuple(w.decode() if w else None
+                                                             for w in words)))
+        callback = bytes_callback(progress)
+        flags = ((0 if refs else _REGISTRY_NO_REFS)
+                 | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
+        opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
+                                 requests=requests, ref=None if ref is None else _lib.text(ref),
+                                 progress=callback.fn, image=found)
+        report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
+        with callback:
+            lib.fdry_store_pull(self._handle, _lib.text(registry), ctypes.byref(opts),
+                                ctypes.byref(report))
+        return Transfer(report, images)
 
     def tag(self, image, ref):
         """Set `ref` to an image as well: a ref (all its images), REF:DIGITS, an id or a prefix of

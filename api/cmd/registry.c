@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* registry.c - prints what push and pull have moved; see registry.h. */
+#include "api/cmd/registry.h"
+
+void cmd_registry_say(const struct cmd_args *a, const char *verb,
+		      const struct fdry_registry_report *r)
+{
+	cmd_say(a, "%s %llu of %llu object%s, %s of %s, as sha256:%s\n", verb,
+		(unsigned long long)r->objects_moved, (unsigned long long)r->objects,
+		cmd_plural(r->objects), cmd_size(r->bytes_moved).text, cmd_size(r->bytes).text,
+		r->id);
+}
+
+void cmd_registry_json(struct json *j, const struct fdry_registry_report *r)
+{
+	json_string(j, "digest", r->id);
+	json_number(j, "objects", r->objects);
+	json_number(j, "objects_moved", r->objects_moved);
+	json_number(j, "objects_mounted", r->objects_mounted);
+	json_number(j, "bytes", r->bytes);
+	json_number(j, "bytes_moved", r->bytes_moved);
+	json_number(j, "requests", r->requests);
+	json_number(j, "retries", r->retries);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* registry.h - what push and pull share. */
+#ifndef FDRY_API_CMD_REGISTRY_H
+#define FDRY_API_CMD_REGISTRY_H
+
+#include "api/cmd/cmd.h"
+#include "foundry.h"
+
+/* Print what was moved; @verb: "pushed". */
+void cmd_registry_say(const struct cmd_args *a, const char *verb,
+		      const struct fdry_registry_report *r);
+/* The report's members, without brackets. */
+void cmd_registry_json(struct json *j, const struct fdry_registry_report *r);
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * push.c - implements fdry_store_push(): refuses images with content that was not declared
+ * constant.
+ *
+ * Bytes of content count as declared if they lie in a tensor of use FDRY_USE_CONST, or are zero.
+ * Other bytes may be data of the program that sealed the image, such as prompts in a KV cache.
+ */
+#include <stdlib.h>
+
+#include "foundry.h"
+#include "graph/host.h"
+#include "image/manifest.h"
+#include "image/tensor.h"
+#include "registry/registry.h"
+
+struct range {
+	uint64_t addr, end;
+};
+
+/* What an image carries beside its constants. */
+struct content {
+	struct fdry_reader *reader;
+	struct fdry_buf constants; /* struct range each, ascending, apart */
+	uint64_t undeclared;       /* bytes that are not zero */
+	uint64_t first;            /* address of the first one */
+};
+
+static int range_cmp(const void *a, const void *b)
+{
+	const struct range *x = a, *y = b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+/* Sort them, and join those that touch. */
+static void ranges_join(struct fdry_buf *ranges)
+{
+	struct range *r = (void *)ranges->data;
+	size_t i, k = 0, n = ranges->len / sizeof(*r);
+
+	if (!n)
+		return;
+	qsort(r, n, sizeof(*r), range_cmp);
+	for (i = 1; i < n; i++) {
+		if (r[i].addr > r[k].end)
+			r[++k] = r[i];
+		else if (r[i].end > r[k].end)
+			r[k].end = r[i].end;
+	}
+	ranges->len = (k + 1) * sizeof(*r);
+}
+
+static int constants_list(const struct fdry_manifest *m, struct fdry_buf *ret)
+{
+	struct fdry_tensor t;
+	struct range r;
+	uint64_t extent;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_tensors && !err; i++) {
+		if (m->tensors[i].use != FDRY_USE_CONST)
+			continue;
+		fdry_manifest_tensor_get(m, &m->tensors[i], &t);
+		err = fdry_tensor_extent(&t, &extent);
+		r = (struct range){ m->tensors[i].addr, m->tensors[i].addr + extent };
+		err = err ?: fdry_buf_put(ret, &r, sizeof(r));
+	}
+	ranges_join(ret);
+	return err;
+}
+
+static void bytes_count(struct content *c, const uint8_t *bytes, uint64_t addr, uint64_t end)
+{
+	uint64_t at;
+
+	for (at = addr; at < end; at++, bytes++) {
+		if (!*bytes)
+			continue;
+		if (!c->undeclared)
+			c->first = at;
+		c->undeclared++;
+	}
+}
+
+/* The end of the constant bytes that begin at @addr; @addr if there are none. @next: where the next
+ * ones begin, at most @end. */
+static uint64_t constant_end(const struct content *c, uint64_t addr, uint64_t end, uint64_t *next)
+{
+	const struct range *r = (const void *)c->constants.data;
+	size_t low = 0, high = c->constants.len / sizeof(*r), n = high, mid;
+
+	while (low < high) { /* the first range that ends behind @addr */
+		mid = low + (high - low) / 2;
+		if (r[mid].end > addr)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	if (low < n && r[low].addr <= addr)
+		addr = r[low++].end;
+	*next = low < n && r[low].addr < end ? r[low].addr : end;
+	return addr < end ? addr : end;
+}
+
+static int chunk_count(struct content *c, uint64_t addr, uint64_t size, const struct fdry_oid *oid)
+{
+	uint64_t end = addr + size, at, next;
+	struct fdry_buf bytes = { 0 };
+	int err = 0;
+
+	for (at = addr; at < end && !err; at = next) {
+		at = constant_end(c, at, end, &next);
+		if (at == end)
+			break;
+		if (!bytes.len)
+			err = fdry_reader_copy(c->reader, oid, &bytes);
+		if (!err && bytes.len != size)
+			err = fdry_fail(FDRY_E_BADIMAGE,
+					"a chunk of the image has another size than "
+					"its manifest says");
+		if (!err)
+			bytes_count(c, bytes.data + (at - addr), at, next);
+	}
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int chunks_count(struct content *c, const struct fdry_manifest *m)
+{
+	uint64_t place;
+	uint32_t i;
+	int err = constants_list(m, &c->constants);
+
+	for (i = 0; i < m->n_chunks && !err; i++)
+		err = chunk_count(c, m->chunks[i].addr, m->chunks[i].size, &m->chunks[i].oid);
+	for (i = 0; i < m->n_host_chunks && !err; i++) {
+		place = fdry_host_place(m->host_chunks[i].segment, m->host_chunks[i].offset);
+		err = chunk_count(c, place, m->host_chunks[i].size, &m->host_chunks[i].oid);
+	}
+	return err;
+}
+
+static int image_check(struct fdry_store *s, const struct fdry_oid *image,
+		       struct fdry_span manifest)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct content c = { 0 };
+	struct fdry_manifest m;
+	int err = fdry_manifest_init(manifest, &m) ?: fdry_reader_begin(s, &c.reader);
+
+	if (err)
+		return err;
+	err = chunks_count(&c, &m);
+	fdry_reader_end(c.reader);
+	fdry_buf_release(&c.constants);
+	if (err || !c.undeclared)
+		return err;
+	return fdry_fail(
+		FDRY_E_PERM,
+		"image %.12s carries %llu bytes that no tensor declares constant, the first at "
+		"%#llx; they may be data of the program that sealed it: look with show, and "
+		"push with --private (FDRY_REGISTRY_PRIVATE) if they may leave this host",
+		fdry_oid_hex(image, hex), (unsigned long long)c.undeclared,
+		(unsigned long long)c.first);
+}
+
+int fdry_store_push(struct fdry_store *store, const char *const *names, size_t count,
+		    const char *to, const struct fdry_registry_opts *opts,
+		    struct fdry_registry_report *report)
+{
+	return fdry_registry_push(store, names, count, to, opts, image_check, report);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * registry.h - images in container registries. Part of foundry.h, whose rules for errors, threads,
+ * handles and units apply.
+ *
+ * An image lies in a registry as an OCI artifact: each object of the store is one blob, whose
+ * digest is the object's id. So neither side sends what the other one has.
+ * Documentation/format/registry.rst specifies it.
+ *
+ * A registry is named "oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:DIGEST]"; the tag is "latest" if
+ * neither is given. "oci+http://" is plain HTTP, which sends everything in the clear, passwords
+ * too.
+ *
+ * The first call opens libfoundry-registry.so.0.2, which lies beside libfoundry.so
+ * and needs libcurl and libjansson.
+ */
+#ifndef FOUNDRY_REGISTRY_H
+#define FOUNDRY_REGISTRY_H
+
+#include "foundry/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum fdry_registry_flags {
+	FDRY_REGISTRY_NO_REFS = 1 << 0, /* push: leave the names out; pull: set none */
+	FDRY_REGISTRY_PRIVATE = 1 << 1, /* push content that was not declared constant, too */
+	FDRY_REGISTRY_PLAIN_HTTP = 1 << 2, /* "oci://" is plain HTTP, too */
+};
+
+/**
+ * struct fdry_registry_opts - How to push or pull.
+ * @sz: sizeof(struct fdry_registry_opts)
+ * @flags: of enum fdry_registry_flags
+ * @requests: how many requests are in flight at the same time, at most 256; 0: 16
+ * @ref: of a pull: NULL, or the name for all images in place of their own
+ * @mounts: of a push: @count_mounts repositories of the same registry that may have the objects;
+ * the registry then copies them without a transfer
+ * @progress: NULL, or a function that is called meanwhile, with @progress_arg
+ * @image: of a pull: NULL, or a function that is called for each image at the end, with @image_arg
+ */
+struct fdry_registry_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t requests;
+	const char *ref;
+	const char *const *mounts;
+	size_t count_mounts;
+	fdry_bytes_fn progress;
+	void *progress_arg;
+	fdry_imported_fn image;
+	void *image_arg;
+};
+
+/**
+ * struct fdry_registry_report - What was pushed or pulled.
+ * @sz: set by the caller: sizeof(struct fdry_registry_report)
+ * @id: SHA-256 of the manifest or index: REPOSITORY@sha256:ID names exactly this content
+ * @images, @objects, @bytes: of the artifact
+ * @objects_moved, @bytes_moved: objects that were sent or received
+ * @objects_mounted: objects that the registry took from other repositories
+ * @requests: HTTP requests, without those for tokens; @retries: of them, repetitions
+ */
+struct fdry_registry_report {
+	size_t sz;
+	char id[FDRY_ID_SIZE];
+	uint64_t images, objects, bytes;
+	uint64_t objects_moved, bytes_moved;
+	uint64_t objects_mounted;
+	uint64_t requests, retries;
+};
+
+/**
+ * fdry_store_push() - Send images to a registry.
+ * @names: @count refs, ids, or unambiguous beginnings of ids
+ * @to: the registry, repository and tag; a digest is FDRY_E_INVAL
+ * @opts: NULL for the defaults
+ * @report: NULL, or what was sent
+ *
+ * The tag appears, or moves, after everything else has arrived. An image can contain data of the
+ * program that sealed it, such as prompts in a cache. Content outside of tensors that were declared
+ * constant is therefore FDRY_E_PERM without FDRY_REGISTRY_PRIVATE.
+ *
+ * Errors: FDRY_E_NETWORK (not reached, or it failed), FDRY_E_PERM (it refuses the credentials),
+ * FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NOCLIENT, FDRY_E_INVAL, FDRY_E_LIMIT, FDRY_E_CORRUPT,
+ * FDRY_E_ENV (credentials that cannot be read).
+ */
+int fdry_store_push(struct fdry_store *store, const char *const *names, size_t count,
+		    const char *to, const struct fdry_registry_opts *opts,
+		    struct fdry_registry_report *report);
+
+/**
+ * fdry_store_pull() - Fetch the images of an artifact.
+ * @from: the registry, repository, and tag or digest
+ * @opts: NULL for the defaults
+ * @report: NULL, or what was fetched
+ *
+ * Only objects that the store lacks are fetched. Each is compared with its id while it arrives. The
+ * last transaction sets the refs: a pull that fails changes neither refs nor images. Errors: those
+ * of fdry_store_push(); FDRY_E_BADIMAGE (not an artifact of Foundry, or damaged), FDRY_E_CORRUPT
+ * (bytes that do not match their id), FDRY_E_FULL.
+ */
+int fdry_store_pull(struct fdry_store *store, const char *from,
+		    const struct fdry_registry_opts *opts, struct fdry_registry_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

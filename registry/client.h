@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * client.h - the table of libfoundry-registry.so, through which libfoundry talks to registries.
+ *
+ * That library holds all code that needs libcurl, TLS and JSON (registry/client/). libfoundry opens
+ * it when a program first names a registry. It knows nothing of stores: the functions here ask
+ * for objects and deliver them. It has an error state of its own, which @last_error reads; a
+ * function of the caller returns its code through the client, and its message stays where it is.
+ *
+ * Documentation/format/registry.rst describes how an image lies in a registry.
+ */
+#ifndef FDRY_REGISTRY_CLIENT_H
+#define FDRY_REGISTRY_CLIENT_H
+
+#include "foundry/registry.h"
+#include "lib/buf.h"
+#include "lib/oid.h"
+
+/* An object of a list: see store/pack.h. */
+struct fdry_registry_blob {
+	struct fdry_oid oid;
+	uint64_t size;
+	uint32_t kinds;
+	bool has; /* of a pull: the store has it */
+};
+
+/* What a call of the client asks its caller. Each function returns 0 or an error, which ends the
+ * call. */
+struct fdry_registry_caller {
+	void *arg;
+	/* Of a push: append the bytes of blob @i, checked against its id. */
+	int (*read)(void *arg, size_t i, struct fdry_buf *ret);
+	/* Of a pull: the list has arrived. @ret lasts until the call ends. */
+	int (*list)(void *arg, struct fdry_span list, const struct fdry_registry_blob **ret,
+		    size_t *count);
+	/* Of a pull: the registry has all blobs of the list. Mark those that the store has. */
+	int (*begin)(void *arg);
+	/* Of a pull: blob @i, which the store lacks and whose SHA-256 is its id. Blobs come in the
+	 * order of the list. */
+	int (*put)(void *arg, size_t i, struct fdry_span bytes);
+	/* @done of @total bytes are there. */
+	int (*progress)(void *arg, uint64_t done, uint64_t total);
+};
+
+struct fdry_registry_push {
+	struct fdry_span list;
+	struct fdry_oid list_id;
+	const struct fdry_registry_blob *blobs;
+	size_t count;
+};
+
+struct fdry_registry_client {
+	const char *version; /* FDRY_VERSION of both sides must be equal */
+	const char *(*last_error)(void);
+	/* @opts are complete. They set @id, @manifests, @requests, @objects_sent, @bytes_sent and
+	 * their siblings in @report. */
+	int (*push)(const char *to, const struct fdry_registry_opts *opts,
+		    const struct fdry_registry_push *push,
+		    const struct fdry_registry_caller *caller,
+		    struct fdry_registry_report *report);
+	int (*pull)(const char *from, const struct fdry_registry_opts *opts,
+		    const struct fdry_registry_caller *caller,
+		    struct fdry_registry_report *report);
+};
+
+#define FDRY_REGISTRY_CLIENT_SYMBOL "fdry_registry_client"
+extern const struct fdry_registry_client fdry_registry_client;
+
+#endif

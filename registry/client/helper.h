@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* helper.h - credential helpers: programs docker-credential-NAME that keep passwords. */
+#ifndef FDRY_REGISTRY_HELPER_H
+#define FDRY_REGISTRY_HELPER_H
+
+#include "lib/buf.h"
+
+/* Ask docker-credential-@name, found in PATH, for @host; append its answer. If the helper has no
+ * credentials, nothing is appended. FDRY_E_ENV if it cannot be run, fails, or takes longer than
+ * half a minute. */
+int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret) __must_check;
+
+#endif

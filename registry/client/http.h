@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http.h - many requests to one registry at the same time, by libcurl's multi interface.
+ *
+ * A request is repeated after failures that may pass: a broken connection, a stall, and the
+ * statuses 408, 425, 429, 500, 502, 503 and 504. The wait between two tries doubles and is partly
+ * random; Retry-After makes it longer. A download continues behind the bytes that it has, by Range.
+ * After 401 the request is repeated with a new token. A redirect is followed; the Authorization
+ * header is sent to the registry's own scheme, host and port alone, and HTTPS never becomes HTTP.
+ *
+ * Locking: one thread uses a session.
+ */
+#ifndef FDRY_REGISTRY_HTTP_H
+#define FDRY_REGISTRY_HTTP_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+
+#include "lib/buf.h"
+#include "lib/oid.h"
+#include "registry/client/auth.h"
+#include "registry/client/name.h"
+
+#define FDRY_HTTP_TEXT_MAX 4096 /* bytes of an error's body that are kept */
+
+struct fdry_http;
+struct fdry_http_req;
+
+struct fdry_http_opts {
+	bool plain;            /* HTTP, not HTTPS */
+	unsigned int requests; /* in flight */
+	const char *scope;     /* of the token that the session asks for first */
+};
+
+struct fdry_http_req {
+	/* The caller sets these, zero the rest, and keeps the request until @done was called. */
+	const char *method; /* GET, HEAD, POST, PUT or DELETE */
+	char *url;          /* absolute, from malloc(); the session frees and replaces it */
+	const char *accept; /* NULL: none */
+	const char *type;   /* of @body; NULL: no body */
+	struct fdry_span body;
+	uint64_t most;      /* bytes of a good answer; a longer one is an error */
+	bool hash;          /* compute the SHA-256 of a good answer */
+	bool whole;         /* a repetition begins with @again, which sets a new request */
+	bool may_refuse;    /* @done also gets status 401 */
+	/* The answer has a status that is neither repeated nor followed. A failure ends
+	 * fdry_http_run(), which returns it. It may start requests, this one too. */
+	int (*done)(struct fdry_http *h, struct fdry_http_req *r);
+	int (*again)(struct fdry_http *h, struct fdry_http_req *r);
+	void *arg;
+	size_t index;
+
+	/* The answer. */
+	long status;
+	struct fdry_buf in;   /* the body of a good answer */
+	struct fdry_buf text; /* the beginning of another one */
+	struct fdry_oid digest;
+	char *location, *content_type, *content_digest, *link;
+
+	/* Of the session. */
+	CURL *easy;
+	struct curl_slist *headers;
+	struct fdry_hash hashing;
+	size_t sent, resumed; /* bytes of @body that were sent; bytes of @in before this try */
+	char *challenge, *content_range;
+	uint64_t retry_after; /* seconds */
+	unsigned int tries, auth_tries, redirects, token; /* @token: the number of the one it had */
+	double not_before;    /* ms: when the next try begins */
+	int fault;            /* an error of a callback of libcurl's */
+	struct fdry_http_req *next;
+	char why[CURL_ERROR_SIZE];
+};
+
+struct fdry_http {
+	CURLM *multi;
+	struct fdry_http_opts opts;
+	struct fdry_registry_name name;
+	char base[FDRY_REGISTRY_HOST_MAX + 16]; /* https://HOST */
+	const char *ca, *cert, *key;            /* NULL: none */
+	struct fdry_buf certs;                  /* their paths if they come from a folder */
+	uint64_t stall_s, retries_max;
+	struct fdry_auth auth;
+	struct fdry_http_req *waiting;          /* not in flight */
+	unsigned int active;
+	uint64_t requests, retries;
+};
+
+int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
+		   const struct fdry_http_opts *opts) __must_check;
+void fdry_http_close(struct fdry_http *h);
+
+/* Set the URL: "https://HOST" and the path. */
+int fdry_http_url(const struct fdry_http *h, struct fdry_http_req *r, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4))) __must_check;
+/* Set the URL to the answer's Location, which may be relative. FDRY_E_BADIMAGE if it has none. */
+int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r) __must_check;
+/* Begin it as soon as the number of requests in flight allows. The answer is emptied. */
+void fdry_http_start(struct fdry_http *h, struct fdry_http_req *r);
+/* Until no request is left, or the first error. After an error all requests are idle. */
+int fdry_http_run(struct fdry_http *h) __must_check;
+/* Start one request, whose @done is NULL, and run until it is done. */
+int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;
+/* Free what the request owns. */
+void fdry_http_req_release(struct fdry_http_req *r);
+
+/* The error for the answer's status. */
+int fdry_http_refused(const struct fdry_http *h, const struct fdry_http_req *r) __must_check;
+/* Options of TLS, time-outs and protocols that every connection has. */
+int fdry_http_easy(const struct fdry_http *h, CURL *easy) __must_check;
+/* Does @url lead to the registry's own scheme, host and port? */
+bool fdry_http_is_own(const struct fdry_http *h, const char *url);
+/* FDRY_E_NETWORK unless the URL's scheme is https, or http if the session is plain. */
+int fdry_http_check_scheme(const struct fdry_http *h, const char *url) __must_check;
+
+#endif

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pull.c - fetches an artifact: manifests, the list, then the objects that the caller lacks.
+ *
+ * The documents are checked completely before the first object is asked for. Many objects arrive at
+ * the same time, each hashed meanwhile, and are delivered in the order of the list: a ring holds
+ * those that came early.
+ */
+#include <stdlib.h>
+
+#include "registry/client/calls.h"
+#include "registry/client/http.h"
+#include "registry/client/manifest.h"
+
+#define RING 512
+#define WINDOW_BYTES (64u << 20)
+#define LIST_MAX (512u << 20)
+#define TRIES_MAX 2 /* of a blob that came with other bytes */
+
+#define ACCEPT "Accept: " FDRY_MEDIA_MANIFEST ", " FDRY_MEDIA_INDEX
+
+struct pull;
+struct slot {
+	struct fdry_http_req req;
+	struct pull *p;
+	size_t blob;
+	unsigned int tries;
+	bool arrived;
+};
+
+struct pull {
+	struct fdry_http http;
+	const struct fdry_registry_opts *opts;
+	const struct fdry_registry_caller *caller;
+	struct fdry_registry_report *report;
+	struct fdry_buf layers; /* struct fdry_descriptor each: the list, then the objects */
+	const struct fdry_registry_blob *blobs;
+	size_t count, next;     /* blob to look at next */
+	uint64_t done, total, window;
+	struct slot ring[RING]; /* @first to @last, by their count */
+	uint64_t first, last;
+};
+
+static int damaged(const struct pull *p, const char *what)
+{
+	return fdry_fail(FDRY_E_BADIMAGE,
+			 "the image in the registry %s is damaged: %s; push it again",
+			 p->http.name.host, what);
+}
+
+static int mismatch(const struct pull *p, const struct fdry_oid *oid)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "the registry %s sent other bytes than sha256:%s; delete them "
+			 "there and push again",
+			 p->http.name.host, fdry_oid_hex(oid, hex));
+}
+
+/* --- documents --- */
+
+/* The bytes of a manifest or index; @want NULL: the digest is not known. */
+static int document_fetch(struct pull *p, const char *ref, const struct fdry_oid *want,
+			  struct fdry_buf *ret, struct fdry_oid *id)
+{
+	struct fdry_http_req r = { .method = "GET", .accept = ACCEPT, .hash = true,
+				   .most = FDRY_MANIFEST_BYTES };
+	char hex[FDRY_OID_HEX_SIZE];
+	int err = fdry_http_url(&p->http, &r, "/v2/%s/manifests/%s", p->http.name.repo, ref) ?:
+		  fdry_http_do(&p->http, &r);
+
+	if (err)
+		goto out_release;
+	if (r.status != 200 && r.status != 206) {
+		err = fdry_http_refused(&p->http, &r);
+		goto out_release;
+	}
+	if (want && !fdry_oid_eq(want, &r.digest)) {
+		err = mismatch(p, want);
+		goto out_release;
+	}
+	fdry_oid_hex(&r.digest, hex);
+	if (r.content_digest && !strncmp(r.content_digest, "sha256:", 7) &&
+	    strcmp(r.content_digest + 7, hex)) {
+		err = damaged(p, "its manifest does not match the digest that the registry states");
+		goto out_release;
+	}
+	*id = r.digest;
+	err = fdry_buf_put(ret, r.in.data, r.in.len);
+out_release:
+	fdry_http_req_release(&r);
+	return err;
+}
+
+static int part_fetch(struct pull *p, const struct fdry_descriptor *d)
+{
+	char ref[16 + FDRY_OID_HEX_SIZE], hex[FDRY_OID_HEX_SIZE];
+	struct fdry_buf bytes = { 0 };
+	bool is_index = false;
+	struct fdry_oid id;
+	int err;
+
+	if (strcmp(d->media, FDRY_MEDIA_MANIFEST))
+		return damaged(p, "its index names something that is no manifest");
+	snprintf(ref, sizeof(ref), "sha256:%s", fdry_oid_hex(&d->digest, hex));
+	err = document_fetch(p, ref, &d->digest, &bytes, &id) ?:
+	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index,
+				 &p->layers);
+	if (!err && (is_index || bytes.len != d->size))
+		err = damaged(p, "its index names a manifest of another size or kind");
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int parts_fetch(struct pull *p, const struct fdry_buf *parts)
+{
+	const struct fdry_descriptor *d = (const void *)parts->data;
+	size_t i, n = parts->len / sizeof(*d);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++)
+		err = part_fetch(p, &d[i]);
+	return err;
+}
+
+/* All layers of the artifact. */
+static int layers_fetch(struct pull *p)
+{
+	const struct fdry_registry_name *n = &p->http.name;
+	char ref[16 + FDRY_OID_HEX_SIZE], hex[FDRY_OID_HEX_SIZE];
+	struct fdry_buf bytes = { 0 }, parts = { 0 };
+	bool is_index = false;
+	struct fdry_oid id;
+	int err;
+
+	snprintf(ref, sizeof(ref), "sha256:%s", fdry_oid_hex(&n->digest, hex));
+	err = document_fetch(p, n->by_digest ? ref : n->tag, n->by_digest ? &n->digest : NULL,
+			     &bytes, &id) ?:
+	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index, &parts);
+	if (err)
+		goto out_release;
+	fdry_oid_hex(&id, p->report->id);
+	if (is_index)
+		err = parts_fetch(p, &parts);
+	else
+		err = fdry_buf_put(&p->layers, parts.data, parts.len);
+out_release:
+	fdry_buf_release(&bytes);
+	fdry_buf_release(&parts);
+	return err;
+}
+
+/* --- the list --- */
+
+static const struct fdry_descriptor *layer_at(const struct pull *p, size_t i)
+{
+	return (const struct fdry_descriptor *)p->layers.data + i;
+}
+
+static int blob_url(struct pull *p, struct fdry_http_req *r, const struct fdry_descriptor *d)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	r->most = d->size;
+	return fdry_http_url(&p->http, r, "/v2/%s/blobs/sha256:%s", p->http.name.repo,
+			     fdry_oid_hex(&d->digest, hex));
+}
+
+/* Has the whole blob come, with its bytes? */
+static bool is_whole(const struct fdry_http_req *r, const struct fdry_descriptor *d)
+{
+	return r->in.len == d->size && fdry_oid_eq(&r->digest, &d->digest);
+}
+
+/* The layers must be exactly the objects of the list, in its order. */
+static int layers_check(const struct pull *p)
+{
+	char media[FDRY_MEDIA_MAX];
+	const struct fdry_descriptor *d;
+	size_t i;
+
+	if (p->layers.len / sizeof(*d) != 1 + p->count)
+		return damaged(p, "its layers are not the objects of its list");
+	for (i = 0; i < p->count; i++) {
+		d = layer_at(p, 1 + i);
+		if (!fdry_oid_eq(&d->digest, &p->blobs[i].oid) || d->size != p->blobs[i].size ||
+		    strcmp(d->media, fdry_media_of(p->blobs[i].kinds, media)))
+			return damaged(p, "a layer is not the object of its list");
+	}
+	return 0;
+}
+
+static int list_fetch(struct pull *p)
+{
+	const struct fdry_descriptor *d = layer_at(p, 0);
+	struct fdry_http_req r = { .method = "GET", .hash = true };
+	int err;
+
+	if (strcmp(d->media, FDRY_MEDIA_LIST))
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "%s/%s is not an image of Foundry; give a name that "
+				 "foundry-store push wrote",
+				 p->http.name.host, p->http.name.repo);
+	if (d->size > LIST_MAX)
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the image's list has %llu bytes, and Foundry reads %u "
+				 "at most",
+				 (unsigned long long)d->size, LIST_MAX);
+	err = blob_url(p, &r, d) ?: fdry_http_do(&p->http, &r);
+	if (err)
+		goto out_release;
+	if (r.status != 200 && r.status != 206)
+		err = fdry_http_refused(&p->http, &r);
+	else if (!is_whole(&r, d))
+		err = mismatch(p, &d->digest);
+	else
+		err = p->caller->list(p->caller->arg, (struct fdry_span){ r.in.data, r.in.len },
+				      &p->blobs, &p->count);
+out_release:
+	fdry_http_req_release(&r);
+	return err ?: layers_check(p);
+}
+
+/* --- objects --- */
+
+static int blob_done(struct fdry_http *h, struct fdry_http_req *r);
+
+static int blob_begin(struct slot *s, size_t blob)
+{
+	int err;
+
+	s->blob = blob;
+	s->arrived = false;
+	s->req.method = "GET";
+	s->req.hash = true;
+	s->req.done = blob_done;
+	s->req.arg = s;
+	err = blob_url(s->p, &s->req, layer_at(s->p, 1 + blob));
+	if (err)
+		return err;
+	fdry_http_start(&s->p->http, &s->req);
+	return 0;
+}
+
+/* Begin objects until the ring or the window is full. */
+static int blobs_begin(struct pull *p)
+{
+	struct slot *s;
+	uint64_t size;
+	int err = 0;
+
+	for (; !err && p->next < p->count; p->next++) {
+		if (p->blobs[p->next].has)
+			continue;
+		size = p->blobs[p->next].size;
+		if (p->first < p->last &&
+		    (p->last - p->first == RING || p->window + size > WINDOW_BYTES))
+			break;
+		s = &p->ring[p->last++ % RING];
+		s->p = p;
+		s->tries = 0;
+		p->window += size;
+		err = blob_begin(s, p->next);
+	}
+	return err;
+}
+
+/* Deliver the objects whose turn it is. */
+static int blobs_put(struct pull *p)
+{
+	struct slot *s;
+	size_t size;
+	int err;
+
+	for (; p->first < p->last; p->first++) {
+		s = &p->ring[p->first % RING];
+		if (!s->arrived)
+			return 0;
+		size = s->req.in.len;
+		err = p->caller->put(p->caller->arg, s->blob,
+				     (struct fdry_span){ s->req.in.data, size });
+		fdry_http_req_release(&s->req);
+		if (err)
+			return err;
+		p->window -= size;
+		p->done += size;
+		p->report->objects_moved++;
+		p->report->bytes_moved += size;
+		err = p->caller->progress(p->caller->arg, p->done, p->total);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
+{
+	struct slot *s = r->arg;
+	struct pull *p = s->p;
+
+	if (r->status != 200 && r->status != 206)
+		return fdry_http_refused(h, r);
+	if (is_whole(r, layer_at(p, 1 + s->blob))) {
+		s->arrived = true;
+		return blobs_put(p) ?: blobs_begin(p);
+	}
+	if (++s->tries == TRIES_MAX)
+		return mismatch(p, &layer_at(p, 1 + s->blob)->digest);
+	h->retries++;
+	return blob_begin(s, s->blob);
+}
+
+static int objects_fetch(struct pull *p)
+{
+	size_t i;
+	int err = p->caller->begin(p->caller->arg);
+
+	if (err)
+		return err;
+	for (i = 0; i < p->count; i++) {
+		p->total += p->blobs[i].size;
+		p->done += p->blobs[i].has ? p->blobs[i].size : 0;
+	}
+	err = p->caller->progress(p->caller->arg, p->done, p->total) ?: blobs_begin(p);
+	return err ?: fdry_http_run(&p->http);
+}
+
+/* --- the call --- */
+
+static int session_open(struct pull *p, const char *from)
+{
+	struct fdry_http_opts opts = { .plain = p->opts->flags & FDRY_REGISTRY_PLAIN_HTTP,
+				       .requests = p->opts->requests };
+	char scope[FDRY_REGISTRY_REPO_MAX + 32];
+	struct fdry_registry_name name;
+	int err = fdry_registry_name_parse(from, &name);
+
+	if (err)
+		return err;
+	snprintf(scope, sizeof(scope), "repository:%s:pull", name.repo);
+	opts.scope = scope;
+	return fdry_http_open(&p->http, &name, &opts);
+}
+
+int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
+		     const struct fdry_registry_caller *caller, struct fdry_registry_report *report)
+{
+	struct pull *p = calloc(1, sizeof(*p));
+	size_t i;
+	int err;
+
+	if (!p)
+		return fdry_nomem();
+	p->opts = opts;
+	p->caller = caller;
+	p->report = report;
+	err = session_open(p, from) ?: layers_fetch(p) ?: list_fetch(p) ?: objects_fetch(p);
+	report->requests = p->http.requests;
+	report->retries = p->http.retries;
+	for (i = 0; i < RING; i++)
+		fdry_http_req_release(&p->ring[i].req);
+	fdry_http_close(&p->http);
+	fdry_buf_release(&p->layers);
+	free(p);
+	return err;
+}

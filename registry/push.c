@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/* push.c - gives the client a store's images to send; see registry.h. */
+#include <stdlib.h>
+
+#include "lib/opts.h"
+#include "registry/registry.h"
+#include "store/pack.h"
+
+struct push {
+	struct fdry_store *s;
+	struct fdry_registry_opts opts;
+	struct fdry_pack_plan plan;
+	struct fdry_buf list;
+	struct fdry_registry_blob *blobs;
+	struct fdry_registry_report report;
+	int err; /* of a function that the client called */
+};
+
+static int on_read(void *arg, size_t i, struct fdry_buf *ret)
+{
+	struct push *p = arg;
+
+	p->err = fdry_pack_plan_read(&p->plan, i, ret);
+	return p->err;
+}
+
+static int on_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct push *p = arg;
+
+	if (p->opts.progress)
+		p->opts.progress(p->opts.progress_arg, done, total);
+	return 0;
+}
+
+/* --- what is in it --- */
+
+static int image_check(struct push *p, const struct fdry_pack_image *image,
+		       fdry_registry_check_fn check)
+{
+	struct fdry_buf manifest = { 0 };
+	struct fdry_reader *reader;
+	int err = fdry_reader_begin(p->s, &reader);
+
+	if (err)
+		return err;
+	err = fdry_reader_copy(reader, &image->oid, &manifest);
+	fdry_reader_end(reader);
+	err = err ?: check(p->s, &image->oid, (struct fdry_span){ manifest.data, manifest.len });
+	fdry_buf_release(&manifest);
+	return err;
+}
+
+static int images_check(struct push *p, fdry_registry_check_fn check)
+{
+	size_t i;
+	int err = 0;
+
+	if (!check || p->opts.flags & FDRY_REGISTRY_PRIVATE)
+		return 0;
+	for (i = 0; i < p->plan.nimages && !err; i++)
+		err = image_check(p, &p->plan.images[i], check);
+	return err;
+}
+
+static int blobs_list(struct push *p)
+{
+	const struct fdry_pack_entry *e = (const void *)p->plan.entries.data;
+	size_t i, n = fdry_pack_plan_count(&p->plan);
+
+	p->blobs = calloc(n, sizeof(*p->blobs));
+	if (!p->blobs)
+		return fdry_nomem();
+	for (i = 0; i < n; i++)
+		p->blobs[i] = (struct fdry_registry_blob){ .oid = e[i].oid, .size = e[i].size,
+							   .kinds = e[i].kinds };
+	p->report.images = p->plan.nimages;
+	p->report.objects = n;
+	p->report.bytes = p->plan.bytes;
+	return 0;
+}
+
+/* --- the call --- */
+
+static int send(struct push *p, const char *to)
+{
+	const struct fdry_registry_caller caller = { .arg = p, .read = on_read,
+						     .progress = on_progress };
+	struct fdry_registry_push in = { .list = { p->list.data, p->list.len }, .blobs = p->blobs,
+					 .count = fdry_pack_plan_count(&p->plan) };
+	const struct fdry_registry_client *client;
+	int err = fdry_registry_open(&client) ?:
+		  fdry_oid_of(p->list.data, p->list.len, &in.list_id);
+
+	if (err)
+		return err;
+	err = client->push(to, &p->opts, &in, &caller, &p->report);
+	return fdry_registry_result(client, err, p->err);
+}
+
+int fdry_registry_push(struct fdry_store *s, const char *const *names, size_t count, const char *to,
+		       const struct fdry_registry_opts *opts, fdry_registry_check_fn check,
+		       struct fdry_registry_report *report)
+{
+	struct push p = { .s = s };
+	int err = fdry_need(s) ?: fdry_need(to) ?: fdry_report_check(report) ?:
+		  fdry_registry_opts_take(opts, &p.opts) ?: fdry_store_busy(s);
+
+	if (err)
+		return err;
+	p.plan.s = s;
+	p.plan.flags = p.opts.flags & FDRY_REGISTRY_NO_REFS ? FDRY_EXPORT_NO_REFS : 0;
+	err = fdry_pack_plan_init(&p.plan, names, count) ?: images_check(&p, check) ?:
+	      fdry_pack_put_list(&p.plan, &p.list) ?: blobs_list(&p) ?: send(&p, to);
+	if (!err)
+		err = fdry_report_give(&p.report, sizeof(p.report), report);
+	free(p.blobs);
+	fdry_buf_release(&p.list);
+	fdry_pack_plan_release(&p.plan);
+	fdry_store_idle(s);
+	return err;
+}

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""registry_hostile.py PORT FOLDER [OTHER] - a registry for tests, with faults.
+
+It stands before the real registry at OTHER ("HOST:PORT", HTTP) and passes requests on. The file
+FOLDER/faults has lines
+
+    METHOD REGEX COUNT FAULT [ARGUMENT]
+
+For the next COUNT requests with this method whose path matches, the fault happens instead; a line
+counts only if the ones before do not match. FOLDER/headers gets the method, path, Authorization
+and Range of every request. If the file FOLDER/tokens exists, requests need one of the tokens that
+it lists; /token issues them.
+"""
+import http.client
+import http.server
+import os
+import re
+import socketserver
+import sys
+import threading
+import time
+
+folder = sys.argv[2]
+other = sys.argv[3] if len(sys.argv) > 3 else None
+lock = threading.Lock()
+used = {}
+
+
+def fault_for(method, path):
+    """The fault of the first line that matches and has some left, as a list of words."""
+    with lock:
+        try:
+            with open(os.path.join(folder, "faults"), encoding="utf-8") as f:
+                lines = f.read().splitlines()
+                when = os.fstat(f.fileno()).st_mtime_ns
+        except FileNotFoundError:
+            return []
+        for line in lines:
+            want, regex, count, *fault = line.split() or ("", "", "0")
+            if want in (method, "*") and re.search(regex, path):
+                used[when, line] = used.get((when, line), 0) + 1
+                if used[when, line] <= int(count):
+                    return fault
+    return []
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def note(self):
+        with lock, open(os.path.join(folder, "headers"), "a", encoding="utf-8") as f:
+            f.write(f"{self.command} {self.path} {self.headers.get('Authorization', '-')} "
+                    f"{self.headers.get('Range', '-')}\n")
+
+    def body(self):
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def answer(self, status, headers=(), body=b"", length=None):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def ask_other(self, body):
+        """Status, headers and body of the real registry's answer."""
+        connection = http.client.HTTPConnection(other, timeout=60)
+        headers = {k: v for k, v in self.headers.items()
+                   if k.lower() not in ("host", "connection", "content-length")}
+        headers["Host"] = self.headers["Host"]  # Locations lead back here.
+        connection.request(self.command, self.path, body, headers)
+        got = connection.getresponse()
+        data = got.read()
+        keep = [(k, v) for k, v in got.getheaders() if k.lower() not in
+                ("content-length", "transfer-encoding", "connection", "date", "server")]
+        length = got.getheader("Content-Length")
+        connection.close()
+        return got.status, keep, data, length
+
+    def pass_on(self, body, change=None):
+        status, headers, data, length = self.ask_other(body)
+        if change and status in (200, 206):
+            status, headers, data = change(status, headers, data)
+            length = None
+        self.answer(status, headers, data, length if self.command == "HEAD" else None)
+
+    def end(self):
+        """Close the connection without a further byte."""
+        self.close_connection = True
+        self.connection.shutdown(2)
+
+    def fault(self, name, argument, body):
+        if name == "status":
+            status, _, header = argument.partition(",")
+            headers = [tuple(header.split(":", 1))] if header else []
+            self.answer(int(status), headers, b'{"errors":[{"code":"TEST","message":"a fault"}]}')
+        elif name == "drop":
+            self.end()
+        elif name in ("cut", "stall"):
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, headers, data[:int(argument)], len(data))
+            self.wfile.flush()
+            if name == "stall":
+                time.sleep(20)
+            self.end()
+        elif name == "drip":  # slow, but alive
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, headers, b"", len(data))
+            step = len(data) // 8 + 1
+            for at in range(0, len(data), step):
+                time.sleep(float(argument))
+                self.wfile.write(data[at:at + step])
+                self.wfile.flush()
+        elif name == "flip":
+            self.pass_on(body, lambda s, h, d: (s, h, d[:-1] + bytes([d[-1] ^ 1])))
+        elif name == "longer":
+            self.pass_on(body, lambda s, h, d: (s, h, d + b"x"))
+        elif name == "shorter":
+            self.pass_on(body, lambda s, h, d: (s, h, d[:-1]))
+        elif name == "digest":
+            self.pass_on(body, lambda s, h, d: (s, [(k, "sha256:" + "0" * 64) if k.lower() ==
+                                                    "docker-content-digest" else (k, v)
+                                                    for k, v in h], d))
+        elif name == "norange":
+            del self.headers["Range"]
+            self.pass_on(body)
+        elif name == "expire":
+            with open(os.path.join(folder, "tokens"), "w", encoding="utf-8"):
+                pass
+            self.challenge()
+        elif name == "file":
+            with open(argument, "rb") as f:
+                self.answer(200, [("Content-Type", "application/vnd.oci.image.manifest.v1+json")],
+                            f.read())
+        elif name == "redirect":
+            self.answer(307, [("Location", argument + self.path)])
+        elif name == "location":  # of an upload
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, [(k, argument if k.lower() == "location" else v)
+                                 for k, v in headers], data)
+        else:
+            raise SystemExit(f"no such fault: {name}")
+
+    def do(self):
+        self.note()
+        body = self.body()
+        if self.path.startswith("/token"):
+            self.token(body)
+            return
+        fault = fault_for(self.command, self.path)
+        if fault:
+            self.fault(fault[0], fault[1] if len(fault) > 1 else None, body)
+        elif os.path.exists(os.path.join(folder, "tokens")) and not self.may():
+            self.challenge()
+        elif other:
+            del self.headers["Authorization"]
+            self.pass_on(body)
+        else:
+            self.answer(200, [], self.path.encode())
+
+    def challenge(self):
+        host = self.headers["Host"]
+        self.answer(401, [("WWW-Authenticate", f'Bearer realm="http://{host}/token",'
+                           'service="test",scope="repository:m/one:pull,push"')],
+                    b'{"errors":[{"code":"UNAUTHORIZED","message":"no token"}]}')
+
+    def may(self):
+        """Is the token one of those that count?"""
+        with open(os.path.join(folder, "tokens"), encoding="utf-8") as f:
+            return self.headers.get("Authorization", "").removeprefix("Bearer ") in f.read().split()
+
+    def token(self, body):
+        fault = fault_for(self.command, self.path)
+        if fault:
+            self.fault(fault[0], fault[1] if len(fault) > 1 else None, body)
+            return
+        name = f"token{time.monotonic_ns()}"
+        with open(os.path.join(folder, "tokens"), "a", encoding="utf-8") as f:
+            f.write(name + "\n")
+        with open(os.path.join(folder, "asked"), "a", encoding="utf-8") as f:
+            f.write(f"{self.command} {self.path} {self.headers.get('Authorization', '-')} "
+                    f"{body.decode()}\n")
+        self.answer(200, [], f'{{"token": "{name}", "expires_in": 300}}'.encode())
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass  # A client that closes its connection.
+
+
+Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
