@@ -19,6 +19,8 @@
 #include "image/image.h"
 #include "image/tensor.h"
 #include "lib/clock.h"
+#include "lib/config.h"
+#include "lib/log.h"
 #include "lib/opts.h"
 #include "lib/threads.h"
 
@@ -191,6 +193,22 @@ static int callback_run(const struct start *s, struct fdry_capture *cap)
 	return err ? fdry_fail_at(err, "the function that was to capture '%s'", s->ref) : 0;
 }
 
+/* The image is whole without its copy in a registry: a push that fails is no error. */
+static int pushed(const struct start *s)
+{
+	enum { CONSTANT, PRIVATE, NOT };
+	struct fdry_registry_opts opts = { .sz = sizeof(opts) };
+	uint64_t how = NOT;
+	int err = fdry_config_number(FDRY_CONFIG_REGISTRY_PUSH, &how);
+
+	if (err || how == NOT)
+		return err;
+	opts.flags = how == PRIVATE ? FDRY_REGISTRY_PRIVATE : 0;
+	if (fdry_store_push(s->store, &s->ref, 1, NULL, &opts, NULL))
+		fdry_warn("'%s' was sealed, but not pushed: %s", s->ref, fdry_last_error());
+	return 0;
+}
+
 /* A seal that fails leaves the capture intact. The report says why it failed, and the caller may
  * seal again. */
 static int seal_run(struct start *s, struct fdry_capture *cap)
@@ -210,7 +228,7 @@ static int seal_run(struct start *s, struct fdry_capture *cap)
 		return fdry_capture_pause(cap);
 	}
 	fdry_capture_end(cap);
-	return 0;
+	return pushed(s);
 }
 
 static int capture_run(struct start *s)

@@ -639,9 +639,9 @@ static int args_check(const struct fdry_store *store, const char *name, struct f
 	return fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
 }
 
-int fdry_image_load_reporting(struct fdry_store *store, const char *name,
-			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
-			      struct fdry_image **ret)
+int fdry_image_load_stored(struct fdry_store *store, const char *name,
+			   const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
+			   struct fdry_image **ret)
 {
 	struct fdry_buf damaged = { 0 };
 	struct fdry_load_opts o;
@@ -684,10 +684,4 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 								    : img->m.n_graphs);
 	*ret = img;
 	return 0;
-}
-
-int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
-		    struct fdry_image **ret)
-{
-	return fdry_image_load_reporting(store, name, opts, NULL, ret);
 }

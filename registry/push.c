@@ -98,16 +98,34 @@ static int send(struct push *p, const char *to)
 	return fdry_registry_result(client, err, p->err);
 }
 
+/* Without a target the image goes to the registry of FOUNDRY_REGISTRY. */
+static int target_find(const char *const *names, size_t count, const char **to,
+		       struct fdry_buf *text)
+{
+	int err;
+
+	if (*to)
+		return 0;
+	if (count != 1)
+		return fdry_fail(FDRY_E_INVAL, "one image at a time goes to the registry of "
+				 "FOUNDRY_REGISTRY; name a registry for several");
+	err = fdry_need(names) ?: fdry_need(names[0]) ?: fdry_registry_target(names[0], text);
+	*to = (const char *)text->data;
+	return err;
+}
+
 int fdry_registry_push(struct fdry_store *s, const char *const *names, size_t count, const char *to,
 		       const struct fdry_registry_opts *opts, fdry_registry_check_fn check,
 		       struct fdry_registry_report *report)
 {
 	struct push p = { .s = s };
-	int err = fdry_need(s) ?: fdry_need(to) ?: fdry_report_check(report) ?:
-		  fdry_registry_opts_take(opts, &p.opts) ?: fdry_store_busy(s);
+	struct fdry_buf target = { 0 };
+	int err = fdry_need(s) ?: fdry_report_check(report) ?:
+		  fdry_registry_opts_take(opts, &p.opts) ?:
+		  target_find(names, count, &to, &target) ?: fdry_store_busy(s);
 
 	if (err)
-		return err;
+		goto out_release;
 	p.plan.s = s;
 	p.plan.flags = p.opts.flags & FDRY_REGISTRY_NO_REFS ? FDRY_EXPORT_NO_REFS : 0;
 	err = fdry_pack_plan_init(&p.plan, names, count) ?: images_check(&p, check) ?:
@@ -118,5 +136,7 @@ int fdry_registry_push(struct fdry_store *s, const char *const *names, size_t co
 	fdry_buf_release(&p.list);
 	fdry_pack_plan_release(&p.plan);
 	fdry_store_idle(s);
+out_release:
+	fdry_buf_release(&target);
 	return err;
 }

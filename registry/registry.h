@@ -21,6 +21,13 @@ int fdry_registry_result(const struct fdry_registry_client *client, int ret, int
 int fdry_registry_opts_take(const struct fdry_registry_opts *opts,
 			    struct fdry_registry_opts *ret) __must_check;
 
+/* Append "oci://HOST/REPOSITORY:TAG" for a ref, in the repository that FOUNDRY_REGISTRY names, with
+ * a terminator. FDRY_E_INVAL if the variable is not set; FDRY_E_NAME. */
+int fdry_registry_target(const char *ref, struct fdry_buf *ret) __must_check;
+/* Fetch the images of a ref from there. Several processes that call this at the same time fetch
+ * once. Without the variable, and for other names, nothing happens. */
+int fdry_registry_fetch(struct fdry_store *s, const char *ref, bool *fetched) __must_check;
+
 /* Called for each image of a push, with its manifest, 8-byte aligned: an error refuses the push. */
 typedef int (*fdry_registry_check_fn)(struct fdry_store *s, const struct fdry_oid *image,
 				      struct fdry_span manifest);

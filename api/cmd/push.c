@@ -61,7 +61,8 @@ static int push(const struct cmd_args *a, struct fdry_store *s, struct fdry_regi
 		goto out_free;
 	opts.mounts = mounts;
 	cmd_progress_begin(&p, a, "push", true);
-	err = fdry_store_push(s, (const char *const *)a->argv, 1, a->argv[1], &opts, r);
+	err = fdry_store_push(s, (const char *const *)a->argv, 1,
+			      a->argc > 1 ? a->argv[1] : NULL, &opts, r);
 	cmd_progress_end(&p);
 out_free:
 	free(mounts);

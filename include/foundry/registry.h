@@ -74,7 +74,8 @@ struct fdry_registry_report {
 /**
  * fdry_store_push() - Send images to a registry.
  * @names: @count refs, ids, or unambiguous beginnings of ids
- * @to: the registry, repository and tag; a digest is FDRY_E_INVAL
+ * @to: the registry, repository and tag; a digest is FDRY_E_INVAL. NULL: the repository that
+ *      FOUNDRY_REGISTRY names, with a tag made of the one name
  * @opts: NULL for the defaults
  * @report: NULL, or what was sent
  *

@@ -100,14 +100,14 @@ int fdry_challenge_parse(const char *text, struct fdry_challenge *ret)
 {
 	struct fdry_challenge now = { 0 }, best = { 0 };
 	struct text t = { text };
+	bool good = true;
 
-	for (skip(&t, " \t,"); *t.at; skip(&t, " \t,")) {
-		if (!item_read(&t, &now))
-			break;
+	for (skip(&t, " \t,"); *t.at && good; skip(&t, " \t,")) {
+		good = item_read(&t, &now);
 		if (now.bearer || (now.basic && !best.bearer))
 			best = now;
 	}
-	if (*t.at || !(best.bearer || best.basic) || (best.bearer && !best.realm[0]))
+	if (!good || !(best.bearer || best.basic) || (best.bearer && !best.realm[0]))
 		return fdry_fail(FDRY_E_PERM, "the registry asks for a kind of log-in that this "
 				 "program does not know: %.200s", text);
 	*ret = best;

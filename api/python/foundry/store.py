@@ -297,11 +297,12 @@ class Store(_lib.Closing):
             lib.fdry_image_files(self._handle, _lib.text(name), callback.fn, None)
         return found
 
-    def push(self, names, registry, private=False, mounts=(), refs=True, plain_http=False,
+    def push(self, names, registry=None, private=False, mounts=(), refs=True, plain_http=False,
              progress=None, requests=0):
         """Send images to a container registry. Returns a Transfer.
 
-        names: refs, ids or prefixes of ids. registry: "oci://HOST[:PORT]/REPOSITORY[:TAG]".
+        names: refs, ids or prefixes of ids. registry: "oci://HOST[:PORT]/REPOSITORY[:TAG]";
+        None: the repository of FOUNDRY_REGISTRY, where loads look for the one image by its name.
         private: also content that was not declared constant. mounts: repositories of the registry
         that may have the objects. refs: the names of the images, too. plain_http: HTTP without TLS.
         progress: as for export(). requests: how many at a time; 0: 16.
@@ -318,7 +319,8 @@ class Store(_lib.Closing):
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
         with callback:
-            lib.fdry_store_push(self._handle, texts, len(names), _lib.text(registry),
+            lib.fdry_store_push(self._handle, texts, len(names),
+                                None if registry is None else _lib.text(registry),
                                 ctypes.byref(opts), ctypes.byref(report))
         return Transfer(report)
 
