@@ -45,16 +45,21 @@ SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4,
          "enum fdry_transient_kind": 4, "enum fdry_sync_kind": 4}
 
 
+# Pointers to functions
+FUNCTIONS = tuple(t for t in vars(_lib).values()
+                  if isinstance(t, type) and issubclass(t, ctypes._CFuncPtr))
+
+
 def size_of(param):
     if ("*" in param or "[" in param
-        or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|fdry_log_fn)\b", param)):
+        or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|fdry_\w+_fn)\b", param)):
         return None
     words = param.replace("const ", "").split()
     return SIZES[" ".join(words if param in SIZES else words[:-1])]
 
 
 def is_pointer(ctype):
-    return (issubclass(ctype, (ctypes.c_void_p, ctypes.c_char_p, _lib.LOG_FN))
+    return (issubclass(ctype, (ctypes.c_void_p, ctypes.c_char_p, *FUNCTIONS))
             or hasattr(ctype, "contents"))
 
 
