@@ -117,20 +117,19 @@ int fdry_dispatch_current(struct fdry_region **ret)
 	return err;
 }
 
-int fdry_dispatch_at(struct fdry_dispatch_at *ret)
+int fdry_dispatch_at(bool pinned, struct fdry_dispatch_at *ret)
 {
 	int err;
 
 	if (fdry_regions_idle())
 		return FDRY_FOREIGN;
 	pthread_rwlock_rdlock(&fdry_regions.lock);
-	err = current_check();
+	err = pinned && !fdry_regions.pinned ? FDRY_FOREIGN : current_check();
 	if (!err)
 		*ret = (struct fdry_dispatch_at){ .number = fdry_regions.begun,
 						  .base = fdry_regions.current->base,
 						  .dev = fdry_regions.current->dev,
-						  .aside = fdry_regions.use_aside,
-						  .pinned = fdry_regions.pinned };
+						  .aside = fdry_regions.use_aside };
 	pthread_rwlock_unlock(&fdry_regions.lock);
 	return err;
 }

@@ -147,11 +147,11 @@ struct fdry_dispatch_at {
 	CUdeviceptr base;
 	CUdevice dev;
 	bool aside;      /* new allocations come from the aside area */
-	bool pinned;     /* pinned memory comes from host areas */
 };
 
-/* 0, FDRY_FOREIGN or an error. */
-int fdry_dispatch_at(struct fdry_dispatch_at *ret);
+/* 0, FDRY_FOREIGN or an error. @pinned: FDRY_FOREIGN, without a call of the driver, unless pinned
+ * memory comes from host areas. */
+int fdry_dispatch_at(bool pinned, struct fdry_dispatch_at *ret);
 /* The number of the region that has begun; 0 if there is none. */
 uint64_t fdry_dispatch_number(void);
 

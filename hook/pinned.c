@@ -5,9 +5,9 @@
  *
  * Each region has a host area (mm/host_area.h), and so has its aside area. If the capture asks for
  * that (region_pinned() of the table), the program's pinned allocations come from there. Otherwise
- * every call goes to the driver. If the area cannot provide one, the
- * driver allocates, with a warning: the program runs, and the seal refuses a graph whose kernels
- * use that memory. An area stays until the region has ended and its last allocation is freed.
+ * every call goes to the driver. If the area cannot provide one, the driver allocates, with a
+ * warning: the program runs, and the seal refuses a graph whose kernels use that memory. An area
+ * stays until the region has ended and its last allocation is freed.
  *
  * Memory that the program registers keeps its address, which is only noted.
  *
@@ -146,8 +146,7 @@ static int pinned_alloc(size_t size, unsigned int flags, void **ret)
 
 	if (!ret || !size || flags & ~KNOWN_FLAGS || fdry_start_is_forked())
 		return FDRY_FOREIGN; /* the driver returns the error */
-	err = fdry_dispatch_at(&at);
-	if (err || !at.pinned)
+	if (fdry_dispatch_at(true, &at))
 		return FDRY_FOREIGN;
 	err = area_get(&at, &a);
 	if (err)
@@ -238,7 +237,7 @@ static void note(const void *p, size_t size, unsigned int flags)
 	struct fdry_dispatch_at at;
 
 	if (fdry_start_is_forked() || flags & CU_MEMHOSTREGISTER_IOMEMORY ||
-	    fdry_dispatch_at(&at) || !at.pinned)
+	    fdry_dispatch_at(true, &at))
 		return;
 	pthread_rwlock_wrlock(&lock);
 	if (fdry_ledger_add(&registered, &a))
@@ -364,7 +363,7 @@ bool fdry_hook_pinned_used(CUdeviceptr addr)
 /* The state in which a region claims memory at @addr. */
 static int claim_at(CUdeviceptr addr, struct fdry_dispatch_at *at)
 {
-	int err = fdry_dispatch_at(at);
+	int err = fdry_dispatch_at(false, at);
 
 	if (err)
 		return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_STATE, "no region has begun") : err;

@@ -169,11 +169,18 @@ END_TEST
 
 START_TEST(outside_of_a_region)
 {
+	uint64_t other;
+
 	test_hook();
 	first = fdry_host_area_base(BASE, false);
 	ck_assert(!in_area(get(1)));
 	ck_assert_int_eq(hook->region_begin(BASE, SIZE), 0);
-	ck_assert(!in_area(get(1))); /* the region begins without host areas */
+	test_sim_fail(NULL);
+	other = get(1);
+	ck_assert(!in_area(other)); /* the region begins without host areas */
+	put(other);
+	/* The interposer asks the driver nothing. */
+	ck_assert_uint_eq(test_sim_calls("cuCtxGetDevice"), 0);
 	hook->region_pinned(true);
 	ck_assert_int_eq(hook->region_pause(), 0);
 	ck_assert(!in_area(get(1)));
