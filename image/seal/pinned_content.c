@@ -4,7 +4,8 @@
  *
  * Roles are those of device memory: external tensors are external; blocks that still have the stamp
  * of a capture are scratch; the rest is content. Only the bytes from the first to the last block of
- * each cell that is not zero are stored. Cells count from the beginning of the allocation.
+ * each cell that is not zero are stored. Cells end at multiples of the address, as those of device
+ * memory do, so no pointer is in two of them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "lib/safe_read.h"
 
 #define BLOCK FDRY_LAYOUT_BLOCK
+/* Fewer bytes at the end of an allocation may be equal to the stamp by chance. */
+#define STAMPED_MIN 8u
 
 /* An allocation that is being stored. */
 struct storing {
@@ -105,7 +108,7 @@ static int stamped_put(struct storing *st, uint64_t addr, const uint8_t *bytes, 
 
 	for (at = 0; at < len; at += n) {
 		n = block_len(st, addr + at, len - at);
-		if (!is_stamped(bytes + at, addr + at, n))
+		if (n < STAMPED_MIN || !is_stamped(bytes + at, addr + at, n))
 			continue;
 		err = at > from ? content_put(st, addr + from, bytes + from, at - from) : 0;
 		err = err ?: role_put(st, addr + at, n, FDRY_ROLE_SCRATCH);
@@ -124,7 +127,7 @@ static int own_put(struct storing *st, uint64_t end)
 	int err;
 
 	for (; st->at < end; st->at += len) {
-		len = FDRY_MF_CHUNK_MAX - (st->at - st->alloc->addr) % FDRY_MF_CHUNK_MAX;
+		len = FDRY_MF_CHUNK_MAX - st->at % FDRY_MF_CHUNK_MAX;
 		if (len > end - st->at)
 			len = end - st->at;
 		err = fdry_safe_read(&st->reader, st->at, bytes, len);

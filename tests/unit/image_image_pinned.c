@@ -278,6 +278,36 @@ START_TEST(declared_tensors_keep_their_address)
 }
 END_TEST
 
+/* Few bytes may have the stamp's value by chance, so they are content. */
+static void seal_few(void *unused)
+{
+	struct work w;
+	void *few;
+
+	(void)unused;
+	work_make(&w);
+	capture_start(&w);
+	cuda_ok(cuMemAllocHost_v2, &few, 1);
+	at->late = addr_of(few);
+	cuda_ok(cuMemcpyHtoDAsync_v2, w.a, few, 1, w.stream);
+	ok(fdry_capture_graph(w.cap, 1, NULL, capture_stop(&w)));
+	*(uint8_t *)few = (uint8_t)FDRY_STAMP;
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, NULL));
+	work_end(&w);
+}
+
+START_TEST(few_bytes_are_content)
+{
+	struct fdry_image *img;
+
+	shared_make();
+	test_child(seal_few, NULL);
+	img = load(0);
+	ck_assert_uint_eq(*(uint8_t *)(uintptr_t)at->late, (uint8_t)FDRY_STAMP);
+	fdry_image_unload(img);
+}
+END_TEST
+
 /* --- memory that the program registers --- */
 
 static void seal_registered(void *unused)
@@ -287,7 +317,9 @@ static void seal_registered(void *unused)
 
 	(void)unused;
 	work_make(&w);
-	own = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* The loading process has nothing there, unlike where the kernel maps memory. */
+	own = mmap(floats(fdry_host_area_base(work_base, false) - (4ull << 30)), 8192,
+		   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	at->own = addr_of(own) + 48;
 	cuda_ok(cuMemHostRegister_v2, own + 48, BYTES, 0);
 	cuda_ok(cuMemHostRegister_v2, own + 48 + BYTES, 100, 0); /* in the same page */
@@ -547,6 +579,34 @@ START_TEST(managed_memory_is_refused)
 }
 END_TEST
 
+/* Registered memory may begin anywhere. The seal reads it in parts, and no pointer is in two of
+ * them. */
+START_TEST(pointers_at_all_places)
+{
+	const size_t len = FDRY_MF_CHUNK_MAX + 4096;
+	const size_t places[] = { 8, FDRY_MF_CHUNK_MAX, len - 8 };
+	CUdeviceptr outside;
+	struct work w;
+	size_t i;
+	char *own;
+
+	work_flags = FDRY_CAPTURE_PINNED;
+	work_make(&w);
+	own = mmap(NULL, 2 * len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	cuda_ok(cuMemHostRegister_v2, own + 4, len, 0);
+	cuda_ok(cuMemAllocManaged, &outside, BYTES, CU_MEM_ATTACH_GLOBAL);
+	graphs_capture(&w, addr_of(own + 4), w.a);
+	for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		memset(own, 0, len);
+		memcpy(own + places[i], &outside, sizeof(outside));
+		refused(&w, "managed memory");
+	}
+	cuda_ok(cuMemHostUnregister, own + 4);
+	cuda_ok(cuMemFree_v2, outside);
+	work_end(&w);
+}
+END_TEST
+
 /* --- the image --- */
 
 /* Sections without entries are left out, so an image without pinned memory is as before. */
@@ -605,6 +665,7 @@ int main(void)
 	tcase_add_test(tc, it_is_registered_and_not_inherited);
 	tcase_add_test(tc, pointers_in_content);
 	tcase_add_test(tc, declared_tensors_keep_their_address);
+	tcase_add_test(tc, few_bytes_are_content);
 	tcase_add_test(tc, registered_memory_keeps_its_address);
 	tcase_add_test(tc, damaged_content_is_found);
 	tcase_add_test(tc, claimed_in_a_capture);
@@ -616,6 +677,7 @@ int main(void)
 	tcase_add_test(tc, other_pinned_memory_is_refused);
 	tcase_add_test(tc, without_the_option);
 	tcase_add_test(tc, managed_memory_is_refused);
+	tcase_add_test(tc, pointers_at_all_places);
 	tcase_add_test(tc, memory_that_no_graph_uses);
 	tcase_add_test(tc, equal_work_gives_equal_images);
 	suite_add_tcase(suite, tc);
