@@ -124,6 +124,7 @@ struct search {
 	CUdeviceptr base;
 	uint64_t size;         /* of the region */
 	struct fdry_buf found; /* u64: addresses */
+	struct fdry_buf graphs; /* CUgraph each: the graph, and those within it so far */
 };
 
 static int word_look(struct search *s, uint64_t word)
@@ -224,6 +225,15 @@ static int memset_look(struct search *s, CUgraphNode node)
 	return err ? err : word_look(s, p.dst);
 }
 
+/* Note the graph of a child graph node, which graphs_look() searches later. */
+static int child_note(struct search *s, CUgraphNode node)
+{
+	CUgraph graph = NULL;
+	int err = fdry_call(s->cap->drv, cuGraphChildGraphNodeGetGraph, node, &graph);
+
+	return err ? err : fdry_buf_put(&s->graphs, &graph, sizeof(graph));
+}
+
 static int node_look(struct search *s, CUgraphNode node)
 {
 	CUgraphNodeType type;
@@ -238,6 +248,8 @@ static int node_look(struct search *s, CUgraphNode node)
 		return memcpy_look(s, node);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
 		return memset_look(s, node);
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return child_note(s, node);
 	default:
 		return 0;
 	}
@@ -281,12 +293,24 @@ out_free:
 	return err;
 }
 
+static int graphs_look(struct search *s, CUgraph graph)
+{
+	size_t at;
+	int err = fdry_buf_put(&s->graphs, &graph, sizeof(graph));
+
+	for (at = 0; !err && at < s->graphs.len; at += sizeof(graph)) {
+		memcpy(&graph, s->graphs.data + at, sizeof(graph));
+		err = graph_look(s, graph);
+	}
+	return err;
+}
+
 static int slots_read(struct search *s, CUgraph graph, struct fdry_rng_slot *slots, size_t max,
 		      size_t *ret)
 {
 	const uint64_t *a;
 	size_t i, n = 0;
-	int err = graph_look(s, graph);
+	int err = graphs_look(s, graph);
 
 	if (err)
 		return err;
@@ -357,5 +381,6 @@ int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_r
 	pthread_mutex_unlock(&cap->lock);
 	free(s.ledger);
 	fdry_buf_release(&s.found);
+	fdry_buf_release(&s.graphs);
 	return err;
 }

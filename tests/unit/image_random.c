@@ -613,6 +613,34 @@ START_TEST(cells_that_the_graph_writes)
 }
 END_TEST
 
+/* The search finds cells that kernels of child graphs read, too. */
+static void search_children(void *arg)
+{
+	static struct drawing d;
+	struct fdry_rng_slot cells[16];
+	size_t i, n = 0, found = 0;
+	CUgraph inner, outer;
+	CUgraphNode node;
+
+	(void)arg;
+	drawing_make(&d);
+	capture_start(&d.w);
+	draw_add(&d, 0, 0, 0);
+	inner = capture_stop(&d.w);
+	for (i = 0; i < 2; i++, inner = outer) {
+		cuda_ok(cuGraphCreate, &outer, 0);
+		cuda_ok(cuGraphAddChildGraphNode, &node, outer, NULL, 0, inner);
+		cuda_ok(cuGraphDestroy, inner);
+	}
+	ok(fdry_capture_graph(d.w.cap, 1, "child", inner));
+	ok(fdry_capture_rng_slots(d.w.cap, 1, cells, 16, &n));
+	ck_assert_uint_eq(n, 3); /* seed, offset, out */
+	for (i = 0; i < n; i++)
+		found += cells[i].addr == d.g[0] || cells[i].addr == d.g[1];
+	ck_assert_uint_eq(found, 2);
+	work_end(&d.w);
+}
+
 /* Test the search that finds a framework's cells. */
 static void search(void *arg)
 {
@@ -696,7 +724,7 @@ END_TEST
 
 START_TEST(cells_are_found)
 {
-	test_child(search, NULL);
+	test_child(_i ? search_children : search, NULL);
 }
 END_TEST
 
@@ -759,7 +787,7 @@ int main(void)
 	tcase_add_loop_test(t, cells_that_the_graph_writes, 0, 2);
 	tcase_add_test(t, cells_in_an_external_tensor);
 	tcase_add_test(t, draws_of_a_graph_that_is_left_out);
-	tcase_add_test(t, cells_are_found);
+	tcase_add_loop_test(t, cells_are_found, 0, 2);
 	tcase_add_test(t, cells_have_no_content);
 	suite_add_tcase(s, t);
 	return test_main(s);
