@@ -155,17 +155,6 @@ static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 	return 0;
 }
 
-static int context_check(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p)
-{
-	if (p->ctx && rd->ctx && p->ctx != rd->ctx)
-		return fdry_fail(FDRY_E_REFUSED,
-				 "it runs in another context than the kernels before it; "
-				 "capture graphs of one context only");
-	if (p->ctx)
-		rd->ctx = p->ctx;
-	return 0;
-}
-
 static int kernel_fill(struct fdry_read *rd, CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *p,
 		       struct fdry_node_kernel *ret)
 {
@@ -205,7 +194,7 @@ static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 	err = fdry_call(rd->drv, cuGraphKernelNodeGetParams_v2, handle, &p);
 	if (err)
 		return err;
-	err = context_check(rd, &p);
+	err = fdry_read_context(rd, p.ctx);
 	if (err)
 		return err;
 	err = fdry_read_kernel(rd, p.kern, p.func, &ret->kernel.kernel);

@@ -110,6 +110,8 @@ static int memop_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node
 		err = fdry_fail(FDRY_E_REFUSED,
 				"its flags are 0x%x, which this version does not know; "
 				"use a newer version", p.flags);
+	if (!err)
+		err = fdry_read_context(rd, p.ctx);
 	for (i = 0; !err && i < p.count; i++) {
 		err = memop_add(rd, &p.paramArray[i]);
 		if (err)

@@ -54,7 +54,7 @@ struct fdry_read {
 	struct fdry_read_record *record; /* NULL: nothing is recorded */
 	struct fdry_buf pointers;   /* struct fdry_graph_word each */
 	bool freed;                 /* a word points to freed memory and counts as a number */
-	CUcontext ctx;              /* of the kernels so far; NULL: not known yet */
+	CUcontext ctx;              /* of the nodes so far; NULL: not known yet */
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
 	struct fdry_buf subgraphs;  /* struct fdry_read_subgraph each, in the order of owners */
@@ -96,6 +96,10 @@ int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
 /* The index of an event. The function notes that the graph uses the event in the way @use. */
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,
 		    uint32_t *ret) __must_check;
+
+/* The current node runs in @ctx, or NULL: not known. FDRY_E_REFUSED if nodes before it run in
+ * another context. */
+int fdry_read_context(struct fdry_read *rd, CUcontext ctx) __must_check;
 
 /* The current node holds @graph. */
 int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph) __must_check;

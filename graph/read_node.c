@@ -154,6 +154,17 @@ int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use
 	return 0;
 }
 
+int fdry_read_context(struct fdry_read *rd, CUcontext ctx)
+{
+	if (ctx && rd->ctx && ctx != rd->ctx)
+		return fdry_fail(FDRY_E_REFUSED,
+				 "it runs in another context than the nodes before it; "
+				 "capture graphs of one context only");
+	if (ctx)
+		rd->ctx = ctx;
+	return 0;
+}
+
 int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph)
 {
 	struct fdry_read_subgraph s;

@@ -584,7 +584,7 @@ START_TEST(two_contexts)
 	lie_extra = NULL;
 	lie_ctx = (CUcontext)(uintptr_t)0x1234;
 	graph_refused(graph_with_lying_params(),
-		      "node 1: kernel: it runs in another context than the kernels before it");
+		      "node 1: kernel: it runs in another context than the nodes before it");
 	lie_ctx = NULL;
 }
 END_TEST

@@ -63,6 +63,32 @@ START_TEST(memops_outside)
 }
 END_TEST
 
+static CUresult (*real_memops)(CUgraphNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *);
+
+static CUresult lying_memops(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+	CUresult res = real_memops(node, p);
+
+	p->ctx = (CUcontext)(uintptr_t)0x1234;
+	return res;
+}
+
+/* A builder has one context for all nodes, so operations of another one would move to it. */
+START_TEST(memops_of_another_context)
+{
+	CUstreamBatchMemOpParams op = { .writeValue = {
+		.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = gf.mem } };
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { gf.ctx, 1, &op, 0 };
+	CUgraph g = graph_make();
+	CUgraphNode a = step_node(g, NULL, 0, 3), n;
+
+	ok(gf.drv.cuGraphAddBatchMemOpNode(&n, g, &a, 1, &p));
+	real_memops = gf.drv.cuGraphBatchMemOpNodeGetParams;
+	gf.drv.cuGraphBatchMemOpNodeGetParams = lying_memops;
+	graph_refused(g, "node 1: memop: it runs in another context than the nodes before it");
+}
+END_TEST
+
 /* An address of pinned memory, as a value that kernels may follow. */
 START_TEST(memop_writes_a_pointer)
 {
@@ -133,6 +159,7 @@ int main(void)
 	tcase_add_test(tc, node_of_a_child);
 	tcase_add_test(tc, children_too_deep);
 	tcase_add_loop_test(tc, memops_outside, 0, 2);
+	tcase_add_test(tc, memops_of_another_context);
 	tcase_add_test(tc, memop_writes_a_pointer);
 	tcase_add_loop_test(tc, node_types, 0, sizeof(types) / sizeof(types[0]));
 	suite_add_tcase(s, tc);
