@@ -39,7 +39,7 @@ struct fdry_http_req {
 	const char *accept; /* NULL: none */
 	const char *type;   /* of @body; NULL: no body */
 	struct fdry_span body;
-	uint64_t most;      /* bytes of a good answer; a longer one is an error */
+	uint64_t most;      /* bytes of a good answer; a longer one is an error. 0: ignored */
 	bool hash;          /* compute the SHA-256 of a good answer */
 	bool whole;         /* a repetition begins with @again, which sets a new request */
 	bool may_refuse;    /* @done also gets status 401 */

@@ -65,7 +65,6 @@ static int request(struct slot *s, enum step step, const char *method)
 	r->body = step == STEP_PUT ? (struct fdry_span){ s->bytes.data, s->bytes.len } :
 				     (struct fdry_span){ 0 };
 	r->may_refuse = step == STEP_MOUNT;
-	r->tries = step == STEP_HEAD ? r->tries : 0; /* an upload that breaks off counts */
 	r->auth_tries = 0;
 	return 0;
 }

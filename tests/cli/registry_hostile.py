@@ -118,6 +118,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.flush()
         elif name == "flip":
             self.pass_on(body, lambda s, h, d: (s, h, d[:-1] + bytes([d[-1] ^ 1])))
+        elif name == "chatty":
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, headers, data + b'{"done": true}')
         elif name == "longer":
             self.pass_on(body, lambda s, h, d: (s, h, d + b"x"))
         elif name == "shorter":

@@ -54,6 +54,13 @@ for what in "PUT uploads 2 drop" "POST uploads 2 status 503" "PUT uploads 2 stat
 done
 fault
 t "what was pushed is whole" fetch
+rm -rf real.data/docker
+fault "PUT uploads 99 status 500"
+t "an upload that always fails" says_only 9 "answered 500 to PUT" \
+	foundry-store push --private m/one "$at"
+rm -rf real.data/docker
+fault "PUT uploads 99 chatty"
+t "a registry that explains its successes" push
 
 # --- refused ---
 
