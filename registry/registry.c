@@ -37,22 +37,23 @@ static void own_folder(char *folder, size_t len)
 	snprintf(folder, len, "%.*s", slash ? (int)(slash - path) : 0, path);
 }
 
-/* Open the first file that the pattern names. */
-static void *pattern_open(const char *folder, const char *pattern)
+/* Open the first file that the pattern names. @there: whether it names one. */
+static void *pattern_open(const char *folder, const char *pattern, bool *there)
 {
 	char path[PATH_MAX + 64];
 	void *handle = NULL;
 	glob_t g = { 0 };
 
 	snprintf(path, sizeof(path), "%s%s" LIBRARY, folder, pattern);
-	if (!glob(path, 0, NULL, &g))
+	*there = !glob(path, 0, NULL, &g);
+	if (*there)
 		handle = dlopen(g.gl_pathv[0], RTLD_NOW | RTLD_LOCAL);
 	globfree(&g);
 	return handle;
 }
 
 /* Beside this library; for a program also in the folder lib beside bin, and in Python's package
- * there. */
+ * there. The first file counts: if it cannot be opened, dlerror() says which library it lacks. */
 static void *library_open(const char *named)
 {
 	static const char *const patterns[] = {
@@ -60,14 +61,15 @@ static void *library_open(const char *named)
 	};
 	char folder[PATH_MAX];
 	void *handle = NULL;
+	bool there = false;
 	size_t i;
 
 	if (named)
 		return dlopen(named, RTLD_NOW | RTLD_LOCAL);
 	own_folder(folder, sizeof(folder));
-	for (i = 0; i < sizeof(patterns) / sizeof(patterns[0]) && !handle && *folder; i++)
-		handle = pattern_open(folder, patterns[i]);
-	return handle ? handle : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	for (i = 0; i < sizeof(patterns) / sizeof(patterns[0]) && !there && *folder; i++)
+		handle = pattern_open(folder, patterns[i], &there);
+	return there ? handle : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 }
 
 static int client_open(const struct fdry_registry_client **ret)

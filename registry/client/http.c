@@ -116,8 +116,10 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 {
 	double wait;
 
-	if (r->in.len > r->resumed)
-		r->tries = 0; /* it goes on, if slowly */
+	if (r->in.len > r->furthest) { /* it goes on, if slowly */
+		r->furthest = r->in.len;
+		r->tries = 0;
+	}
 	if (r->tries >= h->retries_max)
 		return err;
 	if (r->retry_after > RETRY_AFTER_MAX_S)
@@ -305,8 +307,9 @@ int fdry_http_refused(const struct fdry_http *h, const struct fdry_http_req *r)
 	char why[200];
 
 	path = path ? strchr(path + 3, '/') : NULL;
+	path = path ? path : "/";
 	fdry_json_error((struct fdry_span){ r->text.data, r->text.len }, why, sizeof(why));
-	return fdry_fail(code_of(r->status), "the registry %s answered %ld to %s %.200s%s%s%s; %s",
-			 h->name.host, r->status, r->method, path ? path : "/", *why ? " (" : "",
-			 why, *why ? ")" : "", advice_of(r->status));
+	return fdry_fail(code_of(r->status), "the registry %s answered %ld to %s %.*s%s%s%s; %s",
+			 h->name.host, r->status, r->method, fdry_http_shown(path), path,
+			 *why ? " (" : "", why, *why ? ")" : "", advice_of(r->status));
 }

@@ -62,6 +62,7 @@ struct fdry_http_req {
 	struct curl_slist *headers;
 	struct fdry_hash hashing;
 	size_t sent, resumed; /* bytes of @body that were sent; bytes of @in before this try */
+	size_t furthest;      /* most bytes of @in after a try that failed */
 	char *challenge, *content_range;
 	uint64_t retry_after; /* seconds */
 	unsigned int tries, auth_tries, redirects, token; /* @token: the number of the one it had */
@@ -109,6 +110,8 @@ int fdry_http_refused(const struct fdry_http *h, const struct fdry_http_req *r) 
 int fdry_http_easy(const struct fdry_http *h, CURL *easy) __must_check;
 /* Does @url lead to the registry's own scheme, host and port? */
 bool fdry_http_is_own(const struct fdry_http *h, const char *url);
+/* Bytes of @url that a message shows: not what is behind "?", which may be a signature. */
+int fdry_http_shown(const char *url);
 /* FDRY_E_NETWORK unless the URL's scheme is https, or http if the session is plain. */
 int fdry_http_check_scheme(const struct fdry_http *h, const char *url) __must_check;
 

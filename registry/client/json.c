@@ -3,6 +3,7 @@
 #include "registry/client/json.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "lib/fd.h"
 
@@ -12,7 +13,10 @@ int fdry_json_read(struct fdry_span text, const char *what, json_t **ret)
 {
 	json_error_t why;
 	json_t *root = json_loadb((const char *)text.data, text.len, JSON_REJECT_DUPLICATES, &why);
+	char *near = root ? NULL : strstr(why.text, " near ");
 
+	if (near) /* the document's own words, which may be a password */
+		*near = '\0';
 	if (!root)
 		return fdry_fail(FDRY_E_BADIMAGE, "%s is no JSON document: %s in line %d", what,
 				 why.text, why.line);

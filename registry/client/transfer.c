@@ -59,14 +59,22 @@ bool fdry_http_is_own(const struct fdry_http *h, const char *url)
 	return same;
 }
 
+int fdry_http_shown(const char *url)
+{
+	size_t n = strcspn(url, "?#");
+
+	return n < 200 ? (int)n : 200;
+}
+
 int fdry_http_check_scheme(const struct fdry_http *h, const char *url)
 {
 	if (!strncasecmp(url, "https://", 8) ||
 	    (h->opts.plain && !strncasecmp(url, "http://", 7)))
 		return 0;
 	return fdry_fail(FDRY_E_NETWORK,
-			 "the registry %s leads to %.200s, which is not HTTPS; if a proxy in front "
-			 "of it speaks TLS, it must pass X-Forwarded-Proto", h->name.host, url);
+			 "the registry %s leads to %.*s, which is not HTTPS; if a proxy in front "
+			 "of it speaks TLS, it must pass X-Forwarded-Proto", h->name.host,
+			 fdry_http_shown(url), url);
 }
 
 int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r)
@@ -122,8 +130,9 @@ static int range_check(struct fdry_http_req *r)
 		snprintf(want, sizeof(want), "bytes %zu-", r->in.len);
 		if (r->content_range && !strncasecmp(r->content_range, want, strlen(want)))
 			return 0;
-		return fdry_fail(FDRY_E_NETWORK, "the registry sent another range of %.200s than "
-				 "it was asked for; look into its log", r->url);
+		return fdry_fail(FDRY_E_NETWORK, "the registry sent another range of %.*s than "
+				 "it was asked for; look into its log", fdry_http_shown(r->url),
+				 r->url);
 	}
 	r->in.len = r->resumed = 0;
 	fdry_hash_release(&r->hashing);
@@ -136,8 +145,8 @@ static int body_take(struct fdry_http_req *r, const void *data, size_t n)
 		return 0;
 	if (n > r->most || r->in.len > r->most - n)
 		return fdry_fail(FDRY_E_BADIMAGE, "the registry sent more than %llu bytes for "
-				 "%.200s; its content is damaged",
-				 (unsigned long long)r->most, r->url);
+				 "%.*s; its content is damaged",
+				 (unsigned long long)r->most, fdry_http_shown(r->url), r->url);
 	if (r->hash && fdry_hash_update(&r->hashing, data, n))
 		return -FDRY_E_NOMEM;
 	return fdry_buf_put(&r->in, data, n);
@@ -160,6 +169,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	} else if (!err) {
 		keep = FDRY_HTTP_TEXT_MAX - r->text.len;
 		err = fdry_buf_put(&r->text, data, n < keep ? n : keep);
+		if (!err && n > keep) /* it may have no end */
+			return 0;
 	}
 	return err && fault(r, err) ? 0 : n;
 }
@@ -451,7 +462,7 @@ int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode cod
 	r->easy = NULL;
 	if (r->fault)
 		return r->fault;
-	if (!code)
+	if (!code || (code == CURLE_WRITE_ERROR && r->text.len == FDRY_HTTP_TEXT_MAX))
 		return 0;
 	if (is_tls(code))
 		return tls_failed(h, why);

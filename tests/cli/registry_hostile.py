@@ -125,6 +125,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.pass_on(body, lambda s, h, d: (s, h, d + b"x"))
         elif name == "shorter":
             self.pass_on(body, lambda s, h, d: (s, h, d[:-1]))
+        elif name == "rangeless":  # breaks off, and cannot go on
+            del self.headers["Range"]
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, headers, data[:int(argument)], len(data))
+            self.wfile.flush()
+            self.end()
+        elif name == "endless":
+            self.answer(int(argument), [], b"", 1 << 40)
+            until = time.monotonic() + 20
+            while time.monotonic() < until:
+                self.wfile.write(b" " * 65536)
         elif name == "digest":
             self.pass_on(body, lambda s, h, d: (s, [(k, "sha256:" + "0" * 64) if k.lower() ==
                                                     "docker-content-digest" else (k, v)

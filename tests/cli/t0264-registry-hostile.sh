@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Registries that would keep a client busy for ever, secrets that must not be in messages, and a
+# client's library that cannot be opened.
+# shellcheck disable=SC2154,SC2094 # registry_start sets NAME_port
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/cli/store.sh"
+. "$ROOT/tests/cli/registry.sh"
+
+head -c 900000 /dev/urandom >a
+head -c 500000 /dev/urandom >b
+export FOUNDRY_STORE=$TMP/s FOUNDRY_REGISTRY_RETRIES=2 FOUNDRY_REGISTRY_TIMEOUT=2
+"$store_image" s m/one a b >/dev/null
+registry_start real
+hostile_start bad "127.0.0.1:$real_port"
+at=oci+http://127.0.0.1:$bad_port/m/one
+blob="blobs/sha256:$(id_of a)"
+fault
+t "push" foundry-store push --private m/one "$at"
+
+# --- without end ---
+
+fault "GET $blob 9 rangeless 300000"
+t "downloads that break off and cannot go on" refuses 9 "broke off"
+fault "GET $blob 9 endless 404"
+rm -rf t
+t "an error whose text has no end" says_only 3 "answered 404" \
+	timeout 10 foundry-store -s t pull "$at"
+
+# --- secrets in messages ---
+
+fault "GET signed 9 status 403" \
+	"GET $blob 9 status 307,Location:http://127.0.0.1:$bad_port/signed?sig=hunter2"
+t "the signature in a URL" refuses 6 "answered 403 to GET /signed .TEST: a fault"
+touch bad/tokens
+fault
+for text in '{"auths": {"x": {"auth": hunter2}}}' '{"password" "hunter2"}'; do
+	echo "$text" >"$HOME/.docker/config.json"
+	t "the words of a file that is no JSON: $text" says_only 7 \
+		"config.json is no JSON document: .*(token|expected) in line 1" \
+		foundry-store -s t pull "$at"
+done
+
+# --- the client's library ---
+
+mkdir own
+cp -L "$(command -v foundry-store)" own/
+echo none >own/libfoundry-registry.so.0.2
+t "a library that cannot be opened is named with the reason" says_only 9 \
+	"registries need.*own/libfoundry-registry.so.0.2: (file too short|invalid ELF header)" \
+	env -u FOUNDRY_REGISTRY_LIBRARY own/foundry-store -s t pull "$at"
+t_done
