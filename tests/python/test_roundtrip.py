@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 import unittest.mock
@@ -150,6 +151,7 @@ def capture_functions(store):
         cuda = Driver()
         a, b, c = (cuda.alloc([float(i) for i in range(N)]) for _ in range(3))
         done = cap.host_function("done", lambda: called.append(1))
+        gc.collect()
         for name, function in (("done", done), ("other", done)):
             try:
                 cap.host_function(name, function)
@@ -159,8 +161,13 @@ def capture_functions(store):
                 raise AssertionError(name)
         cap.add_graph(7, cuda.graph(a, b, c, calls=[done, done]))
         cap.tensor("c", Array(c, N), use="output")
-        print(cap.seal(store, "functions").id)
+        identity = cap.seal(store, "functions").id
     assert not called
+    del cap
+    gc.collect()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(done)(None)  # as a graph that outlives the capture
+    assert called == [1]
+    print(identity)
 
 
 def damage(store):
@@ -233,6 +240,35 @@ class Roundtrip(unittest.TestCase):
         for bad in ("done", 1.5, (print, "x")):
             with self.assertRaises((TypeError, ctypes.ArgumentError)):
                 foundry.load("functions", store=self.store, functions={"done": bad})
+
+    def test_close_in_a_function(self):
+        """A function of a graph must not use CUDA, so another thread unloads the image."""
+        import foundry
+        from foundry import _lib
+        child(self.store, "functions")
+        launched, closed, freed = threading.Event(), threading.Event(), threading.Event()
+        threads, held = [], []
+
+        def done():
+            launched.wait(10)
+            while held:
+                held.pop().close()
+            closed.set()
+
+        def unload(pointer):
+            threads.append(threading.current_thread().name)
+            if threads[0] == "foundry-close":
+                original(pointer)
+            freed.set()
+
+        function = vars(_lib.lib)["fdry_image_unload"]
+        original = function.call
+        held.append(foundry.load("functions", store=self.store, functions={"done": done}))
+        with unittest.mock.patch.object(function, "call", unload):
+            held[0].launch(7)
+            launched.set()
+            self.assertTrue(closed.wait(10) and freed.wait(10))
+        self.assertEqual(threads, ["foundry-close"])
 
     def test_in_the_background(self):
         import foundry

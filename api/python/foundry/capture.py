@@ -128,11 +128,12 @@ class Capture(_lib.Closing):
         function: a callable without arguments, the address of a C function, or a pair (address,
         argument). Pass the address, and the argument 0 for a callable, to cuLaunchHostFunc() in a
         stream that captures. A process that loads the image binds a function of its own to the
-        name: load(..., functions={name: function}).
+        name: load(..., functions={name: function}). A callable lives as long as the process,
+        because graphs that outlive the capture may call it.
         """
         made = HostFunction(name, function)
         lib.fdry_capture_host_function(self._handle, ctypes.byref(made.raw))
-        self._tensors.append(made)
+        made.keep()
         return made.address
 
     def add_graph(self, key, graph, name=None):
