@@ -212,6 +212,23 @@ out_free:
 	return err;
 }
 
+/* Append the piece @f. Its object may be larger than the manifest states, which limits the size. */
+static int piece_read(struct fdry_reader *reader, const struct fdry_mf_file *f,
+		      struct fdry_buf *bytes)
+{
+	uint64_t size;
+	int err = fdry_reader_size(reader, &f->oid, &size);
+
+	if (err)
+		return err;
+	if (size != f->size)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "a piece has %llu bytes, the manifest says %llu; seal the image "
+				 "anew",
+				 (unsigned long long)size, (unsigned long long)f->size);
+	return fdry_reader_copy(reader, &f->oid, bytes);
+}
+
 /* Read the file whose pieces begin at entry @i, and call @fn with it. */
 static int file_call(struct fdry_reader *reader, const struct fdry_manifest *m, uint32_t i,
 		     fdry_file_fn fn, void *arg)
@@ -223,7 +240,7 @@ static int file_call(struct fdry_reader *reader, const struct fdry_manifest *m, 
 
 	do
 		if (m->files[i].size)
-			err = fdry_reader_copy(reader, &m->files[i].oid, &bytes);
+			err = piece_read(reader, &m->files[i], &bytes);
 	while (!err && ++i < m->n_files && m->files[i].offset);
 	file.data = bytes.data;
 	file.len = bytes.len;

@@ -54,6 +54,44 @@ START_TEST(kernel_objects_that_lie)
 }
 END_TEST
 
+/* --- files --- */
+
+static int file_fn(void *arg, const struct fdry_file *f)
+{
+	(void)f;
+	++*(unsigned int *)arg;
+	return 0;
+}
+
+/* The manifest's sizes limit what a reader allocates for files, so objects must have them. */
+START_TEST(file_pieces_that_lie)
+{
+	static const struct {
+		const char *ref;
+		uint64_t size; /* the object has 4 bytes */
+		int err;
+	} pieces[] = { { "less", 3, -FDRY_E_BADIMAGE }, { "more", 5, -FDRY_E_BADIMAGE },
+		       { "equal", 4, 0 } };
+	struct handmade h;
+	unsigned int n;
+	size_t i;
+
+	for (i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+		handmade_begin(&h);
+		handmade_add(&h, files,
+			     { .name = handmade_str(&h, "a"), .size = pieces[i].size,
+			       .oid = put(h.writer, FDRY_OBJECT_CHUNK, "code", 4) });
+		handmade_install(&h, pieces[i].ref);
+		n = 0;
+		ck_assert_int_eq(fdry_image_files(load_store(), pieces[i].ref, file_fn, &n),
+				 pieces[i].err);
+		ck_assert_uint_eq(n, !pieces[i].err);
+		if (pieces[i].err)
+			ck_assert_ptr_nonnull(strstr(fdry_last_error(), "file 'a': a piece has 4"));
+	}
+}
+END_TEST
+
 /* --- more than is stored --- */
 
 #define MANY 400000u /* a reader with quadratic time would not end */
@@ -376,6 +414,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, dir_teardown);
 	tcase_add_test(tc, kernel_objects_that_lie);
+	tcase_add_test(tc, file_pieces_that_lie);
 	tcase_add_test(tc, host_memory_is_limited);
 	tcase_add_test(tc, unpacked_objects_are_limited);
 	tcase_add_test(tc, graphs_share_their_object);
