@@ -4,6 +4,7 @@ of its own.
 """
 import json
 import os
+import re
 import shutil
 import textwrap
 
@@ -169,7 +170,7 @@ class Starts(Engine):
                 return torch.Tensor(host.value, (100, 10), keep=lambda: None)
             model_runner.Model.constant = constant
             """))
-        self.assertIn("not sealed: graphs, or memory that they use, point to pinned host", log)
+        self.assertIn("which points to pinned host memory; pass memory of the region instead", log)
         self.assertIn("no ref 'test' in the store", self.start())
 
     def test_zero_turns_it_off(self):
@@ -259,6 +260,76 @@ class Starts(Engine):
         self.assertIn("there is no ref 'test' in the store", log)
         self.assertIn("captured and sealed", log)
         self.assertIn("5 files of caches", log)  # the compiler reads all but two
+
+    def test_an_image_that_another_start_seals_meanwhile_is_not_used(self):
+        self.first()
+        own, other = (
+            re.search(r"loaded 'test' \((\w+)", self.start(counts="LOADED", options=options))[1]
+            for options in ("", "seqs=5") if not options or self.start(options=options))
+        self.script(f"import foundry\nfoundry.Store().tag({own!r}, 'test')\n")
+        log = self.start(before=textwrap.dedent(f"""
+            from vllm.v1.worker.gpu import model_runner
+            original = model_runner.GPUModelRunner.load_model
+            def sealed(self):
+                with foundry.Store() as store:
+                    store.tag({other!r}, "test")
+                original(self)
+            model_runner.GPUModelRunner.load_model = sealed
+            """), counts="{**ONCE, 'profile': 0}")
+        self.assertIn("another process has sealed another image 'test' meanwhile", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_load_that_fails_makes_up_for_the_profile(self):
+        """It gives the workspaces that graphs share the size that the largest request needs."""
+        self.first()
+        count = textwrap.dedent("""
+            from foundry.vllm import worker as w
+            from vllm.v1.worker.gpu import model_runner
+            runs = []
+            original = model_runner.GPUModelRunner.profile_run
+            def profile_run(self):
+                runs.append(hasattr(self.model, "cache"))
+                original(self)
+            model_runner.GPUModelRunner.profile_run = profile_run
+            """)
+        self.start("assert runs == [], runs", counts="LOADED", before=count)
+        failed = "def failed(*_):\n    raise w.Unfit('of a test')\n"
+        log = self.start("assert runs == [True], runs", before=count + failed +
+                         "w.Session.compare = failed\n", counts="{**ONCE, 'profile': 0}")
+        self.assertIn("captured and sealed", log)
+        log = self.start("assert runs == [True], runs", before=count + failed +
+                         "w.facts.late = failed\n", counts="{**ONCE, 'profile': 0}")
+        self.assertIn("started without an image, because of a test", log)
+
+    def test_a_model_without_a_cache_has_no_profile(self):
+        for failed in (False, True):
+            log = self.script(ENGINE + textwrap.dedent(f"""
+                from foundry.vllm import worker as w
+                if {failed}:
+                    def compare(_):
+                        raise w.Unfit("of a test")
+                    w.Session.compare = compare
+                wrapper = worker_base.WorkerWrapperBase()
+                wrapper.init_worker(config())
+                worker = wrapper.worker
+                worker.init_device()
+                worker.load_model()
+                worker.initialize_from_config(8)
+                worker.compile_or_warm_up_model()
+                decodes(worker)
+                assert gpu_worker.COUNTS["profile"] == 0
+                """), FOUNDRY_VLLM="test")
+            self.assertIn("captured and sealed", log)
+        self.assertIn("because of a test", log)
+
+    def test_an_image_without_a_size_for_the_cache_is_not_used(self):
+        self.first()
+        log = self.start(before=textwrap.dedent("""
+            of_image = facts.of_image
+            facts.of_image = lambda *names: {**of_image(*names), "vllm.available_bytes": "x"}
+            """))
+        self.assertIn("invalid literal for int()", log)
+        self.assertIn("captured and sealed", log)
 
     def test_a_damaged_store_starts_as_without_an_image(self):
         self.first()
@@ -446,6 +517,72 @@ class Caches(Engine):
         return {os.path.relpath(os.path.join(parent, name), self.folder.name)
                 for parent, _, names in os.walk(self.folder.name) for name in names
                 if "foundry" not in parent}
+
+    def test_no_folder_is_made_outside(self):
+        self.first()
+        shutil.rmtree(self.path(CACHE))
+        os.makedirs(self.path("outside"))
+        os.makedirs(self.path(CACHE))
+        os.symlink(self.path("outside"), self.path(os.path.join(CACHE, "LINK")))
+        self.store("""
+            import json
+            files = [File("places.json", b"{}"), File("triton/LINK/x/b", b"b")]
+            from foundry.vllm import caches
+            store.attach = None
+            class Images:
+                def describe(self, ref):
+                    return "".join(f"file 1 {f.name}\\n" for f in files)
+                def files(self, ref, wanted):
+                    return [f for f in files if f.name in wanted]
+            assert caches.unpack(Images(), "test", caches.folders()) == (2, 0)
+            """)
+        self.assertEqual(os.listdir(self.path("outside")), [])
+
+    def test_a_list_is_written_only_if_its_files_are_there(self):
+        """Triton takes a list for complete. It would fail in place of compiling."""
+        self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
+            from foundry.vllm import caches
+            packed = caches.packed
+            caches.packed = lambda watch: [f for f in packed(watch)
+                                           if not f.name.endswith("sampler.cubin")]
+            """))
+        shutil.rmtree(self.path(CACHE))
+        self.start(before="gpu_worker.KERNELS.clear()\n")
+        self.assertEqual(os.listdir(self.kernel()), ["sampler.ptx"])
+        self.assertTrue(os.path.exists(self.path(os.path.join(CACHE, "PREPARE/prepare.cubin"))))
+
+    def test_a_list_is_carried_only_with_its_files(self):
+        self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
+            from foundry.vllm import caches
+            packed = caches.packed
+            def larger(watch):
+                for name, path in watch.used():
+                    if name.endswith("sampler.cubin"):
+                        with open(path, "ab") as f:
+                            f.write(bytes(1000))
+                return packed(watch)
+            caches.SIZE_MAX, caches.packed = 900, larger
+            """))
+        self.assertIn("['triton/PREPARE/__grp__prepare.json']", self.store("""
+            found = {f.name for f in store.files("test")}
+            assert "triton/SAMPLER/sampler.ptx" in found, found
+            print([each for each in found if "__grp__" in each])
+            """))
+
+    def test_a_file_that_vanishes_costs_no_other(self):
+        """Another engine has temporary files in the same folders."""
+        log = self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
+            from foundry.vllm import caches
+            import os
+            below = caches._below
+            caches._below = lambda folder: below(folder) | {os.path.join(folder, "tmp.pid", "x")}
+            of = caches.Watch.__init__
+            def __init__(self, places):
+                of(self, places)
+                self._before = set()
+            caches.Watch.__init__ = __init__
+            """))
+        self.assertIn("7 files of caches", log)
 
     def test_a_folder_that_cannot_be_written_is_left(self):
         self.first()

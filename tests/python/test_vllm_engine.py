@@ -112,12 +112,15 @@ class Engine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, (
                 mock.patch.dict(os.environ, TRITON_CACHE_DIR=folder)):
             made = cache.get_cache_manager("00" * 32)
-            made.put_group("k.json", {"k.json": made.put(b"{}", "k.json")})
+            file = made.put(b"{}", "k.json")
+            made.put_group("k.json", {"k.json": file})
             path = os.path.join(made.cache_dir, f"{caches.GROUP}k.json")
             with open(path, "rb") as f:
                 data = f.read()
-            self.assertNotIn(folder.encode(), caches._portable(path, data))
-            self.assertEqual(caches._local(path, caches._portable(path, data)), data)
+            packed = caches._portable(path, data, {file}, {file})
+            self.assertNotIn(folder.encode(), packed)
+            self.assertEqual(caches._local(path, packed), data)
+            self.assertIsNone(caches._portable(path, data, {file}, set()))
 
     def test_triton_finds_what_an_image_carries(self):
         files = []

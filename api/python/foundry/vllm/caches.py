@@ -82,38 +82,49 @@ class Watch:
         for name, folder in self.places.items():
             for path in _below(folder):
                 if path in self._opened or path not in self._before:
-                    found.append((f"{name}/{os.path.relpath(path, folder)}", path))
-        return sorted(found, key=lambda each: (os.path.getsize(each[1]), each[0]))
+                    try:
+                        size = os.path.getsize(path)
+                    except OSError:
+                        continue  # another engine's temporary file
+                    found.append((size, f"{name}/{os.path.relpath(path, folder)}", path))
+        return [(name, path) for _, name, path in sorted(found)]
 
 
-def _portable(path, data):
-    """Return one of Triton's lists with names in place of paths; None if it is not such a list."""
+def _portable(path, data, used, carried):
+    """Return one of Triton's lists with names in place of paths, of the files that this start used.
+    Return None if it is not such a list, or if the image does not carry one of the files.
+    """
     try:
         paths = json.loads(data)["child_paths"]
         if any(each != os.path.join(os.path.dirname(path), name) for name, each in paths.items()):
             return None
+        names = [name for name, each in paths.items() if each in used]
+        if any(paths[name] not in carried for name in names):
+            return None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return json.dumps({"child_paths": {name: name for name in paths}}).encode()
+    return json.dumps({"child_paths": {name: name for name in names}}).encode()
 
 
 def _local(path, data):
-    """Return such a list with the paths of this host, or None."""
+    """Return such a list with the paths of this host. Return None if it has other names than those
+    of files beside it: Triton would fail if one of them were missing.
+    """
+    folder = os.path.dirname(path)
     try:
-        names = json.loads(data)["child_paths"]
-        if any(os.sep in name or name in ("", ".", "..") for name in names):
+        paths = {name: os.path.join(folder, name) for name in json.loads(data)["child_paths"]}
+        if any(os.sep in name or not os.path.isfile(each) for name, each in paths.items()):
             return None
     except (ValueError, KeyError, TypeError):
         return None
-    folder = os.path.dirname(path)
-    return json.dumps({"child_paths": {name: os.path.join(folder, name) for name in names}}
-                      ).encode()
+    return json.dumps({"child_paths": paths}).encode()
 
 
 def packed(watch):
     """Return what the start used, as a list of File."""
-    found, left = [], SIZE_MAX
-    for name, path in watch.used():
+    found, left, used = [], SIZE_MAX, watch.used()
+    paths, carried = {path for _, path in used}, set()
+    for name, path in sorted(used, key=lambda each: GROUP in each[0]):  # lists come last
         try:
             with open(path, "rb") as f:
                 data = f.read()
@@ -121,11 +132,12 @@ def packed(watch):
         except OSError:
             continue  # a temporary file
         if os.path.basename(path).startswith(GROUP):
-            data = _portable(path, data)
+            data = _portable(path, data, paths, carried)
         if data is None or len(data) > left:
             logger.info("Foundry: the image does not carry %s", path)
             continue
         left -= len(data)
+        carried.add(path)
         found.append(File(name, data, bool(mode & 0o100)))
     if found:
         found.append(File(PLACES, json.dumps(watch.places, sort_keys=True).encode()))
@@ -151,11 +163,16 @@ def _target(places, name):
 
 
 def _make_folder(path, root):
-    """Make a file's folder below `root`. Return whether this user owns it and no link leads out."""
-    os.makedirs(path, mode=0o755, exist_ok=True)
+    """Make a file's folder below `root`, if this user owns that and no link leads out of it. Return
+    whether it was made.
+    """
+    os.makedirs(root, mode=0o755, exist_ok=True)
     real = os.path.realpath(root)
-    return (os.stat(real).st_uid == os.geteuid()
-            and (os.path.realpath(path) + os.sep).startswith(real + os.sep))
+    if os.stat(real).st_uid != os.geteuid() or not (
+            os.path.realpath(path) + os.sep).startswith(real + os.sep):
+        return False
+    os.makedirs(path, mode=0o755, exist_ok=True)
+    return True
 
 
 def _write(path, file):

@@ -83,7 +83,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = self.pieces = None
         self.watch, self.files, self.shared = None, "", compiled.Shared()
-        self.ahead, self.places = None, {}
+        self.ahead, self.places, self.omitted = None, {}, False
         self.facts, self.found, self.code = {}, {}, []
         self.ref = os.environ["FOUNDRY_VLLM"]
 
@@ -261,11 +261,11 @@ class Session:
         torch.cuda.empty_cache()
 
     def determine_available_memory(self, original):
-        failed = self.not_available() or self.code_missing() if self.mode == "load" else None
+        failed = self.omission_failed() if self.mode == "load" else None
         if failed:
             self.turn(failed)
         if self.mode == "load":
-            available = int(self.found[AVAILABLE])
+            available, self.omitted = int(self.found[AVAILABLE]), True
             self.worker.available_kv_cache_memory_bytes = available
             return available
         with area.Area(self.capture, self.ordinal), compiled.watched() as files, (
@@ -276,6 +276,25 @@ class Session:
         self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
         return available
+
+    def omission_failed(self):
+        """Returns None, or why the profile cannot be omitted."""
+        try:
+            return self.not_available() or self.code_missing()
+        except Exception as e:
+            self.log_bug(e)
+            return str(e) or repr(e)
+
+    def profile(self):
+        """Run the model at its largest size, if the profile was omitted for an image that was not
+        used in the end.
+
+        vLLM's workspaces get their size then. V1 does not enlarge them later, and V2 would free
+        memory that graphs use.
+        """
+        if self.omitted:
+            with torch.inference_mode():
+                self.worker.model_runner.profile_run()
 
     def not_available(self):
         """Return None, or why the KV cache of the image has no place."""
@@ -319,11 +338,15 @@ class Session:
             self.log_bug(e)
             self.mode = "plain"
             self.capture.pause()
+            if self.watch:
+                self.watch.stop()
             self.refuse(e)
+            self.profile()
             return original()
         failed = self.load_failed() if self.mode == "load" else None
         if failed:
-            self.facts[AVAILABLE] = self.found[AVAILABLE]
+            if self.omitted:
+                self.facts[AVAILABLE] = self.found[AVAILABLE]
             self.drop()
             self.turn(failed)
         if self.mode == "load":
@@ -332,6 +355,7 @@ class Session:
                 done = original()
         else:
             with self.capturing():
+                self.profile()
                 done = original()
         self.capture.pause()
         self.end_caches()
@@ -370,6 +394,8 @@ class Session:
         self.image = load(self.ref, store=self.store, into=self.capture, device=self.ordinal,
                           background=True)
         self.image.filled()
+        if facts.of_image(self.store, self.image.id) != self.found:
+            raise Unfit(f"another process has sealed another image '{self.ref}' meanwhile")
         self.seconds["load"] = time.monotonic() - start
         self.graphs = graphs.table(self.image, tables.keys(), self.ordinal)
         start = time.monotonic()
