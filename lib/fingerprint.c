@@ -10,6 +10,7 @@
 #include <string.h>
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -93,7 +94,12 @@ static bool plain_usable(void)
 
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
+/* clang 18 to 21 have a feature of its own for registers of 512 bits. */
+#if defined(__clang__) && __clang_major__ >= 18 && __clang_major__ < 22
+#define AVX512 __attribute__((target("avx512f,evex512")))
+#else
 #define AVX512 __attribute__((target("avx512f")))
+#endif
 #define SWAP_HALVES 0x4e
 
 AVX2 static inline __m256i avx2_mix(__m256i v)
@@ -141,9 +147,26 @@ AVX2 static struct fdry_fingerprint avx2_block(const void *bytes, size_t len)
 	return block_by(bytes, len, avx2_rows, avx2_half);
 }
 
+/*
+ * True if the processor has a feature (a bit of EBX, leaf 7 of cpuid) and the system saves the
+ * registers in @saved (bits of XCR0). __builtin_cpu_supports() needs compiler-rt's table of
+ * features, which some compilers' libraries do not have.
+ */
+static bool cpu_has(unsigned int feature, unsigned int saved)
+{
+	unsigned int a, b, c, d, high;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+		return false;
+	__asm__("xgetbv" : "=a"(a), "=d"(high) : "c"(0));
+	if ((a & saved) != saved)
+		return false;
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & feature);
+}
+
 static bool avx2_usable(void)
 {
-	return __builtin_cpu_supports("avx2");
+	return cpu_has(bit_AVX2, 0x6); /* registers of 16 and 32 bytes */
 }
 
 AVX512 static inline __m512i avx512_mix(__m512i v)
@@ -175,7 +198,8 @@ AVX512 static struct fdry_fingerprint avx512_block(const void *bytes, size_t len
 
 static bool avx512_usable(void)
 {
-	return avx2_usable() && __builtin_cpu_supports("avx512f");
+	/* and of 64 bytes, with the masks */
+	return avx2_usable() && cpu_has(bit_AVX512F, 0xe6);
 }
 #endif
 

@@ -11,6 +11,7 @@
  * work.
  */
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "arch/sim/sim.h"
@@ -262,18 +263,24 @@ void sim_ctx_streams_release(struct sim_ctx *ctx)
 	ctx->legacy = NULL;
 }
 
+/* glibc has gettid() since 2.30 only. */
+static pid_t thread_id(void)
+{
+	return (pid_t)syscall(SYS_gettid);
+}
+
 /* This thread's own default stream in @ctx, created at the first call. */
 static CUresult stream_per_thread(struct sim_ctx *ctx, struct sim_stream **ret)
 {
 	struct sim_stream *s;
 
 	for (s = streams; s; s = s->next)
-		if (s->per_thread == gettid() && s->ctx == ctx && !s->stopping) {
+		if (s->per_thread == thread_id() && s->ctx == ctx && !s->stopping) {
 			*ret = s;
 			return CUDA_SUCCESS;
 		}
 	SIM_TRY(stream_new(ctx, CU_STREAM_DEFAULT, 0, ret));
-	(*ret)->per_thread = gettid();
+	(*ret)->per_thread = thread_id();
 	return CUDA_SUCCESS;
 }
 
