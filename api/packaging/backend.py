@@ -13,10 +13,10 @@ where they need nothing but glibc, else linux, which promises nothing: the other
 on the machine then.
 """
 import base64
+import gzip
 import hashlib
 import importlib.metadata
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -40,6 +40,9 @@ LIBRARIES = {
     "foundry/lib/foundry/sim/libcuda.so.1": "foundry/sim/libcuda.so.1",
 }
 PROGRAM = "foundry-store"
+
+# e_machine of ELF files, by the names that wheels have for it
+MACHINES = {62: "x86_64", 183: "aarch64"}
 
 # vLLM finds its plug-ins by this group of entry points.
 ENTRY_POINTS = "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
@@ -111,13 +114,15 @@ def built(settings):
     return BUILD
 
 
-def stripped(path, folder):
-    """A copy without what only debuggers read, where there is strip; else as it is."""
-    copy = os.path.join(folder, path.replace(os.sep, "_"))
-    shutil.copyfile(path, copy)
-    if shutil.which("strip"):
+def read_built(path, folder, strip):
+    """The bytes of a built file; without what only debuggers read if @strip, and if there is a
+    strip."""
+    if strip and shutil.which("strip"):
+        copy = os.path.join(folder, path.replace(os.sep, "_"))
+        shutil.copyfile(path, copy)
         subprocess.run(["strip", "--strip-unneeded", copy], check=True)
-    with open(copy, "rb") as f:
+        path = copy
+    with open(path, "rb") as f:
         return f.read()
 
 
@@ -143,7 +148,7 @@ def needed(data):
 
 def platform_tag(files):
     """manylinux_2_NN_ARCH or linux_ARCH."""
-    arch = platform.machine()
+    arch = MACHINES[int.from_bytes(files[0][18:20], "little")]
     others = {n for data in files for n in needed(data)
               if not re.match(r"(lib(c|m|dl|pthread|rt)|ld-linux.*|libcuda)\.so", n)}
     if others:
@@ -199,12 +204,24 @@ def get_requires_for_build_wheel(config_settings=None):
     return [headers_package()] if not settings.get("build") and lacks_headers(settings) else []
 
 
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    folder = built(config_settings or {})
+def shared_data():
+    """What a wheel puts under the environment's share/: {path there: bytes}."""
+    found = {}
+    for name, source in (("man/man1/foundry-store.1", "Documentation/man/foundry-store.1"),
+                         ("bash-completion/completions/foundry-store",
+                          "api/cmd/completion.bash")):
+        with open(os.path.join(ROOT, source), "rb") as f:
+            found[f"share/{name}"] = f.read()
+    return found
+
+
+def pack(wheel_directory, folder, strip=True, info=None):
+    """Pack what make has built in @folder, and the files @info ({name: bytes}) beside the
+    metadata. Returns the wheel's name."""
     with tempfile.TemporaryDirectory() as tmp:
-        libraries = {name: stripped(os.path.join(folder, source), tmp)
+        libraries = {name: read_built(os.path.join(folder, source), tmp, strip)
                      for name, source in LIBRARIES.items()}
-        program = stripped(os.path.join(folder, PROGRAM), tmp)
+        program = read_built(os.path.join(folder, PROGRAM), tmp, strip)
     stem = f"foundry-{version()}"
     tag = f"py3-none-{platform_tag([*libraries.values(), program])}"
     file = f"{stem}-{tag}.whl"
@@ -216,14 +233,18 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     for name, data in libraries.items():
         wheel.add(name, data, executable=True)
     wheel.add(f"{stem}.data/scripts/{PROGRAM}", program, executable=True)
-    info = f"{stem}.dist-info"
-    wheel.add(f"{info}/METADATA", metadata())
-    wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
-    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: foundry\nRoot-Is-Purelib: false\n"
-                               f"Tag: {tag}\n")
+    for name, data in shared_data().items():
+        wheel.add(f"{stem}.data/data/{name}", data)
+    metadata_folder = f"{stem}.dist-info"
+    wheel.add(f"{metadata_folder}/METADATA", metadata())
+    wheel.add(f"{metadata_folder}/entry_points.txt", ENTRY_POINTS)
+    wheel.add(f"{metadata_folder}/WHEEL", "Wheel-Version: 1.0\nGenerator: foundry\n"
+              f"Root-Is-Purelib: false\nTag: {tag}\n")
     with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
-        wheel.add(f"{info}/LICENSE", f.read())
-    wheel.close(info)
+        wheel.add(f"{metadata_folder}/LICENSE", f.read())
+    for name, data in (info or {}).items():
+        wheel.add(f"{metadata_folder}/{name}", data)
+    wheel.close(metadata_folder)
     return file
 
 
@@ -242,6 +263,10 @@ def install_engines(folder):
             f.write(text)
 
 
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return pack(wheel_directory, built(config_settings or {}))
+
+
 def sources():
     """The tree's files, without what was made."""
     for folder, folders, names in os.walk(ROOT):
@@ -252,13 +277,23 @@ def sources():
 
 
 def build_sdist(sdist_directory, config_settings=None):
+    """Equal files give equal bytes: no owner and no time of day is in it."""
     stem = f"foundry-{version()}"
     path = os.path.join(sdist_directory, stem + ".tar.gz")
-    with tempfile.TemporaryDirectory() as tmp, tarfile.open(path, "w:gz") as tar:
+
+    def anonymous(info):
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        info.mode = 0o755 if info.mode & 0o100 else 0o644
+        return info
+
+    with tempfile.TemporaryDirectory() as tmp, open(path, "wb") as f, \
+            gzip.GzipFile("", "wb", fileobj=f, mtime=0) as zipped, \
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar:
         info = os.path.join(tmp, "PKG-INFO")
-        with open(info, "w", encoding="utf-8") as f:
-            f.write(metadata())
-        tar.add(info, f"{stem}/PKG-INFO")
+        with open(info, "w", encoding="utf-8") as out:
+            out.write(metadata())
+        tar.add(info, f"{stem}/PKG-INFO", filter=anonymous)
         for name in sources():
-            tar.add(os.path.join(ROOT, name), f"{stem}/{name}")
+            tar.add(os.path.join(ROOT, name), f"{stem}/{name}", filter=anonymous)
     return stem + ".tar.gz"
