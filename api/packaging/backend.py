@@ -215,22 +215,22 @@ def shared_data():
     return found
 
 
-def pack(wheel_directory, folder, strip=True, info=None):
+def pack(wheel_directory, folder, libraries=LIBRARIES, strip=True, info=None):
     """Pack what make has built in @folder, and the files @info ({name: bytes}) beside the
     metadata. Returns the wheel's name."""
     with tempfile.TemporaryDirectory() as tmp:
-        libraries = {name: read_built(os.path.join(folder, source), tmp, strip)
-                     for name, source in LIBRARIES.items()}
+        packed = {name: read_built(os.path.join(folder, source), tmp, strip)
+                  for name, source in libraries.items()}
         program = read_built(os.path.join(folder, PROGRAM), tmp, strip)
     stem = f"foundry-{version()}"
-    tag = f"py3-none-{platform_tag([*libraries.values(), program])}"
+    tag = f"py3-none-{platform_tag([*packed.values(), program])}"
     file = f"{stem}-{tag}.whl"
     wheel = Wheel(os.path.join(wheel_directory, file))
     for name in package_files():
         with open(os.path.join(PACKAGE, name), "rb") as f:
             wheel.add(f"foundry/{name}", f.read())
     wheel.add("foundry_vllm.pth", PTH)
-    for name, data in libraries.items():
+    for name, data in packed.items():
         wheel.add(name, data, executable=True)
     wheel.add(f"{stem}.data/scripts/{PROGRAM}", program, executable=True)
     for name, data in shared_data().items():

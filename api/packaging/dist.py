@@ -32,6 +32,9 @@ PARTS = {
 }
 # awscrt carries AWS-LC, a libcrypto that is built as it is in the archive.
 CRYPTO = "crt/aws-lc"
+# The client of registries needs libcurl, which no archive of the package index carries.
+LIBRARIES = {name: file for name, file in backend.LIBRARIES.items()
+             if not file.startswith("libfoundry-registry")}
 LICENSES = {"lmdb": "LICENSE", "zstandard": "zstd/LICENSE", "lz4": "LICENSE",
             "awscrt": CRYPTO + "/LICENSE"}
 # Every function in a section of its own: the linker leaves out what nobody calls, most of
@@ -202,7 +205,7 @@ class Build:
         include = [os.path.join(self.sources[name], headers)
                    for name, (headers, _) in PARTS.items()]
         include.append(os.path.join(self.sources["awscrt"], CRYPTO, "include"))
-        made = {*backend.LIBRARIES.values(), backend.PROGRAM}
+        made = {*LIBRARIES.values(), backend.PROGRAM}
         # The name of a library without its full version is a link that comes with it.
         made = {f"{file}.{backend.version().rsplit('.', 1)[1]}"
                 if file.startswith("libfoundry.so") else file for file in made}
@@ -233,7 +236,8 @@ def main(top, architectures):
     for arch in architectures:
         build = Build(top, sources, arch)
         folder = build.tree([build.compress_and_store(), build.crypto()])
-        print(os.path.join(out, backend.pack(out, folder, strip=False, info=licenses(sources))))
+        print(os.path.join(out, backend.pack(out, folder, LIBRARIES, strip=False,
+                                           info=licenses(sources))))
     print(os.path.join(out, backend.build_sdist(out)))
 
 

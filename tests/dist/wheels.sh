@@ -65,7 +65,8 @@ for arch in "${architectures[@]}"; do
 			grep -v UND | grep -qE ' (EVP|SHA|OPENSSL|mdb|ZSTD|LZ4)_'"
 done
 
-if python3 -m venv auditwheel 2>venv.log && auditwheel/bin/pip install -q auditwheel 2>>venv.log; then
+if python3 -m venv auditwheel 2>venv.log &&
+	auditwheel/bin/pip install -q auditwheel 2>>venv.log; then
 	for arch in "${architectures[@]}"; do
 		wheel=$(ls one/dist/*_"$arch".whl)
 		tag=$(sed -E 's/.*-(manylinux_[a-z0-9_]+)[.]whl/\1/' <<<"$wheel")
