@@ -189,17 +189,19 @@ void fdry_image_pinned_free(struct fdry_image *img)
 {
 	const struct fdry_memory *pages = (const void *)img->pinned_pages.data;
 	const struct fdry_mf_pinned *p = img->m.pinned;
+	bool in_use = false;
 	size_t k;
 	uint32_t i;
 
 	for (i = 0; img->pinned && i < img->m.n_pinned; i++, p++) {
 		if (img->pinned[i] == MAPPED)
-			(void)fdry_call_raw(img->drv, cuMemHostUnregister,
-					    (void *)(uintptr_t)p->addr);
+			in_use |= fdry_call_raw(img->drv, cuMemHostUnregister,
+						(void *)(uintptr_t)p->addr) != CUDA_SUCCESS;
 		else if (img->pinned[i] == CLAIMED)
 			fdry_va_claim_put(img->place_hook, p->addr);
 	}
-	for (k = 0; k < img->pinned_pages.len / sizeof(*pages); k++)
+	/* If the driver still uses pages, their addresses must not be mapped again. */
+	for (k = 0; !in_use && k < img->pinned_pages.len / sizeof(*pages); k++)
 		fdry_host_unreserve(pages[k].addr, pages[k].bytes);
 	fdry_buf_release(&img->pinned_pages);
 	free(img->pinned);

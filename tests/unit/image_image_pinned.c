@@ -353,6 +353,22 @@ START_TEST(registered_memory_keeps_its_address)
 }
 END_TEST
 
+/* Addresses that the driver still uses must not be mapped again. */
+START_TEST(memory_that_stays_registered)
+{
+	struct fdry_image *img;
+
+	shared_make();
+	test_child(seal_pinned, NULL);
+	img = load(0);
+	test_sim_fail("cuMemHostUnregister:1");
+	fdry_image_unload(img);
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim_fail(NULL);
+	ck_assert(is_mapped(at->in));
+}
+END_TEST
+
 /* --- damage --- */
 
 START_TEST(damaged_content_is_found)
@@ -667,6 +683,7 @@ int main(void)
 	tcase_add_test(tc, declared_tensors_keep_their_address);
 	tcase_add_test(tc, few_bytes_are_content);
 	tcase_add_test(tc, registered_memory_keeps_its_address);
+	tcase_add_test(tc, memory_that_stays_registered);
 	tcase_add_test(tc, damaged_content_is_found);
 	tcase_add_test(tc, claimed_in_a_capture);
 	tcase_add_test(tc, kept_in_a_capture);
