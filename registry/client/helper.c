@@ -14,6 +14,7 @@
 
 #define ANSWER_MAX (1u << 16)
 #define WAIT_MS 30000
+#define END_MS 5000 /* until the helper ends that has closed its standard output */
 
 extern char **environ;
 
@@ -95,12 +96,15 @@ static int answer_read(struct helper *p, struct fdry_buf *ret)
 	struct pollfd fd = { .fd = p->out, .events = POLLIN };
 	char bytes[4096];
 	ssize_t n;
-	int left, err = 0;
+	int left, some, err = 0;
 
 	for (;;) {
 		left = (int)(until - fdry_now_ms());
-		if (left <= 0 || !poll(&fd, 1, left))
+		some = left > 0 ? poll(&fd, 1, left) : 0;
+		if (!some)
 			return failed(p, "does not answer");
+		if (some < 0 && errno == EINTR)
+			continue;
 		n = read(p->out, bytes, sizeof(bytes));
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -112,6 +116,26 @@ static int answer_read(struct helper *p, struct fdry_buf *ret)
 		if (err)
 			return err;
 	}
+}
+
+static int end_wait(struct helper *p, int *status)
+{
+	double until = fdry_now_ms() + END_MS;
+	pid_t ended;
+
+	while (!(ended = waitpid(p->pid, status, WNOHANG)) || (ended < 0 && errno == EINTR)) {
+		if (fdry_now_ms() > until)
+			return failed(p, "does not end");
+		fdry_sleep_ms(1);
+	}
+	return 0;
+}
+
+static void kill_and_wait(struct helper *p)
+{
+	kill(p->pid, SIGKILL);
+	while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
+		;
 }
 
 /* A helper that has no credentials says so on standard output and fails. */
@@ -136,12 +160,11 @@ int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret)
 	host_send(&p, host);
 	err = answer_read(&p, ret);
 	close(p.out);
-	if (err)
-		kill(p.pid, SIGKILL);
-	while (waitpid(p.pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (err)
+	err = err ?: end_wait(&p, &status);
+	if (err) {
+		kill_and_wait(&p);
 		return err;
+	}
 	if (!status)
 		return 0;
 	if (!ret->len || !says_none(ret))

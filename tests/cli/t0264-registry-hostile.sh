@@ -28,7 +28,23 @@ rm -rf t
 t "an error whose text has no end" says_only 3 "answered 404" \
 	timeout 10 foundry-store -s t pull "$at"
 
+mkdir bin
+cat >bin/docker-credential-stays <<'END'
+#!/bin/sh
+echo '{"Username": "user", "Secret": "hunter2"}'
+exec sleep 20 >&- 2>&-
+END
+chmod +x bin/docker-credential-stays
+echo '{"credsStore": "stays"}' >"$HOME/.docker/config.json"
+touch bad/tokens
+fault
+rm -rf t
+t "a credential helper that does not end" says_only 2 "docker-credential-stays does not end" \
+	timeout 15 env PATH="$TMP/bin:$PATH" foundry-store -s t pull "$at"
+
 # --- secrets in messages ---
+
+rm bad/tokens "$HOME/.docker/config.json"
 
 fault "GET signed 9 status 403" \
 	"GET $blob 9 status 307,Location:http://127.0.0.1:$bad_port/signed?sig=hunter2"
