@@ -126,11 +126,11 @@ int fdry_kernel_set_values(struct fdry_kernel_set *set, fdry_value_fn fn, void *
 /*
  * After all kernels were added: find the variable of one of their modules that has the byte at
  * @addr, and note that a pointer points to it. *ret is the address of the variable, or 0 if there
- * is none. FDRY_E_REFUSED if two loads of the module have such pointers, or if the pointer may also
- * be the end of a variable in another place.
+ * is none; *size: its bytes. FDRY_E_REFUSED if two loads of the module have such pointers, or if
+ * the pointer may also be the end of a variable in another place.
  */
-int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr,
-			  CUdeviceptr *ret) __must_check;
+int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdeviceptr *ret,
+			  uint64_t *size) __must_check;
 /* Whether fdry_kernel_set_slice() must run again, because it does not know all these variables. */
 bool fdry_kernel_set_pointed_more(const struct fdry_kernel_set *set);
 /* After slicing: the variable that begins at @addr, as fdry_kernel_set_point() returned it. */

@@ -142,7 +142,8 @@ static int pointed_add(struct fdry_kernel_set *set, const struct fdry_set_known 
 	return fdry_buf_put(&set->pointed, &add, sizeof(add));
 }
 
-int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdeviceptr *ret)
+int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdeviceptr *ret,
+			  uint64_t *size)
 {
 	const struct fdry_set_known *k;
 	size_t i, n;
@@ -164,9 +165,11 @@ int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdevic
 				 "the end of another one; pass them in device memory instead",
 				 k[i].variable.name);
 	err = pointed_add(set, &k[i]);
-	if (!err)
-		*ret = k[i].addr;
-	return err;
+	if (err)
+		return err;
+	*ret = k[i].addr;
+	*size = k[i].variable.size;
+	return 0;
 }
 
 bool fdry_kernel_set_pointed_more(const struct fdry_kernel_set *set)

@@ -425,7 +425,7 @@ static int cell_put(struct content *c, const struct fdry_sealed_cell *cell, stru
 	int err = 0;
 
 	for (k = 0; k < cell->nchunks; k++, ++*f, ++*print) {
-		if (c->s->found.len)
+		if (fdry_seal_chunk_points(c->s, &(*f)->chunk))
 			err = (*f)->known ? pointer_new(c)
 					  : fdry_seal_chunk_pointers(c->s, &(*f)->chunk, *print,
 								     *bytes);

@@ -16,7 +16,9 @@
  * is small beside content, every word that passes refuses the seal.
  *
  * A pointer to a variable of a kernel's module is kept: a load writes the address that the variable
- * has then (targets.c).
+ * has then (targets.c). That would change a number, so the word must pass these tests, too; if it
+ * fails them, it is refused. Tensors have types: one that does not hold 64-bit integers or plain
+ * bytes has no pointers, and a load changes none of its words.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -91,14 +93,19 @@ void fdry_pointers_free(struct fdry_pointers *p)
 	free(p);
 }
 
+/* Is the word one of few numbers, or is another such word close to it? */
+static bool is_special(const struct fdry_pointers *p, uint64_t at, uint64_t word)
+{
+	return word % ROUND == 0 || (p->word >> 32 == word >> 32 && at - p->at <= CLOSE);
+}
+
 /* Is it unlikely that a number has this value by chance? */
 static bool is_meant(const struct fdry_seal *s, uint64_t at, uint64_t word)
 {
-	const struct fdry_pointers *p = s->pointers;
 	CUdeviceptr start = 0;
 	size_t size = 0;
 
-	if (word % ROUND == 0 || (p->word >> 32 == word >> 32 && at - p->at <= CLOSE))
+	if (is_special(s->pointers, at, word))
 		return true;
 	return word % 4 == 0 &&
 	       !fdry_call_raw(s->cap->drv, cuMemGetAddressRange_v2, &start, &size, word) &&
@@ -149,23 +156,48 @@ static bool is_own(const struct fdry_seal *s, uint64_t word)
 	return fdry_mem_reader_holds(s->reader, word);
 }
 
-/* Can a load write an address at @at? Not into host memory. Few variables are as large as other
- * allocations, so a number rarely has the address of one by chance. */
+static bool holds_pointers(uint32_t dtype)
+{
+	return dtype == FDRY_I64 || dtype == FDRY_U64 || dtype == FDRY_BYTES;
+}
+
+/* Does a tensor whose type has no pointers hold the word at @at? */
+static bool is_data(const struct fdry_seal *s, uint64_t at)
+{
+	const struct fdry_capture_tensor *t =
+		fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	size_t i, n = fdry_array_count(s->cap->tensors, struct fdry_capture_tensor);
+
+	for (i = 0; i < n; i++)
+		if (!holds_pointers(t[i].desc.dtype) && at + 8 > t[i].desc.addr &&
+		    at < t[i].desc.addr + t[i].extent)
+			return true;
+	return false;
+}
+
+/* Can a load write an address at @at? Not into host memory, and not into data. */
 static bool may_change(const struct fdry_seal *s, uint64_t at, uint64_t word)
 {
-	return s->variable || (word % 4 == 0 && fdry_layout_find(&s->layout, at));
+	return s->variable ||
+	       (word % 4 == 0 && fdry_layout_find(&s->layout, at) && !is_data(s, at));
 }
 
 /* Note a word that points to a variable of a kernel's module: a load writes the address that the
- * variable has then. */
+ * variable has then. A number may well have the address of a byte of a large variable. */
 static int variable_look(struct fdry_seal *s, uint64_t at, uint64_t word, bool *ret)
 {
 	struct fdry_sealed_word found = { .at = at, .word = word };
 	CUdeviceptr start;
-	int err = fdry_kernel_set_point(s->kernels, word, &start);
+	uint64_t size;
+	int err = fdry_kernel_set_point(s->kernels, word, &start, &size);
 
 	*ret = start;
-	return err || !start ? err : fdry_buf_put(&s->found, &found, sizeof(found));
+	if (err || !start)
+		return err;
+	if (!s->variable && size > SMALL && !is_special(s->pointers, at, word))
+		return refuse(s, at, word,
+			      "a place in a large module variable, or may be a number");
+	return fdry_buf_put(&s->found, &found, sizeof(found));
 }
 
 /* Judge a word that may be an address. The process has a mapping there. */

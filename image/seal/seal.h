@@ -169,7 +169,9 @@ int fdry_seal_graph_pointers(struct fdry_seal *s, const struct fdry_buf *words) 
 /* After all graphs: find these variables. If one is unknown, *ret is the index of its graph among
  * those of the manifest; otherwise UINT32_MAX. */
 int fdry_seal_args_find(struct fdry_seal *s, uint32_t *ret) __must_check;
-/* Set the words of s->found to zero in the bytes of a chunk, note them as pointers in content, and
+/* Whether a chunk has a word of s->found. */
+bool fdry_seal_chunk_points(const struct fdry_seal *s, const struct fdry_mf_chunk *chunk);
+/* Set these words to zero in the bytes of such a chunk, note them as pointers in content, and
  * change the chunk's id and fingerprint. */
 int fdry_seal_chunk_pointers(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 			     struct fdry_fingerprint *print, uint8_t *bytes) __must_check;

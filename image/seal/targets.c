@@ -52,11 +52,12 @@ int fdry_seal_args_find(struct fdry_seal *s, uint32_t *ret)
 	const struct arg_pointer *p = fdry_array(s->arg_pointers, struct arg_pointer);
 	size_t i, n = fdry_array_count(s->arg_pointers, struct arg_pointer);
 	CUdeviceptr start;
+	uint64_t size;
 	int err;
 
 	*ret = UINT32_MAX;
 	for (i = 0; i < n; i++) {
-		err = fdry_kernel_set_point(s->kernels, p[i].word.value, &start);
+		err = fdry_kernel_set_point(s->kernels, p[i].word.value, &start, &size);
 		if (err)
 			return err;
 		if (start)
@@ -67,22 +68,35 @@ int fdry_seal_args_find(struct fdry_seal *s, uint32_t *ret)
 	return 0;
 }
 
+static bool is_in(const struct fdry_mf_chunk *chunk, const struct fdry_sealed_word *w)
+{
+	return w->at >= chunk->addr && w->at - chunk->addr < chunk->size;
+}
+
+bool fdry_seal_chunk_points(const struct fdry_seal *s, const struct fdry_mf_chunk *chunk)
+{
+	const struct fdry_sealed_word *w = fdry_array(s->found, struct fdry_sealed_word);
+	size_t i, n = fdry_array_count(s->found, struct fdry_sealed_word);
+
+	for (i = 0; i < n && !is_in(chunk, &w[i]); i++)
+		;
+	return i < n;
+}
+
 int fdry_seal_chunk_pointers(struct fdry_seal *s, struct fdry_mf_chunk *chunk,
 			     struct fdry_fingerprint *print, uint8_t *bytes)
 {
 	const struct fdry_sealed_word *w = fdry_array(s->found, struct fdry_sealed_word);
 	size_t i, n = fdry_array_count(s->found, struct fdry_sealed_word);
-	bool changed = false;
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++) {
-		if (w[i].at < chunk->addr || w[i].at - chunk->addr >= chunk->size)
+		if (!is_in(chunk, &w[i]))
 			continue;
 		fdry_set64(bytes + (w[i].at - chunk->addr), 0);
 		err = fdry_buf_put(&s->content_pointers, &w[i], sizeof(w[i]));
-		changed = true;
 	}
-	if (err || !changed)
+	if (err)
 		return err;
 	*print = fdry_fingerprint_of(bytes, (size_t)chunk->size);
 	return fdry_oid_of(bytes, (size_t)chunk->size, &chunk->oid);
@@ -118,7 +132,8 @@ static int target_add(struct fdry_seal *s, struct fdry_buf *targets, uint64_t wo
 {
 	struct target t = { 0 };
 	CUdeviceptr start;
-	int err = fdry_kernel_set_point(s->kernels, word, &start);
+	uint64_t size;
+	int err = fdry_kernel_set_point(s->kernels, word, &start, &size);
 
 	if (err)
 		return err;

@@ -330,9 +330,11 @@ static struct fdry_kernel_variable point(struct fdry_kernel_set *set, struct loa
 {
 	CUdeviceptr start = 0, addr = (uintptr_t)variable_of(l, name);
 	struct fdry_kernel_variable v;
+	uint64_t size = 0;
 
-	ck_assert_int_eq(fdry_kernel_set_point(set, addr + offset, &start), 0);
+	ck_assert_int_eq(fdry_kernel_set_point(set, addr + offset, &start, &size), 0);
 	ck_assert_uint_eq(start, addr);
+	ck_assert_uint_gt(size, offset);
 	slice(set);
 	ck_assert(!fdry_kernel_set_pointed_more(set));
 	ck_assert_int_eq(fdry_kernel_set_pointed(set, start, &v), 0);
@@ -446,21 +448,26 @@ START_TEST(pointed_variables_that_are_refused)
 	struct paper_kernel affine;
 	struct load *a, *b;
 	CUdeviceptr start;
+	uint64_t size;
 
 	paper_begin();
 	set = set_new();
 	a = load_file("vars.90.cubin");
 	b = load_file("vars.90.cubin");
 	intern(set, kernel_of(a, "alone"), true);
-	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(b, "table"), &start), 0);
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(b, "table"), &start,
+					       &size), 0);
 	ck_assert_uint_eq(start, 0); /* of a load without a kernel in the set */
-	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)&paper, &start), 0);
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)&paper, &start,
+					       &size), 0);
 	ck_assert_uint_eq(start, 0);
 	intern(set, kernel_of(b, "lookup"), true); /* it reaches the table of @b */
-	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(a, "table"), &start), 0);
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(a, "table"), &start,
+					       &size), 0);
 	ck_assert_uint_ne(start, 0);
 	slice_refused(set, "in two loads of the same code", "table");
-	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(b, "table"), &start),
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(b, "table"), &start,
+					       &size),
 			 -FDRY_E_REFUSED);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "point to variable table in two loads"));
 	fdry_kernel_set_free(set);
@@ -471,7 +478,8 @@ START_TEST(pointed_variables_that_are_refused)
 	intern(set, kernel_of(a, "affine"), true);
 	intern(set, &affine, false);
 	slice(set);
-	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(a, "weights"), &start),
+	ck_assert_int_eq(fdry_kernel_set_point(set, (uintptr_t)variable_of(a, "weights"), &start,
+					       &size),
 			 0);
 	slice_refused(set, "different attributes", "affine");
 	fdry_kernel_set_free(set);

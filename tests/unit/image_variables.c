@@ -397,6 +397,12 @@ static void swap_add(struct vars *v, CUmodule module, CUdeviceptr with, uint64_t
 	ok(fdry_capture_graph(v->w.cap, SWAP, "swap", capture_stop(&v->w)));
 }
 
+/* An address in twiddles that a number rarely has. */
+static CUdeviceptr far_place(const struct vars *v)
+{
+	return (variable(v->module, "twiddles") + 8 * PICKED) & ~(CUdeviceptr)255;
+}
+
 /* Pointers in arguments (to counter), in content (into twiddles) and in the value of a variable
  * (into pair). */
 static void pointers_make(struct vars *v)
@@ -408,12 +414,12 @@ static void pointers_make(struct vars *v)
 	kernel_add(v, v->module, BUMP, "bump", 0);
 	cuda_ok(cuMemAlloc_v2, &cells, 1 << 20);
 	cuda_ok(cuMemsetD8_v2, cells, 0x11, 1 << 20);
-	word_set(cells + 4096, variable(v->module, "twiddles") + 8 * PICKED);
+	word_set(cells + 4096, far_place(v));
 	word_set(cells + 8, variable(v->module, "pair"));
 	kernel_add(v, v->module, DEREF, "deref", cells + 4096);
 	kernel_add(v, v->module, PICK, "deref", cells + 8);
 	kernel_add(v, v->module, FOLLOW, "follow", 0);
-	word_set(variable(v->module, "twiddles") + 8 * PICKED, 0x1234567);
+	word_set(far_place(v), 0x1234567);
 	word_set(variable(v->module, "pointer"), variable(v->module, "pair") + 8);
 }
 
@@ -431,6 +437,32 @@ static void seal_pointers(void *arg)
 	ck_assert_uint_eq(report.pointer_words, 0);
 	work_end(&v.w);
 }
+
+/* One cell of content has two chunks, and only the first one has a pointer. */
+static void seal_two_chunks(void *arg)
+{
+	char first[FDRY_ID_SIZE], again[FDRY_ID_SIZE];
+	CUdeviceptr cells;
+	struct vars v;
+
+	(void)arg;
+	pointers_make(&v);
+	cuda_ok(cuMemAlloc_v2, &cells, 1 << 20);
+	cuda_ok(cuMemsetD8_v2, cells, 0, 1 << 20);
+	cuda_ok(cuMemsetD8_v2, cells, 0x11, 64 << 10);
+	cuda_ok(cuMemsetD8_v2, cells + (512 << 10), 0x12, 64 << 10);
+	word_set(cells + 8, variable(v.module, "pair"));
+	ok(fdry_capture_seal(v.w.cap, v.w.store, "img", first, NULL));
+	ok(fdry_capture_seal(v.w.cap, v.w.store, "img", again, NULL));
+	ck_assert_str_eq(first, again);
+	work_end(&v.w);
+}
+
+START_TEST(chunk_beside_a_pointer)
+{
+	test_child(seal_two_chunks, NULL);
+}
+END_TEST
 
 static void pointers_run(struct fdry_image *img)
 {
@@ -577,6 +609,34 @@ static void pointer_beside_two_loads(struct vars *v)
 	kernel_add(v, second, BUMP, "bump", 0);
 }
 
+/* A number in weights that equals the address of a variable. */
+static void number_in_weights(struct vars *v)
+{
+	struct fdry_tensor t = { .name = "weights",
+				 .dtype = FDRY_U8,
+				 .rank = 1,
+				 .stride = { 1 },
+				 .shape = { 1 << 20 },
+				 .use = FDRY_USE_CONST };
+
+	cuda_ok(cuMemAlloc_v2, &t.addr, 1 << 20);
+	cuda_ok(cuMemsetD8_v2, t.addr, 0x11, 1 << 20);
+	ok(fdry_capture_tensor(v->w.cap, &t));
+	word_set(t.addr + 4096, variable(v->module, "counter"));
+	kernel_add(v, v->module, BUMP, "bump", 0);
+}
+
+/* A word that may be a pointer into a large variable, or a number. */
+static void number_or_pointer(struct vars *v)
+{
+	CUdeviceptr cells;
+
+	cuda_ok(cuMemAlloc_v2, &cells, 1 << 20);
+	cuda_ok(cuMemsetD8_v2, cells, 0x11, 1 << 20);
+	word_set(cells + 4096, far_place(v) + 8);
+	kernel_add(v, v->module, PICK, "pick", PICKED);
+}
+
 static void library_launch(struct vars *v, uint64_t key, CUfunction f)
 {
 	void *args[] = { &v->out.addr };
@@ -615,6 +675,8 @@ static const struct {
 	{ two_loads, "variable counter of its module has another value in another load" },
 	{ pointer_to_other_load, "byte 0 of its parameter 1 is 0x" },
 	{ pointers_to_two_loads, "pointers point to variable counter in two loads of its module" },
+	{ number_in_weights, "(tensor 'weights') is 0x" },
+	{ number_or_pointer, "points to a place in a large module variable, or may be a number" },
 	{ pointer_and_two_sets, "pointers point to its variable counter; launch it with one set" },
 	{ pointer_beside_two_loads, "variable counter of its module is one of two in two loads of "
 				    "the same code, and a pointer points to one of them" },
@@ -652,6 +714,7 @@ int main(void)
 	tcase_add_test(tc, values_are_described);
 	tcase_add_loop_test(tc, pointers_are_there_again, 0,
 			    sizeof(load_flags) / sizeof(load_flags[0]));
+	tcase_add_test(tc, chunk_beside_a_pointer);
 	tcase_add_test(tc, kept_graphs_keep_their_pointers);
 	tcase_add_test(tc, pointers_are_described);
 	tcase_add_loop_test(tc, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
