@@ -144,7 +144,7 @@ int fdry_image_targets_content(struct fdry_image *img)
 	const struct fdry_mf_content_pointer *p = img->m.content_pointers;
 	uint32_t i, n = img->m.n_content_pointers;
 	struct content_word *w;
-	int err = 0;
+	int err = 0, waited;
 
 	if (!n)
 		return 0;
@@ -157,9 +157,9 @@ int fdry_image_targets_content(struct fdry_image *img)
 		fdry_set64(w[i].bytes, img->targets[p->target] + p->offset);
 		err = fdry_placement_pieces(img, p->addr, 8, piece_write, &w[i]);
 	}
-	err = fdry_stream_wait(img->drv, img->stream) ?: err;
+	waited = fdry_stream_wait(img->drv, img->stream);
 	free(w);
-	return err;
+	return waited ? waited : err;
 }
 
 void fdry_image_targets_free(struct fdry_image *img)

@@ -10,7 +10,6 @@ from vllm.compilation.counter import compilation_counter
 from vllm.compilation.cuda_graph import CUDAGraphWrapper
 from vllm.compilation.piecewise_backend import PiecewiseBackend
 from vllm.config import CUDAGraphMode
-from vllm.forward_context import get_forward_context
 
 CODE = "of the stand-in"
 CONSTANTS = types.ModuleType("constants")  # as Inductor keeps them in the module with the code

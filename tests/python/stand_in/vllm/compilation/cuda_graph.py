@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
-import os
 import weakref
 
 import torch
