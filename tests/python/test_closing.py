@@ -130,6 +130,7 @@ class Closing(unittest.TestCase):
             "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"],
                       "image": lambda: "vecadd",
                       "file": lambda: self.pack,
+                      "registry": lambda: "oci://no-repository",
                       "files": lambda: [foundry.File("a", b"x")]},
         }
         common = {"key": 1, "nbytes": 4096, "stream": None, "entry": "vecadd", "value": 0,
