@@ -13,8 +13,8 @@ export PYTHONDONTWRITEBYTECODE=1
 unset PYTHONPYCACHEPREFIX PYTHONPATH
 
 mkdir src bin index cuda cuda/include
-(cd "$ROOT" && tree_files GNUmakefile '.ci/*' 'api/*' pyproject.toml README.md LICENSE |
-	tar -c -T -) | tar -C src -x
+(cd "$ROOT" && tree_files GNUmakefile '.ci/*' 'api/*' 'Documentation/man/*' pyproject.toml \
+	README.md LICENSE | tar -c -T -) | tar -C src -x
 touch cuda/include/cuda.h
 
 # The index has one package, the headers, under the name that .ci/setup uses.
@@ -45,8 +45,8 @@ esac
 make -s --no-print-directory -C "$TMP/src" "BUILD=$TMP/src/build-wheel" cuda-home >"$TMP/home"
 grep -q . "$TMP/home" || { echo "no cuda.h"; exit 1; } >&2
 mkdir -p "$TMP/src/build-wheel" &&
-	cp -rL "$BUILD/libfoundry.so.0.2" "$BUILD/foundry" "$BUILD/foundry-store" \
-		"$TMP/src/build-wheel/"
+	cp -rL "$BUILD/libfoundry.so.0.2" "$BUILD/libfoundry-registry.so.0.2" "$BUILD/foundry" \
+		"$BUILD/foundry-store" "$TMP/src/build-wheel/"
 END
 chmod +x bin/make
 export PATH=$TMP/bin:$PATH

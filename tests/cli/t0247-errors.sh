@@ -17,7 +17,7 @@ foundry-store dump -o dump
 
 # Each line is for one command: its exit status with --json if there is no store, its operands, and
 # whether it is also run with output that cannot be written. Commands that remove something are dry
-# runs.
+# runs. Commands for registries fail before they print.
 commands() {
 	cat <<-'END'
 	3 yes ls
@@ -41,6 +41,8 @@ commands() {
 	3 yes dump
 	0 yes undump -n dump
 	3 no graph m/a 1
+	3 no push m/a oci://no-repository
+	0 no pull oci://no-repository
 	0 yes help
 	END
 }
