@@ -47,7 +47,7 @@ static inline const void *fdry_span_at(struct fdry_span s, uint64_t off, uint64_
 {
 	if (off > s.len || len > s.len - off)
 		return NULL;
-	return s.data + off;
+	return off ? s.data + off : s.data; /* no data: not even NULL + 0 */
 }
 
 /* Little-endian loads and stores at any alignment; all our formats are little-endian. */
