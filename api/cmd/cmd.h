@@ -227,7 +227,7 @@ void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const 
 			bool bytes);
 /* @total: 0 if it is not known. */
 void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total);
-/* The same as a fdry_step_fn. */
+/* The same as a fdry_step_fn or fdry_bytes_fn. */
 void cmd_progress_step(void *p, uint64_t done, uint64_t total);
 /* Erase the line until it is printed again, so that other text can be printed. */
 void cmd_progress_pause(struct cmd_progress *p);

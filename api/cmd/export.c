@@ -19,11 +19,6 @@ static int output_open(const char *path, struct cmd_output *o)
 	return cmd_output_open(path, o);
 }
 
-static void progress(void *arg, uint64_t done, uint64_t total)
-{
-	cmd_progress_to(arg, done, total);
-}
-
 static int export_to(const struct cmd_args *a, struct fdry_store *s, int fd,
 		     struct fdry_pack_report *ret)
 {
@@ -32,7 +27,7 @@ static int export_to(const struct cmd_args *a, struct fdry_store *s, int fd,
 					 .flags = (cmd_has(a, ALL) ? FDRY_EXPORT_ALL : 0) |
 						  (cmd_has(a, PLAIN) ? FDRY_EXPORT_PLAIN : 0) |
 						  (cmd_has(a, NO_REFS) ? FDRY_EXPORT_NO_REFS : 0),
-					 .progress = progress,
+					 .progress = cmd_progress_step,
 					 .progress_arg = &p };
 	struct fdry_oid oid;
 	int i, err = 0;

@@ -14,11 +14,6 @@ struct import {
 	struct cmd_progress progress;
 };
 
-static void progress(void *arg, uint64_t done, uint64_t total)
-{
-	cmd_progress_to(arg, done, total);
-}
-
 static void imported(void *arg, const char *id, const char *ref, const char *was)
 {
 	struct import *im = arg;
@@ -98,7 +93,7 @@ static int import_from(struct import *im, struct fdry_store *s, int fd)
 			 (cmd_has(im->a, NO_REFS) ? FDRY_IMPORT_NO_REFS : 0);
 	struct fdry_import_opts opts = { .sz = sizeof(opts),
 					 .flags = flags,
-					 .progress = progress,
+					 .progress = cmd_progress_step,
 					 .progress_arg = &im->progress,
 					 .image = imported,
 					 .image_arg = im };

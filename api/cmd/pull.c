@@ -8,11 +8,6 @@ struct pull {
 	struct cmd_progress progress;
 };
 
-static void progress(void *arg, uint64_t done, uint64_t total)
-{
-	cmd_progress_to(arg, done, total);
-}
-
 static void pulled(void *arg, const char *id, const char *ref, const char *was)
 {
 	struct pull *p = arg;
@@ -33,7 +28,7 @@ int cmd_pull(const struct cmd_args *a, struct fdry_store *s)
 		.flags = (cmd_has(a, PLAIN_HTTP) ? FDRY_REGISTRY_PLAIN_HTTP : 0) |
 			 (cmd_has(a, NO_REFS) ? FDRY_REGISTRY_NO_REFS : 0),
 		.ref = a->argc > 1 ? a->argv[1] : NULL,
-		.progress = progress,
+		.progress = cmd_progress_step,
 		.progress_arg = &p.progress,
 		.image = pulled,
 		.image_arg = &p,

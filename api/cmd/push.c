@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void progress(void *arg, uint64_t done, uint64_t total)
-{
-	cmd_progress_to(arg, done, total);
-}
-
 /* The words of "A,B,C"; *@names points at them, and *@text, which holds them, is the caller's. */
 static int words_split(const char *list, char **text, const char ***names, size_t *count)
 {
@@ -46,7 +41,7 @@ static int push(const struct cmd_args *a, struct fdry_store *s, struct fdry_regi
 		.flags = (cmd_has(a, PRIVATE) ? FDRY_REGISTRY_PRIVATE : 0) |
 			 (cmd_has(a, PLAIN_HTTP) ? FDRY_REGISTRY_PLAIN_HTTP : 0) |
 			 (cmd_has(a, NO_REFS) ? FDRY_REGISTRY_NO_REFS : 0),
-		.progress = progress,
+		.progress = cmd_progress_step,
 		.progress_arg = &p,
 	};
 	const char **mounts = NULL;
