@@ -252,12 +252,6 @@ struct cmd_size cmd_size(uint64_t bytes);
 /* Returns "" for 1, "s" for any other number. */
 const char *cmd_plural(uint64_t n);
 
-/* Print an image that import or pull has stored: its id, its ref or NULL, and the id of the image
- * that the ref named before or NULL. */
-void cmd_stored_say(const struct cmd_args *a, const char *id, const char *ref, const char *was);
-struct json;
-void cmd_stored_json(struct json *j, const char *id, const char *ref, const char *was);
-
 /* --- json.c --- */
 
 /* A document: its open brackets, and whether a value precedes. Zeroed at first, then @f set. */

@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* import.c - stores the images of a pack, from a file or standard input. */
-#include "api/cmd/cmd.h"
+#include "api/cmd/stored.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "lib/fd.h"
-
-struct import {
-	const struct cmd_args *a;
-	struct json j;
-	struct cmd_progress progress;
-};
-
-static void imported(void *arg, const char *id, const char *ref, const char *was)
-{
-	struct import *im = arg;
-
-	cmd_progress_end(&im->progress);
-	if (cmd_has(im->a, JSON))
-		cmd_stored_json(&im->j, id, ref, was);
-	else
-		cmd_stored_say(im->a, id, ref, was);
-}
 
 static int input_open(const char *path, int *ret)
 {
@@ -63,20 +46,21 @@ static int end_check(int fd)
 	return fdry_fail(FDRY_E_BADIMAGE, "data follows the pack; the pack itself was imported");
 }
 
-static void report(struct import *im, const struct fdry_pack_report *r)
+static void report(struct cmd_stored *stored, const struct fdry_pack_report *r)
 {
-	struct json *j = &im->j;
+	const struct cmd_args *a = stored->a;
+	struct json *j = &stored->j;
 
-	if (!cmd_has(im->a, JSON)) {
-		cmd_say(im->a, "%s %llu of %llu object%s, %s of %s\n",
-			cmd_has(im->a, DRY_RUN) ? "would import" : "imported",
+	if (!cmd_has(a, JSON)) {
+		cmd_say(a, "%s %llu of %llu object%s, %s of %s\n",
+			cmd_has(a, DRY_RUN) ? "would import" : "imported",
 			(unsigned long long)r->objects_new, (unsigned long long)r->objects,
 			cmd_plural(r->objects), cmd_size(r->bytes_new).text,
 			cmd_size(r->bytes).text);
 		return;
 	}
 	json_close(j, ']');
-	json_bool(j, "dry_run", cmd_has(im->a, DRY_RUN));
+	json_bool(j, "dry_run", cmd_has(a, DRY_RUN));
 	json_string(j, "pack", r->id);
 	json_number(j, "objects", r->objects);
 	json_number(j, "objects_new", r->objects_new);
@@ -87,40 +71,36 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 	json_close(j, '}');
 }
 
-static int import_from(struct import *im, struct fdry_store *s, int fd)
+static int import_from(const struct cmd_args *a, struct fdry_store *s, int fd)
 {
-	uint32_t flags = (cmd_has(im->a, DRY_RUN) ? FDRY_IMPORT_DRY_RUN : 0) |
-			 (cmd_has(im->a, NO_REFS) ? FDRY_IMPORT_NO_REFS : 0);
+	uint32_t flags = (cmd_has(a, DRY_RUN) ? FDRY_IMPORT_DRY_RUN : 0) |
+			 (cmd_has(a, NO_REFS) ? FDRY_IMPORT_NO_REFS : 0);
+	struct cmd_stored stored;
 	struct fdry_import_opts opts = { .sz = sizeof(opts),
 					 .flags = flags,
 					 .progress = cmd_progress_step,
-					 .progress_arg = &im->progress,
-					 .image = imported,
-					 .image_arg = im };
+					 .progress_arg = &stored.progress,
+					 .image = cmd_stored_print,
+					 .image_arg = &stored };
 	struct fdry_pack_report r = { .sz = sizeof(r) };
 	int err;
 
 	memset(r.id, '0', sizeof(r.id) - 1); /* the JSON document of an import that fails */
-	if (cmd_has(im->a, JSON)) {
-		json_open(&im->j, NULL, '{');
-		json_open(&im->j, "images", '[');
-	}
-	cmd_progress_begin(&im->progress, im->a, "import", true);
+	cmd_stored_begin(&stored, a, "import");
 	err = fdry_store_import(s, fd, &opts, &r);
-	cmd_progress_end(&im->progress);
-	if (!err || cmd_has(im->a, JSON))
-		report(im, &r);
+	cmd_progress_end(&stored.progress);
+	if (!err || cmd_has(a, JSON))
+		report(&stored, &r);
 	return err ? err : end_check(fd);
 }
 
 int cmd_import(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct import im = { .a = a, .j = { .f = stdout } };
 	int fd = -1, err = input_open(a->argc ? a->argv[0] : NULL, &fd);
 
 	if (err)
 		return cmd_fail(err);
-	err = import_from(&im, s, fd);
+	err = import_from(a, s, fd);
 	if (fd > STDIN_FILENO)
 		close(fd);
 	return err ? cmd_fail(err) : CMD_OK;

@@ -35,25 +35,6 @@ struct cmd_size cmd_size(uint64_t bytes)
 	return s;
 }
 
-void cmd_stored_say(const struct cmd_args *a, const char *id, const char *ref, const char *was)
-{
-	if (ref)
-		cmd_say(a, "%s is %s%s%s\n", ref, id, was ? ", was " : "", was ? was : "");
-	else
-		cmd_say(a, "%s has no name; name it with tag, or the next gc removes it\n", id);
-}
-
-void cmd_stored_json(struct json *j, const char *id, const char *ref, const char *was)
-{
-	json_open(j, NULL, '{');
-	json_string(j, "id", id);
-	if (ref)
-		json_string(j, "ref", ref);
-	if (was)
-		json_string(j, "was", was);
-	json_close(j, '}');
-}
-
 const char *cmd_plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";
