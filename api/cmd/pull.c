@@ -2,8 +2,19 @@
 /* pull.c - fetches an image from a container registry. */
 #include "api/cmd/registry.h"
 #include "api/cmd/stored.h"
+#include "registry/name.h"
 
-int cmd_pull(const struct cmd_args *a, struct fdry_store *s)
+/* Wrong operands make no store. */
+static int store_open(const struct cmd_args *a, struct fdry_store **ret)
+{
+	struct fdry_registry_name name;
+
+	return fdry_registry_name_parse(a->argv[0], &name) ?:
+	       (a->argc > 1 ? fdry_ref_check(a->argv[1]) : 0) ?:
+	       fdry_store_open(a->store, FDRY_STORE_CREATE, ret);
+}
+
+static int pull(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct cmd_stored stored;
 	struct fdry_registry_opts opts = {
@@ -30,4 +41,17 @@ int cmd_pull(const struct cmd_args *a, struct fdry_store *s)
 		cmd_registry_say(a, "pulled", &r);
 	}
 	return err ? cmd_fail(err) : CMD_OK;
+}
+
+int cmd_pull(const struct cmd_args *a, struct fdry_store *unused)
+{
+	struct fdry_store *s;
+	int status, err = store_open(a, &s);
+
+	(void)unused;
+	if (err)
+		return cmd_fail(err);
+	status = pull(a, s);
+	fdry_store_close(s);
+	return status;
 }

@@ -19,7 +19,7 @@
 #include "lib/buf.h"
 #include "lib/oid.h"
 #include "registry/client/auth.h"
-#include "registry/client/name.h"
+#include "registry/name.h"
 
 #define FDRY_HTTP_TEXT_MAX 4096 /* bytes of an error's body that are kept */
 

@@ -75,6 +75,9 @@ t "an unknown tag" says_only 3 "answered 404.*check the name" foundry-store -s t
 t "an unknown repository" says_only 3 "answered 404" foundry-store -s t pull "$at/none"
 t "an unknown image" says_only 3 "model/none" foundry-store push model/none "$at/one"
 t "no name of a registry" says_only 2 "does not begin with oci://" foundry-store -s t pull "$main/x"
+t "nor with a new store" says_only 2 "does not begin with oci://" foundry-store -s w pull "$main/x"
+t "a wrong name of a ref" says_only 2 "w w" foundry-store -s w pull "$at/one" "w w"
+t "neither makes a store" test ! -e w
 t "a push to a digest" says_only 2 "push to a tag" foundry-store push --private model/one \
 	"$at/one@sha256:$digest"
 t "plain HTTP to a server with TLS" says_only 9 "400" foundry-store -s t pull "oci+http://$main/models/one"

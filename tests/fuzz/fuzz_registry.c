@@ -9,7 +9,7 @@
 #include "registry/client/auth.h"
 #include "registry/client/json.h"
 #include "registry/client/manifest.h"
-#include "registry/client/name.h"
+#include "registry/name.h"
 #include "store/pack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

@@ -6,7 +6,7 @@
 #include "registry/client/auth.h"
 #include "registry/client/json.h"
 #include "registry/client/manifest.h"
-#include "registry/client/name.h"
+#include "registry/name.h"
 #include "store/store.h"
 #include "tests/lib/test.h"
 

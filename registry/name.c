@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* name.c - reading the name of an artifact; see name.h. */
-#include "registry/client/name.h"
+#include "registry/name.h"
 
 #include <string.h>
 
