@@ -15,10 +15,8 @@ import shutil
 import ssl
 import subprocess
 import sys
-import tarfile
 import urllib.parse
 import urllib.request
-import zipfile
 
 import backend
 
@@ -105,20 +103,11 @@ def fetch(name, file, sha256, folder):
 
 def unpack(path, into):
     """The folder of an unpacked archive: its own top folder, or @into for a wheel."""
-    if path.endswith(".whl"):
-        if not os.path.exists(into):
-            with zipfile.ZipFile(path) as z:
-                z.extractall(into + ".tmp")
-            os.rename(into + ".tmp", into)
-        return into
-    top = os.path.basename(path)[:-len(".tar.gz")]
+    wheel = path.endswith(".whl")
     if not os.path.exists(into):
-        with tarfile.open(path) as tar:
-            if hasattr(tarfile, "data_filter"):
-                tar.extraction_filter = tarfile.data_filter
-            tar.extractall(into + ".tmp")
+        shutil.unpack_archive(path, into + ".tmp", "zip" if wheel else "gztar")
         os.rename(into + ".tmp", into)
-    return os.path.join(into, top)
+    return into if wheel else os.path.join(into, os.path.basename(path)[:-len(".tar.gz")])
 
 
 def fetch_all(folder):
