@@ -19,6 +19,18 @@ class Starts(Engine):
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("compile_or_warm_up_model", log)
 
+    def test_a_later_start_reads_the_description_once(self):
+        """It takes longer the more graphs the image has."""
+        self.first()
+        self.start("assert described == ['test'], described", counts="LOADED",
+                   before=textwrap.dedent("""
+                       described, describe = [], foundry.Store.describe
+                       def noted(store, name):
+                           described.append(name)
+                           return describe(store, name)
+                       foundry.Store.describe = noted
+                       """))
+
     def test_weights_are_those_of_the_process(self):
         self.first()
         self.start(counts="LOADED", options="weight=7.0", weight=7.0)
@@ -530,11 +542,10 @@ class Caches(Engine):
             from foundry.vllm import caches
             store.attach = None
             class Images:
-                def describe(self, ref):
-                    return "".join(f"file 1 {f.name}\\n" for f in files)
                 def files(self, ref, wanted):
                     return [f for f in files if f.name in wanted]
-            assert caches.unpack(Images(), "test", caches.folders()) == (2, 0)
+            carried = {f.name for f in files}
+            assert caches.unpack(Images(), "test", caches.folders(), carried) == (2, 0)
             """)
         self.assertEqual(os.listdir(self.path("outside")), [])
 

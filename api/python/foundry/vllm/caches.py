@@ -197,9 +197,11 @@ def _usable(places, there):
             if name == "triton" or there.get(name) == path}
 
 
-def unpack(store, ref, places):
-    """Write the files of an image that are missing here. Returns (files of the image, written)."""
-    carried = names(store.describe(ref))
+def unpack(store, ref, places, carried):
+    """Write the files of an image that are missing here. Returns (files of the image, written).
+
+    carried: their names.
+    """
     if PLACES not in carried:
         return 0, 0
     usable = _usable(places, json.loads(store.files(ref, {PLACES})[0].data))

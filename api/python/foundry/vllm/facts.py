@@ -141,10 +141,10 @@ def difference(wanted, found):
     return None
 
 
-def of_image(store, ref):
-    """Return the facts of the image `ref` of a store."""
+def of_image(text):
+    """Return the facts in the description of an image."""
     found = {}
-    for line in store.describe(ref).splitlines():
+    for line in text.splitlines():
         if line.startswith("fact " + PREFIX):
             key, _, value = line.removeprefix("fact ").partition(" = ")
             found[key] = value

@@ -149,8 +149,10 @@ class Session:
         self.store = Store(create=True)
         self.base = base_for_name(self.ref)
         self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=self.ordinal)
+        text = ""
         try:
-            self.found = facts.of_image(self.store, self.ref)
+            text = self.store.describe(self.ref)
+            self.found = facts.of_image(text)
             difference = facts.difference(self.facts, self.found)
         except Error as e:
             difference = str(e)
@@ -161,17 +163,21 @@ class Session:
             logger.debug("Foundry: found '%s' in the store", self.ref)
             major, minor = torch.cuda.get_device_capability(self.ordinal)
             self.ahead = ahead.begin(10 * major + minor)
-        self.begin_caches()
+        self.begin_caches(text)
 
-    def begin_caches(self):
-        """Write the files that the image carries; if it carries none, note which ones are used."""
+    def begin_caches(self, text):
+        """Write the files that the image carries; if it carries none, note which ones are used.
+
+        text: the description of the image.
+        """
         start, carried = time.monotonic(), 0
         if os.environ.get("FOUNDRY_VLLM_CACHES") == "0":
             return
         try:
             self.places = caches.folders()
             if self.mode == "load":
-                carried, written = caches.unpack(self.store, self.ref, self.places)
+                carried, written = caches.unpack(self.store, self.ref, self.places,
+                                                 caches.names(text))
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
                 self.watch = caches.Watch(self.places)
@@ -394,7 +400,7 @@ class Session:
         self.image = load(self.ref, store=self.store, into=self.capture, device=self.ordinal,
                           background=True)
         self.image.filled()
-        if facts.of_image(self.store, self.image.id) != self.found:
+        if not self.is_found():
             raise Unfit(f"another process has sealed another image '{self.ref}' meanwhile")
         self.seconds["load"] = time.monotonic() - start
         self.graphs = graphs.table(self.image, tables.keys(), self.ordinal)
@@ -405,6 +411,13 @@ class Session:
         self.tensors = {name: _torch.view(t) for name, t in tensors.items()
                         if not t.external and not name.startswith(pieces.OUTPUT)}
         attach.place_all(self.roots(), self.tensors)
+
+    def is_found(self):
+        """Return whether the loaded image states the facts that this start has compared."""
+        try:
+            return all(self.image.fact(key) == value for key, value in self.found.items())
+        except Error:  # it lacks one
+            return False
 
     def load_pieces(self, tables, tensors):
         """Return {wrapper: {batch: entry}} of the image's pieces."""
