@@ -111,6 +111,16 @@ static double jitter(double ms)
 	return ms * (0.5 + 0.5 * bits / UINT32_MAX);
 }
 
+static int repeat(struct fdry_http *h, struct fdry_http_req *r)
+{
+	int err = r->again ? r->again(h, r) : 0;
+
+	if (err)
+		return err;
+	fdry_http_start(h, r);
+	return 0;
+}
+
 /* The last error has the reason. It stays if there are no more tries. */
 static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 {
@@ -133,13 +143,7 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 	r->tries++;
 	h->retries++;
 	r->not_before = fdry_now_ms() + wait;
-	if (r->again) {
-		err = r->again(h, r);
-		if (err)
-			return err;
-	}
-	fdry_http_start(h, r);
-	return 0;
+	return repeat(h, r);
 }
 
 static bool may_pass(long status)
@@ -161,13 +165,7 @@ static int authorise(struct fdry_http *h, struct fdry_http_req *r)
 		if (err)
 			return err;
 	}
-	if (r->again) {
-		err = r->again(h, r);
-		if (err)
-			return err;
-	}
-	fdry_http_start(h, r);
-	return 0;
+	return repeat(h, r);
 }
 
 static bool is_redirect(const struct fdry_http_req *r)

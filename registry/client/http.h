@@ -41,14 +41,13 @@ struct fdry_http_req {
 	struct fdry_span body;
 	uint64_t most;      /* bytes of a good answer; a longer one is an error. 0: ignored */
 	bool hash;          /* compute the SHA-256 of a good answer */
-	bool whole;         /* a repetition begins with @again, which sets a new request */
 	bool may_refuse;    /* @done also gets status 401 */
 	/* The answer has a status that is neither repeated nor followed. A failure ends
 	 * fdry_http_run(), which returns it. It may start requests, this one too. */
 	int (*done)(struct fdry_http *h, struct fdry_http_req *r);
+	/* NULL, or called before a repetition: it sets the request anew. */
 	int (*again)(struct fdry_http *h, struct fdry_http_req *r);
 	void *arg;
-	size_t index;
 
 	/* The answer. */
 	long status;

@@ -54,7 +54,7 @@ static const struct fdry_descriptor *blob_at(const struct push *p, size_t i)
 	       i == BLOB_EMPTY ? &p->empty : &p->layers[1 + i - BLOB_OBJECTS];
 }
 
-static int request(struct slot *s, enum step step, const char *method)
+static void request(struct slot *s, enum step step, const char *method)
 {
 	struct fdry_http_req *r = &s->req;
 
@@ -66,7 +66,6 @@ static int request(struct slot *s, enum step step, const char *method)
 				     (struct fdry_span){ 0 };
 	r->may_refuse = step == STEP_MOUNT;
 	r->auth_tries = 0;
-	return 0;
 }
 
 /* --- steps --- */
@@ -78,8 +77,11 @@ static int head_set(struct slot *s)
 				s->p->http.name.repo,
 				fdry_oid_hex(&blob_at(s->p, s->blob)->digest, hex));
 
+	if (err)
+		return err;
 	s->req.again = NULL;
-	return err ?: request(s, STEP_HEAD, "HEAD");
+	request(s, STEP_HEAD, "HEAD");
+	return 0;
 }
 
 static int blob_begin(struct slot *s)
@@ -124,9 +126,9 @@ static int post_begin(struct slot *s)
 				    p->opts->mounts[s->mount++]);
 	else
 		err = fdry_http_url(&p->http, &s->req, "/v2/%s/blobs/uploads/", p->http.name.repo);
-	err = err ?: request(s, mount ? STEP_MOUNT : STEP_POST, "POST");
 	if (err)
 		return err;
+	request(s, mount ? STEP_MOUNT : STEP_POST, "POST");
 	fdry_http_start(&p->http, &s->req);
 	return 0;
 }
@@ -164,9 +166,7 @@ static int put_begin(struct slot *s)
 	free(r->url);
 	r->url = url;
 	r->again = upload_again;
-	err = request(s, STEP_PUT, "PUT");
-	if (err)
-		return err;
+	request(s, STEP_PUT, "PUT");
 	fdry_http_start(&s->p->http, r);
 	return 0;
 }
