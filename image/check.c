@@ -460,6 +460,31 @@ static const char *host_tensor_of(const struct fdry_manifest *m, const struct fd
 	return name;
 }
 
+int fdry_chunk_map(struct fdry_image *img, struct fdry_reader *reader, const struct fdry_oid *oid,
+		   struct fdry_content_sum *sum, struct fdry_span *bytes)
+{
+	uint64_t size = bytes->len;
+	bool hashed = false;
+	int err = fdry_reader_map(reader, oid, bytes);
+
+	if (err)
+		goto out_damaged;
+	if (bytes->len != size)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "it has %zu bytes, but %llu in the manifest; seal the image anew",
+				 bytes->len, (unsigned long long)size);
+	err = fdry_reader_verify(reader, oid, *bytes, img->verify, &hashed);
+	if (err)
+		goto out_damaged;
+	sum->bytes += size;
+	sum->hashed += hashed ? size : 0;
+	return 0;
+out_damaged:
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(img, oid);
+	return err;
+}
+
 int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,
 		     const struct fdry_oid *oid, struct fdry_span bytes,
 		     struct fdry_fingerprint want)
@@ -472,15 +497,16 @@ int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,
 int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 {
 	const struct fdry_mf_host_chunk *chunk = &img->m.host_chunks[i];
-	const uint8_t *bytes = (const uint8_t *)(uintptr_t)img->hosts[chunk->segment].addr;
+	const uint8_t *segment = (const uint8_t *)(uintptr_t)img->hosts[chunk->segment].addr;
+	struct fdry_span bytes = { segment + chunk->offset, (size_t)chunk->size };
+	int err = 0;
 
-	if (!img->m.n_host_fingerprints ||
-	    fdry_fingerprint_eq(fdry_fingerprint_of(bytes + chunk->offset, chunk->size),
-				img->m.host_fingerprints[i]))
-		return 0;
-	return fdry_fail_at(chunk_fail(img, reader, &chunk->oid, img->m.host_fingerprints[i]),
-			    "content in host memory, tensor '%.100s'",
-			    host_tensor_of(&img->m, chunk));
+	if (img->m.n_host_fingerprints)
+		err = fdry_chunk_check(img, reader, &chunk->oid, bytes,
+				       img->m.host_fingerprints[i]);
+	return err ? fdry_fail_at(err, "content in host memory, tensor '%.100s'",
+				  host_tensor_of(&img->m, chunk))
+		   : 0;
 }
 
 /* --- the kernel --- */

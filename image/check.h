@@ -58,6 +58,11 @@ int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, ui
 int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprint_range *ranges,
 			    size_t n, struct fdry_fingerprint *ret) __must_check;
 
+/* Map and verify a chunk of host memory. bytes->len is its size in the manifest. Adds to @sum the
+ * bytes, and those hashed. Damage in the store is noted for a repair. FDRY_E_CORRUPT,
+ * FDRY_E_BADIMAGE. */
+int fdry_chunk_map(struct fdry_image *img, struct fdry_reader *reader, const struct fdry_oid *oid,
+		   struct fdry_content_sum *sum, struct fdry_span *bytes) __must_check;
 /* Compare the bytes of a chunk with its fingerprint. FDRY_E_CORRUPT, FDRY_E_BADIMAGE. */
 int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,
 		     const struct fdry_oid *oid, struct fdry_span bytes,

@@ -88,21 +88,11 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader, uint3
 		       struct fdry_content_sum *sum)
 {
 	const struct fdry_mf_host_chunk *c = &img->m.host_chunks[i];
-	struct fdry_span bytes;
-	bool hashed = false;
-	int err = fdry_reader_map(reader, &c->oid, &bytes);
+	struct fdry_span bytes = { .len = c->size };
+	int err = fdry_chunk_map(img, reader, &c->oid, sum, &bytes);
 
 	if (err)
-		goto out_damaged;
-	if (bytes.len != c->size) {
-		err = fdry_fail(FDRY_E_BADIMAGE,
-				"it has %zu bytes, but %llu in the manifest; seal the image anew",
-				bytes.len, (unsigned long long)c->size);
 		goto out_name;
-	}
-	err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, &hashed);
-	if (err)
-		goto out_damaged;
 	if (fdry_manifest_host_place(&img->m, c->segment)) {
 		fdry_image_pinned_write(img, img->hosts[c->segment].addr + c->offset, bytes.data,
 					bytes.len);
@@ -117,13 +107,8 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader, uint3
 	}
 	if (err)
 		goto out_name;
-	sum->bytes += c->size;
-	sum->hashed += hashed ? c->size : 0;
 	sum->checked += img->m.n_host_fingerprints ? c->size : 0;
 	return 0;
-out_damaged:
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(img, &c->oid);
 out_name:
 	return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment,
 			    (unsigned long long)c->offset);

@@ -289,35 +289,16 @@ static void zeros_write(struct fdry_image *img, uint64_t at, uint64_t end, uint3
 static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
 		       const struct fdry_mf_pinned_chunk *c, struct fdry_content_sum *sum)
 {
-	struct fdry_span bytes;
-	bool hashed = false;
-	int err = fdry_reader_map(reader, &c->oid, &bytes);
+	struct fdry_span bytes = { .len = c->size };
+	int err = fdry_chunk_map(img, reader, &c->oid, sum, &bytes) ?:
+		  fdry_chunk_check(img, reader, &c->oid, bytes, c->print);
 
 	if (err)
-		goto out_damaged;
-	if (bytes.len != c->size) {
-		err = fdry_fail(FDRY_E_BADIMAGE,
-				"it has %zu bytes, but %llu in the manifest; seal the image anew",
-				bytes.len, (unsigned long long)c->size);
-		goto out_name;
-	}
-	err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, &hashed);
-	if (err)
-		goto out_damaged;
-	err = fdry_chunk_check(img, reader, &c->oid, bytes, c->print);
-	if (err)
-		goto out_name;
+		return fdry_fail_at(err, "content of pinned host memory at %#llx",
+				    (unsigned long long)c->addr);
 	bytes_write(img, c->size, (struct bytes){ .addr = c->addr, .data = bytes.data });
-	sum->bytes += c->size;
-	sum->hashed += hashed ? c->size : 0;
 	sum->checked += c->size;
 	return 0;
-out_damaged:
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(img, &c->oid);
-out_name:
-	return fdry_fail_at(err, "content of pinned host memory at %#llx",
-			    (unsigned long long)c->addr);
 }
 
 int fdry_image_pinned_content(struct fdry_image *img, struct fdry_reader *reader,
