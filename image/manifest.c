@@ -79,6 +79,13 @@ bool fdry_manifest_has_values(const struct fdry_manifest *m, uint32_t object)
 	       (t < m->n_targets && m->targets[t].object == object);
 }
 
+uint32_t fdry_manifest_segment(const struct fdry_manifest *m, uint64_t addr)
+{
+	const struct fdry_mf_segment *s = m->segments;
+
+	return (uint32_t)fdry_lower_bound(i, m->n_segments, s[i].addr + s[i].size <= addr);
+}
+
 const struct fdry_mf_pinned *fdry_manifest_pinned(const struct fdry_manifest *m, uint64_t addr,
 						  uint64_t size)
 {

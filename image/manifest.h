@@ -36,6 +36,8 @@ const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m,
 const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key);
 const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key);
 
+/* The position of the first segment that ends above @addr; n_segments if there is none. */
+uint32_t fdry_manifest_segment(const struct fdry_manifest *m, uint64_t addr);
 /* The pinned allocation that holds @size bytes at @addr; NULL if there is none. */
 const struct fdry_mf_pinned *fdry_manifest_pinned(const struct fdry_manifest *m, uint64_t addr,
 						  uint64_t size);

@@ -14,7 +14,6 @@
 #include "graph/format.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
-#include "lib/search.h"
 
 #define bad fdry_manifest_bad
 #define str_ok fdry_manifest_str_ok
@@ -297,13 +296,6 @@ static int attrs_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* The first segment that ends above @addr. */
-static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
-{
-	return (uint32_t)fdry_lower_bound(i, m->n_segments,
-					  m->segments[i].addr + m->segments[i].size <= addr);
-}
-
 /* The end of the memory that follows a segment without a gap: of any memory, and of external memory
  * (0 if the segment is not external). */
 struct extent {
@@ -335,7 +327,7 @@ static int extents_make(const struct fdry_manifest *m, struct extent **ret)
 static bool tensor_backed(const struct fdry_manifest *m, const struct extent *e,
 			  const struct fdry_mf_tensor *t, uint64_t bytes)
 {
-	uint32_t k = segment_find(m, t->addr);
+	uint32_t k = fdry_manifest_segment(m, t->addr);
 
 	if (!bytes)
 		return true;
@@ -418,7 +410,7 @@ static bool capacity_ok(const struct fdry_manifest *m, const struct fdry_mf_capa
 	    r->max <= bytes || r->max > m->header->end - t->addr)
 		return false;
 	end = t->addr + bytes;
-	k = segment_find(m, end - 1);
+	k = fdry_manifest_segment(m, end - 1);
 	return m->segments[k].addr + m->segments[k].size == end &&
 	       (k + 1 == m->n_segments || m->segments[k + 1].addr >= t->addr + r->max);
 }
@@ -477,7 +469,7 @@ static int generators_check(const struct fdry_manifest *m)
 /* Whether the slot's 8 bytes always have memory, also if a tensor is loaded with fewer bytes. */
 static bool slot_ok(const struct fdry_manifest *m, uint64_t addr)
 {
-	uint32_t k = segment_find(m, addr);
+	uint32_t k = fdry_manifest_segment(m, addr);
 	const struct fdry_mf_segment *s = &m->segments[k];
 
 	return addr % 8 == 0 && k < m->n_segments && addr >= s->addr && s->size >= 8 &&

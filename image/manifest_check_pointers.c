@@ -5,7 +5,6 @@
 
 #include "graph/kernel.h"
 #include "image/manifest_check.h"
-#include "lib/search.h"
 #include "mm/region.h"
 
 #define bad fdry_manifest_bad
@@ -79,9 +78,7 @@ static int content_pointers_check(const struct fdry_manifest *m)
 		if (!target_ok(m, p->target, p->offset) || p->reserved || p->addr % 8 ||
 		    (i && p[-1].addr >= p->addr))
 			return bad("pointer %u in content has no variable, or is out of order", i);
-		k = (uint32_t)fdry_lower_bound(
-			j, m->n_segments,
-			m->segments[j].addr + m->segments[j].size <= p->addr);
+		k = fdry_manifest_segment(m, p->addr);
 		if (k == m->n_segments || m->segments[k].role != FDRY_ROLE_CONTENT ||
 		    p->addr < m->segments[k].addr || m->segments[k].size < 8 ||
 		    p->addr - m->segments[k].addr > m->segments[k].size - 8)

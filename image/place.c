@@ -177,13 +177,13 @@ static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_
 	return i < e->m->n_allocs ? &e->m->allocs[e->by_addr[i]] : NULL;
 }
 
-/* The first segment of the image with a byte in [@addr, @end), or NULL. Segments ascend. */
+/* The first segment of the image with a byte in [@addr, @end), or NULL. */
 static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, uint64_t addr,
 						uint64_t end)
 {
-	const struct fdry_mf_segment *s = m->segments;
-	size_t lo = fdry_lower_bound(i, m->n_segments, s[i].addr + s[i].size <= addr);
-	return lo < m->n_segments && s[lo].addr < end ? &s[lo] : NULL;
+	uint32_t i = fdry_manifest_segment(m, addr);
+
+	return i < m->n_segments && m->segments[i].addr < end ? &m->segments[i] : NULL;
 }
 
 static int conflict(size_t i, const struct fdry_alloc *a, const struct fdry_mf_alloc *other)
