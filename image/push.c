@@ -12,6 +12,7 @@
 #include "graph/host.h"
 #include "image/manifest.h"
 #include "image/tensor.h"
+#include "lib/search.h"
 #include "registry/registry.h"
 
 struct range {
@@ -26,13 +27,6 @@ struct content {
 	uint64_t first;            /* address of the first one */
 };
 
-static int range_cmp(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	return (x->addr > y->addr) - (x->addr < y->addr);
-}
-
 /* Sort them, and join those that touch. */
 static void ranges_join(struct fdry_buf *ranges)
 {
@@ -41,7 +35,7 @@ static void ranges_join(struct fdry_buf *ranges)
 
 	if (!n)
 		return;
-	qsort(r, n, sizeof(*r), range_cmp);
+	qsort(r, n, sizeof(*r), fdry_u64_cmp); /* by address */
 	for (i = 1; i < n; i++) {
 		if (r[i].addr > r[k].end)
 			r[++k] = r[i];
@@ -89,15 +83,8 @@ static void bytes_count(struct content *c, const uint8_t *bytes, uint64_t addr, 
 static uint64_t constant_end(const struct content *c, uint64_t addr, uint64_t end, uint64_t *next)
 {
 	const struct range *r = (const void *)c->constants.data;
-	size_t low = 0, high = c->constants.len / sizeof(*r), n = high, mid;
+	size_t n = c->constants.len / sizeof(*r), low = fdry_lower_bound(i, n, r[i].end <= addr);
 
-	while (low < high) { /* the first range that ends behind @addr */
-		mid = low + (high - low) / 2;
-		if (r[mid].end > addr)
-			high = mid;
-		else
-			low = mid + 1;
-	}
 	if (low < n && r[low].addr <= addr)
 		addr = r[low++].end;
 	*next = low < n && r[low].addr < end ? r[low].addr : end;

@@ -12,6 +12,7 @@
 
 #include "image/seal/seal.h"
 #include "lib/safe_read.h"
+#include "lib/search.h"
 
 #define BLOCK FDRY_LAYOUT_BLOCK
 /* Fewer bytes at the end of an allocation may be equal to the stamp by chance. */
@@ -201,19 +202,12 @@ static int allocs_put(struct storing *st)
 	return 0;
 }
 
-/* Orders entries that begin with an address. */
-static int addr_cmp(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
+/* Add entries that begin with an address, in the order of addresses. */
 static int sorted_put(struct fdry_buf *entries, size_t size, struct fdry_buf *ret)
 {
 	if (!entries->len)
 		return 0;
-	qsort(entries->data, entries->len / size, size, addr_cmp);
+	qsort(entries->data, entries->len / size, size, fdry_u64_cmp);
 	return fdry_buf_put(ret, entries->data, entries->len);
 }
 
