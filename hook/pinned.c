@@ -318,13 +318,6 @@ static int ledger_put(struct fdry_buf *ret)
 	return err;
 }
 
-static int by_address(const void *a, const void *b)
-{
-	const struct fdry_alloc *x = a, *y = b;
-
-	return (x->addr > y->addr) - (x->addr < y->addr);
-}
-
 int fdry_hook_pinned_ledger(struct fdry_alloc **ret, size_t *count)
 {
 	struct fdry_buf list = { 0 };
@@ -342,7 +335,7 @@ int fdry_hook_pinned_ledger(struct fdry_alloc **ret, size_t *count)
 	*count = list.len / sizeof(**ret);
 	*ret = (struct fdry_alloc *)list.data;
 	if (*count)
-		qsort(*ret, *count, sizeof(**ret), by_address);
+		qsort(*ret, *count, sizeof(**ret), fdry_alloc_cmp);
 	return 0;
 }
 

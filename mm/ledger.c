@@ -117,3 +117,10 @@ void fdry_ledger_release(struct fdry_ledger *l)
 	}
 	*l = (struct fdry_ledger){ 0 };
 }
+
+int fdry_alloc_cmp(const void *a, const void *b)
+{
+	const struct fdry_alloc *x = a, *y = b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}

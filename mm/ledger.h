@@ -45,4 +45,7 @@ struct fdry_alloc *fdry_ledger_entry(struct fdry_range *n);
 
 void fdry_ledger_release(struct fdry_ledger *l);
 
+/* Compare the addresses of two struct fdry_alloc, as qsort() asks for. */
+int fdry_alloc_cmp(const void *a, const void *b);
+
 #endif

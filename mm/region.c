@@ -327,13 +327,6 @@ static bool is_shown(const struct fdry_alloc *a)
 	       !(a->kind == FDRY_KIND_POOL && a->capturing);
 }
 
-static int by_address(const void *a, const void *b)
-{
-	const struct fdry_alloc *x = a, *y = b;
-
-	return (x->addr > y->addr) - (x->addr < y->addr);
-}
-
 static int copy(const struct fdry_region *r, struct fdry_alloc **ret, size_t *count)
 {
 	const struct fdry_ledger *all[] = { &r->ledger, &r->pieces, &r->maps };
@@ -351,7 +344,7 @@ static int copy(const struct fdry_region *r, struct fdry_alloc **ret, size_t *co
 			if (is_shown(fdry_ledger_entry(e)))
 				list[n++] = *fdry_ledger_entry(e);
 	if (r->pieces.entries.count || r->maps.entries.count)
-		qsort(list, n, sizeof(*list), by_address);
+		qsort(list, n, sizeof(*list), fdry_alloc_cmp);
 	*ret = list;
 	*count = n;
 	return 0;
