@@ -30,7 +30,7 @@ static int range_add(struct fdry_layout *l, uint64_t addr, uint64_t size, enum f
 	return fdry_buf_put(&l->ranges, &add, sizeof(add));
 }
 
-static bool stamped(const uint8_t *bytes, size_t len, uint64_t addr)
+bool fdry_layout_stamped(const uint8_t *bytes, size_t len, uint64_t addr)
 {
 	const uint32_t stamp = FDRY_STAMP;
 	size_t i;
@@ -53,14 +53,6 @@ static bool stamped(const uint8_t *bytes, size_t len, uint64_t addr)
 _Static_assert(FDRY_MEM_READ_PIECE / FDRY_LAYOUT_BLOCK == FDRY_SEALED_BLOCKS,
 	       "all blocks of a piece");
 
-/* Bytes from @addr to the end of its block or piece, at most @len. */
-static uint64_t part_len(uint64_t addr, uint64_t len, uint64_t multiple)
-{
-	uint64_t left = multiple - addr % multiple;
-
-	return left < len ? left : len;
-}
-
 /* A fdry_mem_fn: find the stamped blocks of a piece. @arg: points to the piece's entry and moves to
  * the next. */
 static int piece_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len)
@@ -71,8 +63,8 @@ static int piece_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len
 	p->print = fdry_fingerprint_of(bytes, len);
 	memset(p->stamped, 0, sizeof(p->stamped));
 	for (i = 0; len; i++, addr += n, bytes += n, len -= n) {
-		n = part_len(addr, len, FDRY_LAYOUT_BLOCK);
-		p->stamped[i / 64] |= (uint64_t)stamped(bytes, n, addr) << i % 64;
+		n = fdry_layout_part(addr, len, FDRY_LAYOUT_BLOCK);
+		p->stamped[i / 64] |= (uint64_t)fdry_layout_stamped(bytes, n, addr) << i % 64;
 	}
 	return 0;
 }
@@ -166,7 +158,7 @@ static int pieces_add(struct fdry_buf *pieces, uint64_t addr, uint64_t len)
 	int err = 0;
 
 	for (; len && !err; p.addr += p.len, len -= p.len) {
-		p.len = part_len(p.addr, len, FDRY_MEM_READ_PIECE);
+		p.len = fdry_layout_part(p.addr, len, FDRY_MEM_READ_PIECE);
 		err = fdry_buf_put(pieces, &p, sizeof(p));
 	}
 	return err;
@@ -180,7 +172,7 @@ static int piece_add(struct fdry_layout *l, const struct fdry_sealed_stamps *p)
 	int err = 0;
 
 	for (i = 0, at = 0; at < p->len && !err; i++, at += n) {
-		n = part_len(p->addr + at, p->len - at, FDRY_LAYOUT_BLOCK);
+		n = fdry_layout_part(p->addr + at, p->len - at, FDRY_LAYOUT_BLOCK);
 		err = range_add(l, p->addr + at, n,
 				p->stamped[i / 64] >> i % 64 & 1 ? FDRY_ROLE_SCRATCH
 								 : FDRY_ROLE_CONTENT);
@@ -195,7 +187,7 @@ static int stamped_add(struct fdry_layout *l, const struct fdry_capture *cap, ui
 	int err = 0;
 
 	for (; len && !err; addr += n, len -= n) {
-		n = part_len(addr, len, FDRY_MEM_READ_PIECE);
+		n = fdry_layout_part(addr, len, FDRY_MEM_READ_PIECE);
 		err = piece_add(l, fdry_sealed_stamps(&cap->sealed, addr, n));
 	}
 	return err;

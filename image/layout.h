@@ -58,6 +58,17 @@ bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t byte
  * does not count if an allocation began there and was freed: the pointer may point to that. */
 bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr);
 
+/* Bytes from @at to the next multiple of @multiple, at most @len. */
+static inline uint64_t fdry_layout_part(uint64_t at, uint64_t len, uint64_t multiple)
+{
+	uint64_t left = multiple - at % multiple;
+
+	return left < len ? left : len;
+}
+
+/* Whether @len bytes, read at @addr, still have the stamp of a capture. */
+bool fdry_layout_stamped(const uint8_t *bytes, size_t len, uint64_t addr);
+
 /* --- reading device memory in pieces, through blocks of pinned memory --- */
 
 #define FDRY_MEM_READ_PIECE ((size_t)4 << 20)

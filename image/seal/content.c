@@ -174,11 +174,6 @@ static struct place place_at(const struct content *c, uint64_t addr)
 
 /* --- chunks in a cell; @at: the offset from the cell's origin --- */
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	return !len || (!p[0] && !memcmp(p, p + 1, len - 1));
-}
-
 /* Return the number of bytes from @at to the end of its content block, at most @len. */
 static size_t block_len(uint64_t at, size_t len)
 {
@@ -193,7 +188,7 @@ static size_t zero_run(uint64_t at, const uint8_t *bytes, size_t len)
 
 	for (; done < len; done += n) {
 		n = block_len(at + done, len - done);
-		if (!is_zero(bytes + done, n))
+		if (!fdry_seal_is_zero(bytes + done, n))
 			break;
 	}
 	return done;

@@ -14,7 +14,6 @@
 #include "lib/safe_read.h"
 #include "lib/search.h"
 
-#define BLOCK FDRY_LAYOUT_BLOCK
 /* Fewer bytes at the end of an allocation may be equal to the stamp by chance. */
 #define STAMPED_MIN 8u
 
@@ -57,27 +56,9 @@ static int chunk_put(struct storing *st, uint64_t addr, const uint8_t *bytes, si
 	return fdry_buf_put(&st->s->pinned.chunks, &c, sizeof(c));
 }
 
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	return !p[0] && !memcmp(p, p + 1, len - 1);
-}
-
-static bool is_stamped(const uint8_t *p, uint64_t addr, size_t len)
-{
-	const uint32_t stamp = FDRY_STAMP;
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		if (p[i] != ((const uint8_t *)&stamp)[(addr + i) & 3])
-			return false;
-	return true;
-}
-
 static size_t block_len(const struct storing *st, uint64_t addr, size_t left)
 {
-	uint64_t len = BLOCK - (addr - st->alloc->addr) % BLOCK;
-
-	return len < left ? (size_t)len : left;
+	return (size_t)fdry_layout_part(addr - st->alloc->addr, left, FDRY_LAYOUT_BLOCK);
 }
 
 /* Store content that has been read, except zeros at its ends. */
@@ -88,7 +69,7 @@ static int content_put(struct storing *st, uint64_t addr, const uint8_t *bytes, 
 
 	for (at = 0; at < len; at += n) {
 		n = block_len(st, addr + at, len - at);
-		if (is_zero(bytes + at, n))
+		if (fdry_seal_is_zero(bytes + at, n))
 			continue;
 		if (!to)
 			from = at;
@@ -109,7 +90,7 @@ static int stamped_put(struct storing *st, uint64_t addr, const uint8_t *bytes, 
 
 	for (at = 0; at < len; at += n) {
 		n = block_len(st, addr + at, len - at);
-		if (n < STAMPED_MIN || !is_stamped(bytes + at, addr + at, n))
+		if (n < STAMPED_MIN || !fdry_layout_stamped(bytes + at, n, addr + at))
 			continue;
 		err = at > from ? content_put(st, addr + from, bytes + from, at - from) : 0;
 		err = err ?: role_put(st, addr + at, n, FDRY_ROLE_SCRATCH);
@@ -128,9 +109,7 @@ static int own_put(struct storing *st, uint64_t end)
 	int err;
 
 	for (; st->at < end; st->at += len) {
-		len = FDRY_MF_CHUNK_MAX - st->at % FDRY_MF_CHUNK_MAX;
-		if (len > end - st->at)
-			len = end - st->at;
+		len = (size_t)fdry_layout_part(st->at, end - st->at, FDRY_MF_CHUNK_MAX);
 		err = fdry_safe_read(&st->reader, st->at, bytes, len);
 		if (err == -FDRY_E_RANGE)
 			return fdry_fail(FDRY_E_STATE,

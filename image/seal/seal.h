@@ -27,6 +27,12 @@ enum fdry_seal_part {
 	FDRY_SEAL_PART_COUNT,
 };
 
+/* Whether @len bytes are zero. */
+static inline bool fdry_seal_is_zero(const uint8_t *p, size_t len)
+{
+	return !len || (!p[0] && !memcmp(p, p + 1, len - 1));
+}
+
 /* mapped.c: the mappings of the process at the beginning of the seal. */
 struct fdry_seal_maps {
 	struct fdry_maps_range *list; /* ascending */
