@@ -124,28 +124,16 @@ static int commit(struct fdry_writer *writer, struct fdry_manifest_writer *w, co
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_oid identity, *links;
-	struct fdry_manifest m;
 	size_t n;
-	int err = fdry_manifest_encode(w, &bytes);
+	int err = fdry_identity_encode(w, &bytes, &identity, &links, &n);
 
-	if (err)
-		goto out_abort;
-	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (err)
-		goto out_abort;
-	err = fdry_identity_digest(&m, &identity);
-	if (err)
-		goto out_abort;
-	err = fdry_manifest_links(&m, &links, &n);
-	if (err)
-		goto out_abort;
+	if (err) {
+		fdry_writer_abort(writer);
+		return err;
+	}
 	fdry_writer_set_identity(writer, &identity);
 	err = fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, ret, NULL);
 	free(links);
-	goto out_release;
-out_abort:
-	fdry_writer_abort(writer);
-out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }

@@ -264,3 +264,18 @@ out_release:
 	fdry_hash_release(&h);
 	return err;
 }
+
+int fdry_identity_encode(struct fdry_manifest_writer *w, struct fdry_buf *bytes,
+			 struct fdry_oid *identity, struct fdry_oid **links, size_t *nlinks)
+{
+	struct fdry_manifest m;
+	int err = fdry_manifest_encode(w, bytes);
+
+	if (err)
+		return err;
+	err = fdry_manifest_init((struct fdry_span){ bytes->data, bytes->len }, &m) ?:
+	      fdry_identity_digest(&m, identity) ?: fdry_manifest_links(&m, links, nlinks);
+	if (err)
+		fdry_buf_release(bytes);
+	return err;
+}

@@ -35,6 +35,11 @@ int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_ident
 /* A digest of all facts that must be equal for a load, including the caller's. A ref holds one
  * image for each digest. */
 int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret) __must_check;
+/* Make all that a commit of an image needs: the manifest's bytes, that digest, and the objects that
+ * the manifest names. The caller frees @bytes and @links. A failure makes none. */
+int fdry_identity_encode(struct fdry_manifest_writer *w, struct fdry_buf *bytes,
+			 struct fdry_oid *identity, struct fdry_oid **links,
+			 size_t *nlinks) __must_check;
 /* Add a fact to such a digest. */
 int fdry_identity_hash(struct fdry_hash *h, const char *key, const char *value) __must_check;
 

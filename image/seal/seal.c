@@ -425,26 +425,14 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
 	struct fdry_writer *writer = s->writer;
 	struct fdry_buf bytes = { 0 };
-	struct fdry_manifest m;
-	struct fdry_oid *links;
+	struct fdry_oid identity, *links;
 	struct fdry_writer_stats stats = { 0 };
-	struct fdry_oid identity;
 	size_t n;
-	int err;
+	int err = fdry_identity_encode(&s->w, &bytes, &identity, &links, &n);
 
-	err = fdry_manifest_encode(&s->w, &bytes);
 	if (err)
 		return err;
 	s->report.manifest_bytes = bytes.len;
-	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (err)
-		goto out_release;
-	err = fdry_identity_digest(&m, &identity);
-	if (err)
-		goto out_release;
-	err = fdry_manifest_links(&m, &links, &n);
-	if (err)
-		goto out_release;
 	fdry_seal_spent(s, encode);
 	fdry_writer_set_identity(writer, &identity);
 	s->writer = NULL; /* the commit ends the session, also when it fails */
@@ -454,7 +442,6 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	s->report.stored_new = stats.stored_new;
 	fdry_seal_spent(s, commit);
 	free(links);
-out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }
