@@ -64,7 +64,7 @@ static int exhausted(const struct fdry_bump *b, uint64_t size)
 int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align,
 		    struct fdry_place *ret)
 {
-	uint64_t step = size < b->block ? b->unit : b->block;
+	uint64_t step = fdry_bump_step(b, size);
 	uint64_t addr = 0, extent = 0, end;
 
 	if (!size)

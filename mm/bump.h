@@ -58,6 +58,12 @@ int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t u
 int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align,
 		    struct fdry_place *ret) __must_check;
 
+/* The rule's alignment for an allocation of @size bytes, of which its extent is a multiple. */
+static inline uint64_t fdry_bump_step(const struct fdry_bump *b, uint64_t size)
+{
+	return size < b->block ? b->unit : b->block;
+}
+
 /* Move the cursor past @p, which fdry_bump_place() must have computed for the current cursor.
  * Cannot fail. */
 void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p);

@@ -60,7 +60,7 @@ out_give:
 static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size,
 		       struct fdry_place *ret)
 {
-	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, extent;
+	uint64_t step = fdry_bump_step(&r->bump, size), extent;
 	int err = fdry_region_check_inside(r, addr, size);
 
 	if (err)

@@ -121,24 +121,19 @@ static void give(struct fdry_host_area *a, uint64_t addr, uint64_t extent, bool 
 
 static int place(struct fdry_host_area *a, struct fdry_alloc *e)
 {
-	uint64_t step = e->size < FDRY_ALLOC_BLOCK ? a->bump.unit : a->bump.block;
-	struct fdry_place p;
-	uint64_t addr;
+	uint64_t step = fdry_bump_step(&a->bump, e->size);
+	bool reuse = !e->capturing && e->size && e->size <= a->bump.size;
+	struct fdry_place p = { .extent = (e->size + step - 1) / step * step };
 	int err;
 
-	err = fdry_bump_place(&a->bump, e->size, 0, &p);
-	if (err && err != -FDRY_E_RANGE)
-		return err;
-	e->extent = (e->size + step - 1) / step * step;
-	if (!e->capturing && e->size <= a->bump.size &&
-	    fdry_free_ranges_take(&a->free, e->extent, step, &addr)) {
-		e->addr = addr;
-		return 0;
+	if (!reuse || !fdry_free_ranges_take(&a->free, p.extent, step, &p.addr)) {
+		err = fdry_bump_place(&a->bump, e->size, 0, &p);
+		if (err)
+			return err;
+		fdry_bump_take(&a->bump, &p);
 	}
-	if (err)
-		return err;
-	fdry_bump_take(&a->bump, &p);
 	e->addr = p.addr;
+	e->extent = p.extent;
 	return 0;
 }
 
@@ -214,7 +209,7 @@ static int claim_place(struct fdry_host_area *a, const struct fdry_alloc *e)
 
 int fdry_host_area_claim(struct fdry_host_area *a, uint64_t addr, uint64_t size)
 {
-	uint64_t step = size < FDRY_ALLOC_BLOCK ? a->bump.unit : a->bump.block, extent;
+	uint64_t step = fdry_bump_step(&a->bump, size), extent;
 	struct fdry_alloc e = { .addr = addr, .size = size, .kind = FDRY_KIND_PINNED };
 	int err;
 

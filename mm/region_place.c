@@ -82,7 +82,7 @@ out:
 
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 {
-	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
+	uint64_t step = fdry_bump_step(&r->bump, a->size);
 	struct fdry_ranges *from = a->size && a->size <= r->bump.size ? free_for(r, a) : NULL;
 	struct fdry_place p = { .extent = (a->size + step - 1) / step * step };
 	int ret;
