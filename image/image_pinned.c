@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "image/check.h"
 #include "lib/buf.h"
@@ -39,9 +38,10 @@ uint64_t fdry_manifest_pinned_bytes(const struct fdry_manifest *m)
 
 static struct fdry_memory pages_of(const struct fdry_mf_pinned *p)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = p->addr / page * page;
+	size_t len;
+	void *from = fdry_host_pages(p->addr, p->size, &len);
 
-	return (struct fdry_memory){ from, (p->addr + p->size - from + page - 1) / page * page };
+	return (struct fdry_memory){ (uintptr_t)from, len };
 }
 
 static int pages_reserve(struct fdry_image *img, const struct fdry_memory *pages)

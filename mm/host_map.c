@@ -15,8 +15,7 @@
 /* Larger mappings use huge pages if the kernel has some, which are faster to pin. */
 #define HUGE_MIN (2ull << 20)
 
-/* The pages that hold [@addr, @addr + @size). */
-static void *pages(uint64_t addr, uint64_t size, size_t *len)
+void *fdry_host_pages(uint64_t addr, uint64_t size, size_t *len)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = addr / page * page;
 
@@ -41,7 +40,7 @@ int fdry_host_reserve(uint64_t addr, uint64_t size)
 {
 	char what[160];
 	size_t len;
-	void *want = pages(addr, size, &len), *p;
+	void *want = fdry_host_pages(addr, size, &len), *p;
 
 	p = mmap(want, len, PROT_NONE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -61,7 +60,7 @@ int fdry_host_reserve(uint64_t addr, uint64_t size)
 void fdry_host_unreserve(uint64_t addr, uint64_t size)
 {
 	size_t len;
-	void *p = pages(addr, size, &len);
+	void *p = fdry_host_pages(addr, size, &len);
 
 	munmap(p, len);
 }
@@ -70,7 +69,7 @@ void fdry_host_unreserve(uint64_t addr, uint64_t size)
 static void pages_drop(uint64_t addr, uint64_t size)
 {
 	size_t len;
-	void *p = pages(addr, size, &len);
+	void *p = fdry_host_pages(addr, size, &len);
 
 	if (madvise(p, len, MADV_DONTNEED) || mprotect(p, len, PROT_NONE))
 		fdry_warn("%zu bytes of host memory at %p are not freed: %m", len, p);
@@ -80,7 +79,7 @@ int fdry_host_back(const struct fdry_driver *drv, uint64_t addr, uint64_t size)
 {
 	void *own = (void *)(uintptr_t)addr;
 	size_t len;
-	void *p = pages(addr, size, &len);
+	void *p = fdry_host_pages(addr, size, &len);
 	int err;
 
 	if (mprotect(p, len, PROT_READ | PROT_WRITE))

@@ -17,6 +17,9 @@
 /* FDRY_E_DRIVER if the device uses other addresses than the host for registered memory. */
 int fdry_host_map_check(const struct fdry_driver *drv, CUdevice dev) __must_check;
 
+/* The first of the pages that hold [@addr, @addr + @size), and the bytes of all of them. */
+void *fdry_host_pages(uint64_t addr, uint64_t size, size_t *len);
+
 /* Map [@addr, @addr + @size), rounded outwards to pages, without memory or access. FDRY_E_TAKEN
  * names the mapping that is there; FDRY_E_NOMEM. */
 int fdry_host_reserve(uint64_t addr, uint64_t size) __must_check;
