@@ -18,10 +18,6 @@
 #include "graph/read.h"
 #include "graph/text.h"
 
-/* All device and host addresses are at least this and below 1 << ADDRESS_BITS. */
-#define ADDRESS_MIN 65536u
-#define ADDRESS_BITS 57
-
 /* --- driver -> node --- */
 
 /* The packed buffer that a node was launched with, or NULL. */
@@ -136,7 +132,7 @@ static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 
 	for (at = 0; at + 8 <= rd->args.len; at += 4) {
 		word = fdry_get64(rd->args.data + at);
-		if (word < ADDRESS_MIN || word >> ADDRESS_BITS)
+		if (!fdry_read_may_point(word))
 			continue;
 		err = fdry_read_word(rd, word, is_whole(k, at), &what, &variable);
 		if (err)

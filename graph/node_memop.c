@@ -68,7 +68,7 @@ static int value_check(struct fdry_read *rd, const struct fdry_graph_memop *op)
 	bool variable = false;
 	int err;
 
-	if (fdry_graph_memop_bytes(op) != 8 || op->value < 65536 || op->value >> 57)
+	if (fdry_graph_memop_bytes(op) != 8 || !fdry_read_may_point(op->value))
 		return 0;
 	err = fdry_read_word(rd, op->value, true, &what, &variable);
 	if (err || (!what && !variable))

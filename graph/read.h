@@ -35,6 +35,12 @@ struct fdry_read_record {
 	struct fdry_intern kernels; /* struct fdry_read_handle, in the order of first use */
 };
 
+/* Whether a word may be an address: all device and host addresses lie between these. */
+static inline bool fdry_read_may_point(uint64_t word)
+{
+	return word >= 65536 && word < 1ull << 57;
+}
+
 /* An argument word that may be an address has fewer than 63 bits. So bit 63 can record whether the
  * word is a whole parameter. */
 static inline uint64_t fdry_read_word_key(uint64_t word, bool whole)
