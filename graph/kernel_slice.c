@@ -176,6 +176,12 @@ static int parts_group(struct parts *ps)
 	return 0;
 }
 
+/* Whether @v begins where @before ends, in the same section. */
+static bool follows(const struct fdry_cubin_variable *v, const struct fdry_cubin_variable *before)
+{
+	return before->section == v->section && before->offset + before->size == v->offset;
+}
+
 /* The first kernel that reaches variable @i; UINT32_MAX: none. */
 static uint32_t first_of(const struct parts *ps, uint32_t i)
 {
@@ -203,8 +209,7 @@ static void roots_join(struct parts *ps)
 	for (i = 0; i < n; i++)
 		for (k = 0; k < n && ps->roots[i] == ROOT_POINTED; k++) {
 			part = first_of(ps, k);
-			if (part != UINT32_MAX && v[k].section == v[i].section &&
-			    v[k].offset + v[k].size == v[i].offset)
+			if (part != UINT32_MAX && follows(&v[i], &v[k]))
 				group_join(ps, root_part(ps, i), part);
 		}
 }
@@ -214,7 +219,7 @@ static int roots_mark(struct parts *ps)
 	const struct fdry_cubin *c = ps->code->cubin;
 	const struct fdry_set_pointed *p = fdry_array(ps->set->pointed, struct fdry_set_pointed);
 	size_t j, n = fdry_array_count(ps->set->pointed, struct fdry_set_pointed);
-	uint32_t i;
+	uint32_t i, k;
 
 	ps->roots = calloc((size_t)c->nvariables + 1, 1);
 	if (!ps->roots)
@@ -222,16 +227,10 @@ static int roots_mark(struct parts *ps)
 	for (j = 0; j < n; j++)
 		if (p[j].known.owner.code == ps->code->first)
 			ps->roots[p[j].known.index] = ROOT_POINTED;
-	for (j = 0; j < n; j++) {
-		const struct fdry_cubin_variable *v = &p[j].known.variable;
-
-		if (p[j].known.owner.code != ps->code->first)
-			continue;
-		for (i = 0; i < c->nvariables; i++)
-			if (!ps->roots[i] && c->variables[i].section == v->section &&
-			    c->variables[i].offset + c->variables[i].size == v->offset)
-				ps->roots[i] = ROOT_BEFORE;
-	}
+	for (i = 0; i < c->nvariables; i++)
+		for (k = 0; k < c->nvariables && ps->roots[i] == ROOT_POINTED; k++)
+			if (!ps->roots[k] && follows(&c->variables[i], &c->variables[k]))
+				ps->roots[k] = ROOT_BEFORE;
 	return 0;
 }
 
