@@ -85,6 +85,40 @@ static void memops_at(CUdeviceptr at, const char *where)
 	memop_one("write 32, wait 32 and", op, 2, 0);
 }
 
+/* The nodes of captured operations; @op writes 32 bits. */
+static void memops_captured(CUstreamBatchMemOpParams *op)
+{
+	CUgraphNode nodes[8];
+	CUgraph g;
+	size_t i, n;
+
+	MUST(cuStreamBeginCapture_v2, facts.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+	/* One call a line: a wait that is captured before its write never ends. */
+	NOTE("captured: write %d",
+	     (int)API(cuStreamWriteValue32_v2)(facts.stream, facts.mem, 7, 0));
+	printf(", wait %d", (int)API(cuStreamWaitValue32_v2)(facts.stream, facts.mem, 7,
+							     CU_STREAM_WAIT_VALUE_EQ));
+	printf(", batch %d\n", (int)API(cuStreamBatchMemOp_v2)(facts.stream, 1, op, 0));
+	MUST(cuStreamEndCapture, facts.stream, &g);
+	n = g ? facts_nodes_of(g, nodes, 8) : 0;
+	for (i = 0; i < n; i++) {
+		CUDA_BATCH_MEM_OP_NODE_PARAMS q = { 0 };
+		CUgraphNodeType t;
+
+		MUST(cuGraphNodeGetType, nodes[i], &t);
+		printf("  node of type %d", (int)t);
+		if (t == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+			MUST(cuGraphBatchMemOpNodeGetParams, nodes[i], &q);
+			printf(": ctx %d count %u flags %u;", q.ctx == facts.ctx, q.count,
+			       q.flags);
+			op_print(q.paramArray);
+		}
+		printf("\n");
+	}
+	if (g)
+		NOTE("run %d\n", (int)facts_run(g, 1, true));
+}
+
 static void memops(void)
 {
 	CUstreamBatchMemOpParams op = { .operation = CU_STREAM_MEM_OP_BARRIER };
@@ -94,10 +128,8 @@ static void memops(void)
 	CUmemAccessDesc acc = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 				CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUdeviceptr va;
-	CUgraphNode nodes[8];
-	CUgraph g;
 	void *pinned;
-	size_t i, n;
+	size_t i;
 
 	memops_at(facts.mem, "memory of cuMemAlloc");
 	MUST(cuMemAddressReserve, &va, 2 << 20, 0, 0, 0);
@@ -124,29 +156,7 @@ static void memops(void)
 	op.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	op.writeValue.address = facts.mem;
 	memop_one("flags of the batch", &op, 1, 1);
-	MUST(cuStreamBeginCapture_v2, facts.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-	NOTE("captured: write %d, wait %d, batch %d\n",
-	     (int)API(cuStreamWriteValue32_v2)(facts.stream, facts.mem, 7, 0),
-	     (int)API(cuStreamWaitValue32_v2)(facts.stream, facts.mem, 7, CU_STREAM_WAIT_VALUE_EQ),
-	     (int)API(cuStreamBatchMemOp_v2)(facts.stream, 1, &op, 0));
-	MUST(cuStreamEndCapture, facts.stream, &g);
-	n = g ? facts_nodes_of(g, nodes, 8) : 0;
-	for (i = 0; i < n; i++) {
-		CUDA_BATCH_MEM_OP_NODE_PARAMS q = { 0 };
-		CUgraphNodeType t;
-
-		MUST(cuGraphNodeGetType, nodes[i], &t);
-		printf("  node of type %d", (int)t);
-		if (t == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
-			MUST(cuGraphBatchMemOpNodeGetParams, nodes[i], &q);
-			printf(": ctx %d count %u flags %u;", q.ctx == facts.ctx, q.count,
-			       q.flags);
-			op_print(q.paramArray);
-		}
-		printf("\n");
-	}
-	if (g)
-		NOTE("run %d\n", (int)facts_run(g, 1, true));
+	memops_captured(&op);
 	for (i = 1; i <= 1u << 12; i *= 16) {
 		CUstreamBatchMemOpParams *many = calloc(i, sizeof(*many));
 		size_t k;
@@ -241,6 +251,33 @@ static void graph_memory(void)
 
 /* --- attributes --- */
 
+/* The preferred cluster size of a node with each cluster size. */
+static void preferred_clusters(void)
+{
+	static const struct { unsigned int cluster, preferred; } sizes[] = {
+		{ 0, 1 }, { 0, 2 }, { 1, 1 }, { 1, 2 }, { 2, 2 }, { 2, 4 } };
+	CUlaunchAttributeValue v;
+	CUgraph g = facts_graph_new();
+	CUgraphNode n;
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		n = facts_add(g, NULL, 0, 1);
+		memset(&v, 0, sizeof(v));
+		v.clusterDim.x = sizes[i].cluster;
+		v.clusterDim.y = v.clusterDim.z = 1;
+		NOTE("cluster %u:", sizes[i].cluster);
+		if (sizes[i].cluster)
+			printf(" %d,", (int)API(cuGraphKernelNodeSetAttribute)(
+					       n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+		v.preferredClusterDim.x = sizes[i].preferred;
+		printf(" preferred %u: set %d\n", sizes[i].preferred,
+		       (int)API(cuGraphKernelNodeSetAttribute)(
+			       n, CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, &v));
+	}
+	MUST(cuGraphDestroy, g);
+}
+
 static void attributes(void)
 {
 	CUlaunchAttribute set[] = {
@@ -327,6 +364,7 @@ int main(int argc, char **argv)
 #define SECTION(name) { #name, name }
 		SECTION(addresses),
 		SECTION(attributes),
+		SECTION(preferred_clusters),
 		SECTION(arrays),
 		SECTION(graph_memory),
 		SECTION(memops),
