@@ -54,7 +54,7 @@ struct fdry_http_req {
 	struct fdry_buf in;   /* the body of a good answer */
 	struct fdry_buf text; /* the beginning of another one */
 	struct fdry_oid digest;
-	char *location, *content_type, *content_digest, *link;
+	char *location, *content_type, *content_digest, *link, *subject;
 
 	/* Of the session. */
 	CURL *easy;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "registry/client/calls.h"
+#include "registry/client/document.h"
 #include "registry/client/http.h"
 #include "registry/client/manifest.h"
 
@@ -16,8 +17,6 @@
 #define WINDOW_BYTES (64u << 20)
 #define LIST_MAX (512u << 20)
 #define TRIES_MAX 2 /* of a blob that came with other bytes */
-
-#define ACCEPT "Accept: " FDRY_MEDIA_MANIFEST ", " FDRY_MEDIA_INDEX
 
 struct pull;
 struct slot {
@@ -43,59 +42,14 @@ struct pull {
 
 static int damaged(const struct pull *p, const char *what)
 {
-	return fdry_fail(FDRY_E_BADIMAGE,
-			 "the image in the registry %s is damaged: %s; push it again",
-			 p->http.name.host, what);
-}
-
-static int mismatch(const struct pull *p, const struct fdry_oid *oid)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-
-	return fdry_fail(FDRY_E_CORRUPT,
-			 "the registry %s sent other bytes than sha256:%s; delete them "
-			 "there and push again",
-			 p->http.name.host, fdry_oid_hex(oid, hex));
+	return fdry_document_damaged(&p->http, what);
 }
 
 /* --- documents --- */
 
-/* The bytes of a manifest or index; @want NULL: the digest is not known. */
-static int document_fetch(struct pull *p, const char *ref, const struct fdry_oid *want,
-			  struct fdry_buf *ret, struct fdry_oid *id)
-{
-	struct fdry_http_req r = { .method = "GET", .accept = ACCEPT, .hash = true,
-				   .most = FDRY_MANIFEST_BYTES };
-	char hex[FDRY_OID_HEX_SIZE];
-	int err = fdry_http_url(&p->http, &r, "/v2/%s/manifests/%s", p->http.name.repo, ref) ?:
-		  fdry_http_do(&p->http, &r);
-
-	if (err)
-		goto out_release;
-	if (r.status != 200 && r.status != 206) {
-		err = fdry_http_refused(&p->http, &r);
-		goto out_release;
-	}
-	if (want && !fdry_oid_eq(want, &r.digest)) {
-		err = mismatch(p, want);
-		goto out_release;
-	}
-	fdry_oid_hex(&r.digest, hex);
-	if (r.content_digest && !strncmp(r.content_digest, "sha256:", 7) &&
-	    strcmp(r.content_digest + 7, hex)) {
-		err = damaged(p, "its manifest does not match the digest that the registry states");
-		goto out_release;
-	}
-	*id = r.digest;
-	err = fdry_buf_put(ret, r.in.data, r.in.len);
-out_release:
-	fdry_http_req_release(&r);
-	return err;
-}
-
 static int part_fetch(struct pull *p, const struct fdry_descriptor *d)
 {
-	char ref[16 + FDRY_OID_HEX_SIZE], hex[FDRY_OID_HEX_SIZE];
+	char ref[FDRY_DOCUMENT_REF_SIZE];
 	struct fdry_buf bytes = { 0 };
 	bool is_index = false;
 	struct fdry_oid id;
@@ -103,8 +57,8 @@ static int part_fetch(struct pull *p, const struct fdry_descriptor *d)
 
 	if (strcmp(d->media, FDRY_MEDIA_MANIFEST))
 		return damaged(p, "its index names something that is no manifest");
-	snprintf(ref, sizeof(ref), "sha256:%s", fdry_oid_hex(&d->digest, hex));
-	err = document_fetch(p, ref, &d->digest, &bytes, &id) ?:
+	err = fdry_document_fetch(&p->http, fdry_document_ref(&d->digest, ref), &d->digest, &bytes,
+				  &id) ?:
 	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index,
 				 &p->layers);
 	if (!err && (is_index || bytes.len != d->size))
@@ -128,15 +82,15 @@ static int parts_fetch(struct pull *p, const struct fdry_buf *parts)
 static int layers_fetch(struct pull *p)
 {
 	const struct fdry_registry_name *n = &p->http.name;
-	char ref[16 + FDRY_OID_HEX_SIZE], hex[FDRY_OID_HEX_SIZE];
+	char ref[FDRY_DOCUMENT_REF_SIZE];
 	struct fdry_buf bytes = { 0 }, parts = { 0 };
 	bool is_index = false;
 	struct fdry_oid id;
 	int err;
 
-	snprintf(ref, sizeof(ref), "sha256:%s", fdry_oid_hex(&n->digest, hex));
-	err = document_fetch(p, n->by_digest ? ref : n->tag, n->by_digest ? &n->digest : NULL,
-			     &bytes, &id) ?:
+	err = fdry_document_fetch(&p->http,
+				  n->by_digest ? fdry_document_ref(&n->digest, ref) : n->tag,
+				  n->by_digest ? &n->digest : NULL, &bytes, &id) ?:
 	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index, &parts);
 	if (err)
 		goto out_release;
@@ -213,7 +167,7 @@ static int list_fetch(struct pull *p)
 	if (r.status != 200 && r.status != 206)
 		err = fdry_http_refused(&p->http, &r);
 	else if (!is_whole(&r, d))
-		err = mismatch(p, &d->digest);
+		err = fdry_document_mismatch(&p->http, &d->digest);
 	else
 		err = p->caller->list(p->caller->arg, (struct fdry_span){ r.in.data, r.in.len },
 				      &p->blobs, &p->count);
@@ -306,7 +260,7 @@ static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 		return blobs_put(p) ?: blobs_begin(p);
 	}
 	if (++s->tries == TRIES_MAX)
-		return mismatch(p, &layer_at(p, 1 + s->blob)->digest);
+		return fdry_document_mismatch(&p->http, &layer_at(p, 1 + s->blob)->digest);
 	h->retries++;
 	return blob_begin(s, s->blob);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "registry/client/calls.h"
+#include "registry/client/document.h"
 #include "registry/client/http.h"
 #include "registry/client/manifest.h"
 
@@ -244,51 +245,28 @@ static int blobs_send(struct push *p)
 
 /* --- manifests --- */
 
-/* @ref: a tag, or NULL for the digest. */
-static int document_send(struct push *p, const char *media, const struct fdry_buf *bytes,
-			 const char *ref, struct fdry_oid *id)
-{
-	struct fdry_http_req r = { .method = "PUT", .type = media,
-				   .body = { bytes->data, bytes->len } };
-	char hex[FDRY_OID_HEX_SIZE];
-	int err = fdry_oid_of(bytes->data, bytes->len, id);
-
-	if (err)
-		return err;
-	fdry_oid_hex(id, hex);
-	if (ref)
-		err = fdry_http_url(&p->http, &r, "/v2/%s/manifests/%s", p->http.name.repo, ref);
-	else
-		err = fdry_http_url(&p->http, &r, "/v2/%s/manifests/sha256:%s", p->http.name.repo,
-				    hex);
-	err = err ?: fdry_http_do(&p->http, &r);
-	if (!err && (r.status < 200 || r.status > 299))
-		err = fdry_http_refused(&p->http, &r);
-	else if (!err && r.content_digest && !strstr(r.content_digest, hex))
-		err = fdry_fail(FDRY_E_CORRUPT, "the registry %s has stored another manifest than "
-				"was sent; push again", p->http.name.host);
-	fdry_http_req_release(&r);
-	return err;
-}
-
 static int part_send(struct push *p, size_t from, size_t count, struct fdry_buf *parts)
 {
 	struct fdry_descriptor d = { .media = FDRY_MEDIA_MANIFEST };
+	struct fdry_document_sent sent = { 0 };
 	struct fdry_buf bytes = { 0 };
 	int err = fdry_manifest_put(p->layers + from, count, &bytes);
 
 	if (!err && bytes.len > FDRY_MANIFEST_BYTES)
 		err = fdry_bug("a manifest has %zu bytes", bytes.len);
-	err = err ?: document_send(p, FDRY_MEDIA_MANIFEST, &bytes, NULL, &d.digest);
+	err = err ?: fdry_document_send(&p->http, FDRY_MEDIA_MANIFEST,
+					(struct fdry_span){ bytes.data, bytes.len }, NULL, &sent);
+	d.digest = sent.id;
 	d.size = bytes.len;
 	fdry_buf_release(&bytes);
 	return err ?: fdry_buf_put(parts, &d, sizeof(d));
 }
 
-static int index_send(struct push *p, struct fdry_oid *id)
+/* Send the parts, and append the index that names them. */
+static int index_put(struct push *p, struct fdry_buf *ret)
 {
 	size_t at, n, layers = 1 + p->in->count;
-	struct fdry_buf parts = { 0 }, bytes = { 0 };
+	struct fdry_buf parts = { 0 };
 	int err = 0;
 
 	for (at = 0; at < layers && !err; at += n) {
@@ -296,22 +274,25 @@ static int index_send(struct push *p, struct fdry_oid *id)
 		err = part_send(p, at, n, &parts);
 	}
 	err = err ?: fdry_index_put((void *)parts.data,
-				    parts.len / sizeof(struct fdry_descriptor), &bytes) ?:
-	      document_send(p, FDRY_MEDIA_INDEX, &bytes, p->http.name.tag, id);
+				    parts.len / sizeof(struct fdry_descriptor), ret);
 	fdry_buf_release(&parts);
-	fdry_buf_release(&bytes);
 	return err;
 }
 
-static int manifest_send(struct push *p, struct fdry_oid *id)
+/* The document that the tag names: the manifest, or the index of several. */
+static int root_send(struct push *p)
 {
+	bool is_index = 1 + p->in->count > FDRY_MANIFEST_LAYERS;
+	struct fdry_document_sent sent;
 	struct fdry_buf bytes = { 0 };
-	int err;
+	int err = is_index ? index_put(p, &bytes) :
+			     fdry_manifest_put(p->layers, 1 + p->in->count, &bytes);
 
-	if (1 + p->in->count > FDRY_MANIFEST_LAYERS)
-		return index_send(p, id);
-	err = fdry_manifest_put(p->layers, 1 + p->in->count, &bytes) ?:
-	      document_send(p, FDRY_MEDIA_MANIFEST, &bytes, p->http.name.tag, id);
+	err = err ?: fdry_document_send(&p->http, is_index ? FDRY_MEDIA_INDEX : FDRY_MEDIA_MANIFEST,
+					(struct fdry_span){ bytes.data, bytes.len },
+					p->http.name.tag, &sent);
+	if (!err)
+		fdry_oid_hex(&sent.id, p->report->id);
 	fdry_buf_release(&bytes);
 	return err;
 }
@@ -392,7 +373,6 @@ int fdry_client_push(const char *to, const struct fdry_registry_opts *opts,
 		     struct fdry_registry_report *report)
 {
 	struct push *p = calloc(1, sizeof(*p));
-	struct fdry_oid id;
 	int err;
 
 	if (!p)
@@ -402,9 +382,7 @@ int fdry_client_push(const char *to, const struct fdry_registry_opts *opts,
 	p->caller = caller;
 	p->report = report;
 	err = session_open(p, to) ?: layers_set(p) ?: registry_greet(p) ?:
-	      blobs_send(p) ?: manifest_send(p, &id);
-	if (!err)
-		fdry_oid_hex(&id, report->id);
+	      blobs_send(p) ?: root_send(p);
 	report->requests = p->http.requests;
 	report->retries = p->http.retries;
 	push_free(p);

@@ -238,7 +238,7 @@ static int keep(char **to, const char *value, size_t len, bool join)
 static void headers_drop(struct fdry_http_req *r)
 {
 	char **all[] = { &r->location, &r->content_type, &r->content_digest, &r->link,
-			 &r->challenge, &r->content_range };
+			 &r->subject, &r->challenge, &r->content_range };
 	size_t i;
 
 	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -256,6 +256,7 @@ static int header_take(struct fdry_http_req *r, const char *name, size_t nlen, c
 		{ "content-type", &r->content_type },
 		{ "docker-content-digest", &r->content_digest },
 		{ "link", &r->link },
+		{ "oci-subject", &r->subject },
 		{ "www-authenticate", &r->challenge },
 		{ "content-range", &r->content_range },
 	};
