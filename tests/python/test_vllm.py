@@ -129,7 +129,7 @@ class Starts(Engine):
     def test_a_tensor_without_a_place_leaves_the_others_as_they_were(self):
         self.first()
         log = self.start(before=textwrap.dedent("""
-            from foundry.vllm import attach
+            from foundry.engines import attach
             place = attach.place
             def refuse(roots, path, tensor):
                 if path == "model.kept":
@@ -152,7 +152,7 @@ class Starts(Engine):
     def test_the_code_of_a_model_is_a_fact(self):
         self.script("""if 1:
             import importlib, sys, types
-            from foundry.vllm import facts
+            from foundry.engines import facts
             sys.path.insert(0, ".")
             found = set()
             for text in ("1", "2"):
@@ -337,8 +337,9 @@ class Starts(Engine):
     def test_an_image_without_a_size_for_the_cache_is_not_used(self):
         self.first()
         log = self.start(before=textwrap.dedent("""
-            of_image = facts.of_image
-            facts.of_image = lambda *names: {**of_image(*names), "vllm.available_bytes": "x"}
+            from foundry.engines import facts as common
+            of_image = common.of_image
+            common.of_image = lambda *names: {**of_image(*names), "vllm.available_bytes": "x"}
             """))
         self.assertIn("invalid literal for int()", log)
         self.assertIn("captured and sealed", log)
@@ -501,7 +502,7 @@ class Caches(Engine):
 
     def test_a_file_cannot_leave_the_folders(self):
         self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
-            from foundry.vllm import caches
+            from foundry.engines import caches
             caches.packed = lambda watch: []
             """))
         self.store("""
@@ -539,20 +540,21 @@ class Caches(Engine):
         self.store("""
             import json
             files = [File("places.json", b"{}"), File("triton/LINK/x/b", b"b")]
-            from foundry.vllm import caches
+            from foundry.engines import caches
+            from foundry.vllm.folders import folders
             store.attach = None
             class Images:
                 def files(self, ref, wanted):
                     return [f for f in files if f.name in wanted]
             carried = {f.name for f in files}
-            assert caches.unpack(Images(), "test", caches.folders(), carried) == (2, 0)
+            assert caches.unpack(Images(), "test", folders(), carried) == (2, 0)
             """)
         self.assertEqual(os.listdir(self.path("outside")), [])
 
     def test_a_list_is_written_only_if_its_files_are_there(self):
         """Triton takes a list for complete. It would fail in place of compiling."""
         self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
-            from foundry.vllm import caches
+            from foundry.engines import caches
             packed = caches.packed
             caches.packed = lambda watch: [f for f in packed(watch)
                                            if not f.name.endswith("sampler.cubin")]
@@ -564,7 +566,7 @@ class Caches(Engine):
 
     def test_a_list_is_carried_only_with_its_files(self):
         self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
-            from foundry.vllm import caches
+            from foundry.engines import caches
             packed = caches.packed
             def larger(watch):
                 for name, path in watch.used():
@@ -583,7 +585,7 @@ class Caches(Engine):
     def test_a_file_that_vanishes_costs_no_other(self):
         """Another engine has temporary files in the same folders."""
         log = self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
-            from foundry.vllm import caches
+            from foundry.engines import caches
             import os
             below = caches._below
             caches._below = lambda folder: below(folder) | {os.path.join(folder, "tmp.pid", "x")}

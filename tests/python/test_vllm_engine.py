@@ -24,7 +24,9 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.vllm import ahead, attach, caches, compiled, facts, graphs, pieces, runners, worker
+    from foundry.engines import ahead, attach, caches, graphs
+    from foundry.vllm import compiled, facts, pieces, runners, worker
+    from foundry.vllm.folders import folders
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -105,7 +107,7 @@ class Engine(unittest.TestCase):
         self.assertEqual(get_ptxas_version.cache_info().hits, 1)
 
     def test_the_caches_have_their_folders(self):
-        self.assertEqual(set(caches.folders()), {"triton", "vllm", "autotune", "inductor"})
+        self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor"})
 
     def test_the_cache_of_triton_has_lists_of_paths(self):
         from triton.runtime import cache
@@ -352,8 +354,8 @@ class Engine(unittest.TestCase):
     def test_tensors_of_compiled_code_are_not_searched(self):
         module = torch.nn.Linear(1, 1, bias=False)
         module.code = cuda_graph.CUDAGraphEntry(None, output=torch.zeros(1))
-        self.assertEqual(list(attach._children(module.code, attach._PACKAGES)), [])
-        steps = [step for step, _ in attach._children(module, attach._PACKAGES)]
+        self.assertEqual(list(attach._children(module.code, worker.PACKAGES, worker.COMPILED)), [])
+        steps = [step for step, _ in attach._children(module, worker.PACKAGES, worker.COMPILED)]
         self.assertIn(".code", steps)
         self.assertTrue(hasattr(__import__("torch._inductor.codecache").
                                 _inductor.codecache.PyCodeCache, "modules"))

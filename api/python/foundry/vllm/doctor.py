@@ -54,9 +54,9 @@ def interposer():
 
 def caches():
     """Return (works, text) about the folders of compilers."""
-    from . import caches as engine
+    from .folders import folders
     texts, good = [], True
-    for name, path in engine.folders().items():
+    for name, path in folders().items():
         there = path
         while not os.path.exists(there):
             there = os.path.dirname(there)
@@ -69,7 +69,7 @@ def caches():
 def image(ref):
     """Return (works, text) about the image that FOUNDRY_VLLM names."""
     from .. import Error, Store
-    from . import caches as engine
+    from ..engines import caches as engine
     if ref in ("", "0"):
         return None, "FOUNDRY_VLLM is not set, so vLLM starts as without Foundry"
     if ref == "1":

@@ -30,9 +30,13 @@ from ..capture import Capture, base_for_name
 from ..image import load
 from ..store import Store
 from ..variables import check_variables
-from . import ahead, area, attach, caches, compiled, facts, graphs, pieces, runners
+from ..engines import ahead, area, attach, caches, graphs, log
+from ..engines import facts as common
+from . import compiled, facts, pieces, runners
+from .folders import folders
 
 logger = init_logger("vllm.foundry")
+log.use(logger)
 
 SIZE = 1 << 39        # addresses of the region,
 ASIDE = 1 << 39       # and of its aside area
@@ -43,6 +47,8 @@ SHARED = facts.PREFIX + "code.shared"
 PART = 4000                        # characters of such a part
 MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
          3: ("FULL", "FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")}
+PACKAGES = ("vllm.", "torch.nn.")  # whose objects are searched for tensors, except
+COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled and code loaded
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
 
@@ -152,8 +158,8 @@ class Session:
         text = ""
         try:
             text = self.store.describe(self.ref)
-            self.found = facts.of_image(text)
-            difference = facts.difference(self.facts, self.found)
+            self.found = common.of_image(text, facts.PREFIX)
+            difference = common.difference(self.facts, self.found, facts.PREFIX)
         except Error as e:
             difference = str(e)
         if difference:
@@ -174,7 +180,7 @@ class Session:
         if os.environ.get("FOUNDRY_VLLM_CACHES") == "0":
             return
         try:
-            self.places = caches.folders()
+            self.places = folders()
             if self.mode == "load":
                 carried, written = caches.unpack(self.store, self.ref, self.places,
                                                  caches.names(text))
@@ -385,7 +391,7 @@ class Session:
     def compare(self):
         """Raise Unfit if the image does not fit what this process has made so far."""
         own, sealed = self.facts.pop(LAYOUT), self.found.get(LAYOUT)
-        difference = facts.difference(self.facts, self.found)
+        difference = common.difference(self.facts, self.found, facts.PREFIX)
         self.facts[LAYOUT] = own
         if difference:
             raise Unfit(difference)
@@ -583,7 +589,7 @@ class Session:
         numbers: of the graphs. outputs: tensors of entries. Returns {path: tensor}.
         """
         start = self.base + SIZE
-        found = attach.find(self.roots(), start, start + ASIDE)
+        found = attach.find(self.roots(), start, start + ASIDE, PACKAGES, COMPILED)
         for path, tensor in found.items():
             logger.debug("Foundry: aside: %s %s %s", path, tensor.dtype, list(tensor.shape))
             self.capture.tensor(path, tensor, use="state")

@@ -19,16 +19,14 @@ from .area import address
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
 _DEPTH = 12
-_PACKAGES = ("vllm.", "torch.nn.")
-_COMPILED = "vllm.compilation."  # its objects differ between code compiled and code loaded
 
 
-def _searched(kind, packages):
+def _searched(kind, packages, omitted):
     name = kind.__module__ + "."
-    return name.startswith(packages) and not name.startswith(_COMPILED)
+    return name.startswith(packages) and not name.startswith(omitted)
 
 
-def _children(value, packages):
+def _children(value, packages, omitted):
     """Yield (step, child) for an object that may hold tensors; step: None if the child cannot be
     set again.
     """
@@ -40,21 +38,21 @@ def _children(value, packages):
     if isinstance(value, tuple):
         return [(None, child) for child in value]
     kind = type(value)
-    if _searched(kind, packages) and hasattr(value, "__dict__"):
+    if _searched(kind, packages, omitted) and hasattr(value, "__dict__"):
         return [(f".{name}", child) for name, child in vars(value).items()]
     return []
 
 
-def find(roots, start, end, packages=_PACKAGES):
+def find(roots, start, end, packages, omitted=()):
     """Return {path: tensor} of the tensors in [start, end) that the objects `roots`, {name:
-    object}, hold. Only objects whose classes are from `packages` are searched. vLLM's objects of
-    compiled code are not searched.
+    object}, hold. Only objects whose classes are from `packages`, and not from `omitted`, are
+    searched: tuples of the names of packages, each with a dot at its end.
     """
     left = [(name, value, 0) for name, value in roots.items()]
     found, seen = {}, set(map(id, roots.values()))
     while left:
         path, value, depth = left.pop()
-        for step, child in _children(value, packages):
+        for step, child in _children(value, packages, omitted):
             if isinstance(child, torch.Tensor):
                 if step and path and child.device.type == "cuda" and (
                         start <= address(child) < end):
@@ -145,7 +143,7 @@ def stale(capture, keys, others, placed=()):
     for start, end, each in ranges:
         at = bisect.bisect_left(used, (start, 0))
         if at < len(used) and used[at][0] < end:
-            raise Error(_lib.REFUSED, f"graph {used[at][1]} uses a tensor that was made while vLLM "
-                        f"profiled or warmed up ({each.dtype}, {list(each.shape)}, at "
+            raise Error(_lib.REFUSED, f"graph {used[at][1]} uses a tensor that was made while the "
+                        f"engine profiled or warmed up ({each.dtype}, {list(each.shape)}, at "
                         f"{start:#x}), and no object of the worker has it: a later start could "
                         "not replace it")

@@ -2,13 +2,12 @@
 """Host work of a later start that a thread does beside the loading of weights.
 
 Triton finds a kernel in its cache by a hash of its own files, 400 MB, and of the version of an
-assembler that it asks. vLLM computes them while it profiles, which a later start omits. They would
-delay the first kernel by half a second.
+assembler that it asks. An engine computes them while it profiles or captures, which a later start
+omits. They would delay the first kernel by half a second.
 """
-import logging
 import threading
 
-logger = logging.getLogger("vllm.foundry")
+from . import log
 
 
 def _run(arch):
@@ -18,7 +17,7 @@ def _run(arch):
         triton_key()
         get_ptxas_version(arch)
     except Exception as e:  # Triton computes them when it needs them
-        logger.debug("Foundry: nothing was done ahead: %r", e)
+        log.debug("Foundry: nothing was done ahead: %r", e)
 
 
 def begin(arch):

@@ -95,7 +95,7 @@ def tensors(start, end):
     """Return every tensor known to Python whose memory is in [start, end)."""
     found = []
     if gc.get_freeze_count():
-        gc.unfreeze()  # frozen objects are not listed; vLLM freezes again when it is ready
+        gc.unfreeze()  # frozen objects are not listed; engines freeze again when they are ready
     for each in gc.get_objects():
         # isinstance() would ask a weak reference whose object is gone.
         if not issubclass(type(each), torch.Tensor) or each.device.type != "cuda":

@@ -10,14 +10,12 @@ Triton's lists of files have absolute paths; in the image they have names alone.
 have paths, too, so they are used only if their folder is at the same place as it was.
 """
 import json
-import logging
 import os
 import sys
 import tempfile
 
 from ..store import File
-
-logger = logging.getLogger("vllm.foundry")
+from . import log
 
 SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
@@ -25,24 +23,11 @@ GROUP = "__grp__"       # Triton's lists of files begin with it
 _SUFFIX = " (executable)"
 
 
-def folders():
-    """Return {name: path} of the engine's cache folders."""
-    import triton
-    import vllm.envs
-    found = {}
-    knobs = getattr(triton, "knobs", None)
-    if knobs is not None:
-        found["triton"] = knobs.cache.dir
-    root = getattr(vllm.envs, "VLLM_CACHE_ROOT", None)
-    if root:
-        found["vllm"] = os.path.join(root, "torch_compile_cache")
-        found["autotune"] = os.path.join(root, "flashinfer_autotune_cache")
-    try:
-        from torch._inductor.runtime.cache_dir_utils import cache_dir
-        found["inductor"] = cache_dir()
-    except ImportError:
-        pass
-    return {name: os.path.abspath(path) for name, path in found.items() if path}
+def triton():
+    """Return {name: path} of Triton's cache folder, or nothing if it has none."""
+    import triton as package
+    knobs = getattr(package, "knobs", None)
+    return {} if knobs is None else {"triton": knobs.cache.dir}
 
 
 def _below(folder):
@@ -134,7 +119,7 @@ def packed(watch):
         if os.path.basename(path).startswith(GROUP):
             data = _portable(path, data, paths, carried)
         if data is None or len(data) > left:
-            logger.info("Foundry: the image does not carry %s", path)
+            log.info("Foundry: the image does not carry %s", path)
             continue
         left -= len(data)
         carried.add(path)
@@ -220,5 +205,5 @@ def unpack(store, ref, places, carried):
             if file.data is not None and _make_folder(os.path.dirname(path), root):
                 written += _write(path, file)
         except OSError as e:
-            logger.warning("Foundry: a file of the image could not be written: %s", e)
+            log.warning("Foundry: a file of the image could not be written: %s", e)
     return len(carried), written

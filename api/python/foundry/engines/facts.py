@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of a start that an image must share to be used, for all engines."""
+import hashlib
+import importlib.metadata
+import os
+import re
+import sys
+
+# Packages with kernels, or with host code that prepares what kernels read.
+PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
+            "nvidia-cutlass-dsl", "transformers")
+# Variables of other libraries that select kernels or their precision.
+VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG")
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
+_SHORT = re.compile(r"[A-Za-z0-9_.,:-]{1,24}")
+
+
+def environment(names):
+    """Return those of the variables `names`, and of VARIABLES, that are in the environment, with a
+    hash in place of a long value. Secrets are left out.
+    """
+    found = []
+    for name in sorted({*names, *VARIABLES}):
+        value = os.environ.get(name)
+        if value and not _SECRET.search(name):
+            found.append(f"{name}={value if _SHORT.fullmatch(value) else hashed(value.encode())}")
+    text = " ".join(found) or "empty"
+    return text if len(text) < 4000 else hashed(text.encode())
+
+
+def packages(more=()):
+    """Return the installed PACKAGES, and those of `more`, with their versions."""
+    found = []
+    for name in (*PACKAGES, *more):
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return ", ".join(found) or "none"
+
+
+def code(model):
+    """Return a hash of the files with the classes of a model's modules and of their attention.
+
+    A model's own code may change while its configuration stays.
+    """
+    parts = [each for module in model.modules() for each in (module, getattr(module, "impl", None))]
+    files = {}
+    for name in {type(each).__module__ for each in parts}:
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path:
+            with open(path, "rb") as f:
+                files[name] = hashed(f.read())
+    return hashed(repr(sorted(files.items())).encode())
+
+
+def hashed(data):
+    """Return a short hash of bytes."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def difference(wanted, found, prefix):
+    """Return a sentence on the first fact of `wanted` that `found` has with another value, or None.
+    """
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            return (f"{key.removeprefix(prefix)} is {value} here and "
+                    f"{found.get(key, 'not stated')} in the image")
+    return None
+
+
+def of_image(text, prefix):
+    """Return the facts in the description of an image whose names begin with `prefix`."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("fact " + prefix):
+            key, _, value = line.removeprefix("fact ").partition(" = ")
+            found[key] = value
+    return found
