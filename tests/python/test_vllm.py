@@ -249,6 +249,59 @@ class Starts(Engine):
             """))
         self.assertIn("loaded", self.start(counts="LOADED"))
 
+    def test_an_area_that_cannot_be_entered_starts_plain(self):
+        """Each step of each phase's area fails once."""
+        for phase in (1, 2):
+            for step in ("MemPool", "CUDAGraph"):
+                with self.subTest(phase=phase, step=step):
+                    log = self.start(before=self.fails_at(step, phase))
+                    self.assertIn("started without an image, because of a test", log)
+        self.first()
+        self.start(counts="LOADED", before=self.fails_at("MemPool", 1))  # it enters no area
+
+    @staticmethod
+    def fails_at(step, phase):
+        return textwrap.dedent(f"""
+            from foundry.vllm import area
+            entered, enter, made = [], area.Area.__enter__, torch.cuda.{step}
+            def failing(*args, **kwargs):
+                raise RuntimeError("of a test")
+            def enter_or_fail(self):
+                entered.append(self)
+                if len(entered) == {phase}:
+                    torch.cuda.{step} = failing
+                try:
+                    return enter(self)
+                finally:
+                    torch.cuda.{step} = made
+            area.Area.__enter__ = enter_or_fail
+            """)
+
+    def test_two_threads_may_start_engines(self):
+        """The second one warms up as without Foundry, also while the first one loads."""
+        self.first()
+        log = self.start("""
+            other.join()
+            decodes(others[0])
+            """, before=textwrap.dedent("""
+            import ctypes
+            import threading
+            others, warm_up, context = [], gpu_worker.warmup_kernels, ctypes.c_void_p()
+            def second():
+                torch._driver.call("cuCtxSetCurrent", context)
+                others.append(start())
+            other = threading.Thread(target=second)
+            def warmup_kernels(*args):
+                if not context:
+                    torch._driver.call("cuCtxGetCurrent", ctypes.byref(context))
+                    other.start()
+                    other.join(0.5)
+                warm_up(*args)
+            gpu_worker.warmup_kernels = warmup_kernels
+            """), counts="{**ONCE, 'warmup_kernels': 2}")
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("because a region has begun already", log)
+
     def test_another_gpu_memory_is_named(self):
         self.first()
         log = self.start(before="properties = torch.cuda.get_device_properties(0)\n"
@@ -447,6 +500,31 @@ class Caches(Engine):
         self.assertTrue(os.access(self.kernel("sampler.cubin"), os.X_OK))
         self.assertFalse(os.access(self.kernel("sampler.ptx"), os.X_OK))
         self.assertIn("7 files for caches, 0 of them were missing", self.start())
+
+    def test_files_get_the_permissions_that_the_umask_leaves(self):
+        self.first()
+        for mask, executable, other in ((0o077, 0o700, 0o600), (0o002, 0o775, 0o664)):
+            shutil.rmtree(self.path(CACHE))
+            self.start(before=f"import os\nos.umask({mask})\ngpu_worker.KERNELS.clear()\n")
+            for path, mode in ((self.kernel(), executable),
+                               (self.kernel("sampler.cubin"), executable),
+                               (self.kernel("sampler.ptx"), other)):
+                self.assertEqual(os.stat(path).st_mode & 0o777, mode, path)
+
+    def test_a_file_has_its_name_after_its_bytes_are_on_the_disk(self):
+        self.first()
+        shutil.rmtree(self.path(CACHE))
+        self.start("assert calls == ['fsync', 'link'] * 6, calls", before=textwrap.dedent("""
+            import os
+            calls, fsync, link = [], os.fsync, os.link
+            def fsync_noted(*args):
+                calls.append("fsync")
+                fsync(*args)
+            def link_noted(*args):
+                calls.append("link")
+                link(*args)
+            os.fsync, os.link = fsync_noted, link_noted
+            """))
 
     def test_a_variable_turns_it_off(self):
         log = self.start(counts="ONCE", compiles=("sampler", "prepare"), FOUNDRY_VLLM_CACHES="0")

@@ -26,16 +26,20 @@ class Area:
         self._aside = self._pool = self._generator = None
 
     def __enter__(self):
-        self._aside = _paused(self._capture) if self._outside else self._capture.aside()
-        self._aside.__enter__()
-        self._pool = torch.cuda.MemPool()
-        self.pools.add(tuple(self._pool.id))
-        self.pool_enter()
-        # Torch keeps the state of a generator for graphs on the device while a graph knows it. The
-        # first graph allocates it.
-        self._generator = torch.cuda.CUDAGraph()
-        for generator in torch.cuda.default_generators[self._ordinal:self._ordinal + 1]:
-            self._generator.register_generator_state(generator)
+        """Enter the area. If that fails, everything is as before."""
+        with contextlib.ExitStack() as undo:
+            self._aside = _paused(self._capture) if self._outside else self._capture.aside()
+            undo.enter_context(self._aside)
+            self._pool = torch.cuda.MemPool()
+            self.pools.add(tuple(self._pool.id))
+            self.pool_enter()
+            undo.callback(self.pool_leave)
+            # Torch keeps the state of a generator for graphs on the device while a graph knows it.
+            # The first graph allocates it.
+            self._generator = torch.cuda.CUDAGraph()
+            for generator in torch.cuda.default_generators[self._ordinal:self._ordinal + 1]:
+                self._generator.register_generator_state(generator)
+            undo.pop_all()
         return self
 
     def pool_enter(self):

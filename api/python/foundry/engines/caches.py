@@ -11,8 +11,8 @@ have paths, too, so they are used only if their folder is at the same place as i
 """
 import json
 import os
+import secrets
 import sys
-import tempfile
 
 from ..store import File
 from . import log
@@ -151,22 +151,29 @@ def _make_folder(path, root):
     """Make a file's folder below `root`, if this user owns that and no link leads out of it. Return
     whether it was made.
     """
-    os.makedirs(root, mode=0o755, exist_ok=True)
+    os.makedirs(root, exist_ok=True)
     real = os.path.realpath(root)
     if os.stat(real).st_uid != os.geteuid() or not (
             os.path.realpath(path) + os.sep).startswith(real + os.sep):
         return False
-    os.makedirs(path, mode=0o755, exist_ok=True)
+    os.makedirs(path, exist_ok=True)
     return True
 
 
 def _write(path, file):
-    """Create a file as a whole, unless it exists. Returns whether it was created."""
-    handle, temporary = tempfile.mkstemp(prefix=".foundry-", dir=os.path.dirname(path))
+    """Create a file as a whole, unless it exists. Returns whether it was created.
+
+    It gets the permissions that the umask leaves. Its bytes are on the disk before it has its name:
+    after a crash, a file without them would stay, since no start changes a file that is there.
+    """
+    temporary = os.path.join(os.path.dirname(path), f".foundry-{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                     0o777 if file.executable else 0o666)
     try:
         with os.fdopen(handle, "wb") as f:
             f.write(file.data)
-            os.fchmod(handle, 0o755 if file.executable else 0o644)
+            f.flush()
+            os.fsync(handle)
         try:
             os.link(temporary, path)
         except FileExistsError:

@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import re
+import threading
 import time
 import traceback
 
@@ -51,6 +52,11 @@ PACKAGES = ("vllm.", "torch.nn.")  # whose objects are searched for tensors, exc
 COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled and code loaded
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
+
+
+# A phase replaces functions of vLLM and torch for a while. If another thread of the process starts
+# an engine, too, that one must not call the replacements.
+_PHASE = threading.RLock()
 
 
 class Unfit(Exception):
@@ -99,10 +105,11 @@ class Session:
 
         def phase(*args, **kwargs):
             start = time.monotonic()
-            if own is None or self.mode == "plain":
-                done = original(*args, **kwargs)
-            else:
-                done = own(original, *args, **kwargs)
+            with _PHASE:
+                if own is None or self.mode == "plain":
+                    done = original(*args, **kwargs)
+                else:
+                    done = own(original, *args, **kwargs)
             self.seconds[name] = time.monotonic() - start
             if name == PHASES[-1]:
                 self.summary()
@@ -115,6 +122,16 @@ class Session:
         if self.strict:
             raise RuntimeError(f"FOUNDRY_VLLM_STRICT is set, and the start cannot use the image "
                                f"'{self.ref}': {self.why}")
+
+    def give_up(self, why):
+        """Start as vLLM does without Foundry from here on, since an exception was raised."""
+        self.log_bug(why)
+        self.mode = "plain"
+        if self.watch:
+            self.watch.stop()
+        self.watch = None
+        self.capture.pause()
+        self.refuse(why)
 
     def turn(self, why):
         """Capture in place of the load that was begun."""
@@ -280,10 +297,15 @@ class Session:
             available, self.omitted = int(self.found[AVAILABLE]), True
             self.worker.available_kv_cache_memory_bytes = available
             return available
-        with area.Area(self.capture, self.ordinal), compiled.watched() as files, (
-                contextlib.ExitStack()) as noted:
+        with contextlib.ExitStack() as aside:
+            try:
+                aside.enter_context(area.Area(self.capture, self.ordinal))
+            except Exception as e:
+                self.give_up(e)
+                return original()
+            files = aside.enter_context(compiled.watched())
             if compiled.parts(self.worker.model_runner.get_model()):
-                noted.enter_context(self.shared.noted())
+                aside.enter_context(self.shared.noted())
             available = original()
         self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
@@ -347,12 +369,7 @@ class Session:
         try:
             self.facts.update(facts.late(self.worker, self.code), **{LAYOUT: self.layout()})
         except Exception as e:
-            self.log_bug(e)
-            self.mode = "plain"
-            self.capture.pause()
-            if self.watch:
-                self.watch.stop()
-            self.refuse(e)
+            self.give_up(e)
             self.profile()
             return original()
         failed = self.load_failed() if self.mode == "load" else None
@@ -365,12 +382,26 @@ class Session:
             self.ahead.join()
             with self.filling():
                 done = original()
+            self.capture.pause()
         else:
-            with self.capturing():
-                self.profile()
-                done = original()
-        self.capture.pause()
+            done = self.warm_up_aside(original)
         self.end_caches()
+        return done
+
+    def warm_up_aside(self, original):
+        """Warm up and capture in the area, and seal."""
+        left = contextlib.ExitStack()
+        inside = area.Area(self.capture, self.ordinal)
+        try:
+            left.enter_context(inside)
+        except Exception as e:
+            self.give_up(e)
+            self.profile()
+            return original()
+        with left, self.capturing(inside, left):
+            self.profile()
+            done = original()
+        self.capture.pause()
         return done
 
     # --- a later start ---
@@ -493,12 +524,13 @@ class Session:
     # --- a first start ---
 
     @contextlib.contextmanager
-    def capturing(self):
-        """Inside the with block vLLM warms up and captures aside, and the capture is sealed."""
+    def capturing(self, inside, left):
+        """Inside the with block, a capture by vLLM is sealed.
+
+        inside: the area, which `left` leaves after the capture.
+        """
         runner = self.worker.model_runner
         original = runner.capture_model
-        inside = area.Area(self.capture, self.ordinal)
-        left = contextlib.ExitStack()
 
         def capture_model():
             with graphs.kept(inside, self.capture, self.ordinal):
@@ -514,11 +546,9 @@ class Session:
             return size
 
         runner.capture_model = capture_model
-        left.enter_context(inside)
         try:
             yield
         finally:
-            left.close()
             del runner.capture_model
 
     def seal(self):
