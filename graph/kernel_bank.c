@@ -268,11 +268,9 @@ int fdry_kernel_bank_writable(const struct fdry_kernel_bank *bank, fdry_writable
 		if (!fdry_module_is_own(bank->loads[i]))
 			continue;
 		variables.len = 0;
-		err = u->get(u->arg, fdry_module_object(bank->loads[i]), &bytes);
-		if (!err)
-			err = fdry_code_vars_list(bytes, &variables);
-		if (!err)
-			err = load_writable(u->drv, bank->loads[i], &variables, fn, arg);
+		err = u->get(u->arg, fdry_module_object(bank->loads[i]), &bytes) ?:
+		      fdry_code_vars_list(bytes, &variables) ?:
+		      load_writable(u->drv, bank->loads[i], &variables, fn, arg);
 	}
 	fdry_buf_release(&variables);
 	return err;

@@ -295,9 +295,8 @@ static int slice_make(const struct fdry_cubin *c, const struct fdry_buf *kernels
 	if (err)
 		return err;
 	err = fdry_code_reach_variables(&all, fdry_array(*roots, uint32_t),
-					(uint32_t)fdry_array_count(*roots, uint32_t));
-	if (!err)
-		err = fdry_slice(&all, ret);
+					(uint32_t)fdry_array_count(*roots, uint32_t))
+		      ?: fdry_slice(&all, ret);
 	fdry_code_reach_release(&all);
 	return err;
 }

@@ -106,19 +106,23 @@ static int memop_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node
 	memset(&p, 0, sizeof(p));
 	rd->args.len = 0;
 	err = fdry_call(rd->drv, cuGraphBatchMemOpNodeGetParams, handle, &p);
-	if (!err && p.flags)
-		err = fdry_fail(FDRY_E_REFUSED,
-				"its flags are 0x%x, which this version does not know; "
-				"use a newer version", p.flags);
-	if (!err)
-		err = fdry_read_context(rd, p.ctx);
-	for (i = 0; !err && i < p.count; i++) {
+	if (err)
+		return err;
+	if (p.flags)
+		return fdry_fail(FDRY_E_REFUSED,
+				 "its flags are 0x%x, which this version does not know; "
+				 "use a newer version",
+				 p.flags);
+	err = fdry_read_context(rd, p.ctx);
+	if (err)
+		return err;
+	for (i = 0; i < p.count; i++) {
 		err = memop_add(rd, &p.paramArray[i]);
 		if (err)
-			err = fdry_fail_at(err, "operation %u", i);
+			return fdry_fail_at(err, "operation %u", i);
 	}
 	ret->memops = (struct fdry_span){ rd->args.data, rd->args.len };
-	return err;
+	return 0;
 }
 
 static int memop_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
@@ -268,9 +272,7 @@ static int memop_from_text(struct fdry_text *t, struct fdry_node *ret)
 	for (next = t->w; !err && fdry_word(&next, &s); next = t->w) {
 		struct fdry_graph_memop op = { 0 };
 
-		err = memop_word(t, &op);
-		if (!err)
-			err = fdry_buf_put(&t->args, &op, sizeof(op));
+		err = memop_word(t, &op) ?: fdry_buf_put(&t->args, &op, sizeof(op));
 	}
 	ret->memops = (struct fdry_span){ t->args.data, t->args.len };
 	return err;

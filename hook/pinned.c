@@ -150,17 +150,19 @@ static int pinned_alloc(size_t size, unsigned int flags, void **ret)
 		return FDRY_FOREIGN;
 	err = area_get(&at, &a);
 	if (err)
-		goto out;
+		goto out_foreign;
 	err = fdry_host_area_alloc(a->host, size, fdry_capture_alloc_flags(), flags, &addr);
 	pthread_rwlock_unlock(&lock);
-out:
-	if (!err)
-		*ret = (void *)(uintptr_t)addr;
-	else if (err != FDRY_FOREIGN)
+	if (err)
+		goto out_foreign;
+	*ret = (void *)(uintptr_t)addr;
+	return 0;
+out_foreign:
+	if (err != FDRY_FOREIGN)
 		fdry_warn("interposer: the driver allocates %zu bytes of pinned memory, which no "
 			  "image can hold: %s",
 			  size, fdry_last_error());
-	return err ? FDRY_FOREIGN : 0;
+	return FDRY_FOREIGN;
 }
 
 CUresult cuMemHostAlloc(void **ret, size_t size, unsigned int flags)

@@ -288,29 +288,44 @@ static int compare(struct check *c, const struct fdry_fingerprint *found)
 	return differs ? fdry_saved_err_restore(&first) : 0;
 }
 
+/* Copy at most FDRY_MF_CHUNK_MAX bytes back, and compute the fingerprints of their blocks. */
+static int blocks_read(struct fdry_image *img, uint64_t addr, size_t n, uint8_t *bytes,
+		       struct fdry_fingerprint *blocks)
+{
+	size_t i, block;
+	int err = fdry_call(img->drv, cuMemcpyDtoHAsync_v2, bytes, addr, n, img->stream)
+			  ?: fdry_stream_wait(img->drv, img->stream);
+
+	if (err)
+		return err;
+	for (i = 0; i < n; i += block) {
+		block = n - i < FDRY_FINGERPRINT_BLOCK ? n - i : FDRY_FINGERPRINT_BLOCK;
+		*blocks++ = fdry_fingerprint_block(bytes + i, block);
+	}
+	return 0;
+}
+
 /* Copy a range back, and compute its fingerprint. */
 static int range_read(struct fdry_image *img, const struct fdry_fingerprint_range *range,
 		      uint8_t *bytes, struct fdry_fingerprint *ret)
 {
-	size_t k = 0, i, n, block;
+	size_t n;
 	struct fdry_fingerprint *blocks =
 		malloc((fdry_fingerprint_blocks(range->len) + 1) * sizeof(*blocks));
 	uint64_t at;
-	int err = blocks ? 0 : fdry_nomem();
+	int err = 0;
 
-	for (at = 0; at < range->len && !err; at += n) {
+	if (!blocks)
+		return fdry_nomem();
+	for (at = 0; at < range->len; at += n) {
 		n = range->len - at < FDRY_MF_CHUNK_MAX ? range->len - at : FDRY_MF_CHUNK_MAX;
-		err = fdry_call(img->drv, cuMemcpyDtoHAsync_v2, bytes, range->addr + at, n,
-				img->stream);
-		if (!err)
-			err = fdry_stream_wait(img->drv, img->stream);
-		for (i = 0; i < n && !err; i += block) {
-			block = n - i < FDRY_FINGERPRINT_BLOCK ? n - i : FDRY_FINGERPRINT_BLOCK;
-			blocks[k++] = fdry_fingerprint_block(bytes + i, block);
-		}
+		err = blocks_read(img, range->addr + at, n, bytes,
+				  blocks + at / FDRY_FINGERPRINT_BLOCK);
+		if (err)
+			goto out_free;
 	}
-	if (!err)
-		*ret = fdry_fingerprint_join(range->len, blocks);
+	*ret = fdry_fingerprint_join(range->len, blocks);
+out_free:
 	free(blocks);
 	return err;
 }

@@ -49,16 +49,12 @@ static int writable_keep(void *arg, CUdeviceptr addr, uint64_t size)
 {
 	struct fdry_image *img = arg;
 	struct writable w = { .addr = addr, .size = size };
-	int err = fdry_budget_take(&img->budget, size, "values of variables");
+	int err = fdry_budget_take(&img->budget, size, "values of variables") ?:
+		  fdry_buf_grow(&w.bytes, size, NULL) ?:
+		  fdry_call(img->drv, cuMemcpyDtoHAsync_v2, w.bytes.data, addr, size,
+			    img->stream) ?:
+		  fdry_buf_put(&img->writable, &w, sizeof(w));
 
-	if (err)
-		return err;
-	err = fdry_buf_grow(&w.bytes, size, NULL);
-	if (!err)
-		err = fdry_call(img->drv, cuMemcpyDtoHAsync_v2, w.bytes.data, addr, size,
-				img->stream);
-	if (!err)
-		err = fdry_buf_put(&img->writable, &w, sizeof(w));
 	if (err)
 		fdry_buf_release(&w.bytes);
 	return err;

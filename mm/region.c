@@ -118,10 +118,13 @@ int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int fl
 		return ret;
 	fdry_region_lock(r);
 	ret = fdry_region_at(r, addr, &a);
-	if (!ret && a.kind == FDRY_KIND_POOL)
+	if (ret)
+		goto out_trim;
+	if (a.kind == FDRY_KIND_POOL)
 		fdry_region_piece_drop(r, &a, !capturing);
-	else if (!ret)
+	else
 		fdry_region_drop(r, &a, !capturing);
+out_trim:
 	if (!capturing)
 		fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 	fdry_region_unlock(r);

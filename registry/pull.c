@@ -113,9 +113,7 @@ int fdry_store_pull(struct fdry_store *store, const char *from,
 
 	if (err)
 		return err;
-	err = pull(&p, from);
-	if (!err)
-		err = fdry_report_give(&p.report, sizeof(p.report), report);
+	err = pull(&p, from) ?: fdry_report_give(&p.report, sizeof(p.report), report);
 	fdry_fetch_free(p.fetch);
 	free(p.blobs);
 	fdry_store_idle(store);

@@ -129,9 +129,8 @@ int fdry_registry_push(struct fdry_store *s, const char *const *names, size_t co
 	p.plan.s = s;
 	p.plan.flags = p.opts.flags & FDRY_REGISTRY_NO_REFS ? FDRY_EXPORT_NO_REFS : 0;
 	err = fdry_pack_plan_init(&p.plan, names, count) ?: images_check(&p, check) ?:
-	      fdry_pack_put_list(&p.plan, &p.list) ?: blobs_list(&p) ?: send(&p, to);
-	if (!err)
-		err = fdry_report_give(&p.report, sizeof(p.report), report);
+	      fdry_pack_put_list(&p.plan, &p.list) ?: blobs_list(&p) ?: send(&p, to) ?:
+	      fdry_report_give(&p.report, sizeof(p.report), report);
 	free(p.blobs);
 	fdry_buf_release(&p.list);
 	fdry_pack_plan_release(&p.plan);

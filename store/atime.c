@@ -129,10 +129,8 @@ int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : read_fail();
-	err = fd_read(fd, &text);
+	err = fd_read(fd, &text) ?: lines_parse((const char *)text.data, text.len, ret);
 	close(fd);
-	if (!err)
-		err = lines_parse((const char *)text.data, text.len, ret);
 	fdry_buf_release(&text);
 	if (err)
 		return err;

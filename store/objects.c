@@ -94,8 +94,7 @@ static int each_beginning(struct fdry_store *s, const char *digits, fdry_object_
 		return err;
 	err = fdry_record_each(&t, digits, info_put, &all);
 	fdry_txn_abort(&t);
-	if (!err)
-		err = infos_pass(&all, fn, arg);
+	err = err ?: infos_pass(&all, fn, arg);
 	fdry_buf_release(&all);
 	return err;
 }
@@ -131,8 +130,7 @@ int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_obje
 	err = fdry_reach(&t, oid, &seen, info_put, &all);
 	fdry_txn_abort(&t);
 	fdry_idset_release(&seen);
-	if (!err)
-		err = infos_pass(&all, fn, arg);
+	err = err ?: infos_pass(&all, fn, arg);
 	fdry_buf_release(&all);
 	return err;
 }

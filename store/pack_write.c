@@ -105,10 +105,10 @@ static int body_pack(const struct fdry_pack_entry *e, struct tools *tools, struc
 	void *to = NULL;
 	int err = fdry_buf_grow(out, capacity, &to);
 
-	if (!err && !tools->ctx)
-		tools->ctx = ZSTD_createCCtx();
-	if (err || !tools->ctx)
-		return err ? err : fdry_nomem();
+	if (err)
+		return err;
+	if (!tools->ctx && !(tools->ctx = ZSTD_createCCtx()))
+		return fdry_nomem();
 	n = ZSTD_compressCCtx(tools->ctx, to, capacity, tools->plain.data, tools->plain.len, level);
 	out->len = before;
 	if (ZSTD_isError(n) || n >= tools->plain.len) {
@@ -264,9 +264,7 @@ int fdry_store_export(struct fdry_store *store, const char *const *names, size_t
 	if (err)
 		goto out_idle;
 	fdry_workqueue_start(&p->queue, fdry_worker_threads(p->opts.threads));
-	err = export_all(p);
-	if (!err)
-		err = fdry_report_give(&p->report, sizeof(p->report), report);
+	err = export_all(p) ?: fdry_report_give(&p->report, sizeof(p->report), report);
 out_idle:
 	fdry_store_idle(store);
 out_release:

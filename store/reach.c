@@ -38,10 +38,10 @@ int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idse
 		if (err)
 			break;
 		err = visit(arg, &oid, found ? &rec : NULL);
-		if (!err && found)
-			err = fdry_links_push(&rec, seen, &stack);
 		if (err == FDRY_EACH_STOP)
 			err = 0;
+		else if (!err && found)
+			err = fdry_links_push(&rec, seen, &stack);
 	}
 	fdry_buf_release(&stack);
 	return err;

@@ -49,9 +49,8 @@ int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *
 
 	if (err)
 		return err;
-	err = image_check(&t, oid); /* a collection sees the ref before it deletes more */
-	if (!err)
-		err = fdry_ref_store(&t, name, oid, identity);
+	/* A collection sees the ref before it deletes more. */
+	err = image_check(&t, oid) ?: fdry_ref_store(&t, name, oid, identity);
 	return fdry_txn_end(&t, err);
 }
 

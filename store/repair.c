@@ -504,10 +504,8 @@ int fdry_store_repair(const char *path, const char *const *sources, size_t count
 			      &r->s);
 	if (err)
 		goto out_free;
-	err = repair(r);
+	err = repair(r) ?: fdry_report_give(&r->report, sizeof(r->report), report);
 	fdry_store_close(r->s);
-	if (!err)
-		err = fdry_report_give(&r->report, sizeof(r->report), report);
 out_free:
 	release(r);
 out_where:

@@ -49,7 +49,7 @@ static bool missing_are_free(struct fdry_txn *t)
 	if (!missing.is_free)
 		return false;
 	err = fdry_txn_each_free(t, missing_mark, &missing);
-	while (!err && i < missing.count && missing.is_free[i])
+	while (i < missing.count && missing.is_free[i])
 		i++;
 	free(missing.is_free);
 	return !err && i == missing.count;

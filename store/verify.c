@@ -218,11 +218,11 @@ static int manifests_run(struct parent *p)
 	do {
 		sh->inside = false;
 		err = child_run(p, &crash);
-	} while (!err && crash && sh->inside && ++crashes < CRASHES_MAX &&
+		if (err)
+			return err;
+	} while (crash && sh->inside && ++crashes < CRASHES_MAX &&
 		 fdry_verify_next(&sh->at, FDRY_OID_SIZE - 1));
-	if (!err && !crash && sh->err)
-		err = fdry_fail((enum fdry_errcode)-sh->err, "%s", sh->text);
-	return err;
+	return !crash && sh->err ? fdry_fail((enum fdry_errcode)-sh->err, "%s", sh->text) : 0;
 }
 
 static int stage_run(struct parent *p)

@@ -549,13 +549,13 @@ static int check_ref(void *arg, struct fdry_span key, struct fdry_span value)
 	struct fdry_idset seen = { 0 };
 	struct child *c = arg;
 	struct fdry_ref ref;
-	int err = fdry_ref_parse_entry(key, value, &ref);
+	int err;
 
 	c->shared->report.refs++;
 	c->bad = 0;
 	c->gone = false;
-	if (!err)
-		err = fdry_reach(&c->t, &ref.oid, &seen, check_reached, c);
+	err = fdry_ref_parse_entry(key, value, &ref)
+		      ?: fdry_reach(&c->t, &ref.oid, &seen, check_reached, c);
 	fdry_idset_release(&seen);
 	if (err)
 		return error_send_as(

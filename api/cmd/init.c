@@ -61,10 +61,10 @@ int cmd_init(const struct cmd_args *a, struct fdry_store *unused)
 	bool made = err == -FDRY_E_NOSTORE;
 
 	(void)unused;
-	if (!err)
-		fdry_store_close(s);
-	else if (!made)
+	if (err && !made)
 		return cmd_fail(err);
+	if (!made)
+		fdry_store_close(s);
 	err = fdry_store_open(path, FDRY_STORE_CREATE | group, &s);
 	if (err)
 		return cmd_fail(err);

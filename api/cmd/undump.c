@@ -146,20 +146,25 @@ static int bytes_read(struct undump *u, const char *count)
 	return 0;
 }
 
+static int text_lines_read(struct undump *u, struct fdry_buf *text)
+{
+	int err;
+
+	while (line_read(u) && strcmp(u->line, "end")) {
+		err = fdry_buf_printf(text, "%s\n", u->line);
+		if (err)
+			return err;
+		if (text->len > FDRY_OBJECT_SIZE_MAX)
+			return bad(u, "a graph's text has at most %u bytes", FDRY_OBJECT_SIZE_MAX);
+	}
+	return feof(u->f) ? bad(u, "the text ends within an object") : 0;
+}
+
 static int text_read(struct undump *u, struct fdry_buf *text)
 {
 	uint64_t first = u->number;
-	int err = 0;
+	int err = text_lines_read(u, text);
 
-	while (!err && line_read(u)) {
-		if (!strcmp(u->line, "end"))
-			break;
-		err = fdry_buf_printf(text, "%s\n", u->line);
-		if (!err && text->len > FDRY_OBJECT_SIZE_MAX)
-			err = bad(u, "a graph's text has at most %u bytes", FDRY_OBJECT_SIZE_MAX);
-	}
-	if (!err && feof(u->f))
-		err = bad(u, "the text ends within an object");
 	fdry_buf_release(&u->bytes);
 	err = err ?: fdry_graph_from_text((struct fdry_span){ text->data, text->len }, &u->bytes);
 	return err ? fdry_fail_at(err, "graph after line %llu", (unsigned long long)first) : 0;
@@ -194,9 +199,11 @@ static int object_plan(struct undump *u, const struct fdry_oid *oid)
 
 	if (!err && fresh)
 		err = fdry_buf_put(&u->fresh, oid, sizeof(*oid));
-	if (!err && (fresh || u->any))
+	if (err)
+		return fdry_fail_at(err, "line %llu", (unsigned long long)u->number);
+	if (fresh || u->any)
 		cmd_say(u->a, fresh ? "would store %s\n" : "%s exists\n", fdry_oid_hex(oid, hex));
-	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
+	return 0;
 }
 
 static int object_end(struct undump *u)

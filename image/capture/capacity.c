@@ -122,8 +122,7 @@ int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t m
 	t = tensor_find(cap, name);
 	err = t ? capacity_check(t, max)
 		: fdry_fail(FDRY_E_NOKEY, "no tensor was named '%.80s'; name it first", name);
-	if (!err)
-		err = capacity_take(cap, t, max);
+	err = err ?: capacity_take(cap, t, max);
 	pthread_mutex_unlock(&cap->lock);
 	return err;
 }

@@ -26,9 +26,7 @@ int fdry_capture_host_function(struct fdry_capture *cap, const struct fdry_host_
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
-	err = same_check(cap, function);
-	if (!err)
-		err = fdry_functions_add(&cap->functions, function);
+	err = same_check(cap, function) ?: fdry_functions_add(&cap->functions, function);
 	pthread_mutex_unlock(&cap->lock);
 	return err;
 }

@@ -424,8 +424,7 @@ static int cell_put(struct content *c, const struct fdry_sealed_cell *cell, stru
 			err = (*f)->known ? pointer_new(c)
 					  : fdry_seal_chunk_pointers(c->s, &(*f)->chunk, *print,
 								     *bytes);
-		if (!err)
-			err = chunk_put(c->s, &(*f)->chunk, *print, (*f)->known ? NULL : *bytes);
+		err = err ?: chunk_put(c->s, &(*f)->chunk, *print, (*f)->known ? NULL : *bytes);
 		if (err)
 			return err;
 		if (!(*f)->known)

@@ -297,11 +297,10 @@ int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *w, s
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len)
 {
 	struct fdry_buf words = { 0 };
-	int err = fdry_pointers_find(s, addr, bytes, len, &words);
+	int err = fdry_pointers_find(s, addr, bytes, len, &words)
+			  ?: fdry_pointers_judge(s, fdry_array(words, struct fdry_sealed_word),
+						 fdry_array_count(words, struct fdry_sealed_word));
 
-	if (!err)
-		err = fdry_pointers_judge(s, fdry_array(words, struct fdry_sealed_word),
-					  fdry_array_count(words, struct fdry_sealed_word));
 	fdry_buf_release(&words);
 	return err;
 }
