@@ -178,9 +178,8 @@ static int graph_encode(uint32_t nodes, struct fdry_buf *ret)
 		edges[i] = (struct fdry_edge){ i,
 					       i + 1,
 					       { .from_port = i % 62 == 5, .type = i % 62 == 5 } };
-	if (!err)
-		err = fdry_graph_enc_edges(&enc, edges, nodes - 1) ?:
-		      fdry_graph_enc_finish(&enc, ret);
+	err = err ?: fdry_graph_enc_edges(&enc, edges, nodes - 1) ?:
+	      fdry_graph_enc_finish(&enc, ret);
 	fdry_graph_enc_release(&enc);
 	free(edges);
 	return err;
@@ -232,10 +231,10 @@ static int do_build(void)
 static int do_text(void)
 {
 	struct fdry_buf text = { 0 }, again = { 0 };
-	int err = fdry_graph_to_text(&view, NULL, 0, &text);
+	int err =
+		fdry_graph_to_text(&view, NULL, 0, &text)
+			?: fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again);
 
-	if (!err)
-		err = fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again);
 	fdry_buf_release(&text);
 	fdry_buf_release(&again);
 	return err;

@@ -13,6 +13,7 @@
 #include "graph/attr.h"
 #include "graph/graph.h"
 #include "tests/lib/clock.h"
+#include "tests/lib/need.h"
 
 #define MEMORY (16u << 20)
 #define GRAPHS 8
@@ -20,14 +21,6 @@
 static const struct fdry_driver *drv;
 static CUdeviceptr memory;
 static struct fdry_buf code;
-
-static void must(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "graph_read: %s\n", fdry_last_error());
-	exit(EXIT_FAILURE);
-}
 
 /* --- set-up --- */
 

@@ -23,6 +23,7 @@
 #include "foundry.h"
 #include "lib/buf.h"
 #include "lib/clock.h"
+#include "tests/lib/need.h"
 
 #define IMAGES_MAX 256
 #define KERNELS_MAX 256
@@ -39,15 +40,7 @@ static CUstream stream;
 static CUdeviceptr vectors[3], weights[WEIGHTS];
 static struct fdry_capture *cap;
 
-static void must(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "images: %s: %s\n", what, fdry_last_error());
-	exit(EXIT_FAILURE);
-}
-
-#define call(fn, ...) must(fdry_call(drv, fn, __VA_ARGS__), #fn)
+#define call(fn, ...) need(fdry_call(drv, fn, __VA_ARGS__), #fn)
 
 /* --- the program --- */
 
@@ -61,13 +54,13 @@ static void program_begin(void)
 
 	snprintf(hook, sizeof(hook), "%s/foundry/hook/libcuda.so.1", build);
 	if (!dlopen(hook, RTLD_NOW | RTLD_GLOBAL))
-		must(-1, dlerror());
-	must(setenv("FOUNDRY_HOOK", hook, 1), hook);
-	must(fdry_hook_install(NULL), "fdry_hook_install");
-	must(fdry_driver_open(hook, &drv), hook);
+		need(-1, dlerror());
+	need(setenv("FOUNDRY_HOOK", hook, 1), hook);
+	need(fdry_hook_install(NULL), "fdry_hook_install");
+	need(fdry_driver_open(hook, &drv), hook);
 	call(cuDevicePrimaryCtxRetain, &ctx, 0);
 	call(cuCtxSetCurrent, ctx);
-	must(fdry_capture_begin(&opts, &cap), "fdry_capture_begin");
+	need(fdry_capture_begin(&opts, &cap), "fdry_capture_begin");
 	call(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
 	for (i = 0; i < 3; i++)
 		call(cuMemAlloc_v2, &vectors[i], FLOATS * sizeof(float));
@@ -86,9 +79,9 @@ static struct fdry_buf file_read(const char *name)
 
 	snprintf(path, sizeof(path), "%s/sim/%s", build, name);
 	f = fopen(path, "r");
-	must(f ? 0 : -1, path);
+	need(f ? 0 : -1, path);
 	while ((n = fread(block, 1, sizeof(block), f)) > 0)
-		must(fdry_buf_put(&code, block, n), path);
+		need(fdry_buf_put(&code, block, n), path);
 	fclose(f);
 	return code;
 }
@@ -134,17 +127,17 @@ static void save(double *ms)
 	(void)ms;
 	program_begin();
 	functions_load(functions);
-	must(fdry_store_open(store_path, FDRY_STORE_CREATE, &store), store_path);
+	need(fdry_store_open(store_path, FDRY_STORE_CREATE, &store), store_path);
 	for (i = 1; i <= images; i++) {
-		must(fdry_capture_graph(cap, i, "graph", graph_capture(functions, i)),
+		need(fdry_capture_graph(cap, i, "graph", graph_capture(functions, i)),
 		     "fdry_capture_graph");
 		snprintf(ref, sizeof(ref), "image%u", i);
-		must(fdry_capture_seal(cap, store, ref, NULL, NULL), ref);
-		must(fdry_capture_graph_skip(cap, i, 1), "fdry_capture_graph_skip");
+		need(fdry_capture_seal(cap, store, ref, NULL, NULL), ref);
+		need(fdry_capture_graph_skip(cap, i, 1), "fdry_capture_graph_skip");
 	}
 	for (i = 1; i <= images; i++)
-		must(fdry_capture_graph_skip(cap, i, 0), "fdry_capture_graph_skip");
-	must(fdry_capture_seal(cap, store, "all", NULL, NULL), "all");
+		need(fdry_capture_graph_skip(cap, i, 0), "fdry_capture_graph_skip");
+	need(fdry_capture_seal(cap, store, "all", NULL, NULL), "all");
 }
 
 /* --- loading --- */
@@ -159,11 +152,11 @@ static void load(struct fdry_store *store, const char *ref, unsigned int first, 
 	struct fdry_load_report r = { .sz = sizeof(r) };
 	struct fdry_image *img;
 
-	must(fdry_image_load(store, ref, &opts, &img), ref);
+	need(fdry_image_load(store, ref, &opts, &img), ref);
 	for (; first <= last; first++)
-		must(fdry_image_launch(img, first, stream), "fdry_image_launch");
+		need(fdry_image_launch(img, first, stream), "fdry_image_launch");
 	call(cuStreamSynchronize, stream);
-	must(fdry_image_report(img, &r), "fdry_image_report");
+	need(fdry_image_report(img, &r), "fdry_image_report");
 	ms[LOAD] += r.total_ms;
 	ms[KERNELS] += r.kernels_ms;
 	ms[CONTENT] += r.content_ms;
@@ -177,7 +170,7 @@ static void one(double *ms)
 
 	program_begin();
 	mark = fdry_now_ms();
-	must(fdry_store_open(store_path, 0, &store), store_path);
+	need(fdry_store_open(store_path, 0, &store), store_path);
 	load(store, "all", 1, images, ms);
 	ms[TOTAL] = fdry_now_ms() - mark;
 }
@@ -191,7 +184,7 @@ static void turn(double *ms)
 
 	program_begin();
 	mark = fdry_now_ms();
-	must(fdry_store_open(store_path, 0, &store), store_path);
+	need(fdry_store_open(store_path, 0, &store), store_path);
 	for (i = 1; i <= images; i++) {
 		snprintf(ref, sizeof(ref), "image%u", i);
 		load(store, ref, i, i, ms);
@@ -208,7 +201,7 @@ static void run(void (*fn)(double *ms), double *ms)
 	int status;
 	pid_t pid;
 
-	must(shared == MAP_FAILED ? -1 : 0, "mmap");
+	need(shared == MAP_FAILED ? -1 : 0, "mmap");
 	pid = fork();
 	if (!pid) {
 		fn(shared);
@@ -277,9 +270,9 @@ int main(int argc, char **argv)
 	for (i = 0; i < 3 && (slash = strrchr(build, '/')); i++) /* build/tests/bench/images */
 		*slash = '\0';
 	snprintf(sim, sizeof(sim), "%s/foundry/sim/libcuda.so.1", build);
-	must(setenv("FOUNDRY_DRIVER", sim, 1), sim);
+	need(setenv("FOUNDRY_DRIVER", sim, 1), sim);
 	snprintf(store_path, sizeof(store_path), "%s/fdry-images-XXXXXX", tmp ? tmp : "/tmp");
-	must(mkdtemp(store_path) ? 0 : -1, store_path);
+	need(mkdtemp(store_path) ? 0 : -1, store_path);
 	owner = getpid();
 	atexit(store_remove);
 	run(save, ms);

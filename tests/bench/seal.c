@@ -31,6 +31,7 @@
 #include "image/capture/interposer.h"
 #include "lib/clock.h"
 #include "mm/maps.h"
+#include "tests/lib/need.h"
 
 #define MIB (1ull << 20)
 #define PARAMS 64 /* of one kernel, at most */
@@ -46,14 +47,6 @@ static uint64_t content = 64 * MIB;
 static CUdeviceptr memory;
 static CUstream stream;
 static CUfunction kernels[2];
-
-static void must(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "seal: %s\n", fdry_last_error());
-	exit(EXIT_FAILURE);
-}
 
 /* A function of the interposer, as a program calls it. */
 static void *symbol(const char *name)

@@ -22,6 +22,7 @@
 #include "lib/err.h"
 #include "store/store.h"
 #include "tests/lib/clock.h"
+#include "tests/lib/need.h"
 
 #define ROUNDS 3
 #define KERNELS 64
@@ -50,14 +51,6 @@ struct shared {
 static struct shared *sh;
 static char path[300];
 static size_t seal_chunks = 512;
-
-static void need(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %s\n", what, fdry_last_error());
-	exit(1);
-}
 
 static void nap_us(long us)
 {

@@ -17,6 +17,7 @@
 #include "store/db.h"
 #include "store/internal.h"
 #include "store/view.h"
+#include "tests/lib/need.h"
 
 #define IMAGE 1000
 #define VIEWS 10000
@@ -25,14 +26,6 @@
 static char dir[200], path[256];
 static struct fdry_oid *ids;
 static size_t count = 100000, len = 1000;
-
-static void need(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %d %s\n", what, err, fdry_last_error());
-	exit(1);
-}
 
 static double now(void)
 {

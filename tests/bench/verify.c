@@ -16,6 +16,7 @@
 #include "lib/clock.h"
 #include "lib/err.h"
 #include "tests/lib/content.h"
+#include "tests/lib/need.h"
 
 #define CHUNK (2u << 20)
 #define ROUNDS 3
@@ -23,14 +24,6 @@
 static char dir[200], path[256], file[300];
 static unsigned int threads;
 static uint64_t bytes = 1ull << 30;
-
-static void need(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %d %s\n", what, err, fdry_last_error());
-	exit(1);
-}
 
 static void make(void)
 {

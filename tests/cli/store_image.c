@@ -13,17 +13,10 @@
 #include "image/identity.h"
 #include "mm/region.h"
 #include "store/store.h"
+#include "tests/lib/need.h"
 
 #define BASE 0x500000000000ull
 #define ROOM 0x100000ull
-
-static void need(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "store_image: %s\n", fdry_last_error());
-	exit(1);
-}
 
 static size_t read_file(const char *name, void *to, size_t len)
 {
@@ -46,9 +39,9 @@ static void add_content(struct fdry_manifest_writer *w, struct fdry_writer *writ
 	struct fdry_mf_segment segment = { BASE + (uint64_t)i * ROOM, ROOM, FDRY_ROLE_CONTENT, 0 };
 	struct fdry_mf_chunk chunk = { BASE + (uint64_t)i * ROOM, n, { { 0 } } };
 
-	need(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes, n, NULL, 0, &chunk.oid));
-	need(fdry_buf_put(&w->segments, &segment, sizeof(segment)));
-	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
+	must(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes, n, NULL, 0, &chunk.oid));
+	must(fdry_buf_put(&w->segments, &segment, sizeof(segment)));
+	must(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
 }
 
 /* Adds the fact "KEY=VALUE", or none if text is NULL. */
@@ -61,9 +54,9 @@ static void add_fact(struct fdry_manifest_writer *w, const char *text)
 	if (!value)
 		return;
 	snprintf(key, sizeof(key), "%.*s", (int)(value - text), text);
-	need(fdry_manifest_add_str(w, key, &fact.key));
-	need(fdry_manifest_add_str(w, value + 1, &fact.value));
-	need(fdry_buf_put(&w->facts, &fact, sizeof(fact)));
+	must(fdry_manifest_add_str(w, key, &fact.key));
+	must(fdry_manifest_add_str(w, value + 1, &fact.value));
+	must(fdry_buf_put(&w->facts, &fact, sizeof(fact)));
 }
 
 int main(int argc, char **argv)
@@ -80,17 +73,17 @@ int main(int argc, char **argv)
 
 	if (argc < 3 || argc > 64)
 		return 2;
-	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
-	need(fdry_writer_begin(s, &writer));
+	must(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
+	must(fdry_writer_begin(s, &writer));
 	for (i = 3; i < argc; i++)
 		add_content(&w, writer, i - 3, argv[i]);
 	add_fact(&w, getenv("STORE_IMAGE_FACT"));
-	need(fdry_manifest_encode(&w, &bytes));
-	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
-	need(fdry_identity_digest(&m, &identity));
+	must(fdry_manifest_encode(&w, &bytes));
+	must(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	must(fdry_identity_digest(&m, &identity));
 	fdry_writer_set_identity(writer, &identity);
-	need(fdry_manifest_links(&m, &links, &n));
-	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n,
+	must(fdry_manifest_links(&m, &links, &n));
+	must(fdry_writer_commit(writer, bytes.data, bytes.len, links, n,
 				argv[2][0] == '-' ? NULL : argv[2], &id, NULL));
 	printf("%s\n", fdry_oid_hex(&id, hex));
 	free(links);

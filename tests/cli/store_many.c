@@ -10,18 +10,11 @@
 #include "image/manifest.h"
 #include "mm/region.h"
 #include "store/store.h"
+#include "tests/lib/need.h"
 
 #define BASE 0x500000000000ull
 #define ROOM 0x100000ull
 #define BYTES 1000
-
-static void need(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "store_many: %s\n", fdry_last_error());
-	exit(1);
-}
 
 static void add_chunk(struct fdry_manifest_writer *w, struct fdry_writer *writer, uint64_t at,
 		      unsigned int seed)
@@ -30,9 +23,9 @@ static void add_chunk(struct fdry_manifest_writer *w, struct fdry_writer *writer
 	uint8_t bytes[BYTES] = { 1 };
 
 	fdry_set32(bytes + 4, seed);
-	need(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes, sizeof(bytes), NULL, 0,
+	must(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes, sizeof(bytes), NULL, 0,
 				    &chunk.oid));
-	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
+	must(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
 }
 
 static void seal(struct fdry_store *s, unsigned int i)
@@ -47,14 +40,14 @@ static void seal(struct fdry_store *s, unsigned int i)
 	size_t n;
 
 	snprintf(name, sizeof(name), "many/%u", i);
-	need(fdry_writer_begin(s, &writer));
-	need(fdry_buf_put(&w.segments, &segment, sizeof(segment)));
+	must(fdry_writer_begin(s, &writer));
+	must(fdry_buf_put(&w.segments, &segment, sizeof(segment)));
 	add_chunk(&w, writer, BASE, 0);
 	add_chunk(&w, writer, BASE + ROOM / 2, i + 1);
-	need(fdry_manifest_encode(&w, &bytes));
-	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
-	need(fdry_manifest_links(&m, &links, &n));
-	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, name, &id, NULL));
+	must(fdry_manifest_encode(&w, &bytes));
+	must(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	must(fdry_manifest_links(&m, &links, &n));
+	must(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, name, &id, NULL));
 	free(links);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&w);
@@ -67,7 +60,7 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		return 2;
-	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
+	must(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
 	for (i = 0; i < (unsigned int)atoi(argv[2]); i++)
 		seal(s, i);
 	fdry_store_close(s);

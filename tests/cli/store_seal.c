@@ -21,6 +21,7 @@
 #include "graph/graph.h"
 #include "mm/region.h"
 #include "store/store.h"
+#include "tests/lib/need.h"
 
 #define BASE 0x500000000000ull
 #define ROOM 0x100000ull
@@ -28,14 +29,6 @@
 static struct fdry_manifest_writer w = { .base = BASE, .end = BASE + 64 * ROOM };
 static struct fdry_writer *writer;
 static uint32_t contents;
-
-static void need(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "store_seal: %s\n", fdry_last_error());
-	exit(1);
-}
 
 static struct fdry_span read_file(const char *name)
 {
@@ -67,7 +60,7 @@ static uint32_t str(const char *s)
 			*to++ = *s;
 	}
 	*to = 0;
-	need(fdry_manifest_add_str(&w, text, &ret));
+	must(fdry_manifest_add_str(&w, text, &ret));
 	return ret;
 }
 
@@ -76,7 +69,7 @@ static void add_fact(const char *key, const char *value)
 	struct fdry_mf_fact f = { .key = str(key) };
 
 	f.value = str(value);
-	need(fdry_buf_put(&w.facts, &f, sizeof(f)));
+	must(fdry_buf_put(&w.facts, &f, sizeof(f)));
 }
 
 static void add_content(const char *file)
@@ -86,12 +79,12 @@ static void add_content(const char *file)
 	struct fdry_mf_chunk c = { .addr = BASE + (contents - 1) * ROOM };
 	struct fdry_span bytes = read_file(file);
 
-	need(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes.data, bytes.len, NULL, 0,
+	must(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes.data, bytes.len, NULL, 0,
 				    &c.oid));
 	c.size = bytes.len;
 	w.segments.len = 0;
-	need(fdry_buf_put(&w.segments, &s, sizeof(s)));
-	need(fdry_buf_put(&w.chunks, &c, sizeof(c)));
+	must(fdry_buf_put(&w.segments, &s, sizeof(s)));
+	must(fdry_buf_put(&w.chunks, &c, sizeof(c)));
 }
 
 static void add_tensor(const char *name, uint64_t at, int64_t count)
@@ -100,7 +93,7 @@ static void add_tensor(const char *name, uint64_t at, int64_t count)
 				    .rank = 1, .addr = BASE + at, .shape = { count },
 				    .stride = { 1 } };
 
-	need(fdry_buf_put(&w.tensors, &t, sizeof(t)));
+	must(fdry_buf_put(&w.tensors, &t, sizeof(t)));
 }
 
 static void add_kernel(const char *name, const char *code, uint32_t bytes)
@@ -114,11 +107,11 @@ static void add_kernel(const char *name, const char *code, uint32_t bytes)
 	struct fdry_mf_param p = { 0, (uint16_t)bytes };
 	struct fdry_mf_object o;
 
-	need(fdry_writer_add_object(writer, FDRY_OBJECT_KERNEL, code, strlen(code), NULL, 0,
+	must(fdry_writer_add_object(writer, FDRY_OBJECT_KERNEL, code, strlen(code), NULL, 0,
 				    &o.oid));
-	need(fdry_buf_put(&w.objects, &o, sizeof(o)));
-	need(fdry_buf_put(&w.params, &p, sizeof(p)));
-	need(fdry_buf_put(&w.kernels, &k, sizeof(k)));
+	must(fdry_buf_put(&w.objects, &o, sizeof(o)));
+	must(fdry_buf_put(&w.params, &p, sizeof(p)));
+	must(fdry_buf_put(&w.kernels, &k, sizeof(k)));
 }
 
 static void add_graph(uint64_t key, const char *name, const char *file)
@@ -127,12 +120,12 @@ static void add_graph(uint64_t key, const char *name, const char *file)
 	struct fdry_buf bytes = { 0 };
 	struct fdry_graph_view v;
 
-	need(fdry_graph_from_text(read_file(file), &bytes));
-	need(fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &v));
-	need(fdry_writer_add_object(writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0,
+	must(fdry_graph_from_text(read_file(file), &bytes));
+	must(fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &v));
+	must(fdry_writer_add_object(writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0,
 				    &g.oid));
 	g.nodes = v.header.nodes;
-	need(fdry_buf_put(&w.graphs, &g, sizeof(g)));
+	must(fdry_buf_put(&w.graphs, &g, sizeof(g)));
 	fdry_buf_release(&bytes);
 }
 
@@ -162,10 +155,10 @@ static struct fdry_oid seal(const char *ref)
 	struct fdry_manifest m;
 	size_t n;
 
-	need(fdry_manifest_encode(&w, &bytes));
-	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
-	need(fdry_manifest_links(&m, &links, &n));
-	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, &id, NULL));
+	must(fdry_manifest_encode(&w, &bytes));
+	must(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	must(fdry_manifest_links(&m, &links, &n));
+	must(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, &id, NULL));
 	free(links);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&w);
@@ -180,8 +173,8 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		return 2;
-	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
-	need(fdry_writer_begin(s, &writer));
+	must(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
+	must(fdry_writer_begin(s, &writer));
 	while (fgets(line, sizeof(line), stdin))
 		if (!add_line(line)) {
 			fprintf(stderr, "store_seal: what is this? %s", line);

@@ -16,6 +16,7 @@
 #include "graph/elf.h"
 #include "store/store.h"
 #include "tests/lib/gpu.h"
+#include "tests/lib/need.h"
 
 #define CUBINS_MAX 4096
 
@@ -24,14 +25,6 @@ static struct cubin {
 	struct fdry_elf elf;
 } cubins[CUBINS_MAX];
 static unsigned int ncubins;
-
-static void must(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %s\n", what, fdry_last_error());
-	exit(EXIT_FAILURE);
-}
 
 static void cubin_read(const char *path)
 {
@@ -45,9 +38,9 @@ static void cubin_read(const char *path)
 		exit(EXIT_FAILURE);
 	}
 	while ((n = fread(part, 1, sizeof(part), f)))
-		must(fdry_buf_put(&c->bytes, part, n), path);
+		need(fdry_buf_put(&c->bytes, part, n), path);
 	fclose(f);
-	must(fdry_elf_init((struct fdry_span){ c->bytes.data, c->bytes.len }, &c->elf), path);
+	need(fdry_elf_init((struct fdry_span){ c->bytes.data, c->bytes.len }, &c->elf), path);
 	ncubins++;
 }
 
@@ -113,8 +106,8 @@ static bool kernel_check(struct fdry_reader *reader, const struct fdry_manifest 
 	struct fdry_elf elf;
 	bool ok;
 
-	must(fdry_reader_copy(reader, &m->objects[m->kernels[i].object].oid, &bytes), name);
-	must(fdry_elf_init((struct fdry_span){ bytes.data, bytes.len }, &elf), name);
+	need(fdry_reader_copy(reader, &m->objects[m->kernels[i].object].oid, &bytes), name);
+	need(fdry_elf_init((struct fdry_span){ bytes.data, bytes.len }, &elf), name);
 	ok = ran(&elf);
 	if (!ok)
 		printf("FAIL %.150s: no module that was loaded holds its code\n", name);
@@ -132,11 +125,11 @@ static uint32_t image_check(const char *path, const char *ref, uint32_t *count)
 	struct fdry_oid oid;
 	uint32_t i, bad = 0;
 
-	must(fdry_store_open(path, 0, &s), path);
-	must(fdry_reader_begin(s, &reader), path);
-	must(fdry_reader_resolve(reader, ref, &oid), ref);
-	must(fdry_reader_copy(reader, &oid, &bytes), ref);
-	must(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m), ref);
+	need(fdry_store_open(path, 0, &s), path);
+	need(fdry_reader_begin(s, &reader), path);
+	need(fdry_reader_resolve(reader, ref, &oid), ref);
+	need(fdry_reader_copy(reader, &oid, &bytes), ref);
+	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m), ref);
 	for (i = 0; i < m.n_kernels; i++)
 		bad += !kernel_check(reader, &m, i);
 	*count = m.n_kernels;

@@ -8,8 +8,9 @@
  */
 #include <string.h>
 
-#include "tests/lib/gpu.h"
 #include "graph/slice.h"
+#include "tests/lib/gpu.h"
+#include "tests/lib/need.h"
 
 #define WORDS 4096u /* of the buffer */
 #define ROUNDS 8    /* launches, with numbers from 0 up */
@@ -56,14 +57,6 @@ static const struct job jobs[] = {
 static const struct fdry_driver *drv;
 static unsigned int cc;
 static CUdeviceptr buffer;
-
-static void must(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s\n", fdry_last_error());
-	exit(EXIT_FAILURE);
-}
 
 static struct fdry_buf file_read(const struct job *j)
 {

@@ -2,9 +2,11 @@
 /* need.c - see need.h. */
 #include "tests/lib/need.h"
 
+#include <errno.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/err.h"
 
@@ -17,10 +19,17 @@ void need(int result, const char *what)
 
 	if (!result)
 		return;
-	if (result > 0 || result <= LIBRARY_MIN)
+	if (result == 1)
+		why = strerror(errno);
+	else if (result > 0 || result <= LIBRARY_MIN)
 		why = mdb_strerror(result);
 	else
 		why = fdry_last_error();
 	fprintf(stderr, "%s: %s\n", what, why);
-	exit(1);
+	exit(result == -FDRY_E_NODRIVER || result == -FDRY_E_NOGPU ? 77 : 1);
+}
+
+void must(int result)
+{
+	need(result, program_invocation_short_name);
 }

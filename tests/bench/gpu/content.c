@@ -31,6 +31,7 @@
 #include "foundry.h"
 #include "arch/driver.h"
 #include "tests/bench/gpu/ways.h"
+#include "tests/lib/need.h"
 
 #define PINNED (1ull << 30)
 #define SMALL (2u << 20) /* as content is copied */
@@ -38,23 +39,15 @@
 #define THREADS_MAX 64
 #define ROUNDS_MAX 16
 
-static void check(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "content: %s\n", fdry_last_error());
-	exit(1);
-}
-
 static double copies(const struct fdry_driver *drv, CUdeviceptr dev, const char *host, size_t piece)
 {
 	double mark = fdry_now_ms();
 	uint64_t at;
 
 	for (at = 0; at < 4 * PINNED; at += piece)
-		check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev + at % PINNED, host + at % PINNED,
-				piece, NULL));
-	check(fdry_call(drv, cuStreamSynchronize, NULL));
+		must(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev + at % PINNED, host + at % PINNED,
+			       piece, NULL));
+	must(fdry_call(drv, cuStreamSynchronize, NULL));
 	return 4.0 * PINNED / fdry_elapsed_ms(&mark) / 1e6;
 }
 
@@ -63,14 +56,14 @@ static void pinned(const struct fdry_driver *drv, double *whole, double *pieces)
 	CUdeviceptr dev = 0;
 	void *host = NULL;
 
-	check(fdry_call(drv, cuMemAllocHost_v2, &host, PINNED));
+	must(fdry_call(drv, cuMemAllocHost_v2, &host, PINNED));
 	memset(host, 1, PINNED);
-	check(fdry_call(drv, cuMemAlloc_v2, &dev, PINNED));
+	must(fdry_call(drv, cuMemAlloc_v2, &dev, PINNED));
 	(void)copies(drv, dev, host, PINNED);
 	*whole = copies(drv, dev, host, PINNED);
 	*pieces = copies(drv, dev, host, SMALL);
-	check(fdry_call(drv, cuMemFree_v2, dev));
-	check(fdry_call(drv, cuMemFreeHost, host));
+	must(fdry_call(drv, cuMemFree_v2, dev));
+	must(fdry_call(drv, cuMemFreeHost, host));
 }
 
 /* One load, in milliseconds, with GB/s of its content first. */
@@ -96,8 +89,8 @@ static void image_load(struct fdry_store *store, const char *ref, uint32_t flags
 	struct fdry_image *img;
 	double mark;
 
-	check(fdry_image_load(store, ref, &opts, &img));
-	check(fdry_image_report(img, &rep));
+	must(fdry_image_load(store, ref, &opts, &img));
+	must(fdry_image_report(img, &rep));
 	parts[SPEED] = (double)rep.content_bytes / rep.content_ms / 1e6;
 	parts[CHECKED] = (double)rep.content_bytes / (rep.content_ms + rep.check_ms) / 1e6;
 	parts[MEMORY] = rep.memory_ms;
@@ -109,7 +102,7 @@ static void image_load(struct fdry_store *store, const char *ref, uint32_t flags
 	parts[UNCHECKED] = rep.total_ms - rep.check_ms;
 	mark = fdry_now_ms();
 	if (restored) {
-		check(fdry_image_restore(img, NULL));
+		must(fdry_image_restore(img, NULL));
 		*restored = (double)rep.content_bytes / fdry_elapsed_ms(&mark) / 1e6;
 	}
 	fdry_image_unload(img);
@@ -122,7 +115,7 @@ static void load(const char *dir, const char *ref, uint32_t flags, double parts[
 {
 	struct fdry_store *store;
 
-	check(fdry_store_open(dir, 0, &store));
+	must(fdry_store_open(dir, 0, &store));
 	image_load(store, ref, flags, parts, restored);
 }
 
@@ -306,9 +299,9 @@ int main(int argc, char **argv)
 
 	r.dir = getenv("FOUNDRY_STORE");
 	options_take(&r, argc, argv);
-	check(fdry_driver_open(NULL, &r.drv));
-	check(fdry_call(r.drv, cuDevicePrimaryCtxRetain, &ctx, 0));
-	check(fdry_call(r.drv, cuCtxSetCurrent, ctx));
+	must(fdry_driver_open(NULL, &r.drv));
+	must(fdry_call(r.drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	must(fdry_call(r.drv, cuCtxSetCurrent, ctx));
 	load(r.dir, r.ref, FDRY_LOAD_VERIFY, parts, NULL);
 	if (r.ways)
 		ways_warm(r.drv, r.file, "in the page cache as the seal left it", r.rounds);

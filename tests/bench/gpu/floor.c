@@ -266,10 +266,9 @@ static int graph_make(struct graph *g, const struct fdry_image *img, CUgraph gra
 		err = node_add(img, graph, &g->nodes[i], &g->handles[i]);
 	for (i = 0; i < g->nedges && !err; i++)
 		err = edges_add(img, graph, g, &g->edges[i]);
-	if (!err)
-		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, exec, graph, 0) ?:
-		      fdry_call(img->drv, cuGraphUpload, *exec, img->stream);
-	return err ? err : fdry_call(img->drv, cuStreamSynchronize, img->stream);
+	return err ?: fdry_call(img->drv, cuGraphInstantiateWithFlags, exec, graph, 0) ?:
+	       fdry_call(img->drv, cuGraphUpload, *exec, img->stream) ?:
+	       fdry_call(img->drv, cuStreamSynchronize, img->stream);
 }
 
 int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, double *ret)

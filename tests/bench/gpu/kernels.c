@@ -20,6 +20,7 @@
 #include "lib/clock.h"
 #include "foundry/run.h"
 #include "arch/driver.h"
+#include "tests/lib/need.h"
 
 #define LAUNCHES 1000
 #define LARGE (256u << 10)
@@ -38,52 +39,44 @@ static struct bench {
 	long rounds, calls;
 } b = { .entry = "nothing", .rounds = 5, .calls = 100000 };
 
-static void check(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "kernels: %s\n", fdry_last_error());
-	exit(1);
-}
-
 static void by_driver(void)
 {
 	CUfunction f;
 
-	check(fdry_call(b.drv, cuModuleGetFunction, &f, b.module, b.entry));
+	must(fdry_call(b.drv, cuModuleGetFunction, &f, b.module, b.entry));
 }
 
 static void by_key(void)
 {
 	CUfunction f;
 
-	check(fdry_kernels_find(b.k, &b.key, b.entry, &f));
+	must(fdry_kernels_find(b.k, &b.key, b.entry, &f));
 }
 
 static void by_source(void)
 {
 	CUfunction f;
 
-	check(fdry_kernels_function(b.k, &b.small, b.entry, &f));
+	must(fdry_kernels_function(b.k, &b.small, b.entry, &f));
 }
 
 static void by_large_source(void)
 {
 	CUfunction f;
 
-	check(fdry_kernels_function(b.k, &b.large, b.entry, &f));
+	must(fdry_kernels_function(b.k, &b.large, b.entry, &f));
 }
 
 static void launch_driver(void)
 {
-	check(fdry_call(b.drv, cuLaunchKernel, b.func, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+	must(fdry_call(b.drv, cuLaunchKernel, b.func, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
 }
 
 static void launch_checked(void)
 {
 	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 32 } };
 
-	check(fdry_kernels_launch(b.k, b.func, &o, NULL, 0));
+	must(fdry_kernels_launch(b.k, b.func, &o, NULL, 0));
 }
 
 static const struct {
@@ -111,7 +104,7 @@ static double measure(size_t way)
 		ways[way].fn();
 	took = fdry_now_ms() - begin;
 	if (ways[way].launch)
-		check(fdry_call(b.drv, cuCtxSynchronize));
+		must(fdry_call(b.drv, cuCtxSynchronize));
 	return 1e6 * took / (double)n;
 }
 
@@ -155,16 +148,16 @@ static void start(const char *path)
 	CUcontext ctx;
 	CUfunction f;
 
-	check(fdry_driver_open(NULL, &b.drv));
-	check(fdry_call(b.drv, cuDevicePrimaryCtxRetain, &ctx, 0));
-	check(fdry_call(b.drv, cuCtxSetCurrent, ctx));
+	must(fdry_driver_open(NULL, &b.drv));
+	must(fdry_call(b.drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	must(fdry_call(b.drv, cuCtxSetCurrent, ctx));
 	b.small = file_read(path);
 	b.large = lengthened(&b.small);
-	check(fdry_kernels_new(NULL, &b.k));
-	check(fdry_kernels_function(b.k, &b.small, b.entry, &b.func));
-	check(fdry_kernels_function(b.k, &b.large, b.entry, &f));
-	check(fdry_kernels_key(b.k, &b.small, &b.key));
-	check(fdry_call(b.drv, cuFuncGetModule, &b.module, b.func));
+	must(fdry_kernels_new(NULL, &b.k));
+	must(fdry_kernels_function(b.k, &b.small, b.entry, &b.func));
+	must(fdry_kernels_function(b.k, &b.large, b.entry, &f));
+	must(fdry_kernels_key(b.k, &b.small, &b.key));
+	must(fdry_call(b.drv, cuFuncGetModule, &b.module, b.func));
 }
 
 int main(int argc, char **argv)

@@ -15,6 +15,7 @@
 #include "foundry/run.h"
 #include "tests/lib/clock.h"
 #include "tests/lib/gpu.h"
+#include "tests/lib/need.h"
 
 #define ROUNDS 15
 #define BATCH 20 /* timed together; the stream is idle before and after */
@@ -32,14 +33,6 @@ static CUresult (*alloc_async)(CUdeviceptr *, size_t, CUstream);
 static CUresult (*free_async)(CUdeviceptr, CUstream);
 static CUresult (*default_pool)(CUmemoryPool *, CUdevice);
 static CUresult (*pool_set)(CUmemoryPool, CUmemPool_attribute, void *);
-
-static void must(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %d %s\n", what, err, fdry_last_error());
-	exit(EXIT_FAILURE);
-}
 
 /* --- the ways --- */
 
@@ -189,17 +182,17 @@ static double round_ns(struct bench *b, const struct way *w)
 	int i, k;
 
 	b->bytes = w->bytes;
-	must((int)pool_set(b->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps),
+	need((int)pool_set(b->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps),
 	     "cuMemPoolSetAttribute");
-	must(w->fn(b), w->name);
+	need(w->fn(b), w->name);
 	for (i = 0; i < w->calls / BATCH; i++) {
-		must(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
+		need(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
 		from = now_ns();
 		for (k = 0; k < BATCH; k++)
-			must(w->fn(b), w->name);
+			need(w->fn(b), w->name);
 		sum += now_ns() - from;
 	}
-	must(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
+	need(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
 	return sum / w->calls;
 }
 
@@ -207,21 +200,21 @@ static void *symbol(const struct fdry_driver *drv, const char *name)
 {
 	void *p = dlsym(drv->handle, name);
 
-	must(!p, name);
+	need(!p, name);
 	return p;
 }
 
 static void make(struct bench *b)
 {
-	must(fdry_device_get(0, &b->dev), "fdry_device_get");
-	must(fdry_device_warm_up(b->dev), "fdry_device_warm_up");
-	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING),
+	need(fdry_device_get(0, &b->dev), "fdry_device_get");
+	need(fdry_device_warm_up(b->dev), "fdry_device_warm_up");
+	need(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING),
 	     "cuStreamCreate");
 	*(void **)&alloc_async = symbol(b->drv, "cuMemAllocAsync");
 	*(void **)&free_async = symbol(b->drv, "cuMemFreeAsync");
 	*(void **)&default_pool = symbol(b->drv, "cuDeviceGetDefaultMemPool");
 	*(void **)&pool_set = symbol(b->drv, "cuMemPoolSetAttribute");
-	must((int)default_pool(&b->pool, 0), "cuDeviceGetDefaultMemPool");
+	need((int)default_pool(&b->pool, 0), "cuDeviceGetDefaultMemPool");
 }
 
 static void print(double ns[WAYS][ROUNDS])
@@ -249,7 +242,7 @@ int main(int argc, char **argv)
 	if (argc > 1 ? setenv("FOUNDRY_DRIVER", argv[1], 1) : unsetenv("FOUNDRY_DRIVER"))
 		return EXIT_FAILURE;
 	if (argc > 1)
-		must(fdry_driver_open(argv[1], &b.drv), argv[1]);
+		need(fdry_driver_open(argv[1], &b.drv), argv[1]);
 	else
 		b.drv = gpu_driver();
 	make(&b);
@@ -260,7 +253,7 @@ int main(int argc, char **argv)
 		for (w = 0; w < WAYS; w++)
 			ns[w][r] = round_ns(&b, &ways[w]);
 	print(ns);
-	must(fdry_call(b.drv, cuStreamDestroy_v2, b.stream), "cuStreamDestroy");
+	need(fdry_call(b.drv, cuStreamDestroy_v2, b.stream), "cuStreamDestroy");
 	fdry_device_put(b.dev);
 	return EXIT_SUCCESS;
 }

@@ -28,6 +28,7 @@
 
 #include "arch/driver.h"
 #include "lib/clock.h"
+#include "tests/lib/need.h"
 
 #define NODES 1850
 #define SMALL 64 /* nodes of graphs that are only there */
@@ -62,14 +63,6 @@ struct bench {
 	CUdeviceptr memory;
 	CUstream launches, uploads;
 };
-
-static void must(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "replays: %s\n", fdry_last_error());
-	exit(err == -FDRY_E_NODRIVER || err == -FDRY_E_NOGPU ? 77 : 1);
-}
 
 #define cu(b, ...) must(fdry_call((b)->drv, __VA_ARGS__))
 

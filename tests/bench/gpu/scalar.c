@@ -13,6 +13,7 @@
 #include "foundry/run.h"
 #include "arch/driver.h"
 #include "tests/lib/clock.h"
+#include "tests/lib/need.h"
 
 #define ROUNDS 15
 #define CALLS 2000
@@ -201,14 +202,6 @@ static int by_size(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static void must(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %s\n", what, fdry_last_error());
-	exit(err == -FDRY_E_NODRIVER || err == -FDRY_E_NOGPU ? 77 : EXIT_FAILURE);
-}
-
 /* A round has so few calls that queues are never full: it measures the call, not the GPU. */
 static double round_ns(struct bench *b, const struct way *w)
 {
@@ -221,9 +214,9 @@ static double round_ns(struct bench *b, const struct way *w)
 	for (i = 0; i < CALLS / 20; i++) {
 		from = now_ns();
 		for (k = 0; k < 20; k++)
-			must(w->fn(b), w->name);
+			need(w->fn(b), w->name);
 		sum += now_ns() - from;
-		must(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
+		need(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
 	}
 	return sum / CALLS;
 }
@@ -246,22 +239,22 @@ static void make(struct bench *b, const char *driver)
 	struct fdry_cudagraph_opts go = { .sz = sizeof(go), .driver = driver };
 	struct fdry_cudagraph_run_opts ro = { .sz = sizeof(ro), .fn = one_node, .arg = b };
 
-	must(fdry_driver_open(driver, &b->drv), "driver");
-	must(fdry_call(b->drv, cuDevicePrimaryCtxRetain, &b->ctx, 0), "context");
-	must(fdry_call(b->drv, cuCtxSetCurrent, b->ctx), "context");
-	must(fdry_call(b->drv, cuEventCreate, &b->event, CU_EVENT_DISABLE_TIMING), "event");
-	must(fdry_call(b->drv, cuEventCreate, &b->past, CU_EVENT_DISABLE_TIMING), "event");
-	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING), "stream");
-	must(fdry_call(b->drv, cuEventRecord, b->past, b->stream), "event");
-	must(fdry_call(b->drv, cuMemAlloc_v2, &b->own, 64), "memory");
-	must(fdry_call(b->drv, cuMemHostAlloc, (void **)&b->pinned, 64, 0), "memory");
-	must(fdry_scalars_new(&so, &b->scalars), "scalars");
+	need(fdry_driver_open(driver, &b->drv), "driver");
+	need(fdry_call(b->drv, cuDevicePrimaryCtxRetain, &b->ctx, 0), "context");
+	need(fdry_call(b->drv, cuCtxSetCurrent, b->ctx), "context");
+	need(fdry_call(b->drv, cuEventCreate, &b->event, CU_EVENT_DISABLE_TIMING), "event");
+	need(fdry_call(b->drv, cuEventCreate, &b->past, CU_EVENT_DISABLE_TIMING), "event");
+	need(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING), "stream");
+	need(fdry_call(b->drv, cuEventRecord, b->past, b->stream), "event");
+	need(fdry_call(b->drv, cuMemAlloc_v2, &b->own, 64), "memory");
+	need(fdry_call(b->drv, cuMemHostAlloc, (void **)&b->pinned, 64, 0), "memory");
+	need(fdry_scalars_new(&so, &b->scalars), "scalars");
 	so.flags = FDRY_SCALARS_WRITES;
-	must(fdry_scalars_new(&so, &b->written), "scalars");
-	must(fdry_decode_state_new(&d, &b->decode), "decode state");
-	must(fdry_cudagraph_new(&go, &b->graph), "graph");
-	must(fdry_cudagraph_run(b->graph, &ro), "graph");
-	must(fdry_cudagraph_exec(b->graph, &b->exec), "graph");
+	need(fdry_scalars_new(&so, &b->written), "scalars");
+	need(fdry_decode_state_new(&d, &b->decode), "decode state");
+	need(fdry_cudagraph_new(&go, &b->graph), "graph");
+	need(fdry_cudagraph_run(b->graph, &ro), "graph");
+	need(fdry_cudagraph_exec(b->graph, &b->exec), "graph");
 }
 
 int main(int argc, char **argv)

@@ -12,6 +12,7 @@
 #include "tests/lib/backend.h"
 #include "tests/lib/clock.h"
 #include "tests/lib/gpu.h"
+#include "tests/lib/need.h"
 
 #define THREADS_MAX 8
 #define ROUNDS 41
@@ -30,23 +31,15 @@ struct worker {
 	double plain[ROUNDS], slot[ROUNDS], search[ROUNDS]; /* nanoseconds each */
 };
 
-static void must(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "%s: %d %s\n", what, err, fdry_last_error());
-	exit(EXIT_FAILURE);
-}
-
 static double plain_batch(const struct worker *w, CUstream s)
 {
 	double start = now_ns(), end;
 	int i;
 
 	for (i = 0; i < BATCH; i++)
-		must((int)drv->cuGraphLaunch(w->exec, s), "cuGraphLaunch");
+		need((int)drv->cuGraphLaunch(w->exec, s), "cuGraphLaunch");
 	end = now_ns();
-	must((int)drv->cuStreamSynchronize(s), "cuStreamSynchronize");
+	need((int)drv->cuStreamSynchronize(s), "cuStreamSynchronize");
 	return (end - start) / BATCH;
 }
 
@@ -56,9 +49,9 @@ static double slot_batch(uint64_t key, CUstream s)
 	int i, launched;
 
 	for (i = 0; i < BATCH; i++)
-		must(fdry_slots_replay(table, key, s, &launched), "fdry_slots_replay");
+		need(fdry_slots_replay(table, key, s, &launched), "fdry_slots_replay");
 	end = now_ns();
-	must((int)drv->cuStreamSynchronize(s), "cuStreamSynchronize");
+	need((int)drv->cuStreamSynchronize(s), "cuStreamSynchronize");
 	return (end - start) / BATCH;
 }
 
@@ -68,8 +61,8 @@ static void *work(void *arg)
 	CUstream s;
 	int i;
 
-	must((int)drv->cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
-	must((int)drv->cuStreamCreate(&s, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	need((int)drv->cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
+	need((int)drv->cuStreamCreate(&s, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 	(void)plain_batch(w, s);
 	(void)slot_batch(w->key, s);
 	for (i = 0; i < ROUNDS; i++) {
@@ -81,7 +74,7 @@ static void *work(void *arg)
 		w->search[i] = slot_batch(MISSING, s);
 	}
 	pthread_barrier_wait(&barrier);
-	must((int)drv->cuStreamDestroy_v2(s), "cuStreamDestroy");
+	need((int)drv->cuStreamDestroy_v2(s), "cuStreamDestroy");
 	return NULL;
 }
 
@@ -105,7 +98,7 @@ static void run(struct worker *w, unsigned int threads, int shared)
 
 	pthread_barrier_init(&barrier, NULL, threads);
 	for (i = 0; i < threads; i++)
-		must(pthread_create(&w[i].thread, NULL, work, &w[i]), "pthread_create");
+		need(pthread_create(&w[i].thread, NULL, work, &w[i]), "pthread_create");
 	for (i = 0; i < threads; i++) {
 		pthread_join(w[i].thread, NULL);
 		plain += median(w[i].plain) / threads;
@@ -139,16 +132,16 @@ static CUgraph graph_make(void)
 			 getenv("BUILD") ? getenv("BUILD") : "build");
 		f = fopen(path, "rb");
 		code = calloc(1, 1 << 20);
-		must(!f || !code || !fread(code, 1, (1 << 20) - 1, f), path);
+		need(!f || !code || !fread(code, 1, (1 << 20) - 1, f), path);
 		fclose(f);
-		must((int)drv->cuMemAlloc_v2(&x, 64), "cuMemAlloc");
+		need((int)drv->cuMemAlloc_v2(&x, 64), "cuMemAlloc");
 	}
-	must((int)drv->cuModuleLoadDataEx(&module, code ? code : backend_ptx, 0, NULL, NULL),
+	need((int)drv->cuModuleLoadDataEx(&module, code ? code : backend_ptx, 0, NULL, NULL),
 	     "cuModuleLoadDataEx");
-	must((int)drv->cuModuleGetFunction(&p.func, module, drv->software ? "step" : "nothing"),
+	need((int)drv->cuModuleGetFunction(&p.func, module, drv->software ? "step" : "nothing"),
 	     "cuModuleGetFunction");
-	must((int)drv->cuGraphCreate(&g, 0), "cuGraphCreate");
-	must((int)drv->cuGraphAddKernelNode_v2(&node, g, NULL, 0, &p), "cuGraphAddKernelNode");
+	need((int)drv->cuGraphCreate(&g, 0), "cuGraphCreate");
+	need((int)drv->cuGraphAddKernelNode_v2(&node, g, NULL, 0, &p), "cuGraphAddKernelNode");
 	free(code);
 	return g;
 }
@@ -161,17 +154,17 @@ int main(void)
 	CUgraph graph;
 
 	if (getenv("FOUNDRY_DRIVER"))
-		must(fdry_driver_open(NULL, &drv), "FOUNDRY_DRIVER");
+		need(fdry_driver_open(NULL, &drv), "FOUNDRY_DRIVER");
 	else
 		drv = gpu_driver();
-	must((int)drv->cuDevicePrimaryCtxRetain(&ctx, 0), "cuDevicePrimaryCtxRetain");
-	must((int)drv->cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
-	must(fdry_slots_new(NULL, &table), "fdry_slots_new");
+	need((int)drv->cuDevicePrimaryCtxRetain(&ctx, 0), "cuDevicePrimaryCtxRetain");
+	need((int)drv->cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
+	need(fdry_slots_new(NULL, &table), "fdry_slots_new");
 	graph = graph_make();
 	for (i = 0; i < THREADS_MAX; i++) {
-		must((int)drv->cuGraphInstantiateWithFlags(&workers[i].exec, graph, 0),
+		need((int)drv->cuGraphInstantiateWithFlags(&workers[i].exec, graph, 0),
 		     "cuGraphInstantiateWithFlags");
-		must(fdry_slots_install(table, i, NULL, workers[i].exec, 0), "fdry_slots_install");
+		need(fdry_slots_install(table, i, NULL, workers[i].exec, 0), "fdry_slots_install");
 	}
 	printf("a graph of one kernel, on %s; nanoseconds a call: medians of %d rounds of %d\n",
 	       drv->path, ROUNDS, BATCH);

@@ -22,6 +22,7 @@
 
 #include "lib/clock.h"
 #include "tests/bench/gpu/floor.h"
+#include "tests/lib/need.h"
 
 #define ROUNDS_MAX 32
 #define LAUNCHES 50
@@ -56,19 +57,11 @@ struct run {
 	double values[VALUES][ROUNDS_MAX];
 };
 
-static void check(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "start: %s\n", fdry_last_error());
-	exit(1);
-}
-
 static uint64_t key_at(const struct fdry_image *img, size_t i)
 {
 	uint64_t key = 0;
 
-	check(fdry_image_graph(img, i, &key, NULL, NULL));
+	must(fdry_image_graph(img, i, &key, NULL, NULL));
 	return key;
 }
 
@@ -78,22 +71,22 @@ static void graphs_start(struct run *r, struct fdry_image *img, double start, in
 	double mark;
 	size_t i;
 
-	check(fdry_image_filled(img, NULL));
-	check(fdry_image_launch(img, key_at(img, 0), NULL));
+	must(fdry_image_filled(img, NULL));
+	must(fdry_image_launch(img, key_at(img, 0), NULL));
 	mark = fdry_now_ms();
 	r->values[FIRST][round] = mark - start;
 	for (i = 1; i < fdry_image_graph_count(img); i++)
-		check(fdry_image_build(img, key_at(img, i)));
+		must(fdry_image_build(img, key_at(img, i)));
 	r->values[BUILD][round] = fdry_elapsed_ms(&mark);
 	r->values[ALL][round] = mark - start;
-	check(fdry_image_synchronize(img, NULL));
+	must(fdry_image_synchronize(img, NULL));
 }
 
 static void report_take(struct run *r, struct fdry_image *img, int round)
 {
 	struct fdry_load_report rep = { .sz = sizeof(rep) };
 
-	check(fdry_image_report(img, &rep));
+	must(fdry_image_report(img, &rep));
 	r->values[LOAD][round] = rep.total_ms;
 	r->values[MANIFEST][round] = rep.manifest_ms;
 	r->values[MEMORY][round] = rep.memory_ms;
@@ -110,12 +103,12 @@ static void floor_take(struct run *r, struct fdry_image *img, struct floor **f, 
 	CUstreamCaptureMode mode;
 
 	if (!*f)
-		check(floor_new(img, f));
+		must(floor_new(img, f));
 	floor_functions(*f, img);
-	check(fdry_image_enter(img, &mode));
-	check(floor_graph(*f, img, 0, &r->values[FLOOR_FIRST][round]));
-	check(floor_graphs(*f, img, &r->values[FLOOR_GRAPHS][round]));
-	check(floor_kernels(*f, img, &r->values[FLOOR_KERNELS][round]));
+	must(fdry_image_enter(img, &mode));
+	must(floor_graph(*f, img, 0, &r->values[FLOOR_FIRST][round]));
+	must(floor_graphs(*f, img, &r->values[FLOOR_GRAPHS][round]));
+	must(floor_kernels(*f, img, &r->values[FLOOR_KERNELS][round]));
 	fdry_image_leave(img, &mode);
 }
 
@@ -126,7 +119,7 @@ static void position_reset(struct fdry_image *img)
 	uint64_t zeros[64] = { 0 };
 
 	if (!fdry_image_tensor_find(img, "position", &t))
-		check(fdry_image_write(img, "position", zeros, (size_t)t.shape[0] * 8, NULL));
+		must(fdry_image_write(img, "position", zeros, (size_t)t.shape[0] * 8, NULL));
 }
 
 static double replay(struct fdry_image *img, const uint64_t *keys, int n)
@@ -137,12 +130,12 @@ static double replay(struct fdry_image *img, const uint64_t *keys, int n)
 	position_reset(img);
 	for (i = -2 * n; i < LAUNCHES * n; i++) {
 		if (i == 0) {
-			check(fdry_image_synchronize(img, NULL));
+			must(fdry_image_synchronize(img, NULL));
 			start = fdry_now_ms();
 		}
-		check(fdry_image_launch(img, keys[(i + 2 * n) % n], NULL));
+		must(fdry_image_launch(img, keys[(i + 2 * n) % n], NULL));
 	}
-	check(fdry_image_synchronize(img, NULL));
+	must(fdry_image_synchronize(img, NULL));
 	return (fdry_now_ms() - start) / (LAUNCHES * n);
 }
 
@@ -175,8 +168,8 @@ static void history(struct run *r)
 	int i;
 
 	for (i = 0; i < r->rounds; i++) {
-		check(fdry_image_load(r->store, r->ref, &r->opts, &img));
-		check(fdry_image_filled(img, NULL));
+		must(fdry_image_load(r->store, r->ref, &r->opts, &img));
+		must(fdry_image_filled(img, NULL));
 		if (*r->after != 'l')
 			graphs_start(r, img, fdry_now_ms(), i);
 		if (*r->after == 'f')
@@ -211,11 +204,11 @@ static int launches(struct fdry_image *img, struct latencies *l, int n)
 		if (i % 100 == 0)
 			position_reset(img);
 		mark = fdry_now_ms();
-		check(fdry_image_launch(img, key, NULL));
+		must(fdry_image_launch(img, key, NULL));
 		l->launch[i] = fdry_elapsed_ms(&mark);
-		check(fdry_image_synchronize(img, NULL));
+		must(fdry_image_synchronize(img, NULL));
 		l->step[i] = l->launch[i] + fdry_elapsed_ms(&mark);
-		check(fdry_image_report(img, &rep));
+		must(fdry_image_report(img, &rep));
 		if (n == LATENCIES_MAX && rep.all_ms > 0)
 			return i + 1;
 	}
@@ -243,13 +236,13 @@ static void background(struct run *r)
 	int n;
 
 	r->opts.flags |= FDRY_LOAD_BACKGROUND;
-	check(fdry_image_load(r->store, r->ref, &r->opts, &img));
-	check(fdry_image_filled(img, NULL));
-	check(fdry_image_build(img, key_at(img, 0)));
+	must(fdry_image_load(r->store, r->ref, &r->opts, &img));
+	must(fdry_image_filled(img, NULL));
+	must(fdry_image_build(img, key_at(img, 0)));
 	n = launches(img, &l, LATENCIES_MAX);
 	latencies_print("building", &l, n);
-	check(fdry_image_wait(img));
-	check(fdry_image_report(img, &rep));
+	must(fdry_image_wait(img));
+	must(fdry_image_report(img, &rep));
 	printf("background_first %.3f\nbackground_all %.3f\nbackground_launches %d\n", rep.first_ms,
 	       rep.all_ms, n);
 	n = launches(img, &l, n < LATENCIES_MAX ? n : n - 1);
@@ -283,9 +276,9 @@ static void device_hold(const struct run *r)
 	const struct fdry_driver *drv;
 	CUcontext ctx;
 
-	check(fdry_driver_open(r->opts.driver, &drv));
+	must(fdry_driver_open(r->opts.driver, &drv));
 	printf("driver %.3f\n", fdry_elapsed_ms(&mark));
-	check(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	must(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
 	printf("context %.3f\n", fdry_elapsed_ms(&mark));
 }
 
@@ -311,7 +304,7 @@ int main(int argc, char **argv)
 	int i;
 
 	options_take(argc, argv, &r, &store);
-	check(fdry_store_open(store, 0, &r.store));
+	must(fdry_store_open(store, 0, &r.store));
 	device_hold(&r);
 	if (r.after) {
 		history(&r);
@@ -320,7 +313,7 @@ int main(int argc, char **argv)
 	}
 	for (i = 0; i < r.rounds; i++) {
 		start = fdry_now_ms();
-		check(fdry_image_load(r.store, r.ref, &r.opts, &img));
+		must(fdry_image_load(r.store, r.ref, &r.opts, &img));
 		graphs_start(&r, img, start, i);
 		report_take(&r, img, i);
 		floor_take(&r, img, &f, i);

@@ -26,6 +26,7 @@
 #endif
 
 #include "lib/clock.h"
+#include "tests/lib/need.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define HUGE_PAGE (2 * MIB)
@@ -97,15 +98,7 @@ struct run {
 	double made_ms, unmap_ms; /* to make the blocks, to unmap the file */
 };
 
-static void check(int err)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "ways: %s\n", fdry_last_error());
-	exit(1);
-}
-
-static void need(bool ok, const char *what)
+static void require(bool ok, const char *what)
 {
 	if (ok)
 		return;
@@ -132,16 +125,16 @@ static void blocks_make(struct run *r)
 		return;
 	map = mmap(NULL, len + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		   0);
-	need(map != MAP_FAILED, "mmap");
+	require(map != MAP_FAILED, "mmap");
 	r->memory = map + (-(uintptr_t)map & (HUGE_PAGE - 1));
 	(void)madvise(r->memory, len, MADV_HUGEPAGE);
 	for (at = 0; at < len; at += 4096)
 		((volatile uint8_t *)r->memory)[at] = 0;
-	check(fdry_call(r->drv, cuMemHostRegister_v2, r->memory, len, 0));
+	must(fdry_call(r->drv, cuMemHostRegister_v2, r->memory, len, 0));
 	for (i = 0; i < blocks_of(&r->way); i++) {
 		r->blocks[i] = (struct block){ .bytes = r->memory + i * r->piece };
-		check(fdry_call(r->drv, cuEventCreate, &r->blocks[i].copied,
-				CU_EVENT_DISABLE_TIMING));
+		must(fdry_call(r->drv, cuEventCreate, &r->blocks[i].copied,
+			       CU_EVENT_DISABLE_TIMING));
 	}
 	r->made_ms = fdry_elapsed_ms(&mark);
 }
@@ -154,8 +147,8 @@ static void blocks_free(struct run *r)
 	if (!r->memory)
 		return;
 	for (i = 0; i < blocks_of(&r->way); i++)
-		check(fdry_call(r->drv, cuEventDestroy_v2, r->blocks[i].copied));
-	check(fdry_call(r->drv, cuMemHostUnregister, r->memory));
+		must(fdry_call(r->drv, cuEventDestroy_v2, r->blocks[i].copied));
+	must(fdry_call(r->drv, cuMemHostUnregister, r->memory));
 	munmap(r->memory, len);
 	r->memory = NULL;
 }
@@ -163,7 +156,7 @@ static void blocks_free(struct run *r)
 static void block_wait(struct run *r, struct block *b)
 {
 	if (b->in_flight)
-		check(fdry_call(r->drv, cuEventSynchronize, b->copied));
+		must(fdry_call(r->drv, cuEventSynchronize, b->copied));
 	b->in_flight = false;
 }
 
@@ -173,8 +166,8 @@ static void block_send(struct run *r, struct block *b, uint64_t at, uint64_t len
 
 	if (r->way.fill >= ONLY_MAP)
 		return;
-	check(fdry_call(r->drv, cuMemcpyHtoDAsync_v2, r->dev + at, b->bytes, len, stream));
-	check(fdry_call(r->drv, cuEventRecord, b->copied, stream));
+	must(fdry_call(r->drv, cuMemcpyHtoDAsync_v2, r->dev + at, b->bytes, len, stream));
+	must(fdry_call(r->drv, cuEventRecord, b->copied, stream));
 	b->in_flight = true;
 }
 
@@ -209,7 +202,7 @@ static void read_all(int fd, uint8_t *to, uint64_t at, uint64_t len)
 
 	for (; len; to += n, at += (uint64_t)n, len -= (uint64_t)n) {
 		n = pread(fd, to, len, (off_t)at);
-		need(n > 0, "pread");
+		require(n > 0, "pread");
 	}
 }
 
@@ -246,7 +239,7 @@ static void *thread_run(void *arg)
 	uint64_t at, len;
 	struct block *b;
 
-	check(fdry_call(r->drv, cuCtxSetCurrent, r->ctx));
+	must(fdry_call(r->drv, cuCtxSetCurrent, r->ctx));
 	pthread_barrier_wait(&r->start);
 	pthread_barrier_wait(&r->start); /* the measured time begins here */
 	while ((at = atomic_fetch_add(&r->next, r->piece)) < r->size) {
@@ -266,12 +259,12 @@ static double threads_run(struct run *r)
 	unsigned int i;
 	double mark;
 
-	need(!pthread_barrier_init(&r->start, NULL, r->way.threads + 1), "barrier");
+	require(!pthread_barrier_init(&r->start, NULL, r->way.threads + 1), "barrier");
 	if (!r->way.late)
 		blocks_make(r);
 	for (i = 0; i < r->way.threads; i++) {
 		args[i] = (struct thread){ r, i };
-		need(!pthread_create(&threads[i], NULL, thread_run, &args[i]), "thread");
+		require(!pthread_create(&threads[i], NULL, thread_run, &args[i]), "thread");
 	}
 	pthread_barrier_wait(&r->start);
 	mark = fdry_now_ms();
@@ -280,7 +273,7 @@ static double threads_run(struct run *r)
 	pthread_barrier_wait(&r->start);
 	for (i = 0; i < r->way.threads; i++)
 		pthread_join(threads[i], NULL);
-	check(fdry_call(r->drv, cuCtxSynchronize));
+	must(fdry_call(r->drv, cuCtxSynchronize));
 	pthread_barrier_destroy(&r->start);
 	return fdry_elapsed_ms(&mark);
 }
@@ -310,7 +303,7 @@ static bool uring_open(struct uring *u, unsigned int entries)
 		     IORING_OFF_CQ_RING);
 	u->sqes = mmap(NULL, u->sqes_len, PROT_READ | PROT_WRITE, MAP_SHARED, u->fd,
 		       IORING_OFF_SQES);
-	need(u->sq != MAP_FAILED && u->cq != MAP_FAILED && u->sqes != MAP_FAILED, "mmap");
+	require(u->sq != MAP_FAILED && u->cq != MAP_FAILED && u->sqes != MAP_FAILED, "mmap");
 	return true;
 }
 
@@ -338,7 +331,7 @@ static void uring_read(struct run *r, struct uring *u, unsigned int i)
 					       .user_data = i };
 	((uint32_t *)(u->sq + u->p.sq_off.array))[slot] = slot;
 	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-	need(syscall(SYS_io_uring_enter, u->fd, 1, 0, 0, NULL, 0) == 1, "io_uring_enter");
+	require(syscall(SYS_io_uring_enter, u->fd, 1, 0, 0, NULL, 0) == 1, "io_uring_enter");
 }
 
 static bool uring_next(struct run *r, struct uring *u, unsigned int i)
@@ -366,10 +359,11 @@ static unsigned int uring_wait(const struct run *r, struct uring *u)
 	unsigned int i;
 
 	while (*head == __atomic_load_n(tail, __ATOMIC_ACQUIRE))
-		need(syscall(SYS_io_uring_enter, u->fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) >= 0,
-		     "io_uring_enter");
+		require(syscall(SYS_io_uring_enter, u->fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) >=
+				0,
+			"io_uring_enter");
 	i = (unsigned int)cqe->user_data;
-	need(cqe->res >= 0 && (uint64_t)cqe->res == r->blocks[i].len, "io_uring");
+	require(cqe->res >= 0 && (uint64_t)cqe->res == r->blocks[i].len, "io_uring");
 	__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
 	return i;
 }
@@ -399,7 +393,7 @@ static double uring_run(struct run *r, struct uring *u)
 		while (!flight && nfree && r->next < r->size)
 			flight += uring_next(r, u, free_block[--nfree]);
 	}
-	check(fdry_call(r->drv, cuCtxSynchronize));
+	must(fdry_call(r->drv, cuCtxSynchronize));
 	return fdry_elapsed_ms(&mark);
 }
 
@@ -418,12 +412,12 @@ static double map_run(struct run *r)
 		    fdry_call_raw(r->drv, cuMemHostRegister_v2, piece, len,
 				  CU_MEMHOSTREGISTER_READ_ONLY))
 			return -1;
-		check(fdry_call(r->drv, cuMemcpyHtoDAsync_v2, r->dev + at, piece, len,
-				r->streams[0]));
+		must(fdry_call(r->drv, cuMemcpyHtoDAsync_v2, r->dev + at, piece, len,
+			       r->streams[0]));
 	}
-	check(fdry_call(r->drv, cuStreamSynchronize, r->streams[0]));
+	must(fdry_call(r->drv, cuStreamSynchronize, r->streams[0]));
 	for (at = 0; r->way.fill == REGISTER && at < r->size; at += 64 * MIB)
-		check(fdry_call(r->drv, cuMemHostUnregister, (void *)(r->map + at)));
+		must(fdry_call(r->drv, cuMemHostUnregister, (void *)(r->map + at)));
 	return fdry_elapsed_ms(&mark);
 }
 
@@ -437,7 +431,7 @@ static void spots_check(struct run *r)
 	for (i = 0; i < SPOTS; i++) {
 		at = r->size / SPOTS * i;
 		read_all(r->fd, here, at, SPOT);
-		check(fdry_call(r->drv, cuMemcpyDtoH_v2, there, r->dev + at, SPOT));
+		must(fdry_call(r->drv, cuMemcpyDtoH_v2, there, r->dev + at, SPOT));
 		if (memcmp(here, there, SPOT)) {
 			fprintf(stderr, "ways: '%s' has other bytes at %llu\n",
 				fill_names[r->way.fill], (unsigned long long)at);
@@ -464,13 +458,13 @@ static double way_run(struct run *r, const char *file)
 	if (r->fd < 0)
 		return -1;
 	r->map = mmap(NULL, r->size, PROT_READ, MAP_SHARED, r->fd, 0);
-	need(r->map != MAP_FAILED, "mmap");
+	require(r->map != MAP_FAILED, "mmap");
 	if (r->way.fill == KEPT || r->way.fill == STREAM)
 		map_touch(r);
 	r->next = 0;
 	r->piece = r->way.kib * (uint64_t)1024;
-	check(fdry_call(r->drv, cuMemsetD8Async, r->dev, 0xee, r->size, r->streams[0]));
-	check(fdry_call(r->drv, cuCtxSynchronize));
+	must(fdry_call(r->drv, cuMemsetD8Async, r->dev, 0xee, r->size, r->streams[0]));
+	must(fdry_call(r->drv, cuCtxSynchronize));
 	if (r->way.fill == REGISTER || r->way.fill == PAGEABLE) {
 		ms = map_run(r);
 	} else if (r->way.fill != URING) {
@@ -485,7 +479,7 @@ static double way_run(struct run *r, const char *file)
 	r->unmap_ms = fdry_elapsed_ms(&mark);
 	close(r->fd);
 	r->fd = open(file, O_RDONLY | O_CLOEXEC);
-	need(r->fd >= 0, file);
+	require(r->fd >= 0, file);
 	if (ms >= 0 && r->way.fill < PINNED)
 		spots_check(r);
 	close(r->fd);
@@ -532,18 +526,18 @@ static bool run_begin(struct run *r, const struct fdry_driver *drv, const char *
 	r->size = (uint64_t)st.st_size & ~(uint64_t)4095;
 	if (r->size > SIZE_MAX_COPIED)
 		r->size = SIZE_MAX_COPIED;
-	check(fdry_call(drv, cuCtxGetCurrent, &r->ctx));
-	check(fdry_call(drv, cuMemAlloc_v2, &r->dev, r->size));
-	check(fdry_call(drv, cuStreamCreate, &r->streams[0], CU_STREAM_NON_BLOCKING));
-	check(fdry_call(drv, cuStreamCreate, &r->streams[1], CU_STREAM_NON_BLOCKING));
+	must(fdry_call(drv, cuCtxGetCurrent, &r->ctx));
+	must(fdry_call(drv, cuMemAlloc_v2, &r->dev, r->size));
+	must(fdry_call(drv, cuStreamCreate, &r->streams[0], CU_STREAM_NON_BLOCKING));
+	must(fdry_call(drv, cuStreamCreate, &r->streams[1], CU_STREAM_NON_BLOCKING));
 	return true;
 }
 
 static void run_end(struct run *r)
 {
-	check(fdry_call(r->drv, cuStreamDestroy_v2, r->streams[0]));
-	check(fdry_call(r->drv, cuStreamDestroy_v2, r->streams[1]));
-	check(fdry_call(r->drv, cuMemFree_v2, r->dev));
+	must(fdry_call(r->drv, cuStreamDestroy_v2, r->streams[0]));
+	must(fdry_call(r->drv, cuStreamDestroy_v2, r->streams[1]));
+	must(fdry_call(r->drv, cuMemFree_v2, r->dev));
 }
 
 static void ways_run(struct run *r, const char *file, const struct way *ways, size_t n, int rounds,
@@ -636,6 +630,6 @@ double ways_cat(const char *file)
 	double mark = fdry_now_ms();
 
 	snprintf(command, sizeof(command), "cat '%s' | cat >/dev/null", file);
-	need(!system(command), command);
+	require(!system(command), command);
 	return fdry_elapsed_ms(&mark);
 }
