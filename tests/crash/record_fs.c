@@ -306,8 +306,7 @@ int rec_state(struct rec_walk *w, const uint8_t *take, uint64_t *random, const c
 
 	for (i = 0; i < w->nunits && !err; i++)
 		err = unit_apply(fs, &w->units[i], take[i]);
-	if (!err)
-		err = dir_fill(fs, REC_ROOT, to, random);
+	err = err ?: dir_fill(fs, REC_ROOT, to, random);
 	fs_free(fs);
 	return err;
 }

@@ -212,8 +212,7 @@ static int load_object(void *arg, const struct fdry_object_info *info)
 	struct fdry_oid oid;
 	int err = info->kind == FDRY_OBJECT_CHUNK ? load_mapped(l->g, &info->oid) : 0;
 
-	if (!err)
-		err = fdry_reader_copy(l->g, &info->oid, &b) ?: fdry_oid_of(b.data, b.len, &oid);
+	err = err ?: fdry_reader_copy(l->g, &info->oid, &b) ?: fdry_oid_of(b.data, b.len, &oid);
 	if (!err && !fdry_oid_eq(&oid, &info->oid))
 		err = fdry_fail(FDRY_E_BUG, "an object has other bytes than its id says");
 	fdry_buf_release(&b);

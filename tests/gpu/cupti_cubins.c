@@ -102,21 +102,21 @@ static void compare_ptx(const char *file, size_t at, struct fdry_span text)
 	CUlinkState link;
 	size_t size;
 	void *cubin;
-	int err = copy ? fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link) : -1;
+	int err = copy ? 0 : fdry_nomem();
 
-	if (!err)
-		err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, copy, text.len + 1,
-				"", 0, NULL, NULL);
-	if (!err)
-		err = fdry_call(drv, cuLinkComplete, link, &cubin, &size);
-	if (!err) {
-		t.texts++;
-		compare(file, at, (struct fdry_span){ cubin, size });
-		(void)fdry_call_raw(drv, cuLinkDestroy, link);
-	} else {
+	err = err ?: fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link) ?:
+	      fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, copy, text.len + 1, "", 0,
+			NULL, NULL) ?:
+	      fdry_call(drv, cuLinkComplete, link, &cubin, &size);
+	if (err) {
 		t.differ++;
 		printf("FAIL %s: PTX at %#zx: %s\n", file, at, fdry_last_error());
+		goto out_free;
 	}
+	t.texts++;
+	compare(file, at, (struct fdry_span){ cubin, size });
+	(void)fdry_call_raw(drv, cuLinkDestroy, link);
+out_free:
 	free(copy);
 }
 

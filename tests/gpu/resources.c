@@ -582,34 +582,32 @@ static int turn(struct churner *c, CUstream s)
 {
 	uint64_t a = 0, host = 0;
 	const unsigned char *got;
-	int i, err = fdry_transient_get(dev, DEV, BYTES, s, &a);
+	int i, err = fdry_transient_get(dev, DEV, BYTES, s, &a) ?:
+		     fdry_transient_get(dev, PIN, BYTES, NONE, &host) ?:
+		     fdry_call(drv, cuMemsetD8Async, a, c->own, BYTES, s) ?:
+		     fdry_call(drv, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)host, a, BYTES, s) ?:
+		     fdry_transient_put(dev, DEV, a, s) ?: fdry_call(drv, cuStreamSynchronize, s);
 
-	if (!err)
-		err = fdry_transient_get(dev, PIN, BYTES, NONE, &host) ?:
-		      fdry_call(drv, cuMemsetD8Async, a, c->own, BYTES, s) ?:
-		      fdry_call(drv, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)host, a, BYTES, s) ?:
-		      fdry_transient_put(dev, DEV, a, s) ?: fdry_call(drv, cuStreamSynchronize, s);
+	if (err)
+		return err;
 	got = (void *)(uintptr_t)host;
-	for (i = 0; i < BYTES && !err; i++)
+	for (i = 0; i < BYTES; i++)
 		c->wrong += got[i] != c->own;
-	return err ? err : fdry_transient_put(dev, PIN, host, NONE);
+	return fdry_transient_put(dev, PIN, host, NONE);
 }
 
 static void *churn(void *arg)
 {
 	struct churner *c = arg;
 	void *s = NULL;
-	int i, err = fdry_device_warm_up(dev);
+	int i, err = fdry_device_warm_up(dev) ?: fdry_sync_get(dev, FDRY_SYNC_STREAM, &s);
 
-	if (!err)
-		err = fdry_sync_get(dev, FDRY_SYNC_STREAM, &s);
 	for (i = 0; i < TURNS && !err; i++) {
 		err = turn(c, s);
 		if (!err && i % 100 == 99 && c->own == 1)
 			err = fdry_device_clean_up(dev);
 	}
-	if (!err)
-		err = fdry_sync_put(dev, FDRY_SYNC_STREAM, s);
+	err = err ?: fdry_sync_put(dev, FDRY_SYNC_STREAM, s);
 	if (err)
 		snprintf(c->why, sizeof(c->why), "turn %d: %s", i, fdry_last_error());
 	return NULL;

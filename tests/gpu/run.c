@@ -278,17 +278,14 @@ static void *capture_beside(void *arg)
 	int i, err = drv->cuCtxSetCurrent(ctx) ? -1 : 0;
 
 	for (i = 0; i < 20; i++) {
-		if (!err)
-			err = fdry_cudagraph_new(NULL, &g) ?: fdry_cudagraph_begin(g, &o);
+		err = err ?: fdry_cudagraph_new(NULL, &g) ?: fdry_cudagraph_begin(g, &o);
 		pthread_barrier_wait(c->both);
-		if (!err)
-			err = fdry_cudagraph_pool(g, &pool) ?:
-			      fdry_graphpool_mem_alloc(pool, 3 << 20, &extra) ?:
-			      axpy_fn(&c->w, fdry_stream_current());
+		err = err ?: fdry_cudagraph_pool(g, &pool) ?:
+		      fdry_graphpool_mem_alloc(pool, 3 << 20, &extra) ?:
+		      axpy_fn(&c->w, fdry_stream_current());
 		pthread_barrier_wait(c->both);
-		if (!err)
-			err = fdry_cudagraph_end(g) ?: fdry_cudagraph_instantiate(g, 0) ?:
-			      fdry_cudagraph_launch(g, NULL);
+		err = err ?: fdry_cudagraph_end(g) ?: fdry_cudagraph_instantiate(g, 0) ?:
+		      fdry_cudagraph_launch(g, NULL);
 		if (err && !*c->why)
 			snprintf(c->why, sizeof(c->why), "round %d: %d: %s", i, err,
 				 fdry_last_error());

@@ -181,14 +181,11 @@ static int async_check(const struct fdry_region *r)
 {
 	const struct fdry_graph_pool *g;
 	struct fdry_range *n;
-	int ret = check_slabs(r);
+	int ret = check_slabs(r) ?: check_stream_pool(&r->pool);
 
-	if (!ret)
-		ret = check_stream_pool(&r->pool);
 	for (g = r->graphs; g && !ret; g = g->next)
 		ret = check_stream_pool(&g->pool);
-	if (!ret)
-		ret = check_ledger(&r->pieces, r->bump.base, fdry_region_cursor(r));
+	ret = ret ?: check_ledger(&r->pieces, r->bump.base, fdry_region_cursor(r));
 	fdry_ranges_each(n, &r->pieces.entries, 0, UINT64_MAX)
 		if (!ret && (fdry_free_ranges_overlap(&r->pool.settled, n->start, n->end) ||
 			     !fdry_ledger_find(&r->ledger, n->start, &(struct fdry_alloc){ 0 })))
@@ -210,13 +207,9 @@ static bool is_reserved(const struct fdry_region *r, const struct fdry_range *ma
 static int mapping_check(const struct fdry_region *r)
 {
 	struct fdry_range *n;
-	int ret = check_free_ranges(&r->unreserved);
+	int ret = check_free_ranges(&r->unreserved) ?: check_free_ranges(&r->plain) ?:
+		  check_ledger(&r->maps, r->bump.base, r->backing.vmm.base + r->backing.vmm.size);
 
-	if (!ret)
-		ret = check_free_ranges(&r->plain);
-	if (!ret)
-		ret = check_ledger(&r->maps, r->bump.base,
-					r->backing.vmm.base + r->backing.vmm.size);
 	fdry_ranges_each(n, &r->maps.entries, 0, UINT64_MAX)
 		if (!ret && !is_reserved(r, n))
 			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved",
@@ -245,23 +238,11 @@ static int check_free(const struct fdry_region *r, const struct fdry_ranges *set
 
 static int check(const struct fdry_region *r)
 {
-	int ret = check_bump(&r->bump);
-
-	if (!ret)
-		ret = check_ledger(&r->ledger, r->bump.base, fdry_region_cursor(r));
-	if (!ret)
-		ret = backing_check(&r->backing, &r->ledger.entries);
-	if (!ret)
-		ret = check_free(r, &r->small);
-	if (!ret)
-		ret = check_free(r, &r->large);
-	if (!ret)
-		ret = check_free(r, &r->skipped);
-	if (!ret)
-		ret = async_check(r);
-	if (!ret)
-		ret = mapping_check(r);
-	return ret;
+	return check_bump(&r->bump) ?:
+	       check_ledger(&r->ledger, r->bump.base, fdry_region_cursor(r)) ?:
+	       backing_check(&r->backing, &r->ledger.entries) ?: check_free(r, &r->small) ?:
+	       check_free(r, &r->large) ?: check_free(r, &r->skipped) ?: async_check(r) ?:
+	       mapping_check(r);
 }
 
 int check_region(struct fdry_region *r)

@@ -53,8 +53,7 @@ static int manifest_make(struct fdry_writer *writer, const struct content_image 
 
 	for (i = 0; i < c->n && !err; i++)
 		err = chunk_add(writer, c, i, bytes, &w);
-	if (!err)
-		err = fdry_manifest_encode(&w, ret);
+	err = err ?: fdry_manifest_encode(&w, ret);
 	free(bytes);
 	fdry_manifest_writer_release(&w);
 	return err;

@@ -24,8 +24,7 @@ int fingerprinter_new(const struct fdry_driver *driver, CUdevice device,
 		err = fdry_fingerprint_compile(driver, code, &compiled);
 		code = (struct fdry_span){ compiled.data, compiled.len };
 	}
-	if (!err)
-		err = fdry_fingerprinter_load(driver, code, ret);
+	err = err ?: fdry_fingerprinter_load(driver, code, ret);
 	fdry_buf_release(&compiled);
 	return err;
 }

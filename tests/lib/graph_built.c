@@ -66,9 +66,7 @@ static int graph_compare(struct built *b, uint32_t i, uint32_t *edges)
 	}
 	*edges += l.nedges;
 	fdry_edges_sort(l.edges, l.nedges);
-	err = edges_compare(b, &l, first);
-	if (!err)
-		err = children_list(b, &l, first);
+	err = edges_compare(b, &l, first) ?: children_list(b, &l, first);
 out_release:
 	fdry_listing_release(&l);
 	return err;

@@ -59,10 +59,10 @@ int share_seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const 
 		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
 	}
 	snprintf(text, sizeof(text), "image %llu %zu %zu", (unsigned long long)seed, n, len);
-	if (!err)
-		err = fdry_writer_commit(p, text, strlen(text), links, n, ref, &oid, NULL);
-	else
+	if (err)
 		fdry_writer_abort(p);
+	else
+		err = fdry_writer_commit(p, text, strlen(text), links, n, ref, &oid, NULL);
 	free(links);
 	free(data);
 	return err;

@@ -28,15 +28,10 @@ static void text_make(void)
 	size_t i, len = (size_t)(test_fingerprint_sim_end - test_fingerprint_sim);
 	int err = fdry_buf_printf(&text, ".version 7.5\n.target sm_75\n.address_size 64\n");
 
-	for (i = 0; i < len && !err; i++) {
-		if (i % LINE == 0)
-			err = fdry_buf_printf(&text, "\n" SIM_PTX_MARK);
-		if (!err)
-			err = fdry_buf_printf(&text, "%02x", test_fingerprint_sim[i]);
-	}
-	if (!err)
-		err = fdry_buf_printf(&text, "\n");
-	if (err)
+	for (i = 0; i < len && !err; i++)
+		err = fdry_buf_printf(&text, "%s%02x", i % LINE ? "" : "\n" SIM_PTX_MARK,
+				      test_fingerprint_sim[i]);
+	if (err || fdry_buf_printf(&text, "\n"))
 		abort();
 }
 

@@ -405,13 +405,10 @@ static int whole_path(struct load *l)
 	if (err)
 		return err;
 	err = fdry_kernel_set_intern(set, (CUkernel)kernel_of(l, "lookup"),
-				     (CUfunction)kernel_of(l, "lookup"), &i);
-	if (!err)
-		err = fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "bump"), &i) ?:
-		      fdry_kernel_set_slice(set);
-	if (!err)
-		err = fdry_kernel_bank_new(&paper.drv, k, table(set, k), paper_object_get, set,
-					   &bank);
+				     (CUfunction)kernel_of(l, "lookup"), &i) ?:
+	      fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "bump"), &i) ?:
+	      fdry_kernel_set_slice(set) ?:
+	      fdry_kernel_bank_new(&paper.drv, k, table(set, k), paper_object_get, set, &bank);
 	if (!err)
 		fdry_kernel_bank_free(bank);
 	fdry_kernel_set_free(set);

@@ -328,8 +328,7 @@ static int all_of_it(void)
 		p = piece(at, FDRY_UPLOAD_BLOCK);
 		err = pieces_put(&p, 1);
 	}
-	if (!err)
-		err = fdry_upload_finish(t.up);
+	err = err ?: fdry_upload_finish(t.up);
 	fdry_upload_free(t.up);
 	return err;
 }

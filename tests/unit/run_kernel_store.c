@@ -340,11 +340,8 @@ START_TEST(failing_calls_leave_nothing)
 		test_sim_fail(spec);
 		k = NULL;
 		p.version = spec; /* another key each time */
-		ret = fdry_kernels_new(&ko, &k);
-		if (!ret)
-			ret = fdry_kernels_function(k, &p, "nothing", &f);
-		if (!ret)
-			ret = fdry_kernels_launch(k, f, &o, NULL, 0);
+		ret = fdry_kernels_new(&ko, &k) ?: fdry_kernels_function(k, &p, "nothing", &f) ?:
+		      fdry_kernels_launch(k, f, &o, NULL, 0);
 		failed = test_sim_failed();
 		test_sim_fail(NULL);
 		bad += ret != 0;

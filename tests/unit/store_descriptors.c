@@ -55,15 +55,13 @@ static int put_image(struct fdry_store *s, uint64_t seed, const char *ref, struc
 	uint8_t data[20000];
 	struct fdry_oid link;
 	struct fdry_writer *p;
-	int err = fdry_writer_begin(s, &p);
+	int err;
 
 	noise(seed, data, sizeof(data));
-	if (!err)
-		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
-					     &link);
-	if (!err && !say())
-		return 1;
-	return err ? err : fdry_writer_commit(p, &seed, sizeof(seed), &link, 1, ref, ret, NULL);
+	err = fdry_writer_begin(s, &p) ?:
+	      fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &link) ?:
+	      !say();
+	return err ?: fdry_writer_commit(p, &seed, sizeof(seed), &link, 1, ref, ret, NULL);
 }
 
 static void say_progress(void *arg, uint64_t done, uint64_t total)

@@ -82,10 +82,11 @@ static int seal_two_mib(uint64_t seed, const char *ref)
 		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
 					     &links[i]);
 	}
-	if (!err)
-		return fdry_writer_commit(p, &seed, sizeof(seed), links, 8, ref, &oid, NULL);
-	fdry_writer_abort(p);
-	return err;
+	if (err) {
+		fdry_writer_abort(p);
+		return err;
+	}
+	return fdry_writer_commit(p, &seed, sizeof(seed), links, 8, ref, &oid, NULL);
 }
 
 static bool there(const char *name)

@@ -134,13 +134,13 @@ static int seal_some(struct fdry_store *s, struct fdry_oid chunks[3])
 		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
 					     &chunks[i]);
 	}
-	if (!err)
-		err = fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, kernel_bytes,
-					     sizeof(kernel_bytes), chunks, 1, &oid);
-	if (!err)
-		return fdry_writer_commit(p, "new", 3, chunks, 3, "new", &oid, NULL);
-	fdry_writer_abort(p);
-	return err;
+	err = err ?: fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, kernel_bytes,
+					    sizeof(kernel_bytes), chunks, 1, &oid);
+	if (err) {
+		fdry_writer_abort(p);
+		return err;
+	}
+	return fdry_writer_commit(p, "new", 3, chunks, 3, "new", &oid, NULL);
 }
 
 static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
@@ -156,9 +156,8 @@ static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
 	err = fdry_store_resolve(s, "new", &oid) ?: fdry_reader_copy(g, &oid, &b);
 	if (!err && (b.len != 3 || memcmp(b.data, "new", 3)))
 		err = 1;
-	if (!err)
-		err = fdry_reader_map(g, &chunks[1], &span) ?:
-		      fdry_reader_verify(g, &chunks[1], span, false, NULL);
+	err = err ?: fdry_reader_map(g, &chunks[1], &span) ?:
+	      fdry_reader_verify(g, &chunks[1], span, false, NULL);
 	fdry_reader_end(g);
 	fdry_buf_release(&b);
 	return err;

@@ -145,38 +145,38 @@ static int all_read(struct fdry_store *s)
 	}
 	fdry_reader_end(g);
 	fdry_buf_release(&b);
-	if (!err)
-		err = fdry_store_each(s, object_next, NULL);
+	err = err ?: fdry_store_each(s, object_next, NULL);
+	if (err)
+		return err;
 	memcpy(oid.b, none, sizeof(none));
-	if (!err && fdry_store_info(s, &oid, &info) == -FDRY_E_CORRUPT)
-		err = -FDRY_E_CORRUPT;
-	return err;
+	return fdry_store_info(s, &oid, &info) == -FDRY_E_CORRUPT ? -FDRY_E_CORRUPT : 0;
+}
+
+/* Delete an object, and its data if @both; else replace its data. */
+static int object_drop(struct fdry_txn *t, int i, bool both)
+{
+	static uint8_t value[CHUNK_LEN];
+	struct fdry_span id = fdry_oid_span(&oids[i]);
+
+	return fdry_txn_delete(t, FDRY_TABLE_OBJECTS, id)
+		       ?: (both ? fdry_txn_delete(t, FDRY_TABLE_DATA, id)
+				: fdry_txn_put(t, FDRY_TABLE_DATA, id,
+					       (struct fdry_span){ value, sizeof(value) }));
 }
 
 /* Objects are deleted and replaced in every leaf, so that pages are merged and used again. */
 static int all_write(struct fdry_store *s)
 {
-	static uint8_t value[CHUNK_LEN];
 	struct fdry_txn t;
 	int i, round, err = 0;
 
 	for (round = 0; round < 4 && !err; round++) {
 		err = fdry_txn_write(s->env->db, 1 << 20, &t);
 		if (err)
-			break;
-		for (i = round; i < OBJECTS && !err; i += 4) {
-			err = fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&oids[i]));
-			if (!err && i % 3)
-				err = fdry_txn_delete(&t, FDRY_TABLE_DATA,
-						      fdry_oid_span(&oids[i]));
-			else if (!err)
-				err = fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&oids[i]),
-						   (struct fdry_span){ value, sizeof(value) });
-		}
-		if (err)
-			fdry_txn_abort(&t);
-		else
-			err = fdry_txn_commit(&t);
+			return err;
+		for (i = round; i < OBJECTS && !err; i += 4)
+			err = object_drop(&t, i, i % 3);
+		err = fdry_txn_end(&t, err);
 	}
 	return err;
 }
@@ -184,10 +184,8 @@ static int all_write(struct fdry_store *s)
 static void use(bool write)
 {
 	struct fdry_store *s;
-	int err = fdry_store_open(path, 0, &s);
+	int err = fdry_store_open(path, 0, &s) ?: (write ? all_write(s) : all_read(s));
 
-	if (!err)
-		err = write ? all_write(s) : all_read(s);
 	snprintf(shared->error, sizeof(shared->error), "%s", err ? fdry_last_error() : "");
 }
 

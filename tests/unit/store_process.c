@@ -3,14 +3,11 @@
  * Unit tests of a store that several processes use, some of which die: two seals under one name,
  * kill -9 while sealing, a full disk, many processes at once.
  */
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include "tests/lib/clock.h"
-#include "tests/lib/store.h"
+#include "tests/lib/share.h"
 
 static void setup(void)
 {
@@ -21,38 +18,6 @@ static void setup(void)
 static void teardown(void)
 {
 	dir_teardown();
-}
-
-static int wait_for(pid_t pid)
-{
-	int status = 0;
-
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status), "a child was ended by signal %d", WTERMSIG(status));
-	return WEXITSTATUS(status);
-}
-
-/* An image of @n chunks of @len bytes, in a child: no Check. */
-static int seal_plain(struct fdry_store *s, uint64_t seed, int n, size_t len, const char *ref)
-{
-	struct fdry_oid *links = calloc((size_t)n, sizeof(*links)), oid;
-	uint8_t *data = malloc(len);
-	struct fdry_writer *p;
-	char text[64];
-	int i, err = fdry_writer_begin(s, &p);
-
-	for (i = 0; i < n && !err; i++) {
-		noise(seed + (uint64_t)i, data, len);
-		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
-		if (err)
-			fdry_writer_abort(p);
-	}
-	snprintf(text, sizeof(text), "image %llu", (unsigned long long)seed);
-	if (!err)
-		err = fdry_writer_commit(p, text, strlen(text), links, (size_t)n, ref, &oid, NULL);
-	free(links);
-	free(data);
-	return err;
 }
 
 /* --- two seals under one name --- */
@@ -91,7 +56,7 @@ START_TEST(of_many_processes_under_one_name_one_wins)
 		close(go[1]);
 		won = raced = 0;
 		for (i = 0; i < N; i++) {
-			got = wait_for(pids[i]);
+			got = share_wait(pids[i]);
 			won += got == 0;
 			raced += got == 1;
 		}
@@ -115,7 +80,7 @@ static void seal_for_ever(uint64_t seed)
 		_exit(1);
 	for (i = 0;; i++) {
 		snprintf(ref, sizeof(ref), "r%d", i % 3);
-		if (seal_plain(s, seed + (uint64_t)i * 40, 40, 300000, ref))
+		if (share_seal(s, seed + (uint64_t)i * 40, 40, 300000, ref))
 			_exit(1);
 	}
 }
@@ -224,17 +189,17 @@ static int fill(uint64_t seed)
 
 	if (fdry_store_open(path, FDRY_STORE_CREATE, &s))
 		return 1;
-	if (seal_plain(s, 1, 4, 100000, "small"))
+	if (share_seal(s, 1, 4, 100000, "small"))
 		return 2;
 	for (i = 0; i < 400 && !err; i++)
-		err = seal_plain(s, seed + 100 * (uint64_t)i, 50, 100000, NULL);
+		err = share_seal(s, seed + 100 * (uint64_t)i, 50, 100000, NULL);
 	if (err != -FDRY_E_FULL || !strstr(fdry_last_error(), "f"))
 		return 3;
 	if (fdry_store_resolve(s, "small", &oid) || store_verify(s, &vr) || vr.faults)
 		return 4;
 	if (fdry_store_gc(s, NULL, &gr) || gr.live != 5 || !gr.dead)
 		return 5;
-	if (seal_plain(s, 7, 8, 100000, "again") || store_verify(s, &vr) || vr.faults)
+	if (share_seal(s, 7, 8, 100000, "again") || store_verify(s, &vr) || vr.faults)
 		return 6;
 	fdry_store_close(s);
 	return 0;
@@ -250,7 +215,7 @@ START_TEST(the_file_may_not_grow)
 		signal(SIGXFSZ, SIG_IGN);
 		_exit(setrlimit(RLIMIT_FSIZE, &limit) ? 100 : fill(1000));
 	}
-	ck_assert_int_eq(wait_for(pid), 0);
+	ck_assert_int_eq(share_wait(pid), 0);
 }
 END_TEST
 
@@ -265,7 +230,7 @@ START_TEST(the_disk_is_full)
 			_exit(0);
 		_exit(fill(2000));
 	}
-	ck_assert_int_eq(wait_for(pid), 0);
+	ck_assert_int_eq(share_wait(pid), 0);
 }
 END_TEST
 
@@ -308,7 +273,7 @@ START_TEST(read_only_media)
 		if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 		    mount("tmpfs", dir, "tmpfs", 0, "size=30m,mode=700"))
 			_exit(0);
-		if (fdry_store_open(path, FDRY_STORE_CREATE, &s) || seal_plain(s, 1, 3, 5000, "r"))
+		if (fdry_store_open(path, FDRY_STORE_CREATE, &s) || share_seal(s, 1, 3, 5000, "r"))
 			_exit(10);
 		fdry_store_close(s);
 		snprintf(file, sizeof(file), "%s/lock.mdb", path);
@@ -316,7 +281,7 @@ START_TEST(read_only_media)
 			_exit(11);
 		_exit(use_fixed());
 	}
-	ck_assert_int_eq(wait_for(pid), 0);
+	ck_assert_int_eq(share_wait(pid), 0);
 }
 END_TEST
 
@@ -325,7 +290,6 @@ END_TEST
 static int read_ref(struct fdry_store *s, const char *ref)
 {
 	struct fdry_oid image, *links = NULL;
-	struct fdry_buf b = { 0 };
 	struct fdry_span span;
 	struct fdry_reader *g;
 	size_t n = 0, i;
@@ -333,19 +297,15 @@ static int read_ref(struct fdry_store *s, const char *ref)
 
 	if (err)
 		return err;
-	err = fdry_store_resolve(s, ref, &image);
-	if (err == -FDRY_E_NOENT) {
-		fdry_reader_end(g);
-		return 0;
-	}
 	/* No collection can run in between, because the session shares the lock. */
-	if (!err)
-		err = fdry_store_links(s, &image, &links, &n);
+	err = fdry_store_resolve(s, ref, &image) ?: fdry_store_links(s, &image, &links, &n);
 	fdry_reader_end(g);
 	if (err)
 		return err == -FDRY_E_NOENT ? 0 : err;
 	err = fdry_reader_begin(s, &g);
-	if (!err && fdry_store_resolve(s, ref, &image))
+	if (err)
+		goto out_free;
+	if (fdry_store_resolve(s, ref, &image))
 		n = 0;
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_reader_map(g, &links[i], &span) ?:
@@ -355,8 +315,8 @@ static int read_ref(struct fdry_store *s, const char *ref)
 			err = 0;
 	}
 	fdry_reader_end(g);
+out_free:
 	free(links);
-	fdry_buf_release(&b);
 	return err;
 }
 
@@ -377,7 +337,7 @@ static int worker(unsigned int nr, double until)
 		snprintf(ref, sizeof(ref), "r%u", x >> 20 & 3);
 		switch (x >> 16 & 7) {
 		case 0: case 1: case 2:
-			err = seal_plain(s, x >> 18 & 63, 5 + (int)(x >> 24 & 15), 20000, ref);
+			err = share_seal(s, x >> 18 & 63, 5 + (int)(x >> 24 & 15), 20000, ref);
 			if (err == -FDRY_E_RACED)
 				err = 0;
 			break;
@@ -419,7 +379,7 @@ START_TEST(many_processes_at_once)
 			_exit(worker((unsigned int)i, until));
 	}
 	for (i = 0; i < N; i++)
-		bad += wait_for(pids[i]);
+		bad += share_wait(pids[i]);
 	ck_assert_int_eq(bad, 0);
 	ok(fdry_store_open(path, 0, &s));
 	check_sound(s);

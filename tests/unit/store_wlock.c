@@ -218,8 +218,7 @@ static int load_once(struct fdry_store *s, struct reader *r)
 	/* others write in between */
 	if (!err && r && (write(r->said[1], "x", 1) != 1 || read(r->go[0], &c, 1) != 1))
 		err = -FDRY_E_IO;
-	if (!err)
-		err = load_by_manifest(g, &image);
+	err = err ?: load_by_manifest(g, &image);
 	if (!err)
 		fdry_reader_note_use(g, &image);
 	fdry_reader_end(g);
