@@ -38,6 +38,7 @@ struct fdry_param {
 	X(5, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, required_cluster_depth, 0) \
 	X(6, CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, cluster_scheduling_policy, 0)
 #define FDRY_FUNC_ATTR_COUNT 7
+#define FDRY_FUNC_ATTR_MAX_SHARED 0 /* the id of max_dynamic_shared */
 
 /* One kernel of an image. */
 struct fdry_kernel {
@@ -93,6 +94,10 @@ void fdry_kernel_codes_release(struct fdry_buf *codes);
  * dynamic parallelism, ... */
 int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
 			   uint32_t *index) __must_check;
+
+/* A node launches kernel @index with @bytes of dynamic shared memory. So the kernel's attributes
+ * must allow that much, even if the program lowered them after it added the node. */
+void fdry_kernel_set_allow_shared(struct fdry_kernel_set *set, uint32_t index, uint32_t bytes);
 
 /* Valid until the set is freed, also while more kernels are added. */
 const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index);

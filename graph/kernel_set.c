@@ -113,7 +113,7 @@ static const struct attr attrs[FDRY_FUNC_ATTR_COUNT] = {
  */
 static int32_t attr_select(const struct attr *a, int32_t func, int32_t kern)
 {
-	if (a->attr == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+	if (a == &attrs[FDRY_FUNC_ATTR_MAX_SHARED])
 		return func > kern ? func : kern;
 	return func != a->fresh ? func : kern;
 }
@@ -460,6 +460,14 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 		*index = i;
 	fdry_buf_release(&f.params);
 	return err;
+}
+
+void fdry_kernel_set_allow_shared(struct fdry_kernel_set *set, uint32_t index, uint32_t bytes)
+{
+	struct fdry_set_entry *e = ((struct fdry_set_entry **)set->entries.data)[index];
+
+	if (e->shared < bytes)
+		e->shared = bytes;
 }
 
 int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)

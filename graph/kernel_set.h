@@ -50,6 +50,7 @@ struct fdry_set_owner {
 struct fdry_set_entry {
 	struct fdry_kernel k;
 	uint32_t code;
+	uint32_t shared;        /* the most dynamic shared memory of a node, bytes */
 	struct fdry_buf owners; /* of struct fdry_set_owner */
 	struct fdry_param params[];
 };

@@ -545,6 +545,15 @@ static int attrs_check(const struct fdry_kernel_set *set)
 	return err;
 }
 
+/* The driver compares a node's shared memory with the limit when the node is added. */
+static void shared_allow(struct fdry_set_entry *e)
+{
+	int32_t *limit = &e->k.attrs[FDRY_FUNC_ATTR_MAX_SHARED];
+
+	if (e->shared > (uint32_t)*limit)
+		*limit = (int32_t)e->shared;
+}
+
 int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 {
 	uint32_t i, j, n = fdry_kernel_set_count(set);
@@ -556,6 +565,7 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 	set->pointed_more = false;
 	for (i = 0; i < n; i++) {
 		e = entry_of(set, i);
+		shared_allow(e);
 		for (j = 0; j < i && !same_code(set, j, i); j++)
 			;
 		if (code_of(set, e)->cubin) {

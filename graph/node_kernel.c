@@ -193,7 +193,7 @@ static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 	err = fdry_read_context(rd, p.ctx);
 	if (err)
 		return err;
-	err = fdry_read_kernel(rd, p.kern, p.func, &ret->kernel.kernel);
+	err = fdry_read_kernel(rd, &p, &ret->kernel.kernel);
 	return err ? err : kernel_fill(rd, handle, &p, &ret->kernel);
 }
 

@@ -18,6 +18,7 @@ enum fdry_event_use {
 struct fdry_read_handle {
 	CUkernel kern;
 	CUfunction func;
+	uint64_t shared; /* dynamic shared memory of a node, bytes */
 };
 
 /* Memory that a node copies, sets or keeps in a cache. */
@@ -97,7 +98,7 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
 int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what,
 		   bool *variable) __must_check;
 /* The index of a node's kernel in the reader's set. */
-int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
+int fdry_read_kernel(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p,
 		     uint32_t *ret) __must_check;
 /* The index of an event. The function notes that the graph uses the event in the way @use. */
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,

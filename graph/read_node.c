@@ -125,14 +125,17 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
 	return fdry_read_range(rd, what, *addr, bytes);
 }
 
-int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func, uint32_t *ret)
+int fdry_read_kernel(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p, uint32_t *ret)
 {
-	struct fdry_read_handle handle = { kern, func };
+	struct fdry_read_handle handle = { p->kern, p->func, p->sharedMemBytes };
 	uint32_t index;
-	int err = fdry_kernel_set_intern(rd->in->kernels, kern, func, ret);
+	int err = fdry_kernel_set_intern(rd->in->kernels, p->kern, p->func, ret);
 
-	if (err || !rd->record)
+	if (err)
 		return err;
+	fdry_kernel_set_allow_shared(rd->in->kernels, *ret, p->sharedMemBytes);
+	if (!rd->record)
+		return 0;
 	return fdry_intern(&rd->record->kernels, &handle, sizeof(handle), &index, NULL);
 }
 
@@ -177,15 +180,18 @@ int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph)
 
 /* --- attributes --- */
 
-/* Add a fresh node with @params to the rehearsal. */
+/* Add a fresh node with @params to the rehearsal, without shared memory: the kernel's limit may be
+ * lower by now. */
 static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params,
 			  CUgraphNode *ret)
 {
+	CUDA_KERNEL_NODE_PARAMS fresh = *params;
 	int err = rd->rehearsal ? 0 : fdry_call(rd->drv, cuGraphCreate, &rd->rehearsal, 0);
 
+	fresh.sharedMemBytes = 0;
 	return err ? err
 		   : fdry_call(rd->drv, cuGraphAddKernelNode_v2, ret, rd->rehearsal, NULL, 0,
-			       params);
+			       &fresh);
 }
 
 /* The attributes of one kernel's nodes. */

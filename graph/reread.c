@@ -105,6 +105,7 @@ static int prints_list(struct fdry_graph_reader *in, const struct fdry_buf *kern
 		err = fdry_kernel_set_intern(in->kernels, h.kern, h.func, &index);
 		if (err)
 			return err;
+		fdry_kernel_set_allow_shared(in->kernels, index, (uint32_t)h.shared);
 		err = fdry_read_print(in, index, &number);
 		if (err)
 			return err;

@@ -73,6 +73,42 @@ START_TEST(launch_configuration)
 }
 END_TEST
 
+/* The driver compares the limit of shared memory when it adds a node, not afterwards: cuDNN lowers
+ * the limit between two launches of a kernel. Such a graph can be read, and needs the higher limit
+ * to be built. */
+START_TEST(shared_memory_above_the_limit)
+{
+	enum { SHARED = 80000 };
+	const CUfunction_attribute limit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+	CUdeviceptr src = gf.mem, dst = gf.mem + 64;
+	int n = 4, before;
+	void *args[] = { &src, &dst, &n };
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(REVERSE, args);
+	CUgraph g = graph_make();
+	struct fdry_graph_built b;
+	struct fdry_buf o, again;
+	CUgraphNode h;
+
+	p.sharedMemBytes = SHARED;
+	ok(gf.drv.cuFuncGetAttribute(&before, limit, p.func));
+	ok(gf.drv.cuFuncSetAttribute(p.func, limit, SHARED));
+	ok(gf.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p));
+	ok(gf.drv.cuFuncSetAttribute(p.func, limit, before));
+	ck_assert_int_eq(gf.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p),
+			 CUDA_ERROR_INVALID_VALUE);
+	o = graph_object(g);
+	ok(gf.drv.cuFuncSetAttribute(p.func, limit, SHARED));
+	built_of(&o, &b);
+	ok(gf.drv.cuFuncSetAttribute(p.func, limit, before));
+	again = graph_object(b.graph);
+	same_bytes(&o, &again);
+	fdry_graph_built_release(&gf.drv, &b);
+	fdry_buf_release(&o);
+	fdry_buf_release(&again);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 /* The driver records how clusters are scheduled for a captured launch, and not for a node that was
  * added. */
 static CUgraphNode as_captured(CUgraphNode n)
@@ -716,6 +752,7 @@ void graph_rules_add(TCase *tc)
 	tcase_add_test(tc, no_nodes);
 	tcase_add_test(tc, kinds);
 	tcase_add_test(tc, launch_configuration);
+	tcase_add_test(tc, shared_memory_above_the_limit);
 	tcase_add_test(tc, captured);
 	tcase_add_test(tc, packed_or_not_is_the_same);
 	tcase_add_test(tc, kernel_without_parameters);
