@@ -3,6 +3,7 @@
 """Starts of vLLM with dummy weights: times, counters, digests of the tokens.
 
     python3 tests/gpu/vllm_start.py [--profile]    # four starts; all tokens are equal
+    python3 tests/gpu/vllm_start.py --table [--big] [--mode3]    # four starts: a table of times
     python3 -m foundry run tests/gpu/vllm_start.py --mode first|next --model DIR
     python3 tests/gpu/vllm_start.py --mode plain --model DIR
 
@@ -38,6 +39,8 @@ QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_a
          "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
          "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "rope_theta": 1000000,
          "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": 151936}
+BIG = {**QWEN3, "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
+       "num_hidden_layers": 36, "tie_word_embeddings": False}  # 16.4 GB of weights
 
 
 def arguments():
@@ -187,6 +190,8 @@ class Watch:
                 key: round(self.kernels[key] - before[key], 3) for key in before}
             self.write()
         gpu_worker.warmup_kernels = warmup_kernels
+        if os.environ.get("FOUNDRY_VLLM"):
+            self.sessions()
         if os.environ.get("VLLM_START_PROFILE") and os.environ.get("FOUNDRY_VLLM"):
             from foundry.vllm import compiled as code
             load = code.load
@@ -195,6 +200,19 @@ class Watch:
                 with profiled("compiled code"):
                     return load(*args, **kwargs)
             code.load = load_code
+
+    def sessions(self):
+        """Note the seconds that Foundry has measured."""
+        from foundry.vllm.worker import Session
+        original = Session.summary
+
+        def summary(session):
+            original(session)
+            self.seconds["of Foundry"] = {
+                name: round(value, 3) for name, value in session.seconds.items()
+                if name not in PHASES}
+            self.write()
+        Session.summary = summary
 
     kernels = {"compile or read": 0, "load": 0, "loads": 0}
 
@@ -284,6 +302,7 @@ def main():
     print(json.dumps({
         "mode": a.mode, "imports": round(imported - BEGIN, 2),
         "engine": round(ready - imported, 2), "first token": round(first - ready, 3),
+        "compile": round(llm.llm_engine.vllm_config.compilation_config.compilation_time, 3),
         "first token since the process began": round(since_start, 2), **noted,
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
         **tokens(llm, SamplingParams), "counts after": notes()["counts"]}), flush=True)
@@ -344,32 +363,70 @@ def nothing_done(one):
                                  ("profiles", "captures", "triton"))
 
 
+def model(folder, config):
+    """Write the configuration of a model with dummy weights."""
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+
+
+def equal_answers(starts):
+    """Whether each start after the first one has its answers, as a list."""
+    answers = [[(one.get(asked, {}).get("tokens"), one.get(asked, {}).get("logprobs"))
+                for asked in ("greedy", "sampled", "alone")] for one in starts]
+    return [answers[0] == each for each in answers[1:]]
+
+
 def whole(more):
     """A first start, a later one without caches, then a plain and a later one with caches.
 
     All succeed, with the answers of plain vLLM. The later ones neither profile nor capture nor
     compile.
     """
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, os.path.join(here, os.pardir, "python"))
-    import parts
-    parts.need("vllm")
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-            json.dump(QWEN3, f)
+        model(folder, QWEN3)
         first = start("first", folder, *(each for each in more if each != "--profile"))
         shutil.rmtree(os.path.join(folder, "caches"))
         elsewhere, plain, later = (start(mode, folder, *more)
                                    for mode in ("next", "plain", "next"))
     starts = (plain, first, elsewhere, later)
-    answers = [[(one.get(asked, {}).get("tokens"), one.get(asked, {}).get("logprobs"))
-                for asked in ("greedy", "sampled", "alone")] for one in starts]
-    parts.finish([*starts, *(answers[0] == each for each in answers[1:]),
-                  nothing_done(elsewhere), nothing_done(later)])
+    return [*starts, *equal_answers(starts), nothing_done(elsewhere), nothing_done(later)]
+
+
+ROWS = ("imports", "device", "weights", "profile", "compile", "kv cache",
+        "warm-up, capture or load", "warm-up after capture", "engine", "first token",
+        "first token since the process began")
+
+
+def table(more):
+    """A plain start without caches, one with caches, a first and a later start: their times."""
+    config, more = (BIG if "--big" in more else QWEN3), [m for m in more if m != "--big"]
+    kinds = ("plain", "plain", "first", "next")
+    with tempfile.TemporaryDirectory() as folder:
+        model(folder, config)
+        starts = [start(mode, folder, *more) for mode in kinds]
+    print(f"{'':36}" + "".join(f"{name:>14}" for name in ("plain, cold", "plain, warm", "first",
+                                                          "later")))
+    for name in ROWS:
+        print(f"{name:36}" + "".join(f"{one.get(name, float('nan')):14.3f}" for one in starts))
+    for name in sorted({name for one in starts for name in one.get("of Foundry", {})}):
+        print(f"{'Foundry: ' + name:36}" + "".join(
+            f"{one.get('of Foundry', {}).get(name, float('nan')):14.3f}" for one in starts))
+    different = starts[0].get("greedy", {}).get("different", 0)
+    print(f"9 prompts gave {different} different answers", flush=True)
+    return [*starts, *equal_answers(starts), nothing_done(starts[-1]), different > 1]
+
+
+def run(more):
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(here, os.pardir, "python"))
+    import parts
+    parts.need("vllm")
+    with_table = "--table" in more
+    parts.finish(table([m for m in more if m != "--table"]) if with_table else whole(more))
 
 
 if __name__ == "__main__":
     if "--mode" in sys.argv:
         main()
     else:
-        whole(sys.argv[1:])
+        run(sys.argv[1:])
