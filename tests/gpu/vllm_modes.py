@@ -45,8 +45,7 @@ def start(mode, which, model, folder, memory):
              "--caches", os.path.join(model, mode)],
             stdout=log, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
-                 "FOUNDRY_VLLM": "" if which == "plain" else mode,
-                 "FOUNDRY_VLLM_COMPILE": "1"}).returncode
+                 "FOUNDRY_VLLM": "" if which == "plain" else mode}).returncode
     with open(path, encoding="utf-8", errors="replace") as log:
         lines = log.read().splitlines()
     for line in lines:

@@ -276,7 +276,6 @@ def main():
         os.environ.setdefault(key, value)
     if a.mode != "plain":
         os.environ.setdefault("FOUNDRY_VLLM", "test")
-        os.environ.setdefault("FOUNDRY_VLLM_COMPILE", "1")
     if a.processes:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
     if a.caches:

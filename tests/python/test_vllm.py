@@ -262,7 +262,7 @@ class Starts(Engine):
     @staticmethod
     def fails_at(step, phase):
         return textwrap.dedent(f"""
-            from foundry.vllm import area
+            from foundry.engines import area
             entered, enter, made = [], area.Area.__enter__, torch.cuda.{step}
             def failing(*args, **kwargs):
                 raise RuntimeError("of a test")

@@ -65,11 +65,6 @@ class Modes(Engine):
             self.assertIn("because compiled is ", log)
             self.assertIn("captured and sealed", log)
 
-    def test_compiled_models_start_plain_unless_a_variable_is_set(self):
-        log = self.start(options=self.PIECES, FOUNDRY_VLLM_COMPILE="0")
-        self.assertIn("images do not support the compilation mode 3 unless FOUNDRY_VLLM_COMPILE is "
-                      "1", log)
-
     def test_code_that_is_not_kept_leaves_the_start_plain(self):
         log = self.start(options=self.PIECES, VLLM_DISABLE_COMPILE_CACHE="1")
         self.assertIn("images do not support compiled code that vLLM does not keep", log)
@@ -90,7 +85,7 @@ class Modes(Engine):
             ModelCudaGraphManager.piecewise = staticmethod(
                 lambda model, desc: desc.num_tokens == 2 or original(model, desc))
             start({self.PIECES})
-            """), FOUNDRY_VLLM="test", FOUNDRY_VLLM_COMPILE="1")
+            """), FOUNDRY_VLLM="test")
         self.assertIn("not sealed: vLLM has captured other graphs than expected: Piece(", log)
 
     def test_words_of_a_sampler_that_look_like_pointers_are_not_sealed(self):
@@ -117,8 +112,7 @@ class Modes(Engine):
             """)
         for runner, once in (("V2", "ONCE"), ("V1", "ONCE_V1")):
             options = f"graphs='FULL', runner='{runner}'"
-            log = self.start(counts=once, options=options, before=before, FOUNDRY_VLLM=runner,
-                             FOUNDRY_VLLM_COMPILE="1")
+            log = self.start(counts=once, options=options, before=before, FOUNDRY_VLLM=runner)
             self.assertIn("captured and sealed", log)
 
 

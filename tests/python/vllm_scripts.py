@@ -73,8 +73,6 @@ class Engine(Folder):
     def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
         """One start; it decodes, and does the phases that `counts` has. Returns the log."""
         variables = {"FOUNDRY_VLLM": "test", **variables}
-        if "mode=3" in options:
-            variables.setdefault("FOUNDRY_VLLM_COMPILE", "1")
         return self.script(ENGINE + before + textwrap.dedent(f"""
             worker = start({options})
             """) + textwrap.dedent(text) + textwrap.dedent(f"""

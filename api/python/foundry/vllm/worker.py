@@ -87,10 +87,9 @@ class Session:
 
     def __init__(self, worker):
         self.worker, self.mode, self.why = worker, "capture", ""
-        for name in ("FOUNDRY_VLLM_STRICT", "FOUNDRY_VLLM_COMPILE", "FOUNDRY_VLLM_CACHES"):
+        for name in ("FOUNDRY_VLLM_STRICT", "FOUNDRY_VLLM_CACHES"):
             check_variables(name)
         self.strict = os.environ.get("FOUNDRY_VLLM_STRICT") == "1"
-        self.compile = os.environ.get("FOUNDRY_VLLM_COMPILE") == "1"
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.graphs = self.tensors = self.pieces = None
@@ -249,8 +248,6 @@ class Session:
                 (config.parallel_config.world_size != 1, "more than one rank"),
                 (config.parallel_config.data_parallel_size != 1, "data parallelism"),
                 (mode not in MODES, f"the compilation mode {mode}"),
-                (mode and not self.compile,
-                 f"the compilation mode {mode} unless FOUNDRY_VLLM_COMPILE is 1"),
                 (config.model_config.enforce_eager, "eager mode, which has no graphs"),
                 (compilation.cudagraph_mode.name not in MODES.get(mode, ()),
                  f"the graph mode {compilation.cudagraph_mode.name} with the compilation mode "
@@ -555,11 +552,9 @@ class Session:
         """Seal the graphs that vLLM has captured."""
         start = time.monotonic()
         tables = runners.of(self.worker)
-        if self.compile:
-            tables.forget()
+        tables.forget()
         self.tidy()
-        if self.compile:
-            area.clear(self.ordinal)
+        area.clear(self.ordinal)
         entries = pieces.captured(pieces.wrappers(self.worker.vllm_config), tables.batches())
         self.check_keys(tables)
         numbers = graphs.add(self.capture, {
