@@ -7,14 +7,15 @@ FOLDER/faults has lines
     METHOD REGEX COUNT FAULT [ARGUMENT]
 
 For the next COUNT requests with this method whose path matches, the fault happens instead; a line
-counts only if the ones before do not match. FOLDER/headers gets the method, path, Authorization
-and Range of every request. If the file FOLDER/tokens exists, requests need one of the tokens that
-it lists; /token issues them.
+counts only if the ones before do not match. After the fault "down" no request gets an answer until
+the file changes. FOLDER/headers gets the method, path, Authorization and Range of every request. If
+the file FOLDER/tokens exists, requests need one of the tokens that it lists; /token issues them.
 """
 import http.client
 import http.server
 import os
 import re
+import signal
 import socketserver
 import sys
 import threading
@@ -24,6 +25,22 @@ folder = sys.argv[2]
 other = sys.argv[3] if len(sys.argv) > 3 else None
 lock = threading.Lock()
 used = {}
+down = None  # The time of the faults' file when the registry went down.
+
+
+def faults_time():
+    try:
+        return os.stat(os.path.join(folder, "faults")).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def is_down():
+    return down is not None and down == faults_time()
+
+
+class Down(Exception):
+    """No request gets an answer any more."""
 
 
 def fault_for(method, path):
@@ -59,6 +76,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def answer(self, status, headers=(), body=b"", length=None):
+        if is_down():
+            raise Down
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -66,6 +85,32 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def go_down(self, when):
+        """Stop to answer before the request is passed on, after it, or in the middle."""
+        global down
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length // 2 if when == "half" else length)
+        if when == "after":
+            self.ask_other(body)
+        elif when == "half" and not length:
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, headers, data[:len(data) // 2], len(data))
+            self.wfile.flush()
+        down = faults_time()
+        raise Down
+
+    def kill(self, pid):
+        """Kill the real registry, which has half of the request."""
+        length = int(self.headers.get("Content-Length") or 0)
+        connection = http.client.HTTPConnection(other, timeout=60)
+        connection.putrequest(self.command, self.path, skip_host=True)
+        for name, value in self.headers.items():
+            connection.putheader(name, value)
+        connection.endheaders(self.rfile.read(length // 2) or None)
+        os.kill(int(pid), signal.SIGKILL)
+        connection.close()
+        raise Down
 
     def ask_other(self, body):
         """Status, headers and body of the real registry's answer."""
@@ -84,7 +129,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def pass_on(self, body, change=None):
         status, headers, data, length = self.ask_other(body)
-        if change and status in (200, 206):
+        if change and status in (200, 201, 206):
             status, headers, data = change(status, headers, data)
             length = None
         self.answer(status, headers, data, length if self.command == "HEAD" else None)
@@ -92,10 +137,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def end(self):
         """Close the connection without a further byte."""
         self.close_connection = True
-        self.connection.shutdown(2)
+        try:
+            self.connection.shutdown(2)
+        except OSError:
+            pass  # The client has closed it.
 
     def fault(self, name, argument, body):
-        if name == "status":
+        if name == "pass":
+            self.pass_on(body)
+        elif name == "status":
             status, _, header = argument.partition(",")
             headers = [tuple(header.split(":", 1))] if header else []
             self.answer(int(status), headers, b'{"errors":[{"code":"TEST","message":"a fault"}]}')
@@ -161,12 +211,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
             raise SystemExit(f"no such fault: {name}")
 
     def do(self):
+        try:
+            self.handle_request()
+        except (Down, ConnectionRefusedError, ConnectionResetError,
+                http.client.RemoteDisconnected):
+            self.end()
+
+    def handle_request(self):
         self.note()
-        body = self.body()
+        if is_down():
+            raise Down
         if self.path.startswith("/token"):
-            self.token(body)
+            self.token(self.body())
             return
         fault = fault_for(self.command, self.path)
+        if fault and fault[0] == "down":
+            self.go_down(fault[1])
+        elif fault and fault[0] == "kill":
+            self.kill(fault[1])
+        body = self.body()
         if fault:
             self.fault(fault[0], fault[1] if len(fault) > 1 else None, body)
         elif os.path.exists(os.path.join(folder, "tokens")) and not self.may():

@@ -58,6 +58,18 @@ rm -rf real.data/docker
 fault "PUT uploads 99 status 500"
 t "an upload that always fails" says_only 9 "answered 500 to PUT" \
 	foundry-store push --private m/one "$at"
+while IFS='|' read -r what status regex; do
+	rm -rf real.data/docker
+	fault "$what"
+	t "a push with $what" says_only "$status" "$regex" foundry-store push --private m/one "$at"
+	t "leaves the store sound" foundry-store verify
+done <<'END'
+POST uploads 9 status 403|6|answered 403 to POST .*TEST: a fault.*ask for the right
+PUT uploads 9 status 413|9|answered 413 to PUT .*limit for one request is too small
+PUT manifests 9 status 403|6|answered 403 to PUT .*ask for the right
+PUT manifests 9 status 400|9|answered 400 to PUT .*TEST: a fault
+PUT manifests 9 digest|7|has stored another manifest than was sent
+END
 rm -rf real.data/docker
 fault "PUT uploads 99 chatty"
 t "a registry that explains its successes" push
@@ -90,6 +102,24 @@ fault "GET $blob 99 redirect http://127.0.0.1:$bad_port"
 t "a redirect without end" refuses 9 "redirects without end"
 fault "GET $blob 9 redirect ftp://127.0.0.1"
 t "a redirect to another protocol" refuses 9 "not HTTPS"
+
+# --- damaged on the registry's disk ---
+
+fault
+data=real.data/docker/registry/v2/blobs/sha256
+damaged=$data/$(id_of a | cut -c 1-2)/$(id_of a)/data
+cp "$damaged" whole
+printf x | dd of="$damaged" bs=1 seek=450000 conv=notrunc status=none
+t "a blob that is corrupted on the server" says_only 7 \
+	"sent other bytes than sha256:$(id_of a); delete them there and push again" fetch
+head -c 450000 whole >"$damaged"
+t "one that is shorter there" says_only 7 "sent other bytes" fetch
+: >"$damaged"
+t "an empty one" says_only 7 "sent other bytes" fetch
+rm "$damaged"
+t "one that is gone" says_only 3 "answered 404" fetch
+t "a push brings it back" push
+t "and the image is whole" fetch
 
 # --- another host gets no credentials ---
 
