@@ -39,6 +39,16 @@ int fdry_functions_add(struct fdry_buf *list, const struct fdry_host_function *f
 	return err;
 }
 
+int fdry_functions_take(struct fdry_buf *list, const struct fdry_load_opts *o)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; !err && i < o->nfunctions; i++)
+		err = fdry_functions_add(list, &o->functions[i]);
+	return err;
+}
+
 void fdry_functions_release(struct fdry_buf *list)
 {
 	size_t i;

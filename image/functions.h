@@ -13,6 +13,8 @@
  * there is no function; FDRY_E_EXISTS if the list has the name, or the function with the same
  * argument under another name. */
 int fdry_functions_add(struct fdry_buf *list, const struct fdry_host_function *f) __must_check;
+/* Append those of a load. */
+int fdry_functions_take(struct fdry_buf *list, const struct fdry_load_opts *o) __must_check;
 void fdry_functions_release(struct fdry_buf *list);
 
 #endif

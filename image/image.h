@@ -125,10 +125,16 @@ struct fdry_image {
 	struct fdry_load_report report;
 };
 
-/* Do what fdry_image_load() does, with the images of the store alone. */
-int fdry_image_load_stored(struct fdry_store *store, const char *name,
-			   const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
-			   struct fdry_image **ret) __must_check;
+/* The source of a load. */
+struct fdry_load_source {
+	struct fdry_store *store;
+	const char *name;
+	struct fdry_arrival *arrival; /* of the image's objects; NULL: the store has them */
+};
+
+/* Do what fdry_image_load() does, without asking a registry. */
+int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdry_load_opts *opts,
+			   struct fdry_mismatch *mismatch, struct fdry_image **ret) __must_check;
 /* Do what fdry_image_load() does. If the image was made for something else, @mismatch gets the
  * field that differs. @mismatch is zeroed, or NULL. */
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,

@@ -37,6 +37,7 @@
 #include "image/targets.h"
 #include "image/variables.h"
 #include "lib/live.h"
+#include "lib/log.h"
 #include "arch/stream.h"
 #include "lib/threads.h"
 
@@ -56,6 +57,7 @@ struct load {
 	struct fdry_content *content;       /* NULL until the content is begun */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
+	bool arriving;                      /* another thread fetches the objects meanwhile */
 	double mark;                        /* the time at which the current step began */
 };
 
@@ -390,6 +392,42 @@ static int capacities_check(struct load *l)
 	return 0;
 }
 
+static int graphs_build(struct fdry_image *img)
+{
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < img->m.n_graphs; i++) {
+		err = fdry_exec_need(img, img->order[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* All graph objects are read after this, so that graphs can be built. */
+static int graphs_prepare(struct load *l)
+{
+	return fdry_objects_finish(l->objects) ?: fdry_image_events_make(l->img) ?:
+	       capacities_check(l);
+}
+
+/* While content is on its way, the thread has nothing else to do. Content that is not there yet
+ * keeps no graph from being built, only from being launched. */
+static int graphs_early(struct load *l)
+{
+	int err = graphs_prepare(l);
+
+	if (err)
+		return err;
+	if (l->opts->flags & FDRY_LOAD_BUILD)
+		return graphs_build(l->img);
+	/* The background thread builds what cannot be built now. */
+	if (l->opts->flags & FDRY_LOAD_BACKGROUND && graphs_build(l->img))
+		fdry_info("a graph is built later: %s", fdry_last_error());
+	return 0;
+}
+
 /* --- the whole load --- */
 
 /*
@@ -412,6 +450,8 @@ static int device_fill(struct load *l)
 	if (err)
 		goto out_end;
 	err = fdry_saved_err_restore(&kernels);
+	if (!err && l->arriving)
+		err = graphs_early(l);
 	if (err)
 		goto out_end;
 	err = content_copy(l);
@@ -442,15 +482,8 @@ static int device_load(struct load *l)
 	if (err)
 		goto out_leave;
 	err = device_fill(l);
-	if (err)
-		goto out_leave;
-	err = fdry_objects_finish(l->objects);
-	if (err)
-		goto out_leave;
-	err = fdry_image_events_make(img);
-	if (err)
-		goto out_leave;
-	err = capacities_check(l);
+	if (!err && !l->arriving)
+		err = graphs_prepare(l);
 out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
@@ -547,17 +580,7 @@ static int load_undo(struct fdry_image *img, int err)
 	return fdry_saved_err_restore(&saved);
 }
 
-static int functions_take(struct fdry_image *img, const struct fdry_load_opts *o)
-{
-	size_t i;
-	int err = 0;
-
-	for (i = 0; !err && i < o->nfunctions; i++)
-		err = fdry_functions_add(&img->functions, &o->functions[i]);
-	return err;
-}
-
-static int image_new(struct fdry_store *store, const struct fdry_load_opts *o,
+static int image_new(const struct fdry_load_source *from, const struct fdry_load_opts *o,
 		     struct fdry_mismatch *mismatch, struct fdry_image **ret)
 {
 	struct fdry_image *img = calloc(1, sizeof(*img));
@@ -583,49 +606,39 @@ static int image_new(struct fdry_store *store, const struct fdry_load_opts *o,
 	err = fdry_budget_init(&img->budget);
 	if (err)
 		goto out_undo;
-	err = functions_take(img, o);
+	err = fdry_functions_take(&img->functions, o);
 	if (err)
 		goto out_undo;
-	err = fdry_store_again(store, &img->store);
+	err = fdry_store_again(from->store, &img->store);
 	if (err)
 		goto out_undo;
+	fdry_store_expect(img->store, from->arrival);
 	*ret = img;
 	return 0;
 out_undo:
 	return load_undo(img, err);
 }
 
-static int graphs_build(struct fdry_image *img)
-{
-	uint32_t i;
-	int err;
-
-	for (i = 0; i < img->m.n_graphs; i++) {
-		err = fdry_exec_need(img, img->order[i]);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 /* Try the load once. If it fails, @damaged lists the objects that are damaged in the store. */
-static int image_load(struct fdry_store *store, const char *name, struct load *l,
+static int image_load(const struct fdry_load_source *from, struct load *l,
 		      struct fdry_mismatch *mismatch, struct fdry_buf *damaged)
 {
 	struct fdry_image *img = NULL;
-	int err = image_new(store, l->opts, mismatch, &img);
+	int err = image_new(from, l->opts, mismatch, &img);
 
 	if (err)
 		return err;
 	l->img = img;
+	l->arriving = from->arrival;
 	l->mark = img->start_ms;
-	err = load(l, name);
+	err = load(l, from->name);
 	if (err)
 		goto out_undo;
 	if (l->opts->flags & FDRY_LOAD_BUILD)
 		err = graphs_build(img);
 	if (err)
 		goto out_undo;
+	fdry_store_expect(img->store, NULL);
 	return 0;
 out_undo:
 	*damaged = img->damaged;
@@ -639,9 +652,8 @@ static int args_check(const struct fdry_store *store, const char *name, struct f
 	return fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
 }
 
-int fdry_image_load_stored(struct fdry_store *store, const char *name,
-			   const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
-			   struct fdry_image **ret)
+int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdry_load_opts *opts,
+			   struct fdry_mismatch *mismatch, struct fdry_image **ret)
 {
 	struct fdry_buf damaged = { 0 };
 	struct fdry_load_opts o;
@@ -649,7 +661,7 @@ int fdry_image_load_stored(struct fdry_store *store, const char *name,
 	struct fdry_image *img;
 	unsigned int repairs = 0;
 	bool again;
-	int err = args_check(store, name, ret);
+	int err = args_check(from->store, from->name, ret);
 
 	if (err)
 		return err;
@@ -662,9 +674,9 @@ int fdry_image_load_stored(struct fdry_store *store, const char *name,
 	do {
 		again = false;
 		l = (struct load){ .opts = &o };
-		err = image_load(store, name, &l, mismatch, &damaged);
+		err = image_load(from, &l, mismatch, &damaged);
 		if (err == -FDRY_E_CORRUPT && repairs++ < REPAIRS_MAX) {
-			err = fdry_damage_repair(store, name, &damaged);
+			err = fdry_damage_repair(from->store, from->name, &damaged);
 			again = !err;
 		}
 		fdry_buf_release(&damaged);
@@ -673,7 +685,7 @@ int fdry_image_load_stored(struct fdry_store *store, const char *name,
 		return err;
 	img = l.img;
 	img->mismatch = NULL;
-	fdry_shared_fingerprinter_keep(img->fingerprinter, store);
+	fdry_shared_fingerprinter_keep(img->fingerprinter, from->store);
 	img->report.total_ms = fdry_now_ms() - img->start_ms;
 	fdry_count(FDRY_METRIC_LOADS, 1);
 	if (img->m.n_chunks && !img->m.n_fingerprints)

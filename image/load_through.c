@@ -2,35 +2,78 @@
 /*
  * load_through.c - implements fdry_image_load(): what the store lacks is fetched from the registry
  * that the environment names.
+ *
+ * The load begins when the manifest is there. Kernels are loaded and graphs are built while content
+ * arrives. No graph is launched before the load returns, so all content is there and compared then.
  */
 #include "image/image.h"
+#include "image/pull.h"
 #include "lib/threads.h"
 #include "registry/registry.h"
+
+struct load_args {
+	const struct fdry_load_opts *opts;
+	struct fdry_mismatch *mismatch;
+	struct fdry_image **ret;
+};
+
+/* Load while objects arrive, or else when all are there. A failure of the fetch is the reason of
+ * every other one: @why. */
+static int load_fetched(struct fdry_load_source *from, struct fdry_registry_fetch *fetch,
+			const struct load_args *args, struct fdry_saved_err *why)
+{
+	struct fdry_saved_err loaded = { 0 };
+	struct fdry_image *img = NULL;
+
+	from->arrival = fdry_registry_fetch_arrival(fetch);
+	if (from->arrival)
+		fdry_saved_err_set(&loaded, fdry_image_load_stored(from, args->opts,
+								   args->mismatch, &img));
+	fdry_saved_err_set(why, fdry_registry_fetch_end(fetch));
+	if (why->err) {
+		fdry_image_unload(img);
+		return why->err;
+	}
+	if (!from->arrival)
+		return fdry_image_load_stored(from, args->opts, args->mismatch, args->ret);
+	if (loaded.err)
+		return fdry_saved_err_restore(&loaded);
+	*args->ret = img;
+	return 0;
+}
 
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
 			      struct fdry_image **ret)
 {
-	struct fdry_mismatch before = { .field = "" };
-	struct fdry_saved_err missing, why;
-	bool fetched = false;
+	const struct load_args args = { opts, mismatch, ret };
+	struct fdry_load_source from = { store, name, NULL };
+	struct fdry_mismatch before = { .field = "" }, first = before;
+	struct fdry_registry_fetch *fetch = NULL;
+	struct fdry_saved_err missing, why = { 0 };
 	int err;
 
 	if (mismatch)
 		before = *mismatch;
-	err = fdry_image_load_stored(store, name, opts, mismatch, ret);
+	err = fdry_image_load_stored(&from, opts, mismatch, ret);
 	if (err != -FDRY_E_NOENT && err != -FDRY_E_IDENTITY)
 		return err;
 	fdry_saved_err_set(&missing, err);
-	fdry_saved_err_set(&why, fdry_registry_fetch(store, name, &fetched));
-	if (fetched && mismatch)
+	fdry_saved_err_set(&why, fdry_registry_fetch_begin(store, name, fdry_image_order, &fetch));
+	if (mismatch) {
+		first = *mismatch;
 		*mismatch = before;
-	if (fetched)
-		return fdry_image_load_stored(store, name, opts, mismatch, ret);
+	}
+	if (fetch)
+		err = load_fetched(&from, fetch, &args, &why);
+	if (fetch && !why.err)
+		return err;
+	if (mismatch)
+		*mismatch = first;
 	if (!why.err)
 		return fdry_saved_err_restore(&missing);
-	return fdry_fail((enum fdry_errcode)-err, "%s; and it cannot be fetched: %s", missing.why,
-			 why.why);
+	return fdry_fail((enum fdry_errcode)-missing.err, "%s; and it cannot be fetched: %s",
+			 missing.why, why.why);
 }
 
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,

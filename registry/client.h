@@ -33,10 +33,11 @@ struct fdry_registry_caller {
 	/* Of a pull: the list has arrived. @ret lasts until the call ends. */
 	int (*list)(void *arg, struct fdry_span list, const struct fdry_registry_blob **ret,
 		    size_t *count);
-	/* Of a pull: the registry has all blobs of the list. Mark those that the store has. */
-	int (*begin)(void *arg);
-	/* Of a pull: blob @i, which the store lacks and whose SHA-256 is its id. Blobs come in the
-	 * order of the list. */
+	/* Of a pull: the positions of @count blobs to fetch, in the order in which they are put. It
+	 * is called until there are none; the first call marks the blobs that the store has. @ret
+	 * lasts until the next call. */
+	int (*next)(void *arg, const size_t **ret, size_t *count);
+	/* Of a pull: blob @i, which the store lacks and whose SHA-256 is its id. */
 	int (*put)(void *arg, size_t i, struct fdry_span bytes);
 	/* @done of @total bytes are there. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);

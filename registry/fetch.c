@@ -7,9 +7,11 @@
  * tag is the ref; a sign that tags do not allow is written as _ and two hexadecimal digits.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "lib/config.h"
 #include "lib/log.h"
+#include "lib/threads.h"
 #include "registry/registry.h"
 
 #define TAG_MAX 128
@@ -57,17 +59,40 @@ int fdry_registry_target(const char *ref, struct fdry_buf *ret)
 
 /* --- fetching --- */
 
-static int pull(struct fdry_store *s, const char *ref)
+struct fdry_registry_fetch {
+	struct fdry_store *s;
+	fdry_registry_order_fn order;
+	struct fdry_claim *claim;
+	struct fdry_arrival *arrival;
+	struct fdry_saved_err failed;
+	pthread_t thread;
+	bool started;
+	char ref[FDRY_REF_NAME_MAX + 1];
+};
+
+static int pull(struct fdry_registry_fetch *f)
 {
-	struct fdry_registry_opts opts = { .sz = sizeof(opts), .ref = ref };
+	struct fdry_registry_opts opts = { .sz = sizeof(opts), .ref = f->ref };
+	const struct fdry_registry_pull how = { .opts = &opts, .order = f->order,
+						.arrival = f->arrival };
 	struct fdry_buf from = { 0 };
-	int err = fdry_registry_target(ref, &from) ?:
-		  fdry_store_pull(s, (const char *)from.data, &opts, NULL);
+	int err = fdry_registry_target(f->ref, &from) ?:
+		  fdry_registry_pull(f->s, (const char *)from.data, &how, NULL);
 
 	if (!err)
-		fdry_info("fetched '%s' from %s", ref, (const char *)from.data);
+		fdry_info("fetched '%s' from %s", f->ref, (const char *)from.data);
 	fdry_buf_release(&from);
 	return err;
+}
+
+static void *fetch_run(void *arg)
+{
+	struct fdry_registry_fetch *f = arg;
+	int err = pull(f);
+
+	fdry_saved_err_set(&f->failed, err);
+	fdry_arrival_end(f->arrival, err);
+	return NULL;
 }
 
 /* Wait for a process that fetches it already. */
@@ -81,23 +106,62 @@ static int claim_begin(struct fdry_store *s, const char *ref, bool *waited, stru
 	return err;
 }
 
-int fdry_registry_fetch(struct fdry_store *s, const char *ref, bool *fetched)
+static int fetch_start(struct fdry_registry_fetch *f)
 {
-	struct fdry_claim *claim = NULL;
-	const char *registry = NULL;
 	struct fdry_oid oid;
 	bool waited = false;
-	int err = fdry_config_path(FDRY_CONFIG_REGISTRY, &registry);
+	int err = claim_begin(f->s, f->ref, &waited, &f->claim);
 
-	*fetched = false;
-	if (err || !registry || fdry_ref_check(ref))
-		return err;
-	err = claim_begin(s, ref, &waited, &claim);
+	if (err || (waited && !fdry_ref_get(f->s, f->ref, &oid)))
+		return err; /* another process has fetched it */
+	err = fdry_arrival_new(&f->arrival);
 	if (err)
 		return err;
-	if (!waited || fdry_ref_get(s, ref, &oid))
-		err = pull(s, ref);
-	fdry_claim_end(claim);
-	*fetched = !err;
+	f->started = fdry_thread_start(&f->thread, "fdry-fetch", fetch_run, f);
+	if (!f->started)
+		(void)fetch_run(f);
+	return 0;
+}
+
+int fdry_registry_fetch_begin(struct fdry_store *s, const char *ref, fdry_registry_order_fn order,
+			      struct fdry_registry_fetch **ret)
+{
+	struct fdry_registry_fetch *f;
+	const char *registry = NULL;
+	int err = fdry_config_path(FDRY_CONFIG_REGISTRY, &registry);
+
+	*ret = NULL;
+	if (err || !registry || fdry_ref_check(ref))
+		return err;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return fdry_nomem();
+	f->s = s;
+	f->order = order;
+	snprintf(f->ref, sizeof(f->ref), "%s", ref);
+	err = fetch_start(f);
+	if (err) {
+		fdry_saved_err_set(&f->failed, err);
+		return fdry_registry_fetch_end(f);
+	}
+	*ret = f;
+	return 0;
+}
+
+struct fdry_arrival *fdry_registry_fetch_arrival(struct fdry_registry_fetch *f)
+{
+	return f->started && fdry_arrival_has_images(f->arrival) ? f->arrival : NULL;
+}
+
+int fdry_registry_fetch_end(struct fdry_registry_fetch *f)
+{
+	int err;
+
+	if (f->started)
+		(void)pthread_join(f->thread, NULL);
+	fdry_claim_end(f->claim);
+	fdry_arrival_free(f->arrival);
+	err = fdry_saved_err_restore(&f->failed);
+	free(f);
 	return err;
 }

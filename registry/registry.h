@@ -2,9 +2,9 @@
 /*
  * registry.h - images of a store in container registries: what libfoundry itself does for that.
  *
- * client.c opens libfoundry-registry.so, which speaks with registries. push.c and pull.c ask and
- * feed it. fdry_store_pull() is in pull.c; fdry_store_push() is in image/push.c, since the store
- * and this folder do not know what a manifest says about an image's content.
+ * registry.c opens libfoundry-registry.so, which speaks with registries. push.c and pull.c ask and
+ * feed it. fdry_store_push() and fdry_store_pull() are in image/, since the store and this folder
+ * do not know what a manifest says about an image's content.
  */
 #ifndef FDRY_REGISTRY_REGISTRY_H
 #define FDRY_REGISTRY_REGISTRY_H
@@ -24,9 +24,36 @@ int fdry_registry_opts_take(const struct fdry_registry_opts *opts,
 /* Append "oci://HOST/REPOSITORY:TAG" for a ref, in the repository that FOUNDRY_REGISTRY names, with
  * a terminator. FDRY_E_INVAL if the variable is not set; FDRY_E_NAME. */
 int fdry_registry_target(const char *ref, struct fdry_buf *ret) __must_check;
-/* Fetch the images of a ref from there. Several processes that call this at the same time fetch
- * once. Without the variable, and for other names, nothing happens. */
-int fdry_registry_fetch(struct fdry_store *s, const char *ref, bool *fetched) __must_check;
+/* Append the ids of an image's objects in the order in which a load needs them. @manifest is 8-byte
+ * aligned, and need not be valid. */
+typedef int (*fdry_registry_order_fn)(struct fdry_span manifest, struct fdry_buf *ret);
+
+struct fdry_registry_pull {
+	const struct fdry_registry_opts *opts; /* NULL: the defaults */
+	fdry_registry_order_fn order;
+	struct fdry_arrival *arrival; /* NULL, or it learns which objects are there; the caller
+				       * ends it */
+};
+/* As fdry_store_pull(). */
+int fdry_registry_pull(struct fdry_store *s, const char *from, const struct fdry_registry_pull *how,
+		       struct fdry_registry_report *report) __must_check;
+
+struct fdry_registry_fetch;
+
+/*
+ * fdry_registry_fetch_begin() - Fetch the images of a ref from the registry that FOUNDRY_REGISTRY
+ * names, in a thread.
+ * @ret: NULL if no registry is named, or @ref is no ref. fdry_registry_fetch_end() must follow
+ *
+ * Several processes that call this at the same time fetch once: the others wait.
+ */
+int fdry_registry_fetch_begin(struct fdry_store *s, const char *ref, fdry_registry_order_fn order,
+			      struct fdry_registry_fetch **ret) __must_check;
+/* What a load may begin with before all objects are there; NULL: the fetch has ended, and the
+ * images are in the store, or fdry_registry_fetch_end() returns the error. */
+struct fdry_arrival *fdry_registry_fetch_arrival(struct fdry_registry_fetch *f);
+/* Wait for the end of the fetch. Returns its error. The arrival is freed. */
+int fdry_registry_fetch_end(struct fdry_registry_fetch *f) __must_check;
 
 /* Called for each image of a push, with its manifest, 8-byte aligned: an error refuses the push. */
 typedef int (*fdry_registry_check_fn)(struct fdry_store *s, const struct fdry_oid *image,

@@ -105,6 +105,7 @@ struct fdry_env {
 struct fdry_store {
 	struct fdry_env *env;
 	_Atomic unsigned int busy; /* calls that may be in a callback of the caller's now */
+	struct fdry_arrival *arrival; /* its readers wait for these objects; NULL: none */
 	bool readonly;
 	char path[];
 };
@@ -262,6 +263,9 @@ int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool
 int fdry_writer_add_item(struct fdry_writer *w, struct fdry_item *it,
 			 struct fdry_span data) __must_check;
 
+/* Objects that were added and wait for the next transaction. */
+size_t fdry_writer_pending(const struct fdry_writer *w);
+
 /* An image that the end of a session names. */
 struct fdry_writer_image {
 	struct fdry_oid oid;
@@ -280,6 +284,17 @@ struct fdry_writer_image {
 int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, size_t count,
 		       const struct fdry_item *more, size_t nmore,
 		       struct fdry_writer_stats *stats) __must_check;
+
+/* --- arrival.c --- */
+
+/* Wait until the object is committed; 0 at once if it is not listed. */
+int fdry_arrival_wait(struct fdry_arrival *a, const struct fdry_oid *oid) __must_check;
+/* The manifest of a listed image; false if there is none. */
+bool fdry_arrival_manifest(const struct fdry_arrival *a, const struct fdry_oid *oid,
+			   struct fdry_span *ret);
+/* The listed images as images of @name, the newest first. The caller frees @ret with free(). */
+int fdry_arrival_refs(const struct fdry_arrival *a, const char *name, struct fdry_ref **ret,
+		      size_t *count) __must_check;
 
 /* --- claim.c --- */
 

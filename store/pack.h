@@ -160,11 +160,18 @@ void fdry_fetch_free(struct fdry_fetch *f);
 /* Its objects, each after the objects that it links to. They last as long as @f. */
 size_t fdry_fetch_objects(const struct fdry_fetch *f, const struct fdry_fetch_object **ret);
 size_t fdry_fetch_images(const struct fdry_fetch *f, const struct fdry_pack_image **ret);
+/* The ids that object @i links to; all of them come before it. */
+const struct fdry_oid *fdry_fetch_links(const struct fdry_fetch *f, size_t i);
 /* Begin to write, and find the objects that the store has. They stay until the end. */
 int fdry_fetch_begin(struct fdry_fetch *f, struct fdry_store *s) __must_check;
 /* Store object @i, whose bytes the caller compared with its id. The objects that it links to come
  * before it. After a failure the caller can only free @f. */
 int fdry_fetch_put(struct fdry_fetch *f, size_t i, struct fdry_span bytes) __must_check;
+
+/* Commit the objects that wait for a transaction. */
+int fdry_fetch_flush(struct fdry_fetch *f) __must_check;
+/* Of the objects that were stored, all but so many are committed. */
+size_t fdry_fetch_pending(const struct fdry_fetch *f);
 
 struct fdry_fetch_end {
 	const char *ref; /* the name of all images; NULL: the names of the list */

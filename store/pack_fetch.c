@@ -31,15 +31,20 @@ size_t fdry_fetch_objects(const struct fdry_fetch *f, const struct fdry_fetch_ob
 	return f->objects.len / sizeof(**ret);
 }
 
+const struct fdry_oid *fdry_fetch_links(const struct fdry_fetch *f, size_t i)
+{
+	/* Without a link in the whole list there is no memory to point at. */
+	return f->links.len ? (const void *)(f->links.data + ((size_t *)f->at.data)[i]) : NULL;
+}
+
 /* The item has links of its own. */
 static int item_init(struct fdry_fetch *f, size_t i, struct fdry_item *ret)
 {
 	const struct fdry_fetch_object *o = object_at(f, i);
-	size_t at = ((size_t *)f->at.data)[i];
 	struct fdry_item it = {
 		.oid = o->oid, .rec = { .kinds = o->kinds, .size = o->size, .nlinks = o->nlinks }
 	};
-	int err = o->nlinks ? fdry_buf_put(&it.links, f->links.data + at,
+	int err = o->nlinks ? fdry_buf_put(&it.links, fdry_fetch_links(f, i),
 					   (size_t)o->nlinks * FDRY_OID_SIZE) : 0;
 
 	if (err)
@@ -136,6 +141,16 @@ int fdry_fetch_put(struct fdry_fetch *f, size_t i, struct fdry_span bytes)
 	err = fdry_writer_add_item(f->writer, &it, bytes);
 	fdry_item_release(&it);
 	return err;
+}
+
+int fdry_fetch_flush(struct fdry_fetch *f)
+{
+	return fdry_writer_flush(f->writer);
+}
+
+size_t fdry_fetch_pending(const struct fdry_fetch *f)
+{
+	return fdry_writer_pending(f->writer);
 }
 
 /* --- the end --- */

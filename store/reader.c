@@ -12,7 +12,8 @@
  * keeps every writer out, so each call of the session begins a short one of its own. The session
  * notes each id in its lease before it looks the object up. Mapped spans stay valid between the
  * calls: uncompressed bytes with pages of their own never move, the lease keeps them from being
- * collected, and the map is pinned. The session copies smaller objects.
+ * collected, and the map is pinned. The session copies smaller objects. A session whose objects
+ * another thread fetches meanwhile (arrival.c) works in the same way.
  */
 #include <stdlib.h>
 
@@ -66,14 +67,14 @@ int fdry_reader_begin(struct fdry_store *s, struct fdry_reader **ret)
 	err = fdry_txn_read(s->env->db, &r->txn);
 	if (err)
 		goto out_free;
-	r->held = !r->txn.locked;
+	r->held = !r->txn.locked && !s->arrival;
 	if (!r->held) {
 		fdry_txn_abort(&r->txn);
 		err = lease_need(r);
 		if (err)
 			goto out_free;
 		fdry_db_pin(s->env->db);
-		if (!s->env->readonly)
+		if (!s->env->readonly && !s->arrival)
 			fdry_info("store %s: no place among LMDB's readers; each read is a "
 				  "transaction",
 				  s->path);
@@ -96,6 +97,8 @@ static int view_begin_at(struct fdry_reader *r, const struct fdry_oid *oid)
 {
 	int err = fdry_store_check(r->s);
 
+	if (!err && r->s->arrival)
+		err = fdry_arrival_wait(r->s->arrival, oid);
 	if (err || r->held)
 		return err;
 	err = fdry_lease_note(r->lease, oid, 1);
@@ -270,6 +273,8 @@ int fdry_reader_images(struct fdry_reader *r, const char *name, struct fdry_ref 
 
 	if (err)
 		return err;
+	if (r->s->arrival)
+		return fdry_arrival_refs(r->s->arrival, name, ret, count);
 	err = r->held ? resolve_held(r, name, &all) : resolve_locked(r, name, &all);
 	if (err) {
 		fdry_buf_release(&all);
@@ -304,8 +309,12 @@ static void count_read(size_t len)
 
 int fdry_reader_copy(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_buf *ret)
 {
-	int err = view_begin_at(r, oid);
+	struct fdry_span manifest;
+	int err;
 
+	if (r->s->arrival && fdry_arrival_manifest(r->s->arrival, oid, &manifest))
+		return fdry_buf_put(ret, manifest.data, manifest.len);
+	err = view_begin_at(r, oid);
 	if (err)
 		return err;
 	err = fdry_object_read(&r->txn, oid, &r->unpacker, ret);

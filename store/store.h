@@ -305,6 +305,35 @@ int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg,
  * FDRY_E_PERM if another user's lease cannot be read. */
 int fdry_store_metrics(struct fdry_store *s, struct fdry_buf *ret) __must_check;
 
+/* --- arrivals --- */
+
+struct fdry_arrival;
+
+/*
+ * Objects that one thread fetches into the store while other threads load them. Readers of a handle
+ * that expects them wait for each object until it is committed. They see each object as of the call
+ * that asks for it, not one view of the store. FDRY_E_NETWORK and others: the fetch failed.
+ */
+int fdry_arrival_new(struct fdry_arrival **ret) __must_check;
+/* The fetching thread has ended, and no handle expects it. NULL is fine. */
+void fdry_arrival_free(struct fdry_arrival *a);
+/* The fetching thread lists the images, with their manifests (8-byte aligned, copied), and then the
+ * objects in the order in which they will come. */
+int fdry_arrival_add_image(struct fdry_arrival *a, const struct fdry_oid *oid,
+			   const struct fdry_oid *identity, struct fdry_span manifest) __must_check;
+int fdry_arrival_add(struct fdry_arrival *a, const struct fdry_oid *oid) __must_check;
+/* The lists are complete. */
+void fdry_arrival_begin(struct fdry_arrival *a);
+/* The first @count objects are committed. */
+void fdry_arrival_reach(struct fdry_arrival *a, size_t count);
+/* The fetch has ended. @err: its error, whose message is in place; 0: all objects are committed. */
+void fdry_arrival_end(struct fdry_arrival *a, int err);
+/* Wait until the lists are complete or the fetch has ended. False if no images were listed. */
+bool fdry_arrival_has_images(struct fdry_arrival *a);
+/* From now on, readers of this handle wait for these objects, and find the listed images under any
+ * name. NULL: no more. No reader is open. */
+void fdry_store_expect(struct fdry_store *s, struct fdry_arrival *a);
+
 /* --- claims --- */
 
 struct fdry_claim;

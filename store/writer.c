@@ -676,6 +676,11 @@ int fdry_writer_flush(struct fdry_writer *w)
 	return err || !w->count ? err : flush(w);
 }
 
+size_t fdry_writer_pending(const struct fdry_writer *w)
+{
+	return w->count;
+}
+
 void fdry_writer_abort(struct fdry_writer *w)
 {
 	if (!w)

@@ -97,10 +97,10 @@ int fdry_store_push(struct fdry_store *store, const char *const *names, size_t c
  * @opts: NULL for the defaults
  * @report: NULL, or what was fetched
  *
- * Only objects that the store lacks are fetched. Each is compared with its id while it arrives. The
- * last transaction sets the refs: a pull that fails changes neither refs nor images. Errors: those
- * of fdry_store_push(); FDRY_E_BADIMAGE (not an artifact of Foundry, or damaged), FDRY_E_CORRUPT
- * (bytes that do not match their id), FDRY_E_FULL.
+ * Only objects that the store lacks are fetched, in the order in which a load needs them. Each is
+ * compared with its id while it arrives. The last transaction sets the refs: a pull that fails
+ * changes neither refs nor images. Errors: those of fdry_store_push(); FDRY_E_BADIMAGE (not an
+ * artifact of Foundry, or damaged), FDRY_E_CORRUPT (bytes that do not match their id), FDRY_E_FULL.
  */
 int fdry_store_pull(struct fdry_store *store, const char *from,
 		    const struct fdry_registry_opts *opts, struct fdry_registry_report *report);

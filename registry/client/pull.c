@@ -3,8 +3,8 @@
  * pull.c - fetches an artifact: manifests, the list, then the objects that the caller lacks.
  *
  * The documents are checked completely before the first object is asked for. Many objects arrive at
- * the same time, each hashed meanwhile, and are delivered in the order of the list: a ring holds
- * those that came early.
+ * the same time, each hashed meanwhile, and are delivered in the caller's order: a ring holds those
+ * that came early.
  */
 #include <stdlib.h>
 
@@ -34,7 +34,9 @@ struct pull {
 	struct fdry_registry_report *report;
 	struct fdry_buf layers; /* struct fdry_descriptor each: the list, then the objects */
 	const struct fdry_registry_blob *blobs;
-	size_t count, next;     /* blob to look at next */
+	size_t count;
+	const size_t *order;    /* positions of @norder blobs to fetch; @next is the next one */
+	size_t norder, next;
 	uint64_t done, total, window;
 	struct slot ring[RING]; /* @first to @last, by their count */
 	uint64_t first, last;
@@ -204,10 +206,8 @@ static int blobs_begin(struct pull *p)
 	uint64_t size;
 	int err = 0;
 
-	for (; !err && p->next < p->count; p->next++) {
-		if (p->blobs[p->next].has)
-			continue;
-		size = p->blobs[p->next].size;
+	for (; !err && p->next < p->norder; p->next++) {
+		size = p->blobs[p->order[p->next]].size;
 		if (p->first < p->last &&
 		    (p->last - p->first == RING || p->window + size > WINDOW_BYTES))
 			break;
@@ -215,7 +215,7 @@ static int blobs_begin(struct pull *p)
 		s->p = p;
 		s->tries = 0;
 		p->window += size;
-		err = blob_begin(s, p->next);
+		err = blob_begin(s, p->order[p->next]);
 	}
 	return err;
 }
@@ -265,10 +265,17 @@ static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 	return blob_begin(s, s->blob);
 }
 
+/* Ask the caller which objects come next. */
+static int order_ask(struct pull *p)
+{
+	p->next = 0;
+	return p->caller->next(p->caller->arg, &p->order, &p->norder);
+}
+
 static int objects_fetch(struct pull *p)
 {
 	size_t i;
-	int err = p->caller->begin(p->caller->arg);
+	int err = order_ask(p);
 
 	if (err)
 		return err;
@@ -276,8 +283,10 @@ static int objects_fetch(struct pull *p)
 		p->total += p->blobs[i].size;
 		p->done += p->blobs[i].has ? p->blobs[i].size : 0;
 	}
-	err = p->caller->progress(p->caller->arg, p->done, p->total) ?: blobs_begin(p);
-	return err ?: fdry_http_run(&p->http);
+	err = p->caller->progress(p->caller->arg, p->done, p->total);
+	while (!err && p->norder)
+		err = blobs_begin(p) ?: fdry_http_run(&p->http) ?: order_ask(p);
+	return err;
 }
 
 /* --- the call --- */

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of images in container registries: push and pull, and loads that fetch what the store
+lacks, from Debian's docker-registry with a server before it that makes faults.
+"""
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import suite
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DRIP = 0.25  # seconds; eight times for a slow blob
+
+CAPTURE = '''
+import ctypes, sys
+import foundry
+from test_roundtrip import N, Array, Driver
+with foundry.Capture() as cap:
+    cuda = Driver()
+    a, b, c = (cuda.alloc(v) for v in ([0.0] * N, [float(i) for i in range(N)], [0.0] * N))
+    for i in range(6):
+        block = cuda.alloc_bytes(2 << 20)
+        cuda("cuMemsetD32_v2", ctypes.c_uint64(block), i + 1, ctypes.c_size_t((2 << 20) // 4))
+    for key in range(4):
+        cap.add_graph(key, cuda.graph(a, b, c))
+    for name, address, use in ("a", a, "input"), ("b", b, "const"), ("c", c, "output"):
+        cap.tensor(name, Array(address, N), use=use)
+    cap.seal(sys.argv[1], "model")
+'''
+LOAD = '''
+import json, struct, sys, time
+import foundry
+from test_roundtrip import N
+start, seen = time.monotonic(), {}
+def progress(phase, done, total, ms):
+    if done == total:
+        seen.setdefault(phase, time.monotonic() - start)
+with foundry.load("model", store=sys.argv[1], build=True, progress=progress) as img:
+    img.write("a", struct.pack(f"{N}f", *([10.0] * N)))
+    img.launch(3)
+    assert list(struct.unpack(f"{N}f", img.read("c"))) == [10.0 + i for i in range(N)]
+print(json.dumps(seen))
+'''
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def answer(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={
+        "Accept": "application/vnd.oci.image.manifest.v1+json"})
+    data = connection.getresponse().read()
+    connection.close()
+    return data
+
+
+def wait_for(port):
+    for _ in range(200):
+        try:
+            answer(port, "/v2/")
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"no server on port {port}")
+
+
+def child(code, store, **env):
+    """Runs the code in a process of its own; its last line of output is returned."""
+    return subprocess.run([sys.executable, "-c", code, store], check=True, timeout=120,
+                          capture_output=True, text=True,
+                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env},
+                          cwd=os.path.join(TESTS, "python")).stdout.strip().split("\n")[-1]
+
+
+def tool(store, *args):
+    """What foundry-store prints."""
+    program = os.path.join(os.environ.get("BUILD", "build"), "foundry-store")
+    return subprocess.run([program, "-s", store, *args], check=True, capture_output=True,
+                          text=True).stdout
+
+
+@unittest.skipUnless(shutil.which("docker-registry"),
+                     "no docker-registry; run .ci/setup build ci")
+class Registry(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.servers = []
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.addClassCleanup(cls.stop)
+        os.environ["HOME"] = cls.folder  # no settings of this machine take part
+        cls.real, cls.port = free_port(), free_port()
+        config = os.path.join(cls.folder, "registry.yml")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(f"version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n"
+                    f"    rootdirectory: {cls.folder}/data\nhttp:\n  addr: 127.0.0.1:{cls.real}\n")
+        cls.start("docker-registry", "serve", config)
+        wait_for(cls.real)
+        os.mkdir(os.path.join(cls.folder, "bad"))
+        cls.start(sys.executable, os.path.join(TESTS, "cli", "registry_hostile.py"), str(cls.port),
+                  os.path.join(cls.folder, "bad"), f"127.0.0.1:{cls.real}")
+        wait_for(cls.port)
+        cls.repository = f"oci+http://127.0.0.1:{cls.port}/images"
+        cls.store = os.path.join(cls.folder, "sealed")
+        child(CAPTURE, cls.store)
+
+    @classmethod
+    def start(cls, *command):
+        cls.servers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                                            stderr=subprocess.DEVNULL))
+
+    @classmethod
+    def stop(cls):
+        for server in cls.servers:
+            server.kill()
+            server.wait()
+
+    def setUp(self):
+        self.fault("")
+
+    def fault(self, line):
+        with open(os.path.join(self.folder, "bad", "faults"), "w", encoding="utf-8") as f:
+            f.write(line + "\n")
+
+    def new_store(self):
+        """The path of an empty store."""
+        import foundry
+        path = tempfile.mkdtemp(dir=self.folder)
+        foundry.Store(path, create=True).close()
+        return path
+
+    def push(self):
+        import foundry
+        with foundry.Store(self.store) as store:
+            return store.push("model", f"{self.repository}:model", private=True)
+
+    def last_chunk(self):
+        manifest = json.loads(answer(self.real, "/v2/images/manifests/model"))
+        return [layer["digest"] for layer in manifest["layers"]
+                if layer["mediaType"].endswith("chunk.v1") and layer["size"] > 1 << 20][-1]
+
+    def test_push_and_pull(self):
+        import foundry
+        steps = []
+        pushed = self.push()
+        with foundry.Store(self.new_store()) as store:
+            pulled = store.pull(f"{self.repository}:model",
+                                progress=lambda done, total: steps.append((done, total)))
+            self.assertEqual((pulled.id, pulled.objects, pulled.bytes),
+                             (pushed.id, pushed.objects, pushed.bytes))
+            self.assertEqual([name for _, name, _ in pulled.images], ["model"])
+            again = store.pull(f"{self.repository}:model", ref="other")
+            self.assertEqual((again.objects_moved, again.bytes_moved), (0, 0))
+        self.assertEqual(steps[-1], (pulled.bytes, pulled.bytes))
+        self.assertEqual(steps, sorted(steps))
+
+    def test_content_that_is_not_constant_needs_a_flag(self):
+        import foundry
+        with foundry.Store(self.store) as store, self.assertRaisesRegex(
+                foundry.Error, "no tensor declares constant"):
+            store.push("model", f"{self.repository}:model")
+
+    def test_graphs_are_built_while_content_arrives(self):
+        self.push()
+        self.fault(f"GET {self.last_chunk()} 9 drip {DRIP}")
+        seen = json.loads(child(LOAD, self.new_store(), FOUNDRY_REGISTRY=self.repository))
+        self.assertGreater(seen["content"], 8 * DRIP - 0.1)
+        self.assertLess(seen["kernels"], seen["content"] - 3 * DRIP)
+        self.assertLess(seen["graphs"], seen["content"] - 2 * DRIP)
+
+    def test_an_image_is_listed_when_it_is_complete(self):
+        import foundry
+        self.push()
+        self.fault(f"GET {self.last_chunk()} 9 drip {DRIP}")
+        path = self.new_store()
+        load = subprocess.Popen([sys.executable, "-c", LOAD, path], stdout=subprocess.DEVNULL,
+                                env={**os.environ, "FOUNDRY_REGISTRY": self.repository},
+                                cwd=os.path.join(TESTS, "python"))
+        objects = []
+        while load.poll() is None:
+            stat = json.loads(tool(path, "stat", "--json"))
+            if not tool(path, "ls", "-q"):
+                objects.append(stat["kinds"]["all"]["objects"])
+                tool(path, "gc", "-q")  # deletes nothing of it
+            time.sleep(0.05)
+        self.assertEqual(load.returncode, 0)
+        self.assertGreater(max(objects), 0)
+        with foundry.Store(path) as store:
+            self.assertTrue(store.describe("model"))
+
+    def test_a_fetch_that_fails_midway_fails_the_load(self):
+        import foundry
+        self.push()
+        self.fault(f"GET {self.last_chunk()} 99 status 403")
+        path = self.new_store()
+        with self.assertRaises(subprocess.CalledProcessError) as failed:
+            child(LOAD, path, FOUNDRY_REGISTRY=self.repository)
+        self.assertRegex(failed.exception.stderr,
+                         "model.*and it cannot be fetched: .*answered 403 to GET")
+        tool(path, "verify", "-q")
+        with foundry.Store(path) as store, self.assertRaises(foundry.Error):
+            store.describe("model")
+
+
+if __name__ == "__main__":
+    suite.main()
