@@ -44,12 +44,13 @@ PROGRAM = "foundry-store"
 # e_machine of ELF files, by the names that wheels have for it
 MACHINES = {62: "x86_64", 183: "aarch64"}
 
-# vLLM finds its plug-ins by this group of entry points.
-ENTRY_POINTS = "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
-# Python reads this when it starts. If the variable is set, the interposer is in place before a
+# vLLM and SGLang find their plug-ins by these groups of entry points.
+ENTRY_POINTS = ("[vllm.general_plugins]\nfoundry = foundry.vllm:register\n\n"
+                "[sglang.srt.plugins]\nfoundry = foundry.sglang:register\n")
+# Python reads this when it starts. If a variable is set, the interposer is in place before a
 # program imports torch, in every process of an engine.
-PTH = ('import os; os.environ.get("FOUNDRY_VLLM", "0") in ("", "0") or '
-       '__import__("foundry")\n')
+PTH = ('import os; all(os.environ.get(name, "0") in ("", "0") for name in '
+       '("FOUNDRY_VLLM", "FOUNDRY_SGLANG")) or __import__("foundry")\n')
 
 
 def value_in(path, pattern):
@@ -229,7 +230,7 @@ def pack(wheel_directory, folder, libraries=LIBRARIES, strip=True, info=None):
     for name in package_files():
         with open(os.path.join(PACKAGE, name), "rb") as f:
             wheel.add(f"foundry/{name}", f.read())
-    wheel.add("foundry_vllm.pth", PTH)
+    wheel.add("foundry_engines.pth", PTH)
     for name, data in packed.items():
         wheel.add(name, data, executable=True)
     wheel.add(f"{stem}.data/scripts/{PROGRAM}", program, executable=True)
@@ -255,7 +256,7 @@ def install_engines(folder):
     """
     info = os.path.join(folder, f"foundry-{version()}.dist-info")
     os.makedirs(info, exist_ok=True)
-    for path, text in ((os.path.join(folder, "foundry_vllm.pth"), PTH),
+    for path, text in ((os.path.join(folder, "foundry_engines.pth"), PTH),
                        (os.path.join(info, "METADATA"), metadata()),
                        (os.path.join(info, "entry_points.txt"), ENTRY_POINTS)):
         with open(path, "w", encoding="utf-8") as f:

@@ -58,14 +58,19 @@ print(c.cuInit(0), hasattr(c, "fdry_hook_table"))'
 t "vLLM finds the plug-in as installed" prints "foundry.vllm:register" python3 -c '
 import importlib.metadata
 print(*(e.value for e in importlib.metadata.entry_points(group="vllm.general_plugins")))'
-# imported VALUE: is foundry imported when Python starts with FOUNDRY_VLLM=VALUE?
+t "SGLang finds the plug-in as installed" prints "foundry.sglang:register" python3 -c '
+import importlib.metadata
+print(*(e.value for e in importlib.metadata.entry_points(group="sglang.srt.plugins")))'
+# imported VARIABLE=VALUE: is foundry imported when Python starts with the variable?
 imported() {
-	FOUNDRY_VLLM=$1 python3 -S -c 'import site, sys
+	env "$1" python3 -S -c 'import site, sys
 site.addsitedir(sys.argv[1])
 print("foundry" in sys.modules)' "$PYTHONPATH"
 }
-t "with the variable, each Python puts the interposer in place" prints "True" imported name
-t "without it, none does" prints "False" imported 0
+t "with the variable, each Python puts the interposer in place" prints "True" \
+	imported FOUNDRY_VLLM=name
+t "with the variable of SGLang, too" prints "True" imported FOUNDRY_SGLANG=name
+t "without it, none does" prints "False" imported FOUNDRY_VLLM=0
 t "uninstall" make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$TMP/local" PREFIX=/usr/local \
 	PYTHONDIR=/usr/local/lib/python3/dist-packages uninstall
 t "uninstall leaves no interposer" prints "" find local -name 'libcuda*'

@@ -37,8 +37,8 @@ tag_is_true() {
 t "its tag matches the libraries that it needs" tag_is_true
 t "its version is the library's" prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
 	sed -E 's/^[^-]*-([0-9.]*)-.*/\1/' <<<"${wheel##*/}"
-for name in __init__.py __init__.pyi py.typed vllm/__init__.py lib/libfoundry.so.0.2 \
-	lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
+for name in __init__.py __init__.pyi py.typed vllm/__init__.py sglang/__init__.py \
+	lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
 	lib/foundry/sim/libcuda.so.1; do
 	t "it holds $name" has "foundry/$name"
 done
@@ -72,7 +72,12 @@ t "the package loads the wheel's library" prints "$lib/libfoundry.so.0.2" env/bi
 t "vLLM finds the plug-in" prints "foundry.vllm:register" env/bin/python -c '
 import importlib.metadata
 print(*(e.value for e in importlib.metadata.entry_points(group="vllm.general_plugins")))'
-loaded() { FOUNDRY_VLLM=$1 env/bin/python -c 'print("libcuda" in open("/proc/self/maps").read())'; }
+t "SGLang finds the plug-in" prints "foundry.sglang:register" env/bin/python -c '
+import importlib.metadata
+print(*(e.value for e in importlib.metadata.entry_points(group="sglang.srt.plugins")))'
+loaded() {
+	FOUNDRY_SGLANG=$1 env/bin/python -c 'print("libcuda" in open("/proc/self/maps").read())'
+}
 t "a start of an engine has the interposer" prints "True" loaded 1
 t "other programs have not" prints "False" loaded ""
 t "0 turns it off" prints "False" loaded 0

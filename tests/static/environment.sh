@@ -52,11 +52,13 @@ of_sim() {
 }
 # of_commands: prints the variables that the commands read
 of_commands() { tree_files 'api/cmd/*.c' | xargs grep -hoE 'getenv\([^)]*\)' | sort -u; }
-# of_python: prints variables that the package reads and the list lacks
+# of_python: prints variables that the package reads and the list lacks, except those that name
+# other packages' folders and libraries
 of_python() {
 	tree_files 'api/python/*.py' | xargs grep -hoE 'environ(\.get)?[[(]+"[A-Z_]+"' |
 		grep -oE '[A-Z][A-Z_]+' | sort -u |
-		grep -vxE 'LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH' | while IFS= read -r name; do
+		grep -vxE 'LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|TVM_FFI_CACHE_DIR' |
+		while IFS= read -r name; do
 		grep -q "^$name|" "$TMP/list" || echo "$name"
 	done
 }

@@ -21,6 +21,8 @@ SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
 GROUP = "__grp__"       # Triton's lists of files begin with it
 _SUFFIX = " (executable)"
+# Files that compilers leave and no start reads.
+_LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
 
 
 def triton():
@@ -55,17 +57,25 @@ class Watch:
             path = args[1]
         else:
             return
+        if isinstance(path, os.PathLike):
+            path = os.fspath(path)
         if isinstance(path, str) and path.startswith(self._starts):
             self._opened.add(path)
 
     def stop(self):
+        """Note nothing more, except the libraries that this process has mapped."""
         self._on = False
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
+            mapped = {line.split(None, 5)[-1].rstrip("\n") for line in f}
+        self._opened |= {path for path in mapped if path.startswith(self._starts)}
 
     def used(self):
         """Return [(name in the image, path)], the smallest first."""
         found = []
         for name, folder in self.places.items():
             for path in _below(folder):
+                if path.endswith(_LEFT):
+                    continue
                 if path in self._opened or path not in self._before:
                     try:
                         size = os.path.getsize(path)

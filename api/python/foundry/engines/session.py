@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One start of an engine on one GPU: a region for its memory, and an image if there is one.
+
+Memory that the engine allocates in the region belongs to the process in every start. The aside area
+has all memory that profiling, warming up and capturing leave; the image provides its content. A
+plug-in subclasses Session and calls its methods from the engine's phases.
+"""
+import hashlib
+import json
+import os
+import time
+import traceback
+
+import torch
+
+from .. import _torch
+from .._lib import Error
+from ..capture import Capture, base_for_name
+from ..image import load
+from ..store import Store
+from ..variables import check_variables
+from . import ahead, area, attach, caches, facts, graphs, jit, log, outputs
+
+SIZE = 1 << 39   # addresses of the region,
+ASIDE = 1 << 39  # and of its aside area
+PART = 4000      # characters of a fact that continues in the next one
+
+
+class Unfit(Exception):
+    """A reason to start as the engine does without Foundry."""
+
+
+class Range:
+    """Device memory as an array of bytes."""
+
+    def __init__(self, addr, size):
+        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "|u1",
+                                         "shape": (size,), "version": 3}
+
+
+class Session:
+    """One start of one worker.
+
+    mode: "plain" (Foundry does nothing), "capture" or "load". why: the reason for the mode.
+    ref: the name of the image. prefix: of the facts. packages: of the engine's objects that are
+    searched for tensors, each with a dot at its end.
+    """
+
+    def __init__(self, variable, prefix, packages):
+        self.variable, self.prefix, self.packages = variable, prefix, packages
+        self.mode, self.why = "capture", ""
+        for name in (f"{variable}_STRICT", f"{variable}_CACHES"):
+            check_variables(name)
+        self.strict = os.environ.get(f"{variable}_STRICT") == "1"
+        self.ref = os.environ[variable]
+        self.seconds = {}
+        self.image = self.sealed = self.capture = self.store = None
+        self.watch, self.files, self.places = None, "", {}
+        self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
+
+    def refuse(self, why):
+        """Note why the image is not used. Raises an error if the start is strict."""
+        self.why = str(why)
+        if self.strict:
+            raise RuntimeError(f"{self.variable}_STRICT is set, and the start cannot use the image "
+                               f"'{self.ref}': {self.why}")
+
+    def turn(self, why):
+        """Capture in place of the load that was begun."""
+        self.mode, self.files = "capture", ""
+        if self.places and not self.watch:
+            self.watch = caches.Watch(self.places)
+        self.refuse(why)
+
+    def give_up(self, e):
+        """Start as the engine does without Foundry, because of an exception."""
+        self.log_bug(e)
+        self.mode = "plain"
+        if self.watch:
+            self.watch.stop()
+        if self.capture:
+            self.capture.pause()
+        self.refuse(e)
+
+    @staticmethod
+    def log_bug(e):
+        """Log where an exception comes from that no check of Foundry has raised."""
+        if not isinstance(e, (Error, Unfit)):
+            log.warning("Foundry: %s", traceback.format_exc())
+
+    def timed(self, name, function, *args, **kwargs):
+        """Call a function and note its seconds."""
+        start = time.monotonic()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.seconds[name] = time.monotonic() - start
+
+    @staticmethod
+    def tidy():
+        """Free torch's cached segments, at the same points of every start."""
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+    # --- the begin ---
+
+    def begin(self, ordinal, early, places):
+        """Begin the region, and look for an image.
+
+        early: the facts known now. places: a function that returns {name: folder} of the engine's
+        caches.
+        """
+        self.ordinal, self.facts = ordinal, early
+        self.store = Store(create=True)
+        self.base = base_for_name(self.ref)
+        torch.cuda.empty_cache()
+        self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=ordinal)
+        text = ""
+        try:
+            text = self.store.describe(self.ref)
+            self.found = facts.of_image(text, self.prefix)
+            difference = facts.difference(early, self.found, self.prefix)
+        except Error as e:
+            difference = str(e)
+        if difference:
+            self.refuse(difference)
+        else:
+            self.mode = "load"
+            log.debug("Foundry: found '%s' in the store", self.ref)
+            major, minor = torch.cuda.get_device_capability(ordinal)
+            self.ahead = ahead.begin(10 * major + minor)
+        self.begin_caches(text, places)
+
+    def begin_caches(self, text, places):
+        """Write the files that the image carries; if it carries none, note which ones are used.
+
+        text: the description of the image.
+        """
+        start, carried = time.monotonic(), 0
+        if os.environ.get(f"{self.variable}_CACHES") == "0":
+            return
+        try:
+            self.places = places()
+            if self.mode == "load":
+                names = caches.names(text)
+                carried, written = caches.unpack(self.store, self.ref, self.places, names)
+                jit.use(jit.modules(self.store, self.ref, self.places, names))
+                self.files = f"; {carried} files for caches, {written} of them were missing"
+            if not carried:
+                self.watch = caches.Watch(self.places)
+        except Exception as e:  # the engine compiles what is missing
+            self.log_bug(e)
+            log.warning("Foundry: caches are left as they are, because %s", e)
+        self.seconds["caches"] = time.monotonic() - start
+
+    def end_caches(self):
+        """Attach the files that this start used to its image."""
+        if not self.watch:
+            return
+        start, image = time.monotonic(), self.sealed or self.image
+        self.watch.stop()
+        try:
+            files = caches.packed(self.watch) if image else []
+            if files:
+                self.store.attach(f"{self.ref}:{image.id[:32]}", files)
+                size = sum(len(each.data) for each in files)
+                self.files = f"; {len(files)} files of caches, {size >> 20} MiB"
+        except Exception as e:  # the image is complete without them
+            self.log_bug(e)
+            log.warning("Foundry: the image carries no files for caches, because %s", e)
+        self.watch = None
+        self.seconds["caches"] += time.monotonic() - start
+
+    def layout(self, model):
+        """Return a hash of torch's live blocks in the region, and of the model's tensors."""
+        blocks = area.blocks(self.ordinal, self.base, SIZE)
+        log.debug("Foundry: torch's blocks in the region: %s", blocks)
+        log.debug("Foundry: allocations: %s",
+                  [(addr - self.base, size) for addr, size in self.capture.allocs()])
+        text = json.dumps([blocks, attach.named(model)])
+        return f"{len(blocks)} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    # --- a later start ---
+
+    def compare(self, layout):
+        """Raise Unfit if the image does not fit what this process has made so far."""
+        difference = facts.difference(self.facts, self.found, self.prefix)
+        if difference:
+            raise Unfit(difference)
+        sealed = self.found.get(self.prefix + "layout")
+        if layout != sealed:
+            raise Unfit("the tensors of this process lie elsewhere than those of the process that "
+                        f"sealed the image (blocks and their hash: {layout} here, {sealed} there)")
+
+    def load(self):
+        """Load the image. Its graphs are built in the background."""
+        start = time.monotonic()
+        self.image = load(self.ref, store=self.store, into=self.capture, device=self.ordinal,
+                          background=True)
+        self.image.filled()
+        if not self.is_found():
+            raise Unfit(f"another process has sealed another image '{self.ref}' meanwhile")
+        self.seconds["load"] = time.monotonic() - start
+
+    def place(self, roots):
+        """Set the image's tensors at the paths where the first start had them. Returns {number:
+        tensor} of the outputs of graphs.
+        """
+        views = {t.name: t for t in self.image.tensors()}
+        written = {name: _torch.view(views.pop(name)) for name in list(views)
+                   if name.startswith(outputs.OUTPUT)}
+        self.tensors = {name: _torch.view(t) for name, t in views.items() if not t.external}
+        attach.place_all(roots, self.tensors)
+        return [written[f"{outputs.OUTPUT}{i}"] for i in range(len(written))]
+
+    def text(self, name):
+        """Return a text of the image that add_text() has stated in parts."""
+        parts = []
+        while f"{self.prefix}{name}.{len(parts)}" in self.found:
+            parts.append(self.found[f"{self.prefix}{name}.{len(parts)}"])
+        return "".join(parts)
+
+    def is_found(self):
+        """Return whether the loaded image states the facts that this start has compared."""
+        try:
+            return all(self.image.fact(key) == value for key, value in self.found.items())
+        except Error:  # it lacks one
+            return False
+
+    def drop(self):
+        """Unload the image, if it was loaded."""
+        self.tensors = None
+        if self.image:
+            self.image.close()
+        self.image = None
+
+    # --- a first start ---
+
+    def seal(self, captured, returned, roots, omitted=(), known=()):
+        """Seal graphs.
+
+        captured: {key: graph}, captured inside graphs.kept(). returned: {key: what the graph
+        returns}. roots, omitted: as for attach.find(). known: tensors whose bytes never change.
+        """
+        start = time.monotonic()
+        self.tidy()
+        area.clear(self.ordinal)
+        numbers = graphs.add(self.capture, captured)
+        for number, (addr, size) in enumerate(self.allocations()):
+            self.capture.tensor(f"region.{number}", Range(addr, size), external=True)
+        text, written, entire = outputs.describe({graphs.name_of(key): value
+                                                  for key, value in returned.items()})
+        for number, tensor in enumerate(written):
+            self.capture.tensor(f"{outputs.OUTPUT}{number}", tensor, use="output",
+                                external=tensor.data_ptr() < self.base + SIZE)
+        self.add_text("outputs", text)
+        self.tensors = self.name_tensors(numbers.values(), roots, omitted, entire, known)
+        for key, value in self.facts.items():
+            self.capture.fact(key, value)
+        self.seconds["names"] = time.monotonic() - start
+        sealed = self.capture.seal(self.store)
+        self.check_pinned(sealed.id)
+        self.store.tag(sealed.id, self.ref)
+        self.sealed = sealed
+        self.seconds["seal"] = time.monotonic() - start
+
+    def add_text(self, name, text):
+        """State a text as facts, in parts."""
+        for number, at in enumerate(range(0, len(text), PART)):
+            self.capture.fact(f"{self.prefix}{name}.{number}", text[at:at + PART])
+
+    def not_sealed(self, e):
+        """Note that a first start was not sealed. Raises the error again if the start is strict."""
+        self.why += f"; not sealed: {e}"
+        log.error("Foundry: the start was not sealed:\n%s", traceback.format_exc())
+        if self.strict:
+            raise e
+
+    def check_pinned(self, image):
+        """Raise Unfit if an image holds pinned host memory.
+
+        An engine writes its inputs to such memory. In a later start it writes to memory of its own,
+        and graphs would read that of the image.
+        """
+        if any(line.startswith("pinned ") for line in self.store.describe(image).splitlines()):
+            raise Unfit("graphs, or memory that they use, point to pinned host memory")
+
+    def allocations(self):
+        """Return [(address, bytes)] of the region, without the aside area."""
+        return [each for each in self.capture.allocs() if each[0] < self.base + SIZE]
+
+    def name_tensors(self, numbers, roots, omitted, returned, known):
+        """Name the tensors of the aside area, so that a later start can set them at the same paths.
+
+        numbers: of the graphs. returned: tensors that graphs return. Returns {path: tensor}.
+        """
+        start = self.base + SIZE
+        found = attach.find(roots, start, start + ASIDE, self.packages, omitted)
+        for path, tensor in found.items():
+            log.debug("Foundry: aside: %s %s %s", path, tensor.dtype, list(tensor.shape))
+            self.capture.tensor(path, tensor, use="state")
+        placed = [*found.values(), *returned]
+        skipped = {id(each) for each in (*placed, *known)}
+        others = [each for each in area.tensors(start, start + ASIDE) if id(each) not in skipped]
+        for each in others:
+            log.debug("Foundry: aside, no place: %s %s", each.dtype, list(each.shape))
+        attach.stale(self.capture, numbers, others, placed)
+        return found
+
+    # --- the summary ---
+
+    def summary(self):
+        """Write one line to the engine's log."""
+        if self.mode == "load":
+            report = self.image.report()
+            count = len(self.image.graphs())
+            what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {count} graphs; "
+                    f"content {report.content_bytes >> 20} MiB{self.files})")
+        elif self.sealed:
+            what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
+                    f"{self.sealed.graphs} graphs; content {self.sealed.content_bytes >> 20} MiB, "
+                    f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}), because "
+                    f"{self.why}")
+        else:
+            what = f"started without an image, because {self.why}"
+        times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
+        log.info("Foundry: %s; seconds: %s", what, times)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts of a start of SGLang that an image must share to be used."""
+import dataclasses
+import inspect
+import os
+import platform
+import re
+
+import torch
+
+from ..engines import facts
+
+PREFIX = "sglang."
+# source() of the versions of SGLang that were run with Foundry on a GPU.
+SOURCES = {"0.5.15.post1": "c99dafc65b8bdc77"}
+PACKAGES = ("sglang-kernel", "apache-tvm-ffi")
+ARGUMENTS = ("dtype", "load_format", "context_length", "mem_fraction_static",
+             "max_running_requests", "max_total_tokens", "chunked_prefill_size", "page_size",
+             "attention_backend", "sampling_backend", "disable_radix_cache")
+# Arguments of the server that do not change what its GPU computes: those with one of these words.
+_NEUTRAL = re.compile(
+    "(^|_)(host|port|ports|addr|url|urls|log|ssl|http|http2|ipc|metric|metrics|trace|warmup|"
+    "warmups|watchdog|random_seed|api_key|served_model_name|template|parser|stream|streaming|"
+    "tokenizer|detokenizer|crash|timeout|gc|stat_loggers|sigquit|bucket|buckets|show_time|"
+    "sleep_on_idle|schedule|priority|download_dir|batch_notify|cache_report|instance_id|"
+    "decode_log_interval|requests_log|storage_path|load_collector)(_|$)")
+# Variables of libraries that select kernels or change what they compute.
+_PREFIXES = ("SGLANG_", "SGL_", "FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_")
+_PLACES = re.compile("CACHE|DIR|PATH|WORKSPACE|LOG|RUN_ID|PORT|PLUGINS|HOME|VERBOSE|DEBUG")
+
+
+def early(runner):
+    """Return {key: value} of the facts known before the model runner uses the GPU. What says most
+    comes first.
+    """
+    import sglang
+    import triton
+    gpu = torch.cuda.get_device_properties(runner.gpu_id)
+    args, model = runner.server_args, runner.model_config
+    found = {
+        "sglang": sglang.__version__, "torch": torch.__version__, "triton": triton.__version__,
+        "python": platform.python_version(), "gpu": gpu.name, "memory": gpu.total_memory,
+        "model": model.model_path, "context": model.context_len,
+        **{name: getattr(args, name) for name in ARGUMENTS},
+        "decode_graphs": sizes(args.cuda_graph_config.decode),
+        "prefill_graphs": sizes(args.cuda_graph_config.prefill),
+        "environment": facts.environment(variables()), "packages": facts.packages(PACKAGES),
+        "source": source(), "arguments": arguments(args),
+        "config": facts.hashed(repr(model.hf_config.to_dict()).encode()),
+    }
+    return {PREFIX + key: str(value) for key, value in found.items()}
+
+
+def late(decode):
+    """Return {key: value} of the facts known when the graphs of decoding are to be captured.
+
+    decode: SGLang's runner of these graphs.
+    """
+    runner = decode.model_runner
+    found = {
+        "dtypes": f"{runner.dtype}, KV cache {runner.kv_cache_dtype}",
+        "tokens": runner.max_total_num_tokens, "requests": runner.max_running_requests,
+        "capture_sizes": decode.capture_bs, "attention": type(decode.attn_backend).__name__,
+        "graphs": type(decode.backend).__name__, "code": facts.code(runner.model),
+    }
+    return {PREFIX + key: str(value) for key, value in found.items()}
+
+
+def sizes(phase):
+    """Return the backend of a phase's graphs, with their sizes."""
+    return f"{phase.backend} {phase.bs}"
+
+
+def arguments(args):
+    """Return a hash of the server's arguments, without those that only change how it is reached."""
+    found = [(f.name, _plain(getattr(args, f.name))) for f in dataclasses.fields(args)
+             if not _NEUTRAL.search(f.name)]
+    return facts.hashed(repr(sorted(found)).encode())
+
+
+def _plain(value):
+    text = repr(value)
+    return type(value).__name__ if " at 0x" in text else text
+
+
+def variables():
+    """Return the names of variables in the environment that may change what is computed."""
+    return [name for name in os.environ
+            if name.startswith(_PREFIXES) and not _PLACES.search(name)]
+
+
+def source():
+    """Return a hash of the files of SGLang with code that is wrapped or left out, so that another
+    version is detected.
+
+    Files, because another plug-in may have wrapped the same functions.
+    """
+    from sglang.srt.layers import logits_processor
+    from sglang.srt.layers.attention import triton_backend
+    from sglang.srt.model_executor import model_runner, model_runner_kv_cache_mixin
+    from sglang.srt.model_executor.runner import (base_cuda_graph_runner, base_runner,
+                                                  decode_cuda_graph_runner, eager_runner)
+    from sglang.srt.model_executor.runner_backend import full_cuda_graph_backend, utils
+    return facts.hashed("\0".join(inspect.getsource(each) for each in (
+        model_runner, model_runner_kv_cache_mixin, base_runner, base_cuda_graph_runner,
+        decode_cuda_graph_runner, eager_runner, full_cuda_graph_backend, utils, triton_backend,
+        logits_processor)).encode())

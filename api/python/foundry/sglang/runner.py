@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The phases of an SGLang model runner, with a region for its memory, and with an image if there is
+one.
+
+    phase                           first start                     later starts
+    init_torch_distributed          begin the region                the same
+    load_model                      SGLang's, in the region         the same
+    _profile_available_bytes        SGLang's                        the sealed number
+    alloc_memory_pool,              SGLang's, in the region         the same
+    init_attention_backends
+    DecodeCudaGraphRunner.capture   SGLang's, aside; seal           load
+    init_cuda_graphs                (the two above), then the       the same, with one decode to
+                                    region ends                     load what prefill needs
+
+The constructors of SGLang's graph runners allocate their buffers in the region in every start.
+"""
+import functools
+import logging
+import os
+import re
+
+import torch
+
+from ..engines import area, graphs, log, outputs, session
+from ..engines.session import Unfit
+from . import facts
+from .folders import folders
+
+log.use(logging.getLogger("sglang.foundry"))
+
+AVAILABLE = facts.PREFIX + "available_bytes"
+LAYOUT = facts.PREFIX + "layout"
+PACKAGES = ("sglang.", "torch.nn.")  # whose objects are searched for tensors
+_RUNNER = "sglang.srt.model_executor.model_runner.ModelRunner"
+_DECODE = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner"
+PHASES = ("init_torch_distributed", "load_model", "_profile_available_bytes", "alloc_memory_pool",
+          "init_attention_backends", "init_cuda_graphs")
+
+
+def hooks():
+    """Return {name of a function of SGLang: function that wraps it}. Raises AttributeError if one
+    is missing.
+    """
+    from sglang.srt.model_executor.model_runner import ModelRunner
+    from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
+    found = {f"{_RUNNER}.{name}": _phase(name) for name in PHASES if getattr(ModelRunner, name)}
+    if DecodeCudaGraphRunner.capture:
+        found[f"{_DECODE}.capture"] = _capture
+    return found
+
+
+def _phase(name):
+    """Return a function that calls a session's method in place of the model runner's."""
+    def phase(original, runner, *args, **kwargs):
+        if name == PHASES[0] and not runner.is_draft_worker:
+            runner.foundry_session = Session(runner)
+        session_of = getattr(runner, "foundry_session", None)
+        call = functools.partial(original, runner)
+        if session_of is None or session_of.ended:
+            return call(*args, **kwargs)
+        if session_of.mode != "plain":
+            call = functools.partial(getattr(session_of, name), call)
+        done = session_of.timed(name.lstrip("_"), call, *args, **kwargs)
+        if name == PHASES[-1]:
+            session_of.ended = True
+            session_of.summary()
+        return done
+    return phase
+
+
+def _capture(original, decode):
+    """Replaces DecodeCudaGraphRunner.capture(). SGLang may call it again when it serves."""
+    session_of = getattr(decode.model_runner, "foundry_session", None)
+    if session_of is None or session_of.ended or session_of.mode == "plain":
+        return original(decode)
+    return session_of.timed("capture or load", session_of.capture_decode,
+                            functools.partial(original, decode), decode)
+
+
+class Session(session.Session):
+    """One start of one model runner."""
+
+    def __init__(self, runner):
+        super().__init__("FOUNDRY_SGLANG", facts.PREFIX, PACKAGES)
+        self.runner, self.ended = runner, False
+
+    # --- phases ---
+
+    def init_torch_distributed(self, original):
+        try:
+            self.check_version()
+            if self.ref == "1":
+                self.ref = "sglang-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
+                    self.runner.model_config.model_path.rstrip("/")))
+            self.check_supported()
+            self.begin(self.runner.gpu_id, facts.early(self.runner), folders)
+        except Exception as e:  # SGLang must start, also if Foundry fails
+            self.give_up(e)
+        return original()
+
+    @staticmethod
+    def check_version():
+        """Raise Unfit if the code of SGLang that is wrapped or left out is not known."""
+        try:
+            known = facts.source() in facts.SOURCES.values()
+        except (ImportError, AttributeError, OSError, TypeError):
+            known = False
+        if not known:
+            import sglang
+            raise Unfit(f"the model runner of this SGLang ({sglang.__version__}) differs from that "
+                        f"of the versions that images support ({', '.join(facts.SOURCES)})")
+
+    def check_supported(self):
+        """Raise Unfit for an unsupported configuration."""
+        from sglang.srt.model_executor.runner.flashinfer_autotune import (
+            should_run_flashinfer_autotune)
+        runner, args = self.runner, self.runner.server_args
+        decode, prefill = args.cuda_graph_config.decode, args.cuda_graph_config.prefill
+        for wrong, what in (
+                (args.device != "cuda", f"the device {args.device}"),
+                (args.tp_size * args.pp_size * args.dp_size * args.ep_size != 1,
+                 "more than one rank"),
+                (decode.backend != "full", f"the backend {decode.backend} of decode graphs"),
+                (prefill.backend != "disabled", f"the backend {prefill.backend} of prefill graphs"),
+                (set(args.get_attention_backends()) != {"triton"},
+                 f"the attention backends {', '.join(args.get_attention_backends())}"),
+                (not runner.is_generation, "models that generate no text"),
+                (runner.is_multimodal, "multimodal models"),
+                (runner.model_config.is_encoder_decoder, "models with an encoder"),
+                (runner.mambaish_config is not None, "models with states in place of a KV cache"),
+                (args.speculative_algorithm is not None, "speculative decoding"),
+                (args.dllm_algorithm is not None, "diffusion language models"),
+                (args.enable_lora, "LoRA"),
+                (args.enable_memory_saver, "the memory saver"),
+                (args.enable_torch_compile, "torch.compile"),
+                (args.enable_pdmux, "the multiplexing of prefill and decode"),
+                (args.enable_two_batch_overlap, "the overlap of two batches"),
+                (args.enable_return_hidden_states, "the return of hidden states"),
+                (args.enable_profile_cuda_graph or args.debug_cuda_graph, "the study of graphs"),
+                (args.enable_hisparse, "sparse caches"),
+                (args.cpu_offload_gb or args.offload_group_size > 0, "weights on the host"),
+                (args.disaggregation_mode != "null", "prefill and decode on different servers"),
+                (args.enable_symm_mem, "symmetric memory"),
+                (args.kv_canary != "none", "canaries in the KV cache"),
+                (should_run_flashinfer_autotune(runner), "FlashInfer's choice of kernels by time"),
+                # Graphs have scales of such weights and caches as numbers, and the weights may
+                # change while their configuration stays.
+                (runner.model_config.quantization is not None, "quantized weights"),
+                (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
+                 "a quantized KV cache")):
+            if wrong:
+                raise Unfit(f"images do not support {what} yet")
+
+    def load_model(self, original):
+        done = original()
+        self.tidy()
+        return done
+
+    def _profile_available_bytes(self, original, *args):
+        failed = self.not_available() if self.mode == "load" else None
+        if failed:
+            self.turn(failed)
+        available = int(self.found[AVAILABLE]) if self.mode == "load" else original(*args)
+        self.facts[AVAILABLE] = str(available)
+        return available
+
+    def not_available(self):
+        """Return None, or why the KV cache of the image has no place."""
+        try:
+            available = int(self.found[AVAILABLE])
+        except (KeyError, ValueError):
+            return "the image does not state the size of the KV cache"
+        free, _ = torch.cuda.mem_get_info(self.ordinal)
+        if available <= free:
+            return None
+        return f"the KV cache of the image needs {available} bytes, and {free} are free"
+
+    def alloc_memory_pool(self, original, *args, **kwargs):
+        done = original(*args, **kwargs)
+        self.tidy()
+        return done
+
+    def init_attention_backends(self, original):
+        return original()
+
+    def init_cuda_graphs(self, original, *args, **kwargs):
+        done = original(*args, **kwargs)
+        if self.mode == "plain":
+            return done
+        # From here on memory belongs to requests, as after a capture.
+        self.capture.pause()
+        if self.mode == "load":
+            self.timed("warm up", self.warm_up)
+        self.end_caches()
+        return done
+
+    # --- the graphs of decoding ---
+
+    def capture_decode(self, original, decode):
+        """Load the graphs, or capture and seal them."""
+        try:
+            self.facts.update(facts.late(decode))
+            layout = self.layout(self.runner.model)
+        except Exception as e:
+            self.give_up(e)
+            original()
+            return
+        failed = self.load_failed(decode, layout) if self.mode == "load" else None
+        if failed:
+            self.drop()
+            self.turn(failed)
+        if self.mode != "load":
+            self.facts[LAYOUT] = layout
+            self.capture_and_seal(original, decode)
+
+    @staticmethod
+    def keys(decode):
+        """Return the keys of all graphs of decoding."""
+        return [decode._make_graph_key(size) for size in decode.capture_bs]
+
+    def roots(self, decode):
+        """Return the objects that hold tensors which graphs use."""
+        return {"runner": self.runner, "model": self.runner.model, "decode": decode}
+
+    def load_failed(self, decode, layout):
+        """Load the image. Returns None, or the reason why the image is not used.
+
+        The reason is text, because an exception would keep tensors of the image.
+        """
+        try:
+            self.compare(layout)
+            self.load()
+            self.fill(decode)
+        except Exception as e:
+            self.log_bug(e)
+            return str(e) or repr(e)
+        return None
+
+    def fill(self, decode):
+        """Fill SGLang's tables with graphs of the image, and with what these return."""
+        from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+        table = graphs.table(self.image, self.keys(decode), self.ordinal)
+        returned = outputs.restore(self.text("outputs"), self.place(self.roots(decode)),
+                                   {"LogitsProcessorOutput": LogitsProcessorOutput})
+        returned = {key: returned[graphs.name_of(key)] for key in table}
+        # A capture leaves its buffers so.
+        decode.buffers.seq_lens.fill_(decode.seq_len_fill_value)
+        decode.buffers.seq_lens_cpu.fill_(decode.seq_len_fill_value)
+        decode.backend._graphs.update(table)
+        decode.backend._outputs.update(returned)
+        self.ahead.join()
+
+    def warm_up(self):
+        """Decode once without a graph. It loads kernels that a prefill needs, too; in a start
+        without an image, the capture loads them.
+        """
+        decode = self.runner.decode_cuda_graph_runner
+        try:
+            decode._dummy_run(1, buffers=decode.buffers)
+            torch.cuda.synchronize()
+        except Exception as e:  # the first request loads them
+            self.log_bug(e)
+
+    def capture_and_seal(self, original, decode):
+        """Let SGLang warm up and capture aside, and seal its graphs."""
+        inside = area.Area(self.capture, self.ordinal)
+        with inside, graphs.kept(inside, self.capture, self.ordinal):
+            original()
+        try:
+            backend = decode.backend
+            other = set(self.keys(decode)) ^ set(backend._graphs)
+            if other:
+                raise Unfit(f"SGLang has captured other graphs than expected: {other.pop()}")
+            self.seal(backend._graphs, backend._outputs, self.roots(decode))
+        except Exception as e:
+            self.not_sealed(e)

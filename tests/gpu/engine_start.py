@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts that start serving engines with dummy weights share."""
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu",
+         "head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072,
+         "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+         "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "rope_theta": 1000000,
+         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": 151936}
+NOTES = "ENGINE_START_NOTES"  # the variable that names the file with the notes of all processes
+
+
+def age():
+    """Return the seconds since this process began."""
+    with open("/proc/self/stat", encoding="ascii") as f:
+        ticks = int(f.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def entry_points(script, text):
+    """Let the engine find, in all of its processes, the entry points `text`: the plug-in of this
+    tree, and that of the test in the file `script`.
+
+    It finds those of installed packages in the same way.
+    """
+    folder = os.path.join(tempfile.mkdtemp(), "foundry_tree-0.dist-info")
+    os.mkdir(folder)
+    parent = os.path.dirname(folder)
+    # Beside these files lie others that have the names of packages.
+    for path in (script, __file__):
+        shutil.copy(path, parent)
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here] + [parent]
+    os.environ["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), parent])
+    os.environ[NOTES] = os.path.join(folder, "notes.json")
+    for name, written in (("METADATA", "Metadata-Version: 2.1\nName: foundry-tree\nVersion: 0\n"),
+                          ("entry_points.txt", text)):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(written)
+
+
+class Notes:
+    """What a process of the engine notes for the process that prints: seconds of its phases, and
+    how often it did something.
+    """
+
+    def __init__(self, **counts):
+        self.seconds, self.counts = {}, counts
+
+    def write(self):
+        with open(os.environ[NOTES], "w", encoding="utf-8") as f:
+            json.dump({**self.seconds, "counts": self.counts}, f)
+
+    def times(self, owner, name, shown):
+        original = getattr(owner, name)
+
+        def timed(*args, **kwargs):
+            start = time.monotonic()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.seconds[shown] = round(time.monotonic() - start, 3)
+                self.write()
+        setattr(owner, name, timed)
+
+    def count(self, owner, name, shown):
+        original = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            self.counts[shown] += 1
+            self.write()
+            return original(*args, **kwargs)
+        setattr(owner, name, counted)
+
+    def count_triton(self, shown):
+        """Count the kernels that Triton compiles and does not find in its cache."""
+        import triton
+        listener = getattr(getattr(triton, "knobs", None), "compilation", None)
+
+        def compiled(*_args, cache_hit=False, **_kwargs):
+            self.counts[shown] += not cache_hit
+            self.write()
+        if listener is not None:
+            listener.listener = compiled
+
+
+def notes():
+    """Return what the engine's process has noted so far."""
+    with open(os.environ[NOTES], encoding="utf-8") as f:
+        return json.load(f)
+
+
+def scale(model):
+    """Dummy weights are so small that every prompt gives the same tokens: give them usual sizes."""
+    import torch
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() == 1:
+                p.fill_(1)
+            else:
+                p.mul_(1000 if "embed" in name else 50)
+
+
+def digest(value):
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of a small engine in SGLang's place, on the software driver, each in a process of its own.
+"""
+import textwrap
+
+from torch_scripts import Folder
+
+ENGINE = """\
+import dataclasses
+import types
+import foundry.sglang
+import torch
+from foundry.sglang import facts
+facts.SOURCES["of the stand-in"] = facts.source()
+from sglang.srt.model_executor import model_runner
+from sglang.srt.model_executor.counts import COUNTS
+from sglang.srt.model_executor.runner import decode_cuda_graph_runner
+from sglang.srt.plugins.hook_registry import HookRegistry
+
+@dataclasses.dataclass
+class Args:
+    weight: float = 3.0
+    hidden_constant: bool = False
+    device: str = "cuda"
+    tp_size: int = 1
+    dtype: str = "auto"
+    load_format: str = "dummy"
+    max_running_requests: int = 4
+    host: str = "127.0.0.1"
+    cuda_graph_config: object = None
+    attention: str = "triton"
+    prefill: str = "disabled"
+    decode: str = "full"
+    sizes: tuple = (1, 2, 4)
+    moe_runner_backend: str = "auto"
+    kv_cache_dtype: str = "auto"
+    speculative_algorithm: str = None
+    enable_lora: bool = False
+    disaggregation_mode: str = "null"
+    kv_canary: str = "none"
+    offload_group_size: int = -1
+    cpu_offload_gb: int = 0
+
+    def __post_init__(self):
+        space = types.SimpleNamespace
+        self.cuda_graph_config = space(
+            decode=space(backend=self.decode, bs=list(self.sizes)),
+            prefill=space(backend=self.prefill, bs=None))
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return 1 if name.endswith("_size") else None
+
+    def get_attention_backends(self):
+        return self.attention, self.attention
+
+def start(quantization=None, draft=False, **options):
+    HookRegistry.apply_hooks()
+    config = types.SimpleNamespace(
+        model_path="some/model", context_len=100, quantization=quantization,
+        is_encoder_decoder=False, hf_config=types.SimpleNamespace(to_dict=dict))
+    runner = model_runner.ModelRunner(Args(**options), config, draft)
+    runner.alloc_memory_pool()
+    runner.init_attention_backends()
+    runner.init_cuda_graphs()
+    return runner
+
+def decodes(runner, weight=3.0):
+    for value in (1.0, 5.0):
+        runner.model.inputs.fill_(value)
+        for size in runner.decode_cuda_graph_runner.capture_bs:
+            out = runner.decode_cuda_graph_runner.execute(size).tolist()
+            assert set(out) == {value + size * weight + 1000.0}, (size, out[:4])
+
+PLAIN = {"profile": 1, "capture": 1, "dummy_run": 0}
+LOADED = {"profile": 0, "capture": 0, "dummy_run": 1}
+"""
+
+
+class Engine(Folder):
+    """Starts of the small engine."""
+
+    def start(self, text="", counts="PLAIN", options="", weight=3.0, before="", **variables):
+        """One start; it decodes, and does the phases that `counts` has. Returns the log."""
+        return self.script(ENGINE + "foundry.sglang.register()\n" + textwrap.dedent(before)
+                           + textwrap.dedent(f"""
+            runner = start({options})
+            """) + textwrap.dedent(text) + textwrap.dedent(f"""
+            decodes(runner, {weight})
+            assert COUNTS == {counts}, COUNTS
+            """), **{"FOUNDRY_SGLANG": "test", **variables})
+
+    def first(self, **more):
+        log = self.start(**more)
+        self.assertIn("Foundry: captured and sealed 'test'", log)
+        self.assertIn("3 graphs", log)
+        self.assertIn("because there is no ref 'test' in the store", log)
+        return log

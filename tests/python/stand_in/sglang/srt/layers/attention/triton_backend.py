@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
+
+class TritonAttnBackend:
+    """It has no state."""

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+
+import torch
+from sglang.srt.model_executor.model_runner_kv_cache_mixin import ModelRunnerKVCacheMixin
+from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
+
+SHAPE = (100, 10)
+_lazy = {}
+
+
+class Model:
+    def __init__(self, args):
+        self.args = args
+        self.inputs = torch.full(SHAPE, 0.0)
+        self.weights = torch.full(SHAPE, 1.0) + torch.full(SHAPE, args.weight - 1.0)
+
+    def modules(self):
+        return [self]
+
+    def named_parameters(self):
+        return [("weights", self.weights)]
+
+    def named_buffers(self):
+        return [("inputs", self.inputs)]
+
+    def forward(self, size):
+        out = self.inputs
+        for _ in range(size):
+            out = out + self.weights
+        return out + self.constant() + self.cache
+
+    def constant(self):
+        """Made at its first use, as attention kernels do."""
+        keeper = _lazy if self.args.hidden_constant else self.__dict__
+        if "kept" not in keeper:
+            keeper["kept"] = torch.full(SHAPE, 1000.0)
+        return keeper["kept"]
+
+
+class ModelRunner(ModelRunnerKVCacheMixin):
+    is_generation, is_multimodal, gpu_id, mambaish_config = True, False, 0, None
+    dtype = kv_cache_dtype = "torch.float32"
+
+    def __init__(self, args, model_config, is_draft_worker=False):
+        self.server_args, self.model_config = args, model_config
+        self.is_draft_worker = is_draft_worker
+        self.before = self.init_torch_distributed()
+        self.load_model()
+
+    def init_torch_distributed(self):
+        torch.cuda.init()
+        return 1
+
+    def load_model(self):
+        self.model = Model(self.server_args)
+
+    def alloc_memory_pool(self):
+        more = int(os.environ.get("STAND_IN_MORE", 0))
+        self.more = [torch.full(SHAPE, 0.0) for _ in range(more)]
+        self.max_total_num_tokens = self._profile_available_bytes(self.before) >> 10
+        self.max_running_requests = 4
+        self.model.cache = torch.full(SHAPE, 0.0)
+
+    def init_attention_backends(self):
+        pass
+
+    def init_cuda_graphs(self, capture_decode_cuda_graph=True):
+        assert capture_decode_cuda_graph
+        self.decode_cuda_graph_runner = DecodeCudaGraphRunner(self)

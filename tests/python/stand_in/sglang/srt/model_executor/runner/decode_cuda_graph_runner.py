@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import types
+
+import torch
+import triton
+from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
+from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+from sglang.srt.model_executor.counts import COUNTS
+from sglang.srt.model_executor.runner.base_runner import BaseRunner
+from sglang.srt.model_executor.runner_backend.full_cuda_graph_backend import FullCudaGraphBackend
+
+KERNELS = ["attention", "norm"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeKey:
+    size: int
+    stream_idx: int = None
+
+
+class DecodeCudaGraphRunner(BaseRunner):
+    seq_len_fill_value = 1
+
+    def __init__(self, model_runner):
+        self.model_runner, self.attn_backend = model_runner, TritonAttnBackend()
+        self.capture_bs = model_runner.server_args.cuda_graph_config.decode.bs
+        self.buffers = types.SimpleNamespace(seq_lens=torch.full((10,), 0.0),
+                                             seq_lens_cpu=torch.full((10,), 0.0))
+        self.backend = FullCudaGraphBackend()
+        self.capture()
+
+    @staticmethod
+    def _make_graph_key(size):
+        return ShapeKey(size)
+
+    def capture(self):
+        COUNTS["capture"] += 1
+        self.buffers.seq_lens.fill_(self.seq_len_fill_value)
+        for name in KERNELS:
+            assert triton.compile(name) == f"code of {name}".encode()
+        for size in reversed(self.capture_bs):
+            self.backend.capture_one(self._make_graph_key(size), lambda: LogitsProcessorOutput(
+                self.model_runner.model.forward(size)))
+
+    def execute(self, size):
+        return self.backend.replay(self._make_graph_key(size)).next_token_logits
