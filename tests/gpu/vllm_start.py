@@ -59,6 +59,7 @@ def arguments():
     p.add_argument("--mode3", action="store_true",
                    help="vLLM's defaults: torch.compile, and graphs of pieces and of all")
     p.add_argument("--runner", choices=("V1", "V2"), default="V2")
+    p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
                    help="print where the warm-up and the first token spend their time")
@@ -172,7 +173,8 @@ class Watch:
 
         def load_model(this, *args, **kwargs):
             original(this, *args, **kwargs)
-            scale(this.model)
+            if os.environ.get("VLLM_START_SCALE", "1") == "1":
+                scale(this.model)
         GPUModelRunner.load_model = load_model
         for name, shown in PHASES.items():
             self.times(Worker, name, shown)
@@ -283,11 +285,12 @@ def main():
             os.environ[name] = os.path.join(a.caches, name)
     if a.profile:
         os.environ["VLLM_START_PROFILE"] = "1"
+    os.environ["VLLM_START_SCALE"] = str(int(a.weights == "dummy"))
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(a.runner == "V2"))
     entry_points()
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
-    llm = LLM(model=a.model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16",
+    llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
               max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
               attention_backend=a.backend, seed=0, enable_prefix_caching=False,
               kv_cache_memory_bytes=a.kv,

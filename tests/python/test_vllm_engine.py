@@ -25,7 +25,7 @@ try:
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs
-    from foundry.vllm import compiled, facts, pieces, runners, worker
+    from foundry.vllm import compiled, facts, pieces, runners, weights, worker
     from foundry.vllm.folders import folders
     MISSING = ""
 except ImportError as e:
@@ -267,6 +267,57 @@ class Engine(unittest.TestCase):
         used = inspect.unwrap(gpu_model_runner.GPUModelRunner.capture_model).__code__.co_names
         for name in ("set_cudagraph_capturing_enabled", "lock_workspace"):
             self.assertIn(name, used)
+
+    def loader(self, **more):
+        from vllm.config.load import LoadConfig
+        from vllm.model_executor import model_loader
+        weights.register()
+        return model_loader.get_model_loader(LoadConfig(
+            load_format="foundry", model_loader_extra_config=more))
+
+    def test_the_load_format_has_a_loader_for_the_files(self):
+        loader = self.loader(revision="one", num_threads=2)
+        self.assertEqual((loader.revision, loader.format), ("one", "auto"))
+        self.assertEqual(loader.files.load_config.model_loader_extra_config, {"num_threads": 2})
+        with self.assertRaisesRegex(ValueError, "Unexpected extra config keys"):
+            self.loader(other=1)
+        loaded = []
+        loader.files.load_weights = lambda *args: loaded.append(args)
+        loader.load_weights("model", "config")
+        self.assertEqual(loaded, [("model", "config")])
+        for module in (model_runner, gpu_model_runner):
+            self.assertIn("get_model_loader",
+                          inspect.unwrap(module.GPUModelRunner.load_model).__code__.co_names)
+
+    def test_weights_are_known_by_their_files(self):
+        found = weights.Weights(types.SimpleNamespace(ref="test"), torch.nn.Linear(2, 2),
+                                self.loader())
+        with tempfile.TemporaryDirectory() as folder:
+            config = types.SimpleNamespace(model=folder, revision=None)
+            path = os.path.join(folder, "model.safetensors")
+            known = []
+            for size, at in ((10, 1), (10, 2), (11, 2), (10, 1)):
+                with open(path, "wb") as f:
+                    f.write(bytes(size))
+                os.utime(path, ns=(at, at))
+                known.append(found.identity(config))
+        self.assertEqual(len(set(known)), 3)
+        self.assertEqual(known[0], known[3])
+
+    def test_what_a_loader_changes_is_noticed(self):
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        found = weights.Weights(types.SimpleNamespace(ref="test"), model, self.loader())
+        before = found.state()
+        with torch.no_grad():
+            model[0].weight.fill_(1)
+        self.assertEqual(found.state(), before)
+        model[0].weight = torch.nn.Parameter(torch.zeros(2, 2))
+        self.assertNotEqual(found.state(), before)
+        before = found.state()
+        model[1].eps = 2.0
+        self.assertNotEqual(found.state(), before)
+        with self.assertRaisesRegex(weights.Unfit, "the parameter 0.weight is in memory of cpu"):
+            found.tensors()
 
     def part(self):
         """An instance of a class that vLLM compiles."""

@@ -19,13 +19,14 @@ from vllm.config import CUDAGraphMode
 
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
            cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
-           **compilation):
+           load_format="dummy", extra=None, changes=None, **compilation):
     space = types.SimpleNamespace
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
-        runner=runner, compiled_constant=constant,
-        model_config=space(model="some/model", dtype="float32", quantization=quantization,
-                           seed=0, max_model_len=100, enforce_eager=False, enable_sleep_mode=False),
+        runner=runner, compiled_constant=constant, loader_changes=changes or {},
+        model_config=space(model="some/model", revision=None, dtype="float32",
+                           quantization=quantization, seed=0, max_model_len=100,
+                           enforce_eager=False, enable_sleep_mode=False),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
         compilation_config=space(**{
             "cudagraph_capture_sizes": list(sizes), "mode": mode,
@@ -35,7 +36,7 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
         cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
                            cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,
                            num_gpu_blocks=None),
-        load_config=space(load_format="dummy"),
+        load_config=space(load_format=load_format, model_loader_extra_config=extra or {}),
         parallel_config=space(world_size=ranks, data_parallel_size=1, rank=0,
                               data_parallel_index=0), speculative_config=None,
         lora_config=None, kv_transfer_config=None)

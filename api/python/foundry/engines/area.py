@@ -14,6 +14,14 @@ import torch
 from .. import _torch
 
 
+class Range:
+    """Device memory as an array of bytes."""
+
+    def __init__(self, addr, size):
+        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "|u1",
+                                         "shape": (size,), "version": 3}
+
+
 class Area:
     """The aside area of a capture on device `ordinal`. outside: the driver's own memory in its
     place.

@@ -20,7 +20,14 @@ def _unknown(e):
 
 def register():
     """Wrap the workers that vLLM makes in this process from now on. vLLM calls this."""
-    if os.environ.get("FOUNDRY_VLLM", "0") in ("", "0"):
+    if "FOUNDRY_VLLM" not in os.environ:
+        return
+    try:
+        from .weights import register as register_format
+        register_format()
+    except (ImportError, AttributeError) as e:
+        logging.getLogger("vllm.foundry").debug("Foundry: no load format: %r", e)
+    if os.environ["FOUNDRY_VLLM"] in ("", "0"):
         return
     try:
         from vllm.v1.worker import worker_base

@@ -33,7 +33,7 @@ from ..store import Store
 from ..variables import check_variables
 from ..engines import ahead, area, attach, caches, graphs, log
 from ..engines import facts as common
-from . import compiled, facts, pieces, runners
+from . import compiled, facts, pieces, runners, weights
 from .folders import folders
 
 logger = init_logger("vllm.foundry")
@@ -71,14 +71,6 @@ def wrap(worker):
             setattr(worker, name, session.wrapped(name, getattr(worker, name)))
 
 
-class Range:
-    """Device memory as an array of bytes."""
-
-    def __init__(self, addr, size):
-        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "|u1",
-                                         "shape": (size,), "version": 3}
-
-
 class Session:
     """One start of one worker.
 
@@ -96,6 +88,7 @@ class Session:
         self.watch, self.files, self.shared = None, "", compiled.Shared()
         self.ahead, self.places, self.omitted = None, {}, False
         self.facts, self.found, self.code = {}, {}, []
+        self.size, self.weights = SIZE, ""
         self.ref = os.environ["FOUNDRY_VLLM"]
 
     def wrapped(self, name, original):
@@ -155,7 +148,7 @@ class Session:
     @staticmethod
     def log_bug(e):
         """Log where an exception comes from that no check of Foundry has raised."""
-        if not isinstance(e, (Error, Unfit)):
+        if not isinstance(e, (Error, Unfit, weights.Unfit)):
             logger.warning("Foundry: %s", traceback.format_exc())
 
     def begin(self):
@@ -277,8 +270,16 @@ class Session:
                 raise Unfit(f"images do not support {what} yet")
 
     def load_model(self, original, **kwargs):
-        original(**kwargs)
+        with weights.of(self):
+            original(**kwargs)
         self.tidy()
+
+    def weights_missing(self, why):
+        """Note that vLLM's loader has to fill the model. Raises an error if the start is strict."""
+        self.log_bug(why)
+        if self.strict:
+            raise RuntimeError("FOUNDRY_VLLM_STRICT is set, and the start cannot use the weights "
+                               f"of an image: {why}")
 
     @staticmethod
     def tidy():
@@ -560,7 +561,7 @@ class Session:
         numbers = graphs.add(self.capture, {
             **tables.graphs, **{key: entry.cudagraph for key, entry in entries.items()}})
         for number, (addr, size) in enumerate(self.allocations()):
-            self.capture.tensor(f"region.{number}", Range(addr, size), external=True)
+            self.capture.tensor(f"region.{number}", area.Range(addr, size), external=True)
         outputs = self.name_pieces({numbers[key]: entry for key, entry in entries.items()})
         self.tensors = self.name_tensors(numbers.values(), outputs)
         for key, value in self.facts.items():
@@ -638,13 +639,13 @@ class Session:
             report = self.image.report()
             count = len(self.image.graphs())
             what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {count} graphs; "
-                    f"content {report.content_bytes >> 20} MiB{self.files})")
+                    f"content {report.content_bytes >> 20} MiB{self.files}{self.weights})")
         elif self.sealed:
             what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
                     f"{self.sealed.graphs} graphs; content {self.sealed.content_bytes >> 20} MiB, "
-                    f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}), because "
-                    f"{self.why}")
+                    f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}{self.weights}), "
+                    f"because {self.why}")
         else:
-            what = f"started without an image, because {self.why}"
+            what = f"started without an image{self.weights}, because {self.why}"
         times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
         logger.info("Foundry: %s; seconds: %s", what, times)

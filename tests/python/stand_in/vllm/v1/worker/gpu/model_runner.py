@@ -6,6 +6,7 @@ import torch
 from vllm.compilation.decorators import Compiled
 from vllm.forward_context import set_forward_context
 from vllm.config import CUDAGraphMode
+from vllm.model_executor import model_loader
 from vllm.v1.worker import gpu_worker
 from vllm.v1.worker.gpu.cudagraph_utils import ModelCudaGraphManager
 
@@ -26,8 +27,25 @@ class Model(Compiled):
         else:
             self.spare = torch.full(SHAPE, 0.0)
 
+    def make(self):
+        """Allocate the weights; a loader fills them."""
+        self.weights, self.spare = torch.full(SHAPE, 0.0), torch.full(SHAPE, 0.0)
+
+    def after_loading(self):
+        for name, value in self.config.loader_changes.items():
+            setattr(self, name, value() if callable(value) else value)
+
     def modules(self):
         return [self]
+
+    def named_modules(self):
+        return [("", self)]
+
+    def parameters(self):
+        return [each for _, each in self.named_parameters()]
+
+    def buffers(self):
+        return []
 
     def named_parameters(self):
         return [("weights", self.weights), ("spare", self.spare)]
@@ -60,7 +78,10 @@ class GPUModelRunner:
 
     def load_model(self):
         self.model = Model(self.config, self.inputs)
-        self.model.load()
+        if self.config.load_config.load_format != "dummy":
+            self.model.make()
+        loader = model_loader.get_model_loader(self.config.load_config)
+        loader.load_weights(self.model, self.config.model_config)
 
     def get_model(self):
         return self.model

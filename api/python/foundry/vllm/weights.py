@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights as the content of an image: vLLM's `--load-format foundry`.
+
+A first start fills the model with another loader of vLLM, and seals what this loader has written as
+an image of its own, NAME.weights. A later start copies the content of that image into the model,
+which has the same addresses. The loader does not run then.
+
+The loader runs outside the region, so that its own memory moves no address. It may write to the
+tensors of the model alone: if it replaces one or changes another attribute of a module, the weights
+are not sealed, since a later start could not repeat that.
+"""
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import time
+
+import torch
+
+from .. import _lib
+from .._lib import Error, lib
+from ..engines import area, attach
+from ..image import load
+
+FORMAT = "foundry"
+REF = ".weights"               # behind the name of the image
+IDENTITY = "weights.identity"  # facts
+LAYOUT = "weights.layout"
+KEY = 1 << 62                  # the number of the graph, since an image has at least one
+_SIMPLE = (bool, int, float, str, type(None))
+
+_session = None  # of the worker that loads a model
+
+
+class Unfit(Exception):
+    """A reason to let vLLM's loader fill the model."""
+
+
+@contextlib.contextmanager
+def of(session):
+    """Inside the with block, the loader uses the images of a Session."""
+    global _session
+    before, _session = _session, session
+    try:
+        yield
+    finally:
+        _session = before
+
+
+def register():
+    """Let vLLM know the load format."""
+    from vllm.config.utils import replace
+    from vllm.model_executor import model_loader
+
+    if FORMAT in getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", ()):
+        return
+
+    @model_loader.register_model_loader(FORMAT)
+    class Loader(model_loader.BaseModelLoader):
+        """format, in model_loader_extra_config: of the files, "auto" if it is not stated; revision:
+        an identity of the weights in place of that of their files.
+        """
+
+        def __init__(self, config):
+            super().__init__(config)
+            more = dict(config.model_loader_extra_config)
+            self.revision, self.format = more.pop("revision", None), more.pop("format", "auto")
+            self.files = model_loader.get_model_loader(replace(
+                config, load_format=self.format, model_loader_extra_config=more))
+
+        def download_model(self, model_config):
+            self.files.download_model(model_config)
+
+        def load_weights(self, model, model_config):
+            if _session is None or _session.mode == "plain":
+                self.files.load_weights(model, model_config)
+            else:
+                Weights(_session, model, self).fill(model_config)
+
+
+class Weights:
+    """The weights of a model that a session loads. loader: what register() registers."""
+
+    def __init__(self, session, model, loader):
+        self.session, self.model, self.loader = session, model, loader
+        self.ref = session.ref + REF
+
+    def fill(self, config):
+        """Fill the model, from the image if that is possible."""
+        start = time.monotonic()
+        try:
+            facts = {IDENTITY: self.identity(config), LAYOUT: self.layout()}
+            self.restore(facts)
+        except Exception as e:  # vLLM can load them
+            why = str(e) or repr(e)
+            self.session.weights_missing(e)
+        else:
+            self.session.weights = f"; weights from '{self.ref}'"
+            self.session.seconds["weights"] = time.monotonic() - start
+            return
+        self.by_loader(config)
+        if self.session.mode == "plain":
+            return
+        self.session.weights = f"; weights by the loader '{self.loader.format}', because {why}"
+        start = time.monotonic()
+        try:
+            if self.changed:
+                raise Unfit(f"this loader changes {self.changed}")
+            self.seal({IDENTITY: self.identity(config), LAYOUT: self.layout()})
+        except Exception as e:
+            self.session.log_bug(e)
+            self.session.weights += f"; weights not sealed: {e}"
+        self.session.seconds["weights sealed"] = time.monotonic() - start
+
+    def by_loader(self, config):
+        """Let vLLM's loader fill the model. Notes in `changed` what a load could not repeat."""
+        before = self.state()
+        with contextlib.ExitStack() as outside:
+            try:
+                outside.enter_context(
+                    area.Area(self.session.capture, self.session.ordinal, outside=True))
+            except Exception as e:
+                self.session.give_up(e)
+            self.loader.files.load_weights(self.model, config)
+        after = self.state()
+        self.changed = next((name for name in {**before, **after}
+                             if before.get(name, self) != after.get(name, self)), None)
+
+    def state(self):
+        """Return {name: value} of all attributes of the model's modules, a tensor as its place."""
+        found = {}
+        for path, module in self.model.named_modules():
+            for name, value in vars(module).items():
+                if name in ("_parameters", "_buffers"):
+                    found.update({f"{path}.{key}": _place(each) for key, each in value.items()})
+                else:
+                    found[f"{path}.{name}"] = (
+                        _place(value) if isinstance(value, torch.Tensor) else
+                        value if type(value) in _SIMPLE else id(value))
+        return found
+
+    def tensors(self):
+        """Return the model's tensors. Raises Unfit if a parameter is in host memory."""
+        for name, each in self.model.named_parameters():
+            if each.device.type != "cuda":
+                raise Unfit(f"the parameter {name} is in memory of {each.device}")
+        plain = (value for module in self.model.modules() for value in vars(module).values()
+                 if isinstance(value, torch.Tensor))
+        return [each for each in (*self.model.parameters(), *self.model.buffers(), *plain)
+                if each.device.type == "cuda" and area.address(each)]
+
+    def ranges(self):
+        """Return [(start, end)] of the memory that the model's tensors use, ascending."""
+        base, end = self.session.base, self.session.base + self.session.size
+        found = set()
+        for each in self.tensors():
+            storage = each.untyped_storage()
+            first = storage.data_ptr()
+            if not base <= first < end:
+                raise Unfit("a tensor of the model lies outside of the region")
+            found.add((first, first + storage.nbytes()))
+        return sorted(found)
+
+    def layout(self):
+        """Return a hash of the places of the model's tensors."""
+        text = json.dumps([attach.named(self.model), self.ranges()])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def identity(self, config):
+        """Return what tells these weights from others: the given revision, or a hash of the names
+        of the files with their sizes and times of change. In a cache of Hugging Face, the name of
+        a file contains its hash.
+        """
+        if self.loader.revision is not None:
+            return f"revision {self.loader.revision}"
+        if self.loader.format == "dummy":
+            return f"dummy {config.seed}"
+        if not hasattr(self.loader.files, "_prepare_weights"):
+            raise Unfit(f"the files of the format '{self.loader.format}' are not known: state a "
+                        "revision in model_loader_extra_config")
+        if getattr(self.model, "secondary_weights", ()):
+            raise Unfit("the model has further weights")
+        _, files, _ = self.loader.files._prepare_weights(
+            config.model, None, config.revision,
+            getattr(self.model, "fall_back_to_pt_during_load", True),
+            getattr(self.model, "allow_patterns_overrides", None))
+        found = sorted(map(_file_identity, files))
+        return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+
+    def restore(self, facts):
+        """Copy the content of the image into the model."""
+        load(self.ref, store=self.session.store, into=self.session.capture, keep=[], facts=facts,
+             device=self.session.ordinal).close()
+
+    def seal(self, facts):
+        """Seal the model's tensors, and name all other memory of the region as external."""
+        capture, ranges = self.session.capture, self.ranges()
+        number = 0
+        for start, end in _rest(ranges, self.session.allocations()):
+            capture.tensor(f"rest.{number}", area.Range(start, end - start), external=True)
+            number += 1
+        for key, value in facts.items():
+            capture.fact(key, value)
+        with _graph(capture):
+            capture.seal(self.session.store, self.ref)
+
+
+def _place(tensor):
+    return None if tensor is None else (str(tensor.device), area.address(tensor),
+                                        str(tensor.dtype), tuple(tensor.shape), tensor.stride())
+
+
+def _file_identity(path):
+    real = os.path.realpath(path)
+    if os.path.basename(os.path.dirname(real)) == "blobs":
+        return [os.path.basename(path), os.path.basename(real)]
+    found = os.stat(real)
+    return [os.path.basename(path), found.st_size, found.st_mtime_ns]
+
+
+def _rest(ranges, allocations):
+    """Yield (start, end) of the parts of `allocations`, [(address, bytes)], that are in none of
+    `ranges`, ascending [(start, end)].
+    """
+    for start, size in sorted(allocations):
+        end = start + size
+        for first, last in ranges:
+            if first >= end or last <= start:
+                continue
+            if first > start:
+                yield start, first
+            start = max(start, last)
+        if start < end:
+            yield start, end
+
+
+@contextlib.contextmanager
+def _graph(capture):
+    """Inside the with block, a capture has a graph with one empty node."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+    for status in (driver.cuGraphCreate(ctypes.byref(graph), 0),
+                   driver.cuGraphAddEmptyNode(ctypes.byref(node), graph, None,
+                                              ctypes.c_size_t(0))):
+        if status:
+            raise Error(_lib.DRIVER, f"the driver cannot make a graph: {status}")
+    try:
+        capture.add_graph(KEY, graph.value, "weights")
+        try:
+            yield
+        finally:
+            lib.fdry_capture_graph_remove(capture._handle, KEY)
+    finally:
+        driver.cuGraphDestroy(graph)

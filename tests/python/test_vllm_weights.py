@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that a start of the small engine gets from an image (--load-format foundry), on the
+software driver.
+"""
+import os
+import subprocess
+import textwrap
+
+import suite
+from vllm_scripts import ENGINE, Engine
+
+BUILD = os.environ.get("BUILD", "build")
+FORMAT = "load_format='foundry'"
+
+
+class Weights(Engine):
+    def setUp(self):
+        super().setUp()
+        self.write(3.0)
+
+    def write(self, value):
+        """Write the model's file, at another time than the one before."""
+        os.makedirs(self.path("some/model"), exist_ok=True)
+        with open(self.path("some/model/weight"), "w", encoding="ascii") as f:
+            f.write(str(value))
+        at = 10**9 * getattr(self, "written", 0)
+        self.written = getattr(self, "written", 0) + 1
+        os.utime(self.path("some/model/weight"), ns=(at, at))
+
+    def start(self, text="", counts="ONCE", options=FORMAT, loads=(), **more):
+        """One start, in which vLLM's loader reads the numbers `loads`."""
+        return super().start(textwrap.dedent(text) + textwrap.dedent(f"""
+            from vllm.model_executor import model_loader
+            assert model_loader.LOADS == {list(loads)}, model_loader.LOADS
+            """), counts, options, **more)
+
+    def first(self):
+        log = self.start(loads=[3.0])
+        self.assertIn("captured and sealed 'test'", log)
+        self.assertIn("weights by the loader 'auto', because ", log)
+        self.assertNotIn("not sealed", log)
+
+    def test_a_later_start_reads_no_file(self):
+        self.first()
+        log = self.start(counts="LOADED")
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("weights from 'test.weights'", log)
+        self.assertIn("weights from", self.start(counts="LOADED", FOUNDRY_VLLM_STRICT="1"))
+
+    def test_both_runners(self):
+        for once, counts in (("ONCE_V1", ""), ("LOADED_V1", "weights from")):
+            log = self.start(counts=once, options=FORMAT + ", runner='V1', graphs='FULL'",
+                             loads=() if counts else [3.0])
+            self.assertIn(counts, log)
+
+    def test_other_weights_are_read_and_sealed(self):
+        self.first()
+        self.write(7.0)
+        log = self.start(counts="LOADED", loads=[7.0], weight=7.0)
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("weights by the loader 'auto', because ", log)
+        self.assertIn("weights from", self.start(counts="LOADED", weight=7.0))
+        self.write(3.0)  # it was written at another time
+        self.start(counts="LOADED", loads=[3.0])
+
+    def test_a_first_start_may_have_the_weights(self):
+        self.first()
+        self.script("import foundry\nfoundry.Store().evict(size=1)\n")
+        self.first()
+        log = self.start(options=FORMAT + ", seqs=5")
+        self.assertIn("captured and sealed", log)
+        self.assertIn("weights from", log)
+        self.assertIn("weights from", self.start(counts="LOADED", options=FORMAT + ", seqs=5"))
+
+    def test_a_later_start_may_lack_the_weights(self):
+        self.first()
+        self.remove("test.weights")
+        log = self.start(counts="LOADED", loads=[3.0])
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("there is no ref 'test.weights'", log)
+        self.remove("test.weights")
+        done = self.run_one(ENGINE + f"start({FORMAT})", FOUNDRY_VLLM="test",
+                            FOUNDRY_VLLM_STRICT="1")
+        self.assertIn("the start cannot use the weights of an image", done.stderr)
+        self.assertNotEqual(done.returncode, 0)
+
+    def remove(self, ref):
+        for words in (("rm", ref), ("gc",)):
+            subprocess.run([os.path.join(BUILD, "foundry-store"), *words], check=True,
+                           env={**os.environ, "FOUNDRY_STORE": self.path(".cache/foundry/store")},
+                           stdout=subprocess.DEVNULL)
+
+    def test_a_revision_stands_for_the_files(self):
+        options = FORMAT + ", extra={'revision': 'one'}"
+        self.start(options=options, loads=[3.0])
+        self.write(7.0)
+        self.assertIn("weights from", self.start(counts="LOADED", options=options))
+        options = options.replace("one", "two")
+        self.start(counts="LOADED", options=options, loads=[7.0], weight=7.0)
+
+    def test_a_loader_that_changes_more_is_named(self):
+        for changes, name, loaded in (
+                ("{'factor': 2.0}", "factor", True),
+                ("{'spare': lambda: torch.full((100, 10), 0.0)}", "spare", False)):
+            options = f"{FORMAT}, changes={changes}"
+            log = self.start(options=options, loads=[3.0])
+            self.assertIn(f"weights not sealed: this loader changes .{name}", log)
+            log = self.start(counts="LOADED" if loaded else "{**ONCE, 'profile': 0}",
+                             options=options, loads=[3.0])
+            self.assertIn("there is no ref 'test.weights'", log)
+            self.remove("test")
+
+    def test_a_format_without_files_needs_a_revision(self):
+        options = FORMAT + ", extra={'format': 'other'}"
+        before = textwrap.dedent("""
+            from vllm.model_executor import model_loader
+            class Other(model_loader.BaseModelLoader):
+                load_weights = model_loader.DefaultModelLoader.load_weights
+            model_loader.register_model_loader("other")(Other)
+            """)
+        log = self.start(options=options, loads=[3.0], before=before)
+        self.assertIn("the files of the format 'other' are not known", log)
+
+    def test_the_files_are_read_if_nothing_is_set(self):
+        self.assertNotIn("Foundry", self.start(loads=[3.0], FOUNDRY_VLLM=""))
+
+    def test_an_area_that_cannot_be_entered_starts_plain(self):
+        log = self.start(loads=[3.0], before=textwrap.dedent("""
+            from foundry.engines import area
+            enter = area.Area.__enter__
+            def failing(self):
+                if self._outside:
+                    raise RuntimeError("of a test")
+                return enter(self)
+            area.Area.__enter__ = failing
+            """))
+        self.assertIn("started without an image, because of a test", log)
+
+    def test_parts_of_allocations_without_the_model(self):
+        self.script("""if 1:
+            from foundry.vllm.weights import _rest
+            ranges = [(10, 20), (15, 30), (40, 50), (100, 200)]
+            for allocs, parts in (([(0, 60)], [(0, 10), (30, 40), (50, 60)]),
+                                  ([(40, 10), (10, 5)], []), ([(60, 5), (0, 11)],
+                                  [(0, 10), (60, 65)]), ([(90, 200)], [(90, 100), (200, 290)])):
+                assert list(_rest(ranges, allocs)) == parts, allocs
+            """)
+
+
+if __name__ == "__main__":
+    suite.main()
