@@ -26,6 +26,7 @@ struct launch {
 	struct sim_fence **events; /* fences of the event nodes in the order of the plan; held;
 				      NULL: nothing to wait for */
 	size_t nevents;
+	unsigned int *values; /* of the conditions */
 };
 
 CUresult sim_exec_find(CUgraphExec handle, struct sim_exec **ret)
@@ -81,8 +82,11 @@ static CUresult exec_new(CUgraph graph, cuuint64_t flags, struct sim_exec **ret,
 	CUresult res;
 
 	SIM_TRY(sim_graph_find(graph, &g));
-	if (g->capture || g->nexecs)
+	if (g->capture)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (g->nexecs)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	SIM_TRY(sim_handles_check(g));
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -94,7 +98,7 @@ static CUresult exec_new(CUgraph graph, cuuint64_t flags, struct sim_exec **ret,
 		exec_release(&x->obj);
 		return res;
 	}
-	if (has_memory(g)) {
+	if (has_memory(g) || sim_bodies_any(g)) {
 		x->only = (struct sim_graph *)sim_obj_get(&g->obj);
 		g->nexecs++;
 	}
@@ -216,6 +220,8 @@ static CUresult events_arm(struct launch *l, const struct sim_plan *p)
 		SIM_TRY(step_ready(s));
 		if (s->child)
 			SIM_TRY(events_arm(l, s->child));
+		for (unsigned int k = 0; k < s->nbodies; k++)
+			SIM_TRY(events_arm(l, s->bodies[k])); /* it has kernels, and no events */
 		if (!is_event(&s->op))
 			continue;
 		if (s->op.kind == SIM_OP_EVENT_WAIT) {
@@ -256,6 +262,7 @@ static void launch_release(void *data)
 	sim_fence_put(l->before);
 	sim_plan_put(l->plan);
 	free(l->events);
+	free(l->values);
 	free(l);
 }
 
@@ -276,6 +283,25 @@ static CUresult step_run(const struct sim_step *s, struct sim_fence *event, stru
 }
 
 static CUresult plan_run(const struct launch *l, const struct sim_plan *p, size_t *at,
+			 struct sim_ctx *ctx);
+
+static CUresult bodies_run(const struct launch *l, const struct sim_step *s, size_t *at,
+			   struct sim_ctx *ctx)
+{
+	const unsigned int *value = &l->values[s->cond - 1];
+	unsigned int body = *value;
+
+	if (s->cond_type == CU_GRAPH_COND_TYPE_WHILE) {
+		while (*value)
+			SIM_TRY(plan_run(l, s->bodies[0], at, ctx));
+		return CUDA_SUCCESS;
+	}
+	if (s->cond_type == CU_GRAPH_COND_TYPE_IF)
+		body = !*value;
+	return body < s->nbodies ? plan_run(l, s->bodies[body], at, ctx) : CUDA_SUCCESS;
+}
+
+static CUresult plan_run(const struct launch *l, const struct sim_plan *p, size_t *at,
 			 struct sim_ctx *ctx)
 {
 	for (size_t i = 0; i < p->count; i++) {
@@ -283,6 +309,8 @@ static CUresult plan_run(const struct launch *l, const struct sim_plan *p, size_
 
 		if (s->child)
 			SIM_TRY(plan_run(l, s->child, at, ctx));
+		else if (s->bodies)
+			SIM_TRY(bodies_run(l, s, at, ctx));
 		else
 			SIM_TRY(step_run(s, is_event(&s->op) ? l->events[(*at)++] : NULL, ctx));
 	}
@@ -294,13 +322,17 @@ static CUresult launch_run(void *data, struct sim_ctx *ctx)
 {
 	const struct launch *l = data;
 	size_t at = 0;
+	CUresult res;
 
 	if (l->before) {
 		sim_lock();
 		sim_fence_wait(l->before);
 		sim_unlock();
 	}
-	return plan_run(l, l->plan, &at, ctx);
+	sim_op_conditions(l->values, l->plan->nvalues);
+	res = plan_run(l, l->plan, &at, ctx);
+	sim_op_conditions(NULL, 0);
+	return res;
 }
 
 static CUresult launch_new(struct sim_exec *x, struct launch **ret)
@@ -315,7 +347,10 @@ static CUresult launch_new(struct sim_exec *x, struct launch **ret)
 	l->plan->refs++;
 	l->before = x->tail ? sim_fence_get(x->tail) : NULL;
 	l->events = calloc(nevents + 1, sizeof(*l->events));
-	res = l->events ? events_arm(l, l->plan) : CUDA_ERROR_OUT_OF_MEMORY;
+	l->values = calloc(l->plan->nvalues + 1, sizeof(*l->values));
+	res = l->events && l->values ? events_arm(l, l->plan) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!res)
+		memcpy(l->values, l->plan->values, l->plan->nvalues * sizeof(*l->values));
 	if (res) {
 		launch_release(l);
 		return res;

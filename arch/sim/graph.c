@@ -51,6 +51,7 @@ void sim_graph_free(struct sim_graph *g)
 	while (g->count)
 		sim_node_free(g->nodes[g->count - 1]);
 	free(g->nodes);
+	free(g->handles);
 	sim_users_drop(g);
 	sim_obj_close(&g->obj);
 }
@@ -104,6 +105,7 @@ void sim_node_free(struct sim_node *node)
 		g->nodes[i]->index = i;
 	if (node->child)
 		sim_graph_free(node->child);
+	sim_bodies_free(node->bodies);
 	sim_node_clear(node);
 	sim_obj_close(&node->obj);
 }
@@ -168,7 +170,7 @@ CUresult sim_graph_clone(const struct sim_graph *g, struct sim_graph **ret)
 	struct sim_graph *to;
 	CUresult res;
 
-	if (g->nmem)
+	if (g->nmem || sim_bodies_any(g))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	SIM_TRY(sim_graph_new(&to));
 	res = clone_nodes(g, to);

@@ -18,6 +18,21 @@ struct sim_node;
 struct sim_graph;
 struct sim_gmem;
 
+/* A handle of a condition; its number is its index and 1. */
+struct sim_handle {
+	unsigned int value; /* at the beginning of a launch */
+	bool used;          /* a conditional node has it */
+};
+
+/* What a conditional node holds. */
+struct sim_bodies {
+	CUgraphConditionalHandle handle;
+	CUgraphConditionalNodeType type;
+	unsigned int size;
+	struct sim_graph **graphs;
+	CUgraph *handles; /* of these graphs, for the program */
+};
+
 /* One end of an edge; also one dependency that a capture will turn into an edge. */
 struct sim_edge {
 	struct sim_node *node;
@@ -38,6 +53,7 @@ struct sim_node {
 	struct sim_edges in, out;
 	struct sim_op op;       /* kernel, memcpy, memset, host and event nodes */
 	struct sim_graph *child; /* child graph nodes: their graph, owned */
+	struct sim_bodies *bodies; /* conditional nodes, owned */
 	struct sim_gmem *mem;   /* allocation and free nodes, held */
 	void **params;          /* kernel nodes: the result of GetParams, made by the first call */
 	size_t extra_size;
@@ -47,11 +63,13 @@ struct sim_graph {
 	struct sim_obj obj;
 	struct sim_node **nodes; /* in order of creation */
 	size_t count, cap;
-	struct sim_node *parent; /* the child graph node that owns this graph */
+	struct sim_node *parent; /* the child graph or conditional node that owns this graph */
 	struct sim_capture *capture; /* set while streams capture into it */
 	size_t nmem;             /* allocation and free nodes */
 	size_t nexecs;           /* executable graphs that exclude others of this graph */
 	struct sim_user_ref *users;
+	struct sim_handle *handles; /* of conditions, also for the graphs within it */
+	size_t nhandles;
 };
 
 /* edge.c */
@@ -142,6 +160,21 @@ void sim_gmem_node_clear(struct sim_node *n);
 struct sim_plan;
 CUresult sim_gmem_launch(const struct sim_plan *p, bool auto_free);
 
+/* cond.c */
+
+/* Add a conditional node; @params->phGraph_out gets its bodies. */
+CUresult sim_bodies_add(const struct sim_place *at, CUDA_CONDITIONAL_NODE_PARAMS *params,
+			CUgraphNode *ret);
+void sim_bodies_free(struct sim_bodies *b); /* NULL is fine */
+/* Whether the graph, or a child graph in it, has conditional nodes. */
+bool sim_bodies_any(const struct sim_graph *g);
+/* INVALID_VALUE if a handle has no node. */
+CUresult sim_handles_check(const struct sim_graph *g);
+/* The plans of the bodies, for a step; INVALID_VALUE and @bad as in sim_plan_make(), or if a body
+ * has nodes of a kind that bodies cannot have. */
+struct sim_step;
+CUresult sim_bodies_plan(const struct sim_bodies *b, struct sim_step *s, uint64_t *bad);
+
 /* attr.c */
 
 /* An attribute of a kernel node: of its launch, or the default of a fresh node. */
@@ -163,6 +196,10 @@ struct sim_step {
 	CUgraphNodeType type;
 	struct sim_op op;
 	struct sim_plan *child; /* child graph nodes */
+	struct sim_plan **bodies; /* conditional nodes */
+	unsigned int nbodies;
+	CUgraphConditionalHandle cond;
+	CUgraphConditionalNodeType cond_type;
 	struct sim_gmem *mem;   /* allocation and free nodes, held */
 	struct sim_step_dep *deps;
 	size_t ndeps;
@@ -176,6 +213,8 @@ struct sim_plan {
 	size_t count;
 	struct sim_step *steps; /* in the order of the graph's nodes */
 	size_t *order;          /* the order of running */
+	unsigned int *values;   /* of the conditions at the beginning of a launch */
+	size_t nvalues;
 };
 
 /* INVALID_VALUE and @bad (may be NULL) if the graph has a cycle. */

@@ -47,6 +47,8 @@ struct sim_block {
 	struct sim_dim3 index;     /* which block */
 	unsigned char *shared;
 	unsigned int shared_bytes; /* static and dynamic */
+	unsigned int *conditions;  /* of the graph that runs, by handle from 1 */
+	size_t nconditions;
 };
 
 struct sim_thread {
@@ -85,6 +87,14 @@ struct sim_module_record {
 #define SIM_Z (sim->block->index.z * sim->block->dim.z + sim->index.z)
 /* Inside a SIM_BLOCK_KERNEL. */
 #define SIM_SHARED (sim->shared)
+
+/* Set the condition of a handle, as cudaGraphSetConditional() does. */
+static inline void sim_condition_set(const struct sim_block *block, uint64_t handle,
+				     unsigned int value)
+{
+	if (handle - 1 < block->nconditions)
+		block->conditions[handle - 1] = value;
+}
 
 /* SIM_EACH_(macro, name, (type, member), ...): macro(name, type, member) for each pair. */
 #define SIM_PARENS_ ()

@@ -443,6 +443,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *d
 		return child_add(&at, params->graph.graph,
 				 params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
 				 ret);
+	if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		return sim_bodies_add(&at, &params->conditional, ret);
 	if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		return alloc_add(&at, &params->alloc, ret);
 	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)

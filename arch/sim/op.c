@@ -16,6 +16,8 @@
 
 static __thread sigjmp_buf *guard;
 static __thread bool in_callback;
+static __thread unsigned int *conditions;
+static __thread size_t nconditions;
 static struct sigaction old_segv, old_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -52,6 +54,8 @@ static CUresult launch_run(const struct sim_launch *l, void *shared)
 		.dim = { l->block[0], l->block[1], l->block[2] },
 		.shared = shared,
 		.shared_bytes = k->static_shared + l->shared,
+		.conditions = conditions,
+		.nconditions = nconditions,
 	};
 
 	for (b.index.z = 0; b.index.z < b.grid.z; b.index.z++)
@@ -229,6 +233,12 @@ static CUresult kernel_run(const struct sim_op *op)
 	res = guarded_run(op, shared);
 	free(shared);
 	return res;
+}
+
+void sim_op_conditions(unsigned int *values, size_t count)
+{
+	conditions = values;
+	nconditions = count;
 }
 
 bool sim_op_in_callback(void)

@@ -18,6 +18,9 @@ static void step_clear(struct sim_step *s)
 	sim_op_release(&s->op);
 	if (s->child)
 		sim_plan_put(s->child);
+	while (s->nbodies)
+		sim_plan_put(s->bodies[--s->nbodies]);
+	free(s->bodies);
 	sim_gmem_put(s->mem);
 	free(s->deps);
 }
@@ -30,6 +33,7 @@ void sim_plan_put(struct sim_plan *p)
 		step_clear(&p->steps[i]);
 	free(p->steps);
 	free(p->order);
+	free(p->values);
 	free(p);
 }
 
@@ -127,9 +131,21 @@ static CUresult step_make(const struct sim_node *n, struct sim_step *s, uint64_t
 							   n->in.v[s->ndeps].data };
 	if (n->child)
 		return sim_plan_make(n->child, &s->child, bad);
+	if (n->bodies)
+		return sim_bodies_plan(n->bodies, s, bad);
 	if (n->op.kind == SIM_OP_KERNEL)
 		return sim_kernel_check(&n->op.launch, &s->op);
 	return sim_op_copy(&n->op, &s->op);
+}
+
+static CUresult values_make(const struct sim_graph *g, struct sim_plan *p)
+{
+	p->values = calloc(g->nhandles + 1, sizeof(*p->values));
+	if (!p->values)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (; p->nvalues < g->nhandles; p->nvalues++)
+		p->values[p->nvalues] = g->handles[p->nvalues].value;
+	return CUDA_SUCCESS;
 }
 
 CUresult sim_plan_make(const struct sim_graph *g, struct sim_plan **ret, uint64_t *bad)
@@ -138,7 +154,9 @@ CUresult sim_plan_make(const struct sim_graph *g, struct sim_plan **ret, uint64_
 	CUresult res;
 
 	SIM_TRY(plan_new(g->count, &p));
-	res = plan_order(g, p, bad);
+	res = values_make(g, p);
+	if (!res)
+		res = plan_order(g, p, bad);
 	for (size_t i = 0; !res && i < g->count; i++)
 		res = step_make(g->nodes[i], &p->steps[i], bad);
 	if (res) {
@@ -150,6 +168,18 @@ CUresult sim_plan_make(const struct sim_graph *g, struct sim_plan **ret, uint64_
 }
 
 static CUresult plan_copy(const struct sim_plan *from, struct sim_plan **ret);
+
+static CUresult bodies_copy(const struct sim_step *from, struct sim_step *to)
+{
+	to->cond = from->cond;
+	to->cond_type = from->cond_type;
+	to->bodies = calloc(from->nbodies, sizeof(struct sim_plan *));
+	if (!to->bodies)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (; to->nbodies < from->nbodies; to->nbodies++)
+		SIM_TRY(plan_copy(from->bodies[to->nbodies], &to->bodies[to->nbodies]));
+	return CUDA_SUCCESS;
+}
 
 static CUresult step_copy(const struct sim_step *from, struct sim_step *to)
 {
@@ -166,6 +196,8 @@ static CUresult step_copy(const struct sim_step *from, struct sim_step *to)
 	}
 	if (from->child)
 		return plan_copy(from->child, &to->child);
+	if (from->bodies)
+		return bodies_copy(from, to);
 	return sim_op_copy(&from->op, &to->op);
 }
 
@@ -176,6 +208,13 @@ static CUresult plan_copy(const struct sim_plan *from, struct sim_plan **ret)
 
 	SIM_TRY(plan_new(from->count, &p));
 	memcpy(p->order, from->order, from->count * sizeof(*p->order));
+	p->values = calloc(from->nvalues + 1, sizeof(*p->values));
+	if (p->values) {
+		memcpy(p->values, from->values, from->nvalues * sizeof(*p->values));
+		p->nvalues = from->nvalues;
+	} else {
+		res = CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	for (size_t i = 0; !res && i < from->count; i++)
 		res = step_copy(&from->steps[i], &p->steps[i]);
 	if (res) {

@@ -333,6 +333,8 @@ struct sim_op {
 
 /* Run @op on the calling thread, WITHOUT the lock. Returns its fault, such as ILLEGAL_ADDRESS. */
 CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx);
+/* The conditions that kernels set which this thread runs from now on; NULL: none. */
+void sim_op_conditions(unsigned int *values, size_t count);
 /* Whether this thread is in a host function of a stream, which may not call the driver. */
 bool sim_op_in_callback(void);
 /* A deep copy. SIM_OP_CALL cannot be copied. */

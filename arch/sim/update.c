@@ -137,6 +137,10 @@ static bool step_fits(const struct sim_step *old, const struct sim_plan *plan,
 		return false;
 	if (old->child)
 		return plan_fits(old->child, new->child, flags, info);
+	if (old->bodies) {
+		info_set(info, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, new->node, 0);
+		return false;
+	}
 	res = old->mem == new->mem ? op_change(&old->op, &new->op, flags)
 				   : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 	if (res)

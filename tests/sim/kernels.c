@@ -136,6 +136,15 @@ SIM_KERNEL(step, (uint64_t *, x), (uint64_t, salt), (uint32_t, spins))
 		*x = *x * 6364136223846793005u + salt;
 }
 
+/* The condition of a handle becomes *value, which @down counts down before. */
+SIM_KERNEL(condition, (uint64_t, handle), (uint32_t *, value), (uint32_t, down))
+{
+	if (SIM_X)
+		return;
+	*value -= down;
+	sim_condition_set(sim->block, handle, *value);
+}
+
 /* One step of a decoder's state: the token, its position, and the number of keys so far. */
 SIM_KERNEL(decode, (const uint32_t *, token), (const int32_t *, position),
 	   (const int32_t *, length), (uint64_t *, out))
