@@ -20,6 +20,7 @@ struct scratch {
 	CUgraphNode *from, *to; /* edges of one call */
 	CUgraphEdgeData *data;
 	CUgraph *graphs;
+	CUgraphNode *conditionals;
 	void **params;
 };
 
@@ -27,7 +28,8 @@ static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel
 		       struct scratch *ret)
 {
 	size_t nodes = v->header.nodes, edges = fdry_graph_edge_count(v), params = 0,
-	       graphs = (size_t)v->header.subgraphs + 1;
+	       graphs = (size_t)v->header.subgraphs + 1,
+	       conditionals = v->header.conditional_nodes;
 	uint32_t i;
 	void **p;
 
@@ -37,7 +39,7 @@ static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel
 
 		params = n > params ? n : params;
 	}
-	p = malloc((nodes + 3 * edges + graphs + params) * sizeof(*p));
+	p = malloc((nodes + 3 * edges + graphs + conditionals + params) * sizeof(*p));
 	if (!p)
 		return fdry_nomem();
 	ret->nodes = (CUgraphNode *)p;
@@ -45,7 +47,9 @@ static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel
 	ret->to = ret->from + edges;
 	ret->data = (CUgraphEdgeData *)(ret->to + edges);
 	ret->graphs = (CUgraph *)(p + nodes + 3 * edges);
-	ret->params = p + nodes + 3 * edges + graphs;
+	ret->conditionals = (CUgraphNode *)(ret->graphs + graphs);
+	ret->params = (void **)(ret->conditionals + conditionals);
+	memset(ret->graphs, 0, (graphs + conditionals) * sizeof(*p));
 	return 0;
 }
 
@@ -156,6 +160,7 @@ static int graph_fill(struct fdry_build *b)
 		return err;
 	b->params = s.params;
 	b->graphs = s.graphs;
+	b->conditionals = s.conditionals;
 	b->graphs[0] = b->graph;
 	err = nodes_build(b, s.nodes);
 	if (err)

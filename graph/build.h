@@ -13,8 +13,9 @@ struct fdry_build {
 	const struct fdry_driver *drv;
 	const struct fdry_graph_view *view;
 	CUgraph graph;   /* the graph that nodes are added to */
-	CUgraph *graphs; /* the graph itself, and those of child graph nodes so far ... */
-	uint32_t ngraphs; /* ... as many of these */
+	CUgraph *graphs; /* by number, as in subgraph.h; NULL until their nodes are added */
+	CUgraphNode *conditionals; /* the conditional nodes; NULL until added */
+	uint32_t handles; /* of conditions so far */
 	CUgraph empty;   /* that child graph nodes are made of; NULL until needed */
 	CUevent *events;
 	void **params; /* memory for the addresses of the parameters of any kernel */

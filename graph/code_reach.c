@@ -40,7 +40,7 @@ static void extern_reached(struct fdry_code_reach *r, const char *name)
 	why = fdry_devcall_whole(name);
 	if (!why)
 		return;
-	r->prints = true;
+	r->prints |= !strcmp(name, "vprintf");
 	if (!r->unsliceable[0])
 		snprintf(r->unsliceable, sizeof(r->unsliceable), "it calls %.120s (%s)", name, why);
 }

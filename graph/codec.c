@@ -31,7 +31,8 @@ static int kinds_check(const struct fdry_graph_view *v)
 	if (n[FDRY_NODE_KERNEL] != h->kernel_nodes || n[FDRY_NODE_MEMSET] != h->memset_nodes ||
 	    n[FDRY_NODE_MEMCPY] != h->memcpy_nodes ||
 	    n[FDRY_NODE_RECORD] + n[FDRY_NODE_WAIT] != h->event_nodes ||
-	    n[FDRY_NODE_HOST] != h->host_nodes || n[FDRY_NODE_MEMOP] != h->memop_nodes)
+	    n[FDRY_NODE_HOST] != h->host_nodes || n[FDRY_NODE_MEMOP] != h->memop_nodes ||
+	    n[FDRY_NODE_CONDITIONAL] != h->conditional_nodes)
 		return fdry_fail(FDRY_E_BADIMAGE,
 				 "its node kinds do not add up to the counts of its header");
 	return 0;

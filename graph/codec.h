@@ -63,6 +63,7 @@ struct fdry_graph_cursor {
 	uint32_t node;                  /* the next node */
 	uint32_t next[FDRY_NODE_KINDS]; /* the next entry of each kind's columns; record and wait
 					   nodes share one */
+	uint32_t graphs;                /* of the nodes so far */
 	uint64_t args;                  /* the next argument block */
 	uint32_t patch;                 /* the next patch */
 	uint8_t *blocks;                /* arg_bytes bytes; those before @args are decoded */
@@ -87,9 +88,11 @@ struct fdry_graph_enc {
 	struct fdry_buf blocks;                /* argument blocks, padded */
 	struct fdry_buf starts;                /* u64 for each kernel node: offset of its block */
 	struct fdry_buf recent;	  /* for each kernel, its most recent nodes; see args.c */
+	struct fdry_buf conditionals; /* struct fdry_graph_conditional_node each */
 	struct fdry_buf optional; /* unknown sections: directory entry and bytes each */
 	uint32_t compat;
 	uint32_t events;
+	uint32_t graphs;                       /* that the nodes hold */
 	bool linked;                           /* the edges were appended */
 };
 
@@ -102,6 +105,12 @@ struct fdry_graph_config {
 	uint32_t attrs; /* 0: the empty set, else index + 1 */
 };
 
+/* A conditional node before its handle has a column. */
+struct fdry_graph_conditional_node {
+	struct fdry_graph_conditional c;
+	struct fdry_graph_condition h;
+};
+
 /* Append a node. Nodes must come in canonical order. FDRY_E_LIMIT, FDRY_E_INVAL. */
 int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node) __must_check;
 /* The next nodes are those of a graph that node @owner holds. */
@@ -110,6 +119,8 @@ int fdry_graph_enc_subgraph(struct fdry_graph_enc *enc, uint32_t owner) __must_c
  * later node, or occurs twice. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges,
 			 uint32_t count) __must_check;
+/* Write the columns of conditional nodes. FDRY_E_INVAL unless each handle has one node. */
+int fdry_graph_enc_conditions(struct fdry_graph_enc *enc) __must_check;
 /* Append a section that this version does not know; @id has the bit FDRY_SECTION_OPTIONAL. Sections
  * must come in ascending order of ids. */
 int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id,

@@ -57,6 +57,7 @@ static const struct limit limits[] = {
 	LIMIT(host_bytes, FDRY_GRAPH_HOST_BYTES_MAX),
 	LIMIT(memop_nodes, FDRY_GRAPH_NODES_MAX),
 	LIMIT(memops, FDRY_GRAPH_MEMOPS_MAX),
+	LIMIT(conditional_nodes, FDRY_GRAPH_CONDITIONALS_MAX),
 #undef LIMIT
 };
 

@@ -5,7 +5,8 @@
  * A function that allocates or launches has state that an image does not hold, and a seal cannot
  * find all pointers into the device's heap. Kernels with assertions can be restored:
  * the call has no effect in a correct program, and a failed assertion ends the context. So can
- * kernels that print. Their code is kept whole, because the driver prepares it when it loads it.
+ * kernels that print or set conditions. Their code is kept whole, because the driver prepares it
+ * when it loads it.
  */
 #include "graph/devcall.h"
 
@@ -21,6 +22,7 @@ struct devcall {
 static const struct devcall devcalls[] = {
 	{ "__assertfail", false, NULL, false },
 	{ "vprintf", false, "device printf", true },
+	{ "cudaGraphSetConditional", false, "conditions of graphs", true },
 	{ "malloc", false, "device malloc", false },
 	{ "free", false, "device malloc", false },
 	{ "__nv_aligned_device_malloc", false, "device malloc", false },

@@ -188,6 +188,8 @@ static uint32_t features(const struct fdry_graph_enc *enc)
 		ret |= FDRY_GRAPH_INCOMPAT_FUNCTIONS;
 	if (enc->column[FDRY_GSEC_MEMOP_END].len)
 		ret |= FDRY_GRAPH_INCOMPAT_MEMOPS;
+	if (enc->column[FDRY_GSEC_CONDITIONAL].len)
+		ret |= FDRY_GRAPH_INCOMPAT_CONDITIONALS;
 	for (at = 0; at < copies->len; at += sizeof(m)) {
 		memcpy(&m, copies->data + at, sizeof(m));
 		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
@@ -232,6 +234,8 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.host_bytes = (uint32_t)c[FDRY_GSEC_HOST_NAME].len,
 		.memop_nodes = (uint32_t)(c[FDRY_GSEC_MEMOP_END].len / 4),
 		.memops = (uint32_t)(c[FDRY_GSEC_MEMOP].len / sizeof(struct fdry_graph_memop)),
+		.conditional_nodes = (uint32_t)(c[FDRY_GSEC_CONDITIONAL].len /
+						sizeof(struct fdry_graph_conditional)),
 	};
 
 	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));
@@ -284,6 +288,9 @@ int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
 	err = configs_put(enc);
 	if (err)
 		return err;
+	err = fdry_graph_enc_conditions(enc);
+	if (err)
+		return err;
 	err = header_put(enc, &out);
 	if (err)
 		goto out_release;
@@ -317,6 +324,7 @@ void fdry_graph_enc_release(struct fdry_graph_enc *enc)
 	fdry_buf_release(&enc->blocks);
 	fdry_buf_release(&enc->starts);
 	fdry_buf_release(&enc->recent);
+	fdry_buf_release(&enc->conditionals);
 	fdry_buf_release(&enc->optional);
 	memset(enc, 0, sizeof(*enc));
 }

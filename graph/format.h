@@ -29,10 +29,13 @@
 	(1u << 3) /* it has host nodes */
 #define FDRY_GRAPH_INCOMPAT_MEMOPS \
 	(1u << 4) /* it has memory operations */
+#define FDRY_GRAPH_INCOMPAT_CONDITIONALS \
+	(1u << 5) /* it has conditional nodes */
 /* Bits that this reader understands. */
 #define FDRY_GRAPH_INCOMPAT_KNOWN \
 	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS | \
-	 FDRY_GRAPH_INCOMPAT_FUNCTIONS | FDRY_GRAPH_INCOMPAT_MEMOPS)
+	 FDRY_GRAPH_INCOMPAT_FUNCTIONS | FDRY_GRAPH_INCOMPAT_MEMOPS | \
+	 FDRY_GRAPH_INCOMPAT_CONDITIONALS)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -46,7 +49,8 @@
 #define FDRY_GRAPH_MEMOPS_MAX (1u << 22)       /* in all nodes together */
 #define FDRY_GRAPH_HOST_NAME_MAX 255u          /* bytes of a host function's name */
 #define FDRY_GRAPH_HOST_BYTES_MAX (1u << 24)   /* of the names in all host nodes */
-#define FDRY_GRAPH_DEPTH_MAX 64u               /* of child graphs within child graphs */
+#define FDRY_GRAPH_CONDITIONALS_MAX (1u << 15) /* nodes; no handle looks like an address */
+#define FDRY_GRAPH_DEPTH_MAX 64u               /* of graphs within graphs */
 #define FDRY_GRAPH_ARG_BYTES_MAX (1ull << 31)
 #define FDRY_GRAPH_PATCHES_MAX (FDRY_GRAPH_ARG_BYTES_MAX / 4)
 #define FDRY_GRAPH_SECTIONS_MAX 64u
@@ -77,12 +81,13 @@ struct fdry_graph_header {
 	uint32_t configs;      /* distinct configurations of kernel nodes */
 	uint32_t patches;      /* in all argument blocks together */
 	uint32_t breaks;       /* of the chain */
-	uint32_t subgraphs;    /* graphs of child graph nodes, at any depth */
+	uint32_t subgraphs;    /* graphs of child graph and conditional nodes, at any depth */
 	uint32_t host_nodes;
 	uint32_t host_bytes;   /* of the names in all of them */
 	uint32_t memop_nodes;
 	uint32_t memops;       /* in all of them */
-	uint8_t reserved[8];
+	uint32_t conditional_nodes;
+	uint8_t reserved[4];
 };
 
 /*
@@ -144,6 +149,22 @@ struct fdry_graph_subgraph {
 	uint32_t first; /* its first node */
 };
 
+/* A conditional node, with numbers as in cuda.h. */
+struct fdry_graph_conditional {
+	uint32_t handle; /* from 1 */
+	uint32_t type;   /* 0 if, 1 while, 2 switch */
+	uint32_t size;   /* graphs that it holds, */
+	uint32_t first;  /* and the number of the first, as in subgraph.h */
+};
+
+/* A condition. The first one has handle 1. */
+struct fdry_graph_condition {
+	uint32_t node;  /* index of its conditional node among such nodes */
+	uint32_t graph; /* for which the handle was created */
+	uint32_t value; /* at the beginning of each launch if flags is 1; else 0 */
+	uint32_t flags;
+};
+
 /* A memory operation, numbered and flagged as in cuda.h. A barrier has neither address nor
  * value. */
 struct fdry_graph_memop {
@@ -189,7 +210,9 @@ static inline uint32_t fdry_graph_memop_bytes(const struct fdry_graph_memop *op)
 	X(27, HOST_END, "name ends of host nodes", 4, host_nodes) \
 	X(28, HOST_NAME, "names of host functions", 1, host_bytes) \
 	X(29, MEMOP_END, "ends of memory operation nodes", 4, memop_nodes) \
-	X(30, MEMOP, "memory operations", 24, memops)
+	X(30, MEMOP, "memory operations", 24, memops) \
+	X(31, CONDITIONAL, "conditional nodes", 16, conditional_nodes) \
+	X(32, CONDITION, "conditions", 16, conditional_nodes)
 
 enum fdry_graph_section_id {
 #define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
@@ -228,7 +251,8 @@ FDRY_FROZEN(fdry_graph_header, host_nodes, 104);
 FDRY_FROZEN(fdry_graph_header, host_bytes, 108);
 FDRY_FROZEN(fdry_graph_header, memop_nodes, 112);
 FDRY_FROZEN(fdry_graph_header, memops, 116);
-FDRY_FROZEN(fdry_graph_header, reserved, 120);
+FDRY_FROZEN(fdry_graph_header, conditional_nodes, 120);
+FDRY_FROZEN(fdry_graph_header, reserved, 124);
 
 _Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_kernel, index, 0);
@@ -267,6 +291,16 @@ FDRY_FROZEN(fdry_graph_edge_data, reserved, 3);
 
 _Static_assert(sizeof(struct fdry_graph_subgraph) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_subgraph, first, 4);
+
+_Static_assert(sizeof(struct fdry_graph_conditional) == 16, "frozen");
+FDRY_FROZEN(fdry_graph_conditional, type, 4);
+FDRY_FROZEN(fdry_graph_conditional, size, 8);
+FDRY_FROZEN(fdry_graph_conditional, first, 12);
+
+_Static_assert(sizeof(struct fdry_graph_condition) == 16, "frozen");
+FDRY_FROZEN(fdry_graph_condition, graph, 4);
+FDRY_FROZEN(fdry_graph_condition, value, 8);
+FDRY_FROZEN(fdry_graph_condition, flags, 12);
 
 _Static_assert(sizeof(struct fdry_graph_memop) == 24, "frozen");
 FDRY_FROZEN(fdry_graph_memop, flags, 4);

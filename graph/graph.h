@@ -16,6 +16,7 @@
 #define FDRY_GRAPH_GRAPH_H
 
 #include "lib/buf.h"
+#include "arch/conditional.h"
 #include "arch/driver.h"
 #include "graph/codec.h"
 #include "graph/host.h"
@@ -45,6 +46,10 @@ typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum f
  * of the image holds them all. */
 typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
+/* Sets *ret to what the driver does not report of a conditional node. FDRY_E_REFUSED if it is not
+ * known. */
+typedef int (*fdry_conditional_fn)(void *arg, CUgraphNode node, struct fdry_conditional *ret);
+
 /* Facts that readers found, valid for every graph of the process. It holds no handles. */
 struct fdry_graph_memo {
 	struct fdry_wordset words; /* argument words that are numbers, or point into the region */
@@ -62,9 +67,10 @@ struct fdry_graph_reader {
 	const struct fdry_driver *drv;
 	struct fdry_kernel_set *kernels;
 	fdry_where_fn where;
-	void *where_arg;   /* of @where and @host */
+	void *where_arg;   /* of @where, @host and @conditional */
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
+	fdry_conditional_fn conditional; /* NULL: conditional nodes are refused */
 	const struct fdry_host_function *functions; /* that have names */
 	size_t nfunctions;
 	struct fdry_graph_memo memo; /* zero it to start */

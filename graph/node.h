@@ -32,9 +32,16 @@ struct fdry_node_kernel {
 	bool args_short;          /* fewer bytes than the kernel's parameters have */
 };
 
-/* The nodes of a child graph: it has @nodes, from @first. */
+/* The nodes of a child graph, which is graph @graph: it has @nodes, from @first. */
 struct fdry_node_child {
-	uint32_t first, nodes;
+	uint32_t graph, first, nodes;
+};
+
+/* A conditional node, and the handle of its condition. */
+struct fdry_node_conditional {
+	uint32_t index; /* among conditional nodes; like c.first and h.node, 0 if it was read */
+	struct fdry_graph_conditional c;
+	struct fdry_graph_condition h;
 };
 
 struct fdry_node {
@@ -47,6 +54,7 @@ struct fdry_node {
 		struct fdry_span memops; /* struct fdry_graph_memop each, unaligned */
 		struct fdry_span host; /* the name of the function */
 		struct fdry_node_child child; /* nodes that are read have zeros */
+		struct fdry_node_conditional conditional;
 	};
 };
 

@@ -16,13 +16,21 @@ static int child_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node
 	int err = fdry_call(rd->drv, cuGraphChildGraphNodeGetGraph, handle, &graph);
 
 	(void)ret;
-	return err ? err : fdry_read_subgraph(rd, graph);
+	return err ? err : fdry_read_subgraph(rd, graph, true);
+}
+
+static int child_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
+{
+	(void)node;
+	enc->graphs++;
+	return 0;
 }
 
 static void child_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
 {
-	uint32_t i = c->next[FDRY_NODE_CHILD]++;
+	uint32_t i = c->graphs++;
 
+	ret->child.graph = i + 1;
 	ret->child.first = fdry_graph_end(c->v, i);
 	ret->child.nodes = fdry_graph_end(c->v, i + 1) - ret->child.first;
 }
@@ -31,18 +39,18 @@ static int child_build(struct fdry_build *b, const struct fdry_node *node, CUgra
 {
 	int err = b->empty ? 0 : fdry_call(b->drv, cuGraphCreate, &b->empty, 0);
 
-	(void)node;
 	if (err)
 		return err;
 	err = fdry_call(b->drv, cuGraphAddChildGraphNode, ret, b->graph, NULL, 0, b->empty);
 	return err ? err
 		   : fdry_call(b->drv, cuGraphChildGraphNodeGetGraph, *ret,
-			       &b->graphs[++b->ngraphs]);
+			       &b->graphs[node->child.graph]);
 }
 
 const struct fdry_node_ops fdry_node_child_ops = {
 	.name = "child",
 	.read = child_read,
+	.put = child_put,
 	.get = child_get,
 	.build = child_build,
 };

@@ -45,6 +45,13 @@ out_free:
 	return err;
 }
 
+/* Whether a driver runs such nodes in bodies of conditional nodes. */
+static bool in_bodies(enum fdry_node_kind kind)
+{
+	return kind != FDRY_NODE_RECORD && kind != FDRY_NODE_WAIT && kind != FDRY_NODE_HOST &&
+	       kind != FDRY_NODE_MEMOP;
+}
+
 static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph_enc *enc)
 {
 	CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -59,6 +66,10 @@ static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph
 	if (err)
 		return err;
 	ops = fdry_node_ops(node.kind);
+	if (rd->in_body && !in_bodies(node.kind))
+		return fdry_fail(FDRY_E_REFUSED,
+				 "its kind is %s, which a body of a conditional node cannot hold",
+				 ops->name);
 	err = ops->read(rd, handle, &node);
 	if (err)
 		return fdry_fail_at(err, "%s", ops->name);
@@ -130,6 +141,8 @@ static int subgraph_read(struct fdry_read *rd, const struct fdry_read_subgraph *
 	err = fdry_listing_init(rd->drv, s->graph, &l);
 	if (err)
 		goto out_release;
+	rd->in_child = s->in_child;
+	rd->in_body = s->in_body;
 	err = nodes_read(rd, &l, enc, edges);
 out_release:
 	fdry_listing_release(&l);
@@ -163,7 +176,7 @@ int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l, struct fdry_
 	err = subgraphs_read(rd, &enc, &edges);
 	if (err)
 		goto out_release;
-	err = events_check(rd, &enc);
+	err = fdry_read_conditions(rd, &enc) ?: events_check(rd, &enc);
 	if (err)
 		goto out_release;
 	err = fdry_graph_enc_edges(&enc, (struct fdry_edge *)edges.data,
@@ -185,6 +198,7 @@ void fdry_read_release(struct fdry_read *rd)
 	fdry_intern_release(&rd->events);
 	fdry_buf_release(&rd->event_uses);
 	fdry_buf_release(&rd->subgraphs);
+	fdry_buf_release(&rd->condition_graphs);
 	fdry_buf_release(&rd->pointers);
 	fdry_buf_release(&rd->key);
 	fdry_buf_release(&rd->args);
@@ -192,7 +206,7 @@ void fdry_read_release(struct fdry_read *rd)
 
 int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf *ret)
 {
-	struct fdry_read rd = { .in = in, .drv = in->drv };
+	struct fdry_read rd = { .in = in, .drv = in->drv, .graph = graph };
 	struct fdry_listing l = { 0 };
 	struct fdry_buf object = { 0 };
 	int err = fdry_listing_init(in->drv, graph, &l);

@@ -53,6 +53,8 @@ static inline uint64_t fdry_read_word_key(uint64_t word, bool whole)
 struct fdry_read_subgraph {
 	CUgraph graph;
 	uint32_t owner;
+	uint16_t in_child; /* 1: a child graph, or a graph within one */
+	uint16_t in_body;  /* 1: a body of a conditional node, or a graph within one */
 };
 
 struct fdry_read {
@@ -65,6 +67,11 @@ struct fdry_read {
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
 	struct fdry_buf subgraphs;  /* struct fdry_read_subgraph each, in the order of owners */
+	CUgraph graph;              /* the whole graph */
+	bool in_child, in_body;     /* of the current graph, as in struct fdry_read_subgraph */
+	struct fdry_buf condition_graphs; /* CUgraph each: for which the handle of a conditional
+					     node was created, in the order of these nodes */
+	uint64_t handles;           /* of conditions */
 	uint32_t node;              /* the number of the current node */
 	CUgraph rehearsal;          /* holds the fresh nodes; NULL until needed */
 	struct fdry_buf key;        /* kernel and attribute set, for the memo */
@@ -108,8 +115,11 @@ int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use
  * another context. */
 int fdry_read_context(struct fdry_read *rd, CUcontext ctx) __must_check;
 
-/* The current node holds @graph. */
-int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph) __must_check;
+/* The current node holds @graph. @child: as a child graph. */
+int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph, bool child) __must_check;
+/* After all graphs: number the graphs for which the handles of conditions were created.
+ * FDRY_E_REFUSED. */
+int fdry_read_conditions(struct fdry_read *rd, struct fdry_graph_enc *enc) __must_check;
 
 /* The number of a kernel's print in the memo. @kernel: its index in the reader's set. */
 int fdry_read_print(struct fdry_graph_reader *in, uint32_t kernel, uint32_t *ret) __must_check;

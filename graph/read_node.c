@@ -168,13 +168,15 @@ int fdry_read_context(struct fdry_read *rd, CUcontext ctx)
 	return 0;
 }
 
-int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph)
+int fdry_read_subgraph(struct fdry_read *rd, CUgraph graph, bool child)
 {
 	struct fdry_read_subgraph s;
 
 	memset(&s, 0, sizeof(s));
 	s.graph = graph;
 	s.owner = rd->node;
+	s.in_child = rd->in_child || child;
+	s.in_body = rd->in_body || !child;
 	return fdry_buf_put(&rd->subgraphs, &s, sizeof(s));
 }
 

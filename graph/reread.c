@@ -162,7 +162,7 @@ static void records_move(struct fdry_intern *t, struct fdry_buf *ret)
 static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_graph_kept *kept)
 {
 	struct fdry_read_record record = { 0 };
-	struct fdry_read rd = { .in = in, .drv = in->drv, .record = &record };
+	struct fdry_read rd = { .in = in, .drv = in->drv, .graph = graph, .record = &record };
 	struct fdry_listing l = { 0 };
 	int err = fdry_listing_init(in->drv, graph, &l);
 

@@ -16,28 +16,89 @@ static int owner_check(const struct fdry_graph_view *v, uint32_t i,
 				 "graph %u within it, of node %u, begins at node %u of %u; it is "
 				 "out of order or outside",
 				 i, s.owner, s.first, v->header.nodes);
-	if (v->section[FDRY_GSEC_KIND][s.owner] != FDRY_NODE_CHILD)
+	if (v->section[FDRY_GSEC_KIND][s.owner] != FDRY_NODE_CHILD &&
+	    v->section[FDRY_GSEC_KIND][s.owner] != FDRY_NODE_CONDITIONAL)
 		return fdry_fail(FDRY_E_BADIMAGE, "node %u owns a graph and is no child graph",
 				 s.owner);
 	return 0;
 }
 
-/* Each child graph node owns one graph. */
+/* The graphs that a node holds, from graph @i + 1: 1 for a child graph node. */
+static int graphs_of(const struct fdry_graph_view *v, uint32_t node, uint32_t i,
+		     uint32_t *conditional, uint32_t *ret)
+{
+	struct fdry_graph_conditional c;
+
+	*ret = v->section[FDRY_GSEC_KIND][node] == FDRY_NODE_CHILD;
+	if (v->section[FDRY_GSEC_KIND][node] != FDRY_NODE_CONDITIONAL)
+		return 0;
+	c = fdry_graph_conditional_at(v, (*conditional)++);
+	if (c.first != i + 1)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "conditional node %u has graphs from %u, and others have them",
+				 *conditional - 1, c.first);
+	*ret = c.size;
+	return 0;
+}
+
+/* Each child graph node owns one graph, and each conditional node its bodies. */
 static int owners_check(const struct fdry_graph_view *v)
 {
-	uint32_t node, i = 0;
+	uint32_t node, i = 0, conditional = 0, n, end;
+	int err;
 
 	for (node = 0; node < v->header.nodes; node++) {
-		if (v->section[FDRY_GSEC_KIND][node] != FDRY_NODE_CHILD)
-			continue;
-		if (i == v->header.subgraphs || fdry_graph_subgraph_at(v, i).owner != node)
-			return fdry_fail(FDRY_E_BADIMAGE, "child graph node %u has no graph", node);
-		i++;
+		err = graphs_of(v, node, i, &conditional, &n);
+		if (err)
+			return err;
+		for (end = i + n; i < end; i++)
+			if (i >= v->header.subgraphs || fdry_graph_subgraph_at(v, i).owner != node)
+				return fdry_fail(FDRY_E_BADIMAGE,
+						 "child graph node %u has no graph", node);
 	}
 	if (i != v->header.subgraphs)
 		return fdry_fail(FDRY_E_BADIMAGE, "%u child graph nodes have %u graphs", i,
 				 v->header.subgraphs);
 	return 0;
+}
+
+/* Check that graph @i is the graph itself or a body, with only bodies around it, whose handles are
+ * at most @most. */
+static int around_check(const struct fdry_graph_view *v, uint32_t i, uint32_t most)
+{
+	struct fdry_graph_conditional c;
+	uint32_t owner, conditional;
+
+	for (; i; i = fdry_graph_find(v, owner)) {
+		owner = fdry_graph_subgraph_at(v, i - 1).owner;
+		if (v->section[FDRY_GSEC_KIND][owner] != FDRY_NODE_CONDITIONAL)
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "a condition lies in the child graph of node %u", owner);
+		conditional = fdry_graph_conditional_of(v, i);
+		c = fdry_graph_conditional_at(v, conditional);
+		if (c.handle > most)
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "handle %u is of a body, whose node has the later handle "
+					 "%u", most + 1, c.handle);
+	}
+	return 0;
+}
+
+/* Conditional nodes lie in no child graph. A body exists before handles are created for it. */
+static int conditions_check(const struct fdry_graph_view *v)
+{
+	struct fdry_graph_conditional c;
+	uint32_t i, owner;
+	int err = 0;
+
+	for (i = 0; !err && i < v->header.conditional_nodes; i++) {
+		c = fdry_graph_conditional_at(v, i);
+		owner = fdry_graph_subgraph_at(v, c.first - 1).owner;
+		err = around_check(v, fdry_graph_find(v, owner), UINT32_MAX - 1);
+		if (!err)
+			err = around_check(v, fdry_graph_condition_at(v, i).graph, i);
+	}
+	return err;
 }
 
 /* Graphs of one depth follow each other. */
@@ -94,6 +155,6 @@ int fdry_graph_subgraphs_check(const struct fdry_graph_view *v)
 	err = owners_check(v);
 	if (err || !v->header.subgraphs)
 		return err;
-	err = depth_check(v);
+	err = depth_check(v) ?: conditions_check(v);
 	return err ? err : edges_check(v);
 }

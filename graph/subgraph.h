@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * subgraph.h - graphs within a graph: those that child graph nodes hold.
+ * subgraph.h - graphs within a graph: those that child graph nodes and conditional nodes hold.
  *
  * A graph object lists the nodes of the graph itself first, then those of each graph within it, in
  * the order of the nodes that own these graphs. So columns, tables and events are shared by all of
@@ -11,6 +11,7 @@
 #define FDRY_GRAPH_SUBGRAPH_H
 
 #include "graph/columns.h"
+#include "lib/search.h"
 
 static inline struct fdry_graph_subgraph fdry_graph_subgraph_at(const struct fdry_graph_view *v,
 								uint32_t i)
@@ -33,6 +34,39 @@ static inline uint32_t fdry_graph_of(const struct fdry_graph_view *v, uint32_t i
 	while (i < v->header.subgraphs && node >= fdry_graph_end(v, i))
 		i++;
 	return i;
+}
+
+/* The graph of @node, in any order of nodes. */
+static inline uint32_t fdry_graph_find(const struct fdry_graph_view *v, uint32_t node)
+{
+	return (uint32_t)fdry_lower_bound(k, v->header.subgraphs,
+					  fdry_graph_subgraph_at(v, (uint32_t)k).first <= node);
+}
+
+static inline struct fdry_graph_conditional
+fdry_graph_conditional_at(const struct fdry_graph_view *v, uint32_t i)
+{
+	struct fdry_graph_conditional c;
+
+	memcpy(&c, v->section[FDRY_GSEC_CONDITIONAL] + sizeof(c) * (size_t)i, sizeof(c));
+	return c;
+}
+
+static inline struct fdry_graph_condition fdry_graph_condition_at(const struct fdry_graph_view *v,
+								  uint32_t i)
+{
+	struct fdry_graph_condition h;
+
+	memcpy(&h, v->section[FDRY_GSEC_CONDITION] + sizeof(h) * (size_t)i, sizeof(h));
+	return h;
+}
+
+/* The conditional node that holds graph @i, a body. */
+static inline uint32_t fdry_graph_conditional_of(const struct fdry_graph_view *v, uint32_t i)
+{
+	return (uint32_t)fdry_lower_bound(k, v->header.conditional_nodes,
+					  fdry_graph_conditional_at(v, (uint32_t)k).first <= i) -
+	       1;
 }
 
 /* Check owners, places and depth of all graphs within the graph, and that no edge leads from one

@@ -18,9 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/conditional.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 5
+#define FDRY_HOOK_VERSION 6
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -149,6 +150,10 @@ struct fdry_hook {
 	 * an allocation. */
 	int (*pinned_claim)(CUdeviceptr addr, uint64_t size);
 	int (*pinned_free)(CUdeviceptr addr);
+
+	/* What the driver does not report of a conditional node. FDRY_E_REFUSED if it was not seen
+	 * when it was added. */
+	int (*conditional)(CUgraphNode node, struct fdry_conditional *ret);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

@@ -21,6 +21,7 @@
 
 /* In cuda.h the plain name is the newest version; here every name is the symbol of that name. */
 #undef cuGetProcAddress
+#undef cuGraphAddNode
 #undef cuIpcOpenMemHandle
 #undef cuMemAlloc
 #undef cuMemAllocHost
@@ -188,6 +189,10 @@ int fdry_hook_pinned_ledger(struct fdry_alloc **ret, size_t *count);
 bool fdry_hook_pinned_used(CUdeviceptr addr);
 int fdry_hook_pinned_claim(CUdeviceptr addr, uint64_t size);
 int fdry_hook_pinned_free(CUdeviceptr addr);
+
+/* --- conditional.c --- */
+
+int fdry_hook_conditional(CUgraphNode node, struct fdry_conditional *ret);
 
 /* pool.c: the pools that the region replaces, and their bytes */
 

@@ -40,6 +40,7 @@ static const struct fdry_hook table = {
 	.pinned_used = fdry_hook_pinned_used,
 	.pinned_claim = fdry_hook_pinned_claim,
 	.pinned_free = fdry_hook_pinned_free,
+	.conditional = fdry_hook_conditional,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

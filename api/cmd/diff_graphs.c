@@ -93,6 +93,8 @@ static enum field nodes_differ(const struct diff *d, const struct fdry_node *a,
 		differ = spans_differ(a->host, b->host);
 	else if (a->kind == FDRY_NODE_CHILD)
 		differ = memcmp(&a->child, &b->child, sizeof(a->child));
+	else if (a->kind == FDRY_NODE_CONDITIONAL)
+		differ = memcmp(&a->conditional, &b->conditional, sizeof(a->conditional));
 	return differ ? FIELD_operations : FIELD_COUNT;
 }
 

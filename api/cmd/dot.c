@@ -23,7 +23,7 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_MEMCPY] = "#b2df8a", [FDRY_NODE_EMPTY] = "#dddddd",
 	[FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
 	[FDRY_NODE_CHILD] = "#ffff99",	 [FDRY_NODE_HOST] = "#fddaec",
-	[FDRY_NODE_MEMOP] = "#decbe4",
+	[FDRY_NODE_MEMOP] = "#decbe4",	 [FDRY_NODE_CONDITIONAL] = "#e5d8bd",
 };
 
 /*
@@ -106,6 +106,9 @@ static int label(const struct fdry_manifest *m, const struct fdry_node *n, struc
 	case FDRY_NODE_CHILD:
 		return fdry_buf_printf(out, "%s\\n%u nodes from %u", name, n->child.nodes,
 				       n->child.first);
+	case FDRY_NODE_CONDITIONAL:
+		return fdry_buf_printf(out, "%s\\n%u bodies, handle %u", name,
+				       n->conditional.c.size, n->conditional.c.handle);
 	default:
 		return fdry_buf_printf(out, "%s", name);
 	}

@@ -220,6 +220,13 @@ static size_t kept_prepare(struct fdry_seal *s)
 	return bytes;
 }
 
+static int conditional_find(void *arg, CUgraphNode node, struct fdry_conditional *ret)
+{
+	const struct fdry_hook *hook = ((struct fdry_seal *)arg)->cap->hook;
+
+	return fdry_interposer_result(hook, hook->conditional(node, ret));
+}
+
 static int graphs_seal(struct fdry_seal *s)
 {
 	struct fdry_graph_reader rd = { .drv = s->cap->drv,
@@ -227,6 +234,7 @@ static int graphs_seal(struct fdry_seal *s)
 					.where = fdry_seal_ptr,
 					.where_arg = s,
 					.host = fdry_seal_host,
+					.conditional = conditional_find,
 					.functions = fdry_array(s->cap->functions,
 								struct fdry_host_function),
 					.nfunctions = fdry_array_count(s->cap->functions,

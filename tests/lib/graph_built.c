@@ -10,8 +10,9 @@
 struct built {
 	const struct fdry_driver *drv;
 	const struct fdry_graph_view *v;
+	fdry_conditional_fn conditional;
 	struct fdry_graph_edges edges; /* of the view, walked once */
-	CUgraph *graphs;               /* the graph, and those of child graph nodes so far ... */
+	CUgraph *graphs;               /* the graph, and those within it so far ... */
 	uint32_t ngraphs;              /* ... as many of these */
 };
 
@@ -39,16 +40,30 @@ static int edges_compare(struct built *b, const struct fdry_listing *l, uint32_t
 	return 0;
 }
 
+static int bodies_list(struct built *b, CUgraphNode node)
+{
+	struct fdry_conditional c = { 0 };
+	int err = b->conditional(NULL, node, &c);
+	unsigned int i;
+
+	for (i = 0; !err && i < c.size; i++)
+		b->graphs[++b->ngraphs] = c.bodies[i];
+	return err;
+}
+
 /* The graphs that nodes of a graph hold, in the order of the nodes. */
 static int children_list(struct built *b, const struct fdry_listing *l, uint32_t first)
 {
 	uint32_t i;
 	int err = 0;
 
-	for (i = 0; !err && i < l->nnodes; i++)
+	for (i = 0; !err && i < l->nnodes; i++) {
+		if (b->v->section[FDRY_GSEC_KIND][first + i] == FDRY_NODE_CONDITIONAL)
+			err = bodies_list(b, l->nodes[i]);
 		if (b->v->section[FDRY_GSEC_KIND][first + i] == FDRY_NODE_CHILD)
 			err = fdry_call(b->drv, cuGraphChildGraphNodeGetGraph, l->nodes[i],
 					&b->graphs[++b->ngraphs]);
+	}
 	return err;
 }
 
@@ -73,9 +88,10 @@ out_release:
 }
 
 int graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
-		      const struct fdry_graph_built *built)
+		      const struct fdry_graph_built *built, fdry_conditional_fn conditional)
 {
-	struct built b = { .drv = drv, .v = view, .edges = { .v = view } };
+	struct built b = { .drv = drv, .v = view, .edges = { .v = view },
+			   .conditional = conditional };
 	uint32_t i, edges = 0;
 	int err = 0;
 

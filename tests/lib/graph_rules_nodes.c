@@ -7,6 +7,11 @@
 
 #include "tests/replace/graph_fixture.h"
 
+static void CUDA_CB add_one(void *arg)
+{
+	__atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
+}
+
 /* --- child graphs --- */
 
 static CUgraphNode child_add(CUgraph g, const CUgraphNode *after, CUgraph child)
@@ -89,6 +94,184 @@ START_TEST(children_as_deep_as_they_may_be)
 		child_add(up, NULL, g);
 	}
 	round_trip(g);
+}
+END_TEST
+
+/* --- conditional nodes --- */
+
+#define WORD 1024u /* of the memory: the first of those that conditions are set from */
+
+static CUDA_CONDITIONAL_NODE_PARAMS shape(int type, unsigned int size,
+						CUgraphConditionalHandle h)
+{
+	return (CUDA_CONDITIONAL_NODE_PARAMS){ .handle = h,
+					       .type = (CUgraphConditionalNodeType)type,
+					       .size = size };
+}
+
+static CUgraphNode word_set(CUgraph g, const CUgraphNode *after, unsigned int word,
+			    unsigned int value)
+{
+	return memset_add(g, after, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 4 * word, 0, value, 4, 1,
+							       1 });
+}
+
+/* A loop of three rounds; its body has a step, and a condition of its own that holds in the first
+ * round. Then a switch, one of whose bodies has a child graph. */
+static CUgraph graph_of_conditions(void)
+{
+	CUgraph g = graph_make(), body[3], inner[2], child = graph_make();
+	CUgraphConditionalHandle loop = handle_make(g, 1), of_body, of_switch;
+	CUDA_CONDITIONAL_NODE_PARAMS p = shape(CU_GRAPH_COND_TYPE_WHILE, 1, loop);
+	CUgraphNode n, last;
+
+	n = word_set(g, NULL, WORD, 3);
+	n = word_set(g, &n, WORD + 1, 0);
+	last = conditional_add(g, &n, &p, body);
+	of_body = handle_make(body[0], 1);
+	p = shape(CU_GRAPH_COND_TYPE_IF, 2, of_body);
+	n = step_node(body[0], NULL, 0, 3);
+	n = conditional_add(body[0], &n, &p, inner);
+	condition_set(body[0], &n, loop, WORD, 1);
+	n = step_node(inner[0], NULL, 1, 3);
+	condition_set(inner[0], &n, of_body, WORD + 1, 0);
+	step_node(inner[1], NULL, 1, 3);
+	of_switch = handle_make(g, 2);
+	p = shape(CU_GRAPH_COND_TYPE_SWITCH, 3, of_switch);
+	conditional_add(g, &last, &p, body);
+	step_node(body[0], NULL, 0, 3);
+	step_node(child, NULL, 2, 3);
+	child_add(body[2], NULL, child);
+	return g;
+}
+
+#define SETS(handle, word, down) \
+	"kernel 5 grid 1 1 1 block 1 1 1 shared 0 args 000000000000000" handle " " \
+	"000050000000100" word " 0000000" down "\n"
+
+START_TEST(conditions_read)
+{
+	reads_as(graph_of_conditions(),
+		 "node 0 memset dst 0x500000001000 pitch 0 value 0x3 element 4 width 1 height 1\n"
+		 "node 1 memset dst 0x500000001004 pitch 0 value 0x0 element 4 width 1 height 1\n"
+		 "node 2 conditional while 1 handle 1 of 0 default 1\n"
+		 "node 3 conditional switch 3 handle 3 of 0 default 2\n"
+		 "graph 2\nnode 4 " STEPS("00")
+		 "node 5 conditional if 2 handle 2 of 1 default 1\n"
+		 "node 6 " SETS("1", "0", "1")
+		 "graph 3\nnode 7 " STEPS("00") "graph 3\ngraph 3\nnode 8 child\n"
+		 "graph 5\nnode 9 " STEPS("08") "node 10 " SETS("2", "4", "0")
+		 "graph 5\nnode 11 " STEPS("08") "graph 8\nnode 12 " STEPS("10")
+		 "edge 0 1\nedge 1 2\nedge 2 3\nedge 4 5\nedge 5 6\nedge 9 10\n");
+}
+END_TEST
+
+START_TEST(conditions)
+{
+	round_trip(graph_of_conditions());
+}
+END_TEST
+
+/* The handle of a body has a node in another body, which the reader lists before. */
+START_TEST(conditions_of_other_bodies)
+{
+	CUgraph g = graph_make(), body[2], more[1];
+	CUDA_CONDITIONAL_NODE_PARAMS p = shape(CU_GRAPH_COND_TYPE_IF, 2, handle_make(g, 1));
+	CUgraphConditionalHandle h[2];
+	CUgraphNode n = step_node(g, NULL, 0, 3);
+
+	conditional_add(g, &n, &p, body);
+	h[0] = handle_make(body[1], 1);
+	h[1] = handle_make(g, 0);
+	p = shape(CU_GRAPH_COND_TYPE_IF, 1, h[0]);
+	conditional_add(body[0], NULL, &p, more);
+	step_node(more[0], NULL, 1, 3);
+	p = shape(CU_GRAPH_COND_TYPE_WHILE, 1, h[1]);
+	conditional_add(g, NULL, &p, more);
+	step_node(more[0], NULL, 1, 3);
+	round_trip(g);
+}
+END_TEST
+
+/* The rules of the driver that graph objects rely on. */
+START_TEST(conditions_of_the_driver)
+{
+	static const struct {
+		int type;
+		unsigned int size;
+		CUresult res;
+	} shapes[] = { { 0, 0, 1 }, { 0, 2, 0 }, { 0, 3, 1 }, { 1, 2, 1 }, { 2, 0, 1 },
+		       { 2, 8, 0 }, { 3, 1, 1 } };
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	CUgraph g = graph_make(), other, body;
+	CUgraphConditionalHandle h;
+	CUgraphExec x, y;
+	CUgraphNode n;
+	size_t i;
+
+	ck_assert_uint_eq(handle_make(g, 1), 1);
+	for (i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		p.conditional = shape(shapes[i].type, shapes[i].size, 1);
+		p.conditional.ctx = gf.ctx;
+		if (!shapes[i].res)
+			p.conditional.handle = handle_make(g, 0);
+		ck_assert_int_eq(gf.drv.cuGraphAddNode_v2(&n, g, NULL, NULL, 0, &p),
+				 shapes[i].res);
+	}
+	ck_assert_int_eq(gf.drv.cuGraphAddNode_v2(&n, g, NULL, NULL, 0, &p), 1);
+	p.conditional = shape(0, 1, 2); /* which has a node */
+	p.conditional.ctx = gf.ctx;
+	ck_assert_int_eq(gf.drv.cuGraphAddNode_v2(&n, g, NULL, NULL, 0, &p), 1);
+	ck_assert_int_eq(gf.drv.cuGraphInstantiateWithFlags(&x, g, 0), 1); /* handle 1 has none */
+	p.conditional.handle = 1;
+	ok(gf.drv.cuGraphAddNode_v2(&n, g, NULL, NULL, 0, &p));
+	body = p.conditional.phGraph_out[0];
+	ck_assert_int_eq(gf.drv.cuGraphDestroy(body), 1);
+	ok(gf.drv.cuGraphConditionalHandleCreate(&h, body, gf.ctx, 5, 0));
+	ck_assert_uint_eq(h, 4);
+	p.conditional = shape(1, 1, h);
+	p.conditional.ctx = gf.ctx;
+	ok(gf.drv.cuGraphAddNode_v2(&n, body, NULL, NULL, 0, &p));
+	ok(gf.drv.cuGraphInstantiateWithFlags(&x, g, 0));
+	ck_assert_int_eq(gf.drv.cuGraphInstantiateWithFlags(&y, g, 0), 801);
+	ok(gf.drv.cuGraphExecDestroy(x));
+	other = graph_make();
+	ck_assert_int_eq(gf.drv.cuGraphAddChildGraphNode(&n, other, NULL, 0, g), 801);
+	ok(gf.drv.cuGraphDestroy(other));
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(conditions_that_are_refused)
+{
+	CUDA_CONDITIONAL_NODE_PARAMS p = shape(CU_GRAPH_COND_TYPE_IF, 1, 0);
+	CUgraph g = graph_make(), body[1], child = graph_make();
+	CUDA_HOST_NODE_PARAMS call = { .fn = add_one };
+	CUgraphNode n;
+
+	p.handle = handle_make(g, 1);
+	handle_make(g, 1);
+	conditional_add(g, NULL, &p, body);
+	graph_refused(g, "2 handles of conditions were created for it, and 1 conditional nodes "
+			 "use them; give each handle one node");
+	g = graph_make();
+	p.handle = handle_make(g, 1);
+	conditional_add(g, NULL, &p, body);
+	ok(gf.drv.cuGraphAddHostNode(&n, body[0], NULL, 0, &call));
+	graph_refused(g, "the graph of node 0: node 0: its kind is host, which a body of a "
+			 "conditional node cannot hold");
+	g = graph_make();
+	child_add(g, NULL, child);
+	ok(gf.drv.cuGraphGetNodes(g, &n, &(size_t){ 1 }));
+	ok(gf.drv.cuGraphChildGraphNodeGetGraph(n, &child));
+	p.handle = handle_make(child, 1);
+	conditional_add(child, NULL, &p, body);
+	graph_refused(g, "the graph of node 0: node 0: conditional: it lies in a child graph");
+	g = graph_make();
+	p.handle = handle_make(g, 1);
+	conditional_add(g, NULL, &p, body);
+	gf.reader.conditional = NULL;
+	graph_refused(g, "node 0: conditional: no interposer saw how it was made");
 }
 END_TEST
 
@@ -190,11 +373,6 @@ END_TEST
 
 /* --- host functions --- */
 
-static void CUDA_CB add_one(void *arg)
-{
-	__atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
-}
-
 static void CUDA_CB add_ten(void *arg)
 {
 	__atomic_add_fetch((int *)arg, 10, __ATOMIC_SEQ_CST);
@@ -265,6 +443,11 @@ void graph_rules_nodes_add(TCase *tc)
 	tcase_add_test(tc, children);
 	tcase_add_test(tc, child_is_a_copy);
 	tcase_add_test(tc, children_as_deep_as_they_may_be);
+	tcase_add_test(tc, conditions_read);
+	tcase_add_test(tc, conditions);
+	tcase_add_test(tc, conditions_of_other_bodies);
+	tcase_add_test(tc, conditions_of_the_driver);
+	tcase_add_test(tc, conditions_that_are_refused);
 	tcase_add_test(tc, memops_read);
 	tcase_add_test(tc, memops);
 	tcase_add_loop_test(tc, memops_refused_by_the_driver, 0, 5);

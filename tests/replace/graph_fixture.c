@@ -5,7 +5,7 @@
 struct graph_fixture gf;
 
 static const char *const kernel_names[] = { "step", "odd", "nothing", "reverse",
-						     "words" };
+						     "words", "condition" };
 
 /* --- in place of graph/kernel.c --- */
 
@@ -79,6 +79,134 @@ static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_whe
 	return 0;
 }
 
+/* --- in place of the interposer --- */
+
+#define NOTES 4096u
+
+static struct noted_node {
+	CUgraphNode node;
+	CUgraph root, bodies[8];
+	struct fdry_conditional c;
+} noted_nodes[NOTES];
+static struct noted_handle {
+	CUgraph root;
+	uint64_t nr;
+	struct fdry_condition c;
+} noted_handles[NOTES];
+static unsigned int nnodes, nhandles;
+
+static CUgraph root_of(CUgraph g)
+{
+	unsigned int i, k;
+
+	for (i = nnodes; i--;)
+		for (k = 0; k < noted_nodes[i].c.size; k++)
+			if (noted_nodes[i].bodies[k] == g)
+				return noted_nodes[i].root;
+	return g;
+}
+
+/* A handle 1 is of a graph that is no body, whatever had its address. */
+static void bodies_forget(CUgraph g)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < nnodes; i++)
+		for (k = 0; k < noted_nodes[i].c.size; k++)
+			if (noted_nodes[i].bodies[k] == g)
+				noted_nodes[i].bodies[k] = NULL;
+}
+
+static CUresult handle_noted(CUgraphConditionalHandle *ret, CUgraph g, CUcontext ctx,
+			     unsigned int value, unsigned int flags)
+{
+	CUresult res = gf.backend->driver()->cuGraphConditionalHandleCreate(ret, g, ctx, value,
+									    flags);
+
+	if (res)
+		return res;
+	if (*ret == 1)
+		bodies_forget(g);
+	ck_assert_uint_lt(nhandles, NOTES);
+	noted_handles[nhandles++] =
+		(struct noted_handle){ root_of(g), *ret, { g, ctx, value, flags } };
+	return res;
+}
+
+static CUresult node_noted(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps,
+			   const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+	CUresult res = gf.backend->driver()->cuGraphAddNode_v2(ret, g, deps, data, n, p);
+	struct noted_node *note = &noted_nodes[nnodes];
+
+	if (res || p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		return res;
+	ck_assert(nnodes < NOTES && p->conditional.size <= 8);
+	*note = (struct noted_node){ .node = *ret, .root = root_of(g) };
+	memcpy(note->bodies, p->conditional.phGraph_out, p->conditional.size * sizeof(CUgraph));
+	note->c = (struct fdry_conditional){ .handle = p->conditional.handle,
+					     .type = p->conditional.type,
+					     .size = p->conditional.size,
+					     .ctx = p->conditional.ctx };
+	nnodes++;
+	return res;
+}
+
+static int test_conditional(void *arg, CUgraphNode node, struct fdry_conditional *ret)
+{
+	unsigned int i = nnodes, k;
+
+	(void)arg;
+	while (i && noted_nodes[i - 1].node != node)
+		i--;
+	if (!i)
+		return fdry_fail(FDRY_E_REFUSED, "it was not seen");
+	*ret = noted_nodes[i - 1].c;
+	ret->bodies = noted_nodes[i - 1].bodies;
+	for (k = nhandles; k--;) {
+		if (noted_handles[k].root != noted_nodes[i - 1].root)
+			continue;
+		if (ret->handles < noted_handles[k].nr)
+			ret->handles = noted_handles[k].nr;
+		if (noted_handles[k].nr == ret->handle)
+			ret->condition = noted_handles[k].c;
+		if (noted_handles[k].nr == 1)
+			break;
+	}
+	return 0;
+}
+
+CUgraphConditionalHandle handle_make(CUgraph g, unsigned int value)
+{
+	CUgraphConditionalHandle h;
+
+	ok(gf.drv.cuGraphConditionalHandleCreate(&h, g, gf.ctx, value,
+						 CU_GRAPH_COND_ASSIGN_DEFAULT));
+	return h;
+}
+
+CUgraphNode conditional_add(CUgraph g, const CUgraphNode *after,
+			    const CUDA_CONDITIONAL_NODE_PARAMS *params, CUgraph *bodies)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	CUgraphNode n;
+
+	p.conditional = *params;
+	p.conditional.ctx = gf.ctx;
+	ok(gf.drv.cuGraphAddNode_v2(&n, g, after, NULL, after != NULL, &p));
+	memcpy(bodies, p.conditional.phGraph_out, params->size * sizeof(*bodies));
+	return n;
+}
+
+CUgraphNode condition_set(CUgraph g, const CUgraphNode *after, CUgraphConditionalHandle h,
+			  unsigned int word, uint32_t down)
+{
+	CUdeviceptr at = gf.mem + 4 * word;
+	void *args[] = { &h, &at, &down };
+
+	return kernel_add(g, after, CONDITION, args);
+}
+
 #define HOST_ROOM 8192u
 
 static void test_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
@@ -148,8 +276,12 @@ void graph_fixture_open(void)
 	ck_assert_msg(!fdry_region_new(drv, gf.dev, gf.backend->base, REGION_SIZE, &gf.region),
 		      "%s", fdry_last_error());
 	ok(fdry_region_alloc(gf.region, 65536, 0, &gf.mem));
+	gf.drv.cuGraphConditionalHandleCreate = handle_noted;
+	gf.drv.cuGraphAddNode_v2 = node_noted;
+	nnodes = nhandles = 0;
 	gf.reader = (struct fdry_graph_reader){ .drv = &gf.drv, .where = test_where,
-						.host = test_host };
+						.host = test_host,
+						.conditional = test_conditional };
 	hosts_make();
 	gf.builder = (struct fdry_graph_builder){ .drv = &gf.drv, .ctx = gf.ctx,
 						  .kernels = gf.kernels, .nkernels = KERNELS,
@@ -277,7 +409,8 @@ void built_of(const struct fdry_buf *object, struct fdry_graph_built *ret)
 
 	ck_assert_msg(!fdry_graph_view_init(span_of(object), &v), "%s", fdry_last_error());
 	ck_assert_msg(!fdry_graph_build(&gf.builder, &v, ret), "%s", fdry_last_error());
-	ck_assert_msg(!graph_built_check(&gf.drv, &v, ret), "%s", fdry_last_error());
+	ck_assert_msg(!graph_built_check(&gf.drv, &v, ret, gf.reader.conditional), "%s",
+		      fdry_last_error());
 }
 
 void graph_run(CUgraph g)

@@ -14,7 +14,7 @@
 #include "tests/lib/graph_objects.h"
 #include "tests/lib/test.h"
 
-enum { STEP, ODD, NOTHING, REVERSE, WORDS, KERNELS };
+enum { STEP, ODD, NOTHING, REVERSE, WORDS, CONDITION, KERNELS };
 
 extern struct graph_fixture {
 	const struct test_backend *backend; /* backend_sim, unless main() sets another */
@@ -62,6 +62,15 @@ CUgraphNode memset_add(CUgraph g, const CUgraphNode *after, CUDA_MEMSET_NODE_PAR
 CUgraphNode memcpy_add(CUgraph g, const CUgraphNode *after, CUDA_MEMCPY3D p);
 
 CUevent event_make(void);
+
+/* A handle of @g, whose value at the beginning of a launch is @value. */
+CUgraphConditionalHandle handle_make(CUgraph g, unsigned int value);
+/* A conditional node with @size bodies, at most 8, and its @bodies. */
+CUgraphNode conditional_add(CUgraph g, const CUgraphNode *after,
+			    const CUDA_CONDITIONAL_NODE_PARAMS *params, CUgraph *bodies);
+/* The condition of @h becomes the number at word @word of the memory, less @down. */
+CUgraphNode condition_set(CUgraph g, const CUgraphNode *after, CUgraphConditionalHandle h,
+			  unsigned int word, uint32_t down);
 
 CUgraphNode empty_add(CUgraph g, const CUgraphNode *after);
 

@@ -213,7 +213,7 @@ START_TEST(check_finds_what_differs)
 	gf.drv.cuGraphAddDependencies_v2 = quirky_add;
 	quirk = _i;
 	ok(fdry_graph_build(&gf.builder, &v, &b));
-	fails(DRIVER, says[_i], graph_built_check(&gf.drv, &v, &b));
+	fails(DRIVER, says[_i], graph_built_check(&gf.drv, &v, &b, gf.reader.conditional));
 	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
 	ok(gf.drv.cuGraphDestroy(g));
@@ -232,7 +232,8 @@ START_TEST(check_hands_up_failures)
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	ok(fdry_graph_build(&gf.builder, &v, &b));
 	test_sim_fail(specs[_i]);
-	fails(DRIVER, "CUDA_ERROR_UNKNOWN", graph_built_check(&gf.drv, &v, &b));
+	fails(DRIVER, "CUDA_ERROR_UNKNOWN",
+	      graph_built_check(&gf.drv, &v, &b, gf.reader.conditional));
 	test_sim_fail(NULL);
 	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);

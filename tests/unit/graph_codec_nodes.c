@@ -68,6 +68,46 @@ static const struct damage memop_damages[] = {
 	  "memory operation 3 has an address and no value" },
 };
 
+/* In "conditions". */
+static const struct damage condition_damages[] = {
+	{ HEADER(incompat), FDRY_GRAPH_INCOMPAT_SUBGRAPHS, FDRY_E_BADIMAGE,
+	  "it has 3 conditional nodes, but its header says otherwise" },
+	{ HEADER(conditional_nodes), 2, FDRY_E_BADIMAGE, "section 31 (conditional nodes)" },
+	{ HEADER(conditional_nodes), 1u << 16, FDRY_E_LIMIT, "conditional_nodes is 65536" },
+	{ HEADER(reserved), 1, FDRY_E_BADIMAGE, "reserved bytes" },
+	{ IN(KIND, 1, 1), 4, FDRY_E_BADIMAGE, "node kinds do not add up" },
+	{ IN(CONDITIONAL, 0, 4), 0, FDRY_E_BADIMAGE, "conditional node 0 has handle 0, which" },
+	{ IN(CONDITIONAL, 0, 4), 2, FDRY_E_BADIMAGE, "conditional node 0 has handle 2, which" },
+	{ IN(CONDITIONAL, 0, 4), 4, FDRY_E_BADIMAGE, "conditional node 0 has handle 4, which" },
+	{ IN(CONDITIONAL, 4, 4), 3, FDRY_E_BADIMAGE,
+	  "conditional node 0 of type 3 has 1 graphs from 1 of 7" },
+	{ IN(CONDITIONAL, 8, 4), 2, FDRY_E_BADIMAGE,
+	  "conditional node 0 of type 1 has 2 graphs from 1 of 7" },
+	{ IN(CONDITIONAL, 8, 4), 0, FDRY_E_BADIMAGE, "node 0 of type 1 has 0 graphs" },
+	{ IN(CONDITIONAL, 12, 4), 0, FDRY_E_BADIMAGE, "has 1 graphs from 0 of 7" },
+	{ IN(CONDITIONAL, 12, 4), 8, FDRY_E_BADIMAGE, "has 1 graphs from 8 of 7" },
+	{ IN(CONDITIONAL, 12, 4), 2, FDRY_E_BADIMAGE,
+	  "conditional node 0 has graphs from 2, and others have them" },
+	{ IN(CONDITIONAL, 24, 4), 7, FDRY_E_BADIMAGE, "has 7 graphs from 2 of 7" },
+	{ IN(CONDITIONAL, 24, 4), 2, FDRY_E_BADIMAGE,
+	  "conditional node 2 has graphs from 5, and others have them" },
+	{ IN(CONDITION, 0, 4), 1, FDRY_E_BADIMAGE, "conditional node 0 has handle 1, which" },
+	{ IN(CONDITION, 4, 4), 8, FDRY_E_BADIMAGE, "handle 1 of graph 8 has node 0" },
+	{ IN(CONDITION, 4, 4), 1, FDRY_E_BADIMAGE,
+	  "handle 1 is of a body, whose node has the later handle 1" },
+	{ IN(CONDITION, 4, 4), 7, FDRY_E_BADIMAGE,
+	  "a condition lies in the child graph of node 6" },
+	{ IN(CONDITION, 8, 4), 1, FDRY_E_BADIMAGE, "flags 0x0 and value 1" },
+	{ IN(CONDITION, 12, 4), 2, FDRY_E_BADIMAGE, "flags 0x2 and value 0" },
+	{ IN(SUBGRAPH, 8, 4), 1, FDRY_E_BADIMAGE, "child graph node 2 has no graph" },
+};
+
+START_TEST(condition_damage_is_named)
+{
+	graph_damage_try("conditions", &condition_damages[_i]);
+}
+END_TEST
+
 START_TEST(memop_damage_is_named)
 {
 	graph_damage_try("memops", &memop_damages[_i]);
@@ -116,6 +156,8 @@ int main(void)
 	Suite *s = suite_create("graph_codec_nodes");
 	TCase *tc = tcase_create("nodes");
 
+	tcase_add_loop_test(tc, condition_damage_is_named, 0,
+			    sizeof(condition_damages) / sizeof(condition_damages[0]));
 	tcase_add_loop_test(tc, child_damage_is_named, 0,
 			    sizeof(child_damages) / sizeof(child_damages[0]));
 	tcase_add_loop_test(tc, function_damage_is_named, 0,

@@ -307,6 +307,8 @@ static const struct {
 	{ "linked.90.cubin", "checks", "" },
 	{ "syscalls.90.cubin", "quiet", "" },
 	{ "calls.90.cubin", "indirect", "" },
+	{ "conditions.90.cubin", "decides", "" },
+	{ "conditions.90.cubin", "plain", "" },
 };
 
 START_TEST(refused_calls)
@@ -322,6 +324,9 @@ START_TEST(refused_calls)
 	ck_assert(r.prints == !strcmp(refusals[_i].kernel, "says"));
 	if (r.prints)
 		ck_assert_str_eq(r.unsliceable, "it calls vprintf (device printf)");
+	if (!strcmp(refusals[_i].kernel, "decides"))
+		ck_assert_str_eq(r.unsliceable,
+				 "it calls cudaGraphSetConditional (conditions of graphs)");
 	fdry_code_reach_release(&r);
 	cubin_close(&o);
 }

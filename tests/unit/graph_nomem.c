@@ -139,7 +139,8 @@ static int build_graph(void)
 	struct fdry_graph_view v;
 	struct fdry_graph_built b = { 0 };
 	int err = fdry_graph_view_init(span_of(&object), &v) ?:
-		  fdry_graph_build(&gf.builder, &v, &b) ?: graph_built_check(&gf.drv, &v, &b);
+		  fdry_graph_build(&gf.builder, &v, &b) ?:
+		  graph_built_check(&gf.drv, &v, &b, gf.reader.conditional);
 
 	fdry_graph_built_release(&gf.drv, &b);
 	return err;

@@ -133,7 +133,7 @@ static const struct {
 	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "node 0: its kind is external semaphore wait" },
 	{ CU_GRAPH_NODE_TYPE_MEM_ALLOC, "node 0: its kind is memory allocation" },
 	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
-	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: its kind is conditional" },
+	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: conditional: it was not seen" },
 	{ (CUgraphNodeType)99,
 	  "node 0: it is a node of type 99, which this version does not know" },
 };

@@ -260,6 +260,140 @@ START_TEST(memops)
 }
 END_TEST
 
+/* --- conditional nodes --- */
+
+/* The condition of @h becomes the number @word, less @down, in a stream that captures. */
+static void condition_launch(struct nodes *n, CUstream s, CUgraphConditionalHandle h,
+			     unsigned int word, uint32_t down)
+{
+	CUdeviceptr at = n->x.addr + 8 * word;
+	void *args[] = { &h, &at, &down };
+	CUfunction f;
+
+	cuda_ok(cuModuleGetFunction, &f, n->w.module, "condition");
+	cuda_ok(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, s, args, NULL);
+}
+
+static void step_launch(struct nodes *n, CUstream s, unsigned int i)
+{
+	CUdeviceptr at = n->x.addr + 8 * i;
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &at, &salt, &spins };
+
+	cuda_ok(cuLaunchKernel, n->step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL);
+}
+
+/* Add a conditional node after the newest node of a stream that captures, as frameworks do, and
+ * capture its body on another stream. */
+static CUstream body_begin(struct nodes *n, CUgraphConditionalNodeType type,
+			   CUgraphConditionalHandle h)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	CUstreamCaptureStatus status;
+	const CUgraphEdgeData *data;
+	const CUgraphNode *deps;
+	CUgraphNode node;
+	cuuint64_t id;
+	CUstream s;
+	size_t count;
+	CUgraph g;
+
+	cuda_ok(cuStreamGetCaptureInfo_v3, n->w.stream, &status, &id, &g, &deps, &data, &count);
+	p.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){ .handle = h, .type = type, .size = 1 };
+	cuda_ok(cuCtxGetCurrent, &p.conditional.ctx);
+	cuda_ok(cuGraphAddNode_v2, &node, g, deps, data, count, &p);
+	cuda_ok(cuStreamUpdateCaptureDependencies_v2, n->w.stream, &node, NULL, 1,
+		CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuStreamBeginCaptureToGraph, s, p.conditional.phGraph_out[0], NULL, NULL, 0,
+		CU_STREAM_CAPTURE_MODE_RELAXED);
+	return s;
+}
+
+static CUgraphConditionalHandle handle_new(CUstream s)
+{
+	CUstreamCaptureStatus status;
+	CUgraphConditionalHandle h;
+	CUcontext ctx;
+	cuuint64_t id;
+	CUgraph g;
+
+	cuda_ok(cuStreamGetCaptureInfo_v3, s, &status, &id, &g, NULL, NULL, NULL);
+	cuda_ok(cuCtxGetCurrent, &ctx);
+	cuda_ok(cuGraphConditionalHandleCreate, &h, g, ctx, 0, 0);
+	return h;
+}
+
+static void body_end(CUstream s)
+{
+	CUgraph g;
+
+	cuda_ok(cuStreamEndCapture, s, &g);
+	cuda_ok(cuStreamDestroy_v2, s);
+}
+
+/* x[1] says whether x[0] steps; x[2] counts the steps of x[3]. */
+static void seal_conditions(void *arg)
+{
+	CUgraphConditionalHandle h, loop;
+	struct nodes n;
+	CUstream s;
+	CUgraph g;
+
+	(void)arg;
+	nodes_begin(&n);
+	capture_start(&n.w);
+	h = handle_new(n.w.stream);
+	condition_launch(&n, n.w.stream, h, 1, 0);
+	s = body_begin(&n, CU_GRAPH_COND_TYPE_IF, h);
+	step_launch(&n, s, 0);
+	body_end(s);
+	loop = handle_new(n.w.stream);
+	condition_launch(&n, n.w.stream, loop, 2, 0);
+	s = body_begin(&n, CU_GRAPH_COND_TYPE_WHILE, loop);
+	step_launch(&n, s, 3);
+	condition_launch(&n, s, loop, 2, 1);
+	body_end(s);
+	g = capture_stop(&n.w);
+	nodes_seal(&n, g);
+}
+
+START_TEST(conditions)
+{
+	struct fdry_image *img;
+	uint64_t x[64], want[64] = { 0 };
+	unsigned int i, k;
+
+	test_child(seal_conditions, NULL);
+	img = load(refs[_i]);
+	for (i = 0; i < 4; i++) {
+		want[1] = i % 2;
+		want[2] = i;
+		ok(fdry_image_write(img, "x", want, sizeof(want), NULL));
+		ok(fdry_image_launch(img, GRAPH, NULL));
+		ok(fdry_image_read(img, "x", x, 512, NULL));
+		want[0] = i % 2 ? stepped(want[0], 3) : want[0];
+		for (k = 0; k < i; k++)
+			want[3] = stepped(want[3], 3);
+		want[2] = 0;
+		ck_assert_mem_eq(x, want, sizeof(want));
+	}
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(conditions_are_described)
+{
+	char *text = NULL;
+
+	test_child(seal_conditions, NULL);
+	ok(fdry_image_describe(load_store(), "img", &text));
+	ck_assert_ptr_nonnull(strstr(text, "graph 1 holds 5 kernel, 2 conditional, 4 edges"));
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_nodes");
@@ -270,6 +404,8 @@ int main(void)
 	tcase_add_test(tc, children_are_counted);
 	tcase_add_loop_test(tc, functions, 0, 2);
 	tcase_add_loop_test(tc, memops, 0, 2);
+	tcase_add_loop_test(tc, conditions, 0, 2);
+	tcase_add_test(tc, conditions_are_described);
 	tcase_add_test(tc, functions_are_bound_at_the_load);
 	suite_add_tcase(s, tc);
 	return test_main(s);

@@ -30,6 +30,7 @@ for file in vars shared syscalls; do
 	nvcc -cubin -arch=sm_100 "$file.cu" -o "$file.100.cubin"
 done
 nvcc -cubin -arch=sm_90 large.cu -o large.90.cubin
+nvcc -cubin -arch=sm_90 conditions.cu -o conditions.90.cubin
 
 # Relocatable device code: the objects, and the linker's result.
 nvcc -cubin -rdc=true -arch=sm_90 who.cu -o who.rel.cubin

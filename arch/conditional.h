@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conditional.h - what the driver does not report of a conditional node. The interposer notes it,
+ * and the reader of graphs asks for it.
+ */
+#ifndef FDRY_ARCH_CONDITIONAL_H
+#define FDRY_ARCH_CONDITIONAL_H
+
+#include <stdint.h>
+
+#include <cuda.h>
+
+/* The handle of a condition: its number is its place in the order of creation, from 1. */
+struct fdry_condition {
+	CUgraph graph;      /* of which it was created: the graph, or one within it */
+	CUcontext ctx;
+	unsigned int value; /* at the beginning of each launch, if flags is 1 */
+	unsigned int flags; /* CU_GRAPH_COND_ASSIGN_DEFAULT or 0 */
+};
+
+struct fdry_conditional {
+	uint64_t handle;
+	CUgraphConditionalNodeType type;
+	unsigned int size;
+	const CUgraph *bodies; /* this many; they belong to the driver */
+	CUcontext ctx;
+	struct fdry_condition condition; /* of the handle */
+	uint64_t handles; /* of the graph and of all graphs within it */
+};
+
+#endif
