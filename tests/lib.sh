@@ -70,6 +70,31 @@ tree_files() (
 	done
 )
 
+# side_by_side FUNCTION...: runs functions with checks at the same time, each in a subshell and a
+# folder of its own, and counts their checks; for checks that wait more than they compute
+side_run() {
+	TMP=$TMP/$1 checks=0 failures=0
+	mkdir "$TMP"
+	cd "$TMP"
+	"$1"
+	echo "$checks $failures" >"$TMP/.t.count"
+}
+side_by_side() {
+	local function count bad top=$TMP pids=()
+	for function; do
+		side_run "$function" >"$top/$function.out" 2>&1 &
+		pids+=($!)
+	done
+	wait "${pids[@]}" || true
+	for function; do
+		cat "$top/$function.out"
+		count=1 bad=1
+		[ -e "$top/$function/.t.count" ] || echo "not ok: $function ended early"
+		[ ! -e "$top/$function/.t.count" ] || read -r count bad <"$top/$function/.t.count"
+		checks=$((checks + count)) failures=$((failures + bad))
+	done
+}
+
 # t_skip REASON: ends the script, because this machine cannot run its tests
 t_skip() {
 	echo "SKIP: $1"

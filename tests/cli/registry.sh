@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2119,SC2120,SC2154
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2154
 #
 # registry.sh - sourced after lib.sh and store.sh: container registries of Debian's docker-registry
 # on the loopback interface. All of them stop when the script ends.
@@ -135,11 +135,37 @@ hostile_start() {
 	return 1
 }
 
+# hostile_image: seals the image m/one of the files a and b; sets blob, the path of a's blob
+hostile_image() {
+	head -c 900000 /dev/urandom >a
+	head -c 500000 /dev/urandom >b
+	export FOUNDRY_STORE=$TMP/s FOUNDRY_REGISTRY_RETRIES=2 FOUNDRY_REGISTRY_TIMEOUT=2
+	"$store_image" s m/one a b >/dev/null
+	blob="blobs/sha256:$(id_of a)"
+}
+
+# servers_own: for functions of side_by_side, which start servers and have a HOME of their own
+servers_own() {
+	registry_pids=()
+	trap registry_stop_all EXIT
+	export HOME=$TMP/home XDG_CONFIG_HOME=$TMP/home/.config
+	mkdir -p "$HOME/.docker"
+}
+
+# hostile_begin: starts the server "bad" before the registry "real"; pushes m/one; sets at
+hostile_begin() {
+	hostile_start bad "127.0.0.1:$real_port"
+	at=oci+http://127.0.0.1:$bad_port/m/one
+	fault
+	t "push" push
+}
+
 # The functions below work with the server "bad", on the image that $at names, in the store t.
 
 # fault LINE...: the faults from now on
 fault() { printf '%s\n' "$@" >bad/faults; : >bad/headers; }
 asked() { grep -c "$1" bad/headers; }
+push() { foundry-store push --private m/one "$at"; }
 # fetch [STORE]: pulls into a new store
 fetch() { rm -rf t; foundry-store -s t pull "$at" && foundry-store -s t verify; }
 # refuses STATUS REGEX: a pull into a new store fails, names nothing, and leaves it sound; without

@@ -8,169 +8,166 @@
 . "$ROOT/tests/cli/store.sh"
 . "$ROOT/tests/cli/registry.sh"
 
-head -c 900000 /dev/urandom >a
-head -c 500000 /dev/urandom >b
-export FOUNDRY_STORE=$TMP/s FOUNDRY_REGISTRY_RETRIES=2 FOUNDRY_REGISTRY_TIMEOUT=2
-"$store_image" s m/one a b >/dev/null
+hostile_image
+
+repeated() {
+	servers_own
+	hostile_begin
+	t "pull through the server" fetch
+	fault "GET $blob 1 drop"
+	t "a connection that breaks is opened again" fetch
+	fault "GET $blob 2 cut 300000"
+	t "a download goes on behind the bytes that came" fetch
+	t "it asked for the rest" grep -q "$blob.*bytes=300000-" bad/headers
+	fault "GET $blob 1 cut 300000" "GET $blob 1 norange"
+	t "a server that ignores the range is asked again" fetch
+	fault "GET $blob 1 flip"
+	t "a blob with other bytes is fetched once more" fetch
+	for status in 408 429 500 502 503 504; do
+		fault "GET $blob 2 status $status"
+		t "status $status is repeated" fetch
+	done
+	fault "GET $blob 1 status 429,Retry-After:2"
+	start=$SECONDS
+	t "Retry-After" fetch
+	t "is waited for" test $((SECONDS - start)) -ge 2
+}
+
+stalled() {
+	servers_own
+	hostile_begin
+	fault "GET $blob 1 stall 100000"
+	t "a stalled download is broken off and goes on" fetch
+	fault "GET $blob 1 drip 0.5"
+	t "a slow one is not" fetch
+	t "and was asked for once" test "$(asked "GET.*$blob")" = 1
+}
+
+stalled_always() {
+	servers_own
+	hostile_begin
+	fault "GET $blob 9 stall 0"
+	t "a download that always stalls" refuses 9 "too slow|broke off"
+}
+
+pushes() {
+	for what in "PUT uploads 2 drop" "POST uploads 2 status 503" "PUT uploads 2 status 500" \
+		"HEAD blobs 2 drop" "PUT uploads 1 status 404" "PUT manifests 1 status 502"; do
+		rm -rf real.data/docker
+		fault "$what"
+		t "a push with $what" push
+	done
+	fault
+	t "what was pushed is whole" fetch
+	rm -rf real.data/docker
+	fault "PUT uploads 99 status 500"
+	t "an upload that always fails" says_only 9 "answered 500 to PUT" \
+		foundry-store push --private m/one "$at"
+	rm -rf real.data/docker
+	fault "PUT uploads 99 chatty"
+	t "a registry that explains its successes" push
+}
+
+refused() {
+	servers_own
+	hostile_begin
+	fault "GET $blob 9 drop"
+	t "a connection that always breaks" refuses 9 "cannot be reached, or a transfer broke off"
+	fault "GET $blob 9 flip"
+	t "a blob with other bytes" refuses 7 "sent other bytes than ${blob#blobs/}"
+	fault "GET $blob 9 shorter"
+	t "a blob that is too short" refuses 7 "sent other bytes"
+	fault "GET $blob 9 longer"
+	t "a blob that is too long" refuses 7 "sent more than 900000 bytes"
+	fault "GET manifests 9 flip"
+	t "a manifest that is no JSON" refuses 7 "is no JSON document|does not match"
+	fault "GET manifests 9 digest"
+	t "a wrong digest in the header" refuses 7 \
+		"does not match the digest that the registry states"
+	fault "GET $blob 9 status 403"
+	t "status 403" refuses 6 "answered 403 to GET .*TEST: a fault.*right"
+	fault "GET $blob 9 status 404"
+	t "status 404" refuses 3 "answered 404"
+	fault "GET $blob 9 status 500"
+	t "status 500" refuses 9 "answered 500.*log"
+	fault "GET $blob 9 status 429,Retry-After:4000"
+	t "a wait of an hour" refuses 9 "asks to wait for 4000 seconds"
+	fault "GET $blob 99 redirect http://127.0.0.1:$bad_port"
+	t "a redirect without end" refuses 9 "redirects without end"
+	fault "GET $blob 9 redirect ftp://127.0.0.1"
+	t "a redirect to another protocol" refuses 9 "not HTTPS"
+}
+
+# Another host gets no credentials.
+hosts() {
+	hostile_start else
+	log_in "127.0.0.1:$bad_port"
+	touch bad/tokens
+	fault "GET $blob 9 redirect http://127.0.0.1:$else_port"
+	: >else/headers
+	t "a redirect to another host is followed" says_only 7 "sent other bytes|sent more" \
+		foundry-store -s t2 pull "$at"
+	t "the registry got the token" grep -q "manifests.*Bearer token" bad/headers
+	t "the other host got none" bash -c \
+		"grep -q '$blob - ' else/headers && ! grep -q Bearer else/headers"
+	asked="GET /token.service=test&scope=repository%3Am%2Fone%3Apull&.*"
+	t "the server of tokens got the password" grep -q \
+		"${asked}user Basic dXNlcjpzZWNyZXQ=" bad/asked
+	fault "POST uploads 9 location http://127.0.0.1:$else_port/upload"
+	: >else/headers
+	rm -rf real.data/docker
+	t "an upload at another host gets no token" bash -c \
+		"foundry-store push --private m/one $at;
+		grep -q 'PUT /upload.* - ' else/headers && ! grep -q Bearer else/headers"
+}
+
+tokens() {
+	log_in "127.0.0.1:$bad_port"
+	touch bad/tokens
+	fault
+	rm -rf real.data/docker
+	t "push with tokens" push
+	rm -rf real.data/docker
+	fault "PUT uploads 2 expire"
+	t "tokens that expire in the middle of a push" push
+	fault "GET $blob 1 expire"
+	t "and of a pull" fetch
+	: >bad/tokens
+	fault
+	t "an expired token is replaced" fetch
+	fault "GET /token 9 status 401"
+	: >bad/tokens
+	t "a server of tokens that refuses" refuses 6 "tokens answered 401 .TEST: a fault.*log in"
+	: >bad/tokens
+	fault "GET /token 1 status 503"
+	t "one that is busy is asked again" fetch
+	printf '{"auths": {"127.0.0.1:%s": {"auth": "dXNlcg==", "identitytoken": "refresh-me"}}}' \
+		"$bad_port" >"$HOME/.docker/config.json"
+	: >bad/tokens
+	: >bad/asked
+	t "a refresh token" fetch
+	t "is posted" grep -q \
+		"POST /token - .*grant_type=refresh_token.*refresh_token=refresh-me" bad/asked
+}
+
+dead() {
+	registry_stop real
+	t "a registry that is gone" says_only 9 "500|502|cannot be reached|broke off" \
+		foundry-store -s t pull "$at:x"
+}
+
+# These change the registry and have one of their own.
+changes() {
+	servers_own
+	real_port=
+	registry_start real
+	hostile_begin
+	pushes
+	hosts
+	tokens
+	dead
+}
+
 registry_start real
-hostile_start bad "127.0.0.1:$real_port"
-hostile_start else
-at=oci+http://127.0.0.1:$bad_port/m/one
-push() { foundry-store push --private m/one "$at"; }
-blob="blobs/sha256:$(id_of a)"
-fault
-t "push through the server" push
-t "pull through the server" fetch
-
-# --- repaired ---
-
-fault "GET $blob 1 drop"
-t "a connection that breaks is opened again" fetch
-fault "GET $blob 2 cut 300000"
-t "a download goes on behind the bytes that came" fetch
-t "it asked for the rest" grep -q "$blob.*bytes=300000-" bad/headers
-fault "GET $blob 1 cut 300000" "GET $blob 1 norange"
-t "a server that ignores the range is asked again" fetch
-fault "GET $blob 1 stall 100000"
-t "a stalled download is broken off and goes on" fetch
-fault "GET $blob 1 drip 0.5"
-t "a slow one is not" fetch
-t "and was asked for once" test "$(asked "GET.*$blob")" = 1
-fault "GET $blob 1 flip"
-t "a blob with other bytes is fetched once more" fetch
-for status in 408 429 500 502 503 504; do
-	fault "GET $blob 2 status $status"
-	t "status $status is repeated" fetch
-done
-fault "GET $blob 1 status 429,Retry-After:2"
-start=$SECONDS
-t "Retry-After" fetch
-t "is waited for" test $((SECONDS - start)) -ge 2
-for what in "PUT uploads 2 drop" "POST uploads 2 status 503" "PUT uploads 2 status 500" \
-	"HEAD blobs 2 drop" "PUT uploads 1 status 404" "PUT manifests 1 status 502"; do
-	rm -rf real.data/docker
-	fault "$what"
-	t "a push with $what" push
-done
-fault
-t "what was pushed is whole" fetch
-rm -rf real.data/docker
-fault "PUT uploads 99 status 500"
-t "an upload that always fails" says_only 9 "answered 500 to PUT" \
-	foundry-store push --private m/one "$at"
-while IFS='|' read -r what status regex; do
-	rm -rf real.data/docker
-	fault "$what"
-	t "a push with $what" says_only "$status" "$regex" foundry-store push --private m/one "$at"
-	t "leaves the store sound" foundry-store verify
-done <<'END'
-POST uploads 9 status 403|6|answered 403 to POST .*TEST: a fault.*ask for the right
-PUT uploads 9 status 413|9|answered 413 to PUT .*limit for one request is too small
-PUT manifests 9 status 403|6|answered 403 to PUT .*ask for the right
-PUT manifests 9 status 400|9|answered 400 to PUT .*TEST: a fault
-PUT manifests 9 digest|7|has stored another manifest than was sent
-END
-rm -rf real.data/docker
-fault "PUT uploads 99 chatty"
-t "a registry that explains its successes" push
-
-# --- refused ---
-
-fault "GET $blob 9 drop"
-t "a connection that always breaks" refuses 9 "cannot be reached, or a transfer broke off"
-fault "GET $blob 9 flip"
-t "a blob with other bytes" refuses 7 "sent other bytes than sha256:$(id_of a)"
-fault "GET $blob 9 shorter"
-t "a blob that is too short" refuses 7 "sent other bytes"
-fault "GET $blob 9 longer"
-t "a blob that is too long" refuses 7 "sent more than 900000 bytes"
-fault "GET manifests 9 flip"
-t "a manifest that is no JSON" refuses 7 "is no JSON document|does not match"
-fault "GET manifests 9 digest"
-t "a wrong digest in the header" refuses 7 "does not match the digest that the registry states"
-fault "GET $blob 9 status 403"
-t "status 403" refuses 6 "answered 403 to GET .*TEST: a fault.*right"
-fault "GET $blob 9 status 404"
-t "status 404" refuses 3 "answered 404"
-fault "GET $blob 9 status 500"
-t "status 500" refuses 9 "answered 500.*log"
-fault "GET $blob 9 status 429,Retry-After:4000"
-t "a wait of an hour" refuses 9 "asks to wait for 4000 seconds"
-fault "GET $blob 9 stall 0"
-t "a download that always stalls" refuses 9 "too slow|broke off"
-fault "GET $blob 99 redirect http://127.0.0.1:$bad_port"
-t "a redirect without end" refuses 9 "redirects without end"
-fault "GET $blob 9 redirect ftp://127.0.0.1"
-t "a redirect to another protocol" refuses 9 "not HTTPS"
-
-# --- damaged on the registry's disk ---
-
-fault
-data=real.data/docker/registry/v2/blobs/sha256
-damaged=$data/$(id_of a | cut -c 1-2)/$(id_of a)/data
-cp "$damaged" whole
-printf x | dd of="$damaged" bs=1 seek=450000 conv=notrunc status=none
-t "a blob that is corrupted on the server" says_only 7 \
-	"sent other bytes than sha256:$(id_of a); delete them there and push again" fetch
-head -c 450000 whole >"$damaged"
-t "one that is shorter there" says_only 7 "sent other bytes" fetch
-: >"$damaged"
-t "an empty one" says_only 7 "sent other bytes" fetch
-rm "$damaged"
-t "one that is gone" says_only 3 "answered 404" fetch
-t "a push brings it back" push
-t "and the image is whole" fetch
-
-# --- another host gets no credentials ---
-
-log_in "127.0.0.1:$bad_port"
-touch bad/tokens
-fault "GET $blob 9 redirect http://127.0.0.1:$else_port"
-: >else/headers
-t "a redirect to another host is followed" says_only 7 "sent other bytes|sent more" \
-	foundry-store -s t2 pull "$at"
-t "the registry got the token" grep -q "manifests.*Bearer token" bad/headers
-t "the other host got none" bash -c \
-	"grep -q '$blob - ' else/headers && ! grep -q Bearer else/headers"
-t "the server of tokens got the password" grep -q \
-	"GET /token.service=test&scope=repository%3Am%2Fone%3Apull&.*user Basic dXNlcjpzZWNyZXQ=" \
-	bad/asked
-fault "POST uploads 9 location http://127.0.0.1:$else_port/upload"
-: >else/headers
-rm -rf real.data/docker
-t "an upload at another host gets no token" bash -c "foundry-store push --private m/one $at;
-	grep -q 'PUT /upload.* - ' else/headers && ! grep -q Bearer else/headers"
-
-# --- tokens ---
-
-fault
-t "push with tokens" push
-rm -rf real.data/docker
-fault "PUT uploads 2 expire"
-t "tokens that expire in the middle of a push" push
-fault "GET $blob 1 expire"
-t "and of a pull" fetch
-: >bad/tokens
-fault
-t "an expired token is replaced" fetch
-fault "GET /token 9 status 401"
-: >bad/tokens
-t "a server of tokens that refuses" refuses 6 "tokens answered 401 .TEST: a fault.*log in"
-: >bad/tokens
-fault "GET /token 1 status 503"
-t "one that is busy is asked again" fetch
-printf '{"auths": {"127.0.0.1:%s": {"auth": "dXNlcg==", "identitytoken": "refresh-me"}}}' \
-	"$bad_port" >"$HOME/.docker/config.json"
-: >bad/tokens
-: >bad/asked
-t "a refresh token" fetch
-t "is posted" grep -q "POST /token - .*grant_type=refresh_token.*refresh_token=refresh-me" bad/asked
-rm bad/tokens
-
-# --- the registry dies ---
-
-fault
-registry_stop real
-t "a registry that is gone" says_only 9 "500|502|cannot be reached|broke off" \
-	foundry-store -s t pull "$at:x"
+side_by_side repeated stalled stalled_always refused changes
 t_done

@@ -8,16 +8,9 @@
 . "$ROOT/tests/cli/store.sh"
 . "$ROOT/tests/cli/registry.sh"
 
-head -c 900000 /dev/urandom >a
-head -c 500000 /dev/urandom >b
-export FOUNDRY_STORE=$TMP/s FOUNDRY_REGISTRY_RETRIES=2 FOUNDRY_REGISTRY_TIMEOUT=2
-"$store_image" s m/one a b >/dev/null
+hostile_image
 registry_start real
-hostile_start bad "127.0.0.1:$real_port"
-at=oci+http://127.0.0.1:$bad_port/m/one
-blob="blobs/sha256:$(id_of a)"
-fault
-t "push" foundry-store push --private m/one "$at"
+hostile_begin
 
 # --- without end ---
 
