@@ -287,7 +287,8 @@ static void cond_nested(void)
 	printf(", inner with a handle of the root %d", (int)res);
 	if (!res)
 		facts_add(other, NULL, 9, 1);
-	printf(", run %d: %u %u\n", (int)facts_run(g, 1, true), facts_word(8), facts_word(9));
+	printf(", run %d:", (int)facts_run(g, 1, true));
+	printf(" %u %u\n", facts_word(8), facts_word(9));
 	g = facts_graph_new();
 	MUST(cuGraphAddChildGraphNode, &c, g, NULL, 0, facts_graph_new());
 	MUST(cuGraphChildGraphNodeGetGraph, c, &other);
@@ -458,7 +459,8 @@ static void cond_capture(void)
 	     CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 	MUST(cuStreamEndCapture, facts.stream, &g);
 	printf(", body has %zu nodes", facts_nodes_of(body, &in, 1));
-	printf(", run %d: %u\n", (int)facts_run(g, 2, true), facts_word(8));
+	printf(", run %d:", (int)facts_run(g, 2, true));
+	printf(" %u\n", facts_word(8));
 	MUST(cuStreamDestroy_v2, s);
 }
 
