@@ -48,6 +48,7 @@ struct fdry_registry_push {
 	struct fdry_oid list_id;
 	const struct fdry_registry_blob *blobs;
 	size_t count;
+	bool only_sign; /* send nothing but the signature; the registry must have the rest */
 };
 
 struct fdry_registry_client {

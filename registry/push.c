@@ -13,6 +13,7 @@ struct push {
 	struct fdry_buf list;
 	struct fdry_registry_blob *blobs;
 	struct fdry_registry_report report;
+	bool only_sign;
 	int err; /* of a function that the client called */
 };
 
@@ -87,7 +88,8 @@ static int send(struct push *p, const char *to)
 	const struct fdry_registry_caller caller = { .arg = p, .read = on_read,
 						     .progress = on_progress };
 	struct fdry_registry_push in = { .list = { p->list.data, p->list.len }, .blobs = p->blobs,
-					 .count = fdry_pack_plan_count(&p->plan) };
+					 .count = fdry_pack_plan_count(&p->plan),
+					 .only_sign = p->only_sign };
 	const struct fdry_registry_client *client;
 	int err = fdry_registry_open(&client) ?:
 		  fdry_oid_of(p->list.data, p->list.len, &in.list_id);
@@ -114,28 +116,46 @@ static int target_find(const char *const *names, size_t count, const char **to,
 	return err;
 }
 
+/* What a push and a signature have in common. @p has the store, and is otherwise empty. */
+static int run(struct push *p, const char *const *names, size_t count, const char *to,
+	       fdry_registry_check_fn check)
+{
+	struct fdry_buf target = { 0 };
+	int err = target_find(names, count, &to, &target) ?: fdry_store_busy(p->s);
+
+	if (err)
+		goto out_release;
+	p->plan.s = p->s;
+	p->plan.flags = p->opts.flags & FDRY_REGISTRY_NO_REFS ? FDRY_EXPORT_NO_REFS : 0;
+	err = fdry_pack_plan_init(&p->plan, names, count) ?: images_check(p, check) ?:
+	      fdry_pack_put_list(&p->plan, &p->list) ?: blobs_list(p) ?: send(p, to);
+	free(p->blobs);
+	fdry_buf_release(&p->list);
+	fdry_pack_plan_release(&p->plan);
+	fdry_store_idle(p->s);
+out_release:
+	fdry_buf_release(&target);
+	return err;
+}
+
 int fdry_registry_push(struct fdry_store *s, const char *const *names, size_t count, const char *to,
 		       const struct fdry_registry_opts *opts, fdry_registry_check_fn check,
 		       struct fdry_registry_report *report)
 {
 	struct push p = { .s = s };
-	struct fdry_buf target = { 0 };
 	int err = fdry_need(s) ?: fdry_report_check(report) ?:
-		  fdry_registry_opts_take(opts, &p.opts) ?:
-		  target_find(names, count, &to, &target) ?: fdry_store_busy(s);
+		  fdry_registry_opts_take(opts, &p.opts) ?: run(&p, names, count, to, check);
 
-	if (err)
-		goto out_release;
-	p.plan.s = s;
-	p.plan.flags = p.opts.flags & FDRY_REGISTRY_NO_REFS ? FDRY_EXPORT_NO_REFS : 0;
-	err = fdry_pack_plan_init(&p.plan, names, count) ?: images_check(&p, check) ?:
-	      fdry_pack_put_list(&p.plan, &p.list) ?: blobs_list(&p) ?: send(&p, to) ?:
-	      fdry_report_give(&p.report, sizeof(p.report), report);
-	free(p.blobs);
-	fdry_buf_release(&p.list);
-	fdry_pack_plan_release(&p.plan);
-	fdry_store_idle(s);
-out_release:
-	fdry_buf_release(&target);
-	return err;
+	return err ?: fdry_report_give(&p.report, sizeof(p.report), report);
+}
+
+int fdry_store_sign(struct fdry_store *store, const char *const *names, size_t count,
+		    const char *to, const struct fdry_registry_opts *opts,
+		    struct fdry_registry_report *report)
+{
+	struct push p = { .s = store, .only_sign = true };
+	int err = fdry_need(store) ?: fdry_report_check(report) ?:
+		  fdry_registry_opts_take(opts, &p.opts) ?: run(&p, names, count, to, NULL);
+
+	return err ?: fdry_report_give(&p.report, sizeof(p.report), report);
 }

@@ -139,5 +139,9 @@ int fdry_registry_opts_take(const struct fdry_registry_opts *opts, struct fdry_r
 		ret->requests = REQUESTS;
 	if (ret->count_mounts && !ret->mounts)
 		return fdry_fail(FDRY_E_INVAL, "the list of repositories to mount from is missing");
-	return ret->ref ? fdry_ref_check(ret->ref) : 0;
+	if (!ret->policy)
+		err = fdry_config_path(FDRY_CONFIG_POLICY, &ret->policy);
+	if (!err && !ret->sign_key)
+		err = fdry_config_path(FDRY_CONFIG_SIGN_KEY, &ret->sign_key);
+	return err ?: ret->ref ? fdry_ref_check(ret->ref) : 0;
 }

@@ -25,7 +25,7 @@
 	X(3, ABSENT, "no store, ref, object or graph of that name, or several of them") \
 	X(4, LOCKED, "another process was in the way or faster; try again") \
 	X(5, FULL, "the disk or the store is full") \
-	X(6, DENIED, "permissions or the medium do not allow it") \
+	X(6, DENIED, "permissions, the medium or a policy do not allow it") \
 	X(7, DAMAGED, "damage prevents it; see verify") \
 	X(8, DECLINED, "the answer to the question was not yes") \
 	X(9, FAILED, "any other error")

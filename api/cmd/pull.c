@@ -22,6 +22,7 @@ static int pull(const struct cmd_args *a, struct fdry_store *s)
 		.flags = (cmd_has(a, PLAIN_HTTP) ? FDRY_REGISTRY_PLAIN_HTTP : 0) |
 			 (cmd_has(a, NO_REFS) ? FDRY_REGISTRY_NO_REFS : 0),
 		.ref = a->argc > 1 ? a->argv[1] : NULL,
+		.policy = cmd_value(a, POLICY),
 		.progress = cmd_progress_step,
 		.progress_arg = &stored.progress,
 		.image = cmd_stored_print,

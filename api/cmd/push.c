@@ -43,6 +43,7 @@ static int push(const struct cmd_args *a, struct fdry_store *s, struct fdry_regi
 			 (cmd_has(a, NO_REFS) ? FDRY_REGISTRY_NO_REFS : 0),
 		.progress = cmd_progress_step,
 		.progress_arg = &p,
+		.sign_key = cmd_value(a, SIGN_KEY),
 	};
 	const char **mounts = NULL;
 	struct fdry_oid oid;

@@ -39,7 +39,7 @@ static const struct {
 	{ FDRY_E_LOCKED, CMD_LOCKED },	  { FDRY_E_RACED, CMD_LOCKED },
 	{ FDRY_E_STALE, CMD_LOCKED },	  { FDRY_E_FULL, CMD_FULL },
 	{ FDRY_E_PERM, CMD_DENIED },	  { FDRY_E_CORRUPT, CMD_DAMAGED },
-	{ FDRY_E_BADIMAGE, CMD_DAMAGED },
+	{ FDRY_E_BADIMAGE, CMD_DAMAGED }, { FDRY_E_UNSIGNED, CMD_DENIED },
 };
 
 /* The first of several errors, such as rm reports one per ref, determines the exit status and is

@@ -39,6 +39,11 @@ enum fdry_registry_flags {
  * the registry then copies them without a transfer
  * @progress: NULL, or a function that is called meanwhile, with @progress_arg
  * @image: of a pull: NULL, or a function that is called for each image at the end, with @image_arg
+ * @policy: of a pull: a file that says which keys must have signed which names, as
+ * Documentation/format/policy.rst specifies it; NULL: that of FOUNDRY_POLICY; without both, every
+ * image is accepted
+ * @sign_key: of a push: a file with the private key that signs the image; NULL: that of
+ * FOUNDRY_SIGN_KEY; without both, it is not signed
  */
 struct fdry_registry_opts {
 	size_t sz;
@@ -51,6 +56,8 @@ struct fdry_registry_opts {
 	void *progress_arg;
 	fdry_imported_fn image;
 	void *image_arg;
+	const char *policy;
+	const char *sign_key;
 };
 
 /**
@@ -85,9 +92,25 @@ struct fdry_registry_report {
  *
  * Errors: FDRY_E_NETWORK (not reached, or it failed), FDRY_E_PERM (it refuses the credentials),
  * FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NOCLIENT, FDRY_E_INVAL, FDRY_E_LIMIT, FDRY_E_CORRUPT,
- * FDRY_E_ENV (credentials that cannot be read).
+ * FDRY_E_ENV (credentials or a key that cannot be read).
  */
 int fdry_store_push(struct fdry_store *store, const char *const *names, size_t count,
+		    const char *to, const struct fdry_registry_opts *opts,
+		    struct fdry_registry_report *report);
+
+/**
+ * fdry_store_sign() - Sign images that were pushed to a registry.
+ * @names: as they were pushed
+ * @to: the registry, repository, and tag or digest
+ * @opts: with @sign_key or FOUNDRY_SIGN_KEY; the flags of the push; NULL for the defaults
+ * @report: NULL, or what was signed
+ *
+ * The signature is made for the images in the store: if the registry has other content under that
+ * name, the call fails and signs nothing. It says that the images may be found under this name; a
+ * policy can refuse them under others. Errors: those of fdry_store_push(); FDRY_E_CORRUPT (the
+ * registry has another image there), FDRY_E_ENV (the key).
+ */
+int fdry_store_sign(struct fdry_store *store, const char *const *names, size_t count,
 		    const char *to, const struct fdry_registry_opts *opts,
 		    struct fdry_registry_report *report);
 
@@ -99,8 +122,10 @@ int fdry_store_push(struct fdry_store *store, const char *const *names, size_t c
  *
  * Only objects that the store lacks are fetched, in the order in which a load needs them. Each is
  * compared with its id while it arrives. The last transaction sets the refs: a pull that fails
- * changes neither refs nor images. Errors: those of fdry_store_push(); FDRY_E_BADIMAGE (not an
- * artifact of Foundry, or damaged), FDRY_E_CORRUPT (bytes that do not match their id), FDRY_E_FULL.
+ * changes neither refs nor images. The policy is applied before anything but the manifest is asked
+ * for. Errors: those of fdry_store_push(); FDRY_E_UNSIGNED (the policy asks for a signature that is
+ * not there), FDRY_E_BADIMAGE (not an artifact of Foundry, or damaged), FDRY_E_CORRUPT (bytes that
+ * do not match their id), FDRY_E_FULL.
  */
 int fdry_store_pull(struct fdry_store *store, const char *from,
 		    const struct fdry_registry_opts *opts, struct fdry_registry_report *report);

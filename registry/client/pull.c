@@ -12,6 +12,7 @@
 #include "registry/client/document.h"
 #include "registry/client/http.h"
 #include "registry/client/manifest.h"
+#include "registry/client/trust.h"
 
 #define RING 512
 #define WINDOW_BYTES (64u << 20)
@@ -94,6 +95,7 @@ static int layers_fetch(struct pull *p)
 				  n->by_digest ? fdry_document_ref(&n->digest, ref) : n->tag,
 				  n->by_digest ? &n->digest : NULL, &bytes, &id) ?:
 	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index, &parts);
+	err = err ?: fdry_trust_check(&p->http, p->opts->policy, &id);
 	if (err)
 		goto out_release;
 	fdry_oid_hex(&id, p->report->id);

@@ -12,6 +12,7 @@
 #include "registry/client/document.h"
 #include "registry/client/http.h"
 #include "registry/client/manifest.h"
+#include "registry/client/trust.h"
 
 #define SLOTS_MAX 256
 #define UPLOADS_MAX 4 /* of one blob, if the registry loses them */
@@ -39,6 +40,7 @@ struct push {
 	struct fdry_registry_report *report;
 	struct fdry_descriptor *layers; /* the list, then the objects */
 	struct fdry_descriptor empty;
+	EVP_PKEY *key;                  /* NULL: nothing is signed */
 	size_t next;                    /* blob to begin */
 	uint64_t done, total;
 	struct slot slots[SLOTS_MAX];
@@ -245,18 +247,27 @@ static int blobs_send(struct push *p)
 
 /* --- manifests --- */
 
+static int part_place(struct push *p, struct fdry_span bytes, struct fdry_oid *id)
+{
+	struct fdry_document_sent sent;
+	int err;
+
+	if (p->in->only_sign)
+		return fdry_oid_of(bytes.data, bytes.len, id);
+	err = fdry_document_send(&p->http, FDRY_MEDIA_MANIFEST, bytes, NULL, &sent);
+	*id = sent.id;
+	return err;
+}
+
 static int part_send(struct push *p, size_t from, size_t count, struct fdry_buf *parts)
 {
 	struct fdry_descriptor d = { .media = FDRY_MEDIA_MANIFEST };
-	struct fdry_document_sent sent = { 0 };
 	struct fdry_buf bytes = { 0 };
 	int err = fdry_manifest_put(p->layers + from, count, &bytes);
 
 	if (!err && bytes.len > FDRY_MANIFEST_BYTES)
 		err = fdry_bug("a manifest has %zu bytes", bytes.len);
-	err = err ?: fdry_document_send(&p->http, FDRY_MEDIA_MANIFEST,
-					(struct fdry_span){ bytes.data, bytes.len }, NULL, &sent);
-	d.digest = sent.id;
+	err = err ?: part_place(p, (struct fdry_span){ bytes.data, bytes.len }, &d.digest);
 	d.size = bytes.len;
 	fdry_buf_release(&bytes);
 	return err ?: fdry_buf_put(parts, &d, sizeof(d));
@@ -279,22 +290,59 @@ static int index_put(struct push *p, struct fdry_buf *ret)
 	return err;
 }
 
+/* The registry must have exactly this document under the name that is signed. */
+static int root_compare(struct push *p, struct fdry_span bytes, struct fdry_oid *id)
+{
+	const struct fdry_registry_name *n = &p->http.name;
+	char ref[FDRY_DOCUMENT_REF_SIZE];
+	struct fdry_buf there = { 0 };
+	struct fdry_oid other;
+	int err = fdry_oid_of(bytes.data, bytes.len, id) ?:
+		  fdry_document_fetch(&p->http,
+				      n->by_digest ? fdry_document_ref(&n->digest, ref) : n->tag,
+				      NULL, &there, &other);
+
+	fdry_buf_release(&there);
+	if (err || fdry_oid_eq(id, &other))
+		return err;
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "the registry has %s under this name, which is not the image in the "
+			 "store; push the image, or name what was pushed",
+			 fdry_document_ref(&other, ref));
+}
+
+static int root_place(struct push *p, const char *media, struct fdry_span bytes,
+		      struct fdry_oid *id)
+{
+	struct fdry_document_sent sent;
+	int err;
+
+	if (p->in->only_sign)
+		return root_compare(p, bytes, id);
+	err = fdry_document_send(&p->http, media, bytes, p->http.name.tag, &sent);
+	*id = sent.id;
+	return err;
+}
+
 /* The document that the tag names: the manifest, or the index of several. */
 static int root_send(struct push *p)
 {
 	bool is_index = 1 + p->in->count > FDRY_MANIFEST_LAYERS;
-	struct fdry_document_sent sent;
+	struct fdry_descriptor d = { .media = FDRY_MEDIA_MANIFEST };
 	struct fdry_buf bytes = { 0 };
 	int err = is_index ? index_put(p, &bytes) :
 			     fdry_manifest_put(p->layers, 1 + p->in->count, &bytes);
 
-	err = err ?: fdry_document_send(&p->http, is_index ? FDRY_MEDIA_INDEX : FDRY_MEDIA_MANIFEST,
-					(struct fdry_span){ bytes.data, bytes.len },
-					p->http.name.tag, &sent);
-	if (!err)
-		fdry_oid_hex(&sent.id, p->report->id);
+	if (is_index)
+		memcpy(d.media, FDRY_MEDIA_INDEX, sizeof(FDRY_MEDIA_INDEX));
+	d.size = bytes.len;
+	err = err ?: root_place(p, d.media, (struct fdry_span){ bytes.data, bytes.len },
+				&d.digest);
 	fdry_buf_release(&bytes);
-	return err;
+	if (err)
+		return err;
+	fdry_oid_hex(&d.digest, p->report->id);
+	return p->key ? fdry_trust_sign(&p->http, p->key, &d) : 0;
 }
 
 /* --- the call --- */
@@ -345,13 +393,23 @@ static int session_open(struct push *p, const char *to)
 	struct fdry_buf scope = { 0 };
 	int err = fdry_registry_name_parse(to, &name);
 
-	if (!err && name.by_digest)
+	if (!err && name.by_digest && !p->in->only_sign)
 		err = fdry_fail(FDRY_E_INVAL, "'%s' names a digest; push to a tag", to);
 	err = err ?: scope_put(p->opts, name.repo, &scope);
 	opts.scope = (const char *)scope.data;
 	err = err ?: fdry_http_open(&p->http, &name, &opts);
 	fdry_buf_release(&scope);
 	return err;
+}
+
+/* Before anything is sent. */
+static int key_open(struct push *p)
+{
+	if (p->opts->sign_key)
+		return fdry_key_private(p->opts->sign_key, &p->key);
+	return !p->in->only_sign ? 0 :
+	       fdry_fail(FDRY_E_INVAL, "no key is named to sign with; give --sign-key, or set "
+			 "FOUNDRY_SIGN_KEY");
 }
 
 static void push_free(struct push *p)
@@ -364,6 +422,7 @@ static void push_free(struct push *p)
 		fdry_buf_release(&p->slots[i].bytes);
 	}
 	fdry_http_close(&p->http);
+	EVP_PKEY_free(p->key);
 	free(p->layers);
 	free(p);
 }
@@ -381,8 +440,8 @@ int fdry_client_push(const char *to, const struct fdry_registry_opts *opts,
 	p->in = in;
 	p->caller = caller;
 	p->report = report;
-	err = session_open(p, to) ?: layers_set(p) ?: registry_greet(p) ?:
-	      blobs_send(p) ?: root_send(p);
+	err = key_open(p) ?: session_open(p, to) ?: layers_set(p) ?: registry_greet(p) ?:
+	      (in->only_sign ? 0 : blobs_send(p)) ?: root_send(p);
 	report->requests = p->http.requests;
 	report->retries = p->http.retries;
 	push_free(p);

@@ -454,7 +454,8 @@ class ImportOpts(Struct):
 class RegistryOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("requests", c_uint32), ("ref", c_char_p),
                 ("mounts", POINTER(c_char_p)), ("count_mounts", c_size_t), ("progress", BYTES_FN),
-                ("progress_arg", c_void_p), ("image", IMPORTED_FN), ("image_arg", c_void_p)]
+                ("progress_arg", c_void_p), ("image", IMPORTED_FN), ("image_arg", c_void_p),
+                ("policy", c_char_p), ("sign_key", c_char_p)]
 
 
 class RegistryReport(Struct):
@@ -704,6 +705,8 @@ CHECKED = {
                           POINTER(PackReport)],
     "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackReport)],
     "fdry_store_push": [STORE, POINTER(c_char_p), c_size_t, c_char_p, POINTER(RegistryOpts),
+                        POINTER(RegistryReport)],
+    "fdry_store_sign": [STORE, POINTER(c_char_p), c_size_t, c_char_p, POINTER(RegistryOpts),
                         POINTER(RegistryReport)],
     "fdry_store_pull": [STORE, c_char_p, POINTER(RegistryOpts), POINTER(RegistryReport)],
     "fdry_telemetry_at": [POINTER(Telemetry), c_size_t, POINTER(c_size_t)],

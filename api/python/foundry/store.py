@@ -47,6 +47,11 @@ class Pack(_lib.Record):
         self.images = images
 
 
+def optional_name(path):
+    """A path for the library, or None."""
+    return None if path is None else _lib.file_name(path)
+
+
 class Transfer(_lib.Record):
     """What was pushed or pulled: the fields of fdry_registry_report, id as text; `images` as of an
     import, or the number of images that were pushed.
@@ -298,14 +303,15 @@ class Store(_lib.Closing):
         return found
 
     def push(self, names, registry=None, private=False, mounts=(), refs=True, plain_http=False,
-             progress=None, requests=0):
+             progress=None, requests=0, sign_key=None):
         """Send images to a container registry. Returns a Transfer.
 
         names: refs, ids or prefixes of ids. registry: "oci://HOST[:PORT]/REPOSITORY[:TAG]";
         None: the repository of FOUNDRY_REGISTRY, where loads look for the one image by its name.
         private: also content that was not declared constant. mounts: repositories of the registry
         that may have the objects. refs: the names of the images, too. plain_http: HTTP without TLS.
-        progress: as for export(). requests: how many at a time; 0: 16.
+        progress: as for export(). requests: how many at a time; 0: 16. sign_key: the path of a
+        private key that signs the images; None: that of FOUNDRY_SIGN_KEY.
         """
         names = [names] if isinstance(names, str) else list(names)
         mounts = list(mounts)
@@ -315,7 +321,7 @@ class Store(_lib.Closing):
         repositories = (ctypes.c_char_p * len(mounts))(*[_lib.text(name) for name in mounts])
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, mounts=repositories, count_mounts=len(mounts),
-                                 progress=callback.fn)
+                                 progress=callback.fn, sign_key=optional_name(sign_key))
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
         with callback:
@@ -324,12 +330,31 @@ class Store(_lib.Closing):
                                 ctypes.byref(opts), ctypes.byref(report))
         return Transfer(report)
 
-    def pull(self, registry, ref=None, refs=True, plain_http=False, progress=None, requests=0):
+    def sign(self, names, registry=None, sign_key=None, refs=True, plain_http=False):
+        """Sign images that were pushed to a container registry. Returns a Transfer.
+
+        The registry must have exactly these images under that name, as push() sent them. sign_key:
+        the path of a private key; None: that of FOUNDRY_SIGN_KEY. The rest: as for push().
+        """
+        names = [names] if isinstance(names, str) else list(names)
+        flags = (0 if refs else _REGISTRY_NO_REFS) | (_REGISTRY_PLAIN_HTTP if plain_http else 0)
+        opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
+                                 sign_key=optional_name(sign_key))
+        texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
+        report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
+        lib.fdry_store_sign(self._handle, texts, len(names),
+                            None if registry is None else _lib.text(registry), ctypes.byref(opts),
+                            ctypes.byref(report))
+        return Transfer(report)
+
+    def pull(self, registry, ref=None, refs=True, plain_http=False, progress=None, requests=0,
+             policy=None):
         """Fetch the images of "oci://HOST[:PORT]/REPOSITORY[:TAG]", or with "@sha256:DIGEST".
         Returns a Transfer, whose `images` are those of import_().
 
         ref: the name for them; None: the names that they were pushed with. refs: without a ref, set
-        those names. plain_http, progress, requests: as for push().
+        those names. plain_http, progress, requests: as for push(). policy: the path of a file that
+        says which keys must have signed the images; None: that of FOUNDRY_POLICY.
         """
         images = []
         found = _lib.IMPORTED_FN(lambda _,
@@ -340,7 +365,7 @@ class Store(_lib.Closing):
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, ref=None if ref is None else _lib.text(ref),
-                                 progress=callback.fn, image=found)
+                                 progress=callback.fn, image=found, policy=optional_name(policy))
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
         with callback:
             lib.fdry_store_pull(self._handle, _lib.text(registry), ctypes.byref(opts),

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Tests of signatures, keys and policies without a registry. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "registry/client/policy.h"
+#include "registry/client/signature.h"
+#include "tests/lib/test.h"
+
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define IDENTITY "\"identity\":{\"docker-reference\":\"h/r:t\"}"
+#define IMAGE "\"image\":{\"docker-manifest-digest\":\"sha256:" DIGITS "\"}"
+#define TYPE "\"type\":\"cosign container image signature\""
+
+static struct fdry_span text_of(const char *text)
+{
+	return (struct fdry_span){ (const uint8_t *)text, strlen(text) };
+}
+
+static struct fdry_span span_of(const struct fdry_buf *b)
+{
+	return (struct fdry_span){ b->data, b->len };
+}
+
+/* --- payloads --- */
+
+START_TEST(payload)
+{
+	struct fdry_payload p = { .reference = "h:1/a/b:t" }, back;
+	struct fdry_buf text = { 0 };
+
+	ok(fdry_oid_parse(DIGITS, &p.id));
+	ok(fdry_payload_put(&p, &text));
+	ok(fdry_payload_read(span_of(&text), &back));
+	ck_assert(fdry_oid_eq(&p.id, &back.id));
+	ck_assert_str_eq(back.reference, p.reference);
+	fdry_buf_release(&text);
+}
+END_TEST
+
+static const char *const bad_payloads[] = {
+	"",
+	"{}",
+	"{\"critical\":1}",
+	"{\"critical\":{" IDENTITY "," IMAGE "}}",
+	"{\"critical\":{" IDENTITY "," TYPE "}}",
+	"{\"critical\":{" IMAGE "," TYPE "}}",
+	"{\"critical\":{" IDENTITY "," IMAGE "," TYPE ",\"more\":1}}",
+	"{\"critical\":{" IDENTITY "," IMAGE ",\"type\":\"another\"}}",
+	"{\"critical\":{\"identity\":{}," IMAGE "," TYPE "}}",
+	"{\"critical\":{\"identity\":{\"docker-reference\":\"\"}," IMAGE "," TYPE "}}",
+	"{\"critical\":{\"identity\":{\"docker-reference\":\"a\",\"b\":1}," IMAGE "," TYPE "}}",
+	"{\"critical\":{" IDENTITY ",\"image\":{\"docker-manifest-digest\":\"md5:1\"}," TYPE "}}",
+	"{\"critical\":{" IDENTITY "," IMAGE "," TYPE "},\"critical\":1}",
+	"{\"critical\":{" IDENTITY "," IMAGE "," TYPE "}}x",
+};
+
+START_TEST(payloads_refused)
+{
+	struct fdry_payload p;
+
+	fails(BADIMAGE, "", fdry_payload_read(text_of(bad_payloads[_i]), &p));
+}
+END_TEST
+
+START_TEST(payload_long_name)
+{
+	struct fdry_payload p = { .reference = "" }, back;
+	struct fdry_buf text = { 0 };
+
+	memset(p.reference, 'a', sizeof(p.reference) - 1);
+	ok(fdry_payload_put(&p, &text));
+	ok(fdry_payload_read(span_of(&text), &back));
+	text.len = 0;
+	ok(fdry_buf_printf(&text,
+			   "{\"critical\":{\"identity\":{\"docker-reference\":\"a%s\"}," IMAGE
+			   "," TYPE "}}",
+			   p.reference));
+	fails(BADIMAGE, "names no image", fdry_payload_read(span_of(&text), &back));
+	fdry_buf_release(&text);
+}
+END_TEST
+
+/* --- signature manifests --- */
+
+/* A manifest with @count signatures, which count up. */
+static void manifest_make(unsigned int count, struct fdry_buf *ret)
+{
+	const struct fdry_descriptor subject = { .media = FDRY_MEDIA_INDEX, .size = 9 };
+	struct fdry_signature s = { .len = 64, .size = 200 };
+	struct fdry_buf next = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		s.bytes[0] = (uint8_t)i;
+		ok(fdry_signatures_put(span_of(ret), &subject, &s, &next));
+		fdry_buf_release(ret);
+		*ret = next;
+		next = (struct fdry_buf){ 0 };
+	}
+}
+
+START_TEST(signatures)
+{
+	const struct fdry_descriptor subject = { .media = FDRY_MEDIA_INDEX, .size = 9 };
+	const struct fdry_signature one = { .len = 1 }, *s;
+	struct fdry_buf text = { 0 }, list = { 0 };
+	unsigned int i;
+
+	manifest_make(FDRY_SIGNATURES_MAX, &text);
+	ok(fdry_signatures_read(span_of(&text), &list));
+	ck_assert_uint_eq(fdry_array_count(list, struct fdry_signature), FDRY_SIGNATURES_MAX);
+	s = fdry_array(list, struct fdry_signature);
+	for (i = 0; i < FDRY_SIGNATURES_MAX; i++)
+		ck_assert(s[i].len == 64 && s[i].size == 200 && s[i].bytes[0] == i);
+	fdry_buf_release(&list);
+	fails(LIMIT, "lists 64 entries",
+	      fdry_signatures_put(span_of(&text), &subject, &one, &list));
+	fdry_buf_release(&text);
+	fdry_buf_release(&list);
+}
+END_TEST
+
+#define LAYER(media, size, text) \
+	"{\"layers\":[{\"mediaType\":\"" media "\",\"digest\":\"sha256:" DIGITS \
+	"\",\"size\":" size ",\"annotations\":{\"dev.cosignproject.cosign/signature\":\"" text \
+	"\"}}]}"
+
+/* Layers that are no signatures are left out. */
+static const char *const odd_layers[] = {
+	LAYER("text/plain", "9", "AAAA"),
+	LAYER(FDRY_MEDIA_PAYLOAD, "16385", "AAAA"),
+	LAYER(FDRY_MEDIA_PAYLOAD, "-1", "AAAA"),
+	LAYER(FDRY_MEDIA_PAYLOAD, "9", ""),
+	LAYER(FDRY_MEDIA_PAYLOAD, "9", "AAA"),
+	LAYER(FDRY_MEDIA_PAYLOAD, "9", "===="),
+	LAYER(FDRY_MEDIA_PAYLOAD, "9", "A\\u0001=="),
+	"{\"layers\":[1,{},null]}",
+	"{\"layers\":[]}",
+};
+
+START_TEST(layers_left_out)
+{
+	struct fdry_buf list = { 0 };
+
+	ok(fdry_signatures_read(text_of(odd_layers[_i]), &list));
+	ck_assert_uint_eq(list.len, 0);
+}
+END_TEST
+
+START_TEST(signature_lengths)
+{
+	struct fdry_buf text = { 0 }, list = { 0 };
+	char long_text[177] = "";
+
+	memset(long_text, 'A', 176); /* 132 bytes; with == 130, more than 128 */
+	ok(fdry_buf_printf(&text, LAYER(FDRY_MEDIA_PAYLOAD, "9", "%s"), long_text));
+	ok(fdry_signatures_read(span_of(&text), &list));
+	ck_assert_uint_eq(list.len, 0);
+	text.len = 0;
+	memset(long_text, 0, sizeof(long_text));
+	memset(long_text, 'A', 171);
+	long_text[171] = '=';
+	ok(fdry_buf_printf(&text, LAYER(FDRY_MEDIA_PAYLOAD, "9", "%s"), long_text));
+	ok(fdry_signatures_read(span_of(&text), &list));
+	ck_assert_uint_eq(fdry_array_count(list, struct fdry_signature), 1);
+	ck_assert_uint_eq(fdry_array(list, struct fdry_signature)->len, FDRY_SIGNATURE_MAX);
+	fdry_buf_release(&text);
+	fdry_buf_release(&list);
+}
+END_TEST
+
+/* --- policies --- */
+
+/* The rule for oci://h:1/a/b:t. */
+static int rule_of(const char *text, struct fdry_policy *ret)
+{
+	struct fdry_registry_name name;
+
+	ok(fdry_registry_name_parse("oci://h:1/a/b:t", &name));
+	return fdry_policy_parse(text_of(text), "p", &name, ret);
+}
+
+#define POLICY(default_, names) \
+	"{\"version\":1,\"default\":" default_ ",\"names\":{" names "}}"
+#define KEYS(more) "{\"keys\":[\"k\"]" more "}"
+
+static const struct {
+	const char *text;
+	const char *repo; /* NULL: rejected; "": accepted; else the signature's */
+	const char *tag;
+} rules[] = {
+	{ POLICY("\"reject\"", ""), NULL, NULL },
+	{ POLICY("\"accept\"", ""), "", NULL },
+	{ POLICY("\"reject\"", "\"h:1/a/b:t\":\"accept\""), "", NULL },
+	{ POLICY("\"reject\"", "\"h:1/a/b\":\"accept\""), "", NULL },
+	{ POLICY("\"reject\"", "\"h:1/a\":\"accept\""), "", NULL },
+	{ POLICY("\"reject\"", "\"h:1\":\"accept\""), "", NULL },
+	{ POLICY("\"reject\"", "\"h\":\"accept\""), NULL, NULL },
+	{ POLICY("\"reject\"", "\"h:1/a/b:u\":\"accept\""), NULL, NULL },
+	{ POLICY("\"reject\"", "\"h:1/a\":\"reject\",\"h:1/a/b\":\"accept\""), "", NULL },
+	{ POLICY("\"accept\"", "\"h:1/a/b:t\":\"reject\",\"h:1/a/b\":\"accept\""), NULL, NULL },
+	{ POLICY(KEYS(""), ""), "h:1/a/b", "t" },
+	{ POLICY(KEYS(",\"identity\":\"repository\""), ""), "h:1/a/b", "" },
+	{ POLICY("\"reject\"", "\"h:1\":" KEYS(",\"signedAs\":\"g\"")), "g/a/b", "t" },
+	{ POLICY("\"reject\"", "\"h:1/a\":" KEYS(",\"signedAs\":\"g/x\"")), "g/x/b", "t" },
+	{ POLICY("\"reject\"", "\"h:1/a/b\":" KEYS(",\"signedAs\":\"g/x\"")), "g/x", "t" },
+};
+
+START_TEST(rules_found)
+{
+	struct fdry_policy p;
+
+	ok(rule_of(rules[_i].text, &p));
+	if (!rules[_i].repo) {
+		ck_assert(p.rule == FDRY_POLICY_REJECT);
+	} else if (!*rules[_i].repo) {
+		ck_assert(p.rule == FDRY_POLICY_ACCEPT);
+	} else {
+		ck_assert(p.rule == FDRY_POLICY_SIGNED);
+		ck_assert_str_eq(p.repo, rules[_i].repo);
+		ck_assert_str_eq(p.tag, rules[_i].tag);
+	}
+	fdry_policy_release(&p);
+}
+END_TEST
+
+START_TEST(names_compared)
+{
+	struct fdry_policy p;
+
+	ok(rule_of(POLICY(KEYS(""), ""), &p));
+	ck_assert(fdry_policy_fits(&p, "h:1/a/b:t"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/b"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/b:"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/b:tt"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/bt:t"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/b/c:t"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a:t"));
+	ck_assert(!fdry_policy_fits(&p, "g:1/a/b:t"));
+	fdry_policy_release(&p);
+	ok(rule_of(POLICY(KEYS(",\"identity\":\"repository\""), ""), &p));
+	ck_assert(fdry_policy_fits(&p, "h:1/a/b:t"));
+	ck_assert(fdry_policy_fits(&p, "h:1/a/b"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/bc"));
+	ck_assert(!fdry_policy_fits(&p, "h:1/a/b/c"));
+	fdry_policy_release(&p);
+}
+END_TEST
+
+START_TEST(signed_as_has_no_place)
+{
+	struct fdry_policy p;
+
+	fails(ENV, "default has no", rule_of(POLICY(KEYS(",\"signedAs\":\"g\""), ""), &p));
+	fails(ENV, "for a tag", rule_of(POLICY("\"accept\"", "\"h:1/a/b:t\":"
+					       KEYS(",\"signedAs\":\"g\"")), &p));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("registry_trust");
+	TCase *tc = tcase_create("trust");
+
+	tcase_add_test(tc, payload);
+	tcase_add_loop_test(tc, payloads_refused, 0, sizeof(bad_payloads) / sizeof(*bad_payloads));
+	tcase_add_test(tc, payload_long_name);
+	tcase_add_test(tc, signatures);
+	tcase_add_loop_test(tc, layers_left_out, 0, sizeof(odd_layers) / sizeof(*odd_layers));
+	tcase_add_test(tc, signature_lengths);
+	tcase_add_loop_test(tc, rules_found, 0, sizeof(rules) / sizeof(*rules));
+	tcase_add_test(tc, names_compared);
+	tcase_add_test(tc, signed_as_has_no_place);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}
