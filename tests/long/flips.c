@@ -107,13 +107,15 @@ static void make(void)
 
 /* --- a load --- */
 
-static bool bytes_right(struct fdry_image *img, size_t size, uint64_t seed)
+static uint8_t want[2][LARGE]; /* the content of each image */
+
+static bool bytes_right(struct fdry_image *img, bool large)
 {
-	static uint8_t bytes[LARGE], want[LARGE];
+	static uint8_t bytes[LARGE];
+	size_t size = large ? LARGE : SMALL;
 
 	ok(fdry_image_read(img, "content", bytes, size, NULL));
-	noise(seed, want, size);
-	return !memcmp(bytes, want, size);
+	return !memcmp(bytes, want[large], size);
 }
 
 static int load(bool large)
@@ -125,7 +127,7 @@ static int load(bool large)
 	if (err == -FDRY_E_CORRUPT)
 		return REFUSED;
 	ok(err);
-	right = bytes_right(img, large ? LARGE : SMALL, large ? 2 : 1);
+	right = bytes_right(img, large);
 	fdry_image_unload(img);
 	if (right)
 		return EQUAL;
@@ -138,6 +140,8 @@ static void first_loads(void)
 	struct flip_chunk chunk;
 	int i;
 
+	noise(1, want[0], SMALL);
+	noise(2, want[1], LARGE);
 	for (i = 0; i < 2; i++) {
 		path_set(i);
 		ok(fdry_store_open(path, 0, &store[i]));
@@ -238,6 +242,9 @@ static void pack_place(bool there)
 	with_pack = there;
 }
 
+static uint64_t case_nr;
+
+/* Sometimes the image is loaded without a change, too. */
 static int case_large(void)
 {
 	struct flip_chunk chunk;
@@ -266,7 +273,7 @@ static int case_large(void)
 		free(h.was);
 	flip_trust(&chunk);
 	flip_release(&chunk);
-	if (load(true) != EQUAL) {
+	if (case_nr % 8 == 1 && load(true) != EQUAL) {
 		fprintf(stderr, "the undamaged image does not load: %s\n", fdry_last_error());
 		return LONG_FAULT;
 	}
@@ -293,7 +300,6 @@ static int case_small(uint64_t bit)
 	return end;
 }
 
-static uint64_t case_nr;
 static int case_end;
 
 /* In a sample, too, some cases are of the small image. */
