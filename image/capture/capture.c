@@ -90,7 +90,8 @@ static int region_extend(struct fdry_capture *cap, const struct fdry_capture_opt
 	if (err)
 		return fdry_placed_fail(err, cap->placed.base + cap->placed.size, o->aside);
 	cap->placed.size += o->aside;
-	hook->region_pinned(o->flags & FDRY_CAPTURE_PINNED);
+	cap->pinned = o->flags & FDRY_CAPTURE_PINNED;
+	hook->region_pinned(cap->pinned);
 	if (!o->preallocate)
 		return 0;
 	return fdry_interposer_result(hook, hook->region_preallocate(o->preallocate));

@@ -55,6 +55,7 @@ struct fdry_capture {
 	bool lent;     /* fdry_load_or_capture() made it, and the caller's function must not end
 			  it */
 	struct fdry_placed placed; /* the addresses of its region */
+	bool pinned; /* FDRY_CAPTURE_PINNED */
 	bool left;                 /* the region has ended, because another capture began */
 	pthread_mutex_t lock;
 	uint64_t highest; /* the highest offset that the cursor had before the program set it

@@ -30,7 +30,9 @@ static enum fdry_where outside_kind(const struct fdry_capture *cap, CUdeviceptr 
 	*what = "managed memory";
 	if (managed)
 		return FDRY_WHERE_OUTSIDE;
-	*what = "pinned host memory";
+	*what = cap->pinned ? "pinned host memory"
+			    : "pinned host memory, which only a capture with "
+			      "FDRY_CAPTURE_PINNED (in Python pinned=True) keeps";
 	if (type == CU_MEMORYTYPE_HOST)
 		return FDRY_WHERE_HOST;
 	*what = cap->hook->origin_at(addr);

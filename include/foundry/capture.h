@@ -44,7 +44,7 @@ struct fdry_capture;
 
 enum fdry_capture_flags {
 	/* Pinned host memory of the capture gets fixed addresses, so that graphs whose kernels use
-	 * it can be sealed. Without this, they are refused. It has not run on a GPU yet. */
+	 * it can be sealed. Without this, they are refused. */
 	FDRY_CAPTURE_PINNED = 1 << 0,
 };
 

@@ -576,7 +576,7 @@ START_TEST(without_the_option)
 	ck_assert_uint_ge(addr_of(p) - fdry_host_area_base(work_base, false),
 			  2 * FDRY_HOST_AREA_SIZE);
 	graphs_capture(&w, addr_of(p), w.a);
-	refused(&w, "points to pinned host memory");
+	refused(&w, "points to pinned host memory, which only a capture with FDRY_CAPTURE_PINNED");
 	work_end(&w);
 }
 END_TEST

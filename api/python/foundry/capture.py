@@ -51,7 +51,7 @@ class Capture(_lib.Closing):
     memory to map in advance. device: its ordinal. after: the present Capture. Its region ends when
     this one has begun; memory in it stays valid. aside: bytes of addresses for an aside area behind
     the region, which needs a size; see aside(). pinned: pinned host memory gets fixed addresses, so
-    that graphs whose kernels use it can be sealed (it has not run on a GPU yet).
+    that graphs whose kernels use it, such as batch norm in training, can be sealed.
     """
 
     def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None, aside=0,
