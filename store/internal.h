@@ -300,6 +300,10 @@ int fdry_arrival_refs(const struct fdry_arrival *a, const char *name, struct fdr
 
 #define FDRY_CLAIM_FILE ".claim-" /* and a hash */
 
+/* --- group.c --- */
+
+#define FDRY_GROUP_FILE ".group-" /* and a hash */
+
 /* --- sweep.c --- */
 
 /* Remove files that dead processes left in the store's directory; live processes may use it.

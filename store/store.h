@@ -334,6 +334,38 @@ bool fdry_arrival_has_images(struct fdry_arrival *a);
  * name. NULL: no more. No reader is open. */
 void fdry_store_expect(struct fdry_store *s, struct fdry_arrival *a);
 
+struct fdry_complete {
+	uint64_t objects, bytes; /* of an image; bytes of those that are there */
+	uint64_t missing;        /* objects whose bytes are not there */
+};
+/* Look for every object of an image, without reading their bytes. */
+int fdry_store_complete(struct fdry_store *s, const struct fdry_oid *image,
+			struct fdry_complete *ret) __must_check;
+
+/* --- groups --- */
+
+#define FDRY_GROUP_RANKS_MAX 4096u
+#define FDRY_GROUP_LEN_MAX 256u
+
+struct fdry_group {
+	const char *name;     /* one for each meeting */
+	uint32_t rank, ranks; /* at most FDRY_GROUP_RANKS_MAX */
+	size_t len;           /* bytes of a record, at most FDRY_GROUP_LEN_MAX */
+	uint32_t wait_ms;     /* for all ranks */
+};
+
+/**
+ * fdry_group_meet() - Exchange records among processes of one host that use the store.
+ * @mine: the record of this rank
+ * @all: gets the records of all ranks
+ *
+ * All ranks get the same answer: the records, or FDRY_E_LOCKED if not all ranks came before one of
+ * them had waited long enough. Other errors concern this rank alone: FDRY_E_EXISTS (it was there
+ * before), FDRY_E_INVAL (another number of ranks), FDRY_E_PERM, FDRY_E_FULL, FDRY_E_IO.
+ */
+int fdry_group_meet(struct fdry_store *s, const struct fdry_group *g, const void *mine,
+		    void *all) __must_check;
+
 /* --- claims --- */
 
 struct fdry_claim;

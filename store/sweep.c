@@ -2,16 +2,20 @@
 /*
  * sweep.c - removing files that dead processes left in the store's directory.
  *
- * Live processes may use the store meanwhile. Removed are: a claim that no process holds; a
- * temporary file that is about to be renamed (losing it costs little); the folder of a store that
- * was being created, although the store exists by now.
+ * Live processes may use the store meanwhile. Removed are: a claim that no process holds; the file
+ * of a group that is a day old; a temporary file that is about to be renamed (losing it costs
+ * little); the folder of a store that was being created, although the store exists by now.
  */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/internal.h"
+
+#define OLD_S 86400 /* of a group's file */
 
 static void plain_remove(int dir, const char *name)
 {
@@ -31,12 +35,22 @@ static void claim_remove(int dir, const char *name)
 	close(fd);
 }
 
+/* Ranks may still come, but not after a day. */
+static void group_remove(int dir, const char *name)
+{
+	struct stat st;
+
+	if (!fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && st.st_mtime < time(NULL) - OLD_S)
+		claim_remove(dir, name);
+}
+
 static const struct {
 	const char *prefix;
 	void (*remove)(int dir, const char *name);
 } kinds[] = {
 	{ FDRY_NEW_FOLDER, fdry_new_remove },
 	{ FDRY_CLAIM_FILE, claim_remove },
+	{ FDRY_GROUP_FILE, group_remove },
 	{ FDRY_VERIFIED_TEMP, plain_remove },
 	{ FDRY_FILE_TEMP, plain_remove },
 };

@@ -119,6 +119,77 @@ int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts 
 /* Free the report; image and capture stay. NULL is allowed. */
 void fdry_start_report_free(struct fdry_start_report *start);
 
+/* ------------------------------------------------------------ before a start --- */
+
+/* Exchanges records of @len bytes among the ranks of a group: gives @mine to all others, and fills
+ * @all with the records of all ranks, by rank. Returns 0, or another number if it failed. */
+typedef int (*fdry_exchange_fn)(void *arg, const void *mine, void *all, size_t len);
+
+/**
+ * struct fdry_pin_opts - What to pin, and for whom.
+ * @sz: sizeof(struct fdry_pin_opts)
+ * @flags: 0
+ * @wait_ms: the longest wait for other ranks of this host; 0: ten minutes
+ * @facts: @nfacts facts that the image must have, as in struct fdry_load_opts
+ * @group: a name for the ranks of one start, all on this host, which meet through the store. A
+ *         later start needs another name. NULL: without a group, or with @exchange
+ * @rank, @ranks: this process among the others, at most 4,096; 0 and 0: it is alone
+ * @exchange, @exchange_arg: exchanges records among ranks of several hosts, in place of @group
+ */
+struct fdry_pin_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t wait_ms;
+	const struct fdry_fact *facts;
+	size_t nfacts;
+	const char *group;
+	uint32_t rank, ranks;
+	fdry_exchange_fn exchange;
+	void *exchange_arg;
+};
+
+/**
+ * struct fdry_pin_report - Whether an image is here.
+ * @sz: set by the caller: sizeof(struct fdry_pin_report)
+ * @code: 0: it is complete and pinned, on every rank of the group. Otherwise the code of the
+ *         reason, such as -FDRY_E_NOENT, -FDRY_E_IDENTITY or -FDRY_E_LOCKED (not all ranks came)
+ * @id: of the image, the newest that fits; "" unless @code is 0
+ * @objects, @missing: of this rank's image, and how many of them the store lacks; @bytes: of those
+ *         that it has. All images of the name that fit the facts count
+ * @ranks_missing, @first_missing: ranks that lack their image, and the first of them
+ * @why: the reason in one sentence; "" if @code is 0
+ */
+struct fdry_pin_report {
+	size_t sz;
+	int32_t code;
+	char id[FDRY_ID_SIZE];
+	uint64_t objects, missing, bytes;
+	uint32_t ranks_missing, first_missing;
+	char why[512];
+};
+
+/**
+ * fdry_image_pin() - Pin an image on this host completely, or report what is missing.
+ * @name: a ref
+ * @report: the answer
+ *
+ * Nothing is loaded and the driver is not started. If the store lacks the image or objects of it,
+ * the call fetches them from the registry that FOUNDRY_REGISTRY names. It pins the image
+ * (fdry_store_pin()), so that a load finds it until fdry_store_unpin(). If the answer is no, the
+ * call ends the pins that it made.
+ *
+ * All ranks of a group get the same answer: @code is 0 for all, or for none. So either all of them
+ * load, or all of them capture. Every rank must make the call, also one that expects to fail. Ranks
+ * may name different images. An exchange that fails in some of the ranks alone can give them
+ * another answer.
+ *
+ * The content is not read; a load compares it. The device is not compared either: if hosts differ
+ * in it, name a fact for that. Errors, which concern the arguments alone: FDRY_E_OPTS, FDRY_E_NAME,
+ * FDRY_E_INVAL, FDRY_E_STATE.
+ */
+int fdry_image_pin(struct fdry_store *store, const char *name, const struct fdry_pin_opts *opts,
+		   struct fdry_pin_report *report);
+
 #ifdef __cplusplus
 }
 #endif

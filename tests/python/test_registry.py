@@ -10,8 +10,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
 
 import suite
 
@@ -47,6 +49,13 @@ with foundry.load("model", store=sys.argv[1], build=True, progress=progress) as 
     img.launch(3)
     assert list(struct.unpack(f"{N}f", img.read("c"))) == [10.0 + i for i in range(N)]
 print(json.dumps(seen))
+'''
+PIN = '''
+import json, sys
+import foundry
+store, group, rank, ranks, name = sys.argv[1:]
+pinned = foundry.pin(name, store=store, group=group, rank=int(rank), ranks=int(ranks), wait=20)
+print(json.dumps({**vars(pinned), "yes": bool(pinned)}))
 '''
 
 
@@ -211,6 +220,109 @@ class Registry(unittest.TestCase):
         tool(path, "verify", "-q")
         with foundry.Store(path) as store, self.assertRaises(foundry.Error):
             store.describe("model")
+
+    def pins(self, path, *names, **env):
+        """The answers of a group with a rank for each name."""
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
+        group = f"{self.id()}{time.monotonic_ns()}"
+        ranks = [subprocess.Popen(
+            [sys.executable, "-c", PIN, path, group, str(rank), str(len(names)), name], env=env,
+            stdout=subprocess.PIPE, text=True) for rank, name in enumerate(names)]
+        return [json.loads(rank.communicate(timeout=120)[0]) for rank in ranks]
+
+    def is_pinned(self, path):
+        refs = json.loads(tool(path, "ls", "--json"))["refs"]
+        return [ref["pinned"] for ref in refs]
+
+    def test_pin(self):
+        import foundry
+        self.push()
+        path = self.new_store()
+        pinned = foundry.pin("model", store=path)
+        self.assertFalse(pinned)
+        self.assertRegex(pinned.why, "no ref 'model'")
+        with unittest.mock.patch.dict(os.environ, FOUNDRY_REGISTRY=self.repository):
+            fetched = foundry.pin("model", store=path)
+        self.assertTrue(fetched, fetched)
+        self.assertEqual((fetched.missing, fetched.ranks_missing, fetched.why), (0, 0, ""))
+        self.assertGreater(fetched.bytes, 12 << 20)
+        self.assertEqual(json.loads(tool(path, "ls", "--json"))["refs"][0]["id"], fetched.id)
+        self.assertEqual(self.is_pinned(path), [True])
+        with foundry.Store(path) as store:
+            store.unpin("model")
+        other = foundry.pin("model", store=path, facts={"model": "other"})
+        self.assertFalse(other)
+        self.assertRegex(other.why, "'model'|other")
+        self.assertEqual(self.is_pinned(path), [False])
+
+    def test_a_group_gets_one_answer(self):
+        import foundry
+        self.push()
+        path = self.new_store()
+        with foundry.Store(path) as store:
+            store.pull(f"{self.repository}:model")
+        answers = self.pins(path, "model", "model", "none")
+        self.assertEqual([a["yes"] for a in answers], [False] * 3)
+        self.assertEqual([(a["ranks_missing"], a["first_missing"]) for a in answers], [(1, 2)] * 3)
+        self.assertRegex(answers[0]["why"], "1 of 3 ranks lack their image, the first.*rank 2")
+        self.assertRegex(answers[2]["why"], "no ref 'none'")
+        self.assertEqual(self.is_pinned(path), [False])
+        answers = self.pins(path, "model", "model", "model")
+        self.assertEqual([a["yes"] for a in answers], [True] * 3)
+        self.assertEqual(self.is_pinned(path), [True])
+
+    def test_ranks_of_a_host_fetch_once(self):
+        self.push()
+        path = self.new_store()
+        headers = os.path.join(self.folder, "bad", "headers")
+        with open(headers, "w", encoding="utf-8"):
+            pass
+        answers = self.pins(path, *["model"] * 3, FOUNDRY_REGISTRY=self.repository)
+        self.assertEqual([a["yes"] for a in answers], [True] * 3)
+        with open(headers, encoding="utf-8") as f:
+            self.assertEqual(len([line for line in f if "GET" in line and "manifests" in line]), 1)
+
+    def test_ranks_of_several_hosts(self):
+        import foundry
+        self.push()
+        hosts = [self.new_store() for _ in range(3)]
+        barrier, records, answers = threading.Barrier(3), [None] * 3, [None] * 3
+
+        def rank(i, name):
+            def exchange(record):
+                records[i] = record
+                barrier.wait(60)
+                return list(records)
+            answers[i] = foundry.pin(name, store=hosts[i], rank=i, ranks=3, exchange=exchange)
+
+        for name, yes in ("model", True), ("none", False):
+            with unittest.mock.patch.dict(os.environ, FOUNDRY_REGISTRY=self.repository):
+                threads = [threading.Thread(target=rank, args=(i, name if i else "model"))
+                           for i in range(3)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            self.assertEqual([bool(answer) for answer in answers], [yes] * 3, answers)
+
+    def test_an_exchange_that_fails(self):
+        import foundry
+        self.push()
+        path = self.new_store()
+        with foundry.Store(path) as store:
+            store.pull(f"{self.repository}:model")
+
+        def exchange(_):
+            raise ConnectionError("no network")
+        with self.assertRaisesRegex(ConnectionError, "no network"):
+            foundry.pin("model", store=path, rank=1, ranks=2, exchange=exchange)
+        self.assertEqual(self.is_pinned(path), [False])
+        with self.assertRaisesRegex(ValueError, "2 records of"):
+            foundry.pin("model", store=path, rank=1, ranks=2, exchange=lambda record: [record])
+        with self.assertRaisesRegex(foundry.Error, "rank 2 of 2 does not exist"):
+            foundry.pin("model", store=path, rank=2, ranks=2, group="start")
+        with self.assertRaisesRegex(foundry.Error, "ranks of a group need its name"):
+            foundry.pin("model", store=path, rank=1, ranks=2)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from .activate import activate, environment
 from .capture import Capture, Sealed, base_for_name
 from .care import Fault, Repair, Repaired, Verification, repair, verify
 from .device import Device
+from .group import Pinned, gather, pin
 from .identity import Identity, NotCompared, identify
 from .image import Image, load
 from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
@@ -31,11 +32,11 @@ from .variables import Variable, check_variables, variables
 
 __all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error",
            "Eviction", "Fault", "File", "Function", "Identity", "Image", "KernelStats",
-           "KernelTarget", "Kernels", "Requirements", "NotCompared", "Pack", "Repair", "Repaired",
-           "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store", "Transfer",
-           "Unused", "Variable", "Verification", "activate", "base_for_name", "check_variables",
-           "environment", "identify", "load", "load_or_capture", "repair", "telemetry", "variables",
-           "verify"]
+           "KernelTarget", "Kernels", "Requirements", "NotCompared", "Pack", "Pinned", "Repair",
+           "Repaired", "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store",
+           "Transfer", "Unused", "Variable", "Verification", "activate", "base_for_name",
+           "check_variables", "environment", "gather", "identify", "load", "load_or_capture", "pin",
+           "repair", "telemetry", "variables", "verify"]
 __version__ = lib.fdry_version().decode() if not missing else "0"
 
 # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).

@@ -504,6 +504,24 @@ def load_or_capture(ref: str | Iterable[str], capture: Callable[[Capture], Any] 
                     preallocate: int = 0, identity: Literal["auto", "manual"] = "auto",
                     **options: Any) -> Start: ...
 
+class Pinned:
+    code: int
+    id: str
+    objects: int
+    missing: int
+    bytes: int
+    ranks_missing: int
+    first_missing: int
+    why: str
+    def __bool__(self) -> bool: ...
+
+_Exchange: TypeAlias = Callable[[bytes], Sequence[bytes]]
+
+def gather(process_group: Any = None) -> _Exchange: ...
+def pin(name: str, store: Store | _Path | None = None, facts: Mapping[str, object] | None = None,
+        group: str | None = None, rank: int = 0, ranks: int = 1,
+        exchange: _Exchange | None = None, wait: float = 600) -> Pinned: ...
+
 class _Exec(Protocol):
     def raw_cuda_graph_exec(self) -> int: ...
 

@@ -464,6 +464,22 @@ class RegistryReport(Struct):
         "retries")]
 
 
+EXCHANGE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
+
+
+class PinOpts(Struct):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("wait_ms", c_uint32),
+                ("facts", POINTER(Fact)), ("nfacts", c_size_t), ("group", c_char_p),
+                ("rank", c_uint32), ("ranks", c_uint32), ("exchange", EXCHANGE_FN),
+                ("exchange_arg", c_void_p)]
+
+
+class PinReport(Struct):
+    _fields_ = [("sz", c_size_t), ("code", c_int32), ("id", c_char * ID_SIZE)] + [
+        (n, c_uint64) for n in ("objects", "missing", "bytes")] + [
+        ("ranks_missing", c_uint32), ("first_missing", c_uint32), ("why", c_char * 512)]
+
+
 class RngState(Struct):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
@@ -807,6 +823,7 @@ CHECKED = {
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
     "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(StartReport))],
+    "fdry_image_pin": [STORE, c_char_p, POINTER(PinOpts), POINTER(PinReport)],
     "fdry_image_requirements": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Requirements))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
     "fdry_image_attach": [STORE, c_char_p, POINTER(File), c_size_t, c_char_p],
