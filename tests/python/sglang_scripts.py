@@ -19,7 +19,6 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 
 @dataclasses.dataclass
 class Args:
-    weight: float = 3.0
     hidden_constant: bool = False
     device: str = "cuda"
     tp_size: int = 1
@@ -31,7 +30,7 @@ class Args:
     attention: str = "triton"
     prefill: str = "disabled"
     decode: str = "full"
-    sizes: tuple = (1, 2, 4)
+    cuda_graph_bs_decode: tuple = (1, 2, 4)
     moe_runner_backend: str = "auto"
     kv_cache_dtype: str = "auto"
     speculative_algorithm: str = None
@@ -40,11 +39,13 @@ class Args:
     kv_canary: str = "none"
     offload_group_size: int = -1
     cpu_offload_gb: int = 0
+    unnamed: int = 0
+    shared_output: bool = False
 
     def __post_init__(self):
         space = types.SimpleNamespace
         self.cuda_graph_config = space(
-            decode=space(backend=self.decode, bs=list(self.sizes)),
+            decode=space(backend=self.decode, bs=list(self.cuda_graph_bs_decode)),
             prefill=space(backend=self.prefill, bs=None))
 
     def __getattr__(self, name):
@@ -55,10 +56,10 @@ class Args:
     def get_attention_backends(self):
         return self.attention, self.attention
 
-def start(quantization=None, draft=False, **options):
+def start(weight=3.0, quantization=None, draft=False, **options):
     HookRegistry.apply_hooks()
     config = types.SimpleNamespace(
-        model_path="some/model", context_len=100, quantization=quantization,
+        weight=weight, model_path="some/model", context_len=100, quantization=quantization,
         is_encoder_decoder=False, hf_config=types.SimpleNamespace(to_dict=dict))
     runner = model_runner.ModelRunner(Args(**options), config, draft)
     runner.alloc_memory_pool()

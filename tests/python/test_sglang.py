@@ -4,9 +4,13 @@ process of its own.
 """
 import os
 import shutil
+import textwrap
 
 import suite
 from sglang_scripts import ENGINE, Engine
+
+CACHE = ".triton/cache"
+JIT = ".cache/flashinfer/cached_ops"
 
 
 class Starts(Engine):
@@ -14,7 +18,299 @@ class Starts(Engine):
         self.first()
         log = self.start(counts="LOADED")
         self.assertIn("Foundry: loaded 'test'", log)
-        self.assertIn("capture or load", log)
+        for phase in ("init_torch_distributed", "profile_available_bytes", "capture or load",
+                      "warm up"):
+            self.assertIn(phase, log)
+
+    def test_weights_are_those_of_the_process(self):
+        self.first()
+        self.start(counts="LOADED", options="weight=7.0", weight=7.0)
+
+    def test_memory_of_the_process_can_change_after_a_load(self):
+        self.first()
+        self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
+
+    def test_tensors_are_put_where_they_were(self):
+        self.first()
+        self.start("""
+            runner.model.inputs.fill_(2.0)
+            assert set(runner.model.kept.tolist()) == {1000.0}
+            runner.model.kept.fill_(10.0)
+            assert set(runner.decode_cuda_graph_runner.execute(1).tolist()) == {15.0}
+            runner.model.kept.fill_(1000.0)
+            """, counts="LOADED")
+
+    def test_graphs_return_what_they_returned(self):
+        check = """
+            outputs = runner.decode_cuda_graph_runner.backend._outputs
+            assert [key.size for key in outputs] == [4, 2, 1] or %s
+            for each in outputs.values():
+                assert type(each).__name__ == "LogitsProcessorOutput"
+                assert each.hidden_states is None and each.next_token_logits.shape == (100, 10)
+            """
+        self.first(text=check % "False")
+        self.start(check % "True", counts="LOADED")
+
+    def test_graphs_may_share_a_buffer_of_the_process(self):
+        for counts in ("PLAIN", "LOADED"):
+            self.start("""
+                backend = runner.decode_cuda_graph_runner.backend
+                shapes = {key.size: out.next_token_logits.shape
+                          for key, out in backend._outputs.items()}
+                assert shapes == {size: (25 * size, 10) for size in (1, 2, 4)}, shapes
+                """, counts=counts, options="shared_output=True")
+
+    def test_sglang_may_capture_again_when_it_serves(self):
+        self.first()
+        self.start("""
+            decode = runner.decode_cuda_graph_runner
+            decode.backend._graphs.clear()
+            decode.capture()
+            assert len(decode.backend._graphs) == 3
+            """, counts="{**LOADED, 'capture': 1}")
+
+    def test_without_the_variable_nothing_happens(self):
+        for value in ("", "0"):
+            self.assertNotIn("Foundry", self.start(FOUNDRY_SGLANG=value))
+
+    def test_one_names_the_image_for_the_model(self):
+        self.assertIn("sealed 'sglang-model'", self.start(FOUNDRY_SGLANG="1"))
+
+    def test_what_differs_is_named_and_the_start_seals(self):
+        self.first()
+        for options, says in (
+                ("max_running_requests=5", "max_running_requests is 5 here and 4 in the image"),
+                ("max_running_requests=5, cuda_graph_bs_decode=(1, 2)",
+                 "decode_graphs is full [1, 2] here and full [1, 2, 4] in the image"),
+                ("max_running_requests=5, cuda_graph_bs_decode=(1, 2), unnamed=7",
+                 "argument.unnamed is 7 here and not stated in the image"),
+                ("max_running_requests=5, cuda_graph_bs_decode=(1, 2)", "arguments is ")):
+            log = self.start(options=options)
+            self.assertIn("captured and sealed", log)
+            self.assertIn(says, log)
+            self.assertIn("loaded", self.start(counts="LOADED", options=options))
+        log = self.start(STAND_IN_SGLANG="0.6")
+        self.assertIn("sglang is 0.6 here and 0.5.15.post1 in the image", log)
+
+    def test_arguments_that_change_no_graph_may_differ(self):
+        self.first()
+        self.start(counts="LOADED", options="host='0.0.0.0'")
+
+    def test_a_variable_of_sglang_that_differs_is_named(self):
+        self.first()
+        log = self.start(SGLANG_STAND_IN="1", SGLANG_STAND_IN_KEY="secret", SGLANG_RUN_ID="9",
+                         FLASHINFER_WORKSPACE_BASE="/elsewhere")
+        self.assertIn("environment is SGLANG_STAND_IN=1 here and empty in the image", log)
+
+    def test_a_strict_start_captures_nothing(self):
+        self.fails("no ref 'test' in the store")
+        self.first()
+        self.start(counts="LOADED", FOUNDRY_SGLANG_STRICT="1")
+        self.fails("max_running_requests is 5 here", options="max_running_requests=5")
+
+    def fails(self, says, options=""):
+        done = self.run_one(ENGINE + f"foundry.sglang.register()\nstart({options})",
+                            FOUNDRY_SGLANG="test", FOUNDRY_SGLANG_STRICT="1")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(says, done.stderr)
+        self.assertIn("FOUNDRY_SGLANG_STRICT is set", done.stderr)
+
+    def test_what_images_do_not_support_starts_plain(self):
+        for options, what in (("tp_size=2", "more than one rank"),
+                              ("device='cpu'", "the device cpu"),
+                              ("quantization='fp8'", "quantized weights"),
+                              ("kv_cache_dtype='fp8_e4m3'", "a quantized KV cache"),
+                              ("decode='breakable'", "the backend breakable of decode graphs"),
+                              ("prefill='breakable'", "the backend breakable of prefill graphs"),
+                              ("attention='fa3'", "the attention backends fa3"),
+                              ("enable_lora=True", "LoRA"),
+                              ("speculative_algorithm='EAGLE'", "speculative decoding"),
+                              ("moe_runner_backend='flashinfer_cutlass'",
+                               "FlashInfer's choice of kernels by time"),
+                              ("offload_group_size=2", "weights on the host")):
+            log = self.start(options=options)
+            self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_a_draft_model_has_no_image(self):
+        self.assertNotIn("Foundry", self.start(options="draft=True"))
+
+    def test_a_version_that_is_not_known_starts_plain(self):
+        log = self.start(before="facts.SOURCES = {'0.1': 'other'}\n")
+        self.assertIn("because the model runner of this SGLang (0.5.15.post1) differs from that of "
+                      "the versions that images support (0.1)", log)
+
+    def test_an_sglang_without_a_wrapped_function_starts_plain(self):
+        lacking = """if 1:
+            import foundry.sglang
+            from sglang.srt.model_executor.model_runner import ModelRunner
+            del ModelRunner.init_cuda_graphs
+            foundry.sglang.register()
+            """
+        self.assertIn("because this version of SGLang lacks what Foundry wraps",
+                      self.script(lacking, FOUNDRY_SGLANG="test"))
+        done = self.run_one(lacking, FOUNDRY_SGLANG="test", FOUNDRY_SGLANG_STRICT="1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("FOUNDRY_SGLANG_STRICT is set", done.stderr)
+
+    def test_facts_that_cannot_be_read_start_plain(self):
+        before = """
+            late = facts.late
+            def failed(decode):
+                raise foundry.Error(foundry._lib.NOKEY, "of a test")
+            facts.late = failed
+            """
+        for counts in ("PLAIN", "PLAIN"):
+            log = self.start(before=before, counts=counts)
+            self.assertIn("started without an image, because of a test", log)
+        self.first()
+        self.start(before=before, counts="{**PLAIN, 'profile': 0}")
+
+    def test_memory_that_moved_is_noticed(self):
+        self.first()
+        log = self.start(counts="{**PLAIN, 'profile': 0}", STAND_IN_MORE="1")
+        self.assertIn("the tensors of this process lie elsewhere", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_cache_that_does_not_fit_is_measured_again(self):
+        self.first()
+        log = self.start(before="hog = torch.empty((((8 << 30) - (60 << 20)) // 4,))\n")
+        self.assertIn("the KV cache of the image needs 67108864 bytes, and ", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_an_image_without_a_size_for_the_cache_is_not_used(self):
+        self.first()
+        log = self.start(before="""
+            from foundry.engines import facts as common
+            of_image = common.of_image
+            common.of_image = lambda *names: {**of_image(*names), "sglang.available_bytes": "x"}
+            """)
+        self.assertIn("because the image does not state the size of the KV cache", log)
+
+    def test_a_tensor_that_nobody_could_replace_is_refused(self):
+        log = self.start(options="hidden_constant=True")
+        self.assertIn("not sealed: ", log)
+        self.assertIn("no object of the worker has it", log)
+        self.assertIn("no ref 'test' in the store", self.start(options="hidden_constant=True"))
+
+    def test_a_tensor_without_a_place_captures(self):
+        self.first()
+        log = self.start(before="""
+            from foundry.engines import attach
+            def refuse(roots, tensors):
+                raise foundry.Error(foundry._lib.NOKEY, "no place")
+            attach.place_all = refuse
+            """, counts="{**PLAIN, 'profile': 0}")
+        self.assertIn("because no place", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_other_graphs_than_expected_are_not_sealed(self):
+        log = self.start(before="""
+            from foundry.sglang import runner as r
+            keys = r.Session.keys
+            r.Session.keys = staticmethod(lambda decode: keys(decode)[:2])
+            """)
+        self.assertIn("not sealed: SGLang has captured other graphs than expected", log)
+
+    def test_a_first_start_that_is_killed_leaves_nothing(self):
+        done = self.run_one(ENGINE + textwrap.dedent("""
+            import os
+            foundry.sglang.register()
+            backend = decode_cuda_graph_runner.FullCudaGraphBackend
+            one = backend.capture_one
+            def killed(self, key, forward):
+                if key.size == 1:
+                    os._exit(9)
+                one(self, key, forward)
+            backend.capture_one = killed
+            start()
+            """), FOUNDRY_SGLANG="test")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.first()
+        self.start(counts="LOADED")
+
+    def test_a_store_that_is_collected_meanwhile_is_named(self):
+        self.first()
+        log = self.start(before="""
+            load = model_runner.ModelRunner.load_model
+            def collected(self):
+                with foundry.Store() as store:
+                    store.evict(size=1)
+                    store.gc()
+                load(self)
+            model_runner.ModelRunner.load_model = collected
+            """, counts="{**PLAIN, 'profile': 0}")
+        self.assertIn("there is no ref 'test' in the store", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_a_warm_up_that_fails_is_left_to_the_first_request(self):
+        self.first()
+        log = self.start(before="""
+            from sglang.srt.model_executor.runner.base_runner import BaseRunner
+            del BaseRunner._dummy_run
+            """, counts="{**LOADED, 'dummy_run': 0}")
+        self.assertIn("loaded", log)
+
+
+class Caches(Engine):
+    """Files of caches that an image carries."""
+
+    def start(self, text="", counts="LOADED", compiles=(), ninja=(), **options):
+        """One start, which compiles the kernels `compiles` and the modules `ninja`."""
+        return super().start(textwrap.dedent(text) + textwrap.dedent(f"""
+            import triton
+            from flashinfer.jit import core
+            assert triton.COMPILED == {list(compiles)}, triton.COMPILED
+            assert core.BUILT == {list(ninja)}, core.BUILT
+            """), counts, **options)
+
+    def first(self, **options):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm"), ninja=("rope",), **options)
+        self.assertIn("9 files of caches", log)
+
+    def test_a_host_with_empty_caches_compiles_nothing(self):
+        self.first()
+        self.start(ninja=())
+        for folder in (CACHE, JIT):
+            shutil.rmtree(self.path(folder))
+        self.assertIn("9 files for caches, 8 of them were missing", self.start())
+        self.assertFalse(os.path.exists(self.path(os.path.join(JIT, "rope/rope.o"))))
+        self.assertIn("9 files for caches, 0 of them were missing", self.start())
+
+    def test_a_library_that_the_process_only_maps_is_carried(self):
+        self.script("from flashinfer.jit import core\ncore.module('rope').build_and_load()\n"
+                    "import triton\ntriton.compile('attention')\ntriton.compile('norm')\n")
+        log = self.start(counts="PLAIN", ninja=("rope",), compiles=())
+        self.assertIn("files of caches", log)
+        shutil.rmtree(self.path(JIT))
+        self.start()
+
+    def test_another_library_is_built_again(self):
+        self.first()
+        for name in ("rope.so", "build.ninja"):
+            path = self.path(os.path.join(JIT, "rope", name))
+            with open(path, "rb") as f:
+                before = f.read()
+            with open(path, "ab") as f:
+                f.write(b"\n")
+            self.start(ninja=("rope",))
+            with open(path, "wb") as f:
+                f.write(before)
+
+    def test_other_commands_build_again(self):
+        self.first()
+        self.start(ninja=("rope",), before="""
+            from flashinfer.jit import core
+            core.FLAGS = "other"
+            """)
+
+    def test_another_folder_builds_again(self):
+        self.first()
+        self.start(ninja=("rope",), FLASHINFER_WORKSPACE_BASE=self.path("other"))
+
+    def test_a_variable_turns_it_off(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm"), ninja=("rope",),
+                         FOUNDRY_SGLANG_CACHES="0")
+        self.assertNotIn("caches", log)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,14 @@ def environment(names):
     for name in sorted({*names, *VARIABLES}):
         value = os.environ.get(name)
         if value and not _SECRET.search(name):
-            found.append(f"{name}={value if _SHORT.fullmatch(value) else hashed(value.encode())}")
+            found.append(f"{name}={short(value)}")
     text = " ".join(found) or "empty"
     return text if len(text) < 4000 else hashed(text.encode())
+
+
+def short(text):
+    """Return a text, or its hash if it is long or has blanks."""
+    return text if _SHORT.fullmatch(text) else hashed(text.encode())
 
 
 def packages(more=()):

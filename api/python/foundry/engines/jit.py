@@ -44,17 +44,18 @@ def use(names):
         return
     try:
         from flashinfer.jit import core
-        build, commands = core.JitSpec.build, core.generate_ninja_build_for_op
+        build, _ = core.JitSpec.build, core.generate_ninja_build_for_op
     except (ImportError, AttributeError) as e:
         log.debug("Foundry: this FlashInfer calls ninja: %r", e)
         return
 
     def build_or_use(spec, *args, **kwargs):
-        if spec.name not in names or not _same(spec.ninja_path, commands(
-                name=spec.name, sources=spec.sources, extra_cflags=spec.extra_cflags,
-                extra_cuda_cflags=spec.extra_cuda_cflags, extra_ldflags=spec.extra_ldflags,
-                extra_include_dirs=spec.extra_include_dirs,
-                needs_device_linking=spec.needs_device_linking).encode()):
+        commands = core.generate_ninja_build_for_op(
+            name=spec.name, sources=spec.sources, extra_cflags=spec.extra_cflags,
+            extra_cuda_cflags=spec.extra_cuda_cflags, extra_ldflags=spec.extra_ldflags,
+            extra_include_dirs=spec.extra_include_dirs,
+            needs_device_linking=spec.needs_device_linking)
+        if spec.name not in names or not _same(spec.ninja_path, commands.encode()):
             build(spec, *args, **kwargs)
 
     core.JitSpec.build = build_or_use

@@ -45,8 +45,8 @@ def early(runner):
         "decode_graphs": sizes(args.cuda_graph_config.decode),
         "prefill_graphs": sizes(args.cuda_graph_config.prefill),
         "environment": facts.environment(variables()), "packages": facts.packages(PACKAGES),
-        "source": source(), "arguments": arguments(args),
-        "config": facts.hashed(repr(model.hf_config.to_dict()).encode()),
+        "source": source(), "config": facts.hashed(repr(model.hf_config.to_dict()).encode()),
+        **arguments(args),
     }
     return {PREFIX + key: str(value) for key, value in found.items()}
 
@@ -72,10 +72,18 @@ def sizes(phase):
 
 
 def arguments(args):
-    """Return a hash of the server's arguments, without those that only change how it is reached."""
-    found = [(f.name, _plain(getattr(args, f.name))) for f in dataclasses.fields(args)
-             if not _NEUTRAL.search(f.name)]
-    return facts.hashed(repr(sorted(found)).encode())
+    """Return {key: value} of the server's arguments that are not the default ones, and a hash of
+    all, without those that only change how the server is reached.
+    """
+    given, entire = {}, []
+    for field in sorted(dataclasses.fields(args), key=lambda f: f.name):
+        if _NEUTRAL.search(field.name):
+            continue
+        value = _plain(getattr(args, field.name))
+        entire.append((field.name, value))
+        if value != repr(field.default) and not field.name.startswith("cuda_graph_"):
+            given[f"argument.{field.name}"] = facts.short(value)
+    return {**given, "arguments": facts.hashed(repr(entire).encode())}
 
 
 def _plain(value):

@@ -161,6 +161,7 @@ class Session(session.Session):
         if failed:
             self.turn(failed)
         available = int(self.found[AVAILABLE]) if self.mode == "load" else original(*args)
+        self.tidy()  # SGLang's function does so
         self.facts[AVAILABLE] = str(available)
         return available
 

@@ -2,6 +2,7 @@
 import os
 
 import torch
+from flashinfer.jit import core
 from sglang.srt.model_executor.model_runner_kv_cache_mixin import ModelRunnerKVCacheMixin
 from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
 
@@ -10,10 +11,10 @@ _lazy = {}
 
 
 class Model:
-    def __init__(self, args):
+    def __init__(self, args, weight):
         self.args = args
         self.inputs = torch.full(SHAPE, 0.0)
-        self.weights = torch.full(SHAPE, 1.0) + torch.full(SHAPE, args.weight - 1.0)
+        self.weights = torch.full(SHAPE, 1.0) + torch.full(SHAPE, weight - 1.0)
 
     def modules(self):
         return [self]
@@ -25,6 +26,7 @@ class Model:
         return [("inputs", self.inputs)]
 
     def forward(self, size):
+        core.module("rope").build_and_load()
         out = self.inputs
         for _ in range(size):
             out = out + self.weights
@@ -53,7 +55,7 @@ class ModelRunner(ModelRunnerKVCacheMixin):
         return 1
 
     def load_model(self):
-        self.model = Model(self.server_args)
+        self.model = Model(self.server_args, self.model_config.weight)
 
     def alloc_memory_pool(self):
         more = int(os.environ.get("STAND_IN_MORE", 0))

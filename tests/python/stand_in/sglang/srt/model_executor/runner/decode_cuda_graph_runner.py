@@ -27,6 +27,8 @@ class DecodeCudaGraphRunner(BaseRunner):
         self.capture_bs = model_runner.server_args.cuda_graph_config.decode.bs
         self.buffers = types.SimpleNamespace(seq_lens=torch.full((10,), 0.0),
                                              seq_lens_cpu=torch.full((10,), 0.0))
+        shared = model_runner.server_args.shared_output
+        self.logits = torch.full((100, 10), 0.0) if shared else None
         self.backend = FullCudaGraphBackend()
         self.capture()
 
@@ -41,7 +43,14 @@ class DecodeCudaGraphRunner(BaseRunner):
             assert triton.compile(name) == f"code of {name}".encode()
         for size in reversed(self.capture_bs):
             self.backend.capture_one(self._make_graph_key(size), lambda: LogitsProcessorOutput(
-                self.model_runner.model.forward(size)))
+                self.output(size)))
+
+    def output(self, size):
+        out = self.model_runner.model.forward(size)
+        if self.logits is None:
+            return out
+        self.logits.copy_(out)  # all graphs write to one buffer
+        return torch.Tensor(self.logits.data_ptr(), (25 * size, 10), keep=lambda: None)
 
     def execute(self, size):
         return self.backend.replay(self._make_graph_key(size)).next_token_logits

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""foundry.sglang beside SGLang's own classes, as far as these work without a GPU.
+
+It notices an SGLang whose model runner has other phases, or names that foundry.sglang does not
+expect.
+"""
+import dataclasses
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+import suite
+
+try:
+    import torch
+    import sglang
+    from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+    from sglang.srt.model_executor.model_runner import ModelRunner
+    from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
+    from sglang.srt.model_executor.runner.flashinfer_autotune import should_run_flashinfer_autotune
+    from sglang.srt.model_executor.runner_backend.full_cuda_graph_backend import (
+        FullCudaGraphBackend)
+    from sglang.srt.plugins import hook_registry
+    from sglang.srt.server_args import ServerArgs
+    from foundry.engines import graphs, jit, outputs
+    from foundry.sglang import facts, folders, runner
+    MISSING = ""
+except ImportError as e:
+    MISSING = f"no GPU serving engine: {e}"
+
+# Register the plug-in as SGLang does, by an entry point, and print what it has wrapped.
+PLUG_IN = """
+import os, sys
+folder = os.path.join(os.getcwd(), "foundry_tree-0.dist-info")
+os.mkdir(folder)
+for name, text in (("METADATA", "Metadata-Version: 2.1\\nName: foundry-tree\\nVersion: 0\\n"),
+                   ("entry_points.txt", "[sglang.srt.plugins]\\n"
+                    "foundry = foundry.sglang:register\\n")):
+    with open(os.path.join(folder, name), "w") as f:
+        f.write(text)
+sys.path.append(os.getcwd())
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from sglang.srt.model_executor.model_runner import ModelRunner
+print([hasattr(getattr(ModelRunner, name), "__wrapped__") for name in
+       ("init_torch_distributed", "_profile_available_bytes", "init_cuda_graphs")])
+"""
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Engine(unittest.TestCase):
+    def test_the_code_is_that_of_a_version_that_is_supported(self):
+        self.assertEqual(facts.source(), facts.SOURCES.get(sglang.__version__), sglang.__version__)
+
+    def test_the_registry_wraps_every_phase(self):
+        self.assertIn("AROUND", hook_registry.HookType.__members__)
+        found = runner.hooks()
+        self.assertEqual(len(found), len(runner.PHASES) + 1)
+        for name in runner.PHASES:
+            self.assertTrue(inspect.isfunction(getattr(ModelRunner, name)), name)
+        used = ModelRunner.init_memory_pool.__code__.co_names
+        self.assertIn("_resolve_memory_pool_config", used)
+        used = ModelRunner._resolve_memory_pool_config.__code__.co_names
+        self.assertIn("_profile_available_bytes", used)
+
+    def test_sglang_finds_the_plug_in(self):
+        for value, wrapped in (("test", [True] * 3), ("0", [False] * 3)):
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(
+                    [sys.executable, "-W", "ignore", "-c", PLUG_IN], cwd=folder, text=True,
+                    env={**os.environ, "FOUNDRY_SGLANG": value}, stdout=subprocess.PIPE, check=True)
+            self.assertEqual(done.stdout.strip().splitlines()[-1], str(wrapped))
+
+    def test_the_phases_are_called_in_this_order(self):
+        text = inspect.getsource(ModelRunner.__init__)
+        self.assertLess(text.index("self.init_torch_distributed()"),
+                        text.index("self.initialize()"))
+        text = inspect.getsource(ModelRunner.init_cuda_graphs)
+        self.assertLess(text.index("init_prefill_cuda_graph"), text.index("init_decode_cuda_graph"))
+        text = inspect.getsource(DecodeCudaGraphRunner.__init__)
+        for name in ("init_cuda_graph_state", "buffers", "resolve_decode_backend"):
+            self.assertLess(text.index(name), text.index("self.capture()"), name)
+
+    def test_the_server_has_the_arguments(self):
+        names = {f.name for f in dataclasses.fields(ServerArgs)}
+        used = set(re.findall(r"\bargs\.([a-z_0-9]+)\b(?!\()",
+                              inspect.getsource(runner.Session.check_supported)))
+        self.assertGreater(len(used), 15)
+        self.assertEqual(used - names, set())
+        self.assertEqual(set(facts.ARGUMENTS) - names, set())
+        self.assertTrue(callable(ServerArgs.get_attention_backends))
+        defaults = {f.name: f.default for f in dataclasses.fields(ServerArgs)}
+        self.assertEqual((defaults["kv_canary"], defaults["disaggregation_mode"]), ("none", "null"))
+        self.assertEqual(defaults["offload_group_size"], -1)
+        for name in ("attention_backend", "page_size", "enable_custom_logit_processor",
+                     "triton_attention_num_kv_splits", "rl_quant_profile"):
+            self.assertIsNone(facts._NEUTRAL.search(name), name)
+        for name in ("port", "nccl_port", "random_seed", "api_key", "log_level", "enable_metrics"):
+            self.assertIsNotNone(facts._NEUTRAL.search(name), name)
+
+    def test_models_that_choose_kernels_by_time_are_recognised(self):
+        args = types.SimpleNamespace(disable_flashinfer_autotune=False,
+                                     moe_runner_backend="flashinfer_cutlass",
+                                     moe_a2a_backend="none", speculative_algorithm=None)
+        made = types.SimpleNamespace(
+            device="cuda", server_args=args, is_draft_worker=False,
+            model_config=types.SimpleNamespace(quantization=None),
+            spec_algorithm=types.SimpleNamespace(is_speculative=lambda: False))
+        with mock.patch("torch.cuda.get_device_capability", lambda *_: (9, 0)):
+            self.assertTrue(should_run_flashinfer_autotune(made))
+            args.disable_flashinfer_autotune = True
+            self.assertFalse(should_run_flashinfer_autotune(made))
+
+    def decode(self):
+        """A runner of decode graphs with the table of SGLang's backend."""
+        made = DecodeCudaGraphRunner.__new__(DecodeCudaGraphRunner)
+        made.capture_bs, made.seq_len_fill_value = [1, 2, 4], 1
+        made.buffers = types.SimpleNamespace(seq_lens=torch.zeros(4), seq_lens_cpu=torch.zeros(4))
+        made.backend = FullCudaGraphBackend.__new__(FullCudaGraphBackend)
+        made.backend._graphs, made.backend._outputs = {}, {}
+        return made
+
+    def test_graphs_of_an_image_fill_the_table(self):
+        decode, launched = self.decode(), []
+        keys = runner.Session.keys(decode)
+        names = dict(enumerate(map(graphs.name_of, keys), 1))
+        self.assertEqual(names[3], "size=4,stream_idx=None,variant_label=None")
+        data = torch.arange(12.0).reshape(4, 3)
+        text, tensors, entire = outputs.describe({
+            graphs.name_of(key): LogitsProcessorOutput(next_token_logits=data[:key.size])
+            for key in keys})
+        self.assertEqual((len(tensors), len(entire)), (3, 3))
+        one = runner.Session.__new__(runner.Session)
+        one.ordinal, one.runner = 0, types.SimpleNamespace(model=None)
+        one.ahead = types.SimpleNamespace(join=lambda: None)
+        one.image = types.SimpleNamespace(
+            graphs=lambda: names, launch=lambda key, stream: launched.append((key, stream)))
+        one.text, one.place = lambda name: text, lambda roots: tensors
+        one.fill(decode)
+        stream = types.SimpleNamespace(cuda_stream=5)
+        with mock.patch("torch.cuda.current_stream", lambda device=None: stream):
+            out = decode.backend.replay(keys[1], None)
+        self.assertEqual(launched, [(2, 5)])
+        self.assertEqual(type(out), LogitsProcessorOutput)
+        self.assertEqual(out.next_token_logits.tolist(), data[:2].tolist())
+        self.assertTrue(all(getattr(out, f.name) is None for f in dataclasses.fields(out)[1:]))
+        self.assertEqual(decode.buffers.seq_lens.tolist(), [1.0] * 4)
+
+    def test_what_a_graph_returns_is_refused_unless_it_can_be_restored(self):
+        made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})
+        with self.assertRaisesRegex(Exception, "returns dict, which images do not support"):
+            outputs.describe({"g": made})
+
+    def test_the_capture_makes_its_graphs_where_they_are_replaced(self):
+        used = FullCudaGraphBackend.capture_one.__code__.co_names
+        self.assertIn("CUDAGraph", used)
+        used = FullCudaGraphBackend.replay.__code__.co_names
+        self.assertEqual(set(used) & {"_graphs", "_outputs", "replay"},
+                         {"_graphs", "_outputs", "replay"})
+        self.assertEqual(list(inspect.signature(DecodeCudaGraphRunner._dummy_run).parameters)[:2],
+                         ["self", "batch_size"])
+
+    def test_the_caches_have_their_folders(self):
+        self.assertEqual(set(folders.folders()), {"triton", "flashinfer", "tvm-ffi", "inductor"})
+
+    def test_flashinfer_loads_a_carried_module_without_ninja(self):
+        from flashinfer.jit import core
+        ran, original = [], core.JitSpec.build
+        with tempfile.TemporaryDirectory() as folder, (
+                mock.patch.object(core.jit_env, "FLASHINFER_JIT_DIR", core.Path(folder))), (
+                mock.patch.object(core, "run_ninja", lambda *_: ran.append(True))), (
+                mock.patch.object(core, "generate_ninja_build_for_op",
+                                  lambda **each: f"build {each['name']}")):
+            spec = core.JitSpec("norm", [], [], [], [], [])
+            try:
+                spec.build(False, need_lock=False)
+                self.assertEqual(ran, [True])
+                jit.use({"norm"})
+                spec.build(False, need_lock=False)
+                self.assertEqual(ran, [True])
+                core.JitSpec("rope", [], [], [], [], []).build(False, need_lock=False)
+                self.assertEqual(ran, [True] * 2)
+                core.generate_ninja_build_for_op = lambda **each: "other"
+                spec.build(False, need_lock=False)
+                self.assertEqual(ran, [True] * 3)
+            finally:
+                core.JitSpec.build = original
+
+
+if __name__ == "__main__":
+    suite.main()
