@@ -335,7 +335,6 @@ static int slots_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 {
 	struct fdry_capture *cap = s->cap;
 	struct fdry_hook_live live;
-	CUcontext popped;
 	int err;
 
 	cap->hook->live(&live);
@@ -345,16 +344,11 @@ static int slots_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 				 (unsigned long long)live.captures);
 	err = fdry_interposer_result(cap->hook,
 				  cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
-	if (err)
-		return err;
-	err = fdry_capture_wait(cap);
-	if (err)
-		return err;
-	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	err = err ?: fdry_capture_wait(cap) ?: fdry_capture_enter(cap);
 	if (err)
 		return err;
 	err = slots_read(s, graph, slots, max, ret);
-	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+	fdry_capture_leave(cap);
 	return err;
 }
 

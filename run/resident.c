@@ -121,25 +121,33 @@ out_put:
 	return fdry_saved_err_restore(&saved_err);
 }
 
+/* Lock the buffers and find a slot. The caller unlocks, unless this fails. */
+static int slot_lock(struct fdry_residents *r, fdry_resident handle,
+		     struct fdry_resident_slot **ret)
+{
+	int err;
+
+	pthread_mutex_lock(&r->lock);
+	err = slot_find(r, handle, ret);
+	if (err)
+		pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
 int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr,
 		       size_t *bytes)
 {
 	struct fdry_resident_slot *s;
-	int err = fdry_device_check(dev);
+	int err = fdry_device_check(dev) ?: slot_lock(&dev->residents, handle, &s);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&dev->residents.lock);
-	err = slot_find(&dev->residents, handle, &s);
-	if (err)
-		goto out_unlock;
 	if (addr)
 		*addr = s->addr;
 	if (bytes)
 		*bytes = s->bytes;
-out_unlock:
 	pthread_mutex_unlock(&dev->residents.lock);
-	return err;
+	return 0;
 }
 
 /* Invalidate a handle, and wait for copies in progress, because the memory may get another use
@@ -149,12 +157,10 @@ static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *
 		      struct fdry_resident_slot *was)
 {
 	struct fdry_resident_slot *s;
-	int err;
+	int err = slot_lock(r, handle, &s);
 
-	pthread_mutex_lock(&r->lock);
-	err = slot_find(r, handle, &s);
 	if (err)
-		goto out_unlock;
+		return err;
 	*i = (uint32_t)(s - r->slots);
 	*was = *s;
 	s->addr = 0;
@@ -163,9 +169,8 @@ static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *
 	while (r->slots[*i].copies)
 		pthread_cond_wait(&r->idle, &r->lock);
 	was->copies = 0;
-out_unlock:
 	pthread_mutex_unlock(&r->lock);
-	return err;
+	return 0;
 }
 
 /* Free the slot, or if the put failed, restore it. */
@@ -221,14 +226,10 @@ static int copy_begin(struct fdry_device *dev, fdry_resident handle, size_t offs
 		      const void *host, size_t len, CUdeviceptr *ret)
 {
 	struct fdry_resident_slot *s;
-	int err = fdry_device_check(dev);
+	int err = fdry_device_check(dev) ?: slot_lock(&dev->residents, handle, &s);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&dev->residents.lock);
-	err = slot_find(&dev->residents, handle, &s);
-	if (err)
-		goto out_unlock;
 	err = part_check(s, offset, host, len);
 	if (err)
 		goto out_unlock;

@@ -97,21 +97,32 @@ static int region_extend(struct fdry_capture *cap, const struct fdry_capture_opt
 	return fdry_interposer_result(hook, hook->region_preallocate(o->preallocate));
 }
 
-static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts *o)
+int fdry_capture_enter(const struct fdry_capture *cap)
+{
+	return fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+}
+
+void fdry_capture_leave(const struct fdry_capture *cap)
 {
 	CUcontext popped;
-	int err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+
+	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+}
+
+static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts *o)
+{
+	int err = fdry_capture_enter(cap);
 
 	if (err)
 		return err;
 	err = region_begin(cap, o);
 	if (err)
-		goto out_pop;
+		goto out_leave;
 	err = region_extend(cap, o);
 	if (err)
 		cap->hook->region_end();
-out_pop:
-	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+out_leave:
+	fdry_capture_leave(cap);
 	if (err)
 		return err;
 	if (o->after) {
@@ -216,12 +227,11 @@ int fdry_capture_wait(const struct fdry_capture *cap)
 static void sealed_release(struct fdry_capture *cap)
 {
 	bool alive = cap->pid == getpid();
-	CUcontext popped;
-	bool pushed = alive && !fdry_call_raw(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	bool entered = alive && !fdry_call_raw(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 
-	fdry_sealed_release(&cap->sealed, pushed);
-	if (pushed)
-		(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+	fdry_sealed_release(&cap->sealed, entered);
+	if (entered)
+		fdry_capture_leave(cap);
 }
 
 void fdry_capture_end(struct fdry_capture *cap)
@@ -572,8 +582,18 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 	return err;
 }
 
-static int no_graph(uint64_t key)
+/* Lock the capture and find a graph. The caller unlocks, unless this fails. */
+static int graph_lock(struct fdry_capture *cap, uint64_t key, struct fdry_capture_graph **ret)
 {
+	int err = fdry_capture_check(cap);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	*ret = fdry_capture_graph_find(cap, key);
+	if (*ret)
+		return 0;
+	pthread_mutex_unlock(&cap->lock);
 	return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
 			 (unsigned long long)key);
 }
@@ -581,48 +601,38 @@ static int no_graph(uint64_t key)
 int fdry_capture_rng(struct fdry_capture *cap, uint64_t key)
 {
 	struct fdry_capture_graph *g;
-	int err = fdry_capture_check(cap);
+	int err = graph_lock(cap, key, &g);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&cap->lock);
-	g = fdry_capture_graph_find(cap, key);
-	if (g)
-		g->random = true;
+	g->random = true;
 	pthread_mutex_unlock(&cap->lock);
-	return g ? 0 : no_graph(key);
+	return 0;
 }
 
 int fdry_capture_graph_fixed(struct fdry_capture *cap, uint64_t key, int on)
 {
 	struct fdry_capture_graph *g;
-	int err = fdry_capture_check(cap);
+	int err = graph_lock(cap, key, &g);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&cap->lock);
-	g = fdry_capture_graph_find(cap, key);
-	if (g) {
-		g->fixed = on != 0;
-		fdry_graph_kept_release(&g->kept);
-	}
+	g->fixed = on != 0;
+	fdry_graph_kept_release(&g->kept);
 	pthread_mutex_unlock(&cap->lock);
-	return g ? 0 : no_graph(key);
+	return 0;
 }
 
 int fdry_capture_graph_skip(struct fdry_capture *cap, uint64_t key, int on)
 {
 	struct fdry_capture_graph *g;
-	int err = fdry_capture_check(cap);
+	int err = graph_lock(cap, key, &g);
 
 	if (err)
 		return err;
-	pthread_mutex_lock(&cap->lock);
-	g = fdry_capture_graph_find(cap, key);
-	if (g)
-		g->skip = on != 0;
+	g->skip = on != 0;
 	pthread_mutex_unlock(&cap->lock);
-	return g ? 0 : no_graph(key);
+	return 0;
 }
 
 int fdry_capture_hold(struct fdry_capture *cap, int on)

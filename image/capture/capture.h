@@ -74,6 +74,9 @@ int fdry_capture_check(const struct fdry_capture *cap) __must_check;
  * device use the region's memory. Before it reads that memory, the caller must also wait for the
  * primary context. */
 int fdry_capture_wait(const struct fdry_capture *cap) __must_check;
+/* Make the capture's context current on this thread, until fdry_capture_leave(). */
+int fdry_capture_enter(const struct fdry_capture *cap) __must_check;
+void fdry_capture_leave(const struct fdry_capture *cap);
 void fdry_capture_graph_release(struct fdry_capture_graph *g);
 /* NULL if there is none. cap->lock is held. */
 struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uint64_t key);

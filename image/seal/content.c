@@ -301,19 +301,18 @@ static int piece_fn(struct fdry_work *work, unsigned int worker)
 	struct fdry_mem_reader *r = p->c->s->reader;
 	struct fdry_mem_block *block;
 	const uint8_t *bytes = NULL;
-	CUcontext popped;
-	int err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	int err = fdry_capture_enter(cap);
 
 	(void)worker;
 	if (err)
 		return err;
 	err = fdry_mem_start(r, p->spot.addr, p->spot.len, &block);
 	if (err)
-		goto out_pop;
+		goto out_leave;
 	err = fdry_mem_wait(r, block, &bytes) ?: cells_find(p, bytes);
 	fdry_mem_end(r, block);
-out_pop:
-	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+out_leave:
+	fdry_capture_leave(cap);
 	return err;
 }
 

@@ -610,36 +610,20 @@ static void seal_release(struct fdry_seal *s)
 static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
 	struct fdry_capture *cap = s->cap;
-	CUcontext popped;
 	int err;
 
 	s->mark = fdry_now_ms();
 	cap->hook->live(&s->live);
-	err = live_check(&s->live);
+	err = live_check(&s->live) ?: fdry_capture_wait(cap) ?: fdry_capture_enter(cap);
 	if (err)
 		return err;
-	err = fdry_capture_wait(cap);
+	err = fdry_call(cap->drv, cuCtxSynchronize) ?:
+	      fdry_mem_reader_new(cap->drv, FDRY_SEAL_BLOCKS, &s->reader);
 	if (err)
-		return err;
-	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
-	if (err)
-		return err;
-	err = fdry_call(cap->drv, cuCtxSynchronize);
-	if (err)
-		goto out_pop;
-	err = fdry_mem_reader_new(cap->drv, FDRY_SEAL_BLOCKS, &s->reader);
-	if (err)
-		goto out_pop;
-	err = graphs_list(s);
-	if (err)
-		goto out_release;
-	err = fdry_seal_maps_init(&s->maps);
-	if (err)
-		goto out_release;
-	err = fdry_pointers_new(&s->maps, &s->pointers);
-	if (err)
-		goto out_release;
-	err = fdry_kernel_set_new(cap->drv, cap->device, code_find, cap, &s->kernels);
+		goto out_leave;
+	err = graphs_list(s) ?: fdry_seal_maps_init(&s->maps) ?:
+	      fdry_pointers_new(&s->maps, &s->pointers) ?:
+	      fdry_kernel_set_new(cap->drv, cap->device, code_find, cap, &s->kernels);
 	if (err)
 		goto out_release;
 	fdry_kernel_set_adopt(s->kernels, &cap->codes);
@@ -651,8 +635,8 @@ out_release:
 	seal_release(s);
 	fdry_seal_spent(s, end);
 	parts_log(s);
-out_pop:
-	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+out_leave:
+	fdry_capture_leave(cap);
 	return err;
 }
 
