@@ -22,6 +22,8 @@
 enum { MAKER = 54321, MEMBER = 54322, STRANGER = 54323, GROUP = 54400 };
 
 int share_wait(pid_t pid);
+
+/* Run @fn in a child, and return its result, 0 to 255. */
 int share_child(int (*fn)(void *arg), void *arg);
 
 /* Become another user, in GROUP if @member. Only root can. */

@@ -2,6 +2,8 @@
 /* store.c - see store.h. */
 #include "tests/lib/store.h"
 
+#include <dirent.h>
+
 char dir[256];
 char path[300];
 
@@ -113,4 +115,20 @@ void check_sound(struct fdry_store *s)
 
 	ok(store_verify(s, &r));
 	ck_assert_uint_eq(r.faults + r.damaged + r.missing + r.broken + r.dangling + r.crashes, 0);
+}
+
+unsigned int lease_files(void)
+{
+	char folder[400];
+	unsigned int n = 0;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(folder, sizeof(folder), "%s/leases", path);
+	d = opendir(folder);
+	while (d && (e = readdir(d)))
+		n += *e->d_name != '.';
+	if (d)
+		closedir(d);
+	return n;
 }

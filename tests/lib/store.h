@@ -51,4 +51,7 @@ int store_verify(struct fdry_store *s, struct fdry_verify_report *ret) __must_ch
 /* Check that verify finds no fault. */
 void check_sound(struct fdry_store *s);
 
+/* The number of files of leases in the store. */
+unsigned int lease_files(void);
+
 #endif

@@ -55,17 +55,25 @@ static void seal_set_on_the_kernel(void *arg)
 	work_end(&w);
 }
 
-static void seal_set_on_the_function(void *arg)
+/* Capture a launch of "reverse", whose limit is raised on the function. */
+static CUfunction function_make(struct work *w)
 {
 	CUfunction func;
+
+	work_make(w);
+	cuda_ok(cuKernelGetFunction, &func, library_kernel(w, "reverse"));
+	cuda_ok(cuFuncSetAttribute, func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		REVERSED * 4);
+	reverse_add(w, func);
+	return func;
+}
+
+static void seal_set_on_the_function(void *arg)
+{
 	struct work w;
 
 	(void)arg;
-	work_make(&w);
-	cuda_ok(cuKernelGetFunction, &func, library_kernel(&w, "reverse"));
-	cuda_ok(cuFuncSetAttribute, func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-		REVERSED * 4);
-	reverse_add(&w, func);
+	(void)function_make(&w);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
 }
@@ -78,11 +86,7 @@ static void seal_lowered(void *arg)
 	struct work w;
 
 	(void)arg;
-	work_make(&w);
-	cuda_ok(cuKernelGetFunction, &func, library_kernel(&w, "reverse"));
-	cuda_ok(cuFuncSetAttribute, func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-		REVERSED * 4);
-	reverse_add(&w, func);
+	func = function_make(&w);
 	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
 	cuda_ok(cuFuncSetAttribute, func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0);
 	ok(work_seal(&w, "first"));

@@ -116,6 +116,29 @@ START_TEST(golden_bytes)
 }
 END_TEST
 
+/* Check the id and the 7 links of the manifest that @fill_it makes. Returns its bytes, which @m
+ * reads. */
+static struct fdry_buf golden_check(void (*fill_it)(struct fdry_manifest_writer *w),
+				    const char *want, struct fdry_manifest *m)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_oid id, *links;
+	struct fdry_buf b = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	size_t n;
+
+	fill_it(&w);
+	ok(fdry_manifest_encode(&w, &b));
+	ok(fdry_oid_of(b.data, b.len, &id));
+	ck_assert_str_eq(fdry_oid_hex(&id, hex), want);
+	ok(open_it(&b, m));
+	ok(fdry_manifest_links(m, &links, &n));
+	ck_assert_uint_eq(n, 7);
+	free(links);
+	fdry_manifest_writer_release(&w);
+	return b;
+}
+
 /* The same with host memory: an input, and a constant in a segment of its own. */
 static void fill_hosts(struct fdry_manifest_writer *w)
 {
@@ -140,29 +163,17 @@ static void fill_hosts(struct fdry_manifest_writer *w)
 
 START_TEST(golden_bytes_with_hosts)
 {
-	struct fdry_manifest_writer w = { 0 };
-	struct fdry_buf b = { 0 }, text = { 0 };
-	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_manifest m;
-	struct fdry_oid id, *links;
-	size_t n;
+	struct fdry_buf text = { 0 }, b = golden_check(
+		fill_hosts, "8c1b6fa9af5710ef9f1caebf95b1c776360eed09249596981e374956000e8227",
+		&m);
 
-	fill_hosts(&w);
-	ok(fdry_manifest_encode(&w, &b));
-	ok(fdry_oid_of(b.data, b.len, &id));
-	ck_assert_str_eq(fdry_oid_hex(&id, hex),
-			 "8c1b6fa9af5710ef9f1caebf95b1c776360eed09249596981e374956000e8227");
-	ok(open_it(&b, &m));
-	ok(fdry_manifest_links(&m, &links, &n));
-	ck_assert_uint_eq(n, 7);
-	free(links);
 	ok(manifest_text(&m, &text));
 	ck_assert_ptr_nonnull(strstr((char *)text.data, "host segment 1 3145728\n"));
 	ck_assert_ptr_nonnull(
 		strstr((char *)text.data, "tensor p U8 input external host 0+0x8 [4992:1]\n"));
 	fdry_buf_release(&text);
 	fdry_buf_release(&b);
-	fdry_manifest_writer_release(&w);
 }
 END_TEST
 
@@ -356,26 +367,14 @@ static void fill_variables(struct fdry_manifest_writer *w)
 
 START_TEST(golden_bytes_with_variables)
 {
-	struct fdry_manifest_writer w = { 0 };
-	struct fdry_buf b = { 0 };
-	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_manifest m;
-	struct fdry_oid id, *links;
-	size_t n;
+	struct fdry_buf b = golden_check(
+		fill_variables, "3d648b0177242c73cbd4f81239e2c5bd6672cdfff73e72b5f8a3650b7825ab84",
+		&m);
 
-	fill_variables(&w);
-	ok(fdry_manifest_encode(&w, &b));
-	ok(fdry_oid_of(b.data, b.len, &id));
-	ck_assert_str_eq(fdry_oid_hex(&id, hex),
-			 "3d648b0177242c73cbd4f81239e2c5bd6672cdfff73e72b5f8a3650b7825ab84");
-	ok(open_it(&b, &m));
-	ok(fdry_manifest_links(&m, &links, &n));
-	ck_assert_uint_eq(n, 7);
-	free(links);
 	ck_assert(fdry_manifest_has_values(&m, 0));
 	ck_assert(!fdry_manifest_has_values(&m, 1));
 	fdry_buf_release(&b);
-	fdry_manifest_writer_release(&w);
 }
 END_TEST
 
@@ -461,25 +460,13 @@ END_TEST
 
 START_TEST(golden_bytes_with_files)
 {
-	struct fdry_manifest_writer w = { 0 };
-	struct fdry_buf b = { 0 };
-	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_manifest m;
-	struct fdry_oid id, *links;
-	size_t n;
+	struct fdry_buf b = golden_check(
+		fill_files, "45f818f63afe9f322728d2af76ce6b49ed5d049875fccaa14dab9341a0dd8770",
+		&m);
 
-	fill_files(&w);
-	ok(fdry_manifest_encode(&w, &b));
-	ok(fdry_oid_of(b.data, b.len, &id));
-	ck_assert_str_eq(fdry_oid_hex(&id, hex),
-			 "45f818f63afe9f322728d2af76ce6b49ed5d049875fccaa14dab9341a0dd8770");
-	ok(open_it(&b, &m));
 	ck_assert_uint_eq(m.n_files, 3);
-	ok(fdry_manifest_links(&m, &links, &n));
-	ck_assert_uint_eq(n, 7);
-	free(links);
 	fdry_buf_release(&b);
-	fdry_manifest_writer_release(&w);
 }
 END_TEST
 

@@ -476,13 +476,12 @@ START_TEST(graphs_that_are_left_out)
 }
 END_TEST
 
-/* Memory that only a graph uses which is left out may be freed. When the graph is sealed again, its
- * words are checked, though the last seal did not have them. */
-START_TEST(memory_of_a_graph_that_is_left_out)
+static const uint64_t two_keys[] = { 1, 2 };
+
+/* Seal graphs 1 and 2 with a promise that they stay. Graph 2 uses memory that is returned. */
+static CUdeviceptr two_begin(char *id)
 {
-	static const uint64_t keys[] = { 1, 2 };
-	char before[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
-	CUdeviceptr p, again;
+	CUdeviceptr p;
 
 	work_make(&w);
 	graph_add(&w, 1);
@@ -490,7 +489,31 @@ START_TEST(memory_of_a_graph_that_is_left_out)
 	scale_add(2, p, 2);
 	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
 	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
-	seal_like_fresh(keys, 2, before);
+	seal_like_fresh(two_keys, 2, id);
+	return p;
+}
+
+/* When the memory @p is back, the graphs are the image @before again. */
+static void two_end(CUdeviceptr p, const char *before)
+{
+	char id[FDRY_ID_SIZE];
+	CUdeviceptr again;
+
+	cuda_ok(cuMemAlloc_v2, &again, 4 * MIB);
+	ck_assert_uint_eq(again, p);
+	seal_like_fresh(two_keys, 2, id);
+	ck_assert_str_eq(id, before);
+	work_end(&w);
+}
+
+/* Memory that only a graph uses which is left out may be freed. When the graph is sealed again, its
+ * words are checked, though the last seal did not have them. */
+START_TEST(memory_of_a_graph_that_is_left_out)
+{
+	char before[FDRY_ID_SIZE];
+	CUdeviceptr p;
+
+	p = two_begin(before);
 	ok(fdry_capture_graph_skip(w.cap, 2, 1));
 	ok(fdry_capture_graph_fixed(w.cap, 1, 1)); /* so that no graph needs the words of graph 2 */
 	ok(work_seal(&w, "img"));
@@ -498,11 +521,7 @@ START_TEST(memory_of_a_graph_that_is_left_out)
 	ok(work_seal(&w, "img"));
 	ok(fdry_capture_graph_skip(w.cap, 2, 0));
 	fails(REFUSED, "memory of the region that was freed", work_seal(&w, "img"));
-	cuda_ok(cuMemAlloc_v2, &again, 4 * MIB);
-	ck_assert_uint_eq(again, p);
-	seal_like_fresh(keys, 2, id);
-	ck_assert_str_eq(id, before);
-	work_end(&w);
+	two_end(p, before);
 }
 END_TEST
 
@@ -510,26 +529,16 @@ END_TEST
  * the memory is back. */
 START_TEST(memory_that_is_freed)
 {
-	static const uint64_t keys[] = { 1, 2 };
-	char before[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
-	CUdeviceptr p, again;
+	char before[FDRY_ID_SIZE];
+	CUdeviceptr p;
 
-	work_make(&w);
-	graph_add(&w, 1);
-	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
-	scale_add(2, p, 2);
-	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
-	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
-	seal_like_fresh(keys, 2, before);
+	p = two_begin(before);
 	cuda_ok(cuMemFree_v2, p);
 	fails(REFUSED,
 	      "graph 2 'scale': node 0: kernel: kernel scale: byte 0 of its parameter 0 is",
 	      work_seal(&w, "img"));
 	fails(REFUSED, "memory of the region that was freed", work_seal(&w, "img"));
-	cuda_ok(cuMemAlloc_v2, &again, 4 * MIB);
-	ck_assert_uint_eq(again, p);
-	seal_like_fresh(keys, 2, id);
-	work_end(&w);
+	two_end(p, before);
 }
 END_TEST
 

@@ -73,21 +73,29 @@ START_TEST(end_where_the_last_was_freed)
 }
 END_TEST
 
+static const struct fdry_capture_opts with_aside = { .sz = sizeof(with_aside),
+						     .base = TEST_CAPTURE_BASE + (1ull << 35),
+						     .size = 1ull << 34,
+						     .aside = 1ull << 34 };
+
+/* The work of work_make() in a region with an aside area. */
+static void aside_make(struct work *w)
+{
+	work_make(w);
+	fdry_capture_end(w->cap);
+	ok(fdry_capture_begin(&with_aside, &w->cap));
+	w->a = memory(BYTES);
+	w->b = memory(BYTES);
+	w->c = memory(BYTES);
+}
+
 /* A seal distinguishes freed memory of an aside area from memory that was never allocated. */
 START_TEST(freed_aside)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts),
-					  .base = TEST_CAPTURE_BASE + (1ull << 35),
-					  .size = 1ull << 34, .aside = 1ull << 34 };
 	struct work w;
 	CUdeviceptr p;
 
-	work_make(&w);
-	fdry_capture_end(w.cap);
-	ok(fdry_capture_begin(&opts, &w.cap));
-	w.a = memory(BYTES);
-	w.b = memory(BYTES);
-	w.c = memory(BYTES);
+	aside_make(&w);
 	ok(fdry_capture_aside(w.cap, 1));
 	p = memory(BYTES);
 	ok(fdry_capture_aside(w.cap, 0));
@@ -95,7 +103,7 @@ START_TEST(freed_aside)
 	if (_i)
 		fails(REFUSED, "memory of the region that was freed", seal_with_pointer(&w, p + 8));
 	else
-		ok(seal_with_pointer(&w, opts.base + opts.size - 4096));
+		ok(seal_with_pointer(&w, with_aside.base + with_aside.size - 4096));
 	work_end(&w);
 }
 END_TEST
@@ -104,19 +112,11 @@ END_TEST
  * allocation, unless memory behind it was freed. */
 START_TEST(end_beside_an_aside_area)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts),
-					  .base = TEST_CAPTURE_BASE + (1ull << 35),
-					  .size = 1ull << 34, .aside = 1ull << 34 };
 	bool aside = _i & 1, freed = _i & 2;
 	struct work w;
 	CUdeviceptr p;
 
-	work_make(&w);
-	fdry_capture_end(w.cap);
-	ok(fdry_capture_begin(&opts, &w.cap));
-	w.a = memory(BYTES);
-	w.b = memory(BYTES);
-	w.c = memory(BYTES);
+	aside_make(&w);
 	ok(fdry_capture_aside(w.cap, 1));
 	p = memory(BYTES);
 	ok(fdry_capture_aside(w.cap, aside));
@@ -594,18 +594,10 @@ END_TEST
  * same, in an aside area, too. */
 START_TEST(memory_allocated_and_freed_meanwhile)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts),
-					  .base = TEST_CAPTURE_BASE + (1ull << 35),
-					  .size = 1ull << 34, .aside = 1ull << 34 };
 	struct work w;
 	struct beside b = { .w = &w, .free = true };
 
-	work_make(&w);
-	fdry_capture_end(w.cap);
-	ok(fdry_capture_begin(&opts, &w.cap));
-	w.a = memory(BYTES);
-	w.b = memory(BYTES);
-	w.c = memory(BYTES);
+	aside_make(&w);
 	graph_add(&w, 1);
 	ok(fdry_capture_aside(w.cap, _i));
 	check_beside(&b, "device memory was allocated or freed during the seal");

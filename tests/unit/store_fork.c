@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "tests/lib/store.h"
+#include "tests/lib/share.h"
 
 static void setup(void)
 {
@@ -28,20 +28,6 @@ static void teardown(void)
 static void file_path(char file[400], const char *name)
 {
 	snprintf(file, 400, "%s/%s", path, name);
-}
-
-/* Run @fn in a child and return its result, 0 to 255. The child must not use Check. */
-static int child(int (*fn)(void *arg), void *arg)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	ck_assert_int_ge(pid, 0);
-	if (!pid)
-		_exit(fn(arg));
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status), "the child was ended by signal %d", WTERMSIG(status));
-	return WEXITSTATUS(status);
 }
 
 /* --- fork --- */
@@ -146,8 +132,8 @@ START_TEST(a_child_opens_its_own)
 	noise(2, data, sizeof(data));
 	put(in.writer, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	ok(fdry_reader_begin(in.s, &in.reader));
-	ck_assert_int_eq(child(use_inherited, &in), 0);
-	ck_assert_int_eq(child(open_in_child, &in), 0);
+	ck_assert_int_eq(share_child(use_inherited, &in), 0);
+	ck_assert_int_eq(share_child(open_in_child, &in), 0);
 	ok(fdry_reader_copy(in.reader, &in.oid, &b));
 	gc_gives(in.s, 3, 0);
 	fdry_reader_end(in.reader);
@@ -392,7 +378,7 @@ START_TEST(two_containers_share_a_store)
 	close(pipes[0]);
 	close(pipes[3]);
 	if (read(pipes[2], &c, 1) == 1) {
-		ck_assert_int_eq(child(second_process_1, NULL), 0);
+		ck_assert_int_eq(share_child(second_process_1, NULL), 0);
 		ok(fdry_store_open(path, 0, &s));
 		ok(fdry_ref_get(s, "beside", &oid));
 		check_sound(s);
@@ -604,9 +590,9 @@ START_TEST(readers_that_died_are_cleared)
 		ck_assert_int_eq(status, 0);
 		if (ours)
 			ck_assert_int_ge(readers_rename(pid, getpid()), 1);
-		ck_assert_int_ge(child(count_readers, NULL), 1);
+		ck_assert_int_ge(share_child(count_readers, NULL), 1);
 		ok(fdry_store_open(path, 0, &s));
-		n = child(count_readers, NULL);
+		n = share_child(count_readers, NULL);
 		fdry_store_close(s);
 		kill(holder, SIGKILL);
 		waitpid(holder, &status, 0);
@@ -653,7 +639,7 @@ START_TEST(few_addresses_are_enough)
 
 	fdry_store_close(s);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	ck_assert_int_eq(child(use_few_addresses, NULL), 0);
+	ck_assert_int_eq(share_child(use_few_addresses, NULL), 0);
 #endif
 }
 END_TEST
@@ -669,7 +655,7 @@ START_TEST(a_small_map_grows)
 
 	s = small_map_open(FDRY_STORE_CREATE);
 	seal(s, 1, 10, 2 << 20, "r"); /* by ourselves */
-	ck_assert_int_eq(child(seal_much, NULL), 0); /* by another process */
+	ck_assert_int_eq(share_child(seal_much, NULL), 0); /* by another process */
 	ok(fdry_ref_get(s, "much", &oid));
 	check_sound(s);
 

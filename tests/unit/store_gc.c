@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of collections. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -121,22 +120,6 @@ static struct fdry_oid put_noise(struct fdry_writer *p, uint64_t seed)
 
 	noise(seed, data, sizeof(data));
 	return put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
-}
-
-static unsigned int lease_files(void)
-{
-	char folder[400];
-	unsigned int n = 0;
-	struct dirent *e;
-	DIR *d;
-
-	snprintf(folder, sizeof(folder), "%s/leases", path);
-	d = opendir(folder);
-	while (d && (e = readdir(d)))
-		n += *e->d_name != '.';
-	if (d)
-		closedir(d);
-	return n;
 }
 
 /* Objects that a session found stay, with the objects that they link to, until the session ends in

@@ -12,7 +12,6 @@
 #include "store/lease.c"
 #include "store/writer.c"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 
@@ -64,10 +63,12 @@ static int put_image(struct fdry_writer *p, const char *manifest, const char *re
 	return fdry_writer_commit(p, manifest, strlen(manifest), &graph, 1, ref, &oid, NULL);
 }
 
+/* Begin an order: no actors, and a store with an image, which has the name @ref, if any. */
 static void prefill(const char *ref)
 {
 	struct fdry_writer *p;
 
+	nactors = 0;
 	ok(fdry_writer_begin(s, &p));
 	ok(put_parts(p));
 	ok(put_image(p, MANIFEST, ref));
@@ -266,22 +267,6 @@ static int reach_ref(void *arg, const struct fdry_ref *ref)
 	return fdry_store_reach(s, &ref->oid, reach_one, arg);
 }
 
-static unsigned int lease_files(void)
-{
-	char folder[400];
-	unsigned int n = 0;
-	struct dirent *e;
-	DIR *d;
-
-	snprintf(folder, sizeof(folder), "%s/leases", path);
-	d = opendir(folder);
-	while (d && (e = readdir(d)))
-		n += *e->d_name != '.';
-	if (d)
-		closedir(d);
-	return n;
-}
-
 #define must(call) \
 	do { \
 		int ret_ = (call); \
@@ -296,8 +281,9 @@ static int drop_ref(void *arg, const struct fdry_ref *ref)
 	return fdry_ref_delete(s, ref->name);
 }
 
-/* After a run: nothing is lost; after a collection nothing is left; and the store is empty again.
- */
+static unsigned long runs;
+
+/* End an order: nothing is lost, and after a collection no garbage is left. Empty the store. */
 static void settle(void)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
@@ -310,6 +296,7 @@ static void settle(void)
 	must(fdry_store_each(s, count_one, &n));
 	must_be(n == reached.ids.count);
 	must_be(!lease_files());
+	runs++;
 	must(fdry_ref_each(s, drop_ref, NULL));
 	must(fdry_store_gc(s, NULL, &r));
 	n = 0;
@@ -326,8 +313,6 @@ static bool has_ref(const char *name)
 }
 
 /* --- runs --- */
-
-static unsigned long runs;
 
 static void explored(const char *what)
 {
@@ -356,12 +341,10 @@ static void seal_and_collect(bool twice)
 	explore_begin(1);
 	do {
 		seal = (struct seal){ .ref = "a", .twice = twice };
-		nactors = 0;
 		prefill(NULL);
 		actor_add(sealer, &seal);
 		actor_add(collector, &gc);
 		go(NULL, 0, NULL);
-		runs++;
 		must(seal.err);
 		must(gc);
 		must_be(has_ref("a"));
@@ -386,13 +369,11 @@ START_TEST(seal_remove_collect)
 	explore_begin(1);
 	do {
 		seal = (struct seal){ .ref = "a" };
-		nactors = 0;
 		prefill("r");
 		actor_add(sealer, &seal);
 		actor_add(remover, &rm);
 		actor_add(collector, &gc);
 		go(NULL, 0, NULL);
-		runs++;
 		must(seal.err);
 		must(gc);
 		must(rm);
@@ -412,7 +393,6 @@ static void load_and_collect(const char *name, const char *ref, unsigned int pre
 	explore_begin(preempts);
 	do {
 		load = (struct load){ .name = name };
-		nactors = 0;
 		rm = 0;
 		prefill(ref);
 		actor_add(loader, &load);
@@ -420,7 +400,6 @@ static void load_and_collect(const char *name, const char *ref, unsigned int pre
 			actor_add(remover, &rm);
 		actor_add(collector, &gc);
 		go(NULL, 0, NULL);
-		runs++;
 		must(load.err);
 		must(gc);
 		must(rm);
@@ -449,12 +428,10 @@ START_TEST(link_collect)
 	explore_begin(1);
 	do {
 		seal = (struct seal){ .ref = "a" };
-		nactors = 0;
 		prefill(NULL);
 		actor_add(linker, &seal);
 		actor_add(collector, &gc);
 		go(NULL, 0, NULL);
-		runs++;
 		must(seal.err);
 		must(gc);
 		must_be(seal.abort || has_ref("a"));
@@ -474,13 +451,11 @@ START_TEST(seal_collect_collect)
 	explore_begin(1);
 	do {
 		seal = (struct seal){ .ref = "a", .twice = true };
-		nactors = 0;
 		prefill(NULL);
 		actor_add(sealer, &seal);
 		actor_add(collector, &gc[0]);
 		actor_add(collector, &gc[1]);
 		go(NULL, 0, NULL);
-		runs++;
 		must(seal.err);
 		must_be(!gc[0] || !gc[1]);
 		must_be(gc[0] == -FDRY_E_LOCKED || !gc[0]);
@@ -501,13 +476,11 @@ START_TEST(tag_seal_collect)
 	explore_begin(1);
 	do {
 		seal = (struct seal){ .ref = "a" };
-		nactors = 0;
 		prefill(NULL);
 		actor_add(tagger, &tag);
 		actor_add(sealer, &seal);
 		actor_add(collector, &gc);
 		go(NULL, 0, NULL);
-		runs++;
 		must(seal.err);
 		must(gc);
 		must_be(tag == -FDRY_E_NOENT || (!tag && has_ref("tag")));
@@ -527,13 +500,11 @@ START_TEST(give_up_trust_collect)
 	do {
 		one = (struct seal){ .abort = true };
 		two = (struct seal){ .ref = "b" };
-		nactors = 0;
 		prefill(NULL);
 		actor_add(sealer, &one);
 		actor_add(truster, &two);
 		actor_add(collector, &gc);
 		go(NULL, 0, NULL);
-		runs++;
 		must(one.err);
 		must(two.err);
 		must(gc);
@@ -567,13 +538,11 @@ START_TEST(a_seal_dies)
 		do {
 			dying = (struct seal){ .ref = "a", .twice = true };
 			other = (struct seal){ .ref = "b" };
-			nactors = 0;
 			prefill(NULL);
 			actor_add(sealer, &dying);
 			actor_add(sealer, &other);
 			actor_add(collector, &gc);
 			died = go(&actors[0], at, die_sealing);
-			runs++;
 			must(other.err);
 			must(gc);
 			must_be(has_ref("b"));
@@ -613,12 +582,10 @@ START_TEST(a_collection_dies)
 		do {
 			seal = (struct seal){ .ref = "a" };
 			gc = 0;
-			nactors = 0;
 			prefill(NULL);
 			actor_add(collector, &gc);
 			actor_add(sealer, &seal);
 			died = go(&actors[0], at, die_collecting);
-			runs++;
 			must(seal.err);
 			must(gc);
 			must_be(has_ref("a"));
