@@ -371,7 +371,7 @@ class Starts(Engine):
             log = self.script(ENGINE + textwrap.dedent(f"""
                 from foundry.vllm import worker as w
                 if {failed}:
-                    def compare(_):
+                    def compare(*_):
                         raise w.Unfit("of a test")
                     w.Session.compare = compare
                 wrapper = worker_base.WorkerWrapperBase()

@@ -24,7 +24,7 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.engines import ahead, attach, caches, graphs
+    from foundry.engines import ahead, attach, caches, graphs, outputs
     from foundry.vllm import compiled, facts, pieces, runners, weights, worker
     from foundry.vllm.folders import folders
     MISSING = ""
@@ -197,15 +197,18 @@ class Engine(unittest.TestCase):
         self.assertEqual(list(found), ["backbone.0", "backbone.1"])
         entries = pieces.captured(found, batches)
         self.assertEqual(set(entries), set(pieces.keys(found, batches)))
-        text, tensors, entire = pieces.describe(dict(enumerate(entries.values(), 1)))
+        written, tensors, entire = outputs.describe(
+            {graphs.name_of(key): entry.output for key, entry in entries.items()})
         self.assertEqual([list(t.shape) for t in tensors], [[4], [2], [4, 2], [2, 2]])
         self.assertEqual(len(entire), 6)
+        text = pieces.describe(entries)
         names = [graphs.name_of(key) for key in entries]
         self.assertEqual(names[0], "wrapper=backbone.0,batch=num_tokens=4,num_reqs=None,"
                          "uniform=False,has_lora=False,num_active_loras=0")
         replays = []
-        made = pieces.restore(text, tensors, {key: Graph(number, replays)
-                                              for number, key in enumerate(entries, 1)})
+        made = pieces.restore(text, outputs.restore(written, tensors),
+                              {key: Graph(number, replays)
+                               for number, key in enumerate(entries, 1)})
         del sealing, found, each
         loaded = [self.wrapper(config, i) for i in range(2)]
         for name, each in pieces.wrappers(config).items():

@@ -30,14 +30,6 @@ class Unfit(Exception):
     """A reason to start as the engine does without Foundry."""
 
 
-class Range:
-    """Device memory as an array of bytes."""
-
-    def __init__(self, addr, size):
-        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "|u1",
-                                         "shape": (size,), "version": 3}
-
-
 class Session:
     """One start of one worker.
 
@@ -56,6 +48,7 @@ class Session:
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
+        self.more = ""  # for the line in the log
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
 
     def refuse(self, why):
@@ -202,16 +195,18 @@ class Session:
             raise Unfit(f"another process has sealed another image '{self.ref}' meanwhile")
         self.seconds["load"] = time.monotonic() - start
 
+    def written(self):
+        """Return the tensors that the image's graphs return, by their numbers."""
+        found = {t.name: t for t in self.image.tensors() if t.name.startswith(outputs.OUTPUT)}
+        return [_torch.view(found[f"{outputs.OUTPUT}{i}"]) for i in range(len(found))]
+
     def place(self, roots):
-        """Set the image's tensors at the paths where the first start had them. Returns {number:
-        tensor} of the outputs of graphs.
+        """Set the image's other tensors at the paths where the first start had them. Call it last:
+        the engine has tensors of the image then.
         """
-        views = {t.name: t for t in self.image.tensors()}
-        written = {name: _torch.view(views.pop(name)) for name in list(views)
-                   if name.startswith(outputs.OUTPUT)}
-        self.tensors = {name: _torch.view(t) for name, t in views.items() if not t.external}
+        self.tensors = {t.name: _torch.view(t) for t in self.image.tensors()
+                        if not t.external and not t.name.startswith(outputs.OUTPUT)}
         attach.place_all(roots, self.tensors)
-        return [written[f"{outputs.OUTPUT}{i}"] for i in range(len(written))]
 
     def text(self, name):
         """Return a text of the image that add_text() has stated in parts."""
@@ -247,7 +242,7 @@ class Session:
         area.clear(self.ordinal)
         numbers = graphs.add(self.capture, captured)
         for number, (addr, size) in enumerate(self.allocations()):
-            self.capture.tensor(f"region.{number}", Range(addr, size), external=True)
+            self.capture.tensor(f"region.{number}", area.Range(addr, size), external=True)
         text, written, entire = outputs.describe({graphs.name_of(key): value
                                                   for key, value in returned.items()})
         for number, tensor in enumerate(written):
@@ -315,13 +310,13 @@ class Session:
             report = self.image.report()
             count = len(self.image.graphs())
             what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {count} graphs; "
-                    f"content {report.content_bytes >> 20} MiB{self.files})")
+                    f"content {report.content_bytes >> 20} MiB{self.files}{self.more})")
         elif self.sealed:
             what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
                     f"{self.sealed.graphs} graphs; content {self.sealed.content_bytes >> 20} MiB, "
-                    f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}), because "
-                    f"{self.why}")
+                    f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}{self.more}), "
+                    f"because {self.why}")
         else:
-            what = f"started without an image, because {self.why}"
+            what = f"started without an image{self.more}, because {self.why}"
         times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
         log.info("Foundry: %s; seconds: %s", what, times)

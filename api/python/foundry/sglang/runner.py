@@ -241,9 +241,10 @@ class Session(session.Session):
         """Fill SGLang's tables with graphs of the image, and with what these return."""
         from sglang.srt.layers.logits_processor import LogitsProcessorOutput
         table = graphs.table(self.image, self.keys(decode), self.ordinal)
-        returned = outputs.restore(self.text("outputs"), self.place(self.roots(decode)),
+        returned = outputs.restore(self.text("outputs"), self.written(),
                                    {"LogitsProcessorOutput": LogitsProcessorOutput})
         returned = {key: returned[graphs.name_of(key)] for key in table}
+        self.place(self.roots(decode))
         # A capture leaves its buffers so.
         decode.buffers.seq_lens.fill_(decode.seq_len_fill_value)
         decode.buffers.seq_lens_cpu.fill_(decode.seq_len_fill_value)

@@ -9,13 +9,10 @@ import dataclasses
 import gc
 import json
 
-import torch
-
 from .. import _lib
 from .._lib import Error
+from ..engines import graphs, outputs
 
-OUTPUT = "output."  # and a number: the name of a tensor
-_KEPT = (bool, int, float, str, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,62 +64,24 @@ def captured(found, batches):
     return entries
 
 
-class _Numbers:
-    """Numbers of values: equal keys get the same number. all: every value."""
-
-    def __init__(self):
-        self.values, self.all = {}, []
-
-    def of(self, key, value):
-        self.all.append(value)
-        return self.values.setdefault(key, (len(self.values), value))[0]
-
-
-def _pack(value, tensors):
-    """Return a value that a piece returned as JSON: a tensor as its number in `tensors`."""
-    if isinstance(value, torch.Tensor) and value.numel():
-        return tensors.of((value.data_ptr(), str(value.dtype), tuple(value.shape),
-                           tuple(value.stride())), value)
-    if type(value) in (list, tuple):
-        return [type(value).__name__, *(_pack(each, tensors) for each in value)]
-    if type(value) in _KEPT:
-        return {"value": value}
-    raise Error(_lib.REFUSED, f"a piece of the model returns {type(value).__name__}, which images "
-                "do not support")
-
-
-def _unpack(packed, tensors):
-    if isinstance(packed, int):
-        return tensors[packed]
-    if isinstance(packed, dict):
-        return packed["value"]
-    kind, *each = packed
-    made = [_unpack(one, tensors) for one in each]
-    return made if kind == "list" else tuple(made)
-
-
 def describe(entries):
-    """Return (text, tensors, others) of {number of a graph: entry}.
+    """Return the addresses of the arguments of {key: entry} as text."""
+    addresses = outputs.Numbers()
+    inputs = {graphs.name_of(key): [addresses.of(addr, addr) for addr in entry.input_addresses]
+              for key, entry in entries.items()}
+    return json.dumps({"inputs": inputs, "addresses": addresses.first()}, separators=(",", ":"))
 
-    restore() makes the entries again from the text. tensors: those that the graphs return, by
-    number. others: tensors that equal them in place and shape.
+
+def restore(text, returned, loaded):
+    """Return {wrapper: {batch: entry}} of {Piece: Loaded}.
+
+    text: from describe(). returned: {name of a graph: what it returns}.
     """
-    tensors, addresses = _Numbers(), _Numbers()
-    packed = {number: [_pack(entry.output, tensors),
-                       [addresses.of(addr, addr) for addr in entry.input_addresses]]
-              for number, entry in entries.items()}
-    text = json.dumps({"graphs": packed, "addresses": list(addresses.values)},
-                      separators=(",", ":"))
-    return text, [tensor for _, tensor in tensors.values.values()], tensors.all
-
-
-def restore(text, tensors, graphs):
-    """Return {wrapper: {batch: entry}} of {Piece: Loaded}, with `tensors` by number."""
     from vllm.compilation.cuda_graph import CUDAGraphEntry
     found, made = json.loads(text), {}
-    for piece, graph in graphs.items():
-        output, inputs = found["graphs"][str(graph.key)]
+    for piece, graph in loaded.items():
+        name = graphs.name_of(piece)
         made.setdefault(piece.wrapper, {})[piece.batch] = CUDAGraphEntry(
-            batch_descriptor=piece.batch, cudagraph=graph, output=_unpack(output, tensors),
-            input_addresses=[found["addresses"][i] for i in inputs])
+            batch_descriptor=piece.batch, cudagraph=graph, output=returned[name],
+            input_addresses=[found["addresses"][i] for i in found["inputs"][name]])
     return made

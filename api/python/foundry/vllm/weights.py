@@ -21,6 +21,7 @@ import torch
 from .. import _lib
 from .._lib import Error, lib
 from ..engines import area, attach
+from ..engines.session import SIZE, Unfit
 from ..image import load
 
 FORMAT = "foundry"
@@ -31,10 +32,6 @@ KEY = 1 << 62                  # the number of the graph, since an image has at 
 _SIMPLE = (bool, int, float, str, type(None))
 
 _session = None  # of the worker that loads a model
-
-
-class Unfit(Exception):
-    """A reason to let vLLM's loader fill the model."""
 
 
 @contextlib.contextmanager
@@ -96,13 +93,13 @@ class Weights:
             why = str(e) or repr(e)
             self.session.weights_missing(e)
         else:
-            self.session.weights = f"; weights from '{self.ref}'"
+            self.session.more = f"; weights from '{self.ref}'"
             self.session.seconds["weights"] = time.monotonic() - start
             return
         self.by_loader(config)
         if self.session.mode == "plain":
             return
-        self.session.weights = f"; weights by the loader '{self.loader.format}', because {why}"
+        self.session.more = f"; weights by the loader '{self.loader.format}', because {why}"
         start = time.monotonic()
         try:
             if self.changed:
@@ -110,7 +107,7 @@ class Weights:
             self.seal({IDENTITY: self.identity(config), LAYOUT: self.layout()})
         except Exception as e:
             self.session.log_bug(e)
-            self.session.weights += f"; weights not sealed: {e}"
+            self.session.more += f"; weights not sealed: {e}"
         self.session.seconds["weights sealed"] = time.monotonic() - start
 
     def by_loader(self, config):
@@ -152,7 +149,7 @@ class Weights:
 
     def ranges(self):
         """Return [(start, end)] of the memory that the model's tensors use, ascending."""
-        base, end = self.session.base, self.session.base + self.session.size
+        base, end = self.session.base, self.session.base + SIZE
         found = set()
         for each in self.tensors():
             storage = each.untyped_storage()
