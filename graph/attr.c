@@ -74,6 +74,14 @@ static void value_canonical(uint32_t id, uint8_t value[FDRY_GRAPH_ATTR_VALUE])
 	memset(value + size, 0, FDRY_GRAPH_ATTR_VALUE - size);
 }
 
+void fdry_attr_value_put(uint32_t id, const CUlaunchAttributeValue *v,
+			 struct fdry_attr_values *ret)
+{
+	memcpy(ret->value[id], v, sizeof(*v));
+	value_canonical(id, ret->value[id]);
+	ret->readable |= 1u << id;
+}
+
 static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t id,
 		     struct fdry_attr_values *ret)
 {
@@ -87,9 +95,7 @@ static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t i
 		return 0;
 	if (res)
 		return fdry_driver_result(drv, FDRY_DRV_cuGraphKernelNodeGetAttribute, res);
-	memcpy(ret->value[id], &v, sizeof(v));
-	value_canonical(id, ret->value[id]);
-	ret->readable |= 1u << id;
+	fdry_attr_value_put(id, &v, ret);
 	return 0;
 }
 

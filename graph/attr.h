@@ -54,6 +54,10 @@ struct fdry_attr_values {
 int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids,
 		    struct fdry_attr_values *ret) __must_check;
 
+/* Set attribute @id, as if it had been read. */
+void fdry_attr_value_put(uint32_t id, const CUlaunchAttributeValue *v,
+			 struct fdry_attr_values *ret);
+
 /**
  * fdry_attrs_diff() - List the attributes of a node that differ from a fresh node's.
  * @fresh: read from a node of the same kernel that was just added

@@ -16,7 +16,7 @@
 #define FDRY_GRAPH_GRAPH_H
 
 #include "lib/buf.h"
-#include "arch/conditional.h"
+#include "arch/unreported.h"
 #include "arch/driver.h"
 #include "graph/codec.h"
 #include "graph/host.h"
@@ -50,6 +50,10 @@ typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t 
  * known. */
 typedef int (*fdry_conditional_fn)(void *arg, CUgraphNode node, struct fdry_conditional *ret);
 
+/* Sets *ret to the attributes of a kernel node that the driver does not report. */
+typedef void (*fdry_attributes_fn)(void *arg, CUgraphNode node,
+				   struct fdry_unreported_attrs *ret);
+
 /* Facts that readers found, valid for every graph of the process. It holds no handles. */
 struct fdry_graph_memo {
 	struct fdry_wordset words; /* argument words that are numbers, or point into the region */
@@ -67,10 +71,11 @@ struct fdry_graph_reader {
 	const struct fdry_driver *drv;
 	struct fdry_kernel_set *kernels;
 	fdry_where_fn where;
-	void *where_arg;   /* of @where, @host and @conditional */
+	void *where_arg;   /* of @where, @host, @conditional and @attributes */
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
 	fdry_conditional_fn conditional; /* NULL: conditional nodes are refused */
+	fdry_attributes_fn attributes;   /* NULL: no node has such attributes */
 	const struct fdry_host_function *functions; /* that have names */
 	size_t nfunctions;
 	struct fdry_graph_memo memo; /* zero it to start */

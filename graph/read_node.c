@@ -312,6 +312,21 @@ static int window_check(struct fdry_read *rd, uint32_t count)
 	return 0;
 }
 
+/* Add the attributes that the driver does not report. */
+static void unreported_add(struct fdry_read *rd, CUgraphNode node, struct fdry_attr_values *now)
+{
+	static const uint32_t ids[] = { FDRY_UNREPORTED_CLUSTER, FDRY_UNREPORTED_NVLINK };
+	struct fdry_unreported_attrs a;
+	unsigned int i;
+
+	if (!rd->in->attributes)
+		return;
+	rd->in->attributes(rd->in->where_arg, node, &a);
+	for (i = 0; i < 2; i++)
+		if (a.set[i] && !(now->readable & 1u << ids[i]))
+			fdry_attr_value_put(ids[i], &a.value[i], now);
+}
+
 int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
 		    uint32_t kernel, uint32_t *count)
 {
@@ -329,6 +344,7 @@ int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NO
 	err = fdry_attrs_read(rd->drv, node, k->ids, &now);
 	if (err)
 		return err;
+	unreported_add(rd, node, &now);
 	err = fdry_attrs_diff(&k->fresh, &now, rd->attrs, count);
 	if (err || !*count)
 		return err;

@@ -140,29 +140,11 @@ static void node_note(CUgraphNode node, CUgraph graph, const CUDA_CONDITIONAL_NO
 					  .ctx = p->ctx };
 }
 
-static CUresult node_noted(CUresult res, CUgraphNode *ret, CUgraph graph,
-			   const CUgraphNodeParams *params)
+void fdry_conditional_added(CUgraphNode node, CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p)
 {
-	if (res || params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || fdry_start_is_forked())
-		return res;
 	pthread_mutex_lock(&lock);
-	node_note(*ret, graph, &params->conditional);
+	node_note(node, graph, p);
 	pthread_mutex_unlock(&lock);
-	return res;
-}
-
-CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
-			CUgraphNodeParams *params)
-{
-	return node_noted(fdry_real(cuGraphAddNode)(ret, graph, deps, n, params), ret, graph,
-			  params);
-}
-
-CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
-			   const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *params)
-{
-	return node_noted(fdry_real(cuGraphAddNode_v2)(ret, graph, deps, data, n, params), ret,
-			  graph, params);
 }
 
 /* Lock held. */

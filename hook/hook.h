@@ -18,10 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/conditional.h"
+#include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 6
+#define FDRY_HOOK_VERSION 7
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -154,6 +154,8 @@ struct fdry_hook {
 	/* What the driver does not report of a conditional node. FDRY_E_REFUSED if it was not seen
 	 * when it was added. */
 	int (*conditional)(CUgraphNode node, struct fdry_conditional *ret);
+	/* The attributes of a kernel node that the driver does not report. */
+	void (*attributes)(CUgraphNode node, struct fdry_unreported_attrs *ret);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

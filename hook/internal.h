@@ -190,9 +190,15 @@ bool fdry_hook_pinned_used(CUdeviceptr addr);
 int fdry_hook_pinned_claim(CUdeviceptr addr, uint64_t size);
 int fdry_hook_pinned_free(CUdeviceptr addr);
 
+/* --- attributes.c --- */
+
+void fdry_hook_attributes(CUgraphNode node, struct fdry_unreported_attrs *ret);
+
 /* --- conditional.c --- */
 
 int fdry_hook_conditional(CUgraphNode node, struct fdry_conditional *ret);
+/* The driver has added @node to @graph. */
+void fdry_conditional_added(CUgraphNode node, CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
 
 /* pool.c: the pools that the region replaces, and their bytes */
 

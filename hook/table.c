@@ -41,6 +41,7 @@ static const struct fdry_hook table = {
 	.pinned_claim = fdry_hook_pinned_claim,
 	.pinned_free = fdry_hook_pinned_free,
 	.conditional = fdry_hook_conditional,
+	.attributes = fdry_hook_attributes,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

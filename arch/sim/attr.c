@@ -246,8 +246,9 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id,
 
 	SIM_ENTER(cuGraphKernelNodeSetAttribute);
 	SIM_TRY(kernel_find(node, &n));
-	if (!value || !a || !a->ok(value))
-		return CUDA_ERROR_INVALID_VALUE;
+	if (!value || !a || !a->ok(value) ||
+	    id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
+		return CUDA_ERROR_INVALID_VALUE; /* as driver 580 does on an H200 */
 	attrs_load(&n->op.launch, values);
 	memset(&values[a - node_attrs], 0, sizeof(*values));
 	memcpy(&values[a - node_attrs], value, a->size);

@@ -227,6 +227,11 @@ static int conditional_find(void *arg, CUgraphNode node, struct fdry_conditional
 	return fdry_interposer_result(hook, hook->conditional(node, ret));
 }
 
+static void attributes_find(void *arg, CUgraphNode node, struct fdry_unreported_attrs *ret)
+{
+	((struct fdry_seal *)arg)->cap->hook->attributes(node, ret);
+}
+
 static int graphs_seal(struct fdry_seal *s)
 {
 	struct fdry_graph_reader rd = { .drv = s->cap->drv,
@@ -235,6 +240,7 @@ static int graphs_seal(struct fdry_seal *s)
 					.where_arg = s,
 					.host = fdry_seal_host,
 					.conditional = conditional_find,
+					.attributes = attributes_find,
 					.functions = fdry_array(s->cap->functions,
 								struct fdry_host_function),
 					.nfunctions = fdry_array_count(s->cap->functions,

@@ -3,6 +3,7 @@
  * Unit tests of images whose graphs have nodes of all kinds: a process seals a graph, this one
  * loads and launches it.
  */
+#include "image/image.h"
 #include "tests/lib/image.h"
 
 #define GRAPH 1u
@@ -260,6 +261,103 @@ START_TEST(memops)
 }
 END_TEST
 
+/* --- attributes that the driver does not report --- */
+
+/* A captured launch with attribute @id. */
+static void captured_with(struct nodes *n, CUlaunchAttributeID id, unsigned int value)
+{
+	CUlaunchAttribute a = { .id = id };
+	CUlaunchConfig c = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+			     .blockDimY = 1, .blockDimZ = 1, .hStream = n->w.stream,
+			     .attrs = &a, .numAttrs = 1 };
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &n->x.addr, &salt, &spins };
+
+	memset(&a.value, 0, sizeof(a.value));
+	a.value.preferredClusterDim.x = value;
+	if (id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
+		a.value.preferredClusterDim.y = a.value.preferredClusterDim.z = 1;
+	cuda_ok(cuLaunchKernelEx, &c, n->step, args, NULL);
+}
+
+/* A launch with the attribute and one without, a node that gets it by a call, its copy, a node that
+ * loses it, and a child graph with a copy of all of them. */
+static void seal_attributes(void *arg)
+{
+	const CUlaunchAttributeID nvlink = CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+	CUlaunchAttributeValue v = { .nvlinkUtilCentricScheduling = 1 };
+	CUgraphNode a, b, child;
+	struct nodes n;
+	CUgraph g, up, gone;
+
+	(void)arg;
+	nodes_begin(&n);
+	gone = graph_new();
+	a = step_add(&n, gone, NULL, 0, 3);
+	cuda_ok(cuGraphKernelNodeSetAttribute, a, nvlink, &v);
+	cuda_ok(cuGraphDestroy, gone);
+	capture_start(&n.w);
+	captured_with(&n, nvlink, 1);
+	captured_with(&n, nvlink, 0);
+	g = capture_stop(&n.w);
+	a = step_add(&n, g, NULL, 0, 4);
+	cuda_ok(cuGraphKernelNodeSetAttribute, a, nvlink, &v);
+	b = step_add(&n, g, &a, 0, 5);
+	cuda_ok(cuGraphKernelNodeCopyAttributes, b, a);
+	b = step_add(&n, g, &b, 0, 6);
+	cuda_ok(cuGraphKernelNodeCopyAttributes, b, a);
+	v.nvlinkUtilCentricScheduling = 0;
+	cuda_ok(cuGraphKernelNodeSetAttribute, b, nvlink, &v);
+	up = graph_new();
+	cuda_ok(cuGraphAddChildGraphNode, &child, up, NULL, 0, g);
+	cuda_ok(cuGraphDestroy, g);
+	nodes_seal(&n, up);
+}
+
+START_TEST(attributes)
+{
+	static const char want[] = "attr nvlink_util_centric_scheduling 1";
+	struct fdry_image *img;
+	struct fdry_buf text = { 0 };
+	const char *at;
+	unsigned int i;
+
+	test_child(seal_attributes, NULL);
+	img = load(refs[_i]);
+	ok(fdry_image_launch(img, GRAPH, NULL));
+	ok(fdry_graph_to_text(&img->execs[0].view, NULL, 0, &text));
+	at = (const char *)text.data;
+	for (i = 0; (at = strstr(at, want)); i++)
+		at++;
+	ck_assert_uint_eq(i, 3);
+	fdry_buf_release(&text);
+	fdry_image_unload(img);
+}
+END_TEST
+
+static void seal_preferred(void *arg)
+{
+	struct nodes n;
+
+	(void)arg;
+	nodes_begin(&n);
+	capture_start(&n.w);
+	captured_with(&n, CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, 2);
+	ok(fdry_capture_graph(n.w.cap, GRAPH, NULL, capture_stop(&n.w)));
+	fails(REFUSED,
+	      "graph 1 '': node 0: kernel: kernel step: the driver does not accept its attribute "
+	      "preferred_cluster_dimension again; capture without it",
+	      work_seal(&n.w, "img"));
+	work_end(&n.w);
+}
+
+START_TEST(preferred_clusters_are_refused)
+{
+	test_child(seal_preferred, NULL);
+}
+END_TEST
+
 /* --- conditional nodes --- */
 
 /* The condition of @h becomes the number @word, less @down, in a stream that captures. */
@@ -404,6 +502,8 @@ int main(void)
 	tcase_add_test(tc, children_are_counted);
 	tcase_add_loop_test(tc, functions, 0, 2);
 	tcase_add_loop_test(tc, memops, 0, 2);
+	tcase_add_loop_test(tc, attributes, 0, 2);
+	tcase_add_test(tc, preferred_clusters_are_refused);
 	tcase_add_loop_test(tc, conditions, 0, 2);
 	tcase_add_test(tc, conditions_are_described);
 	tcase_add_test(tc, functions_are_bound_at_the_load);

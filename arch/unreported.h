@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conditional.h - what the driver does not report of a conditional node. The interposer notes it,
- * and the reader of graphs asks for it.
+ * unreported.h - what the driver does not report of nodes. The interposer notes it, and the reader
+ * of graphs asks for it.
  */
-#ifndef FDRY_ARCH_CONDITIONAL_H
-#define FDRY_ARCH_CONDITIONAL_H
+#ifndef FDRY_ARCH_UNREPORTED_H
+#define FDRY_ARCH_UNREPORTED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cuda.h>
@@ -26,6 +27,16 @@ struct fdry_conditional {
 	CUcontext ctx;
 	struct fdry_condition condition; /* of the handle */
 	uint64_t handles; /* of the graph and of all graphs within it */
+};
+
+/* Attributes of kernel nodes that drivers accept and do not report, by CUlaunchAttributeID. */
+#define FDRY_UNREPORTED_CLUSTER 11u /* the preferred cluster size */
+#define FDRY_UNREPORTED_NVLINK 16u  /* scheduling by NVLink's use */
+
+/* First the preferred cluster size. */
+struct fdry_unreported_attrs {
+	bool set[2];
+	CUlaunchAttributeValue value[2];
 };
 
 #endif
