@@ -127,6 +127,10 @@ typedef int (*fdry_value_fn)(void *arg, const struct fdry_kernel_value *v);
  * without them: the driver fills them in when it loads the object.
  */
 int fdry_kernel_set_values(struct fdry_kernel_set *set, fdry_value_fn fn, void *arg) __must_check;
+/* Call @fn with the address and size of each variable that the kernels reach, changed or not. */
+typedef int (*fdry_variable_fn)(void *arg, CUdeviceptr addr, uint64_t size);
+int fdry_kernel_set_variables(const struct fdry_kernel_set *set, fdry_variable_fn fn,
+			      void *arg) __must_check;
 
 /*
  * After all kernels were added: find the variable of one of their modules that has the byte at

@@ -374,3 +374,14 @@ int fdry_kernel_set_values(struct fdry_kernel_set *set, fdry_value_fn fn, void *
 	}
 	return 0;
 }
+
+int fdry_kernel_set_variables(const struct fdry_kernel_set *set, fdry_variable_fn fn, void *arg)
+{
+	const struct fdry_set_variable *s = (const struct fdry_set_variable *)set->variables.data;
+	size_t i, n = set->variables.len / sizeof(*s);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++)
+		err = fn(arg, s[i].addr, s[i].bytes.len);
+	return err;
+}

@@ -292,6 +292,30 @@ static int files_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	return 0;
 }
 
+/* One line for each result of the self-test. */
+static int selftests_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_selftest *e = m->selftests;
+	char print[40];
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_selftests && !err; i++, e++) {
+		snprintf(print, sizeof(print), "%016llx%016llx", (unsigned long long)e->print.a,
+			 (unsigned long long)e->print.b);
+		if (e->flags & FDRY_MF_SELFTEST_LEFT_OUT)
+			err = fdry_buf_printf(out, "selftest of graph %llu: left out\n",
+					      (unsigned long long)m->graphs[e->graph].key);
+		else
+			err = fdry_buf_line(
+				out, "selftest of graph %llu: %s %s",
+				(unsigned long long)m->graphs[e->graph].key,
+				fdry_manifest_str(m, m->tensors[e->tensor].name),
+				e->flags & FDRY_MF_SELFTEST_UNSTABLE ? "unstable" : print);
+	}
+	return err;
+}
+
 static int rng_uses_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_rng_use *d = m->rng_uses;
@@ -354,7 +378,7 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	err = variables_text(m, &out) ?: pointers_text(m, &out);
 	if (err)
 		goto out_release;
-	err = files_text(m, &out);
+	err = selftests_text(m, &out) ?: files_text(m, &out);
 	if (err)
 		goto out_release;
 	*ret = out;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/selftest.h"
 #include "image/tensor.h"
 #include "graph/format.h"
 #include "graph/kernel.h"
@@ -64,6 +65,9 @@ static int text_check(const struct fdry_manifest *m)
 		left = text_take(m, m->targets[m->content_pointers[i].target].name, left);
 	for (i = 0; i < m->n_value_pointers && left; i++)
 		left = text_take(m, m->targets[m->value_pointers[i].target].name, left);
+	for (i = 0; i < m->n_selftests && left; i++)
+		if (m->selftests[i].tensor != UINT32_MAX)
+			left = text_take(m, m->tensors[m->selftests[i].tensor].name, left);
 	for (i = 0; i < m->n_rng_uses && left; i++)
 		left = text_take(m, m->generators[m->rng_uses[i].generator].name, left);
 	if (left)
@@ -545,6 +549,40 @@ static int external_prints_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+/* Is the entry the result of a tensor that self-tests compare, or of a graph that was left out? */
+static bool selftest_ok(const struct fdry_manifest *m, const struct fdry_mf_selftest *e)
+{
+	const struct fdry_fingerprint none = { 0, 0 };
+	struct fdry_tensor t;
+
+	if (e->graph >= m->n_graphs || e->flags > FDRY_MF_SELFTEST_LEFT_OUT || e->reserved ||
+	    !e->seed || e->seed != m->selftests[0].seed)
+		return false;
+	if (e->flags && !fdry_fingerprint_eq(e->print, none))
+		return false;
+	if (e->flags & FDRY_MF_SELFTEST_LEFT_OUT)
+		return e->tensor == UINT32_MAX;
+	if (e->tensor >= m->n_tensors)
+		return false;
+	fdry_manifest_tensor_get(m, &m->tensors[e->tensor], &t);
+	return fdry_selftest_compares(&t);
+}
+
+static int selftests_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_selftest *e = m->selftests;
+	uint32_t i;
+
+	for (i = 0; i < m->n_selftests; i++, e++)
+		if (!selftest_ok(m, e) ||
+		    (i && (e[-1].graph > e->graph ||
+			   (e[-1].graph == e->graph && e[-1].tensor >= e->tensor))))
+			return bad("result %u of the self-test has no graph or tensor, or is out "
+				   "of order",
+				   i);
+	return 0;
+}
+
 /* A relative path without "." and "..", so that a program can place the file inside a folder. */
 static bool file_name_ok(const char *name)
 {
@@ -612,7 +650,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		allocs_check,  generators_check, rng_uses_check,    files_check,
 		fdry_manifest_check_pointers,
 		text_check, /* after all checks of strings */
-		fingerprints_check, external_prints_check, events_check,
+		fingerprints_check, external_prints_check, selftests_check, events_check,
 		fdry_manifest_check_pinned,
 	};
 	size_t i;

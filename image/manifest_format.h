@@ -298,6 +298,19 @@ struct fdry_mf_file {
 	struct fdry_oid oid; /* of the chunk object */
 };
 
+/* A result of a self-test; ascending graphs, then tensors. All entries have one seed. */
+struct fdry_mf_selftest {
+	uint32_t graph;    /* index into the graphs */
+	uint32_t tensor;   /* index into the tensors; UINT32_MAX if the graph was left out */
+	uint32_t flags;    /* FDRY_MF_SELFTEST_... */
+	uint32_t reserved;
+	uint64_t seed;     /* not 0 */
+	struct fdry_fingerprint print; /* of the elements, row by row; zero if a flag is set */
+};
+
+#define FDRY_MF_SELFTEST_UNSTABLE 1u /* two replays had different results */
+#define FDRY_MF_SELFTEST_LEFT_OUT 2u /* the graph was not replayed */
+
 /* X(id, NAME, member of view and writer, type of an entry) */
 #define FDRY_MF_SECTIONS(X) \
 	X(1, STRINGS, strings, char) \
@@ -332,7 +345,8 @@ struct fdry_mf_file {
 	  struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 20, EXTERNAL_PRINTS, external_prints, \
 	  struct fdry_mf_external_print) \
-	X(FDRY_SECTION_OPTIONAL + 23, FILES, files, struct fdry_mf_file)
+	X(FDRY_SECTION_OPTIONAL + 23, FILES, files, struct fdry_mf_file) \
+	X(FDRY_SECTION_OPTIONAL + 40, SELFTESTS, selftests, struct fdry_mf_selftest)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -380,6 +394,8 @@ FDRY_MF_FROZEN_AT(fdry_mf_value_pointer, at, 8);
 FDRY_MF_FROZEN(fdry_mf_variable, 56);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, offset, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);
+FDRY_MF_FROZEN(fdry_mf_selftest, 40);
+FDRY_MF_FROZEN_AT(fdry_mf_selftest, seed, 16);
 FDRY_MF_FROZEN(fdry_mf_pinned, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_pinned, kind, 16);
 FDRY_MF_FROZEN(fdry_mf_pinned_role, 24);

@@ -52,6 +52,7 @@
 #include "foundry/image.h"
 #include "foundry/registry.h"
 #include "foundry/rng.h"
+#include "foundry/selftest.h"
 #include "foundry/start.h"
 #include "foundry/store.h"
 #include "foundry/telemetry.h"

@@ -20,7 +20,8 @@
 /* X(number, NAME, meaning): frozen. */
 #define CMD_EXITS(X) \
 	X(0, OK, "success") \
-	X(1, FOUND, "success: verify found damage, repair left some, diff found a difference") \
+	X(1, FOUND, \
+	  "success: verify found damage, repair left some, diff or selftest found a difference") \
 	X(2, USAGE, "an option, operand or variable is wrong") \
 	X(3, ABSENT, "no store, ref, object or graph of that name, or several of them") \
 	X(4, LOCKED, "another process was in the way or faster; try again") \

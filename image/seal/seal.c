@@ -549,6 +549,10 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	err = facts_and_tensors_seal(s);
 	if (err)
 		return err;
+	err = fdry_seal_selftest(s);
+	if (err)
+		return err;
+	fdry_elapsed_ms(&mark);
 	err = commit(s, ref, ret);
 	s->report.commit_ms = fdry_elapsed_ms(&mark);
 	return err;

@@ -18,7 +18,7 @@
 /* The parts of a seal. Each seal logs their times in milliseconds. */
 #define FDRY_SEAL_PARTS(X) \
 	X(begin) X(layout) X(words) X(kept_graphs) X(read_graphs) X(slices) X(kernels) \
-	X(fingerprints) X(content) X(host) X(still) X(facts) X(encode) X(commit) X(end)
+	X(fingerprints) X(content) X(host) X(still) X(facts) X(selftest) X(encode) X(commit) X(end)
 
 enum fdry_seal_part {
 #define X(part) FDRY_SEAL_PART_##part,
@@ -204,6 +204,10 @@ int fdry_seal_rng_uses(struct fdry_seal *s, const struct fdry_capture_graph *g,
 /* externals.c: after all tensors are in the manifest, add the fingerprints of external
  * constants. */
 int fdry_seal_externals(struct fdry_seal *s) __must_check;
+
+/* selftest.c: after all tensors are in the manifest, replay the graphs if the program asked for it,
+ * and add the results to the manifest. */
+int fdry_seal_selftest(struct fdry_seal *s) __must_check;
 
 /* content.c: store the content of the layout, and add segments and chunks to the manifest. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;

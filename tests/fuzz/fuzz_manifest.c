@@ -79,6 +79,9 @@ static struct fdry_buf good(void)
 	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
 	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w.external_prints, (struct fdry_mf_external_print){ .tensor = 0, .value = { 5, 6 } });
+	put(w.selftests, (struct fdry_mf_selftest){ .tensor = UINT32_MAX,
+						    .flags = FDRY_MF_SELFTEST_LEFT_OUT,
+						    .seed = 1 });
 	must(!fdry_manifest_encode(&w, &b));
 	fdry_manifest_writer_release(&w);
 	return b;
@@ -167,6 +170,20 @@ static void externals_check(const struct fdry_manifest *m)
 	}
 }
 
+/* Check the properties that fdry_image_selftest() relies on. */
+static void selftests_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_selftest *e = m->selftests;
+	uint32_t i;
+
+	for (i = 0; i < m->n_selftests; i++, e++) {
+		must(e->graph < m->n_graphs && e->seed == m->selftests[0].seed && e->seed);
+		must(!i || e[-1].graph < e->graph ||
+		     (e[-1].graph == e->graph && e[-1].tensor < e->tensor));
+		must(e->flags & FDRY_MF_SELFTEST_LEFT_OUT || e->tensor < m->n_tensors);
+	}
+}
+
 static void try_bytes(struct fdry_span s)
 {
 	uint64_t *aligned = malloc(s.len + 8);
@@ -186,6 +203,7 @@ static void try_bytes(struct fdry_span s)
 		hosts_walk(&m);
 		pinned_walk(&m);
 		externals_check(&m);
+		selftests_check(&m);
 		free(links);
 		fdry_buf_release(&text);
 	}

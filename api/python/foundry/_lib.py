@@ -396,6 +396,7 @@ class CaptureOpts(Struct):
 
 
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
+SELFTEST_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 BYTES_FN = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 IMPORTED_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_char_p)
 EVICT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_uint64)
@@ -565,6 +566,11 @@ class LoadReport(Struct):
 class CheckReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "tensors", "bytes", "differ", "skipped")] + [("ms", c_double)]
+
+
+class SelftestReport(Struct):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "graphs", "left_out", "outputs", "differ", "unstable")] + [("ms", c_double)]
 
 
 class RequirementsExternal(Struct):
@@ -780,6 +786,7 @@ CHECKED = {
     "fdry_capture_aside": [CAPTURE, c_int],
     "fdry_capture_resume": [CAPTURE],
     "fdry_capture_offset": [CAPTURE, POINTER(c_uint64)],
+    "fdry_capture_selftest": [CAPTURE, c_uint64],
     "fdry_capture_set_offset": [CAPTURE, c_uint64],
     "fdry_capture_preallocate": [CAPTURE, c_uint64],
     "fdry_capture_free_preallocated": [CAPTURE],
@@ -806,6 +813,7 @@ CHECKED = {
     "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],
     "fdry_image_check_content": [IMAGE],
     "fdry_image_check": [IMAGE, c_char_p, STREAM, POINTER(CheckReport)],
+    "fdry_image_selftest": [IMAGE, SELFTEST_FN, c_void_p, POINTER(SelftestReport)],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],
     "fdry_image_build_stop": [IMAGE],

@@ -251,6 +251,15 @@ class Capture(_lib.Closing):
                               ctypes.byref(report))
         return Sealed(ident.value.decode(), report)
 
+    def selftest(self, seed=1):
+        """Let the next seals replay their graphs and record the outputs, for Image.selftest().
+
+        seed: determines the inputs; 0: no self-test. Inputs of floating point get values from it,
+        and external inputs of other types zeros. Afterwards all memory is as before. Do not use
+        this for graphs that wait for other processes.
+        """
+        lib.fdry_capture_selftest(self._handle, seed)
+
     def end(self):
         """End the capture: new allocations come from the driver again. Live memory stays valid."""
         if self._lent:

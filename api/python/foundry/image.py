@@ -48,6 +48,17 @@ class Checked(_lib.Record):
             setattr(self, name, getattr(raw, name))
 
 
+class Selftest(_lib.Record):
+    """What Image.selftest() compared: the fields of fdry_selftest_report, and `differences`: one
+    sentence for each result that differs.
+    """
+
+    def __init__(self, raw, differences):
+        self.differences = differences
+        for name, _ in _lib.SelftestReport._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+
+
 class Image(_lib.Closing):
     """A loaded image; foundry.load() returns it.
 
@@ -209,6 +220,22 @@ class Image(_lib.Closing):
         lib.fdry_image_check(self._handle, _lib.named(name) if name is not None else None,
                              _stream(stream), ctypes.byref(raw))
         return Checked(raw)
+
+    def selftest(self):
+        """Replay the graphs as the seal did, after Capture.selftest(), and compare their outputs.
+
+        Returns a Selftest, whose list `differences` is empty if all is equal. Content, state and
+        random number generators are as sealed or as before afterwards; external tensors must be
+        filled again. Raises Error STATE if the image has no self-test.
+        """
+        raw, found = _lib.SelftestReport(sz=ctypes.sizeof(_lib.SelftestReport)), []
+        note = _lib.SELFTEST_FN(lambda _, text: found.append(_lib.foreign(text)))
+        try:
+            lib.fdry_image_selftest(self._handle, note, None, ctypes.byref(raw))
+        except _lib.Error as e:
+            if e.name != "FDRY_E_CORRUPT" or not found:
+                raise
+        return Selftest(raw, found)
 
     def build(self, key):
         """Build and upload graph `key` now, not at its first launch."""

@@ -83,6 +83,14 @@ def flat(result):
     return []
 
 
+def without_zeros(model):
+    """Some layers begin as zeros, which would hide what is before them."""
+    for p in model.parameters():
+        if not p.any():
+            torch.nn.init.normal_(p, 0, 0.05)
+    return model
+
+
 def forward(module, *names, dtype=None, high=None, pick=None, **inputs):
     """A step that calls `module` with the inputs, in evaluation mode. Inputs in `names` pass by
     position, all others by keyword.

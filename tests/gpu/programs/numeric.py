@@ -245,7 +245,7 @@ declare("cuDNN, LSTM, backward with dropout", functools.partial(recurrent, "LSTM
                                                                 dropout=0.3))
 
 
-@program("batch norm in training mode")
+@program("batch norm in training mode", pinned=True)
 def batch_norm():
     norm = torch.nn.BatchNorm2d(16).train()
     work = call(lambda x: norm(x), x=zeros(8, 16, 20, 20))

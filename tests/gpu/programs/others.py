@@ -203,7 +203,7 @@ def equation():
                    x=torch.zeros(32, 16))
 
 
-@program("NCCL, one rank")
+@program("NCCL, one rank", pinned=True)
 def collective():
     from torch import distributed
     if not torch.cuda.is_available():

@@ -5,7 +5,7 @@ import functools
 import torch
 
 from . import base
-from .base import Training, forward, program
+from .base import Training, forward, program, without_zeros
 
 CLASSIFIERS = ("resnet18", "mobilenet_v3_small", "efficientnet_b0", "convnext_tiny", "vit_b_32",
                "swin_t", "densenet121", "squeezenet1_1", "shufflenet_v2_x1_0", "regnet_y_400mf",
@@ -23,15 +23,12 @@ def classifier(name):
     import torchvision
     more = {"init_weights": False} if name == "googlenet" else {}
     model = getattr(torchvision.models, name)(weights=None, **more)
-    for p in model.parameters():  # some layers begin as zeros, which would hide their inputs
-        if p.dim() > 1 and not p.any():
-            torch.nn.init.normal_(p, 0, 0.05)
-    return forward(model, "x", x=images())
+    return forward(without_zeros(model), "x", x=images())
 
 
 def of_timm(name):
     import timm
-    return forward(timm.create_model(name, pretrained=False), "x", x=images())
+    return forward(without_zeros(timm.create_model(name, pretrained=False)), "x", x=images())
 
 
 for _name in CLASSIFIERS:
