@@ -108,7 +108,7 @@ static int known_make(struct fdry_kernel_set *set)
 
 /* --- finding one --- */
 
-/* Does a variable of other code, or of another section, end where @k begins? */
+/* Does a variable of another load, or of another section, end where @k begins? */
 static bool is_others_end(const struct fdry_kernel_set *set, const struct fdry_set_known *k)
 {
 	const struct fdry_set_known *all = fdry_array(set->known, struct fdry_set_known), *b;
@@ -118,7 +118,7 @@ static bool is_others_end(const struct fdry_kernel_set *set, const struct fdry_s
 	for (b = k; b > all && b[-1].addr == k->addr; b--)
 		;
 	return b > all && b[-1].addr + b[-1].variable.size == k->addr &&
-	       (b[-1].owner.code != k->owner.code ||
+	       (b[-1].owner.code != k->owner.code || b[-1].owner.module != k->owner.module ||
 		(code->cubin && b[-1].variable.section != k->variable.section));
 }
 
@@ -126,6 +126,7 @@ static int pointed_add(struct fdry_kernel_set *set, const struct fdry_set_known 
 {
 	const struct fdry_set_pointed *p = fdry_array(set->pointed, struct fdry_set_pointed);
 	size_t i, n = fdry_array_count(set->pointed, struct fdry_set_pointed);
+	const struct fdry_set_code *codes = (const struct fdry_set_code *)set->codes.data;
 	struct fdry_set_pointed add = { .known = *k };
 
 	for (i = 0; i < n; i++) {
@@ -133,6 +134,8 @@ static int pointed_add(struct fdry_kernel_set *set, const struct fdry_set_known 
 			continue;
 		if (p[i].known.addr == k->addr)
 			return 0;
+		if (codes[k->owner.code].writable)
+			continue;
 		return fdry_fail(FDRY_E_REFUSED,
 				 "pointers point to variable %.200s in two loads of its module, "
 				 "and an image has it once; load the module once",

@@ -5,9 +5,10 @@
  * A node has a CUkernel, a CUfunction or both. The interposer, which sees every load of code in the
  * process, reports the data that their library or module was loaded from. The code for this device
  * is found in that data once, and PTX is linked once. Handles with equal code, name and attributes
- * are one kernel. The set records the library or module of every handle, because each load has its
- * own variables to check.
+ * are one kernel, unless they belong to two loads that have variables of their own. The set records
+ * the library or module of every handle, to read these variables.
  */
+#include "graph/code_vars.h"
 #include "graph/kernel_set.h"
 
 #include <stdlib.h>
@@ -230,17 +231,21 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 	return 0;
 }
 
+void fdry_set_slice_release(struct fdry_set_slice *s)
+{
+	fdry_buf_release(&s->kernels);
+	fdry_buf_release(&s->roots);
+	fdry_buf_release(&s->bytes);
+	free(s->whole_reason);
+}
+
 static void slices_release(struct fdry_set_code *code)
 {
 	struct fdry_set_slice *s = (struct fdry_set_slice *)code->slices.data;
 	size_t i;
 
-	for (i = 0; i < code->slices.len / sizeof(*s); i++) {
-		fdry_buf_release(&s[i].kernels);
-		fdry_buf_release(&s[i].roots);
-		fdry_buf_release(&s[i].bytes);
-		free(s[i].whole_reason);
-	}
+	for (i = 0; i < code->slices.len / sizeof(*s); i++)
+		fdry_set_slice_release(&s[i]);
 	fdry_buf_release(&code->slices);
 }
 
@@ -296,6 +301,23 @@ static uint32_t code_first(const struct fdry_set_code *codes, uint32_t n,
 	return i;
 }
 
+static int writable_find(struct fdry_set_code *code)
+{
+	const struct fdry_cubin *c = code->cubin;
+	struct fdry_buf variables = { 0 };
+	uint32_t i;
+	int err;
+
+	for (i = 0; c && i < c->nvariables; i++)
+		code->writable |= !c->variables[i].constant && !c->variables[i].literal;
+	if (c)
+		return 0;
+	err = fdry_code_vars_host(code->bytes, &variables, NULL);
+	code->writable = variables.len != 0;
+	fdry_buf_release(&variables);
+	return err;
+}
+
 static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t *ret)
 {
 	struct fdry_set_code *codes = (struct fdry_set_code *)set->codes.data, add = { 0 };
@@ -319,6 +341,9 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	add.used = true;
 	add.image = image;
 	err = code_resolve(set, &image, &add);
+	if (err)
+		goto out_release;
+	err = writable_find(&add);
 	if (err)
 		goto out_release;
 	add.first = code_first(codes, n, &add);
@@ -359,13 +384,15 @@ static int code_check(const struct fdry_set_code *code, const struct found *f)
 
 /* --- interning --- */
 
+/* The kernels of two loads are two if each load has variables of its own. */
 static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
 		       const struct found *f, uint32_t code)
 {
 	const struct fdry_set_code *codes = (const struct fdry_set_code *)set->codes.data;
 
 	return !strcmp(e->k.name, f->name) && codes[e->code].first == codes[code].first &&
-	       !memcmp(e->k.attrs, f->attrs, sizeof(f->attrs));
+	       !memcmp(e->k.attrs, f->attrs, sizeof(f->attrs)) &&
+	       (!codes[code].writable || fdry_set_load(set, e) == f->module);
 }
 
 static int entry_new(struct fdry_kernel_set *set, const struct found *f, uint32_t code,

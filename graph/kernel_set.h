@@ -19,6 +19,7 @@ struct fdry_set_reach {
 struct fdry_set_slice {
 	struct fdry_buf kernels; /* u32 each: indices in the cubin */
 	struct fdry_buf roots;   /* u32 each: variables that they may reach by pointers alone */
+	uint32_t copy;           /* for another load with variables of its own; it ends @bytes */
 	struct fdry_oid oid;
 	struct fdry_buf bytes;
 	char *whole_reason; /* NULL: sliced; if not, the kernels keep all of the code */
@@ -33,6 +34,7 @@ struct fdry_set_code {
 	struct fdry_cubin *cubin;  /* NULL for the software driver's object */
 	uint32_t first;            /* index of the first code with the same bytes */
 	bool used;                 /* by a kernel of this set, not only of an earlier one */
+	bool writable;             /* kernels can write its variables: each load keeps its own */
 	/* Found by this set or an earlier one: */
 	struct fdry_buf reaches;   /* of struct fdry_set_reach */
 	struct fdry_buf slices;    /* of struct fdry_set_slice */
@@ -57,6 +59,7 @@ struct fdry_set_entry {
 
 struct fdry_set_object {
 	struct fdry_oid oid;
+	CUmodule load; /* whose variables it has; NULL: it has none that kernels can write */
 	struct fdry_span bytes; /* in a code or in one of its slices */
 };
 
@@ -108,6 +111,25 @@ struct fdry_kernel_set {
 	struct fdry_set_handle *slots; /* open addressing; nslots is a power of two */
 	uint32_t nslots, nhandles;
 };
+
+/* The load whose variables the kernel uses; NULL if its code has none that kernels can write. */
+static inline CUmodule fdry_set_load(const struct fdry_kernel_set *set,
+				     const struct fdry_set_entry *e)
+{
+	const struct fdry_set_code *code =
+		&((const struct fdry_set_code *)set->codes.data)[e->code];
+
+	return code->writable ? ((const struct fdry_set_owner *)e->owners.data)->module : NULL;
+}
+
+/* Whether the variable is in the load whose kernels have variables of @load, from the code whose
+ * first copy is @first. */
+static inline bool fdry_set_is_of(const struct fdry_set_known *k, uint32_t first, CUmodule load)
+{
+	return k->owner.code == first && (!load || k->owner.module == load);
+}
+
+void fdry_set_slice_release(struct fdry_set_slice *s);
 
 static inline uint32_t fdry_set_ncodes(const struct fdry_kernel_set *set)
 {

@@ -3,10 +3,11 @@
  * kernel_slice.c - makes the kernel objects of a kernel set.
  *
  * Kernels of one cubin that reach a common writable variable stay in one object, and so do those
- * that reach a variable to which pointers point. Every other kernel gets an object of its own. If
- * the slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
- * reason. Facts about a code and its kernels stay with the code, so that later sets need not
- * slice it again (fdry_kernel_set_adopt()).
+ * that reach a variable to which pointers point. Every other kernel gets an object of its own. If a
+ * module was loaded several times, each load's variables get an object of their own, too. If the
+ * slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
+ * reason. Facts about a code and its kernels stay with the code, so that later sets need not slice
+ * it again (fdry_kernel_set_adopt()).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ enum root {
 struct parts {
 	struct fdry_kernel_set *set;
 	struct fdry_set_code *code;
+	CUmodule load; /* the load of the kernels; NULL: it does not matter */
 	struct part *p;
 	uint32_t n;
 	uint8_t *roots; /* enum root, by variable of the cubin */
@@ -52,20 +54,62 @@ static struct fdry_set_entry *entry_of(const struct fdry_kernel_set *set, uint32
 	return ((struct fdry_set_entry **)set->entries.data)[i];
 }
 
+static struct fdry_span span_of(const struct fdry_buf *b)
+{
+	return (struct fdry_span){ b->data, b->len };
+}
+
 /* --- objects --- */
 
-/* Add an object unless the set has it. */
-static int object_put(struct fdry_kernel_set *set, struct fdry_span bytes,
-		      const struct fdry_oid *oid)
+#define COPIES_MAX 1024u /* loads of the same code with variables of their own */
+
+static const struct fdry_set_object *object_find(const struct fdry_kernel_set *set,
+						 const struct fdry_oid *oid)
 {
-	const struct fdry_set_object *o = (struct fdry_set_object *)set->objects.data;
-	struct fdry_set_object add = { .oid = *oid, .bytes = bytes };
+	const struct fdry_set_object *o = (const struct fdry_set_object *)set->objects.data;
 	uint32_t i, n = fdry_kernel_set_object_count(set);
 
 	for (i = 0; i < n; i++)
 		if (fdry_oid_eq(&o[i].oid, oid))
-			return 0;
-	return fdry_buf_put(&set->objects, &add, sizeof(add));
+			return &o[i];
+	return NULL;
+}
+
+/* Add an object unless the set has it. */
+static int object_put(struct fdry_kernel_set *set, struct fdry_span bytes,
+		      const struct fdry_oid *oid, CUmodule load)
+{
+	struct fdry_set_object add = { .oid = *oid, .load = load, .bytes = bytes };
+
+	return object_find(set, oid) ? 0 : fdry_buf_put(&set->objects, &add, sizeof(add));
+}
+
+/* Does the object have the variables of another load than @load? */
+static bool object_is_others(const struct fdry_kernel_set *set, const struct fdry_oid *oid,
+			     CUmodule load)
+{
+	const struct fdry_set_object *o = load ? object_find(set, oid) : NULL;
+
+	return o && o->load != load;
+}
+
+/* Make the bytes of another object with the same code. The driver reads code as far as its headers
+ * say, so it ignores bytes behind the end. */
+static int copy_mark(struct fdry_buf *bytes, uint32_t copy)
+{
+	static const char mark[8] = "FDRYCOPY";
+
+	return !copy ? 0
+		     : fdry_buf_put(bytes, mark, sizeof(mark)) ?: fdry_buf_put_u64(bytes, copy);
+}
+
+static int copies_fail(const struct fdry_set_entry *e)
+{
+	return fdry_fail(FDRY_E_LIMIT,
+			 "kernel %.200s: its module was loaded more than %u times, and each load "
+			 "has its own variables, which kernels write or pointers point to; load it "
+			 "less often",
+			 e->k.name, COPIES_MAX);
 }
 
 /* The id of an object. A seal never stores code that a load refuses. */
@@ -77,16 +121,66 @@ static int object_check(const struct fdry_kernel_set *set, struct fdry_span byte
 	return err ? err : fdry_oid_of(bytes.data, bytes.len, ret);
 }
 
-static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
+/* A copy of the whole code, made once. It is kept as a slice without kernels. *ret is valid until
+ * the next slice. */
+static int whole_copy(const struct fdry_kernel_set *set, struct fdry_set_code *code, uint32_t copy,
+		      const struct fdry_set_slice **ret)
+{
+	const struct fdry_set_slice *s = (const struct fdry_set_slice *)code->slices.data;
+	size_t i, n = code->slices.len / sizeof(*s);
+	struct fdry_set_slice add = { .copy = copy };
+	int err;
+
+	for (i = 0; i < n && (s[i].kernels.len || s[i].copy != copy); i++)
+		;
+	if (i == n) {
+		err = fdry_buf_put(&add.bytes, code->bytes.data, code->bytes.len) ?:
+		      copy_mark(&add.bytes, copy);
+		if (err)
+			goto out_release;
+		err = object_check(set, span_of(&add.bytes), &add.oid) ?:
+		      fdry_buf_put(&code->slices, &add, sizeof(add));
+		if (err)
+			goto out_release;
+	}
+	*ret = (const struct fdry_set_slice *)code->slices.data + i;
+	return 0;
+out_release:
+	fdry_set_slice_release(&add);
+	return err;
+}
+
+/* The object with the whole code and the variables of @load. */
+static int whole_put(struct fdry_kernel_set *set, const struct fdry_set_entry *e, CUmodule load,
+		     struct fdry_oid *ret)
 {
 	struct fdry_set_code *code = code_of(set, e);
-	char *copy;
+	const struct fdry_set_slice *s;
+	uint32_t copy = 0;
 	int err = code->checked ? 0 : object_check(set, code->bytes, &code->oid);
 
 	if (err)
 		return err;
 	code->checked = true;
-	err = object_put(set, code->bytes, &code->oid);
+	*ret = code->oid;
+	if (!object_is_others(set, ret, load))
+		return object_put(set, code->bytes, ret, load);
+	do {
+		if (++copy == COPIES_MAX)
+			return copies_fail(e);
+		err = whole_copy(set, code, copy, &s);
+		if (err)
+			return err;
+	} while (object_is_others(set, &s->oid, load));
+	*ret = s->oid;
+	return object_put(set, span_of(&s->bytes), ret, load);
+}
+
+static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
+{
+	char *copy;
+	int err = whole_put(set, e, fdry_set_load(set, e), &e->k.object);
+
 	if (err)
 		return err;
 	copy = strdup(reason);
@@ -95,7 +189,6 @@ static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, co
 	free((char *)e->k.whole_reason);
 	e->k.whole_reason = copy;
 	e->k.whole = true;
-	e->k.object = code->oid;
 	return 0;
 }
 
@@ -124,8 +217,8 @@ static void group_join(struct parts *ps, uint32_t a, uint32_t b)
 			ps->p[i].group = low;
 }
 
-/* Refuse kernels of two loads of a module: each load has its own variables, and one object has one
- * set of them. */
+/* Refuse kernels of two loads of a module whose constants pointers point to: one object has one set
+ * of them. */
 static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
 {
 	const struct fdry_set_owner *x = (const struct fdry_set_owner *)ps->p[a].e->owners.data;
@@ -135,9 +228,8 @@ static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
 	for (i = 0; i < n; i++)
 		if (x->module != y[i].module)
 			return fdry_fail(FDRY_E_REFUSED,
-					 "kernel %.200s: its module was loaded twice, and each "
-					 "load has its own variables, which kernels write or "
-					 "pointers point to; load it once",
+					 "kernel %.200s: its module was loaded twice, and "
+					 "pointers point to a constant of one load; load it once",
 					 ps->p[b].e->k.name);
 	return 0;
 }
@@ -225,7 +317,7 @@ static int roots_mark(struct parts *ps)
 	if (!ps->roots)
 		return fdry_nomem();
 	for (j = 0; j < n; j++)
-		if (p[j].known.owner.code == ps->code->first)
+		if (fdry_set_is_of(&p[j].known, ps->code->first, ps->load))
 			ps->roots[p[j].known.index] = ROOT_POINTED;
 	for (i = 0; i < c->nvariables; i++)
 		for (k = 0; k < c->nvariables && ps->roots[i] == ROOT_POINTED; k++)
@@ -316,7 +408,8 @@ static int slice_new(const struct parts *ps, const struct fdry_buf *kernels,
 	}
 	if (err)
 		return err;
-	return object_check(ps->set, (struct fdry_span){ s->bytes.data, s->bytes.len }, &s->oid);
+	return copy_mark(&s->bytes, s->copy) ?:
+	       object_check(ps->set, span_of(&s->bytes), &s->oid);
 }
 
 static bool list_same(const struct fdry_buf *a, const struct fdry_buf *b)
@@ -326,25 +419,23 @@ static bool list_same(const struct fdry_buf *a, const struct fdry_buf *b)
 
 /* The slice of @kernels with @roots, made once for a code. *ret is valid until the next call. */
 static int slice_get(const struct parts *ps, const struct fdry_buf *kernels,
-		     const struct fdry_buf *roots, const struct fdry_set_slice **ret)
+		     const struct fdry_buf *roots, uint32_t copy, const struct fdry_set_slice **ret)
 {
 	struct fdry_buf *slices = &ps->code->slices;
 	const struct fdry_set_slice *s = (const struct fdry_set_slice *)slices->data;
 	size_t i, count = slices->len / sizeof(*s);
-	struct fdry_set_slice add = { 0 };
+	struct fdry_set_slice add = { .copy = copy };
 	int err;
 
 	for (i = 0; i < count; i++)
-		if (list_same(&s[i].kernels, kernels) && list_same(&s[i].roots, roots))
+		if (list_same(&s[i].kernels, kernels) && list_same(&s[i].roots, roots) &&
+		    s[i].copy == copy)
 			break;
 	if (i == count) {
 		err = slice_new(ps, kernels, roots, &add) ?:
 		      fdry_buf_put(slices, &add, sizeof(add));
 		if (err) {
-			fdry_buf_release(&add.kernels);
-			fdry_buf_release(&add.roots);
-			fdry_buf_release(&add.bytes);
-			free(add.whole_reason);
+			fdry_set_slice_release(&add);
 			return err;
 		}
 	}
@@ -384,21 +475,41 @@ static int group_list(const struct parts *ps, uint32_t group, struct fdry_buf *k
 	return err;
 }
 
+/* Whether a kernel of the group reaches a variable that kernels can write. */
+static bool group_writes(const struct parts *ps, uint32_t group)
+{
+	const struct fdry_cubin *c = ps->code->cubin;
+	uint32_t i, k;
+
+	for (i = group; i < ps->n; i++)
+		for (k = 0; k < c->nvariables && ps->p[i].group == group; k++)
+			if (ps->p[i].reach.variables[k] && !c->variables[k].constant &&
+			    !c->variables[k].literal)
+				return true;
+	return false;
+}
+
 static int group_slice(struct parts *ps, uint32_t group, struct fdry_buf *kernels,
 		       struct fdry_buf *roots)
 {
 	const struct fdry_set_slice *s;
-	uint32_t i;
+	uint32_t i, copy = 0;
+	CUmodule load;
 	int err = group_list(ps, group, kernels, roots);
 
 	if (err)
 		return err;
-	err = slice_get(ps, kernels, roots, &s);
-	if (err)
-		return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
-	if (s->whole_reason)
-		return group_whole(ps, group, s->whole_reason);
-	err = object_put(ps->set, (struct fdry_span){ s->bytes.data, s->bytes.len }, &s->oid);
+	load = group_writes(ps, group) || roots->len ? ps->load : NULL;
+	do {
+		if (copy == COPIES_MAX)
+			return copies_fail(ps->p[group].e);
+		err = slice_get(ps, kernels, roots, copy++, &s);
+		if (err)
+			return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
+		if (s->whole_reason)
+			return group_whole(ps, group, s->whole_reason);
+	} while (object_is_others(ps->set, &s->oid, load));
+	err = object_put(ps->set, span_of(&s->bytes), &s->oid, load);
 	for (i = group; i < ps->n; i++)
 		if (ps->p[i].group == group)
 			ps->p[i].e->k.object = s->oid;
@@ -419,7 +530,7 @@ static int parts_read(struct parts *ps)
 			return fdry_fail_at(err, "kernel %.200s", ps->p[i].e->k.name);
 	}
 	for (j = 0; j < n; j++) {
-		if (p[j].known.owner.code != ps->code->first)
+		if (!fdry_set_is_of(&p[j].known, ps->code->first, ps->load))
 			continue;
 		p[j].object = ps->p[root_part(ps, p[j].known.index)].e->k.object;
 		err = fdry_set_pointed_read(ps->set, &p[j]);
@@ -449,15 +560,21 @@ static int parts_slice(struct parts *ps)
 	return err ? err : parts_read(ps);
 }
 
+/* Are both kernels of one cubin and, if each load of it has variables of its own, of one load? */
 static bool same_code(const struct fdry_kernel_set *set, uint32_t i, uint32_t j)
 {
-	return code_of(set, entry_of(set, i))->first == code_of(set, entry_of(set, j))->first;
+	const struct fdry_set_entry *a = entry_of(set, i), *b = entry_of(set, j);
+
+	return code_of(set, a)->first == code_of(set, b)->first &&
+	       fdry_set_load(set, a) == fdry_set_load(set, b);
 }
 
-/* Slice all kernels of one cubin; @first is the first of them. */
+/* Slice all kernels of one cubin, or of one load of it; @first is the first of them. */
 static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 {
-	struct parts ps = { .set = set, .code = code_of(set, entry_of(set, first)) };
+	struct parts ps = { .set = set,
+			    .code = code_of(set, entry_of(set, first)),
+			    .load = fdry_set_load(set, entry_of(set, first)) };
 	uint32_t i, n = fdry_kernel_set_count(set);
 	int err;
 
@@ -484,7 +601,7 @@ static int host_pointed_read(struct fdry_kernel_set *set, const struct fdry_set_
 	int err;
 
 	for (j = 0; j < n; j++) {
-		if (p[j].known.owner.code != code_of(set, e)->first)
+		if (!fdry_set_is_of(&p[j].known, code_of(set, e)->first, fdry_set_load(set, e)))
 			continue;
 		p[j].object = e->k.object;
 		err = fdry_set_pointed_read(set, &p[j]);

@@ -5,9 +5,9 @@
  * A load of a kernel object gives each variable the bytes in the cubin. The captured program, or a
  * kernel, may have changed the variable since. So a seal reads the variables from the device, in
  * every load of the module whose kernels the graphs launch. A load of the image writes those that
- * differ from the cubin. An object has one set of variables: a variable must have the same value in
- * all loads of the module that become one object. A seal refuses a variable that it cannot read,
- * unless nothing can have written it.
+ * differ from the cubin. An object has one set of variables. If kernels can write some, the object
+ * belongs to one load of the module; if not, a variable must have the same value in all loads. A
+ * seal refuses a variable that it cannot read, unless nothing can have written it.
  *
  * The driver fills in addresses of variables when it loads code. Each load has other addresses, so
  * a word that still has the address of its code is no value.
