@@ -2,6 +2,7 @@
 /* document.c - fetches and sends manifests and indexes; see document.h. */
 #include "registry/client/document.h"
 
+#include "registry/client/json.h"
 #include "registry/client/manifest.h"
 
 #define ACCEPT "Accept: " FDRY_MEDIA_MANIFEST ", " FDRY_MEDIA_INDEX
@@ -63,6 +64,15 @@ out_release:
 	return err;
 }
 
+/* MANIFEST_BLOB_UNKNOWN or BLOB_UNKNOWN */
+static bool lacks_blob(const struct fdry_http_req *r)
+{
+	char text[200];
+
+	fdry_json_error((struct fdry_span){ r->text.data, r->text.len }, text, sizeof(text));
+	return strstr(text, "BLOB_UNKNOWN");
+}
+
 int fdry_document_send(struct fdry_http *h, const char *media, struct fdry_span bytes,
 		       const char *ref, struct fdry_document_sent *ret)
 {
@@ -76,7 +86,10 @@ int fdry_document_send(struct fdry_http *h, const char *media, struct fdry_span 
 	fdry_document_ref(&id, own);
 	err = fdry_http_url(h, &r, "/v2/%s/manifests/%s", h->name.repo, ref ? ref : own) ?:
 	      fdry_http_do(h, &r);
-	if (!err && (r.status < 200 || r.status > 299))
+	if (!err && r.status == 400 && lacks_blob(&r))
+		err = fdry_fail(FDRY_E_NOENT, "the registry %s lacks a blob of the image; push it "
+				"again", h->name.host);
+	else if (!err && (r.status < 200 || r.status > 299))
 		err = fdry_http_refused(h, &r);
 	else if (!err && r.content_digest && strcmp(r.content_digest, own))
 		err = fdry_fail(FDRY_E_CORRUPT, "the registry %s has stored another manifest than "

@@ -19,7 +19,7 @@ struct fdry_document_sent {
 	struct fdry_oid id;
 	bool has_subject; /* the registry lists it among the referrers of its subject */
 };
-/* @ref: a tag, or NULL for the digest. */
+/* @ref: a tag, or NULL for the digest. FDRY_E_NOENT: the registry lacks what the document names. */
 int fdry_document_send(struct fdry_http *h, const char *media, struct fdry_span bytes,
 		       const char *ref, struct fdry_document_sent *ret) __must_check;
 

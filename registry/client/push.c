@@ -2,15 +2,18 @@
 /*
  * push.c - sends an artifact: blobs that the registry lacks, then manifests, then the tag.
  *
- * Each blob goes through these steps, many blobs at the same time: HEAD asks whether the repository
- * has it; POST asks the registry to mount it from another repository, or opens an upload; PUT sends
- * the bytes there. An upload that breaks off begins anew with HEAD.
+ * Blobs that manifests in the repository name are there already (known.c). Each other blob goes
+ * through these steps, many blobs at the same time: HEAD asks whether the repository has it; POST
+ * asks the registry to mount it from another repository, or opens an upload; PUT sends the bytes
+ * there. An upload that breaks off begins anew with HEAD.
  */
 #include <stdlib.h>
 
+#include "lib/log.h"
 #include "registry/client/calls.h"
 #include "registry/client/document.h"
 #include "registry/client/http.h"
+#include "registry/client/known.h"
 #include "registry/client/manifest.h"
 #include "registry/client/trust.h"
 
@@ -41,6 +44,8 @@ struct push {
 	struct fdry_descriptor *layers; /* the list, then the objects */
 	struct fdry_descriptor empty;
 	EVP_PKEY *key;                  /* NULL: nothing is signed */
+	struct fdry_known known;
+	bool is_new;                    /* the repository has no tag and not the list: skip HEAD */
 	size_t next;                    /* blob to begin */
 	uint64_t done, total;
 	struct slot slots[SLOTS_MAX];
@@ -87,15 +92,34 @@ static int head_set(struct slot *s)
 	return 0;
 }
 
+static int post_begin(struct slot *s);
+
+/* Count the blobs that the repository is known to have. */
+static void known_skip(struct push *p)
+{
+	const struct fdry_descriptor *d;
+
+	for (; p->next < blob_count(p); p->next++) {
+		d = blob_at(p, p->next);
+		if (!fdry_known_has(&p->known, &d->digest))
+			return;
+		p->done += p->next >= BLOB_OBJECTS ? d->size : 0;
+	}
+}
+
 static int blob_begin(struct slot *s)
 {
 	int err;
 
+	known_skip(s->p);
 	if (s->p->next == blob_count(s->p))
 		return 0;
 	s->blob = s->p->next++;
 	s->mount = s->uploads = 0;
 	s->req.tries = 0;
+	s->req.again = NULL;
+	if (s->p->is_new)
+		return post_begin(s);
 	err = head_set(s);
 	if (err)
 		return err;
@@ -232,12 +256,25 @@ static int registry_greet(struct push *p)
 	return err;
 }
 
+/* Does the repository lack the list, too? Pushes send it first, so it shows that one broke off. */
+static int list_ask(struct push *p)
+{
+	struct slot s = { .p = p, .blob = BLOB_LIST };
+	int err = head_set(&s) ?: fdry_http_do(&p->http, &s.req);
+
+	p->is_new = !err && s.req.status == 404;
+	fdry_http_req_release(&s.req);
+	return err;
+}
+
 static int blobs_send(struct push *p)
 {
 	size_t i, n = p->http.opts.requests;
-	int err = 0;
+	int err = p->known.has_tags ? 0 : list_ask(p);
 
+	p->next = p->done = 0;
 	for (i = 0; i < n && !err; i++) {
+		fdry_http_req_release(&p->slots[i].req);
 		p->slots[i].p = p;
 		p->slots[i].req = (struct fdry_http_req){ .done = slot_done, .arg = &p->slots[i] };
 		err = blob_begin(&p->slots[i]);
@@ -345,6 +382,21 @@ static int root_send(struct push *p)
 	return p->key ? fdry_trust_sign(&p->http, p->key, &d) : 0;
 }
 
+static int all_send(struct push *p)
+{
+	int err;
+
+	if (p->in->only_sign)
+		return root_send(p);
+	err = fdry_known_read(&p->http, blob_count(p), &p->known) ?: blobs_send(p) ?: root_send(p);
+	if (err != -FDRY_E_NOENT || !p->known.ids.len)
+		return err;
+	/* The registry has lost a blob that a manifest names: ask for each. */
+	fdry_debug("blobs are missing: %s", fdry_last_error());
+	p->known.ids.len = 0;
+	return blobs_send(p) ?: root_send(p);
+}
+
 /* --- the call --- */
 
 static int layers_set(struct push *p)
@@ -423,6 +475,7 @@ static void push_free(struct push *p)
 	}
 	fdry_http_close(&p->http);
 	EVP_PKEY_free(p->key);
+	fdry_known_release(&p->known);
 	free(p->layers);
 	free(p);
 }
@@ -441,7 +494,7 @@ int fdry_client_push(const char *to, const struct fdry_registry_opts *opts,
 	p->caller = caller;
 	p->report = report;
 	err = key_open(p) ?: session_open(p, to) ?: layers_set(p) ?: registry_greet(p) ?:
-	      (in->only_sign ? 0 : blobs_send(p)) ?: root_send(p);
+	      all_send(p);
 	report->requests = p->http.requests;
 	report->retries = p->http.retries;
 	push_free(p);

@@ -58,9 +58,9 @@ every() {
 empty() { rm -rf real.data/docker; }
 push() { foundry-store push -q --private m/one "$at"; }
 pull() { rm -rf t; foundry-store -s t pull -q "$at"; }
-# one to greet; HEAD, POST and PUT of three chunks, the manifest, the list and {}; two manifests and
-# the index
-every push empty = 22
+# one to greet, and the tag; HEAD, POST and PUT of three chunks, the manifest, the list and {}; two
+# manifests and the index
+every push empty = 23
 # the index, two manifests, the list, four objects
 every pull true = 8
 
