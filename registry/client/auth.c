@@ -15,6 +15,7 @@
 #define WAIT_MS 250
 #define LIFE_S 60       /* of a token whose server does not say */
 #define LIFE_PART 0.8   /* of its life, after which it is replaced */
+#define ADVICE_SIZE 320
 
 /* Append @text and a terminator that is not counted as text by the next call. */
 static int text_set(struct fdry_buf *b, const char *text)
@@ -84,6 +85,15 @@ static int scope_add(struct fdry_auth *a, const char *scope)
 
 /* --- Basic --- */
 
+/* For the end of a message about missing credentials. */
+static const char *helper_advice(const struct fdry_auth *a, char ret[ADVICE_SIZE])
+{
+	snprintf(ret, ADVICE_SIZE, "%s%s%s",
+		 a->creds.absent ? "; the credential helper " : "",
+		 a->creds.absent ? a->creds.absent : "", a->creds.absent ? " is not in PATH" : "");
+	return ret;
+}
+
 /* "USER:SECRET" in base64, appended with a terminator. */
 static int basic_put(const struct fdry_creds *c, struct fdry_buf *ret)
 {
@@ -107,14 +117,15 @@ static int header_set(struct fdry_auth *a, double until)
 
 static int basic_answer(struct fdry_http *h)
 {
+	char advice[ADVICE_SIZE];
 	struct fdry_auth *a = &h->auth;
 	int err;
 
 	if (!a->creds.user)
 		return fdry_fail(FDRY_E_PERM,
 				 "the registry %s asks for a password; log in to it with "
-				 "docker login or podman login",
-				 h->name.host);
+				 "docker login or podman login%s",
+				 h->name.host, helper_advice(a, advice));
 	a->header.len = 0;
 	err = fdry_buf_printf(&a->header, "Authorization: Basic ") ?:
 	      basic_put(&a->creds, &a->header);
@@ -214,11 +225,13 @@ static int post_prepare(struct token *t)
 
 static int options_set(struct token *t)
 {
-	int bad = 0, err = fdry_http_easy(t->h, t->easy);
+	int bad = 0, err = fdry_http_easy(t->h, t->easy, (const char *)t->url.data);
 
 	if (err)
 		return err;
 	bad |= curl_easy_setopt(t->easy, CURLOPT_URL, t->url.data);
+	/* A token is short: one that comes by drops does not come. */
+	bad |= curl_easy_setopt(t->easy, CURLOPT_TIMEOUT, (long)t->h->stall_s);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->why);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_body);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
@@ -231,7 +244,7 @@ static int options_set(struct token *t)
 
 static int refused(const struct token *t)
 {
-	char text[200];
+	char advice[ADVICE_SIZE], text[200];
 
 	fdry_json_error((struct fdry_span){ t->in.data, t->in.len }, text, sizeof(text));
 	if (t->status >= 500 || t->status == 429)
@@ -240,8 +253,9 @@ static int refused(const struct token *t)
 				 t->status, text);
 	return fdry_fail(FDRY_E_PERM,
 			 "the server %.200s of the registry's tokens answered %ld (%s); "
-			 "log in to %s with docker login or podman login",
-			 text_of(&t->h->auth.realm), t->status, text, t->h->name.host);
+			 "log in to %s with docker login or podman login%s",
+			 text_of(&t->h->auth.realm), t->status, text, t->h->name.host,
+			 helper_advice(&t->h->auth, advice));
 }
 
 /* Until there is an answer that is not a passing failure. */

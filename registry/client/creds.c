@@ -9,6 +9,7 @@
 
 #include "lib/config.h"
 #include "lib/fd.h"
+#include "lib/log.h"
 #include "registry/client/helper.h"
 #include "registry/client/json.h"
 #include "registry/client/places.h"
@@ -95,14 +96,29 @@ static int entry_read(struct search *s, json_t *entry)
 
 /* --- a helper --- */
 
+/* A registry may be open to all, so the search goes on. */
+static int helper_absent(struct search *s, const char *helper)
+{
+	free(s->ret->absent);
+	if (asprintf(&s->ret->absent, "docker-credential-%.200s", helper) < 0) {
+		s->ret->absent = NULL;
+		return fdry_nomem();
+	}
+	fdry_warn("the credential helper %s is not in PATH; going on without it", s->ret->absent);
+	return 0;
+}
+
 static int helper_ask(struct search *s, const char *helper)
 {
 	const char *user, *secret;
 	struct fdry_buf out = { 0 };
 	json_t *answer = NULL;
+	bool there = false;
 	int err;
 
-	err = fdry_creds_helper(helper, s->host, &out);
+	err = fdry_creds_helper(helper, s->host, &out, &there);
+	if (!err && !there)
+		err = helper_absent(s, helper);
 	if (err || !out.len)
 		goto out_release;
 	err = fdry_json_read((struct fdry_span){ out.data, out.len }, "the helper's answer",
@@ -252,5 +268,6 @@ void fdry_creds_release(struct fdry_creds *c)
 	wipe(c->user);
 	wipe(c->secret);
 	wipe(c->identity);
+	free(c->absent);
 	*c = (struct fdry_creds){ 0 };
 }

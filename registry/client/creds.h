@@ -18,6 +18,7 @@
 struct fdry_creds {
 	char *user, *secret; /* NULL: none */
 	char *identity;      /* a refresh token in place of both */
+	char *absent;        /* a helper that should have been asked and is not in PATH, or NULL */
 };
 
 /* No entry is no error: @ret is then empty. FDRY_E_ENV if a file or a helper cannot be used. */

@@ -40,7 +40,7 @@ static bool name_fits(const char *name)
 }
 
 /* The helper's standard input and output are pipes; its standard error is ours. */
-static int spawn(struct helper *p)
+static int spawn(struct helper *p, bool *there)
 {
 	char *argv[] = { p->program, (char[]){ "get" }, NULL };
 	posix_spawn_file_actions_t files;
@@ -71,7 +71,8 @@ out_close:
 		close(to[1]);
 	if (from[0] >= 0)
 		close(from[0]);
-	return failed(p, e == ENOENT ? "is not in PATH" : strerror(e));
+	*there = e != ENOENT;
+	return *there ? failed(p, strerror(e)) : 0;
 }
 
 /* The host is short enough for the pipe's buffer, so this does not wait. A helper that has ended
@@ -146,7 +147,7 @@ static bool says_none(const struct fdry_buf *answer)
 	return memmem(answer->data, answer->len, none, sizeof(none) - 1);
 }
 
-int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret)
+int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret, bool *there)
 {
 	struct helper p = { .in = -1, .out = -1 };
 	int status = 0, err;
@@ -154,8 +155,9 @@ int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret)
 	snprintf(p.program, sizeof(p.program), "docker-credential-%.200s", name);
 	if (!name_fits(name))
 		return failed(&p, "has a name that is not allowed");
-	err = spawn(&p);
-	if (err)
+	*there = true;
+	err = spawn(&p, there);
+	if (err || !*there)
 		return err;
 	host_send(&p, host);
 	err = answer_read(&p, ret);

@@ -14,7 +14,8 @@
 #include "registry/client/transfer.h"
 
 #define REDIRECTS_MAX 5
-#define AUTH_TRIES_MAX 2
+#define AUTH_TRIES_MAX 2 /* new tokens that one request asks for */
+#define REFUSALS_MAX 8   /* of one request, whoever asked for its tokens */
 #define WAIT_MS 250
 #define WAIT_MAX_MS 20000
 #define RETRY_AFTER_MAX_S 300
@@ -158,14 +159,13 @@ static int authorise(struct fdry_http *h, struct fdry_http_req *r)
 {
 	int err;
 
-	if (r->token == h->auth.number) { /* else another request has got a new one meanwhile */
-		if (r->auth_tries++ >= AUTH_TRIES_MAX || !fdry_http_is_own(h, r->url))
-			return r->may_refuse ? r->done(h, r) : fdry_http_refused(h, r);
-		err = fdry_auth_answer(h, r->challenge ? r->challenge : "");
-		if (err)
-			return err;
-	}
-	return repeat(h, r);
+	bool newest = r->token == h->auth.number; /* no other request has got a new one meanwhile */
+
+	if (++r->refusals > REFUSALS_MAX ||
+	    (newest && (r->auth_tries++ >= AUTH_TRIES_MAX || !fdry_http_is_own(h, r->url))))
+		return r->may_refuse ? r->done(h, r) : fdry_http_refused(h, r);
+	err = newest ? fdry_auth_answer(h, r->challenge ? r->challenge : "") : 0;
+	return err ?: repeat(h, r);
 }
 
 static bool is_redirect(const struct fdry_http_req *r)

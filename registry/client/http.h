@@ -64,7 +64,8 @@ struct fdry_http_req {
 	size_t furthest;      /* most bytes of @in after a try that failed */
 	char *challenge, *content_range;
 	uint64_t retry_after; /* seconds */
-	unsigned int tries, auth_tries, redirects, token; /* @token: the number of the one it had */
+	unsigned int tries, auth_tries, refusals, redirects;
+	unsigned int token;   /* the number of the one it had */
 	double not_before;    /* ms: when the next try begins */
 	int fault;            /* an error of a callback of libcurl's */
 	struct fdry_http_req *next;
@@ -105,8 +106,9 @@ void fdry_http_req_release(struct fdry_http_req *r);
 
 /* The error for the answer's status. */
 int fdry_http_refused(const struct fdry_http *h, const struct fdry_http_req *r) __must_check;
-/* Options of TLS, time-outs and protocols that every connection has. */
-int fdry_http_easy(const struct fdry_http *h, CURL *easy) __must_check;
+/* Options of TLS, time-outs and protocols that every connection has. The registry itself sees the
+ * client's certificate, and no other host. */
+int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url) __must_check;
 /* Does @url lead to the registry's own scheme, host and port? */
 bool fdry_http_is_own(const struct fdry_http *h, const char *url);
 /* Bytes of @url that a message shows: not what is behind "?", which may be a signature. */

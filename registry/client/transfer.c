@@ -297,8 +297,9 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 
 /* --- one try --- */
 
-int fdry_http_easy(const struct fdry_http *h, CURL *easy)
+int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url)
 {
+	bool own = fdry_http_is_own(h, url);
 	int bad = 0;
 
 	bad |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
@@ -311,9 +312,9 @@ int fdry_http_easy(const struct fdry_http *h, CURL *easy)
 	bad |= curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (h->ca)
 		bad |= curl_easy_setopt(easy, CURLOPT_CAINFO, h->ca);
-	if (h->cert)
+	if (h->cert && own)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLCERT, h->cert);
-	if (h->key)
+	if (h->key && own)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLKEY, h->key);
 	return bad ? fdry_fail(FDRY_E_NETWORK, "this libcurl lacks an option that Foundry needs; "
 			       "install version 7.85 or newer") : 0;
@@ -387,7 +388,7 @@ static int resume_set(struct fdry_http_req *r)
 
 static int options_set(struct fdry_http *h, struct fdry_http_req *r)
 {
-	int bad = 0, err = fdry_http_easy(h, r->easy);
+	int bad = 0, err = fdry_http_easy(h, r->easy, r->url);
 
 	if (err)
 		return err;

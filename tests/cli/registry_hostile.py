@@ -10,6 +10,9 @@ For the next COUNT requests with this method whose path matches, the fault happe
 counts only if the ones before do not match. After the fault "down" no request gets an answer until
 the file changes. FOLDER/headers gets the method, path, Authorization and Range of every request. If
 the file FOLDER/tokens exists, requests need one of the tokens that it lists; /token issues them.
+
+HOSTILE_TLS="CERTIFICATE KEY CA" makes it speak TLS. It then asks for a certificate of the client,
+needs none, and notes the subject's name in FOLDER/headers behind the rest.
 """
 import http.client
 import http.server
@@ -17,6 +20,7 @@ import os
 import re
 import signal
 import socketserver
+import ssl
 import sys
 import threading
 import time
@@ -70,7 +74,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def note(self):
         with lock, open(os.path.join(folder, "headers"), "a", encoding="utf-8") as f:
             f.write(f"{self.command} {self.path} {self.headers.get('Authorization', '-')} "
-                    f"{self.headers.get('Range', '-')}\n")
+                    f"{self.headers.get('Range', '-')} {self.client()}\n")
+
+    def client(self):
+        """The name in the client's certificate."""
+        peer = getattr(self.connection, "getpeercert", dict)() or {}
+        return dict(pair[0] for pair in peer.get("subject", ())).get("commonName", "-")
 
     def body(self):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -166,6 +175,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(float(argument))
                 self.wfile.write(data[at:at + step])
                 self.wfile.flush()
+        elif name == "trickle":  # two bytes a second, without end
+            self.answer(200, [], b"", 1 << 30)
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.5)
         elif name == "flip":
             self.pass_on(body, lambda s, h, d: (s, h, d[:-1] + bytes([d[-1] ^ 1])))
         elif name == "chatty":
@@ -275,4 +291,12 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         pass  # A client that closes its connection.
 
 
-Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+server = Server(("127.0.0.1", int(sys.argv[1])), Handler)
+if "HOSTILE_TLS" in os.environ:
+    certificate, key, ca = os.environ["HOSTILE_TLS"].split()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(ca)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()

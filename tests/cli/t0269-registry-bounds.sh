@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a registry can make a client do: how often it logs in, how long it waits for a token, which
+# host sees its certificate; and log-ins that a helper should know which is not there.
+# shellcheck disable=SC2154,SC2094 # hostile_start sets NAME_port
+. "$(dirname "$0")/../lib.sh"
+. "$ROOT/tests/cli/store.sh"
+. "$ROOT/tests/cli/registry.sh"
+
+files=()
+for i in {1..40}; do
+	head -c 20000 /dev/urandom >"f$i"
+	files+=("f$i")
+done
+export FOUNDRY_STORE=$TMP/s FOUNDRY_REGISTRY_RETRIES=1 FOUNDRY_REGISTRY_TIMEOUT=2
+"$store_image" s m/one "${files[@]}" >/dev/null
+registry_start real
+hostile_start bad "127.0.0.1:$real_port"
+at=oci+http://127.0.0.1:$bad_port/m/one
+fault
+t "push" foundry-store push --private m/one "$at"
+
+# --- log-ins without end ---
+
+touch bad/tokens
+fault "GET blobs/sha256 99999 expire"
+rm -rf t
+t "a registry that refuses every token" says_only 6 "answered 401" \
+	timeout 20 foundry-store -s t pull "$at"
+t "gets each request a few times" test "$(asked "GET.*blobs")" -lt 100
+
+# --- tokens that never come ---
+
+# Each byte comes within the time-out, and the answer never ends.
+fault "GET /token 99 trickle"
+: >bad/tokens
+start=$SECONDS
+t "a token that comes a byte at a time" says_only 9 \
+	"tokens cannot be reached: .*(timed out|Timeout)" timeout 60 foundry-store -s t pull "$at"
+t "is not waited for" test $((SECONDS - start)) -lt 25
+
+# --- a helper that is not there ---
+
+echo '{"credsStore": "absent"}' >"$HOME/.docker/config.json"
+fault
+: >bad/tokens
+rm -rf t
+anonymous() { foundry-store -s t pull "$at" 2>&1 && foundry-store -s t verify; }
+t "without the helper an open registry is read" anonymous
+rm -rf t
+warned() { FOUNDRY_LOG=warn foundry-store -s t pull "$at" 2>&1 | grep "$1"; }
+t "with a warning in the log" warned "warn: .*docker-credential-absent is not in PATH"
+fault "GET /token 9 status 401"
+: >bad/tokens
+rm -rf t
+t "a refusal names the helper" says_only 6 "tokens answered 401.*docker-credential-absent" \
+	foundry-store -s t pull "$at"
+rm bad/tokens "$HOME/.docker/config.json"
+
+# --- the client's certificate ---
+
+tls_make
+export HOSTILE_TLS="$TMP/server.crt $TMP/server.key $TMP/ca.crt"
+secure_start() {
+	local port
+	port=$(free_port)
+	eval "$1_port=$port"
+	mkdir -p "$1"
+	python3 "$ROOT/tests/cli/registry_hostile.py" "$port" "$TMP/$1" "${@:2}" >>"$1.log" 2>&1 &
+	registry_pids+=($!)
+	for _ in {1..100}; do
+		curl -so /dev/null -k "https://127.0.0.1:$port/" && return
+		sleep 0.1
+	done
+	cat "$1.log"
+	return 1
+}
+secure_start named "127.0.0.1:$real_port"
+secure_start other "127.0.0.1:$real_port"
+export FOUNDRY_REGISTRY_CA=$TMP/ca.crt FOUNDRY_REGISTRY_CERT=$TMP/client.crt
+export FOUNDRY_REGISTRY_KEY=$TMP/client.key
+echo "GET blobs 99 redirect https://127.0.0.1:$other_port" >named/faults
+: >named/headers
+: >other/headers
+rm -rf t
+t "blobs come from another host" foundry-store -s t pull "oci://127.0.0.1:$named_port/m/one"
+t "the registry saw the certificate" grep -q "GET .*manifests.* client$" named/headers
+t "the other host got requests" grep -q "GET .*blobs" other/headers
+t "and no certificate" bash -c "! grep -q 'client$' other/headers"
+t_done
