@@ -14,6 +14,7 @@ static uint32_t nodes;
 static void one(void)
 {
 	nodes = graph_random_check(long_below);
+	ck_assert_uint_eq(graph_random_unrun, 0);
 }
 
 static void begin(void)

@@ -152,6 +152,11 @@ static CUresult node_noted(CUgraphNode *ret, CUgraph g, const CUgraphNode *deps,
 	return res;
 }
 
+void graph_fixture_forget(void)
+{
+	nnodes = nhandles = 0;
+}
+
 static int test_conditional(void *arg, CUgraphNode node, struct fdry_conditional *ret)
 {
 	unsigned int i = nnodes, k;
@@ -278,7 +283,7 @@ void graph_fixture_open(void)
 	ok(fdry_region_alloc(gf.region, 65536, 0, &gf.mem));
 	gf.drv.cuGraphConditionalHandleCreate = handle_noted;
 	gf.drv.cuGraphAddNode_v2 = node_noted;
-	nnodes = nhandles = 0;
+	graph_fixture_forget();
 	gf.reader = (struct fdry_graph_reader){ .drv = &gf.drv, .where = test_where,
 						.host = test_host,
 						.conditional = test_conditional };

@@ -44,6 +44,8 @@ extern struct graph_fixture {
 #define REGION_SIZE (64ull << 20)
 
 void graph_fixture_open(void);
+/* Forget the conditional nodes of graphs that were destroyed. */
+void graph_fixture_forget(void);
 
 /* Nothing that a test made may be left over. */
 void graph_fixture_close(void);
