@@ -51,6 +51,12 @@ struct fdry_registry_push {
 	bool only_sign; /* send nothing but the signature; the registry must have the rest */
 };
 
+enum fdry_repo_mode { FDRY_REPO_TAGS, FDRY_REPO_UNPUSH, FDRY_REPO_PRUNE };
+struct fdry_repo_call {
+	enum fdry_repo_mode mode;
+	const struct fdry_repo_opts *opts; /* complete */
+};
+
 struct fdry_registry_client {
 	const char *version; /* FDRY_VERSION of both sides must be equal */
 	const char *(*last_error)(void);
@@ -63,6 +69,8 @@ struct fdry_registry_client {
 	int (*pull)(const char *from, const struct fdry_registry_opts *opts,
 		    const struct fdry_registry_caller *caller,
 		    struct fdry_registry_report *report);
+	int (*repo)(const char *name, const struct fdry_repo_call *call,
+		    struct fdry_repo_report *report);
 };
 
 #define FDRY_REGISTRY_CLIENT_SYMBOL "fdry_registry_client"

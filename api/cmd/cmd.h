@@ -63,6 +63,9 @@ enum cmd_group {
 	X(SOURCE, "the directory of another store, or a pack") \
 	X(REGISTRY, "oci://HOST[:PORT]/REPOSITORY[:TAG], or with @sha256:DIGEST at the end") \
 	X(REPOSITORIES, "repositories, with commas between them") \
+	X(REPOSITORY, "oci://HOST[:PORT]/REPOSITORY") \
+	X(TAG, "a tag's name with *, ? and [...] as in a shell") \
+	X(PATTERNS, "patterns, with commas between them") \
 	X(SIZE, "bytes, optionally followed by K, M, G or T (powers of 1024)") \
 	X(N, "a number") \
 	X(PATTERN, "a ref's name with *, ? and [...] as in a shell; * also matches slashes") \
@@ -236,6 +239,11 @@ void cmd_progress_pause(struct cmd_progress *p);
 void cmd_progress_end(struct cmd_progress *p);
 
 /* --- util.c --- */
+
+/* Split "A,B,C": *@names points at the words, and *@text holds them. The caller frees both, also
+ * after an error. FDRY_E_NOMEM. */
+int cmd_words_split(const char *list, char **text, const char ***names,
+		    size_t *count) __must_check;
 
 /* A sum over objects. */
 struct cmd_sum {

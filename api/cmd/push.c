@@ -3,25 +3,6 @@
 #include "api/cmd/registry.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* The words of "A,B,C"; *@names points at them, and *@text, which holds them, is the caller's. */
-static int words_split(const char *list, char **text, const char ***names, size_t *count)
-{
-	size_t n = 1;
-	char *rest, *word;
-	const char *c;
-
-	for (c = list; *c; c++)
-		n += *c == ',';
-	*text = strdup(list);
-	*names = calloc(n, sizeof(**names));
-	if (!*text || !*names)
-		return fdry_fail(FDRY_E_NOMEM, "out of host memory");
-	for (rest = *text; (word = strsep(&rest, ","));)
-		(*names)[(*count)++] = word;
-	return 0;
-}
 
 static void report_json(const struct fdry_registry_report *r)
 {
@@ -52,7 +33,7 @@ static int push(const struct cmd_args *a, struct fdry_store *s, struct fdry_regi
 	int err = cmd_resolve(s, a->argv[0], true, &oid);
 
 	if (!err && cmd_has(a, MOUNT))
-		err = words_split(cmd_value(a, MOUNT), &text, &mounts, &opts.count_mounts);
+		err = cmd_words_split(cmd_value(a, MOUNT), &text, &mounts, &opts.count_mounts);
 	if (err)
 		goto out_free;
 	opts.mounts = mounts;

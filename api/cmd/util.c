@@ -2,6 +2,9 @@
 /* util.c - sums and sizes that several commands print. */
 #include "api/cmd/cmd.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static int sum_add(void *arg, const struct fdry_object_info *info)
 {
 	struct cmd_sum *sums = arg;
@@ -38,4 +41,23 @@ struct cmd_size cmd_size(uint64_t bytes)
 const char *cmd_plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";
+}
+
+/* --- words --- */
+
+int cmd_words_split(const char *list, char **text, const char ***names, size_t *count)
+{
+	size_t n = 1;
+	char *rest, *word;
+	const char *c;
+
+	for (c = list; *c; c++)
+		n += *c == ',';
+	*text = strdup(list);
+	*names = calloc(n, sizeof(**names));
+	if (!*text || !*names)
+		return fdry_fail(FDRY_E_NOMEM, "out of host memory");
+	for (rest = *text; (word = strsep(&rest, ","));)
+		(*names)[(*count)++] = word;
+	return 0;
 }

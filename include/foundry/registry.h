@@ -130,6 +130,111 @@ int fdry_store_sign(struct fdry_store *store, const char *const *names, size_t c
 int fdry_store_pull(struct fdry_store *store, const char *from,
 		    const struct fdry_registry_opts *opts, struct fdry_registry_report *report);
 
+/* ----------------------------------------------------- repositories --- */
+
+enum fdry_repo_flags {
+	FDRY_REPO_DRY_RUN = 1 << 0,    /* only report */
+	FDRY_REPO_PLAIN_HTTP = 1 << 2, /* "oci://" is plain HTTP, too */
+};
+
+enum fdry_repo_fate {
+	FDRY_REPO_KEPT = 0,
+	FDRY_REPO_REMOVED = 1, /* with FDRY_REPO_DRY_RUN: would be removed */
+};
+
+/**
+ * struct fdry_repo_item - A tag of a repository, or a document without a tag.
+ * @tag: NULL: a part of an index, or a signature, that has no tag
+ * @id: SHA-256 of the manifest or index
+ * @why: of a tag that is kept: the tag that the caller keeps and that leads to it; NULL: none,
+ * since an image without a tag has this signature
+ * @objects, @bytes: its blobs; those of an index include its parts only in fdry_repo_tags()
+ * @fate: of enum fdry_repo_fate
+ * @is_image: whether it is an image of Foundry
+ * @is_signed, @is_signature: only in fdry_repo_tags(); whether signatures, or other documents that
+ * refer to it, are at a tag; whether it is such a document
+ */
+struct fdry_repo_item {
+	const char *tag, *id, *why;
+	uint64_t objects, bytes;
+	int fate;
+	int is_image, is_signed, is_signature;
+};
+typedef void (*fdry_repo_fn)(void *arg, const struct fdry_repo_item *item);
+
+/**
+ * struct fdry_repo_opts - How to work on a repository.
+ * @sz: sizeof(struct fdry_repo_opts)
+ * @flags: of enum fdry_repo_flags
+ * @requests: how many requests are in flight at the same time, at most 256; 0: 16
+ * @keep: of a prune: @count_keep patterns of tags, with *, ? and [...] as in a shell
+ * @item: NULL, or a function that is called for each item, with @item_arg
+ */
+struct fdry_repo_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t requests;
+	const char *const *keep;
+	size_t count_keep;
+	fdry_repo_fn item;
+	void *item_arg;
+};
+
+/**
+ * struct fdry_repo_report - What a repository has, or what was removed from it.
+ * @sz: set by the caller: sizeof(struct fdry_repo_report)
+ * @tags: tags that were there
+ * @kept: tags that are kept
+ * @removed: manifests and indexes that were removed
+ * @bytes: of blobs that nothing in the repository needs any more; the registry's own collection
+ * removes them
+ * @requests: HTTP requests, without those for tokens; @retries: of them, repetitions
+ */
+struct fdry_repo_report {
+	size_t sz;
+	uint64_t tags, kept, removed;
+	uint64_t bytes;
+	uint64_t requests, retries;
+};
+
+/**
+ * fdry_repo_tags() - List the tags of a repository, by name.
+ * @from: "oci://HOST[:PORT]/REPOSITORY"
+ * @opts: NULL for the defaults
+ * @report: NULL, or what was found
+ *
+ * Errors: those of fdry_store_push(), and FDRY_E_LIMIT (more than 100,000 tags).
+ */
+int fdry_repo_tags(const char *from, const struct fdry_repo_opts *opts,
+		   struct fdry_repo_report *report);
+
+/**
+ * fdry_repo_unpush() - Remove an image from a registry.
+ * @name: "oci://HOST[:PORT]/REPOSITORY", with a tag or a digest
+ *
+ * The manifest or index is removed, then the parts that no other index lists, then its signatures.
+ * A registry removes a manifest with all its tags: a tag is therefore FDRY_E_STATE if another one
+ * leads to the same manifest, and a digest if it is a part or a signature of something else. A
+ * registry that does not allow removal is FDRY_E_PERM. FDRY_E_RACED: tags changed meanwhile, and
+ * nothing was removed. FDRY_E_NOENT. Other errors: those of fdry_repo_tags().
+ */
+int fdry_repo_unpush(const char *name, const struct fdry_repo_opts *opts,
+		     struct fdry_repo_report *report);
+
+/**
+ * fdry_repo_prune() - Remove all images from a repository but those whose tags are kept.
+ * @from: "oci://HOST[:PORT]/REPOSITORY"
+ * @opts: with @keep; with FDRY_REPO_DRY_RUN nothing is removed
+ *
+ * Kept are the tags that match, and all that belongs to them: other tags of the same manifests,
+ * parts of indexes, signatures. An image without a tag stays; only the registry's own collection
+ * finds all of them. Do not push to the repository meanwhile: tags are compared again before
+ * anything is removed, but a registry has no locks. Errors: those of fdry_repo_unpush();
+ * FDRY_E_INVAL (no pattern, or one that matches no tag).
+ */
+int fdry_repo_prune(const char *from, const struct fdry_repo_opts *opts,
+		    struct fdry_repo_report *report);
+
 #ifdef __cplusplus
 }
 #endif

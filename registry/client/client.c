@@ -76,9 +76,23 @@ static int pull(const char *from, const struct fdry_registry_opts *opts,
 	return err;
 }
 
+static int repo(const char *name, const struct fdry_repo_call *call,
+		struct fdry_repo_report *report)
+{
+	struct quiet q;
+	int err = begin(&q);
+
+	if (err)
+		return err;
+	err = fdry_client_repo(name, call, report);
+	end(&q);
+	return err;
+}
+
 __attribute__((visibility("default"))) const struct fdry_registry_client fdry_registry_client = {
 	.version = FDRY_VERSION,
 	.last_error = fdry_last_error,
 	.push = push,
 	.pull = pull,
+	.repo = repo,
 };

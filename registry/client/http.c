@@ -282,7 +282,7 @@ int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r)
 
 static enum fdry_errcode code_of(long status)
 {
-	return status == 401 || status == 403	? FDRY_E_PERM
+	return status == 401 || status == 403 || status == 405 ? FDRY_E_PERM
 	       : status == 404			? FDRY_E_NOENT
 	       : status == 413			? FDRY_E_LIMIT
 						: FDRY_E_NETWORK;
@@ -292,6 +292,7 @@ static const char *advice_of(long status)
 {
 	return status == 401   ? "log in to it with docker login or podman login"
 	       : status == 403 ? "ask for the right to do this, or log in as another user"
+	       : status == 405 ? "its configuration does not allow this"
 	       : status == 404 ? "check the name, and whether it was pushed"
 	       : status == 413 ? "its limit for one request is too small"
 	       : status == 429 ? "it gets too many requests; try again later"

@@ -16,6 +16,7 @@ needs none, and notes the subject's name in FOLDER/headers behind the rest.
 """
 import http.client
 import http.server
+import json
 import os
 import re
 import signal
@@ -217,6 +218,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with open(argument, "rb") as f:
                 self.answer(200, [("Content-Type", "application/vnd.oci.image.manifest.v1+json")],
                             f.read())
+        elif name == "pages":  # of a list of tags: LENGTH, or LENGTH,URL of the next page
+            self.pages(body, argument)
         elif name == "redirect":
             self.answer(307, [("Location", argument + self.path)])
         elif name == "location":  # of an upload
@@ -255,6 +258,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.pass_on(body)
         else:
             self.answer(200, [], self.path.encode())
+
+    def pages(self, body, argument):
+        """One page of the list of tags, with a link to the next."""
+        length, _, host = argument.partition(",")
+        _, _, data, _ = self.ask_other(body)
+        listed = json.loads(data)["tags"]
+        last = re.search("last=([0-9]+)", self.path)
+        first = int(last[1]) if last else 0
+        link = []
+        if first + int(length) < len(listed):
+            link = [("Link", f'<{host}/v2/models/tags/list?n=9&last={first + int(length)}>; '
+                     'rel="next"')]
+        tags = json.dumps({"tags": listed[first:first + int(length)]})
+        self.answer(200, link, tags.encode())
 
     def challenge(self):
         host = self.headers["Host"]

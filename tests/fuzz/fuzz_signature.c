@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_signature.c - signature manifests, payloads and indexes of referrers, which registries send;
- * and policies, which users write. The first byte of the input selects the reader.
+ * fuzz_signature.c - signature manifests, payloads, indexes of referrers, lists of tags, and
+ * documents of a repository, which registries send; and policies, which users write. The first byte
+ * of the input selects the reader.
  */
 #include <stdlib.h>
 
+#include "registry/client/catalog.h"
 #include "registry/client/policy.h"
 #include "registry/client/signature.h"
 
@@ -93,12 +95,42 @@ static void try_policy(struct fdry_span s)
 	fdry_policy_release(&p);
 }
 
+static void try_tags(struct fdry_span s)
+{
+	struct fdry_catalog c = { 0 };
+	struct fdry_oid id;
+	size_t i;
+
+	if (!fdry_catalog_tags_read(s, &c.tags))
+		for (i = 0; i < fdry_catalog_tags(&c); i++) {
+			must(fdry_catalog_tag(&c, i)->name[0] &&
+			     strlen(fdry_catalog_tag(&c, i)->name) <= FDRY_REGISTRY_TAG_MAX);
+			must(!fdry_catalog_tag_subject(fdry_catalog_tag(&c, i)->name, &id) ||
+			     fdry_catalog_tag(&c, i)->name[0] == 's');
+		}
+	fdry_catalog_release(&c);
+}
+
+static void try_node(struct fdry_span s)
+{
+	struct fdry_catalog_node node = { .parts = 0 };
+	struct fdry_catalog c = { 0 };
+
+	if (!fdry_catalog_node_read(&c, s, &node)) {
+		must(node.part + node.parts == fdry_array_count(c.parts, struct fdry_oid));
+		must(node.objects <= fdry_array_count(c.layers, struct fdry_catalog_layer));
+		must(fdry_catalog_find(&c, &node.subject) == FDRY_CATALOG_NONE);
+	}
+	fdry_catalog_release(&c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	static void (*const ways[])(struct fdry_span) = { try_payload, try_signatures,
-							  try_referrers, try_policy };
+							  try_referrers, try_policy,
+							  try_tags, try_node };
 
 	if (len)
-		ways[data[0] % 4]((struct fdry_span){ data + 1, len - 1 });
+		ways[data[0] % 6]((struct fdry_span){ data + 1, len - 1 });
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "registry/client/catalog.h"
 #include "registry/client/policy.h"
 #include "registry/client/signature.h"
 #include "tests/lib/test.h"
@@ -258,6 +259,64 @@ START_TEST(signed_as_has_no_place)
 }
 END_TEST
 
+/* --- tags --- */
+
+START_TEST(tags_of_signatures)
+{
+	struct fdry_oid id, want;
+
+	ok(fdry_oid_parse(DIGITS, &want));
+	ck_assert(fdry_catalog_tag_subject("sha256-" DIGITS, &id) && fdry_oid_eq(&id, &want));
+	ck_assert(fdry_catalog_tag_subject("sha256-" DIGITS ".sig", &id));
+	ck_assert(fdry_catalog_tag_subject("sha256-" DIGITS ".att", &id));
+	ck_assert(!fdry_catalog_tag_subject("sha256-" DIGITS "0", &id));
+	ck_assert(!fdry_catalog_tag_subject("sha256-" DIGITS "-x", &id));
+	ck_assert(!fdry_catalog_tag_subject("sha256-0123", &id));
+	ck_assert(!fdry_catalog_tag_subject("sha512-" DIGITS, &id));
+	ck_assert(!fdry_catalog_tag_subject("", &id));
+}
+END_TEST
+
+/* Documents of any program: what cannot be read is left out. */
+START_TEST(node_read)
+{
+	static const char text[] =
+		"{\"artifactType\":\"" FDRY_MEDIA_IMAGE "\","
+		"\"subject\":{\"digest\":\"sha256:" DIGITS "\"},"
+		"\"layers\":[{\"mediaType\":\"" FDRY_MEDIA_LIST "\",\"digest\":\"sha256:" DIGITS
+		"\",\"size\":5},{\"digest\":\"sha256:" DIGITS "\",\"size\":9223372036854775807},"
+		"{\"digest\":\"sha256:" DIGITS "\",\"size\":9223372036854775807},"
+		"{\"digest\":\"sha256:" DIGITS "\",\"size\":9},{\"digest\":\"md5:1\"},7],"
+		"\"manifests\":[{\"digest\":\"sha256:" DIGITS "\"},{}]}";
+	struct fdry_catalog_node node = { .parts = 0 };
+	struct fdry_catalog c = { 0 };
+
+	ok(fdry_catalog_node_read(&c, text_of(text), &node));
+	ck_assert(node.is_image && node.has_subject);
+	ck_assert_uint_eq(node.parts, 1);
+	ck_assert_uint_eq(node.objects, 3);
+	ck_assert_uint_eq(node.bytes, UINT64_MAX); /* and no overflow */
+	node = (struct fdry_catalog_node){ .parts = 0 };
+	ok(fdry_catalog_node_read(&c, text_of("no document"), &node));
+	ck_assert(!node.is_image && !node.parts && !node.bytes);
+	fdry_catalog_release(&c);
+}
+END_TEST
+
+START_TEST(tag_lists)
+{
+	char long_tag[200] = "{\"tags\":[\"";
+	struct fdry_buf tags = { 0 };
+
+	ok(fdry_catalog_tags_read(text_of("{\"tags\":[\"b\",\"a\"]}"), &tags));
+	ck_assert_uint_eq(fdry_array_count(tags, struct fdry_catalog_tag), 2);
+	memset(long_tag + strlen(long_tag), 'a', 129);
+	memcpy(long_tag + strlen(long_tag), "\"]}", 4);
+	fails(BADIMAGE, "malformed", fdry_catalog_tags_read(text_of(long_tag), &tags));
+	fdry_buf_release(&tags);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("registry_trust");
@@ -272,6 +331,9 @@ int main(void)
 	tcase_add_loop_test(tc, rules_found, 0, sizeof(rules) / sizeof(*rules));
 	tcase_add_test(tc, names_compared);
 	tcase_add_test(tc, signed_as_has_no_place);
+	tcase_add_test(tc, tags_of_signatures);
+	tcase_add_test(tc, node_read);
+	tcase_add_test(tc, tag_lists);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -13,6 +13,7 @@ To run a program that imports torch first, use `python -m foundry run program.py
     graphs by key:                          Slots
     kernels without graphs:                 Kernels, Code
     numbers that change between launches:   DeviceScalar, DecodeState
+    container registries:                   Store.push, Store.pull, tags, prune
 """
 from . import telemetry
 from ._lib import Error, lib, missing
@@ -24,6 +25,7 @@ from .group import Pinned, gather, pin
 from .identity import Identity, NotCompared, identify
 from .image import Image, load
 from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
+from .repo import Pruned, Tag, prune, tags, unpush
 from .scalar import DecodeState, DeviceScalar
 from .slots import SlotCall, SlotPhase, Slots, SlotStats
 from .start import Start, Unused, load_or_capture
@@ -32,11 +34,12 @@ from .variables import Variable, check_variables, variables
 
 __all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error",
            "Eviction", "Fault", "File", "Function", "Identity", "Image", "KernelStats",
-           "KernelTarget", "Kernels", "Requirements", "NotCompared", "Pack", "Pinned", "Repair",
-           "Repaired", "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store",
-           "Transfer", "Unused", "Variable", "Verification", "activate", "base_for_name",
-           "check_variables", "environment", "gather", "identify", "load", "load_or_capture", "pin",
-           "repair", "telemetry", "variables", "verify"]
+           "KernelTarget", "Kernels", "NotCompared", "Pack", "Pinned", "Pruned", "Repair",
+           "Repaired", "Requirements", "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots",
+           "Start", "Store", "Tag", "Transfer", "Unused", "Variable", "Verification", "activate",
+           "base_for_name", "check_variables", "environment", "gather", "identify", "load",
+           "load_or_capture", "pin", "prune", "repair", "tags", "telemetry", "unpush", "variables",
+           "verify"]
 __version__ = lib.fdry_version().decode() if not missing else "0"
 
 # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).

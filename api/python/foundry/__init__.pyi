@@ -668,3 +668,29 @@ class DecodeState:
     def __enter__(self) -> DecodeState: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None, /) -> None: ...
+
+class Tag:
+    tag: str | None
+    id: str
+    why: str | None
+    objects: int
+    bytes: int
+    kept: bool
+    is_image: bool
+    is_signed: bool
+    is_signature: bool
+
+class Pruned:
+    tags: int
+    kept: int
+    removed: int
+    bytes: int
+    requests: int
+    retries: int
+    items: list[Tag]
+
+def tags(repository: str, plain_http: bool = False, requests: int = 0) -> list[Tag]: ...
+def unpush(name: str, dry_run: bool = False, plain_http: bool = False,
+           requests: int = 0) -> Pruned: ...
+def prune(repository: str, keep: str | Iterable[str], dry_run: bool = True,
+          plain_http: bool = False, requests: int = 0) -> Pruned: ...

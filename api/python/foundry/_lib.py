@@ -481,6 +481,26 @@ class PinReport(Struct):
         ("ranks_missing", c_uint32), ("first_missing", c_uint32), ("why", c_char * 512)]
 
 
+class RepoItem(Struct):
+    _fields_ = [("tag", c_char_p), ("id", c_char_p), ("why", c_char_p), ("objects", c_uint64),
+                ("bytes", c_uint64), ("fate", c_int), ("is_image", c_int), ("is_signed", c_int),
+                ("is_signature", c_int)]
+
+
+REPO_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RepoItem))
+
+
+class RepoOpts(Struct):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("requests", c_uint32),
+                ("keep", POINTER(c_char_p)), ("count_keep", c_size_t), ("item", REPO_FN),
+                ("item_arg", c_void_p)]
+
+
+class RepoReport(Struct):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "tags", "kept", "removed", "bytes", "requests", "retries")]
+
+
 class RngState(Struct):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
@@ -728,6 +748,9 @@ CHECKED = {
     "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackReport)],
     "fdry_store_push": [STORE, POINTER(c_char_p), c_size_t, c_char_p, POINTER(RegistryOpts),
                         POINTER(RegistryReport)],
+    "fdry_repo_tags": [c_char_p, POINTER(RepoOpts), POINTER(RepoReport)],
+    "fdry_repo_unpush": [c_char_p, POINTER(RepoOpts), POINTER(RepoReport)],
+    "fdry_repo_prune": [c_char_p, POINTER(RepoOpts), POINTER(RepoReport)],
     "fdry_store_sign": [STORE, POINTER(c_char_p), c_size_t, c_char_p, POINTER(RegistryOpts),
                         POINTER(RegistryReport)],
     "fdry_store_pull": [STORE, c_char_p, POINTER(RegistryOpts), POINTER(RegistryReport)],
