@@ -23,8 +23,8 @@ from foundry import _lib, telemetry
 
 BUILD = os.environ.get("BUILD", "build")
 LIMIT = 60  # seconds, after which a thread or a process hangs
-CLASSES = [cls for cls in map(vars(foundry).get, foundry.__all__) if isinstance(cls, type)
-           and issubclass(cls, _lib.Closing)]
+CLASSES = [cls for cls in (getattr(foundry, name) for name in foundry.__all__)
+           if isinstance(cls, type) and issubclass(cls, _lib.Closing)]
 
 
 class Beside:
@@ -185,6 +185,7 @@ class Closing(unittest.TestCase):
             "Store": {
                 "load()": (lambda store, _: foundry.load("vecadd", store=store), none),
                 "load_or_capture()": (self.load_or_capture, none),
+                "pin()": (lambda store, _: foundry.pin("vecadd", store), none),
                 "Kernels()": (lambda store, _: foundry.Kernels(store=store), none),
                 "telemetry.text()": (lambda store, _: telemetry.text(store), none),
                 "Capture.seal()": (lambda store, _: self.seal(store), none)},
@@ -363,7 +364,7 @@ def calls(image):
     return {"close": image.close, "again": image.close, "launch": lambda: image.launch(1)}
 
 if sys.argv[2] == "early":  # the callback is called before load() has made its Image
-    module = sys.modules["foundry.image"]
+    import foundry.image as module
     module.Image = lambda *args, make=module.Image: begun.wait(60) and make(*args)
 
 images.append(foundry.load("vecadd", store=sys.argv[1], background=True, progress=progress))

@@ -15,49 +15,53 @@ To run a program that imports torch first, use `python -m foundry run program.py
     numbers that change between launches:   DeviceScalar, DecodeState
     container registries:                   Store.push, Store.pull, tags, prune
 """
-from . import telemetry
+import importlib
+
 from ._lib import Error, lib, missing
 from .activate import activate, environment
-from .capture import Capture, Sealed, base_for_name
-from .care import Fault, Repair, Repaired, Verification, repair, verify
-from .device import Device
-from .group import Pinned, gather, pin
-from .identity import Identity, NotCompared, identify
-from .image import Image, load
-from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
-from .repo import Pruned, Tag, prune, tags, unpush
-from .scalar import DecodeState, DeviceScalar
-from .slots import SlotCall, SlotPhase, Slots, SlotStats
-from .start import Start, Unused, load_or_capture
-from .store import Collection, Eviction, File, Requirements, Pack, Store, Transfer
-from .variables import Variable, check_variables, variables
 
-__all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error",
-           "Eviction", "Fault", "File", "Function", "Identity", "Image", "KernelStats",
-           "KernelTarget", "Kernels", "NotCompared", "Pack", "Pinned", "Pruned", "Repair",
-           "Repaired", "Requirements", "Sealed", "SlotCall", "SlotPhase", "SlotStats", "Slots",
-           "Start", "Store", "Tag", "Transfer", "Unused", "Variable", "Verification", "activate",
-           "base_for_name", "check_variables", "environment", "gather", "identify", "load",
-           "load_or_capture", "pin", "prune", "repair", "tags", "telemetry", "unpush", "variables",
-           "verify"]
+# Each name by its module, which is imported when the name is first used: a program that only loads
+# an image need not wait for the rest.
+_NAMES = {name: module for module, names in {
+    "capture": ("Capture", "Sealed", "base_for_name"),
+    "care": ("Fault", "Repair", "Repaired", "Verification", "repair", "verify"),
+    "device": ("Device",),
+    "group": ("Pinned", "gather", "pin"),
+    "identity": ("Identity", "NotCompared", "identify"),
+    "image": ("Image", "load"),
+    "kernel": ("Code", "Function", "KernelStats", "KernelTarget", "Kernels"),
+    "repo": ("Pruned", "Tag", "prune", "tags", "unpush"),
+    "scalar": ("DecodeState", "DeviceScalar"),
+    "settings": ("Variable", "check_variables", "variables"),
+    "slots": ("SlotCall", "SlotPhase", "SlotStats", "Slots"),
+    "start": ("Start", "Unused", "load_or_capture"),
+    "store": ("Collection", "Eviction", "File", "Pack", "Requirements", "Store", "Transfer"),
+    # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).
+    "cudagraph": ("CUDAGraph", "graph", "graph_pool_handle", "save_graphs"),
+    "many": ("load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "save_graph_manifest",
+             "set_pack_fatbins_on_exit"),
+    "region": ("allocation_region", "free_preallocated_region", "get_current_alloc_offset",
+               "get_live_region_ranges", "parse_size", "preallocate_cublas_workspaces",
+               "preallocate_ranges", "preallocate_region", "resume_allocation_region",
+               "set_allocation_region", "set_current_alloc_offset", "stop_allocation_region"),
+}.items() for name in names}
+
+__all__ = ["Error", "activate", "environment", "telemetry", *_NAMES]
 __version__ = lib.fdry_version().decode() if not missing else "0"
 
-# Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).
-from .cudagraph import CUDAGraph, graph, graph_pool_handle, save_graphs
-from .many import (load_cuda_modules_and_libraries, pack_fatbins_to_folder, save_graph_manifest,
-                   set_pack_fatbins_on_exit)
-from .region import (allocation_region, free_preallocated_region, get_current_alloc_offset,
-                     get_live_region_ranges, parse_size, preallocate_cublas_workspaces,
-                     preallocate_ranges, preallocate_region, resume_allocation_region,
-                     set_allocation_region, set_current_alloc_offset, stop_allocation_region)
 
-__all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region",
-            "get_current_alloc_offset", "get_live_region_ranges", "graph", "graph_pool_handle",
-            "load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "parse_size",
-            "preallocate_cublas_workspaces", "preallocate_ranges", "preallocate_region",
-            "resume_allocation_region", "save_graph_manifest", "save_graphs",
-            "set_allocation_region", "set_current_alloc_offset", "set_pack_fatbins_on_exit",
-            "stop_allocation_region"]
+def __getattr__(name):
+    if name == "telemetry":
+        return importlib.import_module(".telemetry", __name__)
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("." + _NAMES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
 
 
 try:

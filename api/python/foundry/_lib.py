@@ -5,7 +5,6 @@ A test compares SIGNATURES with the library's list of exports. Every call goes t
 converts the arguments, holds each Handle among them until the call returns, and translates errors.
 """
 import ctypes
-import inspect
 import operator
 import os
 import re
@@ -31,6 +30,9 @@ RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof
 RANGES[c_void_p] = RANGES[c_uint64]
 
 
+_VARARGS, _VARKEYWORDS = 4, 8  # CO_VARARGS and CO_VARKEYWORDS of inspect, whose import takes long
+
+
 class OutOfRange(OverflowError, ValueError):
     """An integer that the library's type cannot hold."""
 
@@ -39,9 +41,9 @@ def _parameters(frame):
     """(name, value) of each parameter of a running function; those of **options by their own names.
     """
     code, has = frame.f_code, frame.f_locals
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _VARARGS)
     yield from ((name, has.get(name)) for name in code.co_varnames[:count])
-    if code.co_flags & inspect.CO_VARKEYWORDS:
+    if code.co_flags & _VARKEYWORDS:
         yield from has.get(code.co_varnames[count], {}).items()
 
 

@@ -10,7 +10,7 @@ from . import _lib
 from ._lib import Error, lib
 from .activate import environment, interposer
 from .store import Store
-from .variables import check_variables, variables
+from .settings import check_variables, variables
 
 # The first step of every load. Prints the device's name.
 _LOAD = """
