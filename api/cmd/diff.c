@@ -4,6 +4,7 @@
  *
  * Two seals of one workload should result in one image. If they do not, this command shows why.
  */
+#include "api/cmd/audit.h"
 #include "api/cmd/diff.h"
 
 #include <stdarg.h>
@@ -416,10 +417,63 @@ static int diff_lists(struct diff *d)
 	return err;
 }
 
+/* --- the targets of words --- */
+
+static int audit_found(struct diff *d, const char *name, const struct audit_counts *a,
+		       const struct audit_counts *b)
+{
+	char text[2][400];
+
+	audit_text(a, text[0], sizeof(text[0]));
+	audit_text(b, text[1], sizeof(text[1]));
+	return found_texts(d, name, text[0], text[1]);
+}
+
+/* Compare the graphs that both images have. */
+static int audits_compare(struct diff *d, const struct audit *audits)
+{
+	const struct fdry_manifest *a = &d->im[0].m, *b = &d->im[1].m;
+	const struct fdry_mf_graph *other;
+	char name[40];
+	uint32_t i;
+	int err = 0;
+
+	part_begin(d, "audit");
+	for (i = 0; i < a->n_graphs && !err; i++) {
+		other = fdry_manifest_graph(b, a->graphs[i].key);
+		snprintf(name, sizeof(name), "arguments of graph %llu",
+			 (unsigned long long)a->graphs[i].key);
+		if (other)
+			err = audit_found(d, name, &audits[0].graphs[i],
+					  &audits[1].graphs[other - b->graphs]);
+	}
+	return err ? err : audit_found(d, "content", &audits[0].content, &audits[1].content);
+}
+
+static int diff_audit(struct diff *d)
+{
+	struct audit audits[2];
+	int err;
+
+	if (!cmd_has(d->a, AUDIT))
+		return 0;
+	err = audit_make(d->reader, &d->im[0].m, &audits[0]);
+	if (err)
+		return err;
+	err = audit_make(d->reader, &d->im[1].m, &audits[1]);
+	if (err)
+		goto out_release;
+	err = audits_compare(d, audits);
+	audit_release(&audits[1]);
+out_release:
+	audit_release(&audits[0]);
+	return err;
+}
+
 static int diff_all(struct diff *d)
 {
 	int err = diff_kernels_rank(d) ?: diff_lists(d) ?: diff_content(d) ?: diff_kernels(d) ?:
-		  diff_graphs(d);
+		  diff_graphs(d) ?: diff_audit(d);
 
 	diff_kernels_release(d);
 	return err;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "api/cmd/audit.h"
 #include "api/cmd/image.h"
 #include "foundry.h"
 
@@ -15,6 +16,8 @@ struct show {
 	bool json;
 	char *text; /* of an image's manifest */
 	struct cmd_image im; /* the same image, if there is a text */
+	bool audited;
+	struct audit audit;
 };
 
 static int show_ref(void *arg, const struct fdry_ref *ref)
@@ -70,6 +73,8 @@ static int show_text(struct show *show, struct fdry_store *s)
 	printf("%s", show->text ? show->text : "");
 	if (show->text)
 		kernels_text(&show->im.m);
+	if (show->audited)
+		audit_print(&show->im.m, &show->audit);
 	return err;
 }
 
@@ -99,12 +104,14 @@ static int show_json(struct show *show, struct fdry_store *s)
 	if (show->text) {
 		json_string(j, "text", show->text);
 		cmd_image_json(j, &show->im.m);
+		if (show->audited)
+			audit_json(j, &show->im.m, &show->audit);
 	}
 	json_close(j, '}');
 	return err;
 }
 
-static int show_image(struct show *show, struct fdry_store *s)
+static int show_image(struct show *show, struct fdry_store *s, bool audit)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_reader *reader;
@@ -116,6 +123,9 @@ static int show_image(struct show *show, struct fdry_store *s)
 	if (err)
 		return err;
 	err = cmd_image_open(reader, &show->info.oid, &show->im);
+	if (!err && audit)
+		err = audit_make(reader, &show->im.m, &show->audit);
+	show->audited = !err && audit;
 	fdry_reader_end(reader);
 	return err;
 }
@@ -130,10 +140,11 @@ int cmd_show(const struct cmd_args *a, struct fdry_store *s)
 	if (err)
 		return cmd_fail(err);
 	if (show.info.kind == FDRY_OBJECT_MANIFEST)
-		err = show_image(&show, s);
+		err = show_image(&show, s, cmd_has(a, AUDIT));
 	if (!err)
 		err = show.json ? show_json(&show, s) : show_text(&show, s);
 	free(show.text);
+	audit_release(&show.audit);
 	cmd_image_close(&show.im);
 	return err ? cmd_fail(err) : CMD_OK;
 }

@@ -153,6 +153,31 @@ t "diff prints eight changed nodes" bash -c \
 t "diff --long prints every changed node" bash -c \
 	"foundry-store diff -l many many2 | grep -c '^    node ' | grep -qx 20"
 
+python3 -c 'import struct, sys
+sys.stdout.buffer.write(struct.pack("<4Q", 0x500000000010, 0x50000000ffff, 7, 0x500000700000))' >p
+seal pointers 's/^content w/content w\ncontent p/' >/dev/null
+foundry-store show --audit pointers >audit
+t "the audit counts words of arguments" grep -qx \
+	'audit of the arguments of graph 1: 2 inside the image' audit
+t "the audit counts words of content" grep -qxE \
+	'audit of content: 2 inside.*, 1 to memory of the region that .*, [0-9]+ are no pointers' \
+	audit
+t "the audit lists words that point outside" grep -qx \
+	'audit: the word of content at 0x[0-9a-f]* is 0x500000700000, which the image .*' \
+	audit
+t "the audit as JSON" bash -c "foundry-store show --audit --json pointers >a.json
+	python3 '$ROOT/tests/cli/json_documented.py' '$ROOT/Documentation/api/store-json.rst' show \
+		\"j['audit']['graphs'][0]['inside'] == 2 and
+			j['audit']['content']['outside'] == 1\" \
+		<a.json"
+t "show without --audit has no audit" bash -c "! foundry-store show pointers | grep -q audit"
+graph away s/0000500000000008/0000570000000008/ >/dev/null
+t "diff --audit compares targets" bash -c "foundry-store diff --audit base away >away.txt
+	test \$? = 1 && grep -qx -- '- arguments of graph 3 2 inside the image' away.txt &&
+	grep -qx -- '+ arguments of graph 3 1 inside the image, 1 are no pointers' away.txt"
+t "diff without --audit does not" bash -c \
+	"! foundry-store diff base away | grep -q '^[-+] arguments of'"
+
 t "diff of an unknown ref" says_only 3 "no ref 'nobody'" foundry-store diff base nobody
 t "diff of a chunk is refused" says_only 2 "is not an image but a chunk" foundry-store diff base \
 	"$(id_of w)"

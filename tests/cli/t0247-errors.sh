@@ -42,6 +42,7 @@ commands() {
 	0 yes undump -n dump
 	3 no graph m/a 1
 	3 no selftest m/a
+	3 no sign m/a oci://no-repository
 	3 no push m/a oci://no-repository
 	0 no pull oci://no-repository
 	0 yes help
