@@ -53,6 +53,19 @@ limits_wrong() {
 		"$TMP/limits.c" 2>&1
 }
 
+# dead_tests: prints tests that pages name by file and name and that the file does not have
+dead_tests() {
+	local test name
+
+	grep -hoE '``tests/[A-Za-z0-9_./-]+`` ``[A-Za-z0-9_]+``' "${pages[@]}" | sort -u |
+		tr -d '\`' | while read -r test name; do
+		grep -qw -- "$name" "$test" || echo "$test: $name"
+	done
+}
+
+t "tests that pages name exist" prints "" dead_tests
+t "pages name tests" test \
+	"$(grep -coE '``tests/[a-z_/]+[.]c`` ``' Documentation/process/faults.rst)" -gt 30
 t "limits are those of the headers" prints "" limits_wrong
 t "the index leads to every page" prints "" unlisted
 t "the index names no missing page" prints "" listed_missing
