@@ -11,40 +11,13 @@
 
 #include "graph/graph.h"
 #include "tests/lib/clock.h"
+#include "tests/replace/graph_kernels.h"
 
 #define KERNELS 46
 #define ROUNDS 101
 
 static struct fdry_param params[KERNELS][80];
 static struct fdry_kernel kernels[KERNELS];
-
-/* These replace the files that handle device code. */
-int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
-			   uint32_t *index)
-{
-	(void)set;
-	(void)kern;
-	*index = (uint32_t)(uintptr_t)func - 1;
-	return 0;
-}
-
-int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)
-{
-	(void)set;
-	return fdry_buf_put_u32(ret, index);
-}
-
-const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index)
-{
-	(void)set;
-	return &kernels[index];
-}
-
-CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)
-{
-	(void)bank;
-	return (CUfunction)(uintptr_t)(index + 1);
-}
 
 /* --- a driver that does nothing --- */
 
@@ -135,6 +108,8 @@ static void kernels_make(void)
 			params[i][p] = (struct fdry_param){ (uint16_t)(8 * p), 8 };
 		kernels[i].param_bytes = 8 * p;
 	}
+	test_kernel_table = kernels;
+	test_kernel_count = KERNELS;
 }
 
 static struct fdry_node node_make(uint32_t i, uint8_t args[640], struct fdry_graph_attr *attr)

@@ -12,7 +12,6 @@
  * content is in device memory and compared.
  */
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -29,34 +28,19 @@
 
 #include "arch/driver.h"
 #include "foundry.h"
-#include "lib/buf.h"
 #include "lib/clock.h"
+#include "tests/lib/need.h"
+#include "tests/lib/workload.h"
 
-#define KERNELS 45u
-#define NODES 200u
 #define GRAPHS_MAX 1024
-#define FLOATS (1u << 20) /* of each of three vectors */
-#define BLOCK (2u << 20)
-#define BASE 0x200000000000ull
 #define PIECE 65536
 
-static char build[PATH_MAX], folder[PATH_MAX];
+static char folder[PATH_MAX];
 static unsigned int rate = 200, graphs = 64, mib = 128;
-static const struct fdry_driver *drv;
-static CUstream stream;
-static CUdeviceptr vectors[3];
-static struct fdry_capture *cap;
+static struct workload w = {
+	.base = 0x200000000000ull, .size = 1ull << 36, .kernels = 45, .nodes = 200
+};
 static uint16_t registry_port, slow_port;
-
-static void must(int err, const char *what)
-{
-	if (!err)
-		return;
-	fprintf(stderr, "pull: %s: %s\n", what, fdry_last_error());
-	exit(EXIT_FAILURE);
-}
-
-#define call(fn, ...) must(fdry_call(drv, fn, __VA_ARGS__), #fn)
 
 static const char *path_in(const char *name)
 {
@@ -68,79 +52,6 @@ static const char *path_in(const char *name)
 
 /* --- the image --- */
 
-static void program_begin(void)
-{
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = BASE, .size = 1ull << 36 };
-	char hook[PATH_MAX + 64];
-	CUdeviceptr block;
-	CUcontext ctx;
-	unsigned int i;
-
-	snprintf(hook, sizeof(hook), "%s/foundry/hook/libcuda.so.1", build);
-	if (!dlopen(hook, RTLD_NOW | RTLD_GLOBAL))
-		must(-1, dlerror());
-	must(setenv("FOUNDRY_HOOK", hook, 1), hook);
-	must(fdry_hook_install(NULL), "fdry_hook_install");
-	must(fdry_driver_open(hook, &drv), hook);
-	call(cuDevicePrimaryCtxRetain, &ctx, 0);
-	call(cuCtxSetCurrent, ctx);
-	must(fdry_capture_begin(&opts, &cap), "fdry_capture_begin");
-	call(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-	for (i = 0; i < 3; i++)
-		call(cuMemAlloc_v2, &vectors[i], FLOATS * sizeof(float));
-	for (i = 0; i < mib / (BLOCK >> 20); i++) {
-		call(cuMemAlloc_v2, &block, BLOCK);
-		call(cuMemsetD32Async, block, i + 1, BLOCK / 4, stream);
-	}
-}
-
-static struct fdry_buf file_read(const char *name)
-{
-	char path[PATH_MAX + 64], block[4096];
-	struct fdry_buf code = { 0 };
-	size_t n;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/sim/%s", build, name);
-	f = fopen(path, "r");
-	must(f ? 0 : -1, path);
-	while ((n = fread(block, 1, sizeof(block), f)) > 0)
-		must(fdry_buf_put(&code, block, n), path);
-	fclose(f);
-	return code;
-}
-
-/* The same kernel from several objects, which differ in a word without a reader: e_flags of the ELF
- * header. */
-static void functions_load(CUfunction *ret)
-{
-	struct fdry_buf code = file_read("train.cubin");
-	CUmodule module;
-	unsigned int i;
-
-	for (i = 0; i < KERNELS; i++) {
-		fdry_set32(code.data + 48, i);
-		call(cuModuleLoadDataEx, &module, code.data, 0, NULL, NULL);
-		call(cuModuleGetFunction, &ret[i], module, "linear");
-	}
-	fdry_buf_release(&code);
-}
-
-static CUgraph graph_capture(const CUfunction *functions, unsigned int key)
-{
-	int n = (int)key;
-	void *args[] = { &vectors[0], &vectors[1], &vectors[2], &n };
-	CUgraph graph = NULL;
-	unsigned int i;
-
-	call(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-	for (i = 0; i < NODES; i++)
-		call(cuLaunchKernel, functions[i % KERNELS], 1, 1, 1, 64, 1, 1, 0, stream, args,
-		     NULL);
-	call(cuStreamEndCapture, stream, &graph);
-	return graph;
-}
-
 static struct fdry_registry_report image_push(struct fdry_store *store)
 {
 	struct fdry_registry_opts opts = { .sz = sizeof(opts), .flags = FDRY_REGISTRY_PRIVATE };
@@ -149,24 +60,24 @@ static struct fdry_registry_report image_push(struct fdry_store *store)
 	char to[64];
 
 	snprintf(to, sizeof(to), "oci+http://127.0.0.1:%u/images:model", registry_port);
-	must(fdry_store_push(store, &name, 1, to, &opts, &r), "fdry_store_push");
+	need(fdry_store_push(store, &name, 1, to, &opts, &r), "fdry_store_push");
 	return r;
 }
 
 static void image_make(double *bytes)
 {
 	struct fdry_registry_report r;
-	CUfunction functions[KERNELS];
 	struct fdry_store *store;
 	unsigned int i;
 
-	program_begin();
-	functions_load(functions);
-	must(fdry_store_open(path_in("from"), FDRY_STORE_CREATE, &store), "fdry_store_open");
+	w.blocks = mib / 2;
+	workload_begin(&w);
+	workload_functions(&w);
+	need(fdry_store_open(path_in("from"), FDRY_STORE_CREATE, &store), "fdry_store_open");
 	for (i = 1; i <= graphs; i++)
-		must(fdry_capture_graph(cap, i, "graph", graph_capture(functions, i)),
+		need(fdry_capture_graph(w.cap, i, "graph", workload_graph(&w, i)),
 		     "fdry_capture_graph");
-	must(fdry_capture_seal(cap, store, "model", NULL, NULL), "fdry_capture_seal");
+	need(fdry_capture_seal(w.cap, store, "model", NULL, NULL), "fdry_capture_seal");
 	r = image_push(store);
 	bytes[0] = (double)r.bytes;
 	bytes[1] = (double)r.objects;
@@ -278,7 +189,7 @@ static void config_write(void)
 {
 	FILE *f = fopen(path_in("registry.yml"), "w");
 
-	must(f ? 0 : -1, "registry.yml");
+	need(f ? 0 : -1, "registry.yml");
 	fprintf(f, "version: 0.1\nlog:\n  level: error\n  accesslog:\n    disabled: true\n"
 		   "storage:\n  filesystem:\n    rootdirectory: %s/data\n"
 		   "http:\n  addr: 127.0.0.1:%u\n", folder, registry_port);
@@ -342,8 +253,8 @@ static struct fdry_store *store_new(void)
 	struct fdry_store *store;
 
 	snprintf(command, sizeof(command), "rm -rf '%s'", path_in("to"));
-	must(system(command), command);
-	must(fdry_store_open(path_in("to"), FDRY_STORE_CREATE, &store), "fdry_store_open");
+	need(system(command), command);
+	need(fdry_store_open(path_in("to"), FDRY_STORE_CREATE, &store), "fdry_store_open");
 	return store;
 }
 
@@ -353,9 +264,9 @@ static void load_and_launch(struct fdry_store *store, struct seen *seen)
 				       .progress = on_progress, .progress_arg = seen };
 	struct fdry_image *img;
 
-	must(fdry_image_load(store, "model", &opts, &img), "fdry_image_load");
-	must(fdry_image_launch(img, 1, NULL), "fdry_image_launch");
-	must(fdry_image_synchronize(img, NULL), "fdry_image_synchronize");
+	need(fdry_image_load(store, "model", &opts, &img), "fdry_image_load");
+	need(fdry_image_launch(img, 1, NULL), "fdry_image_launch");
+	need(fdry_image_synchronize(img, NULL), "fdry_image_synchronize");
 	seen->ms[LAUNCHED] = fdry_now_ms() - seen->start;
 }
 
@@ -366,7 +277,7 @@ static void pull_then_load(double *ms)
 	char from[64];
 
 	snprintf(from, sizeof(from), "oci+http://127.0.0.1:%u/images:model", slow_port);
-	must(fdry_store_pull(store, from, NULL, NULL), "fdry_store_pull");
+	need(fdry_store_pull(store, from, NULL, NULL), "fdry_store_pull");
 	load_and_launch(store, &seen);
 }
 
@@ -377,7 +288,7 @@ static void load_through(double *ms)
 	char from[64];
 
 	snprintf(from, sizeof(from), "oci+http://127.0.0.1:%u/images", slow_port);
-	must(setenv("FOUNDRY_REGISTRY", from, 1), from);
+	need(setenv("FOUNDRY_REGISTRY", from, 1), from);
 	load_and_launch(store, &seen);
 }
 
@@ -386,7 +297,7 @@ static void load_stored(double *ms)
 	struct fdry_store *store;
 	struct seen seen = { fdry_now_ms(), ms };
 
-	must(fdry_store_open(path_in("to"), 0, &store), "fdry_store_open");
+	need(fdry_store_open(path_in("to"), 0, &store), "fdry_store_open");
 	load_and_launch(store, &seen);
 }
 
@@ -399,7 +310,7 @@ static void run(void (*fn)(double *ms), double *ms)
 	int status;
 	pid_t pid;
 
-	must(shared == MAP_FAILED ? -1 : 0, "mmap");
+	need(shared == MAP_FAILED ? -1 : 0, "mmap");
 	pid = fork();
 	if (!pid) {
 		fn(shared);
@@ -453,20 +364,14 @@ static unsigned int number(const char *text, unsigned int most)
 
 static void environment_set(void)
 {
-	char path[PATH_MAX + 64], *slash;
-	ssize_t len = readlink("/proc/self/exe", build, sizeof(build) - 1);
-	int i;
+	char path[PATH_MAX + 64];
 
-	build[len < 0 ? 0 : len] = '\0';
-	for (i = 0; i < 3 && (slash = strrchr(build, '/')); i++) /* build/tests/bench/pull */
-		*slash = '\0';
-	snprintf(path, sizeof(path), "%s/foundry/sim/libcuda.so.1", build);
-	must(setenv("FOUNDRY_DRIVER", path, 1), path);
-	snprintf(path, sizeof(path), "%s/libfoundry-registry.so.0.2", build);
-	must(setenv("FOUNDRY_REGISTRY_LIBRARY", path, 1), path);
+	workload_init(&w);
+	snprintf(path, sizeof(path), "%s/libfoundry-registry.so.0.2", w.build);
+	need(setenv("FOUNDRY_REGISTRY_LIBRARY", path, 1), path);
 	snprintf(folder, PATH_MAX, "%s/fdry-pull-XXXXXX",
 		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	must(mkdtemp(folder) ? 0 : -1, folder);
+	need(mkdtemp(folder) ? 0 : -1, folder);
 	owner = getpid();
 	atexit(leave);
 	signal(SIGPIPE, SIG_IGN);
@@ -491,9 +396,9 @@ int main(int argc, char **argv)
 	}
 	run(image_make, made);
 	fd = port_open(&slow_port);
-	must(pthread_create(&network, NULL, network_run, (void *)(intptr_t)fd), "a thread");
+	need(pthread_create(&network, NULL, network_run, (void *)(intptr_t)fd), "a thread");
 	printf("%u graphs of %u nodes, %u kernels; %.0f objects, %.1f MB at %u MB/s\n", graphs,
-	       NODES, KERNELS, made[1], made[0] / 1e6, rate);
+	       w.nodes, w.kernels, made[1], made[0] / 1e6, rate);
 	printf("%-20s %9s %9s %9s %11s %13s\n", "", "manifest", "kernels", "built", "last chunk",
 	       "first launch");
 	fflush(stdout);
