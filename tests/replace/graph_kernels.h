@@ -2,7 +2,8 @@
 /*
  * graph_kernels.h - a kernel table for tests of graph objects that need no device code.
  *
- * It replaces graph/kernel_set.c and graph/kernel_bank.c at link time. Handles are indices into the table, plus 1.
+ * It replaces graph/kernel_set.c and graph/kernel_bank.c at link time. Handles are indices into the
+ * table, plus 1.
  */
 #ifndef FDRY_TESTS_REPLACE_GRAPH_KERNELS_H
 #define FDRY_TESTS_REPLACE_GRAPH_KERNELS_H
