@@ -35,7 +35,8 @@ int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsi
 		       ? 0
 		       : 1;
 }
-/* Not what the driver has by this name: vectors in every register that can hold one. */
+/* The driver's function of this name has other arguments: here, vectors in every register that can
+ * hold one. */
 int cuTexRefSetMipmapLevelClamp(void *t, double a, float b, double c, float d, double e, float f,
 				double g, float h)
 {
@@ -107,7 +108,7 @@ static const struct fdry_hook *table(void)
 	return ((fdry_hook_table_fn)fn(FDRY_HOOK_SYMBOL))();
 }
 
-/* Who answers, and is it the interposer that was asked? */
+/* Which library answers, and is it the interposer that was asked? */
 static int version(void)
 {
 	int v = -1, res;
@@ -143,7 +144,7 @@ static int arguments(void)
 	return 0;
 }
 
-/* What every call answers where there is no driver, and what is written then. */
+/* The result of every call without a driver, and the bytes that it writes. */
 static int without(void)
 {
 	const char *name = "x", *text = "x";
@@ -212,7 +213,7 @@ static int threads(void)
 	return 0;
 }
 
-/* One thread runs a constructor, which the loader's lock is held around, while another one calls.
+/* One thread runs a constructor, under the loader's lock, while another one calls.
  */
 static void *load_slowly(void *arg)
 {
@@ -227,7 +228,7 @@ static void *call_meanwhile(void *arg)
 	int (*fn_version)(int *) = (int (*)(int *))fn("cuDriverGetVersion"), v = -1;
 
 	pthread_barrier_wait(&barrier);
-	usleep(100000); /* the constructor is asleep now */
+	usleep(100000); /* the constructor sleeps now */
 	*(int *)arg |= fn_version(&v) || v != 4242;
 	return NULL;
 }
@@ -254,8 +255,8 @@ static const struct { const char *name; int (*run)(void);
 	{ "threads", threads }, { "constructor", constructor },
 };
 
-/* probe COMMAND LIBRARY...: load these in turn; the first is asked, or the last that has no path.
- */
+/* probe COMMAND LIBRARY...: load these one after the other; ask the first, or the last that has no
+ * path. */
 int main(int argc, char **argv)
 {
 	int i;

@@ -27,7 +27,7 @@ static const struct { const char *symbol, *name; int since, flags; } hooks[] = {
 #include "hooks.inc"
 };
 static int newer(void) { return 9; }
-/* What the driver's own look-up gives need not be what it exports. */
+/* The driver's own look-up may return another function than the exported one. */
 #define INNER(symbol) static int inner_##symbol(void) { return 8; }
 END
 	awk '{ print "INNER(" $1 ")" }' hooks
@@ -180,7 +180,7 @@ static void procs(void)
 		if (!strchr(symbols[i].symbol, '_') && !hooked(symbols[i].symbol))
 			expect(ask(1, symbols[i].symbol, 13000, 0, &res),
 			       dlsym(real, symbols[i].symbol), symbols[i].symbol, 13000, 0);
-	/* names with a suffix, and no names at all, are the driver's to answer */
+	/* the driver answers calls with a suffixed name or without a name */
 	expect(ask(1, "cuMemAlloc_v2", 13000, 0, &res), NULL, "cuMemAlloc_v2", 13000, 0);
 	bad += res != 500;
 	expect(ask(0, "cuNothing", 13000, 0, &res), NULL, "cuNothing", 13000, 0);
@@ -188,7 +188,7 @@ static void procs(void)
 	printf("%d answers\n", n);
 }
 
-/* A driver with a version of cuMemAlloc that nobody here knows. */
+/* A driver with a version of cuMemAlloc that the interposer does not know. */
 static void unknown(void)
 {
 	const struct fdry_hook *table = ((fdry_hook_table_fn)dlsym(hook, FDRY_HOOK_SYMBOL))();
@@ -218,7 +218,7 @@ static void call(const char *symbol, uintptr_t a)
 		hook, symbol))(a, 0, 0, 0, 0, 0);
 }
 
-/* What every hooked variant of these counts, where it succeeds and where it fails. */
+/* The counts of every hooked variant of these, after a success and after a failure. */
 static void counts(void)
 {
 	static const char *const pairs[][2] = {

@@ -22,7 +22,7 @@ int cuModuleLoadDataEx(void **ret, const void *p, unsigned n, void *o, void *v)
 	return take(ret) + (p == NULL || (n && (!o || !v)));
 }
 int cuLibraryLoadData(void **ret, const void *p) { return take(ret) + (p == NULL); }
-/* The linker's output goes with the linker. */
+/* Destroying the linker frees its output. */
 static char *linked;
 int cuLinkComplete(void *s, void **p, size_t *n)
 {
@@ -121,7 +121,7 @@ static void *load(const char *name, const void *image)
 {
 	void *h = NULL;
 
-	/* those with fewer parameters do not mind */
+	/* functions with fewer parameters ignore them */
 	expect(!((int (*)(void **, const void *, void *, void *, unsigned, void *, void *,
 			  unsigned))fn(name))(&h, image, NULL, NULL, 0, NULL, NULL, 0));
 	return h;
@@ -227,7 +227,7 @@ static void library(const char *path)
 	       c.kind == FDRY_CODE_WRAPPER);
 }
 
-/* Nothing was taken from a library: it is gone when it is closed. */
+/* No code was loaded from the library, so closing it unloads it. */
 static void untouched(const char *path)
 {
 	void *plugin = dlopen(path, RTLD_NOW);

@@ -24,7 +24,7 @@ static inline void said(void)
 	if (fd >= 0 && write(fd, "x", 1) == 1)
 		close(fd);
 }
-/* The C library's function, whoever replaces it. */
+/* The C library's function, even if a library replaces it. */
 static inline void *libc_fn(const char *name)
 {
 	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5" };
@@ -212,7 +212,7 @@ cat >driver.c <<'END'
 #include "wrap.h"
 int cuDriverGetVersion(int *v) { *v = 4242; return 0; }
 int cuGetExportTable(const void **t, const void *id) { *t = id; return 0; }
-int cuOfNextYear(int i) { return i + 1; } /* in no list of ours */
+int cuOfNextYear(int i) { return i + 1; } /* in no list of Foundry's */
 int cuGetProcAddress_v2(const char *n, void **p, int v, unsigned long f, int *s)
 {
 	*p = strcmp(n, "cuOfNextYear") ? (void *)cuGetExportTable : (void *)cuOfNextYear;

@@ -109,7 +109,7 @@ static void hosts_walk(const struct fdry_manifest *m)
 	free(hosts);
 }
 
-/* What a load writes lies in the pages of pinned allocations. */
+/* A load writes only into the pages of pinned allocations. */
 static void pinned_walk(const struct fdry_manifest *m)
 {
 	uint32_t i, s;

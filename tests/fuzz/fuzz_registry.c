@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_registry.c - what registries and their servers of tokens send: manifests and indexes,
+ * fuzz_registry.c - answers of registries and their servers of tokens: manifests and indexes,
  * challenges, errors, and lists; and names that users type. The first byte of the input selects the
  * reader.
  */
@@ -20,7 +20,7 @@ static void must(int ok)
 		abort();
 }
 
-/* What is read can be written, and is then read as the same. */
+/* A document that can be read can be written, and reading that gives the same document. */
 static void try_document(struct fdry_span s)
 {
 	struct fdry_buf read = { 0 }, text = { 0 }, again = { 0 };

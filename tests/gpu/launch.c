@@ -70,7 +70,7 @@ START_TEST(numbers_are_right)
 		ok(fdry_image_launch(img, KEY, streams[i % 3]));
 		output_check(img, (float)i, streams[i % 3]);
 	}
-	/* Many in a row, without waiting in between. */
+	/* Launch many times without a wait. */
 	for (i = 0; i < 1000; i++)
 		ok(fdry_image_launch(img, KEY, streams[1]));
 	output_check(img, (float)(ROUNDS - 1), streams[1]);

@@ -347,7 +347,7 @@ static void cond_listed(void)
 	MUST(cuGraphDestroy, g);
 }
 
-/* Which nodes a body takes. */
+/* Find the kinds of nodes that a driver accepts in a body. */
 static void cond_bodies(void)
 {
 	CUgraphNodeType kinds[] = { CU_GRAPH_NODE_TYPE_HOST, CU_GRAPH_NODE_TYPE_EVENT_RECORD,

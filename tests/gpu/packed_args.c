@@ -277,7 +277,8 @@ out_destroy:
 	must(drv->cuGraphDestroy(g), "cuGraphDestroy");
 }
 
-/* A kernel whose parameters have 12 bytes: is 16 too long? Without parameters: is any buffer? */
+/* Does the driver refuse 16 bytes for a kernel whose parameters have 12, and any buffer for one
+ * without parameters? */
 static void tails_try(void)
 {
 	static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"

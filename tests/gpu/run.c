@@ -81,7 +81,8 @@ static float alpha_of(int i)
 	return 0.125f * (float)(i % 13) - 0.3f;
 }
 
-/* The replay loop of device scalars: no waiting in between, the same numbers as one by one. */
+/* A loop of replays with device scalars does not wait, and computes the same numbers as single
+ * replays. */
 static void scalars(void)
 {
 	static const uint32_t f32 = FDRY_F32;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * facts.h - what programs share that print facts about the machine's driver: its functions, kernels
+ * facts.h - code of programs that print facts about the machine's driver: its functions, kernels
  * that set conditions, and sections that run in processes of their own, since some of them may
  * break the context.
  */

@@ -103,7 +103,7 @@ static void attributes_set(CUgraphNode n)
 {
 	CUlaunchAttributeValue v = { .priority = -(int)r.env.below(6) };
 
-	/* A driver may not take some of them; then the node has the default. */
+	/* A driver may refuse some of them. Then the node has the default. */
 	if (chance(4))
 		(void)r.env.drv->cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v);
 	memset(&v, 0, sizeof(v));
@@ -218,7 +218,7 @@ static CUgraphNode event_make_node(CUgraph g, bool record)
 	return n;
 }
 
-/* Writes, and waits for what was written. */
+/* Write, and wait for the written value. */
 static CUgraphNode memop_make(CUgraph g, const struct one *o)
 {
 	CUstreamBatchMemOpParams op[6];
@@ -431,7 +431,7 @@ static void edges_make(const struct place *at, const struct one *o, uint32_t n,
 		kernels = is_kernel(&o[i]) && is_kernel(&o[j]) && !at->in_body;
 		if (j == before[i] || chance(2))
 			continue;
-		/* A driver may not take such data; then there is no edge. */
+		/* A driver may refuse such data. Then the edge is left out. */
 		(void)r.env.drv->cuGraphAddDependencies_v2(
 			g, &o[j].node, &o[i].node,
 			kernels && chance(2) ? &data[r.env.below(3)] : NULL, 1);

@@ -594,7 +594,7 @@ START_TEST(short_arguments_captured)
 }
 END_TEST
 
-/* A graph takes no packed buffer that is empty, or longer than the parameters. */
+/* A driver refuses a packed buffer that is empty, or longer than the parameters. */
 START_TEST(buffers_of_a_wrong_size)
 {
 	static const size_t sizes[] = { 0, sizeof(struct words_args) + 8 };
@@ -613,7 +613,7 @@ START_TEST(buffers_of_a_wrong_size)
 }
 END_TEST
 
-/* A kernel in a graph finds zeros where nothing was passed. */
+/* A kernel in a graph reads zeros for parameters that were not passed. */
 START_TEST(short_arguments_end_in_zeros)
 {
 	struct words_args *args = words_args(100);

@@ -287,7 +287,7 @@ static CUgraphNode memops_add(CUgraph g, const CUgraphNode *after, CUstreamBatch
 	return ret;
 }
 
-/* What an operation's kind does not use has other bytes, which the driver keeps. */
+/* The driver keeps the bytes that an operation's kind does not use. */
 static void memop_fill(CUstreamBatchMemOpParams *op, unsigned int operation, CUdeviceptr at,
 		       cuuint64_t value, unsigned int flags)
 {

@@ -36,7 +36,7 @@ static uint64_t attr(CUpointer_attribute what, CUdeviceptr addr)
 	return value;
 }
 
-/* Check what both kinds of host memory have in common: the @size bytes at @p. */
+/* Check the rules that both kinds of host memory follow, for the @size bytes at @p. */
 static void is_host_memory(void *p, size_t size)
 {
 	CUdeviceptr at = addr_of(p), start = 0;

@@ -51,7 +51,7 @@ void floats_are(CUdeviceptr p, float v, CUstream stream);
 /* c = a + b */
 void add(CUstream stream, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c);
 
-/* x = x * 6364136223846793005 + salt; slow where @spins is large */
+/* x = x * 6364136223846793005 + salt; slow if @spins is large */
 void step(CUstream stream, CUdeviceptr x, uint64_t salt, uint32_t spins);
 uint64_t word(CUdeviceptr p);
 struct fdry_cudagraph *cudagraph_new(void);

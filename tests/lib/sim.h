@@ -20,8 +20,9 @@
 
 /*
  * A device address that is free under every sanitizer and in every process; 64 gigabytes
- * follow. The thread sanitizer leaves programs few addresses: these lie below where Linux puts
- * their code, and no library and no store's map, small under that sanitizer, comes near.
+ * follow. The thread sanitizer leaves programs few addresses: these lie below the
+ * addresses of their code, and no library and no store's map, small under that sanitizer, comes
+ * near.
  */
 #ifdef __SANITIZE_THREAD__
 #define TEST_BASE 0x551000000000ull

@@ -18,7 +18,7 @@ struct wide {
 
 int cuLaunchKernel(int zero INTS(LONG));
 int cuTexRefSetBorderColor(int zero QUADS(QUAD));
-/* Its result goes where a register that is no argument points to. */
+/* The address of its result is in a register that is no argument. */
 struct wide cuTexRefSetFormat(long i);
 
 #ifdef DRIVER

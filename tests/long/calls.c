@@ -21,7 +21,7 @@
 
 enum { NOT_REACHED, SUCCEEDED, UNCHANGED, DONE_ALL_THE_SAME, PARTLY };
 
-/* COMMAND(name, with a store at first, may stop in between, arguments): @ stands for the test's
+/* COMMAND(name, has a store at first, may stop halfway, arguments): @ stands for the test's
  * directory. */
 #define COMMANDS(X) \
 	X(tag, true, false, "tag", "img", "x/y") \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph_fixture.h - what tests of reading and building graphs share: a driver with a region,
+ * graph_fixture.h - code of tests that read and build graphs: a driver with a region,
  * kernels of one module as a kernel table, and steps to put driver graphs together.
  *
  * It replaces graph/kernel.c at link time: a kernel table of functions of one module.
@@ -32,7 +32,7 @@ extern struct graph_fixture {
 	struct fdry_host_segment hosts[2], moved[2];
 	struct fdry_graph_reader reader;
 	struct fdry_graph_builder builder;
-	uint32_t print;         /* what tells kernels from others, beside the index */
+	uint32_t print;         /* distinguishes kernels, beside the index */
 	unsigned int asked;     /* how often test_where() was called */
 	CUdeviceptr fail_where; /* the address at which it fails */
 	CUdeviceptr freed;      /* an address whose memory was freed */

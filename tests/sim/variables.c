@@ -38,7 +38,7 @@ SIM_KERNEL(deref, (uint64_t *, out), (const uint64_t *const *, cell))
 		*out = **cell;
 }
 
-/* Reads what another kernel may know as a variable, and writes it. */
+/* Read and write memory that is a variable for another kernel. */
 SIM_KERNEL(swap, (uint64_t *, out), (uint64_t *, with), (uint64_t, value))
 {
 	if (SIM_X)

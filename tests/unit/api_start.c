@@ -235,7 +235,8 @@ static void start_other_revision(void *unused)
 	start_and_capture(NULL);
 }
 
-/* A later start with the new fact loads what an earlier one sealed over the old image. */
+/* A later start with the new fact loads the image that an earlier one sealed in place of the old
+ * one. */
 START_TEST(facts_are_stated)
 {
 	struct fdry_store *s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of cubins: kernels, parameters, variables, what kernels reach, damage. */
+/* Unit tests of cubins: kernels, parameters, variables, code that kernels reach, damage. */
 #include "tests/lib/golden.h"
 
 #include "graph/code_reach.h"

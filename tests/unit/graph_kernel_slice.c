@@ -200,7 +200,7 @@ static struct values values_of(struct fdry_kernel_set *set)
 	return v;
 }
 
-/* Values are of the object whose kernels reach the variable. */
+/* A value belongs to the object whose kernels reach the variable. */
 START_TEST(changed_variables)
 {
 	static const struct {
@@ -235,7 +235,7 @@ START_TEST(changed_variables)
 	ck_assert_uint_eq(v.len[0], changes[_i].size);
 	ck_assert_uint_eq(v.first[0], bytes[0]);
 	bytes[0] ^= 1;
-	variable_of(l, "untouched")[0] ^= 1; /* what no kernel here reaches is no value */
+	variable_of(l, "untouched")[0] ^= 1; /* no kernel here reaches it, so it is no value */
 	slice(set);
 	v = values_of(set);
 	ck_assert_uint_eq(v.n, 0);
@@ -395,7 +395,7 @@ START_TEST(pointed_variables_keep_kernels_together)
 		uint64_t offset;
 		bool together;
 	} cases[] = {
-		{ "copy", "lookup", "table", 0, true }, /* untouched ends where table begins */
+		{ "copy", "lookup", "table", 0, true }, /* untouched ends at the start of table */
 		{ "copy", "lookup", "untouched", 0, false },
 		{ "copy", "own_static", "untouched", 4, true },
 		{ "alone", "affine", "weights", 0, false },

@@ -268,7 +268,7 @@ START_TEST(too_many_words_are_checked_by_graph)
 }
 END_TEST
 
-/* The same in a gap between parameters, where a pointer to freed memory is a number. */
+/* The same in a gap between parameters. A pointer to freed memory is a number there. */
 START_TEST(pointer_in_a_gap)
 {
 	struct fdry_graph_kept kept = { 0 };

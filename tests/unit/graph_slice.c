@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of slices: what is in them, that they are checked, the same bytes again, damage. */
+/* Unit tests of slices: their content, their check, equal bytes from equal input, damage. */
 #include "tests/lib/golden.h"
 
 #include "lib/oid.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of sets of words: what was added is found, and the list is sorted at any time. */
+/* Unit tests of sets of words: all added words are found, and the list is always sorted. */
 #include "graph/wordset.h"
 #include "tests/lib/test.h"
 

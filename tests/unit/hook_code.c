@@ -33,8 +33,7 @@ static const uint8_t fatbin[16 + 40]
 	__attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 40, 0,
 					0, 0, 0, 0, 0, 0, 1, 2, 3 };
 
-/* An ELF file with two sections, one of them without bytes, and a segment; @end is where it ends.
- */
+/* An ELF file with two sections, one of them without bytes, and a segment; it ends at @end. */
 static size_t make_elf(uint8_t *at, bool sections_last)
 {
 	Elf64_Shdr sh[3] = { { 0 } };

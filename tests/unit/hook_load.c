@@ -129,7 +129,7 @@ static void found_large(CUlibrary library, CUmodule module)
 	runs(c.data);
 }
 
-/* Large objects are copied while the driver loads them, which takes it time. */
+/* Large objects are copied while the driver loads them, which is slow. */
 START_TEST(large_objects)
 {
 	size_t len;

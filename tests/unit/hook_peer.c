@@ -50,7 +50,7 @@ static unsigned long long access_of(int dev, CUdeviceptr p)
 	return flags;
 }
 
-/* Let context @who use the memory of @of, or end that. */
+/* Let context @who use the memory of @of, or end this permission. */
 static CUresult may(CUcontext who, CUcontext of, bool yes)
 {
 	CUcontext was;

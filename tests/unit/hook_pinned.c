@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of pinned host memory through the interposer: addresses, what the program sees, and
- * when the driver allocates instead. */
+/* Unit tests of pinned host memory through the interposer: addresses, results that the program
+ * sees, and when the driver allocates instead. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -116,7 +116,7 @@ START_TEST(the_aside_area_has_its_own)
 }
 END_TEST
 
-/* --- what the program sees --- */
+/* --- results that the program sees --- */
 
 START_TEST(answers_are_those_for_allocations)
 {

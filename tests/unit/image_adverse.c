@@ -168,7 +168,7 @@ END_TEST
 
 /* --- two seals under one name --- */
 
-/* A process that waits at the gate with a capture of its own, whose b is @salt, seals, and reports
+/* A process that waits at the gate with its own capture, whose b is @salt, then seals, and reports
  * the result. */
 struct rival {
 	int gate[2], result[2];

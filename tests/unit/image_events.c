@@ -60,7 +60,7 @@ static void seal_events(void *arg)
 	graph_make(&e, QUICK, e.shared, 0);
 	ok(fdry_capture_tensor(e.w.cap, &e.x));
 	ok(work_seal(&e.w, "img"));
-	ok(work_seal(&e.w, "again")); /* what is kept of the graphs holds their events */
+	ok(work_seal(&e.w, "again")); /* the kept data of the graphs holds their events */
 	work_end(&e.w);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of host memory in copies: declared, sealed, and loaded in another process.
- * image_host_refuse.c tests what is refused. */
+ * image_host_refuse.c tests refusals. */
 #include <sys/mman.h>
 
 #include "image/manifest.h"

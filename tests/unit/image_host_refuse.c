@@ -160,7 +160,7 @@ START_TEST(seal_refuses)
 END_TEST
 
 #define MUCH \
-	(32u << 20) /* of content: reading it takes so long that a thread can act meanwhile */
+	(32u << 20) /* of content: reading it is so slow that a thread can act meanwhile */
 
 struct meanwhile {
 	unsigned long before;

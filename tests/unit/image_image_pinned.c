@@ -317,7 +317,7 @@ static void seal_registered(void *unused)
 
 	(void)unused;
 	work_make(&w);
-	/* The loading process has nothing there, unlike where the kernel maps memory. */
+	/* The loading process has no memory there, unlike at addresses that the kernel chooses. */
 	own = mmap(floats(fdry_host_area_base(work_base, false) - (4ull << 30)), 8192,
 		   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	at->own = addr_of(own) + 48;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of seals that reuse results of the seal before. The image equals that of a seal of all
- * memory, whatever changed in between, and memory that did not change is not read back.
+ * memory, whatever has changed since, and unchanged memory is not read back.
  */
 #include <sys/mman.h>
 
@@ -77,7 +77,7 @@ static void forget(void)
 	fdry_buf_release(&w.cap->sealed.stamps);
 }
 
-/* Seal with kept data, without the GPU's fingerprints, and with nothing kept. All three must give
+/* Seal with kept data, without the GPU's fingerprints, and without kept data. All three must give
  * one image. */
 static void seal_each_way(void)
 {

@@ -73,7 +73,7 @@ START_TEST(the_first_use_compares)
 		ok(fdry_image_check_content(img));
 		break;
 	default:
-		ok(fdry_image_restore(img, NULL)); /* compares what it restores */
+		ok(fdry_image_restore(img, NULL)); /* compares the content that it restores */
 		ck_assert_uint_eq(report_of(img).checked_bytes, 0);
 		ok(fdry_image_launch(img, 1, NULL));
 		ck_assert_uint_eq(report_of(img).checked_bytes, 0);

@@ -161,7 +161,7 @@ START_TEST(in_host_memory)
 }
 END_TEST
 
-/* Pointers are found at each place where a piece, a chunk or a block of words begins or ends. */
+/* Pointers are found at the beginning and end of pieces, chunks and blocks of words. */
 START_TEST(every_place)
 {
 	static const uint64_t places[] = { 0,

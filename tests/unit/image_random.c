@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of graphs that draw random numbers: sequences, failures, threads, what a seal refuses.
+/* Unit tests of graphs that draw random numbers: sequences, failures, threads, refused seals.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -81,8 +81,8 @@ static struct fdry_rng_use draw_of(const struct drawing *d, const char *name, in
 
 /*
  * Graph 1 draws twice from "g", 4 apart, in all 8; graph 2 once from "g" with the same cells, 4;
- * graph 3 from "g" and "h", whose cells are its own; graph 4 draws nothing; graph 5 adds up what it
- * draws from "g".
+ * graph 3 from "g" and "h", whose cells are its own; graph 4 draws nothing; graph 5 adds up numbers
+ * that it draws from "g".
  */
 static void drawing_seal(void *arg)
 {

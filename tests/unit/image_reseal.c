@@ -266,7 +266,7 @@ START_TEST(what_the_store_lost_is_stored_again)
 }
 END_TEST
 
-/* A seal does not read what the store has. Damage in the store is found by a verify or a load, and
+/* A seal does not read stored objects. A verify or a load finds damage in the store, and
  * the image is refused until it is repaired. */
 START_TEST(damage_in_the_store_is_found_later)
 {

@@ -352,7 +352,7 @@ START_TEST(other_patterns_are_content)
 }
 END_TEST
 
-/* Blocks begin at multiples of their size, independent of where an allocation begins. */
+/* Blocks begin at multiples of their size, wherever an allocation begins. */
 START_TEST(blocks_of_an_allocation_between_two)
 {
 	struct work w;

@@ -238,7 +238,7 @@ static void tensor_set(struct fdry_image *img, const char *name, float salt)
 	ok(fdry_image_write(img, name, v, BYTES, NULL));
 }
 
-/* The later images have the content of the first one, where it lies. */
+/* The later images use the content of the first one in its place. */
 START_TEST(content_that_is_there_is_not_copied)
 {
 	static struct work w;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of module variables in an image: values that the program or a kernel gave them are
- * there again after a load and after a restore; what cannot be kept is refused by name.
+ * there again after a load and after a restore; values that cannot be kept are refused by name.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -385,7 +385,7 @@ END_TEST
 
 /* --- pointers to variables --- */
 
-/* Exchange what is at @with for @value. */
+/* Exchange the variable at @with for @value. */
 static void swap_add(struct vars *v, CUmodule module, CUdeviceptr with, uint64_t value)
 {
 	void *args[] = { &v->out.addr, &with, &value };
@@ -516,7 +516,8 @@ END_TEST
 static void pointers_run(struct fdry_image *img)
 {
 	ck_assert_uint_eq(run(img, BUMP), 8);
-	ck_assert_uint_eq(run(img, SWAP), 8); /* by the pointer, what the other kernel wrote */
+	/* by the pointer, the value that the other kernel wrote */
+	ck_assert_uint_eq(run(img, SWAP), 8);
 	ck_assert_uint_eq(run(img, BUMP), 501);
 	ck_assert_uint_eq(run(img, DEREF), 0x1234567);
 	ck_assert_uint_eq(run(img, PICK), 100);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of fast verification: content is compared with the fingerprints in manifests, and what
- * has none is hashed.
+ * Unit tests of fast verification: content is compared with the fingerprints in manifests, and
+ * content that has none is hashed.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tests of what the client of registries reads: names, challenges, manifests and indexes. */
+/* Tests of the readers of the registry's client: names, challenges, manifests and indexes. */
 #include <stdio.h>
 #include <stdlib.h>
 

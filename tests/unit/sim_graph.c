@@ -254,7 +254,7 @@ START_TEST(edges_refused)
 }
 END_TEST
 
-/* One call for edges with different data gives all of them the data of the first. */
+/* One call for edges with different data sets the data of the first on all of them. */
 static void bulk_edges(bool quirk)
 {
 	const CUgraphEdgeData data[2] = { programmatic, plain };

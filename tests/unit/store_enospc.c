@@ -254,7 +254,7 @@ START_TEST(what_is_pinned_stays)
 }
 END_TEST
 
-/* Collecting garbage gives enough room: no ref is evicted. */
+/* Collecting garbage makes enough space, so no ref is evicted. */
 static void garbage_first(void)
 {
 	unsigned int n;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of limits: notes of the last use, what a dry run reports, what eviction removes and
+/* Unit tests of limits: notes of the last use, reports of dry runs, which refs eviction removes and
  * keeps, and its cost for a seal. */
 #include <sys/mman.h>
 

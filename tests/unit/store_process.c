@@ -297,7 +297,7 @@ static int read_ref(struct fdry_store *s, const char *ref)
 
 	if (err)
 		return err;
-	/* No collection can run in between, because the session shares the lock. */
+	/* No collection can run between the two calls, because the session shares the lock. */
 	err = fdry_store_resolve(s, ref, &image) ?: fdry_store_links(s, &image, &links, &n);
 	fdry_reader_end(g);
 	if (err)
@@ -310,7 +310,7 @@ static int read_ref(struct fdry_store *s, const char *ref)
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_reader_map(g, &links[i], &span) ?:
 		      fdry_reader_verify(g, &links[i], span, i & 1, NULL);
-		if (err == -FDRY_E_NOENT) /* in between, the ref was replaced and the old image
+		if (err == -FDRY_E_NOENT) /* meanwhile, the ref was replaced and the old image
 					     collected */
 			err = 0;
 	}

@@ -246,7 +246,7 @@ START_TEST(a_session_resolves_in_its_own_view)
 }
 END_TEST
 
-/* A session notes the resolved image before its last look at the ref: if the ref moved in between,
+/* A session notes the resolved image before its last look at the ref: if the ref has moved since,
  * it follows the ref. */
 START_TEST(a_ref_that_moves_is_followed)
 {

@@ -18,7 +18,7 @@
 #include "tests/lib/steps.h"
 #include "tests/lib/store.h"
 
-/* These tests run in one thread and leave coroutines suspended where they died. */
+/* These tests run in one thread. Coroutines that died stay suspended. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
@@ -79,7 +79,7 @@ static void prefill(const char *ref)
 struct seal {
 	struct fdry_writer *p;
 	const char *ref;
-	bool twice; /* a batch is written in between */
+	bool twice; /* a batch is written halfway */
 	bool abort; /* no manifest at the end */
 	int err;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the notes of verified objects: what they cover, and what invalidates them. */
+/* Unit tests of the notes of verified objects: their objects, and the events that invalidate them.
+ */
 #include <fcntl.h>
 
 #include "tests/lib/store.h"

@@ -215,7 +215,7 @@ static int load_once(struct fdry_store *s, struct reader *r)
 	if (err)
 		return err;
 	err = fdry_reader_resolve(g, "r", &image);
-	/* others write in between */
+	/* others write now */
 	if (!err && r && (write(r->said[1], "x", 1) != 1 || read(r->go[0], &c, 1) != 1))
 		err = -FDRY_E_IO;
 	err = err ?: load_by_manifest(g, &image);

@@ -40,7 +40,7 @@
 enum fill {
 	MAP,      /* memcpy from a map that was not touched before */
 	POPULATE, /* the same, after the kernel filled the piece's page tables at once */
-	KEPT,     /* from a map whose pages were touched before */
+	KEPT,     /* from a map whose pages are present */
 	STREAM,   /* from such a map, with stores that bypass the caches */
 	STREAM_POPULATE, /* these stores, from a map that is populated piece by piece */
 	READ,     /* pread() */
