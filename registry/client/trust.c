@@ -20,7 +20,7 @@ struct search {
 	const struct fdry_policy *policy;
 	const struct fdry_oid *id;
 	struct fdry_buf seen; /* struct fdry_oid each: signature manifests that were read */
-	unsigned int signatures;
+	unsigned int manifests, signatures; /* that were asked for */
 	char other[FDRY_SIGNATURE_REFERENCE_MAX]; /* what a good key has signed instead */
 	bool found;
 };
@@ -46,7 +46,7 @@ static int payload_fetch(struct fdry_http *h, const struct fdry_oid *id, uint64_
 
 	if (!err && r.status != 200 && r.status != 206)
 		err = fdry_http_refused(h, &r);
-	else if (!err && !fdry_oid_eq(&r.digest, id))
+	else if (!err && (!fdry_oid_eq(&r.digest, id) || r.in.len != size))
 		err = fdry_document_mismatch(h, id);
 	err = err ?: fdry_buf_put(ret, r.in.data, r.in.len);
 	fdry_http_req_release(&r);
@@ -142,6 +142,7 @@ static int manifest_judge(struct search *s, const char *ref, const struct fdry_o
 	struct fdry_oid got;
 	int err = fdry_document_fetch(s->http, ref, id, &bytes, &got);
 
+	s->manifests++;
 	if (!err && !was_seen(s, &got))
 		err = fdry_buf_put(&s->seen, &got, sizeof(got)) ?:
 		      signatures_judge(s, (struct fdry_span){ bytes.data, bytes.len });
@@ -161,7 +162,7 @@ static int referrers_judge(struct search *s, struct fdry_span index)
 
 	d = fdry_array(list, struct fdry_descriptor);
 	for (i = 0; !err && !s->found && i < fdry_array_count(list, struct fdry_descriptor) &&
-		    fdry_array_count(s->seen, struct fdry_oid) < FDRY_SIGNATURES_MAX; i++)
+		    s->manifests < FDRY_SIGNATURES_MAX; i++)
 		if (d[i].size <= MANIFEST_MAX && !was_seen(s, &d[i].digest))
 			err = manifest_judge(s, fdry_document_ref(&d[i].digest, ref),
 					     &d[i].digest);

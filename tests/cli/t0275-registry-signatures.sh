@@ -11,7 +11,7 @@
 head -c 90000 /dev/urandom >a
 head -c 50000 /dev/urandom >b
 export FOUNDRY_STORE=$TMP/s
-one=$("$store_image" s m/one a)
+"$store_image" s m/one a >/dev/null
 "$store_image" s m/two b >/dev/null
 registry_start main
 host=127.0.0.1:$main_port
