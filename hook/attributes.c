@@ -136,8 +136,8 @@ static bool sets_any(const CUlaunchConfig *c)
 }
 
 /* Note the attributes of the node that a launch has added: the one on which the next will depend.
- */
-static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream stream)
+ * @zero: the stream that handle 0 is. */
+static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream zero)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	const CUgraphEdgeData *data;
@@ -145,9 +145,10 @@ static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream stream)
 	size_t n = 0;
 	unsigned int i;
 
-	if (res || !sets_any(c) || !fdry_capture_count() || fdry_start_is_forked())
+	if (res || !c || !sets_any(c) || !fdry_capture_count() || fdry_start_is_forked())
 		return res;
-	if (fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, NULL, NULL, &nodes, &data, &n) ||
+	if (fdry_real(cuStreamGetCaptureInfo_v3)(c->hStream ? c->hStream : zero, &status, NULL,
+						 NULL, &nodes, &data, &n) ||
 	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n != 1)
 		return res;
 	note_drop(nodes[0]);
@@ -158,13 +159,13 @@ static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream stream)
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
-	return launched(fdry_real(cuLaunchKernelEx)(c, f, params, extra), c, c ? c->hStream : NULL);
+	return launched(fdry_real(cuLaunchKernelEx)(c, f, params, extra), c, NULL);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
 	return launched(fdry_real(cuLaunchKernelEx_ptsz)(c, f, params, extra), c,
-			c && c->hStream ? c->hStream : CU_STREAM_PER_THREAD);
+			CU_STREAM_PER_THREAD);
 }
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id,
