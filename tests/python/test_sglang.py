@@ -251,6 +251,50 @@ class Starts(Engine):
         self.assertIn("loaded", log)
 
 
+class Doctor(Engine):
+    """What `python -m foundry doctor` reports about the small engine."""
+
+    def metadata(self, name, files):
+        folder = self.path(os.path.join("site", name + ".dist-info"))
+        os.makedirs(folder)
+        for file, text in files.items():
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as f:
+                f.write(text)
+
+    def report(self, ref="test", **variables):
+        return self.script(f"""if 1:
+            import sys
+            sys.path.insert(0, "site")
+            from foundry.sglang import doctor, facts
+            facts.SOURCES["of the stand-in"] = facts.source()
+            doctor.report(lambda *what: print(*what), {ref!r})
+            """, **variables)
+
+    def test_an_engine_that_is_not_there_is_no_error(self):
+        self.assertIn("sglang None not installed (only needed to start SGLang from images)",
+                      self.report())
+
+    def test_each_part_is_reported(self):
+        self.metadata("sglang-0.5", {"METADATA": "Name: sglang\nVersion: 0.5\n"})
+        said = self.report(ref="0")
+        for line in ("sglang True 0.5 is supported",
+                     "sglang plug-in None SGLang does not find it",
+                     "sglang interposer None needs `python3 -m foundry run`",
+                     f"sglang caches True triton {self.path(CACHE)}, flashinfer {self.path(JIT)}",
+                     "sglang image None FOUNDRY_SGLANG is not set"):
+            self.assertIn(line, said)
+        self.metadata("foundry-0", {
+            "METADATA": "Name: foundry\nVersion: 0\n",
+            "entry_points.txt": "[sglang.srt.plugins]\nfoundry = foundry.sglang:register\n"})
+        said = self.report()
+        self.assertIn("sglang plug-in True SGLang finds it", said)
+        self.assertIn("sglang image True the next start is a first one", said)
+        self.assertIn("SGLANG_PLUGINS leaves it out", self.report(SGLANG_PLUGINS="other, more"))
+        self.assertIn("SGLang finds it", self.report(SGLANG_PLUGINS="other, foundry"))
+        self.start()
+        self.assertIn("sglang image True 'test' is in the store, with 9 files", self.report())
+
+
 class Caches(Engine):
     """Files of caches that an image carries."""
 

@@ -69,13 +69,14 @@ print(f"{torch.__version__}, built for CUDA {torch.version.cuda}, " +
       ("CUDA works" if torch.cuda.is_available() else "finds no GPU"))
 """
 
-# argv: FOUNDRY_VLLM. Prints one JSON list.
-_VLLM = """
+# argv: the name of an engine's package, and its variable. Prints one JSON list.
+_ENGINE = """
+import importlib
 import json
 import sys
-from foundry.vllm import doctor
+doctor = importlib.import_module(f"foundry.{sys.argv[1]}.doctor")
 found = []
-doctor.report(lambda *what: found.append(what), sys.argv[1])
+doctor.report(lambda *what: found.append(what), sys.argv[2])
 print(json.dumps(found))
 """
 
@@ -161,8 +162,10 @@ def checks():
     if not works:
         said += " (only needed to capture PyTorch)"
     yield "torch", True if works else None, said
-    works, said = _child(_VLLM, os.environ.get("FOUNDRY_VLLM", "0"))
-    yield from json.loads(said) if works else [("vllm", None, said)]
+    for name, ref in (("vllm", os.environ.get("FOUNDRY_VLLM", "0")),
+                      ("sglang", os.environ.get("FOUNDRY_SGLANG", "0"))):
+        works, said = _child(_ENGINE, name, ref)
+        yield from json.loads(said) if works else [(name, None, said)]
 
 
 def doctor(args):
