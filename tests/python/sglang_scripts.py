@@ -7,6 +7,7 @@ from torch_scripts import Folder
 
 ENGINE = """\
 import dataclasses
+import threading
 import types
 import foundry.sglang
 import torch
@@ -56,10 +57,11 @@ class Args:
     def get_attention_backends(self):
         return self.attention, self.attention
 
-def start(weight=3.0, quantization=None, draft=False, **options):
+def start(weight=3.0, quantization=None, mambaish=None, draft=False, **options):
     HookRegistry.apply_hooks()
     config = types.SimpleNamespace(
-        weight=weight, model_path="some/model", context_len=100, quantization=quantization,
+        weight=weight, mambaish=mambaish, model_path="some/model", context_len=100,
+        quantization=quantization,
         is_encoder_decoder=False, hf_config=types.SimpleNamespace(to_dict=dict))
     runner = model_runner.ModelRunner(Args(**options), config, draft)
     runner.alloc_memory_pool()
@@ -71,8 +73,12 @@ def decodes(runner, weight=3.0):
     for value in (1.0, 5.0):
         runner.model.inputs.fill_(value)
         for size in runner.decode_cuda_graph_runner.capture_bs:
-            out = runner.decode_cuda_graph_runner.execute(size).tolist()
+            out = runner.forward(size).tolist()
             assert set(out) == {value + size * weight + 1000.0}, (size, out[:4])
+    for each in threading.enumerate():
+        if each.name == "foundry-caches":
+            each.join()
+    assert "forward" not in vars(runner)
 
 PLAIN = {"profile": 1, "capture": 1, "dummy_run": 0}
 LOADED = {"profile": 0, "capture": 0, "dummy_run": 1}
@@ -82,7 +88,8 @@ LOADED = {"profile": 0, "capture": 0, "dummy_run": 1}
 class Engine(Folder):
     """Starts of the small engine."""
 
-    def start(self, text="", counts="PLAIN", options="", weight=3.0, before="", **variables):
+    def start(self, text="", counts="PLAIN", options="", weight=3.0, before="", after="",
+              **variables):
         """One start; it decodes, and does the phases that `counts` has. Returns the log."""
         return self.script(ENGINE + "foundry.sglang.register()\n" + textwrap.dedent(before)
                            + textwrap.dedent(f"""
@@ -90,7 +97,7 @@ class Engine(Folder):
             """) + textwrap.dedent(text) + textwrap.dedent(f"""
             decodes(runner, {weight})
             assert COUNTS == {counts}, COUNTS
-            """), **{"FOUNDRY_SGLANG": "test", **variables})
+            """) + textwrap.dedent(after), **{"FOUNDRY_SGLANG": "test", **variables})
 
     def first(self, **more):
         log = self.start(**more)

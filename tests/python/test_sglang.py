@@ -123,6 +123,7 @@ class Starts(Engine):
                               ("decode='breakable'", "the backend breakable of decode graphs"),
                               ("prefill='breakable'", "the backend breakable of prefill graphs"),
                               ("attention='fa3'", "the attention backends fa3"),
+                              ("mambaish=1", "models with states in place of a KV cache"),
                               ("enable_lora=True", "LoRA"),
                               ("speculative_algorithm='EAGLE'", "speculative decoding"),
                               ("moe_runner_backend='flashinfer_cutlass'",
@@ -292,7 +293,7 @@ class Doctor(Engine):
         self.assertIn("SGLANG_PLUGINS leaves it out", self.report(SGLANG_PLUGINS="other, more"))
         self.assertIn("SGLang finds it", self.report(SGLANG_PLUGINS="other, foundry"))
         self.start()
-        self.assertIn("sglang image True 'test' is in the store, with 9 files", self.report())
+        self.assertIn("sglang image True 'test' is in the store, with 12 files", self.report())
 
 
 class Caches(Engine):
@@ -300,29 +301,31 @@ class Caches(Engine):
 
     def start(self, text="", counts="LOADED", compiles=(), ninja=(), **options):
         """One start, which compiles the kernels `compiles` and the modules `ninja`."""
-        return super().start(textwrap.dedent(text) + textwrap.dedent(f"""
+        return super().start(text, counts, after=f"""
             import triton
             from flashinfer.jit import core
             assert triton.COMPILED == {list(compiles)}, triton.COMPILED
             assert core.BUILT == {list(ninja)}, core.BUILT
-            """), counts, **options)
+            """, **options)
 
     def first(self, **options):
-        log = self.start(counts="PLAIN", compiles=("attention", "norm"), ninja=("rope",), **options)
-        self.assertIn("9 files of caches", log)
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         **options)
+        self.assertIn("12 files of caches", log)
 
     def test_a_host_with_empty_caches_compiles_nothing(self):
         self.first()
         self.start(ninja=())
         for folder in (CACHE, JIT):
             shutil.rmtree(self.path(folder))
-        self.assertIn("9 files for caches, 8 of them were missing", self.start())
+        self.assertIn("12 files for caches, 11 of them were missing", self.start())
         self.assertFalse(os.path.exists(self.path(os.path.join(JIT, "rope/rope.o"))))
-        self.assertIn("9 files for caches, 0 of them were missing", self.start())
+        self.assertIn("12 files for caches, 0 of them were missing", self.start())
 
     def test_a_library_that_the_process_only_maps_is_carried(self):
         self.script("from flashinfer.jit import core\ncore.module('rope').build_and_load()\n"
-                    "import triton\ntriton.compile('attention')\ntriton.compile('norm')\n")
+                    "import triton\nfor name in ('attention', 'norm', 'prefill'):\n"
+                    "    triton.compile(name)\n")
         log = self.start(counts="PLAIN", ninja=("rope",), compiles=())
         self.assertIn("files of caches", log)
         shutil.rmtree(self.path(JIT))
@@ -351,8 +354,22 @@ class Caches(Engine):
         self.first()
         self.start(ninja=("rope",), FLASHINFER_WORKSPACE_BASE=self.path("other"))
 
+    def test_modules_of_sglang_may_lie_elsewhere(self):
+        own = {"TVM_FFI_CACHE_DIR": self.path("own")}
+        write = """
+            import os
+            os.makedirs("own/kernel")
+            with open("own/kernel/kernel.so", "wb") as f:
+                f.write(b"library")
+            """
+        self.start(write, counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                   ninja=("rope",), **own)
+        self.start(TVM_FFI_CACHE_DIR=self.path("other"))
+        with open(self.path("other/kernel/kernel.so"), "rb") as f:
+            self.assertEqual(f.read(), b"library")
+
     def test_a_variable_turns_it_off(self):
-        log = self.start(counts="PLAIN", compiles=("attention", "norm"), ninja=("rope",),
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
                          FOUNDRY_SGLANG_CACHES="0")
         self.assertNotIn("caches", log)
 

@@ -6,6 +6,7 @@ expect.
 """
 import dataclasses
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -50,6 +51,62 @@ load_plugins()
 from sglang.srt.model_executor.model_runner import ModelRunner
 print([hasattr(getattr(ModelRunner, name), "__wrapped__") for name in
        ("init_torch_distributed", "_profile_available_bytes", "init_cuda_graphs")])
+"""
+
+
+# Make SGLang's model runner for a small model, as far as a machine without a GPU can, and print the
+# facts of its start, and why it has no image.
+RUNNER = """
+import json, os, sys, types
+from unittest import mock
+import torch
+import sglang
+from sglang.srt.configs.model_config import ModelConfig
+from sglang.srt.model_executor.model_runner import ModelRunner
+from sglang.srt.server_args import ServerArgs
+from foundry.sglang import facts, runner
+gpu = types.SimpleNamespace(name="GPU", total_memory=150 << 30, major=9, minor=0,
+                            multi_processor_count=132)
+for name, value in (("is_available", True), ("get_device_capability", (9, 0)),
+                    ("get_device_properties", gpu), ("device_count", 1), ("current_device", 0),
+                    ("get_device_name", "GPU"), ("mem_get_info", (140 << 30, 150 << 30)),
+                    ("set_device", None)):
+    mock.patch(f"torch.cuda.{name}", lambda *_, value=value: value).start()
+mock.patch("torch.cuda.Stream", type("Stream", (), {})).start()
+mock.patch("sglang.srt.model_executor.model_runner.create_sampler", lambda: None).start()
+with open("config.json", "w") as f:
+    json.dump({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 64,
+               "hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2,
+               "num_hidden_layers": 1, "num_key_value_heads": 1, "vocab_size": 100}, f)
+options = {"attention_backend": "triton", "cuda_graph_backend_prefill": "disabled",
+           **json.loads(sys.argv[1])}
+args = ServerArgs(model_path=os.getcwd(), load_format="dummy", skip_tokenizer_init=True,
+                  device="cuda", **options)
+why = []
+class Session(runner.Session):
+    def begin(self, ordinal, early, places):
+        print(json.dumps(early))
+        self.capture = types.SimpleNamespace(pause=lambda: None)
+    def refuse(self, reason):
+        why.append(str(reason))
+class Loaded(Exception):
+    pass
+def load_model(self):
+    raise Loaded
+runner.Session = Session
+os.environ["FOUNDRY_SGLANG"] = "test"
+mock.patch.object(ModelRunner, "init_torch_distributed", lambda self: 1.0).start()
+mock.patch.object(ModelRunner, "load_model", load_model).start()
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+for target, hook in runner.hooks().items():
+    HookRegistry.register(target, hook, HookType.AROUND)
+HookRegistry.apply_hooks()
+try:
+    ModelRunner(model_config=ModelConfig.from_server_args(args), mem_fraction_static=0.5, gpu_id=0,
+                tp_rank=0, tp_size=1, moe_ep_rank=0, moe_ep_size=1, pp_rank=0, pp_size=1,
+                nccl_port=1, server_args=args)
+except Loaded:
+    print(json.dumps(why))
 """
 
 
@@ -116,6 +173,27 @@ class Engine(unittest.TestCase):
             self.assertTrue(should_run_flashinfer_autotune(made))
             args.disable_flashinfer_autotune = True
             self.assertFalse(should_run_flashinfer_autotune(made))
+
+    def runner(self, **options):
+        """Make SGLang's model runner. Returns (facts, why it has no image)."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", RUNNER, json.dumps(options)], cwd=folder,
+                text=True, stdout=subprocess.PIPE, check=True)
+        *found, why = map(json.loads, done.stdout.strip().splitlines()[-2:])
+        return found[0] if found and isinstance(found[0], dict) else None, why
+
+    def test_a_model_runner_of_sglang_is_supported(self):
+        found, why = self.runner()
+        self.assertEqual(why, [])
+        self.assertEqual(found["sglang.attention_backend"], "triton")
+        self.assertTrue(found["sglang.decode_graphs"].startswith("full [1, 2, "))
+        self.assertEqual(found["sglang.prefill_graphs"].split()[0], "disabled")
+        self.assertNotIn("sglang.argument.port", found)
+
+    def test_the_defaults_of_sglang_are_not_supported_yet(self):
+        _, why = self.runner(cuda_graph_backend_prefill="breakable")
+        self.assertEqual(why, ["images do not support the backend breakable of prefill graphs yet"])
 
     def decode(self):
         """A runner of decode graphs with the table of SGLang's backend."""

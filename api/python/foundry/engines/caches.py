@@ -20,6 +20,7 @@ from . import log
 SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
 GROUP = "__grp__"       # Triton's lists of files begin with it
+MOVABLE = ("triton", "tvm-ffi")  # folders whose files have no paths, except Triton's lists
 _SUFFIX = " (executable)"
 # Files that compilers leave and no start reads.
 _LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
@@ -194,9 +195,11 @@ def _write(path, file):
 
 
 def _usable(places, there):
-    """Return the folders whose files may be used here: Triton's, and those at the same place."""
+    """Return the folders whose files may be used here: those without paths in their files, and
+    those at the same place.
+    """
     return {name: path for name, path in places.items()
-            if name == "triton" or there.get(name) == path}
+            if name in MOVABLE or there.get(name) == path}
 
 
 def unpack(store, ref, places, carried):

@@ -81,13 +81,14 @@ def arguments(args):
             continue
         value = _plain(getattr(args, field.name))
         entire.append((field.name, value))
-        if value != repr(field.default) and not field.name.startswith("cuda_graph_"):
+        stated = field.name in ARGUMENTS or field.name.startswith(("cuda_graph_", "model_path"))
+        if value != _plain(field.default) and not stated:
             given[f"argument.{field.name}"] = facts.short(value)
     return {**given, "arguments": facts.hashed(repr(entire).encode())}
 
 
 def _plain(value):
-    text = repr(value)
+    text = value if isinstance(value, str) else repr(value)
     return type(value).__name__ if " at 0x" in text else text
 
 

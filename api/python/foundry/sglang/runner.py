@@ -18,6 +18,7 @@ import functools
 import logging
 import os
 import re
+import threading
 
 import torch
 
@@ -31,6 +32,7 @@ log.use(logging.getLogger("sglang.foundry"))
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
 PACKAGES = ("sglang.", "torch.nn.")  # whose objects are searched for tensors
+CALLS = 4  # of the model, then the first request has compiled what it needs: a prefill, 3 decodes
 _RUNNER = "sglang.srt.model_executor.model_runner.ModelRunner"
 _DECODE = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner"
 PHASES = ("init_torch_distributed", "load_model", "_profile_available_bytes", "alloc_memory_pool",
@@ -127,7 +129,6 @@ class Session(session.Session):
                 (not runner.is_generation, "models that generate no text"),
                 (runner.is_multimodal, "multimodal models"),
                 (runner.model_config.is_encoder_decoder, "models with an encoder"),
-                (runner.mambaish_config is not None, "models with states in place of a KV cache"),
                 (args.speculative_algorithm is not None, "speculative decoding"),
                 (args.dllm_algorithm is not None, "diffusion language models"),
                 (args.enable_lora, "LoRA"),
@@ -152,6 +153,13 @@ class Session(session.Session):
                 raise Unfit(f"images do not support {what} yet")
 
     def load_model(self, original):
+        try:
+            # SGLang's constructor has not known it before.
+            if self.runner.mambaish_config is not None:
+                raise Unfit("images do not support models with states in place of a KV cache yet")
+        except Exception as e:
+            self.give_up(e)
+            return original()
         done = original()
         self.tidy()
         return done
@@ -192,8 +200,29 @@ class Session(session.Session):
         self.capture.pause()
         if self.mode == "load":
             self.timed("warm up", self.warm_up)
-        self.end_caches()
+        if self.watch:
+            self.watch_forward()
         return done
+
+    def watch_forward(self):
+        """Note the files of caches until the first request has been served. It compiles the kernels
+        of prefill, which a start does not.
+        """
+        original, calls = self.runner.forward, []
+
+        def forward(*args, **kwargs):
+            done = original(*args, **kwargs)
+            calls.append(True)
+            if len(calls) == CALLS:
+                del self.runner.forward
+                threading.Thread(target=self.carry, name="foundry-caches", daemon=True).start()
+            return done
+        self.runner.forward = forward
+
+    def carry(self):
+        """Attach the files to the image, while SGLang serves."""
+        self.end_caches()
+        log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
 
     # --- the graphs of decoding ---
 
