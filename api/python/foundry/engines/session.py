@@ -18,7 +18,7 @@ from .._lib import Error
 from ..capture import Capture, base_for_name
 from ..image import load
 from ..store import Store
-from ..variables import check_variables
+from ..settings import check_variables
 from . import ahead, area, attach, caches, facts, graphs, jit, log, outputs
 
 SIZE = 1 << 39   # addresses of the region,
