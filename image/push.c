@@ -3,6 +3,8 @@
  * push.c - implements fdry_store_push(): refuses images with content that was not declared
  * constant.
  *
+ * Images with files are refused as well: nobody has said what they hold.
+ *
  * Bytes of content count as declared if they lie in a tensor of use FDRY_USE_CONST, or are zero.
  * Other bytes may be data of the program that sealed the image, such as prompts in a KV cache.
  */
@@ -129,13 +131,34 @@ static int chunks_count(struct content *c, const struct fdry_manifest *m)
 	return err;
 }
 
+/* Files of caches, such as compiled code, may name paths and users of this host. */
+static int files_check(const struct fdry_manifest *m, const struct fdry_oid *image)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	uint64_t bytes = 0;
+	uint32_t i, files = 0;
+
+	for (i = 0; i < m->n_files; i++) {
+		files += !m->files[i].offset; /* its first piece */
+		bytes += m->files[i].size;
+	}
+	if (!files)
+		return 0;
+	return fdry_fail(FDRY_E_PERM, "image %.12s carries %u file%s with %llu bytes, the first is "
+			 "'%.100s'; they may hold paths and other data of this host: push with "
+			 "--private (FDRY_REGISTRY_PRIVATE) if they may leave it",
+			 fdry_oid_hex(image, hex), files, files > 1 ? "s" : "",
+			 (unsigned long long)bytes, fdry_manifest_str(m, m->files[0].name));
+}
+
 static int image_check(struct fdry_store *s, const struct fdry_oid *image,
 		       struct fdry_span manifest)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct content c = { 0 };
 	struct fdry_manifest m;
-	int err = fdry_manifest_init(manifest, &m) ?: fdry_reader_begin(s, &c.reader);
+	int err = fdry_manifest_init(manifest, &m) ?: files_check(&m, image) ?:
+		  fdry_reader_begin(s, &c.reader);
 
 	if (err)
 		return err;

@@ -24,6 +24,11 @@ struct fdry_registry_blob {
 	bool has; /* of a pull: the store has it */
 };
 
+/* How much of a push or pull is done; the other side may have had it. */
+struct fdry_registry_done {
+	uint64_t bytes, bytes_total, objects, objects_total, bytes_moved;
+};
+
 /* What a call of the client asks its caller. Each function returns 0 or an error, which ends the
  * call. */
 struct fdry_registry_caller {
@@ -39,8 +44,8 @@ struct fdry_registry_caller {
 	int (*next)(void *arg, const size_t **ret, size_t *count);
 	/* Of a pull: blob @i, which the store lacks and whose SHA-256 is its id. */
 	int (*put)(void *arg, size_t i, struct fdry_span bytes);
-	/* @done of @total bytes are there. */
-	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	/* Something has been done. */
+	int (*progress)(void *arg, const struct fdry_registry_done *done);
 };
 
 struct fdry_registry_push {

@@ -20,6 +20,7 @@
 struct pull {
 	struct fdry_store *s;
 	struct fdry_registry_opts opts;
+	struct fdry_registry_meter meter;
 	fdry_registry_order_fn order_fn;
 	struct fdry_arrival *arrival; /* NULL: no loader waits */
 	struct fdry_fetch *fetch;
@@ -257,12 +258,11 @@ static int manifests_store(struct pull *p)
 	return err;
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total)
+static int on_progress(void *arg, const struct fdry_registry_done *done)
 {
 	struct pull *p = arg;
 
-	if (p->opts.progress)
-		p->opts.progress(p->opts.progress_arg, done, total);
+	fdry_registry_meter_report(&p->meter, &p->opts, done);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 struct push {
 	struct fdry_store *s;
 	struct fdry_registry_opts opts;
+	struct fdry_registry_meter meter;
 	struct fdry_pack_plan plan;
 	struct fdry_buf list;
 	struct fdry_registry_blob *blobs;
@@ -25,12 +26,11 @@ static int on_read(void *arg, size_t i, struct fdry_buf *ret)
 	return p->err;
 }
 
-static int on_progress(void *arg, uint64_t done, uint64_t total)
+static int on_progress(void *arg, const struct fdry_registry_done *done)
 {
 	struct push *p = arg;
 
-	if (p->opts.progress)
-		p->opts.progress(p->opts.progress_arg, done, total);
+	fdry_registry_meter_report(&p->meter, &p->opts, done);
 	return 0;
 }
 

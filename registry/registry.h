@@ -17,6 +17,15 @@ int fdry_registry_open(const struct fdry_registry_client **ret) __must_check;
 /* What a call of the client returned, with its message. @own: what a function of the caller
  * returned in it, or 0; its message is in place. */
 int fdry_registry_result(const struct fdry_registry_client *client, int ret, int own) __must_check;
+/* The rate of a push or pull. Zero it to start. */
+struct fdry_registry_meter {
+	double start_ms, last_ms, rate; /* the last in bytes a second */
+	uint64_t last_moved;
+};
+/* Call the functions of @opts. */
+void fdry_registry_meter_report(struct fdry_registry_meter *m,
+				const struct fdry_registry_opts *opts,
+				const struct fdry_registry_done *done);
 /* Options with their defaults. FDRY_E_OPTS, FDRY_E_LIMIT. */
 int fdry_registry_opts_take(const struct fdry_registry_opts *opts,
 			    struct fdry_registry_opts *ret) __must_check;

@@ -226,6 +226,7 @@ struct cmd_progress {
 	const char *what;
 	uint64_t shown_ms; /* when it was printed last; 0: never */
 	bool on, bytes;    /* @bytes: count bytes, not things */
+	char more[96];     /* printed behind the amounts */
 };
 void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what,
 			bool bytes);

@@ -23,8 +23,8 @@ static int pull(const struct cmd_args *a, struct fdry_store *s)
 			 (cmd_has(a, NO_REFS) ? FDRY_REGISTRY_NO_REFS : 0),
 		.ref = a->argc > 1 ? a->argv[1] : NULL,
 		.policy = cmd_value(a, POLICY),
-		.progress = cmd_progress_step,
-		.progress_arg = &stored.progress,
+		.watch = cmd_registry_watch,
+		.watch_arg = &stored.progress,
 		.image = cmd_stored_print,
 		.image_arg = &stored,
 	};

@@ -22,8 +22,8 @@ static int push(const struct cmd_args *a, struct fdry_store *s, struct fdry_regi
 		.flags = (cmd_has(a, PRIVATE) ? FDRY_REGISTRY_PRIVATE : 0) |
 			 (cmd_has(a, PLAIN_HTTP) ? FDRY_REGISTRY_PLAIN_HTTP : 0) |
 			 (cmd_has(a, NO_REFS) ? FDRY_REGISTRY_NO_REFS : 0),
-		.progress = cmd_progress_step,
-		.progress_arg = &p,
+		.watch = cmd_registry_watch,
+		.watch_arg = &p,
 		.sign_key = cmd_value(a, SIGN_KEY),
 	};
 	const char **mounts = NULL;

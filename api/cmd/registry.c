@@ -2,6 +2,18 @@
 /* registry.c - prints what push and pull have moved; see registry.h. */
 #include "api/cmd/registry.h"
 
+void cmd_registry_watch(void *progress, const struct fdry_registry_progress *p)
+{
+	struct cmd_progress *to = progress;
+	int n = snprintf(to->more, sizeof(to->more), ", object %llu of %llu",
+			 (unsigned long long)p->objects, (unsigned long long)p->objects_total);
+
+	if (p->bytes_per_s > 0 && p->left_s >= 0)
+		snprintf(to->more + n, sizeof(to->more) - (size_t)n, ", %s/s, %.0f s left",
+			 cmd_size((uint64_t)p->bytes_per_s).text, p->left_s);
+	cmd_progress_to(to, p->bytes, p->bytes_total);
+}
+
 void cmd_registry_say(const struct cmd_args *a, const char *verb,
 		      const struct fdry_registry_report *r)
 {

@@ -6,6 +6,8 @@
 #include "api/cmd/cmd.h"
 #include "foundry.h"
 
+/* A fdry_registry_progress_fn, with a struct cmd_progress. */
+void cmd_registry_watch(void *progress, const struct fdry_registry_progress *p);
 /* Print what was moved; @verb: "pushed". */
 void cmd_registry_say(const struct cmd_args *a, const char *verb,
 		      const struct fdry_registry_report *r);

@@ -269,7 +269,7 @@ void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total)
 	fprintf(stderr, " %s", amount(p, done).text);
 	if (total)
 		fprintf(stderr, " of %s", amount(p, total).text);
-	fputs("\33[K", stderr);
+	fprintf(stderr, "%s\33[K", p->more);
 }
 
 void cmd_progress_step(void *p, uint64_t done, uint64_t total)

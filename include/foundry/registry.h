@@ -25,9 +25,25 @@ extern "C" {
 
 enum fdry_registry_flags {
 	FDRY_REGISTRY_NO_REFS = 1 << 0, /* push: leave the names out; pull: set none */
-	FDRY_REGISTRY_PRIVATE = 1 << 1, /* push content that was not declared constant, too */
+	FDRY_REGISTRY_PRIVATE = 1 << 1, /* push files, and content that was not declared constant */
 	FDRY_REGISTRY_PLAIN_HTTP = 1 << 2, /* "oci://" is plain HTTP, too */
 };
+
+/**
+ * struct fdry_registry_progress - How far a push or pull is.
+ * @sz: set by the library: sizeof(struct fdry_registry_progress)
+ * @bytes, @objects: of @bytes_total and @objects_total, those that both sides have now
+ * @bytes_moved: bytes that were sent or received
+ * @elapsed_ms: since the first object
+ * @bytes_per_s: of bytes that move, lately; 0: not known yet
+ * @left_s: seconds until the end at this rate; negative: not known yet
+ */
+struct fdry_registry_progress {
+	size_t sz;
+	uint64_t bytes, bytes_total, objects, objects_total, bytes_moved;
+	double elapsed_ms, bytes_per_s, left_s;
+};
+typedef void (*fdry_registry_progress_fn)(void *arg, const struct fdry_registry_progress *progress);
 
 /**
  * struct fdry_registry_opts - How to push or pull.
@@ -38,6 +54,7 @@ enum fdry_registry_flags {
  * @mounts: of a push: @count_mounts repositories of the same registry that may have the objects;
  * the registry then copies them without a transfer
  * @progress: NULL, or a function that is called meanwhile, with @progress_arg
+ * @watch: NULL, or a function that is called where @progress is, and gets more, with @watch_arg
  * @image: of a pull: NULL, or a function that is called for each image at the end, with @image_arg
  * @policy: of a pull: a file that says which keys must have signed which names, as
  * Documentation/format/policy.rst specifies it; NULL: that of FOUNDRY_POLICY; without both, every
@@ -58,6 +75,8 @@ struct fdry_registry_opts {
 	void *image_arg;
 	const char *policy;
 	const char *sign_key;
+	fdry_registry_progress_fn watch;
+	void *watch_arg;
 };
 
 /**
@@ -88,7 +107,7 @@ struct fdry_registry_report {
  *
  * The tag appears, or moves, after everything else has arrived. An image can contain data of the
  * program that sealed it, such as prompts in a cache. Content outside of tensors that were declared
- * constant is therefore FDRY_E_PERM without FDRY_REGISTRY_PRIVATE.
+ * constant is therefore FDRY_E_PERM without FDRY_REGISTRY_PRIVATE, and so are attached files.
  *
  * Errors: FDRY_E_NETWORK (not reached, or it failed), FDRY_E_PERM (it refuses the credentials),
  * FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NOCLIENT, FDRY_E_INVAL, FDRY_E_LIMIT, FDRY_E_CORRUPT,

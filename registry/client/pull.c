@@ -38,7 +38,8 @@ struct pull {
 	size_t count;
 	const size_t *order;    /* positions of @norder blobs to fetch; @next is the next one */
 	size_t norder, next;
-	uint64_t done, total, window;
+	uint64_t window;
+	struct fdry_registry_done done;
 	struct slot ring[RING]; /* @first to @last, by their count */
 	uint64_t first, last;
 };
@@ -240,10 +241,12 @@ static int blobs_put(struct pull *p)
 		if (err)
 			return err;
 		p->window -= size;
-		p->done += size;
+		p->done.bytes += size;
+		p->done.objects++;
 		p->report->objects_moved++;
 		p->report->bytes_moved += size;
-		err = p->caller->progress(p->caller->arg, p->done, p->total);
+		p->done.bytes_moved = p->report->bytes_moved;
+		err = p->caller->progress(p->caller->arg, &p->done);
 		if (err)
 			return err;
 	}
@@ -282,10 +285,12 @@ static int objects_fetch(struct pull *p)
 	if (err)
 		return err;
 	for (i = 0; i < p->count; i++) {
-		p->total += p->blobs[i].size;
-		p->done += p->blobs[i].has ? p->blobs[i].size : 0;
+		p->done.bytes_total += p->blobs[i].size;
+		p->done.bytes += p->blobs[i].has ? p->blobs[i].size : 0;
+		p->done.objects += p->blobs[i].has;
 	}
-	err = p->caller->progress(p->caller->arg, p->done, p->total);
+	p->done.objects_total = p->count;
+	err = p->caller->progress(p->caller->arg, &p->done);
 	while (!err && p->norder)
 		err = blobs_begin(p) ?: fdry_http_run(&p->http) ?: order_ask(p);
 	return err;

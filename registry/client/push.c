@@ -47,7 +47,7 @@ struct push {
 	struct fdry_known known;
 	bool is_new;                    /* the repository has no tag and not the list: skip HEAD */
 	size_t next;                    /* blob to begin */
-	uint64_t done, total;
+	struct fdry_registry_done done;
 	struct slot slots[SLOTS_MAX];
 };
 
@@ -103,7 +103,8 @@ static void known_skip(struct push *p)
 		d = blob_at(p, p->next);
 		if (!fdry_known_has(&p->known, &d->digest))
 			return;
-		p->done += p->next >= BLOB_OBJECTS ? d->size : 0;
+		p->done.bytes += p->next >= BLOB_OBJECTS ? d->size : 0;
+		p->done.objects += p->next >= BLOB_OBJECTS;
 	}
 }
 
@@ -132,9 +133,12 @@ static int blob_end(struct slot *s)
 	struct push *p = s->p;
 
 	s->bytes.len = 0;
-	if (s->blob >= BLOB_OBJECTS)
-		p->done += blob_at(p, s->blob)->size;
-	return p->caller->progress(p->caller->arg, p->done, p->total) ?: blob_begin(s);
+	if (s->blob >= BLOB_OBJECTS) {
+		p->done.bytes += blob_at(p, s->blob)->size;
+		p->done.objects++;
+		p->done.bytes_moved = p->report->bytes_moved;
+	}
+	return p->caller->progress(p->caller->arg, &p->done) ?: blob_begin(s);
 }
 
 /* Ask for a mount from the next repository, or for an upload. */
@@ -272,7 +276,7 @@ static int blobs_send(struct push *p)
 	size_t i, n = p->http.opts.requests;
 	int err = p->known.has_tags ? 0 : list_ask(p);
 
-	p->next = p->done = 0;
+	p->next = p->done.bytes = p->done.objects = 0;
 	for (i = 0; i < n && !err; i++) {
 		fdry_http_req_release(&p->slots[i].req);
 		p->slots[i].p = p;
@@ -418,8 +422,9 @@ static int layers_set(struct push *p)
 		fdry_media_of(b[i].kinds, p->layers[1 + i].media);
 		p->layers[1 + i].digest = b[i].oid;
 		p->layers[1 + i].size = b[i].size;
-		p->total += b[i].size;
+		p->done.bytes_total += b[i].size;
 	}
+	p->done.objects_total = p->in->count;
 	p->empty = (struct fdry_descriptor){ .media = FDRY_MEDIA_EMPTY,
 					     .size = strlen(FDRY_EMPTY_BLOB) };
 	return fdry_oid_of(FDRY_EMPTY_BLOB, strlen(FDRY_EMPTY_BLOB), &p->empty.digest);

@@ -21,6 +21,20 @@ at=oci+http://127.0.0.1:$bad_port/m/one
 fault
 t "push" foundry-store push --private m/one "$at"
 
+# --- progress ---
+
+fault "GET blobs/sha256:$(id_of f20) 1 drip 0.2"
+rm -rf t
+# The words of a pull on a terminal, one line each.
+progress() {
+	python3 "$ROOT/tests/cli/on_terminal.py" "" foundry-store -s t pull "$at" | tr '\r' '\n'
+}
+shows() { progress | grep -E "$1"; }
+t "pull shows bytes and objects" shows "KiB of .*, object [0-9]+ of 4[01]"
+rm -rf t
+fault "GET blobs/sha256:$(id_of f20) 1 drip 0.2"
+t "and the rate and the time left" shows "of 4[01], [0-9.]+ [KM]iB/s, [0-9]+ s left"
+
 # --- log-ins without end ---
 
 touch bad/tokens

@@ -174,6 +174,32 @@ class Registry(unittest.TestCase):
         self.assertEqual(steps[-1], (pulled.bytes, pulled.bytes))
         self.assertEqual(steps, sorted(steps))
 
+    def test_rate_and_time_left(self):
+        import foundry
+        self.push()
+        seen = []
+        self.fault(f"GET {self.last_chunk()} 9 drip {DRIP / 2}")
+        with foundry.Store(self.new_store()) as store:
+            pulled = store.pull(f"{self.repository}:model", watch=seen.append, requests=2)
+        last = seen[-1]
+        self.assertEqual((last.bytes, last.objects, last.bytes_moved, last.left_s),
+                         (pulled.bytes, pulled.objects, pulled.bytes, 0))
+        self.assertEqual((last.bytes_total, last.objects_total), (pulled.bytes, pulled.objects))
+        self.assertGreater(last.elapsed_ms, 8 * DRIP / 2 * 1e3 - 100)
+        self.assertGreater(last.bytes_per_s, 0)
+        self.assertEqual([p.objects for p in seen], sorted(p.objects for p in seen))
+        self.assertIsNone(seen[0].left_s)
+
+    def test_files_need_a_flag(self):
+        import foundry
+        copy = os.path.join(self.new_store(), "copy")
+        shutil.copytree(self.store, copy)
+        with foundry.Store(copy) as store:
+            store.attach("model", [foundry.File("cache/code.bin", b"x" * 100)])
+            with self.assertRaisesRegex(foundry.Error, "carries 1 file.* 100 bytes.*private"):
+                store.push("model", f"{self.repository}:files")
+            store.push("model", f"{self.repository}:files", private=True)
+
     def test_content_that_is_not_constant_needs_a_flag(self):
         import foundry
         with foundry.Store(self.store) as store, self.assertRaisesRegex(

@@ -35,7 +35,8 @@ _NAMES = {name: module for module, names in {
     "settings": ("Variable", "check_variables", "variables"),
     "slots": ("SlotCall", "SlotPhase", "SlotStats", "Slots"),
     "start": ("Start", "Unused", "load_or_capture"),
-    "store": ("Collection", "Eviction", "File", "Pack", "Requirements", "Store", "Transfer"),
+    "store": ("Collection", "Eviction", "File", "Pack", "Progress", "Requirements", "Store",
+              "Transfer"),
     # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).
     "cudagraph": ("CUDAGraph", "graph", "graph_pool_handle", "save_graphs"),
     "many": ("load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "save_graph_manifest",

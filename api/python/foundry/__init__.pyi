@@ -414,6 +414,16 @@ class File(NamedTuple):
     data: bytes
     executable: bool = False
 
+class Progress:
+    bytes: int
+    bytes_total: int
+    objects: int
+    objects_total: int
+    bytes_moved: int
+    elapsed_ms: float
+    bytes_per_s: float
+    left_s: float | None
+
 class Store:
     def __init__(self, path: _Path | None = None, create: bool = False, readonly: bool = False,
                  group: bool = False) -> None: ...
@@ -430,13 +440,15 @@ class Store:
     def push(self, names: str | Iterable[str], registry: str | None = None, private: bool = False,
              mounts: Iterable[str] = (), refs: bool = True, plain_http: bool = False,
              progress: Callable[[int, int], object] | None = None,
-             requests: int = 0, sign_key: _Path | None = None) -> Transfer: ...
+             requests: int = 0, sign_key: _Path | None = None,
+             watch: Callable[[Progress], object] | None = None) -> Transfer: ...
     def sign(self, names: str | Iterable[str], registry: str | None = None,
              sign_key: _Path | None = None, refs: bool = True,
              plain_http: bool = False) -> Transfer: ...
     def pull(self, registry: str, ref: str | None = None, refs: bool = True,
              plain_http: bool = False, progress: Callable[[int, int], object] | None = None,
-             requests: int = 0, policy: _Path | None = None) -> Transfer: ...
+             requests: int = 0, policy: _Path | None = None,
+             watch: Callable[[Progress], object] | None = None) -> Transfer: ...
     def tag(self, image: str, ref: str) -> None: ...
     def pin(self, name: str) -> None: ...
     def unpin(self, name: str) -> None: ...

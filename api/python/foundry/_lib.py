@@ -454,11 +454,21 @@ class ImportOpts(Struct):
     _fields_ = ExportOpts._fields_ + [("image", IMPORTED_FN), ("image_arg", c_void_p)]
 
 
+class RegistryProgress(Struct):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "bytes", "bytes_total", "objects", "objects_total", "bytes_moved")] + [
+        (n, c_double) for n in ("elapsed_ms", "bytes_per_s", "left_s")]
+
+
+WATCH_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RegistryProgress))
+
+
 class RegistryOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("requests", c_uint32), ("ref", c_char_p),
                 ("mounts", POINTER(c_char_p)), ("count_mounts", c_size_t), ("progress", BYTES_FN),
                 ("progress_arg", c_void_p), ("image", IMPORTED_FN), ("image_arg", c_void_p),
-                ("policy", c_char_p), ("sign_key", c_char_p)]
+                ("policy", c_char_p), ("sign_key", c_char_p), ("watch", WATCH_FN),
+                ("watch_arg", c_void_p)]
 
 
 class RegistryReport(Struct):

@@ -65,6 +65,17 @@ class Transfer(_lib.Record):
             self.images = images
 
 
+class Progress(_lib.Record):
+    """How far a push or pull is: the fields of fdry_registry_progress. left_s is None until it is
+    known.
+    """
+
+    def __init__(self, raw):
+        for name, _ in _lib.RegistryProgress._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+        self.left_s = raw.left_s if raw.left_s >= 0 else None
+
+
 class Eviction(_lib.Record):
     """The report of an eviction: the fields of fdry_evict_report.
 
@@ -97,6 +108,11 @@ class Collection(_lib.Record):
 def bytes_callback(progress):
     """A Callback for progress(done, total)."""
     return _lib.Callback(_lib.BYTES_FN, progress and (lambda _, done, total: progress(done, total)))
+
+
+def watch_callback(watch):
+    """A Callback for watch(Progress)."""
+    return _lib.Callback(_lib.WATCH_FN, watch and (lambda _, raw: watch(Progress(raw.contents))))
 
 
 @contextlib.contextmanager
@@ -303,28 +319,31 @@ class Store(_lib.Closing):
         return found
 
     def push(self, names, registry=None, private=False, mounts=(), refs=True, plain_http=False,
-             progress=None, requests=0, sign_key=None):
+             progress=None, requests=0, sign_key=None, watch=None):
         """Send images to a container registry. Returns a Transfer.
 
         names: refs, ids or prefixes of ids. registry: "oci://HOST[:PORT]/REPOSITORY[:TAG]";
         None: the repository of FOUNDRY_REGISTRY, where loads look for the one image by its name.
-        private: also content that was not declared constant. mounts: repositories of the registry
-        that may have the objects. refs: the names of the images, too. plain_http: HTTP without TLS.
+        private: also files, and content that was not declared constant. mounts: repositories of the
+        registry that may have the objects. refs: the names of the images, too. plain_http: HTTP
+        without TLS.
         progress: as for export(). requests: how many at a time; 0: 16. sign_key: the path of a
-        private key that signs the images; None: that of FOUNDRY_SIGN_KEY.
+        private key that signs the images; None: that of FOUNDRY_SIGN_KEY. watch: a function that is
+        called meanwhile with a Progress, which has the rate and the time left.
         """
         names = [names] if isinstance(names, str) else list(names)
         mounts = list(mounts)
-        callback = bytes_callback(progress)
+        callback, watching = bytes_callback(progress), watch_callback(watch)
         flags = ((_REGISTRY_PRIVATE if private else 0) | (0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         repositories = (ctypes.c_char_p * len(mounts))(*[_lib.text(name) for name in mounts])
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, mounts=repositories, count_mounts=len(mounts),
-                                 progress=callback.fn, sign_key=optional_name(sign_key))
+                                 progress=callback.fn, watch=watching.fn,
+                                 sign_key=optional_name(sign_key))
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
-        with callback:
+        with callback, watching:
             lib.fdry_store_push(self._handle, texts, len(names),
                                 None if registry is None else _lib.text(registry),
                                 ctypes.byref(opts), ctypes.byref(report))
@@ -348,26 +367,27 @@ class Store(_lib.Closing):
         return Transfer(report)
 
     def pull(self, registry, ref=None, refs=True, plain_http=False, progress=None, requests=0,
-             policy=None):
+             policy=None, watch=None):
         """Fetch the images of "oci://HOST[:PORT]/REPOSITORY[:TAG]", or with "@sha256:DIGEST".
         Returns a Transfer, whose `images` are those of import_().
 
         ref: the name for them; None: the names that they were pushed with. refs: without a ref, set
-        those names. plain_http, progress, requests: as for push(). policy: the path of a file that
-        says which keys must have signed the images; None: that of FOUNDRY_POLICY.
+        those names. plain_http, progress, requests, watch: as for push(). policy: the path of a
+        file that says which keys must have signed the images; None: that of FOUNDRY_POLICY.
         """
         images = []
         found = _lib.IMPORTED_FN(lambda _,
                                  *words: images.append(tuple(w.decode() if w else None
                                                              for w in words)))
-        callback = bytes_callback(progress)
+        callback, watching = bytes_callback(progress), watch_callback(watch)
         flags = ((0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, ref=None if ref is None else _lib.text(ref),
-                                 progress=callback.fn, image=found, policy=optional_name(policy))
+                                 progress=callback.fn, watch=watching.fn, image=found,
+                                 policy=optional_name(policy))
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
-        with callback:
+        with callback, watching:
             lib.fdry_store_pull(self._handle, _lib.text(registry), ctypes.byref(opts),
                                 ctypes.byref(report))
         return Transfer(report, images)

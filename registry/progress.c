@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* progress.c - reports what a push or pull has done, at which rate; see registry.h. */
+#include "lib/clock.h"
+#include "registry/registry.h"
+
+#define STEP_MS 200  /* between two measurements of the rate */
+#define NEWEST 0.3   /* the share of the newest measurement */
+
+/* The rate is that of bytes that moved: what the other side had takes no time. */
+static void rate_measure(struct fdry_registry_meter *m, const struct fdry_registry_progress *p)
+{
+	double ms = p->elapsed_ms - m->last_ms, rate;
+
+	if (ms < STEP_MS)
+		return;
+	rate = (double)(p->bytes_moved - m->last_moved) / ms * 1e3;
+	m->rate = m->last_ms > 0 ? NEWEST * rate + (1 - NEWEST) * m->rate : rate;
+	m->last_ms = p->elapsed_ms;
+	m->last_moved = p->bytes_moved;
+}
+
+void fdry_registry_meter_report(struct fdry_registry_meter *m,
+				const struct fdry_registry_opts *opts,
+				const struct fdry_registry_done *done)
+{
+	struct fdry_registry_progress p = {
+		.sz = sizeof(p), .bytes = done->bytes, .bytes_total = done->bytes_total,
+		.objects = done->objects, .objects_total = done->objects_total,
+		.bytes_moved = done->bytes_moved, .left_s = -1,
+	};
+
+	if (opts->progress)
+		opts->progress(opts->progress_arg, done->bytes, done->bytes_total);
+	if (!opts->watch)
+		return;
+	if (m->start_ms <= 0)
+		m->start_ms = fdry_now_ms();
+	p.elapsed_ms = fdry_now_ms() - m->start_ms;
+	rate_measure(m, &p);
+	p.bytes_per_s = m->rate;
+	if (p.bytes == p.bytes_total)
+		p.left_s = 0;
+	else if (m->rate > 0)
+		p.left_s = (double)(p.bytes_total - p.bytes) / m->rate;
+	opts->watch(opts->watch_arg, &p);
+}
