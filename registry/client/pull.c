@@ -33,7 +33,7 @@ struct pull {
 	const struct fdry_registry_opts *opts;
 	const struct fdry_registry_caller *caller;
 	struct fdry_registry_report *report;
-	struct fdry_buf layers; /* struct fdry_descriptor each: the list, then the objects */
+	size_t layers; /* that were compared: the list, then the objects */
 	const struct fdry_registry_blob *blobs;
 	size_t count;
 	const size_t *order;    /* positions of @norder blobs to fetch; @next is the next one */
@@ -49,12 +49,91 @@ static int damaged(const struct pull *p, const char *what)
 	return fdry_document_damaged(&p->http, what);
 }
 
+/* --- the list --- */
+
+static int blob_url(struct pull *p, struct fdry_http_req *r, const struct fdry_oid *oid,
+		    uint64_t size)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	r->most = size;
+	return fdry_http_url(&p->http, r, "/v2/%s/blobs/sha256:%s", p->http.name.repo,
+			     fdry_oid_hex(oid, hex));
+}
+
+/* Has the whole blob come, with its bytes? */
+static bool is_whole(const struct fdry_http_req *r, const struct fdry_oid *oid, uint64_t size)
+{
+	return r->in.len == size && fdry_oid_eq(&r->digest, oid);
+}
+
+static int list_fetch(struct pull *p, const struct fdry_descriptor *d)
+{
+	struct fdry_http_req r = { .method = "GET", .hash = true };
+	int err;
+
+	if (strcmp(d->media, FDRY_MEDIA_LIST))
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "%s/%s is not an image of Foundry; give a name that "
+				 "foundry-store push wrote",
+				 p->http.name.host, p->http.name.repo);
+	if (d->size > LIST_MAX)
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the image's list has %llu bytes, and Foundry reads %u "
+				 "at most",
+				 (unsigned long long)d->size, LIST_MAX);
+	err = blob_url(p, &r, &d->digest, d->size) ?: fdry_http_do(&p->http, &r);
+	if (err)
+		goto out_release;
+	if (r.status != 200 && r.status != 206)
+		err = fdry_http_refused(&p->http, &r);
+	else if (!is_whole(&r, &d->digest, d->size))
+		err = fdry_document_mismatch(&p->http, &d->digest);
+	else
+		err = p->caller->list(p->caller->arg, (struct fdry_span){ r.in.data, r.in.len },
+				      &p->blobs, &p->count);
+out_release:
+	fdry_http_req_release(&r);
+	return err;
+}
+
 /* --- documents --- */
+
+/* The first layer is the list. The others must be exactly its objects, in its order. So nothing of
+ * them is kept, and an index that names more of them is refused where it does. */
+static int layer_check(struct pull *p, const struct fdry_descriptor *d)
+{
+	const struct fdry_registry_blob *b;
+	char media[FDRY_MEDIA_MAX];
+
+	if (!p->layers)
+		return list_fetch(p, d);
+	if (p->layers > p->count)
+		return damaged(p, "its layers are not the objects of its list");
+	b = &p->blobs[p->layers - 1];
+	if (!fdry_oid_eq(&d->digest, &b->oid) || d->size != b->size ||
+	    strcmp(d->media, fdry_media_of(b->kinds, media)))
+		return damaged(p, "a layer is not the object of its list");
+	return 0;
+}
+
+static int layers_check(struct pull *p, const struct fdry_buf *layers)
+{
+	const struct fdry_descriptor *d = fdry_array(*layers, const struct fdry_descriptor);
+	size_t i, n = fdry_array_count(*layers, struct fdry_descriptor);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++) {
+		err = layer_check(p, &d[i]);
+		p->layers++;
+	}
+	return err;
+}
 
 static int part_fetch(struct pull *p, const struct fdry_descriptor *d)
 {
+	struct fdry_buf bytes = { 0 }, layers = { 0 };
 	char ref[FDRY_DOCUMENT_REF_SIZE];
-	struct fdry_buf bytes = { 0 };
 	bool is_index = false;
 	struct fdry_oid id;
 	int err;
@@ -63,11 +142,12 @@ static int part_fetch(struct pull *p, const struct fdry_descriptor *d)
 		return damaged(p, "its index names something that is no manifest");
 	err = fdry_document_fetch(&p->http, fdry_document_ref(&d->digest, ref), &d->digest, &bytes,
 				  &id) ?:
-	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index,
-				 &p->layers);
+	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index, &layers);
 	if (!err && (is_index || bytes.len != d->size))
 		err = damaged(p, "its index names a manifest of another size or kind");
+	err = err ?: layers_check(p, &layers);
 	fdry_buf_release(&bytes);
+	fdry_buf_release(&layers);
 	return err;
 }
 
@@ -82,8 +162,8 @@ static int parts_fetch(struct pull *p, const struct fdry_buf *parts)
 	return err;
 }
 
-/* All layers of the artifact. */
-static int layers_fetch(struct pull *p)
+/* The list, and all layers of the artifact compared with it. */
+static int list_and_layers_fetch(struct pull *p)
 {
 	const struct fdry_registry_name *n = &p->http.name;
 	char ref[FDRY_DOCUMENT_REF_SIZE];
@@ -100,85 +180,13 @@ static int layers_fetch(struct pull *p)
 	if (err)
 		goto out_release;
 	fdry_oid_hex(&id, p->report->id);
-	if (is_index)
-		err = parts_fetch(p, &parts);
-	else
-		err = fdry_buf_put(&p->layers, parts.data, parts.len);
+	err = is_index ? parts_fetch(p, &parts) : layers_check(p, &parts);
+	if (!err && p->layers != 1 + p->count)
+		err = damaged(p, "its layers are not the objects of its list");
 out_release:
 	fdry_buf_release(&bytes);
 	fdry_buf_release(&parts);
 	return err;
-}
-
-/* --- the list --- */
-
-static const struct fdry_descriptor *layer_at(const struct pull *p, size_t i)
-{
-	return (const struct fdry_descriptor *)p->layers.data + i;
-}
-
-static int blob_url(struct pull *p, struct fdry_http_req *r, const struct fdry_descriptor *d)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-
-	r->most = d->size;
-	return fdry_http_url(&p->http, r, "/v2/%s/blobs/sha256:%s", p->http.name.repo,
-			     fdry_oid_hex(&d->digest, hex));
-}
-
-/* Has the whole blob come, with its bytes? */
-static bool is_whole(const struct fdry_http_req *r, const struct fdry_descriptor *d)
-{
-	return r->in.len == d->size && fdry_oid_eq(&r->digest, &d->digest);
-}
-
-/* The layers must be exactly the objects of the list, in its order. */
-static int layers_check(const struct pull *p)
-{
-	char media[FDRY_MEDIA_MAX];
-	const struct fdry_descriptor *d;
-	size_t i;
-
-	if (p->layers.len / sizeof(*d) != 1 + p->count)
-		return damaged(p, "its layers are not the objects of its list");
-	for (i = 0; i < p->count; i++) {
-		d = layer_at(p, 1 + i);
-		if (!fdry_oid_eq(&d->digest, &p->blobs[i].oid) || d->size != p->blobs[i].size ||
-		    strcmp(d->media, fdry_media_of(p->blobs[i].kinds, media)))
-			return damaged(p, "a layer is not the object of its list");
-	}
-	return 0;
-}
-
-static int list_fetch(struct pull *p)
-{
-	const struct fdry_descriptor *d = layer_at(p, 0);
-	struct fdry_http_req r = { .method = "GET", .hash = true };
-	int err;
-
-	if (strcmp(d->media, FDRY_MEDIA_LIST))
-		return fdry_fail(FDRY_E_BADIMAGE,
-				 "%s/%s is not an image of Foundry; give a name that "
-				 "foundry-store push wrote",
-				 p->http.name.host, p->http.name.repo);
-	if (d->size > LIST_MAX)
-		return fdry_fail(FDRY_E_LIMIT,
-				 "the image's list has %llu bytes, and Foundry reads %u "
-				 "at most",
-				 (unsigned long long)d->size, LIST_MAX);
-	err = blob_url(p, &r, d) ?: fdry_http_do(&p->http, &r);
-	if (err)
-		goto out_release;
-	if (r.status != 200 && r.status != 206)
-		err = fdry_http_refused(&p->http, &r);
-	else if (!is_whole(&r, d))
-		err = fdry_document_mismatch(&p->http, &d->digest);
-	else
-		err = p->caller->list(p->caller->arg, (struct fdry_span){ r.in.data, r.in.len },
-				      &p->blobs, &p->count);
-out_release:
-	fdry_http_req_release(&r);
-	return err ?: layers_check(p);
 }
 
 /* --- objects --- */
@@ -195,7 +203,7 @@ static int blob_begin(struct slot *s, size_t blob)
 	s->req.hash = true;
 	s->req.done = blob_done;
 	s->req.arg = s;
-	err = blob_url(s->p, &s->req, layer_at(s->p, 1 + blob));
+	err = blob_url(s->p, &s->req, &s->p->blobs[blob].oid, s->p->blobs[blob].size);
 	if (err)
 		return err;
 	fdry_http_start(&s->p->http, &s->req);
@@ -260,12 +268,12 @@ static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 
 	if (r->status != 200 && r->status != 206)
 		return fdry_http_refused(h, r);
-	if (is_whole(r, layer_at(p, 1 + s->blob))) {
+	if (is_whole(r, &p->blobs[s->blob].oid, p->blobs[s->blob].size)) {
 		s->arrived = true;
 		return blobs_put(p) ?: blobs_begin(p);
 	}
 	if (++s->tries == TRIES_MAX)
-		return fdry_document_mismatch(&p->http, &layer_at(p, 1 + s->blob)->digest);
+		return fdry_document_mismatch(&p->http, &p->blobs[s->blob].oid);
 	h->retries++;
 	return blob_begin(s, s->blob);
 }
@@ -325,13 +333,12 @@ int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
 	p->opts = opts;
 	p->caller = caller;
 	p->report = report;
-	err = session_open(p, from) ?: layers_fetch(p) ?: list_fetch(p) ?: objects_fetch(p);
+	err = session_open(p, from) ?: list_and_layers_fetch(p) ?: objects_fetch(p);
 	report->requests = p->http.requests;
 	report->retries = p->http.retries;
 	for (i = 0; i < RING; i++)
 		fdry_http_req_release(&p->ring[i].req);
 	fdry_http_close(&p->http);
-	fdry_buf_release(&p->layers);
 	free(p);
 	return err;
 }

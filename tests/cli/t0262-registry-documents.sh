@@ -37,7 +37,7 @@ while IFS='|' read -r change regex; do
 	changed "$change"
 	t "a manifest after: $change" refuses 7 "$regex"
 done <<'END'
-del layers[1]|its layers are not the objects
+del layers[1]|a layer is not the object of its list
 layers.append(layers[1])|its layers are not the objects
 layers[1], layers[2] = layers[2], layers[1]|is not the object of its list
 layers[1]["size"] += 1|is not the object of its list
@@ -63,4 +63,22 @@ END
 
 changed 'm["layers"] = layers * 5000'
 t "20,000 layers" refuses 9 "lists 20000 entries, and Foundry reads 10000"
+# --- an index that names one manifest very often ---
+
+python3 - "http://127.0.0.1:$real_port/v2/m/one/manifests/latest" <<'END'
+import hashlib, json, sys, urllib.request
+media = "application/vnd.oci.image.manifest.v1+json"
+data = urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={"Accept": media})).read()
+part = {"mediaType": media, "digest": "sha256:" + hashlib.sha256(data).hexdigest(),
+	"size": len(data)}
+with open("index.json", "w") as f:
+	json.dump({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+		   "manifests": [part] * 500}, f)
+END
+fault "GET manifests/latest 1 file $TMP/index.json"
+: >bad/headers
+rm -rf t
+t "an index of 500 equal manifests" says_only 7 "is not the object|are not the objects" \
+	foundry-store -s t pull "$at"
+t "is refused at the second" test "$(asked "GET.*manifests/sha256")" -le 2
 t_done
