@@ -98,6 +98,42 @@ refused() {
 	t "a redirect to another protocol" refuses 9 "not HTTPS"
 }
 
+pushes_refused() {
+	while IFS='|' read -r what status regex; do
+		rm -rf real.data/docker
+		fault "$what"
+		t "a push with $what" says_only "$status" "$regex" \
+			foundry-store push --private m/one "$at"
+		t "leaves the store sound" foundry-store verify
+	done <<-'END'
+	POST uploads 9 status 403|6|answered 403 to POST .*TEST: a fault.*ask for the right
+	PUT uploads 9 status 413|9|answered 413 to PUT .*limit for one request is too small
+	PUT manifests 9 status 403|6|answered 403 to PUT .*ask for the right
+	PUT manifests 9 status 400|9|answered 400 to PUT .*TEST: a fault
+	PUT manifests 9 digest|7|has stored another manifest than was sent
+	END
+}
+
+# Damaged on the registry's disk.
+damaged() {
+	local id=${blob#blobs/sha256:}
+	local file=real.data/docker/registry/v2/blobs/sha256/${id:0:2}/$id/data
+	fault
+	push >/dev/null
+	cp "$file" whole
+	printf x | dd of="$file" bs=1 seek=450000 conv=notrunc status=none
+	t "a blob that is corrupted on the server" says_only 7 \
+		"sent other bytes than sha256:$id; delete them there and push again" fetch
+	head -c 450000 whole >"$file"
+	t "one that is shorter there" says_only 7 "sent other bytes" fetch
+	: >"$file"
+	t "an empty one" says_only 7 "sent other bytes" fetch
+	rm "$file"
+	t "one that is gone" says_only 3 "answered 404" fetch
+	t "a push brings it back" push
+	t "and the image is whole" fetch
+}
+
 # Another host gets no credentials.
 hosts() {
 	hostile_start else
@@ -163,6 +199,8 @@ changes() {
 	registry_start real
 	hostile_begin
 	pushes
+	pushes_refused
+	damaged
 	hosts
 	tokens
 	dead
