@@ -166,6 +166,16 @@ class Starts(Engine):
         self.first()
         self.start(before=before, counts="{**PLAIN, 'profile': 0}")
 
+    def test_an_area_that_cannot_be_entered_starts_plain(self):
+        log = self.start(before="""
+            from foundry.engines import area
+            def failed(self):
+                raise foundry.Error(foundry._lib.NOKEY, "of a test")
+            area.Area.__enter__ = failed
+            """)
+        self.assertIn("started without an image, because of a test", log)
+        self.assertNotIn("carries files", log)
+
     def test_memory_that_moved_is_noticed(self):
         self.first()
         log = self.start(counts="{**PLAIN, 'profile': 0}", STAND_IN_MORE="1")

@@ -14,6 +14,7 @@ one.
 
 The constructors of SGLang's graph runners allocate their buffers in the region in every start.
 """
+import contextlib
 import functools
 import logging
 import os
@@ -222,7 +223,8 @@ class Session(session.Session):
     def carry(self):
         """Attach the files to the image, while SGLang serves."""
         self.end_caches()
-        log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
+        if self.sealed or self.image:
+            log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
 
     # --- the graphs of decoding ---
 
@@ -294,8 +296,14 @@ class Session(session.Session):
 
     def capture_and_seal(self, original, decode):
         """Let SGLang warm up and capture aside, and seal its graphs."""
-        inside = area.Area(self.capture, self.ordinal)
-        with inside, graphs.kept(inside, self.capture, self.ordinal):
+        inside, left = area.Area(self.capture, self.ordinal), contextlib.ExitStack()
+        try:
+            left.enter_context(inside)
+        except Exception as e:
+            self.give_up(e)
+            original()
+            return
+        with left, graphs.kept(inside, self.capture, self.ordinal):
             original()
         try:
             backend = decode.backend
