@@ -54,10 +54,9 @@ static int code_add(struct fdry_kernel_set *set, const struct fdry_set_owner *o)
 
 	if (code->cubin)
 		return load_add(set, o, code->cubin->variables, code->cubin->nvariables);
-	err = fdry_code_vars_host(code->bytes, &list, NULL);
-	if (!err)
-		err = load_add(set, o, fdry_array(list, struct fdry_cubin_variable),
-			       fdry_array_count(list, struct fdry_cubin_variable));
+	err = fdry_code_vars_host(code->bytes, &list, NULL) ?:
+	      load_add(set, o, fdry_array(list, struct fdry_cubin_variable),
+		       fdry_array_count(list, struct fdry_cubin_variable));
 	fdry_buf_release(&list);
 	return err;
 }

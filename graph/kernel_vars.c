@@ -289,10 +289,8 @@ int fdry_set_pointed_read(struct fdry_kernel_set *set, const struct fdry_set_poi
 	if (code->cubin)
 		return variable_read(&l, &k->variable,
 				     fdry_cubin_initial(code->cubin, &k->variable));
-	err = fdry_code_vars_host(code->bytes, &variables, &initial);
-	if (!err)
-		err = variable_read(&l, &k->variable,
-				    fdry_array(initial, struct fdry_span)[k->index]);
+	err = fdry_code_vars_host(code->bytes, &variables, &initial) ?:
+	      variable_read(&l, &k->variable, fdry_array(initial, struct fdry_span)[k->index]);
 	fdry_buf_release(&variables);
 	fdry_buf_release(&initial);
 	return err;

@@ -78,8 +78,7 @@ int fdry_seal_events(struct fdry_seal *s)
 	struct fdry_intern events = { 0 };
 	int err = counts ? uses_count(u, n, &events, counts) : fdry_nomem();
 
-	if (!err)
-		err = shared_put(s, u, n, &events, counts);
+	err = err ?: shared_put(s, u, n, &events, counts);
 	fdry_intern_release(&events);
 	free(counts);
 	return err;
