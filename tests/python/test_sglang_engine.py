@@ -219,7 +219,8 @@ class Engine(unittest.TestCase):
         one.ahead = types.SimpleNamespace(join=lambda: None)
         one.image = types.SimpleNamespace(
             graphs=lambda: names, launch=lambda key, stream: launched.append((key, stream)))
-        one.text, one.place = lambda name: text, lambda roots: tensors
+        one.text, one.written = lambda name: text, lambda: tensors
+        one.place = lambda roots: None
         one.fill(decode)
         stream = types.SimpleNamespace(cuda_stream=5)
         with mock.patch("torch.cuda.current_stream", lambda device=None: stream):
