@@ -45,6 +45,9 @@ commands() {
 	3 no sign m/a oci://no-repository
 	3 no push m/a oci://no-repository
 	0 no pull oci://no-repository
+	0 no tags oci://no-repository
+	0 no unpush oci://no-repository
+	0 no prune oci://no-repository
 	0 yes help
 	END
 }

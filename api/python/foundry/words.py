@@ -25,7 +25,7 @@ FUNCTIONS = {
     "fdry_hook_install": "activate", "fdry_hook_path": "environment",
     "fdry_image_attach": "Store.attach",
     "fdry_image_describe": "Store.describe", "fdry_image_files": "Store.files",
-    "fdry_image_rng": "Image.generators",
+    "fdry_image_pin": "pin", "fdry_image_rng": "Image.generators",
     "fdry_image_graph": "Image.graphs",
     "fdry_image_host": "Tensor.numpy", "fdry_image_launch_rng": "Image.launch",
     "fdry_image_load": "load", "fdry_image_requirements": "Store.requirements",
@@ -38,6 +38,7 @@ FUNCTIONS = {
     "fdry_kernels_new": "Kernels",
     "fdry_kernels_free": "Kernels.close", "fdry_kernels_stats_reset": "Kernels.reset_stats",
     "fdry_load_or_capture": "load_or_capture",
+    "fdry_repo_prune": "prune", "fdry_repo_tags": "tags", "fdry_repo_unpush": "unpush",
     "fdry_resident_free": "Device.free", "fdry_resident_new": "Device.new",
     "fdry_resident_read": "Device.read",
     "fdry_resident_view": "Device.view", "fdry_resident_write": "Device.write",
@@ -70,7 +71,7 @@ OTHERS = {
     "FDRY_LOAD_CHECK_AT_LAUNCH": "check_at_launch",
 }
 _NAMES = re.compile("|".join(re.escape(name) for name in OTHERS)
-                    + r"|\bfdry_load_opts\.(?P<option>[a-z_]+)"
+                    + r"|\bfdry_(?:load|pin)_opts\.(?P<option>[a-z_]+)"
                      + r"|\b(?P<function>fdry_[a-z_]+)(?P<call>\(\))?")
 
 # soname: (package of Debian and Ubuntu, of Fedora and Red Hat)
