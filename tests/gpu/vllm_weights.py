@@ -14,6 +14,7 @@ All starts give the same answers. Those of Foundry have the load format foundry.
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -82,23 +83,13 @@ def drop(paths):
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def write_files(config, folder):
-    """Write the files in a process of its own, which then frees the GPU."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            os.write(write, json.dumps(checkpoint(config, folder)).encode())
-            status = 0
-        except Exception as e:
-            print(f"no files: {e!r}", flush=True)
-        finally:
-            os._exit(status)
-    os.close(write)
-    with os.fdopen(read) as f:
-        found = json.loads(f.read() or "[[], 0]")
-    return (*found, os.waitpid(child, 0)[1] == 0)
+def write_files(folder):
+    """Write the files for the model in a folder, in a process of its own, which then frees the GPU.
+    Returns their paths and bytes, or none if that fails.
+    """
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--write", folder],
+                          stdout=subprocess.PIPE, text=True, check=False)
+    return json.loads(done.stdout) if not done.returncode else ([], 0)
 
 
 def starts(formats, folder, cold, paths):
@@ -130,7 +121,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         vllm_start.model(folder, config)
         began = time.monotonic()
-        paths, total, written = write_files(config, folder)
+        paths, total = write_files(folder)
         if not paths:
             parts.skip("no GPU")
         print(f"{total / 1e9:.2f} GB in {len(paths)} files, {time.monotonic() - began:.1f} s",
@@ -145,10 +136,16 @@ def main():
               f"{total / image / 1e9:8.2f}{own.get('weights sealed', float('nan')):8.2f}"
               f"{one.get('engine', float('nan')):10.2f}")
     each = [one for _, one in found]
-    parts.finish([written, *each, *vllm_start.equal_answers(each),
+    parts.finish([*each, *vllm_start.equal_answers(each),
                   *(vllm_start.nothing_done(one) for one in each[-2:]),
                   *("weights" in one.get("of Foundry", {}) for one in each[-2:])])
 
 
 if __name__ == "__main__":
-    main()
+    if "--write" in sys.argv:
+        made = sys.argv[-1]
+        sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
+        with open(os.path.join(made, "config.json"), encoding="utf-8") as file:
+            print(json.dumps(checkpoint(json.load(file), made)))
+    else:
+        main()
