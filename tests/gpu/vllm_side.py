@@ -34,7 +34,7 @@ def chain(kind, folder, infos):
     config, plain, more = KINDS[kind]
     os.makedirs(folder)
     vllm_start.model(folder, config)
-    if infos:
+    if infos and os.path.isdir(infos):
         shutil.copytree(infos, os.path.join(folder, "caches", "VLLM_CACHE_ROOT", "modelinfos"))
     if kind == "weights":
         vllm_weights.write_files(folder)

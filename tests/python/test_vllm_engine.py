@@ -52,6 +52,25 @@ triton.compile(ASTSource(kernel.scale, {"x": "*fp32", "n": "i32", "B": "constexp
 """
 
 
+# One of two ranks: print what it decides.
+RANK = """
+import sys
+import types
+import torch
+from vllm.distributed import parallel_state
+from foundry.engines.ranks import Ranks
+from foundry.vllm import supported
+rank = int(sys.argv[1])
+torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank,
+                                     world_size=2)
+parallel_state.get_world_group = lambda: types.SimpleNamespace(
+    cpu_group=torch.distributed.group.WORLD)
+ranks = Ranks(rank, 2, supported._gather)
+print([ranks.agree(None, "a"), ranks.agree("gone" if rank else None), ranks.agree(None, rank),
+       ranks.first(rank)])
+"""
+
+
 class Graph:
     """A loaded graph that notes its replays."""
 
@@ -270,6 +289,33 @@ class Engine(unittest.TestCase):
         used = inspect.unwrap(gpu_model_runner.GPUModelRunner.capture_model).__code__.co_names
         for name in ("set_cudagraph_capturing_enabled", "lock_workspace"):
             self.assertIn(name, used)
+
+    def test_ranks_decide_together(self):
+        with tempfile.TemporaryDirectory() as folder:
+            begun = [subprocess.Popen([sys.executable, "-c", RANK, str(rank),
+                                       os.path.join(folder, "meet")], stdout=subprocess.PIPE,
+                                      text=True) for rank in range(2)]
+            said = [each.communicate(timeout=280)[0].strip().splitlines()[-1] for each in begun]
+        other = "'the ranks have images of different starts'"
+        self.assertEqual(said, [
+            f"[None, 'rank 1 starts without its image: gone', {other}, 0]",
+            f"[None, 'gone', {other}, 0]"])
+
+    def test_what_ranks_may_share_has_its_names(self):
+        from vllm import envs
+        from vllm.config.compilation import PassConfig
+        from vllm.config.parallel import ParallelConfig
+        from vllm.distributed import parallel_state
+        for owner, names in (
+                (ParallelConfig, ("tensor_parallel_size", "enable_expert_parallel",
+                                  "disable_custom_all_reduce", "world_size")),
+                (PassConfig, ("fuse_allreduce_rms",)),
+                (parallel_state.GroupCoordinator, ("cpu_group",))):
+            for name in names:
+                self.assertIn(name, owner.__annotations__)
+        for name in ("VLLM_ALLREDUCE_USE_SYMM_MEM", "VLLM_USE_NCCL_SYMM_MEM",
+                     "VLLM_ALLREDUCE_USE_FLASHINFER"):
+            self.assertIn(getattr(envs, name), (True, False))
 
     def loader(self, **more):
         from vllm.config.load import LoadConfig

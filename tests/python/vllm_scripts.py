@@ -19,7 +19,8 @@ from vllm.config import CUDAGraphMode
 
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
            cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
-           load_format="dummy", extra=None, changes=None, **compilation):
+           load_format="dummy", extra=None, changes=None, custom=False,
+           **compilation):
     space = types.SimpleNamespace
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
@@ -32,13 +33,16 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
             "cudagraph_capture_sizes": list(sizes), "mode": mode,
             "cudagraph_mode": CUDAGraphMode[graphs], "cache_dir": "", "backend": "inductor",
             "use_inductor_graph_partition": False, "cudagraph_copy_inputs": False,
-            "cudagraph_mm_encoder": False, "compile_cache_save_format": "binary", **compilation}),
+            "cudagraph_mm_encoder": False, "pass_config": space(),
+            "compile_cache_save_format": "binary", **compilation}),
         cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
                            cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,
                            num_gpu_blocks=None),
         load_config=space(load_format=load_format, model_loader_extra_config=extra or {}),
         parallel_config=space(world_size=ranks, data_parallel_size=1, rank=0,
-                              data_parallel_index=0), speculative_config=None,
+                              data_parallel_index=0, tensor_parallel_size=ranks,
+                              enable_expert_parallel=False,
+                              disable_custom_all_reduce=not custom), speculative_config=None,
         lora_config=None, kv_transfer_config=None)
 
 def start(**options):

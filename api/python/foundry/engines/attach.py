@@ -7,6 +7,7 @@ follow a dot, keys of dicts a slash, indices of lists a colon. The same path is 
 that loads, since its objects have the same constructors.
 """
 import bisect
+import contextlib
 import re
 
 import torch
@@ -104,15 +105,13 @@ def place(roots, path, tensor):
 
 
 def place_all(roots, tensors):
-    """Put each tensor of {path: tensor} at its path. If one has no place, none is put anywhere."""
-    undo = []
-    try:
+    """Put each tensor of {path: tensor} at its path. Returns a contextlib.ExitStack, which undoes
+    it when it is closed. If one has no place, none is put anywhere.
+    """
+    with contextlib.ExitStack() as undo:
         for path, tensor in tensors.items():
-            undo.append(place(roots, path, tensor))
-    except BaseException:
-        for each in reversed(undo):
-            each()
-        raise
+            undo.callback(place(roots, path, tensor))
+        return undo.pop_all()
 
 
 def _ranges(others, placed):

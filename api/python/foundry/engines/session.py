@@ -5,6 +5,7 @@ Memory that the engine allocates in the region belongs to the process in every s
 has all memory that profiling, warming up and capturing leave; the image provides its content. A
 plug-in subclasses Session and calls its methods from the engine's phases.
 """
+import contextlib
 import hashlib
 import json
 import os
@@ -49,6 +50,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
         self.more = ""  # for the line in the log
+        self.placed = contextlib.ExitStack()
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
 
     def refuse(self, why):
@@ -201,12 +203,11 @@ class Session:
         return [_torch.view(found[f"{outputs.OUTPUT}{i}"]) for i in range(len(found))]
 
     def place(self, roots):
-        """Set the image's other tensors at the paths where the first start had them. Call it last:
-        the engine has tensors of the image then.
+        """Set the image's other tensors at the paths where the first start had them, until drop().
         """
         self.tensors = {t.name: _torch.view(t) for t in self.image.tensors()
                         if not t.external and not t.name.startswith(outputs.OUTPUT)}
-        attach.place_all(roots, self.tensors)
+        self.placed = attach.place_all(roots, self.tensors)
 
     def text(self, name):
         """Return a text of the image that add_text() has stated in parts."""
@@ -224,6 +225,7 @@ class Session:
 
     def drop(self):
         """Unload the image, if it was loaded."""
+        self.placed.close()
         self.tensors = None
         if self.image:
             self.image.close()

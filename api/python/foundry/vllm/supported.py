@@ -1,12 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which versions and configurations of vLLM can start from an image."""
+import os
+
+from ..engines.ranks import Ranks
 from ..engines.session import Unfit
+from ..group import gather
 from . import facts
 
 MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
          3: ("FULL", "FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")}
 PACKAGES = ("vllm.", "torch.nn.")  # whose objects are searched for tensors, except
 COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled and code loaded
+
+
+def ranks(worker):
+    """Return the Ranks of a worker's engine. Several ranks are one without FOUNDRY_VLLM_RANKS=1:
+    check() refuses them.
+    """
+    several = os.environ.get("FOUNDRY_VLLM_RANKS") == "1"
+    return Ranks(worker.rank, worker.vllm_config.parallel_config.world_size if several else 1,
+                 _gather)
+
+
+def _gather(value):
+    from vllm.distributed.parallel_state import get_world_group
+    return gather(get_world_group().cpu_group)(value)
+
+
+def _check_ranks(config, count, envs):
+    """Raise Unfit if several ranks share more than NCCL's collectives."""
+    parallel = config.parallel_config
+    if parallel.world_size != 1 and count == 1:
+        raise Unfit("images do not support more than one rank unless FOUNDRY_VLLM_RANKS is 1")
+    if count == 1:
+        return
+    fused = getattr(config.compilation_config.pass_config, "fuse_allreduce_rms", False)
+    for wrong, what in (
+            (parallel.tensor_parallel_size != parallel.world_size, "pipeline parallelism"),
+            (parallel.enable_expert_parallel, "expert parallelism"),
+            (not parallel.disable_custom_all_reduce,
+             "custom all-reduce (start with --disable-custom-all-reduce)"),
+            (envs.VLLM_ALLREDUCE_USE_SYMM_MEM or envs.VLLM_USE_NCCL_SYMM_MEM,
+             "all-reduce by symmetric memory (set VLLM_ALLREDUCE_USE_SYMM_MEM=0)"),
+            (envs.VLLM_ALLREDUCE_USE_FLASHINFER or fused, "all-reduce by FlashInfer"),
+            (os.environ.get("NCCL_RUNTIME_CONNECT", "0") != "0",
+             "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)")):
+        if wrong:
+            raise Unfit(f"images do not support {what} yet")
+    # NCCL allocates what a collective needs when it makes a communicator, in the region. It would
+    # do so in the warm-up, and an image would get the state of its connections.
+    os.environ["NCCL_RUNTIME_CONNECT"] = "0"
 
 
 def check_version():
@@ -21,13 +64,13 @@ def check_version():
                     f"versions that images support ({', '.join(facts.SOURCES)})")
 
 
-def check(config):
-    """Raise Unfit for an unsupported configuration."""
+def check(config, count):
+    """Raise Unfit for an unsupported configuration. count: of the ranks."""
     from vllm import envs
+    _check_ranks(config, count, envs)
     compilation = config.compilation_config
     mode = int(compilation.mode or 0)
     for wrong, what in (
-            (config.parallel_config.world_size != 1, "more than one rank"),
             (config.parallel_config.data_parallel_size != 1, "data parallelism"),
             (mode not in MODES, f"the compilation mode {mode}"),
             (config.model_config.enforce_eager, "eager mode, which has no graphs"),

@@ -70,7 +70,10 @@ def register():
             self.files.download_model(model_config)
 
         def load_weights(self, model, model_config):
-            if _session is None or _session.mode == "plain":
+            if _session is None:
+                self.files.load_weights(model, model_config)
+            elif _session.mode == "plain":
+                _session.ranks.agree(_session.why)
                 self.files.load_weights(model, model_config)
             else:
                 Weights(_session, model, self).fill(model_config)
@@ -84,18 +87,14 @@ class Weights:
         self.ref = session.ref + REF
 
     def fill(self, config):
-        """Fill the model, from the image if that is possible."""
+        """Fill the model, from the image if that is possible in all ranks."""
         start = time.monotonic()
-        try:
-            facts = {IDENTITY: self.identity(config), LAYOUT: self.layout()}
-            self.restore(facts)
-        except Exception as e:  # vLLM can load them
-            why = str(e) or repr(e)
-            self.session.weights_missing(e)
-        else:
+        why = self.session.ranks.agree(self.restore_failed(config))
+        if why is None:
             self.session.more = f"; weights from '{self.ref}'"
             self.session.seconds["weights"] = time.monotonic() - start
             return
+        self.session.weights_missing(why)
         self.by_loader(config)
         if self.session.mode == "plain":
             return
@@ -109,6 +108,15 @@ class Weights:
             self.session.log_bug(e)
             self.session.more += f"; weights not sealed: {e}"
         self.session.seconds["weights sealed"] = time.monotonic() - start
+
+    def restore_failed(self, config):
+        """Copy the weights from the image. Returns None, or why that was not possible."""
+        try:
+            self.restore({IDENTITY: self.identity(config), LAYOUT: self.layout()})
+        except Exception as e:  # vLLM can load them
+            self.session.log_bug(e)
+            return str(e) or repr(e)
+        return None
 
     def by_loader(self, config):
         """Let vLLM's loader fill the model. Notes in `changed` what a load could not repeat."""

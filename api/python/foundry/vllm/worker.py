@@ -14,16 +14,21 @@ all memory that profiling, warming up and capturing leave; the image provides it
 """
 import contextlib
 import functools
+import json
 import os
 import re
+import secrets
 import threading
 import time
 
 import torch
 from vllm.logger import init_logger
 
+from .. import _torch
 from ..engines import area, graphs, log, outputs, session
+from ..engines import facts as common
 from ..engines.session import Unfit
+from ..settings import check_variables
 from . import compiled, facts, pieces, runners, supported, weights
 from .folders import folders
 
@@ -32,6 +37,7 @@ log.use(logger)
 
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
+START = facts.PREFIX + "start"  # the same in the images of all ranks that were sealed together
 SHARED = facts.PREFIX + "code.shared"
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
@@ -56,7 +62,9 @@ class Session(session.Session):
 
     def __init__(self, worker):
         super().__init__("FOUNDRY_VLLM", facts.PREFIX, PACKAGES)
-        self.worker = worker
+        check_variables("FOUNDRY_VLLM_RANKS")
+        self.worker, self.ranks = worker, supported.ranks(worker)
+        self.together = True  # all ranks may load
         self.graphs = self.pieces = None
         self.shared, self.code, self.omitted = compiled.Shared(), [], False
 
@@ -65,7 +73,9 @@ class Session(session.Session):
         own = getattr(self, name, None)
 
         def phase(*args, **kwargs):
-            with _PHASE:
+            with _PHASE, weights.of(self):
+                if self.mode == "plain":
+                    self.take_part(name)
                 if own is None or self.mode == "plain":
                     done = self.timed(name, original, *args, **kwargs)
                 else:
@@ -74,6 +84,42 @@ class Session(session.Session):
                 self.summary()
             return done
         return phase
+
+    # --- ranks ---
+
+    def decide(self, failed):
+        """Decide with the other ranks whether all load. Returns None, or why this one does not.
+
+        failed: the reason of this rank, or None.
+        """
+        failed = self.ranks.agree(failed, self.found.get(START))
+        self.together = not failed
+        if failed and self.ranks.count > 1:
+            self.facts[START] = self.ranks.first(secrets.token_hex(8))
+        return failed
+
+    def take_part(self, name):
+        """Let the other ranks know that this one loads no image, if they decide in this phase."""
+        if self.together and name in ("determine_available_memory", "compile_or_warm_up_model"):
+            self.decide(self.why)
+
+    def layout(self, model):
+        """With several ranks, NCCL has memory in the region, too, which graphs use."""
+        text = super().layout(model)
+        if self.ranks.count == 1:
+            return text
+        own = [(addr - self.base, size) for addr, size in self.allocations()]
+        return f"{text} {common.hashed(json.dumps(own).encode())}"
+
+    def check_aside(self):
+        """Raise Unfit if the aside area has memory that torch did not allocate: NCCL's state would
+        be sealed.
+        """
+        start = self.base + session.SIZE
+        known = {each.addr for each in _torch.segments(self.ordinal)}
+        for addr, size in self.capture.allocs():
+            if addr >= start and addr not in known:
+                raise Unfit(f"{size} bytes of the warm-up are not torch's, so they may be NCCL's")
 
     # --- phases ---
 
@@ -94,24 +140,24 @@ class Session(session.Session):
         if self.ref == "1":
             self.ref = "vllm-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
                 self.worker.vllm_config.model_config.model))
-        supported.check(self.worker.vllm_config)
+        supported.check(self.worker.vllm_config, self.ranks.count)
+        if self.ranks.count > 1:
+            self.ref += f".rank{self.ranks.rank}"
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
 
     def load_model(self, original, **kwargs):
-        with weights.of(self):
-            original(**kwargs)
+        original(**kwargs)
         self.tidy()
 
     def weights_missing(self, why):
         """Note that vLLM's loader has to fill the model. Raises an error if the start is strict."""
-        self.log_bug(why)
         if self.strict:
             raise RuntimeError("FOUNDRY_VLLM_STRICT is set, and the start cannot use the weights "
                                f"of an image: {why}")
 
     def determine_available_memory(self, original):
-        failed = self.omission_failed() if self.mode == "load" else None
-        if failed:
+        failed = self.decide(self.omission_failed() if self.mode == "load" else self.why)
+        if failed and self.mode == "load":
             self.turn(failed)
         if self.mode == "load":
             available, self.omitted = int(self.found[AVAILABLE]), True
@@ -181,9 +227,10 @@ class Session(session.Session):
             layout = self.layout(self.worker.model_runner.get_model())
         except Exception as e:
             self.give_up(e)
+            self.take_part(PHASES[-1])
             self.profile()
             return original()
-        failed = self.load_failed(layout) if self.mode == "load" else None
+        failed = self.decide(self.load_failed(layout)) if self.mode == "load" else None
         self.facts[LAYOUT] = layout
         if failed:
             if self.omitted:
@@ -282,6 +329,7 @@ class Session(session.Session):
             wrapper.concrete_cudagraph_entries.update(entries)
         runners.of(self.worker).fill(self.graphs)
         del self.worker.model_runner._dummy_run  # the V1 runner warms up its sampler now
+        self.placed.pop_all()  # the image stays
         # From here on memory belongs to requests, as after a capture.
         self.capture.pause()
         return 0
@@ -317,6 +365,8 @@ class Session(session.Session):
         """Seal the graphs that vLLM has captured."""
         tables = runners.of(self.worker)
         tables.forget()
+        if self.ranks.count > 1:
+            self.check_aside()
         entries = pieces.captured(pieces.wrappers(self.worker.vllm_config), tables.batches())
         self.check_keys(tables)
         self.add_text("pieces", pieces.describe(entries))

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+
 import torch
 import triton
 
@@ -9,6 +11,7 @@ COUNTS = {"profile": 0, "kernel_warmup": 0, "capture": 0, "warmup_kernels": 0,
 
 def kernel_warmup(worker):
     COUNTS["kernel_warmup"] += 1
+    worker.collective()
     torch.empty((1 << 20,))
 
 
@@ -21,9 +24,10 @@ def warmup_kernels(runner, *_):
 
 
 class Worker:
-    local_rank = rank = 0
+    local_rank = 0
 
     def __init__(self, config):
+        self.rank = int(os.environ.get("STAND_IN_RANK", 0))
         self.use_v2_model_runner = config.runner == "V2"
         self.vllm_config, self.cache_config = config, config.cache_config
 
@@ -39,8 +43,17 @@ class Worker:
 
     def determine_available_memory(self):
         COUNTS["profile"] += 1
+        self.collective()
         self.model_runner.profile_run()
         return 64 << 20
+
+    def collective(self):
+        """Ranks that profile or capture wait for each other."""
+        count = self.vllm_config.parallel_config.world_size
+        if count > 1:
+            found = [None] * count
+            torch.distributed.all_gather_object(found, "collective", "cpu")
+            assert set(found) == {"collective"}, found
 
     def initialize_from_config(self, blocks):
         self.cache_config.num_gpu_blocks = blocks
