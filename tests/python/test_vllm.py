@@ -526,6 +526,26 @@ class Caches(Engine):
             os.fsync, os.link = fsync_noted, link_noted
             """))
 
+    def test_what_vllm_notes_of_a_model_s_class_is_there_before_a_worker_begins(self):
+        """The architecture of the model alone."""
+        folder = self.path(".cache/vllm/modelinfos")
+        os.makedirs(folder)
+        for name in ("models-one-Architecture", "models-two-Other"):
+            with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as f:
+                f.write(name)
+        log = self.start(counts="ONCE", compiles=("sampler", "prepare"))
+        self.assertIn("8 files of caches", log)
+        shutil.rmtree(folder)
+        register = "import foundry.vllm\nfoundry.vllm.register()\n"
+        self.script(register, FOUNDRY_VLLM="test", FOUNDRY_VLLM_CACHES="0")
+        self.assertFalse(os.path.exists(folder))
+        self.script(register, FOUNDRY_VLLM="other")
+        self.assertFalse(os.path.exists(folder))
+        self.script(register, FOUNDRY_VLLM="test")
+        self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
+        with open(os.path.join(folder, "models-one-Architecture.json"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), "models-one-Architecture")
+
     def test_a_variable_turns_it_off(self):
         log = self.start(counts="ONCE", compiles=("sampler", "prepare"), FOUNDRY_VLLM_CACHES="0")
         self.assertNotIn("caches", log)
@@ -668,8 +688,8 @@ class Caches(Engine):
             below = caches._below
             caches._below = lambda folder: below(folder) | {os.path.join(folder, "tmp.pid", "x")}
             of = caches.Watch.__init__
-            def __init__(self, places):
-                of(self, places)
+            def __init__(self, *args):
+                of(self, *args)
                 self._before = set()
             caches.Watch.__init__ = __init__
             """))

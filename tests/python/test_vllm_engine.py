@@ -25,7 +25,7 @@ try:
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs, outputs
-    from foundry.vllm import compiled, facts, pieces, runners, weights, worker
+    from foundry.vllm import compiled, facts, infos, pieces, runners, weights, worker
     from foundry.vllm.folders import folders
     MISSING = ""
 except ImportError as e:
@@ -126,7 +126,21 @@ class Engine(unittest.TestCase):
         self.assertEqual(get_ptxas_version.cache_info().hits, 1)
 
     def test_the_caches_have_their_folders(self):
-        self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor"})
+        self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor",
+                                                  "infos"})
+
+    def test_what_vllm_notes_of_a_model_s_class_is_found(self):
+        from vllm.model_executor.models.registry import _LazyRegisteredModel, _ModelInfo
+        model = _LazyRegisteredModel(module_name="vllm.model_executor.models.qwen3",
+                                     class_name="Qwen3ForCausalLM")
+        info = {name: None for name in _ModelInfo.__annotations__}
+        with tempfile.TemporaryDirectory() as folder, (
+                mock.patch.dict(os.environ, VLLM_CACHE_ROOT=folder)):
+            model._save_modelinfo_to_cache(_ModelInfo(**info), "hash")
+            found = infos.files(types.SimpleNamespace(architectures=["Qwen3ForCausalLM"]))
+            self.assertEqual(len(found), 1)
+            self.assertEqual(os.path.dirname(found[0]), infos.folder()[infos.FOLDER])
+            self.assertEqual(model._load_modelinfo_from_cache("hash"), _ModelInfo(**info))
 
     def test_the_cache_of_triton_has_lists_of_paths(self):
         from triton.runtime import cache

@@ -26,6 +26,7 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
         runner=runner, compiled_constant=constant, loader_changes=changes or {},
         model_config=space(model="some/model", revision=None, dtype="float32",
+                           architectures=["Architecture"],
                            quantization=quantization, seed=0, max_model_len=100,
                            enforce_eager=False, enable_sleep_mode=False),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),

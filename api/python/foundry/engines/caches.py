@@ -20,7 +20,8 @@ from . import log
 SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
 GROUP = "__grp__"       # Triton's lists of files begin with it
-MOVABLE = ("triton", "tvm-ffi")  # folders whose files have no paths, except Triton's lists
+# Folders whose files have no paths, except Triton's lists.
+MOVABLE = ("triton", "tvm-ffi", "infos")
 _SUFFIX = " (executable)"
 # Files that compilers leave and no start reads.
 _LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
@@ -41,10 +42,11 @@ def _below(folder):
 class Watch:
     """The files of some folders that this process reads, or that anything writes, from now on."""
 
-    def __init__(self, places):
+    def __init__(self, places, also=()):
+        """also: paths of files that count as read."""
         self.places = places
         self._before = {path for each in places.values() for path in _below(each)}
-        self._opened, self._on = set(), True
+        self._opened, self._on = set(also), True
         self._starts = tuple(each + os.sep for each in places.values())
         sys.addaudithook(self._event)
 

@@ -50,6 +50,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
         self.more = ""  # for the line in the log
+        self.also = ()  # files of caches that count as read
         self.placed = contextlib.ExitStack()
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
 
@@ -64,7 +65,7 @@ class Session:
         """Capture in place of the load that was begun."""
         self.mode, self.files = "capture", ""
         if self.places and not self.watch:
-            self.watch = caches.Watch(self.places)
+            self.watch = caches.Watch(self.places, self.also)
         self.refuse(why)
 
     def give_up(self, e):
@@ -142,7 +143,7 @@ class Session:
                 jit.use(jit.modules(self.store, self.ref, self.places, names))
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
-                self.watch = caches.Watch(self.places)
+                self.watch = caches.Watch(self.places, self.also)
         except Exception as e:  # the engine compiles what is missing
             self.log_bug(e)
             log.warning("Foundry: caches are left as they are, because %s", e)

@@ -39,6 +39,11 @@ def register():
     if hasattr(original, "foundry"):
         return
 
+    ref = os.environ["FOUNDRY_VLLM"]
+    if ref != "1" and os.environ.get("FOUNDRY_VLLM_CACHES") != "0":
+        from .infos import unpack
+        unpack(ref)
+
     @functools.wraps(original)
     def init_worker(self, *args, **kwargs):
         original(self, *args, **kwargs)

@@ -3,12 +3,13 @@
 import os
 
 from ..engines import caches
+from . import infos
 
 
 def folders():
     """Return {name: path} of the engine's cache folders."""
     import vllm.envs
-    found = caches.triton()
+    found = {**caches.triton(), **infos.folder()}
     root = getattr(vllm.envs, "VLLM_CACHE_ROOT", None)
     if root:
         found["vllm"] = os.path.join(root, "torch_compile_cache")

@@ -29,7 +29,7 @@ from ..engines import area, graphs, log, outputs, session
 from ..engines import facts as common
 from ..engines.session import Unfit
 from ..settings import check_variables
-from . import compiled, facts, pieces, runners, supported, weights
+from . import compiled, facts, infos, pieces, runners, supported, weights
 from .folders import folders
 
 logger = init_logger("vllm.foundry")
@@ -143,6 +143,7 @@ class Session(session.Session):
         supported.check(self.worker.vllm_config, self.ranks.count)
         if self.ranks.count > 1:
             self.ref += f".rank{self.ranks.rank}"
+        self.also = infos.files(self.worker.vllm_config.model_config)
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
 
     def load_model(self, original, **kwargs):
