@@ -34,7 +34,8 @@ class Ranks(Engine):
             """)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             done = list(pool.map(lambda rank: self.run_one(
-                ENGINE + before[rank] + text, **variables, STAND_IN_RANK=str(rank)), range(2)))
+                ENGINE + before[rank] + text, **variables, STAND_IN_RANK=str(rank),
+                TRITON_CACHE_DIR=self.path(f"triton.{rank}")), range(2)))
         for each in done:
             if each.returncode or each.stderr:
                 raise AssertionError("\n".join(each.stdout + each.stderr for each in done))
