@@ -79,9 +79,7 @@ static struct fdry_buf good(void)
 	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
 	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w.external_prints, (struct fdry_mf_external_print){ .tensor = 0, .value = { 5, 6 } });
-	put(w.selftests, (struct fdry_mf_selftest){ .tensor = UINT32_MAX,
-						    .flags = FDRY_MF_SELFTEST_LEFT_OUT,
-						    .seed = 1 });
+	put(w.selftests, (struct fdry_mf_selftest){ .tensor = 1, .seed = 1, .print = { 7, 8 } });
 	must(!fdry_manifest_encode(&w, &b));
 	fdry_manifest_writer_release(&w);
 	return b;

@@ -375,6 +375,7 @@ static void manifest_fill(struct fdry_manifest_writer *w)
 
 DAMAGE(no_graph, result(.graph = 2))
 DAMAGE(no_tensor, result(.tensor = 2))
+DAMAGE(far_tensor, result(.tensor = UINT32_MAX / 2))
 DAMAGE(an_input, result(.tensor = 0); tensor(0).use = FDRY_USE_INPUT)
 DAMAGE(both_flags, result(.flags = 3))
 DAMAGE(reserved, result(.reserved = 1))
@@ -391,9 +392,9 @@ static const struct {
 	unsigned int entry;
 	void (*damage)(struct fdry_manifest_writer *w);
 } damages[] = {
-	{ 0, no_graph }, { 0, no_tensor }, { 0, an_input }, { 0, both_flags }, { 0, reserved },
-	{ 0, no_seed }, { 1, two_seeds }, { 1, twice }, { 1, order }, { 1, graph_order },
-	{ 0, unstable_print }, { 0, left_out_tensor }, { 0, left_out_print },
+	{ 0, no_graph }, { 0, no_tensor }, { 0, far_tensor }, { 0, an_input }, { 0, both_flags },
+	{ 0, reserved }, { 0, no_seed }, { 1, two_seeds }, { 1, twice }, { 1, order },
+	{ 1, graph_order }, { 0, unstable_print }, { 0, left_out_tensor }, { 0, left_out_print },
 };
 
 START_TEST(every_field_is_checked)
