@@ -17,6 +17,7 @@
 
 struct note {
 	CUgraphNode node;
+	cuuint64_t capture; /* the launch was captured by it; 0: none */
 	struct fdry_unreported_attrs a;
 };
 
@@ -77,7 +78,23 @@ static void note_drop(CUgraphNode node)
 	pthread_mutex_unlock(&lock);
 }
 
-static void note_set(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *v)
+void fdry_attributes_lost(cuuint64_t id)
+{
+	size_t i, n = 0;
+
+	if (!id || !any())
+		return;
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < count; i++)
+		if (notes[i].capture != id)
+			notes[n++] = notes[i];
+	__atomic_store_n(&count, n, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&lock);
+}
+
+/* @capture: 0 unless a launch that it captured set the attribute. */
+static void note_set(CUgraphNode node, cuuint64_t capture, CUlaunchAttributeID id,
+		     const CUlaunchAttributeValue *v)
 {
 	int at = place_of(id);
 	struct note *n;
@@ -87,6 +104,7 @@ static void note_set(CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAtt
 	pthread_mutex_lock(&lock);
 	n = note_get(node, !is_default(at, v));
 	if (n) {
+		n->capture = capture ? capture : n->capture;
 		n->a.value[at] = *v;
 		n->a.set[at] = !is_default(at, v);
 	}
@@ -142,18 +160,19 @@ static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream zero)
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	const CUgraphEdgeData *data;
 	const CUgraphNode *nodes;
+	cuuint64_t id = 0;
 	size_t n = 0;
 	unsigned int i;
 
 	if (res || !c || !sets_any(c) || !fdry_capture_count() || fdry_start_is_forked())
 		return res;
-	if (fdry_real(cuStreamGetCaptureInfo_v3)(c->hStream ? c->hStream : zero, &status, NULL,
+	if (fdry_real(cuStreamGetCaptureInfo_v3)(c->hStream ? c->hStream : zero, &status, &id,
 						 NULL, &nodes, &data, &n) ||
 	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n != 1)
 		return res;
 	note_drop(nodes[0]);
 	for (i = 0; i < c->numAttrs; i++)
-		note_set(nodes[0], c->attrs[i].id, &c->attrs[i].value);
+		note_set(nodes[0], id, c->attrs[i].id, &c->attrs[i].value);
 	return res;
 }
 
@@ -174,7 +193,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id,
 	CUresult res = fdry_real(cuGraphKernelNodeSetAttribute)(node, id, value);
 
 	if (!res && !fdry_start_is_forked())
-		note_set(node, id, value);
+		note_set(node, 0, id, value);
 	return res;
 }
 

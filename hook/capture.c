@@ -2,21 +2,48 @@
 /*
  * capture.c - notes when captures begin and end, so that allocations during captures can be marked.
  *
- * If cuStreamEndCapture() fails, the capture may have ended or not, so the driver is asked.
+ * If cuStreamEndCapture() fails, the capture may have ended or not, so the driver is asked. The
+ * driver destroys the graph of a capture that failed, so the notes of its nodes end. It reports the
+ * number of a capture only before the failure, so the number is noted at the beginning.
  */
 #include "hook/internal.h"
+
+/* The number of the capture that has begun on @stream; 0 if it is unknown. */
+static cuuint64_t id_of(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	cuuint64_t id = 0;
+
+	if (fdry_start_is_forked() ||
+	    fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &id, NULL, NULL, NULL, NULL) ||
+	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		return 0;
+	return id;
+}
 
 static CUresult note_begin(CUresult res, CUstream stream)
 {
 	if (!res)
-		fdry_capture_add(stream);
+		fdry_capture_add(stream, id_of(stream));
 	return res;
 }
 
-static void note_end(CUstream stream)
+/* A capture to a graph of the program, which no failure destroys. */
+static CUresult note_begin_to_graph(CUresult res, CUstream stream)
 {
-	if (fdry_capture_remove(stream))
+	if (!res)
+		fdry_capture_add(stream, 0);
+	return res;
+}
+
+static void note_end(CUstream stream, bool failed)
+{
+	cuuint64_t id = 0;
+
+	if (fdry_capture_remove(stream, &id))
 		fdry_dispatch_captured();
+	if (failed)
+		fdry_attributes_lost(id);
 }
 
 /* The handle of stream 0 in the variants for the per-thread default stream. */
@@ -50,7 +77,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 				     const CUgraphEdgeData *data, size_t n,
 				     CUstreamCaptureMode mode)
 {
-	return note_begin(
+	return note_begin_to_graph(
 		fdry_real(cuStreamBeginCaptureToGraph)(stream, graph, deps, data, n, mode), stream);
 }
 
@@ -58,7 +85,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
 					  const CUgraphEdgeData *data, size_t n,
 					  CUstreamCaptureMode mode)
 {
-	return note_begin(
+	return note_begin_to_graph(
 		fdry_real(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, deps, data, n, mode),
 		per_thread(stream));
 }
@@ -71,7 +98,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
 	if (res)
 		fdry_real(cuStreamIsCapturing)(stream, &status);
 	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-		note_end(stream);
+		note_end(stream, res != CUDA_SUCCESS);
 	return res;
 }
 
@@ -83,7 +110,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 	if (res)
 		fdry_real(cuStreamIsCapturing)(per_thread(stream), &status);
 	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-		note_end(per_thread(stream));
+		note_end(per_thread(stream), res != CUDA_SUCCESS);
 	return res;
 }
 
@@ -132,7 +159,7 @@ static CUresult gone(CUresult res, CUstream stream)
 {
 	if (!res && fdry_capture_count()) {
 		fdry_dispatch_forget();
-		note_end(stream);
+		note_end(stream, true);
 	}
 	return res;
 }

@@ -16,6 +16,7 @@ struct capture {
 	struct capture *next;
 	CUstream stream;
 	pthread_t owner;
+	cuuint64_t id; /* the driver's number of the capture; 0: not known */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,7 +29,7 @@ static bool is_of(const struct capture *c, CUstream stream)
 	       (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
 }
 
-void fdry_capture_add(CUstream stream)
+void fdry_capture_add(CUstream stream, cuuint64_t id)
 {
 	struct capture *c;
 
@@ -40,6 +41,7 @@ void fdry_capture_add(CUstream stream)
 			   always correct */
 	c->stream = stream;
 	c->owner = pthread_self();
+	c->id = id;
 	pthread_mutex_lock(&lock);
 	c->next = captures;
 	captures = c;
@@ -47,7 +49,7 @@ void fdry_capture_add(CUstream stream)
 	pthread_mutex_unlock(&lock);
 }
 
-bool fdry_capture_remove(CUstream stream)
+bool fdry_capture_remove(CUstream stream, cuuint64_t *id)
 {
 	struct capture **p, *c = NULL;
 	bool last = false;
@@ -59,6 +61,7 @@ bool fdry_capture_remove(CUstream stream)
 		if (is_of(*p, stream)) {
 			c = *p;
 			*p = c->next;
+			*id = c->id;
 			last = !__atomic_sub_fetch(&count, 1, __ATOMIC_RELAXED);
 			break;
 		}

@@ -193,6 +193,8 @@ int fdry_hook_pinned_free(CUdeviceptr addr);
 /* --- attributes.c --- */
 
 void fdry_hook_attributes(CUgraphNode node, struct fdry_unreported_attrs *ret);
+/* Capture @id failed, and the driver has destroyed its graph. 0: none. */
+void fdry_attributes_lost(cuuint64_t id);
 
 /* --- conditional.c --- */
 
@@ -276,8 +278,8 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
 /* Note that a capture began on @stream, or that it ended. Returns true if no other capture is in
  * progress. */
-void fdry_capture_add(CUstream stream);
-bool fdry_capture_remove(CUstream stream);
+void fdry_capture_add(CUstream stream, cuuint64_t id);
+bool fdry_capture_remove(CUstream stream, cuuint64_t *id);
 /* The number of captures in progress. */
 uint64_t fdry_capture_count(void);
 /* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */

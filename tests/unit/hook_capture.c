@@ -186,6 +186,94 @@ START_TEST(a_capture_ends_with_its_stream)
 }
 END_TEST
 
+/* --- attributes of nodes whose capture failed --- */
+
+/* A node that a captured launch adds, with an attribute that the driver does not report. */
+static CUgraphNode launch_captured(CUstream s, CUfunction f)
+{
+	CUlaunchAttribute a = { .id = CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING,
+				.value.nvlinkUtilCentricScheduling = 1 };
+	CUlaunchConfig c = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+			     .blockDimY = 1, .blockDimZ = 1, .hStream = s, .attrs = &a,
+			     .numAttrs = 1 };
+	CUstreamCaptureStatus status;
+	const CUgraphEdgeData *data;
+	const CUgraphNode *nodes;
+	uint64_t x = 0, salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &x, &salt, &spins };
+	size_t n;
+
+	cuda_ok(cuLaunchKernelEx, &c, f, args, NULL);
+	cuda_ok(cuStreamGetCaptureInfo_v3, s, &status, NULL, NULL, &nodes, &data, &n);
+	ck_assert_uint_eq(n, 1);
+	return nodes[0];
+}
+
+static bool is_noted(CUgraphNode node)
+{
+	struct fdry_unreported_attrs a;
+
+	hook->attributes(node, &a);
+	return a.set[0] || a.set[1];
+}
+
+static CUfunction step_load(void)
+{
+	CUfunction ret;
+	CUmodule m;
+	size_t len;
+	void *cubin = test_sim_cubin("kernels", &len);
+
+	cuda_ok(cuModuleLoadData, &m, cubin);
+	cuda_ok(cuModuleGetFunction, &ret, m, "step");
+	free(cubin);
+	return ret;
+}
+
+/* The driver destroys the graph, so later nodes may have the addresses of its nodes. */
+START_TEST(attributes_end_with_a_capture_that_fails)
+{
+	CUgraphNode kept, lost, gone, own;
+	CUstream s, t, other;
+	CUgraph graph;
+	CUfunction f;
+	CUevent e;
+
+	begin();
+	f = step_load();
+	s = stream_new();
+	t = stream_new();
+	other = stream_new();
+	cuda_ok(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING);
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	cuda_ok(cuStreamBeginCapture_v2, t, CU_STREAM_CAPTURE_MODE_RELAXED);
+	kept = launch_captured(t, f);
+	lost = launch_captured(s, f);
+	cuda_ok(cuEventRecord, e, s);
+	cuda_ok(cuStreamWaitEvent, other, e, 0);
+	gone = launch_captured(other, f);
+	ck_assert(is_noted(kept) && is_noted(lost) && is_noted(gone));
+	ck_assert_int_ne(cuda(cuStreamEndCapture, s, &graph), CUDA_SUCCESS);
+	ck_assert(is_noted(kept) && !is_noted(lost) && !is_noted(gone));
+	cuda_ok(cuStreamEndCapture, t, &graph);
+	ck_assert(is_noted(kept));
+
+	cuda_ok(cuStreamBeginCapture_v2, t, CU_STREAM_CAPTURE_MODE_RELAXED);
+	lost = launch_captured(t, f);
+	cuda(cuStreamDestroy_v2, t);
+	ck_assert(is_noted(kept) && !is_noted(lost));
+
+	/* A graph of the program stays. */
+	cuda_ok(cuGraphCreate, &graph, 0);
+	cuda_ok(cuStreamBeginCaptureToGraph, s, graph, NULL, NULL, 0,
+		CU_STREAM_CAPTURE_MODE_RELAXED);
+	own = launch_captured(s, f);
+	cuda(cuStreamDestroy_v2, s);
+	ck_assert(is_noted(own));
+}
+END_TEST
+
 static pthread_barrier_t barrier;
 
 static void *capture_own_stream(void *ctx)
@@ -347,6 +435,7 @@ int main(void)
 	tcase_add_test(tc, two_captures);
 	tcase_add_test(tc, ends_that_fail);
 	tcase_add_test(tc, a_capture_ends_with_its_stream);
+	tcase_add_test(tc, attributes_end_with_a_capture_that_fails);
 	tcase_add_test(tc, per_thread_streams);
 	tcase_add_test(tc, frees_while_capturing);
 	tcase_add_test(tc, a_region_that_ends_while_capturing);
