@@ -117,7 +117,8 @@ static int blob_begin(struct slot *s)
 		return 0;
 	s->blob = s->p->next++;
 	s->mount = s->uploads = 0;
-	s->req.tries = 0;
+	/* The limits of a request hold for one blob, and not for all that its slot sends. */
+	s->req.tries = s->req.refusals = s->req.redirects = 0;
 	s->req.again = NULL;
 	if (s->p->is_new)
 		return post_begin(s);

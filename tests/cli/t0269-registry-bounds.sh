@@ -35,6 +35,18 @@ rm -rf t
 fault "GET blobs/sha256:$(id_of f20) 1 drip 0.2"
 t "and the rate and the time left" shows "of 4[01], [0-9.]+ [KM]iB/s, [0-9]+ s left"
 
+# --- redirects of many blobs ---
+
+# The image's tag was removed: the registry has its blobs, and no manifest names them.
+fault
+t "remove the image" foundry-store unpush "$at"
+fault "HEAD blobs/sha256: 99999 redirect http://127.0.0.1:$real_port"
+t "a registry that redirects each question for a blob" python3 -c '
+import sys
+import foundry
+foundry.Store(sys.argv[1]).push("m/one", sys.argv[2], private=True, requests=2)' s "$at"
+t "has them all" test "$(asked "HEAD .*blobs/sha256")" -gt 40
+
 # --- log-ins without end ---
 
 touch bad/tokens
