@@ -30,6 +30,18 @@ struct prune {
 	size_t target;        /* of an unpush: the node */
 };
 
+/* Do signatures lie at this tag? Other programs name an image so by its own digest. */
+static bool is_of_signature(const struct fdry_catalog *r, const struct fdry_catalog_tag *t)
+{
+	const struct fdry_catalog_node *node;
+	struct fdry_oid subject;
+
+	if (!fdry_catalog_tag_subject(t->name, &subject))
+		return false;
+	node = t->node == FDRY_CATALOG_NONE ? NULL : fdry_catalog_node(r, t->node);
+	return !node || !(node->is_image || fdry_oid_eq(&node->id, &subject));
+}
+
 /* --- marking --- */
 
 static int mark(struct prune *p, size_t i, bool stays, size_t why)
@@ -94,10 +106,9 @@ static int spread(struct prune *p, bool stays)
 static bool is_kept(const struct prune *p, const struct fdry_catalog_tag *t)
 {
 	const struct fdry_repo_opts *o = p->call->opts;
-	struct fdry_oid subject;
 	size_t i;
 
-	if (fdry_catalog_tag_subject(t->name, &subject))
+	if (is_of_signature(&p->catalog, t))
 		return false;
 	if (p->call->mode == FDRY_REPO_UNPUSH)
 		return p->http.name.by_digest ? t->node != p->target :
@@ -263,14 +274,13 @@ static uint64_t bytes_freed(const struct prune *p)
 static int rank_of(const struct fdry_catalog *r, size_t node)
 {
 	const struct fdry_catalog_node *n = fdry_catalog_node(r, node);
-	struct fdry_oid subject;
 	size_t i;
 
 	if (n->has_subject)
 		return 2;
 	for (i = 0; i < fdry_catalog_tags(r); i++)
 		if (fdry_catalog_tag(r, i)->node == node &&
-		    fdry_catalog_tag_subject(fdry_catalog_tag(r, i)->name, &subject))
+		    is_of_signature(r, fdry_catalog_tag(r, i)))
 			return 2;
 	return n->is_part;
 }
@@ -361,7 +371,8 @@ static bool is_signed(const struct fdry_catalog *r, const struct fdry_oid *id)
 	size_t i;
 
 	for (i = 0; i < fdry_catalog_tags(r); i++)
-		if (fdry_catalog_tag_subject(fdry_catalog_tag(r, i)->name, &subject) &&
+		if (is_of_signature(r, fdry_catalog_tag(r, i)) &&
+		    fdry_catalog_tag_subject(fdry_catalog_tag(r, i)->name, &subject) &&
 		    fdry_oid_eq(&subject, id))
 			return true;
 	return false;
@@ -392,7 +403,6 @@ static void tags_tell(struct prune *p)
 	const struct fdry_catalog_node *node;
 	struct fdry_repo_item item;
 	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_oid subject;
 	size_t i;
 
 	for (i = 0; i < fdry_catalog_tags(r); i++) {
@@ -405,7 +415,7 @@ static void tags_tell(struct prune *p)
 						.fate = FDRY_REPO_KEPT,
 						.is_image = node->is_image };
 		item.is_signed = is_signed(r, &node->id);
-		item.is_signature = fdry_catalog_tag_subject(item.tag, &subject);
+		item.is_signature = is_of_signature(r, fdry_catalog_tag(r, i));
 		if (!item.is_signature)
 			parts_sum(r, node, &item);
 		p->report->kept++;

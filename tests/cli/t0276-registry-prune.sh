@@ -62,6 +62,22 @@ t "tags that match" prints "one same" bash -c "foundry-store tags -q $at 'o*' sa
 t "a tag is no repository" says_only 2 "names one image; give the repository" \
 	foundry-store tags "$at:one"
 
+# --- a tag of its own digest ---
+
+# Other programs name images by digest so. It is no signature.
+{ cat one.json; echo; } >own.json
+own=$(digest_of own.json)
+put "sha256-$own" manifest own.json
+t "an image tagged with its own digest is listed" prints "one same sha256-$own two" tags
+t "a pattern keeps it" grep -q "^would remove 0 manifests" <(foundry-store prune "$at" --keep '*')
+t "other patterns do not" grep -q "^would remove sha256-$own," \
+	<(foundry-store prune "$at" --keep one,same,two)
+put own manifest own.json
+t "it is a tag like others" says_only 9 "the tag sha256-$own leads to the same image" \
+	foundry-store unpush "$at:own"
+t "and is removed by digest" bash -c "foundry-store unpush $at@sha256:$own -q &&
+	[ \"\$(foundry-store tags -q $at | xargs)\" = 'one same two' ]"
+
 # --- many tags, in pages ---
 
 hostile_start bad "$host"
