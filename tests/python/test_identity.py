@@ -442,6 +442,21 @@ class Found(unittest.TestCase):
                 PYTHONPATH=folder)
             self.assertRegex(said, "^[0-9a-f]{16}-edited 1$")
 
+    def test_modules_that_were_edited_before_the_first_identity(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "edited.py")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("X = 1\n")
+            said = python(
+                "import foundry, edited, time\n"
+                "def build(c): import edited\n"
+                "time.sleep(0.1)\n"  # times of files have ticks of up to 10 ms
+                "open(edited.__file__, 'w').write('X = 22\\n')\n"
+                "new = foundry.identify(build)\n"
+                "print(new.facts['py.code.edited'], new.facts['py.value.edited.X'])",
+                PYTHONPATH=folder)
+            self.assertRegex(said, "^[0-9a-f]{16}-edited 1$")
+
     def test_packages(self):
         with tempfile.TemporaryDirectory() as folder:
             site = os.path.join(folder, "site-packages")

@@ -19,6 +19,9 @@ from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int
 
 from . import words
 
+# When foundry was imported: before the packages that a program captures with.
+STARTED = time.time()
+
 # The ranges of C's integers: ctypes would cut off numbers that do not fit.
 RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1)
           for kind in (c_uint, c_uint32, c_uint64, c_size_t)}

@@ -6,7 +6,8 @@ import os
 import re
 import sys
 import sysconfig
-import time
+
+from ._lib import STARTED
 
 _SITES = ("site-packages", "dist-packages")
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,13 +22,11 @@ _GPU = re.compile(
 _INFO = re.compile(r"(.+?)-([^-]+?)(-py[\d.]+.*)?\.(dist|egg)-info")
 _CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([^'\"\n]+)['\"]", re.M)
 
-_STARTED = time.time()  # foundry is imported before the packages that a program captures with
-
 STANDARD, INSTALLED, OURS, OUTSIDE = "standard", "installed", "ours", "outside"
 
 
 def changed(path, module):
-    """Whether a file or folder changed since this process began, and its module is imported.
+    """Whether a file or folder changed since foundry was imported, and its module is imported.
 
     The imported module may then be older than the file.
     """
@@ -35,7 +34,7 @@ def changed(path, module):
         found = os.stat(path)
     except OSError:
         return False
-    return module in sys.modules and max(found.st_mtime, found.st_ctime) > _STARTED
+    return module in sys.modules and max(found.st_mtime, found.st_ctime) > STARTED
 
 
 @functools.lru_cache(maxsize=None)
