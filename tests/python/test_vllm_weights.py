@@ -63,6 +63,37 @@ class Weights(Engine):
         self.write(3.0)  # it was written at another time
         self.start(counts="LOADED", loads=[3.0])
 
+    def test_tensors_that_the_constructor_computes_are_of_this_start(self):
+        self.first()
+        log = self.start("assert set(worker.model_runner.model.spare.tolist()) == {2.0}",
+                         "LOADED", FORMAT + ", rope=2.0", [3.0])
+        self.assertRegex(log, "weights by the loader 'auto', because .*weights.model")
+
+    def test_a_load_that_fails_leaves_what_the_constructor_computed(self):
+        options = FORMAT + ", rope=2.0"
+        self.start(options=options, loads=[3.0])
+        log = self.start("assert set(worker.model_runner.model.spare.tolist()) == {2.0}",
+                         "LOADED", options, [3.0], before=textwrap.dedent("""
+            from foundry.vllm import weights
+            def failing(self, facts):
+                self.model.spare.fill_(9.0)
+                raise RuntimeError("of a test")
+            weights.Weights.restore = failing
+            """))
+        self.assertIn("weights by the loader 'auto', because of a test", log)
+
+    def test_files_that_change_while_they_are_read_are_not_sealed(self):
+        log = self.start(loads=[3.0], before=textwrap.dedent("""
+            import os
+            from vllm.model_executor import model_loader
+            read = model_loader.DefaultModelLoader.load_weights
+            def load_weights(self, model, model_config):
+                read(self, model, model_config)
+                os.utime("some/model/weight", ns=(1, 1))
+            model_loader.DefaultModelLoader.load_weights = load_weights
+            """))
+        self.assertIn("weights not sealed: their files changed while they were read", log)
+
     def test_a_first_start_may_have_the_weights(self):
         self.first()
         self.script("import foundry\nfoundry.Store().evict(size=1)\n")

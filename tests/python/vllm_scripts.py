@@ -20,15 +20,16 @@ from vllm.config import CUDAGraphMode
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
            cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
            load_format="dummy", extra=None, changes=None, custom=False,
-           **compilation):
+           rope=0.0, **compilation):
     space = types.SimpleNamespace
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
-        runner=runner, compiled_constant=constant, loader_changes=changes or {},
+        runner=runner, compiled_constant=constant, loader_changes=changes or {}, rope=rope,
         model_config=space(model="some/model", revision=None, dtype="float32",
                            architectures=["Architecture"],
                            quantization=quantization, seed=0, max_model_len=100,
-                           enforce_eager=False, enable_sleep_mode=False),
+                           enforce_eager=False, enable_sleep_mode=False,
+                           compute_hash=lambda: f"rope {rope}"),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
         compilation_config=space(**{
             "cudagraph_capture_sizes": list(sizes), "mode": mode,

@@ -166,6 +166,17 @@ class _Storage:
     def nbytes(self):
         return self._bytes
 
+    def cpu(self):
+        cuda.synchronize()
+        data = ctypes.create_string_buffer(self._bytes)
+        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr),
+                     ctypes.c_size_t(self._bytes))
+        return data
+
+    def copy_(self, data):
+        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data,
+                     ctypes.c_size_t(self._bytes))
+
 
 class Tensor:
     def __init__(self, addr, shape, keep=None):

@@ -21,13 +21,17 @@ import torch
 from .. import _lib
 from .._lib import Error, lib
 from ..engines import area, attach
+from ..engines.facts import code, hashed
 from ..engines.session import SIZE, Unfit
 from ..image import load
+from .facts import PREFIX
 
 FORMAT = "foundry"
 REF = ".weights"               # behind the name of the image
 IDENTITY = "weights.identity"  # facts
 LAYOUT = "weights.layout"
+MODEL = "weights.model"
+VERSIONS = ("vllm", "torch", "packages", "source")  # facts that a start states without weights, too
 KEY = 1 << 62                  # the number of the graph, since an image has at least one
 _SIMPLE = (bool, int, float, str, type(None))
 
@@ -85,6 +89,7 @@ class Weights:
     def __init__(self, session, model, loader):
         self.session, self.model, self.loader = session, model, loader
         self.ref = session.ref + REF
+        self.wanted = None  # facts
 
     def fill(self, config):
         """Fill the model, from the image if that is possible in all ranks."""
@@ -103,7 +108,10 @@ class Weights:
         try:
             if self.changed:
                 raise Unfit(f"this loader changes {self.changed}")
-            self.seal({IDENTITY: self.identity(config), LAYOUT: self.layout()})
+            found = self.facts(config)
+            if self.wanted and self.wanted[IDENTITY] != found[IDENTITY]:
+                raise Unfit("their files changed while they were read")
+            self.seal(found)
         except Exception as e:
             self.session.log_bug(e)
             self.session.more += f"; weights not sealed: {e}"
@@ -111,10 +119,15 @@ class Weights:
 
     def restore_failed(self, config):
         """Copy the weights from the image. Returns None, or why that was not possible."""
+        made = []
         try:
-            self.restore({IDENTITY: self.identity(config), LAYOUT: self.layout()})
+            self.wanted = self.facts(config)
+            made = self.made()
+            self.restore(self.wanted)
         except Exception as e:  # vLLM can load them
             self.session.log_bug(e)
+            for storage, before in made:
+                storage.copy_(before)
             return str(e) or repr(e)
         return None
 
@@ -145,15 +158,29 @@ class Weights:
                         value if type(value) in _SIMPLE else id(value))
         return found
 
+    def others(self):
+        """Return the model's tensors that are no parameters. Its constructor computes some of
+        them, and no file contains these.
+        """
+        plain = (value for module in self.model.modules() for value in vars(module).values()
+                 if isinstance(value, torch.Tensor))
+        return [each for each in (*self.model.buffers(), *plain)
+                if each.device.type == "cuda" and area.address(each)]
+
+    def made(self):
+        """Return [(storage, its copy on the host)] of others(). A load that fails may have written
+        damaged content to them, and a loader does not repeat what the constructor did.
+        """
+        found = {each.untyped_storage().data_ptr(): each.untyped_storage()
+                 for each in self.others()}
+        return [(each, each.cpu()) for each in found.values()]
+
     def tensors(self):
         """Return the model's tensors. Raises Unfit if a parameter is in host memory."""
         for name, each in self.model.named_parameters():
             if each.device.type != "cuda":
                 raise Unfit(f"the parameter {name} is in memory of {each.device}")
-        plain = (value for module in self.model.modules() for value in vars(module).values()
-                 if isinstance(value, torch.Tensor))
-        return [each for each in (*self.model.parameters(), *self.model.buffers(), *plain)
-                if each.device.type == "cuda" and area.address(each)]
+        return [*(each for each in self.model.parameters() if area.address(each)), *self.others()]
 
     def ranges(self):
         """Return [(start, end)] of the memory that the model's tensors use, ascending."""
@@ -166,6 +193,17 @@ class Weights:
                 raise Unfit("a tensor of the model lies outside of the region")
             found.add((first, first + storage.nbytes()))
         return sorted(found)
+
+    def facts(self, config):
+        """Return {key: value} of the facts that an image of the weights must have."""
+        return {IDENTITY: self.identity(config), LAYOUT: self.layout(), MODEL: self.made_by(config)}
+
+    def made_by(self, config):
+        """Return a hash of what decides how the tensors are filled, apart from the files: the
+        model's configuration and code, and the versions of vLLM and torch.
+        """
+        versions = [self.session.facts[PREFIX + name] for name in VERSIONS]
+        return hashed(repr([config.compute_hash(), code(self.model), versions]).encode())
 
     def layout(self):
         """Return a hash of the places of the model's tensors."""

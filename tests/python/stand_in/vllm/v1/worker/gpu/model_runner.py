@@ -28,8 +28,8 @@ class Model(Compiled):
             self.spare = torch.full(SHAPE, 0.0)
 
     def make(self):
-        """Allocate the weights; a loader fills them."""
-        self.weights, self.spare = torch.full(SHAPE, 0.0), torch.full(SHAPE, 0.0)
+        """Allocate the weights, which a loader fills, and a tensor that no file contains."""
+        self.weights, self.spare = torch.full(SHAPE, 0.0), torch.full(SHAPE, self.config.rope)
 
     def after_loading(self):
         for name, value in self.config.loader_changes.items():
