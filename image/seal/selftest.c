@@ -135,7 +135,29 @@ static int saved_put(const struct test *x, const struct saved *save)
 	return err;
 }
 
-/* Fill scratch with a pattern whose first byte lies at a multiple of 4. */
+static int byte_fill(const struct test *x, uint64_t addr, uint32_t pattern)
+{
+	return fdry_call(x->s->cap->drv, cuMemsetD8Async, addr,
+			 (uint8_t)(pattern >> 8 * (addr % 4)), 1, x->stream);
+}
+
+/* Fill @n bytes with a pattern whose first byte lies at a multiple of 4. */
+static int pattern_fill(const struct test *x, uint64_t addr, uint64_t n, uint32_t pattern)
+{
+	uint64_t end = addr + n, words;
+	int err = 0;
+
+	for (; addr < end && addr % 4 && !err; addr++)
+		err = byte_fill(x, addr, pattern);
+	words = (end - addr) / 4;
+	if (words && !err)
+		err = fdry_call(x->s->cap->drv, cuMemsetD32Async, addr, pattern, words, x->stream);
+	for (addr += 4 * words; addr < end && !err; addr++)
+		err = byte_fill(x, addr, pattern);
+	return err;
+}
+
+/* Fill scratch, which may begin and end anywhere if an external tensor lies beside it. */
 static int scratch_fill(const struct test *x, uint32_t pattern)
 {
 	const struct fdry_layout_range *r =
@@ -144,14 +166,8 @@ static int scratch_fill(const struct test *x, uint32_t pattern)
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++) {
-		if (r[i].role != FDRY_ROLE_SCRATCH)
-			continue;
-		if ((r[i].addr | r[i].size) % 4)
-			return fdry_bug("scratch of %llu bytes at %#llx",
-					(unsigned long long)r[i].size,
-					(unsigned long long)r[i].addr);
-		err = fdry_call(x->s->cap->drv, cuMemsetD32Async, r[i].addr, pattern,
-				r[i].size / 4, x->stream);
+		if (r[i].role == FDRY_ROLE_SCRATCH)
+			err = pattern_fill(x, r[i].addr, r[i].size, pattern);
 	}
 	return err ? err : fdry_call(x->s->cap->drv, cuStreamSynchronize, x->stream);
 }

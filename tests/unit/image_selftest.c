@@ -157,6 +157,42 @@ START_TEST(errors_are_undone)
 }
 END_TEST
 
+/* External tensors leave scratch that neither begins nor ends at a multiple of 4. */
+static void seal_odd(void *arg)
+{
+	char before[FDRY_ID_SIZE], after[FDRY_ID_SIZE];
+	struct fdry_tensor t = { .dtype = FDRY_U8, .use = FDRY_USE_INPUT, .rank = 1,
+				 .flags = FDRY_TENSOR_EXTERNAL, .shape = { 5 }, .stride = { 1 } };
+	CUdeviceptr odd;
+	struct program p;
+
+	(void)arg;
+	program_make(&p);
+	capture_start(&p.w);
+	cuda_ok(cuMemAlloc_v2, &odd, 4096);
+	launch_add(&p.w, odd + 1024, p.w.a, p.w.b);
+	ok(fdry_capture_graph(p.w.cap, 4, "odd", capture_stop(&p.w)));
+	t.name = "first";
+	t.addr = odd + 1;
+	ok(fdry_capture_tensor(p.w.cap, &t));
+	t.name = "second";
+	t.addr = odd + 9;
+	ok(fdry_capture_tensor(p.w.cap, &t));
+	ok(fdry_capture_seal(p.w.cap, p.w.store, "img", before, NULL));
+	ok(fdry_capture_selftest(p.w.cap, SEED));
+	ok(fdry_capture_seal(p.w.cap, p.w.store, "img", NULL, NULL));
+	ok(fdry_capture_selftest(p.w.cap, 0));
+	ok(fdry_capture_seal(p.w.cap, p.w.store, "img", after, NULL));
+	ck_assert_str_eq(before, after);
+	work_end(&p.w);
+}
+
+START_TEST(scratch_at_odd_addresses)
+{
+	test_child(seal_odd, NULL);
+}
+END_TEST
+
 static void seal_refused(void *arg)
 {
 	struct host_work h;
@@ -434,7 +470,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		a_seal_puts_everything_back, errors_are_undone, what_cannot_be_tested_is_refused,
+		a_seal_puts_everything_back, errors_are_undone, scratch_at_odd_addresses,
+		what_cannot_be_tested_is_refused,
 		host_memory_is_tested, an_image_passes_its_test, a_difference_is_named,
 		an_image_without_a_test_is_refused, a_failed_test_is_undone, results_are_read,
 	};
