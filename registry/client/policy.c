@@ -6,6 +6,7 @@
 
 #define FILE_MAX (1u << 20)
 #define VERSION 1
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define SCOPE_MAX (FDRY_REGISTRY_HOST_MAX + FDRY_REGISTRY_REPO_MAX + FDRY_REGISTRY_TAG_MAX + 3)
 
 static int bad(const struct fdry_policy *p, const char *what)
@@ -70,7 +71,7 @@ static bool is_scope(const char *scope)
 	struct fdry_registry_name n;
 	char text[SCOPE_MAX + 16];
 
-	if (strlen(scope) > SCOPE_MAX)
+	if (strlen(scope) > SCOPE_MAX || strcspn(scope, CAPITALS) < strcspn(scope, "/"))
 		return false;
 	snprintf(text, sizeof(text), "oci://%s%s", scope, strchr(scope, '/') ? "" : "/x");
 	return !fdry_registry_name_parse(text, &n) && !n.by_digest;
@@ -83,7 +84,7 @@ static int scope_rule_check(const struct fdry_policy *p, const char *scope, cons
 
 	if (!is_scope(scope))
 		return bad(p, "a name is HOST, HOST/REPOSITORY or HOST/REPOSITORY:TAG, without "
-			      "oci://");
+			      "oci://, and its host is in lower case");
 	if (slash && strchr(slash, ':') && json_object_get(rule, "signedAs"))
 		return bad(p, "the rule for a tag has no \"signedAs\"");
 	return rule_check(p, rule);
@@ -122,6 +123,14 @@ static int root_check(const struct fdry_policy *p)
 
 /* --- the rule for a name --- */
 
+/* A host in capital letters is the same host, and must not meet a weaker rule. */
+static void host_lower(char *scope)
+{
+	for (; *scope && *scope != '/'; scope++)
+		if (*scope >= 'A' && *scope <= 'Z')
+			*scope += 'a' - 'A';
+}
+
 /* The rule of the longest scope that has the name in it: the tag, the repository, the folders that
  * it is in, the host. @scope: the scope's text. */
 static const json_t *rule_find(const struct fdry_policy *p, const struct fdry_registry_name *name,
@@ -131,8 +140,10 @@ static const json_t *rule_find(const struct fdry_policy *p, const struct fdry_re
 	char *end;
 
 	snprintf(scope, SCOPE_MAX, "%s/%s:%s", name->host, name->repo, name->tag);
+	host_lower(scope);
 	rule = name->tag[0] ? json_object_get(scopes, scope) : NULL;
 	snprintf(scope, SCOPE_MAX, "%s/%s", name->host, name->repo);
+	host_lower(scope);
 	while (!rule) {
 		rule = json_object_get(scopes, scope);
 		end = strrchr(scope, '/');

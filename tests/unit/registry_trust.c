@@ -226,6 +226,26 @@ START_TEST(rules_found)
 }
 END_TEST
 
+/* Hosts are the same in capital letters, so the rule for one is. */
+START_TEST(hosts_in_capitals)
+{
+	struct fdry_registry_name name;
+	struct fdry_policy p;
+
+	ok(fdry_registry_name_parse("oci://H:1/a/b:t", &name));
+	ok(fdry_policy_parse(text_of(POLICY("\"accept\"", "\"h:1/a\":" KEYS(""))), "p", &name,
+			     &p));
+	ck_assert(p.rule == FDRY_POLICY_SIGNED);
+	fdry_policy_release(&p);
+	ok(fdry_policy_parse(text_of(POLICY("\"accept\"", "\"h:1/a/b:t\":\"reject\"")), "p", &name,
+			     &p));
+	ck_assert(p.rule == FDRY_POLICY_REJECT);
+	fdry_policy_release(&p);
+	fails(ENV, "host is in lower case",
+	      rule_of(POLICY("\"accept\"", "\"H:1\":\"reject\""), &p));
+}
+END_TEST
+
 START_TEST(names_compared)
 {
 	struct fdry_policy p;
@@ -329,6 +349,7 @@ int main(void)
 	tcase_add_loop_test(tc, layers_left_out, 0, sizeof(odd_layers) / sizeof(*odd_layers));
 	tcase_add_test(tc, signature_lengths);
 	tcase_add_loop_test(tc, rules_found, 0, sizeof(rules) / sizeof(*rules));
+	tcase_add_test(tc, hosts_in_capitals);
 	tcase_add_test(tc, names_compared);
 	tcase_add_test(tc, signed_as_has_no_place);
 	tcase_add_test(tc, tags_of_signatures);
