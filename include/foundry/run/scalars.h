@@ -46,9 +46,8 @@ struct fdry_scalars;
 
 enum fdry_scalars_flags {
 	/* Write up to 32 scalars by one memory operation of the stream (cuStreamBatchMemOp), which
-	 * is faster than a copy. Such updates have not run on a GPU yet. They are copies if the
-	 * device or the driver refuses, or if @addr is set. fdry_scalars_free() then waits as
-	 * cuMemFree() does. */
+	 * is faster than a copy. Updates are copies if the device or the driver refuses, or
+	 * if @addr is set. fdry_scalars_free() then waits as cuMemFree() does. */
 	FDRY_SCALARS_WRITES = 1 << 0,
 };
 
