@@ -48,9 +48,9 @@ class Worker:
         return 64 << 20
 
     def collective(self):
-        """Ranks that profile or capture wait for each other."""
+        """Ranks that profile or capture wait for each other, if the test starts several."""
         count = self.vllm_config.parallel_config.world_size
-        if count > 1:
+        if count > 1 and "STAND_IN_RANK" in os.environ:
             found = [None] * count
             torch.distributed.all_gather_object(found, "collective", "cpu")
             assert set(found) == {"collective"}, found
