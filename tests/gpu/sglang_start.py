@@ -23,7 +23,9 @@ import sys
 import tempfile
 import time
 
-from engine_start import QWEN3, Notes, age, digest, entry_points, notes, scale
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+from engine_start import (QWEN3, Notes, age, digest, entry_points, notes,  # noqa: E402
+                          scale)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",

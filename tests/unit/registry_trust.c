@@ -176,7 +176,7 @@ END_TEST
 /* The rule for oci://h:1/a/b:t. */
 static int rule_of(const char *text, struct fdry_policy *ret)
 {
-	struct fdry_registry_name name;
+	static struct fdry_registry_name name; /* the policy points into it */
 
 	ok(fdry_registry_name_parse("oci://h:1/a/b:t", &name));
 	return fdry_policy_parse(text_of(text), "p", &name, ret);

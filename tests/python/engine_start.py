@@ -33,10 +33,10 @@ def entry_points(script, text):
     os.mkdir(folder)
     parent = os.path.dirname(folder)
     # Beside these files lie others that have the names of packages.
+    folders = {os.path.dirname(os.path.abspath(path)) for path in (script, __file__)}
     for path in (script, __file__):
         shutil.copy(path, parent)
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here] + [parent]
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) not in folders] + [parent]
     os.environ["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), parent])
     os.environ[NOTES] = os.path.join(folder, "notes.json")
     for name, written in (("METADATA", "Metadata-Version: 2.1\nName: foundry-tree\nVersion: 0\n"),
