@@ -7,6 +7,7 @@ plug-in subclasses Session and calls its methods from the engine's phases.
 """
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import time
@@ -29,6 +30,27 @@ PART = 4000      # characters of a fact that continues in the next one
 
 class Unfit(Exception):
     """A reason to start as the engine does without Foundry."""
+
+
+def check_source(facts, engine, part, name):
+    """Raise Unfit if the code of the engine that is wrapped or left out is not known. facts: the
+    plug-in's module, with source() and SOURCES. engine: its package. part, name: for the message.
+    """
+    try:
+        known = facts.source() in facts.SOURCES.values()
+    except (ImportError, AttributeError, OSError, TypeError):
+        known = False
+    if not known:
+        version = importlib.import_module(engine).__version__
+        raise Unfit(f"the {part} of this {name} ({version}) differs from that of the versions that "
+                    f"images support ({', '.join(facts.SOURCES)})")
+
+
+def check_configuration(*settings):
+    """Raise Unfit for the first of (wrong, what) that is wrong."""
+    for wrong, what in settings:
+        if wrong:
+            raise Unfit(f"images do not support {what} yet")
 
 
 class Session:

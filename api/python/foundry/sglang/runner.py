@@ -24,7 +24,7 @@ import threading
 import torch
 
 from ..engines import area, graphs, log, outputs, session
-from ..engines.session import Unfit
+from ..engines.session import Unfit, check_configuration, check_source
 from . import facts
 from .folders import folders
 
@@ -91,7 +91,7 @@ class Session(session.Session):
 
     def init_torch_distributed(self, original):
         try:
-            self.check_version()
+            check_source(facts, "sglang", "model runner", "SGLang")
             if self.ref == "1":
                 self.ref = "sglang-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
                     self.runner.model_config.model_path.rstrip("/")))
@@ -101,57 +101,43 @@ class Session(session.Session):
             self.give_up(e)
         return original()
 
-    @staticmethod
-    def check_version():
-        """Raise Unfit if the code of SGLang that is wrapped or left out is not known."""
-        try:
-            known = facts.source() in facts.SOURCES.values()
-        except (ImportError, AttributeError, OSError, TypeError):
-            known = False
-        if not known:
-            import sglang
-            raise Unfit(f"the model runner of this SGLang ({sglang.__version__}) differs from that "
-                        f"of the versions that images support ({', '.join(facts.SOURCES)})")
-
     def check_supported(self):
         """Raise Unfit for an unsupported configuration."""
         from sglang.srt.model_executor.runner.flashinfer_autotune import (
             should_run_flashinfer_autotune)
         runner, args = self.runner, self.runner.server_args
         decode, prefill = args.cuda_graph_config.decode, args.cuda_graph_config.prefill
-        for wrong, what in (
-                (args.device != "cuda", f"the device {args.device}"),
-                (args.tp_size * args.pp_size * args.dp_size * args.ep_size != 1,
-                 "more than one rank"),
-                (decode.backend != "full", f"the backend {decode.backend} of decode graphs"),
-                (prefill.backend != "disabled", f"the backend {prefill.backend} of prefill graphs"),
-                (set(args.get_attention_backends()) != {"triton"},
-                 f"the attention backends {', '.join(args.get_attention_backends())}"),
-                (not runner.is_generation, "models that generate no text"),
-                (runner.is_multimodal, "multimodal models"),
-                (runner.model_config.is_encoder_decoder, "models with an encoder"),
-                (args.speculative_algorithm is not None, "speculative decoding"),
-                (args.dllm_algorithm is not None, "diffusion language models"),
-                (args.enable_lora, "LoRA"),
-                (args.enable_memory_saver, "the memory saver"),
-                (args.enable_torch_compile, "torch.compile"),
-                (args.enable_pdmux, "the multiplexing of prefill and decode"),
-                (args.enable_two_batch_overlap, "the overlap of two batches"),
-                (args.enable_return_hidden_states, "the return of hidden states"),
-                (args.enable_profile_cuda_graph or args.debug_cuda_graph, "the study of graphs"),
-                (args.enable_hisparse, "sparse caches"),
-                (args.cpu_offload_gb or args.offload_group_size > 0, "weights on the host"),
-                (args.disaggregation_mode != "null", "prefill and decode on different servers"),
-                (args.enable_symm_mem, "symmetric memory"),
-                (args.kv_canary != "none", "canaries in the KV cache"),
-                (should_run_flashinfer_autotune(runner), "FlashInfer's choice of kernels by time"),
-                # Graphs have scales of such weights and caches as numbers, and the weights may
-                # change while their configuration stays.
-                (runner.model_config.quantization is not None, "quantized weights"),
-                (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
-                 "a quantized KV cache")):
-            if wrong:
-                raise Unfit(f"images do not support {what} yet")
+        check_configuration(
+            (args.device != "cuda", f"the device {args.device}"),
+            (args.tp_size * args.pp_size * args.dp_size * args.ep_size != 1,
+             "more than one rank"),
+            (decode.backend != "full", f"the backend {decode.backend} of decode graphs"),
+            (prefill.backend != "disabled", f"the backend {prefill.backend} of prefill graphs"),
+            (set(args.get_attention_backends()) != {"triton"},
+             f"the attention backends {', '.join(args.get_attention_backends())}"),
+            (not runner.is_generation, "models that generate no text"),
+            (runner.is_multimodal, "multimodal models"),
+            (runner.model_config.is_encoder_decoder, "models with an encoder"),
+            (args.speculative_algorithm is not None, "speculative decoding"),
+            (args.dllm_algorithm is not None, "diffusion language models"),
+            (args.enable_lora, "LoRA"),
+            (args.enable_memory_saver, "the memory saver"),
+            (args.enable_torch_compile, "torch.compile"),
+            (args.enable_pdmux, "the multiplexing of prefill and decode"),
+            (args.enable_two_batch_overlap, "the overlap of two batches"),
+            (args.enable_return_hidden_states, "the return of hidden states"),
+            (args.enable_profile_cuda_graph or args.debug_cuda_graph, "the study of graphs"),
+            (args.enable_hisparse, "sparse caches"),
+            (args.cpu_offload_gb or args.offload_group_size > 0, "weights on the host"),
+            (args.disaggregation_mode != "null", "prefill and decode on different servers"),
+            (args.enable_symm_mem, "symmetric memory"),
+            (args.kv_canary != "none", "canaries in the KV cache"),
+            (should_run_flashinfer_autotune(runner), "FlashInfer's choice of kernels by time"),
+            # Graphs have scales of such weights and caches as numbers, and the weights may
+            # change while their configuration stays.
+            (runner.model_config.quantization is not None, "quantized weights"),
+            (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
+             "a quantized KV cache"))
 
     def load_model(self, original):
         try:

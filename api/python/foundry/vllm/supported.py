@@ -3,7 +3,7 @@
 import os
 
 from ..engines.ranks import Ranks
-from ..engines.session import Unfit
+from ..engines.session import Unfit, check_configuration, check_source
 from ..group import gather
 from . import facts
 
@@ -35,18 +35,16 @@ def _check_ranks(config, count, envs):
     if count == 1:
         return
     fused = getattr(config.compilation_config.pass_config, "fuse_allreduce_rms", False)
-    for wrong, what in (
-            (parallel.tensor_parallel_size != parallel.world_size, "pipeline parallelism"),
-            (parallel.enable_expert_parallel, "expert parallelism"),
-            (not parallel.disable_custom_all_reduce,
-             "custom all-reduce (start with --disable-custom-all-reduce)"),
-            (envs.VLLM_ALLREDUCE_USE_SYMM_MEM or envs.VLLM_USE_NCCL_SYMM_MEM,
-             "all-reduce by symmetric memory (set VLLM_ALLREDUCE_USE_SYMM_MEM=0)"),
-            (envs.VLLM_ALLREDUCE_USE_FLASHINFER or fused, "all-reduce by FlashInfer"),
-            (os.environ.get("NCCL_RUNTIME_CONNECT", "0") != "0",
-             "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)")):
-        if wrong:
-            raise Unfit(f"images do not support {what} yet")
+    check_configuration(
+        (parallel.tensor_parallel_size != parallel.world_size, "pipeline parallelism"),
+        (parallel.enable_expert_parallel, "expert parallelism"),
+        (not parallel.disable_custom_all_reduce,
+         "custom all-reduce (start with --disable-custom-all-reduce)"),
+        (envs.VLLM_ALLREDUCE_USE_SYMM_MEM or envs.VLLM_USE_NCCL_SYMM_MEM,
+         "all-reduce by symmetric memory (set VLLM_ALLREDUCE_USE_SYMM_MEM=0)"),
+        (envs.VLLM_ALLREDUCE_USE_FLASHINFER or fused, "all-reduce by FlashInfer"),
+        (os.environ.get("NCCL_RUNTIME_CONNECT", "0") != "0",
+         "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)"))
     # NCCL allocates what a collective needs when it makes a communicator, in the region. It would
     # do so in the warm-up, and an image would get the state of its connections.
     os.environ["NCCL_RUNTIME_CONNECT"] = "0"
@@ -54,14 +52,7 @@ def _check_ranks(config, count, envs):
 
 def check_version():
     """Raise Unfit if the code of vLLM that is wrapped or left out is not known."""
-    try:
-        known = facts.source() in facts.SOURCES.values()
-    except (ImportError, AttributeError, OSError, TypeError):
-        known = False
-    if not known:
-        import vllm
-        raise Unfit(f"the worker of this vLLM ({vllm.__version__}) differs from that of the "
-                    f"versions that images support ({', '.join(facts.SOURCES)})")
+    check_source(facts, "vllm", "worker", "vLLM")
 
 
 def check(config, count):
@@ -70,33 +61,31 @@ def check(config, count):
     _check_ranks(config, count, envs)
     compilation = config.compilation_config
     mode = int(compilation.mode or 0)
-    for wrong, what in (
-            (config.parallel_config.data_parallel_size != 1, "data parallelism"),
-            (mode not in MODES, f"the compilation mode {mode}"),
-            (config.model_config.enforce_eager, "eager mode, which has no graphs"),
-            (compilation.cudagraph_mode.name not in MODES.get(mode, ()),
-             f"the graph mode {compilation.cudagraph_mode.name} with the compilation mode "
-             f"{mode}"),
-            (compilation.use_inductor_graph_partition, "graph partitions by Inductor"),
-            (compilation.cudagraph_copy_inputs, "graphs that copy their inputs"),
-            (compilation.cudagraph_mm_encoder, "graphs of an encoder"),
-            (envs.VLLM_USE_BREAKABLE_CUDAGRAPH, "breakable graphs"),
-            (mode and compilation.backend != "inductor",
-             f"the compilation backend '{compilation.backend}'"),
-            (mode and compilation.compile_cache_save_format != "binary",
-             "compiled code in unpacked form"),
-            (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE),
-             "compiled code that vLLM does not keep in its cache"),
-            (config.model_config.enable_sleep_mode, "sleep mode"),
-            (config.speculative_config is not None, "speculative decoding"),
-            (config.lora_config is not None, "LoRA"),
-            (config.kv_transfer_config is not None, "a KV connector"),
-            # Graphs have scales of such weights and caches as numbers, and the weights may
-            # change while their configuration stays.
-            (config.model_config.quantization is not None, "quantized weights"),
-            (config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16"),
-             "a quantized KV cache"),
-            (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
-             "assigned GPUs")):
-        if wrong:
-            raise Unfit(f"images do not support {what} yet")
+    check_configuration(
+        (config.parallel_config.data_parallel_size != 1, "data parallelism"),
+        (mode not in MODES, f"the compilation mode {mode}"),
+        (config.model_config.enforce_eager, "eager mode, which has no graphs"),
+        (compilation.cudagraph_mode.name not in MODES.get(mode, ()),
+         f"the graph mode {compilation.cudagraph_mode.name} with the compilation mode "
+         f"{mode}"),
+        (compilation.use_inductor_graph_partition, "graph partitions by Inductor"),
+        (compilation.cudagraph_copy_inputs, "graphs that copy their inputs"),
+        (compilation.cudagraph_mm_encoder, "graphs of an encoder"),
+        (envs.VLLM_USE_BREAKABLE_CUDAGRAPH, "breakable graphs"),
+        (mode and compilation.backend != "inductor",
+         f"the compilation backend '{compilation.backend}'"),
+        (mode and compilation.compile_cache_save_format != "binary",
+         "compiled code in unpacked form"),
+        (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE),
+         "compiled code that vLLM does not keep in its cache"),
+        (config.model_config.enable_sleep_mode, "sleep mode"),
+        (config.speculative_config is not None, "speculative decoding"),
+        (config.lora_config is not None, "LoRA"),
+        (config.kv_transfer_config is not None, "a KV connector"),
+        # Graphs have scales of such weights and caches as numbers, and the weights may
+        # change while their configuration stays.
+        (config.model_config.quantization is not None, "quantized weights"),
+        (config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16"),
+         "a quantized KV cache"),
+        (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
+         "assigned GPUs"))
