@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "arch/driver.h"
@@ -108,32 +106,13 @@ static void turn(double *ms)
 
 /* --- processes --- */
 
-static void run(void (*fn)(double *ms), double *ms)
-{
-	double *shared =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int status;
-	pid_t pid;
-
-	need(shared == MAP_FAILED ? -1 : 0, "mmap");
-	pid = fork();
-	if (!pid) {
-		fn(shared);
-		_exit(EXIT_SUCCESS);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status)
-		exit(EXIT_FAILURE);
-	memcpy(ms, shared, FIGURES * sizeof(*ms));
-	munmap(shared, 4096);
-}
-
 static double show(const char *name, void (*fn)(double *ms))
 {
 	double best[FIGURES] = { 0 }, ms[FIGURES];
 	int i;
 
 	for (i = 0; i < 3; i++) {
-		run(fn, ms);
+		workload_run(fn, ms, FIGURES);
 		if (!i || ms[TOTAL] < best[TOTAL])
 			memcpy(best, ms, sizeof(best));
 	}
@@ -182,7 +161,7 @@ int main(int argc, char **argv)
 	need(mkdtemp(store_path) ? 0 : -1, store_path);
 	owner = getpid();
 	atexit(store_remove);
-	run(save, ms);
+	workload_run(save, ms, FIGURES);
 	printf("%u images, %u kernels, %u nodes a graph\n", images, w.kernels, w.nodes);
 	fflush(stdout);
 	together = show("one", one);

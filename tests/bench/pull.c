@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -303,32 +302,13 @@ static void load_stored(double *ms)
 
 /* --- processes --- */
 
-static void run(void (*fn)(double *ms), double *ms)
-{
-	double *shared =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int status;
-	pid_t pid;
-
-	need(shared == MAP_FAILED ? -1 : 0, "mmap");
-	pid = fork();
-	if (!pid) {
-		fn(shared);
-		_exit(EXIT_SUCCESS);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status)
-		exit(EXIT_FAILURE);
-	memcpy(ms, shared, FIGURES * sizeof(*ms));
-	munmap(shared, 4096);
-}
-
 static void show(const char *name, void (*fn)(double *ms))
 {
 	double best[FIGURES] = { 0 }, ms[FIGURES];
 	int i;
 
 	for (i = 0; i < 3; i++) {
-		run(fn, ms);
+		workload_run(fn, ms, FIGURES);
 		if (!i || ms[LAUNCHED] < best[LAUNCHED])
 			memcpy(best, ms, sizeof(best));
 	}
@@ -394,7 +374,7 @@ int main(int argc, char **argv)
 		printf("SKIP: no docker-registry\n");
 		return EXIT_SUCCESS;
 	}
-	run(image_make, made);
+	workload_run(image_make, made, FIGURES);
 	fd = port_open(&slow_port);
 	need(pthread_create(&network, NULL, network_run, (void *)(intptr_t)fd), "a thread");
 	printf("%u graphs of %u nodes, %u kernels; %.0f objects, %.1f MB at %u MB/s\n", graphs,

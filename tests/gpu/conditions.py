@@ -9,7 +9,6 @@ handle, a node in the graph that captures, and a capture to each body on a strea
 import ctypes
 import os
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
@@ -218,15 +217,7 @@ def load(store):
     print(f"{launches} launches of 4 graphs: every word is right")
 
 
-def whole():
-    parts.need()
-    with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
-        captured = parts.run("capture", store)
-        return [captured, captured and parts.run("load", store)]
-
-
 PARTS = (capture, load)
 
 if __name__ == "__main__":
-    parts.main(PARTS, whole)
+    parts.main(PARTS, parts.captured_then_loaded)

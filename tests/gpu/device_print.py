@@ -103,15 +103,7 @@ def load(store):
     os._exit(0)  # nothing works in this context any more
 
 
-def whole():
-    parts.need()
-    with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
-        captured = parts.run("capture", store)
-        return [captured, captured and parts.run("load", store)]
-
-
 PARTS = (capture, load)
 
 if __name__ == "__main__":
-    parts.main(PARTS, whole)
+    parts.main(PARTS, parts.captured_then_loaded)

@@ -10,7 +10,6 @@ variable, to that table. Constant memory of CuPy, if it is installed.
 import ctypes
 import os
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
@@ -275,15 +274,7 @@ def load(store):
     print("every byte is right")
 
 
-def whole():
-    parts.need()
-    with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
-        captured = parts.run("capture", store)
-        return [captured, captured and parts.run("load", store)]
-
-
 PARTS = (capture, load)
 
 if __name__ == "__main__":
-    parts.main(PARTS, whole)
+    parts.main(PARTS, parts.captured_then_loaded)

@@ -39,4 +39,8 @@ void workload_functions(struct workload *w);
 /* Capture a graph; @key is an argument of its kernels. */
 CUgraph workload_graph(struct workload *w, unsigned int key);
 
+/* Run @fn in a process of its own; @ms gets the first @n of the figures that it sets, 512 at most.
+ * The program ends if the process fails. */
+void workload_run(void (*fn)(double *ms), double *ms, size_t n);
+
 #endif

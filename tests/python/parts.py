@@ -59,6 +59,15 @@ def run(part, *args, limit=60, **env):
     return code == 0
 
 
+def captured_then_loaded():
+    """Runs the parts "capture" and "load" with a store of their own. Returns their results."""
+    need()
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        captured = run("capture", store)
+        return [captured, captured and run("load", store)]
+
+
 def finish(results):
     """Prints the result in the form that tests/run reads, then the first error of a part, and
     exits.
