@@ -3,7 +3,7 @@
 """
 import textwrap
 
-from torch_scripts import Folder
+import engine_tests
 
 ENGINE = """\
 import dataclasses
@@ -85,7 +85,7 @@ LOADED = {"profile": 0, "capture": 0, "dummy_run": 1}
 """
 
 
-class Engine(Folder):
+class Engine(engine_tests.Engine):
     """Starts of the small engine."""
 
     def start(self, text="", counts="PLAIN", options="", weight=3.0, before="", after="",
@@ -98,10 +98,3 @@ class Engine(Folder):
             decodes(runner, {weight})
             assert COUNTS == {counts}, COUNTS
             """) + textwrap.dedent(after), **{"FOUNDRY_SGLANG": "test", **variables})
-
-    def first(self, **more):
-        log = self.start(**more)
-        self.assertIn("Foundry: captured and sealed 'test'", log)
-        self.assertIn("3 graphs", log)
-        self.assertIn("because there is no ref 'test' in the store", log)
-        return log

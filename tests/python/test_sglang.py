@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 
+import engine_tests
 import suite
 from sglang_scripts import ENGINE, Engine
 
@@ -13,7 +14,7 @@ CACHE = ".triton/cache"
 JIT = ".cache/flashinfer/cached_ops"
 
 
-class Starts(Engine):
+class Starts(Engine, engine_tests.Starts):
     def test_the_first_start_seals_and_the_next_loads(self):
         self.first()
         log = self.start(counts="LOADED")
@@ -21,14 +22,6 @@ class Starts(Engine):
         for phase in ("init_torch_distributed", "profile_available_bytes", "capture or load",
                       "warm up"):
             self.assertIn(phase, log)
-
-    def test_weights_are_those_of_the_process(self):
-        self.first()
-        self.start(counts="LOADED", options="weight=7.0", weight=7.0)
-
-    def test_memory_of_the_process_can_change_after_a_load(self):
-        self.first()
-        self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
 
     def test_tensors_are_put_where_they_were(self):
         self.first()

@@ -3,7 +3,7 @@
 """
 import textwrap
 
-from torch_scripts import Folder
+import engine_tests
 
 ENGINE = """\
 import itertools
@@ -74,7 +74,7 @@ LOADED_V1 = {**NOTHING, "dummy_run": 2}
 """
 
 
-class Engine(Folder):
+class Engine(engine_tests.Engine):
     """Starts of the small engine."""
 
     def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
@@ -86,9 +86,3 @@ class Engine(Folder):
             decodes(worker, {weight})
             assert gpu_worker.COUNTS == {counts}, gpu_worker.COUNTS
             """), **variables)
-
-    def first(self):
-        log = self.start()
-        self.assertIn("Foundry: captured and sealed 'test'", log)
-        self.assertIn("3 graphs", log)
-        self.assertIn("because there is no ref 'test' in the store", log)
