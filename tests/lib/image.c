@@ -2,6 +2,8 @@
 /* image.c - see image.h. */
 #include "tests/lib/image.h"
 
+#include "image/manifest.h"
+
 #include "tests/lib/va_cached.h"
 
 float vector_value(int i, float salt)
@@ -160,6 +162,36 @@ struct fdry_store *load_store(void)
 	if (!s)
 		ok(fdry_store_open(path, 0, &s));
 	return s;
+}
+
+void image_manifest_read(struct fdry_buf *bytes, struct fdry_manifest *m)
+{
+	struct fdry_reader *reader;
+	struct fdry_oid id;
+
+	ok(fdry_reader_begin(load_store(), &reader));
+	ok(fdry_reader_resolve(reader, "img", &id));
+	ok(fdry_reader_copy(reader, &id, bytes));
+	fdry_reader_end(reader);
+	ok(fdry_manifest_init((struct fdry_span){ bytes->data, bytes->len }, m));
+}
+
+void *image_manifest_at(const struct fdry_buf *bytes, const void *section)
+{
+	return bytes->data + ((const uint8_t *)section - bytes->data);
+}
+
+void image_manifest_store(struct fdry_buf *bytes, const struct fdry_manifest *m, const char *ref)
+{
+	struct fdry_writer *writer;
+	struct fdry_oid id, *links;
+	size_t n;
+
+	ok(fdry_manifest_links(m, &links, &n));
+	ok(fdry_writer_begin(load_store(), &writer));
+	ok(fdry_writer_commit(writer, bytes->data, bytes->len, links, n, ref, &id, NULL));
+	free(links);
+	fdry_buf_release(bytes);
 }
 
 void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_salt)

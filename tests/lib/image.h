@@ -14,6 +14,8 @@
 #include "tests/lib/hook.h"
 #include "tests/lib/store.h"
 
+struct fdry_manifest;
+
 #define N 1000
 #define BYTES (N * sizeof(float))
 
@@ -69,6 +71,12 @@ void seal_external(void *id);
 
 /* Open the store for loads, which need no interposer. A test uses one handle, which stays open. */
 struct fdry_store *load_store(void);
+/* Read the manifest of "img" in the store into @bytes; @m points into it. */
+void image_manifest_read(struct fdry_buf *bytes, struct fdry_manifest *m);
+/* A section of the manifest that image_manifest_read() has read, to change it. */
+void *image_manifest_at(const struct fdry_buf *bytes, const void *section);
+/* Store the manifest, which may have been changed, as another image, and release @bytes. */
+void image_manifest_store(struct fdry_buf *bytes, const struct fdry_manifest *m, const char *ref);
 
 /* Check that the image's c is a + b for the vectors of @a_salt and @b_salt. */
 void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_salt);

@@ -297,26 +297,14 @@ END_TEST
 static void prints_fake(void)
 {
 	struct fdry_buf bytes = { 0 };
-	struct fdry_reader *reader;
-	struct fdry_writer *writer;
 	struct fdry_mf_limit *l;
 	struct fdry_manifest m;
-	struct fdry_oid id, *links;
-	size_t n;
 
-	ok(fdry_reader_begin(load_store(), &reader));
-	ok(fdry_reader_resolve(reader, "img", &id));
-	ok(fdry_reader_copy(reader, &id, &bytes));
-	fdry_reader_end(reader);
-	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
-	l = (struct fdry_mf_limit *)(bytes.data + ((const uint8_t *)m.limits - bytes.data));
+	image_manifest_read(&bytes, &m);
+	l = image_manifest_at(&bytes, m.limits);
 	ck_assert_uint_eq(m.n_limits, 1);
 	*l = (struct fdry_mf_limit){ .limit = CU_LIMIT_PRINTF_FIFO_SIZE, .value = 9 << 20 };
-	ok(fdry_manifest_links(&m, &links, &n));
-	ok(fdry_writer_begin(load_store(), &writer));
-	ok(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, "prints", &id, NULL));
-	free(links);
-	fdry_buf_release(&bytes);
+	image_manifest_store(&bytes, &m, "prints");
 }
 
 START_TEST(the_buffer_of_printf_is_as_large_as_it_was)

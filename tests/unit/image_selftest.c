@@ -305,25 +305,13 @@ static void image_change(size_t entry)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_mf_selftest *e;
-	struct fdry_writer *writer;
-	struct fdry_reader *reader;
 	struct fdry_manifest m;
-	struct fdry_oid id, *links;
-	size_t n;
 
-	ok(fdry_reader_begin(load_store(), &reader));
-	ok(fdry_reader_resolve(reader, "img", &id));
-	ok(fdry_reader_copy(reader, &id, &bytes));
-	fdry_reader_end(reader);
-	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	image_manifest_read(&bytes, &m);
 	ck_assert_uint_gt(m.n_selftests, entry);
-	e = (void *)(bytes.data + ((const uint8_t *)&m.selftests[entry] - bytes.data));
+	e = image_manifest_at(&bytes, &m.selftests[entry]);
 	e->print.a ^= 1;
-	ok(fdry_manifest_links(&m, &links, &n));
-	ok(fdry_writer_begin(load_store(), &writer));
-	ok(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, "other", &id, NULL));
-	free(links);
-	fdry_buf_release(&bytes);
+	image_manifest_store(&bytes, &m, "other");
 }
 
 static void note(void *arg, const char *text)
