@@ -27,6 +27,13 @@ struct part {
 	struct fdry_code_reach reach; /* trimmed; the code owns it */
 };
 
+/* What a slice has. */
+struct wanted {
+	struct fdry_buf kernels; /* u32 each: indices in the cubin; none: all of the code */
+	struct fdry_buf roots;   /* u32 each: variables that they may reach by pointers alone */
+	uint32_t copy;
+};
+
 /* How pointers concern a variable. */
 enum root {
 	ROOT_NONE,
@@ -121,33 +128,73 @@ static int object_check(const struct fdry_kernel_set *set, struct fdry_span byte
 	return err ? err : fdry_oid_of(bytes.data, bytes.len, ret);
 }
 
-/* A copy of the whole code, made once. It is kept as a slice without kernels. *ret is valid until
- * the next slice. */
-static int whole_copy(const struct fdry_kernel_set *set, struct fdry_set_code *code, uint32_t copy,
-		      const struct fdry_set_slice **ret)
+/* The slice of @kernels with the variables @roots, or FDRY_E_NOSLICE. */
+static int slice_make(const struct fdry_cubin *c, const struct fdry_buf *kernels,
+		      const struct fdry_buf *roots, struct fdry_buf *ret)
 {
-	const struct fdry_set_slice *s = (const struct fdry_set_slice *)code->slices.data;
-	size_t i, n = code->slices.len / sizeof(*s);
-	struct fdry_set_slice add = { .copy = copy };
+	struct fdry_code_reach all;
+	int err = fdry_code_reach_init(c, fdry_array(*kernels, uint32_t),
+				       (uint32_t)fdry_array_count(*kernels, uint32_t), &all);
+
+	if (err)
+		return err;
+	err = fdry_code_reach_variables(&all, fdry_array(*roots, uint32_t),
+					(uint32_t)fdry_array_count(*roots, uint32_t))
+		      ?: fdry_slice(&all, ret);
+	fdry_code_reach_release(&all);
+	return err;
+}
+
+static int slice_new(const struct fdry_kernel_set *set, const struct fdry_set_code *code,
+		     const struct wanted *w, struct fdry_set_slice *s)
+{
+	int err = fdry_buf_put(&s->kernels, w->kernels.data, w->kernels.len) ?:
+		  fdry_buf_put(&s->roots, w->roots.data, w->roots.len);
+
+	if (err)
+		return err;
+	err = w->kernels.len
+		      ? slice_make(code->cubin, &w->kernels, &w->roots, &s->bytes)
+		      : fdry_buf_put(&s->bytes, code->bytes.data, code->bytes.len);
+	if (err == -FDRY_E_NOSLICE) {
+		s->whole_reason = strndup(fdry_last_error(), REASON_MAX);
+		return s->whole_reason ? 0 : fdry_nomem();
+	}
+	if (err)
+		return err;
+	return copy_mark(&s->bytes, s->copy) ?:
+	       object_check(set, span_of(&s->bytes), &s->oid);
+}
+
+static bool list_same(const struct fdry_buf *a, const struct fdry_buf *b)
+{
+	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
+}
+
+/* A slice, made once for a code. *ret is valid until the next call. */
+static int slice_get(const struct fdry_kernel_set *set, struct fdry_set_code *code,
+		     const struct wanted *w, const struct fdry_set_slice **ret)
+{
+	struct fdry_buf *slices = &code->slices;
+	const struct fdry_set_slice *s = (const struct fdry_set_slice *)slices->data;
+	size_t i, count = slices->len / sizeof(*s);
+	struct fdry_set_slice add = { .copy = w->copy };
 	int err;
 
-	for (i = 0; i < n && (s[i].kernels.len || s[i].copy != copy); i++)
-		;
-	if (i == n) {
-		err = fdry_buf_put(&add.bytes, code->bytes.data, code->bytes.len) ?:
-		      copy_mark(&add.bytes, copy);
-		if (err)
-			goto out_release;
-		err = object_check(set, span_of(&add.bytes), &add.oid) ?:
-		      fdry_buf_put(&code->slices, &add, sizeof(add));
-		if (err)
-			goto out_release;
+	for (i = 0; i < count; i++)
+		if (list_same(&s[i].kernels, &w->kernels) && list_same(&s[i].roots, &w->roots) &&
+		    s[i].copy == w->copy)
+			break;
+	if (i == count) {
+		err = slice_new(set, code, w, &add) ?:
+		      fdry_buf_put(slices, &add, sizeof(add));
+		if (err) {
+			fdry_set_slice_release(&add);
+			return err;
+		}
 	}
-	*ret = (const struct fdry_set_slice *)code->slices.data + i;
+	*ret = (const struct fdry_set_slice *)slices->data + i;
 	return 0;
-out_release:
-	fdry_set_slice_release(&add);
-	return err;
 }
 
 /* The object with the whole code and the variables of @load. */
@@ -156,7 +203,7 @@ static int whole_put(struct fdry_kernel_set *set, const struct fdry_set_entry *e
 {
 	struct fdry_set_code *code = code_of(set, e);
 	const struct fdry_set_slice *s;
-	uint32_t copy = 0;
+	struct wanted all = { 0 };
 	int err = code->checked ? 0 : object_check(set, code->bytes, &code->oid);
 
 	if (err)
@@ -166,9 +213,9 @@ static int whole_put(struct fdry_kernel_set *set, const struct fdry_set_entry *e
 	if (!object_is_others(set, ret, load))
 		return object_put(set, code->bytes, ret, load);
 	do {
-		if (++copy == COPIES_MAX)
+		if (++all.copy == COPIES_MAX)
 			return copies_fail(e);
-		err = whole_copy(set, code, copy, &s);
+		err = slice_get(set, code, &all, &s);
 		if (err)
 			return err;
 	} while (object_is_others(set, &s->oid, load));
@@ -376,73 +423,6 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 	return 0;
 }
 
-/* The slice of @kernels with the variables @roots, or FDRY_E_NOSLICE. */
-static int slice_make(const struct fdry_cubin *c, const struct fdry_buf *kernels,
-		      const struct fdry_buf *roots, struct fdry_buf *ret)
-{
-	struct fdry_code_reach all;
-	int err = fdry_code_reach_init(c, fdry_array(*kernels, uint32_t),
-				       (uint32_t)fdry_array_count(*kernels, uint32_t), &all);
-
-	if (err)
-		return err;
-	err = fdry_code_reach_variables(&all, fdry_array(*roots, uint32_t),
-					(uint32_t)fdry_array_count(*roots, uint32_t))
-		      ?: fdry_slice(&all, ret);
-	fdry_code_reach_release(&all);
-	return err;
-}
-
-static int slice_new(const struct parts *ps, const struct fdry_buf *kernels,
-		     const struct fdry_buf *roots, struct fdry_set_slice *s)
-{
-	int err = fdry_buf_put(&s->kernels, kernels->data, kernels->len) ?:
-		  fdry_buf_put(&s->roots, roots->data, roots->len);
-
-	if (err)
-		return err;
-	err = slice_make(ps->code->cubin, kernels, roots, &s->bytes);
-	if (err == -FDRY_E_NOSLICE) {
-		s->whole_reason = strndup(fdry_last_error(), REASON_MAX);
-		return s->whole_reason ? 0 : fdry_nomem();
-	}
-	if (err)
-		return err;
-	return copy_mark(&s->bytes, s->copy) ?:
-	       object_check(ps->set, span_of(&s->bytes), &s->oid);
-}
-
-static bool list_same(const struct fdry_buf *a, const struct fdry_buf *b)
-{
-	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
-}
-
-/* The slice of @kernels with @roots, made once for a code. *ret is valid until the next call. */
-static int slice_get(const struct parts *ps, const struct fdry_buf *kernels,
-		     const struct fdry_buf *roots, uint32_t copy, const struct fdry_set_slice **ret)
-{
-	struct fdry_buf *slices = &ps->code->slices;
-	const struct fdry_set_slice *s = (const struct fdry_set_slice *)slices->data;
-	size_t i, count = slices->len / sizeof(*s);
-	struct fdry_set_slice add = { .copy = copy };
-	int err;
-
-	for (i = 0; i < count; i++)
-		if (list_same(&s[i].kernels, kernels) && list_same(&s[i].roots, roots) &&
-		    s[i].copy == copy)
-			break;
-	if (i == count) {
-		err = slice_new(ps, kernels, roots, &add) ?:
-		      fdry_buf_put(slices, &add, sizeof(add));
-		if (err) {
-			fdry_set_slice_release(&add);
-			return err;
-		}
-	}
-	*ret = (const struct fdry_set_slice *)slices->data + i;
-	return 0;
-}
-
 static int group_whole(struct parts *ps, uint32_t group, const char *reason)
 {
 	uint32_t i;
@@ -459,19 +439,18 @@ static int group_whole(struct parts *ps, uint32_t group, const char *reason)
 }
 
 /* List the kernels of a group, and the variables that only pointers may lead its kernels to. */
-static int group_list(const struct parts *ps, uint32_t group, struct fdry_buf *kernels,
-		      struct fdry_buf *roots)
+static int group_list(const struct parts *ps, uint32_t group, struct wanted *w)
 {
 	uint32_t i;
 	int err = 0;
 
-	kernels->len = roots->len = 0;
+	w->kernels.len = w->roots.len = w->copy = 0;
 	for (i = group; i < ps->n && !err; i++)
 		if (ps->p[i].group == group)
-			err = fdry_buf_put_u32(kernels, ps->p[i].kernel);
+			err = fdry_buf_put_u32(&w->kernels, ps->p[i].kernel);
 	for (i = 0; i < ps->code->cubin->nvariables && !err; i++)
 		if (ps->roots[i] == ROOT_POINTED && ps->p[root_part(ps, i)].group == group)
-			err = fdry_buf_put_u32(roots, i);
+			err = fdry_buf_put_u32(&w->roots, i);
 	return err;
 }
 
@@ -489,26 +468,27 @@ static bool group_writes(const struct parts *ps, uint32_t group)
 	return false;
 }
 
-static int group_slice(struct parts *ps, uint32_t group, struct fdry_buf *kernels,
-		       struct fdry_buf *roots)
+static int group_slice(struct parts *ps, uint32_t group, struct wanted *w)
 {
 	const struct fdry_set_slice *s;
-	uint32_t i, copy = 0;
 	CUmodule load;
-	int err = group_list(ps, group, kernels, roots);
+	uint32_t i;
+	int err = group_list(ps, group, w);
 
 	if (err)
 		return err;
-	load = group_writes(ps, group) || roots->len ? ps->load : NULL;
-	do {
-		if (copy == COPIES_MAX)
+	load = group_writes(ps, group) || w->roots.len ? ps->load : NULL;
+	for (;; w->copy++) {
+		if (w->copy == COPIES_MAX)
 			return copies_fail(ps->p[group].e);
-		err = slice_get(ps, kernels, roots, copy++, &s);
+		err = slice_get(ps->set, ps->code, w, &s);
 		if (err)
 			return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
 		if (s->whole_reason)
 			return group_whole(ps, group, s->whole_reason);
-	} while (object_is_others(ps->set, &s->oid, load));
+		if (!object_is_others(ps->set, &s->oid, load))
+			break;
+	}
 	err = object_put(ps->set, span_of(&s->bytes), &s->oid, load);
 	for (i = group; i < ps->n; i++)
 		if (ps->p[i].group == group)
@@ -542,7 +522,7 @@ static int parts_read(struct parts *ps)
 
 static int parts_slice(struct parts *ps)
 {
-	struct fdry_buf kernels = { 0 }, roots = { 0 };
+	struct wanted w = { 0 };
 	uint32_t i;
 	int err = roots_mark(ps);
 
@@ -554,9 +534,9 @@ static int parts_slice(struct parts *ps)
 	roots_join(ps);
 	for (i = 0; i < ps->n && !err; i++)
 		if (ps->p[i].group == i)
-			err = group_slice(ps, i, &kernels, &roots);
-	fdry_buf_release(&kernels);
-	fdry_buf_release(&roots);
+			err = group_slice(ps, i, &w);
+	fdry_buf_release(&w.kernels);
+	fdry_buf_release(&w.roots);
 	return err ? err : parts_read(ps);
 }
 
