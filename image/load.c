@@ -691,6 +691,7 @@ int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdr
 	if (img->m.n_chunks && !img->m.n_fingerprints)
 		fdry_count(FDRY_METRIC_LOADS_UNCHECKED, 1);
 	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
+	fdry_store_note_hit(img->store, &img->id, img->report.content_bytes, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
 		fdry_builder_start(img, o.flags & FDRY_LOAD_ORDERED ? (uint32_t)o.norder
 								    : img->m.n_graphs);

@@ -42,9 +42,9 @@ static int load_fetched(struct fdry_load_source *from, struct fdry_registry_fetc
 	return 0;
 }
 
-int fdry_image_load_reporting(struct fdry_store *store, const char *name,
-			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
-			      struct fdry_image **ret)
+static int load_or_fetch(struct fdry_store *store, const char *name,
+			 const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
+			 struct fdry_image **ret)
 {
 	const struct load_args args = { opts, mismatch, ret };
 	struct fdry_load_source from = { store, name, NULL };
@@ -74,6 +74,17 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 		return fdry_saved_err_restore(&missing);
 	return fdry_fail((enum fdry_errcode)-missing.err, "%s; and it cannot be fetched: %s",
 			 missing.why, why.why);
+}
+
+#define CALLER_CODES 200 /* errors below are the caller's, and no miss */
+
+int fdry_image_load_reporting(struct fdry_store *store, const char *name,
+			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
+			      struct fdry_image **ret)
+{
+	int err = load_or_fetch(store, name, opts, mismatch, ret);
+
+	return err <= -CALLER_CODES ? fdry_store_note_miss(store, err) : err;
 }
 
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,

@@ -6,6 +6,10 @@
  * later line means a later use, whatever times they have. The file is only a hint: if it cannot be
  * written, nothing is noted; a line that cannot be parsed is ignored; lines that are appended while
  * the file is shortened may be lost.
+ *
+ * Lines of other forms say when an image was written to the store, how long its capture took, and
+ * count loads (load_stats.c). Programs that do not know these forms ignore them, and drop them when
+ * they shorten the file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,67 +30,6 @@
 #define IDS_MAX 4096u            /* ids in a shortened file, at most */
 
 /* --- reading --- */
-
-static bool line_parse(const char *line, struct fdry_atime *ret)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	const char *digits = line + FDRY_OID_HEX_SIZE;
-
-	if (line[FDRY_OID_HEX_SIZE - 1] != ' ' || line[LINE - 1] != '\n' ||
-	    strspn(digits, "0123456789") != FDRY_ATIME_DIGITS)
-		return false;
-	memcpy(hex, line, sizeof(hex));
-	hex[sizeof(hex) - 1] = '\0';
-	if (strspn(hex, "0123456789abcdef") != sizeof(hex) - 1 || fdry_oid_parse(hex, &ret->oid))
-		return false;
-	ret->time = strtoull(digits, NULL, 10);
-	return true;
-}
-
-static int lines_parse(const char *text, size_t len, struct fdry_buf *ret)
-{
-	struct fdry_atime u = { .order = 0 };
-	const char *end;
-	size_t at;
-	int err;
-
-	for (at = 0; at < len; at = (size_t)(end - text) + 1) {
-		end = memchr(text + at, '\n', len - at);
-		if (!end)
-			return 0;
-		if ((size_t)(end - text) + 1 != at + LINE || !line_parse(text + at, &u))
-			continue;
-		u.order++;
-		err = fdry_buf_put(ret, &u, sizeof(u));
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-/* By id, then the latest first. */
-static int atime_cmp(const void *a, const void *b)
-{
-	const struct fdry_atime *x = a, *y = b;
-	int order = memcmp(&x->oid, &y->oid, sizeof(x->oid));
-
-	if (order)
-		return order;
-	return x->order > y->order ? -1 : x->order < y->order;
-}
-
-static void latest_only(struct fdry_buf *all)
-{
-	struct fdry_atime *u = (void *)all->data;
-	size_t i, n = all->len / sizeof(*u), out = 0;
-
-	if (n)
-		qsort(u, n, sizeof(*u), atime_cmp);
-	for (i = 0; i < n; i++)
-		if (!out || !fdry_oid_eq(&u[i].oid, &u[out - 1].oid))
-			u[out++] = u[i];
-	all->len = out * sizeof(*u);
-}
 
 static int read_fail(void)
 {
@@ -121,29 +64,25 @@ static int fd_read(int fd, struct fdry_buf *text)
 	return 0;
 }
 
-int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
+int fdry_atime_text(const struct fdry_env *env, struct fdry_buf *ret)
 {
-	struct fdry_buf text = { 0 };
 	int fd = fdry_file_get(env->dir.fd, ATIME_FILE, O_RDONLY);
 	int err;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : read_fail();
-	err = fd_read(fd, &text) ?: lines_parse((const char *)text.data, text.len, ret);
+	err = fd_read(fd, ret);
 	close(fd);
-	fdry_buf_release(&text);
-	if (err)
-		return err;
-	latest_only(ret);
-	return 0;
+	return err;
 }
 
-const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid)
+int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
 {
-	if (!all->len)
-		return NULL;
-	return bsearch(oid, all->data, all->len / sizeof(struct fdry_atime),
-		       sizeof(struct fdry_atime), fdry_oid_cmp);
+	struct fdry_buf text = { 0 };
+	int err = fdry_atime_text(env, &text) ?: fdry_atime_parse(&text, ret);
+
+	fdry_buf_release(&text);
+	return err;
 }
 
 /* --- writing --- */
@@ -163,29 +102,48 @@ static int by_order(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static bool lines_write(int fd, const struct fdry_buf *all)
+/* The two lines of an image in a shortened file. */
+static int image_put(const struct fdry_atime *u, struct fdry_buf *ret)
 {
-	struct fdry_atime *u = (void *)all->data;
-	size_t i, n = all->len / sizeof(*u);
-	struct fdry_buf text = { 0 };
-	char line[LINE + 1];
-	bool ok = true;
+	char line[LINE + 1], hex[FDRY_OID_HEX_SIZE];
+	int err;
 
+	line_make(line, &u->oid, u->time);
+	err = fdry_buf_put(ret, line, LINE);
+	if (err || (!u->made && !u->took_ms))
+		return err;
+	return fdry_buf_printf(ret, "kept %s %llu %llu\n", fdry_oid_hex(&u->oid, hex),
+			       (unsigned long long)u->made, (unsigned long long)u->took_ms);
+}
+
+static int short_make(const struct fdry_buf *old, struct fdry_buf *ret)
+{
+	struct fdry_load_stats stats;
+	struct fdry_buf all = { 0 };
+	struct fdry_atime *u;
+	size_t i, n;
+	int err = fdry_atime_parse(old, &all);
+
+	if (err)
+		goto out_release;
+	fdry_load_stats_sum(old, &all, &stats);
+	u = (void *)all.data;
+	n = all.len / sizeof(*u);
 	if (n)
 		qsort(u, n, sizeof(*u), by_order);
-	for (i = n > IDS_MAX ? n - IDS_MAX : 0; i < n && ok; i++) {
-		line_make(line, &u[i].oid, u[i].time);
-		ok = !fdry_buf_put(&text, line, LINE);
-	}
-	ok = ok && !fdry_write(fd, text.data, text.len);
-	fdry_buf_release(&text);
-	return ok;
+	for (i = n > IDS_MAX ? n - IDS_MAX : 0; i < n && !err; i++)
+		err = image_put(&u[i], ret);
+	if (!err)
+		err = fdry_load_stats_put(&stats, ret);
+out_release:
+	fdry_buf_release(&all);
+	return err;
 }
 
 /* One process shortens the file; the others append to the old file meanwhile. */
 static void shorten(const struct fdry_env *env, int used)
 {
-	struct fdry_buf all = { 0 };
+	struct fdry_buf old = { 0 }, text = { 0 };
 	int fd;
 	bool ok;
 
@@ -194,34 +152,51 @@ static void shorten(const struct fdry_env *env, int used)
 	/* left by a process that died, perhaps another user's */
 	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0);
 	fd = fdry_openat(env->dir.fd, ATIME_TEMP, O_WRONLY | O_CREAT | O_EXCL, env->dir.file_mode);
-	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_atime_read(env, &all) &&
-	     lines_write(fd, &all);
+	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_atime_text(env, &old) &&
+	     !short_make(&old, &text) && !fdry_write(fd, text.data, text.len);
 	if (fd >= 0)
 		ok = !close(fd) && ok &&
 		     !renameat(env->dir.fd, ATIME_TEMP, env->dir.fd, ATIME_FILE);
 	if (fd >= 0 && !ok)
 		(void)unlinkat(env->dir.fd, ATIME_TEMP, 0);
-	fdry_buf_release(&all);
+	fdry_buf_release(&old);
+	fdry_buf_release(&text);
+}
+
+int fdry_atime_append(const struct fdry_env *env, const char *line)
+{
+	struct stat st;
+	int e, fd;
+
+	if (env->dir.fixed)
+		return EROFS;
+	fd = fdry_file_open(&env->dir, ATIME_FILE, O_WRONLY | O_APPEND);
+	e = fd < 0 ? errno : fdry_write(fd, line, strlen(line));
+	if (e)
+		fdry_debug("cannot note the use of an image: %s", fdry_file_text(e));
+	if (fd < 0)
+		return e;
+	if (!fstat(fd, &st) && st.st_size > SIZE_MAX_KEPT)
+		shorten(env, fd);
+	close(fd);
+	return e;
 }
 
 void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid)
 {
 	char line[LINE + 1];
-	struct stat st;
-	int e, fd;
 
-	if (env->dir.fixed)
-		return;
-	fd = fdry_file_open(&env->dir, ATIME_FILE, O_WRONLY | O_APPEND);
-	if (fd < 0) {
-		fdry_debug("cannot note the use of an image: %s", fdry_file_text(errno));
-		return;
-	}
 	line_make(line, oid, (uint64_t)time(NULL));
-	e = fdry_write(fd, line, LINE);
-	if (e)
-		fdry_debug("cannot note the use of an image: %s", strerror(e));
-	if (!fstat(fd, &st) && st.st_size > SIZE_MAX_KEPT)
-		shorten(env, fd);
-	close(fd);
+	(void)fdry_atime_append(env, line);
+}
+
+void fdry_atime_note_made(const struct fdry_env *env, const struct fdry_oid *oid)
+{
+	char lines[2 * LINE + 16], hex[FDRY_OID_HEX_SIZE];
+	uint64_t now = (uint64_t)time(NULL);
+
+	line_make(lines, oid, now);
+	snprintf(lines + LINE, sizeof(lines) - LINE, "made %s %llu\n", fdry_oid_hex(oid, hex),
+		 (unsigned long long)now);
+	(void)fdry_atime_append(env, lines);
 }

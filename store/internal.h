@@ -367,15 +367,36 @@ void fdry_checked_forget(const struct fdry_dir *dir);
 struct fdry_atime {
 	struct fdry_oid oid;
 	uint64_t order; /* the higher, the later */
-	uint64_t time;  /* seconds since 1970 */
+	uint64_t time;  /* seconds since 1970; 0: not known, as are the next two */
+	uint64_t made;  /* when it was sealed, imported or fetched last */
+	uint64_t took_ms; /* its capture */
 };
 /* Note that an image is used. After a failure it may be evicted sooner. */
 void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid);
-/* All notes, one for each image, by id; none if there is no file. FDRY_E_IO if it cannot be
- * read. */
+/* Note that an image was written to the store now, which counts as a use. */
+void fdry_atime_note_made(const struct fdry_env *env, const struct fdry_oid *oid);
+/* Append one line of the file's other forms, with its newline. Returns 0 or errno. */
+int fdry_atime_append(const struct fdry_env *env, const char *line);
+/* Append the bytes of the file; none if there is no file. FDRY_E_IO. */
+int fdry_atime_text(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
+/* The lines of a text: the next one, without its newline and with a terminator, in @line. */
+#define FDRY_ATIME_LINE_MAX 192
+bool fdry_atime_next(const struct fdry_buf *text, size_t *at, char line[FDRY_ATIME_LINE_MAX]);
+/* The notes in a text of that form, one for each image, by id. FDRY_E_NOMEM. */
+int fdry_atime_parse(const struct fdry_buf *text, struct fdry_buf *ret) __must_check;
+/* All notes; none if there is no file. FDRY_E_IO if it cannot be read. */
 int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
 /* The note of one image; NULL if there is none. */
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid);
+
+/* --- load_stats.c --- */
+
+struct fdry_load_stats;
+/* Sum the lines of the file @text. @all: its notes on images. */
+void fdry_load_stats_sum(const struct fdry_buf *text, const struct fdry_buf *all,
+			 struct fdry_load_stats *ret);
+/* Append lines with the same sums. FDRY_E_NOMEM. */
+int fdry_load_stats_put(const struct fdry_load_stats *s, struct fdry_buf *ret) __must_check;
 
 /* --- limit.c --- */
 

@@ -432,11 +432,9 @@ static int ref_check(void *arg, const struct fdry_ref *ref)
 		err = fdry_reach(&t, &ref->oid, &seen, reached, &broken);
 	fdry_txn_abort(&t);
 	fdry_idset_release(&seen);
-	if (err == -FDRY_E_CORRUPT)
-		broken = true;
-	else if (err)
+	if (err && err != -FDRY_E_CORRUPT)
 		return err;
-	if (!broken)
+	if (!err && !broken)
 		return 0;
 	r->report.broken++;
 	repaired(r, FDRY_REPAIRED_IMAGE, &ref->oid, ref->name);

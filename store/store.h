@@ -250,6 +250,44 @@ int fdry_store_prefix(struct fdry_store *s, const char *digits, fdry_object_fn f
 int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_object_fn fn,
 		     void *arg) __must_check;
 
+/* --- what this host has loaded --- */
+
+/*
+ * Loads and captures of all processes of this host, as lines that they append to a file beside the
+ * store. A line costs no transaction and takes no lock. If it cannot be written, it is not counted.
+ */
+#define FDRY_MISS_CODES 24 /* different errors that are counted apart */
+struct fdry_load_stats {
+	uint64_t since;          /* seconds since 1970; 0: nothing was counted */
+	uint64_t hits, missed;   /* loads that succeeded and that failed */
+	uint64_t bytes, load_us; /* content that hits copied, and their time */
+	uint64_t captures;
+	uint64_t saved_hits, saved_us; /* hits whose capture's time is known; the time saved */
+	uint32_t codes;                /* of the misses; the last one also counts all others */
+	struct {
+		uint64_t count;
+		int code;
+	} why[FDRY_MISS_CODES];
+};
+void fdry_store_note_hit(struct fdry_store *s, const struct fdry_oid *image, uint64_t bytes,
+			 double ms);
+/* Returns @err, why the load failed, and keeps its message. */
+int fdry_store_note_miss(struct fdry_store *s, int err) __must_check;
+/* @ms: from the beginning of the capture to the end of the seal. */
+void fdry_store_note_capture(struct fdry_store *s, const struct fdry_oid *image, double ms);
+/* FDRY_E_IO if the file cannot be read. */
+int fdry_store_load_stats(struct fdry_store *s, struct fdry_load_stats *ret) __must_check;
+/* Count from now on. FDRY_E_PERM, FDRY_E_FULL, FDRY_E_IO. */
+int fdry_store_load_stats_zero(struct fdry_store *s) __must_check;
+
+/* When images were written to the store and used last, in seconds since 1970; 0: not known. */
+struct fdry_image_times {
+	uint64_t created, used;
+};
+/* Read what is known of all images. The caller releases @ret. */
+int fdry_store_times_read(struct fdry_store *s, struct fdry_buf *ret) __must_check;
+struct fdry_image_times fdry_times_of(const struct fdry_buf *all, const struct fdry_oid *image);
+
 /* --- sizes --- */
 
 struct fdry_sum {

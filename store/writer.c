@@ -598,7 +598,7 @@ static void sealed(struct fdry_store *s, uint64_t limit, const struct fdry_write
 	size_t i;
 
 	for (i = 0; i < count; i++)
-		fdry_atime_note(s->env, &images[i].oid);
+		fdry_atime_note_made(s->env, &images[i].oid);
 	oids = limit ? malloc(count * sizeof(*oids) + 1) : NULL;
 	if (!oids)
 		return;

@@ -14,6 +14,7 @@
 #include "image/base.h"
 #include "image/capture/host.h"
 #include "image/functions.h"
+#include "lib/clock.h"
 #include "lib/opts.h"
 #include "image/tensor.h"
 #include "mm/va_cache.h"
@@ -164,6 +165,7 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	if (!cap)
 		return fdry_nomem();
 	cap->pid = getpid();
+	cap->begun_ms = fdry_now_ms();
 	memcpy(cap->placed.what, "a capture", sizeof("a capture"));
 	pthread_mutex_init(&cap->lock, NULL);
 	err = fdry_interposer_find(&cap->hook);

@@ -65,6 +65,7 @@ struct fdry_capture {
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
 	struct fdry_sealed sealed; /* memory of the last seal */
+	double begun_ms;   /* when it was begun, by fdry_now_ms() */
 	uint64_t selftest; /* the seed of the next seals' self-tests; 0: none */
 };
 

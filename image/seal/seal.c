@@ -678,6 +678,7 @@ int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const 
 	s.report.total_ms = fdry_now_ms() - start;
 	fdry_count(FDRY_METRIC_SEALS, 1);
 	fdry_count_ms(FDRY_METRIC_SEAL_NS, s.report.total_ms);
+	fdry_store_note_capture(store, &oid, fdry_now_ms() - cap->begun_ms);
 	if (id)
 		fdry_oid_hex(&oid, id);
 	return fdry_report_give(&s.report, sizeof(s.report), report);
