@@ -63,7 +63,8 @@ static int option_number(int c)
 static int long_option_bad(const char *name)
 {
 	int i, n = 0, len = (int)strcspn(name, "=");
-	char list[512] = "";
+	char list[512] = "", typed[64];
+	struct cmd_guess g = { .typed = typed };
 	size_t at = 0;
 
 	for (i = 0; i < CMD_OPT_COUNT; i++)
@@ -72,7 +73,10 @@ static int long_option_bad(const char *name)
 					       n++ ? ", " : "", cmd_options[i].name);
 	if (n)
 		return cmd_usage(NULL, "option --%.*s is ambiguous: it may be %s", len, name, list);
-	return cmd_usage(NULL, "there is no option --%.*s", len, name);
+	snprintf(typed, sizeof(typed), "%.*s", len, name);
+	for (i = 0; i < CMD_OPT_COUNT; i++)
+		cmd_guess_offer(&g, cmd_options[i].name);
+	return cmd_usage(NULL, "there is no option --%s%s", typed, cmd_guess_text(&g, "--"));
 }
 
 /* Report why getopt does not accept an option. */
@@ -110,6 +114,11 @@ static int options_parse(int argc, char **argv, struct cmd_args *a)
 		i = option_number(c);
 		a->given |= 1ull << i;
 		a->value[i] = optarg;
+		if (i != CMD_OPT_FILTER)
+			continue;
+		if (a->nfilters == CMD_FILTERS_MAX)
+			return cmd_usage(NULL, "there are more than %d filters", CMD_FILTERS_MAX);
+		a->filters[a->nfilters++] = optarg;
 	}
 	a->store = cmd_value(a, STORE);
 	a->argc = argc - optind;
@@ -151,13 +160,15 @@ int cmd_args_parse(int argc, char **argv, struct cmd_args *a)
 	status = options_parse(argc, argv, a);
 	if (status >= 0)
 		return status;
+	if (!a->argc && argc <= 1)
+		a->given |= CMD_OPT_BIT(HELP);
 	if (!a->argc)
 		return cmd_has(a, HELP) || cmd_has(a, VERSION)
 			       ? -1
 			       : cmd_usage(NULL, "name a command");
 	a->cmd = cmd_find(a->argv[0]);
 	if (!a->cmd)
-		return cmd_usage(NULL, "there is no command %s", a->argv[0]);
+		return cmd_unknown(a->argv[0]);
 	a->argc--;
 	a->argv++;
 	status = option_foreign(a);

@@ -98,12 +98,16 @@ extern const struct cmd_option_info cmd_options[CMD_OPT_COUNT];
 
 struct cmd;
 
+#define CMD_FILTERS_MAX 16
+
 /* The parsed command line. */
 struct cmd_args {
 	const struct cmd *cmd;
 	const char *store;                /* NULL: the default */
 	uint64_t given;                   /* bit n: option n of enum cmd_option */
 	const char *value[CMD_OPT_COUNT]; /* each option's last argument, if it has one */
+	const char *filters[CMD_FILTERS_MAX]; /* the arguments of each --filter */
+	unsigned int nfilters;
 	int argc;
 	char **argv; /* the words after the command's name */
 };
@@ -131,8 +135,15 @@ extern const size_t cmd_count;
 
 /* --- table.c --- */
 
-/* Returns NULL if there is no such command. */
+/* X(ALIAS, COMMAND): other words for commands, which users of similar programs type. */
+#define CMD_ALIASES(X) \
+	X("list", "ls") \
+	X("inspect", "show")
+
+/* @name may be an alias. Returns NULL if there is no such command. */
 const struct cmd *cmd_find(const char *name);
+/* Print that there is no such command, with near ones; returns CMD_USAGE. */
+int cmd_unknown(const char *name);
 /* Returns how many operands the command has; @max is INT_MAX if the last one may be repeated. */
 void cmd_operand_range(const struct cmd *c, int *min, int *max);
 /* Returns the kind of operand @n (from 0), CMD_OPERAND_NONE if there is none. */
@@ -153,7 +164,8 @@ static inline bool cmd_has_(const struct cmd_args *a, enum cmd_option option)
 /* The argument of an option, NULL if the option is not there. */
 #define cmd_value(a, NAME) ((a)->value[CMD_OPT_##NAME])
 
-/* Returns -1, or an exit status if the command line is wrong. Writes @a in either case. */
+/* Returns -1, or an exit status if the command line is wrong. Writes @a in either case. Without any
+ * argument, help is asked for. */
 int cmd_args_parse(int argc, char **argv, struct cmd_args *a);
 /* Print what is wrong with the command line, in one sentence; returns CMD_USAGE. @c may be NULL. */
 int cmd_usage(const struct cmd *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -172,6 +184,28 @@ void cmd_help_print(const struct cmd *c);
 /* Resolve an OBJECT, or an IMAGE if @images. The error lists the ids if several fit. */
 int cmd_resolve(struct fdry_store *s, const char *name, bool images,
 		struct fdry_oid *ret) __must_check;
+
+/* --- suggest.c: words that a mistyped word may mean --- */
+
+#define CMD_GUESSES 3
+#define CMD_GUESS_PART 100 /* the distance of a word that contains the other */
+
+/* Zeroed at first, then @typed set. */
+struct cmd_guess {
+	const char *typed;
+	unsigned int count;
+	struct {
+		unsigned int distance;
+		char word[FDRY_REF_NAME_MAX + 1];
+	} found[CMD_GUESSES]; /* the nearest first */
+	char text[CMD_GUESSES * (FDRY_REF_NAME_MAX + 8) + 24];
+};
+/* Keep the word if it is near. */
+void cmd_guess_offer(struct cmd_guess *g, const char *word);
+/* Returns " (did you mean A, B or C?)", with @before in front of each word; "" if none is near. */
+const char *cmd_guess_text(struct cmd_guess *g, const char *before);
+/* Returns @err. If it is FDRY_E_NOENT, add the refs that @name may mean to its message. */
+int cmd_suggest_ref(struct fdry_store *s, const char *name, int err) __must_check;
 
 /* --- say.c: prints for users --- */
 
@@ -225,6 +259,7 @@ const struct cmd_colours *cmd_colours(void);
 struct cmd_progress {
 	const char *what;
 	uint64_t shown_ms; /* when it was printed last; 0: never */
+	uint64_t begun_ms;
 	bool on, bytes;    /* @bytes: count bytes, not things */
 	char more[96];     /* printed behind the amounts */
 };
@@ -261,6 +296,22 @@ struct cmd_size {
 struct cmd_size cmd_size(uint64_t bytes);
 /* Returns "" for 1, "s" for any other number. */
 const char *cmd_plural(uint64_t n);
+
+/* --- when.c --- */
+
+/* A time as text. */
+struct cmd_when {
+	char text[24];
+};
+/* "3 h ago"; "-" for 0. */
+struct cmd_when cmd_age(uint64_t seconds);
+/* "2026-11-23T18:33:22Z"; "-" for 0. */
+struct cmd_when cmd_date(uint64_t seconds);
+/* A duration: "850 ms", "12 s", "3 min", "2 h". */
+struct cmd_when cmd_duration(double ms);
+/* Parse a time: a duration before now ("90s", "30m", "12h", "7d", "2w"), or a day ("2026-11-23"),
+ * its beginning in UTC. */
+int cmd_parse_when(const char *text, const char *what, uint64_t *ret) __must_check;
 
 /* --- json.c --- */
 

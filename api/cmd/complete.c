@@ -215,6 +215,8 @@ static void offer_argument(struct typed *t)
 	}
 	for (p = t->arg; *p; p += n + (p[n] == '|')) {
 		n = strcspn(p, "|");
+		if ('A' <= *p && *p <= 'Z')
+			continue; /* it stands for other words */
 		snprintf(word, sizeof(word), "%.*s", (int)n, p);
 		offer(t, word);
 	}

@@ -98,7 +98,7 @@ static int names_check(const struct cmd_args *a, struct fdry_store *s)
 	int i, err = 0;
 
 	for (i = 0; i < a->argc && !err; i++)
-		err = fdry_ref_get(s, a->argv[i], &oid);
+		err = cmd_suggest_ref(s, a->argv[i], fdry_ref_get(s, a->argv[i], &oid));
 	return err;
 }
 

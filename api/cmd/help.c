@@ -43,6 +43,15 @@ static void print_group(enum cmd_group group, const char *headline)
 	}
 }
 
+static void help_aliases(void)
+{
+	printf("\nOther names:");
+#define X(alias, name) printf("  %s (%s)", alias, name);
+	CMD_ALIASES(X)
+#undef X
+	printf("\n");
+}
+
 static void help_all(void)
 {
 	printf("usage: foundry-store [OPTION]... COMMAND [OPERAND]...\n\n"
@@ -50,6 +59,7 @@ static void help_all(void)
 #define X(NAME, headline) print_group(CMD_GROUP_##NAME, headline);
 	CMD_GROUPS(X)
 #undef X
+	help_aliases();
 	printf("\nOptions of all commands (foundry-store help COMMAND has a command's own):\n");
 	print_options(CMD_EVERYWHERE);
 	printf("\nEnvironment variables: foundry-store help environment\n\nExit status:\n");
@@ -114,7 +124,7 @@ int cmd_help(const struct cmd_args *a, struct fdry_store *s)
 	if (a->argc && !strcmp(a->argv[0], "environment"))
 		return help_environment();
 	if (a->argc && !c)
-		return cmd_usage(NULL, "there is no command %s", a->argv[0]);
+		return cmd_unknown(a->argv[0]);
 	cmd_help_print(c);
 	return CMD_OK;
 }
@@ -129,7 +139,8 @@ static void table_command(const struct cmd *c)
 			printf("takes %s --%s\n", c->name, cmd_options[i].name);
 }
 
-/* "command tag IMAGE REF", "takes ls --objects", "option -s --store DIR", "exit 0". */
+/* "command tag IMAGE REF", "takes ls --objects", "option -s --store DIR", "alias list ls", "exit
+ * 0". */
 int cmd_table(const struct cmd_args *a, struct fdry_store *s)
 {
 	const struct cmd_option_info *o;
@@ -145,6 +156,9 @@ int cmd_table(const struct cmd_args *a, struct fdry_store *s)
 		printf("option -%c --%s %s\n", o->letter ? o->letter : '-', o->name,
 		       o->arg ? o->arg : "");
 	}
+#define X(alias, name) printf("alias %s %s\n", alias, name);
+	CMD_ALIASES(X)
+#undef X
 #define X(nr, NAME, meaning) printf("exit %d\n", nr);
 	CMD_EXITS(X)
 #undef X

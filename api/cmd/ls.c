@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ls.c - lists refs with their sizes, or all objects. */
-#include "api/cmd/cmd.h"
+#include "api/cmd/ls.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/cmd/image.h"
-
-/* A ref. */
-struct row {
-	char name[FDRY_REF_NAME_MAX + 1];
-	struct fdry_oid oid;
-	struct fdry_sum all, unique;
-	uint64_t graphs, nodes;
-	uint64_t change;
-	char arch[16];
-	bool broken, pinned;
-};
-
 struct ls {
 	const struct cmd_args *a;
 	struct fdry_usage usage;
 	struct fdry_reader *reader;
+	struct fdry_buf times;
 	struct fdry_buf rows; /* struct row */
+	struct fdry_buf lines; /* of --format: one for each row, with a terminator; see row.line */
 };
 
 /* --- collecting --- */
@@ -38,21 +27,37 @@ static bool wanted(const struct cmd_args *a, const char *name)
 	return !a->argc;
 }
 
+static int row_keep(struct ls *ls, struct row *r, const struct fdry_manifest *m)
+{
+	const char *format = cmd_value(ls->a, FORMAT);
+	int err = 0;
+
+	if (!ls_filters_match(ls->a, r, m))
+		return 0;
+	r->line = ls->lines.len;
+	if (format)
+		err = ls_format_row(format, r, m, &ls->lines) ?: fdry_buf_put(&ls->lines, "", 1);
+	return err ? err : fdry_buf_put(&ls->rows, r, sizeof(*r));
+}
+
 /* If a manifest cannot be read, only its row is marked as broken. */
-static void row_read(struct ls *ls, struct row *r)
+static int row_read(struct ls *ls, struct row *r)
 {
 	struct cmd_image im;
 	const char *arch;
+	int err;
 
 	if (cmd_image_open(ls->reader, &r->oid, &im)) {
 		r->broken = true;
-		return;
+		return row_keep(ls, r, NULL);
 	}
 	arch = fdry_manifest_fact(&im.m, "fdry.gpu.arch");
 	snprintf(r->arch, sizeof(r->arch), "%s", arch ? arch : "");
 	r->graphs = im.m.n_graphs;
 	r->nodes = cmd_image_nodes(&im.m);
+	err = row_keep(ls, r, &im.m);
 	cmd_image_close(&im);
+	return err;
 }
 
 static int row_put(void *arg, const struct fdry_ref *ref)
@@ -70,8 +75,8 @@ static int row_put(void *arg, const struct fdry_ref *ref)
 		r.all = u->all;
 		r.unique = u->unique;
 	}
-	row_read(ls, &r);
-	return fdry_buf_put(&ls->rows, &r, sizeof(r));
+	r.times = fdry_times_of(&ls->times, &ref->oid);
+	return row_read(ls, &r);
 }
 
 /* --- sorting --- */
@@ -97,12 +102,15 @@ static int by_name(const void *a, const void *b)
 BY(size, all.stored)
 BY(unique, unique.stored)
 BY(graphs, graphs)
+BY(created, times.created)
+BY(used, times.used)
 
 static const struct {
 	const char *name;
 	int (*by)(const void *a, const void *b);
 } sorts[] = {
 	{ "name", by_name }, { "size", by_size }, { "unique", by_unique }, { "graphs", by_graphs },
+	{ "created", by_created }, { "used", by_used },
 };
 #define SORTS (sizeof(sorts) / sizeof(sorts[0]))
 
@@ -146,6 +154,7 @@ static void row_text(const struct row *r, int width, bool full)
 	printf(" %11s %11s", cmd_size(r->all.stored).text, cmd_size(r->unique.stored).text);
 	if (full)
 		printf(" %11s", cmd_size(r->all.stored - r->unique.stored).text);
+	printf("  %-13s %s", cmd_age(r->times.created).text, cmd_age(r->times.used).text);
 	printf("%s%s%s%s\n", r->pinned ? "  pinned" : "", c->bad,
 	       r->broken ? "  broken, see verify" : "", c->reset);
 }
@@ -161,9 +170,9 @@ static void rows_text(const struct ls *ls)
 		if ((int)strlen(rows[i].name) > width)
 			width = (int)strlen(rows[i].name);
 	if (!cmd_has(ls->a, QUIET))
-		printf("%-*s  %-12s  %-8s %6s%s %11s %11s%s\n", width, "NAME", "IMAGE", "GPU",
-		       "GRAPHS", full ? "    NODES  OBJECTS    UNPACKED" : "", "SIZE", "UNIQUE",
-		       full ? "      SHARED" : "");
+		printf("%-*s  %-12s  %-8s %6s%s %11s %11s%s  %-13s %s\n", width, "NAME", "IMAGE",
+		       "GPU", "GRAPHS", full ? "    NODES  OBJECTS    UNPACKED" : "", "SIZE",
+		       "UNIQUE", full ? "      SHARED" : "", "CREATED", "USED");
 	for (i = 0; i < n; i++) {
 		if (cmd_has(ls->a, QUIET) && i && !strcmp(rows[i].name, rows[i - 1].name))
 			continue; /* the name holds several images: print it once */
@@ -172,6 +181,15 @@ static void rows_text(const struct ls *ls)
 		else
 			row_text(&rows[i], width, full);
 	}
+}
+
+static void rows_lines(const struct ls *ls)
+{
+	const struct row *rows = (const void *)ls->rows.data;
+	size_t i;
+
+	for (i = 0; i < ls->rows.len / sizeof(*rows); i++)
+		fputs((const char *)ls->lines.data + rows[i].line, stdout);
 }
 
 static void row_json(struct json *j, const struct row *r)
@@ -190,6 +208,10 @@ static void row_json(struct json *j, const struct row *r)
 	json_number(j, "unique_objects", r->unique.objects);
 	json_number(j, "unique_bytes", r->unique.bytes);
 	json_number(j, "unique_stored", r->unique.stored);
+	if (r->times.created)
+		json_number(j, "created", r->times.created);
+	if (r->times.used)
+		json_number(j, "used", r->times.used);
 	json_close(j, '}');
 }
 
@@ -271,7 +293,7 @@ static int ls_refs(struct ls *ls, struct fdry_store *s)
 	cmd_progress_end(&p);
 	if (err)
 		return err;
-	err = fdry_reader_begin(s, &ls->reader);
+	err = fdry_store_times_read(s, &ls->times) ?: fdry_reader_begin(s, &ls->reader);
 	if (err)
 		return err;
 	err = fdry_ref_each(s, row_put, ls);
@@ -281,6 +303,8 @@ static int ls_refs(struct ls *ls, struct fdry_store *s)
 	rows_sort(ls);
 	if (cmd_has(ls->a, JSON))
 		rows_json(ls, s);
+	else if (cmd_has(ls->a, FORMAT))
+		rows_lines(ls);
 	else
 		rows_text(ls);
 	return 0;
@@ -289,17 +313,30 @@ static int ls_refs(struct ls *ls, struct fdry_store *s)
 int cmd_ls(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct ls ls = { .a = a };
-	int err;
+	int err, status;
 
 	if (sort_of(a) == SORTS)
 		return cmd_usage(a->cmd,
-				 "refs cannot be sorted by '%s'; use name, size, unique or graphs",
+				 "refs cannot be sorted by '%s'; use name, size, unique, graphs, "
+				 "created or used",
 				 cmd_value(a, SORT));
+	if (cmd_has(a, FORMAT) && (cmd_has(a, OBJECTS) || cmd_has(a, JSON) || cmd_has(a, QUIET)))
+		return cmd_usage(a->cmd,
+				 "--format cannot be used with --objects, --json or --quiet");
+	if (cmd_has(a, FILTER) && cmd_has(a, OBJECTS))
+		return cmd_usage(a->cmd, "filters are for refs, not for objects");
+	status = ls_filters_check(a);
+	if (status < 0)
+		status = ls_format_check(a);
+	if (status >= 0)
+		return status;
 	if (cmd_has(a, OBJECTS))
 		return a->argc ? cmd_usage(a->cmd, "patterns are for refs, not for objects")
 			       : ls_objects(a, s);
 	err = ls_refs(&ls, s);
 	fdry_buf_release(&ls.rows);
+	fdry_buf_release(&ls.times);
+	fdry_buf_release(&ls.lines);
 	fdry_usage_release(&ls.usage);
 	return err ? cmd_fail(err) : CMD_OK;
 }

@@ -76,7 +76,7 @@ int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry
 	if (err == -FDRY_E_AMBIGUOUS || err == -FDRY_E_NOENT)
 		err = by_prefix(s, name, images || err == -FDRY_E_AMBIGUOUS, err, &oid);
 	if (err)
-		return err;
+		return cmd_suggest_ref(s, name, err);
 	if (images)
 		err = must_be_image(s, &oid);
 	if (err)

@@ -28,7 +28,7 @@ static int pin_one(const struct cmd_args *a, struct fdry_store *s, const char *n
 			  ?: fdry_ref_list(s, name, &refs, &count);
 
 	if (err)
-		return cmd_fail(err);
+		return cmd_fail(cmd_suggest_ref(s, name, err));
 	for (i = 0; i < count; i++)
 		report(a, &refs[i], j);
 	free(refs);

@@ -30,7 +30,7 @@ static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *na
 	for (i = 0; i < count && !err; i++)
 		rm_report(a, &refs[i], j);
 	free(refs);
-	return err ? cmd_fail(err) : CMD_OK;
+	return err ? cmd_fail(cmd_suggest_ref(s, name, err)) : CMD_OK;
 }
 
 /* Ask, and list the images that would lose their names. rm_ref() reports missing refs. */

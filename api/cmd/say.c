@@ -215,6 +215,8 @@ const struct cmd_colours *cmd_colours(void)
 
 /* --- progress --- */
 
+#define RATE_AFTER_MS 1000
+
 static uint64_t now_ms(void)
 {
 	struct timespec t;
@@ -228,7 +230,7 @@ void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const 
 {
 	const char *term = getenv("TERM");
 
-	*p = (struct cmd_progress){ .what = what, .bytes = bytes };
+	*p = (struct cmd_progress){ .what = what, .bytes = bytes, .begun_ms = now_ms() };
 	p->on = isatty(STDERR_FILENO) && !cmd_has(a, QUIET) && term && strcmp(term, "dumb");
 }
 
@@ -253,6 +255,19 @@ static void progress_bar(uint64_t done, uint64_t total)
 	fprintf(stderr, " [%.*s%.*s]", n, full, width - n, none);
 }
 
+/* The mean rate, and the time that the rest needs at it, after the first second. */
+static void progress_rate(const struct cmd_progress *p, uint64_t now, uint64_t done,
+			  uint64_t total)
+{
+	double ms = (double)(now - p->begun_ms), rate = (double)done / ms;
+
+	if (ms < RATE_AFTER_MS || !done)
+		return;
+	fprintf(stderr, ", %s/s", amount(p, (uint64_t)(rate * 1e3)).text);
+	if (total > done)
+		fprintf(stderr, ", %s left", cmd_duration((double)(total - done) / rate).text);
+}
+
 void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total)
 {
 	uint64_t now;
@@ -269,6 +284,7 @@ void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total)
 	fprintf(stderr, " %s", amount(p, done).text);
 	if (total)
 		fprintf(stderr, " of %s", amount(p, total).text);
+	progress_rate(p, now, done, total);
 	fprintf(stderr, "%s\33[K", p->more);
 }
 

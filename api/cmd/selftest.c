@@ -52,7 +52,7 @@ int cmd_selftest(const struct cmd_args *a, struct fdry_store *s)
 	int err = fdry_image_load(s, a->argv[0], NULL, &img);
 
 	if (err)
-		return cmd_fail(err);
+		return cmd_fail(cmd_suggest_ref(s, a->argv[0], err));
 	if (t.json) {
 		json_open(&t.j, NULL, '{');
 		json_open(&t.j, "differences", '[');

@@ -16,6 +16,7 @@ struct show {
 	bool json;
 	char *text; /* of an image's manifest */
 	struct cmd_image im; /* the same image, if there is a text */
+	struct fdry_image_times times;
 	bool audited;
 	struct audit audit;
 };
@@ -70,6 +71,10 @@ static int show_text(struct show *show, struct fdry_store *s)
 			       fdry_object_kind_name(kind), cmd_plural(show->sums[kind].objects),
 			       cmd_size(show->sums[kind].bytes).text,
 			       cmd_size(show->sums[kind].stored).text);
+	if (show->times.created)
+		printf("created %s\n", cmd_date(show->times.created).text);
+	if (show->times.used)
+		printf("last used %s\n", cmd_date(show->times.used).text);
 	printf("%s", show->text ? show->text : "");
 	if (show->text)
 		kernels_text(&show->im.m);
@@ -101,6 +106,10 @@ static int show_json(struct show *show, struct fdry_store *s)
 		json_close(j, '}');
 	}
 	json_close(j, '}');
+	if (show->times.created)
+		json_number(j, "created", show->times.created);
+	if (show->times.used)
+		json_number(j, "used", show->times.used);
 	if (show->text) {
 		json_string(j, "text", show->text);
 		cmd_image_json(j, &show->im.m);
@@ -108,6 +117,16 @@ static int show_json(struct show *show, struct fdry_store *s)
 			audit_json(j, &show->im.m, &show->audit);
 	}
 	json_close(j, '}');
+	return err;
+}
+
+static int times_read(struct show *show, struct fdry_store *s)
+{
+	struct fdry_buf all = { 0 };
+	int err = fdry_store_times_read(s, &all);
+
+	show->times = fdry_times_of(&all, &show->info.oid);
+	fdry_buf_release(&all);
 	return err;
 }
 
@@ -119,7 +138,7 @@ static int show_image(struct show *show, struct fdry_store *s, bool audit)
 
 	if (err)
 		return err;
-	err = fdry_reader_begin(s, &reader);
+	err = times_read(show, s) ?: fdry_reader_begin(s, &reader);
 	if (err)
 		return err;
 	err = cmd_image_open(reader, &show->info.oid, &show->im);

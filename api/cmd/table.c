@@ -31,14 +31,39 @@ static const char *const operands[] = {
 #undef X
 };
 
+static const struct {
+	const char *alias, *name;
+} aliases[] = {
+#define X(alias, name) { alias, name },
+	CMD_ALIASES(X)
+#undef X
+};
+#define ALIASES (sizeof(aliases) / sizeof(aliases[0]))
+
 const struct cmd *cmd_find(const char *name)
 {
 	size_t i;
 
+	for (i = 0; i < ALIASES; i++)
+		if (!strcmp(aliases[i].alias, name))
+			name = aliases[i].name;
 	for (i = 0; i < cmd_count; i++)
 		if (!strcmp(cmd_list[i].name, name))
 			return &cmd_list[i];
 	return NULL;
+}
+
+int cmd_unknown(const char *name)
+{
+	struct cmd_guess g = { .typed = name };
+	size_t i;
+
+	for (i = 0; i < cmd_count; i++)
+		if (cmd_list[i].group != CMD_GROUP_HIDDEN)
+			cmd_guess_offer(&g, cmd_list[i].name);
+	for (i = 0; i < ALIASES; i++)
+		cmd_guess_offer(&g, aliases[i].alias);
+	return cmd_usage(NULL, "there is no command %.200s%s", name, cmd_guess_text(&g, ""));
 }
 
 enum cmd_operand cmd_operand_of(const char *word, size_t len)

@@ -96,13 +96,10 @@ int cmd_tags(const struct cmd_args *a, struct fdry_store *unused)
 	int err = fdry_repo_tags(a->argv[0], &opts, NULL) ?: t.err;
 
 	(void)unused;
-	if (err)
-		goto out_release;
-	if (cmd_has(a, JSON))
+	if (!err && cmd_has(a, JSON))
 		rows_json(&t);
-	else
+	else if (!err)
 		rows_text(&t);
-out_release:
 	fdry_buf_release(&t.rows);
 	return err ? cmd_fail(err) : CMD_OK;
 }

@@ -11,7 +11,7 @@ export FOUNDRY_STORE=$TMP/s
 
 t "--help succeeds" foundry-store --help
 t "--version prints the version" prints "foundry-store 0.2.0" foundry-store --version
-t "no command is wrong usage" exits 2 foundry-store
+t "an option without a command is wrong usage" exits 2 foundry-store -q
 t "an unknown command is wrong usage" exits 2 foundry-store frob
 t "an unknown option is wrong usage" exits 2 foundry-store --frob ls
 t "an option of another command is wrong usage" exits 2 foundry-store ls --dry-run
@@ -48,10 +48,11 @@ one=$("$store_image" s model/one a b)
 two=$("$store_image" s two b c)
 loose=$("$store_image" s - c)
 
-t "ls" prints "NAME       IMAGE         GPU      GRAPHS SIZE UNIQUE
-model/one  ${one:0:12}  -             0 N KiB N KiB
-two        ${two:0:12}  -             0 N KiB N KiB" bash -c \
-	"foundry-store ls | sed -E 's/ +[0-9.]+ KiB/ N KiB/g; s/ +SIZE +/ SIZE /'"
+t "ls" prints "NAME       IMAGE         GPU      GRAPHS SIZE UNIQUE CREATED USED
+model/one  ${one:0:12}  -             0 N KiB N KiB N s ago N s ago
+two        ${two:0:12}  -             0 N KiB N KiB N s ago N s ago" bash -c \
+	"foundry-store ls | sed -E 's/ +[0-9.]+ (KiB|s)/ N \1/g;
+		s/ +(SIZE|CREATED|USED|UNIQUE)/ \1/g'"
 t "ls as JSON" json \
 	"[(r['ref'], r['id'], r['objects'], r['broken']) for r in j['refs']] ==
 		[('model/one', '$one', 3, False), ('two', '$two', 3,

@@ -86,7 +86,8 @@ t "rm --dry-run as JSON" json "j['dry_run'] and [r['ref'] for r in j['removed']]
 
 FOUNDRY_STORE=$TMP/empty
 "$BUILD/tests/cli/store_many" empty 0
-t "ls of an empty store" prints "NAME  IMAGE         GPU      GRAPHS        SIZE      UNIQUE" \
+t "ls of an empty store" prints \
+	"NAME  IMAGE         GPU      GRAPHS        SIZE      UNIQUE  CREATED       USED" \
 	foundry-store ls
 t "ls of an empty store as JSON" json "j['refs'] == []" foundry-store ls --json
 t "gc of an empty store" prints "removed 0 objects, 0 B at rest; 0 stay" foundry-store gc

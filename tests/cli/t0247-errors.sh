@@ -126,6 +126,33 @@ t "graph --json into a file fails for an unknown graph" bash -c \
 
 t "an unknown option is named" says_only 2 'there is no option --frob; see' foundry-store ls \
 	--frob=3
+t "an option that is mistyped is suggested" says_only 2 \
+	'there is no option --revesre \(did you mean --reverse\?\); see' foundry-store ls --revesre
+t "a command that is mistyped is suggested" says_only 2 \
+	'there is no command shwo \(did you mean show\?\); see' foundry-store shwo
+t "the beginning of a command is suggested" says_only 2 \
+	'there is no command insp \(did you mean init or inspect\?\); see' foundry-store insp
+t "no command is suggested for any word" says_only 2 'there is no command zzzzz; see' \
+	foundry-store zzzzz
+t "help suggests a command" says_only 2 '\(did you mean verify\?\); see' foundry-store help verfy
+for c in 'show n/aa' 'rm n/aa' 'pin n/aa' 'du n/aa' 'export -o x n/aa' 'tag n/aa x' \
+	'selftest n/aa'; do
+	# shellcheck disable=SC2086 # words
+	t "${c%% *}: a ref that is mistyped is suggested" says_only 3 \
+		"'n/aa'.*\(did you mean m/a.*\?\)" foundry-store $c
+done
+foundry-store -q tag m/a llama/decode@h200
+t "a part of a ref suggests it" says_only 3 \
+	"no ref 'decode'.*\(did you mean llama/decode@h200\?\)" foundry-store show decode
+foundry-store -q rm llama/decode@h200
+t "no ref is suggested for any word" says_only 3 \
+	"no ref 'nobody' in the store; see foundry-store ls" foundry-store show nobody
+t "an alias is its command" prints "$(foundry-store ls)" foundry-store list
+t "an alias has the options and the JSON of its command" prints "$(foundry-store show --json m/a)" \
+	foundry-store inspect -j m/a
+t "help of an alias" prints "$(foundry-store help ls)" foundry-store help list
+t "without arguments, help is printed" prints "$(foundry-store --help)" foundry-store
+t "options without a command are wrong usage" says_only 2 'name a command; see' foundry-store -q
 t "an unknown letter is named" says_only 2 'there is no option -x; see' foundry-store ls -qx
 t "an ambiguous abbreviation lists the options" says_only 2 \
 	'option --re is ambiguous: it may be --reverse, --reach; see' foundry-store ls --re

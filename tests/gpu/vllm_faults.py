@@ -125,7 +125,8 @@ def main():
     import parts
     parts.need()
     with tempfile.TemporaryDirectory() as folder:
-        vllm_start.write_model(folder, vllm_start.QWEN3)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(vllm_start.QWEN3, f)
         first = Run("first", "first", folder, "store")
         plain = Run("plain", "plain", folder, "store")
         wanted, sealed = plain.result(), first.result()
