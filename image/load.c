@@ -8,7 +8,8 @@
  *
  *	manifest | driver, context | identity | kernels           | wait
  *	         | kernel and graph objects, by several threads ......
- *	                                      | memory, content   |
+ *	                                      | memory            | content
+ *	                                                          | graphs, if asked for
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,7 @@ struct load {
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
 	bool arriving;                      /* another thread fetches the objects meanwhile */
+	bool prepared;                      /* graphs_prepare() was called */
 	double mark;                        /* the time at which the current step began */
 };
 
@@ -185,6 +187,9 @@ static int memory_place(struct load *l)
 	if (err)
 		return err;
 	err = fdry_plan_make(&img->m, l->opts, &l->plan);
+	if (err)
+		goto out_leave;
+	err = fdry_buf_put(&img->capacities, l->plan.capacities.data, l->plan.capacities.len);
 	if (err)
 		goto out_leave;
 	if (l->opts->into)
@@ -387,8 +392,6 @@ static int capacities_check(struct load *l)
 			return fdry_fail_at(err, "graph %llu",
 					    (unsigned long long)img->m.graphs[i].key);
 	}
-	img->capacities = l->plan.capacities;
-	memset(&l->plan.capacities, 0, sizeof(l->plan.capacities));
 	return 0;
 }
 
@@ -408,6 +411,7 @@ static int graphs_build(struct fdry_image *img)
 /* All graph objects are read after this, so that graphs can be built. */
 static int graphs_prepare(struct load *l)
 {
+	l->prepared = true;
 	return fdry_objects_finish(l->objects) ?: fdry_image_events_make(l->img) ?:
 	       capacities_check(l);
 }
@@ -430,6 +434,41 @@ static int graphs_early(struct load *l)
 
 /* --- the whole load --- */
 
+static int content_load(void *arg)
+{
+	struct load *l = arg;
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(l->img, &mode);
+
+	if (err)
+		return err;
+	err = content_copy(l);
+	fdry_image_leave(l->img, &mode);
+	return err;
+}
+
+/* A load that builds all graphs builds them while another thread copies the content. */
+static int content_and_graphs(struct load *l)
+{
+	struct fdry_saved_err graphs;
+	struct fdry_task content;
+	int err;
+
+	if (l->arriving) {
+		err = graphs_early(l);
+		return err ? err : content_copy(l);
+	}
+	if (!(l->opts->flags & FDRY_LOAD_BUILD) || l->opts->threads == 1)
+		return content_copy(l);
+	err = graphs_prepare(l);
+	if (err)
+		return err;
+	fdry_task_start(&content, "fdry-content", content_load, l);
+	fdry_saved_err_set(&graphs, graphs_build(l->img));
+	err = fdry_task_finish(&content);
+	return err ? err : fdry_saved_err_restore(&graphs);
+}
+
 /*
  * Loading kernels and mapping memory are independent. But the driver makes a load of a kernel wait
  * for running copies, and copies wait for such loads. So content is prepared during both and copied
@@ -450,11 +489,9 @@ static int device_fill(struct load *l)
 	if (err)
 		goto out_end;
 	err = fdry_saved_err_restore(&kernels);
-	if (!err && l->arriving)
-		err = graphs_early(l);
 	if (err)
 		goto out_end;
-	err = content_copy(l);
+	err = content_and_graphs(l);
 out_end:
 	fdry_content_end(l->content);
 	fdry_reader_end(l->content_reader);
@@ -482,7 +519,7 @@ static int device_load(struct load *l)
 	if (err)
 		goto out_leave;
 	err = device_fill(l);
-	if (!err && !l->arriving)
+	if (!err && !l->prepared)
 		err = graphs_prepare(l);
 out_leave:
 	fdry_image_leave(img, &mode);
