@@ -2,7 +2,7 @@
 /*
  * replays.c - which earlier work in a context makes replays of a graph slower.
  *
- *   replays [-s] [-c CASE] [-k CODE]
+ *   replays [-s] [-c CASE] [-k CODE] [-f FLAGS]
  *
  * Each case is a process of its own with one context. It builds a chain of small kernels, replays
  * it, does what the case is about, and replays the chain again; then a chain that is built after
@@ -16,7 +16,7 @@
  * context and destroys it.
  *
  * On the software driver, where the figures say nothing about a GPU, CODE is a file with its
- * kernels (build/sim/kernels.cubin).
+ * kernels (build/sim/kernels.cubin). FLAGS: of cuGraphInstantiateWithFlags().
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -53,6 +53,7 @@ static const char ptx[] =
 	"ret;\n}\n";
 
 static const char *code_file;
+static unsigned long long flags;
 
 struct bench {
 	const struct fdry_driver *drv;
@@ -99,7 +100,7 @@ static CUgraphExec exec_new(const struct bench *b, int nodes, int width)
 	for (i = 0; i < nodes; i++)
 		cu(b, cuGraphAddKernelNode_v2, &node[i], graph, i < width ? NULL : &node[i - width],
 		   i < width ? 0 : 1, &k);
-	cu(b, cuGraphInstantiateWithFlags, &exec, graph, 0);
+	cu(b, cuGraphInstantiateWithFlags, &exec, graph, flags);
 	cu(b, cuGraphDestroy, graph);
 	free(node);
 	return exec;
@@ -508,11 +509,12 @@ int main(int argc, char **argv)
 	bool steps = false;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "sc:k:")) != -1) {
+	while ((opt = getopt(argc, argv, "sc:k:f:")) != -1) {
 		switch (opt) {
 		case 's': steps = true; break;
 		case 'c': only = strtoul(optarg, NULL, 10); break;
 		case 'k': code_file = optarg; break;
+		case 'f': flags = strtoull(optarg, NULL, 0); break;
 		default: return 2;
 		}
 	}

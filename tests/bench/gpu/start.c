@@ -9,9 +9,10 @@
  * graphs, too, or time the "floor", too. Nothing else is measured.
  *
  * Each round loads the image, launches its first graph, builds the rest, times the driver's
- * own calls for the same nodes and kernels (floor.c), and unloads. Then the last image is
- * replayed: the graphs of -k one by one, and in turn; and once more it is loaded, to launch its
- * first graph, once it is built, again and again while the others are built in the background.
+ * own calls for the same nodes and kernels (floor.c), and unloads; it loads once more, with all
+ * graphs (FDRY_LOAD_BUILD, all_together), and unloads. In the last round the image is replayed: the
+ * graphs of -k one by one, and in turn. Then it is loaded again, to launch its first graph, once it
+ * is built, again and again while the others are built in the background.
  * Prints lines "name value value ...", milliseconds, one value a round; of launches p50, p99 and
  * the longest, launch_ of the call alone and step_ of the call and the wait for its end.
  */
@@ -36,6 +37,7 @@ enum value {
 	KERNELS,
 	FIRST,
 	ALL,
+	TOGETHER,
 	BUILD,
 	FLOOR_KERNELS,
 	FLOOR_GRAPHS,
@@ -46,7 +48,8 @@ enum value {
 
 static const char *const names[VALUES] = { "load", "manifest", "memory",
 					   "content", "kernels", "first_launched",
-					   "all_launchable", "build_rest", "floor_kernels",
+					   "all_launchable", "all_together", "build_rest",
+					   "floor_kernels",
 					   "floor_graphs", "floor_first", "unload" };
 
 struct run {
@@ -158,6 +161,23 @@ static void replays(const struct run *r, struct fdry_image *img)
 	if (n)
 		printf("replay_in_turn %.4f %.4f %.4f\n", replay(img, keys, n),
 		       replay(img, keys, n), replay(img, keys, n));
+}
+
+/* A load that builds all graphs, and a launch. */
+static double together(const struct run *r)
+{
+	struct fdry_load_opts opts = r->opts;
+	double start = fdry_now_ms(), took;
+	struct fdry_image *img;
+
+	opts.flags |= FDRY_LOAD_BUILD;
+	must(fdry_image_load(r->store, r->ref, &opts, &img));
+	must(fdry_image_filled(img, NULL));
+	must(fdry_image_launch(img, key_at(img, 0), NULL));
+	took = fdry_now_ms() - start;
+	must(fdry_image_synchronize(img, NULL));
+	fdry_image_unload(img);
+	return took;
 }
 
 /* How the history of the process changes replays. */
@@ -322,6 +342,7 @@ int main(int argc, char **argv)
 		start = fdry_now_ms();
 		fdry_image_unload(img);
 		r.values[UNLOAD][i] = fdry_now_ms() - start;
+		r.values[TOGETHER][i] = together(&r);
 	}
 	values_print(&r);
 	background(&r);
