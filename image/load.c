@@ -26,6 +26,7 @@
 #include "image/identity.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
+#include "image/load_opts.h"
 #include "image/place.h"
 #include "image/objects.h"
 #include "lib/opts.h"
@@ -33,6 +34,7 @@
 #include "image/private_ctx.h"
 #include "image/select.h"
 #include "image/plan.h"
+#include "image/poison.h"
 #include "image/random.h"
 #include "image/shared_fingerprinter.h"
 #include "image/targets.h"
@@ -41,8 +43,6 @@
 #include "lib/log.h"
 #include "arch/stream.h"
 #include "lib/threads.h"
-
-#define POISON 0xA5
 
 /* The most repeated loads after repairs of damaged objects: each load may find other damaged
  * objects. */
@@ -234,11 +234,11 @@ static int memory_map(struct load *l)
 	}
 	if (img->region)
 		img->report.mapped_bytes = l->plan.mapped;
-	err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
+	err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? FDRY_POISON : 0);
 	if (err)
 		return err;
 	if (l->opts->flags & FDRY_LOAD_POISON)
-		fdry_image_pinned_fill(img, POISON);
+		fdry_image_pinned_fill(img, FDRY_POISON);
 	img->report.memory_ms += fdry_elapsed_ms(&mark);
 	fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes,
 			    img->report.mapped_bytes);
@@ -268,34 +268,11 @@ out_leave:
 	return err;
 }
 
-static int poison_fill(void *arg, uint64_t addr, uint64_t size)
-{
-	struct fdry_image *img = arg;
-
-	return fdry_call(img->drv, cuMemsetD8Async, addr, POISON, size, img->stream);
-}
-
-static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
-{
-	const struct fdry_mf_segment *s = img->m.segments;
-	uint32_t i;
-	int err = 0;
-
-	for (i = 0; i < img->m.n_segments; i++) {
-		if (s[i].role != FDRY_ROLE_CONTENT)
-			err = fdry_placement_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]),
-						    poison_fill, img);
-		if (err)
-			return err;
-	}
-	return fdry_stream_wait(img->drv, img->stream);
-}
-
 /* Prepare memory for the copies. @whole: all content is on the device, so none is copied. */
 static int content_prepare(struct load *l, bool *whole, uint64_t *found)
 {
 	struct fdry_image *img = l->img;
-	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(img, &l->plan) : 0;
+	int err = l->opts->flags & FDRY_LOAD_POISON ? fdry_image_poison(img, &l->plan) : 0;
 
 	if (err)
 		return err;
@@ -572,36 +549,6 @@ out_free:
 	return err;
 }
 
-static int opts_check(const struct fdry_load_opts *o)
-{
-	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD |
-			       FDRY_LOAD_BACKGROUND | FDRY_LOAD_OWN_CONTEXT |
-			       FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED |
-			       FDRY_LOAD_CHECK_AT_LAUNCH;
-
-	if (o->flags & ~known)
-		return fdry_fail(
-			FDRY_E_OPTS,
-			"fdry_image_load() does not know the flags %#x; use a newer library",
-			o->flags & ~known);
-	if (o->nfacts && !o->facts)
-		return fdry_fail(FDRY_E_OPTS, "fdry_load_opts.nfacts is %zu, but facts is NULL",
-				 o->nfacts);
-	if (o->norder && !o->order)
-		return fdry_fail(FDRY_E_OPTS,
-				 "fdry_load_opts.norder is %zu, but order is NULL",
-				 o->norder);
-	if (o->nfunctions && !o->functions)
-		return fdry_fail(FDRY_E_OPTS,
-				 "fdry_load_opts.nfunctions is %zu, but functions is NULL",
-				 o->nfunctions);
-	if (o->reserved)
-		return fdry_fail(FDRY_E_OPTS,
-				 "the reserved field of struct fdry_load_opts is %u; set it to 0",
-				 o->reserved);
-	return fdry_placement_check(o);
-}
-
 /* Undo a failed load. The error's message stays. */
 static int load_undo(struct fdry_image *img, int err)
 {
@@ -705,7 +652,7 @@ int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdr
 	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
-	err = opts_check(&o);
+	err = fdry_load_opts_check(&o);
 	if (err)
 		return err;
 	do {

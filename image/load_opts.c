@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * load_opts.c - checks what a caller wants of a load.
+ */
+#include "image/load_opts.h"
+
+#include "image/place.h"
+
+int fdry_load_opts_check(const struct fdry_load_opts *o)
+{
+	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD |
+			       FDRY_LOAD_BACKGROUND | FDRY_LOAD_OWN_CONTEXT |
+			       FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED |
+			       FDRY_LOAD_CHECK_AT_LAUNCH;
+
+	if (o->flags & ~known)
+		return fdry_fail(
+			FDRY_E_OPTS,
+			"fdry_image_load() does not know the flags %#x; use a newer library",
+			o->flags & ~known);
+	if (o->nfacts && !o->facts)
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_opts.nfacts is %zu, but facts is NULL",
+				 o->nfacts);
+	if (o->norder && !o->order)
+		return fdry_fail(FDRY_E_OPTS,
+				 "fdry_load_opts.norder is %zu, but order is NULL",
+				 o->norder);
+	if (o->nfunctions && !o->functions)
+		return fdry_fail(FDRY_E_OPTS,
+				 "fdry_load_opts.nfunctions is %zu, but functions is NULL",
+				 o->nfunctions);
+	if (o->reserved)
+		return fdry_fail(FDRY_E_OPTS,
+				 "the reserved field of struct fdry_load_opts is %u; set it to 0",
+				 o->reserved);
+	return fdry_placement_check(o);
+}
