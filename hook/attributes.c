@@ -264,9 +264,12 @@ static void cloned(CUgraph to, CUgraph from)
 		graph_cloned(to, from);
 }
 
+/* To the driver, graphs with our allocation nodes have only empty nodes. But it does not clone
+ * graphs with its own. */
 CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
 {
-	CUresult res = fdry_real(cuGraphClone)(ret, graph);
+	CUresult res = fdry_graph_memory_in(graph) ? CUDA_ERROR_NOT_SUPPORTED
+						   : fdry_real(cuGraphClone)(ret, graph);
 
 	if (!res)
 		cloned(*ret, graph);
@@ -276,7 +279,9 @@ CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
 CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
 				  size_t n, CUgraph child)
 {
-	CUresult res = fdry_real(cuGraphAddChildGraphNode)(ret, graph, deps, n, child);
+	CUresult res = fdry_graph_memory_in(child)
+			       ? CUDA_ERROR_NOT_SUPPORTED
+			       : fdry_real(cuGraphAddChildGraphNode)(ret, graph, deps, n, child);
 
 	if (!res && any() && graph_of(*ret, 0))
 		cloned(graph_of(*ret, 0), child);
@@ -296,15 +301,33 @@ static CUresult added(CUresult res, const CUgraphNode *ret, CUgraph graph,
 	return res;
 }
 
+/* Whether @p makes a clone of a graph with our allocation nodes, which the driver would refuse. */
+static bool clones_memory(const CUgraphNodeParams *p)
+{
+	return p && p->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+	       p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE &&
+	       fdry_graph_memory_in(p->graph.graph);
+}
+
 CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
 			CUgraphNodeParams *p)
 {
+	struct fdry_node_place at = { graph, deps, NULL, n };
+	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (clones_memory(p) || fdry_graph_memory_add(&at, p, ret, &res))
+		return res;
 	return added(fdry_real(cuGraphAddNode)(ret, graph, deps, n, p), ret, graph, p);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
 			   const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
 {
+	struct fdry_node_place at = { graph, deps, data, n };
+	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (clones_memory(p) || fdry_graph_memory_add(&at, p, ret, &res))
+		return res;
 	return added(fdry_real(cuGraphAddNode_v2)(ret, graph, deps, data, n, p), ret, graph, p);
 }
 
@@ -317,6 +340,7 @@ static void node_gone(CUgraphNode node)
 	CUgraph g;
 
 	note_drop(node);
+	fdry_graph_memory_gone(node);
 	for (i = 0; (g = graph_of(node, i)) != NULL; i++)
 		graph_gone(g);
 }
@@ -335,13 +359,16 @@ static void graph_gone(CUgraph graph)
  * not destroyed, because a node holds it, loses its notes too; such a call is an error. */
 CUresult cuGraphDestroy(CUgraph graph)
 {
-	if (any() && !fdry_start_is_forked())
+	if ((any() || fdry_graph_memory_any()) && !fdry_start_is_forked())
 		graph_gone(graph);
 	return fdry_real(cuGraphDestroy)(graph);
 }
 
+/* The driver keeps allocation and free nodes as long as their graph. */
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
+	if (fdry_graph_memory_is(node))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (any() && !fdry_start_is_forked())
 		node_gone(node);
 	return fdry_real(cuGraphDestroyNode)(node);

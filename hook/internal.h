@@ -201,6 +201,27 @@ void fdry_attributes_lost(cuuint64_t id);
 int fdry_hook_conditional(CUgraphNode node, struct fdry_conditional *ret);
 /* The driver has added @node to @graph. */
 void fdry_conditional_added(CUgraphNode node, CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
+/* Whether @graph is a body of a conditional node. */
+bool fdry_conditional_is_body(CUgraph graph);
+
+/* --- graph_memory.c --- */
+
+struct fdry_node_place {
+	CUgraph graph;
+	const CUgraphNode *deps;
+	const CUgraphEdgeData *data; /* may be NULL */
+	size_t n;
+};
+
+/* Add an allocation or free node with memory of a region. False: the driver must add the node. */
+bool fdry_graph_memory_add(const struct fdry_node_place *at, CUgraphNodeParams *p,
+			   CUgraphNode *ret, CUresult *res);
+/* Whether there are such nodes; whether @graph has one; whether @node is one. */
+bool fdry_graph_memory_any(void);
+bool fdry_graph_memory_in(CUgraph graph);
+bool fdry_graph_memory_is(CUgraphNode node);
+/* @node is about to be destroyed. */
+void fdry_graph_memory_gone(CUgraphNode node);
 
 /* pool.c: the pools that the region replaces, and their bytes */
 

@@ -181,26 +181,33 @@ static int votes_count(struct pin *p, const struct vote *all)
 	return 0;
 }
 
+/* The error of this rank comes before those of others. */
+static int votes_judge(const struct pin *p, const struct vote *all,
+		       const struct fdry_saved_err *own)
+{
+	uint32_t first = p->report.first_missing;
+
+	if (own->err)
+		return fdry_saved_err_restore(own);
+	if (!p->report.ranks_missing)
+		return 0;
+	return fdry_fail((enum fdry_errcode)-all[first].code,
+			 "%u of %u ranks lack their image, the first of them rank %u (%s)",
+			 p->report.ranks_missing, p->opts.ranks, first,
+			 fdry_error_meaning(all[first].code));
+}
+
 /* @own: what this rank found out, with its message. Returns the answer of the group. */
 static int group_answer(struct pin *p, const struct fdry_saved_err *own)
 {
 	struct vote mine = { .code = own->err, .oid = p->oid }, *all;
-	uint32_t first;
 	int err;
 
 	memcpy(mine.magic, VOTE_MAGIC, sizeof(mine.magic));
 	all = calloc(p->opts.ranks, sizeof(*all));
 	if (!all)
 		return fdry_nomem();
-	err = votes_exchange(p, &mine, all) ?: votes_count(p, all);
-	first = p->report.first_missing;
-	if (!err && own->err)
-		err = fdry_saved_err_restore(own);
-	else if (!err && p->report.ranks_missing)
-		err = fdry_fail((enum fdry_errcode)-all[first].code,
-				"%u of %u ranks lack their image, the first of them rank %u (%s)",
-				p->report.ranks_missing, p->opts.ranks, first,
-				fdry_error_meaning(all[first].code));
+	err = votes_exchange(p, &mine, all) ?: votes_count(p, all) ?: votes_judge(p, all, own);
 	free(all);
 	return err;
 }

@@ -95,23 +95,23 @@ static uint64_t constant_end(const struct content *c, uint64_t addr, uint64_t en
 
 static int chunk_count(struct content *c, uint64_t addr, uint64_t size, const struct fdry_oid *oid)
 {
-	uint64_t end = addr + size, at, next;
+	uint64_t end = addr + size, next, at = constant_end(c, addr, end, &next);
 	struct fdry_buf bytes = { 0 };
-	int err = 0;
+	int err;
 
-	for (at = addr; at < end && !err; at = next) {
-		at = constant_end(c, at, end, &next);
-		if (at == end)
-			break;
-		if (!bytes.len)
-			err = fdry_reader_copy(c->reader, oid, &bytes);
-		if (!err && bytes.len != size)
-			err = fdry_fail(FDRY_E_BADIMAGE,
-					"a chunk of the image has another size than "
-					"its manifest says");
-		if (!err)
-			bytes_count(c, bytes.data + (at - addr), at, next);
+	if (at == end)
+		return 0;
+	err = fdry_reader_copy(c->reader, oid, &bytes);
+	if (err)
+		goto out_release;
+	if (bytes.len != size) {
+		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk of the image has another size than "
+				"its manifest says");
+		goto out_release;
 	}
+	for (; at < end; at = constant_end(c, next, end, &next))
+		bytes_count(c, bytes.data + (at - addr), at, next);
+out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }

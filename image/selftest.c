@@ -190,10 +190,13 @@ int fdry_selftest_print(const struct fdry_selftest *t, size_t i, struct fdry_fin
 		memcpy(bytes.data, (const void *)(uintptr_t)d->addr, extent);
 	else
 		err = fdry_call(t->drv, cuMemcpyDtoH_v2, bytes.data, d->addr, extent);
-	if (!err)
-		err = rows_make(d, &bytes, &rows);
-	if (!err)
-		*ret = fdry_fingerprint_of(rows.data, rows.len);
+	if (err)
+		goto out_release;
+	err = rows_make(d, &bytes, &rows);
+	if (err)
+		goto out_release;
+	*ret = fdry_fingerprint_of(rows.data, rows.len);
+out_release:
 	fdry_buf_release(&bytes);
 	fdry_buf_release(&rows);
 	return err;

@@ -219,9 +219,12 @@ int fdry_image_selftest(struct fdry_image *img, fdry_selftest_fn fn, void *arg,
 		goto out_free;
 	err = test_undone(&x);
 	x.report.ms = fdry_elapsed_ms(&mark);
-	if (!err && fdry_report_give(&x.report, sizeof(x.report), report))
-		err = -FDRY_E_OPTS;
-	if (!err && x.report.differ)
+	if (err)
+		goto out_free;
+	err = fdry_report_give(&x.report, sizeof(x.report), report);
+	if (err)
+		goto out_free;
+	if (x.report.differ)
 		err = fdry_fail(FDRY_E_CORRUPT, "%s (%llu of %llu results differ)", x.first,
 				(unsigned long long)x.report.differ,
 				(unsigned long long)x.report.outputs);

@@ -196,14 +196,17 @@ static int make_above(struct making *m, int ret[2])
 		rc = m->make(m, fds + n);
 		n += rc ? 0 : m->count;
 	} while (!rc && is_low(m, fds + n - m->count) && n < TRIES);
-	if (!rc && is_low(m, fds + n - m->count)) {
+	if (rc)
+		goto out_close;
+	if (is_low(m, fds + n - m->count)) {
 		errno = EBUSY;
 		rc = -1;
+		goto out_close;
 	}
+	for (i = m->count; i; i--)
+		ret[i - 1] = fds[--n];
+out_close:
 	saved = errno;
-	if (!rc)
-		for (i = m->count; i; i--)
-			ret[i - 1] = fds[--n];
 	for (i = 0; i < n; i++)
 		if (fds[i] < FDRY_FD_LOW)
 			low_close(fds[i]);

@@ -187,7 +187,7 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want
 		fdry_region_lock(r);
 		err = piece_new(r, want, &a);
 		fdry_region_unlock(r);
-	} while (fdry_region_relieve(r, err, want->graph ? FDRY_ALLOC_CAPTURING : want->flags));
+	} while (fdry_region_relieve(r, err, want->flags));
 	if (err)
 		return err;
 	*ret = a.addr;
@@ -210,14 +210,15 @@ static struct fdry_stream_pool *home_of(struct fdry_region *r, const struct fdry
 void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited)
 {
 	const struct fdry_alloc gone = *a;
-	struct fdry_stream_pool *p = gone.capturing ? NULL : &r->pool;
 
+	if (gone.capturing)
+		return; /* the next launch of its graph uses it again */
 	fdry_ledger_del(&r->pieces, gone.addr);
-	if (p && waited)
-		fdry_stream_pool_return(p, gone.addr, gone.addr + gone.extent);
-	else if (p)
-		fdry_stream_pool_give(p, FDRY_STREAM_UNKNOWN, gone.addr, gone.addr + gone.extent,
-				      ++r->frees);
+	if (waited)
+		fdry_stream_pool_return(&r->pool, gone.addr, gone.addr + gone.extent);
+	else
+		fdry_stream_pool_give(&r->pool, FDRY_STREAM_UNKNOWN, gone.addr,
+				      gone.addr + gone.extent, ++r->frees);
 }
 
 static int piece_free(struct fdry_region *r, const struct fdry_alloc *a,
@@ -226,14 +227,15 @@ static int piece_free(struct fdry_region *r, const struct fdry_alloc *a,
 	const struct fdry_alloc gone = *a;
 	struct fdry_stream_pool *p = home_of(r, a);
 
-	if (by->graph && !(gone.capturing && gone.owner == by->graph))
+	if (by->graph && !gone.capturing)
 		return fdry_fail(FDRY_E_INVAL,
-				 "a capturing stream can free only memory that its capture "
-				 "allocated, not %#llx; "
+				 "a graph can free only memory that a graph allocated, not %#llx; "
 				 "free that after the capture",
 				 gone.addr);
+	if (!by->graph && gone.capturing)
+		return 0; /* the next launch of its graph uses it again */
 	fdry_ledger_del(&r->pieces, gone.addr);
-	if (p && (by->graph || !gone.capturing))
+	if (p && (!by->graph || (gone.owner == by->graph && by->stream != FDRY_STREAM_UNKNOWN)))
 		fdry_stream_pool_give(p, by->stream, gone.addr, gone.addr + gone.extent,
 				      ++r->frees);
 	return 0;
@@ -275,15 +277,25 @@ out_unlock:
 
 /* --- beginning and end --- */
 
-void fdry_region_graphs_end(struct fdry_region *r)
+/* Drop the pools of captures, and with @nodes also that of allocation nodes. */
+static void graphs_end(struct fdry_region *r, bool nodes)
 {
-	struct fdry_graph_pool *g;
+	struct fdry_graph_pool **link = &r->graphs, *g;
 
-	while ((g = r->graphs)) {
-		r->graphs = g->next;
+	while ((g = *link)) {
+		if (g->graph == FDRY_GRAPH_NODES && !nodes) {
+			link = &g->next;
+			continue;
+		}
+		*link = g->next;
 		fdry_stream_pool_release(&g->pool);
 		free(g);
 	}
+}
+
+void fdry_region_graphs_end(struct fdry_region *r)
+{
+	graphs_end(r, false);
 }
 
 void fdry_region_forget_graphs(struct fdry_region *r)
@@ -292,13 +304,14 @@ void fdry_region_forget_graphs(struct fdry_region *r)
 
 	fdry_region_lock(r);
 	for (g = r->graphs; g; g = g->next)
-		fdry_stream_pool_forget(&g->pool);
+		if (g->graph != FDRY_GRAPH_NODES)
+			fdry_stream_pool_forget(&g->pool);
 	fdry_region_unlock(r);
 }
 
 void fdry_region_async_release(struct fdry_region *r)
 {
-	fdry_region_graphs_end(r);
+	graphs_end(r, true);
 	fdry_stream_pool_release(&r->pool);
 	fdry_ledger_release(&r->pieces);
 }

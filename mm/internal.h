@@ -46,7 +46,7 @@ struct fdry_region {
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */
 	struct fdry_stream_pool pool;
 	uint64_t frees;             /* counts frees into pools */
-	struct fdry_graph_pool *graphs; /* of captures in progress */
+	struct fdry_graph_pool *graphs; /* of captures in progress, and of allocation nodes */
 	size_t slabs;         /* entries of the ledger that are slabs */
 	uint64_t slab_bytes;  /* bytes of these */
 	uint64_t graph_bytes; /* bytes of the slabs of graphs */

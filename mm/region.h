@@ -139,12 +139,16 @@ int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int fl
  * graph. */
 int fdry_region_trim(struct fdry_region *r) __must_check;
 
+/* The "capture" of allocation and free nodes that a program adds to graphs itself. Its allocations
+ * never share memory. */
+#define FDRY_GRAPH_NODES UINT64_MAX
+
 /* The arguments of an allocation or free in the order of a stream. */
 struct fdry_async {
 	uint64_t size;       /* bytes */
 	uint64_t stream; /* a unique number of the stream; 0: unknown, so it shares memory with no
 			    stream */
-	uint64_t graph;      /* the capture that the stream is in, 0 for none */
+	uint64_t graph;      /* the capture that the stream is in, 0 for none; FDRY_GRAPH_NODES */
 	unsigned int flags;  /* enum fdry_alloc_flags */
 	uint64_t owner;      /* kept in fdry_alloc.owner */
 };
@@ -170,9 +174,9 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *a,
  * @a: size and owner are ignored
  * @gone: the allocation that was freed
  *
- * The stream may reuse the addresses at once. If memory of a graph is freed outside of its capture,
- * it stays mapped, since each launch of the graph uses it again. FDRY_E_INVAL as for
- * fdry_region_dealloc(), and if a capturing stream frees memory that its capture has not allocated.
+ * The stream may reuse the addresses at once. If memory of a graph is freed outside of captures, it
+ * stays an allocation, since each launch of the graph allocates it again. FDRY_E_INVAL as for
+ * fdry_region_dealloc(), and if a capturing stream frees memory that no capture has allocated.
  */
 int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct fdry_async *a,
 			   struct fdry_alloc *gone) __must_check;

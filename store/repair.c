@@ -432,9 +432,11 @@ static int ref_check(void *arg, const struct fdry_ref *ref)
 		err = fdry_reach(&t, &ref->oid, &seen, reached, &broken);
 	fdry_txn_abort(&t);
 	fdry_idset_release(&seen);
-	if (err && err != -FDRY_E_CORRUPT)
+	if (err == -FDRY_E_CORRUPT)
+		broken = true;
+	else if (err)
 		return err;
-	if (!err && !broken)
+	if (!broken)
 		return 0;
 	r->report.broken++;
 	repaired(r, FDRY_REPAIRED_IMAGE, &ref->oid, ref->name);

@@ -96,10 +96,13 @@ int cmd_tags(const struct cmd_args *a, struct fdry_store *unused)
 	int err = fdry_repo_tags(a->argv[0], &opts, NULL) ?: t.err;
 
 	(void)unused;
-	if (!err && cmd_has(a, JSON))
+	if (err)
+		goto out_release;
+	if (cmd_has(a, JSON))
 		rows_json(&t);
-	else if (!err)
+	else
 		rows_text(&t);
+out_release:
 	fdry_buf_release(&t.rows);
 	return err ? cmd_fail(err) : CMD_OK;
 }

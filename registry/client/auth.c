@@ -154,13 +154,17 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return n;
 }
 
-/* Append "NAME=VALUE", escaped. */
+/* Append "NAME=VALUE", escaped. @value: NULL appends nothing. */
 static int pair_put(struct token *t, struct fdry_buf *to, const char *name, const char *value)
 {
-	char *escaped = curl_easy_escape(t->easy, value, 0);
 	const char *join = !to->len ? "" : to->data[to->len - 1] == '?' ? "" : "&";
-	int err = escaped ? fdry_buf_printf(to, "%s%s=%s", join, name, escaped) : fdry_nomem();
+	char *escaped;
+	int err;
 
+	if (!value)
+		return 0;
+	escaped = curl_easy_escape(t->easy, value, 0);
+	err = escaped ? fdry_buf_printf(to, "%s%s=%s", join, name, escaped) : fdry_nomem();
 	curl_free(escaped);
 	return err;
 }
@@ -199,14 +203,12 @@ static int get_prepare(struct token *t)
 {
 	struct fdry_auth *a = &t->h->auth;
 	const char *realm = text_of(&a->realm);
-	int err = fdry_buf_printf(&t->url, "%s%s", realm, strchr(realm, '?') ? "&" : "?");
+	const char *service = a->service.len > 1 ? text_of(&a->service) : NULL;
 
-	if (!err && a->service.len > 1)
-		err = pair_put(t, &t->url, "service", text_of(&a->service));
-	err = err ?: scopes_put(t, &t->url);
-	if (!err && a->creds.user)
-		err = pair_put(t, &t->url, "account", a->creds.user);
-	return err ?: fdry_buf_put(&t->url, "", 1) ?: basic_add(t);
+	return fdry_buf_printf(&t->url, "%s%s", realm, strchr(realm, '?') ? "&" : "?") ?:
+	       pair_put(t, &t->url, "service", service) ?: scopes_put(t, &t->url) ?:
+	       pair_put(t, &t->url, "account", a->creds.user) ?: fdry_buf_put(&t->url, "", 1) ?:
+	       basic_add(t);
 }
 
 /* With a refresh token in place of a password. */

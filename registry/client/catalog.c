@@ -105,27 +105,33 @@ static int tag_cmp(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+/* Read a page of tags, and set the request to the next one. */
+static int page_read(struct fdry_http *h, struct fdry_http_req *r, struct fdry_buf *ret, bool *more)
+{
+	int err = fdry_http_do(h, r) ?: fdry_http_expect(h, r, 200, 0);
+
+	if (err)
+		return err;
+	return fdry_catalog_tags_read((struct fdry_span){ r->in.data, r->in.len }, ret) ?:
+	       page_next(h, r, more);
+}
+
 /* All tags, by name, each once. */
 static int tags_list(struct fdry_http *h, struct fdry_buf *ret)
 {
 	struct fdry_http_req r = { .method = "GET", .most = PAGE_BYTES };
 	struct fdry_catalog_tag *t;
-	struct fdry_span page;
 	size_t i, n, k = 0;
 	bool more = true;
 	int pages = 0, err;
 
 	err = fdry_http_url(h, &r, "/v2/%s/tags/list?n=%d", h->name.repo, PAGE);
 	while (!err && more) {
-		err = fdry_http_do(h, &r);
-		if (!err && r.status != 200)
-			err = fdry_http_refused(h, &r);
-		page = (struct fdry_span){ r.in.data, r.in.len };
-		err = err ?: fdry_catalog_tags_read(page, ret) ?: page_next(h, &r, &more);
-		if (!err && more &&
-		    (++pages == PAGES_MAX || ret->len / sizeof(*t) > FDRY_CATALOG_TAGS_MAX))
+		if (pages++ == PAGES_MAX || ret->len / sizeof(*t) > FDRY_CATALOG_TAGS_MAX)
 			err = fdry_fail(FDRY_E_LIMIT, "the repository %s has more than %u tags",
 					h->name.repo, FDRY_CATALOG_TAGS_MAX);
+		else
+			err = page_read(h, &r, ret, &more);
 	}
 	fdry_http_req_release(&r);
 	if (err)
@@ -372,14 +378,17 @@ static int tag_compare(const struct fdry_catalog *r, const struct fdry_catalog_t
 				t->name) ?:
 		  fdry_http_do(r->http, &req);
 
-	if (!err && req.status == 404)
+	if (err)
+		goto out_release;
+	if (req.status == 404)
 		err = t->node == FDRY_CATALOG_NONE ? 0 : raced(r, t->name);
-	else if (!err && req.status != 200)
+	else if (req.status != 200)
 		err = fdry_http_refused(r->http, &req);
-	else if (!err && (t->node == FDRY_CATALOG_NONE || !req.content_digest ||
-			  strcmp(req.content_digest,
-				 fdry_document_ref(&fdry_catalog_node(r, t->node)->id, ref))))
+	else if (t->node == FDRY_CATALOG_NONE || !req.content_digest ||
+		 strcmp(req.content_digest,
+			fdry_document_ref(&fdry_catalog_node(r, t->node)->id, ref)))
 		err = raced(r, t->name);
+out_release:
 	fdry_http_req_release(&req);
 	return err;
 }

@@ -216,17 +216,24 @@ out_release:
 
 /* --- all files --- */
 
+/* Search this file, unless another had an entry. */
 static int place_search(struct search *s, int (*place)(const char *, struct fdry_buf *),
 			const char *name)
 {
 	struct fdry_buf path = { 0 };
-	int err = place(name, &path);
+	int err;
 
-	if (!err && path.len) {
-		err = fdry_buf_put(&path, "", 1);
-		s->path = (const char *)path.data;
-		err = err ?: file_search(s);
-	}
+	if (fdry_creds_some(s->ret))
+		return 0;
+	err = place(name, &path);
+	if (err || !path.len)
+		goto out_release;
+	err = fdry_buf_put(&path, "", 1);
+	if (err)
+		goto out_release;
+	s->path = (const char *)path.data;
+	err = file_search(s);
+out_release:
 	fdry_buf_release(&path);
 	return err;
 }
@@ -239,15 +246,12 @@ int fdry_creds_read(const char *host, const char *repo, struct fdry_creds *ret)
 
 	if (err)
 		return err;
-	if (s.path) {
+	if (s.path)
 		err = file_search(&s);
-	} else {
-		err = place_search(&s, fdry_registry_runtime_place, "containers/auth.json");
-		if (!err && !fdry_creds_some(&found))
-			err = place_search(&s, fdry_registry_config_place, "containers/auth.json");
-		if (!err && !fdry_creds_some(&found))
-			err = place_search(&s, fdry_registry_docker_place, "config.json");
-	}
+	else
+		err = place_search(&s, fdry_registry_runtime_place, "containers/auth.json") ?:
+		      place_search(&s, fdry_registry_config_place, "containers/auth.json") ?:
+		      place_search(&s, fdry_registry_docker_place, "config.json");
 	if (err) {
 		fdry_creds_release(&found);
 		return err;

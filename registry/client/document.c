@@ -86,16 +86,19 @@ int fdry_document_send(struct fdry_http *h, const char *media, struct fdry_span 
 	fdry_document_ref(&id, own);
 	err = fdry_http_url(h, &r, "/v2/%s/manifests/%s", h->name.repo, ref ? ref : own) ?:
 	      fdry_http_do(h, &r);
-	if (!err && r.status == 400 && lacks_blob(&r))
+	if (err)
+		goto out_release;
+	if (r.status == 400 && lacks_blob(&r))
 		err = fdry_fail(FDRY_E_NOENT, "the registry %s lacks a blob of the image; push it "
 				"again", h->name.host);
-	else if (!err && (r.status < 200 || r.status > 299))
+	else if (r.status < 200 || r.status > 299)
 		err = fdry_http_refused(h, &r);
-	else if (!err && r.content_digest && strcmp(r.content_digest, own))
+	else if (r.content_digest && strcmp(r.content_digest, own))
 		err = fdry_fail(FDRY_E_CORRUPT, "the registry %s has stored another manifest than "
 				"was sent; push again", h->name.host);
-	if (!err)
+	else
 		*ret = (struct fdry_document_sent){ id, r.subject };
+out_release:
 	fdry_http_req_release(&r);
 	return err;
 }

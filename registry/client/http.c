@@ -300,6 +300,12 @@ static const char *advice_of(long status)
 			       : "look into its log";
 }
 
+int fdry_http_expect(const struct fdry_http *h, const struct fdry_http_req *r, long want,
+		     long other)
+{
+	return r->status == want || r->status == other ? 0 : fdry_http_refused(h, r);
+}
+
 int fdry_http_refused(const struct fdry_http *h, const struct fdry_http_req *r)
 {
 	const char *path = strstr(r->url, "://");

@@ -104,6 +104,9 @@ int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;
 /* Free what the request owns. */
 void fdry_http_req_release(struct fdry_http_req *r);
 
+/* 0 if the answer has status @want or @other, else the error for its status. */
+int fdry_http_expect(const struct fdry_http *h, const struct fdry_http_req *r, long want,
+		     long other) __must_check;
 /* The error for the answer's status. */
 int fdry_http_refused(const struct fdry_http *h, const struct fdry_http_req *r) __must_check;
 /* Options of TLS, time-outs and protocols that every connection has. The registry itself sees the

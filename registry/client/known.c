@@ -131,17 +131,22 @@ static int tags_read(struct fdry_http *h, const json_t *root, struct fdry_known 
 static int tags_list(struct fdry_http *h, struct fdry_known *k)
 {
 	struct fdry_http_req r = { .method = "GET", .most = TAGS_BYTES };
-	json_t *root = NULL;
+	json_t *root;
 	int err = fdry_http_url(h, &r, "/v2/%s/tags/list", h->name.repo) ?: fdry_http_do(h, &r);
 
-	if (!err && r.status == 404)
+	if (err)
+		goto out_release;
+	if (r.status == 404)
 		k->has_tags = false;
-	if (!err && r.status == 200)
-		err = fdry_json_read((struct fdry_span){ r.in.data, r.in.len },
-				     "the registry's list of tags", &root);
-	if (!err && root)
-		err = tags_read(h, root, k);
+	if (r.status != 200)
+		goto out_release;
+	err = fdry_json_read((struct fdry_span){ r.in.data, r.in.len },
+			     "the registry's list of tags", &root);
+	if (err)
+		goto out_release;
+	err = tags_read(h, root, k);
 	json_decref(root);
+out_release:
 	fdry_http_req_release(&r);
 	return is_harmless(err) ? 0 : err;
 }

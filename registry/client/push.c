@@ -253,10 +253,9 @@ static int slot_done(struct fdry_http *h, struct fdry_http_req *r)
 static int registry_greet(struct push *p)
 {
 	struct fdry_http_req r = { .method = "GET", .most = 4096 };
-	int err = fdry_http_url(&p->http, &r, "/v2/") ?: fdry_http_do(&p->http, &r);
+	int err = fdry_http_url(&p->http, &r, "/v2/") ?: fdry_http_do(&p->http, &r) ?:
+		  fdry_http_expect(&p->http, &r, 200, 0);
 
-	if (!err && r.status != 200)
-		err = fdry_http_refused(&p->http, &r);
 	fdry_http_req_release(&r);
 	return err;
 }

@@ -25,29 +25,35 @@ struct signing {
 
 /* --- blobs --- */
 
+/* @url: where the registry expects the bytes of blob @ref. */
+static int upload_begin(struct fdry_http *h, const char *ref, char **url)
+{
+	struct fdry_http_req r = { .method = "POST" };
+	char *to;
+	int err = fdry_http_url(h, &r, "/v2/%s/blobs/uploads/", h->name.repo) ?:
+		  fdry_http_do(h, &r) ?: fdry_http_expect(h, &r, 202, 0) ?:
+		  fdry_http_follow(h, &r);
+
+	if (err)
+		goto out_release;
+	if (asprintf(&to, "%s%cdigest=%s", r.url, strchr(r.url, '?') ? '&' : '?', ref) < 0) {
+		err = fdry_nomem();
+		goto out_release;
+	}
+	*url = to;
+out_release:
+	fdry_http_req_release(&r);
+	return err;
+}
+
 /* One after the other: they are two, and small. */
 static int blob_upload(struct fdry_http *h, struct fdry_span bytes, const char *ref)
 {
-	struct fdry_http_req r = { .method = "POST" };
-	char *url = NULL;
-	int err = fdry_http_url(h, &r, "/v2/%s/blobs/uploads/", h->name.repo) ?:
-		  fdry_http_do(h, &r);
+	struct fdry_http_req r = { .method = "PUT", .type = "application/octet-stream",
+				   .body = bytes };
+	int err = upload_begin(h, ref, &r.url) ?: fdry_http_do(h, &r) ?:
+		  fdry_http_expect(h, &r, 201, 204);
 
-	if (!err && r.status != 202)
-		err = fdry_http_refused(h, &r);
-	err = err ?: fdry_http_follow(h, &r);
-	if (!err && asprintf(&url, "%s%cdigest=%s", r.url, strchr(r.url, '?') ? '&' : '?', ref) < 0)
-		err = fdry_nomem();
-	fdry_http_req_release(&r);
-	if (err)
-		return err;
-	r.method = "PUT";
-	r.type = "application/octet-stream";
-	r.body = bytes;
-	r.url = url;
-	err = fdry_http_do(h, &r);
-	if (!err && r.status != 201 && r.status != 204)
-		err = fdry_http_refused(h, &r);
 	fdry_http_req_release(&r);
 	return err;
 }
@@ -92,13 +98,16 @@ static int payload_sign(struct signing *s)
 	err = fdry_payload_put(&p, &s->payload) ?:
 	      fdry_key_sign(s->key, (struct fdry_span){ s->payload.data, s->payload.len }, &sig) ?:
 	      fdry_oid_of(s->payload.data, s->payload.len, &s->own.payload);
-	if (!err && sig.len > sizeof(s->own.bytes))
+	if (err)
+		goto out_release;
+	if (sig.len > sizeof(s->own.bytes)) {
 		err = fdry_bug("a signature has %zu bytes", sig.len);
-	if (!err) {
-		memcpy(s->own.bytes, sig.data, sig.len);
-		s->own.len = sig.len;
-		s->own.size = s->payload.len;
+		goto out_release;
 	}
+	memcpy(s->own.bytes, sig.data, sig.len);
+	s->own.len = sig.len;
+	s->own.size = s->payload.len;
+out_release:
 	fdry_buf_release(&sig);
 	return err;
 }
@@ -169,29 +178,40 @@ static int manifest_write(struct signing *s, struct fdry_buf *old, struct manife
 	return err;
 }
 
+/* @is_there: the manifest had the signature. The last try only looks. */
+static int manifest_try(struct signing *s, int try, struct manifest *ret, bool *is_there)
+{
+	struct fdry_buf old = { 0 };
+	int err = tag_read(s->http, s->cosign, &old, &ret->self.digest);
+
+	if (err)
+		goto out_release;
+	ret->self.size = old.len;
+	if (old.len)
+		err = is_signed(s, (struct fdry_span){ old.data, old.len }, is_there);
+	if (err)
+		goto out_release;
+	if (!*is_there && try < TRIES_MAX)
+		err = manifest_write(s, &old, ret);
+	else if (!try) /* it was there: its answer says whether it is listed */
+		err = manifest_send(s, (struct fdry_span){ old.data, old.len }, ret);
+out_release:
+	fdry_buf_release(&old);
+	return err;
+}
+
 /* Until the manifest has the signature. */
 static int manifest_sign(struct signing *s, struct manifest *ret)
 {
-	struct fdry_buf old = { 0 };
 	bool is_there = false;
 	int i, err = 0;
 
-	for (i = 0; i <= TRIES_MAX && !err && !is_there; i++) {
-		err = tag_read(s->http, s->cosign, &old, &ret->self.digest);
-		ret->self.size = old.len;
-		if (!err && old.len)
-			err = is_signed(s, (struct fdry_span){ old.data, old.len }, &is_there);
-		if (!err && !is_there && i < TRIES_MAX)
-			err = manifest_write(s, &old, ret);
-		else if (!err && !i) /* it was there: its answer says whether it is listed */
-			err = manifest_send(s, (struct fdry_span){ old.data, old.len }, ret);
-	}
-	fdry_buf_release(&old);
-	if (!err && !is_there)
-		err = fdry_fail(FDRY_E_NETWORK, "the registry %s does not keep the signature; "
-				"perhaps others sign the same image now; try again",
-				s->http->name.host);
-	return err;
+	for (i = 0; i <= TRIES_MAX && !err && !is_there; i++)
+		err = manifest_try(s, i, ret, &is_there);
+	if (err || is_there)
+		return err;
+	return fdry_fail(FDRY_E_NETWORK, "the registry %s does not keep the signature; perhaps "
+			 "others sign the same image now; try again", s->http->name.host);
 }
 
 /* Whether the index lists the manifest. */
@@ -224,28 +244,37 @@ static int index_write(struct signing *s, const struct manifest *m, struct fdry_
 	return err;
 }
 
+/* @is_there: the index listed the manifest. The last try only looks. */
+static int index_try(struct signing *s, int try, const struct manifest *m, bool *is_there)
+{
+	struct fdry_buf old = { 0 };
+	struct fdry_oid id;
+	int err = tag_read(s->http, s->referrers, &old, &id);
+
+	if (err)
+		goto out_release;
+	if (old.len)
+		err = is_listed((struct fdry_span){ old.data, old.len }, &m->self.digest, is_there);
+	if (err || *is_there || try == TRIES_MAX)
+		goto out_release;
+	err = index_write(s, m, &old);
+out_release:
+	fdry_buf_release(&old);
+	return err;
+}
+
 /* Until the index of referrers lists the manifest. */
 static int index_sign(struct signing *s, const struct manifest *m)
 {
-	struct fdry_buf old = { 0 };
 	bool is_there = false;
-	struct fdry_oid id;
 	int i, err = 0;
 
-	for (i = 0; i <= TRIES_MAX && !err && !is_there; i++) {
-		err = tag_read(s->http, s->referrers, &old, &id);
-		if (!err && old.len)
-			err = is_listed((struct fdry_span){ old.data, old.len }, &m->self.digest,
-					&is_there);
-		if (!err && !is_there && i < TRIES_MAX)
-			err = index_write(s, m, &old);
-	}
-	fdry_buf_release(&old);
-	if (!err && !is_there)
-		err = fdry_fail(FDRY_E_NETWORK, "the registry %s does not keep the list of "
-				"signatures; perhaps others sign the same image now; try again",
-				s->http->name.host);
-	return err;
+	for (i = 0; i <= TRIES_MAX && !err && !is_there; i++)
+		err = index_try(s, i, m, &is_there);
+	if (err || is_there)
+		return err;
+	return fdry_fail(FDRY_E_NETWORK, "the registry %s does not keep the list of signatures; "
+			 "perhaps others sign the same image now; try again", s->http->name.host);
 }
 
 int fdry_trust_sign(struct fdry_http *h, EVP_PKEY *key, const struct fdry_descriptor *subject)

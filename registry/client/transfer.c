@@ -82,31 +82,32 @@ int fdry_http_check_scheme(const struct fdry_http *h, const char *url)
 int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r)
 {
 	CURLU *u = curl_url();
-	char *url = NULL, *copy = NULL;
+	char *url = NULL, *copy;
 	int err = 0;
 
 	if (!u)
 		return fdry_nomem();
 	if (!r->location || curl_url_set(u, CURLUPART_URL, r->url, 0) ||
 	    curl_url_set(u, CURLUPART_URL, r->location, 0) ||
-	    curl_url_get(u, CURLUPART_URL, &url, 0))
-		err = fdry_fail(FDRY_E_NETWORK,
-				"the registry %s answered %ld without a place to go "
-				"on at; look into its log",
-				h->name.host, r->status);
-	if (!err)
-		err = fdry_http_check_scheme(h, url);
-	if (!err) {
-		copy = strdup(url);
-		err = copy ? 0 : fdry_nomem();
+	    curl_url_get(u, CURLUPART_URL, &url, 0)) {
+		err = fdry_fail(FDRY_E_NETWORK, "the registry %s answered %ld without a place to "
+				"go on at; look into its log", h->name.host, r->status);
+		goto out_cleanup;
 	}
-	curl_free(url);
-	curl_url_cleanup(u);
+	err = fdry_http_check_scheme(h, url);
 	if (err)
-		return err;
+		goto out_cleanup;
+	copy = strdup(url);
+	if (!copy) {
+		err = fdry_nomem();
+		goto out_cleanup;
+	}
 	free(r->url);
 	r->url = copy;
-	return 0;
+out_cleanup:
+	curl_free(url);
+	curl_url_cleanup(u);
+	return err;
 }
 
 /* --- callbacks --- */
@@ -157,24 +158,21 @@ static int body_take(struct fdry_http_req *r, const void *data, size_t n)
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
 {
 	struct fdry_http_req *r = arg;
-	size_t keep;
-	int err = 0;
+	size_t keep = FDRY_HTTP_TEXT_MAX - r->text.len;
+	bool is_first = !r->status;
+	int err;
 
 	n *= size;
-	if (!r->status) {
+	if (is_first)
 		curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &r->status);
-		if (is_good(r))
-			err = range_check(r);
+	if (is_good(r)) {
+		err = (is_first ? range_check(r) : 0) ?: body_take(r, data, n);
+		return err && fault(r, err) ? 0 : n;
 	}
-	if (!err && is_good(r)) {
-		err = body_take(r, data, n);
-	} else if (!err) {
-		keep = FDRY_HTTP_TEXT_MAX - r->text.len;
-		err = fdry_buf_put(&r->text, data, n < keep ? n : keep);
-		if (!err && n > keep) /* it may have no end */
-			return 0;
-	}
-	return err && fault(r, err) ? 0 : n;
+	err = fdry_buf_put(&r->text, data, n < keep ? n : keep);
+	if (err && fault(r, err))
+		return 0;
+	return n > keep ? 0 : n; /* it may have no end */
 }
 
 static size_t on_read(char *to, size_t size, size_t n, void *arg)

@@ -42,13 +42,16 @@ static int payload_fetch(struct fdry_http *h, const struct fdry_oid *id, uint64_
 	char ref[FDRY_DOCUMENT_REF_SIZE];
 	int err = fdry_http_url(h, &r, "/v2/%s/blobs/%s", h->name.repo,
 				fdry_document_ref(id, ref)) ?:
-		  fdry_http_do(h, &r);
+		  fdry_http_do(h, &r) ?: fdry_http_expect(h, &r, 200, 206);
 
-	if (!err && r.status != 200 && r.status != 206)
-		err = fdry_http_refused(h, &r);
-	else if (!err && (!fdry_oid_eq(&r.digest, id) || r.in.len != size))
+	if (err)
+		goto out_release;
+	if (!fdry_oid_eq(&r.digest, id) || r.in.len != size) {
 		err = fdry_document_mismatch(h, id);
-	err = err ?: fdry_buf_put(ret, r.in.data, r.in.len);
+		goto out_release;
+	}
+	err = fdry_buf_put(ret, r.in.data, r.in.len);
+out_release:
 	fdry_http_req_release(&r);
 	return err;
 }

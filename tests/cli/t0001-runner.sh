@@ -31,6 +31,7 @@ suite liar 'echo "100%: Checks: 3, Failures: 0, Errors: 0"; exit 1'
 suite killed 'kill -SEGV $$'
 suite slow 'echo "100%: Checks: 1, Failures: 0, Errors: 0"; sleep 20'
 suite nogpu 'echo "SKIP: no GPU (no device node)"; exit 77'
+suite noverifier 'echo "SKIP: no verifier"; exit 77'
 suite lazy 'echo "SKIP: not today"; exit 77'
 suite mute 'exit 77'
 suite partly 'echo "SKIP: no GPU here"; echo "100%: Checks: 2, Failures: 0, Errors: 0"'
@@ -48,10 +49,12 @@ t "an exit status other than 0 without failures is a failure" total \
 t "a crash is a failure" fails "exit status 139" run suite:killed.sh
 t "a suite beyond the time limit is a failure" fails "took more than 1 s" run -t 1 suite:slow.sh
 t "a missing GPU is a skip" total "3 passed, 0 failed, 1 skipped" suite:good.sh suite:nogpu.sh
+t "so is a missing verifier" total "3 passed, 0 failed, 1 skipped" suite:good.sh \
+	suite:noverifier.sh
 t "the skip's reason is printed" prints "skipped: no GPU (no device node)" \
 	sh -c "'$ROOT/tests/run' '$TMP/nogpu.sh' | grep -o 'skipped: no GPU ([a-z ]*)'"
 t "a run whose suites all skip succeeds" run suite:nogpu.sh
-t "a skip for another reason than no GPU is a failure" total "0 passed, 1 failed, 1 skipped" \
+t "a skip for another reason is a failure" total "0 passed, 1 failed, 1 skipped" \
 	suite:lazy.sh
 t "a skip without a reason is a failure" fails "without a reason" run suite:mute.sh
 t "a check skipped within a suite is counted as skipped" total "2 passed, 0 failed, 1 skipped" \

@@ -125,8 +125,7 @@ def main():
     import parts
     parts.need()
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-            json.dump(vllm_start.QWEN3, f)
+        vllm_start.write_model(folder, vllm_start.QWEN3)
         first = Run("first", "first", folder, "store")
         plain = Run("plain", "plain", folder, "store")
         wanted, sealed = plain.result(), first.result()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
 
-    python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3]
+    python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--invariant]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
@@ -10,9 +10,11 @@ must be equal, bit for bit.
 
 Then two plain engines and one of a later start live side by side, and serve the same timed
 requests in turns, while the others are idle. Batches depend on the time there, so answers may
-differ even between two plain engines. The test prints throughput and latencies of each turn.
+differ even between two plain engines. The test prints throughput and latencies of each turn. With
+--invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
 """
 import argparse
+import faulthandler
 import hashlib
 import json
 import os
@@ -29,6 +31,9 @@ KV_BYTES = 8 << 30
 SEQS = 64
 
 
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT")
+
+
 def arguments():
     p = argparse.ArgumentParser()
     p.add_argument("--mode", choices=("plain", "first", "next"))
@@ -36,7 +41,10 @@ def arguments():
     p.add_argument("--requests", type=int, default=1000)
     p.add_argument("--rate", type=float, default=150, help="requests a second")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--limit", type=float, default=280)
+    p.add_argument("--limit", type=float, default=280,
+                   help="seconds, then an engine ends with a traceback")
+    p.add_argument("--invariant", action="store_true",
+                   help="vLLM's batch-invariant mode: all answers are equal")
     return p.parse_args()
 
 
@@ -120,11 +128,17 @@ class Engine:
 
 def serve(a):
     """Do what standard input says, one word a line; each result is a line of JSON."""
-    for key, value in vllm_start.SETTINGS.items():
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(a.limit, exit=True)
+    for key, value in {**vllm_start.SETTINGS, "VLLM_USE_V2_MODEL_RUNNER": "1"}.items():
         os.environ.setdefault(key, value)
+    if a.invariant:
+        os.environ["VLLM_BATCH_INVARIANT"] = "1"
+    for name in CACHES:
+        os.environ[name] = os.path.join(a.model, "caches", name)
     if a.mode != "plain":
         os.environ["FOUNDRY_VLLM"] = "load-test"
-    vllm_start.entry_points()
+    vllm_start.plug_in()
     begin = time.monotonic()
     engine = Engine(a)
 
@@ -165,7 +179,10 @@ class Child:
         return self.result()
 
     def end(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # it has ended
         for _ in self.process.stdout:
             pass
         return self.process.wait()
@@ -181,7 +198,9 @@ COLUMNS = ("tokens a second", "requests a second", "first token p50", "first tok
 
 
 def compare(answers):
-    """Print how many answers to timed requests are equal, in pairs of turns."""
+    """Print how many answers to timed requests are equal, in pairs of turns. Return whether all
+    are.
+    """
     for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
                        ("next", "next"), ("plain 1", "plain 1")):
         pairs = [(x, y) for x in answers[one] for y in answers[other] if x is not y]
@@ -189,6 +208,8 @@ def compare(answers):
         if equal:
             print(f"equal answers, {one} and {other}: {100 * min(equal):.1f} to "
                   f"{100 * max(equal):.1f} %", flush=True)
+    every = [each for found in answers.values() for each in found]
+    return all(each and each == every[0] for each in every)
 
 
 def main():
@@ -201,8 +222,7 @@ def main():
     import parts
     parts.need("vllm")
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-            json.dump(vllm_start.QWEN3, f)
+        vllm_start.write_model(folder, vllm_start.QWEN3)
         first = Child("first", folder)
         print("first", json.dumps(first.result()), flush=True)
         at_once = {"first": first.ask("at once")}
@@ -222,11 +242,11 @@ def main():
                 found = child.ask("timed")
                 show(name, found)
                 answers[name].append(found.get("answers"))
-        compare(answers)
+        same = compare(answers)
         ended = [child.end() == 0 for child in children.values()] + [ended]
     counts = noted["next"].get("counts", {"captures": 1})
-    parts.finish([*ended, *(at_once["plain 1"] == each for each in at_once.values()),
-                  bool(at_once["plain 1"]),
+    parts.finish([*ended, same or not a.invariant, bool(at_once["plain 1"]),
+                  *(at_once["plain 1"] == each for each in at_once.values()),
                   not counts["captures"] and not counts.get("profiles")])
 
 

@@ -84,8 +84,7 @@ def main():
     if not importlib.util.find_spec("vllm"):
         parts.skip("no GPU, or none with vllm")
     with tempfile.TemporaryDirectory() as model:
-        with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as f:
-            json.dump(vllm_start.QWEN3, f)
+        vllm_start.write_model(model, vllm_start.QWEN3)
         with concurrent.futures.ThreadPoolExecutor(
                 1 if "--alone" in options else len(modes)) as pool:
             found = list(pool.map(lambda mode: chain(mode, model, out or model, options), modes))

@@ -143,10 +143,10 @@ def main():
                    *(path for path in sys.path if os.path.abspath(path) != HERE)]
     import parts
     parts.need("vllm")
-    vllm_start.entry_points()
+    vllm_start.plug_in()
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")
     with tempfile.TemporaryDirectory() as folder:
-        vllm_start.model(folder, vllm_start.QWEN3)
+        vllm_start.write_model(folder, vllm_start.QWEN3)
         tokenizer(folder, vllm_start.QWEN3["vocab_size"])
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             plain, first = (pool.submit(serve, mode, mode, folder) for mode in ("plain", "first"))

@@ -33,7 +33,7 @@ def chain(kind, folder, infos):
     """
     config, plain, more = KINDS[kind]
     os.makedirs(folder)
-    vllm_start.model(folder, config)
+    vllm_start.write_model(folder, config)
     if infos and os.path.isdir(infos):
         shutil.copytree(infos, os.path.join(folder, "caches", "VLLM_CACHE_ROOT", "modelinfos"))
     if kind == "weights":
@@ -71,7 +71,8 @@ def main():
         print(f"{what:16}" + "".join(f"{one.get(row, float('nan')):16.3f}" for row in rows),
               one.get("of Foundry", ""))
     parts.finish([good for found in chains for good in (
-        *(one for _, one in found), *vllm_start.equal_answers([one for _, one in found]),
+        *(one for _, one in found),
+        *vllm_start.equal_answers([one for _, one in found], vllm_start.ASKED),
         vllm_start.nothing_done(found[-1][1]))])
 
 

@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import cProfile
 import faulthandler
-import hashlib
 import json
 import os
 import pstats
@@ -26,6 +25,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
+                          notes, scale, show_table, write_model)
+
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
             "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_DEEP_GEMM": "0",
@@ -34,11 +37,6 @@ PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}
 
-QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu",
-         "head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072,
-         "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
-         "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "rope_theta": 1000000,
-         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": 151936}
 BIG = {**QWEN3, "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
        "num_hidden_layers": 36, "tie_word_embeddings": False}  # 16.4 GB of weights
 
@@ -62,7 +60,7 @@ def arguments():
     p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
-                   help="print where the warm-up and the first token spend their time")
+                   help="print where the engine and the first token spend their time")
     a = p.parse_args()
     if a.mode3:
         a.compile, a.graphs = 3, "FULL_AND_PIECEWISE"
@@ -81,59 +79,26 @@ def profiled(what):
         profile.disable()
         print(f"--- {what}: {time.monotonic() - start:.3f} s", flush=True)
         found = pstats.Stats(profile)
-        found.sort_stats("tottime").print_stats(14)
-        found.sort_stats("cumulative").print_stats(45)
+        found.sort_stats("tottime").print_stats(25)
+        found.sort_stats("cumulative").print_stats(110)
 
 
-def age():
-    """Return the seconds since this process began."""
-    with open("/proc/self/stat", encoding="ascii") as f:
-        ticks = int(f.read().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+ENTRY_POINTS = ("[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
+                "watch = vllm_start:watch\n")
 
 
-def entry_points():
-    """Let vLLM find, in all of its processes, the plug-in of this tree, and the one of this test.
-
-    It finds those of installed packages in the same way.
-    """
-    folder = os.path.join(tempfile.mkdtemp(), "foundry_tree-0.dist-info")
-    os.mkdir(folder)
-    parent = os.path.dirname(folder)
-    # Beside this file lie others that have the names of packages.
-    shutil.copy(__file__, os.path.join(parent, "vllm_start.py"))
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here] + [parent]
-    os.environ["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", ""), parent])
-    os.environ["VLLM_START_NOTES"] = os.path.join(folder, "notes.json")
-    for name, text in (("METADATA", "Metadata-Version: 2.1\nName: foundry-tree\nVersion: 0\n"),
-                       ("entry_points.txt",
-                        "[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
-                        "watch = vllm_start:watch\n")):
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-            f.write(text)
+def plug_in():
+    """Let vLLM find, in all of its processes, the plug-in of this tree, and that of this test."""
+    entry_points(__file__, ENTRY_POINTS)
 
 
-class Watch:
+class Watch(Notes):
     """What a start does: seconds of its phases, and how often it compiles, profiles, captures."""
 
     def __init__(self):
-        self.seconds, self.counts = {}, {"profiles": 0, "captures": 0, "triton": 0}
-
-    def times(self, cls, name, shown):
-        original = getattr(cls, name)
-
-        def timed(this, *args, **kwargs):
-            start = time.monotonic()
-            try:
-                return original(this, *args, **kwargs)
-            finally:
-                self.seconds[shown] = round(time.monotonic() - start, 3)
-                self.write()
-        setattr(cls, name, timed)
+        super().__init__(profiles=0, captures=0, triton=0)
 
     def write(self):
-        """Note it for the process that prints."""
         from vllm.compilation.counter import compilation_counter as compiled
         self.counts.update({
             "Dynamo": compiled.num_aot_compiles,
@@ -141,34 +106,18 @@ class Watch:
             "pieces searched": compiled.num_inductor_compiles,
             "code loaded": compiled.num_aot_artifacts_loaded,
             "graphs captured": compiled.num_cudagraph_captured})
-        with open(os.environ["VLLM_START_NOTES"], "w", encoding="utf-8") as f:
-            json.dump({**self.seconds, "counts": self.counts}, f)
-
-    def count(self, owner, name, shown):
-        original = getattr(owner, name)
-
-        def counted(*args, **kwargs):
-            self.counts[shown] += 1
-            self.write()
-            return original(*args, **kwargs)
-        setattr(owner, name, counted)
+        super().write()
 
     def install(self):
         import torch
-        import triton
-        if os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1":
+        if os.environ.get("VLLM_USE_V2_MODEL_RUNNER", "1") == "1":
             from vllm.v1.worker.gpu.model_runner import GPUModelRunner
         else:
             from vllm.v1.worker.gpu_model_runner import GPUModelRunner
         from vllm.v1.worker.gpu_worker import Worker
         self.count(GPUModelRunner, "profile_run", "profiles")
         self.count(torch.cuda.graph, "__enter__", "captures")
-        listener = getattr(getattr(triton, "knobs", None), "compilation", None)
-        if listener is not None:
-            def compiled(*_args, cache_hit=False, **_kwargs):
-                self.counts["triton"] += not cache_hit
-                self.write()
-            listener.listener = compiled
+        self.count_triton("triton")
         original = GPUModelRunner.load_model
 
         def load_model(this, *args, **kwargs):
@@ -184,9 +133,7 @@ class Watch:
 
         def warmup_kernels(*args, **kwargs):
             start, before = time.monotonic(), dict(self.kernels)
-            with profiled("warm-up") if os.environ.get("VLLM_START_PROFILE") else (
-                    contextlib.nullcontext()):
-                warm_up(*args, **kwargs)
+            warm_up(*args, **kwargs)
             self.seconds["warm-up after capture"] = round(time.monotonic() - start, 3)
             self.seconds["of it Triton"] = {
                 key: round(self.kernels[key] - before[key], 3) for key in before}
@@ -194,27 +141,28 @@ class Watch:
         gpu_worker.warmup_kernels = warmup_kernels
         if os.environ.get("FOUNDRY_VLLM"):
             self.sessions()
-        if os.environ.get("VLLM_START_PROFILE") and os.environ.get("FOUNDRY_VLLM"):
-            from foundry.vllm import compiled as code
-            load = code.load
-
-            def load_code(*args, **kwargs):
-                with profiled("compiled code"):
-                    return load(*args, **kwargs)
-            code.load = load_code
-
     def sessions(self):
-        """Note the seconds that Foundry has measured."""
-        from foundry.vllm.worker import Session
-        original = Session.summary
+        """Note the seconds of Foundry's phases and steps."""
+        from foundry.engines import ahead, session
+        from foundry.vllm import facts, worker
+        for owner, name, shown in (
+                (worker.Session, "begin_worker", "begin"), (facts, "early", "begin: facts"),
+                (facts, "source", "begin: source"), (session, "Capture", "begin: region"),
+                (worker.Session, "begin_caches", "begin: caches"),
+                (ahead, "begin", "begin: ahead"), (facts, "late", "ready: facts"),
+                (worker.Session, "layout", "ready: layout"),
+                (worker.Session, "load_failed", "ready: load"),
+                (worker.Session, "fill_tables", "ready: tables")):
+            self.times(owner, name, f"Foundry, {shown}")
+        original = worker.Session.summary
 
-        def summary(session):
-            original(session)
+        def summary(session_of):
+            original(session_of)
             self.seconds["of Foundry"] = {
-                name: round(value, 3) for name, value in session.seconds.items()
+                name: round(value, 3) for name, value in session_of.seconds.items()
                 if name not in PHASES}
             self.write()
-        Session.summary = summary
+        worker.Session.summary = summary
 
     kernels = {"compile or read": 0, "load": 0, "loads": 0}
 
@@ -253,23 +201,6 @@ def watch():
     pretend()
 
 
-def notes():
-    """What the process with the worker has noted so far."""
-    with open(os.environ["VLLM_START_NOTES"], encoding="utf-8") as f:
-        return json.load(f)
-
-
-def scale(model):
-    """Dummy weights are so small that every prompt gives the same tokens: give them usual sizes."""
-    import torch
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if p.dim() == 1:
-                p.fill_(1)
-            else:
-                p.mul_(1000 if "embed" in name else 50)
-
-
 def main():
     a = arguments()
     faulthandler.enable()
@@ -283,18 +214,17 @@ def main():
     if a.caches:
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT"):
             os.environ[name] = os.path.join(a.caches, name)
-    if a.profile:
-        os.environ["VLLM_START_PROFILE"] = "1"
     os.environ["VLLM_START_SCALE"] = str(int(a.weights == "dummy"))
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(a.runner == "V2"))
-    entry_points()
+    plug_in()
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
-    llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
-              max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
-              attention_backend=a.backend, seed=0, enable_prefix_caching=False,
-              kv_cache_memory_bytes=a.kv,
-              compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
+    with profiled("engine") if a.profile else contextlib.nullcontext():
+        llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
+                  max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
+                  attention_backend=a.backend, seed=0, enable_prefix_caching=False,
+                  kv_cache_memory_bytes=a.kv,
+                  compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)
     with profiled("first token") if a.profile else contextlib.nullcontext():
@@ -340,10 +270,6 @@ def tokens(llm, params):
     return found
 
 
-def digest(value):
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
-
-
 def start(mode, folder, *more):
     """What one start in a process of its own prints; nothing if it fails."""
     pre = [] if mode == "plain" else ["-m", "foundry", "run"]
@@ -365,19 +291,6 @@ def nothing_done(one):
                                  ("profiles", "captures", "triton"))
 
 
-def model(folder, config):
-    """Write the configuration of a model with dummy weights."""
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        json.dump(config, f)
-
-
-def equal_answers(starts):
-    """Whether each start after the first one has its answers, as a list."""
-    answers = [[(one.get(asked, {}).get("tokens"), one.get(asked, {}).get("logprobs"))
-                for asked in ("greedy", "sampled", "alone")] for one in starts]
-    return [answers[0] == each for each in answers[1:]]
-
-
 def whole(more):
     """A first start, a later one without caches, then a plain and a later one with caches.
 
@@ -385,15 +298,16 @@ def whole(more):
     compile.
     """
     with tempfile.TemporaryDirectory() as folder:
-        model(folder, QWEN3)
+        write_model(folder, QWEN3)
         first = start("first", folder, *(each for each in more if each != "--profile"))
         shutil.rmtree(os.path.join(folder, "caches"))
         elsewhere, plain, later = (start(mode, folder, *more)
                                    for mode in ("next", "plain", "next"))
     starts = (plain, first, elsewhere, later)
-    return [*starts, *equal_answers(starts), nothing_done(elsewhere), nothing_done(later)]
+    return [*starts, *equal_answers(starts, ASKED), nothing_done(elsewhere), nothing_done(later)]
 
 
+ASKED = ("greedy", "sampled", "alone")
 ROWS = ("imports", "device", "weights", "profile", "compile", "kv cache",
         "warm-up, capture or load", "warm-up after capture", "engine", "first token",
         "first token since the process began")
@@ -404,18 +318,12 @@ def table(more):
     config, more = (BIG if "--big" in more else QWEN3), [m for m in more if m != "--big"]
     kinds = ("plain", "plain", "first", "next")
     with tempfile.TemporaryDirectory() as folder:
-        model(folder, config)
+        write_model(folder, config)
         starts = [start(mode, folder, *more) for mode in kinds]
-    print(f"{'':36}" + "".join(f"{name:>14}" for name in ("plain, cold", "plain, warm", "first",
-                                                          "later")))
-    for name in ROWS:
-        print(f"{name:36}" + "".join(f"{one.get(name, float('nan')):14.3f}" for one in starts))
-    for name in sorted({name for one in starts for name in one.get("of Foundry", {})}):
-        print(f"{'Foundry: ' + name:36}" + "".join(
-            f"{one.get('of Foundry', {}).get(name, float('nan')):14.3f}" for one in starts))
+    show_table(("plain, cold", "plain, warm", "first", "later"), starts, ROWS, "Foundry, ")
     different = starts[0].get("greedy", {}).get("different", 0)
     print(f"9 prompts gave {different} different answers", flush=True)
-    return [*starts, *equal_answers(starts), nothing_done(starts[-1]), different > 1]
+    return [*starts, *equal_answers(starts, ASKED), nothing_done(starts[-1]), different > 1]
 
 
 def run(more):

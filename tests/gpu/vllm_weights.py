@@ -119,7 +119,7 @@ def main():
             formats.remove(each)
     config = vllm_start.BIG if "--big" in more else vllm_start.QWEN3
     with tempfile.TemporaryDirectory() as folder:
-        vllm_start.model(folder, config)
+        vllm_start.write_model(folder, config)
         began = time.monotonic()
         paths, total = write_files(folder)
         if not paths:
@@ -136,7 +136,7 @@ def main():
               f"{total / image / 1e9:8.2f}{own.get('weights sealed', float('nan')):8.2f}"
               f"{one.get('engine', float('nan')):10.2f}")
     each = [one for _, one in found]
-    parts.finish([*each, *vllm_start.equal_answers(each),
+    parts.finish([*each, *vllm_start.equal_answers(each, vllm_start.ASKED),
                   *(vllm_start.nothing_done(one) for one in each[-2:]),
                   *("weights" in one.get("of Foundry", {}) for one in each[-2:])])
 

@@ -20,7 +20,7 @@
 enum kind {
 	KIND_STEP, KIND_SHORT, KIND_NOTHING, KIND_SET, KIND_COPY, KIND_COPY_2D, KIND_FROM_HOST,
 	KIND_TO_HOST, KIND_EMPTY, KIND_RECORD, KIND_WAIT, KIND_MEMOP, KIND_CALL, KIND_CHILD,
-	KIND_CONDITIONAL, KINDS
+	KIND_CONDITIONAL, KIND_ALLOC, KINDS
 };
 
 struct one {
@@ -262,6 +262,30 @@ static CUgraphNode call_make(CUgraph g)
 	return n;
 }
 
+/* Fill memory of the graph and copy it to the slot. Half of the graphs free it. */
+static CUgraphNode alloc_make(CUgraph g, const struct one *o)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = { .bytesize = SLOT + r.env.below(1 << 16) };
+	CUDA_MEMSET_NODE_PARAMS set = { .value = (unsigned int)r.env.below(256), .elementSize = 1,
+					.width = SLOT, .height = 1 };
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = o->slot,
+			       .WidthInBytes = SLOT, .Height = 1, .Depth = 1 };
+	CUgraphNode a, b, n;
+
+	p.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	p.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	ok(r.env.alloc(&a, g, NULL, 0, &p));
+	set.dst = copy.srcDevice = p.dptr + r.env.below(p.bytesize - SLOT + 1);
+	b = memset_add(g, &set);
+	n = memcpy_add(g, &copy);
+	edge_add(g, a, b);
+	edge_add(g, b, n);
+	if (chance(2))
+		ok(r.env.free(&a, g, &n, 1, p.dptr));
+	return n;
+}
+
 /* A graph that is filled: @depth graphs hold it. */
 struct place {
 	CUgraph graph;
@@ -366,6 +390,8 @@ static CUgraphNode node_make(const struct place *at, const struct one *o)
 		return child_make(at);
 	case KIND_CONDITIONAL:
 		return conditional_make(at);
+	case KIND_ALLOC:
+		return alloc_make(g, o);
 	default:
 		return empty_add(g);
 	}
@@ -386,6 +412,8 @@ static bool kind_ok(const struct place *at, enum kind kind)
 		return at->depth < DEPTH_MAX;
 	case KIND_CONDITIONAL:
 		return at->depth < DEPTH_MAX && !at->in_child;
+	case KIND_ALLOC: /* graphs that allocate cannot be children or bodies */
+		return r.env.alloc && !at->depth;
 	case KIND_FROM_HOST:
 	case KIND_TO_HOST:
 	case KIND_RECORD:

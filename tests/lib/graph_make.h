@@ -27,6 +27,10 @@ struct graph_env {
 	CUevent event[GRAPH_EVENTS]; /* for one graph */
 	CUhostFn call;   /* gets the address of one of two numbers */
 	int *calls;
+	CUresult (*alloc)(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
+			  CUDA_MEM_ALLOC_NODE_PARAMS *p); /* NULL: no nodes that allocate */
+	CUresult (*free)(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
+			 CUdeviceptr addr);
 	bool body_handles; /* handles of conditions may be of bodies. Then a built graph has the
 			      nodes in another order. */
 };

@@ -371,6 +371,133 @@ START_TEST(memops_refused_by_the_driver)
 }
 END_TEST
 
+/* --- allocation and free nodes --- */
+
+/* A function of the driver that the library's table lacks. */
+#define MORE(f) ((__typeof__(&f))fdry_driver_lookup(gf.drv.handle, #f))
+
+static CUgraphNode alloc_add(CUgraph g, CUdeviceptr *ret)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, gf.dev } },
+		.bytesize = 4096 };
+	CUgraphNode n;
+
+	ok(MORE(cuGraphAddMemAllocNode)(&n, g, NULL, 0, &p));
+	*ret = p.dptr;
+	return n;
+}
+
+static CUresult free_add(CUgraph g, const CUgraphNode *after, CUdeviceptr p, CUgraphNode *ret)
+{
+	return MORE(cuGraphAddMemFreeNode)(ret, g, after, after != NULL, p);
+}
+
+static CUgraphExec exec_make(CUgraph g, cuuint64_t flags)
+{
+	CUgraphExec x;
+
+	ok(gf.drv.cuGraphInstantiateWithFlags(&x, g, flags));
+	return x;
+}
+
+/* What the interposer answers for nodes of its own as well: hook/graph_memory.c. */
+START_TEST(allocations_of_the_driver)
+{
+	CUgraph g = graph_make(), other = graph_make(), copy;
+	CUDA_MEM_ALLOC_NODE_PARAMS params;
+	CUgraphNodeType type;
+	CUdeviceptr p, q, at;
+	CUgraphNode a, n, f;
+
+	a = alloc_add(g, &p);
+	alloc_add(g, &q);
+	ck_assert_int_eq(MORE(cuGraphClone)(&copy, g), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(gf.drv.cuGraphAddChildGraphNode(&n, other, NULL, 0, g),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(free_add(g, &a, p + 512, &f), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(free_add(g, &a, gf.mem, &f), CUDA_ERROR_INVALID_VALUE);
+	ok(free_add(g, &a, p, &f));
+	ck_assert_int_eq(free_add(g, &a, p, &n), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(free_add(other, NULL, p, &n), CUDA_ERROR_INVALID_VALUE);
+	ok(free_add(other, NULL, q, &n));
+	ck_assert_int_eq(MORE(cuGraphDestroyNode)(f), CUDA_ERROR_INVALID_VALUE);
+	ok(gf.drv.cuGraphNodeGetType(f, &type));
+	ck_assert_int_eq(type, CU_GRAPH_NODE_TYPE_MEM_FREE);
+	ok(MORE(cuGraphMemFreeNodeGetParams)(f, &at));
+	ck_assert_uint_eq(at, p);
+	ok(MORE(cuGraphMemAllocNodeGetParams)(a, &params));
+	ck_assert(params.dptr == p && params.bytesize == 4096);
+	ck_assert_int_eq(MORE(cuGraphMemAllocNodeGetParams)(f, &params), CUDA_ERROR_INVALID_VALUE);
+	ok(gf.drv.cuGraphDestroy(other));
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(launches_that_allocate)
+{
+	CUgraph g = graph_make();
+	CUgraphExec x, y;
+	CUdeviceptr p;
+	CUgraphNode a;
+
+	a = alloc_add(g, &p);
+	memset_add(g, &a, (CUDA_MEMSET_NODE_PARAMS){ p, 0, 7, 4, 2, 1 });
+	x = exec_make(g, 0);
+	ck_assert_int_eq(gf.drv.cuGraphInstantiateWithFlags(&y, g, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ok(gf.drv.cuGraphLaunch(x, gf.stream));
+	ck_assert_int_eq(gf.drv.cuGraphLaunch(x, gf.stream), CUDA_ERROR_INVALID_VALUE);
+	ok(gf.drv.cuStreamSynchronize(gf.stream));
+	ok(gf.drv.cuMemFree_v2(p));
+	ok(gf.drv.cuGraphLaunch(x, gf.stream));
+	ok(MORE(cuMemFreeAsync)(p, gf.stream));
+	ok(gf.drv.cuStreamSynchronize(gf.stream));
+	ok(gf.drv.cuGraphExecDestroy(x));
+	x = exec_make(g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	ok(gf.drv.cuGraphLaunch(x, gf.stream));
+	ok(gf.drv.cuGraphLaunch(x, gf.stream));
+	ok(gf.drv.cuStreamSynchronize(gf.stream));
+	ok(gf.drv.cuMemFree_v2(p));
+	ok(gf.drv.cuGraphExecDestroy(x));
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* A stream that captures frees the memory of another graph. */
+START_TEST(captures_free_for_other_graphs)
+{
+	CUgraph g = graph_make(), h;
+	CUdeviceptr p;
+	CUgraphNode f;
+
+	alloc_add(g, &p);
+	ok(gf.drv.cuStreamBeginCapture_v2(gf.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(MORE(cuMemFreeAsync)(p, gf.stream));
+	ok(gf.drv.cuStreamEndCapture(gf.stream, &h));
+	ck_assert_int_eq(free_add(g, NULL, p, &f), CUDA_ERROR_INVALID_VALUE);
+	ok(gf.drv.cuGraphDestroy(h));
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(allocations_in_bodies)
+{
+	CUDA_CONDITIONAL_NODE_PARAMS c = shape(CU_GRAPH_COND_TYPE_IF, 1, 0);
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, gf.dev } },
+		.bytesize = 4096 };
+	CUgraph g = graph_make(), body[1];
+	CUgraphNode n;
+
+	c.handle = handle_make(g, 0);
+	conditional_add(g, NULL, &c, body);
+	ck_assert_int_ne(MORE(cuGraphAddMemAllocNode)(&n, body[0], NULL, 0, &p), CUDA_SUCCESS);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 /* --- host functions --- */
 
 static void CUDA_CB add_ten(void *arg)
@@ -451,6 +578,10 @@ void graph_rules_nodes_add(TCase *tc)
 	tcase_add_test(tc, memops_read);
 	tcase_add_test(tc, memops);
 	tcase_add_loop_test(tc, memops_refused_by_the_driver, 0, 5);
+	tcase_add_test(tc, allocations_of_the_driver);
+	tcase_add_test(tc, launches_that_allocate);
+	tcase_add_test(tc, captures_free_for_other_graphs);
+	tcase_add_test(tc, allocations_in_bodies);
 	tcase_add_test(tc, functions_by_name);
 	tcase_add_test(tc, functions_that_are_not_bound);
 }

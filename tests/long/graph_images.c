@@ -78,6 +78,8 @@ static void env_make(struct work *w, const struct fdry_driver *drv, struct graph
 
 	*env = (struct graph_env){ .below = long_below, .drv = drv, .call = call, .calls = calls,
 				   .body_handles = true };
+	*(void **)&env->alloc = test_hook_symbol("cuGraphAddMemAllocNode");
+	*(void **)&env->free = test_hook_symbol("cuGraphAddMemFreeNode");
 	cuda_ok(cuCtxGetCurrent, &env->ctx);
 	cuda_ok(cuMemAlloc_v2, &env->mem, GRAPH_MEM_BYTES);
 	cuda_ok(cuMemAllocHost_v2, &host, GRAPH_HOST_BYTES);

@@ -109,3 +109,37 @@ def scale(model):
 
 def digest(value):
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def write_model(folder, config):
+    """Write the configuration of a model with dummy weights."""
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+
+
+def answers(one, asked):
+    """Return the digests of what a start has answered to each of `asked`."""
+    return [[one.get(name, {}).get(kind) for kind in ("tokens", "logprobs")] for name in asked]
+
+
+def equal_answers(starts, asked):
+    """Return whether each start after the first one has its answers, as a list."""
+    found = [answers(one, asked) for one in starts]
+    return [found[0] == each for each in found[1:]]
+
+
+def show_table(names, starts, rows, prefix):
+    """Print seconds: a column for each start, a row for each of `rows`, for each name that begins
+    with `prefix`, and for what Foundry has measured.
+    """
+    def line(name, values):
+        print(f"{name:40}" + "".join(
+            f"{value:14.3f}" if isinstance(value, (int, float)) else f"{value:>14}"
+            for value in values), flush=True)
+
+    line("", names)
+    more = dict.fromkeys(name for one in starts for name in one if name.startswith(prefix))
+    for name in (*rows, *more):
+        line(name, [one.get(name, "") for one in starts])
+    for name in sorted({name for one in starts for name in one.get("of Foundry", {})}):
+        line(f"of Foundry: {name}", [one.get("of Foundry", {}).get(name, "") for one in starts])

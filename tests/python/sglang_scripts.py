@@ -47,7 +47,7 @@ class Args:
         space = types.SimpleNamespace
         self.cuda_graph_config = space(
             decode=space(backend=self.decode, bs=list(self.cuda_graph_bs_decode)),
-            prefill=space(backend=self.prefill, bs=None))
+            prefill=space(backend=self.prefill, bs=[1, 3] if self.prefill == "breakable" else None))
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -79,6 +79,19 @@ def decodes(runner, weight=3.0):
         if each.name == "foundry-caches":
             each.join()
     assert "forward" not in vars(runner)
+
+def prefills(runner, weight=3.0):
+    # Each request has other factors of attention.
+    from sglang.srt.layers import radix_attention
+    prefill = runner.prefill_cuda_graph_runner
+    for value, factors in ((1.0, (2.0, 3.0)), (4.0, (5.0, 1.0))):
+        prefill.inputs.fill_(value)
+        radix_attention.FACTORS.update(enumerate(factors))
+        for tokens in prefill.capture_num_tokens:
+            wanted = value
+            for factor in factors:
+                wanted = (wanted + tokens * weight) * factor
+            assert set(prefill.execute(tokens).tolist()) == {wanted}, (tokens, wanted)
 
 PLAIN = {"profile": 1, "capture": 1, "dummy_run": 0}
 LOADED = {"profile": 0, "capture": 0, "dummy_run": 1}

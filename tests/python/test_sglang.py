@@ -114,7 +114,8 @@ class Starts(Engine, engine_tests.Starts):
                               ("quantization='fp8'", "quantized weights"),
                               ("kv_cache_dtype='fp8_e4m3'", "a quantized KV cache"),
                               ("decode='breakable'", "the backend breakable of decode graphs"),
-                              ("prefill='breakable'", "the backend breakable of prefill graphs"),
+                              ("prefill='tc_piecewise'",
+                               "the backend tc_piecewise of prefill graphs"),
                               ("attention='fa3'", "the attention backends fa3"),
                               ("mambaish=1", "models with states in place of a KV cache"),
                               ("enable_lora=True", "LoRA"),
@@ -149,7 +150,7 @@ class Starts(Engine, engine_tests.Starts):
     def test_facts_that_cannot_be_read_start_plain(self):
         before = """
             late = facts.late
-            def failed(decode):
+            def failed(decode, prefill):
                 raise foundry.Error(foundry._lib.NOKEY, "of a test")
             facts.late = failed
             """
@@ -255,6 +256,59 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("loaded", log)
 
 
+class Prefill(Engine):
+    """Graphs of prefill that break at attention."""
+
+    PLAIN, LOADED = "{**PLAIN, 'prefill': 1}", "LOADED"
+    OPTIONS = "prefill='breakable'"
+
+    def start(self, text="", counts="PLAIN", options=OPTIONS, **more):
+        return super().start("prefills(runner)\n" + textwrap.dedent(text), counts, options, **more)
+
+    def test_the_first_start_seals_and_the_next_loads(self):
+        self.assertIn("9 graphs", self.start(counts=self.PLAIN))  # 3, and 2 with 3 segments each
+        log = self.start(counts=self.LOADED)
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("9 graphs", log)
+
+    def test_a_load_that_fails_captures_both_kinds(self):
+        self.start(counts=self.PLAIN)
+        log = self.start(counts="{**PLAIN, 'prefill': 1, 'profile': 0}", STAND_IN_MORE="1")
+        self.assertIn("the tensors of this process lie elsewhere", log)
+        self.assertIn("9 graphs", log)
+
+    def test_graphs_without_those_of_prefill_are_other_graphs(self):
+        self.start(counts=self.PLAIN)
+        log = super().start(options="prefill='disabled'")
+        self.assertIn("prefill_graphs is disabled None here and breakable [1, 3] in the image", log)
+        self.assertIn("3 graphs", log)
+
+    def test_a_call_of_another_function_is_refused(self):
+        log = super().start(options=self.OPTIONS, counts=self.PLAIN, STAND_IN_OTHER="1")
+        self.assertIn("not sealed: a graph of prefill calls another function than attention", log)
+
+    def test_an_attention_with_its_own_state_starts_plain(self):
+        log = self.start(counts=self.PLAIN, before="""
+            from sglang.srt.model_executor.runner.prefill_cuda_graph_runner import (
+                PrefillCudaGraphRunner)
+            PrefillCudaGraphRunner.use_captured_attn_metadata = True
+            """)
+        self.assertIn("attention with its own state in graphs of prefill", log)
+
+    def test_graphs_that_share_executables_start_plain(self):
+        log = self.start(counts=self.PLAIN, SGLANG_ENABLE_CUDA_GRAPH_DEDUP="1")
+        self.assertIn("images do not support graphs that share executables", log)
+
+    def test_prefill_is_captured_if_decoding_has_no_graphs(self):
+        log = self.script(ENGINE + textwrap.dedent("""
+            foundry.sglang.register()
+            runner = start(prefill="breakable")
+            prefills(runner)
+            assert COUNTS["prefill"] == 1, COUNTS
+            """), FOUNDRY_SGLANG="test", STAND_IN_NO_DECODE="1")
+        self.assertNotIn("sealed", log)
+
+
 class Doctor(Engine):
     """What `python -m foundry doctor` reports about the small engine."""
 
@@ -324,6 +378,25 @@ class Caches(Engine):
         self.assertIn("12 files for caches, 11 of them were missing", self.start())
         self.assertFalse(os.path.exists(self.path(os.path.join(JIT, "rope/rope.o"))))
         self.assertIn("12 files for caches, 0 of them were missing", self.start())
+
+    def test_a_start_that_ends_before_a_request_leaves_the_files_of_its_capture(self):
+        done = self.run_one(ENGINE + "import os\nfoundry.sglang.register()\nstart()\n"
+                            "os._exit(9)\n", FOUNDRY_SGLANG="test")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        for folder in (CACHE, JIT):
+            shutil.rmtree(self.path(folder))
+        self.start(compiles=("prefill",))
+
+    def test_an_image_that_another_start_has_sealed_meanwhile_stays(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         text="""
+            with foundry.Store() as store:
+                other = store.attach(runner.foundry_session.sealed.id, [foundry.File("a", b"a")])
+                store.tag(other, "test")
+            """)
+        self.assertIn("the image lacks files for caches, because ", log)
+        self.script("import foundry\nwith foundry.Store(readonly=True) as store:\n"
+                    "    assert [each.name for each in store.files('test')] == ['a']\n")
 
     def test_a_library_that_the_process_only_maps_is_carried(self):
         self.script("from flashinfer.jit import core\ncore.module('rope').build_and_load()\n"

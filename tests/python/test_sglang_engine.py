@@ -25,12 +25,17 @@ try:
     from sglang.srt.model_executor.model_runner import ModelRunner
     from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
     from sglang.srt.model_executor.runner.flashinfer_autotune import should_run_flashinfer_autotune
+    from sglang.srt.model_executor.runner.prefill_cuda_graph_runner import PrefillCudaGraphRunner
+    from sglang.srt.model_executor.runner_backend.breakable_cuda_graph_backend import (
+        BreakableCudaGraphBackend)
     from sglang.srt.model_executor.runner_backend.full_cuda_graph_backend import (
         FullCudaGraphBackend)
+    from sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph import (
+        breakable_cuda_graph)
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import graphs, jit, outputs
-    from foundry.sglang import facts, folders, runner
+    from foundry.sglang import facts, folders, prefill, runner
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -118,7 +123,7 @@ class Engine(unittest.TestCase):
     def test_the_registry_wraps_every_phase(self):
         self.assertIn("AROUND", hook_registry.HookType.__members__)
         found = runner.hooks()
-        self.assertEqual(len(found), len(runner.PHASES) + 1)
+        self.assertEqual(len(found), len(runner.PHASES) + 2)
         for name in runner.PHASES:
             self.assertTrue(inspect.isfunction(getattr(ModelRunner, name)), name)
         used = ModelRunner.init_memory_pool.__code__.co_names
@@ -142,6 +147,10 @@ class Engine(unittest.TestCase):
         self.assertLess(text.index("init_prefill_cuda_graph"), text.index("init_decode_cuda_graph"))
         text = inspect.getsource(DecodeCudaGraphRunner.__init__)
         for name in ("init_cuda_graph_state", "buffers", "resolve_decode_backend"):
+            self.assertLess(text.index(name), text.index("self.capture()"), name)
+        text = inspect.getsource(PrefillCudaGraphRunner.__init__)
+        for name in ("buffers", "resolve_prefill_backend", "_prefill_static_buffers",
+                     "use_captured_attn_metadata", "layer_model"):
             self.assertLess(text.index(name), text.index("self.capture()"), name)
 
     def test_the_server_has_the_arguments(self):
@@ -191,9 +200,71 @@ class Engine(unittest.TestCase):
         self.assertEqual(found["sglang.prefill_graphs"].split()[0], "disabled")
         self.assertNotIn("sglang.argument.port", found)
 
-    def test_the_defaults_of_sglang_are_not_supported_yet(self):
-        _, why = self.runner(cuda_graph_backend_prefill="breakable")
-        self.assertEqual(why, ["images do not support the backend breakable of prefill graphs yet"])
+    def test_the_graphs_of_prefill_that_sglang_has_by_default_are_supported(self):
+        found, why = self.runner(cuda_graph_backend_prefill="breakable")
+        self.assertEqual(why, [])
+        self.assertTrue(found["sglang.prefill_graphs"].startswith("breakable [4, 8, "))
+        _, why = self.runner(cuda_graph_backend_prefill="tc_piecewise")
+        self.assertEqual(why, ["images do not support the backend tc_piecewise of prefill graphs "
+                               "yet"])
+
+    def test_graphs_of_prefill_are_described_and_filled(self):
+        """Capture with SGLang's classes and without a GPU, and fill a table with the result."""
+        from sglang.srt.layers import radix_attention
+        done, size = [], 4
+
+        class Graph:
+            def capture_begin(self, **_):
+                done.append("begin")
+
+            def capture_end(self):
+                done.append("end")
+
+            def replay(self):
+                done.append("replay")
+        query, output = torch.ones(size, 2), torch.zeros(size, 2)
+        stream = types.SimpleNamespace(cuda_stream=1)
+        graph = breakable_cuda_graph.BreakableCUDAGraph()
+        attention = mock.Mock(return_value=None)
+        attention.__name__ = "attention"
+        call = breakable_cuda_graph.eager_on_graph(True)(attention)
+        with mock.patch("torch.cuda.CUDAGraph", Graph), (
+                mock.patch("torch.cuda.current_stream", lambda: stream)), (
+                mock.patch.object(breakable_cuda_graph, "_weak_ref_if_tensor",
+                                  lambda each: each)), (
+                mock.patch.object(radix_attention, "unified_attention_with_output", attention)):
+            with breakable_cuda_graph.BreakableCUDAGraphCapture(graph):
+                call(query, None, None, output, True, 3, sinks=None)
+            self.assertEqual(done, ["begin", "end"] * 2)
+            made = types.SimpleNamespace(capture_num_tokens=[size], backend=types.SimpleNamespace(
+                _graphs={prefill.shapes(types.SimpleNamespace(capture_num_tokens=[size]))[size]:
+                         graph}, _outputs={}))
+            made.backend._outputs.update(dict.fromkeys(made.backend._graphs, output))
+            segments, values = prefill.captured(made)
+            self.assertEqual(list(segments), [prefill.Segment(size, 0), prefill.Segment(size, 1)])
+            text, tensors, _ = outputs.describe({graphs.name_of(key): value
+                                                 for key, value in values.items()})
+            made.backend._graphs, made.backend._outputs = {}, {}
+            prefill.fill(made, outputs.restore(text, tensors),
+                         lambda keys: dict.fromkeys(keys, Graph()))
+            attention.reset_mock()
+            done.clear()
+            (filled,), (returned,) = (each.values() for each in (made.backend._graphs,
+                                                                 made.backend._outputs))
+            filled.replay()
+        self.assertEqual(done, ["replay"] * 2)
+        (args, more), = attention.call_args_list
+        self.assertIs(args[0], query)
+        self.assertIs(args[3], output)
+        self.assertEqual((args[1:3], args[4:], more), ((None, None), (True, 3), {"sinks": None}))
+        self.assertIs(returned, output)
+
+    def test_the_replay_of_a_graph_of_prefill_uses_these_tables(self):
+        used = BreakableCudaGraphBackend.replay.__code__.co_names
+        self.assertEqual(set(used) & {"_graphs", "_outputs", "replay"},
+                         {"_graphs", "_outputs", "replay"})
+        self.assertIn("_shared_output_buffer", BreakableCudaGraphBackend.capture_one.__code__
+                      .co_names)
 
     def decode(self):
         """A runner of decode graphs with the table of SGLang's backend."""
@@ -215,7 +286,7 @@ class Engine(unittest.TestCase):
             for key in keys})
         self.assertEqual((len(tensors), len(entire)), (3, 3))
         one = runner.Session.__new__(runner.Session)
-        one.ordinal, one.runner = 0, types.SimpleNamespace(model=None)
+        one.ordinal, one.runner, one.prefill = 0, types.SimpleNamespace(model=None), None
         one.ahead = types.SimpleNamespace(join=lambda: None)
         one.image = types.SimpleNamespace(
             graphs=lambda: names, launch=lambda key, stream: launched.append((key, stream)))

@@ -63,6 +63,30 @@ dead_tests() {
 	done
 }
 
+# codes_wrong: prints the error codes that the page of errors does not have exactly once
+codes_wrong() {
+	diff <(sed -nE 's/^FDRY_ERRCODE\([0-9]+, ([A-Z0-9_]+),.*/FDRY_E_\1/p' \
+		include/foundry/errcode.def | sort) \
+		<(sed -n 's/^[.][.] errcode:: //p' Documentation/help/errors.rst | sort)
+}
+
+# headers_wrong: prints the public headers that the reference does not have exactly once
+headers_wrong() {
+	diff <(tree_files 'include/*.h' | sed 's|^include/||' | sort) \
+		<(sed -n 's/^[.][.] header:: //p' Documentation/api/*.rst | sort)
+}
+
+# names_wrong: prints names of the Python package that its reference does not have exactly once
+names_wrong() {
+	diff <(FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 PYTHONPATH=api/python python3 -c \
+		'import foundry; print(*foundry.__all__, sep="\n")' | sort) \
+		<(sed -nE 's/^[.][.] auto(function|class|exception|module|data):: foundry[.]//p' \
+			Documentation/api/python.rst | sort)
+}
+
+t "the page of errors has every code" prints "" codes_wrong
+t "the reference of C has every header" prints "" headers_wrong
+t "the reference of Python has every name" prints "" names_wrong
 t "tests that pages name exist" prints "" dead_tests
 t "pages name tests" test \
 	"$(grep -coE '``tests/[a-z_/]+[.]c`` ``' Documentation/process/faults.rst)" -gt 30

@@ -261,6 +261,155 @@ START_TEST(memops)
 }
 END_TEST
 
+/* --- allocation and free nodes --- */
+
+#define READER 2u /* the key of a graph that reads the memory of another one */
+
+static CUgraphNode alloc_node(CUgraph g, CUdeviceptr *ret)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
+		.bytesize = 512 };
+	CUgraphNode n;
+
+	cuda_ok(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p);
+	*ret = p.dptr;
+	return n;
+}
+
+static CUgraphNode copy_node(CUgraph g, const CUgraphNode *after, CUdeviceptr to, CUdeviceptr from)
+{
+	CUDA_MEMCPY3D p = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from,
+			    .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = to,
+			    .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+	CUcontext ctx;
+	CUgraphNode n;
+
+	cuda_ok(cuCtxGetCurrent, &ctx);
+	cuda_ok(cuGraphAddMemcpyNode, &n, g, after, after != NULL, &p, ctx);
+	return n;
+}
+
+/* Copy x[0] to memory of the graph, and a step of that to x[1]. The graph frees the memory if it
+ * is @freed. */
+static CUgraph graph_of_memory(struct nodes *n, bool freed, CUdeviceptr *p)
+{
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { p, &salt, &spins };
+	CUDA_KERNEL_NODE_PARAMS k = { .func = n->step, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
+				      .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+				      .kernelParams = args };
+	CUgraph g = graph_new();
+	CUgraphNode a = alloc_node(g, p), b;
+
+	a = copy_node(g, &a, *p, n->x.addr);
+	cuda_ok(cuGraphAddKernelNode_v2, &b, g, &a, 1, &k);
+	a = copy_node(g, &b, n->x.addr + 8, *p);
+	if (freed)
+		cuda_ok(cuGraphAddMemFreeNode, &b, g, &a, 1, *p);
+	return g;
+}
+
+static void seal_memory(void *arg)
+{
+	struct nodes n;
+	CUdeviceptr p;
+
+	(void)arg;
+	nodes_begin(&n);
+	nodes_seal(&n, graph_of_memory(&n, true, &p));
+}
+
+START_TEST(memory)
+{
+	uint64_t x[64] = { 5 };
+	struct fdry_image *img;
+	unsigned int i;
+
+	test_child(seal_memory, NULL);
+	img = load(refs[_i]);
+	for (i = 0; i < 3; i++, x[0] += 7) {
+		ok(fdry_image_write(img, "x", x, sizeof(x), NULL));
+		ok(fdry_image_launch(img, GRAPH, NULL));
+		ok(fdry_image_read(img, "x", x, sizeof(x), NULL));
+		ck_assert_uint_eq(x[1], stepped(x[0], 3));
+	}
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* A launch of a graph that does not free its memory, which another graph then reads. */
+static void seal_shared_memory(void *arg)
+{
+	CUgraph g, reader;
+	uint64_t x = 5;
+	struct nodes n;
+	CUgraphExec e;
+	CUdeviceptr p;
+
+	(void)arg;
+	nodes_begin(&n);
+	cuda_ok(cuMemcpyHtoD_v2, n.x.addr, &x, 8);
+	g = graph_of_memory(&n, false, &p);
+	cuda_ok(cuGraphInstantiateWithFlags, &e, g, 0);
+	cuda_ok(cuGraphLaunch, e, n.w.stream);
+	cuda_ok(cuStreamSynchronize, n.w.stream);
+	reader = graph_new();
+	copy_node(reader, NULL, n.x.addr + 16, p);
+	ok(fdry_capture_graph(n.w.cap, READER, NULL, reader));
+	nodes_seal(&n, g);
+}
+
+START_TEST(memory_of_another_graph)
+{
+	uint64_t x[64] = { 0 };
+	struct fdry_image *img;
+
+	test_child(seal_shared_memory, NULL);
+	img = load(refs[_i]);
+	ok(fdry_image_launch(img, READER, NULL));
+	ok(fdry_image_read(img, "x", x, sizeof(x), NULL));
+	ck_assert_uint_eq(x[2], stepped(5, 3));
+	x[0] = 9;
+	ok(fdry_image_write(img, "x", x, sizeof(x), NULL));
+	ok(fdry_image_launch(img, GRAPH, NULL));
+	ok(fdry_image_launch(img, READER, NULL));
+	ok(fdry_image_read(img, "x", x, sizeof(x), NULL));
+	ck_assert_uint_eq(x[2], stepped(9, 3));
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* Memory of a graph that was added while the region was paused. */
+static void seal_driver_memory(void *arg)
+{
+	struct nodes n;
+	CUdeviceptr p;
+	CUgraph g;
+
+	(void)arg;
+	nodes_begin(&n);
+	g = graph_new();
+	ok(hook->region_pause());
+	alloc_node(g, &p);
+	ok(hook->region_resume());
+	ok(fdry_capture_graph(n.w.cap, GRAPH, NULL, g));
+	fails(REFUSED,
+	      "graph 1 '': node 0: its kind is memory allocation: the "
+	      "driver chose its address; add it while the capture runs, for memory of the "
+	      "capture's device that no other device accesses",
+	      work_seal(&n.w, "img"));
+	work_end(&n.w);
+}
+
+START_TEST(memory_of_the_driver_is_refused)
+{
+	test_child(seal_driver_memory, NULL);
+}
+END_TEST
+
 /* --- attributes that the driver does not report --- */
 
 /* A captured launch with attribute @id. */
@@ -502,6 +651,9 @@ int main(void)
 	tcase_add_test(tc, children_are_counted);
 	tcase_add_loop_test(tc, functions, 0, 2);
 	tcase_add_loop_test(tc, memops, 0, 2);
+	tcase_add_loop_test(tc, memory, 0, 2);
+	tcase_add_loop_test(tc, memory_of_another_graph, 0, 2);
+	tcase_add_test(tc, memory_of_the_driver_is_refused);
 	tcase_add_loop_test(tc, attributes, 0, 2);
 	tcase_add_test(tc, preferred_clusters_are_refused);
 	tcase_add_loop_test(tc, conditions, 0, 2);

@@ -150,7 +150,33 @@ START_TEST(graphs_have_memory_of_their_own)
 	ok(release(b, 2, 0));
 	ck_assert_uint_ne(async(1000, 2, 7), b);
 	ck_assert(!fdry_region_unused(region));
+	ok(release(b, 2, 0)); /* another launch allocated it again */
+	ok(fdry_region_dealloc(region, b, 0));
+	ck_assert(fdry_region_find(region, b, &(struct fdry_alloc){ 0 }));
+	ok(release(b, 2, 8)); /* another capture frees it; then it is gone */
 	ck_assert(!fdry_region_find(region, b, &(struct fdry_alloc){ 0 }));
+	ck_assert_int_eq(release(b, 2, 0), -FDRY_E_INVAL);
+	ok(check_region(region));
+}
+END_TEST
+
+/* Memory of allocation nodes is never used twice, and the ends of captures do not concern it. */
+START_TEST(nodes_share_nothing)
+{
+	CUdeviceptr a = async(1000, 0, FDRY_GRAPH_NODES), b, c;
+
+	ok(release(a, 0, FDRY_GRAPH_NODES));
+	ck_assert_int_eq(release(a, 0, FDRY_GRAPH_NODES), -FDRY_E_INVAL);
+	ok(fdry_region_trim(region));
+	fdry_region_forget_graphs(region);
+	b = async(1000, 0, FDRY_GRAPH_NODES);
+	ck_assert_uint_eq(b, a + 1024);
+	c = async(1000, 1, 5);
+	ok(release(b, 1, 5)); /* a capture frees it */
+	ok(release(c, 0, FDRY_GRAPH_NODES));
+	ck_assert_uint_eq(async(1000, 0, FDRY_GRAPH_NODES), b + 1024);
+	ck_assert_uint_eq(async(1000, 1, 5), c + 1024);
+	ok(check_region(region));
 }
 END_TEST
 
@@ -436,6 +462,7 @@ int main(void)
 	tcase_add_test(tc, pressure_frees_slabs);
 	tcase_add_test(tc, graphs_have_memory_of_their_own);
 	tcase_add_test(tc, graphs_forget);
+	tcase_add_test(tc, nodes_share_nothing);
 	tcase_add_loop_test(tc, fails_clean, 0, 2);
 	tcase_add_test(tc, reservations);
 	tcase_add_test(tc, reservations_beyond_the_end);

@@ -66,14 +66,18 @@ class Watch:
             self._opened.add(path)
 
     def stop(self):
-        """Note nothing more, except the libraries that this process has mapped."""
+        """Note nothing more."""
         self._on = False
+
+    def _add_mapped(self):
+        """Note the libraries that this process has mapped."""
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
             mapped = {line.split(None, 5)[-1].rstrip("\n") for line in f}
         self._opened |= {path for path in mapped if path.startswith(self._starts)}
 
     def used(self):
         """Return [(name in the image, path)], the smallest first."""
+        self._add_mapped()
         found = []
         for name, folder in self.places.items():
             for path in _below(folder):

@@ -71,6 +71,7 @@ class Session:
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
+        self.attached, self.named = 0, None  # count of files of the image, and its id with them
         self.more = ""  # for the line in the log
         self.also = ()  # files of caches that count as read
         self.placed = contextlib.ExitStack()
@@ -172,22 +173,39 @@ class Session:
         self.seconds["caches"] = time.monotonic() - start
 
     def end_caches(self):
-        """Attach the files that this start used to its image."""
-        if not self.watch:
-            return
+        """Attach the files that this start used to its image, for the last time."""
+        if self.watch:
+            self.watch.stop()
+            self.attach_files()
+            self.watch = None
+
+    def attach_files(self):
+        """Attach the files that this start has used until now to its image. A later call adds those
+        that have come since. One thread at a time calls this.
+        """
         start, image = time.monotonic(), self.sealed or self.image
-        self.watch.stop()
         try:
             files = caches.packed(self.watch) if image else []
-            if files:
-                self.store.attach(f"{self.ref}:{image.id[:32]}", files)
+            if len(files) > self.attached:
+                self.with_files(image.id, files)
+                self.attached = len(files)
                 size = sum(len(each.data) for each in files)
                 self.files = f"; {len(files)} files of caches, {size >> 20} MiB"
         except Exception as e:  # the image is complete without them
             self.log_bug(e)
-            log.warning("Foundry: the image carries no files for caches, because %s", e)
-        self.watch = None
+            log.warning("Foundry: the image lacks files for caches, because %s", e)
         self.seconds["caches"] += time.monotonic() - start
+
+    def with_files(self, image, files):
+        """Make an image with files of the image `image`, which has none, and set the ref to it. If
+        the ref has another image by now, raise Error.
+        """
+        if not self.attached:
+            self.named = self.store.attach(f"{self.ref}:{image[:32]}", files)
+            return
+        self.store.describe(f"{self.ref}:{self.named[:32]}")
+        self.named = self.store.attach(image, files)
+        self.store.tag(self.named, self.ref)
 
     def layout(self, model):
         """Return a hash of torch's live blocks in the region, and of the model's tensors."""

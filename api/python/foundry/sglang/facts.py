@@ -12,7 +12,7 @@ from ..engines import facts
 
 PREFIX = "sglang."
 # source() of the versions of SGLang that were run with Foundry on a GPU.
-SOURCES = {"0.5.15.post1": "c99dafc65b8bdc77"}
+SOURCES = {"0.5.15.post1": "faad0b2b5b4c0034"}
 PACKAGES = ("sglang-kernel", "apache-tvm-ffi")
 ARGUMENTS = ("dtype", "load_format", "context_length", "mem_fraction_static",
              "max_running_requests", "max_total_tokens", "chunked_prefill_size", "page_size",
@@ -51,10 +51,10 @@ def early(runner):
     return {PREFIX + key: str(value) for key, value in found.items()}
 
 
-def late(decode):
-    """Return {key: value} of the facts known when the graphs of decoding are to be captured.
+def late(decode, prefill):
+    """Return {key: value} of the facts known when graphs are to be captured.
 
-    decode: SGLang's runner of these graphs.
+    decode, prefill: SGLang's runners of these graphs; prefill may be None.
     """
     runner = decode.model_runner
     found = {
@@ -63,6 +63,8 @@ def late(decode):
         "capture_sizes": decode.capture_bs, "attention": type(decode.attn_backend).__name__,
         "graphs": type(decode.backend).__name__, "code": facts.code(runner.model),
     }
+    if prefill:
+        found["prefill_tokens"] = prefill.capture_num_tokens
     return {PREFIX + key: str(value) for key, value in found.items()}
 
 
@@ -104,13 +106,18 @@ def source():
 
     Files, because another plug-in may have wrapped the same functions.
     """
-    from sglang.srt.layers import logits_processor
+    from sglang.srt.layers import logits_processor, radix_attention
     from sglang.srt.layers.attention import triton_backend
     from sglang.srt.model_executor import model_runner, model_runner_kv_cache_mixin
     from sglang.srt.model_executor.runner import (base_cuda_graph_runner, base_runner,
-                                                  decode_cuda_graph_runner, eager_runner)
-    from sglang.srt.model_executor.runner_backend import full_cuda_graph_backend, utils
+                                                  decode_cuda_graph_runner, eager_runner,
+                                                  prefill_cuda_graph_runner)
+    from sglang.srt.model_executor.runner_backend import (breakable_cuda_graph_backend,
+                                                          full_cuda_graph_backend, utils)
+    from sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph import (
+        breakable_cuda_graph)
     return facts.hashed("\0".join(inspect.getsource(each) for each in (
         model_runner, model_runner_kv_cache_mixin, base_runner, base_cuda_graph_runner,
         decode_cuda_graph_runner, eager_runner, full_cuda_graph_backend, utils, triton_backend,
-        logits_processor)).encode())
+        logits_processor, prefill_cuda_graph_runner, breakable_cuda_graph_backend,
+        breakable_cuda_graph, radix_attention)).encode())

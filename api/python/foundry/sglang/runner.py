@@ -8,11 +8,13 @@ one.
     _profile_available_bytes        SGLang's                        the sealed number
     alloc_memory_pool,              SGLang's, in the region         the same
     init_attention_backends
-    DecodeCudaGraphRunner.capture   SGLang's, aside; seal           load
-    init_cuda_graphs                (the two above), then the       the same, with one decode to
+    PrefillCudaGraphRunner.capture  left to the next one            left to the next one
+    DecodeCudaGraphRunner.capture   SGLang's two, aside; seal       load
+    init_cuda_graphs                (the three above), then the     the same, with one decode to
                                     region ends                     load what prefill needs
 
 The constructors of SGLang's graph runners allocate their buffers in the region in every start.
+SGLang constructs the runner of decode graphs last, so an image is loaded as a whole, or not at all.
 """
 import contextlib
 import functools
@@ -25,7 +27,7 @@ import torch
 
 from ..engines import area, graphs, log, outputs, session
 from ..engines.session import Unfit, check_configuration, check_source
-from . import facts
+from . import facts, prefill
 from .folders import folders
 
 log.use(logging.getLogger("sglang.foundry"))
@@ -36,6 +38,7 @@ PACKAGES = ("sglang.", "torch.nn.")  # whose objects are searched for tensors
 CALLS = 4  # of the model, then the first request has compiled what it needs: a prefill, 3 decodes
 _RUNNER = "sglang.srt.model_executor.model_runner.ModelRunner"
 _DECODE = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner"
+_PREFILL = "sglang.srt.model_executor.runner.prefill_cuda_graph_runner.PrefillCudaGraphRunner"
 PHASES = ("init_torch_distributed", "load_model", "_profile_available_bytes", "alloc_memory_pool",
           "init_attention_backends", "init_cuda_graphs")
 
@@ -46,20 +49,37 @@ def hooks():
     """
     from sglang.srt.model_executor.model_runner import ModelRunner
     from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
+    from sglang.srt.model_executor.runner.prefill_cuda_graph_runner import PrefillCudaGraphRunner
     found = {f"{_RUNNER}.{name}": _phase(name) for name in PHASES if getattr(ModelRunner, name)}
-    if DecodeCudaGraphRunner.capture:
+    if DecodeCudaGraphRunner.capture and PrefillCudaGraphRunner.capture:
+        found[f"{_PREFILL}.capture"] = _capture_prefill
         found[f"{_DECODE}.capture"] = _capture
     return found
+
+
+def _session(runner):
+    """Return the session of a model runner that starts, or None."""
+    found = getattr(runner, "foundry_session", None)
+    return None if found is None or found.ended else found
+
+
+def _begun(runner):
+    """Return a session for a model runner, or None if Foundry's settings are wrong."""
+    try:
+        return Session(runner)
+    except Exception as e:  # SGLang must start, also if Foundry fails
+        log.warning("Foundry: started without an image, because %s", e)
+        return None
 
 
 def _phase(name):
     """Return a function that calls a session's method in place of the model runner's."""
     def phase(original, runner, *args, **kwargs):
         if name == PHASES[0] and not runner.is_draft_worker:
-            runner.foundry_session = Session(runner)
-        session_of = getattr(runner, "foundry_session", None)
+            runner.foundry_session = _begun(runner)
+        session_of = _session(runner)
         call = functools.partial(original, runner)
-        if session_of is None or session_of.ended:
+        if session_of is None:
             return call(*args, **kwargs)
         if session_of.mode != "plain":
             call = functools.partial(getattr(session_of, name), call)
@@ -73,11 +93,21 @@ def _phase(name):
 
 def _capture(original, decode):
     """Replaces DecodeCudaGraphRunner.capture(). SGLang may call it again when it serves."""
-    session_of = getattr(decode.model_runner, "foundry_session", None)
-    if session_of is None or session_of.ended or session_of.mode == "plain":
+    session_of = _session(decode.model_runner)
+    if session_of is None or session_of.mode == "plain":
         return original(decode)
-    return session_of.timed("capture or load", session_of.capture_decode,
-                            functools.partial(original, decode), decode)
+    session_of.captures.append(functools.partial(original, decode))
+    return session_of.timed("capture or load", session_of.capture_graphs, decode)
+
+
+def _capture_prefill(original, runner):
+    """Replaces PrefillCudaGraphRunner.capture()."""
+    session_of = _session(runner.model_runner)
+    if session_of is None or session_of.mode == "plain":
+        original(runner)
+        return
+    session_of.prefill = runner
+    session_of.captures.append(functools.partial(original, runner))
 
 
 class Session(session.Session):
@@ -86,6 +116,8 @@ class Session(session.Session):
     def __init__(self, runner):
         super().__init__("FOUNDRY_SGLANG", facts.PREFIX, PACKAGES)
         self.runner, self.ended = runner, False
+        self.prefill = None  # SGLang's runner of prefill graphs, if it has any
+        self.captures = []   # SGLang's captures that are not done yet
 
     # --- phases ---
 
@@ -103,16 +135,19 @@ class Session(session.Session):
 
     def check_supported(self):
         """Raise Unfit for an unsupported configuration."""
+        from sglang.srt.environ import envs
         from sglang.srt.model_executor.runner.flashinfer_autotune import (
             should_run_flashinfer_autotune)
         runner, args = self.runner, self.runner.server_args
-        decode, prefill = args.cuda_graph_config.decode, args.cuda_graph_config.prefill
+        decode, of_prefill = args.cuda_graph_config.decode, args.cuda_graph_config.prefill
         check_configuration(
             (args.device != "cuda", f"the device {args.device}"),
             (args.tp_size * args.pp_size * args.dp_size * args.ep_size != 1,
              "more than one rank"),
             (decode.backend != "full", f"the backend {decode.backend} of decode graphs"),
-            (prefill.backend != "disabled", f"the backend {prefill.backend} of prefill graphs"),
+            (of_prefill.backend not in prefill.BACKENDS,
+             f"the backend {of_prefill.backend} of prefill graphs"),
+            (envs.SGLANG_ENABLE_CUDA_GRAPH_DEDUP.get(), "graphs that share executables"),
             (set(args.get_attention_backends()) != {"triton"},
              f"the attention backends {', '.join(args.get_attention_backends())}"),
             (not runner.is_generation, "models that generate no text"),
@@ -181,6 +216,7 @@ class Session(session.Session):
 
     def init_cuda_graphs(self, original, *args, **kwargs):
         done = original(*args, **kwargs)
+        self.capture_rest()  # if SGLang has no graphs of decoding
         if self.mode == "plain":
             return done
         # From here on memory belongs to requests, as after a capture.
@@ -188,6 +224,7 @@ class Session(session.Session):
         if self.mode == "load":
             self.timed("warm up", self.warm_up)
         if self.watch:
+            self.attach_files()
             self.watch_forward()
         return done
 
@@ -212,24 +249,37 @@ class Session(session.Session):
         if self.sealed or self.image:
             log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
 
-    # --- the graphs of decoding ---
+    # --- graphs ---
 
-    def capture_decode(self, original, decode):
-        """Load the graphs, or capture and seal them."""
+    def capture_rest(self):
+        """Do SGLang's captures that are not done yet."""
+        while self.captures:
+            self.captures.pop(0)()
+
+    def capture_graphs(self, decode):
+        """Load the graphs, or capture and seal them. decode: SGLang's runner of decode graphs."""
         try:
-            self.facts.update(facts.late(decode))
+            self.check_prefill()
+            self.facts.update(facts.late(decode, self.prefill))
             layout = self.layout(self.runner.model)
         except Exception as e:
             self.give_up(e)
-            original()
+            self.capture_rest()
             return
         failed = self.load_failed(decode, layout) if self.mode == "load" else None
         if failed:
             self.drop()
             self.turn(failed)
-        if self.mode != "load":
+        if self.mode == "load":
+            self.captures.clear()
+        else:
             self.facts[LAYOUT] = layout
-            self.capture_and_seal(original, decode)
+            self.capture_and_seal(decode)
+
+    def check_prefill(self):
+        """Raise Unfit if graphs of prefill depend on more than tensors and attention."""
+        check_configuration((self.prefill and self.prefill.use_captured_attn_metadata,
+                             "attention with its own state in graphs of prefill"))
 
     @staticmethod
     def keys(decode):
@@ -238,7 +288,8 @@ class Session(session.Session):
 
     def roots(self, decode):
         """Return the objects that hold tensors which graphs use."""
-        return {"runner": self.runner, "model": self.runner.model, "decode": decode}
+        return {"runner": self.runner, "model": self.runner.model, "decode": decode,
+                **({"prefill": self.prefill} if self.prefill else {})}
 
     def load_failed(self, decode, layout):
         """Load the image. Returns None, or the reason why the image is not used.
@@ -257,16 +308,19 @@ class Session(session.Session):
     def fill(self, decode):
         """Fill SGLang's tables with graphs of the image, and with what these return."""
         from sglang.srt.layers.logits_processor import LogitsProcessorOutput
-        table = graphs.table(self.image, self.keys(decode), self.ordinal)
+        def table_of(keys):
+            return graphs.table(self.image, keys, self.ordinal)
+        table = table_of(self.keys(decode))
         returned = outputs.restore(self.text("outputs"), self.written(),
                                    {"LogitsProcessorOutput": LogitsProcessorOutput})
-        returned = {key: returned[graphs.name_of(key)] for key in table}
         self.place(self.roots(decode))
+        if self.prefill:
+            prefill.fill(self.prefill, returned, table_of)
         # A capture leaves its buffers so.
         decode.buffers.seq_lens.fill_(decode.seq_len_fill_value)
         decode.buffers.seq_lens_cpu.fill_(decode.seq_len_fill_value)
         decode.backend._graphs.update(table)
-        decode.backend._outputs.update(returned)
+        decode.backend._outputs.update({key: returned[graphs.name_of(key)] for key in table})
         self.ahead.join()
 
     def warm_up(self):
@@ -280,22 +334,24 @@ class Session(session.Session):
         except Exception as e:  # the first request loads them
             self.log_bug(e)
 
-    def capture_and_seal(self, original, decode):
+    def capture_and_seal(self, decode):
         """Let SGLang warm up and capture aside, and seal its graphs."""
         inside, left = area.Area(self.capture, self.ordinal), contextlib.ExitStack()
         try:
             left.enter_context(inside)
         except Exception as e:
             self.give_up(e)
-            original()
+            self.capture_rest()
             return
         with left, graphs.kept(inside, self.capture, self.ordinal):
-            original()
+            self.capture_rest()
         try:
             backend = decode.backend
             other = set(self.keys(decode)) ^ set(backend._graphs)
             if other:
                 raise Unfit(f"SGLang has captured other graphs than expected: {other.pop()}")
-            self.seal(backend._graphs, backend._outputs, self.roots(decode))
+            segments, values = prefill.captured(self.prefill) if self.prefill else ({}, {})
+            self.seal({**backend._graphs, **segments}, {**backend._outputs, **values},
+                      self.roots(decode))
         except Exception as e:
             self.not_sealed(e)

@@ -6,6 +6,7 @@ import triton
 from flashinfer.jit import core
 from sglang.srt.model_executor.model_runner_kv_cache_mixin import ModelRunnerKVCacheMixin
 from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
+from sglang.srt.model_executor.runner.prefill_cuda_graph_runner import PrefillCudaGraphRunner
 
 SHAPE = (100, 10)
 _lazy = {}
@@ -71,6 +72,12 @@ class ModelRunner(ModelRunnerKVCacheMixin):
 
     def init_cuda_graphs(self, capture_decode_cuda_graph=True):
         assert capture_decode_cuda_graph
+        self.prefill_cuda_graph_runner = None
+        if self.server_args.cuda_graph_config.prefill.backend == "breakable":
+            self.prefill_cuda_graph_runner = PrefillCudaGraphRunner(self)
+        if os.environ.get("STAND_IN_NO_DECODE"):
+            self.decode_cuda_graph_runner = None
+            return
         self.decode_cuda_graph_runner = DecodeCudaGraphRunner(self)
 
     def forward(self, size):

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import dataclasses
 import types
 
 import torch
@@ -8,15 +7,10 @@ from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 from sglang.srt.layers.logits_processor import LogitsProcessorOutput
 from sglang.srt.model_executor.counts import COUNTS
 from sglang.srt.model_executor.runner.base_runner import BaseRunner
+from sglang.srt.model_executor.runner.shape_key import ShapeKey
 from sglang.srt.model_executor.runner_backend.full_cuda_graph_backend import FullCudaGraphBackend
 
 KERNELS = ["attention", "norm"]
-
-
-@dataclasses.dataclass(frozen=True)
-class ShapeKey:
-    size: int
-    stream_idx: int = None
 
 
 class DecodeCudaGraphRunner(BaseRunner):
