@@ -3,6 +3,7 @@
 """Starts of SGLang with dummy weights: times, counters, digests of the tokens.
 
     python3 tests/gpu/sglang_start.py              # four starts; all answers are equal
+    python3 tests/gpu/sglang_start.py --table [--cold] [--caches DIR]    # a table of times
     python3 -m foundry run tests/gpu/sglang_start.py --mode first|next [--model DIR]
     python3 tests/gpu/sglang_start.py --mode plain [--model DIR]
 
@@ -24,13 +25,16 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
-from engine_start import (QWEN3, Notes, age, digest, entry_points, notes,  # noqa: E402
-                          scale)
+from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
+                          notes, pretend, scale, show_table, write_model)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",
           "alloc_memory_pool": "kv cache", "init_attention_backends": "attention",
           "init_cuda_graphs": "capture or load"}
+ASKED = ("alone", "sampled alone")  # answers that depend on no other request
+ROWS = ("imports", "imports of the scheduler", "device", "weights", "kv cache", "attention",
+        "capture or load", "engine", "first token", "first token since the process began")
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
           "TVM_FFI_CACHE_DIR": "tvm-ffi", "FLASHINFER_WORKSPACE_BASE": "flashinfer"}
 
@@ -42,6 +46,9 @@ def arguments():
     p.add_argument("--sizes", type=int, default=32, help="the largest batch of a decode graph")
     p.add_argument("--memory", type=float, default=0.5, help="the fraction of the GPU's memory")
     p.add_argument("--prefill", default="disabled", help="the backend of prefill graphs")
+    p.add_argument("--prefill-tokens", type=int, default=256, help="of the largest prefill graph")
+    p.add_argument("--tokens", type=int, help="of the KV cache; default: what fits")
+    p.add_argument("--requests", type=int, help="the largest number of running requests")
     p.add_argument("--caches", help="the folder of all caches")
     p.add_argument("--limit", type=float, default=200,
                    help="seconds, then it ends with a traceback")
@@ -56,8 +63,14 @@ def watch():
     from sglang.srt.model_executor.model_runner import ModelRunner
     from sglang.srt.model_executor.runner_backend.full_cuda_graph_backend import (
         FullCudaGraphBackend)
+    from sglang.srt.model_executor.runner_backend.breakable_cuda_graph_backend import (
+        BreakableCudaGraphBackend)
+    from sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph import (
+        breakable_cuda_graph as breakable)
     noted = Notes(**{"warm-ups": 0, "captures": 0, "triton": 0, "ninja": 0, "tvm-ffi": 0})
     noted.count(FullCudaGraphBackend, "capture_one", "warm-ups")
+    noted.count(BreakableCudaGraphBackend, "capture_one", "warm-ups")
+    noted.count(breakable.BreakableCUDAGraphCapture, "_begin_new_segment", "captures")
     noted.count(torch.cuda.graph, "__enter__", "captures")
     noted.count(core, "run_ninja", "ninja")
     noted.count(cpp, "load_inline", "tvm-ffi")
@@ -72,6 +85,28 @@ def watch():
     ModelRunner.load_model = scaled
     for name, shown in PHASES.items():
         noted.times(ModelRunner, name, shown)
+    begin = ModelRunner.init_torch_distributed
+
+    def begun(this):
+        noted.seconds["imports of the scheduler"] = round(age(), 3)
+        return begin(this)
+    ModelRunner.init_torch_distributed = begun
+    if os.environ.get("FOUNDRY_SGLANG"):
+        sessions(noted)
+
+
+def sessions(noted):
+    """Note the seconds that Foundry has measured."""
+    from foundry.sglang import facts, runner
+    pretend(facts)
+    original = runner.Session.summary
+
+    def summary(session_of):
+        original(session_of)
+        noted.seconds["of Foundry"] = {name: round(value, 3)
+                                       for name, value in session_of.seconds.items()}
+        noted.write()
+    runner.Session.summary = summary
 
 
 def model(a):
@@ -80,8 +115,7 @@ def model(a):
         return a.model
     folder = os.path.join(tempfile.gettempdir(), "sglang-start-qwen3")
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        json.dump(QWEN3, f)
+    write_model(folder, QWEN3)
     return folder
 
 
@@ -103,8 +137,10 @@ def main():
         model_path=model(a), load_format="dummy", skip_tokenizer_init=True,
         attention_backend="triton", sampling_backend="pytorch", mem_fraction_static=a.memory,
         cuda_graph_backend_decode="full", cuda_graph_backend_prefill=a.prefill,
-        cuda_graph_max_bs_decode=a.sizes, disable_flashinfer_autotune=True, random_seed=0,
-        disable_radix_cache=True, context_length=2048, log_level="info")
+        cuda_graph_max_bs_prefill=a.prefill_tokens, max_total_tokens=a.tokens,
+        max_running_requests=a.requests, cuda_graph_max_bs_decode=a.sizes,
+        disable_flashinfer_autotune=True, random_seed=0, disable_radix_cache=True,
+        context_length=2048, log_level="info")
     ready, noted = time.monotonic(), notes()
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()
@@ -165,30 +201,49 @@ def nothing_done(one):
     return bool(one) and not any(one["counts"].values())
 
 
+def table(more):
+    """Print the times of a plain start, a first and a later one, with caches. --cold: before them,
+    those of a plain start without caches.
+    """
+    kinds = {"plain": "plain", "first": "first", "later": "next"}
+    with tempfile.TemporaryDirectory() as folder:
+        if "--cold" in more:
+            kinds = {"plain, cold": "plain", **kinds}
+            more = [each for each in more if each != "--cold"]
+        if "--caches" in more:
+            at = more.index("--caches")
+            shutil.copytree(more[at + 1], os.path.join(folder, "caches"))
+            more = more[:at] + more[at + 2:]
+        starts = [start(mode, folder, *more) for mode in kinds.values()]
+    show_table(tuple(kinds), starts, ROWS, "Foundry, ")
+    return [*starts, *equal_answers(starts, ASKED), nothing_done(starts[-1]),
+            starts[0].get("alone", {}).get("different", 0) > 1]
+
+
 def whole(more):
     """A first start, a later one without caches, then a plain and a later one with caches.
 
     All succeed, with the answers of plain SGLang. The later ones neither warm up nor capture nor
     compile.
     """
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, os.path.join(here, os.pardir, "python"))
-    import parts
-    parts.need("sglang")
     with tempfile.TemporaryDirectory() as folder:
         first = start("first", folder, *more)
         shutil.rmtree(os.path.join(folder, "caches"), ignore_errors=True)
         elsewhere, plain, later = (start(mode, folder, *more)
                                    for mode in ("next", "plain", "next"))
     starts = (plain, first, elsewhere, later)
-    found = [[(one.get(asked, {}).get("tokens"), one.get(asked, {}).get("logprobs"))
-              for asked in ("alone", "sampled alone")] for one in starts]
-    parts.finish([*starts, *(found[0] == each for each in found[1:]),
-                  nothing_done(elsewhere), nothing_done(later)])
+    return [*starts, *equal_answers(starts, ASKED), nothing_done(elsewhere), nothing_done(later)]
+
+
+def run(more):
+    import parts
+    parts.need("sglang")
+    with_table = "--table" in more
+    parts.finish(table([m for m in more if m != "--table"]) if with_table else whole(more))
 
 
 if __name__ == "__main__":
     if "--mode" in sys.argv:
         main()
     else:
-        whole(sys.argv[1:])
+        run(sys.argv[1:])

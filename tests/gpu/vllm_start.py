@@ -27,7 +27,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          notes, scale, show_table, write_model)
+                          notes, pretend, scale, show_table, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -186,19 +186,12 @@ class Watch(Notes):
         compiler.CompiledKernel._init_handles = timed(load, "load")
 
 
-def pretend():
-    """Let a fact of this start be another one: VLLM_START_PRETEND is its name, =, its value."""
-    key, _, value = os.environ.get("VLLM_START_PRETEND", "").partition("=")
-    if key:
-        from foundry.vllm import facts
-        early = facts.early
-        facts.early = lambda worker: {**early(worker), facts.PREFIX + key: value}
-
-
 def watch():
     """Watch a process of vLLM: the entry point of this test."""
     Watch().install()
-    pretend()
+    if os.environ.get("FOUNDRY_VLLM"):
+        from foundry.vllm import facts
+        pretend(facts)
 
 
 def main():
