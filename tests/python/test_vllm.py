@@ -88,9 +88,8 @@ class Starts(Engine, engine_tests.Starts):
         log = self.start(before="facts.SOURCES = {'0.1': 'other'}\n")
         self.assertIn("because the worker of this vLLM (0.25.1) differs from that of the versions "
                       "that images support (0.1)", log)
-        log = self.start(before="import sys\n"
-                         "sys.modules['vllm.v1.worker.gpu.model_runner'].__file__ = 'gone'\n"
-                         "facts.inspect.getsource = None\n")
+        log = self.start(before="import importlib.util\nimportlib.util.find_spec = "
+                         "lambda name: None\n")
         self.assertIn("because the worker of this vLLM", log)
 
     def test_a_vllm_without_the_wrapped_class_starts_plain(self):

@@ -2,6 +2,7 @@
 """Facts of a start that an image must share to be used, for all engines."""
 import hashlib
 import importlib.metadata
+import importlib.util
 import os
 import re
 import sys
@@ -57,6 +58,23 @@ def code(model):
             with open(path, "rb") as f:
                 files[name] = hashed(f.read())
     return hashed(repr(sorted(files.items())).encode())
+
+
+def source(package, names):
+    """Return a hash of the files of the modules `names` of a package. Raises ImportError if there
+    is no such module.
+
+    Files, because another plug-in may have wrapped their functions. The modules are not imported:
+    the start may not need all of them.
+    """
+    texts = []
+    for name in names:
+        found = importlib.util.find_spec(f"{package}.{name}")
+        if found is None or not found.origin:
+            raise ImportError(f"there is no module {package}.{name}")
+        with open(found.origin, encoding="utf-8") as f:
+            texts.append(f.read())
+    return hashed("\0".join(texts).encode())
 
 
 def hashed(data):

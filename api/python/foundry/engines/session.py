@@ -38,7 +38,7 @@ def check_source(facts, engine, part, name):
     """
     try:
         known = facts.source() in facts.SOURCES.values()
-    except (ImportError, AttributeError, OSError, TypeError):
+    except (ImportError, AttributeError, OSError, TypeError, ValueError):
         known = False
     if not known:
         version = importlib.import_module(engine).__version__

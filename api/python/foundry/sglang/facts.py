@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts of a start of SGLang that an image must share to be used."""
 import dataclasses
-import inspect
 import os
 import platform
 import re
@@ -103,21 +102,14 @@ def variables():
 def source():
     """Return a hash of the files of SGLang with code that is wrapped or left out, so that another
     version is detected.
-
-    Files, because another plug-in may have wrapped the same functions.
     """
-    from sglang.srt.layers import logits_processor, radix_attention
-    from sglang.srt.layers.attention import triton_backend
-    from sglang.srt.model_executor import model_runner, model_runner_kv_cache_mixin
-    from sglang.srt.model_executor.runner import (base_cuda_graph_runner, base_runner,
-                                                  decode_cuda_graph_runner, eager_runner,
-                                                  prefill_cuda_graph_runner)
-    from sglang.srt.model_executor.runner_backend import (breakable_cuda_graph_backend,
-                                                          full_cuda_graph_backend, utils)
-    from sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph import (
-        breakable_cuda_graph)
-    return facts.hashed("\0".join(inspect.getsource(each) for each in (
-        model_runner, model_runner_kv_cache_mixin, base_runner, base_cuda_graph_runner,
-        decode_cuda_graph_runner, eager_runner, full_cuda_graph_backend, utils, triton_backend,
-        logits_processor, prefill_cuda_graph_runner, breakable_cuda_graph_backend,
-        breakable_cuda_graph, radix_attention)).encode())
+    runner, backend = "model_executor.runner.", "model_executor.runner_backend."
+    return facts.source("sglang.srt", (
+        "model_executor.model_runner", "model_executor.model_runner_kv_cache_mixin",
+        runner + "base_runner", runner + "base_cuda_graph_runner",
+        runner + "decode_cuda_graph_runner", runner + "eager_runner",
+        backend + "full_cuda_graph_backend", backend + "utils", "layers.attention.triton_backend",
+        "layers.logits_processor", runner + "prefill_cuda_graph_runner",
+        backend + "breakable_cuda_graph_backend",
+        "model_executor.runner_backend_utils.breakable_cuda_graph.breakable_cuda_graph",
+        "layers.radix_attention"))

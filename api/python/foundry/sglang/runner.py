@@ -321,7 +321,7 @@ class Session(session.Session):
         decode.buffers.seq_lens_cpu.fill_(decode.seq_len_fill_value)
         decode.backend._graphs.update(table)
         decode.backend._outputs.update({key: returned[graphs.name_of(key)] for key in table})
-        self.ahead.join()
+        self.timed("wait for Triton", self.ahead.join)
 
     def warm_up(self):
         """Decode once without a graph. It loads kernels that a prefill needs, too; in a start

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts of a start of vLLM that an image must share to be used."""
-import inspect
 import platform
 
 import torch
@@ -66,13 +65,9 @@ def late(worker, code_files):
 def source():
     """Return a hash of the files of vLLM with code that is wrapped or left out, so that another
     version is detected.
-
-    Files, because another plug-in may have wrapped the same functions.
     """
-    from vllm.compilation import backends, caching, cuda_graph, decorators, piecewise_backend
-    from vllm.v1 import cudagraph_dispatcher
-    from vllm.v1.worker import gpu_model_runner, gpu_worker
-    from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    return facts.hashed("\0".join(inspect.getsource(each) for each in (
-        gpu_worker, cudagraph_utils, model_runner, gpu_model_runner, cudagraph_dispatcher,
-        cuda_graph, decorators, caching, backends, piecewise_backend)).encode())
+    return facts.source("vllm", (
+        "v1.worker.gpu_worker", "v1.worker.gpu.cudagraph_utils", "v1.worker.gpu.model_runner",
+        "v1.worker.gpu_model_runner", "v1.cudagraph_dispatcher", "compilation.cuda_graph",
+        "compilation.decorators", "compilation.caching", "compilation.backends",
+        "compilation.piecewise_backend"))

@@ -239,7 +239,7 @@ class Session(session.Session):
             self.drop()
             self.turn(failed)
         if self.mode == "load":
-            self.ahead.join()
+            self.timed("wait for Triton", self.ahead.join)
             with self.filling():
                 done = original()
             self.capture.pause()
