@@ -102,10 +102,12 @@ int fdry_http_certs_find(struct fdry_http *h)
 {
 	bool found = false;
 	const char *at;
-	int err = fdry_config_path(FDRY_CONFIG_REGISTRY_CA, &h->ca) ?:
-		  fdry_config_path(FDRY_CONFIG_REGISTRY_CERT, &h->cert) ?:
-		  fdry_config_path(FDRY_CONFIG_REGISTRY_KEY, &h->key);
+	int err = fdry_config_path(FDRY_CONFIG_REGISTRY_CA, &h->ca);
 
+	/* A mirror must not learn who this client is at the registry itself. */
+	if (!err && !h->opts.mirror)
+		err = fdry_config_path(FDRY_CONFIG_REGISTRY_CERT, &h->cert) ?:
+		      fdry_config_path(FDRY_CONFIG_REGISTRY_KEY, &h->key);
 	if (err)
 		return err;
 	if (h->ca || h->cert)

@@ -5,8 +5,6 @@
 #include "registry/client/json.h"
 #include "registry/client/manifest.h"
 
-#define ACCEPT "Accept: " FDRY_MEDIA_MANIFEST ", " FDRY_MEDIA_INDEX
-
 int fdry_document_damaged(const struct fdry_http *h, const char *what)
 {
 	return fdry_fail(FDRY_E_BADIMAGE,
@@ -35,7 +33,7 @@ char *fdry_document_ref(const struct fdry_oid *id, char ret[FDRY_DOCUMENT_REF_SI
 int fdry_document_fetch(struct fdry_http *h, const char *ref, const struct fdry_oid *want,
 			struct fdry_buf *ret, struct fdry_oid *id)
 {
-	struct fdry_http_req r = { .method = "GET", .accept = ACCEPT, .hash = true,
+	struct fdry_http_req r = { .method = "GET", .accept = FDRY_DOCUMENT_ACCEPT, .hash = true,
 				   .most = FDRY_MANIFEST_BYTES };
 	char own[FDRY_DOCUMENT_REF_SIZE];
 	int err = fdry_http_url(h, &r, "/v2/%s/manifests/%s", h->name.repo, ref) ?:

@@ -4,7 +4,9 @@
 #define FDRY_REGISTRY_DOCUMENT_H
 
 #include "registry/client/http.h"
+#include "registry/client/manifest.h"
 
+#define FDRY_DOCUMENT_ACCEPT "Accept: " FDRY_MEDIA_MANIFEST ", " FDRY_MEDIA_INDEX
 #define FDRY_DOCUMENT_REF_SIZE (sizeof("sha256:") - 1 + FDRY_OID_HEX_SIZE)
 
 /* Write "sha256:" and the digits to @ret, and return it. */

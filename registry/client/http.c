@@ -20,6 +20,8 @@
 #define WAIT_MAX_MS 20000
 #define RETRY_AFTER_MAX_S 300
 #define HOST_CONNECTIONS 8
+#define MIRROR_STALL_S 10
+#define MIRROR_RETRIES 1
 
 int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
 		   const struct fdry_http_opts *opts)
@@ -34,6 +36,10 @@ int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
 	      fdry_http_certs_find(h) ?: fdry_auth_init(&h->auth, opts->scope);
 	if (err)
 		goto out_close;
+	if (opts->mirror && h->stall_s > MIRROR_STALL_S)
+		h->stall_s = MIRROR_STALL_S;
+	if (opts->mirror && h->retries_max > MIRROR_RETRIES)
+		h->retries_max = MIRROR_RETRIES;
 	h->multi = curl_multi_init();
 	if (!h->multi) {
 		err = fdry_nomem();
@@ -127,11 +133,11 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 {
 	double wait;
 
-	if (r->in.len > r->furthest) { /* it goes on, if slowly */
+	if (r->in.len > r->furthest && !h->opts.mirror) { /* it goes on, if slowly */
 		r->furthest = r->in.len;
 		r->tries = 0;
 	}
-	if (r->tries >= h->retries_max)
+	if (r->tries >= h->retries_max || (h->opts.mirror && r->retry_after))
 		return err;
 	if (r->retry_after > RETRY_AFTER_MAX_S)
 		return fdry_fail(-err, "the registry %s asks to wait for %llu seconds; try again "

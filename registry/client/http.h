@@ -30,6 +30,7 @@ struct fdry_http_opts {
 	bool plain;            /* HTTP, not HTTPS */
 	unsigned int requests; /* in flight */
 	const char *scope;     /* of the token that the session asks for first */
+	bool mirror;           /* another place has the same: fail soon, and not after a wait */
 };
 
 struct fdry_http_req {

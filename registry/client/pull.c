@@ -5,6 +5,9 @@
  * The documents are checked completely before the first object is asked for. Many objects arrive at
  * the same time, each hashed meanwhile, and are delivered in the caller's order: a ring holds those
  * that came early.
+ *
+ * Mirrors are asked first, and for nothing but digests. What one does not deliver is asked for at
+ * the next place; a mirror whose requests fail is not asked again.
  */
 #include <stdlib.h>
 
@@ -12,6 +15,7 @@
 #include "registry/client/document.h"
 #include "registry/client/http.h"
 #include "registry/client/manifest.h"
+#include "registry/client/mirrors.h"
 #include "registry/client/trust.h"
 
 #define RING 512
@@ -23,13 +27,13 @@ struct pull;
 struct slot {
 	struct fdry_http_req req;
 	struct pull *p;
-	size_t blob;
-	unsigned int tries;
+	size_t blob, source;
+	unsigned int tries; /* at the registry itself */
 	bool arrived;
 };
 
 struct pull {
-	struct fdry_http http;
+	struct fdry_sources from;
 	const struct fdry_registry_opts *opts;
 	const struct fdry_registry_caller *caller;
 	struct fdry_registry_report *report;
@@ -40,24 +44,41 @@ struct pull {
 	size_t norder, next;
 	uint64_t window;
 	struct fdry_registry_done done;
+	bool failed;            /* an error that no other place can mend */
 	struct slot ring[RING]; /* @first to @last, by their count */
 	uint64_t first, last;
 };
 
-static int damaged(const struct pull *p, const char *what)
+static struct fdry_http *origin(struct pull *p)
 {
-	return fdry_document_damaged(&p->http, what);
+	return &p->from.http[p->from.origin];
+}
+
+static int damaged(struct pull *p, const char *what)
+{
+	return fdry_document_damaged(origin(p), what);
+}
+
+/* Whether to ask the place behind @i, where one request has failed. */
+static bool next_may_have(struct pull *p, size_t *i, int err)
+{
+	if (!err || !fdry_sources_pass_over(&p->from, *i, err))
+		return false;
+	if (err == -FDRY_E_NETWORK || err == -FDRY_E_PERM || err == -FDRY_E_ENV)
+		fdry_sources_drop(&p->from, *i);
+	*i = fdry_sources_next(&p->from, *i + 1);
+	return true;
 }
 
 /* --- the list --- */
 
-static int blob_url(struct pull *p, struct fdry_http_req *r, const struct fdry_oid *oid,
-		    uint64_t size)
+static int blob_url(const struct fdry_http *h, struct fdry_http_req *r,
+		    const struct fdry_oid *oid, uint64_t size)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
 	r->most = size;
-	return fdry_http_url(&p->http, r, "/v2/%s/blobs/sha256:%s", p->http.name.repo,
+	return fdry_http_url(h, r, "/v2/%s/blobs/sha256:%s", h->name.repo,
 			     fdry_oid_hex(oid, hex));
 }
 
@@ -67,33 +88,45 @@ static bool is_whole(const struct fdry_http_req *r, const struct fdry_oid *oid, 
 	return r->in.len == size && fdry_oid_eq(&r->digest, oid);
 }
 
+/* One request for the list, at one place. */
+static int list_ask(struct fdry_http *h, struct fdry_http_req *r, const struct fdry_descriptor *d)
+{
+	int err = blob_url(h, r, &d->digest, d->size) ?: fdry_http_do(h, r);
+
+	if (err)
+		return err;
+	if (r->status != 200 && r->status != 206)
+		return fdry_http_refused(h, r);
+	return is_whole(r, &d->digest, d->size) ? 0 : fdry_document_mismatch(h, &d->digest);
+}
+
 static int list_fetch(struct pull *p, const struct fdry_descriptor *d)
 {
-	struct fdry_http_req r = { .method = "GET", .hash = true };
+	struct fdry_http_req r;
+	size_t i = fdry_sources_next(&p->from, 0);
+	bool again;
 	int err;
 
 	if (strcmp(d->media, FDRY_MEDIA_LIST))
 		return fdry_fail(FDRY_E_BADIMAGE,
 				 "%s/%s is not an image of Foundry; give a name that "
 				 "foundry-store push wrote",
-				 p->http.name.host, p->http.name.repo);
+				 origin(p)->name.host, origin(p)->name.repo);
 	if (d->size > LIST_MAX)
 		return fdry_fail(FDRY_E_LIMIT,
 				 "the image's list has %llu bytes, and Foundry reads %u "
 				 "at most",
 				 (unsigned long long)d->size, LIST_MAX);
-	err = blob_url(p, &r, &d->digest, d->size) ?: fdry_http_do(&p->http, &r);
-	if (err)
-		goto out_release;
-	if (r.status != 200 && r.status != 206)
-		err = fdry_http_refused(&p->http, &r);
-	else if (!is_whole(&r, &d->digest, d->size))
-		err = fdry_document_mismatch(&p->http, &d->digest);
-	else
-		err = p->caller->list(p->caller->arg, (struct fdry_span){ r.in.data, r.in.len },
-				      &p->blobs, &p->count);
-out_release:
-	fdry_http_req_release(&r);
+	do {
+		r = (struct fdry_http_req){ .method = "GET", .hash = true };
+		err = list_ask(&p->from.http[i], &r, d);
+		again = next_may_have(p, &i, err);
+		if (!err)
+			err = p->caller->list(p->caller->arg,
+					      (struct fdry_span){ r.in.data, r.in.len },
+					      &p->blobs, &p->count);
+		fdry_http_req_release(&r);
+	} while (again);
 	return err;
 }
 
@@ -130,18 +163,30 @@ static int layers_check(struct pull *p, const struct fdry_buf *layers)
 	return err;
 }
 
+/* A document by its digest. */
+static int document_fetch(struct pull *p, const struct fdry_oid *id, struct fdry_buf *ret)
+{
+	size_t i = fdry_sources_next(&p->from, 0);
+	char ref[FDRY_DOCUMENT_REF_SIZE];
+	struct fdry_oid same;
+	int err;
+
+	do
+		err = fdry_document_fetch(&p->from.http[i], fdry_document_ref(id, ref), id, ret,
+					  &same);
+	while (next_may_have(p, &i, err));
+	return err;
+}
+
 static int part_fetch(struct pull *p, const struct fdry_descriptor *d)
 {
 	struct fdry_buf bytes = { 0 }, layers = { 0 };
-	char ref[FDRY_DOCUMENT_REF_SIZE];
 	bool is_index = false;
-	struct fdry_oid id;
 	int err;
 
 	if (strcmp(d->media, FDRY_MEDIA_MANIFEST))
 		return damaged(p, "its index names something that is no manifest");
-	err = fdry_document_fetch(&p->http, fdry_document_ref(&d->digest, ref), &d->digest, &bytes,
-				  &id) ?:
+	err = document_fetch(p, &d->digest, &bytes) ?:
 	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index, &layers);
 	if (!err && (is_index || bytes.len != d->size))
 		err = damaged(p, "its index names a manifest of another size or kind");
@@ -162,21 +207,49 @@ static int parts_fetch(struct pull *p, const struct fdry_buf *parts)
 	return err;
 }
 
+/* Ask the registry itself which digest the tag names. @known: whether it says so. */
+static int tag_ask(struct pull *p, struct fdry_oid *id, bool *known)
+{
+	struct fdry_http *h = origin(p);
+	struct fdry_http_req r = { .method = "HEAD", .accept = FDRY_DOCUMENT_ACCEPT };
+	int err = fdry_http_url(h, &r, "/v2/%s/manifests/%s", h->name.repo, h->name.tag) ?:
+		  fdry_http_do(h, &r);
+
+	if (!err && r.status != 200)
+		err = fdry_http_refused(h, &r);
+	*known = !err && r.content_digest && !strncmp(r.content_digest, "sha256:", 7) &&
+		 !fdry_oid_parse(r.content_digest + 7, id);
+	fdry_http_req_release(&r);
+	return err;
+}
+
+/* The manifest or index that the name leads to. */
+static int root_fetch(struct pull *p, struct fdry_buf *ret, struct fdry_oid *id)
+{
+	const struct fdry_registry_name *n = &origin(p)->name;
+	bool known = n->by_digest;
+	int err = 0;
+
+	*id = n->digest;
+	if (!known && fdry_sources_next(&p->from, 0) != p->from.origin)
+		err = tag_ask(p, id, &known);
+	if (err)
+		return err;
+	return known ? document_fetch(p, id, ret) :
+		       fdry_document_fetch(origin(p), n->tag, NULL, ret, id);
+}
+
 /* The list, and all layers of the artifact compared with it. */
 static int list_and_layers_fetch(struct pull *p)
 {
-	const struct fdry_registry_name *n = &p->http.name;
-	char ref[FDRY_DOCUMENT_REF_SIZE];
 	struct fdry_buf bytes = { 0 }, parts = { 0 };
 	bool is_index = false;
 	struct fdry_oid id;
 	int err;
 
-	err = fdry_document_fetch(&p->http,
-				  n->by_digest ? fdry_document_ref(&n->digest, ref) : n->tag,
-				  n->by_digest ? &n->digest : NULL, &bytes, &id) ?:
+	err = root_fetch(p, &bytes, &id) ?:
 	      fdry_document_read((struct fdry_span){ bytes.data, bytes.len }, &is_index, &parts);
-	err = err ?: fdry_trust_check(&p->http, p->opts->policy, &id);
+	err = err ?: fdry_trust_check(origin(p), p->opts->policy, &id);
 	if (err)
 		goto out_release;
 	fdry_oid_hex(&id, p->report->id);
@@ -193,21 +266,29 @@ out_release:
 
 static int blob_done(struct fdry_http *h, struct fdry_http_req *r);
 
-static int blob_begin(struct slot *s, size_t blob)
+/* Ask for the slot's object at the place @source. */
+static int blob_ask(struct slot *s, size_t source)
 {
+	struct fdry_http *h = &s->p->from.http[source];
+	const struct fdry_registry_blob *b = &s->p->blobs[s->blob];
 	int err;
 
-	s->blob = blob;
-	s->arrived = false;
-	s->req.method = "GET";
-	s->req.hash = true;
-	s->req.done = blob_done;
-	s->req.arg = s;
-	err = blob_url(s->p, &s->req, &s->p->blobs[blob].oid, s->p->blobs[blob].size);
+	s->source = source;
+	s->req = (struct fdry_http_req){ .method = "GET", .hash = true, .done = blob_done,
+					 .arg = s };
+	err = blob_url(h, &s->req, &b->oid, b->size);
 	if (err)
 		return err;
-	fdry_http_start(&s->p->http, &s->req);
+	fdry_http_start(h, &s->req);
 	return 0;
+}
+
+static int blob_begin(struct slot *s, size_t blob)
+{
+	s->blob = blob;
+	s->arrived = false;
+	s->tries = 0;
+	return blob_ask(s, fdry_sources_next(&s->p->from, 0));
 }
 
 /* Begin objects until the ring or the window is full. */
@@ -224,7 +305,6 @@ static int blobs_begin(struct pull *p)
 			break;
 		s = &p->ring[p->last++ % RING];
 		s->p = p;
-		s->tries = 0;
 		p->window += size;
 		err = blob_begin(s, p->order[p->next]);
 	}
@@ -261,21 +341,79 @@ static int blobs_put(struct pull *p)
 	return 0;
 }
 
+/* An answer that does not have the object. */
+static int blob_missed(struct fdry_http *h, struct slot *s)
+{
+	struct pull *p = s->p;
+	bool came = s->req.status == 200 || s->req.status == 206;
+	int err = came ? fdry_document_mismatch(h, &p->blobs[s->blob].oid) :
+			 fdry_http_refused(h, &s->req);
+	size_t source = s->source;
+
+	if (source == p->from.origin) {
+		if (!came || ++s->tries == TRIES_MAX)
+			return err;
+	} else if (fdry_sources_pass_over(&p->from, source, err)) {
+		source = fdry_sources_next(&p->from, source + 1);
+	}
+	h->retries++;
+	fdry_http_req_release(&s->req);
+	return blob_ask(s, source);
+}
+
 static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 {
 	struct slot *s = r->arg;
 	struct pull *p = s->p;
+	int err;
 
-	if (r->status != 200 && r->status != 206)
-		return fdry_http_refused(h, r);
-	if (is_whole(r, &p->blobs[s->blob].oid, p->blobs[s->blob].size)) {
-		s->arrived = true;
-		return blobs_put(p) ?: blobs_begin(p);
+	if ((r->status != 200 && r->status != 206) ||
+	    !is_whole(r, &p->blobs[s->blob].oid, p->blobs[s->blob].size))
+		return blob_missed(h, s);
+	s->arrived = true;
+	err = blobs_put(p) ?: blobs_begin(p);
+	p->failed |= err != 0;
+	return err;
+}
+
+/* A mirror has failed: ask for what it owes at the next place. */
+static int mirror_leave(struct pull *p, size_t source)
+{
+	struct slot *s;
+	uint64_t i;
+	int err = 0;
+
+	fdry_sources_drop(&p->from, source);
+	for (i = p->first; i < p->last && !err; i++) {
+		s = &p->ring[i % RING];
+		if (s->arrived || s->source != source)
+			continue;
+		fdry_http_req_release(&s->req);
+		err = blob_ask(s, fdry_sources_next(&p->from, source + 1));
 	}
-	if (++s->tries == TRIES_MAX)
-		return fdry_document_mismatch(&p->http, &p->blobs[s->blob].oid);
-	h->retries++;
-	return blob_begin(s, s->blob);
+	return err;
+}
+
+/* Until no place has a request left. Objects that a place lacks wait until it has delivered the
+ * others. */
+static int sources_run(struct pull *p)
+{
+	struct fdry_http *h;
+	size_t i = 0;
+	int err = 0;
+
+	while (!err && i <= p->from.origin) {
+		h = &p->from.http[i];
+		if (p->from.out[i] || (!h->waiting && !h->active)) {
+			i++;
+			continue;
+		}
+		err = fdry_http_run(h);
+		if (err && !p->failed && fdry_sources_pass_over(&p->from, i, err))
+			err = mirror_leave(p, i);
+		i = 0;
+	}
+	return err;
 }
 
 /* Ask the caller which objects come next. */
@@ -300,7 +438,7 @@ static int objects_fetch(struct pull *p)
 	p->done.objects_total = p->count;
 	err = p->caller->progress(p->caller->arg, &p->done);
 	while (!err && p->norder)
-		err = blobs_begin(p) ?: fdry_http_run(&p->http) ?: order_ask(p);
+		err = blobs_begin(p) ?: sources_run(p) ?: order_ask(p);
 	return err;
 }
 
@@ -318,7 +456,7 @@ static int session_open(struct pull *p, const char *from)
 		return err;
 	snprintf(scope, sizeof(scope), "repository:%s:pull", name.repo);
 	opts.scope = scope;
-	return fdry_http_open(&p->http, &name, &opts);
+	return fdry_sources_open(&p->from, &name, &opts);
 }
 
 int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
@@ -334,11 +472,13 @@ int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
 	p->caller = caller;
 	p->report = report;
 	err = session_open(p, from) ?: list_and_layers_fetch(p) ?: objects_fetch(p);
-	report->requests = p->http.requests;
-	report->retries = p->http.retries;
+	for (i = 0; i <= p->from.origin; i++) {
+		report->requests += p->from.http[i].requests;
+		report->retries += p->from.http[i].retries;
+	}
 	for (i = 0; i < RING; i++)
 		fdry_http_req_release(&p->ring[i].req);
-	fdry_http_close(&p->http);
+	fdry_sources_close(&p->from);
 	free(p);
 	return err;
 }

@@ -10,6 +10,7 @@
 #include "lib/log.h"
 
 #define CONNECT_S 10
+#define CONNECT_MIRROR_S 3
 #define BUFFER_BYTES (256l << 10)
 /* libcurl 7.88 needs five times the processor time for an upload by HTTP/2. */
 #define HTTP1_BYTES (64u << 10)
@@ -305,7 +306,8 @@ int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url)
 	bad |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
 	bad |= curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR,
 				h->opts.plain ? "http,https" : "https");
-	bad |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+	bad |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
+				h->opts.mirror ? (long)CONNECT_MIRROR_S : (long)CONNECT_S);
 	bad |= curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1l);
 	bad |= curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)h->stall_s);
 	bad |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "foundry/" FDRY_VERSION);
