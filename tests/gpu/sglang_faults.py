@@ -5,8 +5,8 @@
     python3 tests/gpu/sglang_faults.py [--caches DIR] [FAULT...]
 
 A plain and a first start run side by side. Then one start for each fault, side by side, each with a
-copy of the store. DIR has the caches of an earlier start, which save their compilation. The times
-say little.
+copy of the store. DIR has the caches of an earlier start, which save their compilation, and gets
+more of them. The times say little.
 """
 import os
 import sys

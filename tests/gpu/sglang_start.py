@@ -203,17 +203,13 @@ def nothing_done(one):
 
 def table(more):
     """Print the times of a plain start, a first and a later one, with caches. --cold: before them,
-    those of a plain start without caches.
+    those of a plain start without caches. FlashInfer's caches are valid at their own path alone.
     """
     kinds = {"plain": "plain", "first": "first", "later": "next"}
     with tempfile.TemporaryDirectory() as folder:
         if "--cold" in more:
             kinds = {"plain, cold": "plain", **kinds}
             more = [each for each in more if each != "--cold"]
-        if "--caches" in more:
-            at = more.index("--caches")
-            shutil.copytree(more[at + 1], os.path.join(folder, "caches"))
-            more = more[:at] + more[at + 2:]
         starts = [start(mode, folder, *more) for mode in kinds.values()]
     show_table(tuple(kinds), starts, ROWS, "Foundry, ")
     return [*starts, *equal_answers(starts, ASKED), nothing_done(starts[-1]),

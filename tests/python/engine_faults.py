@@ -35,7 +35,7 @@ class Engine:
     asked: tuple             # the names of the answers that must be equal
     faults: typing.Dict      # fault: (options, variables, what its line in the log says)
     other: tuple             # faults whose answers may differ: it is another engine
-    caches: str = None       # a folder of caches to begin with
+    caches: str = None       # the folder of caches of an earlier start
 
 
 class Run:
@@ -47,7 +47,8 @@ class Run:
         with open(self.path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *pre, engine.script, "--mode", mode, "--model", folder,
-                 "--caches", os.path.join(folder, "caches"), *engine.options, *more],
+                 "--caches", engine.caches or os.path.join(folder, "caches"), *engine.options,
+                 *more],
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, **engine.variables,
                      "FOUNDRY_STORE": os.path.join(folder, store), **variables})
@@ -128,8 +129,6 @@ def starts(engine, names):
     """
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)
-        if engine.caches:
-            shutil.copytree(engine.caches, os.path.join(folder, "caches"))
         first = Run(engine, "first", "first", folder, "store")
         plain = Run(engine, "plain", "plain", folder, "store")
         wanted, sealed = plain.result(), first.result()
