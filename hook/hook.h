@@ -21,7 +21,7 @@
 #include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 7
+#define FDRY_HOOK_VERSION 8
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -100,8 +100,9 @@ struct fdry_hook {
 	int (*region_free_preallocated)(void);
 	int (*region_offset)(uint64_t *ret);
 	int (*region_set_offset)(uint64_t offset);
-	/* Allocate @size bytes at @addr of the region (fdry_region_claim()); free an allocation. */
-	int (*region_claim)(CUdeviceptr addr, uint64_t size);
+	/* Allocate @size bytes at @addr of the region, with padding up to @end
+	 * (fdry_region_claim()); free an allocation. */
+	int (*region_claim)(CUdeviceptr addr, uint64_t size, CUdeviceptr end);
 	int (*region_free)(CUdeviceptr addr);
 	/* Copy of the ledger (malloc'ed), with the region's bounds. FDRY_E_STATE if there is no
 	 * region. */

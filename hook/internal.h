@@ -171,7 +171,7 @@ int fdry_hook_region_preallocate(uint64_t size);
 int fdry_hook_region_free_preallocated(void);
 int fdry_hook_region_offset(uint64_t *ret);
 int fdry_hook_region_set_offset(uint64_t offset);
-int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size);
+int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size, CUdeviceptr end);
 int fdry_hook_region_aside_begin(uint64_t size);
 int fdry_hook_region_aside(bool on);
 int fdry_hook_region_aside_used(uint64_t *base, uint64_t *end);

@@ -342,7 +342,7 @@ int fdry_hook_region_set_offset(uint64_t offset)
 		   : current_put(fdry_region_set_offset(fdry_regions.current->region, offset));
 }
 
-int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size)
+int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size, CUdeviceptr end)
 {
 	const struct fdry_place *p;
 	int err = current_get();
@@ -351,7 +351,7 @@ int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size)
 		return err;
 	p = fdry_regions.aside && addr >= fdry_regions.aside->base ? fdry_regions.aside
 								   : fdry_regions.current;
-	return current_put(fdry_region_claim(p->region, addr, size));
+	return current_put(fdry_region_claim(p->region, addr, size, end));
 }
 
 /* --- the aside area --- */

@@ -262,24 +262,20 @@ static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t
 	return 0;
 }
 
-static int claim(struct fdry_image *img, size_t k)
+/* Claim the allocation at position @i in the order of addresses. Padding ends where the image's
+ * next allocation begins. */
+static int claim(struct fdry_image *img, const struct expected *e, uint32_t i)
 {
-	const struct fdry_mf_alloc *a = &img->m.allocs[k];
+	const struct fdry_mf_alloc *a = expected_at(e, i), *next = expected_at(e, i + 1);
 	CUdeviceptr addr = a->addr;
 	int err = fdry_buf_put(&img->claimed, &addr, sizeof(addr));
 
 	if (err)
 		return err;
-	err = fdry_va_claim_get(img->place_hook, a->addr, a->size);
+	err = fdry_va_claim_get(img->place_hook, addr, a->size, next ? next->addr : UINT64_MAX);
 	if (err)
 		img->claimed.len -= sizeof(addr);
-	if (err != -FDRY_E_INVAL)
-		return err;
-	return fdry_fail(FDRY_E_LAYOUT,
-			 "allocation %zu of the image (%llu bytes at %#llx) is from a pool "
-			 "(cuMemAllocAsync), and no other allocation can begin there; let this "
-			 "process make it before the load",
-			 k, (unsigned long long)a->size, (unsigned long long)a->addr);
+	return err;
 }
 
 static int quiet(const struct fdry_image *img)
@@ -351,8 +347,8 @@ static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
 			goto out_release;
 	}
 	for (i = 0; i < img->m.n_allocs; i++) {
-		if (!e.made[i])
-			err = claim(img, i);
+		if (!e.made[e.by_addr[i]])
+			err = claim(img, &e, i);
 		if (err)
 			goto out_release;
 	}

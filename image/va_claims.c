@@ -32,15 +32,16 @@ static bool claim_is(const struct claim *c, uint64_t size)
 	return c && c->range.end - c->range.start == size;
 }
 
-static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size, bool pinned)
+/* @end: 0 for pinned memory */
+static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size, CUdeviceptr end)
 {
 	struct claim *c = calloc(1, sizeof(*c));
 	int err;
 
 	if (!c)
 		return fdry_nomem();
-	err = fdry_interposer_result(hook, pinned ? hook->pinned_claim(addr, size)
-						  : hook->region_claim(addr, size));
+	err = fdry_interposer_result(hook, end ? hook->region_claim(addr, size, end)
+					       : hook->pinned_claim(addr, size));
 	if (err) {
 		free(c);
 		return err;
@@ -48,14 +49,14 @@ static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t si
 	c->range.start = addr;
 	c->range.end = addr + size;
 	c->users = 1;
-	c->pinned = pinned;
+	c->pinned = !end;
 	fdry_ranges_add(&claims, &c->range);
 	return 0;
 }
 
 /* If there is a claim of another size, the region refuses the new one, and its message names the
  * old one. */
-static int claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size, bool pinned)
+static int claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size, CUdeviceptr end)
 {
 	struct claim *c;
 	int err = 0;
@@ -65,19 +66,20 @@ static int claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t si
 	if (claim_is(c, size))
 		c->users++;
 	else
-		err = claim_new(hook, addr, size, pinned);
+		err = claim_new(hook, addr, size, end);
 	pthread_mutex_unlock(&lock);
 	return err;
 }
 
-int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
+int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size,
+		      CUdeviceptr end)
 {
-	return claim_get(hook, addr, size, false);
+	return claim_get(hook, addr, size, end);
 }
 
 int fdry_va_claim_pinned_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
 {
-	return claim_get(hook, addr, size, true);
+	return claim_get(hook, addr, size, 0);
 }
 
 bool fdry_va_claim_exists(CUdeviceptr addr, uint64_t size)

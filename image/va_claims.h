@@ -15,9 +15,10 @@
 
 #include "image/capture/interposer.h"
 
-/* Claim [@addr, @addr + @size), or share the existing claim. Errors are those of
- * fdry_region_claim(), and FDRY_E_NOMEM. */
-int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size) __must_check;
+/* Claim [@addr, @addr + @size), with padding up to @end, or share the existing claim. Errors are
+ * those of fdry_region_claim(), and FDRY_E_NOMEM. */
+int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size,
+		      CUdeviceptr end) __must_check;
 /* The same for pinned memory, in the region's host areas. Errors are those of
  * fdry_host_area_claim(). */
 int fdry_va_claim_pinned_get(const struct fdry_hook *hook, CUdeviceptr addr,

@@ -56,16 +56,23 @@ out_give:
 	return err;
 }
 
-/* The place of an allocation of @size bytes at @addr, if one can begin there. */
+/* The place of an allocation of @size bytes at @addr, if one can begin there; it ends at @end or
+ * before. Large allocations of a pool begin anywhere, like small ones. */
 static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size,
-		       struct fdry_place *ret)
+		       CUdeviceptr end, struct fdry_place *ret)
 {
 	uint64_t step = fdry_bump_step(&r->bump, size), extent;
 	int err = fdry_region_check_inside(r, addr, size);
 
 	if (err)
 		return err;
-	if (addr % step || fdry_round_up(size, step, &extent))
+	if (addr % step)
+		step = FDRY_ALLOC_ALIGN;
+	if (fdry_round_up(size, step, &extent))
+		return -FDRY_E_INVAL;
+	if (end > addr && end - addr < extent)
+		extent = fdry_round_down(end - addr, FDRY_ALLOC_ALIGN);
+	if (addr % step || extent < size)
 		return fdry_fail(FDRY_E_INVAL,
 				 "no allocation of %" PRIu64 " bytes can begin at %#llx", size,
 				 addr);
@@ -99,17 +106,61 @@ static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct f
 	return err;
 }
 
-int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+/* --- claims in slabs --- */
+
+static bool in_slab(const struct fdry_region *r, CUdeviceptr addr)
+{
+	struct fdry_alloc slab;
+
+	return fdry_ledger_find(&r->ledger, addr, &slab) && slab.kind == FDRY_KIND_SLAB;
+}
+
+/* A claim within a slab is an allocation of the pool. */
+static int claim_piece(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
+{
+	struct fdry_fill zeros = { .addr = p->addr, .size = p->extent };
+	int err;
+
+	if (!fdry_free_ranges_remove(&r->pool.settled, p->addr, p->addr + p->extent))
+		return fdry_fail(FDRY_E_TAKEN,
+				 "the %" PRIu64 " bytes at %#" PRIx64
+				 " are in use by the pool (cuMemAllocAsync)",
+				 p->extent, p->addr);
+	r->pool.live += p->extent;
+	a->kind = FDRY_KIND_POOL;
+	a->addr = p->addr;
+	a->extent = p->extent;
+	err = fdry_backing_take(&r->backing, p->addr, p->extent, &zeros);
+	if (err)
+		goto out_return;
+	fdry_backing_put(&r->backing, p->addr, p->extent, true); /* the slab has its own use */
+	err = fdry_region_note(r, &r->pieces, a);
+	if (err)
+		goto out_return;
+	return 0;
+out_return:
+	fdry_stream_pool_return(&r->pool, p->addr, p->addr + p->extent);
+	return err;
+}
+
+int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size, CUdeviceptr end)
 {
 	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC };
 	struct fdry_place p;
+	bool piece;
 	int err;
 
 	fdry_region_lock(r);
-	err = claim_place(r, addr, size, &p);
+	piece = in_slab(r, addr);
+	fdry_region_unlock(r);
+	err = piece ? fdry_region_settle(r) : 0;
+	if (err)
+		return err;
+	fdry_region_lock(r);
+	err = claim_place(r, addr, size, end, &p);
 	if (err)
 		goto out_unlock;
-	err = claim_put(r, &p, &a);
+	err = in_slab(r, addr) ? claim_piece(r, &p, &a) : claim_put(r, &p, &a);
 out_unlock:
 	fdry_region_unlock(r);
 	return err;

@@ -114,13 +114,17 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags,
 
 /**
  * fdry_region_claim() - Allocate @size bytes at @addr, where another process made an allocation.
+ * @end: the extent ends here or before; UINT64_MAX if no other claim follows
  *
  * It is like fdry_region_alloc(), but at that address only. The addresses must be free: freed by
- * allocations of any size, skipped by other claims, or above the cursor. Only claims get addresses
- * that a claim has skipped. Further errors: FDRY_E_TAKEN, FDRY_E_RANGE, and FDRY_E_INVAL if no
- * allocation of that size can begin there.
+ * allocations of any size, skipped by other claims, above the cursor, or free in a slab of the
+ * pool; in the last case the call waits for the device. Only claims get addresses that a claim has
+ * skipped. Large allocations begin at multiples of FDRY_ALLOC_ALIGN here, since those of pools do.
+ * Further errors: FDRY_E_TAKEN, FDRY_E_RANGE, and FDRY_E_INVAL if no allocation of that size can
+ * begin there.
  */
-int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
+int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size,
+		      CUdeviceptr end) __must_check;
 
 /**
  * fdry_region_dealloc() - Free an allocation.

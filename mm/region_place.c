@@ -27,12 +27,14 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct 
 }
 
 /* The free ranges for allocations like @a. Allocations of captures have none, since no other
- * allocation may ever have had their addresses. */
+ * allocation may ever have had their addresses. A claim of any size can begin anywhere, and only
+ * small allocations can use all of its addresses. */
 static struct fdry_ranges *free_for(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	if (a->capturing)
 		return NULL;
-	return a->size < FDRY_ALLOC_BLOCK ? &r->small : &r->large;
+	return a->size < FDRY_ALLOC_BLOCK || (a->addr | a->extent) % FDRY_ALLOC_BLOCK ? &r->small
+											: &r->large;
 }
 
 void fdry_region_give(struct fdry_ranges *free, CUdeviceptr addr, uint64_t size)

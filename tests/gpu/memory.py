@@ -3,7 +3,8 @@
 default allocator.
 
 Its own caching allocator; expandable segments (addresses reserved, memory mapped); the backend
-cudaMallocAsync (memory in the order of a stream). Outputs must equal those of eager PyTorch, bit
+cudaMallocAsync (memory in the order of a stream); pools of the program's own (torch.cuda.MemPool),
+for weights and for graphs, of which two share one. Outputs must equal those of eager PyTorch, bit
 for bit, and two captures must have the same memory. (Their ids may differ, since the gaps in
 PyTorch's kernel arguments hold leftovers of the stack.)
 """
@@ -15,7 +16,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
 ALLOCATORS = {"native": "", "expandable": "expandable_segments:True",
-              "async": "backend:cudaMallocAsync"}
+              "async": "backend:cudaMallocAsync", "pools": ""}
 SIZES = (1, 3, 16)
 WIDTH, LAYERS = 512, 6
 
@@ -64,10 +65,13 @@ def churn():
 
 
 def capture(store, ref):
+    import contextlib
     import foundry
     import torch
     with foundry.Capture() as cap:
-        layers = weights()
+        own = [torch.cuda.MemPool() for _ in range(3)] if ref == "pools" else None
+        with torch.cuda.use_mem_pool(own[0]) if own else contextlib.nullcontext():
+            layers = weights()
         churn()
         x = torch.zeros(max(SIZES), WIDTH, device="cuda")
         state = torch.zeros(WIDTH, device="cuda")
@@ -80,8 +84,9 @@ def capture(store, ref):
               "reserved", torch.cuda.memory_reserved(), "allocated", torch.cuda.memory_allocated())
         assert torch.cuda.memory_allocated() >= LAYERS * WIDTH * WIDTH * 4
         keep = []
-        for n in SIZES:
-            with cap.graph(n, name=f"step-{n}", stream=stream):
+        for i, n in enumerate(SIZES):
+            pool = own[1 + i // 2].id if own else None
+            with cap.graph(n, name=f"step-{n}", stream=stream, pool=pool):
                 out, best = step(layers, x[:n], state)
             cap.tensor(f"out/{n}", out, use="output")
             cap.tensor(f"best/{n}", best, use="output")

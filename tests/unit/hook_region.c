@@ -316,8 +316,8 @@ START_TEST(an_aside_area)
 	ck_assert_uint_eq(kept, area + 2 * MIB);
 	cuda_ok(cuMemFree_v2, area);
 	ck_assert_uint_eq(alloc(100), area);
-	ck_assert_int_eq(hook->region_claim(TEST_BASE + 8 * MIB, 512), 0);
-	ck_assert_int_eq(hook->region_claim(area + 16 * MIB, 512), 0);
+	ck_assert_int_eq(hook->region_claim(TEST_BASE + 8 * MIB, 512, UINT64_MAX), 0);
+	ck_assert_int_eq(hook->region_claim(area + 16 * MIB, 512, UINT64_MAX), 0);
 	aside(false);
 	ck_assert_uint_eq(alloc(512), gone);
 	cuda_ok(cuMemFree_v2, TEST_BASE + 8 * MIB);

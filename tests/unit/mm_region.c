@@ -515,16 +515,17 @@ START_TEST(claims_skip_addresses_for_claims_alone)
 {
 	CUdeviceptr first = region_get(100);
 
-	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB));
-	ok(fdry_region_claim(region, BASE + 4 * MiB, 3 * MiB));
-	ok(fdry_region_claim(region, BASE + 1024, 600));
-	ck_assert_int_eq(fdry_region_claim(region, BASE + 1536, 1), -FDRY_E_TAKEN);
-	ck_assert_int_eq(fdry_region_claim(region, first, 100), -FDRY_E_TAKEN);
-	ck_assert_int_eq(fdry_region_claim(region, BASE + 6 * MiB, 2 * MiB), -FDRY_E_TAKEN);
+	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB, UINT64_MAX));
+	ok(fdry_region_claim(region, BASE + 4 * MiB, 3 * MiB, UINT64_MAX));
+	ok(fdry_region_claim(region, BASE + 1024, 600, UINT64_MAX));
+	ck_assert_int_eq(fdry_region_claim(region, BASE + 1536, 1, UINT64_MAX), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, first, 100, UINT64_MAX), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, BASE + 6 * MiB, 2 * MiB, UINT64_MAX),
+			 -FDRY_E_TAKEN);
 	ok(check_region(region));
 	ck_assert_uint_eq(region_get(512), BASE + 10 * MiB);
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 12 * MiB);
-	ok(fdry_region_claim(region, BASE + 2 * MiB, 2 * MiB));
+	ok(fdry_region_claim(region, BASE + 2 * MiB, 2 * MiB, UINT64_MAX));
 	region_put(BASE + 4 * MiB); /* a freed claim is a hole like any other */
 	ck_assert_uint_eq(region_get(4 * MiB), BASE + 4 * MiB);
 	ok(check_region(region));
@@ -540,21 +541,79 @@ START_TEST(a_claim_joins_free_addresses_of_every_kind)
 	ck_assert_uint_eq(large, BASE + 2 * MiB);
 	region_put(small);
 	region_put(large);
-	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB)); /* skips from 4 to 8 MiB */
+	/* skips from 4 to 8 MiB */
+	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB, UINT64_MAX));
 	region_put(BASE + 8 * MiB);
-	ck_assert_int_eq(fdry_region_claim(region, BASE, 2 * MiB), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, BASE, 2 * MiB, UINT64_MAX), -FDRY_E_TAKEN);
 	ok(check_region(region));
 	p = region_get(100); /* the claim that failed changed nothing */
 	ck_assert_uint_eq(p, small);
 	region_put(p);
 	region_put(kept);
-	ok(fdry_region_claim(region, BASE + 512, 100)); /* out of two that became one */
-	ok(fdry_region_claim(region, BASE + 2 * MiB, 12 * MiB)); /* freed, skipped, freed, new */
+	ok(fdry_region_claim(region, BASE + 512, 100, UINT64_MAX)); /* out of two that became one */
+	/* freed, skipped, freed, new */
+	ok(fdry_region_claim(region, BASE + 2 * MiB, 12 * MiB, UINT64_MAX));
 	ok(check_region(region));
 	ck_assert_uint_eq(fdry_region_offset(region), 14 * MiB);
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 14 * MiB);
 	region_put(BASE + 2 * MiB);
 	ck_assert_uint_eq(region_get(12 * MiB), BASE + 2 * MiB);
+	ok(check_region(region));
+}
+END_TEST
+
+/* Large allocations of a pool lie side by side at any multiple of 512 bytes. */
+START_TEST(claims_like_those_of_a_pool)
+{
+	CUdeviceptr at = BASE + 2 * MiB;
+
+	ck_assert_int_eq(fdry_region_claim(region, at + 100, 3 * MiB, UINT64_MAX), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_claim(region, at, 3 * MiB, at + 2 * MiB), -FDRY_E_INVAL);
+	ok(fdry_region_claim(region, at, 3 * MiB, at + 3 * MiB));
+	ok(fdry_region_claim(region, at + 3 * MiB + 512, 4 * MiB, UINT64_MAX));
+	ok(fdry_region_claim(region, at + 3 * MiB, 100, at + 3 * MiB + 512));
+	ok(check_region(region));
+	ck_assert(region_all(at + 3 * MiB + 512, 4 * MiB, 0));
+	ck_assert_uint_eq(region_get(100), at + 7 * MiB + 512);
+	region_put(at);
+	region_put(at + 3 * MiB + 512);
+	ok(check_region(region));
+	ck_assert_uint_eq(region_get(2 * MiB), at + 8 * MiB); /* large ones need whole blocks */
+	ck_assert_uint_eq(region_get(1 * MiB), at);
+	ok(check_region(region));
+}
+END_TEST
+
+/* Claims within a slab, whose bytes may be in use, waiting for other streams, or free. */
+START_TEST(claims_in_a_slab)
+{
+	struct fdry_async want = { .size = 4 * MiB, .stream = 1 };
+	CUdeviceptr a, b, c, d;
+	struct fdry_alloc gone;
+
+	ok(fdry_region_alloc_async(region, &want, &a));
+	ok(fdry_region_alloc_async(region, &want, &b));
+	ok(fdry_region_free_async(region, a, &want, &gone));
+	ck_assert_int_eq(fdry_region_claim(region, b, 512, UINT64_MAX), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, b - 512, 1024, UINT64_MAX), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, a, 40 * MiB, UINT64_MAX), -FDRY_E_TAKEN);
+	region_soil(a, 4 * MiB);
+	ok(fdry_region_claim(region, a + 512, 3 * MiB, UINT64_MAX));
+	ck_assert(region_all(a + 512, 3 * MiB, 0) && region_all(a, 512, 0xc3c3c3c3));
+	ok(fdry_region_claim(region, b + 4 * MiB, 4 * MiB, UINT64_MAX));
+	ok(check_region(region));
+	ok(fdry_region_alloc_async(region, &want, &c));
+	ck_assert_uint_eq(c, b + 8 * MiB);
+	region_put(a + 512);
+	region_put(b);
+	ok(fdry_region_alloc_async(region, &want, &d));
+	ck_assert_uint_eq(d, a);
+	ok(check_region(region));
+	ok(fdry_region_dealloc(region, b + 4 * MiB, 0));
+	ok(fdry_region_dealloc(region, c, 0));
+	ok(fdry_region_dealloc(region, d, 0));
+	ok(fdry_region_trim_pool(region, 0));
+	ck_assert_uint_eq(region_stats().slab_bytes, 0);
 	ok(check_region(region));
 }
 END_TEST
@@ -565,14 +624,14 @@ START_TEST(a_claim_that_fails_gives_its_addresses_back)
 {
 	char spec[32];
 
-	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB));
+	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB, UINT64_MAX));
 	snprintf(spec, sizeof(spec), "*:%d:%d", _i, CUDA_ERROR_OUT_OF_MEMORY);
 	test_sim_fail(spec);
-	ck_assert_int_lt(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB), 0);
+	ck_assert_int_lt(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB, UINT64_MAX), 0);
 	test_sim_fail(NULL);
 	ok(check_region(region));
 	ck_assert_uint_eq(region_get(2 * MiB), BASE + 10 * MiB);
-	ok(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB));
+	ok(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB, UINT64_MAX));
 }
 END_TEST
 
@@ -607,6 +666,8 @@ int main(void)
 	tcase_add_test(tc, backed_ranges);
 	tcase_add_test(tc, claims_skip_addresses_for_claims_alone);
 	tcase_add_test(tc, a_claim_joins_free_addresses_of_every_kind);
+	tcase_add_test(tc, claims_like_those_of_a_pool);
+	tcase_add_test(tc, claims_in_a_slab);
 	tcase_add_loop_test(tc, a_claim_that_fails_gives_its_addresses_back, 1, 6);
 	suite_add_tcase(s, tc);
 	return test_main(s);
