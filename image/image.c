@@ -111,6 +111,21 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
 	return 0;
 }
 
+int fdry_image_fact_at(const struct fdry_image *img, size_t i, const char **key, const char **value)
+{
+	int err = fdry_need(img) ?: fdry_need(key) ?: fdry_need(value);
+
+	if (err)
+		return err;
+	if (i >= img->m.n_facts)
+		return fdry_fail(FDRY_E_NOKEY,
+				 "the image has %u facts, but number %zu was asked for",
+				 img->m.n_facts, i);
+	*key = fdry_manifest_str(&img->m, img->m.facts[i].key);
+	*value = fdry_manifest_str(&img->m, img->m.facts[i].value);
+	return 0;
+}
+
 int fdry_image_report(struct fdry_image *img, struct fdry_load_report *report)
 {
 	struct fdry_load_report copy;

@@ -248,3 +248,41 @@ int fdry_image_requirements(struct fdry_store *store, const char *name,
 	fdry_reader_end(reader);
 	return err;
 }
+
+/* --- facts --- */
+
+static int facts_call(struct fdry_reader *reader, const char *name, fdry_fact_fn fn, void *arg)
+{
+	static const struct fdry_wanted any;
+	struct fdry_candidate selected = { .bytes = { 0 } };
+	const struct fdry_manifest *m = &selected.m;
+	struct fdry_fact fact;
+	uint32_t i;
+	int err = fdry_select_image(reader, name, &any, &selected);
+
+	if (err)
+		goto out_release;
+	for (i = 0; i < m->n_facts; i++) {
+		fact.key = fdry_manifest_str(m, m->facts[i].key);
+		fact.value = fdry_manifest_str(m, m->facts[i].value);
+		fn(arg, &fact);
+	}
+out_release:
+	fdry_buf_release(&selected.bytes);
+	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
+}
+
+int fdry_image_facts(struct fdry_store *store, const char *name, fdry_fact_fn fn, void *arg)
+{
+	struct fdry_reader *reader;
+	int err = fdry_need(store) ?: fdry_need(name) ?: fdry_need(fn);
+
+	if (err)
+		return err;
+	err = fdry_reader_begin(store, &reader);
+	if (err)
+		return err;
+	err = facts_call(reader, name, fn, arg);
+	fdry_reader_end(reader);
+	return err;
+}

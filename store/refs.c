@@ -90,9 +90,10 @@ static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *
 	return fdry_ref_select(t, name, ret); /* it reports that there is none */
 }
 
-int fdry_ref_delete(struct fdry_store *s, const char *name)
+int fdry_store_remove(struct fdry_store *store, const char *name)
 {
-	return each_selected(s, name, delete_select, fdry_ref_remove);
+	return fdry_need(store) ?: fdry_need(name) ?:
+	       each_selected(store, name, delete_select, fdry_ref_remove);
 }
 
 static int pin(struct fdry_txn *t, const struct fdry_ref *ref)
@@ -172,5 +173,43 @@ int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg)
 	for (i = 0; i < all.len / sizeof(*ref) && !err; i++)
 		err = fn(arg, &ref[i]);
 	fdry_buf_release(&all);
+	return err;
+}
+
+struct info_call {
+	struct fdry_buf atimes;
+	fdry_ref_info_fn fn;
+	void *arg;
+};
+
+static int info_call(void *arg, const struct fdry_ref *ref)
+{
+	const struct info_call *c = arg;
+	const struct fdry_atime *atime = fdry_atime_find(&c->atimes, &ref->oid);
+	char hex[FDRY_OID_HEX_SIZE];
+
+	c->fn(c->arg, &(struct fdry_ref_info){ .sz = sizeof(struct fdry_ref_info),
+					       .name = ref->name,
+					       .id = fdry_oid_hex(&ref->oid, hex),
+					       .used = atime ? atime->time : 0,
+					       .pinned = ref->pinned });
+	return 0;
+}
+
+int fdry_store_refs(struct fdry_store *store, fdry_ref_info_fn fn, void *arg)
+{
+	struct info_call c = { .fn = fn, .arg = arg };
+	int err = fdry_need(store) ?: fdry_need(fn);
+
+	if (err)
+		return err;
+	err = fdry_store_busy(store);
+	if (err)
+		return err;
+	err = fdry_atime_read(store->env, &c.atimes);
+	if (!err)
+		err = fdry_ref_each(store, info_call, &c);
+	fdry_buf_release(&c.atimes);
+	fdry_store_idle(store);
 	return err;
 }

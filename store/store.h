@@ -447,8 +447,6 @@ int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *
 		 const struct fdry_oid *identity) __must_check;
 /* The image that was set last among those that NAME or NAME:DIGITS names. */
 int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret) __must_check;
-/* Delete all images of NAME, or NAME:DIGITS. FDRY_E_NOENT, FDRY_E_AMBIGUOUS. */
-int fdry_ref_delete(struct fdry_store *s, const char *name) __must_check;
 /* The images that NAME or NAME:DIGITS names, the newest first. The caller frees @ret with free().
  * FDRY_E_NOENT. */
 int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret,

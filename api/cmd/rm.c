@@ -26,7 +26,7 @@ static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *na
 	int err = fdry_ref_list(s, name, &refs, &count);
 
 	if ((!err || err == -FDRY_E_CORRUPT) && !cmd_has(a, DRY_RUN))
-		err = fdry_ref_delete(s, name);
+		err = fdry_store_remove(s, name);
 	for (i = 0; i < count && !err; i++)
 		rm_report(a, &refs[i], j);
 	free(refs);

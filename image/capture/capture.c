@@ -189,13 +189,35 @@ out_free:
 	return err;
 }
 
+/* The capture whose progress function this thread runs. A seal of another capture cannot run in it,
+ * because a process has one. */
+static __thread const struct fdry_capture *reporting;
+
+void fdry_capture_report(struct fdry_capture *cap, enum fdry_seal_phase phase, uint64_t done,
+			 uint64_t total, double start_ms)
+{
+	if (!cap->progress)
+		return;
+	reporting = cap;
+	cap->progress(cap->progress_arg, (int)phase, done, total, fdry_now_ms() - start_ms);
+	reporting = NULL;
+}
+
+static int outside_check(const struct fdry_capture *cap)
+{
+	return cap != reporting ? 0
+				: fdry_fail(FDRY_E_STATE,
+					    "the seal waits for its progress function, which made "
+					    "this call; make it when the seal has returned");
+}
+
 int fdry_capture_check(const struct fdry_capture *cap)
 {
 	int err;
 
 	if (!cap)
 		return fdry_need_fail("", "cap");
-	err = fdry_live_check(cap, "the capture");
+	err = fdry_live_check(cap, "the capture") ?: outside_check(cap);
 	if (err)
 		return err;
 	if (cap->pid != getpid())
@@ -240,7 +262,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 {
 	size_t i;
 
-	if (!cap || fdry_live_check(cap, "the capture"))
+	if (!cap || fdry_live_check(cap, "the capture") || outside_check(cap))
 		return;
 	if (cap->lent) {
 		(void)fdry_fail(FDRY_E_STATE, "fdry_load_or_capture() ends this capture itself, "
@@ -644,5 +666,18 @@ int fdry_capture_hold(struct fdry_capture *cap, int on)
 	if (err)
 		return err;
 	cap->hook->launches_hold(on);
+	return 0;
+}
+
+int fdry_capture_progress(struct fdry_capture *cap, fdry_seal_fn fn, void *arg)
+{
+	int err = fdry_capture_check(cap);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	cap->progress = fn;
+	cap->progress_arg = arg;
+	pthread_mutex_unlock(&cap->lock);
 	return 0;
 }

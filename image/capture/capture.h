@@ -67,10 +67,16 @@ struct fdry_capture {
 	struct fdry_sealed sealed; /* memory of the last seal */
 	double begun_ms;   /* when it was begun, by fdry_now_ms() */
 	uint64_t selftest; /* the seed of the next seals' self-tests; 0: none */
+	fdry_seal_fn progress; /* called with @progress_arg during seals; NULL: none */
+	void *progress_arg;
 };
 
+/* Report the progress of a seal, which began at @start_ms. cap->lock is held. */
+void fdry_capture_report(struct fdry_capture *cap, enum fdry_seal_phase phase, uint64_t done,
+			 uint64_t total, double start_ms);
+
 /* Every public function calls this first. FDRY_E_INVAL for NULL; FDRY_E_FORKED in a child of the
- * process that began the capture. */
+ * process that began the capture; FDRY_E_STATE in the capture's own progress function. */
 int fdry_capture_check(const struct fdry_capture *cap) __must_check;
 /* Wait for the work in the current context, if that is not the primary one: all contexts of the
  * device use the region's memory. Before it reads that memory, the caller must also wait for the

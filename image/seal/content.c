@@ -81,6 +81,7 @@ struct content {
 	struct fdry_writer_object *sealed; /* the chunks of the last seal, in their order */
 	struct fdry_sealed next; /* the results that the capture keeps of this seal */
 	bool forget; /* the results of earlier seals do not hold any more */
+	uint64_t done, total; /* bytes of the cells that are in the manifest, and of all */
 	bool read_all; /* earlier seals did not search for all words, so all cells are read */
 };
 
@@ -357,6 +358,7 @@ static int cell_remember(struct content *c, const struct fdry_sealed_cell *cell,
 	struct fdry_sealed_cell keep = *cell;
 
 	c->s->report.zero_bytes += cell->zeros;
+	c->done += cell->len;
 	keep.wordy |= keep.nwords > WORDS_MAX;
 	if (keep.wordy)
 		keep.nwords = 0;
@@ -468,6 +470,7 @@ static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece 
 	err = kept_run_put(c, 0);
 	if (err)
 		return err;
+	fdry_seal_progress(c->s, FDRY_SEAL_CONTENT, c->done, c->total);
 	for (i = 0; i < n; i++) {
 		err = fdry_workqueue_wait(q, &window[i % size].work);
 		if (err)
@@ -475,6 +478,7 @@ static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece 
 		err = piece_put(c, &window[i % size]);
 		if (err)
 			return err;
+		fdry_seal_progress(c->s, FDRY_SEAL_CONTENT, c->done, c->total);
 		if (begun < n) {
 			piece_begin(c, q, &window[i % size], begun);
 			begun++;
@@ -531,6 +535,7 @@ static int range_cut(struct content *c, const struct fdry_layout_range *r)
 		cell.len = (place.end < end ? place.end : end) - cell.addr;
 		cell.before = fdry_sealed_cell(&c->s->cap->sealed, cell.origin, cell.addr,
 					       cell.len);
+		c->total += cell.len;
 		err = fdry_buf_put(&c->cells, &cell, sizeof(cell));
 	}
 	return err;

@@ -261,6 +261,7 @@ static int graphs_seal(struct fdry_seal *s)
 			fdry_graph_kept_release(&g[i]->kept);
 		if (err)
 			goto out_yield;
+		fdry_seal_progress(s, FDRY_SEAL_GRAPHS, i + 1, n);
 	}
 	err = args_find(s, &rd, g) ?: fdry_seal_events(s);
 out_yield:
@@ -523,6 +524,7 @@ static int facts_and_tensors_seal(struct fdry_seal *s)
 static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
 	double mark = fdry_now_ms(), layout_ms;
+	uint32_t kernels;
 	int err;
 
 	fdry_seal_spent(s, begin);
@@ -538,6 +540,8 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.kernels_ms = fdry_elapsed_ms(&mark);
+	kernels = fdry_kernel_set_count(s->kernels);
+	fdry_seal_progress(s, FDRY_SEAL_SLICES, kernels, kernels);
 	err = content_seal(s);
 	if (err)
 		return err;
@@ -546,6 +550,7 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.kernels_ms += fdry_elapsed_ms(&mark);
+	fdry_seal_progress(s, FDRY_SEAL_KERNELS, kernels, kernels);
 	err = facts_and_tensors_seal(s);
 	if (err)
 		return err;
@@ -555,7 +560,10 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	fdry_elapsed_ms(&mark);
 	err = commit(s, ref, ret);
 	s->report.commit_ms = fdry_elapsed_ms(&mark);
-	return err;
+	if (err)
+		return err;
+	fdry_seal_progress(s, FDRY_SEAL_COMMIT, 1, 1);
+	return 0;
 }
 
 static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_code_image *ret)
@@ -653,8 +661,7 @@ out_leave:
 int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref, char *id,
 		      struct fdry_seal_report *report)
 {
-	struct fdry_seal s = { .cap = cap, .store = store };
-	double start = fdry_now_ms();
+	struct fdry_seal s = { .cap = cap, .store = store, .start_ms = fdry_now_ms() };
 	struct fdry_oid oid;
 	int err = fdry_capture_check(cap);
 
@@ -675,7 +682,7 @@ int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const 
 	pthread_mutex_unlock(&cap->lock);
 	if (err)
 		return err;
-	s.report.total_ms = fdry_now_ms() - start;
+	s.report.total_ms = fdry_now_ms() - s.start_ms;
 	fdry_count(FDRY_METRIC_SEALS, 1);
 	fdry_count_ms(FDRY_METRIC_SEAL_NS, s.report.total_ms);
 	fdry_store_note_capture(store, &oid, fdry_now_ms() - cap->begun_ms);

@@ -83,12 +83,20 @@ struct fdry_seal {
 	const char *variable;
 	uint64_t variable_addr;
 	struct fdry_seal_report report;
+	double start_ms;               /* the time of the call */
 	double mark, parts[FDRY_SEAL_PART_COUNT]; /* see fdry_seal_spent() */
 };
 
 /* Add the time since the last call to @part. */
 #define fdry_seal_spent(s, part) \
 	((s)->parts[FDRY_SEAL_PART_##part] += fdry_elapsed_ms(&(s)->mark))
+
+/* Report the progress to the function of the capture. */
+static inline void fdry_seal_progress(struct fdry_seal *s, enum fdry_seal_phase phase,
+				      uint64_t done, uint64_t total)
+{
+	fdry_capture_report(s->cap, phase, done, total, s->start_ms);
+}
 
 /* ptr.c: implements fdry_where_fn. @arg: the seal. */
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,

@@ -238,6 +238,28 @@ struct fdry_seal_report {
  */
 int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref,
 		      char *id, struct fdry_seal_report *report);
+
+/* The phases of a seal, in their order, as its progress function gets them. */
+enum fdry_seal_phase {
+	FDRY_SEAL_GRAPHS = 0,  /* read: graphs */
+	FDRY_SEAL_SLICES = 1,  /* sliced out of their modules: kernels */
+	FDRY_SEAL_CONTENT = 2, /* stored, or known to be stored: bytes of device memory */
+	FDRY_SEAL_KERNELS = 3, /* stored: kernels */
+	FDRY_SEAL_COMMIT = 4,  /* the image is in the store: 1 of 1 */
+};
+
+/* A function that gets a seal's progress. @phase: of enum fdry_seal_phase. @done, @total: in the
+ * unit of the phase. @ms: since the call of fdry_capture_seal(). */
+typedef void (*fdry_seal_fn)(void *arg, int phase, uint64_t done, uint64_t total, double ms);
+
+/**
+ * fdry_capture_progress() - Let the next seals report their progress.
+ * @fn: called by the thread that seals, with @arg; NULL: none
+ *
+ * In the function, calls with this capture fail with FDRY_E_STATE, and fdry_capture_end() does
+ * nothing: fdry_last_error() says so. An allocation or a graph launch in it fails the seal.
+ */
+int fdry_capture_progress(struct fdry_capture *cap, fdry_seal_fn fn, void *arg);
 /* End the capture: the driver makes new allocations again, live memory stays valid. NULL is
  * allowed. */
 void fdry_capture_end(struct fdry_capture *cap);

@@ -170,6 +170,9 @@ int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor
 int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struct fdry_tensor *ret);
 /* The value of a fact, which belongs to the image; FDRY_E_NOKEY if the image does not have it. */
 int fdry_image_fact(const struct fdry_image *img, const char *key, const char **value);
+/* Facts by position, in the order of their keys; FDRY_E_NOKEY past the end. */
+int fdry_image_fact_at(const struct fdry_image *img, size_t i, const char **key,
+		       const char **value);
 
 /**
  * fdry_image_write() - Copy host memory into a tensor.
@@ -455,6 +458,13 @@ int fdry_image_requirements(struct fdry_store *store, const char *name,
  * with their objects, the kernels that are whole cubins and why, and the requirements of a load.
  */
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
+
+/* Called with a fact, which is valid until it returns. */
+typedef void (*fdry_fact_fn)(void *arg, const struct fdry_fact *fact);
+
+/* Call @fn for each fact of the image @name, in the order of their keys, without loading it.
+ * @name is as for fdry_image_load(). FDRY_E_NOENT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE. */
+int fdry_image_facts(struct fdry_store *store, const char *name, fdry_fact_fn fn, void *arg);
 
 /* ------------------------------------------------------------ files --- */
 

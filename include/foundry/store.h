@@ -152,6 +152,48 @@ struct fdry_import_opts {
 int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
 		      struct fdry_pack_report *report);
 
+/* ------------------------------------------------------------ refs --- */
+
+/**
+ * struct fdry_ref_info - An image under a name.
+ * @sz: set by the library: sizeof(struct fdry_ref_info)
+ * @name: the ref
+ * @id: the image's id
+ * @used: the last load or seal of the image, in seconds since 1970; 0: not known
+ * @pinned: 1 if the image is never evicted; see fdry_store_pin()
+ * @reserved: zero
+ */
+struct fdry_ref_info {
+	size_t sz;
+	const char *name;
+	const char *id;
+	uint64_t used;
+	uint32_t pinned;
+	uint32_t reserved;
+};
+
+/* Called with an image, which is valid until it returns. */
+typedef void (*fdry_ref_info_fn)(void *arg, const struct fdry_ref_info *ref);
+
+/**
+ * fdry_store_refs() - List the images that refs name.
+ * @fn: called for each, by name; the images of one name are ordered by age, the newest first
+ *
+ * The list is as of the beginning of the call. The function may use the store.
+ * Errors: FDRY_E_CORRUPT (a record is damaged).
+ */
+int fdry_store_refs(struct fdry_store *store, fdry_ref_info_fn fn, void *arg);
+/**
+ * fdry_store_remove() - Remove a ref, or one of its images.
+ * @name: a ref, which means all of its images, or REF:DIGITS, one of them by the beginning of its
+ * id
+ *
+ * The images stay until no ref and no session reaches them and fdry_store_gc() removes them. Images
+ * that are loaded are not affected. A ref whose record is damaged is removed, too.
+ * Errors: FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME, FDRY_E_PERM, FDRY_E_FULL.
+ */
+int fdry_store_remove(struct fdry_store *store, const char *name);
+
 /* ------------------------------------------------------------ keeping --- */
 
 /**

@@ -277,7 +277,7 @@ static void remove_half(struct fdry_store *s)
 
 	for (i = 1; i * IMAGE < count; i += 2) {
 		snprintf(name, sizeof(name), "i/%zu", i);
-		need(fdry_ref_delete(s, name), "remove");
+		need(fdry_store_remove(s, name), "remove");
 	}
 }
 

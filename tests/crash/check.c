@@ -159,7 +159,7 @@ static bool store_open(struct check *c)
 	int err = fdry_store_open(c->path, FDRY_STORE_CREATE, &c->s);
 
 	if (!err) {
-		err = fdry_ref_delete(c->s, "nobodys");
+		err = fdry_store_remove(c->s, "nobodys");
 		if (err == -FDRY_E_NOENT)
 			return true;
 		fdry_store_close(c->s);

@@ -327,7 +327,7 @@ static int do_remove(struct worker *w)
 		return 0;
 	work_name(ref, w->nr, nr);
 	work_intend(w, nr, INTENT_REMOVE, NULL);
-	err = fdry_ref_delete(w->s, ref);
+	err = fdry_store_remove(w->s, ref);
 	if (err == -FDRY_E_NOENT && work_may_go(&w->all[w->nr].name[nr]))
 		err = 0;
 	if (err)

@@ -72,7 +72,7 @@ static void seal_images(void)
 	fdry_store_close(w.store);
 	keep_as("old");
 	ok(fdry_store_open(path, 0, &w.store));
-	ok(fdry_ref_delete(w.store, "goes"));
+	ok(fdry_store_remove(w.store, "goes"));
 	ok(fdry_store_gc(w.store, NULL, &r));
 	noise(10, bytes, 1000);
 	cuda_ok(cuMemcpyHtoD_v2, large, bytes, LARGE);

@@ -106,7 +106,7 @@ START_TEST(collecting)
 	struct fdry_gc_opts o = { .sz = sizeof(o), .flags = FDRY_GC_DRY_RUN };
 	struct fdry_gc_report i = { .sz = sizeof(i) };
 
-	ok(fdry_ref_delete(s, "a"));
+	ok(fdry_store_remove(s, "a"));
 	ok(fdry_store_gc(s, &o, &i));
 	ck_assert(i.live == 4 && i.dead == 2 && i.dead_bytes > CHUNK && i.dead_stored > CHUNK &&
 		  !i.stopped);

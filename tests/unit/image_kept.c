@@ -227,7 +227,7 @@ START_TEST(graph_objects_are_kept)
 	ck_assert_str_eq(first, id);
 	ck_assert_uint_gt(r.graph_bytes, 0);
 	ck_assert_uint_gt(r.nodes, 0);
-	ok(fdry_ref_delete(w.store, "img"));
+	ok(fdry_store_remove(w.store, "img"));
 	ok(fdry_store_gc(w.store, NULL, &gone));
 	ck_assert_uint_gt(gone.dead, 0);
 	seal_read(id, &r);

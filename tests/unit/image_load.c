@@ -15,6 +15,26 @@ static struct fdry_image *load(struct fdry_store *s, const struct fdry_load_opts
 	return img;
 }
 
+/* Facts come in the order of their keys. */
+static void facts_check(const struct fdry_image *img)
+{
+	const char *key, *value, *last = "", *found;
+	size_t i;
+
+	for (i = 0; !fdry_image_fact_at(img, i, &key, &value); i++) {
+		ck_assert_str_lt(last, key);
+		ok(fdry_image_fact(img, key, &found));
+		ck_assert_str_eq(found, value);
+		last = key;
+	}
+	ck_assert_uint_gt(i, 3);
+	ck_assert_str_eq(last, "model");
+	fails(NOKEY, "was asked for", fdry_image_fact_at(img, i, &key, &value));
+	fails(INVAL, "given no img", fdry_image_fact_at(NULL, 0, &key, &value));
+	fails(INVAL, "given no key", fdry_image_fact_at(img, 0, NULL, &value));
+	fails(INVAL, "given no value", fdry_image_fact_at(img, 0, &key, NULL));
+}
+
 START_TEST(numbers_come_back)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON };
@@ -43,6 +63,7 @@ START_TEST(numbers_come_back)
 	ok(fdry_image_fact(img, "model", &text));
 	ck_assert_str_eq(text, "adder");
 	fails(NOKEY, "states no fact", fdry_image_fact(img, "modem", &text));
+	facts_check(img);
 	image_check(img, 1, 3, 100);
 	image_check(img, 2, 4, 100);
 	image_check(img, 1, 5, 100);
@@ -496,7 +517,7 @@ START_TEST(restoring_what_was_collected_changes_nothing)
 	for (i = 0; i < N; i++)
 		v[i] = 7;
 	ok(fdry_image_write(img, "b", v, sizeof(v), NULL));
-	ok(fdry_ref_delete(s, "img"));
+	ok(fdry_store_remove(s, "img"));
 	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_gt(r.dead, 0);
 	fails(NOENT, "was removed from the store", fdry_image_restore(img, NULL));

@@ -44,6 +44,32 @@ START_TEST(asked_without_a_driver)
 }
 END_TEST
 
+/* The facts of an image as text, one in a line. */
+static void fact_print(void *arg, const struct fdry_fact *fact)
+{
+	char *text = arg;
+	size_t len = strlen(text);
+
+	ck_assert_int_lt(snprintf(text + len, 1000 - len, "%s=%s\n", fact->key, fact->value),
+			 (int)(1000 - len));
+}
+
+START_TEST(facts_without_a_driver)
+{
+	char text[1000] = "";
+
+	test_child(seal_plain, NULL);
+	ok(setenv("FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", 1));
+	ok(fdry_image_facts(load_store(), "img", fact_print, text));
+	ck_assert_msg(!strncmp(text, "fdry.gpu.arch=", 14), "%s", text);
+	ck_assert_msg(strstr(text, "\nmodel=adder\n") != NULL, "%s", text);
+	fails(NOENT, "no ref 'imh'", fdry_image_facts(load_store(), "imh", fact_print, text));
+	fails(INVAL, "store", fdry_image_facts(NULL, "img", fact_print, text));
+	fails(INVAL, "name", fdry_image_facts(load_store(), NULL, fact_print, text));
+	fails(INVAL, "fn", fdry_image_facts(load_store(), "img", NULL, text));
+}
+END_TEST
+
 START_TEST(what_cannot_be_asked)
 {
 	struct fdry_load_opts opts = { .sz = 3 };
@@ -148,6 +174,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, asked_without_a_driver);
+	tcase_add_test(tc, facts_without_a_driver);
 	tcase_add_test(tc, what_cannot_be_asked);
 	tcase_add_test(tc, holes);
 	tcase_add_test(tc, memory_that_shrank);

@@ -225,7 +225,7 @@ START_TEST(host_memory_that_did_not_change)
 	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
 	ck_assert_uint_lt(r.unchanged_bytes, r.content_bytes);
 	ck_assert_str_eq(id, first);
-	ok(fdry_ref_delete(w.store, "img"));
+	ok(fdry_store_remove(w.store, "img"));
 	ok(fdry_store_gc(w.store, NULL, &gone));
 	ok(fdry_capture_seal(w.cap, w.store, "img", id, &r));
 	ck_assert_uint_eq(r.unchanged_bytes, 0);
@@ -258,7 +258,7 @@ START_TEST(what_the_store_lost_is_stored_again)
 
 	begin();
 	reseal(w.store);
-	ok(fdry_ref_delete(w.store, "img"));
+	ok(fdry_store_remove(w.store, "img"));
 	ok(fdry_store_gc(w.store, NULL, &gone));
 	ck_assert_uint_gt(reseal(w.store), 0);
 	ck_assert_uint_eq(reseal(w.store), 0);

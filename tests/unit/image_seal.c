@@ -650,6 +650,67 @@ START_TEST(out_parameters_are_untouched_on_failure)
 }
 END_TEST
 
+/* --- progress --- */
+
+struct reports {
+	struct work *w;
+	int phase;      /* the last phase */
+	unsigned phases; /* a bit for each phase that was complete */
+	uint64_t bytes; /* of content */
+	double ms;
+};
+
+static void report_note(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	struct reports *r = arg;
+	uint64_t offset;
+
+	ck_assert_int_ge(phase, r->phase);
+	ck_assert(ms >= r->ms);
+	ck_assert_uint_le(done, total);
+	if (done == total)
+		r->phases |= 1u << phase;
+	if (phase == FDRY_SEAL_CONTENT)
+		r->bytes = done;
+	r->phase = phase;
+	r->ms = ms;
+	fails(STATE, "waits for its progress function", fdry_capture_offset(r->w->cap, &offset));
+	fails(STATE, "waits for its progress function",
+	      fdry_capture_progress(r->w->cap, NULL, NULL));
+	fdry_capture_end(r->w->cap);
+}
+
+/* Each phase is reported in its order, up to its end. */
+START_TEST(progress_is_reported)
+{
+	struct reports r = { .phase = 0 };
+	struct fdry_seal_report report = { .sz = sizeof(report) };
+	struct work w;
+	uint64_t first;
+
+	work_make(&w);
+	r.w = &w;
+	graph_add(&w, 1);
+	ok(fdry_capture_progress(w.cap, report_note, &r));
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &report));
+	ck_assert_uint_eq(r.phases, 0x1f);
+	ck_assert_uint_eq(r.bytes, report.content_bytes + report.zero_bytes);
+	ck_assert(r.ms > 0 && r.ms <= report.total_ms);
+	/* The second seal keeps the content of the first, and counts it. */
+	first = r.bytes;
+	r = (struct reports){ .w = &w };
+	ok(work_seal(&w, "img"));
+	ck_assert_uint_eq(r.phases, 0x1f);
+	ck_assert_uint_eq(r.bytes, first);
+	ok(fdry_capture_progress(w.cap, NULL, NULL));
+	r = (struct reports){ .w = &w };
+	ok(work_seal(&w, "img"));
+	ck_assert_uint_eq(r.phases, 0);
+	fails(INVAL, "given no cap", fdry_capture_progress(NULL, report_note, &r));
+	work_end(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_seal");
@@ -683,6 +744,7 @@ int main(void)
 	tcase_add_loop_test(tc, memory_allocated_and_freed_meanwhile, 0, 2);
 	tcase_add_test(tc, graphs_launched_meanwhile);
 	tcase_add_test(tc, out_parameters_are_untouched_on_failure);
+	tcase_add_test(tc, progress_is_reported);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -71,7 +71,7 @@ static void forget(void)
 	ok(fdry_ref_list(s, name, &refs, &n));
 	ck_assert_uint_eq(n, 1);
 	free(refs);
-	ok(fdry_ref_delete(s, name));
+	ok(fdry_store_remove(s, name));
 	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(r.dead, 1); /* the manifest: its object is the source's, too */
 	fdry_store_close(s);

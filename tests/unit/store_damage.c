@@ -114,7 +114,7 @@ static int use(void)
 	}
 	fdry_reader_end(g);
 	/* Writing reads other parts of the trees and free pages; it may succeed or fail. */
-	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1], NULL) || fdry_ref_delete(s, "written"))
+	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1], NULL) || fdry_store_remove(s, "written"))
 		result = result == WRONG ? WRONG : REFUSED;
 	fdry_store_close(s);
 	return result;

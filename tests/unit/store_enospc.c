@@ -159,7 +159,7 @@ static void without_limit(void)
 	ck_assert_uint_eq(count_there(n + 1), n);
 	check_tail();
 	check_sound(s);
-	ok(fdry_ref_delete(s, "n/0"));
+	ok(fdry_store_remove(s, "n/0"));
 	ok(fdry_store_gc(s, NULL, NULL));
 	ok(seal_two_mib(500, "later"));
 }
@@ -262,8 +262,8 @@ static void garbage_first(void)
 
 	n = fill(100, &err);
 	ok(fdry_store_set_limit(s, 1u << 30));
-	ok(fdry_ref_delete(s, "n/1"));
-	ok(fdry_ref_delete(s, "n/3"));
+	ok(fdry_store_remove(s, "n/1"));
+	ok(fdry_store_remove(s, "n/3"));
 	ok(seal_two_mib(700, "more"));
 	ck_assert_uint_eq(count_there(n), n - 2);
 	check_sound(s);
@@ -356,7 +356,7 @@ static void import_evicts(void)
 
 	ok(seal_two_mib(3000, "packed"));
 	m = export_to_mem(s, &name, 1, NULL, NULL);
-	ok(fdry_ref_delete(s, "packed"));
+	ok(fdry_store_remove(s, "packed"));
 	ok(fdry_store_gc(s, NULL, NULL));
 	n = fill(100, &err);
 	fails(FULL, "f", import_mem(s, &m, NULL, NULL));

@@ -255,7 +255,7 @@ START_TEST(garbage_goes_before_anything_else)
 
 	seal(s, 1, 1, CHUNK, "a");
 	seal(s, 2, 5, CHUNK, "gone");
-	ok(fdry_ref_delete(s, "gone"));
+	ok(fdry_store_remove(s, "gone"));
 	all = in_use();
 	r = evict(all - 1, false, "");
 	ck_assert_uint_eq(r.objects, 6);
@@ -287,7 +287,7 @@ START_TEST(nothing_goes_that_cannot_be_collected)
 	ok(fdry_store_set_limit(s, 2 * CHUNK));
 	seal(s, 4, 1, CHUNK, "d");
 	ck_assert(there("a") && there("b") && there("c") && there("d"));
-	ok(fdry_ref_delete(s, "c"));
+	ok(fdry_store_remove(s, "c"));
 	evict(0, false, "a b ");
 }
 END_TEST

@@ -174,7 +174,7 @@ static int pack_some(struct fdry_store *s)
 
 	if (!err && !lseek(packed, 0, SEEK_SET))
 		err = fdry_store_import(s, packed, &in, NULL);
-	return err ? err : fdry_ref_delete(s, "packed");
+	return err ? err : fdry_store_remove(s, "packed");
 }
 
 static int ignore_object(void *arg, const struct fdry_object_info *info)
@@ -194,9 +194,9 @@ static int work(void)
 	if (err)
 		return err;
 	err = seal_some(s, chunks) ?: load_some(s, chunks) ?: pack_some(s) ?:
-	      fdry_ref_set(s, "other", &kept, NULL) ?: fdry_ref_delete(s, "other") ?:
+	      fdry_ref_set(s, "other", &kept, NULL) ?: fdry_store_remove(s, "other") ?:
 	      fdry_store_each(s, ignore_object, NULL) ?:
-	      fdry_store_reach(s, &kept, ignore_object, NULL) ?: fdry_ref_delete(s, "new") ?:
+	      fdry_store_reach(s, &kept, ignore_object, NULL) ?: fdry_store_remove(s, "new") ?:
 	      fdry_store_gc(s, NULL, &r);
 	fdry_store_close(s);
 	return err;

@@ -78,7 +78,7 @@ static int use_inherited(void *arg)
 		fdry_store_reach(in->s, &in->oid, ignore_object, NULL),
 		fdry_ref_set(in->s, "q", &in->oid, NULL),
 		fdry_ref_get(in->s, "r", &oid),
-		fdry_ref_delete(in->s, "r"),
+		fdry_store_remove(in->s, "r"),
 		fdry_ref_each(in->s, ignore_ref, NULL),
 		fdry_store_resolve(in->s, "r", &oid),
 		fdry_store_gc(in->s, NULL, &gr),
@@ -276,7 +276,7 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 	for (i = 0; i < 5; i++)
 		seal(s, 1000 * (1 + i), 20, 50000, i & 1 ? "q" : NULL);
 	ok(fdry_reader_resolve(g, "r", &oid));
-	ok(fdry_ref_delete(s, "r"));
+	ok(fdry_store_remove(s, "r"));
 	gc_gives(s, 21 + 21, 4 * 21);
 	for (i = 0; i < 5; i++)
 		seal(s, 1000 * (1 + i), 20, 100000, NULL);

@@ -63,11 +63,11 @@ START_TEST(what_no_ref_reaches_goes)
 	gc(false, 17, 0);
 	check_sound(s);
 	ok(fdry_ref_set(s, "c", &a, NULL));
-	ok(fdry_ref_delete(s, "a"));
+	ok(fdry_store_remove(s, "a"));
 	gc(false, 17, 0);
-	ok(fdry_ref_delete(s, "c"));
+	ok(fdry_store_remove(s, "c"));
 	gc(false, 11, 6);
-	ok(fdry_ref_delete(s, "b"));
+	ok(fdry_store_remove(s, "b"));
 	gc(false, 0, 11);
 	ck_assert_uint_eq(objects(), 0);
 	check_sound(s);
@@ -109,7 +109,7 @@ START_TEST(links_are_followed_through_every_kind)
 	}
 	ok(fdry_writer_commit(p, "m", 1, &oid, 1, "r", &image, NULL));
 	gc(false, 502, 0);
-	ok(fdry_ref_delete(s, "r"));
+	ok(fdry_store_remove(s, "r"));
 	gc(false, 0, 502);
 }
 END_TEST
@@ -144,7 +144,7 @@ START_TEST(objects_reported_to_a_session_stay)
 	check_sound(s);
 
 	/* a manifest that is put again keeps its chunks, which the session did not name */
-	ok(fdry_ref_delete(s, "r"));
+	ok(fdry_store_remove(s, "r"));
 	image = seal(s, 1, 3, 100, NULL);
 	ok(fdry_writer_begin(s, &p));
 	got = put(p, FDRY_OBJECT_MANIFEST, "image 1 3 100", 13);
@@ -186,7 +186,7 @@ START_TEST(what_was_resolved_stays)
 	ok(fdry_reader_begin(s, &g));
 	ok(fdry_reader_resolve(g, "r", &got));
 	ck_assert(fdry_oid_eq(&got, &image));
-	ok(fdry_ref_delete(s, "r"));
+	ok(fdry_store_remove(s, "r"));
 	gc(false, 4, 0);
 	ok(fdry_reader_begin(s, &h));
 	check_object(h, &image, "image 1 3 100", 13);
@@ -445,7 +445,7 @@ START_TEST(damage_stops_a_collection)
 	fails(CORRUPT, "record is damaged", fdry_store_gc(s, NULL, &r));
 
 	/* without the ref, everything is removed, also the bytes that lost their record */
-	ok(fdry_ref_delete(s, "broken"));
+	ok(fdry_store_remove(s, "broken"));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&chunk)));
 	ok(fdry_txn_commit(&t));

@@ -416,7 +416,7 @@ START_TEST(a_reader_writes_nothing)
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
 	fails(PERM, "reading only", fdry_writer_begin(s, &p));
 	fails(PERM, "reading only", fdry_ref_set(s, "q", &oid, NULL));
-	fails(PERM, "reading only", fdry_ref_delete(s, "r"));
+	fails(PERM, "reading only", fdry_store_remove(s, "r"));
 	fails(PERM, "reading only", fdry_store_gc(s, NULL, &r));
 	ok(fdry_store_gc(s, &gc_dry_run, &r));
 	check_sound(s);

@@ -531,7 +531,7 @@ static void collect_at_write(void)
 	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 
 	if (!flow.done)
-		ok(fdry_ref_delete(from, "one"));
+		ok(fdry_store_remove(from, "one"));
 	ok(fdry_store_gc(from, NULL, &gc));
 	collected += (unsigned int)gc.dead;
 }

@@ -98,7 +98,7 @@ static void setup(void)
 		oids[i] = put(p, FDRY_OBJECT_CHUNK, bytes, i % 4 ? 100 : sizeof(bytes));
 	}
 	ok(fdry_writer_commit(p, "manifest", 8, oids, OBJECTS, "ref", &oid, NULL));
-	ok(fdry_ref_delete(s, "goes"));
+	ok(fdry_store_remove(s, "goes"));
 	ok(fdry_store_gc(s, NULL, &r)); /* leaves free pages */
 	fdry_store_close(s);
 	whole = data_file_read(&whole_len);

@@ -342,7 +342,7 @@ static int worker(unsigned int nr, double until)
 				err = 0;
 			break;
 		case 3:
-			err = fdry_ref_delete(s, ref);
+			err = fdry_store_remove(s, ref);
 			if (err == -FDRY_E_NOENT)
 				err = 0;
 			break;

@@ -117,12 +117,12 @@ START_TEST(refs_are_set_listed_and_deleted)
 	ok(fdry_ref_set(s, "c", &b, NULL));
 	ok(fdry_ref_get(s, "c", &got));
 	ck_assert(fdry_oid_eq(&got, &b));
-	ok(fdry_ref_delete(s, "c"));
+	ok(fdry_store_remove(s, "c"));
 	fails(NOENT, "'c'", fdry_ref_get(s, "c", &got));
-	fails(NOENT, "'c'", fdry_ref_delete(s, "c"));
+	fails(NOENT, "'c'", fdry_store_remove(s, "c"));
 	fails(NAME, "'a b'", fdry_ref_set(s, "a b", &a, NULL));
 	fails(NAME, "'a b'", fdry_ref_get(s, "a b", &got));
-	fails(NAME, "'a b'", fdry_ref_delete(s, "a b"));
+	fails(NAME, "'a b'", fdry_store_remove(s, "a b"));
 
 	noise(1, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
@@ -130,6 +130,40 @@ START_TEST(refs_are_set_listed_and_deleted)
 	chunk = oid_of("nobody", 6);
 	fails(NOENT, "no object", fdry_ref_set(s, "d", &chunk, NULL));
 	fdry_buf_release(&names);
+}
+END_TEST
+
+static void info_print(void *arg, const struct fdry_ref_info *ref)
+{
+	struct fdry_oid again;
+
+	ck_assert_uint_eq(ref->sz, sizeof(*ref));
+	ok(fdry_store_resolve(s, ref->id, &again)); /* the function may use the store ... */
+	fdry_store_close(s); /* ... but does not close it */
+	ok(fdry_buf_printf(arg, "%s %.4s %d %d; ", ref->name, ref->id, ref->pinned != 0,
+			   ref->used != 0));
+}
+
+START_TEST(refs_are_listed_with_their_ids)
+{
+	struct fdry_buf text = { 0 }, expected = { 0 };
+	struct fdry_oid a = seal(s, 1, 2, 100, "x"), b = seal(s, 10, 2, 100, "b/1");
+	char hex[2][FDRY_OID_HEX_SIZE];
+
+	ok(fdry_store_refs(s, info_print, &text));
+	ok(fdry_store_pin(s, "x"));
+	ok(fdry_store_refs(s, info_print, &text));
+	fdry_oid_hex(&a, hex[0]);
+	fdry_oid_hex(&b, hex[1]);
+	ok(fdry_buf_printf(&expected, "b/1 %.4s 0 1; x %.4s 0 1; b/1 %.4s 0 1; x %.4s 1 1; ",
+			   hex[1], hex[0], hex[1], hex[0]));
+	ck_assert_str_eq((char *)text.data, (char *)expected.data);
+	fdry_buf_release(&text);
+	fdry_buf_release(&expected);
+	fails(INVAL, "given no store", fdry_store_refs(NULL, info_print, &text));
+	fails(INVAL, "given no fn", fdry_store_refs(s, NULL, &text));
+	fails(INVAL, "given no store", fdry_store_remove(NULL, "x"));
+	fails(INVAL, "given no name", fdry_store_remove(s, NULL));
 }
 END_TEST
 
@@ -315,6 +349,7 @@ int main(void)
 	tcase_add_test(tc, sentences_about_bad_names_are_harmless);
 	tcase_add_test(tc, names_in_the_store_are_checked);
 	tcase_add_test(tc, refs_are_set_listed_and_deleted);
+	tcase_add_test(tc, refs_are_listed_with_their_ids);
 	tcase_add_test(tc, an_image_that_lacks_something_is_not_named);
 	tcase_add_test(tc, images_are_found_by_ref_id_and_prefix);
 	tcase_add_test(tc, a_session_resolves_in_its_own_view);

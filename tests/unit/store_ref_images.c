@@ -71,7 +71,7 @@ START_TEST(names_do_not_mix)
 	ck_assert_uint_eq(count, 1);
 	ck_assert(fdry_oid_eq(&refs[0].identity, &id));
 	free(refs);
-	ok(fdry_ref_delete(s, "name"));
+	ok(fdry_store_remove(s, "name"));
 	fails(NOENT, "'name'", fdry_ref_get(s, "name", &got));
 	ok(fdry_ref_get(s, "name@a100", &got));
 	ok(fdry_ref_get(s, "name/x", &got));
@@ -98,13 +98,13 @@ START_TEST(one_of_several_is_picked_by_its_id)
 	ck_assert(fdry_oid_eq(&got, &a));
 	fdry_reader_end(g);
 	ok(fdry_ref_set(s, "name", &a, &id)); /* under two identities it is still one image */
-	ok(fdry_ref_delete(s, sel));
+	ok(fdry_store_remove(s, sel));
 	check_images(only, 1);
-	fails(NOENT, "no image of 'name'", fdry_ref_delete(s, sel));
-	fails(NOENT, "no ref 'nobody'", fdry_ref_delete(s, "nobody:0123"));
-	fails(NAME, "behind the colon", fdry_ref_delete(s, "name:012"));
-	fails(NAME, "behind the colon", fdry_ref_delete(s, "name:"));
-	fails(NAME, "behind the colon", fdry_ref_delete(s, "name:xyzw"));
+	fails(NOENT, "no image of 'name'", fdry_store_remove(s, sel));
+	fails(NOENT, "no ref 'nobody'", fdry_store_remove(s, "nobody:0123"));
+	fails(NAME, "behind the colon", fdry_store_remove(s, "name:012"));
+	fails(NAME, "behind the colon", fdry_store_remove(s, "name:"));
+	fails(NAME, "behind the colon", fdry_store_remove(s, "name:xyzw"));
 	fails(NAME, "behind the colon", fdry_store_resolve(s, "name:0123:4567", &got));
 	fails(NAME, "", fdry_store_resolve(s, ":0123", &got));
 	fails(NAME, "", fdry_ref_set(s, sel, &b, NULL));
@@ -137,7 +137,7 @@ START_TEST(what_begins_alike_needs_more_digits)
 	snprintf(text, sizeof(text), "twin %d", i);
 	oid = seal_for(2, text);
 	snprintf(sel, sizeof(sel), "name:%.4s", fdry_oid_hex(&oid, hex));
-	fails(AMBIGUOUS, "more digits", fdry_ref_delete(s, sel));
+	fails(AMBIGUOUS, "more digits", fdry_store_remove(s, sel));
 	fails(AMBIGUOUS, "more digits", fdry_store_resolve(s, sel, &got));
 	snprintf(sel, sizeof(sel), "name:%s", hex);
 	ok(fdry_ref_get(s, sel, &got));
@@ -220,7 +220,7 @@ START_TEST(pins_are_set_and_stay)
 	ok(fdry_store_pin(s, "name"));
 	ok(fdry_store_unpin(s, "name"));
 	ck_assert(!pinned("name"));
-	ok(fdry_ref_delete(s, "name"));
+	ok(fdry_store_remove(s, "name"));
 	fails(NOENT, "'name'", fdry_store_pin(s, "name"));
 	fails(NAME, "'a b'", fdry_store_pin(s, "a b"));
 	seal_for(1, "a");
@@ -269,7 +269,7 @@ START_TEST(damaged_refs_are_refused_and_can_be_removed)
 		fails(CORRUPT, "'bad'", fdry_ref_get(s, "bad", &got));
 		fails(CORRUPT, "'bad'", fdry_store_pin(s, "bad"));
 		ok(fdry_ref_get(s, "name", &got)); /* others are not touched */
-		ok(fdry_ref_delete(s, "bad"));
+		ok(fdry_store_remove(s, "bad"));
 		fails(NOENT, "'bad'", fdry_ref_get(s, "bad", &got));
 	}
 	memset(rec, 0, sizeof(rec));

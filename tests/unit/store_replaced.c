@@ -88,7 +88,7 @@ static void check_stale(struct fdry_store *s, const char *text)
 	fails(STALE, text, fdry_writer_begin(s, &p));
 	fails(STALE, text, fdry_ref_get(s, "old", &oid));
 	fails(STALE, text, fdry_ref_set(s, "lost", &oid, NULL));
-	fails(STALE, text, fdry_ref_delete(s, "old"));
+	fails(STALE, text, fdry_store_remove(s, "old"));
 	fails(STALE, text, fdry_store_gc(s, NULL, &r));
 }
 

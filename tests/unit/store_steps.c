@@ -220,7 +220,7 @@ static void tagger(void *arg)
 
 static void remover(void *arg)
 {
-	*(int *)arg = fdry_ref_delete(s, "r");
+	*(int *)arg = fdry_store_remove(s, "r");
 }
 
 static void collector(void *arg)
@@ -278,7 +278,7 @@ static int reach_ref(void *arg, const struct fdry_ref *ref)
 static int drop_ref(void *arg, const struct fdry_ref *ref)
 {
 	(void)arg;
-	return fdry_ref_delete(s, ref->name);
+	return fdry_store_remove(s, ref->name);
 }
 
 static unsigned long runs;

@@ -88,7 +88,7 @@ static void *work(void *arg)
 			err = seal_one(s, x >> 18 & 31, ref);
 			break;
 		case 3:
-			err = fdry_ref_delete(s, ref);
+			err = fdry_store_remove(s, ref);
 			break;
 		case 4:
 			err = fdry_store_gc(s, NULL, &r);

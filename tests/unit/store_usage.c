@@ -219,7 +219,7 @@ START_TEST(the_file_is_counted)
 	ck_assert_uint_eq(before.file.disk_bytes, (uint64_t)file.st_blocks * 512);
 	ck_assert_uint_ge(before.file.pages * before.file.page_size, 20 * 100000);
 	ck_assert_uint_ge(before.file.map_bytes, before.file.file_bytes);
-	ok(fdry_ref_delete(s, "a"));
+	ok(fdry_store_remove(s, "a"));
 	ok(fdry_store_gc(s, NULL, &report));
 	ok(fdry_store_stat(s, NULL, NULL, &after));
 	ck_assert_uint_ge(after.file.free_pages,

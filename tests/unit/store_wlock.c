@@ -234,7 +234,7 @@ static int refuses_to_write(struct fdry_store *s)
 
 	return !share_refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_store_gc(s, NULL, &r), FDRY_E_PERM, "reading only") ||
-	       !share_refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
+	       !share_refused(fdry_store_remove(s, "r"), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_claim_begin(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM,
 			      "reading only");
 }

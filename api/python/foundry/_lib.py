@@ -401,6 +401,8 @@ class CaptureOpts(Struct):
 
 
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
+SEAL_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
+FACT_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Fact))
 SELFTEST_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 BYTES_FN = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 IMPORTED_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_char_p)
@@ -537,6 +539,14 @@ class EvictOpts(Struct):
 class EvictReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "limit", "before", "after", "images", "objects", "stored", "collected")]
+
+
+class RefInfo(Struct):
+    _fields_ = [("sz", c_size_t), ("name", c_char_p), ("id", c_char_p), ("used", c_uint64),
+                ("pinned", c_uint32), ("reserved", c_uint32)]
+
+
+REF_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RefInfo))
 
 
 class GcOpts(Struct):
@@ -771,6 +781,8 @@ CHECKED = {
     "fdry_store_pull": [STORE, c_char_p, POINTER(RegistryOpts), POINTER(RegistryReport)],
     "fdry_telemetry_at": [POINTER(Telemetry), c_size_t, POINTER(c_size_t)],
     "fdry_telemetry_text": [STORE, POINTER(c_void_p)],
+    "fdry_store_refs": [STORE, REF_FN, c_void_p],
+    "fdry_store_remove": [STORE, c_char_p],
     "fdry_store_pin": [STORE, c_char_p],
     "fdry_store_unpin": [STORE, c_char_p],
     "fdry_store_limit": [STORE, POINTER(c_uint64), POINTER(c_uint64)],
@@ -836,12 +848,15 @@ CHECKED = {
     "fdry_capture_rng_use": [CAPTURE, c_uint64, POINTER(RngUse)],
     "fdry_capture_rng_slots": [CAPTURE, c_uint64, POINTER(RngSlot), c_size_t, POINTER(c_size_t)],
     "fdry_capture_capacity": [CAPTURE, c_char_p, c_uint64],
+    "fdry_capture_progress": [CAPTURE, SEAL_FN, c_void_p],
     "fdry_capture_seal": [CAPTURE, STORE, c_char_p, POINTER(c_char), POINTER(SealReport)],
     "fdry_image_load": [STORE, c_char_p, POINTER(LoadOpts), POINTER(IMAGE)],
     "fdry_image_graph": [IMAGE, c_size_t, POINTER(c_uint64), POINTER(c_char_p), POINTER(c_uint32)],
     "fdry_image_tensor": [IMAGE, c_size_t, POINTER(Tensor)],
     "fdry_image_tensor_find": [IMAGE, c_char_p, POINTER(Tensor)],
     "fdry_image_fact": [IMAGE, c_char_p, POINTER(c_char_p)],
+    "fdry_image_fact_at": [IMAGE, c_size_t, POINTER(c_char_p), POINTER(c_char_p)],
+    "fdry_image_facts": [STORE, c_char_p, FACT_FN, c_void_p],
     "fdry_image_write": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_write_async": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_copy": [IMAGE, c_char_p, c_uint64, c_size_t, STREAM],
