@@ -5,6 +5,7 @@ can be closed. The test finds the classes and methods by inspection.
 A new class needs a line in MAKERS; a new method needs one only if a parameter of it has a name that
 PARAMETERS lacks.
 """
+import collections.abc
 import contextlib
 import functools
 import gc
@@ -129,6 +130,7 @@ class Closing(unittest.TestCase):
             "Slots": {"image": lambda: subject.image, "graph": lambda: 1},
             "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"],
                       "image": lambda: "vecadd",
+                      "ref": lambda: subject.tag("vecadd", "other") or "other",
                       "file": lambda: self.pack,
                       "registry": lambda: "oci://no-repository",
                       "files": lambda: [foundry.File("a", b"x")]},
@@ -152,7 +154,7 @@ class Closing(unittest.TestCase):
         for name in sorted({name for each in owner.__mro__[:-1] for name in vars(each)}):
             static = inspect.getattr_static(owner, name)
             if isinstance(static, property) and not name.startswith("_"):
-                found[name] = (lambda subject, given, name=name: getattr(subject, name)), {}
+                found[name] = functools.partial(self.get_property, name), {}
                 if static.fset:
                     found[f"{name} ="] = (functools.partial(self.set_property, name),
                                           {"value": static.fset})
@@ -165,6 +167,11 @@ class Closing(unittest.TestCase):
                 found[name] = functools.partial(self.call_method, name), given
         found.update(self.others().get(cls, {}))
         return found
+
+    @staticmethod
+    def get_property(name, subject, _):
+        found = getattr(subject, name)
+        return dict(found) if isinstance(found, collections.abc.Mapping) else found
 
     def set_property(self, name, subject, given):
         setattr(subject, name, given["value"])

@@ -358,7 +358,8 @@ with foundry.Slots() as slots:
         for travelled in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             self.assertEqual((type(travelled), str(travelled), travelled.code, travelled.name,
                               travelled.errno),
-                             (foundry.Error, str(error), error.code, "FDRY_E_NOENT", error.errno))
+                             (foundry.NotFoundError, str(error), error.code, "FDRY_E_NOENT",
+                              error.errno))
 
     def test_a_borrowed_capture_is_not_ended(self):
         for call in (lambda capture: capture.end(), lambda capture: capture.__exit__()):

@@ -18,6 +18,7 @@ from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int
                     c_size_t, c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
 
 from . import words
+from .errors import Error
 
 # When foundry was imported: before the packages that a program captures with.
 STARTED = time.time()
@@ -981,22 +982,6 @@ BADIMAGE, NOENT, REFUSED = -200, -300, -203
 IDENTITY = -202
 
 
-class Error(RuntimeError):
-    """A call of the library failed. The message says what was wrong and what to do.
-
-    name: of the code, such as "FDRY_E_NOENT"; code: its number, negative; errno: its class.
-    """
-
-    def __init__(self, code, text):
-        super().__init__(shown(text))
-        self.code = code
-        self.name = lib.fdry_error_name(code).decode()
-        self.errno = lib.fdry_error_errno(code)
-
-    def __reduce__(self):
-        return type(self), (self.code, *self.args)
-
-
 def sentence(raw):
     """A message of the library, in the words of Python."""
     return words.python(raw.decode(errors="replace"))
@@ -1112,13 +1097,14 @@ class Record:
     """A report with fields."""
 
     def __repr__(self):
-        fields = ", ".join(f"{name}={_brief.repr(value)}" for name, value in vars(self).items()
+        fields = ", ".join(f"{name}={brief(value)}" for name, value in vars(self).items()
                            if not name.startswith("_"))
         return f"<{type(self).__name__} {fields}>"
 
 
 _brief = reprlib.Repr()
 _brief.maxstring = _brief.maxother = 120
+brief = _brief.repr
 
 
 class Callback:

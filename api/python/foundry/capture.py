@@ -31,6 +31,7 @@ def base_for_name(name=None):
 
 
 _PINNED = 1  # FDRY_CAPTURE_PINNED
+_PHASES = ("graphs", "slices", "content", "kernels", "commit")
 
 
 class Capture(_lib.Closing):
@@ -236,19 +237,31 @@ class Capture(_lib.Closing):
     def offset(self, value):
         lib.fdry_capture_set_offset(self._handle, value)
 
-    def seal(self, store=None, ref=None):
+    def seal(self, store=None, ref=None, progress=None):
         """Write the graphs, and all that they need, to a store as an image. Returns a Sealed.
 
         store: a Store, or the path of one, which is created if it does not exist (None: the default
         store). ref: a name for the image. The image has the memory as it is now: reset state
         before.
+
+        progress: a function that is called with (phase, done, total, milliseconds since the seal
+        began) by this thread. Phases are "graphs", "slices" and "kernels", which count graphs and
+        kernels, "content" (bytes of device memory), and "commit" at the end. The function must not
+        use the capture or launch graphs.
         """
+        callback = _lib.Callback(_lib.SEAL_FN, progress and (
+            lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
         store = store if isinstance(store, Store) else Store(store, create=True)
         report = _lib.SealReport(sz=ctypes.sizeof(_lib.SealReport))
         ident = ctypes.create_string_buffer(_lib.ID_SIZE)
-        lib.fdry_capture_seal(self._handle, store._handle,
-                              _lib.text(ref) if ref is not None else None, ident,
-                              ctypes.byref(report))
+        ref = _lib.text(ref) if ref is not None else None
+        lib.fdry_capture_progress(self._handle, callback.fn, None)
+        try:
+            with callback:
+                lib.fdry_capture_seal(self._handle, store._handle, ref, ident,
+                                      ctypes.byref(report))
+        finally:
+            lib.fdry_capture_progress(self._handle, _lib.SEAL_FN(), None)
         return Sealed(ident.value.decode(), report)
 
     def selftest(self, seed=1):

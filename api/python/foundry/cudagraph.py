@@ -290,7 +290,7 @@ class CUDAGraph(_lib.Single):
 
         Raises the error of the first graph that cannot be loaded.
         """
-        return [pending.finish(i) for i in range(len(pending))]
+        return [pending._finish(i) for i in range(len(pending))]
 
     @staticmethod
     def finish_one_graph_load(pending, i):
@@ -298,7 +298,7 @@ class CUDAGraph(_lib.Single):
 
         Each call returns the same object.
         """
-        return pending.finish(range(len(pending))[i])
+        return pending._finish(range(len(pending))[i])
 
 
 def save_graphs(graphs):

@@ -12,7 +12,7 @@ from ._lib import lib
 from .generators import Source
 from .host import HostFunction
 from .store import as_store
-from .tensor import Tensor
+from .views import Facts, Graphs, Tensors
 
 _BACKGROUND, _CHECK_AT_LAUNCH = 1 << 3, 1 << 7
 _ASYNC = 1 << 0  # FDRY_ARRAY_ASYNC
@@ -97,14 +97,21 @@ class Image(_lib.Closing):
         lib.fdry_image_id(self._handle, text)
         return text.value.decode()
 
+    @property
     def graphs(self):
-        """{key: name} of the graphs."""
-        key, name, nodes = ctypes.c_uint64(), ctypes.c_char_p(), ctypes.c_uint32()
-        found = {}
-        for i in range(lib.fdry_image_graph_count(self._handle)):
-            lib.fdry_image_graph(self._handle, i, key, name, nodes)
-            found[key.value] = _lib.foreign(name.value)
-        return found
+        """The graphs: a mapping {key: Graph}. A call, graphs(), returns a dict {key: name}."""
+        return Graphs(self)
+
+    @property
+    def tensors(self):
+        """The named tensors: a mapping {name: Tensor}, by name. A call, tensors(), returns a list.
+        """
+        return Tensors(self)
+
+    @property
+    def facts(self):
+        """The facts that the image states: a mapping {key: value} of str."""
+        return Facts(self)
 
     def _has(self, key):
         """Whether there is a graph `key`.
@@ -119,23 +126,33 @@ class Image(_lib.Closing):
             self._keys.add(found.value)
         return key in self._keys
 
-    def tensors(self):
-        """The named tensors, in the order of their names."""
-        found = []
-        for i in range(lib.fdry_image_tensor_count(self._handle)):
-            raw = _lib.Tensor()
-            lib.fdry_image_tensor(self._handle, i, ctypes.byref(raw))
-            found.append(Tensor(self, raw))
-        return found
-
     def __getitem__(self, name):
-        """The tensor with this name. Raises Error if there is none."""
-        raw = _lib.Tensor()
-        lib.fdry_image_tensor_find(self._handle, _lib.named(name), ctypes.byref(raw))
-        return Tensor(self, raw)
+        """The tensor with this name. Raises KeyError (an Error, too) if there is none."""
+        return self.tensors[name]
+
+    def __contains__(self, name):
+        return name in self.tensors
+
+    def __iter__(self):
+        """The names of the tensors."""
+        return iter(self.tensors)
+
+    def __len__(self):
+        """The number of named tensors."""
+        return lib.fdry_image_tensor_count(self._handle)
+
+    def __bool__(self):
+        return True  # also without tensors
+
+    def keys(self):
+        """The names of the tensors."""
+        return self.tensors.keys()
+
+    def _ipython_key_completions_(self):
+        return list(self.tensors)
 
     def fact(self, key):
-        """The value of a fact. Raises Error if the image does not state it."""
+        """The value of a fact, as facts[key]. Raises KeyError (an Error, too) if there is none."""
         value = ctypes.c_char_p()
         lib.fdry_image_fact(self._handle, _lib.text(key), ctypes.byref(value))
         return _lib.foreign(value.value)

@@ -19,7 +19,7 @@ class Pending:
         self._open, self._where, self._files, self._found = opened, where, files, []
         self._done = [None] * len(files)
 
-    def place(self, num_threads):
+    def _place(self, num_threads):
         """Place the images. They stay until all of their graphs are finished."""
         orders = {}
         for file in self._files:
@@ -36,7 +36,7 @@ class Pending:
     def __repr__(self):
         return f"<Pending {sum(each is not None for each in self._done)} of {len(self)} graphs>"
 
-    def finish(self, i):
+    def _finish(self, i):
         if self._done[i] is None:
             with region.lock:
                 if region.find() is not self._where:
@@ -63,7 +63,7 @@ def start(opened, paths, num_threads):
     files = [_file.read(path) for path in paths]
     with region.lock:
         pending = Pending(opened, region.current("start_graph_builds()"), files)
-        pending.place(num_threads)
+        pending._place(num_threads)
     return pending
 
 

@@ -195,6 +195,19 @@ class File(typing.NamedTuple):
     executable: bool = False
 
 
+class Ref(typing.NamedTuple):
+    """An image under a name, as Store.refs() lists it.
+
+    name: the ref. id: of the image, 64 digits. used: when it was last loaded or sealed, in seconds
+    since 1970, or 0 if that is not known. pinned: whether it is never evicted.
+    """
+
+    name: str
+    id: str
+    used: int
+    pinned: bool
+
+
 class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
@@ -226,6 +239,34 @@ class Store(_lib.Closing):
             return ctypes.string_at(text).decode()
         finally:
             libc.free(text)
+
+    def refs(self):
+        """The images that refs name, as a list of Ref: by name, and the newest of a name first."""
+        found = []
+        each = _lib.REF_FN(lambda _, raw: found.append(
+            Ref(raw.contents.name.decode(), raw.contents.id.decode(), raw.contents.used,
+                bool(raw.contents.pinned))))
+        lib.fdry_store_refs(self._handle, each, None)
+        return found
+
+    def remove(self, ref):
+        """Remove `ref` with all of its images, or one of them (REF:DIGITS).
+
+        The next gc() frees the space of images that no other ref reaches; loaded ones stay.
+        """
+        lib.fdry_store_remove(self._handle, _lib.text(ref))
+
+    def facts(self, name):
+        """{key: value} of the facts of the image `name` (a ref, an id or a prefix of one).
+
+        Of a ref with several images, it is the image that was set last.
+        """
+        found = {}
+
+        def each(_, fact):
+            found[_lib.foreign(fact.contents.key)] = _lib.foreign(fact.contents.value)
+        lib.fdry_image_facts(self._handle, _lib.text(name), _lib.FACT_FN(each), None)
+        return found
 
     def requirements(self, name, externals=None):
         """What a load of the image `name` needs, as Requirements. Uses neither a GPU nor a driver.

@@ -27,7 +27,7 @@ FUNCTIONS = {
     "fdry_image_attach": "Store.attach",
     "fdry_image_describe": "Store.describe", "fdry_image_files": "Store.files",
     "fdry_image_pin": "pin", "fdry_image_rng": "Image.generators",
-    "fdry_image_fact_at": "Image.facts", "fdry_image_facts": "StoredImage.facts",
+    "fdry_image_fact_at": "Image.facts", "fdry_image_facts": "Store.facts",
     "fdry_image_graph": "Image.graphs",
     "fdry_image_host": "Tensor.numpy", "fdry_image_launch_rng": "Image.launch",
     "fdry_image_load": "load", "fdry_image_requirements": "Store.requirements",

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what programs expect of Python objects: images, stores and their parts as mappings."""
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import suite
+import foundry
+from foundry import errors
+
+BUILD = os.environ.get("BUILD", "build")
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Seals twice, and prints the phases of each seal. sys.argv: the store.
+SEAL = """
+import sys, foundry, test_roundtrip
+with foundry.Capture() as cap:
+    cuda = test_roundtrip.Driver()
+    a, b, c = (cuda.alloc([float(i) for i in range(test_roundtrip.N)]) for _ in range(3))
+    cap.add_graph(7, cuda.graph(a, b, c))
+    cap.tensor("a", test_roundtrip.Array(a, test_roundtrip.N))
+    for name in ("first", "second"):
+        found, last = [], 0.0
+        def note(phase, done, total, ms):
+            global last
+            assert 0 <= done <= total and ms >= last, (phase, done, total, ms, last)
+            last = ms
+            found.append((phase, done == total))
+            for call in (lambda: cap.offset, lambda: cap.fact("a", "b")):
+                try:
+                    call()
+                except foundry.Error as e:
+                    assert "waits for its progress function" in str(e), e
+                else:
+                    raise AssertionError("a call in a progress function")
+        cap.seal(sys.argv[1], name, progress=note)
+        print(name, *dict.fromkeys(phase for phase, done in found if done))
+    def fails(*_):
+        raise LookupError("from the function")
+    try:
+        cap.seal(sys.argv[1], "third", progress=fails)
+    except LookupError as e:
+        print("raised", e)
+    cap.seal(sys.argv[1], "fourth")  # without a function again
+"""
+
+
+class Face(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.store = os.path.join(cls.folder.name, "store")
+        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
+                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
+                       capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def load(self, **options):
+        return foundry.load("vecadd", store=self.store, **options)
+
+    def python(self, script, *args):
+        done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True,
+                              check=False, timeout=120, cwd=HERE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        return done.stdout.splitlines()
+
+
+class Mappings(Face):
+    def test_tensors(self):
+        with self.load() as image:
+            names = list(image)
+            self.assertEqual(names, [t.name for t in image.tensors()])
+            self.assertEqual(names, list(image.keys()))
+            self.assertEqual((len(image), len(image.tensors)), (len(names), len(names)))
+            self.assertIn("a", image)
+            self.assertNotIn("nobody", image)
+            self.assertNotIn(7, image)
+            self.assertEqual(image["a"].addr, image.tensors["a"].addr)
+            self.assertTrue(image)
+
+    def test_graphs(self):
+        with self.load() as image:
+            self.assertEqual(image.graphs(), {key: g.name for key, g in image.graphs.items()})
+            for key, graph in image.graphs.items():
+                self.assertEqual((graph.key, key in image.graphs), (key, True))
+                self.assertGreater(graph.nodes, 0)
+                graph.build()
+                graph.launch()
+            self.assertEqual(image.report().graphs_built, len(image.graphs))
+            self.assertNotIn(999, image.graphs)
+
+    def test_facts(self):
+        with self.load() as image, foundry.Store(self.store) as store:
+            self.assertEqual(dict(image.facts), store.facts("vecadd"))
+            self.assertEqual(image.facts["fdry.gpu.arch"], image.fact("fdry.gpu.arch"))
+            self.assertEqual(list(image.facts), sorted(image.facts))
+            self.assertIsNone(image.facts.get("nobody"))
+
+    def test_keys_that_do_not_exist(self):
+        with self.load() as image:
+            for call, says in (
+                    (lambda: image["outt"], r"no tensor named 'outt'; did you mean out"),
+                    (lambda: image.graphs[12345], r"no graph 12345; it has 1"),
+                    (lambda: image.facts["fdry.gpu.arc"], r"did you mean fdry.gpu.arch")):
+                with self.assertRaisesRegex(foundry.Error, says) as raised:
+                    call()
+                self.assertEqual(raised.exception.name, "FDRY_E_NOKEY")
+                self.assertIsInstance(raised.exception, KeyError)
+
+    def test_closed(self):
+        image = self.load()
+        graphs, facts, tensors = image.graphs, image.facts, image.tensors
+        image.close()
+        for call in (lambda: len(graphs), lambda: facts["a"], lambda: list(tensors), graphs,
+                     lambda: len(image), lambda: "a" in image):
+            with self.assertRaisesRegex(ValueError, "the image is closed"):
+                call()
+        self.assertEqual(repr(graphs), "<Graphs of a closed image>")
+
+    def test_refs(self):
+        with foundry.Store(self.store) as store:
+            (ref,) = [r for r in store.refs() if r.name == "vecadd"]
+            with self.load() as image:
+                self.assertEqual(ref.id, image.id)
+            self.assertGreater(ref.used, 1_600_000_000)
+            self.assertFalse(ref.pinned)
+            store.tag("vecadd", "other/name")
+            store.pin("other/name")
+            self.assertEqual([(r.name, r.pinned) for r in store.refs()],
+                             [("other/name", True), ("vecadd", False)])
+            store.remove("other/name")
+            self.assertEqual([r.name for r in store.refs()], ["vecadd"])
+            with self.assertRaisesRegex(foundry.Error, "no ref 'other/name'"):
+                store.remove("other/name")
+
+
+class Errors(Face):
+    def codes(self):
+        """Returns {number: name} of all codes of the library."""
+        path = os.path.join(HERE, "..", "..", "include", "foundry", "errcode.def")
+        with open(path, encoding="utf-8") as f:
+            return {int(code): name for code, name in
+                    re.findall(r"^FDRY_ERRCODE\((\d+), (\w+),", f.read(), re.MULTILINE)}
+
+    def test_every_code_has_a_class(self):
+        codes = self.codes()
+        self.assertEqual(set(codes), set(errors.BY_CODE))
+        for code, name in codes.items():
+            error = foundry.Error(-code, "text\n")
+            with self.subTest(name):
+                self.assertIs(type(error), errors.BY_CODE[code])
+                self.assertEqual((error.code, error.name, str(error), error.args),
+                                 (-code, "FDRY_E_" + name, "text\\n", ("text\\n",)))
+                self.assertTrue(isinstance(error, RuntimeError) and error.errno > 0)
+                again = pickle.loads(pickle.dumps(error))
+                self.assertEqual((type(again), again.code, str(again), again.errno),
+                                 (type(error), error.code, str(error), error.errno))
+        self.assertIs(type(foundry.Error(-12345, "unknown")), foundry.Error)
+
+    def test_classes_are_public(self):
+        for cls in set(errors.BY_CODE.values()):
+            self.assertIs(getattr(foundry, cls.__name__), cls)
+            self.assertIn(cls.__name__, foundry.__all__)
+            self.assertEqual(cls.__module__, "foundry")
+            self.assertRegex(errors.__doc__, rf"\n +{cls.__name__} ")
+
+    def test_what_programs_catch(self):
+        none = os.path.join(self.folder.name, "none")
+        with self.load() as image:
+            for builtin, blame, call in (
+                    (KeyError, foundry.UsageError, lambda: image["nobody"]),
+                    (KeyError, foundry.UsageError, lambda: image.launch(999)),
+                    (FileNotFoundError, foundry.NotFoundError,
+                     lambda: foundry.load("nobody", store=self.store)),
+                    (FileNotFoundError, foundry.UsageError, lambda: foundry.Store(none)),
+                    (ValueError, foundry.InvalidError,
+                     lambda: foundry.Store(self.store).remove("a b")),
+                    (RuntimeError, foundry.PlatformError, lambda: foundry.Device(5)),
+                    (RuntimeError, foundry.MismatchError,
+                     lambda: foundry.load("vecadd", store=self.store, facts={"a": "b"}))):
+                for each in (builtin, blame, foundry.Error, RuntimeError):
+                    with self.assertRaises(each):
+                        call()
+
+
+class Seals(Face):
+    def test_progress(self):
+        out = self.python(SEAL, os.path.join(self.folder.name, "sealed"))
+        phases = "graphs slices content kernels commit"
+        self.assertEqual(out, [f"first {phases}", f"second {phases}", "raised from the function"])
+
+
+if __name__ == "__main__":
+    suite.main()
