@@ -16,7 +16,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int env_level = -1;
 static fdry_log_fn sink;
 static void *sink_arg;
-static int sink_level = -1;
+static _Atomic int sink_level = -1; /* may change while other threads write messages */
 
 static void read_env(void)
 {

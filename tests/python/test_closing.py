@@ -64,7 +64,8 @@ class Beside:
             self.close()
 
     def __enter__(self):
-        for name, function in vars(_lib.lib).items():
+        for name in _lib.SIGNATURES:
+            function = getattr(_lib.lib, name)
             self._kept[name] = original = function.call
             function.call = functools.partial(self._call, function, original)
         return self

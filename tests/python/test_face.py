@@ -189,6 +189,67 @@ class Errors(Face):
                         call()
 
 
+class Logs(Face):
+    SCRIPT = """
+import logging, sys, foundry
+class Lines(logging.Handler):
+    def emit(self, record):
+        found.append((record.name, record.levelname))
+found, store = [], sys.argv[1]
+logger = logging.getLogger("foundry")
+logger.addHandler(Lines())
+for level in (logging.WARNING, logging.DEBUG, logging.WARNING):
+    logger.setLevel(level)
+    with foundry.load("vecadd", store=store) as image:
+        image.launch(1)
+    print(len(found) > 0, sorted(set(found)))
+    found.clear()
+"""
+
+    def test_levels(self):
+        out = self.python(self.SCRIPT, self.store)
+        self.assertEqual([out[0], out[2]], ["False []"] * 2)
+        self.assertIn("('foundry', 'DEBUG')", out[1])
+
+    def test_a_library_prints_nothing(self):
+        for how, says in (("", "^$"),
+                          ("import logging; logging.basicConfig(level='INFO')", ":foundry:")):
+            done = subprocess.run(
+                [sys.executable, "-c", f"{how}\nimport sys, foundry\n"
+                 "foundry.load('vecadd', store=sys.argv[1]).launch(1)\n", self.store],
+                capture_output=True, text=True, check=True, timeout=60)
+            self.assertEqual(done.stdout, "")
+            self.assertRegex(done.stderr, says)
+
+    def test_the_variable_prints(self):
+        done = subprocess.run(
+            [sys.executable, "-c", "import sys, foundry\n"
+             "foundry.load('vecadd', store=sys.argv[1]).launch(1)\n"
+             "assert 'logging' not in sys.modules", self.store],
+            capture_output=True, text=True, check=True, timeout=60,
+            env={**os.environ, "FOUNDRY_LOG": "debug"})
+        self.assertIn("foundry: debug: ", done.stderr)
+
+
+class Imports(Face):
+    # What `import foundry` may import besides the modules that Python itself has imported. Each
+    # more would be paid for by every process that imports foundry.
+    ALLOWED = {"_ctypes", "_struct", "atexit", "ctypes", "ctypes._endian", "struct", "types",
+               "foundry", "foundry._lib", "foundry._log", "foundry.activate", "foundry.errors"}
+
+    def test_modules(self):
+        out = self.python("import sys; sys.path[:0] = sys.argv[1:]; before = set(sys.modules)\n"
+                          "import foundry; print(*sorted(set(sys.modules) - before), sep='\\n')",
+                          os.path.dirname(os.path.dirname(foundry.__file__)))
+        self.assertIn("foundry._lib", out)
+        self.assertEqual(set(), set(out) - self.ALLOWED)
+
+    def test_every_name_can_be_imported(self):
+        for name in foundry.__all__:
+            self.assertIsNotNone(getattr(foundry, name))
+        self.assertTrue(set(foundry.__all__) <= set(dir(foundry)))
+
+
 class Seals(Face):
     def test_progress(self):
         out = self.python(SEAL, os.path.join(self.folder.name, "sealed"))

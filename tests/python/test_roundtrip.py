@@ -261,7 +261,7 @@ class Roundtrip(unittest.TestCase):
                 original(pointer)
             freed.set()
 
-        function = vars(_lib.lib)["fdry_image_unload"]
+        function = _lib.lib.fdry_image_unload
         original = function.call
         held.append(foundry.load("functions", store=self.store, functions={"done": done}))
         with unittest.mock.patch.object(function, "call", unload):

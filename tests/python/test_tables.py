@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 import suite
-from foundry import _lib
+from foundry import _lib, _tables
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 INCLUDES = [f"-I{os.path.join(ROOT, 'include')}"]
@@ -46,7 +46,7 @@ SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4,
 
 
 # Pointers to functions
-FUNCTIONS = tuple(t for t in vars(_lib).values()
+FUNCTIONS = tuple(t for t in vars(_tables).values()
                   if isinstance(t, type) and issubclass(t, ctypes._CFuncPtr))
 
 
@@ -64,7 +64,7 @@ def is_pointer(ctype):
 
 
 def structs():
-    return {name: cls for name, cls in vars(_lib).items()
+    return {name: cls for name, cls in vars(_tables).items()
             if isinstance(cls, type) and issubclass(cls, _lib.Struct) and cls is not _lib.Struct}
 
 

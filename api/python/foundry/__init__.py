@@ -15,9 +15,8 @@ To run a program that imports torch first, use `python -m foundry run program.py
     numbers that change between launches:   DeviceScalar, DecodeState
     container registries:                   Store.push, Store.pull, tags, prune
 """
-import importlib
-
-from ._lib import Error, lib, missing
+from . import _lib, _log
+from ._lib import Error
 from .activate import activate, environment
 
 # Each name by its module, which is imported when the name is first used: a program that only loads
@@ -54,15 +53,19 @@ _NAMES = {name: module for module, names in {
 }.items() for name in names}
 
 __all__ = ["Error", "activate", "environment", "telemetry", *_NAMES]
-__version__ = lib.fdry_version().decode() if not missing else "0"
+__version__ = "0" if _lib.missing else _lib.version()
+
+
+def _module(name):
+    return __import__(f"{__name__}.{name}", fromlist=["*"])
 
 
 def __getattr__(name):
     if name == "telemetry":
-        return importlib.import_module(".telemetry", __name__)
+        return _module("telemetry")
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module("." + _NAMES[name], __name__), name)
+    value = getattr(_module(_NAMES[name]), name)
     globals()[name] = value
     return value
 
@@ -71,7 +74,7 @@ def __dir__():
     return sorted({*globals(), *__all__})
 
 
-try:
-    activate()
-except (Error, ImportError):
-    pass  # too late, or there is no interposer: only a capture needs it, and reports that then
+if not _lib.missing:
+    # An error is ignored: too late, or no interposer. Only a capture needs it, and reports that.
+    _lib.raw["fdry_hook_install"](None)
+    _log.begin()

@@ -2,11 +2,13 @@
 """Put the interposer in place: in this process, and in programs that it starts."""
 import ctypes
 import os
-import re
 
 from ._lib import lib
 
-_SEPARATORS = re.compile(r"[ :]+")
+
+def _parts(names):
+    """The names in LD_PRELOAD, which blanks and colons separate."""
+    return [name for name in names.replace(":", " ").split(" ") if name]
 
 
 def interposer():
@@ -24,10 +26,10 @@ def environment(env=None):
     """
     env = dict(os.environ if env is None else env)
     path = interposer()
-    if _SEPARATORS.search(path):
+    if _parts(path) != [path]:
         raise ValueError(
             f"LD_PRELOAD cannot name {path}, which has a blank or colon; install Foundry elsewhere")
-    named = [p for p in _SEPARATORS.split(env.get("LD_PRELOAD", "")) if p]
+    named = _parts(env.get("LD_PRELOAD", ""))
     ours = [path, os.path.join(os.path.dirname(path), "libcuda.so")]
     env["LD_PRELOAD"] = " ".join(named + [p for p in ours if p not in named])
     return env

@@ -5,7 +5,7 @@ import bisect
 import contextlib
 import ctypes
 
-from . import _lib, _torch
+from . import _lib, _log, _torch
 from ._lib import Error, lib, libc
 from .generators import Names, recognise
 from .host import HostFunction
@@ -63,6 +63,7 @@ class Capture(_lib.Closing):
                                 after=after._handle.raw if after else None, aside=aside,
                                 flags=_PINNED if pinned else 0)
         raw = _lib.CAPTURE()
+        _log.follow()
         lib.fdry_hook_install(None)
         lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(raw))
         self._prepare(raw, device)

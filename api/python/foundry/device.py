@@ -2,7 +2,7 @@
 """Devices and their pools: memory, streams, events, and buffers with handles."""
 import ctypes
 
-from . import _lib
+from . import _lib, _log
 from ._lib import lib
 from .image import _stream
 
@@ -36,6 +36,7 @@ class Device(_lib.Closing):
 
     def __init__(self, ordinal=0):
         raw = _lib.DEVICE()
+        _log.follow()
         lib.fdry_device_get(ordinal, ctypes.byref(raw))
         self._handle = _lib.Handle(raw)
         caps = _lib.DeviceCaps(sz=ctypes.sizeof(_lib.DeviceCaps))

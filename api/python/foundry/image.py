@@ -7,7 +7,7 @@ import ctypes
 import itertools
 import weakref
 
-from . import _lib, _torch, array
+from . import _lib, _log, _torch, array
 from ._lib import lib
 from .generators import Source
 from .host import HostFunction
@@ -439,6 +439,7 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
                         background, own_context, check_overlap, externals, into, keep, ordered,
                         check_at_launch, functions)
     raw, store = _lib.IMAGE(), as_store(store)
+    _log.follow()
     try:
         with opts.calls:
             lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts),

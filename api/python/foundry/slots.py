@@ -5,7 +5,7 @@ import contextlib
 import ctypes
 import threading
 
-from . import _lib
+from . import _lib, _log
 from ._lib import lib
 from .image import Image, _stream
 
@@ -87,6 +87,7 @@ class Slots(_lib.Closing):
                               sync=_number("sync", _SYNCS, sync),
                               driver=_lib.file_name(driver) if driver else None)
         raw = _lib.SLOTS()
+        _log.follow()
         lib.fdry_slots_new(ctypes.byref(opts), ctypes.byref(raw))
         self._handle = _lib.Handle(raw, keeps=(self._held, self._callbacks, self._fn))
         self._shown = f" of device {device}"

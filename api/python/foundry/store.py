@@ -6,7 +6,7 @@ import os
 import secrets
 import typing
 
-from . import _lib
+from . import _lib, _log
 from ._lib import lib, libc, STORE
 
 _CREATE, _READONLY, _GROUP = 1, 2, 4
@@ -223,6 +223,7 @@ class Store(_lib.Closing):
         flags = (_CREATE if create else 0) | (_READONLY if readonly else 0) | (_GROUP if group
                                                                                else 0)
         raw = STORE()
+        _log.follow()
         lib.fdry_store_open(_lib.file_name(path) if path is not None else None, flags,
                             ctypes.byref(raw))
         self._handle = _lib.Handle(raw)
