@@ -68,6 +68,7 @@ def fault_for(method, path):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # A body must not wait until the client has confirmed its head.
 
     def log_message(self, *_):
         pass

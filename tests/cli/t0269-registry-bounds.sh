@@ -15,79 +15,94 @@ for i in {1..40}; do
 done
 export FOUNDRY_STORE=$TMP/s FOUNDRY_REGISTRY_RETRIES=1 FOUNDRY_REGISTRY_TIMEOUT=2
 "$store_image" s m/one "${files[@]}" >/dev/null
+slow="blobs/sha256:$(id_of f20)"
 registry_start real
-hostile_start bad "127.0.0.1:$real_port"
-at=oci+http://127.0.0.1:$bad_port/m/one
-fault
-t "push" foundry-store push --private m/one "$at"
+
+begin() {
+	servers_own
+	hostile_start bad "127.0.0.1:$real_port"
+	at=oci+http://127.0.0.1:$bad_port/m/one
+	fault
+}
 
 # --- progress ---
 
-fault "GET blobs/sha256:$(id_of f20) 1 drip 0.2"
-rm -rf t
-# The words of a pull on a terminal, one line each.
-progress() {
-	python3 "$ROOT/tests/cli/on_terminal.py" "" foundry-store -s t pull "$at" | tr '\r' '\n'
+# shows REGEX: the words of a pull on a terminal, one line each
+shows() {
+	python3 "$ROOT/tests/cli/on_terminal.py" "" foundry-store -s t pull "$at" | tr '\r' '\n' |
+		grep -E "$1"
 }
-shows() { progress | grep -E "$1"; }
-t "pull shows bytes and objects" shows "KiB of .*, object [0-9]+ of 4[01]"
-rm -rf t
-fault "GET blobs/sha256:$(id_of f20) 1 drip 0.2"
-t "and the rate and the time left" shows "of 4[01], [0-9.]+ [KM]iB/s, [0-9]+ s left"
+progress() {
+	fault "GET $slow 1 drip 0.2"
+	rm -rf t
+	t "pull shows bytes and objects" shows "KiB of .*, object [0-9]+ of 4[01]"
+	rm -rf t
+	fault "GET $slow 1 drip 0.2"
+	t "and the rate and the time left" shows "of 4[01], [0-9.]+ [KM]iB/s, [0-9]+ s left"
+}
 
 # --- redirects of many blobs ---
 
 # The image's tag was removed: the registry has its blobs, and no manifest names them.
-fault
-t "remove the image" foundry-store unpush "$at"
-fault "HEAD blobs/sha256: 99999 redirect http://127.0.0.1:$real_port"
-t "a registry that redirects each question for a blob" python3 -c '
+redirects() {
+	fault
+	t "remove the image" foundry-store unpush "$at"
+	fault "HEAD blobs/sha256: 99999 redirect http://127.0.0.1:$real_port"
+	t "a registry that redirects each question for a blob" python3 -c '
 import sys
 import foundry
-foundry.Store(sys.argv[1]).push("m/one", sys.argv[2], private=True, requests=2)' s "$at"
-t "has them all" test "$(asked "HEAD .*blobs/sha256")" -gt 40
+foundry.Store(sys.argv[1]).push("m/one", sys.argv[2], private=True, requests=2)' \
+		"$FOUNDRY_STORE" "$at"
+	t "has them all" test "$(asked "HEAD .*blobs/sha256")" -gt 40
+}
 
 # --- log-ins without end ---
 
-touch bad/tokens
-fault "GET blobs/sha256 99999 expire"
-rm -rf t
-t "a registry that refuses every token" says_only 6 "answered 401" \
-	timeout 20 foundry-store -s t pull "$at"
-t "gets each request a few times" test "$(asked "GET.*blobs")" -lt 100
+tokens_endless() {
+	touch bad/tokens
+	fault "GET blobs/sha256 99999 expire"
+	rm -rf t
+	t "a registry that refuses every token" says_only 6 "answered 401" \
+		timeout 20 foundry-store -s t pull "$at"
+	t "gets each request a few times" test "$(asked "GET.*blobs")" -lt 100
+}
 
 # --- tokens that never come ---
 
 # Each byte comes within the time-out, and the answer never ends.
-fault "GET /token 99 trickle"
-: >bad/tokens
-start=$SECONDS
-t "a token that comes a byte at a time" says_only 9 \
-	"tokens cannot be reached: .*(timed out|Timeout)" timeout 60 foundry-store -s t pull "$at"
-t "is not waited for" test $((SECONDS - start)) -lt 25
+tokens_never() {
+	begin
+	fault "GET /token 99 trickle"
+	: >bad/tokens
+	start=$SECONDS
+	t "a token that comes a byte at a time" says_only 9 \
+		"tokens cannot be reached: .*(timed out|Timeout)" \
+		timeout 60 foundry-store -s t pull "$at"
+	t "is not waited for" test $((SECONDS - start)) -lt 25
+}
 
 # --- a helper that is not there ---
 
-echo '{"credsStore": "absent"}' >"$HOME/.docker/config.json"
-fault
-: >bad/tokens
-rm -rf t
 anonymous() { foundry-store -s t pull "$at" 2>&1 && foundry-store -s t verify; }
-t "without the helper an open registry is read" anonymous
-rm -rf t
 warned() { FOUNDRY_LOG=warn foundry-store -s t pull "$at" 2>&1 | grep "$1"; }
-t "with a warning in the log" warned "warn: .*docker-credential-absent is not in PATH"
-fault "GET /token 9 status 401"
-: >bad/tokens
-rm -rf t
-t "a refusal names the helper" says_only 6 "tokens answered 401.*docker-credential-absent" \
-	foundry-store -s t pull "$at"
-rm bad/tokens "$HOME/.docker/config.json"
+helper_absent() {
+	echo '{"credsStore": "absent"}' >"$HOME/.docker/config.json"
+	fault
+	: >bad/tokens
+	rm -rf t
+	t "without the helper an open registry is read" anonymous
+	rm -rf t
+	t "with a warning in the log" warned "warn: .*docker-credential-absent is not in PATH"
+	fault "GET /token 9 status 401"
+	: >bad/tokens
+	rm -rf t
+	t "a refusal names the helper" says_only 6 "tokens answered 401.*docker-credential-absent" \
+		foundry-store -s t pull "$at"
+	rm bad/tokens "$HOME/.docker/config.json"
+}
 
 # --- the client's certificate ---
 
-tls_make
-export HOSTILE_TLS="$TMP/server.crt $TMP/server.key $TMP/ca.crt"
 secure_start() {
 	local port
 	port=$(free_port)
@@ -102,16 +117,33 @@ secure_start() {
 	cat "$1.log"
 	return 1
 }
-secure_start named "127.0.0.1:$real_port"
-secure_start other "127.0.0.1:$real_port"
-export FOUNDRY_REGISTRY_CA=$TMP/ca.crt FOUNDRY_REGISTRY_CERT=$TMP/client.crt
-export FOUNDRY_REGISTRY_KEY=$TMP/client.key
-echo "GET blobs 99 redirect https://127.0.0.1:$other_port" >named/faults
-: >named/headers
-: >other/headers
-rm -rf t
-t "blobs come from another host" foundry-store -s t pull "oci://127.0.0.1:$named_port/m/one"
-t "the registry saw the certificate" grep -q "GET .*manifests.* client$" named/headers
-t "the other host got requests" grep -q "GET .*blobs" other/headers
-t "and no certificate" bash -c "! grep -q 'client$' other/headers"
+certificate() {
+	tls_make
+	export HOSTILE_TLS="$TMP/server.crt $TMP/server.key $TMP/ca.crt"
+	secure_start named "127.0.0.1:$real_port"
+	secure_start other "127.0.0.1:$real_port"
+	export FOUNDRY_REGISTRY_CA=$TMP/ca.crt FOUNDRY_REGISTRY_CERT=$TMP/client.crt
+	export FOUNDRY_REGISTRY_KEY=$TMP/client.key
+	echo "GET blobs 99 redirect https://127.0.0.1:$other_port" >named/faults
+	: >named/headers
+	: >other/headers
+	rm -rf t
+	t "blobs come from another host" foundry-store -s t pull "oci://127.0.0.1:$named_port/m/one"
+	t "the registry saw the certificate" grep -q "GET .*manifests.* client$" named/headers
+	t "the other host got requests" grep -q "GET .*blobs" other/headers
+	t "and no certificate" bash -c "! grep -q 'client$' other/headers"
+}
+
+# Each of the others begins with what the one before has left.
+others() {
+	begin
+	t "push" foundry-store push --private m/one "$at"
+	progress
+	redirects
+	tokens_endless
+	helper_absent
+	certificate
+}
+
+side_by_side others tokens_never
 t_done
