@@ -169,6 +169,15 @@ class Doctor(unittest.TestCase):
                          "Foundry software device, compute capability 9.0, 8.0 GiB")
         self.assertEqual(lines["store"][0], "no")
 
+    def test_other_code_may_print_in_each_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="ascii") as f:
+                f.write("import atexit\nprint('begun')\natexit.register(print, 'ended')\n")
+            lines = self.said(0, PYTHONPATH=os.pathsep.join([folder, os.environ["PYTHONPATH"]]))
+        self.assertEqual(self.captures(lines), {("ok", "begins")})
+        self.assertEqual(lines["load"], ("ok", "works, on Foundry software device"))
+        self.assertIn("not installed", lines["sglang"][1])
+
     def test_no_driver(self):
         lines = self.said(1, FOUNDRY_DRIVER="/nowhere/libcuda.so.1")
         for works, text in self.captures(lines):

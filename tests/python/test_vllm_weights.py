@@ -63,6 +63,12 @@ class Weights(Engine):
         self.write(3.0)  # it was written at another time
         self.start(counts="LOADED", loads=[3.0])
 
+    def test_a_file_that_was_replaced_by_one_with_its_size_and_time_is_read(self):
+        self.first()
+        self.written -= 1
+        self.write(7.0)
+        self.start(counts="LOADED", loads=[7.0], weight=7.0)
+
     def test_tensors_that_the_constructor_computes_are_of_this_start(self):
         self.first()
         log = self.start("assert set(worker.model_runner.model.spare.tolist()) == {2.0}",

@@ -12,13 +12,16 @@ from .activate import environment, interposer
 from .store import Store
 from .settings import check_variables, variables
 
+# Other code may print in these processes, too, so the line with the result begins with this.
+_RESULT = "doctor: "
+
 # The first step of every load. Prints the device's name.
 _LOAD = """
 import sys
 import foundry
 try:
     with foundry.Device() as device:
-        print(device.caps["name"])
+        print("doctor: " + device.caps["name"])
 except foundry.Error as e:
     sys.exit(str(e))
 """
@@ -58,14 +61,14 @@ mapped = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps")
           if "/libcuda.so" in line]
 drivers = [path for path in dict.fromkeys(mapped)
            if not hasattr(ctypes.CDLL(path), "fdry_hook_table")]
-print(json.dumps({"driver": drivers, "version": version.value, "devices": devices}))
+print("doctor: " + json.dumps({"driver": drivers, "version": version.value, "devices": devices}))
 """
 
 _TORCH = """
 import torch
 import foundry._torch
 foundry._torch.module()
-print(f"{torch.__version__}, built for CUDA {torch.version.cuda}, " +
+print(f"doctor: {torch.__version__}, built for CUDA {torch.version.cuda}, " +
       ("CUDA works" if torch.cuda.is_available() else "finds no GPU"))
 """
 
@@ -77,12 +80,12 @@ import sys
 doctor = importlib.import_module(f"foundry.{sys.argv[1]}.doctor")
 found = []
 doctor.report(lambda *what: found.append(what), sys.argv[2])
-print(json.dumps(found))
+print("doctor: " + json.dumps(found))
 """
 
 
 def _child(code, *args, env=None):
-    """Run Python code. Returns whether it succeeded, and its last line, which has the reason."""
+    """Run Python code. Return whether it succeeded, and its result, or the line with the reason."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = dict(os.environ if env is None else env)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
@@ -91,8 +94,12 @@ def _child(code, *args, env=None):
                               text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
         return False, "it did not end within two minutes"
-    said = (done.stdout if not done.returncode else done.stderr or done.stdout).strip().splitlines()
-    return not done.returncode, said[-1] if said else f"it ended with status {done.returncode}"
+    said = [line.removeprefix(_RESULT) for line in done.stdout.splitlines()
+            if line.startswith(_RESULT)]
+    if done.returncode or not said:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        return False, said[-1] if said else f"it ended with status {done.returncode}"
+    return True, said[-1]
 
 
 def _ways():

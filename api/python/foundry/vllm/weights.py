@@ -212,8 +212,8 @@ class Weights:
 
     def identity(self, config):
         """Return what tells these weights from others: the given revision, or a hash of the names
-        of the files with their sizes and times of change. In a cache of Hugging Face, the name of
-        a file contains its hash.
+        of the files with their sizes and times. In a cache of Hugging Face, the name of a file
+        contains its hash.
         """
         if self.loader.revision is not None:
             return f"revision {self.loader.revision}"
@@ -259,7 +259,9 @@ def _file_identity(path):
     if os.path.basename(os.path.dirname(real)) == "blobs":
         return [os.path.basename(path), os.path.basename(real)]
     found = os.stat(real)
-    return [os.path.basename(path), found.st_size, found.st_mtime_ns]
+    # A program that copies a file may set the time of its modification; none sets that of its
+    # change.
+    return [os.path.basename(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
 def _rest(ranges, allocations):
