@@ -1,35 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The README's examples do what it says, with the image of the demo.
+# The README's commands and programs do what it says, in a copy of the tree after `make demo`.
 . "$(dirname "$0")/../lib.sh"
 
-# block LANGUAGE N: prints the README's Nth block of code in that language
-block() {
-	awk -v lang="$1" -v n="$2" \
-		'/^```/ { inside = 0 } inside; $0 == "```" lang { inside = ++seen == n }' \
-		"$ROOT/README.md"
-}
-
-block c 1 >load.c
-block python 1 >load.py
-block python 2 >capture.py
-
-# compile SOURCE PROGRAM: runs the README's own command from the top folder, with warnings
-compile() {
-	sed -n "s|^    cc \(load[.]c -I\)|${CC:-cc} -Wall -Wextra -Werror \1|
-		s|load[.]c|$PWD/$1|; s|-o load|-o $PWD/$2|; s|\$PWD/build|$BUILD|;
-		s|build/lib|$BUILD/lib|; /^${CC:-cc} .*-I/p" "$ROOT/README.md" >"$2.sh"
-	(script=$PWD/$2.sh && cd "$ROOT" && bash -e "$script")
-}
-
 mkdir build
+ln -s "$ROOT/include" "$ROOT/api" .
+ln -s "$BUILD"/libfoundry* "$BUILD/foundry" build/
 "$BUILD/examples/vecadd" capture -s build/demo-store -m "$BUILD/sim/kernels.cubin" >/dev/null
-t "the C program compiles" compile load.c load
-t "the C program runs" prints 249.75 ./load
-sed 's/"vecadd"/"nobody"/' load.c >nobody.c
-compile nobody.c nobody
+t "the README's examples" python3 "$ROOT/tests/examples.py" run "$ROOT/README.md"
+
+# The C program again, with warnings as errors, and with a name that the store does not have.
+compile() {
+	sed "s/\"vecadd\"/\"$1\"/" load.c >"$1.c"
+	"${CC:-cc}" -Wall -Wextra -Werror "$1.c" -Iinclude build/libfoundry.so \
+		-Wl,-rpath,"$PWD/build" -o "$1"
+}
+t "the C program compiles without warnings" compile vecadd
+t "it runs" prints 249.75 ./vecadd
+t "another name" compile nobody
 t "the C program reports a missing ref" fails "no ref 'nobody'" ./nobody
-t "the Python program runs" prints 249.75 python3 load.py
-t "the capturing program is Python" python3 -m py_compile capture.py
 t_done

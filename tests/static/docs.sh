@@ -32,7 +32,7 @@ dead_paths() {
 	folders+='|tests|Documentation|[.]ci'
 	{
 		grep -HoE '``('"$folders"')/[A-Za-z0-9_./-]+``' README.md "${pages[@]}"
-		grep -HoE '\]\([A-Za-z][A-Za-z0-9_./-]+\)' README.md
+		grep -HoE '\]\([A-Za-z][A-Za-z0-9_./-]+\)' README.md SECURITY.md CHANGELOG.md
 	} | while IFS=: read -r file path; do
 		path=$(tr -d '`]()*' <<<"$path")
 		[[ -e ${path%/} || $path =~ [A-Z]{3} ]] || echo "$file: $path"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The start pages and the README do what they say, word by word, in an empty folder: with a source
+# archive and a wheel of this build, without a network, on the software driver.
+. "$(dirname "$0")/../lib.sh"
+python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
+examples=$ROOT/tests/examples.py
+start=$ROOT/Documentation/start
+
+# The archive unpacks as a link to the tree, so `make install` finds everything built.
+ln -s "$ROOT" foundry-0.2.0
+tar czf foundry-0.2.0.tar.gz foundry-0.2.0
+PIP_CACHE_DIR=$TMP/cache python3 -m pip wheel -q --no-deps --no-build-isolation \
+	--config-settings "build=$BUILD" -w "$TMP" "$ROOT"
+
+# The page of C selects the software driver itself.
+driver=FOUNDRY_DRIVER=$BUILD/foundry/sim/libcuda.so.1
+
+# Machines may have no ensurepip: a virtual environment gets a pip that is the machine's.
+mkdir bin
+cat >bin/python3 <<SH
+#!/bin/bash
+[ "\$1 \$2" = "-m venv" ] || exec "$(command -v python3)" "\$@"
+"$(command -v python3)" -m venv --without-pip "\$3"
+printf '#!/bin/sh\nexec "%s" -m pip --python "%s" "\$@"\n' "$(command -v python3)" \\
+	"\$PWD/\$3/bin/python" >"\$3/bin/pip"
+chmod +x "\$3/bin/pip"
+SH
+chmod +x bin/python3
+read -ra clean <<<"env -i HOME=$TMP/home LANG=C.UTF-8 PIP_NO_INDEX=1 BUILD=$BUILD CC=${CC:-cc} \
+	PIP_CONFIG_FILE=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CACHE_DIR=$TMP/cache \
+	PATH=$TMP/bin:${PATH#"$BUILD":} SETUP=:"
+[ -z "${CUDA_HOME:-}" ] || clean+=("CUDA_HOME=$CUDA_HOME")
+
+# follow PAGE: in a folder of its own, with what a reader has there
+follow() {
+	local page=$1 folder
+	folder=$(basename "$page" .rst)
+	mkdir "$folder" && cp -P foundry-0.2.0.tar.gz ./*.whl "$folder"
+	(cd "$folder" && "${clean[@]}" python3 "$examples" run "$page")
+}
+
+t "the page of C" follow "$start/c.rst"
+clean+=("$driver")
+t "the page of PyTorch" follow "$start/pytorch.rst"
+t "the page of the engines" follow "$start/engines.rst"
+t "no start page is left out" prints "c.rst engines.rst pytorch.rst" \
+	sh -c "cd '$start' && echo *.rst"
+mapfile -t pages < <(tree_files 'Documentation/*.rst' README.md)
+cd "$ROOT"
+t "blocks of all pages are correct syntax" env CUDA_INC="${CUDA_INC:-/usr/local/cuda/include}" \
+	python3 "$examples" check "${pages[@]}"
+t_done
