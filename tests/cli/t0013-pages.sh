@@ -5,6 +5,7 @@
 # archive and a wheel of this build, without a network, on the software driver.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
+export PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 examples=$ROOT/tests/examples.py
 start=$ROOT/Documentation/start
 
@@ -27,7 +28,9 @@ printf '#!/bin/sh\nexec "%s" -m pip --python "%s" "\$@"\n' "$(command -v python3
 	"\$PWD/\$3/bin/python" >"\$3/bin/pip"
 chmod +x "\$3/bin/pip"
 SH
-chmod +x bin/python3
+# The tree is built: make installs it and builds nothing.
+printf '#!/bin/sh\nexec "%s" -o all "$@"\n' "$(command -v make)" >bin/make
+chmod +x bin/python3 bin/make
 read -ra clean <<<"env -i HOME=$TMP/home LANG=C.UTF-8 PIP_NO_INDEX=1 BUILD=$BUILD CC=${CC:-cc} \
 	PIP_CONFIG_FILE=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CACHE_DIR=$TMP/cache \
 	PATH=$TMP/bin:${PATH#"$BUILD":} SETUP=:"

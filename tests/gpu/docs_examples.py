@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of the start pages and of the README that need a GPU and PyTorch.
+
+Runs each page's blocks in their order, in a folder of its own, with the package of this tree in
+place of an installed one. Prints a line for each page, and the times. Blocks that need an engine, a
+model or a network are left out; tests/gpu/vllm_serve.py and sglang_start.py run the engines.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/python"))
+import parts  # noqa: E402
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+PAGES = ("Documentation/start/pytorch.rst", "Documentation/start/c.rst", "README.md")
+
+
+def tools(folder):
+    """A folder for PATH: pip installs nothing, and a virtual environment is the present Python."""
+    path = os.path.join(folder, "bin")
+    os.makedirs(path)
+    scripts = {
+        "python3": f'[ "$1 $2" != "-m venv" ] || {{ mkdir -p "$3/bin"; : >"$3/bin/activate"; exit; }}'
+                   f'\nexec "{sys.executable}" "$@"',
+        "pip": "exit 0",
+        "make": f'exec {shutil.which("make")} -o all "$@"',
+    }
+    for name, text in scripts.items():
+        with open(os.path.join(path, name), "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/bash\n{text}\n")
+        os.chmod(os.path.join(path, name), 0o755)
+    return path
+
+
+def prepare(folder):
+    """What a reader of any page has: the source archive, and a tree that was built."""
+    os.symlink(ROOT, os.path.join(folder, "foundry-0.2.0"))
+    subprocess.run(["tar", "czf", "foundry-0.2.0.tar.gz", "foundry-0.2.0"], cwd=folder, check=True)
+    os.makedirs(os.path.join(folder, "build"))
+    for name in ("include", "api"):
+        os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
+    for name in os.listdir(BUILD):
+        if name.startswith("libfoundry") or name == "foundry":
+            os.symlink(os.path.join(BUILD, name), os.path.join(folder, "build", name))
+    subprocess.run([os.path.join(BUILD, "examples/vecadd"), "capture", "-s",
+                    os.path.join(folder, "build/demo-store")], check=True, capture_output=True)
+
+
+def follow(page):
+    with tempfile.TemporaryDirectory() as folder:
+        path = tools(folder)
+        env = {**os.environ, "PATH": f"{path}:{BUILD}:{os.environ['PATH']}", "BUILD": BUILD,
+               "SETUP": ":", "FOUNDRY_STORE": os.path.join(folder, "own-store"),
+               "PYTHONPATH": os.path.join(ROOT, "api/python"),
+               "FOUNDRY_LIBRARY": os.path.join(BUILD, "libfoundry.so.0.2"),
+               "FOUNDRY_HOOK": os.path.join(BUILD, "foundry/hook/libcuda.so.1")}
+        prepare(folder)
+        begin = time.perf_counter()
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests/examples.py"), "run", "-g",
+                               os.path.join(ROOT, page)], cwd=folder, env=env)
+        print(f"{page}: {'ok' if not done.returncode else 'FAILED'}, "
+              f"{time.perf_counter() - begin:.1f} s", flush=True)
+        return done.returncode
+
+
+def main():
+    if not os.path.exists("/dev/nvidiactl"):
+        parts.skip("no GPU")
+    failures = sum(bool(follow(page)) for page in PAGES)
+    print(f"100%: Checks: {len(PAGES)}, Failures: {failures}, Errors: 0")
+    sys.exit(1 if failures else 0)
+
+
+main()
