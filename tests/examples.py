@@ -8,8 +8,8 @@ block with a caption is a file of that name. A block of shell without one is run
 `output` is what the block above prints; `...` stands for any text. The other classes:
 
     gpu      needs a GPU and torch: run with -g alone
-    engine   needs vLLM or SGLang with a model, or a network: never run
-    shown    a part of something, or a choice: never run
+    engine   needs vLLM or SGLang with a model: never run
+    shown    a part of something, a choice, or a command that needs a network: never run
 
 check: each block of C, Python and shell is correct syntax, whatever its class; C that is a part of
 a program is not checked. run: one shell runs the blocks of the page in their order, in the current

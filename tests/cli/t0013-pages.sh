@@ -47,6 +47,11 @@ follow() {
 t "the page of C" follow "$start/c.rst"
 clean+=("$driver")
 t "the page of PyTorch" follow "$start/pytorch.rst"
+# The page of the engines goes on with the image of a server that started: here of another workload.
+env "$driver" "$BUILD/examples/vecadd" capture -s "$TMP/home/.cache/foundry/store" -m \
+	"$BUILD/sim/kernels.cubin" >/dev/null
+foundry-store -s "$TMP/home/.cache/foundry/store" tag vecadd qwen3
+foundry-store -s "$TMP/home/.cache/foundry/store" rm vecadd
 t "the page of the engines" follow "$start/engines.rst"
 t "no start page is left out" prints "c.rst engines.rst pytorch.rst" \
 	sh -c "cd '$start' && echo *.rst"
