@@ -23,9 +23,9 @@ def tools(folder):
     """A folder for PATH: pip installs nothing, and a virtual environment is the present Python."""
     path = os.path.join(folder, "bin")
     os.makedirs(path)
+    venv = '[ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin"; : >"$3/bin/activate"; exit; }'
     scripts = {
-        "python3": f'[ "$1 $2" != "-m venv" ] || {{ mkdir -p "$3/bin"; : >"$3/bin/activate"; exit; }}'
-                   f'\nexec "{sys.executable}" "$@"',
+        "python3": f'{venv}\nexec "{sys.executable}" "$@"',
         "pip": "exit 0",
         "make": f'exec {shutil.which("make")} -o all "$@"',
     }
