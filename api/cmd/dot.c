@@ -26,11 +26,7 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_MEMOP] = "#decbe4",	 [FDRY_NODE_CONDITIONAL] = "#e5d8bd",
 };
 
-/*
- * Append the name inside of a mangled name: at::native::fill_kernel for
- * _ZN2at6native9fill_kernelEv. Names of other forms are appended unchanged.
- */
-static int name_text(const char *name, struct fdry_buf *out)
+int cmd_short_name(const char *name, struct fdry_buf *out)
 {
 	const char *p = name + (strncmp(name, "_ZN", 3) ? 2 : 3);
 	size_t n, parts = 0, before = out->len;
@@ -72,7 +68,7 @@ static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_ke
 	int err = 0;
 
 	if (k->kernel < m->n_kernels)
-		err = name_text(fdry_manifest_str(m, m->kernels[k->kernel].name), &name);
+		err = cmd_short_name(fdry_manifest_str(m, m->kernels[k->kernel].name), &name);
 	err = err ?: quoted(name.len ? (const char *)name.data : "kernel", out) ?:
 	      fdry_buf_printf(out, "\\n%u x %u x %u blocks of %u x %u x %u", k->launch.grid[0],
 			      k->launch.grid[1], k->launch.grid[2], k->launch.block[0],

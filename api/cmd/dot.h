@@ -14,4 +14,10 @@ int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, cons
  * failed. */
 int cmd_svg(struct fdry_span dot, int fd) __must_check;
 
+/*
+ * Append the name inside of a mangled name: at::native::fill_kernel for
+ * _ZN2at6native9fill_kernelEv. Names of other forms are appended unchanged.
+ */
+int cmd_short_name(const char *name, struct fdry_buf *out) __must_check;
+
 #endif

@@ -153,9 +153,13 @@ int cmd_show(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct show show = { .j = { .f = stdout }, .json = cmd_has(a, JSON) };
 	struct fdry_oid oid;
-	int err = cmd_resolve(s, a->argv[0], false, &oid) ?:
-		  fdry_store_info(s, &oid, &show.info) ?: cmd_reach(s, &oid, show.sums);
+	int err;
 
+	if (cmd_has(a, HTML))
+		return cmd_has(a, AUDIT) ? cmd_usage(a->cmd, "the page has no audit")
+					 : cmd_report(a, s);
+	err = cmd_resolve(s, a->argv[0], false, &oid) ?:
+	      fdry_store_info(s, &oid, &show.info) ?: cmd_reach(s, &oid, show.sums);
 	if (err)
 		return cmd_fail(err);
 	if (show.info.kind == FDRY_OBJECT_MANIFEST)

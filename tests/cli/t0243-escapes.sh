@@ -49,7 +49,8 @@ unforged() {
 foundry-store graph a 1 >text
 foundry-store graph a 1 -f dot >a.dot
 
-for c in 'show a' 'show a --json' 'graph a 1' 'graph a 1 --json' 'graph a 1 -f dot' 'diff a b' \
+for c in 'show a' 'show a --html' 'report a' 'show a --json' 'graph a 1' 'graph a 1 --json' \
+	'graph a 1 -f dot' 'diff a b' \
 	'diff a b --long' 'diff a b --json' ls \
 	'ls --json' 'ls -l' du verify stat 'dump a' 'show nobody' "graph a 2"; do
 	# shellcheck disable=SC2086 # words

@@ -41,6 +41,7 @@ commands() {
 	3 yes dump
 	0 yes undump -n dump
 	3 no graph m/a 1
+	3 no report m/a -o page
 	3 no selftest m/a
 	3 no sign m/a oci://no-repository
 	3 no push m/a oci://no-repository

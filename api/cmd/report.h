@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.h - the parts of the page that describes an image; report.c puts them together. */
+#ifndef FDRY_API_CMD_REPORT_H
+#define FDRY_API_CMD_REPORT_H
+
+#include "api/cmd/cmd.h"
+#include "api/cmd/html.h"
+#include "api/cmd/image.h"
+
+#define REPORT_COLOURS 8u /* the kernels with the most nodes have a colour of their own */
+
+struct report_kernel {
+	uint32_t index; /* in the manifest */
+	uint64_t nodes;
+	uint64_t bytes, stored; /* of its object */
+	int colour;             /* below REPORT_COLOURS; -1: none of its own */
+	char *name;             /* short */
+};
+
+struct report {
+	FILE *f;
+	struct fdry_store *s;
+	struct fdry_reader *reader;
+	struct fdry_object_info info;
+	struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1];
+	struct fdry_image_times times;
+	struct cmd_image im;
+	struct report_kernel *kernels; /* by index; NULL if there are none */
+	uint32_t *ranked;              /* the same by nodes, the most first */
+	uint32_t graphs;
+	uint64_t nodes;                /* of all graphs */
+	uint64_t titled, drawn; /* nodes of pictures so far: with a text each, and all */
+};
+
+/* Count the nodes of each kernel and choose colours. FDRY_E_CORRUPT and others. */
+int report_kernels_read(struct report *r) __must_check;
+void report_kernels_release(struct report *r);
+
+int report_graphs(struct report *r) __must_check;
+void report_kernels(struct report *r);
+void report_memory(struct report *r);
+int report_shared(struct report *r) __must_check;
+
+#endif
