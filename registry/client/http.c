@@ -30,6 +30,7 @@ int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
 
 	*h = (struct fdry_http){ .opts = *opts, .name = *name };
 	h->opts.plain |= name->plain;
+	h->last = &h->waiting;
 	snprintf(h->base, sizeof(h->base), "http%s://%s", h->opts.plain ? "" : "s", name->host);
 	err = fdry_config_number(FDRY_CONFIG_REGISTRY_TIMEOUT, &h->stall_s) ?:
 	      fdry_config_number(FDRY_CONFIG_REGISTRY_RETRIES, &h->retries_max) ?:
@@ -65,12 +66,9 @@ void fdry_http_close(struct fdry_http *h)
 
 void fdry_http_start(struct fdry_http *h, struct fdry_http_req *r)
 {
-	struct fdry_http_req **last = &h->waiting;
-
-	while (*last)
-		last = &(*last)->next;
 	r->next = NULL;
-	*last = r;
+	*h->last = r;
+	h->last = &r->next;
 }
 
 static int begin(struct fdry_http *h, struct fdry_http_req *r)
@@ -100,6 +98,8 @@ static int begin_due(struct fdry_http *h, double *wait_ms)
 			continue;
 		}
 		*at = r->next;
+		if (!r->next)
+			h->last = at;
 		err = begin(h, r);
 		if (err)
 			return err;
@@ -122,6 +122,12 @@ static int repeat(struct fdry_http *h, struct fdry_http_req *r)
 {
 	int err = r->again ? r->again(h, r) : 0;
 
+	if (r->first && !r->again) {
+		free(r->url);
+		r->url = r->first;
+		r->first = NULL;
+		r->redirects = 0;
+	}
 	if (err)
 		return err;
 	fdry_http_start(h, r);
@@ -189,6 +195,11 @@ static int redirect(struct fdry_http *h, struct fdry_http_req *r)
 	if (++r->redirects > REDIRECTS_MAX)
 		return fdry_fail(FDRY_E_NETWORK, "the registry %s redirects without end; check "
 				 "its configuration", h->name.host);
+	if (!r->first) {
+		r->first = strdup(r->url);
+		if (!r->first)
+			return fdry_nomem();
+	}
 	err = fdry_http_follow(h, r);
 	if (err)
 		return err;
@@ -275,6 +286,7 @@ int fdry_http_run(struct fdry_http *h)
 	while (!err && (h->active || h->waiting))
 		err = step(h);
 	h->waiting = NULL;
+	h->last = &h->waiting;
 	return err;
 }
 

@@ -60,6 +60,7 @@ struct fdry_http_req {
 	/* Of the session. */
 	CURL *easy;
 	struct curl_slist *headers;
+	char *first; /* the URL before a redirect, or NULL: a redirect may hold for one try alone */
 	struct fdry_hash hashing;
 	size_t sent, resumed; /* bytes of @body that were sent; bytes of @in before this try */
 	size_t furthest;      /* most bytes of @in after a try that failed */
@@ -83,6 +84,7 @@ struct fdry_http {
 	uint64_t stall_s, retries_max;
 	struct fdry_auth auth;
 	struct fdry_http_req *waiting;          /* not in flight */
+	struct fdry_http_req **last;            /* the end of that list */
 	unsigned int active;
 	uint64_t requests, retries;
 };

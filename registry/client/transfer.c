@@ -34,7 +34,9 @@ int fdry_http_url(const struct fdry_http *h, struct fdry_http_req *r, const char
 	if (n < 0)
 		return fdry_nomem();
 	free(r->url);
+	free(r->first);
 	r->url = url;
+	r->first = NULL;
 	return 0;
 }
 
@@ -493,5 +495,6 @@ void fdry_http_req_release(struct fdry_http_req *r)
 	fdry_buf_release(&r->text);
 	fdry_hash_release(&r->hashing);
 	free(r->url);
+	free(r->first);
 	*r = (struct fdry_http_req){ 0 };
 }

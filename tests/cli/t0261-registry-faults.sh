@@ -149,6 +149,15 @@ hosts() {
 	asked="GET /token.service=test&scope=repository%3Am%2Fone%3Apull&.*"
 	t "the server of tokens got the password" grep -q \
 		"${asked}user Basic dXNlcjpzZWNyZXQ=" bad/asked
+	rm bad/tokens
+	hostile_start cdn "127.0.0.1:$real_port"
+	echo "GET $blob 1 cut 300000" >cdn/faults
+	fault "GET $blob 9 redirect http://127.0.0.1:$cdn_port"
+	t "a redirected download that breaks off" fetch
+	t "begins again where it was redirected, as a redirect may hold for one try" test \
+		"$(asked "GET .*$blob")" = 2
+	t "and goes on behind what it has" grep -q "$blob - bytes=[1-9]" cdn/headers
+	touch bad/tokens
 	fault "POST uploads 9 location http://127.0.0.1:$else_port/upload"
 	: >else/headers
 	rm -rf real.data/docker
