@@ -164,8 +164,10 @@ static int parts_read(struct fdry_catalog *r, json_t *list, struct fdry_catalog_
 
 	node->part = fdry_array_count(r->parts, struct fdry_oid);
 	for (i = 0; !err && i < json_array_size(list); i++) {
-		if (!fdry_json_digest(json_array_get(list, i), "digest", &id))
+		if (!fdry_json_digest(json_array_get(list, i), "digest", &id)) {
+			node->is_unread = true;
 			continue;
+		}
 		node->parts++;
 		err = fdry_buf_put(&r->parts, &id, sizeof(id));
 	}
@@ -201,8 +203,10 @@ int fdry_catalog_node_read(struct fdry_catalog *r, struct fdry_span text,
 	json_t *root = NULL;
 	int err = fdry_json_read(text, "a document of the repository", &root);
 
-	if (err)
+	if (err) {
+		node->is_unread = true;
 		return err == -FDRY_E_BADIMAGE ? 0 : err;
+	}
 	node->is_image = !strcmp(fdry_json_text(root, "artifactType"), FDRY_MEDIA_IMAGE) ||
 			 !strcmp(fdry_json_text(json_array_get(json_object_get(root, "layers"), 0),
 						"mediaType"), FDRY_MEDIA_LIST);
@@ -238,9 +242,15 @@ static int fetch_done(struct fdry_http *h, struct fdry_http_req *req);
 
 static int fetch_begin(struct fdry_catalog *r, const char *ref, const struct fetch *what)
 {
-	struct fetch *f = malloc(sizeof(*f));
+	struct fetch *f;
 	int err;
 
+	if (fdry_array_count(r->requests, struct fetch *) >=
+	    fdry_catalog_tags(r) + FDRY_CATALOG_DOCUMENTS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the tags of %s lead to more than %u other "
+				 "documents; remove indexes from it with another program",
+				 r->http->name.repo, FDRY_CATALOG_DOCUMENTS_MAX);
+	f = malloc(sizeof(*f));
 	if (!f)
 		return fdry_nomem();
 	*f = *what;

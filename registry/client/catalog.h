@@ -12,6 +12,7 @@
 #include "registry/client/http.h"
 
 #define FDRY_CATALOG_TAGS_MAX 100000u
+#define FDRY_CATALOG_DOCUMENTS_MAX 50000u /* that others lead to, beside those of tags */
 #define FDRY_CATALOG_NONE SIZE_MAX
 
 /* A manifest or index. */
@@ -24,6 +25,7 @@ struct fdry_catalog_node {
 	bool is_tagged;
 	bool is_part;    /* an index names it */
 	bool is_missing; /* the registry does not have it */
+	bool is_unread;  /* it is malformed, so it may lead to more than is known */
 };
 
 struct fdry_catalog_tag {

@@ -142,6 +142,23 @@ static int kept_mark(struct prune *p)
 	return err;
 }
 
+/* What a document needs that stays and cannot be read is not known. */
+static int kept_check(const struct prune *p)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	size_t i;
+
+	for (i = 0; i < fdry_catalog_nodes(&p->catalog); i++)
+		if (p->marks[i].stays && fdry_catalog_node(&p->catalog, i)->is_unread)
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "the document sha256:%s of %s stays and is malformed, so "
+					 "what it needs is not known, and nothing was removed; "
+					 "remove it first",
+					 fdry_oid_hex(&fdry_catalog_node(&p->catalog, i)->id, hex),
+					 p->http.name.repo);
+	return 0;
+}
+
 /* What an unpush may remove: the target and all that belongs to it. A prune may remove all. */
 static int going_mark(struct prune *p)
 {
@@ -348,7 +365,7 @@ static int plan_do(struct prune *p)
 {
 	bool dry_run = p->call->opts->flags & FDRY_REPO_DRY_RUN;
 	int err = patterns_check(p) ?: target_find(p) ?: kept_mark(p) ?: target_check(p) ?:
-		  going_mark(p);
+		  kept_check(p) ?: going_mark(p);
 
 	if (err)
 		return err;

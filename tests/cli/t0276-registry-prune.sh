@@ -238,4 +238,27 @@ assert foundry.prune(at, "about", dry_run=False).removed == 1
 assert [x.tag for x in foundry.tags(at)] == ["about"]
 END
 t "Python" python3 prunes.py "$at"
+# --- documents that hide what they need ---
+
+push a one
+push b two
+printf '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+	"manifests": [], "manifests": []}' >twice.json
+put twice index twice.json
+t "a document that stays and is malformed refuses the removal" says_only 7 \
+	"the document sha256:$(digest_of twice.json) of models stays and is malformed" \
+	foundry-store prune "$at" --keep twice --apply
+t "nothing was removed" pulls one two
+t "without it, the others go" foundry-store prune "$at" --keep one --apply -q
+push b two
+wide() {
+	python3 -c 'import json, os
+print(json.dumps({"schemaVersion": 2, "manifests": [
+	{"digest": "sha256:" + os.urandom(32).hex()} for _ in range(30000)]}))' >"$1"
+}
+wide wide1.json
+wide wide2.json
+fault "GET manifests/one 9 file $TMP/wide1.json" "GET manifests/two 9 file $TMP/wide2.json"
+t "a registry that leads on and on is left" says_only 9 \
+	"the tags of models lead to more than 50000 other documents" foundry-store tags "$bad"
 t_done
