@@ -149,7 +149,7 @@ static int items_store(struct fdry_writer *w, struct fdry_txn *t, struct fdry_wr
 	return 0;
 }
 
-/* A seal that is larger than the limit must not begin to evict other images. */
+/* A seal, import or pull that is larger than the limit must not begin to evict other images. */
 static int limit_check(const struct fdry_writer *w)
 {
 	uint64_t bytes = w->stats.stored_new + w->used;
@@ -157,7 +157,7 @@ static int limit_check(const struct fdry_writer *w)
 	if (!w->limit || bytes <= w->limit)
 		return 0;
 	return fdry_fail(FDRY_E_FULL,
-			 "this seal alone takes more than the store may: %llu bytes so far, and "
+			 "this write alone takes more than the store may: %llu bytes so far, and "
 			 "the limit is %llu; raise it with foundry-store limit",
 			 (unsigned long long)bytes, (unsigned long long)w->limit);
 }

@@ -332,7 +332,7 @@ START_TEST(what_is_larger_than_the_limit_fails)
 		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
 					     &oid);
 	}
-	fails(FULL, "alone takes more", err);
+	fails(FULL, "this write alone takes more", err);
 	fdry_writer_abort(p);
 	ck_assert(there("a"));
 	ok(fdry_store_set_limit(s, CHUNK));
