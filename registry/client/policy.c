@@ -2,6 +2,8 @@
 /* policy.c - reads a policy, and finds the rule for a name; see policy.h. */
 #include "registry/client/policy.h"
 
+#include <strings.h>
+
 #include "registry/client/json.h"
 
 #define FILE_MAX (1u << 20)
@@ -12,6 +14,21 @@
 static int bad(const struct fdry_policy *p, const char *what)
 {
 	return fdry_fail(FDRY_E_ENV, "the policy %s cannot be used: %s", p->path, what);
+}
+
+/* The port that a host has if none is given: "host" and "host:443" are one. */
+static const char *default_port(bool plain)
+{
+	return plain ? ":80" : ":443";
+}
+
+/* Whether @host ends with that port. */
+static bool has_default_port(const char *host, size_t len, bool plain)
+{
+	const char *port = default_port(plain);
+	size_t n = strlen(port);
+
+	return len > n && !memcmp(host + len - n, port, n);
 }
 
 /* --- the form of the file --- */
@@ -77,6 +94,22 @@ static bool is_scope(const char *scope)
 	return !fdry_registry_name_parse(text, &n) && !n.by_digest;
 }
 
+/* "host" and "host:443" are one host, and a rule for each would leave open which counts. */
+static int twice_check(const struct fdry_policy *p, const json_t *scopes, const char *scope)
+{
+	size_t host = strcspn(scope, "/");
+	char other[SCOPE_MAX + 8];
+	int plain;
+
+	for (plain = 0; plain <= 1; plain++) {
+		snprintf(other, sizeof(other), "%.*s%s%s", (int)host, scope, default_port(plain),
+			 scope + host);
+		if (json_object_get(scopes, other))
+			return bad(p, "it names a host with and without its default port");
+	}
+	return 0;
+}
+
 /* "signedAs" stands for the beginning of a repository's name. */
 static int scope_rule_check(const struct fdry_policy *p, const char *scope, const json_t *rule)
 {
@@ -99,7 +132,7 @@ static int scopes_check(const struct fdry_policy *p, json_t *scopes)
 	if (scopes && !json_is_object(scopes))
 		return bad(p, "\"names\" is an object");
 	json_object_foreach(scopes, scope, rule) {
-		err = scope_rule_check(p, scope, rule);
+		err = scope_rule_check(p, scope, rule) ?: twice_check(p, scopes, scope);
 		if (err)
 			return err;
 	}
@@ -131,21 +164,46 @@ static void host_lower(char *scope)
 			*scope += 'a' - 'A';
 }
 
+/* Write the name's host, without that port and in lower case, a slash and the repository. */
+static void scope_set(const struct fdry_registry_name *name, char scope[SCOPE_MAX])
+{
+	int host = (int)strlen(name->host);
+
+	if (has_default_port(name->host, strlen(name->host), name->plain))
+		host -= (int)strlen(default_port(name->plain));
+	snprintf(scope, SCOPE_MAX, "%.*s/%s", host, name->host, name->repo);
+	host_lower(scope);
+}
+
+/* The rule for a scope, whose host the policy may write with its port. */
+static const json_t *rule_get(const json_t *scopes, const char *scope, bool plain)
+{
+	char with_port[SCOPE_MAX + 8];
+	int host = (int)strcspn(scope, "/");
+	const json_t *rule = json_object_get(scopes, scope);
+
+	snprintf(with_port, sizeof(with_port), "%.*s%s%s", host, scope, default_port(plain),
+		 scope + host);
+	return rule ? rule : json_object_get(scopes, with_port);
+}
+
 /* The rule of the longest scope that has the name in it: the tag, the repository, the folders that
  * it is in, the host. @scope: the scope's text. */
 static const json_t *rule_find(const struct fdry_policy *p, const struct fdry_registry_name *name,
 			       char scope[SCOPE_MAX])
 {
-	const json_t *scopes = json_object_get(p->root, "names"), *rule;
+	const json_t *scopes = json_object_get(p->root, "names"), *rule = NULL;
 	char *end;
 
-	snprintf(scope, SCOPE_MAX, "%s/%s:%s", name->host, name->repo, name->tag);
-	host_lower(scope);
-	rule = name->tag[0] ? json_object_get(scopes, scope) : NULL;
-	snprintf(scope, SCOPE_MAX, "%s/%s", name->host, name->repo);
-	host_lower(scope);
+	scope_set(name, scope);
+	if (name->tag[0]) {
+		end = scope + strlen(scope);
+		snprintf(end, SCOPE_MAX - strlen(scope), ":%s", name->tag);
+		rule = rule_get(scopes, scope, name->plain);
+		*end = '\0';
+	}
 	while (!rule) {
-		rule = json_object_get(scopes, scope);
+		rule = rule_get(scopes, scope, name->plain);
 		end = strrchr(scope, '/');
 		if (rule || !end)
 			break;
@@ -161,7 +219,7 @@ static int repo_set(struct fdry_policy *p, const struct fdry_registry_name *name
 	char repo[SCOPE_MAX];
 	int n;
 
-	snprintf(repo, sizeof(repo), "%s/%s", name->host, name->repo);
+	scope_set(name, repo);
 	if (!*as)
 		n = snprintf(p->repo, sizeof(p->repo), "%s", repo);
 	else
@@ -179,6 +237,7 @@ static int rule_take(struct fdry_policy *p, const struct fdry_registry_name *nam
 	p->rule = !word ? FDRY_POLICY_SIGNED :
 		  !strcmp(word, "accept") ? FDRY_POLICY_ACCEPT : FDRY_POLICY_REJECT;
 	p->keys = json_object_get(rule, "keys");
+	p->plain = name->plain;
 	/* A digest says which image it is; its tag may be another one, or be gone. */
 	p->tag = any_tag || name->by_digest ? "" : name->tag;
 	return repo_set(p, name, scope, fdry_json_text(rule, "signedAs"));
@@ -272,11 +331,20 @@ void fdry_policy_release(struct fdry_policy *p)
 
 bool fdry_policy_fits(const struct fdry_policy *p, const char *reference)
 {
-	size_t len = strlen(p->repo);
+	size_t host = strcspn(p->repo, "/"), own = host, other = strcspn(reference, "/");
+	const char *rest;
+	size_t len;
 
-	if (strncmp(reference, p->repo, len))
+	if (has_default_port(p->repo, own, p->plain))
+		own -= strlen(default_port(p->plain));
+	if (has_default_port(reference, other, p->plain))
+		other -= strlen(default_port(p->plain));
+	rest = reference + strcspn(reference, "/");
+	len = strlen(p->repo + host);
+	if (own != other || strncasecmp(reference, p->repo, own) ||
+	    strncmp(rest, p->repo + host, len))
 		return false;
 	if (!*p->tag)
-		return !reference[len] || reference[len] == ':';
-	return reference[len] == ':' && !strcmp(reference + len + 1, p->tag);
+		return !rest[len] || rest[len] == ':';
+	return rest[len] == ':' && !strcmp(rest + len + 1, p->tag);
 }

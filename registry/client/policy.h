@@ -29,6 +29,7 @@ struct fdry_policy {
 	/* What a signature must be for: this repository and, unless it is "", this tag. */
 	char repo[FDRY_SIGNATURE_REFERENCE_MAX];
 	const char *tag;
+	bool plain; /* the name is one of HTTP, whose port is 80 */
 };
 
 /* Read the rule for @name, and its keys. FDRY_E_ENV. */

@@ -246,6 +246,50 @@ START_TEST(hosts_in_capitals)
 }
 END_TEST
 
+/* "h" and "h:443" are one host, and by plain HTTP "h" and "h:80". */
+static const struct {
+	const char *name, *scope, *reference;
+	bool one;
+} ports[] = {
+	{ "oci://h/a:t", "h:443/a", "h:443/a:t", true },
+	{ "oci://h:443/a:t", "h/a", "h/a:t", true },
+	{ "oci://H:443/a:t", "h", "h/a:t", true },
+	{ "oci://h:443/a:t", "h/a:t", "h:443/a:t", true },
+	{ "oci://h/a:t", "h:443/a:t", "h/a:t", true },
+	{ "oci://h:443/a:t", "h:443", "H/a:t", true },
+	{ "oci+http://h:80/a:t", "h", "h/a:t", true },
+	{ "oci+http://h/a:t", "h:80/a", "h:80/a:t", true },
+	{ "oci://h/a:t", "h:80", "h:80/a:t", false },
+	{ "oci://h:80/a:t", "h", "h/a:t", false },
+	{ "oci+http://h:443/a:t", "h", "h/a:t", false },
+	{ "oci://h:1443/a:t", "h:1", "h/a:t", false },
+};
+
+START_TEST(default_ports)
+{
+	struct fdry_registry_name name;
+	struct fdry_buf text = { 0 };
+	struct fdry_policy p;
+
+	ok(fdry_registry_name_parse(ports[_i].name, &name));
+	ok(fdry_buf_printf(&text, POLICY("\"reject\"", "\"%s\":" KEYS("")), ports[_i].scope));
+	ok(fdry_policy_parse(span_of(&text), "p", &name, &p));
+	ck_assert_int_eq(p.rule, ports[_i].one ? FDRY_POLICY_SIGNED : FDRY_POLICY_REJECT);
+	ck_assert_int_eq(fdry_policy_fits(&p, ports[_i].reference), ports[_i].one);
+	fdry_policy_release(&p);
+	fdry_buf_release(&text);
+}
+END_TEST
+
+START_TEST(host_named_twice)
+{
+	struct fdry_policy p;
+
+	fails(ENV, "with and without its default port",
+	      rule_of(POLICY("\"accept\"", "\"g/x\":\"reject\",\"g:443/x\":\"accept\""), &p));
+}
+END_TEST
+
 START_TEST(names_compared)
 {
 	struct fdry_policy p;
@@ -350,6 +394,8 @@ int main(void)
 	tcase_add_test(tc, signature_lengths);
 	tcase_add_loop_test(tc, rules_found, 0, sizeof(rules) / sizeof(*rules));
 	tcase_add_test(tc, hosts_in_capitals);
+	tcase_add_loop_test(tc, default_ports, 0, sizeof(ports) / sizeof(*ports));
+	tcase_add_test(tc, host_named_twice);
 	tcase_add_test(tc, names_compared);
 	tcase_add_test(tc, signed_as_has_no_place);
 	tcase_add_test(tc, tags_of_signatures);
