@@ -43,7 +43,7 @@ static int repo_call(const char *name, enum fdry_repo_mode mode, const struct fd
 	struct fdry_registry_name parsed;
 	struct fdry_repo_opts own;
 	const struct fdry_repo_call call = { .mode = mode, .opts = &own };
-	int err = fdry_need(name) ?: fdry_report_check(report) ?: opts_take(opts, &own) ?:
+	int given, err = fdry_need(name) ?: fdry_report_check(report) ?: opts_take(opts, &own) ?:
 		  fdry_registry_name_parse(name, &parsed) ?:
 		  (mode == FDRY_REPO_UNPUSH ? 0 : whole_check(name)) ?:
 		  fdry_registry_open(&client);
@@ -51,8 +51,9 @@ static int repo_call(const char *name, enum fdry_repo_mode mode, const struct fd
 	if (err)
 		return err;
 	err = client->repo(name, &call, &done);
-	return fdry_registry_result(client, err, 0) ?:
-	       fdry_report_give(&done, sizeof(done), report);
+	err = fdry_registry_result(client, err, 0);
+	given = fdry_report_give(&done, sizeof(done), report);
+	return err ?: given;
 }
 
 int fdry_repo_tags(const char *from, const struct fdry_repo_opts *opts,

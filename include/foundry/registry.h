@@ -208,6 +208,8 @@ struct fdry_repo_opts {
  * @bytes: of blobs that nothing in the repository needs any more; the registry's own collection
  * removes them
  * @requests: HTTP requests, without those for tokens; @retries: of them, repetitions
+ *
+ * A call that fails fills it as well: @removed were removed before.
  */
 struct fdry_repo_report {
 	size_t sz;
@@ -222,7 +224,8 @@ struct fdry_repo_report {
  * @opts: NULL for the defaults
  * @report: NULL, or what was found
  *
- * Errors: those of fdry_store_push(), and FDRY_E_LIMIT (more than 100,000 tags).
+ * Errors: those of fdry_store_push(), and FDRY_E_LIMIT (more than 100,000 tags, or more than
+ * 50,000 documents that they lead to).
  */
 int fdry_repo_tags(const char *from, const struct fdry_repo_opts *opts,
 		   struct fdry_repo_report *report);

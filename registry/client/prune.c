@@ -376,7 +376,8 @@ static int plan_do(struct prune *p)
 	if (p->call->mode == FDRY_REPO_PRUNE)
 		kept_walk(p);
 	err = removed_walk(p);
-	p->report->bytes = bytes_freed(p);
+	if (!err)
+		p->report->bytes = bytes_freed(p);
 	return err;
 }
 

@@ -261,4 +261,21 @@ wide wide2.json
 fault "GET manifests/one 9 file $TMP/wide1.json" "GET manifests/two 9 file $TMP/wide2.json"
 t "a registry that leads on and on is left" says_only 9 \
 	"the tags of models lead to more than 50000 other documents" foundry-store tags "$bad"
+
+# --- a removal that fails midway ---
+
+push a one
+push b two --sign-key key.pem
+: >bad/headers
+fault "DELETE sha256:[0-9a-f]*$ 1 pass" "DELETE sha256 9 status 403"
+midway() {
+	local rc=0
+	foundry-store prune --json "$bad" --keep one --apply >report.json 2>said || rc=$?
+	cat report.json said
+	[ $rc = 6 ] && grep -q "403" said && python3 -c 'import json
+j = json.load(open("report.json"))
+assert j["removed"] == len([x for x in j["items"] if not x["kept"]]) == 1, j
+assert j["requests"] > 5, j'
+}
+t "reports what was removed before" midway
 t_done
