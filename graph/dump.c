@@ -146,28 +146,17 @@ int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_ker
 		       uint32_t nkernels, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
-	int err = head_to_text(view, &out);
+	int err = head_to_text(view, &out) ?:
+		  (kernels ? kernels_to_text(view, kernels, nkernels, &out) : 0) ?:
+		  nodes_to_text(view, &out) ?: edges_to_text(view, &out) ?:
+		  optional_to_text(view, &out);
 
-	if (err)
-		goto out_release;
-	if (kernels)
-		err = kernels_to_text(view, kernels, nkernels, &out);
-	if (err)
-		goto out_release;
-	err = nodes_to_text(view, &out);
-	if (err)
-		goto out_release;
-	err = edges_to_text(view, &out);
-	if (err)
-		goto out_release;
-	err = optional_to_text(view, &out);
-	if (err)
-		goto out_release;
+	if (err) {
+		fdry_buf_release(&out);
+		return err;
+	}
 	*ret = out;
 	return 0;
-out_release:
-	fdry_buf_release(&out);
-	return err;
 }
 
 /* --- text -> object --- */
@@ -215,20 +204,10 @@ static int graph_line(struct parse *p)
 static int edge_data_words(struct fdry_words *w, CUgraphEdgeData *ret)
 {
 	uint64_t port = 0, to = 0, type = 0;
-	int err = fdry_word_u64(w, "from_port", UINT8_MAX, &port);
+	int err = fdry_word_u64(w, "from_port", UINT8_MAX, &port) ?:
+		  fdry_word_expect(w, "to_port") ?: fdry_word_u64(w, "to_port", UINT8_MAX, &to) ?:
+		  fdry_word_expect(w, "type") ?: fdry_word_u64(w, "type", UINT8_MAX, &type);
 
-	if (err)
-		return err;
-	err = fdry_word_expect(w, "to_port");
-	if (err)
-		return err;
-	err = fdry_word_u64(w, "to_port", UINT8_MAX, &to);
-	if (err)
-		return err;
-	err = fdry_word_expect(w, "type");
-	if (err)
-		return err;
-	err = fdry_word_u64(w, "type", UINT8_MAX, &type);
 	if (err)
 		return err;
 	ret->from_port = (uint8_t)port;

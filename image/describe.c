@@ -340,15 +340,8 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	struct fdry_buf out = { 0 };
 	char hex[FDRY_OID_HEX_SIZE];
 	uint32_t i, attr = 0;
-	int err;
+	int err = facts_text(m, &out) ?: memory_text(m, &out) ?: fdry_describe_content(m, &out);
 
-	err = facts_text(m, &out);
-	if (err)
-		goto out_release;
-	err = memory_text(m, &out);
-	if (err)
-		goto out_release;
-	err = fdry_describe_content(m, &out);
 	if (err)
 		goto out_release;
 	for (i = 0; i < m->n_tensors; i++) {
@@ -372,13 +365,8 @@ static int manifest_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 		if (err)
 			goto out_release;
 	}
-	err = events_text(m, &out);
-	if (err)
-		goto out_release;
-	err = variables_text(m, &out) ?: pointers_text(m, &out);
-	if (err)
-		goto out_release;
-	err = selftests_text(m, &out) ?: files_text(m, &out);
+	err = events_text(m, &out) ?: variables_text(m, &out) ?: pointers_text(m, &out) ?:
+	      selftests_text(m, &out) ?: files_text(m, &out);
 	if (err)
 		goto out_release;
 	*ret = out;
