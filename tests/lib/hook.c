@@ -4,6 +4,7 @@
 
 void *test_hook_handle;
 const struct fdry_hook *hook;
+static uint64_t region_size;
 
 void *test_hook_symbol(const char *name)
 {
@@ -39,4 +40,15 @@ void test_hook(void)
 	cuda_ok(cuInit, 0);
 	cuda_ok(cuDevicePrimaryCtxRetain, &ctx, 0);
 	cuda_ok(cuCtxSetCurrent, ctx);
+}
+
+void hook_region_begin(uint64_t size)
+{
+	ck_assert_msg(!hook->region_begin(TEST_BASE, size), "%s", hook->last_error());
+	region_size = size;
+}
+
+bool hook_region_has(CUdeviceptr p)
+{
+	return p >= TEST_BASE && p < TEST_BASE + region_size;
 }

@@ -31,4 +31,10 @@ void test_hook_load(void);
 /* Load both, and make device 0's primary context current. */
 void test_hook(void);
 
+/* Begin a region of @size bytes at TEST_BASE. */
+void hook_region_begin(uint64_t size);
+
+/* Does @p lie where the last such region was begun? */
+bool hook_region_has(CUdeviceptr p);
+
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of allocation and free nodes under the interposer: which memory they get, and what the
- * program is told about them. tests/lib/graph_rules_nodes.c has the driver's own rules.
+ * Unit tests of allocation and free nodes under the interposer: which memory they get, and what
+ * queries report about them. tests/lib/graph_rules_nodes.c has the driver's own rules.
  */
 #include "tests/lib/hook.h"
 #include "tests/lib/test.h"
@@ -9,15 +9,10 @@
 #define MIB (1ull << 20)
 #define SIZE (256 * MIB)
 
-static bool inside(CUdeviceptr p)
-{
-	return p >= TEST_BASE && p < TEST_BASE + SIZE;
-}
-
 static void begin(void)
 {
 	test_hook();
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
+	hook_region_begin(SIZE);
 }
 
 static CUgraph graph_new(void)
@@ -104,7 +99,7 @@ START_TEST(memory_of_the_region)
 	alloc(g, 1000, &a);
 	alloc(g, 3 * MIB, &b);
 	alloc(other, 1000, &c);
-	ck_assert(inside(a) && inside(b) && inside(c));
+	ck_assert(hook_region_has(a) && hook_region_has(b) && hook_region_has(c));
 	ck_assert(b >= a + 1000 && c >= b + 3 * MIB);
 	ck_assert_uint_eq(word_at(b + 3 * MIB - 4), FDRY_STAMP);
 	ck_assert_uint_eq(ledger(&all), 1);
@@ -186,7 +181,7 @@ START_TEST(types_and_parameters)
 	p.alloc.accessDescs = &own;
 	p.alloc.accessDescCount = 1;
 	cuda_ok(cuGraphAddNode_v2, &a, g, NULL, NULL, 0, &p);
-	ck_assert(inside(p.alloc.dptr));
+	ck_assert(hook_region_has(p.alloc.dptr));
 	cuda_ok(cuGraphAddEmptyNode, &e, g, &a, 1);
 	p = (CUgraphNodeParams){ .type = CU_GRAPH_NODE_TYPE_MEM_FREE,
 				 .free.dptr = p.alloc.dptr };
@@ -208,7 +203,7 @@ START_TEST(types_and_parameters)
 }
 END_TEST
 
-/* What the driver refuses of its own nodes. */
+/* The interposer refuses the calls that the driver refuses for its own nodes. */
 START_TEST(refused_as_by_the_driver)
 {
 	CUgraphNodeParams child = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
@@ -280,7 +275,7 @@ START_TEST(left_to_the_driver)
 	g = graph_new();
 	p.poolProps.location.id = 1;
 	cuda_ok(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p);
-	ck_assert(!inside(p.dptr));
+	ck_assert(!hook_region_has(p.dptr));
 	ck_assert_int_eq(native_type_of(n), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
 	cuda_ok(cuGraphAddMemFreeNode, &n, g, &n, 1, p.dptr);
 	ck_assert_int_eq(native_type_of(n), CU_GRAPH_NODE_TYPE_MEM_FREE);
@@ -288,7 +283,7 @@ START_TEST(left_to_the_driver)
 	p.accessDescs = &peer;
 	p.accessDescCount = 1;
 	cuda_ok(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p);
-	ck_assert(!inside(p.dptr));
+	ck_assert(!hook_region_has(p.dptr));
 	p = params(0);
 	ck_assert_int_eq(cuda(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p),
 			 CUDA_ERROR_INVALID_VALUE);
@@ -306,7 +301,7 @@ START_TEST(left_to_the_driver)
 	ok(hook->region_pause());
 	p = params(4096);
 	cuda_ok(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p);
-	ck_assert(!inside(p.dptr));
+	ck_assert(!hook_region_has(p.dptr));
 }
 END_TEST
 
@@ -359,7 +354,7 @@ START_TEST(fails_clean)
 	}
 	test_sim_fail("");
 	ck_assert_int_gt(i, 1);
-	ck_assert(inside(p.dptr));
+	ck_assert(hook_region_has(p.dptr));
 	first = p.dptr;
 	test_sim_fail("cuGraphAddEmptyNode:1");
 	ck_assert_int_ne(cuda(cuGraphAddMemFreeNode, &n, g, NULL, 0, first), CUDA_SUCCESS);

@@ -13,15 +13,10 @@
 #define MIB (1ull << 20)
 #define SIZE (512 * MIB)
 
-static bool inside(CUdeviceptr p)
-{
-	return p >= TEST_BASE && p < TEST_BASE + SIZE;
-}
-
 static void begin(void)
 {
 	test_hook();
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
+	hook_region_begin(SIZE);
 }
 
 static CUstream stream_new(void)
@@ -77,7 +72,7 @@ START_TEST(streams_keep_their_order)
 	s = stream_new();
 	t = stream_new();
 	a = async(5000, s);
-	ck_assert(inside(a));
+	ck_assert(hook_region_has(a));
 	ck_assert_uint_eq(word_at(a + 4), 0);
 	cuda_ok(cuMemFreeAsync, a, s);
 	b = async(5000, t);
@@ -136,8 +131,8 @@ START_TEST(freed_by_the_other_call)
 	test_hook();
 	s = stream_new();
 	native = async(100, s);
-	ck_assert(!inside(native));
-	ck_assert(!hook->region_begin(TEST_BASE, SIZE));
+	ck_assert(!hook_region_has(native));
+	hook_region_begin(SIZE);
 	a = alloc(4 * MIB);
 	cuda_ok(cuMemFreeAsync, a, s); /* memory of cuMemAlloc, which the driver also accepts
 					  here */
@@ -274,10 +269,10 @@ START_TEST(pools)
 	cuda_ok(cuMemPoolCreate, &mine, &plain);
 	cuda_ok(cuMemPoolCreate, &theirs, &shared);
 	cuda_ok(cuMemAllocFromPoolAsync, &a, 3 * MIB, mine, s);
-	ck_assert(inside(a));
+	ck_assert(hook_region_has(a));
 	cuda_ok(cuMemAllocFromPoolAsync, &b, MIB, theirs, s);
-	ck_assert(!inside(b)); /* it can be exported to other processes, so the driver allocates
-				  it */
+	/* it can be exported to other processes, so the driver allocates it */
+	ck_assert(!hook_region_has(b));
 	c = async(MIB, s);
 	ck_assert_uint_eq(figure(mine, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 3 * MIB);
 	ck_assert_uint_eq(figure(theirs, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), MIB);
@@ -295,9 +290,9 @@ START_TEST(pools)
 	ck_assert_int_eq(test_sim_live("memory"), 0);
 
 	cuda_ok(cuDeviceSetMemPool, 0, theirs);
-	ck_assert(!inside(async(100, s)));
+	ck_assert(!hook_region_has(async(100, s)));
 	cuda_ok(cuDeviceSetMemPool, 0, mine);
-	ck_assert(inside(async(100, s)));
+	ck_assert(hook_region_has(async(100, s)));
 	ck_assert_uint_eq(figure(mine, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 100);
 	cuda_ok(cuMemPoolDestroy, mine);
 	ck_assert_int_eq(cuda(cuMemAllocFromPoolAsync, &a, 3, mine, s), CUDA_ERROR_INVALID_VALUE);
@@ -311,9 +306,9 @@ START_TEST(pitch)
 
 	test_hook();
 	cuda_ok(cuMemAllocPitch_v2, &p, &native, 700, 10, 4);
-	ck_assert(!hook->region_begin(TEST_BASE, SIZE));
+	hook_region_begin(SIZE);
 	cuda_ok(cuMemAllocPitch_v2, &q, &row, 700, 10, 4);
-	ck_assert(inside(q));
+	ck_assert(hook_region_has(q));
 	ck_assert_uint_eq(row, native);
 	cuda_ok(cuMemGetAddressRange_v2, NULL, &size, q);
 	ck_assert_uint_eq(size, 10 * row);
@@ -447,7 +442,7 @@ START_TEST(a_segment_that_grows)
 	begin();
 	s = stream_new();
 	p = reserve(64 * MIB);
-	ck_assert(inside(p));
+	ck_assert(hook_region_has(p));
 	for (i = 0; i < 2; i++) {
 		h[i] = create(20 * MIB, 0);
 		cuda_ok(cuMemMap, p + (size_t)i * 20 * MIB, 20 * MIB, 0, h[i], 0);
@@ -500,7 +495,7 @@ START_TEST(what_no_image_can_hold)
 
 	test_hook();
 	early = create(2 * MIB, 0);
-	ck_assert(!hook->region_begin(TEST_BASE, SIZE));
+	hook_region_begin(SIZE);
 	p = reserve(32 * MIB);
 	twice = create(2 * MIB, 0);
 	known = create(2 * MIB, 0);
@@ -570,7 +565,7 @@ START_TEST(an_ended_region_waits_for_all)
 	p = reserve(8 * MIB);
 	a = async(100, s);
 	ck_assert_int_eq(hook->region_end(), 0);
-	ck_assert(!inside(async(100, s)));
+	ck_assert(!hook_region_has(async(100, s)));
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
 	cuda_ok(cuMemAddressFree, p, 8 * MIB);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
@@ -613,7 +608,7 @@ START_TEST(memory_of_another_process)
 	ck_assert_int_eq(read(there[0], &h, sizeof(h)), sizeof(h));
 	begin();
 	cuda_ok(cuIpcOpenMemHandle_v2, &p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-	ck_assert(!inside(p));
+	ck_assert(!hook_region_has(p));
 	ck_assert_uint_eq(word_at(p + 12), 0x1234);
 	ck_assert_ptr_nonnull(hook->origin_at(p));
 	ck_assert(strstr(hook->origin_at(p + 3 * MIB - 1),

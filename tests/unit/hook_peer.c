@@ -26,11 +26,6 @@ static void devices(void)
 		cuda_ok(cuDevicePrimaryCtxRetain, &ctx[i], i);
 }
 
-static void begin(void)
-{
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
-}
-
 static CUdeviceptr alloc(size_t size)
 {
 	CUdeviceptr p = 0;
@@ -68,14 +63,14 @@ START_TEST(context_opened_before_the_region)
 
 	devices();
 	ck_assert_int_eq(may(ctx[1], ctx[0], true), CUDA_SUCCESS);
-	begin();
+	hook_region_begin(SIZE);
 	p = alloc(5 * MIB);
 	ck_assert_uint_eq(access_of(0, p), READWRITE);
 	ck_assert_uint_eq(access_of(1, p), READWRITE);
 	ck_assert_uint_eq(access_of(2, p), NONE);
 	ck_assert_int_eq(hook->region_end(), 0);
 	cuda_ok(cuMemFree_v2, p);
-	begin(); /* the next one, too */
+	hook_region_begin(SIZE); /* the next one, too */
 	ck_assert_uint_eq(access_of(1, alloc(100)), READWRITE);
 }
 END_TEST
@@ -85,7 +80,7 @@ START_TEST(context_opened_and_closed)
 	CUdeviceptr small, large, later, pool;
 
 	devices();
-	begin();
+	hook_region_begin(SIZE);
 	small = alloc(100);
 	large = alloc(20 * MIB);
 	ck_assert_uint_eq(access_of(2, small), NONE);
@@ -114,7 +109,7 @@ START_TEST(only_what_was_set)
 	CUdeviceptr p;
 
 	devices();
-	begin();
+	hook_region_begin(SIZE);
 	p = alloc(100);
 	ck_assert_int_eq(may(ctx[0], ctx[1], true), CUDA_SUCCESS);
 	ck_assert_int_eq(may(ctx[1], ctx[2], true), CUDA_SUCCESS);
@@ -132,7 +127,7 @@ START_TEST(two_contexts_of_a_device)
 	CUdeviceptr p;
 
 	devices();
-	begin();
+	hook_region_begin(SIZE);
 	p = alloc(100);
 	cuda_ok(cuCtxCreate_v4, &own, NULL, 0, 1);
 	cuda_ok(cuCtxCreate_v4, &own_of, NULL, 0, 0);
@@ -164,7 +159,7 @@ START_TEST(pools)
 	devices();
 	cuda_ok(cuDeviceGetDefaultMemPool, &standard, 0);
 	cuda_ok(cuMemPoolSetAccess, standard, map, 2);
-	begin();
+	hook_region_begin(SIZE);
 	cuda_ok(cuMemAllocAsync, &p, 512, NULL);
 	ck_assert_uint_eq(access_of(1, p), READWRITE);
 	ck_assert_uint_eq(access_of(2, p), NONE);
@@ -193,7 +188,7 @@ START_TEST(pools_of_other_devices)
 	CUdeviceptr p;
 
 	devices();
-	begin();
+	hook_region_begin(SIZE);
 	p = alloc(100);
 	cuda_ok(cuDeviceGetDefaultMemPool, &other, 1);
 	cuda_ok(cuMemPoolSetAccess, other, &map, 1);
@@ -215,7 +210,7 @@ START_TEST(memory_that_the_program_maps)
 
 	devices();
 	ck_assert_int_eq(may(ctx[1], ctx[0], true), CUDA_SUCCESS);
-	begin();
+	hook_region_begin(SIZE);
 	cuda_ok(cuMemAddressReserve, &p, 4 * MIB, 0, 0, 0);
 	cuda_ok(cuMemCreate, &h, 4 * MIB, &prop, 0);
 	cuda_ok(cuMemMap, p, 4 * MIB, 0, h, 0);
@@ -239,7 +234,7 @@ START_TEST(pool_fails_clean)
 	char spec[32];
 
 	devices();
-	begin();
+	hook_region_begin(SIZE);
 	for (i = 0; i < 3; i++)
 		p[i] = alloc(3 * MIB);
 	cuda_ok(cuDeviceGetDefaultMemPool, &all, 0);
@@ -278,7 +273,7 @@ START_TEST(context_fails_clean)
 	int n, i;
 
 	devices();
-	begin();
+	hook_region_begin(SIZE);
 	for (i = 0; i < 3; i++)
 		p[i] = alloc(3 * MIB);
 	for (n = 1; n <= 3; n++) {
@@ -301,7 +296,7 @@ START_TEST(alloc_fails_clean)
 {
 	devices();
 	ck_assert_int_eq(may(ctx[1], ctx[0], true), CUDA_SUCCESS);
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_preallocate(4 * MIB), 0);
 	ck_assert_uint_eq(access_of(1, TEST_BASE), READWRITE);
 	test_sim_fail("cuMemSetAccess:1");

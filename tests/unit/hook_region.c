@@ -15,16 +15,6 @@
 #define MIB (1ull << 20)
 #define SIZE (64 * MIB)
 
-static bool inside(CUdeviceptr p)
-{
-	return p >= TEST_BASE && p < TEST_BASE + SIZE;
-}
-
-static void begin(void)
-{
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
-}
-
 static CUdeviceptr alloc(size_t size)
 {
 	CUdeviceptr p = 0;
@@ -51,7 +41,7 @@ START_TEST(native_without_a_region)
 
 	test_hook();
 	p = alloc(1000);
-	ck_assert(!inside(p));
+	ck_assert(!hook_region_has(p));
 	ck_assert_int_eq(test_sim_live("allocation"), 1);
 	cuda_ok(cuMemFree_v2, p);
 	ck_assert_int_eq(test_sim_live("allocation"), 0);
@@ -67,7 +57,7 @@ START_TEST(addresses_and_bytes)
 	uint64_t offset;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	a = alloc(1000);
 	b = alloc(2000);
 	ck_assert_uint_eq(a, TEST_BASE);
@@ -98,7 +88,7 @@ static void sequence(CUdeviceptr *p, int n)
 	int i;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	for (i = 0; i < n; i++) {
 		p[i] = alloc((size_t)1 + (size_t)i * 7919 % 200000);
 		if (i % 5 == 4)
@@ -129,7 +119,7 @@ START_TEST(the_same_addresses_in_two_processes)
 	}
 	ck_assert_mem_eq(p[0], p[1], sizeof(p[0]));
 	for (i = 0; i < 100; i++)
-		ck_assert(inside(p[0][i]));
+		ck_assert(p[0][i] >= TEST_BASE && p[0][i] < TEST_BASE + SIZE);
 }
 END_TEST
 
@@ -138,7 +128,7 @@ START_TEST(bad_sizes_and_exhaustion)
 	CUdeviceptr p = 7, first;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(cuda(cuMemAlloc_v2, &p, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_str_ne(hook->last_error(), "");
 	ck_assert_int_eq(cuda(cuMemAlloc_v2, NULL, 16), CUDA_ERROR_INVALID_VALUE);
@@ -158,11 +148,11 @@ START_TEST(straddling_the_arena)
 	CUdeviceptr a, b;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_preallocate(4 * MIB), 0);
 	a = alloc(3 * MIB);
 	b = alloc(3 * MIB);
-	ck_assert(inside(a) && inside(b));
+	ck_assert(hook_region_has(a) && hook_region_has(b));
 	ck_assert_uint_ge(b, a + 3 * MIB);
 	cuda_ok(cuMemsetD8_v2, b, 0xAB, 3 * MIB);
 	ck_assert_int_eq(test_sim_live("allocation"), 0);
@@ -176,7 +166,7 @@ START_TEST(old_cuMemAlloc)
 	unsigned int p = 7;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	*(void **)&old = test_hook_symbol("cuMemAlloc");
 	ck_assert_int_eq(old(&p, 16), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(p, 7);
@@ -191,7 +181,7 @@ START_TEST(freeing)
 
 	test_hook();
 	native = alloc(100);
-	begin();
+	hook_region_begin(SIZE);
 	a = alloc(5 * MIB);
 	b = alloc(100);
 	ck_assert_uint_eq(ledger(&all), 2);
@@ -222,7 +212,7 @@ START_TEST(ranges_are_per_allocation)
 
 	test_hook();
 	native = alloc(3000);
-	begin();
+	hook_region_begin(SIZE);
 	a = alloc(1000);
 	b = alloc(2000);
 	cuda_ok(cuMemGetAddressRange_v2, &base, &size, b + 1999);
@@ -267,12 +257,12 @@ START_TEST(pause_and_resume)
 
 	test_hook();
 	ck_assert_int_eq(hook->region_pause(), -FDRY_E_STATE);
-	begin();
+	hook_region_begin(SIZE);
 	a = alloc(512);
 	ck_assert_int_eq(hook->region_pause(), 0);
 	ck_assert_int_eq(hook->region_pause(), 0);
 	native = alloc(512);
-	ck_assert(!inside(native));
+	ck_assert(!hook_region_has(native));
 	ck_assert_int_eq(hook->region_resume(), 0);
 	b = alloc(512);
 	ck_assert_uint_eq(b, a + 512);
@@ -302,7 +292,7 @@ START_TEST(an_aside_area)
 
 	test_hook();
 	aside_is_refused();
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_aside(true), -FDRY_E_STATE);
 	ck_assert_int_eq(hook->region_aside_begin(MIB), -FDRY_E_INVAL);
 	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
@@ -342,7 +332,7 @@ START_TEST(the_ledger_has_the_aside_area_behind_the_region)
 	size_t n, i;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
 	aside(true);
 	in[1] = alloc(512);
@@ -372,7 +362,7 @@ START_TEST(reservations_extend_the_aside_area)
 	size_t n;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
 	aside(true);
 	cuda_ok(cuMemAddressReserve, &p, 48 * MIB, 0, 0, 0);
@@ -391,7 +381,7 @@ START_TEST(an_aside_area_ends_with_its_region)
 	CUdeviceptr kept;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_aside_begin(SIZE), 0);
 	aside(true);
 	kept = alloc(512);
@@ -399,7 +389,7 @@ START_TEST(an_aside_area_ends_with_its_region)
 	ck_assert_int_eq(hook->region_end(), 0);
 	aside_is_refused();
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_uint_eq(alloc(512), TEST_BASE);
 	ck_assert_int_eq(hook->region_aside(true), -FDRY_E_STATE);
 	ck_assert_int_eq(hook->region_aside_begin(SIZE), -FDRY_E_TAKEN);
@@ -420,14 +410,14 @@ START_TEST(an_ended_region_lives_until_its_last_allocation)
 
 	test_hook();
 	ck_assert_int_eq(hook->region_end(), -FDRY_E_STATE);
-	begin();
+	hook_region_begin(SIZE);
 	a = alloc(512);
 	b = alloc(512);
 	cuda_ok(cuMemsetD8_v2, a, 0x5A, 512);
 	ck_assert_int_eq(hook->region_end(), 0);
 	ck_assert_int_eq(hook->region_end(), -FDRY_E_STATE);
 	native = alloc(512);
-	ck_assert(!inside(native));
+	ck_assert(!hook_region_has(native));
 	cuda_ok(cuMemcpyDtoH_v2, &byte, a + 511, 1);
 	ck_assert_uint_eq(byte, 0x5A);
 	cuda_ok(cuMemGetAddressRange_v2, NULL, &size, a);
@@ -438,7 +428,7 @@ START_TEST(an_ended_region_lives_until_its_last_allocation)
 	cuda_ok(cuMemFree_v2, b);
 	ck_assert_int_eq(test_sim_live("reservation"), 0);
 	ck_assert_int_eq(cuda(cuMemFree_v2, b), CUDA_ERROR_INVALID_VALUE);
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_uint_eq(alloc(1), TEST_BASE);
 	cuda_ok(cuMemFree_v2, TEST_BASE);
 	ck_assert_int_eq(hook->region_end(), 0);
@@ -451,7 +441,7 @@ START_TEST(another_region_beside_an_ended_one)
 	CUdeviceptr a, b;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	a = alloc(512);
 	ck_assert_int_eq(hook->region_end(), 0);
 	ck_assert_int_eq(hook->region_begin(TEST_BASE + SIZE, SIZE), 0);
@@ -476,7 +466,7 @@ START_TEST(regions_that_cannot_begin)
 	ck_assert_int_eq(hook->region_begin(0, SIZE), -FDRY_E_INVAL);
 	ck_assert_int_eq(hook->region_begin(TEST_BASE + 1, SIZE), -FDRY_E_INVAL);
 	ck_assert_int_eq(hook->region_begin(TEST_BASE, 0), -FDRY_E_INVAL);
-	begin();
+	hook_region_begin(SIZE);
 	ck_assert_int_eq(hook->region_begin(TEST_BASE + SIZE, SIZE), -FDRY_E_STATE);
 	ck_assert_msg(strstr(hook->last_error(), "0x") != NULL, "%s", hook->last_error());
 	ck_assert_int_eq(hook->region_end(), 0);
@@ -485,7 +475,7 @@ START_TEST(regions_that_cannot_begin)
 	ck_assert_int_eq(hook->region_begin(TEST_BASE, SIZE), -FDRY_E_STATE);
 	cuda_ok(cuCtxSetCurrent, ctx);
 	ck_assert_int_eq(test_sim_live("reservation"), 0);
-	begin();
+	hook_region_begin(SIZE);
 }
 END_TEST
 
@@ -497,12 +487,12 @@ START_TEST(other_devices_are_native)
 
 	setenv("FDRY_SIM_DEVICES", "2", 1);
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	cuda_ok(cuCtxGetCurrent, &zero);
 	cuda_ok(cuDevicePrimaryCtxRetain, &one, 1);
 	cuda_ok(cuCtxSetCurrent, one);
 	p = alloc(512);
-	ck_assert(!inside(p));
+	ck_assert(!hook_region_has(p));
 	cuda_ok(cuMemFree_v2, p);
 	cuda_ok(cuCtxSetCurrent, NULL);
 	ck_assert_int_eq(cuda(cuMemAlloc_v2, &q, 512), CUDA_ERROR_INVALID_CONTEXT);
@@ -551,7 +541,7 @@ START_TEST(all_threads_use_the_region)
 	int i;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	cuda_ok(cuCtxGetCurrent, &ctx);
 	for (i = 0; i < 2; i++) {
 		w[i].ctx = ctx;
@@ -564,7 +554,7 @@ START_TEST(all_threads_use_the_region)
 	qsort(live, 200, sizeof(*live), by_address);
 	ck_assert_uint_eq(ledger(&all), 200);
 	for (i = 0; i < 200; i++) {
-		ck_assert(inside(live[i]));
+		ck_assert(hook_region_has(live[i]));
 		ck_assert(!i || live[i] >= live[i - 1] + 3000);
 		ck_assert_uint_eq(all[i].addr, live[i]);
 	}
@@ -581,7 +571,7 @@ START_TEST(begin_fails_clean)
 	char spec[32];
 
 	test_hook();
-	begin(); /* whatever is set up once in a process */
+	hook_region_begin(SIZE); /* whatever is set up once in a process */
 	ck_assert_int_eq(hook->region_end(), 0);
 	for (n = 1;; n++) {
 		snprintf(spec, sizeof(spec), "*:%d", n);
@@ -619,7 +609,7 @@ START_TEST(alloc_fails_clean)
 	CUresult res;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	for (kind = 0; kind < 2; kind++)
 		for (n = 1;; n++) {
 			snprintf(spec, sizeof(spec), "*:%d:%d", n,
@@ -652,7 +642,7 @@ START_TEST(free_fails_without_losing_the_allocation_twice)
 	int n;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	for (n = 1;; n++) {
 		p = alloc(3 * MIB);
 		snprintf(spec, sizeof(spec), "*:%d", n);
@@ -692,7 +682,7 @@ START_TEST(forked_children_do_not_hang)
 	pthread_t t;
 
 	test_hook();
-	begin();
+	hook_region_begin(SIZE);
 	pthread_create(&t, NULL, toggle, NULL);
 	for (i = 0; i < 30 && !status; i++) {
 		pid_t pid = fork();

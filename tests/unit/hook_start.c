@@ -41,7 +41,7 @@ static void captures(void)
 	cuda_ok(cuInit, 0);
 	cuda_ok(cuDevicePrimaryCtxRetain, &ctx, 0);
 	cuda_ok(cuCtxSetCurrent, ctx);
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
+	hook_region_begin(SIZE);
 	ck_assert_msg(!hook->reached(), "%s", hook->last_error());
 	cuda_ok(cuMemAlloc_v2, &p, 1000);
 	ck_assert_uint_eq(p, TEST_BASE);
@@ -113,7 +113,7 @@ START_TEST(inherited)
 	test_hook();
 	cubin = test_sim_cubin("kernels", &len);
 	cuda_ok(cuModuleLoadData, &module, cubin);
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
+	hook_region_begin(SIZE);
 	child_of(grandchild_has_nothing);
 	ck_assert_int_eq(hook->region_end(), 0);
 	child_of(has_nothing);
@@ -156,7 +156,7 @@ START_TEST(while_threads_hold_locks)
 	cubin = test_sim_cubin("kernels", &len);
 	cuda_ok(cuCtxGetCurrent, &context);
 	cuda_ok(cuModuleLoadData, &module, cubin);
-	ck_assert_msg(!hook->region_begin(TEST_BASE, SIZE), "%s", hook->last_error());
+	hook_region_begin(SIZE);
 	for (i = 0; i < 3; i++)
 		pthread_create(&t[i], NULL, busy, i ? &stop : NULL);
 	for (i = 0; i < FORKS; i++)
