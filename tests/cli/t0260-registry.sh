@@ -80,7 +80,8 @@ t "a wrong name of a ref" says_only 2 "w w" foundry-store -s w pull "$at/one" "w
 t "neither makes a store" test ! -e w
 t "a push to a digest" says_only 2 "push to a tag" foundry-store push --private model/one \
 	"$at/one@sha256:$digest"
-t "plain HTTP to a server with TLS" says_only 9 "400" foundry-store -s t pull "oci+http://$main/models/one"
+t "plain HTTP to a server with TLS" says_only 9 "400" \
+	foundry-store -s t pull "oci+http://$main/models/one"
 FOUNDRY_REGISTRY_RETRIES=0 t "nobody listens" says_only 9 "cannot be reached" \
 	foundry-store -s t pull oci://127.0.0.1:1/x/y
 

@@ -35,7 +35,7 @@ struct graph_env {
 			      nodes in another order. */
 };
 
-/* Make a graph from the numbers that @env has. Asserts that the driver takes it. @nodes gets the
+/* Make a graph from the numbers that @env has. Asserts that the driver accepts it. @nodes gets the
  * number of chosen nodes. */
 CUgraph graph_make_random(const struct graph_env *env, uint32_t *nodes);
 

@@ -402,7 +402,7 @@ static CUgraphExec exec_make(CUgraph g, cuuint64_t flags)
 	return x;
 }
 
-/* What the interposer answers for nodes of its own as well: hook/graph_memory.c. */
+/* hook/graph_memory.c returns the same for nodes of the interposer. */
 START_TEST(allocations_of_the_driver)
 {
 	CUgraph g = graph_make(), other = graph_make(), copy;

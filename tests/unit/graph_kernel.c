@@ -24,7 +24,7 @@ START_TEST(handles_become_one_kernel)
 	ck_assert_uint_eq(intern(set, kernel_of(l, "scale"), false), a);
 	paper.fail_at = 0;
 	ck_assert_uint_eq(intern(set, kernel_of(l, "add"), false), 1);
-	/* The same code loaded twice; read-only, so that one will do for both. */
+	/* The same code loaded twice. Its variables are read-only, so one object serves both. */
 	ck_assert_uint_eq(intern(set, kernel_of(again, "scale"), true), a);
 	/* Other attributes: another kernel. */
 	kernel_of(again, "add")->attrs[0] = 100000;

@@ -114,8 +114,8 @@ START_TEST(two_loads_with_a_variable_each)
 }
 END_TEST
 
-/* Two cubins that differ in what a kernel does not reach give it one object, unless it has a
- * counter. */
+/* If two cubins differ only in parts that a kernel does not reach, the kernel has one object for
+ * both, unless it has a counter. */
 START_TEST(equal_slices_of_two_cubins)
 {
 	struct fdry_kernel_set *set;

@@ -201,8 +201,8 @@ START_TEST(same_again)
 }
 END_TEST
 
-/* A slice of a slice is that slice: nothing that it needs was left out, nothing that it does not
- * was kept. */
+/* A slice of a slice is that slice: the first one left out nothing that its kernels need, and kept
+ * nothing else. */
 START_TEST(slice_of_a_slice)
 {
 	struct fdry_span bytes = golden_read(files[_i]);

@@ -38,7 +38,8 @@ START_TEST(captured_on_an_old_driver)
 }
 END_TEST
 
-/* The oldest that will do; an image of it is loaded by it and by newer ones. */
+/* The oldest driver that is accepted. It loads an image that was made with it, and so do newer
+ * drivers. */
 START_TEST(sealed_on_the_oldest_driver)
 {
 	struct fdry_image *img;

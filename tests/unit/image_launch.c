@@ -291,7 +291,7 @@ START_TEST(no_memory_for_a_graph)
 	fails(NODEVMEM, "graph 4: its 1 nodes need about 3 KiB of device memory",
 	      fdry_image_wait(img));
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "3 graphs were built"));
-	/* Once in the background, which leaves it at that, and once for the wait. */
+	/* once in the background, which does not try again, and once for the wait */
 	ck_assert_uint_eq(test_sim_failed(), 2);
 	fails(NODEVMEM, "graph 7: its 1 nodes", fdry_image_launch(img, 7, NULL));
 	launch_check(img, 2, 5, NULL);

@@ -54,7 +54,7 @@ static struct held held(void)
 	};
 }
 
-static void tell_nobody(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+static void progress_ignore(void *arg, int phase, uint64_t done, uint64_t total, double ms)
 {
 	(void)arg, (void)phase, (void)done, (void)total, (void)ms;
 }
@@ -73,7 +73,7 @@ static void load_once(struct fdry_store *s, unsigned int i)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = ways[i % WAYS],
 				       .threads = i % 4,
-				       .progress = i % 5 ? NULL : tell_nobody };
+				       .progress = i % 5 ? NULL : progress_ignore };
 	struct fdry_image *img = NULL;
 
 	if (i % 7 == 3)

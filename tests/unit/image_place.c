@@ -424,8 +424,8 @@ static void seal_reused(void *unused)
 	work_end(&w);
 }
 
-/* @_i: how many of the allocations the process makes itself; all that it makes it makes as the
- * other did. */
+/* @_i: the number of allocations that the process makes itself, which equal those of the other
+ * process. */
 START_TEST(addresses_that_were_freed_and_used_again)
 {
 	struct fdry_load_opts opts;

@@ -94,7 +94,7 @@ static void seal_half(void *unused)
 enum extra {
 	BELOW,   /* at addresses that the sealing process had freed, below other allocations of the
 		    image */
-	REUSED,  /* in a hole of the image's process, of which that used another part again */
+	REUSED,  /* in a hole of the image's process, which used another part of the hole again */
 	BETWEEN, /* between allocations of the image */
 	BEHIND,  /* behind all allocations */
 };

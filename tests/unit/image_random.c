@@ -152,8 +152,8 @@ static void state_is(struct fdry_image *img, const char *name, uint64_t seed, ui
 
 /* --- sequences --- */
 
-/* Graphs that share a generator in turns, seeds between, in the primary context, one of its own,
- * and checked for overlap. */
+/* Launch graphs that share a generator in turns, with seeds between: in the primary context, in a
+ * context of the image's own, and with the check for overlap. */
 START_TEST(a_hundred_launches)
 {
 	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };
@@ -241,7 +241,8 @@ static void sums_are(struct fdry_image *img, CUstream stream, uint64_t launches)
 	}
 }
 
-/* On streams that nothing orders a graph follows itself, and so do its numbers. */
+/* On streams that nothing orders, launches of one graph follow each other, and so do its
+ * numbers. */
 START_TEST(streams_take_turns)
 {
 	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };

@@ -506,8 +506,8 @@ static void two_end(CUdeviceptr p, const char *before)
 	work_end(&w);
 }
 
-/* Memory that only a graph uses which is left out may be freed. When the graph is sealed again, its
- * words are checked, though the last seal did not have them. */
+/* If only a graph that is left out uses memory, the memory may be freed. When the graph is sealed
+ * again, its words are checked, though the last seal did not have them. */
 START_TEST(memory_of_a_graph_that_is_left_out)
 {
 	char before[FDRY_ID_SIZE];

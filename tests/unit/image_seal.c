@@ -319,8 +319,7 @@ START_TEST(touched_blocks_are_content)
 }
 END_TEST
 
-/* The same value as the stamp's byte there leaves no trace; any other one at any place of a word
- * does. */
+/* A byte equal to the stamp's leaves no trace. Any other value, at any place of a word, does. */
 START_TEST(every_byte_of_the_stamp_counts)
 {
 	struct work w;

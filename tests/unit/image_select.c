@@ -146,7 +146,7 @@ START_TEST(facts_decide_and_then_the_newest)
 		{ .cc = "8.0", .rank = "1", .salt = 30 },
 		{ .cc = "9.0", .salt = 20 },
 		{ .cc = "8.0", .salt = 30 },
-		/* one is left by its facts: the message of a single image */
+		/* the facts leave one image, so the message is that of a single image */
 		{ .cc = "8.0", .rank = "0", .err = -FDRY_E_IDENTITY,
 		  .says = "another GPU architecture: sm_90 there, sm_80 here" },
 		{ .cc = "9.0", .rank = "2", .err = -FDRY_E_IDENTITY,

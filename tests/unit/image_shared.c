@@ -154,7 +154,7 @@ START_TEST(each_object_is_loaded_once)
 	loads = test_sim_calls("cuModuleLoadDataEx");
 	for (i = 0; i < IMAGES; i++)
 		img[i] = load(&w, i + 1);
-	/* The step's and that of fingerprints once for all; the counter's once for each. */
+	/* All share the code of the step and of fingerprints; each loads that of the counter. */
 	ck_assert_uint_eq(test_sim_calls("cuModuleLoadDataEx") - loads, 2 + IMAGES);
 	for (i = 1; i < IMAGES; i++) {
 		ck_assert_ptr_eq(function_of(img[i], "sgd"), function_of(img[0], "sgd"));

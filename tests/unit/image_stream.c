@@ -152,7 +152,7 @@ START_TEST(that_was_destroyed)
 
 	test_child(seal_slow, NULL);
 	img = load(_i ? FDRY_LOAD_OWN_CONTEXT : 0);
-	add_check(img, NULL, 4); /* nothing that the library makes at first gets the handle */
+	add_check(img, NULL, 4); /* makes the library's streams: none gets the handle of @s */
 	s = stream_make();
 	drv_ok(cuStreamDestroy_v2, s);
 	refused(INVAL, "the stream is not alive", img, s);

@@ -40,8 +40,7 @@ static CUstreamCaptureMode mode_set(CUstreamCaptureMode mode)
 	return mode;
 }
 
-/* A driver that sees to it that memory is only touched in the primary context and in relaxed mode.
- */
+/* A driver that checks that memory is used only in the primary context and in relaxed mode. */
 static struct fdry_driver watched;
 static CUcontext primary;
 static unsigned int watch_calls;

@@ -90,8 +90,8 @@ START_TEST(not_before_the_work_is_done)
 }
 END_TEST
 
-/* However much others have given back since: what this stream gave back it gets, without a wait and
- * without the driver. */
+/* A stream gets a buffer that it gave back, without a wait and without the driver, however many
+ * buffers other streams have given back since. */
 START_TEST(its_own_comes_at_once)
 {
 	CUstream s = stream_get(), t = stream_get();
@@ -141,7 +141,7 @@ START_TEST(a_stream_that_comes_again)
 	ok(fdry_device_clean_up(dev)); /* waits for the destroyed stream's work */
 	ck_assert_int_eq(test_sim_live("allocation"), 0);
 	fdry_device_put(dev);
-	_exit(0); /* the streams of this test are the driver's to keep */
+	_exit(0); /* the driver keeps the streams of this test */
 }
 END_TEST
 

@@ -230,7 +230,7 @@ START_TEST(no_copies_while_capturing)
 }
 END_TEST
 
-/* No stream in particular: nothing is waited for but the copy. */
+/* Without a stream, the call waits for the copy alone. */
 START_TEST(copies_behind_no_stream)
 {
 	CUstream s = stream_get();

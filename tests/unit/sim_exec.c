@@ -409,7 +409,7 @@ START_TEST(update_takes_new_parameters)
 	ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
 	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 11) * STEP + 12);
-	/* Its nodes are still known by those that it was made of. */
+	/* Its nodes still have the handles of the graph from which it was made. */
 	ok(CU(cuGraphExecKernelNodeSetParams)(x, b, step_params(0, 13)));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphExecKernelNodeSetParams)(x, c, step_params(0, 13)));
 	number_set(0, 1);

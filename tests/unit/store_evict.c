@@ -292,7 +292,7 @@ START_TEST(nothing_goes_that_cannot_be_collected)
 }
 END_TEST
 
-/* The limit is passed at the end of the third; never the image that was just sealed. */
+/* The third seal passes the limit. The image that was just sealed is never evicted. */
 START_TEST(a_seal_evicts_at_its_end)
 {
 	uint64_t one;
@@ -316,7 +316,7 @@ START_TEST(a_seal_evicts_at_its_end)
 }
 END_TEST
 
-/* An image that the store can never hold pushes nothing out. */
+/* An image that the store can never hold evicts no other image. */
 START_TEST(what_is_larger_than_the_limit_fails)
 {
 	struct fdry_oid oid, other = seal(s, 1, 1, CHUNK, "a");
@@ -422,7 +422,7 @@ START_TEST(the_file_does_not_grow_for_ever)
 }
 END_TEST
 
-/* Many processes, one line each time: none is torn. */
+/* Many processes append one line each time: every line is whole. */
 START_TEST(processes_note_at_once)
 {
 	struct fdry_buf all = { 0 };

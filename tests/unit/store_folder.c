@@ -192,7 +192,7 @@ START_TEST(odd_claim)
 }
 END_TEST
 
-/* LMDB's own are looked at before LMDB sees them. */
+/* The store checks LMDB's own files before LMDB opens them. */
 START_TEST(odd_database)
 {
 	static const char *const names[] = { "data.mdb", "lock.mdb" };

@@ -103,7 +103,7 @@ START_TEST(a_rank_that_does_not_come)
 END_TEST
 
 /* The last rank comes when the time of the others is about over. */
-START_TEST(nobody_gets_another_answer)
+START_TEST(all_ranks_get_one_answer)
 {
 	unsigned int met = 0;
 	pid_t pids[RANKS];
@@ -205,7 +205,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, all_ranks_get_all_records);
 	tcase_add_test(tc, a_rank_that_does_not_come);
-	tcase_add_test(tc, nobody_gets_another_answer);
+	tcase_add_test(tc, all_ranks_get_one_answer);
 	tcase_add_test(tc, a_rank_that_dies_after_it_came);
 	tcase_add_test(tc, ranks_that_cannot_be);
 	tcase_add_test(tc, a_rank_that_comes_twice);
