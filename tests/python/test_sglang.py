@@ -23,6 +23,20 @@ class Starts(Engine, engine_tests.Starts):
                       "warm up"):
             self.assertIn(phase, log)
 
+    def test_the_collector_leaves_out_what_was_made_before_until_the_server_is_ready(self):
+        before = """
+            import gc
+            found = []
+            load_model = model_runner.ModelRunner.load_model
+            def noted(self):
+                found.append(gc.get_freeze_count() > 0)
+                load_model(self)
+            model_runner.ModelRunner.load_model = noted
+            """
+        for counts, frozen in (("PLAIN", False), ("LOADED", True)):
+            self.start(f"assert (found, gc.get_freeze_count()) == ([{frozen}], 0), found", counts,
+                       before=before)
+
     def test_tensors_are_put_where_they_were(self):
         self.first()
         self.start("""

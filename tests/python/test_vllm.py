@@ -20,6 +20,35 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("compile_or_warm_up_model", log)
 
+    def test_a_later_start_omits_what_prepares_inductor(self):
+        check = """
+            from vllm.compilation import compiler_interface
+            assert len(compiler_interface.INITS) == %d
+            assert compiler_interface.trigger_inductor_lazy_init.__name__ != "<lambda>"
+            """
+        self.first(text=check % 1)
+        self.start(check % 0, counts="LOADED")
+        self.start(check % 1, counts="LOADED", VLLM_GPU_SYNC_CHECK="warn")
+
+    def test_the_collector_leaves_out_what_was_made_before_a_load(self):
+        load = """
+            import gc
+            found = []
+            load_model = gpu_worker.Worker.load_model
+            def noted(self):
+                found.append(gc.get_freeze_count() > 0)
+                load_model(self)
+            gpu_worker.Worker.load_model = noted
+            """
+        check = "now = gc.get_freeze_count() > 0\nassert (found, now) == ([%s], %s), (found, now)"
+        before = textwrap.dedent(load)
+        self.first(before=before, text=check % (False, False))
+        self.start(check % (True, True), "LOADED", before=before)
+        self.start(check % (True, False), "{**ONCE, 'profile': 0}", before=before,
+                   STAND_IN_MORE="1")
+        used = before + "torch.cuda.init()\n"  # there may be garbage on the GPU
+        self.start(check % (False, False), "{**LOADED}", before=used, STAND_IN_MORE="1")
+
     def test_a_later_start_reads_the_description_once(self):
         """It takes longer the more graphs the image has."""
         self.first()

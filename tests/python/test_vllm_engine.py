@@ -105,7 +105,8 @@ class Engine(unittest.TestCase):
             self.assertTrue(inspect.isfunction(getattr(gpu_worker.Worker, name)), name)
         self.assertTrue(inspect.isfunction(worker_base.WorkerWrapperBase.init_worker))
         used = gpu_worker.Worker.compile_or_warm_up_model.__code__.co_names
-        for name in ("kernel_warmup", "capture_model", "warmup_kernels"):
+        for name in ("kernel_warmup", "capture_model", "warmup_kernels",
+                     "trigger_inductor_lazy_init", "freeze_gc_heap"):
             self.assertIn(name, used)
 
     def test_the_capture_makes_its_graphs_where_they_are_replaced(self):

@@ -223,6 +223,7 @@ class Session(session.Session):
         self.capture.pause()
         if self.mode == "load":
             self.timed("warm up", self.warm_up)
+            self.unfreeze()
         if self.watch:
             self.attach_files()
             self.watch_forward()

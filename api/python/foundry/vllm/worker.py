@@ -301,12 +301,18 @@ class Session(session.Session):
     def filling(self):
         """Inside the with block vLLM gets the image's graphs in place of a capture.
 
-        It omits what prepares the capture. Its steps after a capture, one prefill and one decode,
-        remain: they load the kernels that the first request needs.
+        It omits what prepares the capture, and what prepares Inductor to compile: no request of a
+        start from an image compiles. Its steps after a capture, one prefill and one decode, remain:
+        they load the kernels that the first request needs.
         """
+        from vllm import envs
+        from vllm.compilation import compiler_interface
         from vllm.v1.worker import gpu_worker
         runner = self.worker.model_runner
         before = gpu_worker.kernel_warmup, gpu_worker.warmup_kernels
+        prepare = compiler_interface.trigger_inductor_lazy_init
+        if not envs.VLLM_GPU_SYNC_CHECK:  # else a later compilation would be an error
+            compiler_interface.trigger_inductor_lazy_init = lambda *_args, **_kwargs: None
         gpu_worker.kernel_warmup = lambda *_args, **_kwargs: None
         gpu_worker.warmup_kernels = functools.partial(self.timed, "warm up", before[1])
         runner.capture_model = self.fill
@@ -315,6 +321,7 @@ class Session(session.Session):
             yield
         finally:
             gpu_worker.kernel_warmup, gpu_worker.warmup_kernels = before
+            compiler_interface.trigger_inductor_lazy_init = prepare
             for name in ("capture_model", "_dummy_run"):
                 vars(runner).pop(name, None)
 

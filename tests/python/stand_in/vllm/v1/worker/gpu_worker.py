@@ -69,4 +69,6 @@ class Worker:
             hidden, last = self.model_runner._dummy_run(4)
             assert hidden is None
             self.model_runner._dummy_sampler_run(last)
+        from vllm.compilation.compiler_interface import trigger_inductor_lazy_init
+        trigger_inductor_lazy_init(0)
         return "times"
