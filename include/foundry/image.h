@@ -308,6 +308,23 @@ struct fdry_check_report {
 int fdry_image_check(struct fdry_image *img, const char *name, CUstream stream,
 		     struct fdry_check_report *report);
 
+/**
+ * fdry_memory_fingerprint() - Compute fingerprints of device memory, which need not be an image's.
+ * @device: its ordinal
+ * @stream: of the device's primary context; the call waits for the work on it
+ * @ranges, @n: device memory, mapped, with at least one byte each
+ * @ret: receives 128 bits for each range
+ *
+ * Equal bytes have equal fingerprints, in every process and on every GPU. A fingerprint finds
+ * accidents; it has no key and is no defence against an attacker. The device computes it at the
+ * speed of its memory, and needs 32 bytes of memory for each 64 KiB meanwhile.
+ *
+ * Errors: FDRY_E_NOFUNC if the library has no code for the device; FDRY_E_NODEVMEM; FDRY_E_STATE if
+ * the stream captures; FDRY_E_NOGPU.
+ */
+int fdry_memory_fingerprint(int device, CUstream stream, const struct fdry_memory *ranges, size_t n,
+			    uint64_t (*ret)[2]);
+
 /* Build and upload graph @key now, so that its first launch costs what every launch costs. Does
  * nothing if the graph is built already. */
 int fdry_image_build(struct fdry_image *img, uint64_t key);
