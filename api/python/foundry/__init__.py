@@ -10,6 +10,7 @@ To run a program that imports torch first, use `python -m foundry run program.py
     capturing:  Capture, activate, environment
     loading:    load, Image
     both:       Store, Error, load_or_capture
+    models:     compile
     graphs by key:                          Slots
     kernels without graphs:                 Kernels, Code
     numbers that change between launches:   DeviceScalar, DecodeState
@@ -23,6 +24,7 @@ from .activate import activate, environment
 # an image need not wait for the rest.
 _NAMES = {name: module for module, names in {
     "capture": ("Capture", "Sealed", "base_for_name"),
+    "compiled": ("Compiled", "compile"),
     "care": ("Fault", "Repair", "Repaired", "Verification", "repair", "verify"),
     "device": ("Device",),
     "errors": ("AccessError", "BusyError", "DamagedError", "FullError", "InternalError",

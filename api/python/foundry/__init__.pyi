@@ -582,6 +582,26 @@ class Start:
     capture_ms: float
     seal_ms: float
 
+class Compiled:
+    model: Any
+    ref: str
+    parameters: Literal["reference", "image"]
+    outputs: Literal["copy", "view"]
+    reason: str
+    start: Start | None
+    device: int
+    @property
+    def image(self) -> Image | None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Compiled: ...
+    def __exit__(self, *_: object) -> None: ...
+
+def compile(model: Callable[..., Any], example_inputs: Any, *, ref: str,
+            store: Store | _Path | None = None, facts: Mapping[str, object] | None = None,
+            parameters: Literal["reference", "image"] = "reference",
+            outputs: Literal["copy", "view"] = "copy", warmup: int = 3, check: bool = True,
+            **options: Any) -> Compiled: ...
 def load_or_capture(ref: str | Iterable[str], capture: Callable[[Capture], Any] | None = None,
                     facts: Mapping[str, object] | None = None, strict: bool = False,
                     store: Store | _Path | None = None,

@@ -556,6 +556,7 @@ CHECKED = {
     "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],
     "fdry_image_check_content": [IMAGE],
     "fdry_image_check": [IMAGE, c_char_p, STREAM, POINTER(CheckReport)],
+    "fdry_memory_fingerprint": [c_int, STREAM, POINTER(Memory), c_size_t, c_void_p],
     "fdry_image_selftest": [IMAGE, SELFTEST_FN, c_void_p, POINTER(SelftestReport)],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],

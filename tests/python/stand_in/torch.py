@@ -156,42 +156,75 @@ def set_default_device(_):
 inference_mode = contextlib.nullcontext
 
 
-class _Storage:
-    def __init__(self, tensor):
-        self._addr, self._bytes = tensor._addr, tensor.nbytes
-
-    def data_ptr(self):
-        return self._addr
-
-    def nbytes(self):
-        return self._bytes
-
-    def cpu(self):
-        cuda.synchronize()
-        data = ctypes.create_string_buffer(self._bytes)
-        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr),
-                     ctypes.c_size_t(self._bytes))
-        return data
-
-    def copy_(self, data):
-        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data,
-                     ctypes.c_size_t(self._bytes))
+_grad = [True]
 
 
-class Tensor:
-    def __init__(self, addr, shape, keep=None):
-        self._addr, self.shape, self._keep = addr, tuple(shape), keep
-        self.dtype, self.device = float32, device("cuda:0")
+class no_grad:
+    def __enter__(self):
+        _grad.append(False)
+
+    def __exit__(self, *_):
+        _grad.pop()
+
+
+def is_grad_enabled():
+    return _grad[-1]
+
+
+class _Memory:
+    """A block of the allocator, or memory that keep() releases."""
+
+    def __init__(self, addr, nbytes, keep):
+        self.addr, self.nbytes, self._keep = addr, nbytes, keep
 
     def __del__(self):
         if self._keep is None:
-            _allocator.free(self._addr)
+            _allocator.free(self.addr)
         else:
             self._keep()
 
+
+class _Storage:
+    def __init__(self, memory):
+        self._memory = memory
+
+    def data_ptr(self):
+        return self._memory.addr
+
+    def nbytes(self):
+        return self._memory.nbytes
+
+    def cpu(self):
+        cuda.synchronize()
+        data = ctypes.create_string_buffer(self.nbytes())
+        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self.data_ptr()),
+                     ctypes.c_size_t(self.nbytes()))
+        return data
+
+    def copy_(self, data):
+        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.data_ptr()), data,
+                     ctypes.c_size_t(self.nbytes()))
+
+
+def _row_by_row(shape):
+    found, step = [], 1
+    for n in reversed(shape):
+        found.insert(0, step)
+        step *= n
+    return tuple(found)
+
+
+class Tensor:
+    requires_grad = False
+
+    def __init__(self, addr, shape, keep=None, dtype=float32, stride=None, memory=None):
+        self.shape, self.dtype, self.device = tuple(shape), dtype, device("cuda:0")
+        self._addr, self._stride = addr, tuple(stride or _row_by_row(self.shape))
+        self._memory, self._version = memory or _Memory(addr, self.nbytes, keep), 0
+
     @property
     def nbytes(self):
-        return 4 * self.numel()
+        return self.dtype.itemsize * self.numel()
 
     def numel(self):
         n = 1
@@ -203,14 +236,58 @@ class Tensor:
         return self._addr if self.numel() else 0
 
     def untyped_storage(self):
-        return _Storage(self)
+        return _Storage(self._memory)
+
+    def storage_offset(self):
+        return (self._addr - self._memory.addr) // self.dtype.itemsize
 
     def stride(self):
-        found, step = [], 1
-        for n in reversed(self.shape):
-            found.insert(0, step)
-            step *= n
-        return tuple(found)
+        return self._stride
+
+    # --- views ---
+
+    def _view(self, addr, shape, kind, stride=None):
+        return Tensor(addr, shape, dtype=kind, stride=stride, memory=self._memory)
+
+    def __getitem__(self, part):
+        start, stop, _ = part.indices(self.shape[0])
+        step = self._stride[0] * self.dtype.itemsize
+        return self._view(self._addr + start * step, (stop - start, *self.shape[1:]), self.dtype,
+                          self._stride)
+
+    def view(self, kind):
+        assert len(self.shape) == 1
+        return self._view(self._addr, (self.nbytes // kind.itemsize,), kind)
+
+    def as_strided(self, shape, stride):
+        return self._view(self._addr, shape, self.dtype, stride)
+
+    def reshape(self, n):
+        return self._view(self._addr, (self.numel(),), self.dtype)
+
+    def contiguous(self):
+        assert self._stride == _row_by_row(self.shape)
+        return self
+
+    def detach(self):
+        return self
+
+    def set_(self, storage, offset, shape, stride):
+        memory = storage._memory
+        self._memory, self._addr, self.shape = memory, memory.addr + offset, shape
+        self._stride = stride
+        return self
+
+    @property
+    def data(self):
+        return self
+
+    @data.setter
+    def data(self, other):
+        self._memory, self._addr = other._memory, other._addr
+        self.shape, self._stride = other.shape, other._stride
+
+    # --- elements ---
 
     def __add__(self, other):
         result, n = empty(self.shape), self.numel()
@@ -219,49 +296,138 @@ class Tensor:
         return result
 
     def copy_(self, other):
-        n = self.numel()
-        _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr),
-                       ctypes.c_size_t(n))
+        n, self._version = self.numel(), self._version + 1
+        if self.dtype is float32:
+            _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr),
+                           ctypes.c_size_t(n))
+        else:
+            _copy(self, other, _stream_now())
         return self
+
+    def clone(self):
+        return empty(self.shape, self.dtype).copy_(self)
 
     def copied(self, stream):
         """A copy, made by the driver and not by a kernel."""
         result = empty(self.shape)
-        _driver.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(result._addr),
-                     ctypes.c_uint64(self._addr), ctypes.c_size_t(self.nbytes),
-                     ctypes.c_void_p(stream))
+        _copy(result, self, stream)
         return result
 
     def mul_(self, factor):
-        n = self.numel()
+        n, self._version = self.numel(), self._version + 1
         _driver.launch(b"scale", n, ctypes.c_uint64(self._addr), ctypes.c_float(factor),
                        ctypes.c_int(n))
         return self
 
     def fill_(self, value):
         cuda.synchronize()
+        self._version += 1
         data = struct.pack("f", value) * self.numel()
         _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data,
                      ctypes.c_size_t(len(data)))
         return self
 
-    def tolist(self):
+    def zero_(self):
         cuda.synchronize()
-        data = ctypes.create_string_buffer(4 * self.numel())
-        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr),
-                     ctypes.c_size_t(len(data)))
-        return list(struct.unpack(f"{self.numel()}f", data.raw))
+        _driver.call("cuMemsetD8_v2", ctypes.c_uint64(self._addr), ctypes.c_ubyte(0),
+                     ctypes.c_size_t(self.nbytes))
+        return self
+
+    def _bytes(self):
+        cuda.synchronize()
+        data = ctypes.create_string_buffer(self.nbytes)
+        if self.nbytes:
+            _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr),
+                         ctypes.c_size_t(self.nbytes))
+        return data.raw
+
+    def tolist(self):
+        return list(struct.unpack(f"{self.numel()}f", self._bytes()))
+
+    def item(self):
+        """Waits for the GPU, as torch does."""
+        if _sync_debug[-1] == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        return self.tolist()[0]
 
 
-def empty(shape, device=None):
-    n = 4
+def _copy(to, source, stream):
+    _driver.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to._addr), ctypes.c_uint64(source._addr),
+                 ctypes.c_size_t(to.nbytes), ctypes.c_void_p(stream))
+
+
+def empty(shape, dtype=float32, device=None):
+    n = dtype.itemsize
     for each in shape:
         n *= each
-    return Tensor(_allocator.alloc(n, _stream_now()), shape)
+    return Tensor(_allocator.alloc(n, _stream_now()), shape, dtype=dtype)
+
+
+def empty_strided(shape, stride, dtype=float32, device=None):
+    assert tuple(stride) == _row_by_row(shape)
+    return empty(shape, dtype)
 
 
 def full(shape, value, device=None):
     return empty(shape).fill_(value)
+
+
+def equal(a, b):
+    return a._bytes() == b._bytes()
+
+
+# --- torch.nn ---
+
+
+class Parameter(Tensor):
+    requires_grad = True
+
+    def __init__(self, tensor):
+        super().__init__(tensor._addr, tensor.shape, memory=tensor._memory)
+
+
+class Module:
+    def __init__(self):
+        vars(self).update(training=True, _parameters={}, _buffers={}, _modules={},
+                          _forward_hooks={}, _forward_pre_hooks={})
+
+    def __setattr__(self, name, value):
+        for kind, each in ((Parameter, self._parameters), (Module, self._modules)):
+            if isinstance(value, kind):
+                each[name] = value
+                return
+        if name in self._buffers:
+            self._buffers[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name):
+        for each in (vars(self)[d] for d in ("_parameters", "_buffers", "_modules")):
+            if name in each:
+                return each[name]
+        raise AttributeError(name)
+
+    def register_buffer(self, name, tensor):
+        self._buffers[name] = tensor
+
+    def named_modules(self, prefix=""):
+        yield prefix, self
+        for name, each in self._modules.items():
+            yield from each.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def modules(self):
+        return [module for _, module in self.named_modules()]
+
+    def eval(self):
+        for each in self.modules():
+            each.training = False
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return self.forward(*args, **kwargs)
+
+
+nn = types.SimpleNamespace(Module=Module, Parameter=Parameter)
 
 
 class _DLTensor(ctypes.Structure):
@@ -284,8 +450,9 @@ def from_dlpack(other):
     addr = api.PyCapsule_GetPointer(capsule, b"dltensor")
     api.PyCapsule_SetName(capsule, b"used_dltensor")
     raw = _DLTensor.from_address(addr)
-    assert (raw.code, raw.bits) == (2, 32)
-    return Tensor(raw.data, raw.shape[:raw.ndim], lambda: raw.deleter(addr))
+    assert (raw.code, raw.bits) in ((2, 32), (1, 8))
+    return Tensor(raw.data, raw.shape[:raw.ndim], lambda: raw.deleter(addr),
+                  float32 if raw.bits == 32 else uint8)
 
 
 # --- torch.cuda ---
@@ -300,7 +467,16 @@ class Stream:
             _driver.call("cuStreamCreate", ctypes.byref(made), 1)
             self.cuda_stream = made.value
 
+    def wait_event(self, _event):
+        cuda.synchronize()
 
+
+class _Event:
+    def record(self, _stream):
+        pass
+
+
+_sync_debug = ["default"]
 _streams = [Stream(0)]
 _count = [0]
 
@@ -325,6 +501,9 @@ def _pool_handle():
     return (0, _count[0])
 
 
+_capturing = []
+
+
 class CUDAGraph:
     def __new__(cls, keep_graph=False):
         return super().__new__(cls)
@@ -338,11 +517,13 @@ class CUDAGraph:
         assert _stream_now(), "capture needs a stream that is not the default one"
         self._pool = tuple(pool) if pool else _pool_handle()
         _allocator.routes.append(self._pool)
+        _capturing.append(self)
         mode = ("global", "thread_local", "relaxed").index(capture_error_mode)
         _driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(_stream_now()), mode)
 
     def capture_end(self):
         _allocator.routes.pop()
+        _capturing.pop()
         _driver.call("cuStreamEndCapture", ctypes.c_void_p(_stream_now()),
                      ctypes.byref(self._graph))
         if not self._keep:
@@ -508,4 +689,6 @@ cuda = types.SimpleNamespace(
     current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
     graph_pool_handle=_pool_handle, MemPool=_MemPool, mem_get_info=_mem_get_info,
     get_device_properties=_properties, get_device_capability=lambda ordinal: (9, 0),
-    graphs=types.SimpleNamespace(CUDAGraph=CUDAGraph))
+    graphs=types.SimpleNamespace(CUDAGraph=CUDAGraph), Event=_Event,
+    is_current_stream_capturing=lambda: bool(_capturing), set_sync_debug_mode=_sync_debug.append,
+    get_sync_debug_mode=lambda: _sync_debug[-1])

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments and results of a model: tensors in nested containers.
+
+spec() describes a value as nested tuples, which can be compared and kept as JSON. mapped() makes a
+copy of the containers with other tensors in them.
+"""
+import collections
+import dataclasses
+import enum
+import inspect
+import sys
+
+from . import _torch
+
+DEPTH = 32  # containers in containers
+_PLAIN = (type(None), bool, int, float, str, bytes, complex)
+_NAMED = (("torch", "dtype"), ("torch", "device"), ("torch", "memory_format"),
+          ("torch", "layout"))
+
+
+class Refused(Exception):
+    """The reason for which a call or a model cannot use a graph."""
+
+
+def _fields(value):
+    """The names of a dataclass's fields that its constructor takes."""
+    return [f.name for f in dataclasses.fields(value) if f.init]
+
+
+def parts(value):
+    """(kind, keys, values) of a container; None for other values."""
+    cls = type(value)
+    if cls in (list, tuple):
+        return cls.__name__, range(len(value)), value
+    if cls in (dict, collections.OrderedDict):
+        return "dict", list(value), list(value.values())
+    if isinstance(value, tuple) and hasattr(cls, "_fields"):
+        return "named", cls._fields, value
+    if isinstance(value, tuple) and cls.__module__ == "torch.return_types":
+        return "sequence", range(len(value)), value
+    if dataclasses.is_dataclass(value) and cls is not type:
+        if isinstance(value, dict):  # such as a ModelOutput of transformers
+            return "fields", list(value), list(value.values())
+        names = _fields(value)
+        return "fields", names, [getattr(value, name) for name in names]
+    return None
+
+
+def _made(kind, cls, keys, values):
+    if kind in ("list", "tuple", "sequence"):
+        return cls(values)
+    if kind == "named":
+        return cls(*values)
+    return cls(**dict(zip(keys, values))) if kind == "fields" else cls(zip(keys, values))
+
+
+def mapped(value, function, name=""):
+    """A copy of the containers in `value`, with function(tensor, name) in place of each tensor."""
+    if _torch.is_tensor(value):
+        return function(value, name)
+    found = parts(value)
+    if found is None:
+        return value
+    kind, keys, values = found
+    return _made(kind, type(value), keys,
+                 [mapped(v, function, _within(name, k)) for k, v in zip(keys, values)])
+
+
+def _within(name, key):
+    return f"{name}.{key}" if name else str(key)
+
+
+def _const(value, name):
+    cls = type(value)
+    if cls in _PLAIN or (cls.__module__, cls.__name__) in _NAMED:
+        return "const", cls.__name__, repr(value)
+    if isinstance(value, enum.Enum):
+        return "const", _class_name(cls), value.name
+    raise Refused(f"'{name}' is a {cls.__module__}.{cls.__qualname__}, which has no fixed value "
+                  "that a graph could be chosen by")
+
+
+def _class_name(cls):
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def spec(value, leaf, name="", depth=0):
+    """A description of `value` in nested tuples. leaf(tensor, name): that of a tensor.
+
+    Raises Refused, which names the part, for values of other kinds.
+    """
+    if _torch.is_tensor(value):
+        return leaf(value, name)
+    found = parts(value)
+    if found is None:
+        return _const(value, name)
+    if depth == DEPTH:
+        raise Refused(f"'{name}' lies in more than {DEPTH} containers")
+    kind, keys, values = found
+    if kind == "dict" and not all(type(k) in (str, int) for k in keys):
+        raise Refused(f"'{name}' is a dict with keys that are neither str nor int")
+    return (kind, _class_name(type(value)), tuple(keys),
+            tuple(spec(v, leaf, _within(name, k), depth + 1) for k, v in zip(keys, values)))
+
+
+def frozen(value):
+    """Nested lists, as JSON reads them, as the tuples that they were."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+def _find_class(name):
+    module, _, path = name.partition(":")
+    found = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise Refused(f"the results are objects of {name.replace(':', '.')}, a class that this "
+                      "process has not imported")
+    return found
+
+
+def _value(kind, text):
+    plain = {"NoneType": None, "True": True, "False": False}
+    if kind in ("NoneType", "bool"):
+        return plain.get(text)
+    if kind in ("int", "float", "complex"):
+        return {"int": int, "float": float, "complex": complex}[kind](text)
+    if kind in ("str", "bytes"):
+        import ast
+        return ast.literal_eval(text)
+    raise Refused(f"the results have a {kind}, which cannot be made again")
+
+
+def builder(described, plain=False):
+    """A function that makes the value of a spec, whose leaves are ("leaf", number), from tensors.
+
+    plain: dicts and tuples in place of objects of the program's classes.
+    """
+    if described[0] == "leaf":
+        number = described[1]
+        return lambda tensors: tensors[number]
+    if described[0] == "const":
+        value = _value(described[1], described[2])
+        return lambda tensors: value
+    kind, name, keys, values = described
+    cls = ((dict if kind in ("dict", "fields") else list if kind == "list" else tuple)
+           if plain else _find_class(name))
+    if plain and kind != "list":
+        kind = "dict" if cls is dict else "tuple"
+    each = [builder(v, plain) for v in values]
+    return lambda tensors: _made(kind, cls, keys, [make(tensors) for make in each])
+
+
+class Signature:
+    """The names of a function's parameters, by which positional arguments equal keyword ones."""
+
+    def __init__(self, function):
+        try:
+            found = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):  # of compiled code
+            found = ()
+        self.names = [p.name for p in found
+                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self._defaults = {p.name: p.default for p in found if p.default is not p.empty
+                          and type(p.default) in _PLAIN}
+
+    def bind(self, args, kwargs):
+        """{name: argument} in the order of the parameters, without those that equal defaults."""
+        bound = dict(zip(self.names, args))
+        for i in range(len(self.names), len(args)):
+            bound[f"args.{i}"] = args[i]
+        both = bound.keys() & kwargs.keys()
+        if both:
+            raise TypeError(f"the argument '{min(both)}' was given twice")
+        bound.update((k, kwargs[k]) for k in self.names if k in kwargs)
+        bound.update((k, kwargs[k]) for k in sorted(kwargs.keys() - bound.keys()))
+        return {k: v for k, v in bound.items() if not self._is_default(k, v)}
+
+    def _is_default(self, name, value):
+        if name not in self._defaults:
+            return False
+        default = self._defaults[name]
+        return type(value) is type(default) and repr(value) == repr(default)

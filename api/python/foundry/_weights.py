@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters and buffers of a torch module, and their memory.
+
+Parameters may share memory, and a parameter may be a part of a larger storage. So whole storages
+are moved, one behind the other in one piece of memory, and each tensor keeps its place in its
+storage. Objects stay the same: only `data` of each tensor changes.
+"""
+import ctypes
+import hashlib
+import itertools
+import operator
+
+from . import _lib, _torch
+from ._lib import lib
+from ._nest import Refused
+
+ALIGN = 512
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_ptr, _trains = operator.methodcaller("data_ptr"), operator.attrgetter("training")
+_values = operator.methodcaller("values")
+_wants_grad = operator.attrgetter("requires_grad")
+
+
+def aligned(nbytes):
+    return -(-nbytes // ALIGN) * ALIGN
+
+
+def extent(shape, stride, itemsize):
+    """The bytes from a tensor's first element to its last."""
+    if 0 in shape:
+        return 0
+    return itemsize * (1 + sum((n - 1) * s for n, s in zip(shape, stride)))
+
+
+def typed(torch, flat, offset, like):
+    """A tensor of the type, shape and strides of `like`, `offset` bytes behind the start of `flat`.
+
+    flat: a tensor of bytes. like: anything with dtype, shape and stride (a tuple).
+    """
+    nbytes = extent(like.shape, like.stride, like.dtype.itemsize)
+    return flat[offset:offset + nbytes].view(like.dtype).as_strided(like.shape, like.stride)
+
+
+def _members(dicts):
+    return itertools.chain.from_iterable(map(_values, dicts))
+
+
+class Place:
+    """A tensor's type and place: dtype, shape, stride, and the offset in its storage in bytes."""
+
+    def __init__(self, tensor):
+        self.dtype, self.shape = tensor.dtype, tuple(tensor.shape)
+        self.stride = tuple(tensor.stride())
+        self.offset = tensor.storage_offset() * tensor.dtype.itemsize
+
+
+class _Storage:
+    """A storage of parameters. constant: whether no forward has changed it. name: of its first
+    tensor.
+    """
+
+    def __init__(self, storage, name, kind):
+        self.storage, self.name, self.kind = storage, name, kind
+        self.nbytes, self.offset = storage.nbytes(), 0
+        self.constant = True
+
+
+class Weights:
+    """The parameters and buffers of a model, which may have none.
+
+    device: the ordinal of their GPU, or None. storages: a list of _Storage. nbytes: of all.
+    Raises Refused for parameters whose memory is not a piece of one GPU's memory.
+    """
+
+    def __init__(self, torch, model):
+        self._torch = torch
+        self._modules = list(model.modules()) if hasattr(model, "modules") else []
+        self._tensors, self._found = {}, {}  # id -> (name, tensor, its _Storage and Place)
+        self._listing, self.device, self._flat = [], None, None
+        for prefix, module in model.named_modules() if self._modules else ():
+            for kind in ("_parameters", "_buffers"):
+                for key, tensor in getattr(module, kind).items():
+                    if tensor is not None:
+                        self._add(f"{prefix}.{key}" if prefix else key, tensor, kind[1:-1])
+        self.storages, self.nbytes = list(self._found.values()), 0
+        for each in self.storages:
+            each.offset, self.nbytes = self.nbytes, self.nbytes + aligned(each.nbytes)
+        self.note()
+
+    def _add(self, name, tensor, kind):
+        torch = self._torch
+        plain = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
+        if type(tensor) not in plain:
+            raise Refused(f"{kind} '{name}' is a {type(tensor).__qualname__}, which is no plain "
+                          "tensor")
+        if tensor.device.type != "cuda" or tensor.device.index != (
+                tensor.device.index if self.device is None else self.device):
+            raise Refused(f"{kind} '{name}' lies on {tensor.device}; all parameters must lie on "
+                          "one GPU")
+        self.device = tensor.device.index
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._found:
+            self._found[storage.data_ptr()] = _Storage(storage, name, kind)
+        kept = self._found[storage.data_ptr()]
+        place = Place(tensor)
+        self._tensors.setdefault(id(tensor), (name, tensor, kept, place))
+        self._listing.append((name, kind, kept.name, place.offset, str(place.dtype), place.shape,
+                              place.stride))
+
+    def fact(self):
+        """Names, shapes, types and places of all tensors, in one line."""
+        digest = hashlib.sha256(repr(self._listing).encode()).hexdigest()
+        return f"{len(self._listing)} tensors, {self.nbytes} bytes, {digest}"
+
+    def digest(self):
+        """A digest of all bytes, computed on the GPU from fingerprints of 128 bits."""
+        ranges = [(self.bytes_of(each).data_ptr(), each.nbytes)
+                  for each in self.storages if each.nbytes]
+        found = (ctypes.c_uint64 * (2 * len(ranges) + 2))()
+        lib.fdry_memory_fingerprint(self.device or 0, _torch.stream(self.device or 0) or None,
+                                    (_lib.Memory * len(ranges))(*ranges), len(ranges), found)
+        return hashlib.sha256(bytes(found)).hexdigest()
+
+    # --- moving ---
+
+    def bytes_of(self, each):
+        """The bytes of a storage as a tensor."""
+        if self._flat is not None:
+            return self._flat[each.offset:each.offset + each.nbytes]
+        torch = self._torch
+        empty = torch.empty((0,), dtype=torch.uint8, device=f"cuda:{self.device}")
+        return empty.set_(each.storage, 0, (each.nbytes,), (1,))
+
+    def move(self, flat, copy=True):
+        """Move all tensors into `flat`, a tensor of at least `nbytes` bytes. copy: with their
+        bytes.
+        """
+        for each in self.storages if copy else ():
+            flat[each.offset:each.offset + each.nbytes].copy_(self.bytes_of(each))
+        for _, tensor, kept, place in self._tensors.values():
+            tensor.data = typed(self._torch, flat, kept.offset + place.offset, place)
+        for each in self.storages:
+            each.storage = None
+        self._flat = flat
+        self.note()
+
+    def owns(self, tensor):
+        """Whether a tensor lies in the memory to which the model was moved."""
+        return 0 <= tensor.data_ptr() - self._flat.data_ptr() < self.nbytes
+
+    # --- what a call checks ---
+
+    def note(self):
+        """Remember the addresses of all tensors and the structure of the modules."""
+        self._each = [tensor for _, tensor, _, _ in self._tensors.values()]
+        self._addresses = list(map(_ptr, self._each))
+        self._dicts = [d for m in self._modules
+                       for d in (m._parameters, m._buffers, m._modules,
+                                 *(getattr(m, h, {}) for h in _HOOKS))]
+        self._sizes = list(map(len, self._dicts))
+        self._full = [d for d in self._dicts if d]
+        self._members = list(_members(self._full))  # kept alive, so that their ids stay theirs
+        self._ids = list(map(id, self._members))
+
+    def changed(self):
+        """Whether a tensor or a module was replaced since note(), or a hook was added."""
+        return (list(map(_ptr, self._each)) != self._addresses
+                or list(map(len, self._dicts)) != self._sizes
+                or list(map(id, _members(self._full))) != self._ids)
+
+    def trains(self):
+        """The name of a module that is in training mode; None if there is none."""
+        if not any(map(_trains, self._modules)):
+            return None
+        return next(type(m).__name__ for m in self._modules if m.training)
+
+    def wants_grad(self):
+        """Whether autograd would record the model's outputs."""
+        return any(map(_wants_grad, self._each))
+
+    def hooked(self):
+        """The class of a module with hooks, or None."""
+        return next((type(m).__name__ for m in self._modules
+                     for h in _HOOKS if getattr(m, h, None)), None)
+
+    # --- what a forward changes ---
+
+    def versions(self):
+        return [tensor._version for tensor in self._each]
+
+    def written(self, versions):
+        """[(name, _Storage)] of the tensors that were changed since versions()."""
+        return [(name, kept) for (name, tensor, kept, _), was
+                in zip(self._tensors.values(), versions) if tensor._version != was]
+
+    def attributes(self):
+        """The plain attributes of all modules: {(module's number, name): value}."""
+        found = {}
+        for i, module in enumerate(self._modules):
+            for name, value in vars(module).items():
+                size = len(value) if isinstance(value, (list, dict, set)) else None
+                found[i, name] = value, size
+        return found
+
+    def assigned(self, before):
+        """The name of an attribute that differs from those of attributes(), else None."""
+        now = self.attributes()
+        for key in [*now, *(before.keys() - now.keys())]:
+            (value, size), (was, had) = now.get(key, (None, -1)), before.get(key, (None, -1))
+            same = value is was or type(value) is type(was) and type(value) in (
+                bool, int, float, str) and value == was
+            if not same or size != had:
+                return f"{type(self._modules[key[0]]).__name__}.{key[1]}"
+        return None

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose calls are graphs of an image: foundry.compile()."""
+import contextlib
+import hashlib
+import threading
+import types
+import warnings
+
+from . import _lib, _nest, _record, _torch
+from ._lib import Error
+from ._nest import Refused
+from ._weights import Weights, aligned, extent, typed
+from .identity import NOT_COMPARED, identify
+from .start import load_or_capture
+from .tensor import Tensor
+
+_FACT_MAX = 4000
+_PARAMETERS, _OUTPUTS = ("reference", "image"), ("copy", "view")
+
+
+# Settings of torch that may change from call to call and that choose kernels.
+_MODES = ("get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
+          "get_default_dtype")
+_BACKENDS = ("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "cudnn.allow_tf32",
+             "cuda.matmul.allow_tf32", "cuda.matmul.allow_fp16_reduced_precision_reduction",
+             "cuda.matmul.allow_bf16_reduced_precision_reduction")
+_SDP = ("flash", "mem_efficient", "math", "cudnn")
+# Settings of torch.compile() that choose kernels.
+_INDUCTOR = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "freezing",
+             "coordinate_descent_tuning", "epilogue_fusion", "shape_padding", "triton.cudagraphs",
+             "emulate_precision_casts", "layout_optimization")
+
+
+def _modes_of_call(torch):
+    """The settings that a call compares with those of compile()."""
+    found = [getattr(torch, name)() for name in _MODES if hasattr(torch, name)]
+    if hasattr(torch, "get_autocast_dtype"):
+        found.append(torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"))
+    return found
+
+
+def _modes(torch):
+    """All settings of torch that choose kernels, as text."""
+    found = dict(zip((*_MODES, "autocast"), _modes_of_call(torch)))
+    for path in _BACKENDS:
+        value = getattr(torch, "backends", None)
+        with contextlib.suppress(RuntimeError):  # legacy and new settings were mixed
+            for part in path.split("."):
+                value = getattr(value, part, None)
+            found[path] = value
+    for name in _SDP:
+        enabled = getattr(getattr(getattr(torch, "backends", None), "cuda", None),
+                          f"{name}_sdp_enabled", None)
+        found[f"{name}_sdp"] = enabled() if enabled else None
+    return ", ".join(f"{k} {v}" for k, v in found.items())
+
+
+def _inner(model):
+    """(the model that torch.compile() was given, the names of its wrappers)."""
+    wrappers = []
+    while True:
+        inner = vars(model).get("_modules", {}).get("_orig_mod") if hasattr(
+            model, "__dict__") else None
+        inner = inner if inner is not None else getattr(model, "_torchdynamo_orig_callable", None)
+        if inner is None:
+            return model, wrappers
+        how = getattr(getattr(model, "dynamo_ctx", model), "compiler_config", None) or {}
+        wrappers.append(" ".join([type(model).__name__,
+                                  *(f"{k}={how[k]!r}" for k in _INDUCTOR if k in how)]))
+        model = inner
+
+
+def _examples(given):
+    """[(args, kwargs)] of example_inputs."""
+    def one(each):
+        if isinstance(each, dict):
+            return (), each
+        return (tuple(each), {}) if isinstance(each, tuple) else ((each,), {})
+    found = [one(each) for each in (given if isinstance(given, list) else [given])]
+    if not found:
+        raise ValueError("compile() needs example inputs: a tuple, a dict, or a list of them")
+    return found
+
+
+class Compiled:
+    """A model whose captured calls launch graphs; compile() returns it. Call it like the model.
+
+    model: the model. reason: why no call uses a graph, else "". start: the Start that loaded or
+    captured the graphs, or None if nothing could be captured. ref: the name of the image.
+    """
+
+    def __init__(self, model, ref, parameters, outputs, how):
+        self.model, self.ref, self.parameters, self.outputs = model, ref, parameters, outputs
+        self.warmup, self.check = how
+        self._torch = _torch.module()
+        self._inner, self._wrappers = _inner(model)
+        self._signature = _nest.Signature(getattr(self._inner, "forward", self._inner))
+        self._lock, self._said, self._known = threading.Lock(), set(), {}
+        self._done = self._stream = self._image = self._kept = self.start = None
+        self._weights, self.device, self.reason, self.calls = None, None, "", []
+        self._dtypes = {}
+
+    def __repr__(self):
+        how = (f"native: {self.reason}" if self.reason else
+               f"{len(self.calls)} calls, " + ("loaded" if self._image else "captured"))
+        return f"<Compiled {type(self._inner).__name__} as '{self.ref}': {how}>"
+
+    @property
+    def image(self):
+        """The loaded Image, or None if this process captured it."""
+        return self._image
+
+    # --- finding the graph of a call ---
+
+    def _leaf(self, tensor, name):
+        """A tensor's part of the signature, by which a call finds its graph."""
+        _record.check_tensor(self._torch, self.device, tensor, f"argument {name}")
+        dtype = tensor.dtype
+        if dtype not in self._dtypes:
+            self._dtypes[dtype] = str(dtype)
+        return "tensor", self._dtypes[dtype], tuple(tensor.shape), tuple(tensor.stride())
+
+    def _described(self, args, kwargs):
+        """(signature, tensors) of a call."""
+        tensors = []
+
+        def leaf(tensor, name):
+            tensors.append(tensor)
+            return self._leaf(tensor, name)
+        bound = self._signature.bind(args, kwargs)
+        return tuple((name, _nest.spec(value, leaf, name))
+                     for name, value in bound.items()), tensors
+
+    def _names(self, signature):
+        """The names of the tensors of a call, in order."""
+        found = []
+
+        def walk(part, name):
+            if part[0] == "tensor":
+                found.append(name)
+            elif part[0] != "const":
+                for key, each in zip(part[2], part[3]):
+                    walk(each, f"{name}.{key}")
+        for name, part in signature:
+            walk(part, name)
+        return found
+
+    def _refuse_training(self):
+        module = self._weights.trains()
+        if module:
+            raise Error(_lib.STATE, f"a {module} of the model is in training mode, which graphs "
+                        "of compile() do not do; call model.eval()")
+
+    def _refuse_autograd(self, tensors):
+        if self._torch.is_grad_enabled() and (self._weights.wants_grad()
+                                              or any(t.requires_grad for t in tensors)):
+            raise Error(_lib.STATE, "autograd would record this call, which a graph cannot; call "
+                        "it under torch.no_grad() or torch.inference_mode()")
+
+    def _find(self, args, kwargs):
+        """(Call, tensors) of a call; Refused says why there is none."""
+        if self.reason:
+            raise Refused(self.reason)
+        if self._weights.changed():
+            raise Refused("a parameter, a module or a hook was replaced after compile()")
+        if self._torch.cuda.is_current_stream_capturing():
+            raise Refused("the stream captures a graph of its own")
+        if _modes_of_call(self._torch) != self._modes_now:
+            raise Refused("autocast or another setting of torch differs from that of compile()")
+        signature, tensors = self._described(args, kwargs)
+        call = self._known.get(signature)
+        if call is None:
+            raise Refused("no graph was captured for "
+                          + (", ".join(_said(*part) for part in signature) or "no arguments"))
+        return call, tensors
+
+    def __call__(self, *args, **kwargs):
+        try:
+            call, tensors = self._find(args, kwargs)
+        except Refused as e:
+            self.say(f"the model runs without a graph: {e}")
+            return self.model(*args, **kwargs)
+        self._refuse_training()
+        self._refuse_autograd(tensors)
+        with self._lock, self._torch.no_grad():
+            if not call.unverified or self._verified(call, tensors, args, kwargs):
+                return call.build(self._run(call, tensors))
+        return self.model(*args, **kwargs)
+
+    def say(self, reason):
+        """Warn once for each reason."""
+        if reason not in self._said:
+            self._said.add(reason)
+            warnings.warn(f"'{self.ref}': {reason}", stacklevel=3)
+
+    def _run(self, call, tensors):
+        """Launch a call's graph. Returns its results."""
+        stream = self._torch.cuda.current_stream(self.device)
+        if self._stream not in (None, stream.cuda_stream):
+            stream.wait_event(self._done)
+        for own, given in zip(call.inputs, tensors):
+            own.copy_(given)
+        call.launch(stream)
+        outputs = (list(call.outputs) if self.outputs == "view"
+                   else [t.clone() for t in call.outputs])
+        self._done.record(stream)
+        self._stream = stream.cuda_stream
+        return outputs
+
+    def _verified(self, call, tensors, args, kwargs):
+        """Compare a call's graph with the model, once, because the parameters are not those of the
+        capture. If the results differ, the call has no graph any more.
+        """
+        torch, weights = self._torch, self._weights
+        state = [(weights.bytes_of(s), weights.bytes_of(s).clone()) for s in weights.storages
+                 if s.kind == "buffer" and s.nbytes]
+        with _record.random_kept(torch, self.device):
+            want = _record.collected(torch, self.device, self.model(*args, **kwargs))[1]
+        self._restore(state)
+        with _record.random_kept(torch, self.device):
+            got = self._run(call, tensors)
+        self._restore(state)
+        call.unverified = False
+        if len(want) == len(got) and _record.differing(torch, got, want) is None:
+            return True
+        del self._known[call.signature]
+        self.say("with the present parameters its graph gives other results than the model; the "
+                  "capture kept values that were computed from the parameters")
+        return False
+
+    @staticmethod
+    def _restore(state):
+        for now, before in state:
+            now.copy_(before)
+
+    # --- starting ---
+
+    def begin(self, examples, facts, store, options):
+        """Load the image, or capture and seal it."""
+        torch = self._torch
+        self._weights = Weights(torch, self._inner)
+        self.device = (torch.cuda.current_device() if self._weights.device is None
+                       else self._weights.device)
+        self._refuse_training()
+        self._modes_now = _modes_of_call(torch)
+        self._done = torch.cuda.Event()
+        try:
+            hooked = self._weights.hooked()
+            if hooked:
+                raise Refused(f"a {hooked} of the model has a hook, which a graph does not call")
+            found = [(args, kwargs, self._described(args, kwargs)[0]) for args, kwargs in examples]
+            self._start(found, facts, store, options)
+        except Refused as e:
+            self.reason = str(e)
+            self._weights.note()
+
+    def _facts(self, examples, given):
+        """The facts that an image must have."""
+        found = identify(self._inner, given)
+        found.not_compared = [each for each in found.not_compared
+                              if each.why != "the parameters of a module"]
+        shapes = "; ".join(repr(signature) for _, _, signature in examples)
+        facts = {**found.facts, "compile.parameters": self.parameters,
+                 "compile.model": self._weights.fact(), "compile.modes": _modes(self._torch),
+                 "compile.inputs": _short(shapes)}
+        if self._wrappers:
+            facts["compile.wrapper"] = _short(" of ".join(self._wrappers))
+        if self.parameters == "image":
+            facts["compile.digest"] = self._weights.digest()
+        return found, {**facts, **{k: str(v) for k, v in (given or {}).items()}}
+
+    def _start(self, examples, given, store, options):
+        found, facts = self._facts(examples, given)
+        recorder = _record.Recorder(self, examples)
+
+        def capture(into):
+            recorder(into)
+            missing = "; ".join(f"{name}: {why}" for name, why in found.not_compared)
+            if missing:
+                into.fact(NOT_COMPARED, missing.encode()[:_FACT_MAX].decode(errors="ignore"))
+        self.start = load_or_capture(self.ref, capture=capture, facts=facts, store=store,
+                                     device=self.device, identity="manual", **options)
+        self.start.identity = found
+        if self.start.image:
+            self._place(self.start.image)
+        else:
+            self.calls, self._kept = recorder.calls, recorder
+        self._known = {call.signature: call for call in self.calls}
+
+    def _place(self, image):
+        """Move the model into the memory of a loaded image, and make its calls."""
+        torch, weights = self._torch, self._weights
+        self._image = image
+        base, same = int(image.fact("compile.memory"), 16), True
+        if weights.nbytes:
+            flat = self._bytes(base, weights.nbytes)
+            weights.move(flat, copy=self.parameters == "reference")
+        if self.parameters == "reference":
+            image.filled()
+            same = self._is_same(image)
+        for described in _record.read_calls(image):
+            call = _record.Call(described, self._views(image, described["inputs"]),
+                                self._views(image, described["outputs"]),
+                                _launcher(image, described["key"]))
+            call.unverified = not same
+            self.calls.append(call)
+        torch.cuda.synchronize()
+
+    def _is_same(self, image):
+        """Whether the model's constants are those of the capture."""
+        if not any(t.external and t.use == "const" and t.nbytes for t in image.tensors()):
+            return True
+        try:
+            image.check(stream=self._torch.cuda.current_stream(self.device))
+        except Error as e:
+            if e.name not in ("FDRY_E_CORRUPT", "FDRY_E_STATE"):
+                raise
+            return False
+        return True
+
+    def _bytes(self, addr, nbytes):
+        """Memory of the image as a tensor of bytes."""
+        return _torch.view(Tensor.at(self._image, addr, "uint8", (nbytes,), (1,)))
+
+    def _views(self, image, described):
+        found = []
+        for name, dtype, shape, stride in described:
+            like = types.SimpleNamespace(dtype=getattr(self._torch, dtype), shape=tuple(shape),
+                                         stride=tuple(stride))
+            nbytes = extent(like.shape, like.stride, like.dtype.itemsize)
+            found.append(typed(self._torch, self._bytes(image[name].addr, nbytes), 0, like))
+        return found
+
+    def close(self):
+        """Move the model's parameters to memory of torch, and unload the image. Later calls run
+        natively.
+        """
+        torch = self._torch
+        self.reason = self.reason or "it was closed"
+        self.calls, self._known = [], {}
+        if self._image is None:
+            return
+        torch.cuda.synchronize()
+        if self._weights.nbytes:
+            self._weights.move(torch.empty((aligned(self._weights.nbytes),), dtype=torch.uint8,
+                                           device=f"cuda:{self.device}"))
+        torch.cuda.synchronize()
+        image, self._image = self._image, None
+        image.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def _said(name, part):
+    """An argument in words, for messages."""
+    if part[0] == "tensor":
+        return f"{name} {part[1].rpartition('.')[2]}{list(part[2])}"
+    if part[0] == "const":
+        return f"{name} {part[2]}"
+    return ", ".join(_said(f"{name}.{key}", each) for key, each in zip(part[2], part[3]))
+
+
+def _launcher(image, key):
+    return lambda stream: image.launch(key, stream)
+
+
+def _short(text):
+    """A fact's value: the text, or its beginning and its digest."""
+    if len(text) <= _FACT_MAX // 4:
+        return text
+    return f"{text[:_FACT_MAX // 4]}... {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def compile(model, example_inputs, *, ref, store=None, facts=None, parameters="reference",
+            outputs="copy", warmup=3, check=True, **options):
+    """A callable that computes what `model` computes, by graphs that are loaded or captured.
+
+        model = torchvision.models.resnet18().cuda().eval()
+        fast = foundry.compile(model, (torch.zeros(8, 3, 224, 224, device="cuda"),), ref="resnet")
+        with torch.no_grad():
+            y = fast(x)
+
+    The first process captures one graph for each example and seals them; a later one loads them,
+    and runs nothing of the model. A call uses a graph if it has the shapes, strides, types and
+    other arguments of an example. Any other call runs the model itself, and a warning says so once.
+
+    example_inputs: a tuple of positional arguments, a dict of keyword arguments, one tensor, or a
+    list of these, one for each graph. Arguments and results may be tensors in lists, tuples, dicts,
+    named tuples and dataclasses; other arguments count by their value.
+
+    parameters: "reference": the parameters stay those of the model. They move into memory that the
+    graphs read, so a change of a parameter in its place has its effect in the next call. "image":
+    the image holds their bytes, and is loaded if a fingerprint of the model's equals theirs.
+    outputs: "copy": results are new tensors. "view": they are memory of the image, which the next
+    call overwrites.
+
+    ref, store, facts and options (strict, wait, build, progress, ...): as for load_or_capture().
+    warmup: how often the model runs before a capture, at least twice. check: compare each new graph
+    with the model, and capture nothing if a bit differs.
+
+    If the model cannot be captured exactly, all calls run the model, and a warning says why. Raises
+    Error FDRY_E_STATE in training mode, and for calls that autograd would record.
+    """
+    if parameters not in _PARAMETERS or outputs not in _OUTPUTS:
+        raise ValueError(f"parameters must be one of {_PARAMETERS}, outputs one of {_OUTPUTS}, "
+                         f"not {parameters!r} and {outputs!r}")
+    if warmup < 2:
+        raise ValueError(f"warmup must be 2 at least, not {warmup}")
+    made = Compiled(model, ref, parameters, outputs, (warmup, check))
+    made.begin(_examples(example_inputs), facts, store, options)
+    if made.reason:
+        made.say(f"the model runs without a graph: {made.reason}")
+    elif made.start.seal_error:
+        made.say(f"it was captured for this process alone: {made.start.seal_error}")
+    return made
