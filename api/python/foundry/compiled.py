@@ -86,7 +86,8 @@ class Compiled:
     """A model whose captured calls launch graphs; compile() returns it. Call it like the model.
 
     model: the model. reason: why no call uses a graph, else "". start: the Start that loaded or
-    captured the graphs, or None if nothing could be captured. ref: the name of the image.
+    captured the graphs, or None if nothing could be captured. ref: the name of the image. device:
+    the ordinal of the GPU. parameters, outputs: as for compile().
     """
 
     def __init__(self, model, ref, parameters, outputs, how):
@@ -178,7 +179,7 @@ class Compiled:
         try:
             call, tensors = self._find(args, kwargs)
         except Refused as e:
-            self.say(f"the model runs without a graph: {e}")
+            self._say(f"the model runs without a graph: {e}")
             return self.model(*args, **kwargs)
         self._refuse_training()
         self._refuse_autograd(tensors)
@@ -187,7 +188,7 @@ class Compiled:
                 return call.build(self._run(call, tensors))
         return self.model(*args, **kwargs)
 
-    def say(self, reason):
+    def _say(self, reason):
         """Warn once for each reason."""
         if reason not in self._said:
             self._said.add(reason)
@@ -224,7 +225,7 @@ class Compiled:
         if len(want) == len(got) and _record.differing(torch, got, want) is None:
             return True
         del self._known[call.signature]
-        self.say("with the present parameters its graph gives other results than the model; the "
+        self._say("with the present parameters its graph gives other results than the model; the "
                   "capture kept values that were computed from the parameters")
         return False
 
@@ -235,7 +236,7 @@ class Compiled:
 
     # --- starting ---
 
-    def begin(self, examples, facts, store, options):
+    def _begin(self, examples, facts, store, options):
         """Load the image, or capture and seal it."""
         torch = self._torch
         self._weights = Weights(torch, self._inner)
@@ -411,9 +412,9 @@ def compile(model, example_inputs, *, ref, store=None, facts=None, parameters="r
     if warmup < 2:
         raise ValueError(f"warmup must be 2 at least, not {warmup}")
     made = Compiled(model, ref, parameters, outputs, (warmup, check))
-    made.begin(_examples(example_inputs), facts, store, options)
+    made._begin(_examples(example_inputs), facts, store, options)
     if made.reason:
-        made.say(f"the model runs without a graph: {made.reason}")
+        made._say(f"the model runs without a graph: {made.reason}")
     elif made.start.seal_error:
-        made.say(f"it was captured for this process alone: {made.start.seal_error}")
+        made._say(f"it was captured for this process alone: {made.start.seal_error}")
     return made
