@@ -298,6 +298,16 @@ class Compile(Folder):
                                             strict=True))
             """)
 
+    def test_many_models_in_one_process(self):
+        self.assertEqual(*self.both("""
+            models = [made() for _ in range(24)]  # some names share a base
+            for i, model in enumerate(models):
+                model.weight.fill_(float(i))
+            fasts = [begin(model, ref=f"net{i}") for i, model in enumerate(models)]
+            with torch.no_grad():
+                print([values(fast(full(1.0)).sums) for fast in fasts])
+            """))
+
     def test_wrong_arguments(self):
         self.go("""
             for error, how in ((ValueError, {"parameters": "x"}), (ValueError, {"outputs": "x"}),

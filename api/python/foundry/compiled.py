@@ -10,11 +10,13 @@ from . import _lib, _nest, _record, _torch
 from ._lib import Error
 from ._nest import Refused
 from ._weights import Weights, aligned, extent, typed
+from .capture import base_for_name
 from .identity import NOT_COMPARED, identify
 from .start import load_or_capture
 from .tensor import Tensor
 
 _FACT_MAX = 4000
+_REGION, _BASES = 160 << 30, 8
 _PARAMETERS, _OUTPUTS = ("reference", "image"), ("copy", "view")
 
 
@@ -279,14 +281,31 @@ class Compiled:
             missing = "; ".join(f"{name}: {why}" for name, why in found.not_compared)
             if missing:
                 into.fact(NOT_COMPARED, missing.encode()[:_FACT_MAX].decode(errors="ignore"))
-        self.start = load_or_capture(self.ref, capture=capture, facts=facts, store=store,
-                                     device=self.device, identity="manual", **options)
+        options = {"size": self._size(), **options}
+        self.start = self._elsewhere(lambda **base: load_or_capture(
+            self.ref, capture=capture, facts=facts, store=store, device=self.device,
+            identity="manual", **{**base, **options}))
         self.start.identity = found
         if self.start.image:
             self._place(self.start.image)
         else:
             self.calls, self._kept = recorder.calls, recorder
         self._known = {call.signature: call for call in self.calls}
+
+    def _size(self):
+        """Bytes of addresses: fewer than lie between the bases of most names, so that a process can
+        have many models.
+        """
+        return _REGION if 4 * self._weights.nbytes < _REGION else 0
+
+    def _elsewhere(self, begin):
+        """Call begin(), again with another base if the name's base is in use in this process."""
+        for i in range(_BASES):
+            try:
+                return begin(**({"base": base_for_name(f"{self.ref}+{i}")} if i else {}))
+            except Error as e:
+                if e.name != "FDRY_E_TAKEN" or i == _BASES - 1:
+                    raise
 
     def _place(self, image):
         """Move the model into the memory of a loaded image, and make its calls."""
