@@ -330,7 +330,9 @@ static void allocation_node(struct work *w)
 	params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
 	params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	cuda_ok(cuGraphCreate, &graph, 0);
+	ok(hook->region_pause()); /* the node is the driver's */
 	cuda_ok(cuGraphAddMemAllocNode, &node, graph, NULL, 0, &params);
+	ok(hook->region_resume());
 	ok(fdry_capture_graph(w->cap, 1, NULL, graph));
 }
 
