@@ -109,7 +109,7 @@ int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index,
 			  struct fdry_buf *ret) __must_check;
 
 /* Make the kernel objects, and read the variables that their kernels reach. FDRY_E_REFUSED if a
- * variable cannot be read, or has different values in two loads of its module. */
+ * variable cannot be read. */
 int fdry_kernel_set_slice(struct fdry_kernel_set *set) __must_check;
 
 /* A part of a variable whose value differs from the one in its code: a load writes it. */
@@ -135,8 +135,8 @@ int fdry_kernel_set_variables(const struct fdry_kernel_set *set, fdry_variable_f
 /*
  * After all kernels were added: find the variable of one of their modules that has the byte at
  * @addr, and note that a pointer points to it. *ret is the address of the variable, or 0 if there
- * is none; *size: its bytes. FDRY_E_REFUSED if two loads of the module have such pointers, or if
- * the pointer may also be the end of a variable in another place.
+ * is none; *size: its bytes. FDRY_E_REFUSED if the pointer may also be
+ * the end of a variable in another place.
  */
 int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdeviceptr *ret,
 			  uint64_t *size) __must_check;

@@ -125,21 +125,11 @@ static int pointed_add(struct fdry_kernel_set *set, const struct fdry_set_known 
 {
 	const struct fdry_set_pointed *p = fdry_array(set->pointed, struct fdry_set_pointed);
 	size_t i, n = fdry_array_count(set->pointed, struct fdry_set_pointed);
-	const struct fdry_set_code *codes = (const struct fdry_set_code *)set->codes.data;
 	struct fdry_set_pointed add = { .known = *k };
 
-	for (i = 0; i < n; i++) {
-		if (p[i].known.owner.code != k->owner.code || p[i].known.index != k->index)
-			continue;
+	for (i = 0; i < n; i++)
 		if (p[i].known.addr == k->addr)
 			return 0;
-		if (codes[k->owner.code].writable)
-			continue;
-		return fdry_fail(FDRY_E_REFUSED,
-				 "pointers point to variable %.200s in two loads of its module, "
-				 "and an image has it once; load the module once",
-				 k->variable.name);
-	}
 	set->pointed_more = true;
 	return fdry_buf_put(&set->pointed, &add, sizeof(add));
 }

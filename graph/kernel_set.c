@@ -301,7 +301,7 @@ static uint32_t code_first(const struct fdry_set_code *codes, uint32_t n,
 	return i;
 }
 
-static int writable_find(struct fdry_set_code *code)
+static int variables_find(struct fdry_set_code *code)
 {
 	const struct fdry_cubin *c = code->cubin;
 	struct fdry_buf variables = { 0 };
@@ -309,11 +309,11 @@ static int writable_find(struct fdry_set_code *code)
 	int err;
 
 	for (i = 0; c && i < c->nvariables; i++)
-		code->writable |= !c->variables[i].constant && !c->variables[i].literal;
+		code->variables |= !c->variables[i].literal && c->variables[i].size;
 	if (c)
 		return 0;
 	err = fdry_code_vars_host(code->bytes, &variables, NULL);
-	code->writable = variables.len != 0;
+	code->variables = variables.len != 0;
 	fdry_buf_release(&variables);
 	return err;
 }
@@ -343,7 +343,7 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	err = code_resolve(set, &image, &add);
 	if (err)
 		goto out_release;
-	err = writable_find(&add);
+	err = variables_find(&add);
 	if (err)
 		goto out_release;
 	add.first = code_first(codes, n, &add);
@@ -392,7 +392,7 @@ static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_
 
 	return !strcmp(e->k.name, f->name) && codes[e->code].first == codes[code].first &&
 	       !memcmp(e->k.attrs, f->attrs, sizeof(f->attrs)) &&
-	       (!codes[code].writable || fdry_set_load(set, e) == f->module);
+	       (!codes[code].variables || fdry_set_load(set, e) == f->module);
 }
 
 static int entry_new(struct fdry_kernel_set *set, const struct found *f, uint32_t code,

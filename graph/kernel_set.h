@@ -34,7 +34,7 @@ struct fdry_set_code {
 	struct fdry_cubin *cubin;  /* NULL for the software driver's object */
 	uint32_t first;            /* index of the first code with the same bytes */
 	bool used;                 /* by a kernel of this set, not only of an earlier one */
-	bool writable;             /* kernels can write its variables: each load keeps its own */
+	bool variables;            /* it has some, constants included: each load has its own */
 	/* Found by this set or an earlier one: */
 	struct fdry_buf reaches;   /* of struct fdry_set_reach */
 	struct fdry_buf slices;    /* of struct fdry_set_slice */
@@ -59,7 +59,8 @@ struct fdry_set_entry {
 
 struct fdry_set_object {
 	struct fdry_oid oid;
-	CUmodule load; /* whose variables it has; NULL: it has none that kernels can write */
+	CUmodule load; /* whose variables it has; NULL: it has none */
+	bool own;      /* it has these alone: kernels write them, or pointers lead there */
 	struct fdry_span bytes; /* in a code or in one of its slices */
 };
 
@@ -68,7 +69,6 @@ struct fdry_set_variable {
 	struct fdry_oid object;
 	char *name;
 	CUdeviceptr addr;           /* in the load that was read first */
-	bool pointed;               /* pointers point to it */
 	bool changed;               /* it no longer has the value of its code */
 	struct fdry_buf bytes;      /* its value; the words of @relocated are zero */
 	struct fdry_buf relocated;  /* u64 each, ascending: offsets of addresses that the driver
@@ -112,14 +112,14 @@ struct fdry_kernel_set {
 	uint32_t nslots, nhandles;
 };
 
-/* The load whose variables the kernel uses; NULL if its code has none that kernels can write. */
+/* The load whose variables the kernel uses; NULL if its code has none. */
 static inline CUmodule fdry_set_load(const struct fdry_kernel_set *set,
 				     const struct fdry_set_entry *e)
 {
 	const struct fdry_set_code *code =
 		&((const struct fdry_set_code *)set->codes.data)[e->code];
 
-	return code->writable ? ((const struct fdry_set_owner *)e->owners.data)->module : NULL;
+	return code->variables ? ((const struct fdry_set_owner *)e->owners.data)->module : NULL;
 }
 
 /* Whether the variable is in the load whose kernels have variables of @load, from the code whose
@@ -148,6 +148,10 @@ int fdry_set_host_variables_read(struct fdry_kernel_set *set,
  * the variable of another load of its module. */
 int fdry_set_pointed_read(struct fdry_kernel_set *set,
 			  const struct fdry_set_pointed *p) __must_check;
+/* Whether all variables that a kernel reaches have the bytes that they have in the load @load. */
+int fdry_set_values_same(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
+			 const struct fdry_code_reach *reach, CUmodule load,
+			 bool *ret) __must_check;
 void fdry_set_variables_clear(struct fdry_kernel_set *set);
 
 #endif

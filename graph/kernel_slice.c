@@ -4,7 +4,8 @@
  *
  * Kernels of one cubin that reach a common writable variable stay in one object, and so do those
  * that reach a variable to which pointers point. Every other kernel gets an object of its own. If a
- * module was loaded several times, each load's variables get an object of their own, too. If the
+ * module was loaded several times, each load's variables get an object of their own, too, but
+ * constants do only if they differ. If the
  * slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
  * reason. Facts about a code and its kernels stay with the code, so that later sets need not slice
  * it again (fdry_kernel_set_adopt()).
@@ -84,9 +85,9 @@ static const struct fdry_set_object *object_find(const struct fdry_kernel_set *s
 
 /* Add an object unless the set has it. */
 static int object_put(struct fdry_kernel_set *set, struct fdry_span bytes,
-		      const struct fdry_oid *oid, CUmodule load)
+		      const struct fdry_oid *oid, CUmodule load, bool own)
 {
-	struct fdry_set_object add = { .oid = *oid, .load = load, .bytes = bytes };
+	struct fdry_set_object add = { .oid = *oid, .load = load, .own = own, .bytes = bytes };
 
 	return object_find(set, oid) ? 0 : fdry_buf_put(&set->objects, &add, sizeof(add));
 }
@@ -211,7 +212,7 @@ static int whole_put(struct fdry_kernel_set *set, const struct fdry_set_entry *e
 	code->checked = true;
 	*ret = code->oid;
 	if (!object_is_others(set, ret, load))
-		return object_put(set, code->bytes, ret, load);
+		return object_put(set, code->bytes, ret, load, true);
 	do {
 		if (++all.copy == COPIES_MAX)
 			return copies_fail(e);
@@ -220,7 +221,7 @@ static int whole_put(struct fdry_kernel_set *set, const struct fdry_set_entry *e
 			return err;
 	} while (object_is_others(set, &s->oid, load));
 	*ret = s->oid;
-	return object_put(set, span_of(&s->bytes), ret, load);
+	return object_put(set, span_of(&s->bytes), ret, load, true);
 }
 
 static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
@@ -264,23 +265,6 @@ static void group_join(struct parts *ps, uint32_t a, uint32_t b)
 			ps->p[i].group = low;
 }
 
-/* Refuse kernels of two loads of a module whose constants pointers point to: one object has one set
- * of them. */
-static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
-{
-	const struct fdry_set_owner *x = (const struct fdry_set_owner *)ps->p[a].e->owners.data;
-	const struct fdry_set_owner *y = (const struct fdry_set_owner *)ps->p[b].e->owners.data;
-	size_t i, n = ps->p[b].e->owners.len / sizeof(*y);
-
-	for (i = 0; i < n; i++)
-		if (x->module != y[i].module)
-			return fdry_fail(FDRY_E_REFUSED,
-					 "kernel %.200s: its module was loaded twice, and "
-					 "pointers point to a constant of one load; load it once",
-					 ps->p[b].e->k.name);
-	return 0;
-}
-
 /* Refuse a kernel with two sets of attributes: it would be loaded twice, and each load has its own
  * variables. */
 static int group_attrs(const struct parts *ps, uint32_t a, uint32_t b)
@@ -304,9 +288,6 @@ static int parts_group(struct parts *ps)
 		for (j = 0; j <= i; j++) {
 			if (!shares_variable(ps, i, j))
 				continue;
-			err = group_loads(ps, i, j);
-			if (err)
-				return err;
 			err = group_attrs(ps, i, j);
 			if (err)
 				return err;
@@ -454,31 +435,58 @@ static int group_list(const struct parts *ps, uint32_t group, struct wanted *w)
 	return err;
 }
 
-/* Whether a kernel of the group reaches a variable that kernels can write. */
-static bool group_writes(const struct parts *ps, uint32_t group)
+/* How the kernels of a group use variables. */
+enum use { USE_NONE, USE_CONSTANTS, USE_OWN /* kernels can write them, or pointers lead there */ };
+
+static enum use group_use(const struct parts *ps, uint32_t group, const struct wanted *w)
 {
 	const struct fdry_cubin *c = ps->code->cubin;
+	enum use ret = w->roots.len ? USE_OWN : USE_NONE;
 	uint32_t i, k;
 
 	for (i = group; i < ps->n; i++)
-		for (k = 0; k < c->nvariables && ps->p[i].group == group; k++)
-			if (ps->p[i].reach.variables[k] && !c->variables[k].constant &&
-			    !c->variables[k].literal)
-				return true;
-	return false;
+		for (k = 0; k < c->nvariables && ps->p[i].group == group; k++) {
+			if (!ps->p[i].reach.variables[k] || c->variables[k].literal ||
+			    !c->variables[k].size)
+				continue;
+			if (!c->variables[k].constant)
+				return USE_OWN;
+			ret = ret ?: USE_CONSTANTS;
+		}
+	return ret;
+}
+
+/* Whether the group cannot use the object @oid, since it has the variables of another load, and not
+ * only constants with equal values. */
+static int group_refuses(const struct parts *ps, uint32_t group, const struct fdry_oid *oid,
+			 enum use use, bool *ret)
+{
+	const struct fdry_set_object *o = use ? object_find(ps->set, oid) : NULL;
+	bool same = use == USE_CONSTANTS && o && !o->own;
+	uint32_t i;
+	int err = 0;
+
+	*ret = o && o->load != ps->load;
+	for (i = group; i < ps->n && *ret && same && !err; i++)
+		if (ps->p[i].group == group)
+			err = fdry_set_values_same(ps->set, ps->p[i].e, &ps->p[i].reach, o->load,
+						   &same);
+	*ret &= !same;
+	return err;
 }
 
 static int group_slice(struct parts *ps, uint32_t group, struct wanted *w)
 {
 	const struct fdry_set_slice *s;
-	CUmodule load;
+	bool others = true;
+	enum use use;
 	uint32_t i;
 	int err = group_list(ps, group, w);
 
 	if (err)
 		return err;
-	load = group_writes(ps, group) || w->roots.len ? ps->load : NULL;
-	for (;; w->copy++) {
+	use = group_use(ps, group, w);
+	for (; others; w->copy++) {
 		if (w->copy == COPIES_MAX)
 			return copies_fail(ps->p[group].e);
 		err = slice_get(ps->set, ps->code, w, &s);
@@ -486,10 +494,12 @@ static int group_slice(struct parts *ps, uint32_t group, struct wanted *w)
 			return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
 		if (s->whole_reason)
 			return group_whole(ps, group, s->whole_reason);
-		if (!object_is_others(ps->set, &s->oid, load))
-			break;
+		err = group_refuses(ps, group, &s->oid, use, &others);
+		if (err)
+			return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
 	}
-	err = object_put(ps->set, span_of(&s->bytes), &s->oid, load);
+	err = object_put(ps->set, span_of(&s->bytes), &s->oid, use ? ps->load : NULL,
+			 use == USE_OWN);
 	for (i = group; i < ps->n; i++)
 		if (ps->p[i].group == group)
 			ps->p[i].e->k.object = s->oid;

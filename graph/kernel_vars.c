@@ -5,9 +5,9 @@
  * A load of a kernel object gives each variable the bytes in the cubin. The captured program, or a
  * kernel, may have changed the variable since. So a seal reads the variables from the device, in
  * every load of the module whose kernels the graphs launch. A load of the image writes those that
- * differ from the cubin. An object has one set of variables. If kernels can write some, the object
- * belongs to one load of the module; if not, a variable must have the same value in all loads. A
- * seal refuses a variable that it cannot read, unless nothing can have written it.
+ * differ from the cubin. An object has one set of variables. If kernels can write some, or pointers
+ * lead there, the object belongs to one load of the module; if not, to all loads with these values.
+ * A seal refuses a variable that it cannot read, unless nothing can have written it.
  *
  * The driver fills in addresses of variables when it loads code. Each load has other addresses, so
  * a word that still has the address of its code is no value.
@@ -27,7 +27,6 @@ struct look {
 	const struct fdry_cubin *c; /* NULL: an object of the software driver */
 	const struct fdry_set_owner *owner;
 	const struct fdry_oid *object;
-	bool pointed; /* pointers point to the variable */
 };
 
 static int refuse(const struct fdry_cubin_variable *v, const char *what)
@@ -136,24 +135,16 @@ static bool bytes_same(const struct fdry_buf *a, const struct fdry_buf *b)
 	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
 }
 
-/* Refuse a variable that differs from the same one of an object that was read before. Code of two
- * files may become one object: then each file's load has a variable of its own, too. */
-static int variable_same(const struct look *l, const struct fdry_cubin_variable *v,
+/* Refuse a variable that differs from the same one of a load with equal values, whose object it
+ * shares. */
+static int variable_same(const struct fdry_cubin_variable *v,
 			 const struct fdry_set_variable *before,
 			 const struct fdry_set_variable *add)
 {
-	if (!bytes_same(&before->bytes, &add->bytes) ||
-	    !bytes_same(&before->relocated, &add->relocated))
-		return refuse(v, "has another value in another load of the module");
-	if (before->addr == add->addr)
+	if (bytes_same(&before->bytes, &add->bytes) &&
+	    bytes_same(&before->relocated, &add->relocated))
 		return 0;
-	if (l->c && !v->constant)
-		return refuse(v, "is one of two in two loads of the same code, and kernels write "
-				 "them");
-	if (before->pointed || l->pointed)
-		return refuse(v, "is one of two in two loads of the same code, and a pointer "
-				 "points to one of them");
-	return 0;
+	return refuse(v, "changed while the seal read it");
 }
 
 /* Add @add to the set's variables, which take its memory, or compare it with the same variable of
@@ -168,11 +159,8 @@ static int variable_add(const struct look *l, const struct fdry_cubin_variable *
 	for (i = 0; i < n; i++)
 		if (fdry_oid_eq(&all[i].object, l->object) && !strcmp(all[i].name, v->name))
 			break;
-	if (i < n) {
-		err = variable_same(l, v, &all[i], add);
-		all[i].pointed |= l->pointed;
-		return err;
-	}
+	if (i < n)
+		return variable_same(v, &all[i], add);
 	add->name = strdup(v->name);
 	if (!add->name)
 		return fdry_nomem();
@@ -209,7 +197,7 @@ static int value_read(const struct look *l, const struct fdry_cubin_variable *v,
 static int variable_read(const struct look *l, const struct fdry_cubin_variable *v,
 			 struct fdry_span initial)
 {
-	struct fdry_set_variable add = { .object = *l->object, .pointed = l->pointed };
+	struct fdry_set_variable add = { .object = *l->object };
 	uint8_t *expect;
 	int err = variable_address(l, v, &add.addr);
 
@@ -223,6 +211,63 @@ static int variable_read(const struct look *l, const struct fdry_cubin_variable 
 	free(expect);
 	fdry_buf_release(&add.bytes);
 	fdry_buf_release(&add.relocated);
+	return err;
+}
+
+/* Whether a variable has the same bytes in the load of @owner. */
+static int value_same(const struct look *l, const struct fdry_cubin_variable *v,
+		      const struct fdry_set_owner *owner, uint8_t *bytes, bool *ret)
+{
+	const struct fdry_set_owner *both[] = { l->owner, owner };
+	struct look one = *l;
+	CUdeviceptr addr;
+	int i, err;
+
+	for (i = 0; i < 2; i++) {
+		one.owner = both[i];
+		err = variable_address(&one, v, &addr) ?:
+		      fdry_call(l->drv, cuMemcpyDtoH_v2, bytes + (size_t)i * v->size, addr,
+				v->size);
+		if (err)
+			return err;
+	}
+	*ret = !memcmp(bytes, bytes + v->size, v->size);
+	return 0;
+}
+
+/* The load @load, of any code; NULL if the set has no kernel of it. */
+static const struct fdry_set_owner *owner_of(const struct fdry_kernel_set *set, CUmodule load)
+{
+	struct fdry_set_entry *const *e = (struct fdry_set_entry *const *)set->entries.data;
+	size_t i, n = set->entries.len / sizeof(*e);
+
+	for (i = 0; i < n; i++)
+		if (fdry_set_load(set, e[i]) == load)
+			return (const struct fdry_set_owner *)e[i]->owners.data;
+	return NULL;
+}
+
+int fdry_set_values_same(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
+			 const struct fdry_code_reach *reach, CUmodule load, bool *ret)
+{
+	const struct fdry_cubin_variable *v = reach->cubin->variables;
+	const struct fdry_set_owner *other = owner_of(set, load);
+	struct look l = { .drv = set->drv, .c = reach->cubin,
+			  .owner = (const struct fdry_set_owner *)e->owners.data };
+	bool same = other;
+	uint8_t *bytes;
+	uint32_t k;
+	int err = 0;
+
+	for (k = 0; k < l.c->nvariables && same && !err; k++) {
+		if (!reach->variables[k] || v[k].literal || !v[k].size)
+			continue;
+		bytes = calloc(2, v[k].size);
+		err = bytes ? value_same(&l, &v[k], other, bytes, &same) : fdry_nomem();
+		free(bytes);
+	}
+	if (!err)
+		*ret = same;
 	return err;
 }
 
@@ -281,8 +326,7 @@ int fdry_set_pointed_read(struct fdry_kernel_set *set, const struct fdry_set_poi
 			  .drv = set->drv,
 			  .c = code->cubin,
 			  .owner = &k->owner,
-			  .object = &p->object,
-			  .pointed = true };
+			  .object = &p->object };
 	struct fdry_buf variables = { 0 }, initial = { 0 };
 	int err;
 

@@ -274,7 +274,7 @@ START_TEST(values_of_two_objects)
 }
 END_TEST
 
-/* Two loads of a module become one object only if they have the same values. */
+/* Two loads of a module become one object if they have the same values, else two. */
 START_TEST(values_of_two_loads)
 {
 	struct fdry_kernel_set *set;
@@ -287,12 +287,50 @@ START_TEST(values_of_two_loads)
 	b = load_file("vars.90.cubin");
 	intern(set, kernel_of(a, "affine"), true);
 	intern(set, kernel_of(b, "affine"), true);
+	slice(set);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 1);
 	variable_of(a, "weights")[0] = 9;
-	slice_refused(set, "has another value in another load", "affine");
-	variable_of(b, "weights")[0] = 9;
 	slice(set);
 	v = values_of(set);
-	ck_assert_uint_eq(v.n, 1);
+	ck_assert(v.n == 1 && v.object[0] == 0 && fdry_kernel_set_object_count(set) == 2);
+	variable_of(b, "weights")[0] = 7;
+	slice(set);
+	v = values_of(set);
+	ck_assert(v.n == 2 && v.object[0] == 0 && v.first[0] == 9);
+	ck_assert(v.object[1] == 1 && v.first[1] == 7);
+	variable_of(b, "weights")[0] = 9;
+	slice(set);
+	ck_assert(values_of(set).n == 1 && fdry_kernel_set_object_count(set) == 1);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+static unsigned int reads; /* until one returns other bytes */
+
+static CUresult changing_read(void *to, CUdeviceptr from, size_t n)
+{
+	memcpy(to, (const void *)(uintptr_t)from, n);
+	if (!reads--)
+		*(uint8_t *)to ^= 1;
+	return CUDA_SUCCESS;
+}
+
+/* The seal reads the two constants of each load to compare them, and then for their values. */
+START_TEST(values_that_change)
+{
+	struct fdry_kernel_set *set;
+	struct load *a, *b;
+
+	paper_begin();
+	set = set_new();
+	a = load_file("vars.90.cubin");
+	b = load_file("vars.90.cubin");
+	intern(set, kernel_of(a, "affine"), true);
+	intern(set, kernel_of(b, "affine"), true);
+	paper.drv.cuMemcpyDtoH_v2 = changing_read;
+	reads = 7;
+	slice_refused(set, "changed while the seal read it", "affine");
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -436,6 +474,30 @@ START_TEST(pointed_variable_in_values)
 	v = values_of(set);
 	ck_assert_uint_eq(v.n, 1);
 	ck_assert_str_eq(v.name[0], "untouched");
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* Equal constants of two loads are two if pointers lead to one of them. @_i: to which. */
+START_TEST(pointed_constants_of_two_loads)
+{
+	struct fdry_kernel_set *set;
+	struct load *l[2];
+
+	paper_begin();
+	set = set_new();
+	l[0] = load_file("vars.90.cubin");
+	l[1] = load_file("vars.90.cubin");
+	intern(set, kernel_of(l[0], "affine"), true);
+	intern(set, kernel_of(l[1], "affine"), true);
+	slice(set);
+	ck_assert(same_object(set, 0, 1));
+	point(set, l[_i], "weights", 0);
+	ck_assert(!same_object(set, 0, 1));
+	point(set, l[!_i], "weights", 4);
+	ck_assert(!same_object(set, 0, 1));
+	ck_assert_uint_eq(values_of(set).n, 0);
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -721,10 +783,12 @@ int main(void)
 	tcase_add_loop_test(tc, changed_variables, 0, 6);
 	tcase_add_test(tc, values_of_two_objects);
 	tcase_add_test(tc, values_of_two_loads);
+	tcase_add_test(tc, values_that_change);
 	tcase_add_test(tc, addresses_are_no_values);
 	tcase_add_test(tc, pointed_variable_of_no_kernel);
 	tcase_add_loop_test(tc, pointed_variables_keep_kernels_together, 0, 4);
 	tcase_add_test(tc, pointed_variable_in_values);
+	tcase_add_loop_test(tc, pointed_constants_of_two_loads, 0, 2);
 	tcase_add_test(tc, pointed_variables_that_are_refused);
 	tcase_add_test(tc, values_are_written);
 	tcase_add_test(tc, unreadable_variables);
