@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what programs expect of Python objects: images, stores and their parts as mappings."""
+import contextlib
+import html.parser
+import io
 import os
 import pickle
 import re
@@ -7,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import suite
 import foundry
-from foundry import errors
+from foundry import _progress, _show, errors
 
 BUILD = os.environ.get("BUILD", "build")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -65,8 +69,9 @@ class Face(unittest.TestCase):
         return foundry.load("vecadd", store=self.store, **options)
 
     def python(self, script, *args):
-        done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True,
-                              check=False, timeout=120, cwd=HERE)
+        # without site, whose packages may import anything
+        done = subprocess.run([sys.executable, "-S", "-c", script, *args], capture_output=True,
+                              text=True, check=False, timeout=120, cwd=HERE)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         return done.stdout.splitlines()
 
@@ -189,6 +194,195 @@ class Errors(Face):
                         call()
 
 
+class Bars(Face):
+    def drawn(self, tty):
+        """Returns a file that a Bar draws to; a terminal if tty is true."""
+        file = io.StringIO()
+        file.isatty = lambda: tty
+        return file
+
+    def test_numbers(self):
+        for number, text in ((0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_490_000, "1.5 MB"),
+                             (99_600_000, "100 MB"), (999_600_000, "1.0 GB"),
+                             (1.5e9, "1.5 GB"), (2e15, "2000 TB")):
+            self.assertEqual(_progress.size(number), text)
+        for seconds, text in ((0, "0:00"), (59.6, "1:00"), (65, "1:05"), (3661, "1:01:01")):
+            self.assertEqual(_progress.clock(seconds), text)
+
+    def test_a_line(self):
+        bar = _progress.Bar("sealing x", file=self.drawn(True))
+        bar.moved(500_000_000, 2_000_000_000)
+        self.assertEqual(bar.text(10), "sealing x   25% [#####...............]  500 MB of 2.0 GB  "
+                                       "50.0 MB/s  0:30 left")
+        bar.moved(2_000_000_000, 2_000_000_000)
+        self.assertEqual(bar.text(20), "sealing x  100% [####################]  2.0 GB of 2.0 GB  "
+                                       "100 MB/s  20.0 s")
+        bar = _progress.Bar("collecting", "objects", file=self.drawn(True))
+        bar.moved(7, 0)
+        self.assertEqual(bar.text(2), "collecting  7 objects  3 objects/s  2.0 s")
+
+    def test_a_terminal_and_a_file(self):
+        for tty in (True, False):
+            file = self.drawn(tty)
+            bar = _progress.Bar("work", file=file)
+            for done in range(1000):
+                bar.moved(done, 1000)
+            bar.close()
+            bar.moved(5, 1000)
+            bar.close()
+            text = file.getvalue()
+            self.assertEqual((text.count("\n"), text.endswith("\n")), (1, True))
+            self.assertEqual("\r" in text, tty)
+            self.assertLess(len(text), 1000)
+
+    def test_every_call_draws(self):
+        pack = os.path.join(self.folder.name, "pack")
+        with foundry.Store(self.store) as store:
+            calls = {"exporting": lambda: store.export(None, pack, progress=True),
+                     "importing": lambda: store.import_(pack, dry_run=True, progress=True),
+                     "verifying": lambda: foundry.verify(self.store, progress=True),
+                     "loading": lambda: self.load(progress=True).close()}
+            for what, call in calls.items():
+                with unittest.mock.patch.object(sys, "stderr", self.drawn(False)) as err:
+                    call()
+                with self.subTest(what):
+                    (line,) = err.getvalue().splitlines()
+                    self.assertRegex(line, rf"^{what}  100% \[#+\]  .* of .*  [\d.]+ s$")
+
+    def test_a_seal(self):
+        for code, says in (("cap.seal(store, 'name', progress=True)", "sealing name  100% "),
+                           ("cap.seal(store, progress=False)", "")):
+            done = subprocess.run(
+                [sys.executable, "-c", SEAL.partition("    for name in")[0]
+                 + f"    store = sys.argv[1]\n    {code}\n", os.path.join(self.folder.name, "b")],
+                capture_output=True, text=True, check=False, timeout=60, cwd=HERE)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertEqual(done.stderr[:len(says) or None], says)
+
+    def test_a_start(self):
+        code = """
+import sys, foundry, test_roundtrip
+def build(cap):
+    cuda = test_roundtrip.Driver()
+    a, b, c = (cuda.alloc([1.0] * test_roundtrip.N) for _ in range(3))
+    cap.add_graph(7, cuda.graph(a, b, c))
+phases = []
+for _ in range(2):
+    start = foundry.load_or_capture("n", build, store=sys.argv[1], identity="manual",
+                                    progress=lambda phase, *_: phases.append(phase))
+    if start.image:
+        start.image.close()
+    print(start.captured, *dict.fromkeys(phases))
+    phases.clear()
+"""
+        store = os.path.join(self.folder.name, "started")
+        # one process captures, another one loads
+        first = self.python(code.replace("range(2)", "range(1)"), store)
+        self.assertEqual(first, ["True graphs slices content kernels commit"])
+        self.assertRegex(self.python(code.replace("range(2)", "range(1)"), store)[0],
+                         "^False manifest .*content")
+
+    def test_tqdm(self):
+        class Tqdm:
+            """What the package uses of tqdm."""
+            made = []
+
+            def __init__(self, desc=None, total=None, unit="it", unit_scale=False):
+                self.desc, self.total, self.unit, self.n, self.open = desc, total, unit, 0, True
+                self.made.append(self)
+
+            def update(self, n=1):
+                self.n += n
+
+            def reset(self, total=None):
+                self.n, self.total = 0, total
+
+            def close(self):
+                self.open = False
+
+        pack = os.path.join(self.folder.name, "pack2")
+        with foundry.Store(self.store) as store:
+            size = store.export(None, pack, progress=Tqdm).bytes
+            (bar,) = Tqdm.made
+            self.assertEqual((bar.desc, bar.n, bar.total, bar.unit, bar.open),
+                             ("exporting", size, size, "B", False))
+            ours = Tqdm()
+            store.export(None, pack, progress=ours)
+            self.assertEqual((ours.n, ours.total, ours.open), (size, size, True))
+            for wrong in (1.5, "x"):
+                with self.assertRaisesRegex(TypeError, "progress: .* give True"):
+                    store.export(None, pack, progress=wrong)
+
+
+class Shown(Face):
+    """repr() and the tables of notebooks."""
+
+    @staticmethod
+    def checked(text):
+        """Returns the text of HTML whose tags are closed in their order."""
+        class Reader(html.parser.HTMLParser):
+            def __init__(self):
+                super().__init__()
+                self.open, self.found = [], []
+
+            def handle_starttag(self, tag, _):
+                self.open.append(tag)
+
+            def handle_endtag(self, tag):
+                assert self.open.pop() == tag, text
+
+            def handle_data(self, data):
+                self.found.append(data)
+
+        reader = Reader()
+        reader.feed(text)
+        reader.close()
+        assert not reader.open, text
+        return " ".join(" ".join(reader.found).split())
+
+    def test_every_object(self):
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(foundry.Store(self.store))
+            start = foundry.load_or_capture("vecadd", store=store, strict=True)
+            image = stack.enter_context(start.image)
+            made = (foundry.Device(), foundry.Slots(), foundry.Kernels(),
+                    foundry.DeviceScalar("int32"), foundry.DecodeState())
+            found = [image, store, *map(stack.enter_context, made), start, image["a"],
+                     image.graphs, image.graphs[1], image.tensors, image.facts, image.report(),
+                     store.images()[0], store.requirements("vecadd"), foundry.verify(self.store)]
+            for each in found:
+                with self.subTest(type(each).__name__):
+                    self.assertRegex(repr(each), rf"^<{type(each).__name__}\b.*>$")
+                    self.assertNotIn(" object at 0x", repr(each))
+                    self.assertTrue(self.checked(each._repr_html_()))
+        for each in found[:7] + [image.graphs, image.facts]:
+            self.assertIn("closed", self.checked(each._repr_html_()))
+
+    def test_tables(self):
+        with self.load() as image, foundry.Store(self.store) as store:
+            text = self.checked(image._repr_html_())
+            for part in (image.id, "Graphs key name nodes", "Tensors name dtype shape use",
+                         "float32", "fdry.gpu.arch", image.facts["fdry.gpu.arch"]):
+                self.assertIn(part, text)
+            self.assertIn("vecadd " + image.id[:12], self.checked(store._repr_html_()))
+            self.assertIn("2 tables", _show.table("<x>", (), [("1",), ("2",)]).replace(
+                "&lt;x&gt;", "2 tables"))
+
+    def test_images(self):
+        with foundry.Store(self.store) as store:
+            store.tag("vecadd", "again")
+            (stored,) = store.images()
+            self.assertEqual(stored.refs, ["again", "vecadd"])
+            self.assertEqual(stored.facts, store.facts("vecadd"))
+            self.assertEqual(stored.requirements.graphs, store.requirements("vecadd").graphs)
+            self.assertEqual(stored.describe(), store.describe("vecadd"))
+            self.assertFalse(stored.pinned)
+            self.assertEqual(repr(stored), f"<StoredImage {stored.id[:12]}: again, vecadd>")
+            with stored.load() as image:
+                self.assertEqual(image.id, stored.id)
+            store.remove("again")
+
+
 class Logs(Face):
     SCRIPT = """
 import logging, sys, foundry
@@ -233,8 +427,10 @@ for level in (logging.WARNING, logging.DEBUG, logging.WARNING):
 
 class Imports(Face):
     # What `import foundry` may import besides the modules that Python itself has imported. Each
-    # more would be paid for by every process that imports foundry.
+    # more would be paid for by every process that imports foundry. The second line: Python imports
+    # these with site.
     ALLOWED = {"_ctypes", "_struct", "atexit", "ctypes", "ctypes._endian", "struct", "types",
+               "_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat",
                "foundry", "foundry._lib", "foundry._log", "foundry.activate", "foundry.errors"}
 
     def test_modules(self):
@@ -243,6 +439,14 @@ class Imports(Face):
                           os.path.dirname(os.path.dirname(foundry.__file__)))
         self.assertIn("foundry._lib", out)
         self.assertEqual(set(), set(out) - self.ALLOWED)
+
+    def test_modules_of_a_load(self):
+        """A load imports nothing that takes long, unless something goes wrong."""
+        out = self.python("import sys, foundry; foundry.load('vecadd', store=sys.argv[1])\n"
+                          "print(*sys.modules, sep='\\n')", self.store)
+        self.assertIn("foundry.image", out)
+        self.assertEqual(set(), set(out) & {"re", "typing", "secrets", "hashlib", "logging",
+                                            "inspect", "difflib", "tempfile"})
 
     def test_every_name_can_be_imported(self):
         for name in foundry.__all__:

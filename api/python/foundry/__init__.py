@@ -41,7 +41,7 @@ _NAMES = {name: module for module, names in {
     "slots": ("SlotCall", "SlotPhase", "SlotStats", "Slots"),
     "start": ("Start", "Unused", "load_or_capture"),
     "store": ("Collection", "Eviction", "File", "Pack", "Progress", "Ref", "Requirements", "Store",
-              "Transfer"),
+              "StoredImage", "Transfer"),
     "tensor": ("Tensor",),
     "views": ("Facts", "Graph", "Graphs", "Tensors"),
     # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).

@@ -449,6 +449,10 @@ def version():
 class Single:
     """An object that owns one object of the library. A copy would free that again."""
 
+    def _repr_html_(self):
+        from . import _show
+        return _show.plain(self)
+
     def __reduce_ex__(self, _):
         raise TypeError(f"foundry.{type(self).__name__} cannot be copied or pickled")
 
@@ -477,10 +481,18 @@ class Closing(Single):
 class Record:
     """A report with fields."""
 
+    def _fields(self):
+        return [(name, value) for name, value in vars(self).items() if not name.startswith("_")]
+
     def __repr__(self):
-        fields = ", ".join(f"{name}={brief(value)}" for name, value in vars(self).items()
-                           if not name.startswith("_"))
+        fields = ", ".join(
+            f"{name}={value:.3f}" if isinstance(value, float) else f"{name}={brief(value)}"
+            for name, value in self._fields())
         return f"<{type(self).__name__} {fields}>"
+
+    def _repr_html_(self):
+        from . import _show
+        return _show.fields(type(self).__name__, self._fields())
 
 
 def brief(value):
@@ -502,8 +514,9 @@ class Callback:
 
     handle = None
 
-    def __init__(self, kind, function, failed=None):
-        self._function, self._failed = function, failed
+    def __init__(self, kind, function, failed=None, ends=None):
+        """ends: called at the end of each with block, whatever happens in it."""
+        self._function, self._failed, self._ends = function, failed, ends
         self._entered, self._raised = False, None
         self.fn = kind(self._call) if function else kind()
 
@@ -534,6 +547,8 @@ class Callback:
 
     def __exit__(self, *_):
         self._entered = False
+        if self._ends is not None:
+            self._ends()
         if self._raised is not None:
             raise self._raised from None
 

@@ -4,7 +4,6 @@ import bisect
 import ctypes
 import functools
 import importlib
-import re
 import sys
 
 # The first version with CUDAGraph.raw_cuda_graph_exec(). The version before it introduced
@@ -23,6 +22,7 @@ def module():
     version = str(getattr(torch, "__version__", "without a version"))
     if version == _accepted:
         return torch
+    import re
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or tuple(map(int, found.groups())) < LEAST:
         raise ImportError(

@@ -5,7 +5,7 @@ import bisect
 import contextlib
 import ctypes
 
-from . import _lib, _log, _torch
+from . import _lib, _log, _progress, _torch
 from ._lib import Error, lib, libc
 from .generators import Names, recognise
 from .host import HostFunction
@@ -32,6 +32,14 @@ def base_for_name(name=None):
 
 _PINNED = 1  # FDRY_CAPTURE_PINNED
 _PHASES = ("graphs", "slices", "content", "kernels", "commit")
+
+
+def seal_callback(progress, ref):
+    """A Callback for the progress of a seal."""
+    progress, ends = _progress.opened(progress, f"sealing {ref}" if ref else "sealing",
+                                      ("content",))
+    return _lib.Callback(_lib.SEAL_FN, progress and (
+        lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)), ends=ends)
 
 
 class Capture(_lib.Closing):
@@ -245,25 +253,30 @@ class Capture(_lib.Closing):
         store). ref: a name for the image. The image has the memory as it is now: reset state
         before.
 
-        progress: a function that is called with (phase, done, total, milliseconds since the seal
-        began) by this thread. Phases are "graphs", "slices" and "kernels", which count graphs and
+        progress: True: a bar on standard error; tqdm's class, or an object of it: that bar; or a
+        function that is called with (phase, done, total, milliseconds since the seal began) by this
+        thread. Phases are "graphs", "slices" and "kernels", which count graphs and
         kernels, "content" (bytes of device memory), and "commit" at the end. The function must not
         use the capture or launch graphs.
         """
-        callback = _lib.Callback(_lib.SEAL_FN, progress and (
-            lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
+        callback = seal_callback(progress, ref)
         store = store if isinstance(store, Store) else Store(store, create=True)
         report = _lib.SealReport(sz=ctypes.sizeof(_lib.SealReport))
         ident = ctypes.create_string_buffer(_lib.ID_SIZE)
         ref = _lib.text(ref) if ref is not None else None
-        lib.fdry_capture_progress(self._handle, callback.fn, None)
+        self._report_to(callback)
         try:
             with callback:
                 lib.fdry_capture_seal(self._handle, store._handle, ref, ident,
                                       ctypes.byref(report))
         finally:
-            lib.fdry_capture_progress(self._handle, _lib.SEAL_FN(), None)
+            self._report_to(_lib.Callback(_lib.SEAL_FN, None))
         return Sealed(ident.value.decode(), report)
+
+    def _report_to(self, callback):
+        """Let the next seals call a callback of seal_callback()."""
+        self._reports = callback  # the library keeps its function
+        lib.fdry_capture_progress(self._handle, callback.fn, None)
 
     def selftest(self, seed=1):
         """Let the next seals replay their graphs and record the outputs, for Image.selftest().

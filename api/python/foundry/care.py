@@ -59,14 +59,15 @@ def verify(store=None, threads=0, progress=None, fast=False):
     """Hash everything in a store again, and check every link and ref. Returns a Verification.
 
     store: its path (None: the default one). Faults raise no error: the Verification lists them, and
-    is true if there are none. progress: a function that is called with (bytes done, bytes in all),
-    where the total is 0 as long as it is unknown. fast: compare content with the fingerprints that
+    is true if there are none. progress: True: a bar on standard error; tqdm's class, or an object
+    of it: that bar; or a function that is called with (bytes done, bytes in all), where the total
+    is 0 as long as it is unknown. fast: compare content with the fingerprints that
     manifests record instead of hashing it, at the speed of reading it.
     """
     faults = []
     found = _lib.FAULT_FN(lambda _, kind,
                           *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
-    callback = bytes_callback(progress)
+    callback = bytes_callback(progress, "verifying")
     opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), flags=_VERIFY_FAST if fast else 0,
                            threads=threads, fault=found, progress=callback.fn)
     report = _lib.VerifyReport(sz=ctypes.sizeof(_lib.VerifyReport))
@@ -82,7 +83,7 @@ def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
     object that no source has is put into quarantine, and is never loaded. dry_run: read the
     sources, write nothing.
     """
-    done, callback = [], bytes_callback(progress)
+    done, callback = [], bytes_callback(progress, "repairing")
     fn = _lib.REPAIR_FN(lambda _, what,
                         *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
     opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts),

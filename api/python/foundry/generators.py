@@ -8,7 +8,7 @@ launches nothing makes torch write numbers that occur nowhere else. A search of 
 kernels' arguments point to then finds them. This works with every layout that torch has had.
 """
 import ctypes
-import secrets
+import os
 import sys
 import threading
 import warnings
@@ -70,6 +70,11 @@ def _replay_held(capture, graph):
         lib.fdry_capture_hold(capture, 0)
 
 
+def _bits(count):
+    """A random number of so many bits, at most 64; secrets would import hashlib and more."""
+    return int.from_bytes(os.urandom(8), "little") >> 64 - count
+
+
 def _probe(capture, key, graph, generators):
     """Make one replay without a launch, with states that occur nowhere else.
 
@@ -78,7 +83,7 @@ def _probe(capture, key, graph, generators):
     """
     states = {}
     for name, generator in generators.items():
-        states[name] = (secrets.randbits(61) | 1 << 61, 4 * (secrets.randbits(57) | 1 << 57))
+        states[name] = (_bits(61) | 1 << 61, 4 * (_bits(57) | 1 << 57))
         generator.manual_seed(states[name][0])
         generator.set_offset(states[name][1])
     _replay_held(capture, graph)

@@ -7,7 +7,7 @@ import ctypes
 import itertools
 import weakref
 
-from . import _lib, _log, _torch, array
+from . import _lib, _log, _progress, _torch, array
 from ._lib import lib
 from .generators import Source
 from .host import HostFunction
@@ -78,7 +78,12 @@ class Image(_lib.Closing):
         self.device = device
         self._late = bool(opts.flags & _CHECK_AT_LAUNCH)
         self._keys, self._unread = set(), lib.fdry_image_graph_count(self._handle)
-        self._shown = f" {self.id[:12]}: {self._unread} graph(s), on device {device}"
+        self._shown = (f" {self.id[:12]}: {self._unread} graph(s), {len(self)} tensor(s), on "
+                       f"device {device}")
+
+    def _repr_html_(self):
+        from . import _show
+        return _show.image(self)
 
     @property
     def _source(self):
@@ -386,8 +391,9 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = _memory(keep or ())
     called = [HostFunction(key, function) for key, function in _lib.pairs(functions)]
+    progress, ends = _progress.opened(progress, "loading", ("content",))
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
-        lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
+        lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)), ends=ends)
     asked = (verify, poison, build, background, own_context, check_overlap, ordered,
              check_at_launch)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(stated),
@@ -418,9 +424,10 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     libcuda. order: keys of graphs, the first one to launch first. threads: how many threads may
     load; 0: as many as help.
 
-    progress: a function that is called with (phase, done, total, milliseconds since the load
-    began). The library may call it in its own threads, one call at a time. Phases are "manifest",
-    "driver", "memory", "content", "kernels", "objects" and "graphs".
+    progress: True: a bar on standard error; tqdm's class, or an object of it: that bar; or a
+    function that is called with (phase, done, total, milliseconds since the load began). The
+    library may call it in its own threads, one call at a time. Phases are "manifest", "driver",
+    "memory", "content", "kernels", "objects" and "graphs".
 
     background: build graphs in the background. ordered: build only the graphs in `order` there.
     own_context: give kernels and graphs a context of their own. check_overlap: find launches that

@@ -108,18 +108,22 @@ class DecodeState(_lib.Closing):
 
     @property
     def token(self):
+        """The token of the last set()."""
         return self._args().token
 
     @property
     def position(self):
+        """The position of the last set(): its step."""
         return self._args().position
 
     @property
     def length(self):
+        """The length of the last set(): its step + 1."""
         return self._args().length
 
     @property
     def from_device(self):
+        """Whether the program's code should use the values in device memory; may be set."""
         return bool(self._args().source)
 
     @from_device.setter

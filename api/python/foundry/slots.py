@@ -210,6 +210,10 @@ class Slots(_lib.Closing):
         lib.fdry_slots_keys(self._handle, found, len(found), ctypes.byref(count))
         return sorted(found[:min(len(found), count.value)])
 
+    def __iter__(self):
+        """The keys, ascending."""
+        return iter(self.keys())
+
     def __contains__(self, key):
         return bool(lib.fdry_slots_has(self._handle, key))
 

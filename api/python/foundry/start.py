@@ -5,7 +5,7 @@ import warnings
 
 from . import _lib, _parameters
 from ._lib import Error, lib
-from .capture import Capture, base_for_name
+from .capture import Capture, base_for_name, seal_callback
 from .identity import NOT_COMPARED, identify
 from .image import Image, load_options
 from .store import Store
@@ -59,6 +59,10 @@ class Start:
         self._text = _lib.sentence(raw.text)
         self.identity, self.warning = taken.identity, taken.warning
 
+    def _repr_html_(self):
+        from . import _show
+        return _show.start(self)
+
     def __repr__(self):
         return f"<Start {self.name}: {'captured' if self.captured else 'loaded'} {self.id[:12]}>"
 
@@ -70,7 +74,8 @@ class Start:
 class _Taken:
     """One call of the capture function: its Capture, and what it returned or raised."""
 
-    def __init__(self, function, device, load, identity):
+    def __init__(self, function, device, load, identity, progress):
+        self.progress = progress
         self.function, self.device, self.load, self.identity = function, device, load, identity
         self.capture = self.value = self.raised = None
         self.base, self.warning = 0, ""
@@ -81,6 +86,7 @@ class _Taken:
         try:
             self.value = self.function(self.capture)
             self.state()
+            self.capture._report_to(self.progress)
         except BaseException as e:  # raised again by the caller of the library
             self.raised = e
             return 1
@@ -115,7 +121,8 @@ class _Taken:
 
 
 def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600,
-                    device=0, base=0, size=0, preallocate=0, identity="auto", **options):
+                    device=0, base=0, size=0, preallocate=0, identity="auto", *, progress=None,
+                    **options):
     """Load the image `ref`, or else capture and seal it. Returns a Start.
 
         def build(capture):
@@ -140,7 +147,8 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
     store: a Store or a path, which is created if it does not exist (None: the default store).
     seal_as: the ref of a new image (None: the first ref). wait: seconds to wait for another process
     that captures the same; 0: do not wait. device, base, size, preallocate: as for Capture; the
-    base follows from the name. Other options are those of load().
+    base follows from the name. Other options are those of load(). progress also gets the phases of
+    the seal, if there is one, as Capture.seal() reports them.
 
     Import foundry before torch. Otherwise nothing can be captured (FDRY_E_LATE), but images load.
     """
@@ -149,10 +157,10 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
     if identity not in ("auto", "manual"):
         raise ValueError(f"identity must be 'auto' or 'manual', not {identity!r}")
     found = identify(capture, facts, automatic=identity == "auto")
-    load = load_options(facts=found.facts, device=device, **options)
+    load = load_options(facts=found.facts, device=device, progress=progress, **options)
     place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base,
                              size=size, preallocate=preallocate)
-    taken = _Taken(capture, device, load, found)
+    taken = _Taken(capture, device, load, found, seal_callback(progress, names[0]))
     taken.base = base or base_for_name(names[0] if seal_as is None else seal_as)
     opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
                           ref=_lib.text(seal_as) if seal_as is not None else None,
@@ -168,7 +176,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 def _start(store, opts, device, taken):
     raw = ctypes.POINTER(_lib.StartReport)()
     try:
-        with taken.load.calls:
+        with taken.load.calls, taken.progress:
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
         if raw:  # the start succeeded, but progress() raised

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores, which keep images."""
+import collections
 import contextlib
 import ctypes
 import os
-import secrets
-import typing
 
-from . import _lib, _log
+from . import _lib, _log, _progress
 from ._lib import lib, libc, STORE
 
 _CREATE, _READONLY, _GROUP = 1, 2, 4
@@ -105,9 +104,11 @@ class Collection(_lib.Record):
                         for name, kind in zip(_KINDS, raw.by_kind[1:])}
 
 
-def bytes_callback(progress):
-    """A Callback for progress(done, total)."""
-    return _lib.Callback(_lib.BYTES_FN, progress and (lambda _, done, total: progress(done, total)))
+def bytes_callback(progress, what):
+    """A Callback for progress(done, total). what: of the work, for a bar."""
+    progress, ends = _progress.opened(progress, what)
+    return _lib.Callback(_lib.BYTES_FN, progress and (lambda _, done, total: progress(done, total)),
+                         ends=ends)
 
 
 def watch_callback(watch):
@@ -145,7 +146,7 @@ def replacing(path):
 
 
 def _beside(path):
-    return os.path.join(os.path.dirname(path), f".foundry-{secrets.token_hex(8)}")
+    return os.path.join(os.path.dirname(path), f".foundry-{os.urandom(8).hex()}")
 
 
 def _opener(path, flags, mode=0o666):
@@ -187,25 +188,59 @@ def _input(file):
         yield _lib.descriptor(file)
 
 
-class File(typing.NamedTuple):
+class File(collections.namedtuple("File", "name data executable", defaults=(False,))):
     """A file that an image carries. name: parts between slashes; data: bytes."""
 
-    name: str
-    data: bytes
-    executable: bool = False
+    __slots__ = ()
 
 
-class Ref(typing.NamedTuple):
+class Ref(collections.namedtuple("Ref", "name id used pinned")):
     """An image under a name, as Store.refs() lists it.
 
     name: the ref. id: of the image, 64 digits. used: when it was last loaded or sealed, in seconds
     since 1970, or 0 if that is not known. pinned: whether it is never evicted.
     """
 
-    name: str
-    id: str
-    used: int
-    pinned: bool
+    __slots__ = ()
+
+
+class StoredImage:
+    """An image in a store, which is not loaded.
+
+    store: the Store. id: 64 digits. refs: its names, a list of str. used: when it was last loaded
+    or sealed, in seconds since 1970, or 0 if that is not known. pinned: whether one of its names
+    is pinned.
+    """
+
+    def __init__(self, store, refs):
+        self.store, self.id, self.refs = store, refs[0].id, [ref.name for ref in refs]
+        self.used, self.pinned = refs[0].used, any(ref.pinned for ref in refs)
+
+    def __repr__(self):
+        return f"<StoredImage {self.id[:12]}: {', '.join(self.refs)}>"
+
+    def _repr_html_(self):
+        from . import _show
+        return _show.mapping(repr(self).strip("<>"), self.facts)
+
+    @property
+    def facts(self):
+        """{key: value} of the facts that the image states."""
+        return self.store.facts(self.id)
+
+    @property
+    def requirements(self):
+        """What a load needs, as Requirements."""
+        return self.store.requirements(self.id)
+
+    def describe(self):
+        """A text about the image, as Store.describe() returns it."""
+        return self.store.describe(self.id)
+
+    def load(self, **options):
+        """Load the image; the options are those of load(). Returns an Image."""
+        from .image import load
+        return load(self.id, store=self.store, **options)
 
 
 class Store(_lib.Closing):
@@ -250,6 +285,18 @@ class Store(_lib.Closing):
         lib.fdry_store_refs(self._handle, each, None)
         return found
 
+    def images(self):
+        """The images that refs name, as a list of StoredImage, each once, in the order of refs().
+        """
+        found = {}
+        for ref in self.refs():
+            found.setdefault(ref.id, []).append(ref)
+        return [StoredImage(self, refs) for refs in found.values()]
+
+    def _repr_html_(self):
+        from . import _show
+        return _show.store(self)
+
     def remove(self, ref):
         """Remove `ref` with all of its images, or one of them (REF:DIGITS).
 
@@ -291,11 +338,12 @@ class Store(_lib.Closing):
         names: refs, ids or prefixes of ids; None: every image that has a ref. file: a path, a
         descriptor, or an object with fileno(), such as a pipe. A file at a path does not change if
         the export fails. plain: do not compress. refs: write the refs of the images, too. progress:
-        a function that is called with (bytes done, bytes in all).
+        True: a bar on standard error; tqdm's class, or an object of it: that bar; or a function
+        that is called with (bytes done, bytes in all).
         """
         every = names is None
         names = [names] if isinstance(names, str) else list(names or ())
-        callback = bytes_callback(progress)
+        callback = bytes_callback(progress, "exporting")
         flags = ((_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
                  | (_EXPORT_ALL if every else 0))
         opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads,
@@ -317,7 +365,7 @@ class Store(_lib.Closing):
         found = _lib.IMPORTED_FN(lambda _,
                                  *words: images.append(tuple(w.decode() if w else None
                                                              for w in words)))
-        callback = bytes_callback(progress)
+        callback = bytes_callback(progress, "importing")
         flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
         opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
                                progress=callback.fn, image=found)
@@ -375,7 +423,7 @@ class Store(_lib.Closing):
         """
         names = [names] if isinstance(names, str) else list(names)
         mounts = list(mounts)
-        callback, watching = bytes_callback(progress), watch_callback(watch)
+        callback, watching = bytes_callback(progress, "pushing"), watch_callback(watch)
         flags = ((_REGISTRY_PRIVATE if private else 0) | (0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         repositories = (ctypes.c_char_p * len(mounts))(*[_lib.text(name) for name in mounts])
@@ -421,7 +469,7 @@ class Store(_lib.Closing):
         found = _lib.IMPORTED_FN(lambda _,
                                  *words: images.append(tuple(w.decode() if w else None
                                                              for w in words)))
-        callback, watching = bytes_callback(progress), watch_callback(watch)
+        callback, watching = bytes_callback(progress, "pulling"), watch_callback(watch)
         flags = ((0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
@@ -488,13 +536,15 @@ class Store(_lib.Closing):
     def gc(self, dry_run=False, progress=None):
         """Remove the objects that no ref and no session reaches. Returns a Collection.
 
-        dry_run: report what it would remove. progress: a function that is called with (phase, done,
-        total), which count objects. Phases are "mark", "list" and "sweep". If it returns a true
+        dry_run: report what it would remove. progress: True: a bar on standard error; tqdm's class,
+        or an object of it: that bar; or a function that is called with (phase, done, total), which
+        count objects. Phases are "mark", "list" and "sweep". If it returns a true
         value, the collection stops.
         """
+        progress, ends = _progress.opened(progress, "collecting", _PHASES, "objects")
         callback = _lib.Callback(_lib.GC_FN, progress and (
             lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))),
-                                 failed=1)
+                                 failed=1, ends=ends)
         opts = _lib.GcOpts(sz=ctypes.sizeof(_lib.GcOpts), flags=_GC_DRY_RUN if dry_run else 0,
                            progress=callback.fn)
         report = _lib.GcReport(sz=ctypes.sizeof(_lib.GcReport))

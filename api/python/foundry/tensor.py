@@ -152,6 +152,10 @@ class Tensor:
     def __repr__(self):
         return f"<Tensor {_lib.shown(self.name)} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 
+    def _repr_html_(self):
+        from . import _show
+        return _show.tensors(f"Tensor {_lib.shown(self.name)}", [self])
+
     def numpy(self):
         """A host tensor as a numpy array without a copy: the next launch reads the values that are
         written to it.

@@ -41,6 +41,11 @@ class View(Mapping):
             return f"<{type(self).__name__} of a closed image>"
         return f"<{type(self).__name__} of {self._image.id[:12]}: {_lib.brief(dict(self))}>"
 
+    def _repr_html_(self):
+        from . import _show
+        return _show.mapping(repr(self).partition(":")[0].strip("<>"),
+                             self if self._image._handle else {})
+
     def _ipython_key_completions_(self):
         return list(self)
 
@@ -75,6 +80,10 @@ class Graph:
     def __init__(self, image, key, name, nodes):
         self._image, self.key, self.name, self.nodes = image, key, name, nodes
 
+    def _repr_html_(self):
+        from . import _show
+        return _show.plain(self)
+
     def launch(self, stream=None):
         """Do what Image.launch(key, stream) does."""
         self._image.launch(self.key, stream)
@@ -84,7 +93,7 @@ class Graph:
         self._image.build(self.key)
 
     def __repr__(self):
-        name = f" {_lib.shown(self.name)!r}" if self.name else ""
+        name = f" '{_lib.shown(self.name)}'" if self.name else ""
         return f"<Graph {self.key}{name}: {self.nodes} node{'s' * (self.nodes != 1)}>"
 
 
