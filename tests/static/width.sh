@@ -5,25 +5,32 @@
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
-files=('*.c' '*.h' '*.def' '*.S' '*.awk' '*.map' '*.py' '*.pyi' '*.sh' '*.rst' '*.md'
+patterns=('*.c' '*.h' '*.def' '*.S' '*.awk' '*.map' '*.py' '*.pyi' '*.sh' '*.rst' '*.md'
 	'GNUmakefile' '.ci/run' '.ci/setup' 'tests/run' 'tests/metrics' 'tests/frames'
 	'tests/chroot/run')
 
-# wide FILE: prints "file:line: text" for each wide line. Lines with a web address may be wide, and
-# so may the first line of a HOOK, which scripts read. In rst files, rows of tables, which have two
-# blanks between columns, and indented blocks, which show programs' output, may be wide.
+# wide FILE...: prints "file:line: text" for each wide line. Lines with a web address may be wide,
+# and so may the first line of a HOOK, which scripts read. In rst files, rows of tables, which have
+# two blanks between columns, and indented blocks, which show programs' output, may be wide.
 wide() {
-	local whole='https?://|^[0-9]+:HOOK\('
-	[[ $1 != *.rst ]] || whole+='|^[0-9]+:(   |.*[^ ]  +[^ ]|=+( =+)+$)'
-	expand -t 8 "$1" | LC_ALL=C.UTF-8 grep -nE '.{101}' | grep -vE "$whole" |
-		sed "s|^|$1:|" || true
+	python3 -c '
+import re, sys
+may = re.compile("HOOK\\(|.*https?://")
+may_in_rst = re.compile("   |.*[^ ]  +[^ ]|=+( =+)+$")
+for path in sys.argv[1:]:
+    with open(path, encoding="utf-8", errors="surrogateescape") as f:
+        for number, line in enumerate(f.read().split("\n"), 1):
+            shown = line.expandtabs(8)
+            if len(shown) > 100 and not may.match(shown) and not (
+                    path.endswith(".rst") and may_in_rst.match(shown)):
+                print(f"{path}:{number}: {ascii(shown)}")
+' "$@"
 }
 
 all_wide() {
-	local file
-	while IFS= read -r file; do
-		wide "$file"
-	done < <(tree_files "${files[@]}" | grep -v '^tests/golden/')
+	local files
+	mapfile -t files < <(tree_files "${patterns[@]}" | grep -v '^tests/golden/')
+	wide "${files[@]}"
 }
 
 t "no line is wider than 100 columns" prints "" all_wide
