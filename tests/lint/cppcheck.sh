@@ -17,7 +17,7 @@ clean() {
 		-I. -Iinclude --max-configs=1 "$@"
 }
 
-for layer in include lib arch mm graph store hook image run api; do
+for layer in include lib arch mm graph store registry hook image run api; do
 	mapfile -t files < <(tree_files "$layer/*.c")
 	[ "${#files[@]}" = 0 ] || t "$layer" clean "${files[@]}"
 done
