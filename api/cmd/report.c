@@ -228,8 +228,10 @@ static int report_write(struct report *r, const char *name, const char *path)
 	err = page_write(r, name);
 	if (fclose(r->f) && !err)
 		err = fdry_nomem();
-	if (!err)
-		err = file_write(page, len, path);
+	if (err)
+		goto out_free;
+	err = file_write(page, len, path);
+out_free:
 	free(page);
 out_end:
 	report_kernels_release(r);

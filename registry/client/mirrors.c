@@ -182,10 +182,12 @@ static int mirrors_read(const struct fdry_registry_name *name, struct mirrors *r
 		goto out_release;
 	file = (const char *)path.data;
 	err = fdry_json_file(file, FILE_MAX, &text, &there);
-	if (!err && !there && named)
-		err = bad(file, "it does not exist");
-	if (!err && there)
+	if (err)
+		goto out_release;
+	if (there)
 		err = parse((struct fdry_span){ text.data, text.len }, file, name, ret);
+	else if (named)
+		err = bad(file, "it does not exist");
 out_release:
 	fdry_buf_release(&text);
 	fdry_buf_release(&path);
