@@ -70,8 +70,11 @@ def follow(page):
 def main():
     if not os.path.exists("/dev/nvidiactl"):
         parts.skip("no GPU")
-    failures = sum(bool(follow(page)) for page in PAGES)
-    print(f"100%: Checks: {len(PAGES)}, Failures: {failures}, Errors: 0")
+    pages = [page for page in PAGES if page.endswith("pytorch.rst") or shutil.which("cc")]
+    for page in sorted(set(PAGES) - set(pages)):
+        print(f"{page}: left out, since there is no compiler")
+    failures = sum(bool(follow(page)) for page in pages)
+    print(f"100%: Checks: {len(pages)}, Failures: {failures}, Errors: 0")
     sys.exit(1 if failures else 0)
 
 

@@ -84,6 +84,11 @@ names_wrong() {
 			Documentation/api/python.rst | sort)
 }
 
+# tables_wrapped: prints lines in which the rule of a table follows other text, as after a program
+# has wrapped a table like a paragraph
+tables_wrapped() { grep -nE '[^= ] ={20,}' "${pages[@]}" || true; }
+
+t "tables are tables" prints "" tables_wrapped
 t "the page of errors has every code" prints "" codes_wrong
 t "the reference of C has every header" prints "" headers_wrong
 t "the reference of Python has every name" prints "" names_wrong
