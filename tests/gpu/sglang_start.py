@@ -3,7 +3,7 @@
 """Starts of SGLang with dummy weights: times, counters, digests of the tokens.
 
     python3 tests/gpu/sglang_start.py              # four starts; all answers are equal
-    python3 tests/gpu/sglang_start.py --table [--cold] [--caches DIR]    # a table of times
+    python3 tests/gpu/sglang_start.py --table [--pair] [--cold] [--caches DIR]    # a table of times
     python3 -m foundry run tests/gpu/sglang_start.py --mode first|next [--model DIR]
     python3 tests/gpu/sglang_start.py --mode plain [--model DIR]
 
@@ -202,10 +202,14 @@ def nothing_done(one):
 
 
 def table(more):
-    """Print the times of a plain start, a first and a later one, with caches. --cold: before them,
-    those of a plain start without caches. FlashInfer's caches are valid at their own path alone.
+    """Print the times of a plain start, a first and a later one, with caches. --pair: without the
+    plain one. --cold: before them, those of a plain start without caches. FlashInfer's caches are
+    valid at their own path alone.
     """
     kinds = {"plain": "plain", "first": "first", "later": "next"}
+    if "--pair" in more:
+        del kinds["plain"]
+        more = [each for each in more if each != "--pair"]
     with tempfile.TemporaryDirectory() as folder:
         if "--cold" in more:
             kinds = {"plain, cold": "plain", **kinds}

@@ -3,7 +3,7 @@
 """Starts of vLLM with dummy weights: times, counters, digests of the tokens.
 
     python3 tests/gpu/vllm_start.py [--profile]    # four starts; all tokens are equal
-    python3 tests/gpu/vllm_start.py --table [--big] [--mode3]    # four starts: a table of times
+    python3 tests/gpu/vllm_start.py --table [--pair] [--big] [--mode3]    # a table of times
     python3 -m foundry run tests/gpu/vllm_start.py --mode first|next --model DIR
     python3 tests/gpu/vllm_start.py --mode plain --model DIR
 
@@ -307,13 +307,18 @@ ROWS = ("imports", "device", "weights", "profile", "compile", "kv cache",
 
 
 def table(more):
-    """A plain start without caches, one with caches, a first and a later start: their times."""
+    """A plain start without caches, one with caches, a first and a later start: their times.
+    --pair: without the plain ones.
+    """
     config, more = (BIG if "--big" in more else QWEN3), [m for m in more if m != "--big"]
-    kinds = ("plain", "plain", "first", "next")
+    kinds = {"plain, cold": "plain", "plain, warm": "plain", "first": "first", "later": "next"}
+    if "--pair" in more:
+        more = [each for each in more if each != "--pair"]
+        kinds = {"first": "first", "later": "next"}
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, config)
-        starts = [start(mode, folder, *more) for mode in kinds]
-    show_table(("plain, cold", "plain, warm", "first", "later"), starts, ROWS, "Foundry, ")
+        starts = [start(mode, folder, *more) for mode in kinds.values()]
+    show_table(tuple(kinds), starts, ROWS, "Foundry, ")
     different = starts[0].get("greedy", {}).get("different", 0)
     print(f"9 prompts gave {different} different answers", flush=True)
     return [*starts, *equal_answers(starts, ASKED), nothing_done(starts[-1]), different > 1]
