@@ -106,14 +106,27 @@ static int claim_begin(struct fdry_store *s, const char *ref, bool *waited, stru
 	return err;
 }
 
+/* The image of the ref; zero if there is none. */
+static struct fdry_oid image_of(struct fdry_store *s, const char *ref)
+{
+	struct fdry_oid oid = { { 0 } };
+
+	if (fdry_ref_get(s, ref, &oid))
+		memset(&oid, 0, sizeof(oid));
+	return oid;
+}
+
 static int fetch_start(struct fdry_registry_fetch *f)
 {
-	struct fdry_oid oid;
+	struct fdry_oid before = image_of(f->s, f->ref), after;
 	bool waited = false;
 	int err = claim_begin(f->s, f->ref, &waited, &f->claim);
 
-	if (err || (waited && !fdry_ref_get(f->s, f->ref, &oid)))
-		return err; /* another process has fetched it */
+	if (err)
+		return err;
+	after = image_of(f->s, f->ref);
+	if (waited && !fdry_oid_eq(&before, &after))
+		return 0; /* another process has fetched it; else its fetch has failed */
 	err = fdry_arrival_new(&f->arrival);
 	if (err)
 		return err;

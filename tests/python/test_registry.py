@@ -308,6 +308,31 @@ class Registry(unittest.TestCase):
         with open(headers, encoding="utf-8") as f:
             self.assertEqual(len([line for line in f if "GET" in line and "manifests" in line]), 1)
 
+    def test_a_failed_fetch_is_repeated_by_one_that_waited(self):
+        import foundry
+        stores = {version: self.new_store() for version in ("old", "new")}
+        for version, path in stores.items():
+            child(CAPTURE.replace('cap.seal(sys.argv[1], "model")',
+                                  f'cap.fact("v", "{version}"); cap.seal(sys.argv[1], "again")'),
+                  path)
+        tool(stores["new"], "push", "--private", "again", f"{self.repository}:again")
+        self.fault("GET manifests/again 1 stall 10")
+        pinned = {}
+
+        def pin(name):
+            pinned[name] = foundry.pin("again", store=stores["old"], facts={"v": "new"})
+
+        with unittest.mock.patch.dict(os.environ, FOUNDRY_REGISTRY=self.repository,
+                                      FOUNDRY_REGISTRY_RETRIES="0", FOUNDRY_REGISTRY_TIMEOUT="2"):
+            threads = [threading.Thread(target=pin, args=(name,)) for name in ("first", "second")]
+            for thread in threads:
+                thread.start()
+                time.sleep(0.5)
+            for thread in threads:
+                thread.join()
+        self.assertFalse(pinned["first"])
+        self.assertTrue(pinned["second"], pinned["second"])
+
     def test_ranks_of_several_hosts(self):
         import foundry
         self.push()
