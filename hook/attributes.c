@@ -368,7 +368,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
 	if (fdry_graph_memory_is(node))
-		return CUDA_ERROR_INVALID_VALUE;
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (any() && !fdry_start_is_forked())
 		node_gone(node);
 	return fdry_real(cuGraphDestroyNode)(node);

@@ -117,18 +117,6 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *ret, CUgraph g
 	return res;
 }
 
-bool fdry_conditional_is_body(CUgraph graph)
-{
-	const struct graph_note *g;
-	bool is;
-
-	pthread_mutex_lock(&lock);
-	g = graph_find(graph);
-	is = g && g->root != graph;
-	pthread_mutex_unlock(&lock);
-	return is;
-}
-
 /* Without memory for the note, at least the old one ends. */
 static void node_note(CUgraphNode node, CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p)
 {

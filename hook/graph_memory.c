@@ -6,7 +6,7 @@
  * A load could not have the addresses that the driver chooses for such memory. The region's memory
  * of an allocation node belongs to the node until the region ends, so that every launch may use it.
  * For the program the nodes keep their types and parameters, which are noted here. The driver gets
- * the calls for memory of other devices, memory that peers access, and nodes in bodies.
+ * the calls for memory of other devices, and for memory that peers access.
  *
  * Locking: one lock around the notes, never held during a call of the driver.
  */
@@ -192,7 +192,7 @@ static bool alloc_add(const struct fdry_node_place *at, CUDA_MEM_ALLOC_NODE_PARA
 	bool ours;
 	int err;
 
-	if (!p || !ret || !is_plain(p) || fdry_conditional_is_body(at->graph))
+	if (!p || !ret || !is_plain(p))
 		return false;
 	err = fdry_dispatch_current(&r);
 	if (err == FDRY_FOREIGN)
@@ -244,7 +244,7 @@ static bool free_add(const struct fdry_node_place *at, CUdeviceptr addr, CUgraph
 {
 	struct fdry_region *r;
 
-	if (!ret || fdry_conditional_is_body(at->graph) || fdry_dispatch_holder(addr, &r))
+	if (!ret || fdry_dispatch_holder(addr, &r))
 		return false;
 	*res = free_in(r, at, addr, ret);
 	fdry_dispatch_put(false);

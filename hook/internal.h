@@ -201,8 +201,6 @@ void fdry_attributes_lost(cuuint64_t id);
 int fdry_hook_conditional(CUgraphNode node, struct fdry_conditional *ret);
 /* The driver has added @node to @graph. */
 void fdry_conditional_added(CUgraphNode node, CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
-/* Whether @graph is a body of a conditional node. */
-bool fdry_conditional_is_body(CUgraph graph);
 
 /* --- graph_memory.c --- */
 

@@ -290,8 +290,10 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 
 	SIM_ENTER(cuGraphDestroyNode);
 	SIM_TRY(sim_node_find(node, &n));
-	if (n->graph->capture || n->graph->nmem)
+	if (n->graph->capture)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (n->graph->nmem)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	sim_node_free(n);
 	return CUDA_SUCCESS;
 }

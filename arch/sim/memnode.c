@@ -151,13 +151,14 @@ void sim_gmem_attach(struct sim_node *n, struct sim_gmem *m)
 		m->has_free = true;
 }
 
-/* Child graphs cannot have such nodes. */
+/* Child graphs cannot have such nodes. Bodies of conditional nodes accept them. */
 static CUresult place_check(const struct sim_place *at)
 {
 	struct sim_graph *g;
 
 	SIM_TRY(sim_graph_find(at->graph, &g));
-	return g->parent ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+	return g->parent && g->parent->type == CU_GRAPH_NODE_TYPE_GRAPH ? CUDA_ERROR_NOT_SUPPORTED
+									  : CUDA_SUCCESS;
 }
 
 CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params,
