@@ -10,6 +10,7 @@ import ctypes
 import json
 import random
 import sys
+import warnings
 
 from . import _nest, _torch
 from ._lib import Error
@@ -77,8 +78,10 @@ def _no_waiting(torch):
         yield
         return
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls this mode a prototype
+            torch.cuda.set_sync_debug_mode("error")
         yield
     except RuntimeError as e:
         if "synchroniz" not in str(e):
@@ -184,7 +187,7 @@ class Recorder:
     def __init__(self, compiled, examples):
         self.compiled, self.examples = compiled, examples
         self.torch, self.weights = compiled._torch, compiled._weights
-        self.calls, self.kept, self.state = [], [], None
+        self.calls, self.kept, self.state, self.failed = [], [], None, False
 
     def __call__(self, capture):
         torch, device = self.torch, self.compiled.device
@@ -219,7 +222,7 @@ class Recorder:
                 torch.cuda.synchronize()
                 self._restore()
             # A failed capture leaves torch's generator in the state of a capture.
-            for generator in torch.cuda.default_generators:
+            for generator in torch.cuda.default_generators if self.failed else ():
                 if hasattr(generator, "graphsafe_set_state"):
                     generator.graphsafe_set_state(generator.clone_state())
             raise
@@ -351,6 +354,7 @@ class Recorder:
         except Refused:
             raise
         except Exception as e:
+            self.failed = True
             line = (str(e).strip().splitlines() or [""])[0]
             raise Refused(f"torch cannot capture it: {type(e).__name__}: {line}") from e
         device = self.compiled.device
