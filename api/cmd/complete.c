@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * complete.c - prints the words that a shell may offer next; see completion.bash.
+ * complete.c - prints the words that a shell may offer next; see completion.bash, .zsh and .fish.
  *
  * The operands are the words that were typed after foundry-store; the last of them is unfinished
- * and may be empty. One candidate is printed per line; the line ":files" means names of files.
+ * and may be empty. One candidate is printed per line; the line ":files" means names of files. With
+ * --long, a tab and a description follow commands and options.
  * Errors are not printed: a shell has nowhere to show them.
  */
 #include "api/cmd/cmd.h"
@@ -22,14 +23,24 @@ struct typed {
 	int operands;              /* before @cur */
 	const char *arg;           /* @cur is an option's argument of this kind; else NULL */
 	bool lost;                 /* the command does not exist */
+	bool described;
 	struct fdry_store *s;
 	char offered[FDRY_REF_NAME_MAX + 1]; /* the last name that was printed */
 };
 
+static void offer_described(const struct typed *t, const char *word, const char *about)
+{
+	if (strncmp(word, t->cur, strlen(t->cur)) != 0)
+		return;
+	if (about && t->described)
+		printf("%s\t%s\n", word, about);
+	else
+		puts(word);
+}
+
 static void offer(const struct typed *t, const char *word)
 {
-	if (!strncmp(word, t->cur, strlen(t->cur)))
-		puts(word);
+	offer_described(t, word, NULL);
 }
 
 /* Returns the option that @word is, CMD_OPT_COUNT if none; of a cluster of letters, the last. */
@@ -146,7 +157,7 @@ static void offer_commands(const struct typed *t)
 
 	for (i = 0; i < cmd_count; i++)
 		if (cmd_list[i].group != CMD_GROUP_HIDDEN)
-			offer(t, cmd_list[i].name);
+			offer_described(t, cmd_list[i].name, cmd_list[i].summary);
 }
 
 static void offer_options(const struct typed *t)
@@ -158,7 +169,7 @@ static void offer_options(const struct typed *t)
 	for (i = 0; i < CMD_OPT_COUNT; i++) {
 		snprintf(word, sizeof(word), "--%s", cmd_options[i].name);
 		if (takes >> i & 1)
-			offer(t, word);
+			offer_described(t, word, cmd_options[i].help);
 	}
 }
 
@@ -224,7 +235,7 @@ static void offer_argument(struct typed *t)
 
 int cmd_complete(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct typed t = { 0 };
+	struct typed t = { .described = cmd_has(a, LONG) };
 
 	(void)s;
 	read_words(&t, a->argc, a->argv);

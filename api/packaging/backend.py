@@ -210,7 +210,10 @@ def shared_data():
     found = {}
     for name, source in (("man/man1/foundry-store.1", "Documentation/man/foundry-store.1"),
                          ("bash-completion/completions/foundry-store",
-                          "api/cmd/completion.bash")):
+                          "api/cmd/completion.bash"),
+                         ("zsh/site-functions/_foundry-store", "api/cmd/completion.zsh"),
+                         ("fish/vendor_completions.d/foundry-store.fish",
+                          "api/cmd/completion.fish")):
         with open(os.path.join(ROOT, source), "rb") as f:
             found[f"share/{name}"] = f.read()
     return found

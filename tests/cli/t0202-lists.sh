@@ -93,4 +93,58 @@ t "complete: another store" prints "" completes "foundry-store -s nowhere show "
 t "complete: file names for the store's directory" prints ":files" foundry-store __complete -- -s ""
 t "complete: an option of verify" prints "--fast" completes "foundry-store verify --f"
 t "complete: a command to help" prints "verify" completes "foundry-store help ver"
+t "complete: descriptions" prints "$(printf 'verify\tcheck every object, link and ref')" \
+	foundry-store __complete --long -- ver
+t "complete: no description of a ref" prints "k=v" foundry-store __complete --long -- show k
+
+# --- completion in the other shells themselves ---
+
+if fish --version >/dev/null 2>&1; then
+	fish_offers() { # LINE: what fish offers, without descriptions
+		fish --no-config -c 'source $argv[1]; complete -C $argv[2]' \
+			"$ROOT/api/cmd/completion.fish" "$1" | cut -f1
+	}
+	t "fish: a command" prints "show" fish_offers "foundry-store sho"
+	t "fish: refs" prints "$(printf 'a/one@h200\nk=v')" fish_offers "foundry-store rm "
+	t "fish: a ref with a sign" prints "a/one@h200" fish_offers "foundry-store show a/one@"
+	t "fish: an option" prints "--dry-run" fish_offers "foundry-store gc --d"
+	t "fish: a description" grep -q "check every object" <(fish --no-config -c \
+		'source $argv[1]; complete -C $argv[2]' "$ROOT/api/cmd/completion.fish" \
+		"foundry-store verif")
+	t "fish: files" prints "page" bash -c "$(declare -f fish_offers)
+		fish_offers 'foundry-store show a -o pag' | grep -x page"
+fi
+if zsh --version >/dev/null 2>&1; then
+	cat >zsh.py <<-'END'
+	import os, pty, re, select, sys, time
+	pid, fd = pty.fork()
+	if not pid:
+	    os.environ.update(PS1="", TERM="dumb", ZDOTDIR=os.getcwd())
+	    os.execvp("zsh", ["zsh", "-f", "-i"])
+	def wait(mark):
+	    text, end = "", time.time() + 30
+	    while mark not in text and time.time() < end:
+	        if select.select([fd], [], [], 0.2)[0]:
+	            text += os.read(fd, 4096).decode()
+	    return text
+	os.write(fd, f'''PS1= PS2=; setopt nobeep; autoload -U compinit; compinit -D -u
+	source {os.environ["ROOT"]}/api/cmd/completion.zsh
+	buffer() {{ print -r -- "<<$BUFFER>>"; BUFFER=; zle accept-line; }}; zle -N buffer
+	bindkey '^X' buffer; echo rea''dy
+	'''.encode())
+	wait("ready")
+	time.sleep(0.5)
+	os.write(fd, sys.argv[1].encode() + b"\t\x18")
+	print(re.findall("<<(.*?) *>>", wait(">>"))[0])
+	os.write(fd, b"exit\n")
+	END
+	zsh_types() { timeout 60 python3 zsh.py "$1"; } # what the line is after a tab
+	t "zsh: a command" prints "foundry-store verify" zsh_types "foundry-store ver"
+	t "zsh: a ref" prints "foundry-store show k=v" zsh_types "foundry-store show k"
+	t "zsh: a ref with a sign" prints "foundry-store rm a/one@h200" zsh_types \
+		"foundry-store rm a/one@"
+	t "zsh: an option" prints "foundry-store gc --dry-run" zsh_types "foundry-store gc --d"
+	t "zsh: a file" prints "foundry-store report k=v -o page" zsh_types \
+		"foundry-store report k=v -o pag"
+fi
 t_done

@@ -87,7 +87,9 @@ t "pip installs the wheel" python3 -m pip --python env/bin/python install -q \
 lib=$(env/bin/python -c 'import foundry, os; print(os.path.dirname(foundry.__file__))')/lib
 export FOUNDRY_DRIVER=$lib/foundry/sim/libcuda.so.1 FOUNDRY_STORE=$TMP/store
 t "the manual page and the completion are installed" ls env/share/man/man1/foundry-store.1 \
-	env/share/bash-completion/completions/foundry-store
+	env/share/bash-completion/completions/foundry-store \
+	env/share/zsh/site-functions/_foundry-store \
+	env/share/fish/vendor_completions.d/foundry-store.fish
 t "doctor finds no fault" env/bin/python -m foundry doctor
 t "a library with other libraries seals an image" "$BUILD/examples/vecadd" -s "$FOUNDRY_STORE" \
 	-m "$BUILD/sim/kernels.cubin" capture

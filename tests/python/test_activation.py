@@ -2,6 +2,7 @@
 """Tests of every way to put the interposer in place, in every kind of process, on the software
 driver.
 """
+import json
 import os
 import subprocess
 import sys
@@ -168,6 +169,25 @@ class Doctor(unittest.TestCase):
         self.assertEqual(lines["device 0"][1],
                          "Foundry software device, compute capability 9.0, 8.0 GiB")
         self.assertEqual(lines["store"][0], "no")
+
+    def test_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text, status = python("-m", "foundry", "doctor", "--json",
+                                  FOUNDRY_STORE=folder + "/none")
+        self.assertEqual(status, 0, text)
+        found = json.loads(text)
+        self.assertIs(found["ok"], True)
+        checks = {check["name"]: check for check in found["checks"]}
+        self.assertEqual(checks["load"], {"name": "load", "status": "ok",
+                                          "text": "works, on Foundry software device"})
+        self.assertEqual(checks["store"]["status"], "no")
+
+    def test_json_of_a_fault(self):
+        text, status = python("-m", "foundry", "doctor", "--json", FOUNDRY_DRIVER="/nowhere")
+        self.assertEqual(status, 1, text)
+        found = json.loads(text)
+        self.assertIs(found["ok"], False)
+        self.assertIn("fail", {check["status"] for check in found["checks"]})
 
     def test_other_code_may_print_in_each_process(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ from .doctor import doctor
 USAGE = """\
 usage: python -m foundry run [--driver PATH] [--log LEVEL]
                              (SCRIPT | -m MODULE | -c CODE) [ARGUMENT...]
-       python -m foundry doctor
+       python -m foundry doctor [--json]
        python -m foundry --version
 
 run   starts Python with the interposer for libcuda.so.1 in place (LD_PRELOAD), so that the program

@@ -175,13 +175,26 @@ def checks():
         yield from json.loads(said) if works else [(name, None, said)]
 
 
+_STATUS = {True: "ok", False: "FAIL", None: "no"}
+
+
+def _report_json():
+    """Print the results as one JSON document. Returns whether no check failed."""
+    found = [{"name": name, "status": _STATUS[works].lower(), "text": text}
+             for name, works, text in checks()]
+    good = all(check["status"] != "fail" for check in found)
+    print(json.dumps({"ok": good, "checks": found}, indent="\t"))
+    return good
+
+
 def doctor(args):
     """Print all checks. Returns 0 if images can be captured here, else 1."""
+    if args and args != ["--json"]:
+        raise ValueError("doctor takes no arguments but --json")
     if args:
-        raise ValueError("doctor takes no arguments")
+        return 0 if _report_json() else 1
     good = True
     for name, works, text in checks():
         good = good and works is not False
-        print(f"{'FAIL' if works is False else 'no' if works is None else 'ok':<5} {name:<31} "
-              f"{text}", flush=True)
+        print(f"{_STATUS[works]:<5} {name:<31} {text}", flush=True)
     return 0 if good else 1
