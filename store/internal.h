@@ -389,6 +389,11 @@ int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret) __must_che
 /* The note of one image; NULL if there is none. */
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid);
 
+/* --- env_copy.c --- */
+
+/* Copy the pages of the environment in @dir that are in use to @fd. No process has it open. */
+int fdry_env_copy(const char *dir, const struct fdry_dir *entered, int fd) __must_check;
+
 /* --- load_stats.c --- */
 
 struct fdry_load_stats;

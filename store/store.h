@@ -343,6 +343,23 @@ int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg,
  * FDRY_E_PERM if another user's lease cannot be read. */
 int fdry_store_metrics(struct fdry_store *s, struct fdry_buf *ret) __must_check;
 
+/* Bytes that data.mdb takes on the disk. */
+struct fdry_compact_report {
+	uint64_t before, after;
+};
+/**
+ * fdry_store_compact() - Replace data.mdb by a copy without free pages.
+ * @path: as for fdry_store_open(); NULL: the default
+ * @step: called in the calling thread; may be NULL
+ *
+ * The disk needs space for the copy. No process may have the store open, this one included, and
+ * processes that open it meanwhile wait, for half a minute at most. A call that fails, or a process
+ * that dies, leaves the old file. Errors: FDRY_E_LOCKED names the processes that have it open;
+ * FDRY_E_PERM, FDRY_E_FULL, FDRY_E_CORRUPT, FDRY_E_IO, and those of fdry_store_open().
+ */
+int fdry_store_compact(const char *path, fdry_step_fn step, void *arg,
+		       struct fdry_compact_report *ret) __must_check;
+
 /* --- arrivals --- */
 
 struct fdry_arrival;

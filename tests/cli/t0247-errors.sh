@@ -34,6 +34,7 @@ commands() {
 	3 yes limit
 	3 yes evict -n 9K
 	3 yes gc -n
+	3 yes compact
 	3 yes verify
 	3 yes repair
 	3 yes export m/a

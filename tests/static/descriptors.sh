@@ -35,7 +35,8 @@ dups() {
 }
 
 # safe_read.c asks the kernel to read memory by a system call that sanitizers do not replace,
-# stream.c for the thread's number. LMDB and glob() open files themselves.
+# stream.c for the thread's number. LMDB and glob() open files themselves; mdb_env_copyfd2() gets
+# its descriptor.
 t "descriptors are made in one place" prints "arch/sim/stream.c: syscall
 hook/ldconf.c: glob
 lib/fd.c: memfd_create
@@ -43,6 +44,7 @@ lib/fd.c: open
 lib/fd.c: openat
 lib/fd.c: pipe2
 lib/safe_read.c: syscall
+store/env_copy.c: mdb_env_copyfd2
 store/env_open.c: mdb_env_open" calls "$makers"
 t "only lib/fd.c duplicates descriptors" prints lib/fd.c dups
 t "calls that open files are between fdry_fd_enter() and fdry_fd_leave()" bash -c \
