@@ -27,7 +27,9 @@ def declarations():
     """
     text = compile_c("#include <foundry.h>\n#include <foundry/run.h>\n", "-E", "-P").stdout
     found = {}
-    for result, name, params in re.findall(r"([\w ]+?[ *]+)(fdry_\w+)\(([^()]*)\)\s*;", text):
+    # a parameter may have parentheses itself: (*ret)[2]
+    form = r"([\w ]+?[ *]+)(fdry_\w+)\(((?:[^()]|\([^()]*\))*)\)\s*;"
+    for result, name, params in re.findall(form, text):
         params = [] if params.strip() == "void" else [p.strip() for p in params.split(",")]
         found[name] = (result.strip(), params)
     return found

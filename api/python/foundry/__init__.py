@@ -15,6 +15,26 @@ To run a program that imports torch first, use `python -m foundry run program.py
     kernels without graphs:                 Kernels, Code
     numbers that change between launches:   DeviceScalar, DecodeState
     container registries:                   Store.push, Store.pull, tags, prune
+
+    with foundry.load("my-model") as image:
+        image["x"].shape                    # tensors by name
+        image.graphs[1].launch(stream)      # graphs by key
+        image.facts["revision"]             # facts
+
+Errors are subclasses of Error, which is a RuntimeError: foundry.errors lists them by the one who
+can mend them. Some are also KeyError, ValueError, FileNotFoundError, MemoryError, ... Closed
+objects raise ValueError. progress=True draws a bar. Messages go to the logger "foundry" of logging,
+unless FOUNDRY_LOG is set.
+
+Units: sizes and offsets are bytes; times are milliseconds if the name ends with _ms, and _ns and _s
+likewise; shapes and strides count elements, the last dimension changes fastest.
+
+Threads: any thread may call anything; an object serialises its calls, unless a method says
+otherwise. Other threads run during a call. After os.fork(), images and captures cannot be used in
+the child; open a Store there again.
+
+Ownership: a with block, close(), or the last reference frees an object. An object that another one
+needs stays as long as that one.
 """
 from . import _lib, _log
 from ._lib import Error

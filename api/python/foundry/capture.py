@@ -54,6 +54,9 @@ class Capture(_lib.Closing):
             capture.tensor("y", y, use="output")
             sealed = capture.seal(store, "my-model")
 
+    A process has one capture at a time. Any thread may use it, but nothing may use the memory of
+    the region during a seal. The tensors and graphs that are given to it live until it ends.
+
     name: of the workload, such as its ref. Images of different names have different addresses, so
     that one process can load several. base: the first device address (0: it follows from the name).
     size: bytes of addresses (0: as many as are free there, at most 1 TiB). preallocate: bytes of

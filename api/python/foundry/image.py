@@ -62,6 +62,10 @@ class Selftest(_lib.Record):
 class Image(_lib.Closing):
     """A loaded image; foundry.load() returns it.
 
+    It is a mapping of its tensors: image[name], name in image, len(image), for name in image. Its
+    graphs and facts are mappings, too. Any thread may use it. Graphs of one image share memory, so
+    their launches must not overlap: use one stream, or order several by events.
+
     Use it as a context manager, or call close(). Otherwise it is unloaded when nothing refers to it
     any more: neither the program, nor a Tensor, a slot or a DLPack view. If a progress function
     reports graphs that are built in the background, the image stays until close(), wait() or

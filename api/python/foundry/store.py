@@ -246,6 +246,9 @@ class StoredImage:
 class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
+    Any thread may use it; a forked child opens its own. It is closed by a with block, by close() or
+    with its last reference; images that were loaded from it stay.
+
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
     ~/.cache/foundry/store. create: create it if it does not exist. readonly: never write. group:
     with create, give all of the directory's group access, not its owner alone.

@@ -119,11 +119,13 @@ class _Numbers:
 class Tensor:
     """A named piece of an image's device memory, or of host memory that its graphs copy from or to.
 
-    name, addr, dtype (a name such as "bfloat16"), use, external, host (whether addr is a host
-    pointer), shape and stride (tuples, in elements), itemsize, nbytes. Everything that reads DLPack
-    can view it without a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while
-    such a view is alive. A view is not ordered with launches: use it on the stream of the launches;
-    read and write host memory only when no launch is in flight.
+    It is made by image[name], and keeps the image loaded. name, addr, dtype (a name such as
+    "bfloat16"), use ("input", "output", "state" or "const"), external (the image has no bytes of
+    it), host (whether addr is a host pointer), shape and stride (tuples, in elements), itemsize,
+    nbytes. Everything that reads DLPack can view it without a copy:
+    torch.from_dlpack(image["logits"]). The image cannot be closed while such a view is alive. A
+    view is not ordered with launches: use it on the stream of the launches; read and write host
+    memory only when no launch is in flight.
     """
 
     def __init__(self, image, raw):

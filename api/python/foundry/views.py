@@ -20,7 +20,7 @@ def unknown(what, key, known):
 
 
 class View(Mapping):
-    """A read-only mapping onto a loaded image. It does not keep the image loaded."""
+    """A read-only mapping onto a loaded image, which it keeps loaded until close()."""
 
     what = ""
 

@@ -40,6 +40,7 @@ FUNCTIONS = {
     "fdry_kernels_new": "Kernels",
     "fdry_kernels_free": "Kernels.close", "fdry_kernels_stats_reset": "Kernels.reset_stats",
     "fdry_load_or_capture": "load_or_capture",
+    "fdry_memory_fingerprint": "compile",
     "fdry_repo_prune": "prune", "fdry_repo_tags": "tags", "fdry_repo_unpush": "unpush",
     "fdry_resident_free": "Device.free", "fdry_resident_new": "Device.new",
     "fdry_resident_read": "Device.read",
