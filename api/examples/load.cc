@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the image that `vecadd capture` sealed and launches its graph, in C++ without CUDA's headers.
+// Loads the image that `vecadd capture` sealed and launches its graph, in C++.
 //
 //     c++ -std=c++17 load.cc $(pkg-config --cflags --libs foundry) -o load && ./load STORE
 #include <cstdint>

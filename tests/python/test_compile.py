@@ -12,7 +12,7 @@ from torch_scripts import HERE, Folder
 
 # x + weight + bias, in a dict; `kind` selects what a graph cannot repeat.
 MODEL = """\
-import collections, dataclasses, random, sys, warnings
+import array, collections, dataclasses, random, sys, warnings
 import foundry
 import torch
 torch.cuda.init()
@@ -63,6 +63,8 @@ def made(kind=""):
     return Net(kind).eval()
 def full(value, n=100):
     return torch.full((n,), value)
+def host(value, n=100):
+    return memoryview(array.array("f", [value] * n))
 def values(tensor):
     found = set(tensor.tolist())
     assert len(found) == 1, found
@@ -296,6 +298,56 @@ class Compile(Folder):
             assert fast.image is None
             fails("revision", lambda: begin(made(), ref="other", facts={"revision": 8},
                                             strict=True))
+            """)
+
+    def test_a_loaded_image_is_called(self):
+        self.go("""
+            begin(made(), full(1.0), {"x": full(1.0), "y": {"add": [full(1.0)]}},
+                  parameters="image")
+            """)
+        self.go("""
+            image = foundry.load("net", store="store")
+            found = image(host(3.0))
+            assert values(found["sums"]) == 5.5 and found["word"] == "yes", found
+            assert type(found["pair"]) is tuple and found["pair"][1][1:] == [None, 7], found
+            assert values(image(x=host(4.0))["sums"]) == 6.5 and values(found["sums"]) == 5.5
+            assert values(image(host(4.0), **{"y.add.0": host(10.0)})["sums"]) == 16.5
+            for args, kwargs in (((), {}), ((host(1.0, 50),), {}), ((host(1.0),), {"z": 1}),
+                                 ((host(1.0),), {"x": host(1.0)})):
+                try:
+                    image(*args, **kwargs)
+                except TypeError as e:
+                    assert "no graph of the image takes these arguments" in str(e), e
+                else:
+                    raise AssertionError((args, kwargs))
+            """)
+
+    def test_a_plain_image_is_called(self):
+        self.go("""
+            with foundry.Capture(name="sum") as capture:
+                a, b = full(1.0), full(2.0)
+                with capture.graph(1):
+                    c = a + b
+                for name, tensor, use in (("b", b, "input"), ("a", a, "input"), ("c", c, "output")):
+                    capture.tensor(name, tensor, use=use)
+                capture.seal("store", "sum")
+                with capture.graph(2):
+                    d = a + c
+                capture.seal("store", "two")
+            """)
+        self.go("""
+            image = foundry.load("sum", store="store")
+            assert values(image(a=host(5.0), b=host(6.0))) == 11.0
+            for error, call in (("have no order", lambda: image(host(1.0), host(2.0))),
+                                ("has 2 graphs", lambda: foundry.load("two", store="store")())):
+                if "2" in error:
+                    image.close()
+                try:
+                    call()
+                except TypeError as e:
+                    assert error in str(e), e
+                else:
+                    raise AssertionError(error)
             """)
 
     def test_many_models_in_one_process(self):

@@ -135,6 +135,17 @@ class Image(_lib.Closing):
             self._keys.add(found.value)
         return key in self._keys
 
+    def __call__(self, /, *args, **kwargs):
+        """Write the inputs, launch the graph that they fit, and return its outputs.
+
+        Inputs are given by name, or by position if compile() sealed the image or there is only one.
+        Other images need exactly one graph, and return one output, or {name: output}. With torch,
+        which must use CUDA, outputs are new tensors; without it, they are Tensors, views that the
+        next launch overwrites. The stream is torch's current one.
+        """
+        from . import calling
+        return calling.call(self, args, kwargs)
+
     def __getitem__(self, name):
         """The tensor with this name. Raises KeyError (an Error, too) if there is none."""
         return self.tensors[name]
