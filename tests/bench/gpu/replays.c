@@ -12,8 +12,9 @@
  *
  * With -s, each line is a sequence of steps on chains, with the milliseconds of each replay:
  * I makes a chain, U and V make and upload one, on a stream of its own and on that of the launches;
- * l launches it once, L replays it; C runs a kernel on the stream of the uploads; R makes another
- * context and destroys it.
+ * l launches it once, L replays it; C and D run a kernel, on the stream of the uploads and on that
+ * of the launches; S and T launch a new graph of one kernel, without and with an upload; E uploads
+ * such a graph; R makes another context and destroys it.
  *
  * On the software driver, where the figures say nothing about a GPU, CODE is a file with its
  * kernels (build/sim/kernels.cubin). FLAGS: of cuGraphInstantiateWithFlags().
@@ -405,6 +406,19 @@ static const char *const sequences[] = {
 	"U1 U2 U3 L1 L2 L3 R0 L1 L2 L3 I4 L4 L1 U5 L5 L1 L4",
 	"V1 V2 L1 L2 R0 L1 L2 V3 L1 L2 L3",
 	"R0 U1 L1 U2 L1 L2",
+	/* what ends the slowness that follows the upload of a graph that was not launched */
+	"U1 L1 U2 L1 L1 l2 L1 L2 L1",
+	"U1 L1 U2 l2 L1 L2",
+	"U1 L1 I2 L1 l2 L1 L2",
+	"U1 L1 U2 U3 U4 L1 L4 L1 L3 L1 L2 L1",
+	"U1 L1 U2 U3 U4 L1 L2 L1 L3 L1 L4 L1",
+	"U1 L1 U2 U3 L1 C0 L1 L2 L3 L1",
+	"U1 L1 U2 U3 L1 D0 L1 L2 L3 L1",
+	"U1 L1 U2 U3 L1 S0 L1 L2 L3 L1",
+	"U1 L1 U2 U3 L1 T0 L1 L2 L3 L1",
+	"U1 L1 U2 U3 L1 E0 L1 L2 L3 L1",
+	"T0 U1 L1 U2 T0 L1 U3 T0 L1 L2 L3 L1",
+	"U1 l1 U2 U3 U4 L1 L2 L3 L4 L1 L2",
 };
 #define SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
 
@@ -429,9 +443,15 @@ static void step(const struct bench *b, char what, CUgraphExec *exec)
 	} else if (what == 'l') {
 		cu(b, cuGraphLaunch, *exec, b->launches);
 		cu(b, cuStreamSynchronize, b->launches);
-	} else if (what == 'C') {
-		kernel_launch(b, b->add, b->uploads);
-		cu(b, cuStreamSynchronize, b->uploads);
+	} else if (what == 'C' || what == 'D') {
+		stream = what == 'C' ? b->uploads : b->launches;
+		kernel_launch(b, b->add, stream);
+		cu(b, cuStreamSynchronize, stream);
+	} else if (strchr("STE", what)) {
+		*exec = what == 'S' ? exec_new(b, 1, 1) : exec_uploaded(b, 1, 1);
+		if (what != 'E')
+			cu(b, cuGraphLaunch, *exec, b->launches);
+		cu(b, cuStreamSynchronize, b->launches);
 	} else if (what == 'R') {
 		context_switch(b);
 	}
