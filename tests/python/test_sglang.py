@@ -184,6 +184,17 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("started without an image, because of a test", log)
         self.assertNotIn("carries files", log)
 
+    def test_an_error_of_a_description_or_a_setting_does_not_end_the_start(self):
+        log = self.start(before="""
+            from foundry.engines import session
+            def failing(self):
+                raise foundry.Error(foundry._lib.NOKEY, "of a test")
+            session.Session.outcome = failing
+            """)
+        self.assertIn("started, but its image cannot be described, because of a test", log)
+        log = self.start(FOUNDRY_SGLANG_STRICT="perhaps")
+        self.assertIn("started without an image, because ", log)
+
     def test_memory_that_moved_is_noticed(self):
         self.first()
         log = self.start(counts="{**PLAIN, 'profile': 0}", STAND_IN_MORE="1")

@@ -372,17 +372,24 @@ class Session:
 
     def summary(self):
         """Write one line to the engine's log."""
+        try:
+            what = self.outcome()
+        except Exception as e:  # the engine must start, also if Foundry fails
+            self.log_bug(e)
+            what = f"started, but its image cannot be described, because {e}"
+        times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
+        log.info("Foundry: %s; seconds: %s", what, times)
+
+    def outcome(self):
+        """Return what the start has done, and why."""
         if self.mode == "load":
             report = self.image.report()
             count = len(self.image.graphs())
-            what = (f"loaded '{self.ref}' ({self.image.id[:12]}, {count} graphs; "
+            return (f"loaded '{self.ref}' ({self.image.id[:12]}, {count} graphs; "
                     f"content {report.content_bytes >> 20} MiB{self.files}{self.more})")
-        elif self.sealed:
-            what = (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
+        if self.sealed:
+            return (f"captured and sealed '{self.ref}' ({self.sealed.id[:12]}, "
                     f"{self.sealed.graphs} graphs; content {self.sealed.content_bytes >> 20} MiB, "
                     f"scratch {self.sealed.scratch_bytes >> 20} MiB{self.files}{self.more}), "
                     f"because {self.why}")
-        else:
-            what = f"started without an image{self.more}, because {self.why}"
-        times = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
-        log.info("Foundry: %s; seconds: %s", what, times)
+        return f"started without an image{self.more}, because {self.why}"
