@@ -168,6 +168,8 @@ int fdry_image_check_outside(const struct fdry_image *img) __must_check;
 void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
 			 uint64_t total);
 void fdry_image_progress_built(struct fdry_image *img);
+/* Whether this thread runs a progress function of any load. */
+bool fdry_image_progress_runs(void);
 
 /* --- restore.c --- */
 

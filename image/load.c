@@ -424,7 +424,20 @@ static int content_load(void *arg)
 	return err;
 }
 
-/* A load that builds all graphs builds them while another thread copies the content. */
+/*
+ * A load that builds all graphs builds them while another thread copies the content. In a region,
+ * a load with a progress function does not, nor does a load within one: the function may load an
+ * image there. A thread owns the lock of content_copy(), so that load would wait for this one.
+ */
+static bool is_concurrent(const struct load *l)
+{
+	const struct fdry_image *img = l->img;
+
+	if (!(l->opts->flags & FDRY_LOAD_BUILD) || l->opts->threads == 1)
+		return false;
+	return !img->place_hook || (!img->progress && !fdry_image_progress_runs());
+}
+
 static int content_and_graphs(struct load *l)
 {
 	struct fdry_saved_err graphs;
@@ -435,7 +448,7 @@ static int content_and_graphs(struct load *l)
 		err = graphs_early(l);
 		return err ? err : content_copy(l);
 	}
-	if (!(l->opts->flags & FDRY_LOAD_BUILD) || l->opts->threads == 1)
+	if (!is_concurrent(l))
 		return content_copy(l);
 	err = graphs_prepare(l);
 	if (err)

@@ -27,6 +27,11 @@ static void report(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
 	reports = r.outer;
 }
 
+bool fdry_image_progress_runs(void)
+{
+	return reports;
+}
+
 int fdry_image_check_outside(const struct fdry_image *img)
 {
 	const struct report *r;

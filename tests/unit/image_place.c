@@ -300,6 +300,54 @@ START_TEST(two_images_share_a_region)
 }
 END_TEST
 
+struct nested {
+	struct work *w;
+	uint32_t flags;
+	int phase; /* in which the inner load is made */
+	struct fdry_image *img;
+};
+
+static void load_within(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	struct nested *n = arg;
+	struct fdry_load_opts opts;
+
+	(void)done, (void)total, (void)ms;
+	if (phase != n->phase || n->img)
+		return;
+	opts = into(n->w);
+	opts.flags |= n->flags;
+	ok(fdry_image_load(n->w->store, "img", &opts, &n->img));
+}
+
+/* A progress function loads an image into the same region. @_i: whether the outer load, and the
+ * inner one, build all graphs, for which a thread may copy the content; and when the inner one is
+ * made. */
+START_TEST(a_load_within_a_load)
+{
+	struct nested n = { .flags = _i & 1 ? FDRY_LOAD_BUILD : 0,
+			    .phase = _i & 4 ? FDRY_PHASE_GRAPHS : FDRY_PHASE_CONTENT };
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	into_begin(&w, 2, 40);
+	n.w = &w;
+	opts = into(&w);
+	opts.flags |= _i & 6 ? FDRY_LOAD_BUILD : 0;
+	opts.progress = load_within;
+	opts.progress_arg = &n;
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	ck_assert_ptr_nonnull(n.img);
+	sum_is(img, 1, 40, 40);
+	sum_is(n.img, 2, 40, 1000);
+	fdry_image_unload(img);
+	fdry_image_unload(n.img);
+	work_end(&w);
+}
+END_TEST
+
 /* A first image, then more of the same process: an allocation of its own, graph 3: c = a + it, and
  * the second image. */
 static void seal_twice(void *unused)
@@ -631,6 +679,7 @@ int main(void)
 	tcase_add_test(tc, the_aside_area_is_the_images);
 	tcase_add_test(tc, an_aside_area_needs_a_size);
 	tcase_add_test(tc, two_images_share_a_region);
+	tcase_add_loop_test(tc, a_load_within_a_load, 0, 6);
 	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
 	tcase_add_test(tc, of_two_contents_the_later_one_counts);
 	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
