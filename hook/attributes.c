@@ -369,7 +369,7 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 {
 	if (fdry_graph_memory_is(node))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (any() && !fdry_start_is_forked())
+	if ((any() || fdry_graph_memory_any()) && !fdry_start_is_forked())
 		node_gone(node);
 	return fdry_real(cuGraphDestroyNode)(node);
 }

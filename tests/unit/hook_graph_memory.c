@@ -258,6 +258,41 @@ START_TEST(notes_end_with_their_graph)
 }
 END_TEST
 
+static CUgraph body_new(CUgraph g, CUgraphNode *ret)
+{
+	CUgraphNodeParams c = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+
+	cuda_ok(cuCtxGetCurrent, &c.conditional.ctx);
+	cuda_ok(cuGraphConditionalHandleCreate, &c.conditional.handle, g, c.conditional.ctx, 0, 0);
+	c.conditional.size = 1;
+	cuda_ok(cuGraphAddNode_v2, ret, g, NULL, NULL, 0, &c);
+	return c.conditional.phGraph_out[0];
+}
+
+/* A node is destroyed with the bodies or the child that it holds, and these with their nodes. */
+START_TEST(notes_end_with_the_node_that_holds_their_graph)
+{
+	CUgraphNodeParams child = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUgraphNode a, holder;
+	CUdeviceptr p;
+	CUgraph g;
+
+	begin();
+	g = graph_new();
+	if (_i) {
+		a = alloc(body_new(g, &holder), 4096, &p);
+	} else {
+		child.graph.graph = graph_new();
+		child.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+		a = alloc(child.graph.graph, 4096, &p);
+		cuda_ok(cuGraphAddNode_v2, &holder, g, NULL, NULL, 0, &child);
+	}
+	ck_assert_int_eq(type_of(a), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+	cuda_ok(cuGraphDestroyNode, holder);
+	ck_assert_int_eq(cuda(cuGraphDestroyNode, a), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 /* Memory that no region can hold is the driver's, in nodes of its own. */
 START_TEST(left_to_the_driver)
 {
@@ -376,6 +411,7 @@ int main(void)
 	tcase_add_test(tc, types_and_parameters);
 	tcase_add_test(tc, refused_as_by_the_driver);
 	tcase_add_test(tc, notes_end_with_their_graph);
+	tcase_add_loop_test(tc, notes_end_with_the_node_that_holds_their_graph, 0, 2);
 	tcase_add_test(tc, left_to_the_driver);
 	tcase_add_test(tc, between_nodes_and_captures);
 	tcase_add_test(tc, fails_clean);
