@@ -360,6 +360,144 @@ class Compile(Folder):
                 print([values(fast(full(1.0)).sums) for fast in fasts])
             """))
 
+    def test_a_graph_that_cannot_be_sealed_is_not_used(self):
+        self.go("""
+            class Net(Net):
+                def plain(self, x, z, scale):
+                    return z + self.extra
+            model = Net().eval()
+            model.extra = full(5.0)  # no buffer, so its memory lies outside of the image
+            fast, found = said(lambda: foundry.compile(model, full(1.0), ref="net", store="store"))
+            assert len(found) == 1 and "outside the capture's region" in fast.reason, found
+            with torch.no_grad():
+                assert values(fast(full(1.0))) == 8.0
+                model.extra = full(9.0)
+                assert values(fast(full(1.0))) == 12.0
+            """)
+
+    def test_a_method_of_a_model(self):
+        self.both("""
+            model = made()
+            fast = begin(model.forward)
+            fails("autograd would record this call", lambda: fast(full(1.0)))
+            with torch.no_grad():
+                assert values(fast(full(1.0)).sums) == 3.5
+                model.weight.data = full(7.0)
+                with warnings.catch_warnings(record=True) as found:
+                    assert values(fast(full(1.0)).sums) == 8.5 and len(found) == 1
+            """)
+
+    def test_changes_that_keep_the_address_of_a_parameter(self):
+        self.go("""
+            model = made()
+            fast = begin(model)
+            model.weight.data = model.weight.data[0:50]
+            r, found = said(lambda: fast(full(1.0)))
+            assert len(found) == 1 and "was replaced after compile()" in found[0], found
+            """)
+
+    def test_the_same_tensor_twice(self):
+        self.both("""
+            class Net(Net):
+                def forward(self, a, b):
+                    return a + b if a is b else a + self.weight
+            fast = begin(Net().eval(), (full(1.0), full(1.0)))
+            a = full(3.0)
+            assert said(lambda: values(fast(a, full(3.0)))) == (5.0, [])
+            r, found = said(lambda: values(fast(a, a)))
+            assert r == 6.0 and "b the same tensor as a" in found[0], (r, found)
+            one = full(1.0)
+            fast = begin(Net().eval(), (one, one), ref="same")
+            assert said(lambda: values(fast(a, a))) == (6.0, [])
+            r, found = said(lambda: values(fast(a, full(3.0))))
+            assert r == 5.0 and len(found) == 1, (r, found)
+            """)
+
+    def test_results_whose_bits_are_to_be_negated(self):
+        self.both("""
+            class Net(Net):
+                def plain(self, x, z, scale):
+                    z.negated = True  # as of x.conj().imag
+                    return z
+            fast = begin(Net().eval())
+            with torch.no_grad():
+                assert values(fast(full(1.0)).resolve_neg()) == -3.0
+            """)
+        self.go("""
+            model = made()
+            model.bias.negated = True
+            fast, found = said(lambda: foundry.compile(model, full(1.0), ref="n", store="store"))
+            assert "'bias' is a view that conjugates or negates" in found[0], found
+            """)
+
+    def test_results_that_differ_from_call_to_call(self):
+        self.go("""
+            import itertools
+            COUNT = itertools.count()
+            class Net(Net):
+                def plain(self, x, z, scale):
+                    return z, next(COUNT)
+            fast, found = said(lambda: foundry.compile(Net().eval(), full(1.0), ref="net",
+                                                       store="store"))
+            assert "returns other values or another structure each time" in found[0], found
+            """)
+
+    def test_objects_that_their_constructor_does_not_make(self):
+        self.go("""
+            @dataclasses.dataclass
+            class Added:
+                sums: object
+                rate: float = dataclasses.field(default=1.0, init=False)
+            class Net(Net):
+                def forward(self, x):
+                    r = Added(x.sums + self.weight)
+                    r.rate = x.rate
+                    return r
+            x = Added(full(1.0))
+            x.rate = 2.0
+            fast, found = said(lambda: foundry.compile(Net().eval(), x, ref="net", store="store"))
+            assert "'x' is a __main__.Added" in found[0], found
+            class Out(Net):
+                def forward(self, x):
+                    r = Result(x + self.weight, None)
+                    r.more = x
+                    return r
+            fast, found = said(lambda: foundry.compile(Out().eval(), full(1.0), ref="out",
+                                                       store="store"))
+            assert "__main__.Result" in found[0], found
+            """)
+
+    def test_settings_of_backends(self):
+        self.go("""
+            from types import SimpleNamespace as Names
+            torch.backends = Names(cudnn=Names(enabled=True, allow_tf32=True),
+                                   cuda=Names(matmul=Names(allow_tf32=False),
+                                              math_sdp_enabled=lambda: True))
+            fast = begin(made())
+            assert said(lambda: values(fast(full(1.0)).sums)) == (3.5, [])
+            torch.backends.cudnn.allow_tf32 = False
+            r, found = said(lambda: fast(full(1.0)))
+            assert "setting of torch differs" in found[0], found
+            torch.backends.cudnn.allow_tf32 = True
+            torch.backends.cuda.math_sdp_enabled = lambda: False
+            fast._said.clear()
+            r, found = said(lambda: fast(full(1.0)))
+            assert "setting of torch differs" in found[0], found
+            """)
+
+    def test_parameters_in_overlapping_storages(self):
+        self.go("""
+            model = made()
+            model.register_buffer("part", torch.Tensor(model.weight.data_ptr() + 40, (10,),
+                                                       keep=lambda: None))
+            fast, found = said(lambda: foundry.compile(model, full(1.0), ref="net", store="store"))
+            assert "share memory in two storages" in found[0], found
+            model = made()
+            model.part = model.weight[0:10]
+            fast, found = said(lambda: foundry.compile(model, full(1.0), ref="net", store="store"))
+            assert "attribute Net.part shares memory" in found[0], found
+            """)
+
     def test_wrong_arguments(self):
         self.go("""
             for error, how in ((ValueError, {"parameters": "x"}), (ValueError, {"outputs": "x"}),

@@ -42,6 +42,9 @@ def parts(value):
         if isinstance(value, dict):  # such as a ModelOutput of transformers
             return "fields", list(value), list(value.values())
         names = _fields(value)
+        if vars(value).keys() - names if hasattr(value, "__dict__") else len(names) != len(
+                dataclasses.fields(value)):
+            return None  # it has more than its constructor takes
         return "fields", names, [getattr(value, name) for name in names]
     return None
 

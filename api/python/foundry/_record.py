@@ -92,11 +92,16 @@ def _no_waiting(torch):
         torch.cuda.set_sync_debug_mode(before)
 
 
-def bits(torch, tensor):
-    """The elements of a tensor as bytes."""
+def resolved(tensor):
+    """A tensor whose memory has its elements, not elements to be conjugated or negated."""
     for resolve in ("resolve_conj", "resolve_neg"):
         tensor = getattr(tensor, resolve)() if hasattr(tensor, resolve) else tensor
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    return tensor
+
+
+def bits(torch, tensor):
+    """The elements of a tensor as bytes."""
+    return resolved(tensor).contiguous().reshape(-1).view(torch.uint8)
 
 
 def differing(torch, one, other):
@@ -244,9 +249,11 @@ class Recorder:
     # --- one call ---
 
     def _record(self, key, args, kwargs, signature):
-        torch, self.inputs = self.torch, []
+        torch, self.inputs, self.copies = self.torch, [], {}
         with self.pool, torch.cuda.stream(self.stream):
             args, kwargs = _nest.mapped((args, kwargs), self._input)
+        if self.compiled._described(args, kwargs)[0] != signature:
+            raise Refused("an argument has a class whose objects cannot be made again")
         with self._aside():
             self.given = [t.clone() for t in self.inputs]
             self.state = [self.weights.bytes_of(s).clone() if s.kind == "buffer" else None
@@ -272,6 +279,8 @@ class Recorder:
             self.capture.resume()
 
     def _input(self, tensor, name):
+        if id(tensor) in self.copies:
+            return self.copies[id(tensor)]
         made = self.torch.empty_strided(tuple(tensor.shape), tuple(tensor.stride()),
                                         dtype=tensor.dtype, device=tensor.device)
         try:
@@ -279,6 +288,7 @@ class Recorder:
         except RuntimeError as e:
             raise Refused(f"argument {name} has elements that share memory") from e
         self.inputs.append(made)
+        self.copies[id(tensor)] = made
         return made
 
     def _call(self, args, kwargs):
@@ -291,7 +301,7 @@ class Recorder:
             for _ in range(self.compiled.warmup - 1):
                 self._call(args, kwargs)
             self._restore()
-            outputs = self._observed(args, kwargs)
+            self.result, outputs = self._observed(args, kwargs)
         torch.cuda.synchronize()
         with self._aside():
             outputs = [t.clone() for t in outputs]
@@ -306,7 +316,7 @@ class Recorder:
         attributes, versions = weights.attributes(), weights.versions()
         changes = [t._version for t in self.inputs]
         with random_kept(self.torch, self.compiled.device), _no_waiting(self.torch):
-            outputs = self._call(args, kwargs)[1]
+            result, outputs = self._call(args, kwargs)
         if _host_random(self.torch) != drawn:
             raise Refused("its forward draws random numbers on the host")
         name = weights.assigned(attributes)
@@ -315,7 +325,7 @@ class Recorder:
         if [t._version for t in self.inputs] != changes:
             raise Refused("its forward changes an argument")
         self._note_changes(versions)
-        return outputs
+        return result, outputs
 
     def _note_changes(self, versions):
         """Note which storages the forward has changed."""
@@ -351,12 +361,15 @@ class Recorder:
                 own = {t.untyped_storage().data_ptr() for t in self.inputs}
                 outputs = [t.clone() if self.weights.owns(t)
                            or t.untyped_storage().data_ptr() in own else t for t in outputs]
+                outputs = [resolved(t) for t in outputs]
         except Refused:
             raise
         except Exception as e:
             self.failed = True
             line = (str(e).strip().splitlines() or [""])[0]
             raise Refused(f"torch cannot capture it: {type(e).__name__}: {line}") from e
+        if result != self.result:
+            raise Refused("its forward returns other values or another structure each time")
         device = self.compiled.device
         if collected(torch, device, _nest.builder(result)(outputs))[0] != result:
             raise Refused("its results have a class whose objects cannot be made again")

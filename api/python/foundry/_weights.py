@@ -17,6 +17,7 @@ from ._nest import Refused
 ALIGN = 512
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _ptr, _trains = operator.methodcaller("data_ptr"), operator.attrgetter("training")
+_form, _stride = operator.attrgetter("shape", "dtype"), operator.methodcaller("stride")
 _values = operator.methodcaller("values")
 _wants_grad = operator.attrgetter("requires_grad")
 
@@ -83,6 +84,7 @@ class Weights:
                     if tensor is not None:
                         self._add(f"{prefix}.{key}" if prefix else key, tensor, kind[1:-1])
         self.storages, self.nbytes = list(self._found.values()), 0
+        self._refuse_overlaps()
         for each in self.storages:
             each.offset, self.nbytes = self.nbytes, self.nbytes + aligned(each.nbytes)
         self.note()
@@ -97,15 +99,35 @@ class Weights:
                 tensor.device.index if self.device is None else self.device):
             raise Refused(f"{kind} '{name}' lies on {tensor.device}; all parameters must lie on "
                           "one GPU")
+        if any(getattr(tensor, each, bool)() for each in ("is_conj", "is_neg", "is_inference")):
+            raise Refused(f"{kind} '{name}' is a view that conjugates or negates, or was made in "
+                          "inference mode")
         self.device = tensor.device.index
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._found:
             self._found[storage.data_ptr()] = _Storage(storage, name, kind)
         kept = self._found[storage.data_ptr()]
+        if kept.nbytes != storage.nbytes():
+            raise Refused(f"'{kept.name}' and '{name}' share memory in two storages")
         place = Place(tensor)
         self._tensors.setdefault(id(tensor), (name, tensor, kept, place))
         self._listing.append((name, kind, kept.name, place.offset, str(place.dtype), place.shape,
                               place.stride))
+
+    def _refuse_overlaps(self):
+        """Refuse memory that two tensors share in a way that a move would end."""
+        ranges = sorted((each.storage.data_ptr(), each.nbytes, each.name)
+                        for each in self.storages if each.nbytes)
+        for (begin, size, name), (after, _, other) in zip(ranges, ranges[1:]):
+            if after < begin + size:
+                raise Refused(f"'{name}' and '{other}' share memory in two storages")
+        for module in self._modules:
+            for name, value in vars(module).items():
+                if (_torch.is_tensor(value) and id(value) not in self._tensors
+                        and type(value) in (self._torch.Tensor, self._torch.nn.Parameter)
+                        and value.untyped_storage().data_ptr() in self._found):
+                    raise Refused(f"the attribute {type(module).__name__}.{name} shares memory "
+                                  "with a parameter or a buffer")
 
     def fact(self):
         """Names, shapes, types and places of all tensors, in one line."""
@@ -154,6 +176,7 @@ class Weights:
         """Remember the addresses of all tensors and the structure of the modules."""
         self._each = [tensor for _, tensor, _, _ in self._tensors.values()]
         self._addresses = list(map(_ptr, self._each))
+        self._forms = list(map(_form, self._each)), list(map(_stride, self._each))
         self._dicts = [d for m in self._modules
                        for d in (m._parameters, m._buffers, m._modules,
                                  *(getattr(m, h, {}) for h in _HOOKS))]
@@ -165,6 +188,7 @@ class Weights:
     def changed(self):
         """Whether a tensor or a module was replaced since note(), or a hook was added."""
         return (list(map(_ptr, self._each)) != self._addresses
+                or (list(map(_form, self._each)), list(map(_stride, self._each))) != self._forms
                 or list(map(len, self._dicts)) != self._sizes
                 or list(map(id, _members(self._full))) != self._ids)
 

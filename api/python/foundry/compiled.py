@@ -34,16 +34,13 @@ _INDUCTOR = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "fre
 
 
 def _modes_of_call(torch):
-    """The settings that a call compares with those of compile()."""
-    found = [getattr(torch, name)() for name in _MODES if hasattr(torch, name)]
+    """All settings of torch that choose kernels, which a call compares with those of compile()."""
+    found = {}
+    for name in _MODES:
+        with contextlib.suppress(RuntimeError):  # legacy and new settings were mixed
+            found[name] = getattr(torch, name)() if hasattr(torch, name) else None
     if hasattr(torch, "get_autocast_dtype"):
-        found.append(torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"))
-    return found
-
-
-def _modes(torch):
-    """All settings of torch that choose kernels, as text."""
-    found = dict(zip((*_MODES, "autocast"), _modes_of_call(torch)))
+        found["autocast"] = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
     for path in _BACKENDS:
         value = getattr(torch, "backends", None)
         with contextlib.suppress(RuntimeError):  # legacy and new settings were mixed
@@ -54,7 +51,12 @@ def _modes(torch):
         enabled = getattr(getattr(getattr(torch, "backends", None), "cuda", None),
                           f"{name}_sdp_enabled", None)
         found[f"{name}_sdp"] = enabled() if enabled else None
-    return ", ".join(f"{k} {v}" for k, v in found.items())
+    return found
+
+
+def _modes(torch):
+    """The settings as text."""
+    return ", ".join(f"{k} {v}" for k, v in _modes_of_call(torch).items())
 
 
 def _inner(model):
@@ -98,6 +100,8 @@ class Compiled:
         self._torch = _torch.module()
         self._inner, self._wrappers = _inner(model)
         self._signature = _nest.Signature(getattr(self._inner, "forward", self._inner))
+        owner = getattr(self._inner, "__self__", None)  # of a method
+        self._module = owner if hasattr(owner, "named_modules") else self._inner
         self._lock, self._said, self._known = threading.Lock(), set(), {}
         self._done = self._stream = self._image = self._kept = self.start = None
         self._weights, self.device, self.reason, self.calls = None, None, "", []
@@ -125,9 +129,11 @@ class Compiled:
 
     def _described(self, args, kwargs):
         """(signature, tensors) of a call."""
-        tensors = []
+        tensors, first = [], {}
 
         def leaf(tensor, name):
+            if first.setdefault(id(tensor), name) != name:
+                return "same", first[id(tensor)]  # forward() may ask `a is b`
             tensors.append(tensor)
             return self._leaf(tensor, name)
         bound = self._signature.bind(args, kwargs)
@@ -141,7 +147,7 @@ class Compiled:
         def walk(part, name):
             if part[0] == "tensor":
                 found.append(name)
-            elif part[0] != "const":
+            elif part[0] not in ("const", "same"):
                 for key, each in zip(part[2], part[3]):
                     walk(each, f"{name}.{key}")
         for name, part in signature:
@@ -241,7 +247,11 @@ class Compiled:
     def _begin(self, examples, facts, store, options):
         """Load the image, or capture and seal it."""
         torch = self._torch
-        self._weights = Weights(torch, self._inner)
+        try:
+            self._weights = Weights(torch, self._module)
+        except Refused as e:
+            self.reason = str(e)
+            return
         self.device = (torch.cuda.current_device() if self._weights.device is None
                        else self._weights.device)
         self._refuse_training()
@@ -290,7 +300,14 @@ class Compiled:
             self._place(self.start.image)
         else:
             self.calls, self._kept = recorder.calls, recorder
+            self._refuse_unsealed(self.start.seal_error)
         self._known = {call.signature: call for call in self.calls}
+
+    def _refuse_unsealed(self, error):
+        """Refuse graphs that no image can hold: they may read memory that nothing keeps."""
+        if error and error.name == "FDRY_E_REFUSED":
+            self.calls = []
+            raise Refused(str(error))
 
     def _size(self):
         """Bytes of addresses: fewer than lie between the bases of most names, so that a process can
@@ -381,6 +398,8 @@ def _said(name, part):
         return f"{name} {part[1].rpartition('.')[2]}{list(part[2])}"
     if part[0] == "const":
         return f"{name} {part[2]}"
+    if part[0] == "same":
+        return f"{name} the same tensor as {part[1]}"
     return ", ".join(_said(f"{name}.{key}", each) for key, each in zip(part[2], part[3]))
 
 

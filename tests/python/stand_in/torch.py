@@ -215,7 +215,7 @@ def _row_by_row(shape):
 
 
 class Tensor:
-    requires_grad = False
+    requires_grad = negated = False
 
     def __init__(self, addr, shape, keep=None, dtype=float32, stride=None, memory=None):
         self.shape, self.dtype, self.device = tuple(shape), dtype, device("cuda:0")
@@ -272,6 +272,12 @@ class Tensor:
     def detach(self):
         return self
 
+    def is_neg(self):
+        return self.negated
+
+    def resolve_neg(self):
+        return empty(self.shape).copy_(self).mul_(-1.0) if self.negated else self
+
     def set_(self, storage, offset, shape, stride):
         memory = storage._memory
         self._memory, self._addr, self.shape = memory, memory.addr + offset, shape
@@ -305,7 +311,9 @@ class Tensor:
         return self
 
     def clone(self):
-        return empty(self.shape, self.dtype).copy_(self)
+        made = empty(self.shape, self.dtype).copy_(self)
+        made.negated = self.negated
+        return made
 
     def copied(self, stream):
         """A copy, made by the driver and not by a kernel."""
