@@ -25,6 +25,7 @@
 #include "store/step.h"
 
 #define WAIT_MS_MAX 30000
+#define REPLACED_MAX 16 /* times that the file is replaced while the process waits for its lock */
 #define EXCLUDE_MS_MAX 20 /* another process may be testing whether a collection is alive */
 #define NAP_MS_MAX 50
 
@@ -220,23 +221,39 @@ static int enter_fail(const char *path, int e)
 			 "cannot open data.mdb of the store %s: %s", path, fdry_file_text(e));
 }
 
+/* Lock the file that has the name data.mdb. While this process waits, another one may replace the
+ * file (compact.c); the lock of the old file would keep no process out. */
+static int data_lock(const struct fdry_dir *d, bool create, int *ret)
+{
+	int i, e, fd;
+
+	for (i = 0; i < REPLACED_MAX; i++) {
+		fd = data_open(d, create);
+		if (fd < 0)
+			return errno;
+		e = flock_wait(fd, LOCK_EX, WAIT_MS_MAX);
+		if (!e && fdry_file_is_named(d->fd, "data.mdb", fd)) {
+			*ret = fd;
+			return 0;
+		}
+		fdry_dir_leave(fd);
+		if (e)
+			return e;
+	}
+	return EWOULDBLOCK;
+}
+
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret)
 {
-	int e, fd;
+	int e;
 
 	*fd_ret = -1;
 	if (d->fixed)
 		return 0;
-	fd = data_open(d, create);
-	if (fd < 0)
-		return enter_fail(path, errno);
-	e = flock_wait(fd, LOCK_EX, WAIT_MS_MAX);
-	if (e) {
-		close(fd);
+	e = data_lock(d, create, fd_ret);
+	if (e)
 		return enter_fail(path, e);
-	}
 	lock_make(d);
-	*fd_ret = fd;
 	return 0;
 }
 

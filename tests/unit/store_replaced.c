@@ -5,6 +5,8 @@
  * that is there now.
  */
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 
 #include "tests/lib/store.h"
 
@@ -267,6 +269,49 @@ START_TEST(a_relative_path_is_that_of_the_opening)
 }
 END_TEST
 
+/* The lock under which processes open the store, on the file that has the name now. */
+static int opening_lock(void)
+{
+	int fd = open(in_store("data.mdb"), O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	return fd;
+}
+
+/* A process waits for the lock while another one replaces the file, as a compaction does. Then it
+ * waits for the lock of the new file. */
+START_TEST(the_lock_of_a_replaced_file_is_not_enough)
+{
+	struct pollfd opened = { .events = POLLIN };
+	struct fdry_store *s;
+	int old, new, pipes[2], status;
+	pid_t pid;
+
+	fdry_store_close(store_and_backup(1));
+	ck_assert_int_eq(pipe(pipes), 0);
+	opened.fd = pipes[0];
+	old = opening_lock();
+	pid = fork();
+	if (!pid) {
+		close(old);
+		close(pipes[0]);
+		status = fdry_store_open(path, 0, &s);
+		_exit(write(pipes[1], "o", 1) != 1 || status);
+	}
+	ck_assert_int_eq(poll(&opened, 1, 200), 0);
+	run_shell("mv %s/backup %s/data.mdb", dir, path);
+	new = opening_lock();
+	close(old);
+	ck_assert_int_eq(poll(&opened, 1, 300), 0);
+	close(new);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
+	close(pipes[0]);
+	close(pipes[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_replaced");
@@ -281,6 +326,7 @@ int main(void)
 	tcase_add_loop_test(tc, what_was_removed_is_not_written_to, 0, 4);
 	tcase_add_test(tc, a_lock_file_is_not_replaced_under_its_users);
 	tcase_add_loop_test(tc, an_older_copy_written_over_it_is_noticed, 0, 2);
+	tcase_add_test(tc, the_lock_of_a_replaced_file_is_not_enough);
 	tcase_add_test(tc, a_relative_path_is_that_of_the_opening);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
