@@ -84,7 +84,7 @@ int fdry_fingerprint_kernel_load(const struct fdry_driver *drv, CUdevice device,
 		return err;
 	if (!ptx)
 		return fdry_fingerprinter_load(drv, code, ret);
-	if (stored_load(drv, device, store, code, ret))
+	if (store && stored_load(drv, device, store, code, ret))
 		return 0;
 	err = fdry_fingerprint_compile(drv, code, compiled);
 	if (err)

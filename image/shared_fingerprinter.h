@@ -18,7 +18,7 @@
 struct fdry_shared_fingerprinter;
 
 /* Find or make the fingerprinter of the current context, whose device is @device. Compiled code of
- * the kernel is read from @store if it is there. Errors: those of
+ * the kernel is read from @store, which may be NULL, if it is there. Errors: those of
  * fdry_fingerprint_kernel_load(), FDRY_E_NOMEM. */
 int fdry_shared_fingerprinter_get(const struct fdry_driver *drv, CUdevice device,
 				  struct fdry_store *store,

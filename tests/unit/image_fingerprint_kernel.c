@@ -128,6 +128,26 @@ START_TEST(code_of_no_use_is_replaced)
 }
 END_TEST
 
+/* Memory that belongs to no image has no store either, so each call compiles. */
+START_TEST(without_a_store)
+{
+	const struct fdry_driver *drv = test_sim();
+	static const uint8_t zeros[64];
+	uint64_t found[1][2] = { { 0 } };
+	struct fdry_fingerprint want = fdry_fingerprint_of(zeros, sizeof(zeros));
+	struct fdry_memory range = { .bytes = sizeof(zeros) };
+	CUcontext ctx;
+
+	ok(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	ok(fdry_call(drv, cuCtxSetCurrent, ctx));
+	ok(fdry_call(drv, cuMemAlloc_v2, &range.addr, sizeof(zeros)));
+	ok(fdry_call(drv, cuMemcpyHtoD_v2, range.addr, zeros, sizeof(zeros)));
+	ok(fdry_memory_fingerprint(0, NULL, &range, 1, found));
+	ck_assert(found[0][0] == want.a && found[0][1] == want.b);
+	ck_assert_uint_eq(test_sim_calls(COMPILED), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("fingerprint_kernel");
@@ -138,6 +158,7 @@ int main(void)
 	tcase_add_test(tc, one_process_compiles);
 	tcase_add_test(tc, a_store_that_cannot_be_written);
 	tcase_add_test(tc, code_of_no_use_is_replaced);
+	tcase_add_test(tc, without_a_store);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
