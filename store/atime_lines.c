@@ -65,7 +65,8 @@ static int lines_parse(const struct fdry_buf *text, struct fdry_buf *ret)
 	int err = 0;
 
 	while (!err && fdry_atime_next(text, &at, line)) {
-		u = (struct fdry_atime){ .order = ++order };
+		order++;
+		u = (struct fdry_atime){ .order = order };
 		if ((strlen(line) == LINE - 1 && line_parse(line, &u)) || other_parse(line, &u))
 			err = fdry_buf_put(ret, &u, sizeof(u));
 	}

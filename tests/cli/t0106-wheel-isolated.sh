@@ -82,7 +82,7 @@ t "make clean removes the build folder" bash -c \
 t "headers nowhere: pip names their package" fails 'nvidia-cuda-runtime==13[.]0' wheel
 mkdir -p src/build && cp -r cuda src/build/
 t "the wheel's build uses headers that make fetched" wheel
-t "it uses them in their place" prints build/cuda cat home
+t "it uses them in their place" prints "$PWD/src/build/cuda" cat home
 rm -rf src/build src/build-wheel
 
 mkdir no-make && ln -s "$(python3 -c 'import sys; print(sys.executable)')" no-make/python3

@@ -166,7 +166,7 @@ def begun(name, store, how):
 
 def every(folder, how):
     """All models, captured or loaded: the same bits as without Foundry."""
-    import foundry  # noqa: F401
+    __import__("foundry")  # before torch
     import torch
     with open(os.path.join(folder, "answers"), "rb") as f:
         want = pickle.load(f)
@@ -304,9 +304,8 @@ def held(folder, add, how):
 
 def digest():
     """The time of the digest of 2 GiB of parameters."""
-    import foundry  # noqa: F401
-    import torch
     from foundry._weights import Weights
+    import torch
     made = torch.nn.Sequential(*(torch.nn.Linear(4096, 4096, bias=False, device="cuda")
                                  for _ in range(32)))
     weights = Weights(torch, made)
@@ -320,9 +319,8 @@ def digest():
 
 def guards():
     """The time that a call needs beside copies and the launch, for a model of 100 modules."""
-    import foundry  # noqa: F401
-    import torch
     from foundry._weights import Weights
+    import torch
     weights = Weights(torch, torch.nn.Sequential(*(torch.nn.Linear(64, 64, device="cuda")
                                                    for _ in range(100))))
     for name in ("changed", "trains", "wants_grad"):

@@ -12,7 +12,7 @@ import random
 import sys
 import warnings
 
-from . import _nest, _torch
+from . import _nest
 from ._lib import Error
 from ._nest import Refused
 
