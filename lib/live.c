@@ -55,10 +55,10 @@ static _Atomic uintptr_t *find(const void *obj)
 
 	for (i = 0; i < PROBES; i++) {
 		found = atomic_load_explicit(place(obj, i), memory_order_acquire);
+		if (found == NONE) /* before the next test, as @obj may be NULL */
+			return NULL;
 		if (found == (uintptr_t)obj)
 			return place(obj, i);
-		if (found == NONE)
-			return NULL;
 	}
 	return NULL;
 }

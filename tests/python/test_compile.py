@@ -251,6 +251,31 @@ class Compile(Folder):
                 assert values(r.sums) == values(model(full(1.0)).sums)
             """)
 
+    def test_watchers_of_all_calls(self):
+        self.go("""
+            from types import SimpleNamespace as Space
+            hooks = Space(module=Space(_global_forward_hooks={0: print}))
+            early = Space(module=Space(_global_forward_pre_hooks={0: print}))
+            forward = Space(forward_ad=Space(_current_level=0))
+            model = made()
+            fast = begin(model)
+            for owner, name, watcher, why in (
+                    (torch.nn, "modules", hooks, "a hook of all modules"),
+                    (torch.nn, "modules", early, "a hook of all modules"),
+                    (torch, "autograd", forward, "forward-mode differentiation")):
+                fast._said.clear()
+                setattr(owner, name, watcher)
+                r, found = said(lambda: fast(full(1.0)))
+                late, at_once = said(lambda: foundry.compile(made(), full(1.0), ref="late",
+                                                             store="store"))
+                delattr(owner, name)
+                assert len(found) == 1 and f"{why} would miss" in found[0], found
+                assert values(r.sums) == values(model(full(1.0)).sums)
+                assert len(at_once) == 1 and f"{why} would miss" in late.reason, late.reason
+                r, found = said(lambda: fast(full(1.0)))
+                assert not found, found
+            """)
+
     def test_training_and_autograd_are_refused(self):
         self.go("""
             model = made()

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "foundry/run.h"
+#include "lib/live.h"
 #include "tests/lib/image.h"
 
 static const struct fdry_load_opts in_background = { .sz = sizeof(in_background),
@@ -56,6 +57,7 @@ START_TEST(a_store)
 	fails(STALE, "the store", fdry_image_describe(s, "img", &text));
 	fails(STALE, "the store", fdry_store_gc(s, NULL, NULL));
 	says("the store was closed or freed", fdry_store_close(s));
+	ck_assert_int_eq(fdry_live_check(NULL, "the store"), -FDRY_E_STALE);
 }
 END_TEST
 

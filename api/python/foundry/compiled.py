@@ -54,6 +54,17 @@ def _modes_of_call(torch):
     return found
 
 
+def _watched(torch):
+    """Who watches each call of a module and would miss one of a graph; None if nobody does."""
+    modules = getattr(getattr(getattr(torch, "nn", None), "modules", None), "module", None)
+    if any(getattr(modules, f"_global_forward_{name}", None) for name in ("hooks", "pre_hooks")):
+        return "a hook of all modules"
+    forward_ad = getattr(getattr(torch, "autograd", None), "forward_ad", None)
+    if getattr(forward_ad, "_current_level", -1) >= 0:
+        return "forward-mode differentiation"
+    return None
+
+
 def _modes(torch):
     """The settings as text."""
     return ", ".join(f"{k} {v}" for k, v in _modes_of_call(torch).items())
@@ -174,6 +185,9 @@ class Compiled:
             raise Refused("a parameter, a module or a hook was replaced after compile()")
         if self._torch.cuda.is_current_stream_capturing():
             raise Refused("the stream captures a graph of its own")
+        watched = _watched(self._torch)
+        if watched:
+            raise Refused(f"{watched} would miss the call of a graph")
         if _modes_of_call(self._torch) != self._modes_now:
             raise Refused("autocast or another setting of torch differs from that of compile()")
         signature, tensors = self._described(args, kwargs)
@@ -258,6 +272,9 @@ class Compiled:
         self._modes_now = _modes_of_call(torch)
         self._done = torch.cuda.Event()
         try:
+            watched = _watched(self._torch)
+            if watched:
+                raise Refused(f"{watched} would miss the calls of graphs")
             hooked = self._weights.hooked()
             if hooked:
                 raise Refused(f"a {hooked} of the model has a hook, which a graph does not call")
