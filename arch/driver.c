@@ -222,6 +222,18 @@ int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CU
 			 name ? name : "an unknown error", (int)res, remedy(res));
 }
 
+int fdry_driver_device(const struct fdry_driver *drv, int ordinal, CUdevice *ret)
+{
+	int count, err = fdry_call(drv, cuDeviceGetCount, &count);
+
+	if (err)
+		return err;
+	if (ordinal < 0 || ordinal >= count)
+		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				 ordinal, count);
+	return fdry_call(drv, cuDeviceGet, ret, ordinal);
+}
+
 int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCaptureMode *mode)
 {
 	int err;

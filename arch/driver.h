@@ -69,6 +69,9 @@ int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CU
  * an older driver could not complete. */
 int fdry_driver_check(const struct fdry_driver *drv) __must_check;
 
+/* The device with the number @ordinal. FDRY_E_NOGPU if this process sees none. */
+int fdry_driver_device(const struct fdry_driver *drv, int ordinal, CUdevice *ret) __must_check;
+
 /* The result of a missing function; no driver uses this number. */
 #define FDRY_CUDA_MISSING ((CUresult)-1)
 

@@ -52,20 +52,14 @@ int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 {
 	const struct fdry_hook *hook = fdry_interposer_loaded();
 	const char *path = o->driver;
-	int count, err;
+	int err;
 
 	if (!path && hook)
 		path = hook->real_path(); /* our own calls need not pass through the interposer */
 	err = fdry_driver_open(path, &img->drv);
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuDeviceGetCount, &count);
-	if (err)
-		return err;
-	if (o->device < 0 || o->device >= count)
-		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				 o->device, count);
-	err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
+	err = fdry_driver_device(img->drv, o->device, &img->device);
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuDevicePrimaryCtxRetain, &img->primary, img->device);

@@ -45,17 +45,11 @@ static int device_compute(const struct prints *p, int ordinal)
 	CUstreamCaptureMode mode;
 	CUdevice device;
 	CUcontext ctx;
-	int count, err = fdry_driver_open(hook ? hook->real_path() : NULL, &drv);
+	int err = fdry_driver_open(hook ? hook->real_path() : NULL, &drv);
 
 	if (err)
 		return err;
-	err = fdry_call(drv, cuDeviceGetCount, &count);
-	if (err)
-		return err;
-	if (ordinal < 0 || ordinal >= count)
-		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				 ordinal, count);
-	err = fdry_call(drv, cuDeviceGet, &device, ordinal);
+	err = fdry_driver_device(drv, ordinal, &device);
 	if (err)
 		return err;
 	err = fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, device);

@@ -26,15 +26,9 @@ static int trace_read(bool *ret)
 
 static int device_take(struct fdry_kernels *k, int32_t ordinal)
 {
-	int count, major, minor;
-	int err = fdry_call(k->drv, cuDeviceGetCount, &count);
+	int major, minor;
+	int err = fdry_driver_device(k->drv, ordinal, &k->dev);
 
-	if (err)
-		return err;
-	if (ordinal < 0 || ordinal >= count)
-		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				 ordinal, count);
-	err = fdry_call(k->drv, cuDeviceGet, &k->dev, ordinal);
 	if (err)
 		return err;
 	err = fdry_call(k->drv, cuDeviceGetAttribute, &major,

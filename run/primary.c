@@ -9,14 +9,8 @@
 
 static int retain(struct fdry_primary *p, int ordinal)
 {
-	int count, err = fdry_call(p->drv, cuDeviceGetCount, &count);
+	int err = fdry_driver_device(p->drv, ordinal, &p->device);
 
-	if (err)
-		return err;
-	if (ordinal < 0 || ordinal >= count)
-		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				 ordinal, count);
-	err = fdry_call(p->drv, cuDeviceGet, &p->device, ordinal);
 	if (err)
 		return err;
 	return fdry_call(p->drv, cuDevicePrimaryCtxRetain, &p->ctx, p->device);

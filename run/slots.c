@@ -44,20 +44,14 @@ static int policy_read(const struct fdry_slots_opts *o, struct policy *p)
 static int context_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 {
 	const char *path = o->driver;
-	int count, err;
+	int err;
 
 	if (!path && fdry_interposer_loaded())
 		path = fdry_interposer_loaded()->real_path();
 	err = fdry_driver_open(path, &t->drv);
 	if (err)
 		return err;
-	err = fdry_call(t->drv, cuDeviceGetCount, &count);
-	if (err)
-		return err;
-	if (o->device < 0 || o->device >= count)
-		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				 o->device, count);
-	err = fdry_call(t->drv, cuDeviceGet, &t->device, o->device);
+	err = fdry_driver_device(t->drv, o->device, &t->device);
 	if (err)
 		return err;
 	t->ctx = o->ctx;
