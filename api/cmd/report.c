@@ -159,6 +159,21 @@ static void facts(const struct report *r)
 
 /* --- the page --- */
 
+void report_list(const struct report *r, const struct report_list *l, const uint32_t *order)
+{
+	uint32_t shown = l->n < l->shown ? l->n : l->shown, most = l->n < l->most ? l->n : l->most;
+
+	l->table(r, order, 0, shown);
+	if (most > shown) {
+		fprintf(r->f, "<details><summary>%u more</summary>\n", most - shown);
+		l->table(r, order, shown, most);
+		fputs("</details>\n", r->f);
+	}
+	if (l->n > most)
+		fprintf(r->f, "<p class=\"dim\">%u further %s are not listed.</p>\n", l->n - most,
+			l->what);
+}
+
 static int page_write(struct report *r, const char *name)
 {
 	int err;

@@ -36,6 +36,16 @@ struct report {
 int report_kernels_read(struct report *r) __must_check;
 void report_kernels_release(struct report *r);
 
+/* A long list: @shown of its @n rows in sight, more of them folded, up to @most. */
+struct report_list {
+	const char *what;
+	uint32_t n, shown, most;
+	/* a table of the rows [@from, @to) of @order */
+	void (*table)(const struct report *r, const uint32_t *order, uint32_t from, uint32_t to);
+};
+
+void report_list(const struct report *r, const struct report_list *l, const uint32_t *order);
+
 int report_graphs(struct report *r) __must_check;
 void report_kernels(struct report *r);
 void report_memory(struct report *r);

@@ -164,22 +164,6 @@ static void table(const struct report *r, const uint32_t *order, uint32_t from, 
 	fputs("</tbody></table>\n", r->f);
 }
 
-static void tables(const struct report *r, const uint32_t *order)
-{
-	uint32_t n = r->im.m.n_kernels, shown = n < ROWS_SHOWN ? n : ROWS_SHOWN,
-		 most = n < ROWS_MAX ? n : ROWS_MAX;
-
-	table(r, order, 0, shown);
-	if (most > shown) {
-		fprintf(r->f, "<details><summary>%u more</summary>\n", most - shown);
-		table(r, order, shown, most);
-		fputs("</details>\n", r->f);
-	}
-	if (n > most)
-		fprintf(r->f, "<p class=\"dim\">%u further kernels are not listed.</p>\n",
-			n - most);
-}
-
 void report_kernels(struct report *r)
 {
 	uint32_t i, n = r->im.m.n_kernels, whole = 0;
@@ -195,7 +179,8 @@ void report_kernels(struct report *r)
 		"<p class=\"dim\">%u kernels in %u objects; %u are slices of their cubins. Kernels "
 		"of one object show its size each.</p>\n<h3>By nodes</h3>\n",
 		n, r->im.m.n_objects, n - whole);
-	tables(r, r->ranked);
+	report_list(r, &(struct report_list){ "kernels", n, ROWS_SHOWN, ROWS_MAX, table },
+		    r->ranked);
 	if (n < 4)
 		return;
 	qsort_r(r->ranked, n, sizeof(*r->ranked), by_bytes, r->kernels);

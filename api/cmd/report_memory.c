@@ -215,9 +215,8 @@ static void tensor_table(const struct report *r, const uint32_t *order, uint32_t
 
 static void tensors(const struct report *r)
 {
-	uint32_t i, n = r->im.m.n_tensors, shown = n < TENSORS_SHOWN ? n : TENSORS_SHOWN,
-		    most = n < TENSORS_MAX ? n : TENSORS_MAX,
-		    *order = calloc((size_t)n + 1, sizeof(*order));
+	uint32_t i, n = r->im.m.n_tensors, *order = calloc((size_t)n + 1, sizeof(*order));
+	const struct report_list list = { "tensors", n, TENSORS_SHOWN, TENSORS_MAX, tensor_table };
 
 	if (!n || !order) {
 		free(order);
@@ -227,15 +226,7 @@ static void tensors(const struct report *r)
 		order[i] = i;
 	qsort_r(order, n, sizeof(*order), by_size, (void *)(uintptr_t)r->im.m.tensors);
 	fprintf(r->f, "<h3>%u tensor%s, by size</h3>\n", n, cmd_plural(n));
-	tensor_table(r, order, 0, shown);
-	if (most > shown) {
-		fprintf(r->f, "<details><summary>%u more</summary>\n", most - shown);
-		tensor_table(r, order, shown, most);
-		fputs("</details>\n", r->f);
-	}
-	if (n > most)
-		fprintf(r->f, "<p class=\"dim\">%u further tensors are not listed.</p>\n",
-			n - most);
+	report_list(r, &list, order);
 	free(order);
 }
 
