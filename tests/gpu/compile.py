@@ -214,6 +214,17 @@ def said(*texts):
     return run()
 
 
+def fails(text, call):
+    """`call` raises an error of Foundry that says `text`."""
+    import foundry
+    try:
+        call()
+    except foundry.Error as e:
+        assert text in str(e), e
+    else:
+        raise AssertionError(text)
+
+
 def refused(folder):
     """What no graph can repeat runs natively, and a sentence says so."""
     import foundry
@@ -233,14 +244,8 @@ def refused(folder):
                 fast(y.clone())
         print(f"{name:10} {fast.reason}")
     made, calls = mlp()
-    for text, call in (("training mode", lambda: foundry.compile(
-            made.train(), calls(1)[0][0], ref="compile/training")),):
-        try:
-            call()
-        except foundry.Error as e:
-            assert text in str(e), e
-        else:
-            raise AssertionError(text)
+    fails("training mode", lambda: foundry.compile(made.train(), calls(1)[0][0],
+                                                   ref="compile/training"))
     made.eval()
     with torch.no_grad():
         z = torch.rand(4, device="cuda").sum().item()
@@ -263,14 +268,8 @@ def again(folder):
         assert torch.equal(fast(x), want)
         made[0].weight.mul_(1.5)  # in its place: the graph reads it
         assert not torch.equal(fast(x), want) and torch.equal(fast(x), made(x))
-    for text, call in (("autograd", lambda: fast(x)), ("training", lambda: fast.model.train()
-                                                       and fast(x))):
-        try:
-            call()
-        except foundry.Error as e:
-            assert text in str(e), e
-        else:
-            raise AssertionError(text)
+    fails("autograd", lambda: fast(x))
+    fails("training", lambda: fast.model.train() and fast(x))
     made.eval()
     fast.close()
     with torch.no_grad(), said():

@@ -1,7 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a file's unittest cases and prints the result in the form that tests/run reads."""
+import os
+import subprocess
 import sys
+import tempfile
 import unittest
+
+BUILD = os.environ.get("BUILD", "build")
+
+
+class Vecadd(unittest.TestCase):
+    """Tests with a store, in which the example's image is."""
+
+    name = "store"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.store = os.path.join(cls.folder.name, cls.name)
+        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
+                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
+                       capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def load(self, **options):
+        import foundry
+        return foundry.load("vecadd", store=self.store, **options)
 
 
 def main():

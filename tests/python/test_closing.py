@@ -14,9 +14,7 @@ import itertools
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-import unittest
 
 import suite
 import foundry
@@ -75,29 +73,18 @@ class Beside:
             getattr(_lib.lib, name).call = original
 
 
-class Closing(unittest.TestCase):
+class Closing(suite.Vecadd):
     maxDiff = None
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.store = os.path.join(cls.folder.name, "store")
+        super().setUpClass()
         cls.pack = os.path.join(cls.folder.name, "pack")
-        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
-                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
-                       capture_output=True)
         with foundry.Store(cls.store) as store:
             store.export("vecadd", cls.pack)
         with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
             cls.code = f.read()
         gc.freeze()  # so that a collection visits few objects
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-    def load(self, **options):
-        return foundry.load("vecadd", store=self.store, **options)
 
     # --- how each class is made, and the arguments of its methods ---
 

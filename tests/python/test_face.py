@@ -8,7 +8,6 @@ import pickle
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 import unittest.mock
 
@@ -52,22 +51,7 @@ with foundry.Capture() as cap:
 """
 
 
-class Face(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.store = os.path.join(cls.folder.name, "store")
-        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
-                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
-                       capture_output=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-    def load(self, **options):
-        return foundry.load("vecadd", store=self.store, **options)
-
+class Face(suite.Vecadd):
     def python(self, script, *args):
         # without site, whose packages may import anything
         done = subprocess.run([sys.executable, "-S", "-c", script, *args], capture_output=True,

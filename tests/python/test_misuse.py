@@ -9,7 +9,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import types
 import unittest
 import unittest.mock
@@ -22,21 +21,8 @@ BUILD = os.environ.get("BUILD", "build")
 TOO_MUCH = (1 << 64) + 1  # C would read this as 1
 
 
-class Misuse(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.store = os.path.join(cls.folder.name, "a störe")
-        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
-                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True,
-                       capture_output=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-    def load(self, **options):
-        return foundry.load("vecadd", store=self.store, **options)
+class Misuse(suite.Vecadd):
+    name = "a störe"
 
     def refused(self, error, says, call, *args, **kwargs):
         with self.assertRaisesRegex(error, says):
