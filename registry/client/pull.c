@@ -6,8 +6,8 @@
  * the same time, each hashed meanwhile, and are delivered in the caller's order: a ring holds those
  * that came early.
  *
- * Mirrors are asked first, and for nothing but digests. What one does not deliver is asked for at
- * the next place; a mirror whose requests fail is not asked again.
+ * Mirrors come first, and get only requests for digests. If a mirror does not deliver an object,
+ * the next place is asked for it; a mirror whose requests fail is not asked again.
  */
 #include <stdlib.h>
 

@@ -55,7 +55,7 @@ def _modes_of_call(torch):
 
 
 def _watched(torch):
-    """Who watches each call of a module and would miss one of a graph; None if nobody does."""
+    """What observes each call of a module, but not the launch of a graph; None if nothing does."""
     modules = getattr(getattr(getattr(torch, "nn", None), "modules", None), "module", None)
     if any(getattr(modules, f"_global_forward_{name}", None) for name in ("hooks", "pre_hooks")):
         return "a hook of all modules"
