@@ -71,10 +71,10 @@ static struct fdry_span span_of(const struct fdry_buf *b)
 
 #define COPIES_MAX 1024u /* loads of the same code with variables of their own */
 
-static const struct fdry_set_object *object_find(const struct fdry_kernel_set *set,
-						 const struct fdry_oid *oid)
+static struct fdry_set_object *object_find(const struct fdry_kernel_set *set,
+					   const struct fdry_oid *oid)
 {
-	const struct fdry_set_object *o = (const struct fdry_set_object *)set->objects.data;
+	struct fdry_set_object *o = (struct fdry_set_object *)set->objects.data;
 	uint32_t i, n = fdry_kernel_set_object_count(set);
 
 	for (i = 0; i < n; i++)
@@ -83,22 +83,19 @@ static const struct fdry_set_object *object_find(const struct fdry_kernel_set *s
 	return NULL;
 }
 
-/* Add an object unless the set has it. */
+/* Add an object unless the set has it. @own: kernels can write its variables, or pointers point to
+ * them. */
 static int object_put(struct fdry_kernel_set *set, struct fdry_span bytes,
 		      const struct fdry_oid *oid, CUmodule load, bool own)
 {
 	struct fdry_set_object add = { .oid = *oid, .load = load, .own = own, .bytes = bytes };
 
-	return object_find(set, oid) ? 0 : fdry_buf_put(&set->objects, &add, sizeof(add));
-}
+	struct fdry_set_object *o = object_find(set, oid);
 
-/* Does the object have the variables of another load than @load? */
-static bool object_is_others(const struct fdry_kernel_set *set, const struct fdry_oid *oid,
-			     CUmodule load)
-{
-	const struct fdry_set_object *o = load ? object_find(set, oid) : NULL;
-
-	return o && o->load != load;
+	if (!o)
+		return fdry_buf_put(&set->objects, &add, sizeof(add));
+	o->own |= own;
+	return 0;
 }
 
 /* Make the bytes of another object with the same code. The driver reads code as far as its headers
@@ -195,48 +192,6 @@ static int slice_get(const struct fdry_kernel_set *set, struct fdry_set_code *co
 		}
 	}
 	*ret = (const struct fdry_set_slice *)slices->data + i;
-	return 0;
-}
-
-/* The object with the whole code and the variables of @load. */
-static int whole_put(struct fdry_kernel_set *set, const struct fdry_set_entry *e, CUmodule load,
-		     struct fdry_oid *ret)
-{
-	struct fdry_set_code *code = code_of(set, e);
-	const struct fdry_set_slice *s;
-	struct wanted all = { 0 };
-	int err = code->checked ? 0 : object_check(set, code->bytes, &code->oid);
-
-	if (err)
-		return err;
-	code->checked = true;
-	*ret = code->oid;
-	if (!object_is_others(set, ret, load))
-		return object_put(set, code->bytes, ret, load, true);
-	do {
-		if (++all.copy == COPIES_MAX)
-			return copies_fail(e);
-		err = slice_get(set, code, &all, &s);
-		if (err)
-			return err;
-	} while (object_is_others(set, &s->oid, load));
-	*ret = s->oid;
-	return object_put(set, span_of(&s->bytes), ret, load, true);
-}
-
-static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
-{
-	char *copy;
-	int err = whole_put(set, e, fdry_set_load(set, e), &e->k.object);
-
-	if (err)
-		return err;
-	copy = strdup(reason);
-	if (!copy)
-		return fdry_nomem();
-	free((char *)e->k.whole_reason);
-	e->k.whole_reason = copy;
-	e->k.whole = true;
 	return 0;
 }
 
@@ -404,21 +359,6 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 	return 0;
 }
 
-static int group_whole(struct parts *ps, uint32_t group, const char *reason)
-{
-	uint32_t i;
-	int err;
-
-	for (i = 0; i < ps->n; i++) {
-		if (ps->p[i].group != group)
-			continue;
-		err = entry_whole(ps->set, ps->p[i].e, reason);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 /* List the kernels of a group, and the variables that only pointers may lead its kernels to. */
 static int group_list(const struct parts *ps, uint32_t group, struct wanted *w)
 {
@@ -475,6 +415,65 @@ static int group_refuses(const struct parts *ps, uint32_t group, const struct fd
 	return err;
 }
 
+/* --- whole code --- */
+
+/* The first copy of the whole code that the group can use. */
+static int whole_find(const struct parts *ps, uint32_t group, enum use use, struct fdry_span *bytes,
+		      struct fdry_oid *ret)
+{
+	const struct fdry_set_slice *s;
+	struct wanted all = { 0 };
+	bool others;
+	int err = ps->code->checked ? 0 : object_check(ps->set, ps->code->bytes, &ps->code->oid);
+
+	if (err)
+		return err;
+	ps->code->checked = true;
+	*bytes = ps->code->bytes;
+	*ret = ps->code->oid;
+	for (;;) {
+		err = group_refuses(ps, group, ret, use, &others);
+		if (err || !others)
+			return err;
+		if (++all.copy == COPIES_MAX)
+			return copies_fail(ps->p[group].e);
+		err = slice_get(ps->set, ps->code, &all, &s);
+		if (err)
+			return err;
+		*bytes = span_of(&s->bytes);
+		*ret = s->oid;
+	}
+}
+
+static int entry_whole(struct fdry_set_entry *e, const struct fdry_oid *object, const char *reason)
+{
+	char *copy = strdup(reason);
+
+	if (!copy)
+		return fdry_nomem();
+	free((char *)e->k.whole_reason);
+	e->k.whole_reason = copy;
+	e->k.whole = true;
+	e->k.object = *object;
+	return 0;
+}
+
+/* The groups of a cubin that keep the whole code share an object, also with groups of other loads
+ * that have equal constants. */
+static int group_whole(struct parts *ps, uint32_t group, enum use use, const char *reason)
+{
+	struct fdry_span bytes;
+	struct fdry_oid oid;
+	uint32_t i;
+	int err = whole_find(ps, group, use, &bytes, &oid) ?:
+		  object_put(ps->set, bytes, &oid, ps->load, use == USE_OWN);
+
+	for (i = group; i < ps->n && !err; i++)
+		if (ps->p[i].group == group)
+			err = entry_whole(ps->p[i].e, &oid, reason);
+	return err;
+}
+
 static int group_slice(struct parts *ps, uint32_t group, struct wanted *w)
 {
 	const struct fdry_set_slice *s;
@@ -493,7 +492,7 @@ static int group_slice(struct parts *ps, uint32_t group, struct wanted *w)
 		if (err)
 			return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
 		if (s->whole_reason)
-			return group_whole(ps, group, s->whole_reason);
+			return group_whole(ps, group, use, s->whole_reason);
 		err = group_refuses(ps, group, &s->oid, use, &others);
 		if (err)
 			return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
@@ -661,6 +660,18 @@ static void shared_allow(struct fdry_set_entry *e)
 		*limit = (int32_t)e->shared;
 }
 
+/* An object of the software driver is never sliced; each load has its own. */
+static int host_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e)
+{
+	struct part p = { .e = e };
+	struct parts ps = { .set = set, .code = code_of(set, e), .load = fdry_set_load(set, e),
+			    .p = &p, .n = 1 };
+
+	return group_whole(&ps, 0, USE_OWN, "software driver object") ?:
+	       fdry_set_host_variables_read(set, e) ?:
+	       host_pointed_read(set, e);
+}
+
 int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 {
 	uint32_t i, j, n = fdry_kernel_set_count(set);
@@ -675,13 +686,10 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 		shared_allow(e);
 		for (j = 0; j < i && !same_code(set, j, i); j++)
 			;
-		if (code_of(set, e)->cubin) {
+		if (!code_of(set, e)->cubin)
+			err = host_whole(set, e);
+		else
 			err = j == i ? cubin_slice(set, i) : 0;
-		} else {
-			err = entry_whole(set, e, "software driver object") ?:
-			      fdry_set_host_variables_read(set, e) ?:
-			      host_pointed_read(set, e);
-		}
 		if (err)
 			return err;
 	}

@@ -613,28 +613,6 @@ START_TEST(unreadable_variables)
 }
 END_TEST
 
-/* The driver prepares code that prints when it loads it, so the code is kept as it is. */
-START_TEST(kernels_that_print_are_whole)
-{
-	const struct fdry_kernel *k;
-	struct fdry_kernel_set *set;
-	struct load *l;
-
-	paper_begin();
-	set = set_new();
-	l = load_file("syscalls.90.cubin");
-	intern(set, kernel_of(l, "says"), true);
-	intern(set, kernel_of(l, "quiet"), true);
-	slice(set);
-	k = fdry_kernel_set_get(set, 0);
-	ck_assert(k->whole && k->prints);
-	ck_assert_ptr_nonnull(strstr(k->whole_reason, "it calls vprintf (device printf)"));
-	ck_assert(!sliced(set, 1)->prints);
-	fdry_kernel_set_free(set);
-	paper_end();
-}
-END_TEST
-
 START_TEST(refused_kernels)
 {
 	static const struct {
@@ -652,30 +630,6 @@ START_TEST(refused_kernels)
 	intern(set, kernel_of(load_file("plain.90.cubin"), "add"), true);
 	intern(set, kernel_of(load_file(refused[_i].file), refused[_i].kernel), true);
 	slice_refused(set, refused[_i].why, refused[_i].kernel);
-	fdry_kernel_set_free(set);
-	paper_end();
-}
-END_TEST
-
-START_TEST(whole_with_a_reason)
-{
-	struct fdry_kernel_set *set;
-	const struct fdry_kernel *k;
-	struct fdry_oid oid;
-	struct load *l;
-
-	paper_begin();
-	set = set_new();
-	l = load_file("vars.100.cubin");
-	intern(set, kernel_of(l, "alone"), true);
-	intern(set, kernel_of(l, "bump"), true);
-	slice(set);
-	k = fdry_kernel_set_get(set, 0);
-	ck_assert(k->whole);
-	ck_assert_ptr_nonnull(strstr(k->whole_reason, "Mercury"));
-	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 1);
-	ck_assert_uint_eq(fdry_kernel_set_object(set, 0, &oid).len, l->bytes.len);
-	ck_assert(fdry_oid_eq(&oid, &k->object));
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -793,8 +747,6 @@ int main(void)
 	tcase_add_test(tc, values_are_written);
 	tcase_add_test(tc, unreadable_variables);
 	tcase_add_loop_test(tc, refused_kernels, 0, 4);
-	tcase_add_test(tc, kernels_that_print_are_whole);
-	tcase_add_test(tc, whole_with_a_reason);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
