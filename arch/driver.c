@@ -21,6 +21,8 @@
 
 /* A symbol that only the software driver exports. */
 #define SOFTWARE_MARK "fdry_sim_version"
+/* A symbol that only the interposer exports: a function that returns why it finds no driver. */
+#define REASON_MARK "fdry_hook_reason"
 
 #define DRIVERS_MAX 8
 
@@ -71,6 +73,27 @@ static void table_fill(struct fdry_driver *drv)
 	drv->software = fdry_driver_lookup(drv->handle, SOFTWARE_MARK) != NULL;
 }
 
+/* @path: "", or the file that @fault is about. The interposer's message is the same. */
+static int no_driver(const char *path, const char *fault)
+{
+	return fdry_fail(FDRY_E_NODRIVER,
+			 "no CUDA driver: %s%s%s; install the NVIDIA driver, or set FOUNDRY_DRIVER "
+			 "to the full path of a libcuda.so.1",
+			 path, *path ? " cannot be used: " : "", fault);
+}
+
+/* The driver has no cuInit(). If it is the interposer, that has found no driver. */
+static int no_start(const struct fdry_driver *drv)
+{
+	const char *(*reason)(void);
+	const char *why = NULL;
+
+	*(void **)&reason = fdry_driver_lookup(drv->handle, REASON_MARK);
+	if (reason)
+		why = reason();
+	return why ? no_driver("", why) : no_driver(drv->path, "it is not a CUDA driver");
+}
+
 static int driver_start(struct fdry_driver *drv)
 {
 	CUresult res = fdry_call_raw(drv, cuInit, 0);
@@ -83,12 +106,7 @@ static int driver_start(struct fdry_driver *drv)
 			"or set FOUNDRY_DRIVER to the software driver",
 			drv->path);
 	if (res == FDRY_CUDA_MISSING)
-		return fdry_fail(
-			FDRY_E_NODRIVER,
-			"no CUDA driver: %s has no cuInit(), so it leads to no NVIDIA driver; "
-			"install the "
-			"NVIDIA driver, or set FOUNDRY_DRIVER to the path of a libcuda.so.1",
-			drv->path);
+		return no_start(drv);
 	ret = fdry_driver_result(drv, FDRY_DRV_cuInit, res);
 	return ret ? ret : fdry_call(drv, cuDriverGetVersion, &drv->version);
 }
@@ -157,10 +175,7 @@ int fdry_driver_open(const char *path, const struct fdry_driver **ret)
 		path = "libcuda.so.1";
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
-		return fdry_fail(FDRY_E_NODRIVER,
-				 "no CUDA driver: %s; install the NVIDIA driver, or set "
-				 "FOUNDRY_DRIVER to the path of a libcuda.so.1",
-				 dlerror());
+		return no_driver(path, dlerror());
 	pthread_mutex_lock(&lock);
 	err = driver_find(handle, path, &drv);
 	pthread_mutex_unlock(&lock);

@@ -18,6 +18,7 @@
 struct note {
 	CUgraphNode node;
 	cuuint64_t capture; /* the launch was captured by it; 0: none */
+	uint64_t ending;    /* the call that destroys the node, until it returns; 0: none */
 	struct fdry_unreported_attrs a;
 };
 
@@ -46,15 +47,18 @@ static bool is_default(int at, const CUlaunchAttributeValue *v)
 	return !memcmp(v, none, at ? sizeof(none[0]) : sizeof(none));
 }
 
-/* The note of @node; with @make, a new one if there is none. NULL: none, or out of memory. Lock
- * held. */
+/* The note of @node; with @make, a new one if there is none. NULL: none, or out of memory. A node
+ * that is being destroyed has none, and a new node may have its address already. Lock held. */
 static struct note *note_get(CUgraphNode node, bool make)
 {
 	size_t at = fdry_lower_bound(i, count, notes[i].node < node);
 	struct note *more;
 
-	if (at < count && notes[at].node == node)
-		return &notes[at];
+	if (at < count && notes[at].node == node) {
+		if (notes[at].ending && make)
+			notes[at] = (struct note){ .node = node };
+		return notes[at].ending ? NULL : &notes[at];
+	}
 	more = make ? reallocarray(notes, count + 1, sizeof(*notes)) : NULL;
 	if (!more)
 		return NULL;
@@ -75,6 +79,35 @@ static void note_drop(CUgraphNode node)
 		memmove(n, n + 1, (size_t)(notes + count - n - 1) * sizeof(*n));
 		__atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
 	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void note_ending(CUgraphNode node, uint64_t call)
+{
+	struct note *n;
+
+	pthread_mutex_lock(&lock);
+	n = note_get(node, false);
+	if (n)
+		n->ending = call;
+	pthread_mutex_unlock(&lock);
+}
+
+/* The call has returned: its notes end, unless the driver has refused it. */
+static void notes_end(uint64_t call, bool refused)
+{
+	size_t i, n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < count; i++) {
+		if (notes[i].ending == call && !refused)
+			continue;
+		notes[n] = notes[i];
+		if (notes[n].ending == call)
+			notes[n].ending = 0;
+		n++;
+	}
+	__atomic_store_n(&count, n, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -264,12 +297,31 @@ static void cloned(CUgraph to, CUgraph from)
 		graph_cloned(to, from);
 }
 
+/* Whether the graph, or one within it, has allocation or free nodes of ours. */
+static bool has_memory(CUgraph graph)
+{
+	bool ret = fdry_graph_memory_in(graph);
+	CUgraphNode *nodes;
+	unsigned int k;
+	size_t i, n;
+	CUgraph g;
+
+	if (ret || !fdry_graph_memory_any() || fdry_start_is_forked())
+		return ret;
+	nodes = nodes_of(graph, &n);
+	for (i = 0; nodes && i < n && !ret; i++)
+		for (k = 0; !ret && (g = graph_of(nodes[i], k)) != NULL; k++)
+			ret = has_memory(g);
+	free(nodes);
+	return ret;
+}
+
 /* To the driver, graphs with our allocation nodes have only empty nodes. But it does not clone
  * graphs with its own. */
 CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
 {
-	CUresult res = fdry_graph_memory_in(graph) ? CUDA_ERROR_NOT_SUPPORTED
-						   : fdry_real(cuGraphClone)(ret, graph);
+	CUresult res = has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
+					 : fdry_real(cuGraphClone)(ret, graph);
 
 	if (!res)
 		cloned(*ret, graph);
@@ -279,7 +331,7 @@ CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
 CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
 				  size_t n, CUgraph child)
 {
-	CUresult res = fdry_graph_memory_in(child)
+	CUresult res = has_memory(child)
 			       ? CUDA_ERROR_NOT_SUPPORTED
 			       : fdry_real(cuGraphAddChildGraphNode)(ret, graph, deps, n, child);
 
@@ -306,7 +358,7 @@ static bool clones_memory(const CUgraphNodeParams *p)
 {
 	return p && p->type == CU_GRAPH_NODE_TYPE_GRAPH &&
 	       p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE &&
-	       fdry_graph_memory_in(p->graph.graph);
+	       has_memory(p->graph.graph);
 }
 
 CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
@@ -331,45 +383,71 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *d
 	return added(fdry_real(cuGraphAddNode_v2)(ret, graph, deps, data, n, p), ret, graph, p);
 }
 
-static void graph_gone(CUgraph graph);
+/* --- destruction --- */
 
-/* The graphs within @node go with it. */
-static void node_gone(CUgraphNode node)
+static void graph_ending(CUgraph graph, uint64_t call);
+
+/* The graphs within @node are destroyed with it. */
+static void node_ending(CUgraphNode node, uint64_t call)
 {
 	unsigned int i;
 	CUgraph g;
 
-	note_drop(node);
-	fdry_graph_memory_gone(node);
 	for (i = 0; (g = graph_of(node, i)) != NULL; i++)
-		graph_gone(g);
+		graph_ending(g, call);
+	note_ending(node, call);
+	fdry_graph_memory_ending(node, call);
 }
 
-static void graph_gone(CUgraph graph)
+static void graph_ending(CUgraph graph, uint64_t call)
 {
 	size_t i, n;
 	CUgraphNode *nodes = nodes_of(graph, &n);
 
 	for (i = 0; nodes && i < n; i++)
-		node_gone(nodes[i]);
+		node_ending(nodes[i], call);
 	free(nodes);
 }
 
-/* The notes end before the call, as afterwards other nodes may have the addresses. A graph that is
- * not destroyed, because a node holds it, loses its notes too; such a call is an error. */
+/* A number for a call that destroys nodes; 0 if no node has a note. */
+static uint64_t call_new(void)
+{
+	static uint64_t last;
+
+	return (any() || fdry_graph_memory_any()) && !fdry_start_is_forked()
+		       ? __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED)
+		       : 0;
+}
+
+static CUresult call_ended(CUresult res, uint64_t call)
+{
+	if (call) {
+		notes_end(call, res != CUDA_SUCCESS);
+		fdry_graph_memory_end(call, res != CUDA_SUCCESS);
+	}
+	return res;
+}
+
+/* The notes of the nodes are marked before the call: during it, another thread's node may get one
+ * of their addresses. They stay if the driver refuses the call. */
 CUresult cuGraphDestroy(CUgraph graph)
 {
-	if ((any() || fdry_graph_memory_any()) && !fdry_start_is_forked())
-		graph_gone(graph);
-	return fdry_real(cuGraphDestroy)(graph);
+	uint64_t call = call_new();
+
+	if (call)
+		graph_ending(graph, call);
+	return call_ended(fdry_real(cuGraphDestroy)(graph), call);
 }
 
 /* The driver keeps allocation and free nodes as long as their graph. */
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
+	uint64_t call;
+
 	if (fdry_graph_memory_is(node))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if ((any() || fdry_graph_memory_any()) && !fdry_start_is_forked())
-		node_gone(node);
-	return fdry_real(cuGraphDestroyNode)(node);
+	call = call_new();
+	if (call)
+		node_ending(node, call);
+	return call_ended(fdry_real(cuGraphDestroyNode)(node), call);
 }

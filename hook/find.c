@@ -211,6 +211,13 @@ void *fdry_find_driver(void)
 	return NULL;
 }
 
+const char *fdry_hook_reason(void)
+{
+	const struct finding *f = find();
+
+	return f && !f->handle ? f->why : NULL;
+}
+
 const char *fdry_find_path(void)
 {
 	return fdry_find_driver() ? find()->path : NULL;

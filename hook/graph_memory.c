@@ -22,6 +22,7 @@ struct note {
 	CUgraphNodeType type;
 	CUDA_MEM_ALLOC_NODE_PARAMS p; /* of a free node, only the address */
 	CUmemAccessDesc access;
+	uint64_t ending; /* the call that destroys the node, until it returns; 0: none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,12 +40,12 @@ static size_t note_at(CUgraphNode node)
 	return fdry_lower_bound(i, count, notes[i]->node < node);
 }
 
-/* The note of @node, or NULL. Lock held. */
-static const struct note *note_of(CUgraphNode node)
+/* The note of @node, or NULL. A node that is being destroyed has none. Lock held. */
+static struct note *note_of(CUgraphNode node)
 {
 	size_t at = note_at(node);
 
-	return at < count && notes[at]->node == node ? notes[at] : NULL;
+	return at < count && notes[at]->node == node && !notes[at]->ending ? notes[at] : NULL;
 }
 
 /* Lock held. */
@@ -63,9 +64,9 @@ static bool note_add(struct note *new)
 	size_t at;
 
 	pthread_mutex_lock(&lock);
-	if (note_of(new->node))
-		note_remove(note_at(new->node));
 	at = note_at(new->node);
+	if (at < count && notes[at]->node == new->node)
+		note_remove(at);
 	more = reallocarray(notes, count + 1, sizeof(*notes));
 	if (!more)
 		goto out_unlock;
@@ -78,11 +79,37 @@ out_unlock:
 	return more;
 }
 
-void fdry_graph_memory_gone(CUgraphNode node)
+static void note_drop(CUgraphNode node)
 {
 	pthread_mutex_lock(&lock);
 	if (note_of(node))
 		note_remove(note_at(node));
+	pthread_mutex_unlock(&lock);
+}
+
+void fdry_graph_memory_ending(CUgraphNode node, uint64_t call)
+{
+	struct note *n;
+
+	pthread_mutex_lock(&lock);
+	n = note_of(node);
+	if (n)
+		n->ending = call;
+	pthread_mutex_unlock(&lock);
+}
+
+void fdry_graph_memory_end(uint64_t call, bool refused)
+{
+	size_t i;
+
+	pthread_mutex_lock(&lock);
+	for (i = count; i--;) {
+		if (notes[i]->ending != call)
+			continue;
+		notes[i]->ending = 0;
+		if (!refused)
+			note_remove(i);
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -95,7 +122,7 @@ bool fdry_graph_memory_in(CUgraph graph)
 		return false;
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < count && !found; i++)
-		found = notes[i]->graph == graph;
+		found = notes[i]->graph == graph && !notes[i]->ending;
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -152,36 +179,49 @@ static bool is_plain(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 		d->location.id == at->id && d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-/* The region of this memory is @r. */
+static void addr_set(CUgraphNode node, CUdeviceptr addr)
+{
+	struct note *n;
+
+	pthread_mutex_lock(&lock);
+	n = note_of(node);
+	if (n)
+		n->p.dptr = addr;
+	pthread_mutex_unlock(&lock);
+}
+
+/* The region of this memory is @r. The node is added first: it can be destroyed, while the region
+ * keeps memory of allocation nodes until it ends. */
 static CUresult alloc_in(struct fdry_region *r, const struct fdry_node_place *at,
 			 CUDA_MEM_ALLOC_NODE_PARAMS *p, CUgraphNode *ret)
 {
 	struct fdry_async a = { .size = p->bytesize, .graph = FDRY_GRAPH_NODES,
 				.flags = fdry_capture_alloc_flags() };
 	struct note *n = calloc(1, sizeof(*n));
-	struct fdry_alloc gone;
-	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+	CUgraphNode node;
+	CUresult res;
 
 	if (!n)
-		return res;
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	*n = (struct note){ .graph = at->graph, .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .p = *p };
 	if (p->accessDescCount) {
 		n->access = *p->accessDescs;
 		n->p.accessDescs = &n->access;
 	}
-	res = fdry_dispatch_alloc_result(fdry_region_alloc_async(r, &a, &n->p.dptr));
-	if (res)
-		goto out_free;
-	res = node_add(at, n, ret);
-	if (res)
-		goto out_dealloc;
-	p->dptr = n->p.dptr;
+	res = node_add(at, n, &node);
+	if (res) {
+		free(n);
+		return res;
+	}
+	res = fdry_dispatch_alloc_result(fdry_region_alloc_async(r, &a, &p->dptr));
+	if (res) {
+		note_drop(node);
+		fdry_real(cuGraphDestroyNode)(node);
+		return res;
+	}
+	addr_set(node, p->dptr);
+	*ret = node;
 	return CUDA_SUCCESS;
-out_dealloc:
-	(void)!fdry_region_free_async(r, n->p.dptr, &a, &gone);
-out_free:
-	free(n);
-	return res;
 }
 
 /* False: the driver must answer the call. */
@@ -232,7 +272,7 @@ static CUresult free_in(struct fdry_region *r, const struct fdry_node_place *at,
 	}
 	err = fdry_region_free_async(r, addr, &by, &a);
 	if (err) { /* another thread has freed it */
-		fdry_graph_memory_gone(*ret);
+		note_drop(*ret);
 		fdry_real(cuGraphDestroyNode)(*ret);
 	}
 	return fdry_dispatch_free_result(err);

@@ -68,6 +68,8 @@ void *fdry_jump_lookup(enum fdry_jump nr);
 
 /* The handle of the real driver, opened at the first call; NULL: see fdry_last_error(). */
 void *fdry_find_driver(void);
+/* Why there is none, or NULL. arch/driver.c looks for this symbol. */
+__attribute__((visibility("default"))) const char *fdry_hook_reason(void);
 /* Its full path, or NULL as above. */
 const char *fdry_find_path(void);
 
@@ -218,8 +220,9 @@ bool fdry_graph_memory_add(const struct fdry_node_place *at, CUgraphNodeParams *
 bool fdry_graph_memory_any(void);
 bool fdry_graph_memory_in(CUgraph graph);
 bool fdry_graph_memory_is(CUgraphNode node);
-/* @node is about to be destroyed. */
-void fdry_graph_memory_gone(CUgraphNode node);
+/* @call, a number, is about to destroy @node; it has returned. */
+void fdry_graph_memory_ending(CUgraphNode node, uint64_t call);
+void fdry_graph_memory_end(uint64_t call, bool refused);
 
 /* pool.c: the pools that the region replaces, and their bytes */
 

@@ -152,14 +152,27 @@ START_TEST(cost)
 }
 END_TEST
 
+/* Nothing is forked, so the lines of a run that is cut show where it was. */
+static void progress_open(void)
+{
+	static unsigned int checks;
+	static double start;
+
+	start = start ? start : now_us();
+	if (checks++ % 10 == 0)
+		printf("note: check %u begins after %.1f s\n", checks, (now_us() - start) / 1e6);
+	graph_fixture_open();
+}
+
 int main(void)
 {
 	Suite *s = suite_create("graph_driver");
 	TCase *tc = tcase_create("driver");
 
 	gf.backend = &backend_gpu;
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	gpu_driver();
-	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
+	tcase_add_checked_fixture(tc, progress_open, graph_fixture_close);
 	graph_rules_add(tc);
 	graph_rules_nodes_add(tc);
 	tcase_add_test(tc, fresh_attributes);

@@ -271,6 +271,16 @@ START_TEST(attributes_end_with_a_capture_that_fails)
 	own = launch_captured(s, f);
 	cuda(cuStreamDestroy_v2, s);
 	ck_assert(is_noted(own));
+
+	/* Notes end with the node, unless the driver refuses to destroy it. */
+	test_sim_fail("cuGraphDestroyNode:1");
+	ck_assert_int_ne(cuda(cuGraphDestroyNode, own), CUDA_SUCCESS);
+	test_sim_fail("cuGraphDestroy:1");
+	ck_assert_int_ne(cuda(cuGraphDestroy, graph), CUDA_SUCCESS);
+	test_sim_fail("");
+	ck_assert(is_noted(own));
+	cuda_ok(cuGraphDestroyNode, own);
+	ck_assert(!is_noted(own) && is_noted(kept));
 }
 END_TEST
 

@@ -293,6 +293,37 @@ START_TEST(notes_end_with_the_node_that_holds_their_graph)
 }
 END_TEST
 
+/* The driver destroys no graph that a node holds, and clones none that holds allocation nodes. */
+START_TEST(notes_stay_if_the_driver_refuses)
+{
+	CUgraphNodeParams child = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUgraphNode a, holder, n;
+	CUgraph g, up, copy;
+	CUdeviceptr p;
+
+	begin();
+	g = graph_new();
+	up = graph_new();
+	child.graph.graph = graph_new();
+	child.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+	a = alloc(child.graph.graph, 4096, &p);
+	cuda_ok(cuGraphAddNode_v2, &holder, g, NULL, NULL, 0, &child);
+	ck_assert_int_eq(cuda(cuGraphDestroy, child.graph.graph), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(type_of(a), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+	test_sim_fail("cuGraphDestroyNode:1");
+	ck_assert_int_ne(cuda(cuGraphDestroyNode, holder), CUDA_SUCCESS);
+	test_sim_fail("cuGraphDestroy:1");
+	ck_assert_int_ne(cuda(cuGraphDestroy, g), CUDA_SUCCESS);
+	test_sim_fail("");
+	ck_assert_int_eq(type_of(a), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+	ck_assert_int_eq(cuda(cuGraphClone, &copy, g), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(cuda(cuGraphAddChildGraphNode, &n, up, NULL, 0, g),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	cuda_ok(cuGraphDestroyNode, holder);
+	cuda_ok(cuGraphClone, &copy, g);
+}
+END_TEST
+
 /* Memory that no region can hold is the driver's, in nodes of its own. */
 START_TEST(left_to_the_driver)
 {
@@ -395,8 +426,12 @@ START_TEST(fails_clean)
 	ck_assert_int_ne(cuda(cuGraphAddMemFreeNode, &n, g, NULL, 0, first), CUDA_SUCCESS);
 	test_sim_fail("");
 	cuda_ok(cuGraphAddMemFreeNode, &n, g, NULL, 0, first);
-	test_sim_fail("cuGraphAddEmptyNode:1");
-	ck_assert_int_ne(cuda(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p), CUDA_SUCCESS);
+	for (i = 0; i < 20; i++) { /* a failed addition takes no memory of the region */
+		test_sim_fail("cuGraphAddEmptyNode:1");
+		ck_assert_int_ne(cuda(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p), CUDA_SUCCESS);
+	}
+	test_sim_fail("");
+	cuda_ok(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p);
 }
 END_TEST
 
@@ -412,6 +447,7 @@ int main(void)
 	tcase_add_test(tc, refused_as_by_the_driver);
 	tcase_add_test(tc, notes_end_with_their_graph);
 	tcase_add_loop_test(tc, notes_end_with_the_node_that_holds_their_graph, 0, 2);
+	tcase_add_test(tc, notes_stay_if_the_driver_refuses);
 	tcase_add_test(tc, left_to_the_driver);
 	tcase_add_test(tc, between_nodes_and_captures);
 	tcase_add_test(tc, fails_clean);
