@@ -22,6 +22,7 @@
 
 #include "lib/log.h"
 #include "store/internal.h"
+#include "store/step.h"
 
 #define ATIME_FILE "used"
 #define ATIME_TEMP "used.new"
@@ -140,14 +141,18 @@ out_release:
 	return err;
 }
 
-/* One process shortens the file; the others append to the old file meanwhile. */
+/* One process shortens the file; the others append to the old file meanwhile. If the file was
+ * replaced before this process locked it, that process has shortened it already, and the lock of
+ * the old file protects nothing. */
 static void shorten(const struct fdry_env *env, int used)
 {
 	struct fdry_buf old = { 0 }, text = { 0 };
 	int fd;
 	bool ok;
 
-	if (flock(used, LOCK_EX | LOCK_NB))
+	fdry_step(FDRY_STEP_SHORTEN);
+	if (fdry_flock(used, LOCK_EX | LOCK_NB) ||
+	    !fdry_file_is_named(env->dir.fd, ATIME_FILE, used))
 		return;
 	/* left by a process that died, perhaps another user's */
 	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0);

@@ -24,6 +24,7 @@ enum fdry_step {
 	FDRY_STEP_LEASE,      /* a lease's file exists, and is not locked yet */
 	FDRY_STEP_LEASE_END,  /* about to end a lease */
 	FDRY_STEP_SCAN,       /* about to read the leases */
+	FDRY_STEP_SHORTEN,    /* about to lock a long file of uses */
 	FDRY_STEP_WAIT,       /* waits for another process */
 };
 

@@ -3,6 +3,7 @@
  * keeps, and its cost for a seal. */
 #include <sys/mman.h>
 
+#include "store/step.h"
 #include "tests/lib/store_fixture.h"
 
 #define CHUNK 100000u
@@ -354,6 +355,62 @@ static void used_path(char to[320])
 	snprintf(to, 320, "%s/used", path);
 }
 
+static const char shortened[] = "sum 1 700 0 0 0 0 0\n";
+static ino_t shortened_ino;
+
+/* Another process shortens the file just before this one locks it. */
+static void used_replace(enum fdry_step step)
+{
+	char name[320], temp[330];
+	struct stat st;
+	FILE *f;
+
+	if (step != FDRY_STEP_SHORTEN)
+		return;
+	used_path(name);
+	snprintf(temp, sizeof(temp), "%s.other", name);
+	f = fopen(temp, "w");
+	ck_assert(f && fputs(shortened, f) >= 0 && !fclose(f));
+	ck_assert(!rename(temp, name) && !stat(name, &st));
+	shortened_ino = st.st_ino;
+}
+
+/* A process that has the old file locks out nobody, so it must leave the new one alone. */
+START_TEST(a_file_that_was_replaced_is_not_shortened_again)
+{
+	struct fdry_load_stats stats;
+	struct fdry_buf text = { 0 }, all = { 0 };
+	struct stat before, after;
+	char name[320], line[80];
+	FILE *f;
+	int i;
+
+	used_path(name);
+	f = fopen(name, "w");
+	ck_assert_ptr_nonnull(f);
+	for (i = 0; i < 20000; i++)
+		fprintf(f, "%064x %010d\n", i % 7, i);
+	ck_assert(!fclose(f));
+	ck_assert(!stat(name, &before));
+	ck_assert_int_gt(before.st_size, 1 << 20);
+	fdry_step_hook = used_replace;
+	snprintf(line, sizeof(line), "%064x %010d\n", 1, 1);
+	ck_assert_int_eq(fdry_atime_append(s->env, line), 0);
+	fdry_step_hook = NULL;
+	ck_assert(!stat(name, &after));
+	ck_assert_uint_eq(after.st_ino, shortened_ino);
+	ok(fdry_atime_text(s->env, &text));
+	ck_assert(text.len == sizeof(shortened) - 1 && !memcmp(text.data, shortened, text.len));
+	ok(fdry_atime_parse(&text, &all));
+	fdry_load_stats_sum(&text, &all, &stats);
+	ck_assert_uint_eq(stats.hits, 700);
+	/* The next process finds the new file, which it may shorten. */
+	ck_assert_int_eq(fdry_atime_append(s->env, line), 0);
+	fdry_buf_release(&text);
+	fdry_buf_release(&all);
+}
+END_TEST
+
 START_TEST(bad_lines_do_not_count)
 {
 	struct fdry_oid a = seal(s, 1, 1, 10, "a"), b = seal(s, 2, 1, 10, "b");
@@ -471,6 +528,7 @@ int main(void)
 	tcase_add_test(tc, nothing_goes_that_cannot_be_collected);
 	tcase_add_test(tc, a_seal_evicts_at_its_end);
 	tcase_add_test(tc, what_is_larger_than_the_limit_fails);
+	tcase_add_test(tc, a_file_that_was_replaced_is_not_shortened_again);
 	tcase_add_test(tc, bad_lines_do_not_count);
 	tcase_add_test(tc, the_file_does_not_grow_for_ever);
 	tcase_add_test(tc, processes_note_at_once);
