@@ -4,11 +4,13 @@
  * group of ranks gets one answer.
  *
  * A name may hold several images that fit the facts, and a load takes one that fits the device. So
- * all of them must be complete. They are pinned before they are looked at, so that nothing evicts
- * them in between.
+ * all of them must be complete. The call holds a pin of each before it looks at them, so that
+ * nothing evicts them in between. If the answer is yes, the pins stay for good. Otherwise the call
+ * ends its own, and the pins of other calls stay.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "foundry.h"
 #include "image/pull.h"
@@ -32,7 +34,8 @@ struct pin {
 	struct fdry_store *s;
 	const char *name;
 	struct fdry_pin_opts opts;
-	struct fdry_buf pinned; /* struct fdry_oid each: images that this call pinned */
+	uint64_t holder;        /* of the pins of this call */
+	struct fdry_buf pinned; /* struct fdry_oid each: images that this call has pinned */
 	struct fdry_oid oid;    /* the newest that fits; zero: none */
 	struct fdry_pin_report report;
 };
@@ -62,12 +65,15 @@ static int image_keep(struct pin *p, const struct fdry_oid *oid)
 		return err;
 	pinned = refs[0].pinned;
 	free(refs);
-	if (pinned)
+	err = fdry_ref_hold(p->s, name, p->holder);
+	if (err == -FDRY_E_PERM && pinned) /* by whoever may write to the store */
 		return 0;
-	return fdry_store_pin(p->s, name) ?: fdry_buf_put(&p->pinned, oid, sizeof(*oid));
+	return err ?: fdry_buf_put(&p->pinned, oid, sizeof(*oid));
 }
 
-static void images_release(struct pin *p)
+/* @yes: the pins stay for good. If the store cannot note that, they stay as those of a holder that
+ * does not end them. */
+static void images_release(struct pin *p, bool yes)
 {
 	const struct fdry_oid *oids = fdry_array(p->pinned, struct fdry_oid);
 	size_t i, n = fdry_array_count(p->pinned, struct fdry_oid);
@@ -75,9 +81,12 @@ static void images_release(struct pin *p)
 
 	for (i = 0; i < n; i++) {
 		selector(p, &oids[i], name, sizeof(name));
-		(void)fdry_store_unpin(p->s, name); /* it may be gone */
+		if (yes) /* it may be gone, as below */
+			(void)fdry_store_pin(p->s, name);
+		else
+			(void)fdry_ref_unhold(p->s, name, p->holder);
 	}
-	p->pinned.len = 0;
+	fdry_buf_release(&p->pinned);
 }
 
 static int image_look(struct pin *p, const struct fdry_candidate *image)
@@ -214,6 +223,15 @@ static int group_answer(struct pin *p, const struct fdry_saved_err *own)
 
 /* --- the call --- */
 
+static int holder_choose(struct pin *p)
+{
+	do
+		if (getrandom(&p->holder, sizeof(p->holder), 0) != sizeof(p->holder))
+			return fdry_fail(FDRY_E_IO, "the system has no random numbers");
+	while (!p->holder);
+	return 0;
+}
+
 static int opts_check(struct pin *p)
 {
 	struct fdry_pin_opts *o = &p->opts;
@@ -245,7 +263,7 @@ int fdry_image_pin(struct fdry_store *store, const char *name, const struct fdry
 	struct fdry_saved_err own;
 	int err = fdry_need(store) ?: fdry_need(name) ?: fdry_need(report) ?:
 		  fdry_report_check(report) ?: fdry_opts_take(opts, &p.opts, sizeof(p.opts)) ?:
-		  opts_check(&p) ?: fdry_store_busy(store);
+		  opts_check(&p) ?: holder_choose(&p) ?: fdry_store_busy(store);
 
 	if (err)
 		return err;
@@ -255,11 +273,10 @@ int fdry_image_pin(struct fdry_store *store, const char *name, const struct fdry
 	r->code = p.opts.ranks > 1 ? group_answer(&p, &own) : fdry_saved_err_restore(&own);
 	if (r->code) {
 		snprintf(r->why, sizeof(r->why), "%s", fdry_last_error());
-		images_release(&p);
 	} else {
 		fdry_oid_hex(&p.oid, r->id);
 	}
-	fdry_buf_release(&p.pinned);
+	images_release(&p, !r->code);
 	fdry_store_idle(store);
 	return fdry_report_give(r, sizeof(*r), report);
 }

@@ -36,6 +36,9 @@
 /* meta, key "limit": u64, bytes that the store's tables may take; no record: no limit. */
 #define FDRY_META_LIMIT "limit"
 
+/* meta, key "pin", a zero byte, the key of a ref, a holder (u64): one byte, 1: see pins.c. */
+#define FDRY_META_PIN "pin"
+
 /* objects, key: id. */
 #define FDRY_RECORD_AT_KINDS 0  /* u16: bit n: kind number n; never 0 */
 #define FDRY_RECORD_AT_CODEC 2  /* u8: of enum fdry_codec */

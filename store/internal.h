@@ -475,6 +475,13 @@ int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) 
 int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 /* Write a record unchanged; the change counter stays. */
 int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
+/* pins.c: pin a ref for good, or end all of its pins. */
+int fdry_pin_set(struct fdry_txn *t, const struct fdry_ref *ref, bool pinned) __must_check;
+/* The ref is removed: delete the notes of its holders. */
+int fdry_pin_forget(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
+/* As fdry_ref_hold() and fdry_ref_unhold(). */
+int fdry_pin_hold(struct fdry_txn *t, const struct fdry_ref *ref, uint64_t holder) __must_check;
+int fdry_pin_unhold(struct fdry_txn *t, const struct fdry_ref *ref, uint64_t holder) __must_check;
 /* Set or replace the image of that identity; a pin stays. */
 int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid,
 		   const struct fdry_oid *identity) __must_check;

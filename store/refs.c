@@ -55,10 +55,11 @@ int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *
 }
 
 typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
-typedef int (*change_fn)(struct fdry_txn *t, const struct fdry_ref *ref);
+typedef int (*change_fn)(struct fdry_txn *t, const struct fdry_ref *ref, uint64_t holder);
 
 /* In one transaction: call @fn for each image that @name names. */
-static int each_selected(struct fdry_store *s, const char *name, select_fn select, change_fn fn)
+static int each_selected(struct fdry_store *s, const char *name, select_fn select, change_fn fn,
+			 uint64_t holder)
 {
 	struct fdry_buf refs = { 0 };
 	struct fdry_txn t;
@@ -69,7 +70,7 @@ static int each_selected(struct fdry_store *s, const char *name, select_fn selec
 		return err;
 	err = select(&t, name, &refs);
 	for (i = 0; i < refs.len / sizeof(struct fdry_ref) && !err; i++)
-		err = fn(&t, (const struct fdry_ref *)refs.data + i);
+		err = fn(&t, (const struct fdry_ref *)refs.data + i, holder);
 	fdry_buf_release(&refs);
 	return fdry_txn_end(&t, err);
 }
@@ -90,38 +91,50 @@ static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *
 	return fdry_ref_select(t, name, ret); /* it reports that there is none */
 }
 
+static int removal(struct fdry_txn *t, const struct fdry_ref *ref, uint64_t holder)
+{
+	(void)holder;
+	return fdry_ref_remove(t, ref) ?: fdry_pin_forget(t, ref);
+}
+
 int fdry_store_remove(struct fdry_store *store, const char *name)
 {
 	return fdry_need(store) ?: fdry_need(name) ?:
-	       each_selected(store, name, delete_select, fdry_ref_remove);
+	       each_selected(store, name, delete_select, removal, 0);
 }
 
-static int pin(struct fdry_txn *t, const struct fdry_ref *ref)
+static int pin(struct fdry_txn *t, const struct fdry_ref *ref, uint64_t holder)
 {
-	struct fdry_ref pinned = *ref;
-
-	pinned.pinned = true;
-	return fdry_ref_write(t, &pinned);
+	(void)holder;
+	return fdry_pin_set(t, ref, true);
 }
 
-static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
+static int unpin(struct fdry_txn *t, const struct fdry_ref *ref, uint64_t holder)
 {
-	struct fdry_ref unpinned = *ref;
-
-	unpinned.pinned = false;
-	return fdry_ref_write(t, &unpinned);
+	(void)holder;
+	return fdry_pin_set(t, ref, false);
 }
 
 int fdry_store_pin(struct fdry_store *store, const char *name)
 {
 	return fdry_need(store) ?: fdry_need(name) ?:
-	       each_selected(store, name, fdry_ref_select, pin);
+	       each_selected(store, name, fdry_ref_select, pin, 0);
 }
 
 int fdry_store_unpin(struct fdry_store *store, const char *name)
 {
 	return fdry_need(store) ?: fdry_need(name) ?:
-	       each_selected(store, name, fdry_ref_select, unpin);
+	       each_selected(store, name, fdry_ref_select, unpin, 0);
+}
+
+int fdry_ref_hold(struct fdry_store *s, const char *name, uint64_t holder)
+{
+	return each_selected(s, name, fdry_ref_select, fdry_pin_hold, holder);
+}
+
+int fdry_ref_unhold(struct fdry_store *s, const char *name, uint64_t holder)
+{
+	return each_selected(s, name, fdry_ref_select, fdry_pin_unhold, holder);
 }
 
 /* --- listing --- */

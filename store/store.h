@@ -468,6 +468,11 @@ int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret) _
  * FDRY_E_NOENT. */
 int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret,
 		  size_t *count) __must_check;
+/* Pin the images that NAME or NAME:DIGITS names, until fdry_ref_unhold() for the same holder: a
+ * number other than 0, which no other holder has. The pins of other holders stay, and so does one
+ * that fdry_store_pin() makes before or meanwhile. fdry_store_unpin() ends all of them. */
+int fdry_ref_hold(struct fdry_store *s, const char *name, uint64_t holder) __must_check;
+int fdry_ref_unhold(struct fdry_store *s, const char *name, uint64_t holder);
 typedef int (*fdry_ref_fn)(void *arg, const struct fdry_ref *ref);
 /* Call @fn for every image of every ref, by name, then the newest first, as of the beginning of the
  * call. @fn may use the store. */

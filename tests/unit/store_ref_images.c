@@ -232,6 +232,89 @@ START_TEST(pins_are_set_and_stay)
 }
 END_TEST
 
+/* Holders end their own pins alone, and never one that was made for good. */
+START_TEST(pins_have_holders)
+{
+	seal_for(1, "a");
+	ok(fdry_ref_hold(s, "name", 7));
+	ok(fdry_ref_hold(s, "name", 7));
+	ok(fdry_ref_hold(s, "name", 8));
+	ok(fdry_ref_unhold(s, "name", 7));
+	ck_assert(pinned("name"));
+	ok(fdry_ref_unhold(s, "name", 7));
+	ck_assert(pinned("name"));
+	ok(fdry_ref_unhold(s, "name", 8));
+	ck_assert(!pinned("name"));
+	ok(fdry_store_pin(s, "name"));
+	ok(fdry_ref_hold(s, "name", 7));
+	ok(fdry_ref_hold(s, "name", 8));
+	ok(fdry_ref_unhold(s, "name", 8));
+	ok(fdry_ref_unhold(s, "name", 7));
+	ck_assert(pinned("name")); /* it was before */
+	ok(fdry_ref_hold(s, "name", 9));
+	ok(fdry_store_unpin(s, "name"));
+	ck_assert(!pinned("name"));
+	ok(fdry_ref_hold(s, "name", 8));
+	ok(fdry_ref_unhold(s, "name", 9)); /* its pin has ended already */
+	ck_assert(pinned("name"));
+	ok(fdry_store_remove(s, "name"));
+	seal_for(1, "a");
+	ck_assert(!pinned("name"));
+	ok(fdry_ref_hold(s, "name", 9));
+	ok(fdry_ref_unhold(s, "name", 9));
+	ck_assert(!pinned("name")); /* the note of 8 went with the ref */
+	fails(NOENT, "'none'", fdry_ref_hold(s, "none", 1));
+	check_sound(s);
+}
+END_TEST
+
+static int note_count(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	(void)value;
+	if (key.len < sizeof(FDRY_META_PIN) ||
+	    memcmp(key.data, FDRY_META_PIN, sizeof(FDRY_META_PIN)))
+		return FDRY_EACH_STOP;
+	++*(size_t *)arg;
+	return 0;
+}
+
+/* The records of holders in the store. */
+static size_t notes(void)
+{
+	static const uint8_t prefix[] = FDRY_META_PIN;
+	struct fdry_txn t;
+	size_t n = 0;
+
+	ok(fdry_txn_read(s->env->db, &t));
+	ok(fdry_txn_each(&t, FDRY_TABLE_META, (struct fdry_span){ prefix, sizeof(prefix) },
+			 note_count, &n));
+	fdry_txn_abort(&t);
+	return n;
+}
+
+/* A pin for good needs no record of a holder, and a removed ref leaves none, even if the holder has
+ * died. */
+START_TEST(holders_leave_no_records)
+{
+	seal_for(1, "a");
+	seal_for(2, "b");
+	ok(fdry_store_pin(s, "name"));
+	ok(fdry_ref_hold(s, "name", 7));
+	ck_assert_uint_eq(notes(), 0);
+	ok(fdry_ref_unhold(s, "name", 7));
+	ck_assert(pinned("name"));
+	ok(fdry_store_unpin(s, "name"));
+	ok(fdry_ref_hold(s, "name", 7));
+	ok(fdry_ref_hold(s, "name", 8));
+	ck_assert_uint_eq(notes(), 4);
+	ok(fdry_ref_unhold(s, "name", 7));
+	ck_assert_uint_eq(notes(), 2);
+	ok(fdry_store_remove(s, "name"));
+	ck_assert_uint_eq(notes(), 0);
+	check_sound(s);
+}
+END_TEST
+
 /* Put a record of @len bytes with byte @at set to @value under a key of @key_len bytes. */
 static void put_raw(const void *key, size_t key_len, const uint8_t *rec, size_t len)
 {
@@ -327,6 +410,8 @@ int main(void)
 	tcase_add_test(tc, seals_of_two_identities_do_not_race);
 	tcase_add_test(tc, the_oldest_gives_way_when_a_name_is_full);
 	tcase_add_test(tc, pins_are_set_and_stay);
+	tcase_add_test(tc, pins_have_holders);
+	tcase_add_test(tc, holders_leave_no_records);
 	tcase_add_test(tc, damaged_refs_are_refused_and_can_be_removed);
 	tcase_add_test(tc, damaged_keys_are_findings);
 	suite_add_tcase(suite, tc);
