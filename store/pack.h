@@ -136,6 +136,11 @@ int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o)
 /* After the last object: check the end of the pack, its counts and its id. */
 int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id) __must_check;
 void fdry_pack_reader_release(struct fdry_pack_reader *r);
+/* fdry_store_import() of the pack behind @head, which fdry_pack_open() has read and the import then
+ * owns, unless it fails before. NULL: of the pack in @fd. */
+int fdry_pack_import(struct fdry_store *store, struct fdry_pack_reader *head, int fd,
+		     const struct fdry_import_opts *opts,
+		     struct fdry_pack_report *report) __must_check;
 
 /* Append the object's bytes, decompressed and checked against its id. @u: reused for many
  * objects. */

@@ -328,8 +328,8 @@ static int store_use(struct importer *im)
 	return err ? err : fdry_store_busy(im->s);
 }
 
-int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
-		      struct fdry_pack_report *report)
+int fdry_pack_import(struct fdry_store *store, struct fdry_pack_reader *head, int fd,
+		     const struct fdry_import_opts *opts, struct fdry_pack_report *report)
 {
 	static const struct fdry_workqueue_opts queue = { .name = "fdry-import", .help_all = true };
 	struct importer *im;
@@ -347,9 +347,14 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 	      store_use(im);
 	if (err)
 		goto out_release;
-	err = fdry_pack_open(&im->r, fd);
-	if (err)
-		goto out_idle;
+	if (head) {
+		im->r = *head;
+		*head = (struct fdry_pack_reader){ .fd = -1 };
+	} else {
+		err = fdry_pack_open(&im->r, fd);
+		if (err)
+			goto out_idle;
+	}
 	fdry_workqueue_start(&im->queue, fdry_worker_threads(im->opts.threads));
 	err = pack_import(im) ?: fdry_report_give(&im->report, sizeof(im->report), report);
 	fdry_pack_reader_release(&im->r);
@@ -359,4 +364,10 @@ out_idle:
 out_release:
 	importer_release(im);
 	return err;
+}
+
+int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
+		      struct fdry_pack_report *report)
+{
+	return fdry_pack_import(store, NULL, fd, opts, report);
 }

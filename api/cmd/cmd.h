@@ -144,6 +144,12 @@ extern const size_t cmd_count;
 const struct cmd *cmd_find(const char *name);
 /* Print that there is no such command, with near ones; returns CMD_USAGE. */
 int cmd_unknown(const char *name);
+
+/* open.c */
+
+/* Open the store of the command line with flags of fdry_store_open(). @ret is NULL in a dry run if
+ * FDRY_STORE_CREATE would make the store. */
+int cmd_store_open(const struct cmd_args *a, int flags, struct fdry_store **ret) __must_check;
 /* Returns how many operands the command has; @max is INT_MAX if the last one may be repeated. */
 void cmd_operand_range(const struct cmd *c, int *min, int *max);
 /* Returns the kind of operand @n (from 0), CMD_OPERAND_NONE if there is none. */

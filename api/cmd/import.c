@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lib/fd.h"
+#include "store/pack.h"
 
 static int input_open(const char *path, int *ret)
 {
@@ -71,7 +72,8 @@ static void report(struct cmd_stored *stored, const struct fdry_pack_report *r)
 	json_close(j, '}');
 }
 
-static int import_from(const struct cmd_args *a, struct fdry_store *s, int fd)
+static int import_from(const struct cmd_args *a, struct fdry_store *s,
+		       struct fdry_pack_reader *head)
 {
 	uint32_t flags = (cmd_has(a, DRY_RUN) ? FDRY_IMPORT_DRY_RUN : 0) |
 			 (cmd_has(a, NO_REFS) ? FDRY_IMPORT_NO_REFS : 0);
@@ -83,24 +85,30 @@ static int import_from(const struct cmd_args *a, struct fdry_store *s, int fd)
 					 .image = cmd_stored_print,
 					 .image_arg = &stored };
 	struct fdry_pack_report r = { .sz = sizeof(r) };
-	int err;
+	int err, fd = head->fd;
 
 	memset(r.id, '0', sizeof(r.id) - 1); /* the JSON document of an import that fails */
 	cmd_stored_begin(&stored, a, "import");
-	err = fdry_store_import(s, fd, &opts, &r);
+	err = fdry_pack_import(s, head, fd, &opts, &r);
 	cmd_progress_end(&stored.progress);
 	if (!err || cmd_has(a, JSON))
 		report(&stored, &r);
 	return err ? err : end_check(fd);
 }
 
+/* What is no pack makes no store. */
 int cmd_import(const struct cmd_args *a, struct fdry_store *s)
 {
 	int fd = -1, err = input_open(a->argc ? a->argv[0] : NULL, &fd);
+	struct fdry_pack_reader head = { .fd = -1 };
 
 	if (err)
 		return cmd_fail(err);
-	err = import_from(a, s, fd);
+	err = fdry_pack_open(&head, fd) ?: cmd_store_open(a, FDRY_STORE_CREATE, &s);
+	if (!err)
+		err = import_from(a, s, &head);
+	fdry_pack_reader_release(&head);
+	fdry_store_close(s);
 	if (fd > STDIN_FILENO)
 		close(fd);
 	return err ? cmd_fail(err) : CMD_OK;

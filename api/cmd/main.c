@@ -3,51 +3,11 @@
  * its options. */
 #include "api/cmd/cmd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "lib/file.h"
-
-/* A dry run opens the store for reading, so it needs no permission to write. */
-static int flags_of(const struct cmd_args *a)
-{
-	return a->cmd->open >= 0 && cmd_has(a, DRY_RUN) ? FDRY_STORE_READONLY : a->cmd->open;
-}
-
-/* True if the command would make a store in this directory: it is missing or empty. */
-static bool is_vacant(const char *path)
-{
-	struct fdry_names names;
-	bool vacant = true;
-	const char *name;
-	int e = fdry_names_open(AT_FDCWD, path, 0, &names);
-
-	if (e)
-		return e == ENOENT;
-	while ((name = fdry_names_next(&names)))
-		vacant &= *name == '.';
-	return !fdry_names_close(&names) && vacant;
-}
-
-/* @err: why the store cannot be opened. A dry run continues without a store if the command would
- * make it. */
-static int without_store(const struct cmd_args *a, int err)
-{
-	char sentence[FDRY_SENTENCE_MAX];
-	struct fdry_buf path = { 0 };
-	bool vacant = false;
-
-	if (err != -FDRY_E_NOSTORE || a->cmd->open != FDRY_STORE_CREATE)
-		return err;
-	snprintf(sentence, sizeof(sentence), "%s", fdry_last_error());
-	if (!fdry_store_locate(a->store, &path))
-		vacant = is_vacant((const char *)path.data);
-	fdry_buf_release(&path);
-	return vacant ? 0 : fdry_fail(FDRY_E_NOSTORE, "%s", sentence);
-}
 
 /* --- damage that crashes --- */
 
@@ -85,7 +45,7 @@ static void watch_crashes(void)
 static int command_run(const struct cmd_args *a)
 {
 	struct fdry_store *s = NULL;
-	int status, flags, err = 0;
+	int status, err = 0;
 
 	if (cmd_has(a, HELP)) {
 		cmd_help_print(a->cmd);
@@ -96,11 +56,8 @@ static int command_run(const struct cmd_args *a)
 		return CMD_OK;
 	}
 	watch_crashes();
-	flags = flags_of(a);
-	if (flags >= 0)
-		err = fdry_store_open(a->store, (unsigned int)flags, &s);
-	if (err && cmd_has(a, DRY_RUN))
-		err = without_store(a, err);
+	if (a->cmd->open >= 0)
+		err = cmd_store_open(a, a->cmd->open, &s);
 	if (err)
 		return cmd_fail(err);
 	status = a->cmd->fn(a, s);

@@ -82,7 +82,12 @@ t "export to a missing folder" says_only 2 'cannot write no/where' foundry-store
 t "import of a missing file" says_only 3 'cannot read none.pack' foundry-store import none.pack
 t "import of a file that is no pack" says_only 7 'not a pack' foundry-store import b
 t "import of an empty pipe" says_only 7 'ends early' bash -c ": | foundry-store import"
-before=$(foundry-store -s t ls; foundry-store -s t gc -n)
+t "what is no pack makes no store" bash -c \
+	"! foundry-store -s x import </dev/null 2>/dev/null && ! foundry-store -s x import b \
+		2>/dev/null && test ! -e x"
+# state: what the store t has, without the ages that ls prints
+state() { foundry-store -s t ls | awk '{ print $1, $2 }' && foundry-store -s t gc -n; }
+before=$(state)
 head -c 40000 one.pack >half.pack
 printf '%s' half >kept.pack
 t "import of half a pack" says_only 7 'ends early' foundry-store -s w import half.pack
@@ -98,8 +103,7 @@ t "a failed export leaves an old file alone" says_only 3 "no ref 'two'" foundry-
 	kept.pack two
 t "the old file has its content" prints half cat kept.pack
 t "a failed export leaves no other file" prints "" bash -c "ls kept.pack?* 2>/dev/null || true"
-t "failed imports leave the other store as before" prints "$before" bash -c \
-	"foundry-store -s t ls; foundry-store -s t gc -n"
+t "failed imports leave the other store as before" prints "$before" state
 t "export refuses to write to a terminal" bash -c \
 	"python3 '$ROOT/tests/cli/on_terminal.py' '' foundry-store export model/one |
 		grep -q 'not written to a terminal'"
