@@ -118,7 +118,8 @@ static int chunk_count(struct auditing *x, const struct fdry_mf_chunk *chunk, ui
 	if (err)
 		return err;
 	if (bytes.len != chunk->size)
-		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk has another size than in the manifest");
+		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk does not have the size that the "
+						 "manifest states");
 	for (; !err && w.at + 8 <= chunk->addr + chunk->size; w.at += 8, ++*words) {
 		w.word = fdry_get64(bytes.data + (w.at - chunk->addr));
 		word_count(x, &x->a->content, w);

@@ -147,7 +147,8 @@ static int filter_check(const struct cmd_args *a, const char *word)
 	if (i == FILTERS)
 		return key_unknown(a, key);
 	if (filters[i].form == BOOL && !is_yes(value) && strcmp(value, "false"))
-		return cmd_usage(a->cmd, "the filter %s is true or false, not '%.80s'", key, value);
+		return cmd_usage(a->cmd, "the filter %s must be true or false, not '%.80s'", key,
+				 value);
 	if ((filters[i].form == TIME && cmd_parse_when(value, "a time", &n)) ||
 	    (filters[i].form == NUMBER && cmd_parse_number(value, "a graph's key", &n)))
 		return cmd_usage(a->cmd, "%s", fdry_last_error());

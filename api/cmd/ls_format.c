@@ -99,7 +99,7 @@ int ls_format_check(const struct cmd_args *a)
 		p = field_read(p + 2, name, sizeof(name));
 		if (!p)
 			return cmd_usage(a->cmd,
-					 "a field of the template is not written {{.Name}}");
+					 "a field of the template must have the form {{.Name}}");
 		for (i = 0; i < COUNT && strcmp(fields[i], name); i++)
 			;
 		if (i == COUNT && strncmp(name, FACT, strlen(FACT)))

@@ -143,7 +143,7 @@ static void facts(const struct report *r)
 	uint32_t i;
 
 	html_section(r->f, "facts", "Facts");
-	fputs("<p class=\"dim\">What must be equal where the image is loaded.</p>\n"
+	fputs("<p class=\"dim\">These values must be equal where the image is loaded.</p>\n"
 	      "<table><tbody>\n",
 	      r->f);
 	for (i = 0; i < m->n_facts; i++) {

@@ -177,7 +177,7 @@ void report_kernels(struct report *r)
 		whole += r->im.m.kernels[i].whole_reason != 0;
 	fprintf(r->f,
 		"<p class=\"dim\">%u kernels in %u objects; %u are slices of their cubins. Kernels "
-		"of one object show its size each.</p>\n<h3>By nodes</h3>\n",
+		"of the same object show its size.</p>\n<h3>By nodes</h3>\n",
 		n, r->im.m.n_objects, n - whole);
 	report_list(r, &(struct report_list){ "kernels", n, ROWS_SHOWN, ROWS_MAX, table },
 		    r->ranked);

@@ -95,7 +95,7 @@ static void others_join(struct sharing *sh)
 	sh->others.len = out * sizeof(*o);
 }
 
-/* Of an image that lacks an object, the others count. */
+/* If an image lacks an object, its other objects count. */
 static int others_read(struct sharing *sh)
 {
 	struct other *o = (void *)sh->others.data;

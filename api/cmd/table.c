@@ -9,6 +9,8 @@
 #define OPEN_READ FDRY_STORE_READONLY
 #define OPEN_WRITE 0
 #define OPEN_CREATE FDRY_STORE_CREATE
+
+#define PYTHON "python3 -m foundry " /* the commands of the Python package */
 #define OPT(NAME) CMD_OPT_BIT(NAME)
 
 const struct cmd cmd_list[] = {
@@ -58,6 +60,9 @@ int cmd_unknown(const char *name)
 	struct cmd_guess g = { .typed = name };
 	size_t i;
 
+	if (!strcmp(name, "doctor") || !strcmp(name, "run"))
+		return cmd_usage(NULL, "there is no command %s (did you mean " PYTHON "%s?)", name,
+				 name);
 	for (i = 0; i < cmd_count; i++)
 		if (cmd_list[i].group != CMD_GROUP_HIDDEN)
 			cmd_guess_offer(&g, cmd_list[i].name);

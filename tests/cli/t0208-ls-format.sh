@@ -33,7 +33,7 @@ t "an unknown field lists the fields" says_only 2 \
 	"no field 'Nam' \(did you mean Name\?\); the fields are Name, ShortID, .*Fact.KEY; see" \
 	foundry-store ls --format '{{.Nam}}'
 for bad in '{{Name}}' '{{.Name' '{{}}'; do
-	t "the template '$bad' is wrong usage" says_only 2 'not written \{\{\.Name\}\}' \
+	t "the template '$bad' is wrong usage" says_only 2 'must have the form \{\{\.Name\}\}' \
 		foundry-store ls --format "$bad"
 done
 t "a template and JSON are wrong usage" exits 2 foundry-store ls --json --format '{{.Name}}'
@@ -71,7 +71,7 @@ t "an unknown key is suggested" says_only 2 \
 	"no filter 'usedsince' \(did you mean used-since\?\); use name, id" foundry-store ls \
 	--filter usedsince=1h
 t "no value" says_only 2 "the filter 'name' is not KEY=VALUE" foundry-store ls --filter name
-t "neither true nor false" says_only 2 "pinned is true or false, not 'yes'" foundry-store ls \
+t "neither true nor false" says_only 2 "pinned must be true or false, not 'yes'" foundry-store ls \
 	--filter pinned=yes
 t "no time" says_only 2 "'soon' is not a time; write a day" foundry-store ls --filter \
 	used-since=soon
@@ -145,7 +145,7 @@ t "after --zero" counts "l['hits'] == l['misses'] == l['captures'] == 0 and l['s
 "$vecadd" load -s "$FOUNDRY_STORE" >load.out
 t "hits after --zero are counted" counts "l['hits'] == l['saved_hits'] == 1"
 rm "$FOUNDRY_STORE/used" && mkdir "$FOUNDRY_STORE/used"
-t "--zero that cannot be written fails" fails "cannot write the store's file used" foundry-store \
+t "--zero that cannot be written fails" fails 'cannot write the store.s file used' foundry-store \
 	stat --zero
 t "a load without the file works" "$vecadd" load -s "$FOUNDRY_STORE"
 t_done

@@ -136,6 +136,11 @@ t "the beginning of a command is suggested" says_only 2 \
 	'there is no command insp \(did you mean init or inspect\?\); see' foundry-store insp
 t "no command is suggested for any word" says_only 2 'there is no command zzzzz; see' \
 	foundry-store zzzzz
+t "a command of the Python package is suggested" says_only 2 \
+	'there is no command doctor \(did you mean python3 -m foundry doctor\?\); see' \
+	foundry-store doctor
+t "help names the command that examines a machine" bash -c \
+	"foundry-store --help | grep -q 'python3 -m foundry doctor'"
 t "help suggests a command" says_only 2 '\(did you mean verify\?\); see' foundry-store help verfy
 for c in 'show n/aa' 'rm n/aa' 'pin n/aa' 'du n/aa' 'export -o x n/aa' 'tag n/aa x' \
 	'selftest n/aa'; do
