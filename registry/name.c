@@ -52,16 +52,53 @@ bad:
 			 (int)(len < 200 ? len : 200), repo);
 }
 
-static bool host_fits(const char *host, size_t len)
+/* An address of IPv6 in brackets: the bytes up to and with the bracket; 0: it is none. */
+static size_t address_length(const char *host, size_t len)
+{
+	const char *end = memchr(host, ']', len);
+	size_t i, n = end ? (size_t)(end - host) + 1 : 0;
+
+	for (i = 1; i + 1 < n; i++)
+		if (!strchr("0123456789abcdefABCDEF:.", host[i]))
+			return 0;
+	return n > 2 ? n : 0;
+}
+
+static size_t name_length(const char *host, size_t len)
+{
+	size_t n = 0;
+
+	if (len && (host[0] == '-' || host[0] == '.'))
+		return 0;
+	while (n < len && (is_word(host[n]) || host[n] == '.' || host[n] == '-'))
+		n++;
+	return n;
+}
+
+static bool port_fits(const char *port, size_t len)
 {
 	size_t i;
+	unsigned int n = 0;
 
-	if (!len || len > FDRY_REGISTRY_HOST_MAX || host[0] == '-' || host[0] == '.')
-		return false;
-	for (i = 0; i < len; i++)
-		if (!is_word(host[i]) && !strchr(".-:[]", host[i]))
+	for (i = 0; i < len; i++) {
+		if (port[i] < '0' || port[i] > '9' || n > 65535)
 			return false;
-	return true;
+		n = n * 10 + (unsigned int)(port[i] - '0');
+	}
+	return n && n <= 65535;
+}
+
+/* A name or an address, and nothing or ":PORT". */
+static bool host_fits(const char *host, size_t len)
+{
+	size_t n;
+
+	if (!len || len > FDRY_REGISTRY_HOST_MAX)
+		return false;
+	n = host[0] == '[' ? address_length(host, len) : name_length(host, len);
+	if (!n)
+		return false;
+	return n == len || (host[n] == ':' && port_fits(host + n + 1, len - n - 1));
 }
 
 static bool tag_fits(const char *tag, size_t len)

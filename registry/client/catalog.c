@@ -218,14 +218,52 @@ int fdry_catalog_node_read(struct fdry_catalog *r, struct fdry_span text,
 	return err;
 }
 
+/* The slot of the node with this id, or the empty slot for it. Ids are hashes, so their first bytes
+ * select the slot. */
+static uint32_t *slot_at(const struct fdry_catalog *r, const struct fdry_oid *id)
+{
+	size_t i = fdry_get32(id->b);
+	uint32_t *slot = &r->slots[i & (r->nslots - 1)];
+
+	while (*slot && !fdry_oid_eq(&fdry_catalog_node(r, *slot - 1)->id, id))
+		slot = &r->slots[++i & (r->nslots - 1)];
+	return slot;
+}
+
+static int slots_grow(struct fdry_catalog *r)
+{
+	size_t i, n = r->nslots ? 4 * r->nslots : 256;
+	uint32_t *slots = calloc(n, sizeof(*slots));
+
+	if (!slots)
+		return fdry_nomem();
+	free(r->slots);
+	r->slots = slots;
+	r->nslots = n;
+	for (i = 0; i < fdry_catalog_nodes(r); i++)
+		*slot_at(r, &fdry_catalog_node(r, i)->id) = (uint32_t)i + 1;
+	return 0;
+}
+
+int fdry_catalog_node_add(struct fdry_catalog *r, const struct fdry_catalog_node *node)
+{
+	size_t n = fdry_catalog_nodes(r) + 1;
+	int err = 2 * n > r->nslots ? slots_grow(r) : 0;
+
+	if (err)
+		return err;
+	err = fdry_buf_put(&r->nodes, node, sizeof(*node));
+	if (err)
+		return err;
+	*slot_at(r, &node->id) = (uint32_t)n;
+	return 0;
+}
+
 size_t fdry_catalog_find(const struct fdry_catalog *r, const struct fdry_oid *id)
 {
-	size_t i, n = fdry_catalog_nodes(r);
+	uint32_t slot = r->nslots ? *slot_at(r, id) : 0;
 
-	for (i = 0; i < n; i++)
-		if (fdry_oid_eq(&fdry_catalog_node(r, i)->id, id))
-			return i;
-	return FDRY_CATALOG_NONE;
+	return slot ? slot - 1 : FDRY_CATALOG_NONE;
 }
 
 /* --- fetching them --- */
@@ -314,7 +352,7 @@ static int node_add(struct fdry_catalog *r, const struct fetch *f, size_t *ret)
 		err = fdry_catalog_node_read(r, (struct fdry_span){ f->req.in.data, f->req.in.len },
 					  &node);
 	*ret = fdry_catalog_nodes(r);
-	return err ?: fdry_buf_put(&r->nodes, &node, sizeof(node)) ?: node_follow(r, &node);
+	return err ?: fdry_catalog_node_add(r, &node) ?: node_follow(r, &node);
 }
 
 static int fetch_done(struct fdry_http *h, struct fdry_http_req *req)
@@ -368,6 +406,7 @@ void fdry_catalog_release(struct fdry_catalog *r)
 	fdry_buf_release(&r->requests);
 	fdry_buf_release(&r->tags);
 	fdry_buf_release(&r->nodes);
+	free(r->slots);
 	fdry_buf_release(&r->parts);
 	fdry_buf_release(&r->layers);
 }

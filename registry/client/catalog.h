@@ -47,6 +47,8 @@ struct fdry_catalog {
 	struct fdry_buf parts;  /* struct fdry_oid */
 	struct fdry_buf layers; /* struct fdry_catalog_layer */
 	struct fdry_buf requests; /* struct fetch pointers, of catalog.c */
+	uint32_t *slots;        /* a hash table: a node's number + 1, found by its id; 0: none */
+	size_t nslots;          /* a power of two, or 0 */
 };
 
 /* Read everything. */
@@ -63,6 +65,9 @@ int fdry_catalog_node_read(struct fdry_catalog *r, struct fdry_span text,
 int fdry_catalog_tags_read(struct fdry_span text, struct fdry_buf *ret) __must_check;
 /* Whether this is a tag at which signatures of @id lie: "sha256-HEX", or with more behind a dot. */
 bool fdry_catalog_tag_subject(const char *tag, struct fdry_oid *id);
+/* Append a node, whose id must be new. FDRY_E_NOMEM. */
+int fdry_catalog_node_add(struct fdry_catalog *r,
+			  const struct fdry_catalog_node *node) __must_check;
 /* The node of this id, or FDRY_CATALOG_NONE. */
 size_t fdry_catalog_find(const struct fdry_catalog *r, const struct fdry_oid *id);
 

@@ -98,11 +98,47 @@ static int readable(const char *name, const char *path)
 			 name, path);
 }
 
+static const char *const system_files[] = {
+	"/etc/ssl/certs/ca-certificates.crt",                /* Debian, Ubuntu, Alpine, Arch */
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* Fedora, Red Hat */
+	"/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora before 42 */
+	"/etc/ssl/ca-bundle.pem",                            /* SUSE */
+	"/etc/ssl/cert.pem",                                 /* Alpine without ca-certificates */
+	NULL
+};
+static const char *const system_folders[] = {
+	"/etc/ssl/certs", "/etc/pki/ca-trust/extracted/pem/directory-hash", NULL
+};
+
+static const char *first_readable(const char *const *paths)
+{
+	while (*paths && access(*paths, R_OK))
+		paths++;
+	return *paths;
+}
+
+static int system_find(struct fdry_http *h)
+{
+	const curl_version_info_data *info = curl_version_info(CURLVERSION_NOW);
+	int err;
+
+	if (info->age >= CURLVERSION_SEVENTH && (info->cainfo || info->capath))
+		return 0;
+	err = fdry_config_path(FDRY_CONFIG_SSL_CERT_FILE, &h->system_ca) ?:
+	      fdry_config_path(FDRY_CONFIG_SSL_CERT_DIR, &h->system_folder) ?:
+	      readable("SSL_CERT_FILE", h->system_ca);
+	if (!h->system_ca)
+		h->system_ca = first_readable(system_files);
+	if (!h->system_folder)
+		h->system_folder = first_readable(system_folders);
+	return err;
+}
+
 int fdry_http_certs_find(struct fdry_http *h)
 {
 	bool found = false;
 	const char *at;
-	int err = fdry_config_path(FDRY_CONFIG_REGISTRY_CA, &h->ca);
+	int err = system_find(h) ?: fdry_config_path(FDRY_CONFIG_REGISTRY_CA, &h->ca);
 
 	/* A mirror must not learn who this client is at the registry itself. */
 	if (!err && !h->opts.mirror)

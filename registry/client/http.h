@@ -80,6 +80,8 @@ struct fdry_http {
 	struct fdry_registry_name name;
 	char base[FDRY_REGISTRY_HOST_MAX + 16]; /* https://HOST */
 	const char *ca, *cert, *key;            /* NULL: none */
+	/* The system's authorities; NULL if libcurl knows where they are. */
+	const char *system_ca, *system_folder;
 	struct fdry_buf certs;                  /* their paths if they come from a folder */
 	uint64_t stall_s, retries_max;
 	struct fdry_auth auth;

@@ -13,7 +13,7 @@
 
 #define FILE_MAX (1u << 20)
 #define VERSION 1
-#define PAUSE_MS 30000.0 /* in which a mirror that failed is not asked again */
+#define PAUSE_MS 30000.0 /* in which a mirror that failed is not used */
 #define FAILED_MAX 16u   /* mirrors of which that is known */
 
 struct mirrors {
@@ -107,7 +107,7 @@ static int root_check(const char *path, const json_t *root)
 
 	if (!fdry_json_count(root, "version", &version) || version != VERSION ||
 	    !has_only(root, "version", "registries") || !json_is_array(list))
-		return bad(path, "its members are \"version\", which is 1, and the list "
+		return bad(path, "its members must be \"version\", which is 1, and the list "
 				 "\"registries\"");
 	for (i = 0; i < json_array_size(list) && !err; i++)
 		err = registry_check(path, json_array_get(list, i));
@@ -148,7 +148,7 @@ static int parse(struct fdry_span text, const char *path, const struct fdry_regi
 	int err;
 
 	if (fdry_json_read(text, path, &root))
-		return bad(path, "it is no JSON object, or names a member twice");
+		return bad(path, "it is not a JSON object, or it names a member twice");
 	err = root_check(path, root) ?: mirrors_find(path, root, name, ret);
 	json_decref(root);
 	return err;
@@ -283,13 +283,13 @@ bool fdry_sources_pass_over(struct fdry_sources *s, size_t i, int err)
 	     err != -FDRY_E_BADIMAGE && err != -FDRY_E_CORRUPT && err != -FDRY_E_LIMIT &&
 	     err != -FDRY_E_ENV))
 		return false;
-	fdry_info("the mirror %s does not help: %s", s->http[i].name.host, fdry_last_error());
+	fdry_info("the mirror %s failed: %s", s->http[i].name.host, fdry_last_error());
 	return true;
 }
 
 void fdry_sources_drop(struct fdry_sources *s, size_t i)
 {
-	fdry_warn("the mirror %s is not asked again: %s", s->http[i].name.host,
+	fdry_warn("the mirror %s failed and is not used again: %s", s->http[i].name.host,
 		  fdry_last_error());
 	s->out[i] = true;
 	failure_note(s->http[i].name.host);

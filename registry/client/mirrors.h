@@ -17,7 +17,7 @@
 /* The mirrors and then the registry itself. */
 struct fdry_sources {
 	struct fdry_http http[FDRY_MIRRORS_MAX + 1];
-	bool out[FDRY_MIRRORS_MAX + 1]; /* it has failed, and is not asked again */
+	bool out[FDRY_MIRRORS_MAX + 1]; /* it has failed, and is not used again */
 	size_t origin;                  /* the position of the registry itself, which is the last */
 };
 

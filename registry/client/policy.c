@@ -147,7 +147,7 @@ static int root_check(const struct fdry_policy *p)
 	if (!fdry_json_count(p->root, "version", &version) || version != VERSION)
 		return bad(p, "\"version\" is 1");
 	if (!has_only(p->root, names, 3))
-		return bad(p, "its members are \"version\", \"default\" and \"names\"");
+		return bad(p, "its members must be \"version\", \"default\" and \"names\"");
 	if (json_object_get(json_object_get(p->root, "default"), "signedAs"))
 		return bad(p, "the default has no \"signedAs\"");
 	return rule_check(p, json_object_get(p->root, "default")) ?:
@@ -250,7 +250,7 @@ int fdry_policy_parse(struct fdry_span text, const char *path,
 	int err = fdry_json_read(text, path, &p.root);
 
 	if (err)
-		return bad(&p, "it is no JSON object, or names a member twice");
+		return bad(&p, "it is not a JSON object, or it names a member twice");
 	err = root_check(&p) ?: rule_take(&p, name);
 	if (err) {
 		json_decref(p.root);

@@ -152,7 +152,7 @@ static int kept_check(const struct prune *p)
 		if (p->marks[i].stays && fdry_catalog_node(&p->catalog, i)->is_unread)
 			return fdry_fail(FDRY_E_BADIMAGE,
 					 "the document sha256:%s of %s stays and is malformed, so "
-					 "what it needs is not known, and nothing was removed; "
+					 "what it refers to is unknown; nothing was removed; "
 					 "remove it first",
 					 fdry_oid_hex(&fdry_catalog_node(&p->catalog, i)->id, hex),
 					 p->http.name.repo);

@@ -7,7 +7,7 @@
  * that came early.
  *
  * Mirrors come first, and get only requests for digests. If a mirror does not deliver an object,
- * the next place is asked for it; a mirror whose requests fail is not asked again.
+ * it is requested from the next one; a mirror whose requests fail is not used again.
  */
 #include <stdlib.h>
 

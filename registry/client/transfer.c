@@ -91,10 +91,11 @@ int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r)
 	if (!u)
 		return fdry_nomem();
 	if (!r->location || curl_url_set(u, CURLUPART_URL, r->url, 0) ||
-	    curl_url_set(u, CURLUPART_URL, r->location, 0) ||
+	    /* An address of FTP, too, which is refused below and which not every libcurl knows. */
+	    curl_url_set(u, CURLUPART_URL, r->location, CURLU_NON_SUPPORT_SCHEME) ||
 	    curl_url_get(u, CURLUPART_URL, &url, 0)) {
-		err = fdry_fail(FDRY_E_NETWORK, "the registry %s answered %ld without a place to "
-				"go on at; look into its log", h->name.host, r->status);
+		err = fdry_fail(FDRY_E_NETWORK, "the registry %s answered %ld without an address "
+				"for the rest of the upload; see its log", h->name.host, r->status);
 		goto out_cleanup;
 	}
 	err = fdry_http_check_scheme(h, url);
@@ -314,8 +315,12 @@ int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url)
 	bad |= curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)h->stall_s);
 	bad |= curl_easy_setopt(easy, CURLOPT_USERAGENT, "foundry/" FDRY_VERSION);
 	bad |= curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (h->ca)
-		bad |= curl_easy_setopt(easy, CURLOPT_CAINFO, h->ca);
+	if (h->ca || h->system_ca)
+		bad |= curl_easy_setopt(easy, CURLOPT_CAINFO, h->ca ?: h->system_ca);
+	if (h->system_ca)
+		bad |= curl_easy_setopt(easy, CURLOPT_PROXY_CAINFO, h->system_ca);
+	if (h->system_folder)
+		bad |= curl_easy_setopt(easy, CURLOPT_CAPATH, h->system_folder);
 	if (h->cert && own)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLCERT, h->cert);
 	if (h->key && own)
@@ -383,14 +388,17 @@ static int body_set(struct fdry_http_req *r)
 	return bad ? fdry_nomem() : 0;
 }
 
-/* Go on behind the bytes of the last try. */
+/* Go on behind the bytes of the last try. range_check() examines the answer: with
+ * CURLOPT_RESUME_FROM, libcurl 8.14 takes a redirect for a server that cannot resume. */
 static int resume_set(struct fdry_http_req *r)
 {
+	char range[32];
+
 	r->resumed = r->in.len;
 	if (!r->resumed)
 		return 0;
-	return curl_easy_setopt(r->easy, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)r->resumed)
-		       ? fdry_nomem() : 0;
+	snprintf(range, sizeof(range), "%zu-", r->resumed);
+	return curl_easy_setopt(r->easy, CURLOPT_RANGE, range) ? fdry_nomem() : 0;
 }
 
 static int options_set(struct fdry_http *h, struct fdry_http_req *r)

@@ -118,9 +118,10 @@ log_in() {
 		"$(printf '%s' "${2:-user:secret}" | base64)" >"$HOME/.docker/config.json"
 }
 
-# hostile_start NAME [OTHER]: starts registry_hostile.py with the folder NAME; sets NAME_port
+# hostile_start NAME [OTHER]: starts registry_hostile.py with the folder NAME; sets NAME_port. With
+# tls_hostile it speaks TLS
 hostile_start() {
-	local name=$1 port
+	local name=$1 port scheme=http${HOSTILE_TLS:+s}
 	port=$(free_port)
 	eval "${name}_port=$port"
 	mkdir -p "$name"
@@ -128,11 +129,15 @@ hostile_start() {
 		>>"$name.log" 2>&1 &
 	registry_pids+=($!)
 	for _ in {1..100}; do
-		curl -so /dev/null "http://127.0.0.1:$port/" && return
+		curl -so /dev/null -k "$scheme://127.0.0.1:$port/" && return
 		sleep 0.1
 	done
 	cat "$name.log"
 	return 1
+}
+tls_hostile() {
+	tls_make
+	HOSTILE_TLS="$TMP/server.crt $TMP/server.key $TMP/ca.crt" hostile_start "$@"
 }
 
 # hostile_image: seals the image m/one of the files a and b; sets blob, the path of a's blob
@@ -152,12 +157,14 @@ servers_own() {
 	mkdir -p "$HOME/.docker"
 }
 
-# hostile_begin: starts the server "bad" before the registry "real"; pushes m/one; sets at
+# hostile_begin [pushed]: starts the server "bad" before the registry "real"; sets at; pushes m/one,
+# unless it is pushed. Functions that share a registry must not push at once: docker-registry writes
+# its links in place, so that another request may find one empty, and answer DIGEST_INVALID.
 hostile_begin() {
 	hostile_start bad "127.0.0.1:$real_port"
 	at=oci+http://127.0.0.1:$bad_port/m/one
 	fault
-	t "push" push
+	[ "${1:-}" = pushed ] || t "push" push
 }
 
 # The functions below work with the server "bad", on the image that $at names, in the store t.

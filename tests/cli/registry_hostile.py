@@ -9,7 +9,8 @@ FOLDER/faults has lines
 For the next COUNT requests with this method whose path matches, the fault happens instead; a line
 counts only if the ones before do not match. After the fault "down" no request gets an answer until
 the file changes. FOLDER/headers gets the method, path, Authorization and Range of every request. If
-the file FOLDER/tokens exists, requests need one of the tokens that it lists; /token issues them.
+the file FOLDER/tokens exists, requests need one of the tokens that it lists; /token issues them. To
+delete needs one that was asked for with this right.
 
 HOSTILE_TLS="CERTIFICATE KEY CA" makes it speak TLS. It then asks for a certificate of the client,
 needs none, and notes the subject's name in FOLDER/headers behind the rest.
@@ -184,6 +185,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(b" ")
                 self.wfile.flush()
                 time.sleep(0.5)
+        elif name == "until":  # no answer before this file exists; FOLDER/waits says that it waits
+            with open(os.path.join(folder, "waits"), "w", encoding="utf-8"):
+                pass
+            while not os.path.exists(argument):
+                time.sleep(0.02)
+            again = fault_for(self.command, self.path) or ["pass"]
+            self.fault(again[0], again[1] if len(again) > 1 else None, body)
         elif name == "flip":
             self.pass_on(body, lambda s, h, d: (s, h, d[:-1] + bytes([d[-1] ^ 1])))
         elif name == "chatty":
@@ -282,15 +290,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def may(self):
         """Is the token one of those that count?"""
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         with open(os.path.join(folder, "tokens"), encoding="utf-8") as f:
-            return self.headers.get("Authorization", "").removeprefix("Bearer ") in f.read().split()
+            listed = token in f.read().split()
+        return listed and (self.command != "DELETE" or token.startswith("delete"))
 
     def token(self, body):
         fault = fault_for(self.command, self.path)
         if fault:
             self.fault(fault[0], fault[1] if len(fault) > 1 else None, body)
             return
-        name = f"token{time.monotonic_ns()}"
+        right = "delete" if "delete" in self.path + body.decode() else "token"
+        name = f"{right}{time.monotonic_ns()}"
         with open(os.path.join(folder, "tokens"), "a", encoding="utf-8") as f:
             f.write(name + "\n")
         with open(os.path.join(folder, "asked"), "a", encoding="utf-8") as f:

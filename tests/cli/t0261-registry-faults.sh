@@ -12,7 +12,7 @@ hostile_image
 
 repeated() {
 	servers_own
-	hostile_begin
+	hostile_begin pushed
 	t "pull through the server" fetch
 	fault "GET $blob 1 drop"
 	t "a connection that breaks is opened again" fetch
@@ -35,7 +35,7 @@ repeated() {
 
 stalled() {
 	servers_own
-	hostile_begin
+	hostile_begin pushed
 	fault "GET $blob 1 stall 100000"
 	t "a stalled download is broken off and goes on" fetch
 	fault "GET $blob 1 drip 0.5"
@@ -45,7 +45,7 @@ stalled() {
 
 stalled_always() {
 	servers_own
-	hostile_begin
+	hostile_begin pushed
 	fault "GET $blob 9 stall 0"
 	t "a download that always stalls" refuses 9 "too slow|broke off"
 }
@@ -70,7 +70,7 @@ pushes() {
 
 refused() {
 	servers_own
-	hostile_begin
+	hostile_begin pushed
 	fault "GET $blob 9 drop"
 	t "a connection that always breaks" refuses 9 "cannot be reached, or a transfer broke off"
 	fault "GET $blob 9 flip"
@@ -216,5 +216,7 @@ changes() {
 }
 
 registry_start real
+at=oci+http://127.0.0.1:$real_port/m/one
+t "push" push
 side_by_side repeated stalled stalled_always refused changes
 t_done

@@ -103,25 +103,9 @@ helper_absent() {
 
 # --- the client's certificate ---
 
-secure_start() {
-	local port
-	port=$(free_port)
-	eval "$1_port=$port"
-	mkdir -p "$1"
-	python3 "$ROOT/tests/cli/registry_hostile.py" "$port" "$TMP/$1" "${@:2}" >>"$1.log" 2>&1 &
-	registry_pids+=($!)
-	for _ in {1..100}; do
-		curl -so /dev/null -k "https://127.0.0.1:$port/" && return
-		sleep 0.1
-	done
-	cat "$1.log"
-	return 1
-}
 certificate() {
-	tls_make
-	export HOSTILE_TLS="$TMP/server.crt $TMP/server.key $TMP/ca.crt"
-	secure_start named "127.0.0.1:$real_port"
-	secure_start other "127.0.0.1:$real_port"
+	tls_hostile named "127.0.0.1:$real_port"
+	tls_hostile other "127.0.0.1:$real_port"
 	export FOUNDRY_REGISTRY_CA=$TMP/ca.crt FOUNDRY_REGISTRY_CERT=$TMP/client.crt
 	export FOUNDRY_REGISTRY_KEY=$TMP/client.key
 	echo "GET blobs 99 redirect https://127.0.0.1:$other_port" >named/faults

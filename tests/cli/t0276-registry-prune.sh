@@ -278,4 +278,23 @@ assert j["removed"] == len([x for x in j["items"] if not x["kept"]]) == 1, j
 assert j["requests"] > 5, j'
 }
 t "reports what was removed before" midway
+fault
+
+# --- a registry with tokens, which deletes for those alone that were asked for with this right ---
+
+push a one
+push b two --sign-key key.pem
+echo x >bad/tokens
+: >bad/asked
+t "tags are listed with a token" prints "about one two" bash -c \
+	"echo \$(foundry-store tags -q $bad)"
+t "which has no right to delete" bash -c "grep -q 'models%3Apull&\|models:pull&' bad/asked &&
+	! grep -q delete bad/asked"
+t "prune asks for the right" bash -c "foundry-store prune $bad --keep one,about --apply -q &&
+	grep -q delete bad/asked"
+t "and has removed the image and its signatures" prints "about one" all
+push b two
+: >bad/asked
+t "unpush asks for it, too" bash -c "foundry-store unpush $bad:two -q && grep -q delete bad/asked"
+t "and has removed the tag" prints "about one" all
 t_done

@@ -127,6 +127,24 @@ cp mirrors.json "$HOME/.config/foundry/mirrors.json"
 t "the file in the user's configuration" env -u FOUNDRY_REGISTRY_MIRRORS bash -c "
 	: >bad/headers; rm -rf t; foundry-store -s t pull $at && ! grep -q blobs bad/headers"
 
+# --- the client's certificate ---
+
+certificate() {
+	tls_hostile own "127.0.0.1:$real_port"
+	tls_hostile near_tls "127.0.0.1:$near_port"
+	mirrors "127.0.0.1:$own_port/m" "oci://127.0.0.1:$near_tls_port/cached"
+	: >own/headers
+	: >near_tls/headers
+	rm -rf t
+	FOUNDRY_REGISTRY_CA=$TMP/ca.crt FOUNDRY_REGISTRY_CERT=$TMP/client.crt \
+		FOUNDRY_REGISTRY_KEY=$TMP/client.key foundry-store -s t pull \
+		"oci://127.0.0.1:$own_port/m/one"
+}
+t "a registry and a mirror with TLS, and a certificate" certificate
+t "the registry saw the certificate" grep -q "HEAD .*manifests.* client$" own/headers
+t "the mirror got requests" grep -q "GET .*blobs" near_tls/headers
+t "and no certificate" bash -c "! grep -q 'client$' near_tls/headers"
+
 # --- files that are wrong ---
 
 while IFS='|' read -r text regex; do

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,34 @@ with foundry.load("model", store=sys.argv[1], build=True, progress=progress) as 
     img.launch(3)
     assert list(struct.unpack(f"{N}f", img.read("c"))) == [10.0 + i for i in range(N)]
 print(json.dumps(seen))
+'''
+PARTS = '''
+import os, struct, sys, threading, time
+import foundry
+from test_roundtrip import N
+numbers = [10.0 + i for i in range(N)]
+def use(img):
+    img.write("a", struct.pack(f"{N}f", *([10.0] * N)))
+    img.launch(3)
+    return list(struct.unpack(f"{N}f", img.read("c")))
+with foundry.Store(sys.argv[1]) as store:
+    second, failed = [], []
+    def load():
+        try:
+            second.append(foundry.load("decoder", store=store))
+        except foundry.Error as e:
+            failed.append(str(e))
+    thread = threading.Thread(target=load)
+    thread.start()
+    while not os.path.exists(os.environ["ASKED"]):
+        time.sleep(0.02)
+    with foundry.load("model", store=store) as first:
+        assert use(first) == numbers
+        assert thread.is_alive() and not second
+        open(os.environ["GOES_ON"], "w").close()
+        thread.join()
+        assert use(first) == numbers
+        print(use(second[0]) == numbers if second else failed[0])
 '''
 PIN = '''
 import json, sys
@@ -154,8 +183,8 @@ class Registry(unittest.TestCase):
         with foundry.Store(self.store) as store:
             return store.push("model", f"{self.repository}:model", private=True)
 
-    def last_chunk(self):
-        manifest = json.loads(answer(self.real, "/v2/images/manifests/model"))
+    def last_chunk(self, tag="model"):
+        manifest = json.loads(answer(self.real, f"/v2/images/manifests/{tag}"))
         return [layer["digest"] for layer in manifest["layers"]
                 if layer["mediaType"].endswith("chunk.v1") and layer["size"] > 1 << 20][-1]
 
@@ -213,6 +242,33 @@ class Registry(unittest.TestCase):
         self.assertGreater(seen["content"], 8 * DRIP - 0.1)
         self.assertLess(seen["kernels"], seen["content"] - 3 * DRIP)
         self.assertLess(seen["graphs"], seen["content"] - 2 * DRIP)
+
+    def parts(self, fault):
+        """Loads an image and launches it while the last chunk of another one is withheld; then the
+        fault happens to that chunk. What the other one says.
+        """
+        import foundry
+        self.push()
+        decoder = CAPTURE.replace('"model"', '"decoder"').replace(
+            "Capture()", "Capture(base=0x300000000000)").replace("i + 1", "i + 101")
+        child(decoder, self.store)
+        with foundry.Store(self.store) as store:
+            store.push("decoder", f"{self.repository}:decoder", private=True)
+        chunk = self.last_chunk("decoder")
+        goes_on = os.path.join(self.new_store(), "goes-on")
+        asked = os.path.join(self.folder, "bad", "waits")
+        self.fault(f"GET {chunk} 1 until {goes_on}\nGET {chunk} 99 {fault}")
+        try:
+            return child(PARTS, self.new_store(), FOUNDRY_REGISTRY=self.repository, ASKED=asked,
+                         GOES_ON=goes_on)
+        finally:
+            os.unlink(asked)
+
+    def test_a_part_is_launched_before_the_last_chunk_of_another(self):
+        self.assertEqual(self.parts("pass"), "True")
+
+    def test_a_part_works_if_the_other_does_not_come(self):
+        self.assertRegex(self.parts("status 403"), "decoder.*cannot be fetched.*answered 403")
 
     def test_an_image_is_listed_when_it_is_complete(self):
         import foundry
@@ -280,6 +336,36 @@ class Registry(unittest.TestCase):
         self.assertFalse(other)
         self.assertRegex(other.why, "'model'|other")
         self.assertEqual(self.is_pinned(path), [False])
+
+    def test_a_pin_ends_without_those_of_other_jobs(self):
+        import foundry
+        self.push()
+        path = self.new_store()
+
+        def refused(meanwhile):
+            """A job of two ranks, whose other rank lacks the image, and what happens before."""
+            def exchange(record):
+                meanwhile()
+                lacks = struct.pack("<iI", -300, 0)
+                return [record, record[:8] + lacks + bytes(32)]
+            return foundry.pin("model", store=path, ranks=2, exchange=exchange)
+
+        def pin():
+            self.assertTrue(foundry.pin("model", store=path))
+        with foundry.Store(path) as store:
+            store.pull(f"{self.repository}:model")
+            for meanwhile, pinned in (
+                    (lambda: None, False), (pin, True), (lambda: store.pin("model"), True),
+                    (lambda: self.assertFalse(refused(lambda: None)), False),
+                    (lambda: (pin(), store.unpin("model")), False),
+                    (lambda: (store.unpin("model"), pin()), True),
+                    (lambda: self.assertFalse(refused(pin)), True)):
+                self.assertFalse(refused(meanwhile))
+                self.assertEqual(self.is_pinned(path), [pinned])
+                store.unpin("model")
+            store.pin("model")
+            self.assertFalse(refused(lambda: None))
+            self.assertEqual(self.is_pinned(path), [True], "it was pinned before")
 
     def test_a_group_gets_one_answer(self):
         import foundry

@@ -2,8 +2,10 @@
 /* Tests of the readers of the registry's client: names, challenges, manifests and indexes. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "registry/client/auth.h"
+#include "registry/client/certs.h"
 #include "registry/client/json.h"
 #include "registry/client/manifest.h"
 #include "registry/name.h"
@@ -11,6 +13,46 @@
 #include "tests/lib/test.h"
 
 #define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* --- the system's authorities --- */
+
+/* In place of libcurl's own: a libcurl that was built with or without a place of CA files. */
+static const char *built_in;
+curl_version_info_data *curl_version_info(CURLversion version)
+{
+	static curl_version_info_data info;
+
+	info = (curl_version_info_data){ .age = version, .cainfo = built_in };
+	return &info;
+}
+
+START_TEST(authorities)
+{
+	struct fdry_http h = { .name = { .host = "h" } };
+
+	setenv("XDG_CONFIG_HOME", "/none", 1);
+	setenv("SSL_CERT_FILE", "/dev/null", 1);
+	setenv("SSL_CERT_DIR", "/a:/b", 1);
+	ok(fdry_http_certs_find(&h));
+	ck_assert_str_eq(h.system_ca, "/dev/null");
+	ck_assert_str_eq(h.system_folder, "/a:/b");
+	ck_assert(!h.ca);
+
+	setenv("SSL_CERT_FILE", "/none", 1);
+	fails(ENV, "SSL_CERT_FILE is '/none', which cannot be read", fdry_http_certs_find(&h));
+
+	unsetenv("SSL_CERT_FILE");
+	ok(fdry_http_certs_find(&h));
+	if (!access("/etc/ssl/certs/ca-certificates.crt", R_OK))
+		ck_assert_str_eq(h.system_ca, "/etc/ssl/certs/ca-certificates.crt");
+
+	built_in = "/own";
+	h = (struct fdry_http){ .name = { .host = "h" } };
+	setenv("SSL_CERT_FILE", "/none", 1);
+	ok(fdry_http_certs_find(&h));
+	ck_assert(!h.system_ca && !h.system_folder);
+}
+END_TEST
 
 /* --- names --- */
 
@@ -64,6 +106,9 @@ static const char *const bad_names[] = {
 	"oci://h\n/x",
 	"oci://h/x:a b",
 	"oci://h/x@sha256:" DIGITS "0",
+	"oci://h:x:y/a", "oci://h:x/a", "oci://h:/a", "oci://h:1:2/a", "oci://h:0/a",
+	"oci://h:65536/a", "oci://::1/a", "oci://[::1/a", "oci://[]/a", "oci://[x]/a",
+	"oci://[::1]x/a", "oci://[::1]:/a", "oci://h]/a", "oci://:80/a", "oci://h:-1/a",
 };
 
 START_TEST(names_refused)
@@ -236,6 +281,7 @@ int main(void)
 	tcase_add_test(tc, index_largest);
 	tcase_add_test(tc, document_refused);
 	tcase_add_test(tc, error_texts);
+	tcase_add_test(tc, authorities);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

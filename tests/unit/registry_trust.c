@@ -367,6 +367,34 @@ START_TEST(node_read)
 }
 END_TEST
 
+/* Ids that begin equally must be told apart. */
+START_TEST(nodes_are_found_by_their_ids)
+{
+	struct fdry_catalog_node node = { .parts = 0 };
+	struct fdry_catalog c = { 0 };
+	uint32_t i;
+
+	ck_assert(fdry_catalog_find(&c, &node.id) == FDRY_CATALOG_NONE);
+	for (i = 0; i < 3000; i++) {
+		fdry_set32(node.id.b, i / 3);
+		node.id.b[31] = (uint8_t)(i % 3);
+		ck_assert(fdry_catalog_find(&c, &node.id) == FDRY_CATALOG_NONE);
+		node.objects = i;
+		ok(fdry_catalog_node_add(&c, &node));
+	}
+	for (i = 0; i < 3000; i++) {
+		fdry_set32(node.id.b, i / 3);
+		node.id.b[31] = (uint8_t)(i % 3);
+		ck_assert_uint_eq(fdry_catalog_find(&c, &node.id), i);
+		ck_assert_uint_eq(fdry_catalog_node(&c, i)->objects, i);
+		node.id.b[30] = 1;
+		ck_assert(fdry_catalog_find(&c, &node.id) == FDRY_CATALOG_NONE);
+		node.id.b[30] = 0;
+	}
+	fdry_catalog_release(&c);
+}
+END_TEST
+
 START_TEST(tag_lists)
 {
 	char long_tag[200] = "{\"tags\":[\"";
@@ -400,6 +428,7 @@ int main(void)
 	tcase_add_test(tc, signed_as_has_no_place);
 	tcase_add_test(tc, tags_of_signatures);
 	tcase_add_test(tc, node_read);
+	tcase_add_test(tc, nodes_are_found_by_their_ids);
 	tcase_add_test(tc, tag_lists);
 	suite_add_tcase(s, tc);
 	return test_main(s);
