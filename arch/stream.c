@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+_Atomic bool fdry_stream_launched;
+
 #define SPARES_MAX 8
 
 struct shared {

@@ -10,6 +10,8 @@
 #ifndef FDRY_ARCH_STREAM_H
 #define FDRY_ARCH_STREAM_H
 
+#include <stdatomic.h>
+
 #include "arch/driver.h"
 #include "lib/telemetry.h"
 
@@ -32,6 +34,21 @@ int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use,
 /* Free the entry of @ctx, which the caller is about to destroy together with its streams. Without
  * this call, the entry takes a few bytes until a context with the same handle reuses it. */
 void fdry_stream_forget(const struct fdry_driver *drv, CUcontext ctx);
+
+/*
+ * Was a graph launched in this process? On driver 580, the first graph that is uploaded after a
+ * launch slows down all others of the context by a quarter, until it is launched itself. So graphs
+ * of images are uploaded only before the first launch; later ones are uploaded by their own launch.
+ * The library cannot see the launches of others.
+ */
+extern _Atomic bool fdry_stream_launched;
+
+/* Call it before each launch of a graph. */
+static inline void fdry_stream_note_launch(void)
+{
+	if (!atomic_load_explicit(&fdry_stream_launched, memory_order_relaxed))
+		atomic_store_explicit(&fdry_stream_launched, true, memory_order_relaxed);
+}
 
 /* Wait for a stream or an event, and count that. Errors: those of the driver. */
 static inline __must_check int fdry_stream_wait(const struct fdry_driver *drv, CUstream stream)

@@ -6,22 +6,29 @@
 #include "lib/clock.h"
 #include "arch/stream.h"
 
-static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CUgraphExec *ret)
+static int exec_upload(const struct fdry_driver *drv, CUgraphExec exec)
 {
-	CUgraphExec exec;
 	CUstream stream;
-	int err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
+	int err = fdry_stream_shared(drv, FDRY_STREAM_GRAPHS, &stream);
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph,
-			fdry_graph_exec_flags(&x->view));
+	err = fdry_call(drv, cuGraphUpload, exec, stream);
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
+	return fdry_stream_wait(drv, stream);
+}
+
+static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CUgraphExec *ret)
+{
+	CUgraphExec exec;
+	int err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph,
+			    fdry_graph_exec_flags(&x->view));
+
 	if (err)
-		goto out_destroy;
-	err = fdry_stream_wait(img->drv, stream);
+		return err;
+	if (!atomic_load(&fdry_stream_launched))
+		err = exec_upload(img->drv, exec);
 	if (err)
 		goto out_destroy;
 	*ret = exec;

@@ -4,6 +4,7 @@
  *
  * A launch of a graph that is built takes no lock, unless the graph draws random numbers.
  */
+#include "arch/stream.h"
 #include "image/builder.h"
 #include "image/exec.h"
 #include "image/image_host.h"
@@ -108,6 +109,7 @@ static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
 		goto out_leave;
 	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
 	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
+	fdry_stream_note_launch();
 	fdry_random_begin(img, l);
 	err = exec_launch(img, l);
 	fdry_random_end(img, l, err);

@@ -115,6 +115,7 @@ static int exec_launch(struct fdry_cudagraph *g, CUstream stream)
 
 	if (err)
 		return err;
+	fdry_stream_note_launch();
 	err = fdry_call(g->on.drv, cuGraphLaunch, g->exec, stream);
 	if (err)
 		return err;

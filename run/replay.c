@@ -218,6 +218,7 @@ static int exec_launch(const struct fdry_slots *t, const struct fdry_slot *slot,
 
 	if (!slot->exec)
 		return fdry_image_launch(slot->img, slot->img_key, stream);
+	fdry_stream_note_launch();
 	err = fdry_call(t->drv, cuGraphLaunch, slot->exec, stream);
 	if (err)
 		return err;

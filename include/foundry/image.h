@@ -325,8 +325,10 @@ int fdry_image_check(struct fdry_image *img, const char *name, CUstream stream,
 int fdry_memory_fingerprint(int device, CUstream stream, const struct fdry_memory *ranges, size_t n,
 			    uint64_t (*ret)[2]);
 
-/* Build and upload graph @key now, so that its first launch costs what every launch costs. Does
- * nothing if the graph is built already. */
+/* Build graph @key now. Does nothing if the graph is built already. If the process has not launched
+ * a graph by Foundry yet, the call also uploads the graph, so that its first launch costs what
+ * every launch costs. Otherwise its first launch uploads it, which takes about a microsecond a
+ * node: an upload after a launch would slow down other graphs. */
 int fdry_image_build(struct fdry_image *img, uint64_t key);
 /* Wait until all graphs are built, and build those that the background thread left out. If it could
  * not build a graph, this call tries again and returns the error of the second try. So does a
@@ -386,7 +388,7 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  *         there. Reading and verifying begins earlier
  * @kernels_ms: from kernel objects to CUkernels; waits for objects included
  * @total_ms: of fdry_image_load(), with FDRY_LOAD_BUILD also of building graphs
- * @build_ms: of the graphs built so far: driver graph, instantiation, upload
+ * @build_ms: of the graphs built so far: driver graph, instantiation, upload before a first launch
  * @graphs_built, @nodes_built: number of these graphs and of their nodes
  * @mapped_bytes: device memory mapped for the image
  * @content_bytes, @verified_bytes: content that the load copied, and the part of it that it hashed

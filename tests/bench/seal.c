@@ -9,9 +9,10 @@
  * a store of its own, and shows the sums over its seals: milliseconds, and the number of graphs.
  * The driver is the one that FOUNDRY_DRIVER names, else the machine's, else the software driver.
  *
- * seal changed [MIB]: the cost of seals of one capture when all memory is new, when nothing
+ * seal changed [MIB [STORE]]: the cost of seals of one capture when all memory is new, when nothing
  * changed, and when 1 % of it changed: one byte in every 100th chunk of 2 MiB, so that 1 % of all
  * chunks is new. Each row is the median of 5 seals with the least and the most; the first has one.
+ * The image stays in STORE, with the ref "bench".
  *
  * seal calls: the cost of the driver calls that a seal makes, in nanoseconds, for a graph of 1,200
  * kernel nodes.
@@ -40,7 +41,8 @@ enum way { TOGETHER, IN_TURN, FIXED, CALLS };
 
 static const char *const ways[] = { "together", "in turn", "fixed" };
 
-static char dir[64];
+static char dir[256];
+static const char *kept; /* the directory of a store that stays; NULL: a temporary one */
 static void *interposer;
 static uint32_t nodes = 1200;
 static uint64_t content = 64 * MIB;
@@ -416,8 +418,8 @@ static int row_run(enum way way, uint32_t count)
 	pid_t pid;
 
 	fflush(stdout);
-	snprintf(dir, sizeof(dir), "/tmp/fdry-bench-seal-XXXXXX");
-	if (!mkdtemp(dir))
+	snprintf(dir, sizeof(dir), "%s", kept ? kept : "/tmp/fdry-bench-seal-XXXXXX");
+	if (!kept && !mkdtemp(dir))
 		return -1;
 	pid = fork();
 	if (!pid) {
@@ -431,7 +433,8 @@ static int row_run(enum way way, uint32_t count)
 	}
 	if (pid > 0)
 		waitpid(pid, &status, 0);
-	nftw(dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+	if (!kept)
+		nftw(dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 	return status;
 }
 
@@ -442,6 +445,7 @@ int main(int argc, char **argv)
 
 	if (!strcmp(counts, "changed")) {
 		content = (argc > 2 ? strtoull(argv[2], NULL, 10) : 1024) * MIB;
+		kept = argc > 3 ? argv[3] : NULL;
 		return row_run(FIXED, 0) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
 	if (!strcmp(counts, "calls"))

@@ -481,7 +481,7 @@ START_TEST(built_before_the_load_returns)
 	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
 	ck_assert_uint_eq(h.graphs, GRAPHS);
 	fdry_image_unload(img);
-	test_sim_fail("cuGraphUpload:5:2");
+	test_sim_fail(_i ? "cuGraphInstantiateWithFlags:5:2" : "cuGraphUpload:5:2");
 	fails(NODEVMEM, "graph 5",
 	      fdry_image_load(load_store(), "img",
 			      &(struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts),
@@ -489,6 +489,32 @@ START_TEST(built_before_the_load_returns)
 			      &img));
 	test_sim_fail(NULL);
 	ck_assert_int_eq(live_objects(), before);
+}
+END_TEST
+
+/* An upload after a launch would slow down the other graphs of the context. */
+START_TEST(no_graph_is_uploaded_after_a_launch)
+{
+	struct heard h = { .hold = 0 };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	(void)load_store();
+	test_sim();
+	test_sim_fail(NULL);
+	img = load(0, &h);
+	ok(fdry_image_build(img, 2));
+	ck_assert_uint_eq(test_sim_calls("cuGraphUpload"), 1);
+	ok(fdry_image_launch(img, 2, NULL));
+	ok(fdry_image_synchronize(img, NULL));
+	ok(fdry_image_build(img, 1));
+	ok(fdry_image_wait(img));
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
+	fdry_image_unload(img);
+	img = load(FDRY_LOAD_BUILD, &h);
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
+	ck_assert_uint_eq(test_sim_calls("cuGraphUpload"), 1);
+	fdry_image_unload(img);
 }
 END_TEST
 
@@ -549,7 +575,8 @@ int main(void)
 	tcase_add_test(tc, the_process_ends_first);
 	tcase_add_test(tc, a_forked_child_has_no_such_thread);
 	tcase_add_test(tc, a_forked_child_waits_for_no_thread);
-	tcase_add_test(tc, built_before_the_load_returns);
+	tcase_add_loop_test(tc, built_before_the_load_returns, 0, 2);
+	tcase_add_test(tc, no_graph_is_uploaded_after_a_launch);
 	tcase_add_test(tc, priorities_of_nodes_count);
 	suite_add_tcase(s, tc);
 	return test_main(s);

@@ -105,7 +105,7 @@ START_TEST(no_driver_and_no_gpu)
 	fails(NODRIVER, "set FOUNDRY_DRIVER", fdry_device_get(0, &dev));
 	/* This library exists, but is no driver. */
 	ck_assert_int_eq(setenv("FOUNDRY_DRIVER", test_built("libfoundry.so.0.2"), 1), 0);
-	fails(NODRIVER, "has no cuInit", fdry_device_get(0, &dev));
+	fails(NODRIVER, "cannot be used: it is not a CUDA driver", fdry_device_get(0, &dev));
 	setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1);
 	setenv("FDRY_SIM_DEVICES", "0", 1);
 	fails(NOGPU, "", fdry_device_get(0, &dev));

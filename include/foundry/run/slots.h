@@ -45,7 +45,7 @@ enum fdry_slots_sync {
  * struct fdry_slots_opts - The options of a table.
  * @sz: sizeof(struct fdry_slots_opts)
  * @device: ordinal; graphs and streams belong to its primary context
- * @upload: of enum fdry_slots_upload; graphs of images are always uploaded once
+ * @upload: of enum fdry_slots_upload; graphs of images as fdry_image_build() says
  * @sync: of enum fdry_slots_sync
  * @reserved: zero
  * @ctx: another context to which graphs and streams belong; it must outlive the table. NULL: the
@@ -127,8 +127,9 @@ int fdry_slots_capture_end(struct fdry_slots *slots, uint64_t key, CUstream stre
  * @img: must stay loaded until the slot is replaced or invalidated
  * @graph: the graph's key in the image; FDRY_E_NOKEY
  *
- * The call builds and uploads the graph. A replay then does what fdry_image_launch() does, with its
- * errors. FDRY_E_INVAL if the image is on another device, or the table has a context of its own.
+ * The call builds the graph (fdry_image_build()). A replay then does what fdry_image_launch() does,
+ * with its errors. FDRY_E_INVAL if the image is on another device, or the table has a context of
+ * its own.
  */
 int fdry_slots_install_image(struct fdry_slots *slots, uint64_t key, struct fdry_image *img,
 			     uint64_t graph);

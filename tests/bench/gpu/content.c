@@ -16,6 +16,9 @@
  * and the whole without the check; unload and close. The last part is a table of GB/s, also
  * relative to pinned memory, each as a median with its spread.
  *
+ * A line "facts" (facts.h) follows each load, so that a load that is slower than others can be
+ * explained.
+ *
  * -w adds tables of other ways to copy the store's file to the device (ways.h).
  */
 #include <fcntl.h>
@@ -30,6 +33,7 @@
 #include "lib/clock.h"
 #include "foundry.h"
 #include "arch/driver.h"
+#include "tests/bench/gpu/facts.h"
 #include "tests/bench/gpu/ways.h"
 #include "tests/lib/need.h"
 
@@ -114,9 +118,16 @@ static void load(const char *dir, const char *ref, uint32_t flags, double parts[
 		 double *restored)
 {
 	struct fdry_store *store;
+	struct facts facts;
+	char file[4096];
 
 	must(fdry_store_open(dir, 0, &store));
+	facts_begin(&facts);
 	image_load(store, ref, flags, parts, restored);
+	snprintf(file, sizeof(file), "%s/data.mdb", dir);
+	printf("facts %s: content %.1f ms; ", restored ? "with a restore" :
+	       flags ? "verified" : "load", parts[CONTENT]);
+	facts_print(&facts, file);
 }
 
 static struct {

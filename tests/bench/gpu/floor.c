@@ -266,9 +266,7 @@ static int graph_make(struct graph *g, const struct fdry_image *img, CUgraph gra
 		err = node_add(img, graph, &g->nodes[i], &g->handles[i]);
 	for (i = 0; i < g->nedges && !err; i++)
 		err = edges_add(img, graph, g, &g->edges[i]);
-	return err ?: fdry_call(img->drv, cuGraphInstantiateWithFlags, exec, graph, 0) ?:
-	       fdry_call(img->drv, cuGraphUpload, *exec, img->stream) ?:
-	       fdry_call(img->drv, cuStreamSynchronize, img->stream);
+	return err ?: fdry_call(img->drv, cuGraphInstantiateWithFlags, exec, graph, 0);
 }
 
 int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, double *ret)
@@ -288,7 +286,7 @@ int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, doubl
 	return err;
 }
 
-int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret)
+int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret, double *launches)
 {
 	CUgraphExec *execs = zeroed(f->ngraphs, sizeof(*execs));
 	double mark = fdry_now_ms();
@@ -304,6 +302,10 @@ int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret)
 		(void)fdry_call_raw(img->drv, cuGraphDestroy, graph);
 	}
 	*ret = fdry_elapsed_ms(&mark);
+	for (i = 0; i < f->ngraphs && !err; i++)
+		err = fdry_call(img->drv, cuGraphLaunch, execs[i], NULL);
+	*launches = fdry_elapsed_ms(&mark);
+	err = err ?: fdry_call(img->drv, cuStreamSynchronize, NULL);
 	for (i = 0; i < f->ngraphs; i++)
 		if (execs[i])
 			(void)fdry_call_raw(img->drv, cuGraphExecDestroy, execs[i]);

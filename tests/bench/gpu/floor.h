@@ -4,7 +4,7 @@
  *
  * Everything that a driver call needs is laid out beforehand; what is timed are the calls
  * alone: load each kernel object and get its functions; add every node, set its attributes,
- * add the edges, instantiate, upload. No loader that gives each graph an exec of its own can
+ * add the edges, instantiate, launch. No loader that gives each graph an exec of its own can
  * be faster than that.
  */
 #ifndef FDRY_TESTS_BENCH_GPU_FLOOR_H
@@ -18,10 +18,10 @@ struct floor;
 int floor_new(struct fdry_image *img, struct floor **ret);
 /* Use the functions of @img, the same image loaded again. */
 void floor_functions(struct floor *f, const struct fdry_image *img);
-/* Build, instantiate, upload and throw away every graph of @img; @ret: milliseconds, without
- * throwing away. */
-int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret);
-/* The same for graph @i alone. */
+/* Build, instantiate, launch and throw away every graph of @img. @ret: milliseconds to build and
+ * instantiate; @launches: of the calls that launch, which upload the graphs. */
+int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret, double *launches);
+/* Milliseconds to build and instantiate graph @i alone. */
 int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, double *ret);
 /* Load every kernel object and get its functions, in @img's context, and unload them; @ret:
  * milliseconds, without unloading. */

@@ -27,119 +27,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch/driver.h"
 #include "lib/clock.h"
-#include "tests/lib/need.h"
+#include "tests/bench/gpu/chains.h"
 
-#define NODES 1850
 #define SMALL 64 /* nodes of graphs that are only there */
 #define REPLAYS 40
 
-/* PTX for a GPU of the kernels that tests/sim has for the software driver, and a kernel with local
- * memory. */
-static const char ptx[] =
-	".version 7.0\n.target sm_52\n.address_size 64\n"
-	".visible .entry vecadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n"
-	"{\n.reg .b32 %r<5>;\n.reg .b64 %d<8>;\n"
-	"mov.u32 %r1, %tid.x;\nmul.wide.u32 %d1, %r1, 4;\n"
-	"ld.param.u64 %d2, [a];\nld.param.u64 %d3, [b];\nld.param.u64 %d4, [c];\n"
-	"add.s64 %d5, %d2, %d1;\nadd.s64 %d6, %d3, %d1;\nadd.s64 %d7, %d4, %d1;\n"
-	"ld.global.u32 %r2, [%d5];\nld.global.u32 %r3, [%d6];\nadd.u32 %r4, %r2, %r3;\n"
-	"st.global.u32 [%d7], %r4;\nret;\n}\n"
-	".visible .entry deep(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n"
-	"{\n.local .align 8 .b8 room[8192];\n.reg .b32 %r<4>;\n.reg .b64 %d<5>;\n"
-	"mov.u32 %r1, %tid.x;\nmul.wide.u32 %d1, %r1, 8;\n"
-	"mov.u64 %d2, room;\nadd.s64 %d2, %d2, %d1;\nst.local.u32 [%d2], %r1;\n"
-	"ld.local.u32 %r2, [%d2];\nld.param.u64 %d3, [a];\nst.global.u32 [%d3], %r2;\n"
-	"ret;\n}\n";
-
 static const char *code_file;
 static unsigned long long flags;
-
-struct bench {
-	const struct fdry_driver *drv;
-	CUcontext ctx;
-	CUdevice device;
-	const void *code;
-	CUfunction add, deep;
-	CUdeviceptr memory;
-	CUstream launches, uploads;
-};
-
-#define cu(b, ...) must(fdry_call((b)->drv, __VA_ARGS__))
-
-static void *file_read(const char *path)
-{
-	FILE *f = fopen(path, "rb");
-	char *bytes = calloc(1, 1 << 20);
-
-	if (!f || !bytes || !fread(bytes, 1, 1 << 20, f))
-		exit(2);
-	fclose(f);
-	return bytes;
-}
-
-/* --- graphs --- */
-
-/* @width chains side by side, of @nodes nodes in all. */
-static CUgraphExec exec_new(const struct bench *b, int nodes, int width)
-{
-	CUdeviceptr at = b->memory;
-	int n = 32;
-	void *params[] = { &at, &at, &at, &n };
-	CUDA_KERNEL_NODE_PARAMS k = { .func = b->add, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-				      .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
-				      .kernelParams = params };
-	CUgraphNode *node = calloc((size_t)nodes, sizeof(*node));
-	CUgraphExec exec = NULL;
-	CUgraph graph;
-	int i;
-
-	if (!node)
-		abort();
-	cu(b, cuGraphCreate, &graph, 0);
-	for (i = 0; i < nodes; i++)
-		cu(b, cuGraphAddKernelNode_v2, &node[i], graph, i < width ? NULL : &node[i - width],
-		   i < width ? 0 : 1, &k);
-	cu(b, cuGraphInstantiateWithFlags, &exec, graph, flags);
-	cu(b, cuGraphDestroy, graph);
-	free(node);
-	return exec;
-}
-
-static CUgraphExec exec_uploaded(const struct bench *b, int nodes, int width)
-{
-	CUgraphExec exec = exec_new(b, nodes, width);
-
-	cu(b, cuGraphUpload, exec, b->uploads);
-	cu(b, cuStreamSynchronize, b->uploads);
-	return exec;
-}
-
-static double replay_ms(const struct bench *b, CUgraphExec exec)
-{
-	double start = 0;
-	int i;
-
-	for (i = -4; i < REPLAYS; i++) {
-		if (!i) {
-			cu(b, cuStreamSynchronize, b->launches);
-			start = fdry_now_ms();
-		}
-		cu(b, cuGraphLaunch, exec, b->launches);
-	}
-	cu(b, cuStreamSynchronize, b->launches);
-	return (fdry_now_ms() - start) / REPLAYS;
-}
-
-static void kernel_launch(const struct bench *b, CUfunction f, CUstream stream)
-{
-	CUdeviceptr at = b->memory;
-	int n = 32;
-	void *params[] = { &at, &at, &at, &n };
-
-	cu(b, cuLaunchKernel, f, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL);
-}
 
 /* --- histories --- */
 
@@ -372,25 +267,6 @@ static const struct history {
 };
 #define HISTORIES (sizeof(histories) / sizeof(histories[0]))
 
-static void bench_begin(struct bench *b)
-{
-	CUmodule module;
-
-	must(fdry_driver_open(NULL, &b->drv));
-	if (b->drv->software && !code_file)
-		exit(77);
-	b->code = code_file ? file_read(code_file) : ptx;
-	cu(b, cuDeviceGet, &b->device, 0);
-	cu(b, cuDevicePrimaryCtxRetain, &b->ctx, b->device);
-	cu(b, cuCtxSetCurrent, b->ctx);
-	cu(b, cuModuleLoadDataEx, &module, b->code, 0, NULL, NULL);
-	cu(b, cuModuleGetFunction, &b->add, module, "vecadd");
-	cu(b, cuModuleGetFunction, &b->deep, module, b->drv->software ? "vecadd" : "deep");
-	cu(b, cuMemAlloc_v2, &b->memory, 4096);
-	cu(b, cuStreamCreate, &b->launches, CU_STREAM_NON_BLOCKING);
-	cu(b, cuStreamCreate, &b->uploads, CU_STREAM_NON_BLOCKING);
-}
-
 /* --- sequences --- */
 
 static const char *const sequences[] = {
@@ -460,12 +336,12 @@ static void step(const struct bench *b, char what, CUgraphExec *exec)
 static void sequence_run(const char *steps)
 {
 	CUgraphExec exec[10] = { NULL };
-	struct bench b = { 0 };
+	struct bench b = { .flags = flags };
 
-	bench_begin(&b);
+	bench_begin(&b, code_file);
 	for (; *steps; steps += steps[2] ? 3 : 2) {
 		if (steps[0] == 'L')
-			printf("%.2s %.3f  ", steps, replay_ms(&b, exec[steps[1] - '0']));
+			printf("%.2s %.3f  ", steps, replay_ms(&b, exec[steps[1] - '0'], REPLAYS));
 		else
 			printf("%.2s  ", steps);
 		step(&b, steps[0], &exec[steps[1] - '0']);
@@ -476,15 +352,15 @@ static void sequence_run(const char *steps)
 
 static void history_run(const struct history *h)
 {
-	struct bench b = { 0 };
+	struct bench b = { .flags = flags };
 	double before = 0, took, first, more, after = 0, mark;
 	CUgraphExec exec = NULL, new;
 	int i;
 
-	bench_begin(&b);
+	bench_begin(&b, code_file);
 	if (!h->fresh) {
 		exec = exec_uploaded(&b, NODES, 1);
-		before = replay_ms(&b, exec);
+		before = replay_ms(&b, exec, REPLAYS);
 	}
 	mark = fdry_now_ms();
 	h->fn(&b, h->n);
@@ -495,9 +371,9 @@ static void history_run(const struct history *h)
 		(void)exec_uploaded(&b, NODES, 1);
 	more = fdry_elapsed_ms(&mark);
 	if (!h->fresh)
-		after = replay_ms(&b, exec);
+		after = replay_ms(&b, exec, REPLAYS);
 	printf("%-44s %4d %8.3f %8.3f %8.3f %9.1f %7.2f %7.2f\n", h->what, h->n, before, after,
-	       replay_ms(&b, new), took, first * 1000 / NODES, more * 1000 / NODES / 7);
+	       replay_ms(&b, new, REPLAYS), took, first * 1000 / NODES, more * 1000 / NODES / 7);
 	fflush(stdout);
 }
 

@@ -3,7 +3,7 @@
  * start.c - the time from a hash to launched graphs, beside the driver's floor (floor.c), in one
  * process.
  *
- *   start [-s STORE] [-r REF] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER] [-a STEPS]
+ *   start [-s STORE] [-r REF,REF,...] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER] [-a STEPS]
  *
  * With -a, each round ends after these steps and replays the graphs of -k: "load", "build" the
  * graphs, too, or time the "floor", too. Nothing else is measured.
@@ -14,7 +14,10 @@
  * graphs of -k one by one, and in turn. Then it is loaded again, to launch its first graph, once it
  * is built, again and again while the others are built in the background.
  * Prints lines "name value value ...", milliseconds, one value a round; of launches p50, p99 and
- * the longest, launch_ of the call alone and step_ of the call and the wait for its end.
+ * the longest, launch_ of the call alone and step_ of the call and the wait for its end. The last
+ * part is a table for each image: times in relation to the driver's own, and the steps of loads
+ * with all graphs, each as a median with its spread. The driver's own are its calls for kernels and
+ * graphs, and also for the launches of all graphs if the row is together_launched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,9 +41,18 @@ enum value {
 	FIRST,
 	ALL,
 	TOGETHER,
+	TOGETHER_MANIFEST,
+	TOGETHER_MEMORY,
+	TOGETHER_KERNELS,
+	TOGETHER_CONTENT,
+	TOGETHER_BUILD,
+	TOGETHER_LOAD,
+	TOGETHER_LAUNCH,
+	TOGETHER_LAUNCHED,
 	BUILD,
 	FLOOR_KERNELS,
 	FLOOR_GRAPHS,
+	FLOOR_LAUNCHES,
 	FLOOR_FIRST,
 	UNLOAD,
 	VALUES
@@ -48,15 +60,22 @@ enum value {
 
 static const char *const names[VALUES] = { "load", "manifest", "memory",
 					   "content", "kernels", "first_launched",
-					   "all_launchable", "all_together", "build_rest",
+					   "all_launchable", "all_together",
+					   "together_manifest", "together_memory",
+					   "together_kernels", "together_content",
+					   "together_build", "together_load",
+					   "together_launch", "together_launched",
+					   "build_rest",
 					   "floor_kernels",
-					   "floor_graphs", "floor_first", "unload" };
+					   "floor_graphs", "floor_launches", "floor_first",
+					   "unload" };
 
 struct run {
 	const char *ref, *keys, *after;
 	struct fdry_store *store;
 	struct fdry_load_opts opts;
 	int rounds;
+	double content_gb;
 	double values[VALUES][ROUNDS_MAX];
 };
 
@@ -95,6 +114,7 @@ static void report_take(struct run *r, struct fdry_image *img, int round)
 	r->values[MEMORY][round] = rep.memory_ms;
 	r->values[CONTENT][round] = rep.content_ms;
 	r->values[KERNELS][round] = rep.kernels_ms;
+	r->content_gb = (double)rep.content_bytes / 1e9;
 	if (!round)
 		printf("exec_bytes %llu\n",
 		       (unsigned long long)
@@ -110,7 +130,8 @@ static void floor_take(struct run *r, struct fdry_image *img, struct floor **f, 
 	floor_functions(*f, img);
 	must(fdry_image_enter(img, &mode));
 	must(floor_graph(*f, img, 0, &r->values[FLOOR_FIRST][round]));
-	must(floor_graphs(*f, img, &r->values[FLOOR_GRAPHS][round]));
+	must(floor_graphs(*f, img, &r->values[FLOOR_GRAPHS][round],
+			  &r->values[FLOOR_LAUNCHES][round]));
 	must(floor_kernels(*f, img, &r->values[FLOOR_KERNELS][round]));
 	fdry_image_leave(img, &mode);
 }
@@ -163,21 +184,34 @@ static void replays(const struct run *r, struct fdry_image *img)
 		       replay(img, keys, n), replay(img, keys, n));
 }
 
-/* A load that builds all graphs, and a launch. */
-static double together(const struct run *r)
+/* A load that builds all graphs, and a launch; then the launches of the others. */
+static void together(struct run *r, int round)
 {
+	struct fdry_load_report rep = { .sz = sizeof(rep) };
 	struct fdry_load_opts opts = r->opts;
-	double start = fdry_now_ms(), took;
+	double start = fdry_now_ms(), mark;
 	struct fdry_image *img;
+	size_t i;
 
 	opts.flags |= FDRY_LOAD_BUILD;
 	must(fdry_image_load(r->store, r->ref, &opts, &img));
 	must(fdry_image_filled(img, NULL));
+	mark = fdry_now_ms();
 	must(fdry_image_launch(img, key_at(img, 0), NULL));
-	took = fdry_now_ms() - start;
+	r->values[TOGETHER_LAUNCH][round] = fdry_elapsed_ms(&mark);
+	r->values[TOGETHER][round] = mark - start;
+	for (i = 1; i < fdry_image_graph_count(img); i++)
+		must(fdry_image_launch(img, key_at(img, i), NULL));
+	r->values[TOGETHER_LAUNCHED][round] = fdry_now_ms() - start;
 	must(fdry_image_synchronize(img, NULL));
+	must(fdry_image_report(img, &rep));
+	r->values[TOGETHER_MANIFEST][round] = rep.manifest_ms;
+	r->values[TOGETHER_MEMORY][round] = rep.memory_ms;
+	r->values[TOGETHER_KERNELS][round] = rep.kernels_ms;
+	r->values[TOGETHER_CONTENT][round] = rep.content_ms + rep.check_ms;
+	r->values[TOGETHER_BUILD][round] = rep.build_ms;
+	r->values[TOGETHER_LOAD][round] = rep.total_ms;
 	fdry_image_unload(img);
-	return took;
 }
 
 /* How the history of the process changes replays. */
@@ -314,14 +348,73 @@ static void values_print(const struct run *r)
 	}
 }
 
-int main(int argc, char **argv)
+/* The median, the least and the greatest of @v, or of its ratios to the driver's own calls. */
+static void spread_print(const struct run *r, enum value v, bool ratio)
 {
-	struct run r = { .ref = "bench", .keys = "", .rounds = 5, .opts.sz = sizeof(r.opts) };
-	const char *store = NULL;
+	double x[ROUNDS_MAX], own;
+	int i;
+
+	for (i = 0; i < r->rounds; i++) {
+		own = r->values[FLOOR_KERNELS][i] + r->values[FLOOR_GRAPHS][i];
+		if (v == TOGETHER_LAUNCHED)
+			own += r->values[FLOOR_LAUNCHES][i];
+		x[i] = r->values[v][i] / (ratio ? own : 1);
+	}
+	qsort(x, (size_t)r->rounds, sizeof(*x), by_size);
+	printf("  %8.3f (%.3f to %.3f)", x[r->rounds / 2], x[0], x[r->rounds - 1]);
+}
+
+static void table_print(const struct run *r)
+{
+	static const enum value rows[] = {
+		ALL, TOGETHER, TOGETHER_MANIFEST, TOGETHER_MEMORY, TOGETHER_KERNELS,
+		TOGETHER_CONTENT, TOGETHER_BUILD, TOGETHER_LOAD, TOGETHER_LAUNCH,
+		TOGETHER_LAUNCHED, FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_LAUNCHES
+	};
+	size_t i;
+
+	printf("table of %s, %.3f GB of content: ms, and of the driver's own\n", r->ref,
+	       r->content_gb);
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		printf("  of %-18s", names[rows[i]]);
+		spread_print(r, rows[i], false);
+		spread_print(r, rows[i], true);
+		printf("\n");
+	}
+}
+
+static void image_run(struct run *r)
+{
 	struct fdry_image *img = NULL;
 	struct floor *f = NULL;
 	double start;
 	int i;
+
+	for (i = 0; i < r->rounds; i++) {
+		start = fdry_now_ms();
+		must(fdry_image_load(r->store, r->ref, &r->opts, &img));
+		graphs_start(r, img, start, i);
+		report_take(r, img, i);
+		floor_take(r, img, &f, i);
+		if (i == r->rounds - 1)
+			replays(r, img);
+		start = fdry_now_ms();
+		fdry_image_unload(img);
+		r->values[UNLOAD][i] = fdry_now_ms() - start;
+		together(r, i);
+	}
+	floor_free(f);
+	values_print(r);
+	background(r);
+	r->opts.flags = 0;
+	table_print(r);
+}
+
+int main(int argc, char **argv)
+{
+	struct run r = { .ref = "bench", .keys = "", .rounds = 5, .opts.sz = sizeof(r.opts) };
+	const char *store = NULL;
+	char *refs, *next;
 
 	options_take(argc, argv, &r, &store);
 	must(fdry_store_open(store, 0, &r.store));
@@ -331,22 +424,10 @@ int main(int argc, char **argv)
 		fdry_store_close(r.store);
 		return 0;
 	}
-	for (i = 0; i < r.rounds; i++) {
-		start = fdry_now_ms();
-		must(fdry_image_load(r.store, r.ref, &r.opts, &img));
-		graphs_start(&r, img, start, i);
-		report_take(&r, img, i);
-		floor_take(&r, img, &f, i);
-		if (i == r.rounds - 1)
-			replays(&r, img);
-		start = fdry_now_ms();
-		fdry_image_unload(img);
-		r.values[UNLOAD][i] = fdry_now_ms() - start;
-		r.values[TOGETHER][i] = together(&r);
-	}
-	values_print(&r);
-	background(&r);
-	floor_free(f);
+	refs = strdup(r.ref);
+	for (r.ref = strtok_r(refs, ",", &next); r.ref; r.ref = strtok_r(NULL, ",", &next))
+		image_run(&r);
+	free(refs);
 	fdry_store_close(r.store);
 	return 0;
 }
