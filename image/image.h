@@ -108,7 +108,7 @@ struct fdry_image {
 	pthread_mutex_t lock;
 	pthread_mutex_t staging_lock;
 	struct fdry_staging *staging; /* NULL until the first asynchronous write */
-	pthread_mutex_t progress_lock; /* guards progress */
+	pthread_mutex_t progress_lock; /* recursive; guards progress */
 	fdry_progress_fn progress; /* may be NULL */
 	void *progress_arg;
 	uint64_t built_reported;   /* graphs whose building was reported */

@@ -320,7 +320,8 @@ static int content_fill(struct load *l)
 }
 
 /* Images in one region may share memory, so the content of each is compared before another image
- * writes there. The lock is recursive, because a progress function may load an image itself. */
+ * writes there. A progress function may load an image itself: so the lock is recursive, and a
+ * thread that needs both locks takes the one of progress first. */
 static int content_copy(struct load *l)
 {
 	static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -328,9 +329,11 @@ static int content_copy(struct load *l)
 
 	if (!l->img->place_hook)
 		return content_fill(l);
+	pthread_mutex_lock(&l->img->progress_lock);
 	pthread_mutex_lock(&lock);
 	err = content_fill(l);
 	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&l->img->progress_lock);
 	return err;
 }
 
@@ -589,7 +592,7 @@ static int image_new(const struct fdry_load_source *from, const struct fdry_load
 	fdry_ticket_init(&img->ticket);
 	pthread_mutex_init(&img->lock, NULL);
 	pthread_mutex_init(&img->staging_lock, NULL);
-	pthread_mutex_init(&img->progress_lock, NULL);
+	img->progress_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	img->progress = o->progress;
 	img->progress_arg = o->progress_arg;
 	img->pid = getpid();

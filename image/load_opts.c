@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_opts.c - checks what a caller wants of a load.
+ * load_opts.c - checks the options of a load.
  */
 #include "image/load_opts.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load_opts.h - checks what a caller wants of a load.
+ * load_opts.h - checks the options of a load.
  */
 #ifndef FDRY_IMAGE_LOAD_OPTS_H
 #define FDRY_IMAGE_LOAD_OPTS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_through.c - implements fdry_image_load(): what the store lacks is fetched from the registry
- * that the environment names.
+ * load_through.c - implements fdry_image_load(). If the store lacks an image, the load fetches it
+ * from the registry that the environment names.
  *
  * The load begins when the manifest is there. Kernels are loaded and graphs are built while content
  * arrives. No graph is launched before the load returns, so all content is there and compared then.
@@ -42,30 +42,24 @@ static int load_fetched(struct fdry_load_source *from, struct fdry_registry_fetc
 	return 0;
 }
 
-static int load_or_fetch(struct fdry_store *store, const char *name,
-			 const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
-			 struct fdry_image **ret)
+/* Fetch what the store lacks, and load: @err was the result of a load without that. *@before: the
+ * mismatch before that load. */
+static int fetch_and_load(struct fdry_load_source *from, const struct load_args *args,
+			  const struct fdry_mismatch *before, int err)
 {
-	const struct load_args args = { opts, mismatch, ret };
-	struct fdry_load_source from = { store, name, NULL };
-	struct fdry_mismatch before = { .field = "" }, first = before;
+	struct fdry_mismatch *mismatch = args->mismatch, first = *before;
 	struct fdry_registry_fetch *fetch = NULL;
 	struct fdry_saved_err missing, why = { 0 };
-	int err;
 
-	if (mismatch)
-		before = *mismatch;
-	err = fdry_image_load_stored(&from, opts, mismatch, ret);
-	if (err != -FDRY_E_NOENT && err != -FDRY_E_IDENTITY)
-		return err;
 	fdry_saved_err_set(&missing, err);
-	fdry_saved_err_set(&why, fdry_registry_fetch_begin(store, name, fdry_image_order, &fetch));
+	fdry_saved_err_set(&why, fdry_registry_fetch_begin(from->store, from->name,
+							   fdry_image_order, &fetch));
 	if (mismatch) {
 		first = *mismatch;
-		*mismatch = before;
+		*mismatch = *before;
 	}
 	if (fetch)
-		err = load_fetched(&from, fetch, &args, &why);
+		err = load_fetched(from, fetch, args, &why);
 	if (fetch && !why.err)
 		return err;
 	if (mismatch)
@@ -82,8 +76,16 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
 			      struct fdry_image **ret)
 {
-	int err = load_or_fetch(store, name, opts, mismatch, ret);
+	const struct load_args args = { opts, mismatch, ret };
+	struct fdry_load_source from = { store, name, NULL };
+	struct fdry_mismatch before = { .field = "" };
+	int err;
 
+	if (mismatch)
+		before = *mismatch;
+	err = fdry_image_load_stored(&from, opts, mismatch, ret);
+	if (err == -FDRY_E_NOENT || err == -FDRY_E_IDENTITY)
+		err = fetch_and_load(&from, &args, &before, err);
 	return err <= -CALLER_CODES ? fdry_store_note_miss(store, err) : err;
 }
 

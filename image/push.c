@@ -105,8 +105,8 @@ static int chunk_count(struct content *c, uint64_t addr, uint64_t size, const st
 	if (err)
 		goto out_release;
 	if (bytes.len != size) {
-		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk of the image has another size than "
-				"its manifest says");
+		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk of the image does not have the size that "
+				"its manifest states");
 		goto out_release;
 	}
 	for (; at < end; at = constant_end(c, next, end, &next))

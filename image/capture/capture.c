@@ -134,6 +134,28 @@ out_leave:
 	return 0;
 }
 
+static int opts_check(const struct fdry_capture_opts *o)
+{
+	int err;
+
+	if (o->flags & ~(uint32_t)FDRY_CAPTURE_PINNED)
+		return fdry_fail(FDRY_E_OPTS, "fdry_capture_begin() does not know the flags %#x; "
+					      "use a newer library, or zero the struct first",
+				 o->flags);
+	if (o->aside && (!o->size || o->after))
+		return fdry_fail(FDRY_E_OPTS,
+				 "an aside area needs a region of a given size, "
+				 "which must be the first region of its process; set "
+				 "fdry_capture_opts.size, and not .after");
+	err = o->after ? fdry_capture_check(o->after) : 0;
+	if (err)
+		return err;
+	if (o->after && o->preallocate)
+		return fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory "
+					      "ahead; call fdry_capture_preallocate()");
+	return 0;
+}
+
 int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret)
 {
 	struct fdry_capture_opts o;
@@ -146,21 +168,9 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
-	if (o.flags & ~(uint32_t)FDRY_CAPTURE_PINNED)
-		return fdry_fail(FDRY_E_OPTS, "fdry_capture_begin() does not know the flags %#x; "
-					      "use a newer library, or zero the struct first",
-				 o.flags);
-	if (o.aside && (!o.size || o.after))
-		return fdry_fail(FDRY_E_OPTS,
-				 "an aside area lies behind a region of a given size, "
-				 "and the region must be the first of its process; set "
-				 "fdry_capture_opts.size, and not .after");
-	err = o.after ? fdry_capture_check(o.after) : 0;
+	err = opts_check(&o);
 	if (err)
 		return err;
-	if (o.after && o.preallocate)
-		return fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory "
-					      "ahead; call fdry_capture_preallocate()");
 	cap = calloc(1, sizeof(*cap));
 	if (!cap)
 		return fdry_nomem();

@@ -9,8 +9,8 @@
  * stamp again. The replays use the driver behind the interposer, so the program's frameworks, and
  * the state of their generators, do not notice.
  *
- * Only kernels, copies and memsets are replayed. A graph with nodes of other kinds is recorded as
- * left out: they call the program, or order its other work.
+ * A graph is recorded as left out if a node of it acts outside of the image, or could wait for
+ * ever. A message names the graph and the reason.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,7 @@
 #include "image/seal/seal.h"
 #include "image/selftest.h"
 #include "image/tensor.h"
+#include "lib/log.h"
 #include "lib/threads.h"
 
 #define PIECE ((size_t)4 << 20)
@@ -193,31 +194,76 @@ static int put_back(const struct test *x)
 
 /* --- graphs --- */
 
-/* Does the graph consist of kernels, copies and memsets alone? */
-static int graph_is_plain(const struct fdry_driver *drv, CUgraph graph, bool *ret)
+/* Why a node of @type cannot be replayed; NULL if it can. */
+static const char *type_reason(CUgraphNodeType type)
 {
-	CUgraphNode *nodes;
+	switch (type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+	case CU_GRAPH_NODE_TYPE_EMPTY: /* allocation and free nodes, too: see hook/graph_memory.c */
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return NULL;
+	case CU_GRAPH_NODE_TYPE_HOST:
+		return "a host node, which calls a function of the program";
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return "an event, which orders other work of the program";
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return "a conditional node, and the driver allows one executable of its graph";
+	default:
+		return "a node of another kind than self-tests replay";
+	}
+}
+
+/* Set @why if one of the operations waits. The others write memory, which is put back. */
+static int memops_check(const struct fdry_driver *drv, CUgraphNode node, const char **why)
+{
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p;
+	unsigned int i;
+	int err = fdry_call(drv, cuGraphBatchMemOpNodeGetParams, node, &p);
+
+	for (i = 0; !err && i < p.count; i++)
+		if (p.paramArray[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+		    p.paramArray[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
+			*why = "a memory operation that waits for a value";
+	return err;
+}
+
+static int graph_check(const struct fdry_driver *drv, CUgraph graph, const char **why);
+
+static int node_check(const struct fdry_driver *drv, CUgraphNode node, const char **why)
+{
 	CUgraphNodeType type;
 	CUgraph child;
+	int err = fdry_call(drv, cuGraphNodeGetType, node, &type);
+
+	if (err)
+		return err;
+	*why = type_reason(type);
+	if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+		return memops_check(drv, node, why);
+	if (type != CU_GRAPH_NODE_TYPE_GRAPH)
+		return 0;
+	return fdry_call(drv, cuGraphChildGraphNodeGetGraph, node, &child) ?:
+	       graph_check(drv, child, why);
+}
+
+/* @why: the first reason for which the graph cannot be replayed, or NULL. */
+static int graph_check(const struct fdry_driver *drv, CUgraph graph, const char **why)
+{
+	CUgraphNode *nodes;
 	size_t i, n = 0;
 	int err = fdry_call(drv, cuGraphGetNodes, graph, NULL, &n);
 
-	*ret = true;
+	*why = NULL;
 	if (err || !n)
 		return err;
 	nodes = calloc(n, sizeof(*nodes));
 	err = nodes ? fdry_call(drv, cuGraphGetNodes, graph, nodes, &n) : fdry_nomem();
-	for (i = 0; i < n && !err && *ret; i++) {
-		err = fdry_call(drv, cuGraphNodeGetType, nodes[i], &type);
-		if (err || type == CU_GRAPH_NODE_TYPE_KERNEL ||
-		    type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_MEMSET ||
-		    type == CU_GRAPH_NODE_TYPE_EMPTY)
-			continue;
-		*ret = type == CU_GRAPH_NODE_TYPE_GRAPH;
-		if (*ret)
-			err = fdry_call(drv, cuGraphChildGraphNodeGetGraph, nodes[i], &child) ?:
-			      graph_is_plain(drv, child, ret);
-	}
+	for (i = 0; i < n && !err && !*why; i++)
+		err = node_check(drv, nodes[i], why);
 	free(nodes);
 	return err;
 }
@@ -226,7 +272,7 @@ static int graphs_make(struct test *x)
 {
 	struct fdry_capture_graph **g = fdry_array(x->s->graphs, struct fdry_capture_graph *);
 	const struct fdry_driver *drv = x->s->cap->drv;
-	bool plain;
+	const char *why;
 	size_t i;
 	int err = 0;
 
@@ -234,8 +280,11 @@ static int graphs_make(struct test *x)
 	if (!x->execs)
 		return fdry_nomem();
 	for (i = 0; i < x->ngraphs && !err; i++) {
-		err = graph_is_plain(drv, g[i]->graph, &plain);
-		if (!err && plain)
+		err = graph_check(drv, g[i]->graph, &why);
+		if (!err && why)
+			fdry_warn("the self-test leaves out graph %llu '%.100s': it has %s",
+				  (unsigned long long)g[i]->key, g[i]->name, why);
+		else if (!err)
 			err = fdry_call(drv, cuGraphInstantiateWithFlags, &x->execs[i],
 					g[i]->graph, 0);
 	}

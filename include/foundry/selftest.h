@@ -32,8 +32,8 @@ struct fdry_image;
  * other types zeros. Other inputs keep their bytes, since not every number is a valid index.
  * External tensors that are no inputs get such values or zeros once. A kernel that these values let
  * access invalid memory ends the context of the capturing program. Graphs that wait for other
- * processes must not be tested. Graphs with nodes other than kernels, copies and memsets are left
- * out.
+ * processes must not be tested. Graphs with host nodes, events, conditional nodes, or memory
+ * operations that wait are left out; a warning (FOUNDRY_LOG) names each with the reason.
  *
  * The seal needs as much host memory as the region has content and external memory. A seal with a
  * self-test fails with FDRY_E_REFUSED if an external host tensor is no input, and with

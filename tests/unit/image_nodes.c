@@ -293,7 +293,7 @@ static CUgraphNode copy_node(CUgraph g, const CUgraphNode *after, CUdeviceptr to
 
 /* Copy x[0] to memory of the graph, and a step of that to x[1]. The graph frees the memory if it
  * is @freed. */
-static CUgraph graph_of_memory(struct nodes *n, bool freed, CUdeviceptr *p)
+static void memory_add(struct nodes *n, CUgraph g, bool freed, CUdeviceptr *p)
 {
 	uint64_t salt = 3;
 	uint32_t spins = 0;
@@ -301,7 +301,6 @@ static CUgraph graph_of_memory(struct nodes *n, bool freed, CUdeviceptr *p)
 	CUDA_KERNEL_NODE_PARAMS k = { .func = n->step, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
 				      .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
 				      .kernelParams = args };
-	CUgraph g = graph_new();
 	CUgraphNode a = alloc_node(g, p), b;
 
 	a = copy_node(g, &a, *p, n->x.addr);
@@ -309,6 +308,13 @@ static CUgraph graph_of_memory(struct nodes *n, bool freed, CUdeviceptr *p)
 	a = copy_node(g, &b, n->x.addr + 8, *p);
 	if (freed)
 		cuda_ok(cuGraphAddMemFreeNode, &b, g, &a, 1, *p);
+}
+
+static CUgraph graph_of_memory(struct nodes *n, bool freed, CUdeviceptr *p)
+{
+	CUgraph g = graph_new();
+
+	memory_add(n, g, freed, p);
 	return g;
 }
 
@@ -322,14 +328,35 @@ static void seal_memory(void *arg)
 	nodes_seal(&n, graph_of_memory(&n, true, &p));
 }
 
+/* The same in the body of a conditional node. */
+static void seal_body_memory(void *arg)
+{
+	CUgraphNodeParams c = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	CUgraph g = NULL;
+	CUgraphNode node;
+	struct nodes n;
+	CUdeviceptr p;
+
+	(void)arg;
+	nodes_begin(&n);
+	g = graph_new();
+	c.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){ .type = CU_GRAPH_COND_TYPE_IF, .size = 1 };
+	cuda_ok(cuCtxGetCurrent, &c.conditional.ctx);
+	cuda_ok(cuGraphConditionalHandleCreate, &c.conditional.handle, g, c.conditional.ctx, 1,
+		CU_GRAPH_COND_ASSIGN_DEFAULT);
+	cuda_ok(cuGraphAddNode_v2, &node, g, NULL, NULL, 0, &c);
+	memory_add(&n, c.conditional.phGraph_out[0], true, &p);
+	nodes_seal(&n, g);
+}
+
 START_TEST(memory)
 {
 	uint64_t x[64] = { 5 };
 	struct fdry_image *img;
 	unsigned int i;
 
-	test_child(seal_memory, NULL);
-	img = load(refs[_i]);
+	test_child(_i / 2 ? seal_body_memory : seal_memory, NULL);
+	img = load(refs[_i % 2]);
 	for (i = 0; i < 3; i++, x[0] += 7) {
 		ok(fdry_image_write(img, "x", x, sizeof(x), NULL));
 		ok(fdry_image_launch(img, GRAPH, NULL));
@@ -651,7 +678,7 @@ int main(void)
 	tcase_add_test(tc, children_are_counted);
 	tcase_add_loop_test(tc, functions, 0, 2);
 	tcase_add_loop_test(tc, memops, 0, 2);
-	tcase_add_loop_test(tc, memory, 0, 2);
+	tcase_add_loop_test(tc, memory, 0, 4);
 	tcase_add_loop_test(tc, memory_of_another_graph, 0, 2);
 	tcase_add_test(tc, memory_of_the_driver_is_refused);
 	tcase_add_loop_test(tc, attributes, 0, 2);

@@ -679,8 +679,7 @@ int main(void)
 	tcase_add_test(tc, the_aside_area_is_the_images);
 	tcase_add_test(tc, an_aside_area_needs_a_size);
 	tcase_add_test(tc, two_images_share_a_region);
-	/* The thread sanitizer takes two loads, one after the other, for two orders of locks. */
-	tcase_add_loop_test(tc, a_load_within_a_load, 0, TEST_SANITIZED_THREAD ? 4 : 6);
+	tcase_add_loop_test(tc, a_load_within_a_load, 0, 6);
 	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
 	tcase_add_test(tc, of_two_contents_the_later_one_counts);
 	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
