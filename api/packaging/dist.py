@@ -4,21 +4,18 @@
     dist.py FOLDER [ARCHITECTURE...]    x86_64 and aarch64 unless named
 
 The wheel needs only glibc 2.28 or later. LMDB, zstd, lz4 and libcrypto are linked into the library
-from the sources that sources.list pins by hash; zig's C compiler links for the old glibc and for
-the other architecture. FOLDER gets sources/, one folder per architecture, and dist/ with the wheels
-and the source archive. It needs a network only to fill sources/.
+from the sources that sources.list pins by hash, and libcurl, OpenSSL, nghttp2 and jansson into the
+client of registries; zig's C compiler links for the old glibc and for the other architecture.
+FOLDER gets sources/, one folder per architecture, and dist/ with the wheels and the source archive.
+It needs a network only to fill sources/.
 """
-import hashlib
-import html.parser
 import os
 import shutil
-import ssl
 import subprocess
 import sys
-import urllib.parse
-import urllib.request
 
 import backend
+from sources import fetch_all
 
 GLIBC = "2.28"
 ROOT = backend.ROOT
@@ -30,94 +27,31 @@ PARTS = {
 }
 # awscrt carries AWS-LC, a libcrypto that is built as it is in the archive.
 CRYPTO = "crt/aws-lc"
-# The client of registries needs libcurl, which no archive of the package index carries.
-LIBRARIES = {name: file for name, file in backend.LIBRARIES.items()
-             if not file.startswith("libfoundry-registry")}
+CLIENT = "libfoundry-registry.so.0.2"
 LICENSES = {"lmdb": "LICENSE", "zstandard": "zstd/LICENSE", "lz4": "LICENSE",
-            "awscrt": CRYPTO + "/LICENSE"}
+            "awscrt": CRYPTO + "/LICENSE", "curl": "COPYING", "openssl": "LICENSE.txt",
+            "nghttp2": "COPYING", "jansson": "LICENSE"}
 # Every function in a section of its own: the linker leaves out what nobody calls, most of
 # libcrypto. zig compiles with checks for undefined behaviour unless told not to.
 FLAGS = ["-O2", "-fPIC", "-DNDEBUG", "-fno-sanitize=undefined", "-ffunction-sections",
          "-fdata-sections"]
-
-
-def pinned():
-    """The lines of sources.list as {name: (file, sha256)}."""
-    with open(os.path.join(ROOT, "api", "packaging", "sources.list"), encoding="utf-8") as f:
-        lines = [line.split() for line in f if line.strip() and not line.startswith("#")]
-    return {name: (file, sha256) for name, file, sha256 in lines}
-
-
-# --- fetching ---
-
-
-class Links(html.parser.HTMLParser):
-    """The addresses on an index page."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        if tag == "a":
-            self.found += [value for name, value in attrs if name == "href"]
-
-
-def index_url():
-    """The package index that pip is configured to use."""
-    setting = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"],
-                             capture_output=True, text=True, check=False).stdout.strip()
-    if os.environ.get("PIP_INDEX_URL") or setting:
-        return os.environ.get("PIP_INDEX_URL") or setting
-    from pip._internal.models.index import PyPI
-    return PyPI.simple_url
-
-
-def read_url(url):
-    context = ssl.create_default_context(cafile=os.environ.get("PIP_CERT"))
-    with urllib.request.urlopen(url, timeout=180, context=context) as answer:
-        return answer.read()
-
-
-def fetch(name, file, sha256, folder):
-    """The archive's path. It is fetched unless the folder has it."""
-    path = os.path.join(folder, file)
-    if not os.path.exists(path):
-        page = f"{index_url().rstrip('/')}/{name}/"
-        links = Links()
-        links.feed(read_url(page).decode())
-        link = next((a for a in links.found
-                     if urllib.parse.urlparse(a).path.endswith("/" + file)), None)
-        if not link:
-            raise SystemExit(f"dist: the package index has no {file}")
-        data = read_url(urllib.parse.urljoin(page, link))
-        with open(path + ".tmp", "wb") as f:
-            f.write(data)
-        os.rename(path + ".tmp", path)
-    with open(path, "rb") as f:
-        found = hashlib.sha256(f.read()).hexdigest()
-    if found != sha256:
-        raise SystemExit(f"dist: {path} has the SHA-256 {found}, not {sha256} as sources.list says")
-    return path
-
-
-def unpack(path, into):
-    """The folder of an unpacked archive: its own top folder, or @into for a wheel."""
-    wheel = path.endswith(".whl")
-    if not os.path.exists(into):
-        shutil.unpack_archive(path, into + ".tmp", "zip" if wheel else "gztar")
-        os.rename(into + ".tmp", into)
-    return into if wheel else os.path.join(into, os.path.basename(path)[:-len(".tar.gz")])
-
-
-def fetch_all(folder):
-    """{name: folder of the unpacked archive}"""
-    os.makedirs(folder, exist_ok=True)
-    return {name: unpack(fetch(name, file, sha256, folder), os.path.join(folder, name))
-            for name, (file, sha256) in pinned().items()}
-
-
-# --- building ---
+# Of OpenSSL: TLS 1.2 and 1.3 and signatures. It opens no other library and reads no file of
+# settings.
+OPENSSL = ["no-" + part for part in """
+    shared apps tests docs module dso engine legacy autoload-config ui-console comp cms cmp ts ct
+    quic dtls ssl-trace ssl3 tls1 tls1_1 srp psk nextprotoneg gost idea seed camellia aria bf cast
+    des dsa md4 mdc2 rc2 rc4 rmd160 siphash sm2 sm3 sm4 whirlpool ocb scrypt blake2 rfc3779 ml-dsa
+    slh-dsa
+    """.split()]
+# Of libcurl: HTTP/1.1 and HTTP/2 with TLS, proxies, and names resolved in a thread. It has no place
+# of CA files: registry/client/certs.c looks for them.
+CURL_ON = ["BUILD_STATIC_LIBS", "HTTP_ONLY", "CURL_USE_OPENSSL", "USE_NGHTTP2",
+           "ENABLE_THREADED_RESOLVER", *("CURL_DISABLE_" + part for part in """
+    OPENSSL_AUTO_LOAD_CONFIG NTLM NETRC HSTS ALTSVC COOKIES DOH WEBSOCKETS AWS""".split())]
+CURL_OFF = """BUILD_CURL_EXE BUILD_EXAMPLES BUILD_LIBCURL_DOCS BUILD_MISC_DOCS ENABLE_CURL_MANUAL
+    CURL_USE_PKGCONFIG CURL_USE_LIBPSL USE_LIBIDN2 CURL_USE_LIBSSH2 CURL_ZLIB CURL_BROTLI CURL_ZSTD
+    ENABLE_UNIX_SOCKETS""".split()
+JOBS = [f"-j{os.cpu_count() or 1}"]
 
 
 def run(command, log, **more):
@@ -170,41 +104,96 @@ class Build:
         run([self.ar, "rcsD", archive, *objects], self.log)
         return archive
 
+    def cmake(self, name, source, target, *settings, flags=()):
+        """Build a target of a source's folder; return the build's folder."""
+        folder = os.path.join(self.folder, name)
+        run(["cmake", "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release",
+             "-DCMAKE_POSITION_INDEPENDENT_CODE=ON", "-DCMAKE_SYSTEM_NAME=Linux",
+             f"-DCMAKE_SYSTEM_PROCESSOR={self.arch}", f"-DCMAKE_C_COMPILER={self.cc}",
+             f"-DCMAKE_CXX_COMPILER={self.cxx}", f"-DCMAKE_AR={self.ar}",
+             f"-DCMAKE_RANLIB={self.ranlib}", "-DCMAKE_C_FLAGS=" + " ".join([*FLAGS, *flags]),
+             "-DBUILD_SHARED_LIBS=OFF", "-DBUILD_TESTING=OFF",
+             *("-D" + setting for setting in settings)], self.log)
+        run(["make", "-C", folder, *JOBS, target], self.log)
+        return folder
+
     def crypto(self):
-        """AWS-LC's libcrypto.a."""
-        folder = os.path.join(self.folder, "crypto")
-        cmake = ["cmake", "-S", os.path.join(self.sources["awscrt"], CRYPTO), "-B", folder,
-                 "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON",
-                 "-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={self.arch}",
-                 f"-DCMAKE_C_COMPILER={self.cc}", f"-DCMAKE_CXX_COMPILER={self.cxx}",
-                 f"-DCMAKE_AR={self.ar}", f"-DCMAKE_RANLIB={self.ranlib}",
-                 "-DCMAKE_C_FLAGS=" + " ".join(FLAGS), "-DBUILD_SHARED_LIBS=OFF",
-                 # The archive has neither libssl nor tests nor tools.
-                 "-DBUILD_LIBSSL=OFF", "-DBUILD_TESTING=OFF", "-DBUILD_TOOL=OFF",
-                 "-DDISABLE_GO=ON", "-DDISABLE_PERL=ON", "-DENABLE_SOURCE_MODIFICATION=OFF",
-                 # zig's compiler cannot compile this source of randomness; hashes need none.
-                 "-DDISABLE_CPU_JITTER_ENTROPY=ON"]
-        run(cmake, self.log)
-        run(["make", "-C", folder, f"-j{os.cpu_count() or 1}", "crypto"], self.log)
+        """AWS-LC's libcrypto.a. The archive has neither libssl nor tests nor tools."""
+        folder = self.cmake(
+            "crypto", os.path.join(self.sources["awscrt"], CRYPTO), "crypto", "BUILD_LIBSSL=OFF",
+            "BUILD_TOOL=OFF", "DISABLE_GO=ON", "DISABLE_PERL=ON", "ENABLE_SOURCE_MODIFICATION=OFF",
+            # zig's compiler cannot compile this source of randomness; hashes need none.
+            "DISABLE_CPU_JITTER_ENTROPY=ON")
         return os.path.join(folder, "crypto", "libcrypto.a")
 
+    def openssl(self):
+        """The folder of OpenSSL's libssl.a and libcrypto.a."""
+        folder = os.path.join(self.folder, "openssl")
+        os.makedirs(folder, exist_ok=True)
+        # The library holds the compiler's name and the time: no path, no time of day.
+        names = {"CC": "cc", "AR": "ar", "RANLIB": "ranlib", "SOURCE_DATE_EPOCH": "0",
+                 "PATH": self.folder + os.pathsep + os.environ["PATH"]}
+        env = {**os.environ, **names}
+        run(["perl", os.path.join(self.sources["openssl"], "Configure"), f"linux-{self.arch}",
+             *OPENSSL, "--openssldir=/etc/ssl", *FLAGS], self.log, cwd=folder, env=env)
+        run(["make", *JOBS, "build_generated"], self.log, cwd=folder, env=env)
+        run(["make", *JOBS, "libcrypto.a", "libssl.a"], self.log, cwd=folder, env=env)
+        return folder
+
+    def curl(self, openssl, nghttp2):
+        """libcurl.a"""
+        headers = os.path.join(self.sources["nghttp2"], "lib", "includes")
+        folder = self.cmake(
+            "curl", self.sources["curl"], "libcurl_static", *(name + "=ON" for name in CURL_ON),
+            *(name + "=OFF" for name in CURL_OFF), "CURL_CA_BUNDLE=none", "CURL_CA_PATH=none",
+            "OPENSSL_INCLUDE_DIR=" + ";".join(self.openssl_headers(openssl)),
+            f"OPENSSL_SSL_LIBRARY={openssl}/libssl.a",
+            f"OPENSSL_CRYPTO_LIBRARY={openssl}/libcrypto.a", f"NGHTTP2_INCLUDE_DIR={headers}",
+            f"NGHTTP2_LIBRARY={nghttp2}/lib/libnghttp2.a",
+            flags=["-DNGHTTP2_STATICLIB", f"-I{nghttp2}/lib/includes"])
+        return os.path.join(folder, "lib", "libcurl.a")
+
+    def openssl_headers(self, openssl):
+        return [os.path.join(openssl, "include"), os.path.join(self.sources["openssl"], "include")]
+
+    def client(self):
+        """libfoundry-registry.so with what it needs. Its build folder is another than the
+        library's, because the headers of the two libcryptos differ."""
+        openssl = self.openssl()
+        nghttp2 = self.cmake("nghttp2", self.sources["nghttp2"], "nghttp2_static",
+                             "ENABLE_LIB_ONLY=ON", "ENABLE_STATIC_LIB=ON", "ENABLE_SHARED_LIB=OFF",
+                             "ENABLE_DOC=OFF", flags=["-DNGHTTP2_STATICLIB"])
+        jansson = self.cmake("jansson", self.sources["jansson"], "jansson",
+                             "JANSSON_BUILD_DOCS=OFF", "JANSSON_WITHOUT_TESTS=ON",
+                             "JANSSON_EXAMPLES=OFF")
+        archives = [self.curl(openssl, nghttp2), f"{nghttp2}/lib/libnghttp2.a",
+                    f"{openssl}/libssl.a", f"{openssl}/libcrypto.a", f"{jansson}/lib/libjansson.a"]
+        headers = [*self.openssl_headers(openssl), os.path.join(self.sources["curl"], "include"),
+                   os.path.join(jansson, "include")]
+        return os.path.join(self.make("build-client", headers, ["-DCURL_STATICLIB"], [CLIENT],
+                                      CLIENT_LIBS=archives), CLIENT)
+
+    def make(self, name, headers, flags, files, **libraries):
+        """Files of the tree's own, by its makefile; return the build's folder."""
+        folder = os.path.join(self.folder, name)
+        headers = [*headers, *(os.path.join(self.sources[part], where)
+                               for part, (where, _) in PARTS.items())]
+        run(["make", "-C", ROOT, *JOBS, f"BUILD={folder}", "SETUP=:", f"CC={self.cc}",
+             f"AR={self.ar}", "LDFLAGS=-Wl,--gc-sections -Wl,-s",
+             "CFLAGS=" + " ".join([*FLAGS, *flags, *("-isystem " + i for i in headers)]),
+             *(f"{variable}=" + " ".join([*archives, "-ldl", "-lpthread"])
+               for variable, archives in libraries.items()),
+             *(os.path.join(folder, file) for file in files)], self.log)
+        return folder
+
     def tree(self, archives):
-        """The tree's own libraries and program, by its makefile."""
-        folder = os.path.join(self.folder, "build")
-        include = [os.path.join(self.sources[name], headers)
-                   for name, (headers, _) in PARTS.items()]
-        include.append(os.path.join(self.sources["awscrt"], CRYPTO, "include"))
-        made = {*LIBRARIES.values(), backend.PROGRAM}
+        """The other libraries and the program."""
+        made = {*backend.LIBRARIES.values(), backend.PROGRAM} - {CLIENT}
         # The name of a library without its full version is a link that comes with it.
         made = {f"{file}.{backend.version().rsplit('.', 1)[1]}"
                 if file.startswith("libfoundry.so") else file for file in made}
-        run(["make", "-C", ROOT, f"-j{os.cpu_count() or 1}", f"BUILD={folder}", "SETUP=:",
-             f"CC={self.cc}", f"AR={self.ar}",
-             "CFLAGS=" + " ".join([*FLAGS, *("-isystem " + i for i in include)]),
-             "LDFLAGS=-Wl,--gc-sections -Wl,-s",
-             "LIBS=" + " ".join([*archives, "-ldl", "-lpthread"]),
-             *(os.path.join(folder, file) for file in sorted(made))], self.log)
-        return folder
+        return self.make("build", [os.path.join(self.sources["awscrt"], CRYPTO, "include")], [],
+                         sorted(made), LIBS=archives)
 
 
 def licenses(sources):
@@ -225,8 +214,8 @@ def main(top, architectures):
     for arch in architectures:
         build = Build(top, sources, arch)
         folder = build.tree([build.compress_and_store(), build.crypto()])
-        print(os.path.join(out, backend.pack(out, folder, LIBRARIES, strip=False,
-                                           info=licenses(sources))))
+        shutil.copy(build.client(), folder)
+        print(os.path.join(out, backend.pack(out, folder, strip=False, info=licenses(sources))))
     print(os.path.join(out, backend.build_sdist(out)))
 
 

@@ -5,7 +5,7 @@
 # minutes; `make check-dist` runs it. ARCHITECTURES=x86_64 leaves aarch64 out.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
-"$ROOT/.ci/setup" "$BUILD" dist || t_skip "no cmake"
+"$ROOT/.ci/setup" "$BUILD" dist || t_skip "no cmake, perl or dpkg-source"
 
 unset FOUNDRY_LIBRARY FOUNDRY_HOOK FOUNDRY_DRIVER FOUNDRY_STORE LD_PRELOAD LD_LIBRARY_PATH \
 	PYTHONPATH PYTHONPYCACHEPREFIX
@@ -17,13 +17,14 @@ read -ra architectures <<<"${ARCHITECTURES:-x86_64 aarch64}"
 CUDA_HOME=$(make -s --no-print-directory -C "$ROOT" BUILD="$BUILD" cuda-home)
 export CUDA_HOME
 
-python3 - "$ROOT/api/packaging" "$sources" 2>fetch.log <<'PY' || t_skip "no network for the sources"
+python3 - "$ROOT/api/packaging" "$sources" 2>fetch.log <<'PY' ||
 import sys
 sys.path.insert(0, sys.argv[1])
-import dist
-for name, (file, sha256) in dist.pinned().items():
-    dist.fetch(name, file, sha256, sys.argv[2])
+import sources
+for name, (file, sha256) in sources.pinned().items():
+    sources.fetch(name, file, sha256, sys.argv[2])
 PY
+	t_skip "no sources: $(tail -n 1 fetch.log)"
 
 # built FOLDER: the wheels, from the sources that are there already
 built() {
@@ -43,6 +44,11 @@ glibc() {
 	echo "$newest" && [ "${newest#GLIBC_2.}" -le 28 ]
 }
 
+# visible FILE: the symbols that it exports
+visible() {
+	readelf --dyn-syms -W "$1" | awk '$7 != "UND" && $8 != "Name" && NF == 8 { print $8 }'
+}
+
 t "the wheels are built" built "$TMP/one"
 t "and once more, in another folder" built "$TMP/other-folder"
 t "they are the same, byte for byte" diff -r one/dist other-folder/dist
@@ -53,20 +59,24 @@ for arch in "${architectures[@]}"; do
 	python3 -m zipfile -e "$wheel" "files-$arch"
 	mapfile -t elf < <(find "files-$arch" -type f -exec sh -c \
 		'head -c 4 "$1" | grep -q ELF' - {} \; -print)
-	t "$arch: there are five programs and libraries" test "${#elf[@]}" = 5
+	t "$arch: there are six programs and libraries" test "${#elf[@]}" = 6
 	t "$arch: they need nothing but glibc" prints "" needs "${elf[@]}"
 	t "$arch: and none newer than 2.28" glibc "${elf[@]}"
-	for name in lmdb zstandard lz4 awscrt; do
+	for name in lmdb zstandard lz4 awscrt curl openssl nghttp2 jansson; do
 		t "$arch: the license of $name is there" sh -c \
 			"test -s files-$arch/*.dist-info/licenses/$name"
 	done
 	t "$arch: libcrypto's functions are not visible" sh -c \
 		"! readelf --dyn-syms -W files-$arch/foundry/lib/libfoundry.so.0.2 |
 			grep -v UND | grep -qE ' (EVP|SHA|OPENSSL|mdb|ZSTD|LZ4)_'"
+	t "$arch: the client of registries has one visible name" prints fdry_registry_client \
+		visible "files-$arch/foundry/lib/libfoundry-registry.so.0.2"
+	t "$arch: no path of this machine is in a file" fails "" grep -rqF "$TMP" "files-$arch"
 done
 
 if python3 -m venv auditwheel 2>venv.log &&
-	auditwheel/bin/pip install -q auditwheel 2>>venv.log; then
+	auditwheel/bin/pip install -q auditwheel requests 2>>venv.log; then
+	PYTHONPATH=$(echo "$TMP"/auditwheel/lib/python3*/site-packages)
 	for arch in "${architectures[@]}"; do
 		wheel=$(ls one/dist/*_"$arch".whl)
 		tag=$(sed -E 's/.*-(manylinux_[a-z0-9_]+)[.]whl/\1/' <<<"$wheel")
@@ -107,6 +117,28 @@ t "the wheel loads it, beside Python's ssl" prints "ba7816bf True" env/bin/pytho
 t "the wheel writes" env/bin/foundry-store tag vecadd other
 t "and the other library reads it" foundry-store verify
 
+# The wheel's client of registries. These tests run the library with the build's own program.
+client=$lib/libfoundry-registry.so.0.2
+registry_tests() {
+	PYTHONPATH=$ROOT/api/python FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 \
+		FOUNDRY_REGISTRY_LIBRARY=$client bash "$ROOT/tests/cli/$1.sh"
+}
+if command -v docker-registry >/dev/null; then
+	for each in t0260-registry t0261-registry-faults t0262-registry-documents \
+		t0264-registry-hostile t0275-registry-signatures t0277-registry-untrusted; do
+		t "the wheel's client of registries: $each" registry_tests "$each"
+	done
+	# In one process with Python's ssl, and with requests if it could be fetched.
+	wheel_in_python() {
+		. "$ROOT/tests/cli/registry.sh"
+		cd "$TMP" && registry_start main tls
+		# shellcheck disable=SC2154 # registry_start sets it
+		PYTHONPATH=${PYTHONPATH:-} env/bin/python "$ROOT/tests/dist/beside_ssl.py" \
+			"127.0.0.1:$main_port" ca.crt && registry_stop_all
+	}
+	t "push and pull beside Python's ssl and requests" wheel_in_python
+fi
+
 # aarch64 under emulation, if this machine has an emulator and that architecture's glibc
 emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static || true)
 if [ -n "$emulator" ] && [ -d files-aarch64 ] && [ -e /usr/aarch64-linux-gnu/lib/libc.so.6 ]; then
@@ -117,5 +149,19 @@ if [ -n "$emulator" ] && [ -d files-aarch64 ] && [ -e /usr/aarch64-linux-gnu/lib
 	t "aarch64: it reads the store" emulated verify
 	t "aarch64: it prints what the other one prints" prints "$(foundry-store show vecadd)" \
 		emulated show vecadd
+	# The library is opened by its path; the program lies in another folder than when installed.
+	emulated_registry() {
+		. "$ROOT/tests/cli/registry.sh"
+		cd "$TMP" && registry_start main tls
+		export FOUNDRY_REGISTRY_CA=$TMP/ca.crt at=oci://127.0.0.1:$main_port/model:1
+		foundry-store push --private vecadd "$at" &&
+			FOUNDRY_REGISTRY_LIBRARY=$TMP/files-aarch64/foundry/lib/${client##*/} \
+				emulated -s pulled pull "$at" && emulated -s pulled verify
+		local rc=$?
+		registry_stop_all
+		return $rc
+	}
+	! command -v docker-registry >/dev/null ||
+		t "aarch64: it pulls from a registry with TLS" emulated_registry
 fi
 t_done

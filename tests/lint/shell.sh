@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
-mapfile -t scripts < <(tree_files '*.sh' .ci/run .ci/setup tests/run tests/chroot/run)
+mapfile -t scripts < <(tree_files '*.sh' .ci/run .ci/setup tests/run tests/chroot/{run,wheel})
 for script in "${scripts[@]}"; do
 	t "$script" shellcheck --source-path=SCRIPTDIR -e SC2016,SC2094 -x "$script"
 done

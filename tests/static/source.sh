@@ -6,7 +6,7 @@
 cd "$ROOT"
 
 code=('*.c' '*.h' '*.def' '*.map' '*.S' '*.cu' '*.py' '*.sh' GNUmakefile .ci/run .ci/setup \
-	tests/run tests/chroot/run)
+	tests/run tests/chroot/{run,wheel})
 mapfile -t sources < <(tree_files "${code[@]}")
 mapfile -t c_files < <(tree_files '*.c')
 mapfile -t own_files < <(printf '%s\n' "${c_files[@]}" | grep -v '^tests/')
