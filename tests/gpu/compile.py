@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests foundry.compile() with PyTorch on a GPU.
 
+    compile.py [--limit SECONDS]
+
 A process without Foundry computes results for arguments that no capture has seen. A second process
 captures each model, a third one loads it; both must give the same bits. Then the models that no
 graph can repeat run natively, changed parameters are used or captured again, and training is
@@ -138,15 +140,16 @@ def microseconds(function, args, kwargs):
     return 1e6 * best
 
 
-def native(folder):
+def native(folder, *names):
     import torch
     found = {}
     with torch.no_grad():
-        for name, build in MODELS.items():
-            made, calls = build()
+        for name in names:
+            made, calls = MODELS[name]()
             found[name] = answers(made, calls)
+            print(f"{name:10} native", flush=True)
     assert "foundry" not in sys.modules
-    with open(os.path.join(folder, "answers"), "wb") as f:
+    with open(os.path.join(folder, f"answers-{names[0]}"), "wb") as f:
         pickle.dump(found, f)
 
 
@@ -164,14 +167,14 @@ def begun(name, store, how):
     return made, calls, fast, took
 
 
-def every(folder, how):
-    """All models, captured or loaded: the same bits as without Foundry."""
+def every(folder, how, names):
+    """Models, captured or loaded in one process: the same bits as without Foundry."""
     __import__("foundry")  # before torch
     import torch
-    with open(os.path.join(folder, "answers"), "rb") as f:
+    with open(os.path.join(folder, f"answers-{names[0]}"), "rb") as f:
         want = pickle.load(f)
     bad = []
-    for name in MODELS:
+    for name in names:
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.filterwarnings("error", "'compile/")
@@ -192,12 +195,12 @@ def every(folder, how):
     assert not bad, bad
 
 
-def capture(folder):
-    every(folder, "capture")
+def capture(folder, *names):
+    every(folder, "capture", names)
 
 
-def load(folder):
-    every(folder, "load")
+def load(folder, *names):
+    every(folder, "load", names)
 
 
 def said(*texts):
@@ -279,10 +282,6 @@ def again(folder):
                                store=store)
         assert fast.image and torch.equal(fast(x), other(x))
     fast.close()
-    for add, how in ((0, "captured"), (0, "loaded"), (1, "captured"), (0, "loaded"),
-                     (1, "loaded")):
-        done = parts.run("held", folder, add, how, limit=100)
-        assert done, (add, how)
 
 
 def held(folder, add, how):
@@ -316,29 +315,52 @@ def digest():
               f"{1e3 * (time.perf_counter() - began):.2f} ms", found[:16], flush=True)
 
 
-def guards():
-    """The time that a call needs beside copies and the launch, for a model of 100 modules."""
-    from foundry._weights import Weights
+def costs(folder):
+    """A call of a model of 101 modules beside a replay of torch's graph, and what its checks take.
+    """
+    import foundry
     import torch
-    weights = Weights(torch, torch.nn.Sequential(*(torch.nn.Linear(64, 64, device="cuda")
-                                                   for _ in range(100))))
-    for name in ("changed", "trains", "wants_grad"):
-        began = time.perf_counter()
-        for _ in range(1000):
-            getattr(weights, name)()
-        print(f"{name}: {1e3 * (time.perf_counter() - began):.1f} us")
+    made = ready(torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(100))))
+    x, plain = tensor(1, 8, 64), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        made(x)
+        with torch.cuda.graph(plain):
+            made(x)
+        print(f"a plain replay: {microseconds(lambda: plain.replay(), (), {}):.1f} us")
+        for outputs in ("copy", "view", "copy", "view"):  # in turn: the first may be slower
+            fast = foundry.compile(made, (x,), ref=f"compile/costs-{outputs}", outputs=outputs,
+                                   store=os.path.join(folder, "store"))
+            print(f"a call, outputs={outputs}: {microseconds(fast, (x,), {}):.1f} us, "
+                  f"{'loaded' if fast.image else 'captured'}")
+            for owner, name in ((fast._weights, "changed"), (fast._weights, "trains"),
+                                (fast._weights, "wants_grad"), (fast._modes, "changed"),
+                                (fast, "_find")):
+                began = time.perf_counter()
+                for _ in range(1000):
+                    getattr(owner, name)(*(((x,), {}) if owner is fast else ()))
+                print(f"  {type(owner).__name__}.{name}: "
+                      f"{1e3 * (time.perf_counter() - began):.1f} us")
+            assert torch.equal(fast(x), made(x))
+            fast.close()
 
 
 def whole():
+    until = parts.deadline()
     parts.need("torchvision")
+    others = [name for name in MODELS if name != "compiled"]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
-        results = [parts.run("native", folder, limit=120)]
-        results += [parts.run("capture", folder, limit=120)]
-        results += [parts.run("load", folder, limit=120)]
-        results += [parts.run(part, folder, limit=120) for part in ("refused", "again")]
-        return results + [parts.run(part, limit=60) for part in ("digest", "guards")]
+
+        def part(*words):
+            return parts.part(until, words[0], folder, *words[1:])
+        held = ((0, "captured"), (0, "loaded"), (1, "captured"), (0, "loaded"), (1, "loaded"))
+        found = parts.side_by_side(
+            [*(part(how, *others) for how in ("native", "capture", "load")), part("again")],
+            [part(how, "compiled") for how in ("native", "capture", "load")],
+            [part("held", *words) for words in held], [part("refused")],
+            [parts.part(until, "digest")])
+        return [*found, part("costs")()]  # alone: others would take the processor and the GPU
 
 
 if __name__ == "__main__":
-    parts.main((native, capture, load, refused, again, held, digest, guards), whole)
+    parts.main((native, capture, load, refused, again, held, digest, costs), whole)

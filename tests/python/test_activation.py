@@ -4,6 +4,7 @@ driver.
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,9 +143,26 @@ class Run(unittest.TestCase):
             text, status = python("-m", "foundry", *args)
             self.assertEqual(status, 2, text)
             self.assertIn(said, text)
+        for args in (("doctor", "--quick"), ("doctor", "--json", "x")):
+            text, status = python("-m", "foundry", *args)
+            self.assertEqual(status, 2, text)
+            self.assertIn("doctor takes no arguments but --json", text)
         text, status = python("-m", "foundry", "run", "x.py", FOUNDRY_HOOK="/nowhere")
         self.assertEqual(status, 1)
         self.assertIn("the interposer is not there: /nowhere", text)
+
+
+class Help(unittest.TestCase):
+    def test_each_command_has_help(self):
+        text, status = python("-m", "foundry", "--help")
+        self.assertEqual(status, 0, text)
+        self.assertIn("foundry-store", text)
+        for args in (("doctor", "--help"), ("doctor", "-h"), ("run", "--help"), ("run", "-h")):
+            self.assertEqual(python("-m", "foundry", *args), (text, 0))
+
+    def test_the_program_gets_its_own_help(self):
+        self.assertEqual(python("-m", "foundry", "run", "-c", "import sys; print(sys.argv[1:])",
+                                "--help"), ("['--help']\n", 0))
 
 
 class Doctor(unittest.TestCase):
@@ -205,7 +223,8 @@ class Doctor(unittest.TestCase):
             self.assertIn("no CUDA driver: /nowhere/libcuda.so.1 cannot be used", text)
         self.assertEqual(lines["load"][0], "FAIL")
         self.assertIn("no CUDA driver", lines["load"][1])
-        self.assertNotIn("driver", lines)
+        self.assertEqual(lines["driver"], lines["load"])
+        self.assertEqual(lines["device 0"][0], "FAIL")
         self.assertEqual(os.path.realpath(lines["software driver"][1].partition(",")[0]),
                          os.path.realpath(os.path.join(SIM, "libcuda.so.1")))
 
@@ -220,6 +239,38 @@ class Doctor(unittest.TestCase):
         self.assertEqual(lines["interposer"][0], "FAIL")
         self.assertEqual(self.captures(lines), set())
         self.assertEqual(lines["store"][0], "FAIL")
+
+    def test_no_driver_is_one_text(self):
+        lines = self.said(1, FOUNDRY_DRIVER="/nowhere/libcuda.so.1")
+        self.assertEqual(self.captures(lines), {lines["load"]})
+
+    def test_no_driver_that_the_loader_finds(self):
+        text, _ = python("-m", "foundry", "doctor", "--json", FOUNDRY_DRIVER="")
+        checks = {check["name"]: check for check in json.loads(text)["checks"]}
+        if checks["driver"]["status"] == "ok":
+            self.skipTest("this machine has a driver")
+        for name, check in checks.items():
+            if name in ("load", "driver") or name.startswith("capture"):
+                self.assertEqual(check["status"], "fail")
+                self.assertIn("no CUDA driver: there is no libcuda.so.1 where the loader looks",
+                              check["text"])
+                self.assertEqual(check["text"], checks["load"]["text"])
+
+    def test_unknown_variables(self):
+        lines = self.said(1, FOUNDRY_STOR="x", FOUNDRY_VLM="x", FOUNDRY_VLLM_STRIC="1",
+                          FOUNDRY_XYZZY="1")
+        for name, meant in (("FOUNDRY_STOR", "STORE"), ("FOUNDRY_VLM", "VLLM"),
+                            ("FOUNDRY_VLLM_STRIC", "VLLM_STRICT")):
+            self.assertEqual(lines[name], ("FAIL", "no variable of Foundry has this name "
+                                           f"(did you mean FOUNDRY_{meant}?)"))
+        self.assertEqual(lines["FOUNDRY_XYZZY"], ("no", "no variable of Foundry has this name"))
+
+    def test_a_reader_that_ends_early(self):
+        done = subprocess.run(["bash", "-c", '"$0" -m foundry doctor | head -n 1; '
+                               'echo "${PIPESTATUS[0]}"', sys.executable], capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(done.stdout.splitlines()[-1], str(128 + signal.SIGPIPE))
 
 
 if __name__ == "__main__":

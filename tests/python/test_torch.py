@@ -26,6 +26,16 @@ def doctor(version):
     return [line for line in done.stdout.splitlines() if re.search(r"^\S+ +torch ", line)]
 
 
+class Missing(unittest.TestCase):
+    def test_it_is_named_with_what_to_do(self):
+        for call in (lambda: foundry.compile(abs, (1,), ref="x"), foundry.graph_pool_handle):
+            with mock.patch.dict(sys.modules, {"torch": None}):
+                with self.assertRaisesRegex(ModuleNotFoundError,
+                                            "needs PyTorch 2.9 or newer.*pip install torch") as e:
+                    call()
+            self.assertEqual(e.exception.name, "torch")
+
+
 class Versions(unittest.TestCase):
     def test_older_ones_are_refused_before_anything_begins(self):
         with foundry.Capture() as capture:

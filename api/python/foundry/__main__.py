@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m foundry: run programs under the interposer; report what would work here."""
 import os
+import signal
 import subprocess
 import sys
 
@@ -22,7 +23,11 @@ run   starts Python with the interposer for libcuda.so.1 in place (LD_PRELOAD), 
 
 doctor   tries what a load and a capture need, and each way to put the interposer in place, and
          reports what works here; its status is 0 if everything that is needed works, else 1
+         --json          one JSON document
+
+foundry-store, another command of this package, maintains the store: foundry-store --help
 """
+HELP = ("-h", "--help")
 VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
 
 
@@ -67,12 +72,21 @@ def run(args):
               environment({**os.environ, **variables}))
 
 
-COMMANDS = {"run": run, "doctor": doctor}
+def examine(args):
+    """Print what works here. Returns the exit status."""
+    if args not in ([], ["--json"]):
+        raise Usage("doctor takes no arguments but --json")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" ends it, as it ends other tools
+    return 0 if doctor(as_json=bool(args)) else 1
+
+
+COMMANDS = {"run": run, "doctor": examine}
 
 
 def main(args):
     """The exit status of one command."""
-    if not args or args[0] in ("-h", "--help", "help"):
+    if not args or args[0] in (*HELP, "help") or args[0] in COMMANDS and args[1:2] and (
+            args[1] in HELP):
         print(USAGE, end="")
         return 0 if args else 2
     try:

@@ -9,6 +9,7 @@ import dataclasses
 import enum
 import inspect
 import sys
+import types
 
 from . import _torch
 
@@ -107,7 +108,7 @@ def spec(value, leaf, name="", depth=0):
 
 
 def frozen(value):
-    """Nested lists, as JSON reads them, as the tuples that they were."""
+    """Nested tuples from the nested lists that JSON makes of them."""
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
@@ -154,12 +155,29 @@ def builder(described, plain=False):
     return lambda tensors: _made(kind, cls, keys, [make(tensors) for make in each])
 
 
+def _undecorated(function):
+    """The function without torch's own decorators, such as no_grad(), which pass all arguments on.
+    """
+    plain = getattr(function, "__func__", function)
+    while hasattr(plain, "__wrapped__") and str(getattr(plain, "__globals__", {}).get(
+            "__name__")).partition(".")[0] == "torch":
+        plain = plain.__wrapped__
+    return types.MethodType(plain, function.__self__) if inspect.ismethod(function) else plain
+
+
 class Signature:
-    """The names of a function's parameters, by which positional arguments equal keyword ones."""
+    """The names of a function's parameters, by which positional arguments equal keyword ones.
+
+    A decorator of the program may change arguments. So its own parameters count, not those of the
+    function that it wraps.
+    """
 
     def __init__(self, function):
         try:
-            found = inspect.signature(function).parameters.values()
+            function = _undecorated(function)
+            if hasattr(getattr(function, "__func__", function), "__signature__"):
+                raise ValueError  # what a decorator claims
+            found = inspect.signature(function, follow_wrapped=False).parameters.values()
         except (TypeError, ValueError):  # of compiled code
             found = ()
         self.names = [p.name for p in found

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress for people: what the parameter progress of seals, loads, exports, ... may be.
+"""Progress bars, and the values of the parameter `progress` of seals, loads, exports, ...
 
-None or False: nothing. True: a bar on standard error. A class or an object like tqdm's (update(),
-total): it is used. Any other callable is called with what the function documents.
+None or False: no progress is reported. True: a bar on standard error. A class or an object like
+tqdm's (update(), total): it is the bar. Any other callable: it is called with the arguments that
+the function documents.
 """
 import sys
 import time

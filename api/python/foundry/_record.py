@@ -6,19 +6,52 @@ numbers on the host, changes its arguments or waits for the GPU is refused, with
 results of each graph are compared with those of the model before the image is sealed.
 """
 import contextlib
-import ctypes
 import json
 import random
 import sys
 import warnings
 
-from . import _nest
+from . import _nest, _torch
 from ._lib import Error
 from ._nest import Refused
 
 WARMUP = 3
 _FACT = 4000  # bytes of a description in one fact; longer ones are cut into several
 CALL = "compile.call."
+
+
+@contextlib.contextmanager
+def generator_aside(torch, device):
+    """Let torch's default generator have a state that no graph knows, with the same numbers.
+
+    Yields a generator with that state, or None. Torch allocates the device memory of a state when
+    the first graph registers it, so that of another state may lie in the region of an older image.
+    """
+    generator = next(iter(torch.cuda.default_generators[device:device + 1]), None)
+    if not hasattr(generator, "graphsafe_set_state"):
+        yield None
+        return
+    before, own = generator.graphsafe_get_state(), generator.clone_state()
+    generator.graphsafe_set_state(own)
+    try:
+        yield own
+    finally:
+        generator.graphsafe_set_state(before)
+
+
+def replayer(torch, device, graph, own):
+    """A function of a stream that launches torch's graph. own: the generator that it draws from, or
+    None if it draws nothing.
+    """
+    if own is None:
+        return lambda stream: graph.replay()
+    generator = torch.cuda.default_generators[device]
+
+    def replay(stream):
+        own.set_state(generator.get_state())
+        graph.replay()
+        generator.set_offset(own.get_offset())
+    return replay
 
 
 class Pool:
@@ -37,15 +70,7 @@ class Pool:
 
     def clear(self):
         """Set the pool's free blocks to zero, since the image holds whole segments."""
-        memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
-        for segment in self._torch.cuda.memory_snapshot():
-            if tuple(segment["segment_pool_id"]) != tuple(self.pool.id):
-                continue
-            at = segment["address"]
-            for block in segment["blocks"]:
-                if block["state"] == "inactive":
-                    memset(ctypes.c_uint64(at), ctypes.c_ubyte(0), ctypes.c_size_t(block["size"]))
-                at += block["size"]
+        _torch.zero_pools(self._torch, self._device, {tuple(self.pool.id)})
 
 
 @contextlib.contextmanager
@@ -130,6 +155,9 @@ def check_tensor(torch, device, tensor, name):
     """Raise Refused unless a graph can read or write the tensor."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         raise Refused(f"{name} is a {type(tensor).__qualname__}, which is no plain tensor")
+    if not _torch.strided(torch, tensor):
+        raise Refused(f"{name} is a sparse or nested tensor ({tensor.layout}), which has no "
+                      "strides")
     if tensor.device.type != "cuda" or tensor.device.index != device:
         raise Refused(f"{name} lies on {tensor.device}, not on cuda:{device}")
     if not tensor.numel():
@@ -192,7 +220,7 @@ class Recorder:
     def __init__(self, compiled, examples):
         self.compiled, self.examples = compiled, examples
         self.torch, self.weights = compiled._torch, compiled._weights
-        self.calls, self.kept, self.state, self.failed = [], [], None, False
+        self.calls, self.kept, self.state, self.own = [], [], None, None
 
     def __call__(self, capture):
         torch, device = self.torch, self.compiled.device
@@ -202,7 +230,8 @@ class Recorder:
         clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
         if clear:
             clear()
-        with random_kept(torch, device), torch.no_grad(), self._stream_kept():
+        with random_kept(torch, device), torch.no_grad(), self._stream_kept(), \
+                generator_aside(torch, device) as self.own:
             with self.pool:
                 self._generator()
                 self._move()
@@ -226,10 +255,6 @@ class Recorder:
             if self.state is not None:
                 torch.cuda.synchronize()
                 self._restore()
-            # A failed capture leaves torch's generator in the state of a capture.
-            for generator in torch.cuda.default_generators if self.failed else ():
-                if hasattr(generator, "graphsafe_set_state"):
-                    generator.graphsafe_set_state(generator.clone_state())
             raise
 
     def _generator(self):
@@ -263,7 +288,9 @@ class Recorder:
         self._compare(graph, outputs, native)
         self.given = self.state = native = None
         described = self._named(key, signature, result, outputs)
-        self.calls.append(Call(described, self.inputs, outputs, lambda stream: graph.replay()))
+        own = self.own if self.capture.rng_uses.get(key) else None
+        self.calls.append(Call(described, self.inputs, outputs,
+                               replayer(torch, self.compiled.device, graph, own)))
         state_call(self.capture, described)
         self.kept.append((args, kwargs, graph))
 
@@ -365,7 +392,6 @@ class Recorder:
         except Refused:
             raise
         except Exception as e:
-            self.failed = True
             line = (str(e).strip().splitlines() or [""])[0]
             raise Refused(f"torch cannot capture it: {type(e).__name__}: {line}") from e
         if result != self.result:

@@ -8,7 +8,7 @@ from ._progress import size
 _ROWS = 50  # a table shows so many rows
 
 
-def _cell(value):
+def cell(value):
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -22,7 +22,7 @@ def _named(name, value):
     """A field of a report; numbers of bytes are followed by a rounded size."""
     if isinstance(value, int) and not isinstance(value, bool) and "bytes" in name and value > 999:
         return f"{value} ({size(value)})"
-    return _cell(value)
+    return cell(value)
 
 
 def table(title, head, rows):
@@ -52,14 +52,14 @@ def plain(value):
 
 def mapping(title, view):
     """A table of a mapping's keys and values."""
-    return table(title, ("key", "value"), ((_cell(key), _cell(value))
+    return table(title, ("key", "value"), ((cell(key), cell(value))
                                            for key, value in view.items()))
 
 
 def tensors(title, found):
     """A table of tensors."""
     return table(title, ("name", "dtype", "shape", "use", "bytes", "address"),
-                 ((_cell(t.name), t.dtype, _cell(list(t.shape)),
+                 ((cell(t.name), t.dtype, cell(list(t.shape)),
                    t.use + (", external" if t.external else "") + (", host" if t.host else ""),
                    _named("bytes", t.nbytes), f"{t.addr:#x}") for t in found))
 
@@ -69,7 +69,7 @@ def image(img):
     if not img._handle:
         return plain(img)
     graphs = table("Graphs", ("key", "name", "nodes"),
-                   ((g.key, _cell(g.name), g.nodes) for g in img.graphs.values()))
+                   ((g.key, cell(g.name), g.nodes) for g in img.graphs.values()))
     return "\n".join([fields(f"Image {img.id[:12]}", (("id", img.id), ("device", img.device))),
                       graphs, tensors("Tensors", img.tensors.values()),
                       mapping("Facts", img.facts)])
@@ -84,7 +84,7 @@ def store(found):
     def when(seconds):
         return (datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds
                 else "not known")
-    rows = ((_cell(ref.name), ref.id[:12], when(ref.used), _cell(ref.pinned))
+    rows = ((cell(ref.name), ref.id[:12], when(ref.used), cell(ref.pinned))
             for ref in found.refs())
     return "\n".join([fields(repr(found).strip("<>"),
                              (("bytes used", found.used), ("bytes allowed", found.limit or None))),
@@ -99,6 +99,17 @@ def start(found):
         fields(f"Start {found.name}", [("captured", found.captured), ("id", found.id), *times,
                                        ("warning", found.warning or None)]),
         table("Images that were not used", ("name", "id", "why"),
-              ((_cell(u.name), u.id[:12], _cell(u.why)) for u in found.unused))
+              ((cell(u.name), u.id[:12], cell(u.why)) for u in found.unused))
         if found.unused else "",
         f"<pre>{html.escape(str(found))}</pre>"])
+
+
+def compiled(found, rows):
+    """A model as graphs. rows: (key, arguments in words, number of results) of its calls."""
+    how = "native" if found.reason else "loaded" if found.image else "captured"
+    return "\n".join([
+        fields(f"Compiled {found.ref}", (("calls", how), ("reason", found.reason or None),
+                                         ("parameters", found.parameters),
+                                         ("outputs", found.outputs), ("device", found.device))),
+        table("Graphs", ("key", "arguments", "results"),
+              ((key, cell(words), count) for key, words, count in rows)) if rows else ""])

@@ -18,7 +18,15 @@ def module():
     could not be sealed.
     """
     global _accepted
-    torch = importlib.import_module("torch")
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError as e:
+        if e.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"this needs PyTorch {LEAST[0]}.{LEAST[1]} or newer, which this Python "
+            f"({sys.executable}) does not have; install it (pip install torch), or activate the "
+            "environment that has it; foundry.load() works without it", name="torch") from None
     version = str(getattr(torch, "__version__", "without a version"))
     if version == _accepted:
         return torch
@@ -95,6 +103,12 @@ def blas_workspaces():
 
 def is_tensor(value):
     return hasattr(value, "data_ptr") and hasattr(value, "stride")
+
+
+def strided(torch, tensor):
+    """Whether a tensor is a piece of memory with strides, not a sparse or nested one."""
+    return (getattr(tensor, "layout", None) is getattr(torch, "strided", None)
+            and not getattr(tensor, "is_nested", False))
 
 
 def view(tensor):
@@ -189,6 +203,23 @@ def counters(ordinal):
     return found
 
 
+def zero(ranges):
+    """Set device memory, [(addr, size)], to zero."""
+    memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
+    for addr, size in ranges:
+        memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(size))
+
+
+def zero_pools(torch, ordinal, pools):
+    """Set the free blocks of torch's pools with these ids to zero. They have the bytes of freed
+    tensors, which an image would keep. No other thread may use the pools meanwhile.
+    """
+    torch.cuda.synchronize()
+    zero(block for raw in _snapshot(torch) if raw["device"] == ordinal
+         and tuple(raw["segment_pool_id"]) in pools for block in Segment(raw).free)
+    torch.cuda.synchronize()
+
+
 def clear_free(ordinal, inside):
     """Set torch's free blocks to zero, in the segments for which `inside(segment)` is true.
 
@@ -212,7 +243,6 @@ def _clear(torch, ordinal, blocks):
     taken = []
     ends = {addr: addr + size for size, addr, _ in blocks}
     starts = sorted(ends)
-    memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
     torch.cuda.synchronize()
     try:
         for size, _, kind in blocks:
@@ -222,8 +252,7 @@ def _clear(torch, ordinal, blocks):
                 at = bisect.bisect_right(starts, addr) - 1
                 if at < 0 or addr + piece > ends[starts[at]]:
                     raise RuntimeError("torch took memory from elsewhere")
-        for addr, size in taken:
-            memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(size))
+        zero(taken)
         torch.cuda.synchronize()
     except RuntimeError:  # torch is configured otherwise, or is out of memory: the bytes stay
         return 0

@@ -16,7 +16,7 @@ from ._nest import Refused
 
 ALIGN = 512
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-_ptr, _trains = operator.methodcaller("data_ptr"), operator.attrgetter("training")
+_trains = operator.attrgetter("training")
 _form, _stride = operator.attrgetter("shape", "dtype"), operator.methodcaller("stride")
 _values = operator.methodcaller("values")
 _wants_grad = operator.attrgetter("requires_grad")
@@ -46,6 +46,36 @@ def _members(dicts):
     return itertools.chain.from_iterable(map(_values, dicts))
 
 
+def _same_value(value, was):
+    """Whether an attribute's value is the same object, or an equal number or text. Zeros of
+    different signs differ.
+    """
+    return value is was or (type(value) is type(was) and type(value) in (bool, int, float, str)
+                            and repr(value) == repr(was))
+
+
+def _lazy(tensor):
+    """Whether a tensor's elements are those of its memory, but conjugated or negated."""
+    return any(getattr(tensor, each, bool)() for each in ("is_conj", "is_neg"))
+
+
+def _guards(torch, tensors):
+    """Torch's guards of these tensors, for calls in inference mode (True) and others (False); an
+    empty dict if it has none.
+    """
+    kind = torch
+    for name in ("_C", "_dynamo", "guards", "TensorGuards"):
+        kind = getattr(kind, name, None)
+    if kind is None or not tensors:
+        return {}
+    found = {}
+    for mode in (False, True):
+        with torch.inference_mode(mode):
+            found[mode] = kind(*tensors, dynamic_dims_sizes=[list(t.shape) for t in tensors],
+                               dynamic_dims_strides=[list(t.stride()) for t in tensors])
+    return found
+
+
 class Place:
     """A tensor's type and place: dtype, shape, stride, and the offset in its storage in bytes."""
 
@@ -70,6 +100,8 @@ class Weights:
     """The parameters and buffers of a model, which may have none.
 
     device: the ordinal of their GPU, or None. storages: a list of _Storage. nbytes: of all.
+    caller: a weak reference of the object that calls the model's graphs, which may become its
+    forward().
     Raises Refused for parameters whose memory is not a piece of one GPU's memory.
     """
 
@@ -77,7 +109,7 @@ class Weights:
         self._torch = torch
         self._modules = list(model.modules()) if hasattr(model, "modules") else []
         self._tensors, self._found = {}, {}  # id -> (name, tensor, its _Storage and Place)
-        self._listing, self.device, self._flat = [], None, None
+        self._listing, self.device, self._flat, self.caller = [], None, None, object
         for prefix, module in model.named_modules() if self._modules else ():
             for kind in ("_parameters", "_buffers"):
                 for key, tensor in getattr(module, kind).items():
@@ -99,7 +131,9 @@ class Weights:
                 tensor.device.index if self.device is None else self.device):
             raise Refused(f"{kind} '{name}' lies on {tensor.device}; all parameters must lie on "
                           "one GPU")
-        if any(getattr(tensor, each, bool)() for each in ("is_conj", "is_neg", "is_inference")):
+        if not _torch.strided(torch, tensor):
+            raise Refused(f"{kind} '{name}' is {tensor.layout}, not strided memory")
+        if _lazy(tensor) or getattr(tensor, "is_inference", bool)():
             raise Refused(f"{kind} '{name}' is a view that conjugates or negates, or was made in "
                           "inference mode")
         self.device = tensor.device.index
@@ -173,24 +207,67 @@ class Weights:
     # --- what a call checks ---
 
     def note(self):
-        """Remember the addresses of all tensors and the structure of the modules."""
+        """Remember the addresses of all tensors, the structure of the modules, and their
+        attributes.
+        """
         self._each = [tensor for _, tensor, _, _ in self._tensors.values()]
-        self._addresses = list(map(_ptr, self._each))
+        self._addresses = list(map(self._torch.Tensor.data_ptr, self._each))
         self._forms = list(map(_form, self._each)), list(map(_stride, self._each))
+        self._guards = _guards(self._torch, self._each)
         self._dicts = [d for m in self._modules
                        for d in (m._parameters, m._buffers, m._modules,
                                  *(getattr(m, h, {}) for h in _HOOKS))]
         self._sizes = list(map(len, self._dicts))
         self._full = [d for d in self._dicts if d]
-        self._members = list(_members(self._full))  # kept alive, so that their ids stay theirs
-        self._ids = list(map(id, self._members))
+        self._members = list(_members(self._full))
+        self._note_attributes()
+
+    def _note_attributes(self):
+        self._vars = list(map(vars, self._modules))
+        self._counts = list(map(len, self._vars))
+        self._values, self._then = list(_members(self._vars)), list(map(dict, self._vars))
 
     def changed(self):
-        """Whether a tensor or a module was replaced since note(), or a hook was added."""
-        return (list(map(_ptr, self._each)) != self._addresses
-                or (list(map(_form, self._each)), list(map(_stride, self._each))) != self._forms
+        """What was replaced since note(), in words, or None."""
+        if (list(map(self._torch.Tensor.data_ptr, self._each)) != self._addresses
+                or not self._same_forms()
                 or list(map(len, self._dicts)) != self._sizes
-                or list(map(id, _members(self._full))) != self._ids)
+                or not all(map(operator.is_, _members(self._full), self._members))):
+            return "a parameter, a module or a hook was replaced"
+        if list(map(len, self._vars)) == self._counts and all(
+                map(operator.is_, _members(self._vars), self._values)):
+            return None
+        name = self._changed_attribute()
+        if name:
+            return f"the attribute {name} was changed"
+        self._note_attributes()
+        return None
+
+    def _changed_attribute(self):
+        """The name of an attribute that has another value than at note(), else None.
+
+        An attribute that a forward adds, such as a value that it computes once, is no change,
+        unless it hides one of the class.
+        """
+        for module, before in zip(self._modules, self._then):
+            now, cls = vars(module), type(module)
+            for name in [*now, *(before.keys() - now.keys())]:
+                same = (_same_value(now[name], before[name]) if name in now and name in before
+                        else name in now and not hasattr(cls, name)
+                        or name == "forward" and now.get(name) in (None, self.caller()))
+                if not same:
+                    return f"{cls.__name__}.{name}"
+        return None
+
+    def _same_forms(self):
+        """Whether shapes, types and strides are those of note(). Torch's own guards compare them
+        in one call, and may say no without a reason.
+        """
+        if self._guards and self._guards[self._torch.is_inference_mode_enabled()].check(
+                *self._each):
+            return True
+        return ((list(map(_form, self._each)), list(map(_stride, self._each))) == self._forms
+                and not any(map(_lazy, self._each)))
 
     def trains(self):
         """The name of a module that is in training mode; None if there is none."""
@@ -231,8 +308,6 @@ class Weights:
         now = self.attributes()
         for key in [*now, *(before.keys() - now.keys())]:
             (value, size), (was, had) = now.get(key, (None, -1)), before.get(key, (None, -1))
-            same = value is was or type(value) is type(was) and type(value) in (
-                bool, int, float, str) and value == was
-            if not same or size != had:
+            if not _same_value(value, was) or size != had:
                 return f"{type(self._modules[key[0]]).__name__}.{key[1]}"
         return None

@@ -7,23 +7,37 @@ from . import _nest, _record, _torch
 
 class _Call:
     """A graph with the names of its inputs and outputs. build: makes the result of the outputs.
-    ordered: whether the inputs have an order for positional arguments.
+    inputs: {argument's name: tensor's name}. names: of all arguments. same: {name of an argument:
+    name of an earlier one that is the same tensor}; None if it does not matter, and arguments then
+    have no order.
     """
 
-    def __init__(self, key, inputs, outputs, build, ordered):
+    def __init__(self, key, inputs, outputs, build, same=None):
         self.key, self.inputs, self.outputs, self.build = key, inputs, outputs, build
-        self.names, self.ordered = [_short(name, key) for name in inputs], ordered
+        self.names, self.same = list(same or inputs), same
+        if same is not None:
+            self.same = {name: first for name, first in same.items() if first != name}
 
 
-def _short(name, key):
-    """The name of an argument: compile() puts the key before it if there are several graphs."""
-    return name[len(f"{key}/"):] if name.startswith(f"{key}/") else name
+def _arguments(part, name):
+    """{name: itself, or the name of the argument that it equals} of the tensors in a signature."""
+    if part[0] in ("tensor", "same"):
+        return {name: part[1] if part[0] == "same" else name}
+    found = {}
+    if part[0] != "const":
+        for key, each in zip(part[2], part[3]):
+            found.update(_arguments(each, f"{name}.{key}"))
+    return found
 
 
 def _of_compile(described):
-    return _Call(described["key"], [t[0] for t in described["inputs"]],
-                 [t[0] for t in described["outputs"]],
-                 _nest.builder(_nest.frozen(described["result"]), plain=True), True)
+    same = {}
+    for name, part in described["signature"]:
+        same.update(_arguments(part, name))
+    inputs = [t[0] for t in described["inputs"]]
+    own = [name for name, first in same.items() if first == name]
+    return _Call(described["key"], dict(zip(own, inputs)), [t[0] for t in described["outputs"]],
+                 _nest.builder(_nest.frozen(described["result"]), plain=True), same)
 
 
 def calls_of(image):
@@ -41,17 +55,33 @@ def calls_of(image):
 
     def build(results):
         return results[0] if len(results) == 1 else dict(zip(outputs, results))
-    return [_Call(keys[0], inputs, outputs, build, len(inputs) == 1)]
+    return [_Call(keys[0], {name: name for name in inputs}, outputs, build)]
 
 
 def _bound(call, args, kwargs):
     """{tensor's name: argument} of a call, or the reason why these are not its arguments."""
-    if args and not call.ordered:
+    if args and call.same is None and len(call.names) != 1:
         return f"its inputs have no order; give them by name: {call.names}"
     given = {**dict(zip(call.names, args)), **kwargs}
     if len(given) != len(args) + len(kwargs) or given.keys() != set(call.names):
         return f"its inputs are {call.names}"
-    return {name: given[short] for name, short in zip(call.inputs, call.names)}
+    return _aliased(call, given) or {call.inputs[name]: given[name] for name in call.inputs}
+
+
+def _aliased(call, given):
+    """The reason why arguments that are one tensor, or several, are not those of the capture."""
+    if call.same is None:
+        return ""
+    for name, first in call.same.items():
+        if given[name] is not given[first]:
+            return f"'{name}' must be the same tensor as '{first}', as it was in the capture"
+    seen = {}
+    for name in call.inputs:
+        first = seen.setdefault(id(given[name]), name)
+        if first != name:
+            return (f"'{first}' and '{name}' are the same tensor, and were two in the capture; "
+                    "pass a copy")
+    return ""
 
 
 def _fits(image, bound):

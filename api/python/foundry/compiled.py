@@ -5,8 +5,9 @@ import hashlib
 import threading
 import types
 import warnings
+import weakref
 
-from . import _lib, _nest, _record, _torch
+from . import _lib, _modes, _nest, _record, _torch
 from ._lib import Error
 from ._nest import Refused
 from ._weights import Weights, aligned, extent, typed
@@ -18,56 +19,10 @@ from .tensor import Tensor
 _FACT_MAX = 4000
 _REGION, _BASES = 160 << 30, 8
 _PARAMETERS, _OUTPUTS = ("reference", "image"), ("copy", "view")
-
-
-# Settings of torch that may change from call to call and that choose kernels.
-_MODES = ("get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
-          "get_default_dtype")
-_BACKENDS = ("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "cudnn.allow_tf32",
-             "cuda.matmul.allow_tf32", "cuda.matmul.allow_fp16_reduced_precision_reduction",
-             "cuda.matmul.allow_bf16_reduced_precision_reduction")
-_SDP = ("flash", "mem_efficient", "math", "cudnn")
 # Settings of torch.compile() that choose kernels.
 _INDUCTOR = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "freezing",
              "coordinate_descent_tuning", "epilogue_fusion", "shape_padding", "triton.cudagraphs",
              "emulate_precision_casts", "layout_optimization")
-
-
-def _modes_of_call(torch):
-    """All settings of torch that choose kernels, which a call compares with those of compile()."""
-    found = {}
-    for name in _MODES:
-        with contextlib.suppress(RuntimeError):  # legacy and new settings were mixed
-            found[name] = getattr(torch, name)() if hasattr(torch, name) else None
-    if hasattr(torch, "get_autocast_dtype"):
-        found["autocast"] = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
-    for path in _BACKENDS:
-        value = getattr(torch, "backends", None)
-        with contextlib.suppress(RuntimeError):  # legacy and new settings were mixed
-            for part in path.split("."):
-                value = getattr(value, part, None)
-            found[path] = value
-    for name in _SDP:
-        enabled = getattr(getattr(getattr(torch, "backends", None), "cuda", None),
-                          f"{name}_sdp_enabled", None)
-        found[f"{name}_sdp"] = enabled() if enabled else None
-    return found
-
-
-def _watched(torch):
-    """What observes each call of a module, but not the launch of a graph; None if nothing does."""
-    modules = getattr(getattr(getattr(torch, "nn", None), "modules", None), "module", None)
-    if any(getattr(modules, f"_global_forward_{name}", None) for name in ("hooks", "pre_hooks")):
-        return "a hook of all modules"
-    forward_ad = getattr(getattr(torch, "autograd", None), "forward_ad", None)
-    if getattr(forward_ad, "_current_level", -1) >= 0:
-        return "forward-mode differentiation"
-    return None
-
-
-def _modes(torch):
-    """The settings as text."""
-    return ", ".join(f"{k} {v}" for k, v in _modes_of_call(torch).items())
 
 
 def _inner(model):
@@ -97,6 +52,41 @@ def _examples(given):
     return found
 
 
+class _Natives:
+    """The threads that run the model itself, which reads parameters that close() moves."""
+
+    def __init__(self):
+        self._changed, self._depth, self._closing = threading.Condition(), {}, None
+
+    def __enter__(self):
+        me = threading.get_ident()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing in (None, me) or me in self._depth)
+            self._depth[me] = self._depth.get(me, 0) + 1
+
+    def __exit__(self, *_):
+        me = threading.get_ident()
+        with self._changed:
+            self._depth[me] -= 1
+            if not self._depth[me]:
+                del self._depth[me]
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def none(self):
+        """Wait until no other thread runs the model, and let none begin inside of the block."""
+        me = threading.get_ident()
+        with self._changed:
+            self._closing = me
+            self._changed.wait_for(lambda: not self._depth.keys() - {me})
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._closing = None
+                self._changed.notify_all()
+
+
 class Compiled:
     """A model whose captured calls launch graphs; compile() returns it. Call it like the model.
 
@@ -110,18 +100,40 @@ class Compiled:
         self.warmup, self.check = how
         self._torch = _torch.module()
         self._inner, self._wrappers = _inner(model)
-        self._signature = _nest.Signature(getattr(self._inner, "forward", self._inner))
+        self._forward = getattr(model, "forward", None)
+        self._signature = _nest.Signature(self._bound_by())
         owner = getattr(self._inner, "__self__", None)  # of a method
         self._module = owner if hasattr(owner, "named_modules") else self._inner
         self._lock, self._said, self._known = threading.Lock(), set(), {}
+        self._natives = _Natives()
         self._done = self._stream = self._image = self._kept = self.start = None
         self._weights, self.device, self.reason, self.calls = None, None, "", []
         self._dtypes = {}
+
+    def _bound_by(self):
+        """The function that binds the arguments of a call: forward(), of a module that has torch's
+        own __call__().
+        """
+        inner = self._inner
+        module = getattr(getattr(self._torch, "nn", None), "Module", type(None))
+        if isinstance(inner, Compiled) or isinstance(vars(inner).get("forward") if hasattr(
+                inner, "__dict__") else None, Compiled):
+            raise ValueError("the model's forward() is what compile() returned before; pass the "
+                             "model as it was, or delete its attribute 'forward' first")
+        if isinstance(inner, module) and type(inner).__call__ is module.__call__:
+            return inner.forward
+        return inner
 
     def __repr__(self):
         how = (f"native: {self.reason}" if self.reason else
                f"{len(self.calls)} calls, " + ("loaded" if self._image else "captured"))
         return f"<Compiled {type(self._inner).__name__} as '{self.ref}': {how}>"
+
+    def _repr_html_(self):
+        from . import _show
+        return _show.compiled(self, [(call.described["key"],
+                                      ", ".join(_said(*part) for part in call.signature),
+                                      len(call.described["outputs"])) for call in self.calls])
 
     @property
     def image(self):
@@ -181,15 +193,18 @@ class Compiled:
         """(Call, tensors) of a call; Refused says why there is none."""
         if self.reason:
             raise Refused(self.reason)
-        if self._weights.changed():
-            raise Refused("a parameter, a module or a hook was replaced after compile()")
+        self._refuse_training()
+        changed = self._weights.changed()
+        if changed:
+            raise Refused(f"{changed} after compile()")
         if self._torch.cuda.is_current_stream_capturing():
             raise Refused("the stream captures a graph of its own")
-        watched = _watched(self._torch)
+        watched = _modes.watched(self._torch)
         if watched:
             raise Refused(f"{watched} would miss the call of a graph")
-        if _modes_of_call(self._torch) != self._modes_now:
-            raise Refused("autocast or another setting of torch differs from that of compile()")
+        mode = self._modes.changed()
+        if mode:
+            raise Refused(f"the setting of torch differs from that of compile(): {mode}")
         signature, tensors = self._described(args, kwargs)
         call = self._known.get(signature)
         if call is None:
@@ -200,15 +215,24 @@ class Compiled:
     def __call__(self, *args, **kwargs):
         try:
             call, tensors = self._find(args, kwargs)
+            self._refuse_autograd(tensors)
+            with self._lock, self._torch.no_grad():
+                if self._known.get(call.signature) is not call:  # close() came first
+                    raise Refused(self.reason or "its graph differs from the model")
+                if not call.unverified or self._verified(call, tensors, args, kwargs):
+                    return call.build(self._run(call, tensors))
         except Refused as e:
             self._say(f"the model runs without a graph: {e}")
+        return self._native(*args, **kwargs)
+
+    def _native(self, *args, **kwargs):
+        """Run the model itself. After `model.forward = foundry.compile(model, ...)`, that is its
+        own forward().
+        """
+        with self._natives:
+            if getattr(self.model, "forward", None) is self:
+                return self._forward(*args, **kwargs)
             return self.model(*args, **kwargs)
-        self._refuse_training()
-        self._refuse_autograd(tensors)
-        with self._lock, self._torch.no_grad():
-            if not call.unverified or self._verified(call, tensors, args, kwargs):
-                return call.build(self._run(call, tensors))
-        return self.model(*args, **kwargs)
 
     def _say(self, reason):
         """Warn once for each reason."""
@@ -237,12 +261,14 @@ class Compiled:
         torch, weights = self._torch, self._weights
         state = [(weights.bytes_of(s), weights.bytes_of(s).clone()) for s in weights.storages
                  if s.kind == "buffer" and s.nbytes]
-        with _record.random_kept(torch, self.device):
-            want = _record.collected(torch, self.device, self.model(*args, **kwargs))[1]
-        self._restore(state)
-        with _record.random_kept(torch, self.device):
-            got = self._run(call, tensors)
-        self._restore(state)
+        try:
+            with _record.random_kept(torch, self.device):
+                want = _record.collected(torch, self.device, self._native(*args, **kwargs))[1]
+            self._restore(state)
+            with _record.random_kept(torch, self.device):
+                got = self._run(call, tensors)
+        finally:
+            self._restore(state)
         call.unverified = False
         if len(want) == len(got) and _record.differing(torch, got, want) is None:
             return True
@@ -259,20 +285,28 @@ class Compiled:
     # --- starting ---
 
     def _begin(self, examples, facts, store, options):
-        """Load the image, or capture and seal it."""
+        """Load the image, or capture and seal it. No tensor is made in torch's inference mode,
+        since the graphs' tensors serve calls outside of it.
+        """
+        mode = getattr(self._torch, "inference_mode", None)
+        with mode(False) if mode else contextlib.nullcontext(), self._torch.no_grad():
+            self._prepare(examples, facts, store, options)
+
+    def _prepare(self, examples, facts, store, options):
         torch = self._torch
         try:
             self._weights = Weights(torch, self._module)
         except Refused as e:
             self.reason = str(e)
             return
+        self._weights.caller = weakref.ref(self)
         self.device = (torch.cuda.current_device() if self._weights.device is None
                        else self._weights.device)
         self._refuse_training()
-        self._modes_now = _modes_of_call(torch)
+        self._modes = _modes.Modes(torch)
         self._done = torch.cuda.Event()
         try:
-            watched = _watched(self._torch)
+            watched = _modes.watched(self._torch)
             if watched:
                 raise Refused(f"{watched} would miss the calls of graphs")
             hooked = self._weights.hooked()
@@ -291,7 +325,7 @@ class Compiled:
                               if each.why != "the parameters of a module"]
         shapes = "; ".join(repr(signature) for _, _, signature in examples)
         facts = {**found.facts, "compile.parameters": self.parameters,
-                 "compile.model": self._weights.fact(), "compile.modes": _modes(self._torch),
+                 "compile.model": self._weights.fact(), "compile.modes": str(self._modes),
                  "compile.inputs": _short(shapes)}
         if self._wrappers:
             facts["compile.wrapper"] = _short(" of ".join(self._wrappers))
@@ -317,8 +351,11 @@ class Compiled:
             self._place(self.start.image)
         else:
             self.calls, self._kept = recorder.calls, recorder
+            if self.start.capture:  # of a failed seal; its memory stays valid
+                self.start.capture.end()
             self._refuse_unsealed(self.start.seal_error)
         self._known = {call.signature: call for call in self.calls}
+        self._weights.note()
 
     def _refuse_unsealed(self, error):
         """Refuse graphs that no image can hold: they may read memory that nothing keeps."""
@@ -386,21 +423,26 @@ class Compiled:
         return found
 
     def close(self):
-        """Move the model's parameters to memory of torch, and unload the image. Later calls run
-        natively.
+        """Move the model's parameters to memory of torch, and unload the image. Calls that have
+        begun end first; later ones run natively.
         """
+        with self._lock, self._natives.none():
+            self.reason = self.reason or "it was closed"
+            for call in self.calls:  # which a thread may hold that waits here
+                call.inputs = call.outputs = ()
+            self.calls, self._known = [], {}
+            if self._image is not None:
+                self._unload()
+
+    def _unload(self):
         torch = self._torch
-        self.reason = self.reason or "it was closed"
-        self.calls, self._known = [], {}
-        if self._image is None:
-            return
         torch.cuda.synchronize()
         if self._weights.nbytes:
             self._weights.move(torch.empty((aligned(self._weights.nbytes),), dtype=torch.uint8,
                                            device=f"cuda:{self.device}"))
         torch.cuda.synchronize()
-        image, self._image = self._image, None
-        image.close()
+        self._image.close()
+        self._image = None
 
     def __enter__(self):
         return self
@@ -454,7 +496,13 @@ def compile(model, example_inputs, *, ref, store=None, facts=None, parameters="r
     outputs: "copy": results are new tensors. "view": they are memory of the image, which the next
     call overwrites.
 
-    ref, store, facts and options (strict, wait, build, progress, ...): as for load_or_capture().
+    ref: the name of the image. store: a Store or a path, which is created if it does not exist
+    (None: the default store). facts: {key: value} that the image must have; a new image states
+    them. Options: strict=True: never capture; raise the reason why no image can be used. wait:
+    seconds to wait for another process that captures the same (600; 0: do not wait). build=True: a
+    load builds every graph at once, not before its first launch. progress=True: draw a bar.
+    load_or_capture() and load() describe the others.
+
     warmup: how often the model runs before a capture, at least twice. check: compare each new graph
     with the model, and capture nothing if a bit differs.
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m foundry doctor: try out what works here, each step in a process of its own."""
+import difflib
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ from .settings import check_variables, variables
 
 # Other code may print in these processes, too, so the line with the result begins with this.
 _RESULT = "doctor: "
+_PREFIX = "FOUNDRY_"
 
 # The first step of every load. Prints the device's name.
 _LOAD = """
@@ -126,8 +128,21 @@ def _store():
     return True, os.environ.get("FOUNDRY_STORE", "the default one") + " opens"
 
 
+def _misspelt(known):
+    """Each variable FOUNDRY_... that is set and does not exist. It fails if it is like another one;
+    else it may belong to other software.
+    """
+    names = [name[len(_PREFIX):] for name in known if name.startswith(_PREFIX)]
+    for name in sorted(os.environ):
+        if name.startswith(_PREFIX) and name not in known:
+            like = difflib.get_close_matches(name[len(_PREFIX):], names, n=1, cutoff=0.75)
+            meant = f" (did you mean {_PREFIX}{like[0]}?)" if like else ""
+            yield name, False if like else None, f"no variable of Foundry has this name{meant}"
+
+
 def _environment():
     """Each environment variable of Foundry that is set, and whether its value is valid."""
+    yield from _misspelt({v.name for v in variables()})
     for v in variables():
         if v.name in os.environ:
             try:
@@ -145,8 +160,8 @@ def checks():
         return  # all other checks need it
     yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
     yield from _environment()
-    works, said = _child(_LOAD)
-    yield "load", works, f"works, on {said}" if works else said
+    loads, load_text = _child(_LOAD)
+    yield "load", loads, f"works, on {load_text}" if loads else load_text
     try:
         ways = _ways()
         yield "interposer", True, interposer()
@@ -164,6 +179,9 @@ def checks():
         yield "driver", True, f"{', '.join(facts['driver'])}, CUDA {major}.{minor}"
         for i, device in enumerate(facts["devices"]):
             yield f"device {i}", True, device
+    else:
+        yield "driver", False, "not examined, since no capture begins" if loads else load_text
+        yield "device 0", False, "not examined, since no capture begins"
     yield ("store", *_store())
     works, said = _child(_TORCH, env=ways[1][2] if ways else None)
     if not works:
@@ -187,14 +205,12 @@ def _report_json():
     return good
 
 
-def doctor(args):
-    """Print all checks. Returns 0 if images can be captured here, else 1."""
-    if args and args != ["--json"]:
-        raise ValueError("doctor takes no arguments but --json")
-    if args:
-        return 0 if _report_json() else 1
+def doctor(as_json=False):
+    """Print all checks. Returns whether images can be captured here."""
+    if as_json:
+        return _report_json()
     good = True
     for name, works, text in checks():
         good = good and works is not False
         print(f"{_STATUS[works]:<5} {name:<31} {text}", flush=True)
-    return 0 if good else 1
+    return good

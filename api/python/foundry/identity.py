@@ -35,6 +35,14 @@ class Identity:
     def __init__(self, facts, not_compared, automatic=True):
         self.facts, self.not_compared, self.automatic = facts, not_compared, automatic
 
+    def _repr_html_(self):
+        from . import _show
+        return "\n".join([_show.mapping("Compared", self.facts),
+                          _show.table("Not compared", ("name", "why"),
+                                      ((_show.cell(each.name), _show.cell(each.why))
+                                       for each in self.not_compared))
+                          if self.not_compared else ""])
+
     def __repr__(self):
         return f"<Identity: {self._counts()}>"
 

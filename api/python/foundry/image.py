@@ -275,7 +275,10 @@ class Image(_lib.Closing):
         return Selftest(raw, found)
 
     def build(self, key):
-        """Build and upload graph `key` now, not at its first launch."""
+        """Build graph `key` now, not at its first launch.
+
+        Before the process launches its first graph, this also uploads it.
+        """
         lib.fdry_image_build(self._handle, key)
 
     def wait(self):

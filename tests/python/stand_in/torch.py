@@ -48,10 +48,10 @@ class _Driver:
         self.call("cuCtxSetCurrent", ctx)
         with open(_CUBIN, "rb") as f:
             self.call("cuModuleLoadData", ctypes.byref(module), f.read())
-        for name in (b"vecadd", b"scale", b"copy"):
+        for name in (b"vecadd", b"scale", b"copy", b"draw"):
             self.kernels[name] = ctypes.c_void_p()
             self.call("cuModuleGetFunction", ctypes.byref(self.kernels[name]), module, name)
-        self.started = True
+        self.ctx, self.started = ctx, True
 
     def call(self, name, *args):
         result = getattr(self.lib, name)(*args)
@@ -214,8 +214,12 @@ def _row_by_row(shape):
     return tuple(found)
 
 
+strided = "torch.strided"
+
+
 class Tensor:
     requires_grad = negated = False
+    layout = strided
 
     def __init__(self, addr, shape, keep=None, dtype=float32, stride=None, memory=None):
         self.shape, self.dtype, self.device = tuple(shape), dtype, device("cuda:0")
@@ -512,6 +516,74 @@ def _pool_handle():
 _capturing = []
 
 
+class Generator:
+    """A generator whose graphs share the memory of its state. Several may share a state."""
+
+    def __init__(self, state=None):
+        self.state = state or types.SimpleNamespace(seed=1, offset=0, graphs=set(), cells=None)
+
+    def graphsafe_get_state(self):
+        return Generator(self.state)
+
+    def graphsafe_set_state(self, other):
+        self.state = other.state
+
+    def clone_state(self):
+        made = Generator()
+        made.set_state(self.get_state())
+        return made
+
+    def manual_seed(self, seed):
+        self.state.seed, self.state.offset = seed & (1 << 64) - 1, 0
+
+    def initial_seed(self):
+        return self.state.seed
+
+    def get_offset(self):
+        return self.state.offset
+
+    def set_offset(self, offset):
+        assert offset % 4 == 0
+        self.state.offset = offset & (1 << 64) - 1
+
+    def get_state(self):
+        return self.state.seed, self.state.offset
+
+    def set_state(self, state):
+        self.state.seed, self.state.offset = state
+
+
+class _DrawState(ctypes.Structure):
+    _fields_ = [("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("within", ctypes.c_uint32),
+                ("captured", ctypes.c_char)]
+
+
+def _cells(state):
+    """Device memory with a state's seed and offset, a tensor for each."""
+    found = empty((2,)), empty((2,))
+    _fill_cells(found, state)
+    return found
+
+
+def _fill_cells(cells, state):
+    for cell, value in zip(cells, (state.seed, state.offset)):
+        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(cell._addr), struct.pack("Q", value),
+                     ctypes.c_size_t(8))
+
+
+def rand(n):
+    """n random words, as a tensor of 2 * n elements that are no useful numbers."""
+    result, state, within = empty((2 * n,)), cuda.default_generators[0].state, 0
+    if _capturing:
+        cells, within = state.cells, _capturing[-1].drawn(state)
+    else:
+        cells = _cells(state)
+        state.offset += 4
+    given = _DrawState(*(cell._addr for cell in cells), within, b"\1")
+    _driver.launch(b"draw", n, ctypes.c_uint64(result._addr), given, ctypes.c_int(n))
+    return result
+
+
 class CUDAGraph:
     def __new__(cls, keep_graph=False):
         return super().__new__(cls)
@@ -519,11 +591,13 @@ class CUDAGraph:
     def __init__(self, keep_graph=False):
         self._keep, self._graph, self._exec, self._pool = keep_graph, ctypes.c_void_p(
             ), ctypes.c_void_p(), None
-        self._dump = []
+        self._dump, self._states = [], []  # of generators, each with its increment
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
         assert _stream_now(), "capture needs a stream that is not the default one"
         self._pool = tuple(pool) if pool else _pool_handle()
+        for generator in cuda.default_generators:
+            self.register_generator_state(generator)
         _allocator.routes.append(self._pool)
         _capturing.append(self)
         mode = ("global", "thread_local", "relaxed").index(capture_error_mode)
@@ -546,6 +620,9 @@ class CUDAGraph:
     def replay(self):
         if not self._exec:
             self.instantiate()
+        for each in self._states:
+            _fill_cells(each[0].cells, each[0])
+            each[0].offset += each[1]
         _driver.call("cuGraphLaunch", self._exec, ctypes.c_void_p(_stream_now()))
 
     def reset(self):
@@ -556,6 +633,10 @@ class CUDAGraph:
         if self._pool:
             _allocator.dead.add(self._pool)
         self._graph, self._exec, self._pool = ctypes.c_void_p(), ctypes.c_void_p(), None
+        for state, _ in self._states:
+            state.graphs.discard(id(self))
+            state.cells = state.cells if state.graphs else None
+        self._states = []
 
     def __del__(self):
         self.reset()
@@ -579,7 +660,19 @@ class CUDAGraph:
             f.write("digraph {}\n")
 
     def register_generator_state(self, generator):
-        generator.graphs.append(self)
+        state = getattr(generator, "state", None)
+        if state is None:
+            generator.graphs.append(self)
+        elif all(state is not each for each, _ in self._states):
+            state.cells = state.cells or _cells(state)
+            state.graphs.add(id(self))
+            self._states.append([state, 0])
+
+    def drawn(self, state):
+        """Count a draw from a state; returns the sum of the earlier ones."""
+        each = next(each for each in self._states if each[0] is state)
+        each[1] += 4
+        return each[1] - 4
 
 
 class _Graph:
