@@ -4,22 +4,24 @@
 
     python3 tests/gpu/sglang_start.py              # four starts; all answers are equal
     python3 tests/gpu/sglang_start.py --table [--pair] [--cold] [--caches DIR]    # a table of times
+    python3 tests/gpu/sglang_start.py --side [--caches DIR]    # the same sooner: see side()
     python3 -m foundry run tests/gpu/sglang_start.py --mode first|next [--model DIR]
     python3 tests/gpu/sglang_start.py --mode plain [--model DIR]
 
 DIR holds the configuration of a model; without it, that of Qwen3 0.6B is used. The mode sets
 FOUNDRY_SGLANG, except for plain. FOUNDRY_STORE names the store. --caches DIR lets all compilers
 keep their files in DIR. The weights are scaled so that different prompts give different tokens. The
-last line is a JSON object. Answers must be equal for requests that run alone; those that are sent
-together may be batched in another way in each start, in plain SGLang, too.
+last line is a JSON object. With --limit SECONDS, it ends its starts then, and prints what it has.
+Answers must be equal for requests that run alone; those that are sent together may be batched in
+another way in each start, in plain SGLang, too.
 """
 import argparse
 import faulthandler
 import json
 import logging
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -93,6 +95,8 @@ def watch():
     ModelRunner.init_torch_distributed = begun
     if os.environ.get("FOUNDRY_SGLANG"):
         sessions(noted)
+    if multiprocessing.parent_process() is not None:
+        noted.wait()
 
 
 def sessions(noted):
@@ -145,9 +149,11 @@ def main():
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()
     print(json.dumps({
-        "mode": a.mode, "imports": round(imported - BEGIN, 2), "engine": round(ready - imported, 2),
+        "mode": a.mode, "imports": round(imported - BEGIN, 2),
+        "engine": round(ready - imported - noted["waited"], 2),
         "first token": round(first - ready, 3),
-        "first token since the process began": round(since_start, 2), **noted, **answers(engine),
+        "first token since the process began": round(since_start - noted["waited"], 2), **noted,
+        **answers(engine),
         "counts after": notes()["counts"]}), flush=True)
     engine.shutdown()
 
@@ -181,19 +187,20 @@ def answers(engine):
     return found
 
 
-def start(mode, folder, *more):
+def begin(limit, title, mode, folder, *more, gate=False):
+    """Begin a start in a process of its own."""
+    from engine_child import Start
+    return Start(limit, title, [
+        *(() if mode == "plain" else ("-m", "foundry", "run")), os.path.abspath(__file__), "--mode",
+        mode, "--limit", str(limit.left()), "--caches", os.path.join(folder, "caches"), *more],
+        os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
+        FOUNDRY_STORE=os.path.join(folder, "store"))
+
+
+def start(limit, mode, folder, *more):
     """Return what one start in a process of its own prints; nothing if it fails."""
-    pre = [] if mode == "plain" else ["-m", "foundry", "run"]
-    print(f"--- {mode}", flush=True)
-    done = subprocess.run(
-        [sys.executable, *pre, os.path.abspath(__file__), "--mode", mode, "--caches",
-         os.path.join(folder, "caches"), *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, check=False, env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store")})
-    lines = done.stdout.strip().splitlines() or [""]
-    results = [line for line in lines if line.startswith('{"mode"')]
-    print("\n".join([line for line in lines if "Foundry" in line] + (
-        results if results and not done.returncode else lines[-60:])), flush=True)
-    return json.loads(results[-1]) if results and not done.returncode else {}
+    from engine_child import together
+    return together([begin(limit, mode, mode, folder, *more)], [])[mode]
 
 
 def nothing_done(one):
@@ -201,7 +208,33 @@ def nothing_done(one):
     return bool(one) and not any(one["counts"].values())
 
 
-def table(more):
+SIDE = ["--memory", "0.6", "--tokens", "20000", "--requests", "32"]  # fixed: others use the GPU
+
+
+def side(more, limit):
+    """Print the times of a plain and a first start, side by side, then of a plain one with the
+    caches that they filled, and of a later one. These import beside the others. Each runs its
+    engine alone.
+    """
+    from engine_child import together
+    with tempfile.TemporaryDirectory() as folder:
+        both = [begin(limit, title, mode, folder, *SIDE, *more)
+                for title, mode in (("plain", "plain"), ("first", "first"))]
+        alone = [begin(limit, title, mode, folder, *SIDE, *more, gate=True)
+                 for title, mode in (("later", "next"), ("plain, warm", "plain"))]
+        found = together(both, alone)
+    return shown(found)
+
+
+def shown(found):
+    """Print a table of starts. Return what is as it should be."""
+    show_table(tuple(found), found.values(), ROWS, "Foundry, ")
+    starts = list(found.values())
+    return [*starts, *equal_answers(starts, ASKED), nothing_done(found["later"]),
+            starts[0].get("alone", {}).get("different", 0) > 1]
+
+
+def table(more, limit):
     """Print the times of a plain start, a first and a later one, with caches. --pair: without the
     plain one. --cold: before them, those of a plain start without caches. FlashInfer's caches are
     valid at their own path alone.
@@ -209,37 +242,39 @@ def table(more):
     kinds = {"plain": "plain", "first": "first", "later": "next"}
     if "--pair" in more:
         del kinds["plain"]
-        more = [each for each in more if each != "--pair"]
+    if "--cold" in more:
+        kinds = {"plain, cold": "plain", **kinds}
+    more = [each for each in more if each not in ("--pair", "--cold")]
     with tempfile.TemporaryDirectory() as folder:
-        if "--cold" in more:
-            kinds = {"plain, cold": "plain", **kinds}
-            more = [each for each in more if each != "--cold"]
-        starts = [start(mode, folder, *more) for mode in kinds.values()]
-    show_table(tuple(kinds), starts, ROWS, "Foundry, ")
-    return [*starts, *equal_answers(starts, ASKED), nothing_done(starts[-1]),
-            starts[0].get("alone", {}).get("different", 0) > 1]
+        found = {title: start(limit, mode, folder, *more) for title, mode in kinds.items()}
+    return shown(found)
 
 
-def whole(more):
+def whole(more, limit):
     """A first start, a later one without caches, then a plain and a later one with caches.
 
     All succeed, with the answers of plain SGLang. The later ones neither warm up nor capture nor
     compile.
     """
     with tempfile.TemporaryDirectory() as folder:
-        first = start("first", folder, *more)
+        first = start(limit, "first", folder, *more)
         shutil.rmtree(os.path.join(folder, "caches"), ignore_errors=True)
-        elsewhere, plain, later = (start(mode, folder, *more)
+        elsewhere, plain, later = (start(limit, mode, folder, *more)
                                    for mode in ("next", "plain", "next"))
     starts = (plain, first, elsewhere, later)
     return [*starts, *equal_answers(starts, ASKED), nothing_done(elsewhere), nothing_done(later)]
 
 
 def run(more):
+    import engine_child
     import parts
     parts.need("sglang")
-    with_table = "--table" in more
-    parts.finish(table([m for m in more if m != "--table"]) if with_table else whole(more))
+    limit = engine_child.Limit(more, 600)
+    for option, function in (("--table", table), ("--side", side)):
+        if option in more:
+            more.remove(option)
+            parts.finish(function(more, limit))
+    parts.finish(whole(more, limit))
 
 
 if __name__ == "__main__":

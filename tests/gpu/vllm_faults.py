@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM whose image cannot be used: each says why, and answers as plain vLLM does.
 
-    python3 tests/gpu/vllm_faults.py [FAULT...]
+    python3 tests/gpu/vllm_faults.py [FAULT...] [--limit SECONDS]
 
-A plain and a first start run side by side. Then one start for each fault, side by side, each with a
-copy of the store. The times say little.
+A plain and a first start run side by side. One start for each fault imports beside them, and begins
+its engine when they have ended, with a copy of the store. The times say little.
 """
 import os
 import sys
@@ -29,14 +29,17 @@ def main():
     # Beside this file lie others that have the names of packages.
     sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
                    *(path for path in sys.path if os.path.abspath(path) != HERE)]
+    import engine_child
     import engine_faults
     import parts
     parts.need("vllm")
+    names = sys.argv[1:]
+    limit = engine_child.Limit(names, 170)
     engine = engine_faults.Engine(
         os.path.join(HERE, "vllm_start.py"), ["--kv", str(4 << 30), "--util", "0.1"],
         {"VLLM_LOGGING_LEVEL": "DEBUG"}, "FOUNDRY_VLLM", "Capturing CUDA graphs", vllm_start.ASKED,
         FAULTS, ("sequences",))
-    parts.finish(engine_faults.starts(engine, sys.argv[1:] or list(FAULTS)))
+    parts.finish(engine_faults.starts(engine, names or list(FAULTS), limit))
 
 
 if __name__ == "__main__":

@@ -3,25 +3,33 @@
 """vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
 
     python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--invariant]
+                                   [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
 must be equal, bit for bit.
 
+All engines import side by side. When the first start has answered, the later one begins.
+
 Then two plain engines and one of a later start live side by side, and serve the same timed
 requests in turns, while the others are idle. Batches depend on the time there, so answers may
 differ even between two plain engines. The test prints throughput and latencies of each turn. With
 --invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
+When the limit is reached, the script ends the engines and prints what it has.
 """
 import argparse
+import collections
 import faulthandler
 import hashlib
 import json
 import os
+import queue
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import vllm_start
@@ -64,6 +72,8 @@ class Engine:
 
     def __init__(self, a):
         from vllm import LLM, SamplingParams
+        vllm_start.waited()
+        self.began = time.monotonic()
         self.params = SamplingParams
         self.llm = LLM(model=a.model, load_format="dummy", skip_tokenizer_init=True,
                        dtype="bfloat16", max_model_len=2048, max_num_seqs=SEQS,
@@ -139,12 +149,11 @@ def serve(a):
     if a.mode != "plain":
         os.environ["FOUNDRY_VLLM"] = "load-test"
     vllm_start.plug_in()
-    begin = time.monotonic()
     engine = Engine(a)
 
     def say(found):
         print("@" + json.dumps(found), flush=True)
-    say({"engine": time.monotonic() - begin, **vllm_start.notes()})
+    say({"engine": time.monotonic() - engine.began, **vllm_start.notes()})
     turn = 0
     for line in sys.stdin:
         turn += 1
@@ -154,38 +163,73 @@ def serve(a):
 class Child:
     """An engine in a process of its own."""
 
-    def __init__(self, mode, folder):
-        self.mode = mode
+    def __init__(self, name, folder, end):
+        self.name, self.end = name, end
+        self.gate = os.path.join(folder, "gate") if name == "next" else ""
+        mode = name.partition(" ")[0]
         pre = [] if mode == "plain" else ["-m", "foundry", "run"]
         self.process = subprocess.Popen(
             [sys.executable, *pre, os.path.abspath(__file__), "--mode", mode, "--model", folder,
-             *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store")})
+             *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store"),
+                 "ENGINE_START_GATE": self.gate})
+        self.tail, self.results = collections.deque(maxlen=60), queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
 
-    def result(self):
+    def read(self):
         for line in self.process.stdout:
             if line.startswith("@"):
-                return json.loads(line[1:])
-            if "Foundry" in line:
-                print(line, end="", flush=True)
-        return {}
+                self.results.put(json.loads(line[1:]))
+                continue
+            self.tail.append(line[:300].rstrip())
+            if "Foundry: " in line and "; seconds:" in line:
+                print(f"{self.name}: {line[:700]}", end="", flush=True)
+        self.results.put({})  # it has ended
 
-    def ask(self, what):
+    def result(self):
+        """Return its next result; nothing if it has ended, or if the time is over."""
+        try:
+            found = self.results.get(timeout=max(0, self.end - time.monotonic()))
+        except queue.Empty:
+            found = {}
+            print(f"{self.name}: the time is over", flush=True)
+        if not found:
+            print("\n".join([f"--- the end of the log of {self.name}", *self.tail]), flush=True)
+            self.tail.clear()
+            self.results.put({})
+        return found
+
+    def say(self, what):
         try:
             self.process.stdin.write(what + "\n")
             self.process.stdin.flush()
         except OSError:
-            return {}
+            pass  # it has ended
+
+    def ask(self, what):
+        self.say(what)
         return self.result()
 
-    def end(self):
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all have ended
+        self.process.wait()
+
+    def close(self):
+        """Return whether it ends well."""
         try:
             self.process.stdin.close()
         except OSError:
             pass  # it has ended
-        for _ in self.process.stdout:
-            pass
-        return self.process.wait()
+        try:
+            return self.process.wait(max(0, self.end - time.monotonic())) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            self.kill()
 
 
 def show(mode, found):
@@ -209,7 +253,55 @@ def compare(answers):
             print(f"equal answers, {one} and {other}: {100 * min(equal):.1f} to "
                   f"{100 * max(equal):.1f} %", flush=True)
     every = [each for found in answers.values() for each in found]
-    return all(each and each == every[0] for each in every)
+    return bool(every) and all(each and each == every[0] for each in every)
+
+
+def turns(a, children):
+    """Let the engines serve timed requests in turns. Return whether each turn was served and, with
+    --invariant, whether all answers are equal.
+    """
+    print(f"{'':8} " + " ".join(f"{name:>16}" for name in COLUMNS), flush=True)
+    answers = {child.name: [] for child in children}
+    for _ in range(a.rounds):
+        for child in children:
+            found = child.ask("timed")
+            if found:
+                show(child.name, found)
+                answers[child.name].append(found["answers"])
+    same = compare(answers)
+    return [*(len(found) == a.rounds for found in answers.values()), same or not a.invariant]
+
+
+def whole(a, folder, end):
+    """Return what is as it should be, as a list."""
+    children = [Child(name, folder, end) for name in ("first", "plain 1", "next", "plain 2")]
+    first, later = children[0], children[2]
+    try:
+        noted, at_once = {}, {}
+        for child in children:
+            if child is not later:
+                noted[child.name] = child.result()
+                child.say("at once")
+        at_once["first"] = first.result()
+        ended = first.close()
+        open(later.gate, "w", encoding="utf-8").close()
+        noted[later.name] = later.result()
+        later.say("at once")
+        for child in children[1:]:
+            at_once[child.name] = child.result()
+        for name, each in noted.items():
+            print(name, json.dumps(each), flush=True)
+        for name, each in at_once.items():
+            print(f"at once, {name}: {each}", flush=True)
+        good = turns(a, children[1:])
+        closed = [child.close() for child in children[1:]]
+    finally:
+        for child in children:
+            child.kill()
+    counts = noted["next"].get("counts", {"captures": 1})
+    return [ended, *closed, *good, *(bool(each) and each == at_once["plain 1"]
+                                     for each in at_once.values()),
+            not counts["captures"] and not counts.get("profiles")]
 
 
 def main():
@@ -219,35 +311,14 @@ def main():
         return
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.join(here, os.pardir, "python"))
+    import engine_child
     import parts
     parts.need("vllm")
+    limit = engine_child.Limit(sys.argv[1:], a.limit)  # also if a signal ends this script
     with tempfile.TemporaryDirectory() as folder:
         vllm_start.write_model(folder, vllm_start.QWEN3)
-        first = Child("first", folder)
-        print("first", json.dumps(first.result()), flush=True)
-        at_once = {"first": first.ask("at once")}
-        ended = first.end() == 0
-        children = {"plain 1": Child("plain", folder), "next": Child("next", folder),
-                    "plain 2": Child("plain", folder)}
-        noted = {name: child.result() for name, child in children.items()}
-        for name, each in noted.items():
-            print(name, json.dumps(each), flush=True)
-        at_once.update({name: child.ask("at once") for name, child in children.items()})
-        for name, each in at_once.items():
-            print(f"at once, {name}: {each}", flush=True)
-        print(f"{'':8} " + " ".join(f"{name:>16}" for name in COLUMNS), flush=True)
-        answers = {name: [] for name in children}
-        for _ in range(a.rounds):
-            for name, child in children.items():
-                found = child.ask("timed")
-                show(name, found)
-                answers[name].append(found.get("answers"))
-        same = compare(answers)
-        ended = [child.end() == 0 for child in children.values()] + [ended]
-    counts = noted["next"].get("counts", {"captures": 1})
-    parts.finish([*ended, same or not a.invariant, bool(at_once["plain 1"]),
-                  *(at_once["plain 1"] == each for each in at_once.values()),
-                  not counts["captures"] and not counts.get("profiles")])
+        good = whole(a, folder, limit.end)
+    parts.finish(good)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@
 
     python3 tests/gpu/vllm_start.py [--profile]    # four starts; all tokens are equal
     python3 tests/gpu/vllm_start.py --table [--pair] [--big] [--mode3]    # a table of times
+    python3 tests/gpu/vllm_start.py --side [--big] [--profile]    # modes 0 and 3: see side()
     python3 -m foundry run tests/gpu/vllm_start.py --mode first|next --model DIR
     python3 tests/gpu/vllm_start.py --mode plain --model DIR
 
 DIR holds the configuration of a model. The mode sets FOUNDRY_VLLM, except for plain. FOUNDRY_STORE
 names the store. --caches DIR lets all compilers keep their files in DIR. With --processes, vLLM
 starts its engine core as a process of its own. The weights are scaled so that different prompts
-give different tokens. The last line is a JSON object.
+give different tokens. The last line is a JSON object. With --limit SECONDS, it ends its starts
+then, and prints what it has.
 """
 import argparse
 import contextlib
@@ -20,14 +22,13 @@ import json
 import os
 import pstats
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          notes, pretend, scale, show_table, write_model)
+                          notes, pretend, scale, show_table, waited, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -141,6 +142,7 @@ class Watch(Notes):
         gpu_worker.warmup_kernels = warmup_kernels
         if os.environ.get("FOUNDRY_VLLM"):
             self.sessions()
+
     def sessions(self):
         """Note the seconds of Foundry's phases and steps."""
         from foundry.engines import ahead, session
@@ -212,6 +214,7 @@ def main():
     plug_in()
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
+    wait = waited()
     with profiled("engine") if a.profile else contextlib.nullcontext():
         llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
                   max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
@@ -226,9 +229,9 @@ def main():
     noted = notes()
     print(json.dumps({
         "mode": a.mode, "imports": round(imported - BEGIN, 2),
-        "engine": round(ready - imported, 2), "first token": round(first - ready, 3),
+        "engine": round(ready - imported - wait, 2), "first token": round(first - ready, 3),
         "compile": round(llm.llm_engine.vllm_config.compilation_config.compilation_time, 3),
-        "first token since the process began": round(since_start, 2), **noted,
+        "first token since the process began": round(since_start - wait, 2), **noted,
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
         **tokens(llm, SamplingParams), "counts after": notes()["counts"]}), flush=True)
 
@@ -263,19 +266,29 @@ def tokens(llm, params):
     return found
 
 
-def start(mode, folder, *more):
+def begin(limit, title, mode, folder, *more, gate=False, place="."):
+    """Begin a start in a process of its own. Its caches and its store are in the folder `place` of
+    `folder`.
+    """
+    from engine_child import Start
+    place = os.path.join(folder, place)
+    os.makedirs(place, exist_ok=True)
+    return Start(limit, title, [
+        *(() if mode == "plain" else ("-m", "foundry", "run")), os.path.abspath(__file__), "--mode",
+        mode, "--model", folder, "--limit", str(limit.left()), "--caches",
+        os.path.join(place, "caches"), *more],
+        os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
+        FOUNDRY_STORE=os.path.join(place, "store"))
+
+
+def start(mode, folder, *more, limit=None):
     """What one start in a process of its own prints; nothing if it fails."""
-    pre = [] if mode == "plain" else ["-m", "foundry", "run"]
-    print(f"--- {mode}", flush=True)
-    done = subprocess.run([sys.executable, *pre, os.path.abspath(__file__), "--mode", mode,
-                           "--model", folder, "--caches", os.path.join(folder, "caches"), *more],
-                          stdout=subprocess.PIPE, text=True, check=False,
-                          env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store")})
-    lines = done.stdout.strip().splitlines() or [""]
-    print("\n".join([line for line in lines[:-1] if "--profile" in more or "Foundry" in line]
-                    + lines[-1:]), flush=True)
-    found = lines[-1].startswith("{") and done.returncode == 0
-    return json.loads(lines[-1]) if found else {}
+    from engine_child import Limit
+    begun = begin(limit or Limit([], 300), mode, mode, folder, *more)
+    try:
+        return begun.result("--profile" in more)
+    finally:
+        begun.kill()
 
 
 def nothing_done(one):
@@ -284,7 +297,7 @@ def nothing_done(one):
                                  ("profiles", "captures", "triton"))
 
 
-def whole(more):
+def whole(more, limit):
     """A first start, a later one without caches, then a plain and a later one with caches.
 
     All succeed, with the answers of plain vLLM. The later ones neither profile nor capture nor
@@ -292,9 +305,9 @@ def whole(more):
     """
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)
-        first = start("first", folder, *(each for each in more if each != "--profile"))
-        shutil.rmtree(os.path.join(folder, "caches"))
-        elsewhere, plain, later = (start(mode, folder, *more)
+        first = start("first", folder, *(each for each in more if each != "--profile"), limit=limit)
+        shutil.rmtree(os.path.join(folder, "caches"), ignore_errors=True)
+        elsewhere, plain, later = (start(mode, folder, *more, limit=limit)
                                    for mode in ("next", "plain", "next"))
     starts = (plain, first, elsewhere, later)
     return [*starts, *equal_answers(starts, ASKED), nothing_done(elsewhere), nothing_done(later)]
@@ -304,33 +317,72 @@ ASKED = ("greedy", "sampled", "alone")
 ROWS = ("imports", "device", "weights", "profile", "compile", "kv cache",
         "warm-up, capture or load", "warm-up after capture", "engine", "first token",
         "first token since the process began")
+SIDE = ("--kv", str(4 << 30), "--util", "0.1")  # fixed: others use the GPU at the same time
+MODES = {"0": (), "3": ("--mode3",)}
 
 
-def table(more):
+def side(more, limit):
+    """Print the times of a plain and a first start of modes 0 and 3, all side by side, then of a
+    later one of each, and of a plain one with the caches that they filled. These import beside the
+    others. Each runs its engine alone. --profile: at the end, profile a later one of mode 0.
+    """
+    from engine_child import together
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(folder, BIG if "--big" in more else QWEN3)
+        profile = [each for each in more if each == "--profile"]
+        more = [each for each in more if each not in ("--big", "--profile")]
+
+        def one(title, mode, kind, gate, *also):
+            return begin(limit, f"{title} {mode}", kind, folder, *SIDE, *MODES[mode], *more, *also,
+                         gate=gate, place=f"{mode}-" + title.partition(",")[0].replace(
+                             "later", "first"))
+        both = [one(title, mode, title, False) for mode in MODES for title in ("plain", "first")]
+        alone = [one(title, mode, kind, True) for title, kind in (
+            ("later", "next"), ("plain, warm", "plain")) for mode in MODES]
+        alone += [one("later, profiled", "0", "next", True, option) for option in profile]
+        found = together(both, alone)
+        print(alone[-1].log() if profile else "", flush=True)
+    return [good for mode in MODES
+            for good in shown({title: each for title, each in found.items() if mode in title})]
+
+
+def shown(found):
+    """Print a table of starts. Return what is as it should be."""
+    show_table(tuple(found), found.values(), ROWS, "Foundry, ")
+    starts = list(found.values())
+    different = starts[0].get("greedy", {}).get("different", 0)
+    print(f"9 prompts gave {different} different answers", flush=True)
+    return [*starts, *equal_answers(starts, ASKED), different > 1,
+            *(nothing_done(one) for title, one in found.items() if "later" in title)]
+
+
+def table(more, limit):
     """A plain start without caches, one with caches, a first and a later start: their times.
     --pair: without the plain ones.
     """
-    config, more = (BIG if "--big" in more else QWEN3), [m for m in more if m != "--big"]
+    config = BIG if "--big" in more else QWEN3
     kinds = {"plain, cold": "plain", "plain, warm": "plain", "first": "first", "later": "next"}
     if "--pair" in more:
-        more = [each for each in more if each != "--pair"]
         kinds = {"first": "first", "later": "next"}
+    more = [each for each in more if each not in ("--big", "--pair")]
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, config)
-        starts = [start(mode, folder, *more) for mode in kinds.values()]
-    show_table(tuple(kinds), starts, ROWS, "Foundry, ")
-    different = starts[0].get("greedy", {}).get("different", 0)
-    print(f"9 prompts gave {different} different answers", flush=True)
-    return [*starts, *equal_answers(starts, ASKED), nothing_done(starts[-1]), different > 1]
+        found = {title: start(mode, folder, *more, limit=limit) for title, mode in kinds.items()}
+    return shown(found)
 
 
 def run(more):
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.join(here, os.pardir, "python"))
+    import engine_child
     import parts
     parts.need("vllm")
-    with_table = "--table" in more
-    parts.finish(table([m for m in more if m != "--table"]) if with_table else whole(more))
+    limit = engine_child.Limit(more, 600)
+    for option, function in (("--table", table), ("--side", side)):
+        if option in more:
+            more.remove(option)
+            parts.finish(function(more, limit))
+    parts.finish(whole(more, limit))
 
 
 if __name__ == "__main__":

@@ -4,16 +4,14 @@ does without Foundry. The scripts for vLLM and SGLang in tests/gpu share this.
 """
 import concurrent.futures
 import dataclasses
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 import typing
 
+from engine_child import Start
 from engine_start import QWEN3, answers, write_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -38,52 +36,15 @@ class Engine:
     caches: str = None       # the folder of caches of an earlier start
 
 
-class Run:
-    """A start in a process group of its own."""
-
-    def __init__(self, engine, name, mode, folder, store, more=(), **variables):
-        self.name, self.path = name, os.path.join(folder, name + ".log")
-        pre = [] if mode == "plain" else ["-m", "foundry", "run"]
-        with open(self.path, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *pre, engine.script, "--mode", mode, "--model", folder,
-                 "--caches", engine.caches or os.path.join(folder, "caches"), *engine.options,
-                 *more],
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, **engine.variables,
-                     "FOUNDRY_STORE": os.path.join(folder, store), **variables})
-
-    def log(self):
-        with open(self.path, encoding="utf-8", errors="replace") as f:
-            return f.read()
-
-    def wait_for(self, text):
-        """Wait until its log has a text, or it ends."""
-        while text not in self.log() and self.process.poll() is None:
-            time.sleep(0.01)
-
-    def kill_at(self, text):
-        """Kill it and its processes when its log has a text. Return whether that ended it."""
-        self.wait_for(text)
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        return self.process.wait() == -signal.SIGKILL
-
-    def said(self):
-        """Return Foundry's lines with the seconds of a start."""
-        return [line[line.index("Foundry: "):] for line in self.log().splitlines()
-                if "Foundry: " in line and "; seconds:" in line]
-
-    def result(self):
-        """Return what it printed last. Prints its line in the engine's log."""
-        status, lines = self.process.wait(), self.log().splitlines()
-        for line in self.said():
-            print(f"{self.name}: {line[:500]}", flush=True)
-        last = next((line for line in lines if line.startswith('{"mode"')), "")
-        print(f"{self.name}: status {status} {last[:200]}", flush=True)
-        if not last:
-            print("\n".join(line[:300] for line in lines[-40:]), flush=True)
-        return json.loads(last) if last else {}
+def begin(engine, limit, name, mode, folder, store, more=(), gate=None, **variables):
+    """Begin a start, which has its log and, with `gate`, its gate in `folder`."""
+    pre = [] if mode == "plain" else ["-m", "foundry", "run"]
+    return Start(
+        limit, name, [
+            *pre, engine.script, "--mode", mode, "--model", folder, "--caches",
+            engine.caches or os.path.join(folder, "caches"), *engine.options, *more],
+        os.path.join(folder, name + ".log"), gate and os.path.join(folder, name + ".gate"),
+        **{**engine.variables, "FOUNDRY_STORE": os.path.join(folder, store), **variables})
 
 
 def damage(store):
@@ -104,38 +65,67 @@ def collect(folder, run):
     subprocess.run([sys.executable, "-c", COLLECT], env=env, check=False)
 
 
-def fault(engine, name, folder):
-    """Do one start with a fault. Return (what it printed, whether its log says why)."""
-    more, variables, says = engine.faults[name]
-    store = "store-" + name
-    shutil.copytree(os.path.join(folder, "store"), os.path.join(folder, store))
-    if name == "damaged":
-        damage(os.path.join(folder, store))
-    good = True
-    if name == "killed":
-        variables = {**variables, engine.plug_in: "killed"}
-        first = Run(engine, "to be killed", "first", folder, store, more, **variables)
-        good = first.kill_at(engine.capture)
-    run = Run(engine, name, "next", folder, store, more, **variables)
-    if name == "collected":
-        collect(os.path.join(folder, store), run)
-    found, said = run.result(), run.said()
-    return found, good and len(said) == 1 and says in said[0]
+class Fault:
+    """One start with a fault. It imports beside the others, and begins its engine when there is an
+    image. After a killed first start there is none, so that one does not wait.
+    """
+
+    def __init__(self, engine, name, folder, limit):
+        self.more, self.variables, self.says = engine.faults[name]
+        self.engine, self.name, self.folder, self.limit = engine, name, folder, limit
+        self.killed = None
+        if name == "killed":
+            self.variables = {**self.variables, engine.plug_in: "killed"}
+            self.killed = self.begin("to be killed", "first", None)
+        self.run = self.begin(name, "next", True)
+
+    def begin(self, title, mode, gate):
+        return begin(self.engine, self.limit, title, mode, self.folder, "store-" + self.name,
+                     self.more, gate, **self.variables)
+
+    def finish(self):
+        """Return (what it printed, whether its log says why)."""
+        store = os.path.join(self.folder, "store-" + self.name)
+        good = True
+        if self.killed:
+            good = self.killed.kill_at(self.engine.capture)
+        else:
+            shutil.copytree(os.path.join(self.folder, "store"), store, dirs_exist_ok=True)
+        if self.name == "damaged":
+            damage(store)
+        self.run.open()
+        if self.name == "collected":
+            collect(store, self.run)
+        found, said = self.run.result(), self.run.said()
+        return found, good and len(said) == 1 and self.says in said[0]
 
 
-def starts(engine, names):
-    """Do a plain and a first start side by side, then one start for each of the faults `names`,
-    side by side, each with a copy of the store. Return what is as it should be, as a list.
+def starts(engine, names, limit):
+    """Do a plain and a first start, and one start for each of the faults `names`, each with a copy
+    of the store. All import side by side. Return what is as it should be, as a list.
     """
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)
-        first = Run(engine, "first", "first", folder, "store")
-        plain = Run(engine, "plain", "plain", folder, "store")
-        wanted, sealed = plain.result(), first.result()
-        good = [bool(wanted), answers(sealed, engine.asked) == answers(wanted, engine.asked)]
-        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-            done = list(pool.map(lambda name: fault(engine, name, folder), names))
-    for name, (found, said) in zip(names, done):
+        first = begin(engine, limit, "first", "first", folder, "store")
+        plain = begin(engine, limit, "plain", "plain", folder, "store")
+        faults = [Fault(engine, name, folder, limit) for name in names]
+        every = [first, plain, *(one.run for one in faults),
+                 *(one.killed for one in faults if one.killed)]
+        try:
+            with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+                early = [pool.submit(one.finish) for one in faults if one.killed]
+                sealed, wanted = first.result(), plain.result()
+                good = [bool(wanted), answers(sealed, engine.asked) == answers(
+                    wanted, engine.asked)]
+                late = [pool.submit(one.finish) for one in faults if not one.killed]
+                done = {one.name: each.result() for one, each in zip(
+                    [f for f in faults if f.killed] + [f for f in faults if not f.killed],
+                    early + late)}
+        finally:
+            for one in every:
+                one.kill()
+    for name in names:
+        found, said = done[name]
         same = bool(found) and (name in engine.other or answers(found, engine.asked) == answers(
             wanted, engine.asked))
         print(f"{name:10} answers as without Foundry: {'yes' if same else 'NO'}, says why: "

@@ -57,6 +57,11 @@ class Notes:
         with open(os.environ[NOTES], "w", encoding="utf-8") as f:
             json.dump({**self.seconds, "counts": self.counts}, f)
 
+    def wait(self):
+        """Wait until this start may begin its engine. Note the seconds."""
+        self.seconds["waited"] = waited()
+        self.write()
+
     def times(self, owner, name, shown):
         original = getattr(owner, name)
 
@@ -88,6 +93,14 @@ class Notes:
             self.write()
         if listener is not None:
             listener.listener = compiled
+
+
+def waited():
+    """Wait until the file that ENGINE_START_GATE names exists. Return the seconds."""
+    start, gate = time.monotonic(), os.environ.get("ENGINE_START_GATE")
+    while gate and not os.path.exists(gate):
+        time.sleep(0.005)
+    return time.monotonic() - start
 
 
 def notes():
@@ -135,8 +148,9 @@ def answers(one, asked):
 
 def equal_answers(starts, asked):
     """Return whether each start after the first one has its answers, as a list."""
-    found = [answers(one, asked) for one in starts]
-    return [found[0] == each for each in found[1:]]
+    starts = list(starts)
+    wanted = answers(starts[0], asked)
+    return [bool(one) and answers(one, asked) == wanted for one in starts[1:]]
 
 
 def show_table(names, starts, rows, prefix):

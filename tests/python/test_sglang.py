@@ -390,10 +390,11 @@ class Caches(Engine):
             assert core.BUILT == {list(ninja)}, core.BUILT
             """, **options)
 
-    def first(self, **options):
+    def sealed(self, **options):
         log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
                          **options)
         self.assertIn("12 files of caches", log)
+        return log
 
     def test_a_host_with_empty_caches_compiles_nothing(self):
         self.first()

@@ -6,7 +6,6 @@ the driver's memory comes from the aside area of the region, and torch's blocks 
 pool. So the work does not change torch's default pool or the region's cursor.
 """
 import contextlib
-import ctypes
 import gc
 
 import torch
@@ -90,17 +89,7 @@ def clear(ordinal):
     An image would keep these bytes, and some look like pointers. Call it while no other thread uses
     torch.
     """
-    torch.cuda.synchronize()
-    memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
-    for segment in torch.cuda.memory_snapshot():
-        if segment["device"] != ordinal or tuple(segment["segment_pool_id"]) not in Area.pools:
-            continue
-        addr = segment["address"]
-        for block in segment["blocks"]:
-            if block["state"] == "inactive":
-                memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(block["size"]))
-            addr += block["size"]
-    torch.cuda.synchronize()
+    _torch.zero_pools(torch, ordinal, Area.pools)
 
 
 def tensors(start, end):

@@ -26,6 +26,7 @@ from . import ahead, area, attach, caches, facts, graphs, jit, log, outputs
 
 SIZE = 1 << 39   # addresses of the region,
 ASIDE = 1 << 39  # and of its aside area
+INTERPRETER = 1000  # frozen objects that Python may have itself: 3.12 begins with 375
 PART = 4000      # characters of a fact that continues in the next one
 
 
@@ -77,7 +78,7 @@ class Session:
         self.also = ()  # files of caches that count as read
         self.placed = contextlib.ExitStack()
         # A process that has used the GPU may have garbage there, which a collection frees.
-        self.freezable = not torch.cuda.is_initialized() and not gc.get_freeze_count()
+        self.freezable = not torch.cuda.is_initialized() and gc.get_freeze_count() < INTERPRETER
         self.frozen = False
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
 
@@ -153,9 +154,6 @@ class Session:
         """
         self.ordinal, self.facts = ordinal, early
         self.store = Store(create=True)
-        self.base = base_for_name(self.ref)
-        torch.cuda.empty_cache()
-        self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=ordinal)
         text = ""
         try:
             text = self.store.describe(self.ref)
@@ -171,6 +169,9 @@ class Session:
             log.debug("Foundry: found '%s' in the store", self.ref)
             major, minor = torch.cuda.get_device_capability(ordinal)
             self.ahead = ahead.begin(10 * major + minor)
+        self.base = base_for_name(self.ref)
+        torch.cuda.empty_cache()
+        self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=ordinal)
         self.begin_caches(text, places)
 
     def begin_caches(self, text, places):
