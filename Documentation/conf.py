@@ -7,7 +7,7 @@ import sys
 sys.path[:0] = [os.path.abspath("_ext"), os.path.abspath("../api/python")]
 
 project = "Foundry"
-extensions = ["sphinx.ext.autodoc", "errcodes", "headers", "stubs", "tables"]
+extensions = ["sphinx.ext.autodoc", "errcodes", "headers", "notebooks", "stubs", "tables"]
 exclude_patterns = ["man"]
 nitpicky = True
 # The reference names types of C, of Python and of the stubs, which have no page here.

@@ -37,12 +37,15 @@ read -ra clean <<<"env -i HOME=$TMP/home LANG=C.UTF-8 PIP_NO_INDEX=1 BUILD=$BUIL
 [ -z "${CUDA_HOME:-}" ] || clean+=("CUDA_HOME=$CUDA_HOME")
 
 # follow PAGE: in a folder of its own, with what a reader has there
-follow() {
+follow() (
 	local page=$1 folder
 	folder=$(basename "$page" .rst)
 	mkdir "$folder" && cp -P foundry-0.2.0.tar.gz ./*.whl "$folder"
-	(cd "$folder" && "${clean[@]}" python3 "$examples" run "$page")
-}
+	cd "$folder" || return
+	# the environment that has the engine
+	[ "$folder" != engines ] || "${clean[@]}" python3 -m venv env || return
+	"${clean[@]}" python3 "$examples" run "$page"
+)
 
 t "the page of C" follow "$start/c.rst"
 clean+=("$driver")

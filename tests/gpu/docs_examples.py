@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of the start pages and of the README that need a GPU and PyTorch.
 
-Runs each page's blocks in their order, in a folder of its own, with the package of this tree in
-place of an installed one. Prints a line for each page, and the times. Blocks that need an engine, a
-model or a network are left out; tests/gpu/vllm_serve.py and sglang_start.py run the engines.
+    docs_examples.py [--limit SECONDS]
+
+The pages run side by side. It runs each page's blocks in their order, in a folder of its own, with
+the package of this tree in place of an installed one. Blocks that need an engine, a model or a
+network are left out; tests/gpu/vllm_serve.py and sglang_start.py run the engines.
 """
+import functools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/python"))
@@ -50,7 +52,7 @@ def prepare(folder):
                     os.path.join(folder, "build/demo-store")], check=True, capture_output=True)
 
 
-def follow(page):
+def follow(page, until):
     with tempfile.TemporaryDirectory() as folder:
         path = tools(folder)
         env = {**os.environ, "PATH": f"{path}:{BUILD}:{os.environ['PATH']}", "BUILD": BUILD,
@@ -59,23 +61,20 @@ def follow(page):
                "FOUNDRY_LIBRARY": os.path.join(BUILD, "libfoundry.so.0.2"),
                "FOUNDRY_HOOK": os.path.join(BUILD, "foundry/hook/libcuda.so.1")}
         prepare(folder)
-        begin = time.perf_counter()
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests/examples.py"), "run", "-g",
-                               os.path.join(ROOT, page)], cwd=folder, env=env)
-        print(f"{page}: {'ok' if not done.returncode else 'FAILED'}, "
-              f"{time.perf_counter() - begin:.1f} s", flush=True)
-        return done.returncode
+        return parts.shown(page, [sys.executable, "-u", os.path.join(ROOT, "tests/examples.py"),
+                                  "run", "-g", os.path.join(ROOT, page)], until, cwd=folder,
+                           env=env)
 
 
 def main():
+    until = parts.deadline()
     if not os.path.exists("/dev/nvidiactl"):
         parts.skip("no GPU")
     pages = [page for page in PAGES if page.endswith("pytorch.rst") or shutil.which("cc")]
     for page in sorted(set(PAGES) - set(pages)):
         print(f"{page}: left out, since there is no compiler")
-    failures = sum(bool(follow(page)) for page in pages)
-    print(f"100%: Checks: {len(pages)}, Failures: {failures}, Errors: 0")
-    sys.exit(1 if failures else 0)
+    parts.finish(parts.side_by_side(*([functools.partial(follow, page, until)]
+                                      for page in pages)))
 
 
 main()
