@@ -319,8 +319,8 @@ static void limits(void)
 	limit_of(PIN);
 }
 
-/* Kept buffers are released for a new request. No other process may use much of the GPU
- * meanwhile. */
+/* Kept buffers are released for a new request. Other processes may allocate a tenth of the GPU's
+ * memory meanwhile, and free half of what the piece has. */
 static void none_left(void)
 {
 	size_t free_bytes = 0, total = 0, now = 0, piece = MIB, most;
@@ -335,7 +335,7 @@ static void none_left(void)
 	       (piece / 4); /* a size of the pool's own, more than is left beside the piece */
 	need((a = get(DEV, piece, NONE)) && ok(fdry_transient_put(dev, DEV, a, NONE)));
 	cu(cuMemGetInfo_v2, &now, &total);
-	check(now <= free_bytes - piece && pool(DEV).cached == piece);
+	check(now <= free_bytes - piece / 2 && pool(DEV).cached == piece); /* others free some */
 	printf("none_left: %zu MiB free, %zu kept, %zu asked for\n", free_bytes >> 20, piece >> 20,
 	       most >> 20);
 	need((a = get(DEV, most, NONE)));
