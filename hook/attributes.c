@@ -309,6 +309,7 @@ static bool has_memory(CUgraph graph)
 	if (ret || !fdry_graph_memory_any() || fdry_start_is_forked())
 		return ret;
 	nodes = nodes_of(graph, &n);
+	ret = n && !nodes; /* not known: refused */
 	for (i = 0; nodes && i < n && !ret; i++)
 		for (k = 0; !ret && (g = graph_of(nodes[i], k)) != NULL; k++)
 			ret = has_memory(g);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/stream.h"
 #include "image/seal/seal.h"
 #include "image/selftest.h"
 #include "image/tensor.h"
@@ -314,10 +315,12 @@ static int graph_replay(const struct test *x, size_t graph, struct fdry_buf *pri
 	struct fdry_capture_graph **g = fdry_array(x->s->graphs, struct fdry_capture_graph *);
 	struct fdry_fingerprint print;
 	size_t i;
-	int err = fdry_selftest_fill(&x->t, false) ?: rng_write(x, g[graph]->key) ?:
-		  fdry_call(x->t.drv, cuGraphLaunch, x->execs[graph], x->stream) ?:
-		  fdry_call(x->t.drv, cuCtxSynchronize);
+	int err;
 
+	fdry_stream_note_launch();
+	err = fdry_selftest_fill(&x->t, false) ?: rng_write(x, g[graph]->key) ?:
+	      fdry_call(x->t.drv, cuGraphLaunch, x->execs[graph], x->stream) ?:
+	      fdry_call(x->t.drv, cuCtxSynchronize);
 	for (i = 0; i < x->t.n && !err; i++)
 		if (fdry_selftest_compares(&x->t.tensors[i]))
 			err = fdry_selftest_print(&x->t, i, &print) ?:
