@@ -204,10 +204,12 @@ def counters(ordinal):
 
 
 def zero(ranges):
-    """Set device memory, [(addr, size)], to zero."""
+    """Set device memory, [(addr, size)], to zero. Raises RuntimeError if the driver refuses."""
     memset = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
     for addr, size in ranges:
-        memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(size))
+        code = memset(ctypes.c_uint64(addr), ctypes.c_ubyte(0), ctypes.c_size_t(size))
+        if code:
+            raise RuntimeError(f"the driver set no memory to zero at {addr:#x}: error {code}")
 
 
 def zero_pools(torch, ordinal, pools):
