@@ -145,8 +145,11 @@ int fdry_registry_name_parse(const char *text, struct fdry_registry_name *ret)
 	if (!n.plain && strncmp(text, SCHEME, strlen(SCHEME)))
 		return wrong(text, "it does not begin with oci://");
 	repo = strchr(host, '/');
-	if (!repo || !host_fits(host, (size_t)(repo - host)))
+	if (!repo || repo == host)
 		return wrong(text, "it has no host or no repository");
+	if (!host_fits(host, (size_t)(repo - host)))
+		return wrong(text, "the host must be a name, or an IPv6 address in brackets, and "
+				   "its port a number from 1 to 65535");
 	memcpy(n.host, host, (size_t)(repo - host));
 	repo++;
 	len = strcspn(repo, ":@");

@@ -320,7 +320,8 @@ int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url)
 	if (h->system_ca)
 		bad |= curl_easy_setopt(easy, CURLOPT_PROXY_CAINFO, h->system_ca);
 	if (h->system_folder)
-		bad |= curl_easy_setopt(easy, CURLOPT_CAPATH, h->system_folder);
+		bad |= curl_easy_setopt(easy, CURLOPT_CAPATH, h->system_folder) |
+		       curl_easy_setopt(easy, CURLOPT_PROXY_CAPATH, h->system_folder);
 	if (h->cert && own)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLCERT, h->cert);
 	if (h->key && own)

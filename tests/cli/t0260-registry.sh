@@ -76,6 +76,8 @@ t "an unknown repository" says_only 3 "answered 404" foundry-store -s t pull "$a
 t "an unknown image" says_only 3 "model/none" foundry-store push model/none "$at/one"
 t "no name of a registry" says_only 2 "does not begin with oci://" foundry-store -s t pull "$main/x"
 t "nor with a new store" says_only 2 "does not begin with oci://" foundry-store -s w pull "$main/x"
+t "nor one with a wrong port" says_only 2 "its port a number from 1 to 65535" foundry-store -s w \
+	pull oci://127.0.0.1:65536/x
 t "a wrong name of a ref" says_only 2 "w w" foundry-store -s w pull "$at/one" "w w"
 t "neither makes a store" test ! -e w
 t "a push to a digest" says_only 2 "push to a tag" foundry-store push --private model/one \
