@@ -165,6 +165,18 @@ static bool may_pass(long status)
 	       status == 503 || status == 504;
 }
 
+/* docker-registry on a file system writes its links in place. While others push the same blobs, it
+ * may read an empty link, and calls the manifest's digests invalid. */
+static bool is_race(const struct fdry_http_req *r)
+{
+	char why[64];
+
+	if (r->status != 400 || strcmp(r->method, "PUT") || !strstr(r->url, "/manifests/"))
+		return false;
+	fdry_json_error((struct fdry_span){ r->text.data, r->text.len }, why, sizeof(why));
+	return !strncmp(why, "DIGEST_INVALID", strlen("DIGEST_INVALID"));
+}
+
 /* --- answers --- */
 
 static int authorise(struct fdry_http *h, struct fdry_http_req *r)
@@ -215,7 +227,7 @@ static int answered(struct fdry_http *h, struct fdry_http_req *r)
 		return authorise(h, r);
 	if (is_redirect(r))
 		return redirect(h, r);
-	if (may_pass(r->status))
+	if (may_pass(r->status) || is_race(r))
 		return retry(h, r, fdry_http_refused(h, r));
 	err = r->hash ? fdry_hash_final(&r->hashing, &r->digest) : 0;
 	if (err)

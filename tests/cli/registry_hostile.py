@@ -161,6 +161,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             status, _, header = argument.partition(",")
             headers = [tuple(header.split(":", 1))] if header else []
             self.answer(int(status), headers, b'{"errors":[{"code":"TEST","message":"a fault"}]}')
+        elif name == "code":
+            self.answer(400, (), json.dumps({"errors": [{"code": argument}]}).encode())
         elif name == "drop":
             self.end()
         elif name in ("cut", "stall"):

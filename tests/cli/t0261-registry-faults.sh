@@ -52,7 +52,8 @@ stalled_always() {
 
 pushes() {
 	for what in "PUT uploads 2 drop" "POST uploads 2 status 503" "PUT uploads 2 status 500" \
-		"HEAD blobs 2 drop" "PUT uploads 1 status 404" "PUT manifests 1 status 502"; do
+		"HEAD blobs 2 drop" "PUT uploads 1 status 404" "PUT manifests 1 status 502" \
+		"PUT manifests 1 code DIGEST_INVALID"; do
 		rm -rf real.data/docker
 		fault "$what"
 		t "a push with $what" push
@@ -110,6 +111,7 @@ pushes_refused() {
 	PUT uploads 9 status 413|9|answered 413 to PUT .*limit for one request is too small
 	PUT manifests 9 status 403|6|answered 403 to PUT .*ask for the right
 	PUT manifests 9 status 400|9|answered 400 to PUT .*TEST: a fault
+	PUT manifests 9 code DIGEST_INVALID|9|answered 400 to PUT .*DIGEST_INVALID
 	PUT manifests 9 digest|7|has stored another manifest than was sent
 	END
 }
