@@ -8,7 +8,6 @@
 #define OPEN_NONE (-1)
 #define OPEN_READ FDRY_STORE_READONLY
 #define OPEN_WRITE 0
-#define OPEN_CREATE FDRY_STORE_CREATE
 
 #define PYTHON "python3 -m foundry " /* the commands of the Python package */
 #define OPT(NAME) CMD_OPT_BIT(NAME)

@@ -344,15 +344,19 @@ static int entry_read(struct undump *u)
 	return err ? err : object_read(u);
 }
 
+static int head_read(struct undump *u)
+{
+	if (line_read(u) && !strcmp(u->line, CMD_TEXT_FIRST))
+		return 0;
+	return fdry_fail(FDRY_E_INVAL, "this is not a dump of this version: its first line is not "
+				       "'" CMD_TEXT_FIRST "'");
+}
+
+/* The lines behind the first one. */
 static int all_read(struct undump *u)
 {
 	int err = 0;
 
-	if (!line_read(u) || strcmp(u->line, CMD_TEXT_FIRST))
-		return fdry_fail(
-			FDRY_E_INVAL,
-			"this is not a dump of this version: its first line is not '" CMD_TEXT_FIRST
-			"'");
 	while (!err && line_read(u))
 		if (*u->line && *u->line != '#')
 			err = entry_read(u);
@@ -445,6 +449,7 @@ static void undump_release(struct undump *u)
 	fdry_buf_release(&u->named);
 }
 
+/* What is no dump makes no store. */
 int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct undump u = { .a = a, .s = s, .f = stdin, .j = { .f = stdout } };
@@ -459,9 +464,12 @@ int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
 		json_open(&u.j, NULL, '{');
 		json_open(&u.j, "changed", '[');
 	}
-	err = cmd_has(a, DRY_RUN) ? plan_from(&u) : undump_from(&u);
+	err = head_read(&u) ?: cmd_store_open(a, FDRY_STORE_CREATE, &u.s);
+	if (!err)
+		err = cmd_has(a, DRY_RUN) ? plan_from(&u) : undump_from(&u);
 	if (!err || cmd_has(a, JSON))
 		report(&u);
 	undump_release(&u);
+	fdry_store_close(u.s);
 	return err ? cmd_fail(err) : CMD_OK;
 }

@@ -22,6 +22,8 @@ foundry-store tag a/b other >/dev/null
 loose=$("$store_image" s - noise)
 objects() { foundry-store -s "$1" ls -O | cut -d' ' -f1 | LC_ALL=C sort; }
 
+t "what is no dump makes no store" bash -c \
+	"! foundry-store -s n undump x 2>/dev/null && test ! -e n"
 t "dump one object" prints "foundry-dump 1
 object $(id_of x) chunk
 bytes 1
