@@ -72,20 +72,20 @@ static int image_keep(struct pin *p, const struct fdry_oid *oid)
 }
 
 /* @yes: the pins stay for good. If the store cannot note that, they stay as those of a holder that
- * does not end them. */
+ * does not end them. If not, they end by the name, since other images may have taken the places of
+ * those that were pinned. */
 static void images_release(struct pin *p, bool yes)
 {
 	const struct fdry_oid *oids = fdry_array(p->pinned, struct fdry_oid);
 	size_t i, n = fdry_array_count(p->pinned, struct fdry_oid);
 	char name[SELECTOR_SIZE];
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && yes; i++) {
 		selector(p, &oids[i], name, sizeof(name));
-		if (yes) /* it may be gone, as below */
-			(void)fdry_store_pin(p->s, name);
-		else
-			(void)fdry_ref_unhold(p->s, name, p->holder);
+		(void)fdry_store_pin(p->s, name); /* it may be gone */
 	}
+	if (n && !yes)
+		(void)fdry_ref_unhold(p->s, p->name, p->holder); /* likewise */
 	fdry_buf_release(&p->pinned);
 }
 

@@ -292,6 +292,22 @@ static size_t notes(void)
 	return n;
 }
 
+/* An image that takes the place of a pinned one is pinned until the holder ends its pin. */
+START_TEST(holders_outlast_images)
+{
+	struct fdry_oid first, second;
+
+	first = seal_for(1, "a");
+	ok(fdry_ref_hold(s, "name", 7));
+	second = seal_for(1, "b");
+	ck_assert(!fdry_oid_eq(&first, &second));
+	ck_assert(pinned("name"));
+	ok(fdry_ref_unhold(s, "name", 7));
+	ck_assert(!pinned("name"));
+	ck_assert_uint_eq(notes(), 0);
+}
+END_TEST
+
 /* A pin for good needs no record of a holder, and a removed ref leaves none, even if the holder has
  * died. */
 START_TEST(holders_leave_no_records)
@@ -412,6 +428,7 @@ int main(void)
 	tcase_add_test(tc, pins_are_set_and_stay);
 	tcase_add_test(tc, pins_have_holders);
 	tcase_add_test(tc, holders_leave_no_records);
+	tcase_add_test(tc, holders_outlast_images);
 	tcase_add_test(tc, damaged_refs_are_refused_and_can_be_removed);
 	tcase_add_test(tc, damaged_keys_are_findings);
 	suite_add_tcase(suite, tc);
