@@ -11,7 +11,7 @@ for fuzzer in "$BUILD"/tests/fuzz/*; do
 	corpora=("$fuzzer.corpus")
 	[ ! -d "$ROOT/tests/fuzz/$name" ] || corpora+=("$ROOT/tests/fuzz/$name")
 	mkdir -p "${corpora[0]}"
-	t "$name" "$fuzzer" -max_total_time="${FUZZ_SECONDS:-10}" -timeout=10 -verbosity=0 \
+	t "$name" "$fuzzer" -max_total_time="${FUZZ_SECONDS:-10}" -timeout=25 -verbosity=0 \
 		"${corpora[@]}"
 done
 t_done
