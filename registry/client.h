@@ -5,7 +5,7 @@
  * That library holds all code that needs libcurl, TLS and JSON (registry/client/). libfoundry opens
  * it when a program first names a registry. It knows nothing of stores: the functions here ask
  * for objects and deliver them. It has an error state of its own, which @last_error reads; a
- * function of the caller returns its code through the client, and its message stays where it is.
+ * function of the caller returns its code through the client; libfoundry keeps its message.
  *
  * Documentation/format/registry.rst describes how an image lies in a registry.
  */
@@ -21,30 +21,32 @@ struct fdry_registry_blob {
 	struct fdry_oid oid;
 	uint64_t size;
 	uint32_t kinds;
-	bool has; /* of a pull: the store has it */
+	bool has; /* for a pull: the store has it */
 };
 
-/* How much of a push or pull is done; the other side may have had it. */
+/* How much of a push or pull is done. This counts objects that the other side already had, except
+ * in @bytes_moved. */
 struct fdry_registry_done {
 	uint64_t bytes, bytes_total, objects, objects_total, bytes_moved;
 };
 
-/* What a call of the client asks its caller. Each function returns 0 or an error, which ends the
- * call. */
+/* The functions of the caller that the client calls during a push or pull. Each returns 0 or an
+ * error, which ends the push or pull. */
 struct fdry_registry_caller {
 	void *arg;
-	/* Of a push: append the bytes of blob @i, checked against its id. */
+	/* For a push: append the bytes of blob @i, checked against its id. */
 	int (*read)(void *arg, size_t i, struct fdry_buf *ret);
-	/* Of a pull: the list has arrived. @ret lasts until the call ends. */
+	/* For a pull: the list has arrived. @ret lasts until the call ends. */
 	int (*list)(void *arg, struct fdry_span list, const struct fdry_registry_blob **ret,
 		    size_t *count);
-	/* Of a pull: the positions of @count blobs to fetch, in the order in which they are put. It
-	 * is called until there are none; the first call marks the blobs that the store has. @ret
-	 * lasts until the next call. */
+	/* For a pull: the positions of @count blobs to fetch, in the order in which they are put.
+	 * It is called until there are none; the first call marks the blobs that the store has.
+	 * @ret lasts until the next call. */
 	int (*next)(void *arg, const size_t **ret, size_t *count);
-	/* Of a pull: blob @i, which the store lacks and whose SHA-256 is its id. */
+	/* For a pull: store blob @i, which the store lacks. The client has compared its SHA-256
+	 * with its id. */
 	int (*put)(void *arg, size_t i, struct fdry_span bytes);
-	/* Something has been done. */
+	/* More has been done since the last call. */
 	int (*progress)(void *arg, const struct fdry_registry_done *done);
 };
 

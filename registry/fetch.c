@@ -4,7 +4,7 @@
  * name.
  *
  * All images lie in one repository, so that objects which they share are stored and sent once. The
- * tag is the ref; a sign that tags do not allow is written as _ and two hexadecimal digits.
+ * tag is the ref; a byte that tags do not allow is written as _ and two hexadecimal digits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ static void *fetch_run(void *arg)
 	return NULL;
 }
 
-/* Wait for a process that fetches it already. */
+/* Wait for another process that already fetches it. */
 static int claim_begin(struct fdry_store *s, const char *ref, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_buf key = { 0 };

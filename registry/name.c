@@ -52,7 +52,7 @@ bad:
 			 (int)(len < 200 ? len : 200), repo);
 }
 
-/* An address of IPv6 in brackets: the bytes up to and with the bracket; 0: it is none. */
+/* The length of an IPv6 address in brackets, with the brackets; 0 if @host has none. */
 static size_t address_length(const char *host, size_t len)
 {
 	const char *end = memchr(host, ']', len);
@@ -88,7 +88,7 @@ static bool port_fits(const char *port, size_t len)
 	return n && n <= 65535;
 }
 
-/* A name or an address, and nothing or ":PORT". */
+/* A name or an address, optionally followed by ":PORT". */
 static bool host_fits(const char *host, size_t len)
 {
 	size_t n;

@@ -24,8 +24,8 @@ void fdry_order_release(struct fdry_order *o);
 /* The position of an object in the list; the number of objects if there is none. */
 size_t fdry_order_find(const struct fdry_order *o, const struct fdry_oid *oid);
 
-/* Append the positions (size_t each) of the images' manifests; none if they are too large together
- * to be kept in memory. */
+/* Append the positions (size_t each) of the images' manifests. Append none if all of them together
+ * are too large for memory. */
 int fdry_order_early(struct fdry_order *o, struct fdry_buf *ret) __must_check;
 /* Append the positions of all other objects that the store lacks: first those of @wanted, each
  * behind the objects that it links to. */

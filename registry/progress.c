@@ -6,7 +6,7 @@
 #define STEP_MS 200  /* between two measurements of the rate */
 #define NEWEST 0.3   /* the share of the newest measurement */
 
-/* The rate is that of bytes that moved: what the other side had takes no time. */
+/* The rate counts only bytes that moved: objects that the other side had take no time. */
 static void rate_measure(struct fdry_registry_meter *m, const struct fdry_registry_progress *p)
 {
 	double ms = p->elapsed_ms - m->last_ms, rate;

@@ -3,7 +3,7 @@
  * pull.c - stores what the client fetches; see registry.h.
  *
  * The manifests of the images come first, and stay in memory until the end. They give the order of
- * the other objects. A loader that waits for these learns of each transaction.
+ * the other objects. A loader that waits for them is notified of each transaction.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #include "registry/registry.h"
 #include "store/pack.h"
 
-/* A loader waits for what is not committed, so a transaction is not delayed longer than this. */
+/* A loader waits until objects are committed, so no transaction is delayed longer than this. */
 #define COMMIT_MS 100
 
 struct pull {
@@ -39,7 +39,7 @@ struct pull {
 #define positions(buf) fdry_array(buf, size_t)
 #define position_count(buf) fdry_array_count(buf, size_t)
 
-/* --- what the client asks --- */
+/* --- functions that the client calls --- */
 
 static int list_take(struct pull *p, struct fdry_span list)
 {
@@ -103,7 +103,7 @@ static int manifests_begin(struct pull *p)
 	return err;
 }
 
-/* Read those that the store has. */
+/* Read the manifests that the store has. */
 static int manifests_read(struct pull *p)
 {
 	const struct fdry_fetch_object *o;
@@ -206,7 +206,7 @@ static int on_next(void *arg, const size_t **ret, size_t *count)
 	return p->err;
 }
 
-/* Do kernels and graphs end here? Then a load can begin to build. */
+/* Whether kernels and graphs end here: then a load can begin to build. */
 static bool code_ends(const struct pull *p)
 {
 	const size_t *next = positions(p->missing) + p->stored;

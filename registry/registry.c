@@ -52,8 +52,9 @@ static void *pattern_open(const char *folder, const char *pattern, bool *there)
 	return handle;
 }
 
-/* Beside this library; for a program also in the folder lib beside bin, and in Python's package
- * there. The first file counts: if it cannot be opened, dlerror() says which library it lacks. */
+/* Look beside this library; for a program also in the folder lib beside bin, and in Python's
+ * package there. The first file found counts: if it cannot be opened, dlerror() says which library
+ * it lacks. */
 static void *library_open(const char *named)
 {
 	static const char *const patterns[] = {

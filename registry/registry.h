@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * registry.h - images of a store in container registries: what libfoundry itself does for that.
+ * registry.h - libfoundry's own part of pushes to container registries and pulls from them.
  *
- * registry.c opens libfoundry-registry.so, which speaks with registries. push.c and pull.c ask and
- * feed it. fdry_store_push() and fdry_store_pull() are in image/, since the store and this folder
- * do not know what a manifest says about an image's content.
+ * registry.c opens libfoundry-registry.so, which speaks with registries. push.c gives it objects
+ * to send, and pull.c stores the objects that it fetches. fdry_store_push() and fdry_store_pull()
+ * are in image/, since the store and this folder do not read what a manifest says about content.
  */
 #ifndef FDRY_REGISTRY_REGISTRY_H
 #define FDRY_REGISTRY_REGISTRY_H
@@ -14,8 +14,8 @@
 
 /* The client, opened by the first call. FDRY_E_NOCLIENT. */
 int fdry_registry_open(const struct fdry_registry_client **ret) __must_check;
-/* What a call of the client returned, with its message. @own: what a function of the caller
- * returned in it, or 0; its message is in place. */
+/* Turn the result of a client's call into an error with its message. @own: the error that one of
+ * the caller's own functions returned during the call, whose message is already set, or 0. */
 int fdry_registry_result(const struct fdry_registry_client *client, int ret, int own) __must_check;
 /* The rate of a push or pull. Zero it to start. */
 struct fdry_registry_meter {
@@ -40,8 +40,8 @@ typedef int (*fdry_registry_order_fn)(struct fdry_span manifest, struct fdry_buf
 struct fdry_registry_pull {
 	const struct fdry_registry_opts *opts; /* NULL: the defaults */
 	fdry_registry_order_fn order;
-	struct fdry_arrival *arrival; /* NULL, or it learns which objects are there; the caller
-				       * ends it */
+	struct fdry_arrival *arrival; /* NULL, or notified of the objects that have been
+				       * stored; the caller ends it */
 };
 /* As fdry_store_pull(). */
 int fdry_registry_pull(struct fdry_store *s, const char *from, const struct fdry_registry_pull *how,
@@ -58,8 +58,8 @@ struct fdry_registry_fetch;
  */
 int fdry_registry_fetch_begin(struct fdry_store *s, const char *ref, fdry_registry_order_fn order,
 			      struct fdry_registry_fetch **ret) __must_check;
-/* What a load may begin with before all objects are there; NULL: the fetch has ended, and the
- * images are in the store, or fdry_registry_fetch_end() returns the error. */
+/* The arrival from which a load may begin before all objects are in the store. NULL if the fetch
+ * has ended: then the images are in the store, or fdry_registry_fetch_end() returns the error. */
 struct fdry_arrival *fdry_registry_fetch_arrival(struct fdry_registry_fetch *f);
 /* Wait for the end of the fetch. Returns its error. The arrival is freed. */
 int fdry_registry_fetch_end(struct fdry_registry_fetch *f) __must_check;

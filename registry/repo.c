@@ -24,7 +24,7 @@ static int opts_take(const struct fdry_repo_opts *opts, struct fdry_repo_opts *r
 	return err;
 }
 
-/* A name of a whole repository has no tag. */
+/* The name of a whole repository has no tag. */
 static int whole_check(const char *name)
 {
 	const char *slash = strrchr(name, '/');
