@@ -9,11 +9,16 @@ First, requests of many lengths arrive at once, in batches of several sizes, wit
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
 must be equal, bit for bit.
 
+Then requests arrive between the engine's steps, at drawn numbers of steps: each engine sees the
+same batches, whatever its speed, in which prompts and answers of many lengths are mixed. Tokens and
+logprobs must be equal again, and so must the batches.
+
 All engines import side by side. When the first start has answered, the later one begins.
 
 Then two plain engines and one of a later start live side by side, and serve the same timed
 requests in turns, while the others are idle. Batches depend on the time there, so answers may
-differ even between two plain engines. The test prints throughput and latencies of each turn. With
+differ even between two plain engines. The test prints throughput and latencies of each turn, and
+how many of its first batches are those of other turns. With
 --invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
 When the limit is reached, the script ends the engines and prints what it has.
 """
@@ -83,6 +88,17 @@ class Engine:
                        attention_backend="FLASH_ATTN", seed=0,
                        compilation_config={"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"})
 
+        self.batches = []  # for each step that ran a batch: how many tokens of how many requests
+        scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
+        schedule = scheduler.schedule
+
+        def noted(*args, **kwargs):
+            found = schedule(*args, **kwargs)
+            if found.total_num_scheduled_tokens:
+                self.batches.append(tuple(sorted(found.num_scheduled_tokens.values())))
+            return found
+        scheduler.schedule = noted
+
     def at_once(self):
         """Return a digest of tokens and logprobs for each size of batch."""
         found = {}
@@ -98,10 +114,41 @@ class Engine:
             found[size] = hashlib.sha256(json.dumps(answers).encode()).hexdigest()[:16]
         return found
 
+    def by_steps(self, a, turn):
+        """Serve requests that arrive at drawn steps. Return digests of the answers, in their order,
+        and of the batches.
+        """
+        engine, rng = self.llm.llm_engine, random.Random(2)
+        self.llm.reset_prefix_cache()
+        self.batches.clear()
+        asked, at = [], 0.0
+        for i in range(a.requests // 2):
+            at += rng.expovariate(0.9)
+            prompt, each = request(rng, 400)
+            asked.append((at, f"{turn}-{i}", {"prompt_token_ids": prompt},
+                          self.params(logprobs=2, **each)))
+        answers, i = {}, 0
+        while i < len(asked) or engine.has_unfinished_requests():
+            while i < len(asked) and (asked[i][0] <= len(self.batches)
+                                      or not engine.has_unfinished_requests()):
+                engine.add_request(*asked[i][1:])
+                i += 1
+            for out in engine.step():
+                if out.finished:
+                    answers[out.request_id] = vllm_start.digest([
+                        list(out.outputs[0].token_ids),
+                        [sorted((t, repr(p.logprob)) for t, p in step.items())
+                         for step in out.outputs[0].logprobs]])
+        return {"answers": [answers[name] for _, name, _, _ in asked],
+                "batches": vllm_start.digest(self.batches), "steps": len(self.batches),
+                "mixed": sum(len(set(each)) > 1 for each in self.batches),
+                "sizes": len({len(each) for each in self.batches})}
+
     def timed(self, a, turn):
         """Serve requests that arrive at random times. Return what a user would measure."""
         engine, rng = self.llm.llm_engine, random.Random(1)
         self.llm.reset_prefix_cache()
+        self.batches.clear()
         asked, at = [], 0.0
         for i in range(a.requests):
             at += rng.expovariate(a.rate)
@@ -133,7 +180,8 @@ class Engine:
                 "first token p99": wait[len(wait) * 99 // 100] * 1e3,
                 "answer p50": whole[len(whole) // 2] * 1e3,
                 "answer p99": whole[len(whole) * 99 // 100] * 1e3,
-                "answers": [vllm_start.digest(tokens[name]) for name in begin]}
+                "answers": [vllm_start.digest(tokens[name]) for name in begin],
+                "batches": list(map(vllm_start.digest, self.batches))}
 
 
 def serve(a):
@@ -157,7 +205,9 @@ def serve(a):
     turn = 0
     for line in sys.stdin:
         turn += 1
-        say(engine.at_once() if line.strip() == "at once" else engine.timed(a, turn))
+        what = line.strip()
+        say(engine.at_once() if what == "at once" else
+            (engine.by_steps if what == "by steps" else engine.timed)(a, turn))
 
 
 class Child:
@@ -248,12 +298,29 @@ def compare(answers):
     for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
                        ("next", "next"), ("plain 1", "plain 1")):
         pairs = [(x, y) for x in answers[one] for y in answers[other] if x is not y]
-        equal = [sum(map(str.__eq__, x, y)) / len(x) for x, y in pairs if x and y]
-        if equal:
-            print(f"equal answers, {one} and {other}: {100 * min(equal):.1f} to "
-                  f"{100 * max(equal):.1f} %", flush=True)
-    every = [each for found in answers.values() for each in found]
+        for x, y in pairs:
+            equal = sum(map(str.__eq__, x["answers"], y["answers"])) / len(x["answers"])
+            batches = x["batches"], y["batches"]
+            print(f"{one} and {other}: {100 * equal:.1f} % of the answers are equal, and the first "
+                  f"{len(os.path.commonprefix(batches))} of {len(batches[0])} and "
+                  f"{len(batches[1])} batches", flush=True)
+    every = [each["answers"] for found in answers.values() for each in found]
     return bool(every) and all(each and each == every[0] for each in every)
+
+
+def steps(children):
+    """Let the engines serve requests that arrive at drawn steps. Return whether each had the
+    batches and the answers of the first.
+    """
+    found = {child.name: child.ask("by steps") for child in children}
+    one = found[children[0].name]
+    for name, each in found.items():
+        if each and one:
+            equal = sum(map(str.__eq__, each["answers"], one["answers"]))
+            print(f"by steps, {name}: {each['steps']} batches {each['batches']} of "
+                  f"{each['sizes']} sizes, {each['mixed']} of them mixed; {equal} of "
+                  f"{len(one['answers'])} answers are those of {children[0].name}", flush=True)
+    return [bool(each) and each == one for each in found.values()]
 
 
 def turns(a, children):
@@ -267,7 +334,7 @@ def turns(a, children):
             found = child.ask("timed")
             if found:
                 show(child.name, found)
-                answers[child.name].append(found["answers"])
+                answers[child.name].append(found)
     same = compare(answers)
     return [*(len(found) == a.rounds for found in answers.values()), same or not a.invariant]
 
@@ -293,7 +360,7 @@ def whole(a, folder, end):
             print(name, json.dumps(each), flush=True)
         for name, each in at_once.items():
             print(f"at once, {name}: {each}", flush=True)
-        good = turns(a, children[1:])
+        good = [*steps(children[1:]), *turns(a, children[1:])]
         closed = [child.close() for child in children[1:]]
     finally:
         for child in children:
