@@ -9,23 +9,23 @@ First, requests of many lengths arrive at once, in batches of several sizes, wit
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
 must be equal, bit for bit.
 
-Then requests arrive between the engine's steps, at drawn numbers of steps: each engine sees the
-same batches, whatever its speed, in which prompts and answers of many lengths are mixed. Tokens and
+All engines import side by side. When the first start has answered, the later one begins. Then two
+plain engines and one of the later start live side by side.
+
+Requests arrive between the engines' steps, at drawn numbers of steps: each engine sees the same
+batches, whatever its speed, in which prompts and answers of many lengths are mixed. Tokens and
 logprobs must be equal again, and so must the batches.
 
-All engines import side by side. When the first start has answered, the later one begins.
-
-Then two plain engines and one of a later start live side by side, and serve the same timed
-requests in turns, while the others are idle. Batches depend on the time there, so answers may
-differ even between two plain engines. The test prints throughput and latencies of each turn, and
-how many of its first batches are those of other turns. With
+Then the engines serve the same timed requests in turns, while the others are idle. Batches depend
+on the time there, so answers may differ even between two plain engines. The test prints throughput
+and latencies of each turn, and how many of its first batches are those of other turns. With
 --invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
 When the limit is reached, the script ends the engines and prints what it has.
 """
 import argparse
 import collections
 import faulthandler
-import hashlib
+import itertools
 import json
 import os
 import queue
@@ -72,6 +72,13 @@ def request(rng, longest):
                     "seed": None if greedy else rng.randrange(1 << 30)}
 
 
+def answer(out):
+    """The tokens and logprobs of an answer, comparable to the bit."""
+    one = out.outputs[0]
+    return list(one.token_ids), [sorted((t, repr(p.logprob)) for t, p in step.items())
+                                 for step in one.logprobs]
+
+
 class Engine:
     """An engine of vLLM in this process."""
 
@@ -99,7 +106,7 @@ class Engine:
             return found
         scheduler.schedule = noted
 
-    def at_once(self):
+    def at_once(self, _a, _turn):
         """Return a digest of tokens and logprobs for each size of batch."""
         found = {}
         for size in BATCHES:
@@ -108,25 +115,29 @@ class Engine:
             out = self.llm.generate(
                 [{"prompt_token_ids": prompt} for prompt, _ in asked],
                 [self.params(logprobs=2, **each) for _, each in asked], use_tqdm=False)
-            answers = [(list(o.outputs[0].token_ids),
-                        [sorted((t, repr(p.logprob)) for t, p in step.items())
-                         for step in o.outputs[0].logprobs]) for o in out]
-            found[size] = hashlib.sha256(json.dumps(answers).encode()).hexdigest()[:16]
+            found[size] = vllm_start.digest(list(map(answer, out)))
         return found
+
+    def arrivals(self, turn, seed, count, rate, **more):
+        """Forget earlier prompts and batches. Return when each of `count` requests arrives, at
+        `rate` of them per unit of time on average, and the arguments of add_request().
+        """
+        self.llm.reset_prefix_cache()
+        self.batches.clear()
+        rng, asked, at = random.Random(seed), [], 0.0
+        for i in range(count):
+            at += rng.expovariate(rate)
+            prompt, each = request(rng, 400)
+            asked.append((at, f"{turn}-{i}", {"prompt_token_ids": prompt},
+                          self.params(**each, **more)))
+        return asked
 
     def by_steps(self, a, turn):
         """Serve requests that arrive at drawn steps. Return digests of the answers, in their order,
         and of the batches.
         """
-        engine, rng = self.llm.llm_engine, random.Random(2)
-        self.llm.reset_prefix_cache()
-        self.batches.clear()
-        asked, at = [], 0.0
-        for i in range(a.requests // 2):
-            at += rng.expovariate(0.9)
-            prompt, each = request(rng, 400)
-            asked.append((at, f"{turn}-{i}", {"prompt_token_ids": prompt},
-                          self.params(logprobs=2, **each)))
+        engine = self.llm.llm_engine
+        asked = self.arrivals(turn, 2, a.requests // 2, 0.9, logprobs=2)
         answers, i = {}, 0
         while i < len(asked) or engine.has_unfinished_requests():
             while i < len(asked) and (asked[i][0] <= len(self.batches)
@@ -135,25 +146,16 @@ class Engine:
                 i += 1
             for out in engine.step():
                 if out.finished:
-                    answers[out.request_id] = vllm_start.digest([
-                        list(out.outputs[0].token_ids),
-                        [sorted((t, repr(p.logprob)) for t, p in step.items())
-                         for step in out.outputs[0].logprobs]])
+                    answers[out.request_id] = vllm_start.digest(answer(out))
         return {"answers": [answers[name] for _, name, _, _ in asked],
                 "batches": vllm_start.digest(self.batches), "steps": len(self.batches),
-                "mixed": sum(len(set(each)) > 1 for each in self.batches),
+                "mixed": sum(each[0] == 1 < each[-1] for each in self.batches),
                 "sizes": len({len(each) for each in self.batches})}
 
     def timed(self, a, turn):
         """Serve requests that arrive at random times. Return what a user would measure."""
-        engine, rng = self.llm.llm_engine, random.Random(1)
-        self.llm.reset_prefix_cache()
-        self.batches.clear()
-        asked, at = [], 0.0
-        for i in range(a.requests):
-            at += rng.expovariate(a.rate)
-            prompt, each = request(rng, 400)
-            asked.append((at, f"{turn}-{i}", {"prompt_token_ids": prompt}, self.params(**each)))
+        engine = self.llm.llm_engine
+        asked = self.arrivals(turn, 1, a.requests, a.rate)
         first, last, tokens = {}, {}, {}
         start, i = time.monotonic(), 0
         while i < len(asked) or engine.has_unfinished_requests():
@@ -205,9 +207,9 @@ def serve(a):
     turn = 0
     for line in sys.stdin:
         turn += 1
-        what = line.strip()
-        say(engine.at_once() if what == "at once" else
-            (engine.by_steps if what == "by steps" else engine.timed)(a, turn))
+        serve_turn = {"at once": engine.at_once, "by steps": engine.by_steps,
+                      "timed": engine.timed}[line.strip()]
+        say(serve_turn(a, turn))
 
 
 class Child:
@@ -297,8 +299,8 @@ def compare(answers):
     """
     for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
                        ("next", "next"), ("plain 1", "plain 1")):
-        pairs = [(x, y) for x in answers[one] for y in answers[other] if x is not y]
-        for x, y in pairs:
+        for x, y in (itertools.combinations(answers[one], 2) if one == other else
+                     itertools.product(answers[one], answers[other])):
             equal = sum(map(str.__eq__, x["answers"], y["answers"])) / len(x["answers"])
             batches = x["batches"], y["batches"]
             print(f"{one} and {other}: {100 * equal:.1f} % of the answers are equal, and the first "
