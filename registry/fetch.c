@@ -95,7 +95,7 @@ static void *fetch_run(void *arg)
 	return NULL;
 }
 
-/* Wait for another process that already fetches it. */
+/* Wait for another process or thread that already fetches it. */
 static int claim_begin(struct fdry_store *s, const char *ref, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_buf key = { 0 };
