@@ -173,6 +173,72 @@ static void data_reached(struct fdry_code_reach *r, uint32_t section, uint64_t f
 	relocs_reached(r, section, from / WORD, (to - 1) / WORD);
 }
 
+/* --- tables of functions --- */
+
+/* The variable whose bytes @r patches whole, if the driver finds it by its name; else UINT32_MAX. */
+static uint32_t table_at(const struct fdry_cubin *c, uint32_t section,
+			 const struct fdry_elf_rela *r)
+{
+	const struct fdry_cubin_variable *v = c->variables;
+	uint32_t i;
+
+	for (i = 0; i < c->nvariables; i++)
+		if (v[i].section == section && r->offset >= v[i].offset && v[i].size >= 8 &&
+		    r->offset - v[i].offset <= v[i].size - 8 && v[i].name[0] && v[i].unique)
+			return i;
+	return UINT32_MAX;
+}
+
+/* Reach the tables that hold addresses of functions. @held: set for each of these functions. */
+static void tables_reached(struct fdry_code_reach *r, uint8_t *held)
+{
+	const struct fdry_cubin *c = r->cubin;
+	struct fdry_elf_rela rel;
+	uint32_t section, s, i, table;
+
+	for (section = 1; section < c->elf.nsections; section++) {
+		if (c->sections[section].kind != FDRY_SECTION_DATA)
+			continue;
+		for (s = c->sections[section].relocs; s; s = c->sections[s].next_reloc)
+			for (i = 0; i < fdry_elf_reloc_count(&c->elf, s); i++) {
+				rel = fdry_elf_reloc(&c->elf, s, i);
+				if (!fdry_cubin_function_word(c, &rel))
+					continue;
+				table = table_at(c, section, &rel);
+				if (table == UINT32_MAX)
+					continue;
+				held[rel.info >> 32] = 1;
+				work_add(r, r->variables, table, WORK_VARIABLE);
+			}
+	}
+}
+
+/*
+ * A function has another address in each load of its code. The driver fills in the tables of a load.
+ * A seal can search all other memory for such addresses only if it knows them, so a table must hold
+ * every function whose address the module uses.
+ */
+static int tables_walk(struct fdry_code_reach *r)
+{
+	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
+	uint8_t *held = calloc((size_t)r->cubin->elf.nsymbols + 1, 1);
+	struct fdry_cubin_call call;
+	int err = 0;
+
+	if (!held)
+		return fdry_nomem();
+	tables_reached(r, held);
+	for (i = 0; i < n && !err; i++) {
+		err = fdry_cubin_call_get(r->cubin, i, &part, &call);
+		if (!err && !call.mark && call.part == FDRY_CALL_TAKEN && !held[call.from])
+			refuse(r, "functions",
+			       "through pointers, and no table of its module has all of them");
+	}
+	unsliceable(r, "%s", "it calls functions through pointers");
+	free(held);
+	return err;
+}
+
 /* --- code --- */
 
 static int externs_walk(struct fdry_code_reach *r, const struct fdry_cubin_attr *a)
@@ -289,8 +355,7 @@ static int calls_walk(struct fdry_code_reach *r, uint32_t section)
 			symbol_reached(r, call.to, true);
 		if (call.part != FDRY_CALL_POINTER)
 			continue;
-		/* A function pointer in memory would hold an address of the capturing process. */
-		refuse(r, "functions", "through pointers");
+		r->pointers = true;
 		err = pointer_walk(r, call.to);
 		if (err)
 			return err;
@@ -428,6 +493,15 @@ static int work_do(struct fdry_code_reach *r)
 	return 0;
 }
 
+static int work_all(struct fdry_code_reach *r)
+{
+	int err = 0;
+
+	while (r->nwork && !err)
+		err = work_do(r);
+	return err;
+}
+
 /* Allocate a byte for each word of data, and two more for each section, since a relocation spans
  * two words. */
 static int touched_make(struct fdry_code_reach *r)
@@ -483,11 +557,11 @@ int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, ui
 	snprintf(r.unsliceable, sizeof(r.unsliceable), "%s", c->unsliceable);
 	for (i = 0; i < count; i++)
 		symbol_reached(&r, c->kernels[kernels[i]].symbol, true);
-	while (r.nwork) {
-		err = work_do(&r);
-		if (err)
-			goto out_release;
-	}
+	err = work_all(&r);
+	if (!err && r.pointers)
+		err = tables_walk(&r) ?: work_all(&r);
+	if (err)
+		goto out_release;
 	*ret = r;
 	return 0;
 
@@ -499,13 +573,10 @@ out_release:
 int fdry_code_reach_variables(struct fdry_code_reach *r, const uint32_t *variables, uint32_t n)
 {
 	uint32_t i;
-	int err = 0;
 
 	for (i = 0; i < n; i++)
 		work_add(r, r->variables, variables[i], WORK_VARIABLE);
-	while (r->nwork && !err)
-		err = work_do(r);
-	return err;
+	return work_all(r);
 }
 
 void fdry_code_reach_trim(struct fdry_code_reach *r)

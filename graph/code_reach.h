@@ -27,6 +27,7 @@ struct fdry_code_reach {
 	uint64_t *work;     /* the work list: sections and variables */
 	uint32_t nwork;
 	bool prints;       /* by the driver's printf */
+	bool pointers;     /* calls through pointers, all of which tables of the module hold */
 	char refused[200]; /* why the code cannot be restored: "calls malloc (device malloc)"; ""
 			      if it can */
 	char unsliceable[200]; /* why the code cannot be sliced; "" if it can */

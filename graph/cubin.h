@@ -98,6 +98,13 @@ uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol);
 struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c,
 				    const struct fdry_cubin_variable *v);
 
+/* Relocations by which the driver fills in an address of 64 bits. */
+enum { FDRY_R_CUDA_64 = 2, FDRY_R_CUDA_G64 = 4 };
+
+/* Whether a relocation of data fills in the address of a function. Other relocations fill in a
+ * number in the place of the address. */
+bool fdry_cubin_function_word(const struct fdry_cubin *c, const struct fdry_elf_rela *r);
+
 /* The symbol of the function in code section @section, or 0. cuBLAS rewrites cubins in memory
  * without updating the number in sh_info, so all symbols are searched if that number is wrong. */
 uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section);

@@ -222,6 +222,15 @@ static bool lies_before(const struct fdry_cubin_variable *v, uint32_t section, u
 	return v->offset != offset ? v->offset < offset : v->symbol < symbol;
 }
 
+bool fdry_cubin_function_word(const struct fdry_cubin *c, const struct fdry_elf_rela *r)
+{
+	uint32_t symbol = (uint32_t)(r->info >> 32), at = fdry_cubin_symbol_section(c, symbol);
+
+	return (uint32_t)r->info == FDRY_R_CUDA_64 && !r->addend && at &&
+	       c->sections[at].kind == FDRY_SECTION_TEXT &&
+	       fdry_elf_sym_type(&c->elf.symbols[symbol].s) == FDRY_STT_FUNC;
+}
+
 uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol)
 {
 	uint32_t section = fdry_cubin_symbol_section(c, symbol);

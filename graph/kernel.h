@@ -16,6 +16,7 @@
 #include "lib/buf.h"
 #include "arch/driver.h"
 #include "lib/oid.h"
+#include "graph/fingerprint.h"
 
 #define FDRY_KERNEL_PARAMS_MAX 4096u      /* parameters of one kernel */
 #define FDRY_KERNEL_PARAM_BYTES_MAX 32764u /* bytes of its parameter buffer */
@@ -111,6 +112,28 @@ int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index,
 /* Make the kernel objects, and read the variables that their kernels reach. FDRY_E_REFUSED if a
  * variable cannot be read. */
 int fdry_kernel_set_slice(struct fdry_kernel_set *set) __must_check;
+
+/*
+ * After slicing: the functions whose addresses tables of the kernels' modules hold. Kernels call
+ * them through these pointers. A load of the image has them at other addresses, and the driver
+ * fills in its tables. So such an address anywhere else cannot be restored.
+ */
+/* The name of the function at @addr; NULL if there is none. */
+const char *fdry_kernel_set_function(const struct fdry_kernel_set *set, CUdeviceptr addr);
+uint32_t fdry_kernel_set_function_count(const struct fdry_kernel_set *set);
+/* The address that the tables hold for function @i. */
+CUdeviceptr fdry_kernel_set_function_at(const struct fdry_kernel_set *set, uint32_t i);
+
+/* Compute fingerprints of device memory, one for each range. False if the device cannot. */
+typedef bool (*fdry_prints_fn)(void *arg, const struct fdry_fingerprint_range *ranges, size_t n,
+			       struct fdry_fingerprint *ret);
+/*
+ * Compare the code at these addresses with the functions' code. A program may have changed a table,
+ * which only this shows. The device reads the code, so each address must lie in memory that the
+ * driver has mapped. FDRY_E_REFUSED names a function that is not there.
+ */
+int fdry_kernel_set_functions_check(const struct fdry_kernel_set *set, fdry_prints_fn prints,
+				    void *arg) __must_check;
 
 /* A part of a variable whose value differs from the one in its code: a load writes it. */
 struct fdry_kernel_value {

@@ -600,6 +600,7 @@ void fdry_kernel_set_free(struct fdry_kernel_set *set)
 	fdry_kernel_codes_release(&set->codes);
 	fdry_set_variables_clear(set);
 	fdry_buf_release(&set->variables);
+	fdry_buf_release(&set->functions);
 	fdry_buf_release(&set->known);
 	fdry_buf_release(&set->pointed);
 	fdry_buf_release(&set->entries);

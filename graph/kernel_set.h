@@ -75,6 +75,13 @@ struct fdry_set_variable {
 				       fills in when it loads the object */
 };
 
+/* A function whose address a table of a load of its code holds. */
+struct fdry_set_function {
+	CUdeviceptr addr; /* as the table has it */
+	const struct fdry_cubin *cubin;
+	uint32_t symbol;
+};
+
 /* A variable of a load that the driver finds by its name. */
 struct fdry_set_known {
 	CUdeviceptr addr;
@@ -104,6 +111,7 @@ struct fdry_kernel_set {
 	struct fdry_buf entries; /* of struct fdry_set_entry *, which do not move */
 	struct fdry_buf objects; /* of struct fdry_set_object */
 	struct fdry_buf variables; /* of struct fdry_set_variable */
+	struct fdry_buf functions; /* of struct fdry_set_function, ascending */
 	struct fdry_buf known;     /* of struct fdry_set_known, ascending */
 	uint32_t known_entries;    /* the number of kernels whose loads @known has */
 	struct fdry_buf pointed;   /* of struct fdry_set_pointed */
@@ -153,5 +161,9 @@ int fdry_set_values_same(const struct fdry_kernel_set *set, const struct fdry_se
 			 const struct fdry_code_reach *reach, CUmodule load,
 			 bool *ret) __must_check;
 void fdry_set_variables_clear(struct fdry_kernel_set *set);
+
+/* kernel_functions.c: sort the functions that the variables have. FDRY_E_REFUSED if a table was
+ * changed so that two functions have one address. */
+int fdry_set_functions_sort(struct fdry_kernel_set *set) __must_check;
 
 #endif

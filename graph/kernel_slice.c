@@ -3,7 +3,7 @@
  * kernel_slice.c - makes the kernel objects of a kernel set.
  *
  * Kernels of one cubin that reach a common writable variable stay in one object, and so do those
- * that reach a variable to which pointers point. Every other kernel gets an object of its own. If a
+ * that reach a variable to which pointers point, and all if one calls functions through pointers. Every other kernel gets an object of its own. If a
  * module was loaded several times, each load's variables get an object of their own, too, but
  * constants do only if they differ. If the
  * slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
@@ -197,13 +197,17 @@ static int slice_get(const struct fdry_kernel_set *set, struct fdry_set_code *co
 
 /* --- one cubin's kernels --- */
 
-/* Whether both kernels reach a variable that one of them could write, or that pointers concern. */
-static bool shares_variable(const struct parts *ps, uint32_t x, uint32_t y)
+/* Whether both kernels reach a variable that one of them could write, or that pointers concern. Or
+ * one of them calls functions through pointers, which the other may have stored: their code would
+ * read the constants of another load. */
+static bool stay_together(const struct parts *ps, uint32_t x, uint32_t y)
 {
 	const struct fdry_cubin_variable *v = ps->code->cubin->variables;
 	const struct part *a = &ps->p[x], *b = &ps->p[y];
 	uint32_t i;
 
+	if (a->reach.pointers || b->reach.pointers)
+		return true;
 	for (i = 0; i < ps->code->cubin->nvariables; i++)
 		if (a->reach.variables[i] && b->reach.variables[i] &&
 		    (ps->roots[i] || (!v[i].constant && !v[i].literal)))
@@ -229,8 +233,8 @@ static int group_attrs(const struct parts *ps, uint32_t a, uint32_t b)
 	return fdry_fail(
 		FDRY_E_REFUSED,
 		"kernel %.200s: it is launched as a kernel and as a function, which have different "
-		"attributes, and it writes variables of its module, or pointers point to them; set "
-		"the same attributes on both",
+		"attributes, and it writes variables of its module, pointers point to them, or "
+		"kernels call functions through pointers; set the same attributes on both",
 		ps->p[a].e->k.name);
 }
 
@@ -241,7 +245,7 @@ static int parts_group(struct parts *ps)
 
 	for (i = 0; i < ps->n; i++)
 		for (j = 0; j <= i; j++) {
-			if (!shares_variable(ps, i, j))
+			if (!stay_together(ps, i, j))
 				continue;
 			err = group_attrs(ps, i, j);
 			if (err)
@@ -693,5 +697,5 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 		if (err)
 			return err;
 	}
-	return pointed_check(set) ?: attrs_check(set);
+	return pointed_check(set) ?: attrs_check(set) ?: fdry_set_functions_sort(set);
 }

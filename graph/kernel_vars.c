@@ -10,7 +10,8 @@
  * A seal refuses a variable that it cannot read, unless nothing can have written it.
  *
  * The driver fills in addresses of variables when it loads code. Each load has other addresses, so
- * a word that still has the address of its code is no value.
+ * a word that still has the address of its code is no value. Neither is a word of a table with the
+ * address of a function, once kernel_functions.c has compared the code there.
  */
 #include <stdlib.h>
 
@@ -62,30 +63,51 @@ static int variable_address(const struct look *l, const struct fdry_cubin_variab
 	return 0;
 }
 
-enum { R_CUDA_64 = 2, R_CUDA_G64 = 4 };
+/* The word of a table that holds the address of a function. */
+struct function_word {
+	uint64_t offset; /* in the table */
+	uint32_t symbol;
+};
+
+/* The offsets of the words that the driver fills in. */
+struct filled {
+	struct fdry_buf *relocated; /* u64 each */
+	struct fdry_buf functions;  /* of struct function_word: @relocated has them, too */
+};
+
+static int function_expect(const struct fdry_cubin_variable *v, const struct fdry_elf_rela *r,
+			   struct filled *f)
+{
+	struct function_word word = { r->offset - v->offset, (uint32_t)(r->info >> 32) };
+
+	return fdry_buf_put(&f->functions, &word, sizeof(word)) ?:
+	       fdry_buf_put_u64(f->relocated, word.offset);
+}
 
 /* Write the address that the driver fills in there into @expect, and note its offset. */
 static int address_expect(const struct look *l, const struct fdry_cubin_variable *v,
-			  const struct fdry_elf_rela *r, uint8_t *expect,
-			  struct fdry_buf *relocated)
+			  const struct fdry_elf_rela *r, uint8_t *expect, struct filled *f)
 {
 	uint32_t to = fdry_cubin_variable_of(l->c, (uint32_t)(r->info >> 32));
 	uint32_t type = (uint32_t)r->info;
+	bool inside = r->offset >= v->offset && v->size >= 8 &&
+		      r->offset - v->offset <= v->size - 8;
 	CUdeviceptr addr;
 	int err;
 
-	if (to == UINT32_MAX || (type != R_CUDA_64 && type != R_CUDA_G64) ||
-	    r->offset < v->offset || v->size < 8 || r->offset - v->offset > v->size - 8)
+	if (inside && fdry_cubin_function_word(l->c, r))
+		return function_expect(v, r, f);
+	if (to == UINT32_MAX || (type != FDRY_R_CUDA_64 && type != FDRY_R_CUDA_G64) || !inside)
 		return refuse(v, "holds an address that cannot be compared");
 	err = variable_address(l, &l->c->variables[to], &addr);
 	if (err)
 		return err;
 	fdry_set64(expect + (r->offset - v->offset), addr + (uint64_t)r->addend);
-	return fdry_buf_put_u64(relocated, r->offset - v->offset);
+	return fdry_buf_put_u64(f->relocated, r->offset - v->offset);
 }
 
 static int addresses_expect(const struct look *l, const struct fdry_cubin_variable *v,
-			    uint8_t *expect, struct fdry_buf *relocated)
+			    uint8_t *expect, struct filled *f)
 {
 	const struct fdry_cubin_section *cs;
 	struct fdry_elf_rela r;
@@ -102,7 +124,7 @@ static int addresses_expect(const struct look *l, const struct fdry_cubin_variab
 			if (r.offset >= v->offset + v->size ||
 			    (r.offset < v->offset && v->offset - r.offset >= 8))
 				continue;
-			err = address_expect(l, v, &r, expect, relocated);
+			err = address_expect(l, v, &r, expect, f);
 			if (err)
 				return err;
 		}
@@ -173,24 +195,50 @@ static int variable_add(const struct look *l, const struct fdry_cubin_variable *
 	return 0;
 }
 
+/* Take the addresses of functions as they are, and note them: fdry_kernel_set_functions_check()
+ * compares the code there. */
+static int functions_note(const struct look *l, const struct filled *f, uint8_t *expect,
+			  const uint8_t *found)
+{
+	const struct function_word *w = fdry_array(f->functions, struct function_word);
+	size_t i, n = fdry_array_count(f->functions, struct function_word);
+	struct fdry_set_function add = { .cubin = l->c };
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++) {
+		memcpy(expect + w[i].offset, found + w[i].offset, 8);
+		add.addr = fdry_get64(found + w[i].offset);
+		add.symbol = w[i].symbol;
+		err = fdry_buf_put(&l->set->functions, &add, sizeof(add));
+	}
+	return err;
+}
+
 /* @expect: memory for the bytes of the code, which the driver gave the variable first. */
 static int value_read(const struct look *l, const struct fdry_cubin_variable *v,
 		      struct fdry_span initial, struct fdry_set_variable *add, uint8_t *expect)
 {
+	struct filled filled = { .relocated = &add->relocated };
 	uint8_t *found = add->bytes.data;
 	int err;
 
 	if (initial.data)
 		memcpy(expect, initial.data, v->size);
-	err = addresses_expect(l, v, expect, &add->relocated);
+	err = addresses_expect(l, v, expect, &filled);
 	if (err)
-		return err;
+		goto out_release;
 	err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, add->addr, v->size);
 	if (err)
-		return err;
+		goto out_release;
+	err = functions_note(l, &filled, expect, found);
+	if (err)
+		goto out_release;
 	relocated_keep(&add->relocated, expect, found);
 	add->changed = memcmp(expect, found, v->size);
-	return variable_add(l, v, add);
+	err = variable_add(l, v, add);
+out_release:
+	fdry_buf_release(&filled.functions);
+	return err;
 }
 
 /* @initial: its bytes in the code; data is NULL if they are zero. */
@@ -353,6 +401,7 @@ void fdry_set_variables_clear(struct fdry_kernel_set *set)
 		fdry_buf_release(&v[i].relocated);
 	}
 	set->variables.len = 0;
+	set->functions.len = 0;
 }
 
 static uint32_t object_of(const struct fdry_kernel_set *set, const struct fdry_oid *oid)

@@ -113,7 +113,9 @@ int fdry_seal_kernels(struct fdry_seal *s)
 		if (err)
 			return err;
 	} while (fdry_kernel_set_pointed_more(s->kernels));
-	return 0;
+	err = fdry_seal_functions(s);
+	fdry_seal_spent(s, kernels);
+	return err;
 }
 
 int fdry_seal_kernels_put(struct fdry_seal *s)

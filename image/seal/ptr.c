@@ -8,6 +8,8 @@
  * the process. The driver decides about all other words: if it has memory there, the image does not
  * hold that memory.
  */
+#include <stdio.h>
+
 #include "image/seal/seal.h"
 
 /* Return the kind of memory that the program itself mapped at @addr, or NULL for other memory. */
@@ -88,6 +90,20 @@ static bool was_used(const struct fdry_layout *l, CUdeviceptr addr)
 	return addr < l->used || (addr >= l->aside && addr < l->aside_used);
 }
 
+/* Is @addr the address of a function that kernels call through pointers? A load has it elsewhere. */
+static bool is_function(struct fdry_seal *s, CUdeviceptr addr, enum fdry_where *ret,
+			const char **what)
+{
+	const char *name = fdry_kernel_set_function(s->kernels, addr);
+
+	if (!name)
+		return false;
+	snprintf(s->what, sizeof(s->what), "the function %.200s, which a load has elsewhere", name);
+	*what = s->what;
+	*ret = FDRY_WHERE_OUTSIDE;
+	return true;
+}
+
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		  const char **what)
 {
@@ -99,6 +115,8 @@ int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *
 		*ret = FDRY_WHERE_REGION;
 		return 0;
 	}
+	if (!bytes && is_function(s, addr, ret, what))
+		return 0;
 	if (addr < l->base || addr - l->base >= l->size) {
 		if (fdry_seal_pinned_ptr(s, addr, bytes, ret, what))
 			return 0;

@@ -232,21 +232,49 @@ static void attributes_find(void *arg, CUgraphNode node, struct fdry_unreported_
 	((struct fdry_seal *)arg)->cap->hook->attributes(node, ret);
 }
 
+static struct fdry_graph_reader reader_of(struct fdry_seal *s)
+{
+	return (struct fdry_graph_reader){
+		.drv = s->cap->drv,
+		.kernels = s->kernels,
+		.where = fdry_seal_ptr,
+		.where_arg = s,
+		.host = fdry_seal_host,
+		.conditional = conditional_find,
+		.attributes = attributes_find,
+		.functions = fdry_array(s->cap->functions, struct fdry_host_function),
+		.nfunctions = fdry_array_count(s->cap->functions, struct fdry_host_function),
+		.events = &s->events,
+		.pointers = &s->graph_pointers,
+	};
+}
+
+/* Check that no argument is the address of a function that kernels call through pointers: these are
+ * known now. Read the graphs again if one may be: the reader refuses it, and names the node. */
+static int functions_check(struct fdry_seal *s)
+{
+	struct fdry_capture_graph *const *g = fdry_array(s->graphs, struct fdry_capture_graph *);
+	size_t i, n = fdry_array_count(s->graphs, struct fdry_capture_graph *);
+	struct fdry_graph_reader rd = reader_of(s);
+	struct fdry_buf object = { 0 };
+	int err = 0;
+
+	if (!fdry_seal_functions_in_args(s))
+		return 0;
+	for (i = 0; i < n && !err; i++) {
+		err = fdry_graph_read(&rd, g[i]->graph, &object);
+		fdry_buf_release(&object);
+		if (err)
+			err = fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g[i]->key,
+					   g[i]->name);
+	}
+	fdry_graph_memo_release(&rd.memo);
+	return err;
+}
+
 static int graphs_seal(struct fdry_seal *s)
 {
-	struct fdry_graph_reader rd = { .drv = s->cap->drv,
-					.kernels = s->kernels,
-					.where = fdry_seal_ptr,
-					.where_arg = s,
-					.host = fdry_seal_host,
-					.conditional = conditional_find,
-					.attributes = attributes_find,
-					.functions = fdry_array(s->cap->functions,
-								struct fdry_host_function),
-					.nfunctions = fdry_array_count(s->cap->functions,
-								       struct fdry_host_function),
-					.events = &s->events,
-					.pointers = &s->graph_pointers };
+	struct fdry_graph_reader rd = reader_of(s);
 	struct fdry_capture_graph **g = fdry_array(s->graphs, struct fdry_capture_graph *);
 	size_t i, n = fdry_array_count(s->graphs, struct fdry_capture_graph *);
 	size_t kept = kept_prepare(s);
@@ -536,7 +564,7 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.graphs_ms = fdry_elapsed_ms(&mark);
-	err = fdry_seal_kernels(s);
+	err = fdry_seal_kernels(s) ?: functions_check(s);
 	if (err)
 		return err;
 	s->report.kernels_ms = fdry_elapsed_ms(&mark);

@@ -82,6 +82,7 @@ struct fdry_seal {
 	/* The variable whose value is being searched for pointers, or NULL, and its address. */
 	const char *variable;
 	uint64_t variable_addr;
+	char what[300];                /* see ptr.c */
 	struct fdry_seal_report report;
 	double start_ms;               /* the time of the call */
 	double mark, parts[FDRY_SEAL_PART_COUNT]; /* see fdry_seal_spent() */
@@ -113,6 +114,12 @@ int fdry_seal_kernels(struct fdry_seal *s) __must_check;
 /* After the content: store their objects, and add both to the manifest. The kernels are sliced
  * again if content has pointers to more of their variables. */
 int fdry_seal_kernels_put(struct fdry_seal *s) __must_check;
+
+/* functions.c: after the kernels are sliced, check the functions that they call through pointers.
+ * FDRY_E_REFUSED names one whose address is not in its table. */
+int fdry_seal_functions(struct fdry_seal *s) __must_check;
+/* Whether an argument of a graph may be the address of such a function. */
+bool fdry_seal_functions_in_args(const struct fdry_seal *s);
 
 /* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if the memory of a tensor
  * was freed. */

@@ -296,7 +296,8 @@ static const struct {
 	{ "linked.90.cubin", "takes", "calls malloc (device malloc)" },
 	{ "syscalls.90.cubin", "gives", "calls free (device malloc)" },
 	{ "launches.rel.cubin", "parent", "calls __cudaCDP2" },
-	{ "linked.90.cubin", "indirect", "calls functions (through pointers)" },
+	{ "untabled.90.cubin", "by_table", "calls functions (through pointers, and no table" },
+	{ "untabled.90.cubin", "by_argument", "calls functions (through pointers, and no table" },
 	/* harmless */
 	{ "syscalls.80.cubin", "says", "" },
 	{ "syscalls.90.cubin", "says", "" },
@@ -307,6 +308,10 @@ static const struct {
 	{ "linked.90.cubin", "checks", "" },
 	{ "syscalls.90.cubin", "quiet", "" },
 	{ "calls.90.cubin", "indirect", "" },
+	{ "linked.90.cubin", "indirect", "" },
+	{ "tables.90.cubin", "by_table", "" },
+	{ "tables.90.cubin", "by_argument", "" },
+	{ "untabled.90.cubin", "by_none", "" },
 	{ "conditions.90.cubin", "decides", "" },
 	{ "conditions.90.cubin", "plain", "" },
 };
@@ -324,6 +329,11 @@ START_TEST(refused_calls)
 	ck_assert(r.prints == !strcmp(refusals[_i].kernel, "says"));
 	if (r.prints)
 		ck_assert_str_eq(r.unsliceable, "it calls vprintf (device printf)");
+	if (r.pointers)
+		ck_assert_str_eq(r.unsliceable, "it calls functions through pointers");
+	ck_assert(r.pointers == (strstr(refusals[_i].file, "table") &&
+				 strncmp(refusals[_i].kernel, "by_none", 7) != 0) ||
+		  !strcmp(refusals[_i].file, "linked.90.cubin"));
 	if (!strcmp(refusals[_i].kernel, "decides"))
 		ck_assert_str_eq(r.unsliceable,
 				 "it calls cudaGraphSetConditional (conditions of graphs)");

@@ -620,7 +620,7 @@ START_TEST(refused_kernels)
 	} refused[] = {
 		{ "syscalls.90.cubin", "takes", "device malloc" },
 		{ "syscalls.90.cubin", "gives", "device malloc" },
-		{ "linked.90.cubin", "indirect", "through pointers" },
+		{ "untabled.90.cubin", "by_table", "through pointers, and no table" },
 		{ "launches.rel.cubin", "parent", "dynamic parallelism" },
 	};
 	struct fdry_kernel_set *set;

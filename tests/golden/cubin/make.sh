@@ -39,6 +39,11 @@ for file in vars calls syscalls launches; do
 done
 nvlink -arch=sm_90 vars.rel.cubin calls.rel.cubin syscalls.rel.cubin -o linked.90.cubin
 rm vars.rel.cubin calls.rel.cubin syscalls.rel.cubin
+nvcc -cubin -rdc=true -arch=sm_90 tables.cu -o tables.rel.cubin
+nvlink -arch=sm_90 tables.rel.cubin -o tables.90.cubin
+nvcc -cubin -rdc=true -arch=sm_90 -DUNTABLED tables.cu -o tables.rel.cubin
+nvlink -arch=sm_90 tables.rel.cubin -o untabled.90.cubin
+rm tables.rel.cubin
 
 # Fatbins: several architectures, PTX, and each compression.
 gencode=(-gencode "arch=compute_80,code=sm_80" -gencode "arch=compute_90,code=sm_90"
