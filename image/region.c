@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - lists the allocations of a capture, and removes graphs from it; see foundry/capture.h.
+ * region.c - lists the allocations of a capture, tells who made them, and removes graphs; see
+ * foundry/capture.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,38 @@ int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size
 		goto out_free;
 	*count = n;
 out_free:
+	free(made);
+	return err;
+}
+
+static uint32_t origin_of(const struct fdry_alloc *a)
+{
+	return a->kind == FDRY_KIND_SHARED ? FDRY_MEMORY_SHARED
+	       : a->kind == FDRY_KIND_MAP  ? FDRY_MEMORY_MAPPED
+					   : FDRY_MEMORY_REGION;
+}
+
+int fdry_capture_origin(struct fdry_capture *cap, uint64_t addr, uint32_t *ret)
+{
+	struct fdry_alloc *made = NULL;
+	CUdeviceptr base;
+	uint64_t size;
+	size_t i, n = 0;
+	int err = fdry_capture_check(cap) ?: fdry_need(ret);
+
+	if (err)
+		return err;
+	err = fdry_interposer_result(cap->hook, cap->hook->region_ledger(&base, &size, &made, &n));
+	if (err)
+		return err;
+	for (i = 0; i < n && addr - made[i].addr >= made[i].extent; i++)
+		;
+	if (i < n)
+		*ret = origin_of(&made[i]);
+	else
+		err = fdry_fail(FDRY_E_RANGE,
+				"0x%llx lies in no live allocation of the capture's region",
+				(unsigned long long)addr);
 	free(made);
 	return err;
 }

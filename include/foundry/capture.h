@@ -276,6 +276,25 @@ void fdry_capture_end(struct fdry_capture *cap);
  */
 int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count);
 
+/* Who made the memory of an allocation in a region. */
+enum fdry_memory_origin {
+	FDRY_MEMORY_REGION = 0, /* the region: cuMemAlloc(), cuMemAllocAsync() and their like */
+	FDRY_MEMORY_MAPPED = 1, /* the program: cuMemCreate() and cuMemMap() */
+	FDRY_MEMORY_SHARED = 2, /* the same, but mapped twice, exported to another process, imported
+				   from one, or created before the capture began: no image can
+				   hold it */
+};
+
+/**
+ * fdry_capture_origin() - Who made the memory at an address of a capture's region.
+ * @addr: any byte of a live allocation; FDRY_E_RANGE for other addresses
+ * @ret: an enum fdry_memory_origin
+ *
+ * Libraries such as NCCL map the memory that they allocate, and share some of it with other
+ * processes.
+ */
+int fdry_capture_origin(struct fdry_capture *cap, uint64_t addr, uint32_t *ret);
+
 /**
  * fdry_capture_graph_remove() - Remove a graph from a capture.
  * @key: from fdry_capture_graph(); FDRY_E_NOKEY

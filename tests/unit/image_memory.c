@@ -282,6 +282,14 @@ static void refused(struct work *w, CUdeviceptr a, const char *say)
 	ck_assert_int_lt(fdry_capture_tensor(w->cap, &t), 0);
 }
 
+static uint32_t origin(struct work *w, CUdeviceptr addr)
+{
+	uint32_t ret = 99;
+
+	ok(fdry_capture_origin(w->cap, addr, &ret));
+	return ret;
+}
+
 static void map_again(void *arg)
 {
 	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
@@ -289,6 +297,7 @@ static void map_again(void *arg)
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr a, other = 0;
 	static struct work w;
+	uint32_t unused;
 
 	(void)arg;
 	work_make(&w);
@@ -296,6 +305,11 @@ static void map_again(void *arg)
 	cuda_ok(cuMemRetainAllocationHandle, &h, (void *)(uintptr_t)a);
 	cuda_ok(cuMemAddressReserve, &other, 64 * MIB, 0, 0, 0);
 	cuda_ok(cuMemMap, other, 2 * MIB, 0, h, 0);
+	ck_assert_uint_eq(origin(&w, w.a), FDRY_MEMORY_REGION);
+	ck_assert_uint_eq(origin(&w, a + 2 * MIB - 1), FDRY_MEMORY_SHARED);
+	ck_assert_uint_eq(origin(&w, segment(64 * MIB, 2 * MIB)), FDRY_MEMORY_MAPPED);
+	fails(RANGE, "no live allocation", fdry_capture_origin(w.cap, a + 2 * MIB, &unused));
+	fails(INVAL, "", fdry_capture_origin(w.cap, a, NULL));
 	cuda_ok(cuMemSetAccess, other, 2 * MIB, &access, 1);
 	refused(&w, a, "mapped at two places");
 }

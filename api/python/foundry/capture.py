@@ -31,6 +31,7 @@ def base_for_name(name=None):
 
 
 _PINNED = 1  # FDRY_CAPTURE_PINNED
+_ORIGINS = ("region", "mapped", "shared")  # by enum fdry_memory_origin
 _PHASES = ("graphs", "slices", "content", "kernels", "commit")
 
 
@@ -224,6 +225,15 @@ class Capture(_lib.Closing):
             return list(zip(words[::2], words[1::2]))
         finally:
             libc.free(found)
+
+    def origin(self, addr):
+        """Who made the memory at an address of a live allocation: "region"; "mapped", if the
+        program or a library has made and mapped it; or "shared", if it is also shared with another
+        process or mapped twice, so that no image can hold it.
+        """
+        value = ctypes.c_uint32()
+        lib.fdry_capture_origin(self._handle, addr, ctypes.byref(value))
+        return _ORIGINS[value.value]
 
     @contextlib.contextmanager
     def aside(self):
