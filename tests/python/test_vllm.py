@@ -105,7 +105,7 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("FOUNDRY_VLLM_STRICT is set", done.stderr)
 
     def test_what_images_do_not_support_starts_plain(self):
-        for options, what in (("ranks=2", "more than one rank"),
+        for options, what in (("ranks=2", "ranks on several hosts"),
                               ("quantization='fp8'", "quantized weights"),
                               ("cache_dtype='fp8'", "a quantized KV cache"),
                               ("graphs='PIECEWISE'",

@@ -323,14 +323,16 @@ class Engine(unittest.TestCase):
         from vllm.distributed import parallel_state
         for owner, names in (
                 (ParallelConfig, ("tensor_parallel_size", "enable_expert_parallel",
-                                  "disable_custom_all_reduce", "world_size")),
+                                  "disable_custom_all_reduce", "world_size", "nnodes",
+                                  "distributed_executor_backend")),
                 (PassConfig, ("fuse_allreduce_rms",)),
-                (parallel_state.GroupCoordinator, ("cpu_group",))):
+                (parallel_state.GroupCoordinator, ("cpu_group", "device_group", "world_size"))):
             for name in names:
                 self.assertIn(name, owner.__annotations__)
         for name in ("VLLM_ALLREDUCE_USE_SYMM_MEM", "VLLM_USE_NCCL_SYMM_MEM",
                      "VLLM_ALLREDUCE_USE_FLASHINFER"):
             self.assertIn(getattr(envs, name), (True, False))
+        self.assertIsInstance(parallel_state._groups, dict)
 
     def loader(self, **more):
         from vllm.config.load import LoadConfig

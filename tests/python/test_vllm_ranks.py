@@ -25,7 +25,8 @@ class Ranks(Engine):
         """Start two ranks at once. before: what each does first. Returns their logs."""
         for path in glob.glob(self.path("gather.*")):
             os.unlink(path)
-        variables = {"FOUNDRY_VLLM": "test", "FOUNDRY_VLLM_RANKS": "1", "STAND_IN_RANKS": "2",
+        variables = {"FOUNDRY_VLLM": "test", "STAND_IN_RANKS": "2",
+                     "STAND_IN_DEVICES": "2",
                      **variables}
         text = textwrap.dedent(f"""
             worker = start(ranks=2, {options})
@@ -54,6 +55,22 @@ class Ranks(Engine):
         self.first()
         for rank, log in enumerate(self.both("LOADED")):
             self.assertIn(f"Foundry: loaded 'test.rank{rank}'", log)
+
+    def test_a_rank_whose_communicators_grow_in_the_warm_up_is_not_sealed(self):
+        before = textwrap.dedent("""
+            def grow(worker):
+                original(worker)
+                torch.distributed.map_memory()
+            original, gpu_worker.kernel_warmup = gpu_worker.kernel_warmup, grow
+            """)
+        zero, one = self.both(before=(before, ""))
+        self.assertIn("not sealed: NCCL has allocated 2097152 bytes while vLLM warmed up", zero)
+        self.assertIn("captured and sealed 'test.rank1'", one)
+
+    def test_communicators_without_mapped_memory_are_not_sealed(self):
+        before = "torch.distributed.all_reduce = lambda tensor, group: None\n"
+        for log in self.both(before=(before, before)):
+            self.assertIn("not sealed: NCCL does not map its memory", log)
 
     def test_a_rank_without_its_image_lets_all_capture(self):
         self.first()
@@ -126,26 +143,13 @@ class Ranks(Engine):
         for options, variables, what in (
                 ("custom=True", {}, "custom all-reduce"),
                 ("", {"VLLM_ALLREDUCE_USE_SYMM_MEM": "1"}, "all-reduce by symmetric memory"),
+                ("", {"STAND_IN_DEVICES": "1"}, "ranks on several hosts"),
                 ("", {"NCCL_RUNTIME_CONNECT": "1"}, "NCCL that connects later"),
-                ("", {"FOUNDRY_VLLM_RANKS": "0"},
-                 "more than one rank unless FOUNDRY_VLLM_RANKS is 1")):
+                ("", {"NCCL_CUMEM_ENABLE": "0"}, "NCCL that does not map its memory"),
+                ("", {"NCCL_GRAPH_REGISTER": "1"}, "graphs that use buffers of other ranks")):
             for log in self.both(options=options, **variables):
                 self.assertIn(f"started without an image, because images do not support {what}",
                               log)
-
-    def test_memory_of_the_warm_up_that_is_not_torch_s_is_not_sealed(self):
-        more = textwrap.dedent("""
-            import ctypes
-            warm_up = gpu_worker.kernel_warmup
-            def kernel_warmup(worker):
-                warm_up(worker)
-                torch._driver.call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()),
-                                   ctypes.c_size_t(4096))
-            gpu_worker.kernel_warmup = kernel_warmup
-            """)
-        zero, one = self.both(before=("", more))
-        self.assertIn("captured and sealed", zero)
-        self.assertIn("not sealed: 4096 bytes of the warm-up are not torch's", one)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,8 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
         load_config=space(load_format=load_format, model_loader_extra_config=extra or {}),
         parallel_config=space(world_size=ranks, data_parallel_size=1, rank=0,
                               data_parallel_index=0, tensor_parallel_size=ranks,
-                              enable_expert_parallel=False,
+                              enable_expert_parallel=False, nnodes=1,
+                              distributed_executor_backend="mp",
                               disable_custom_all_reduce=not custom), speculative_config=None,
         lora_config=None, kv_transfer_config=None)
 

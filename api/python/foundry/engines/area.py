@@ -92,6 +92,18 @@ def clear(ordinal):
     _torch.zero_pools(torch, ordinal, Area.pools)
 
 
+def name(capture, prefix, allocations):
+    """Name memory of a capture, [(address, bytes)], as external: every process makes it itself.
+    prefix: of the names.
+
+    Each item lies in one allocation. Memory that ranks share, such as NCCL's buffers, gets no name:
+    no image can hold it, and a seal refuses graphs with pointers to it.
+    """
+    for number, (addr, size) in enumerate(allocations):
+        if capture.origin(addr) != "shared":
+            capture.tensor(f"{prefix}.{number}", Range(addr, size), external=True)
+
+
 def tensors(start, end):
     """Return every tensor known to Python whose memory is in [start, end)."""
     found = []

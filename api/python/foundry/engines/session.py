@@ -308,8 +308,7 @@ class Session:
         self.tidy()
         area.clear(self.ordinal)
         numbers = graphs.add(self.capture, captured)
-        for number, (addr, size) in enumerate(self.allocations()):
-            self.capture.tensor(f"region.{number}", area.Range(addr, size), external=True)
+        area.name(self.capture, "region", self.allocations())
         text, written, entire = outputs.describe({graphs.name_of(key): value
                                                   for key, value in returned.items()})
         for number, tensor in enumerate(written):

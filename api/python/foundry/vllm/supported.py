@@ -2,6 +2,8 @@
 """Which versions and configurations of vLLM can start from an image."""
 import os
 
+import torch
+
 from ..engines.ranks import Ranks
 from ..engines.session import Unfit, check_configuration, check_source
 from ..group import gather
@@ -14,12 +16,15 @@ COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled a
 
 
 def ranks(worker):
-    """Return the Ranks of a worker's engine. Several ranks are one without FOUNDRY_VLLM_RANKS=1:
-    check() refuses them.
-    """
-    several = os.environ.get("FOUNDRY_VLLM_RANKS") == "1"
-    return Ranks(worker.rank, worker.vllm_config.parallel_config.world_size if several else 1,
-                 _gather)
+    """Return the Ranks of a worker's engine."""
+    return Ranks(worker.rank, worker.vllm_config.parallel_config.world_size, _gather)
+
+
+def groups():
+    """Return the process groups with several ranks, in the same order in each of them."""
+    from vllm.distributed import parallel_state
+    found = [group() for group in parallel_state._groups.values()]
+    return [group.device_group for group in found if group and group.world_size > 1]
 
 
 def _gather(value):
@@ -30,13 +35,14 @@ def _gather(value):
 def _check_ranks(config, count, envs):
     """Raise Unfit if several ranks share more than NCCL's collectives."""
     parallel = config.parallel_config
-    if parallel.world_size != 1 and count == 1:
-        raise Unfit("images do not support more than one rank unless FOUNDRY_VLLM_RANKS is 1")
     if count == 1:
         return
     fused = getattr(config.compilation_config.pass_config, "fuse_allreduce_rms", False)
     check_configuration(
         (parallel.tensor_parallel_size != parallel.world_size, "pipeline parallelism"),
+        # The ranks of one host have the same variables and plug-ins, so all decide together.
+        (parallel.nnodes != 1 or parallel.distributed_executor_backend == "ray" or
+         count > torch.cuda.device_count(), "ranks on several hosts"),
         (parallel.enable_expert_parallel, "expert parallelism"),
         (not parallel.disable_custom_all_reduce,
          "custom all-reduce (start with --disable-custom-all-reduce)"),
@@ -44,10 +50,17 @@ def _check_ranks(config, count, envs):
          "all-reduce by symmetric memory (set VLLM_ALLREDUCE_USE_SYMM_MEM=0)"),
         (envs.VLLM_ALLREDUCE_USE_FLASHINFER or fused, "all-reduce by FlashInfer"),
         (os.environ.get("NCCL_RUNTIME_CONNECT", "0") != "0",
-         "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)"))
+         "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)"),
+        (os.environ.get("NCCL_CUMEM_ENABLE") == "0",
+         "NCCL that does not map its memory (unset NCCL_CUMEM_ENABLE)"),
+        (os.environ.get("NCCL_GRAPH_REGISTER", "0") != "0",
+         "graphs that use buffers of other ranks (unset NCCL_GRAPH_REGISTER)"))
     # NCCL allocates what a collective needs when it makes a communicator, in the region. It would
     # do so in the warm-up, and an image would get the state of its connections.
     os.environ["NCCL_RUNTIME_CONNECT"] = "0"
+    # A buffer that is registered in a graph has an address in the other ranks, which differs from
+    # start to start.
+    os.environ["NCCL_GRAPH_REGISTER"] = "0"
 
 
 def check_version():

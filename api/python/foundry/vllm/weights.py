@@ -239,10 +239,8 @@ class Weights:
     def seal(self, facts):
         """Seal the model's tensors, and name all other memory of the region as external."""
         capture, ranges = self.session.capture, self.ranges()
-        number = 0
-        for start, end in _rest(ranges, self.session.allocations()):
-            capture.tensor(f"rest.{number}", area.Range(start, end - start), external=True)
-            number += 1
+        area.name(capture, "rest", [(start, end - start) for start, end in
+                                    _rest(ranges, self.session.allocations())])
         for key, value in facts.items():
             capture.fact(key, value)
         with _graph(capture):

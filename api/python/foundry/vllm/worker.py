@@ -28,7 +28,6 @@ from .. import _torch
 from ..engines import area, graphs, log, outputs, session
 from ..engines import facts as common
 from ..engines.session import Unfit
-from ..settings import check_variables
 from . import compiled, facts, infos, pieces, runners, supported, weights
 from .folders import folders
 
@@ -62,9 +61,9 @@ class Session(session.Session):
 
     def __init__(self, worker):
         super().__init__("FOUNDRY_VLLM", facts.PREFIX, PACKAGES)
-        check_variables("FOUNDRY_VLLM_RANKS")
         self.worker, self.ranks = worker, supported.ranks(worker)
-        self.together = True  # all ranks may load
+        self.together = True   # all ranks may load
+        self.connects = False  # the ranks make all communicators in init_device
         self.graphs = self.pieces = None
         self.shared, self.code, self.omitted = compiled.Shared(), [], False
 
@@ -100,7 +99,7 @@ class Session(session.Session):
 
     def take_part(self, name):
         """Let the other ranks know that this one loads no image, if they decide in this phase."""
-        if self.together and name in ("determine_available_memory", "compile_or_warm_up_model"):
+        if self.connects and self.together and name in ("determine_available_memory", "compile_or_warm_up_model"):
             self.decide(self.why)
 
     def layout(self, model):
@@ -111,15 +110,29 @@ class Session(session.Session):
         own = [(addr - self.base, size) for addr, size in self.allocations()]
         return f"{text} {common.hashed(json.dumps(own).encode())}"
 
-    def check_aside(self):
-        """Raise Unfit if the aside area has memory that torch did not allocate: NCCL's state would
-        be sealed.
+    def connect(self):
+        """Let all groups of ranks make their communicators now, and not in the warm-up."""
+        for group in supported.groups():
+            torch.distributed.all_reduce(torch.full((1,), 0.0, device=self.worker.device),
+                                         group=group)
+        torch.cuda.synchronize()
+
+    def check_ranks(self):
+        """Raise Unfit if the image would have the state of NCCL.
+
+        NCCL maps its memory (cuMemMap), and shares some with other ranks. The region has such
+        memory, since the ranks are connected. If the aside area has some that is not torch's, NCCL
+        has allocated during the warm-up.
         """
         start = self.base + session.SIZE
         known = {each.addr for each in _torch.segments(self.ordinal)}
-        for addr, size in self.capture.allocs():
-            if addr >= start and addr not in known:
-                raise Unfit(f"{size} bytes of the warm-up are not torch's, so they may be NCCL's")
+        found = [(addr, size, self.capture.origin(addr)) for addr, size in self.capture.allocs()
+                 if addr not in known]
+        if all(addr >= start or origin == "region" for addr, _, origin in found):
+            raise Unfit("NCCL does not map its memory, so it cannot be distinguished")
+        aside = [size for addr, size, origin in found if addr >= start and origin != "region"]
+        if aside:
+            raise Unfit(f"NCCL has allocated {sum(aside)} bytes while vLLM warmed up")
 
     # --- phases ---
 
@@ -133,6 +146,8 @@ class Session(session.Session):
                 self.capture.end()
             self.refuse(e)
         original()
+        if self.connects:  # whatever the mode: the other ranks do it, too
+            self.connect()
 
     def begin_worker(self):
         """Begin the region, and look for an image."""
@@ -141,7 +156,8 @@ class Session(session.Session):
             self.ref = "vllm-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
                 self.worker.vllm_config.model_config.model))
         supported.check(self.worker.vllm_config, self.ranks.count)
-        if self.ranks.count > 1:
+        self.connects = self.ranks.count > 1
+        if self.connects:
             self.ref += f".rank{self.ranks.rank}"
         self.also = infos.files(self.worker.vllm_config.model_config)
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
@@ -374,7 +390,7 @@ class Session(session.Session):
         tables = runners.of(self.worker)
         tables.forget()
         if self.ranks.count > 1:
-            self.check_aside()
+            self.check_ranks()
         entries = pieces.captured(pieces.wrappers(self.worker.vllm_config), tables.batches())
         self.check_keys(tables)
         self.add_text("pieces", pieces.describe(entries))

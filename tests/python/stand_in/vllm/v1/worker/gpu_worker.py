@@ -25,6 +25,7 @@ def warmup_kernels(runner, *_):
 
 class Worker:
     local_rank = 0
+    device = "cuda:0"
 
     def __init__(self, config):
         self.rank = int(os.environ.get("STAND_IN_RANK", 0))
