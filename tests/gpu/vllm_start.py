@@ -10,9 +10,9 @@
 
 DIR holds the configuration of a model. The mode sets FOUNDRY_VLLM, except for plain. FOUNDRY_STORE
 names the store. --caches DIR lets all compilers keep their files in DIR. With --processes, vLLM
-starts its engine core as a process of its own. The weights are scaled so that different prompts
-give different tokens. The last line is a JSON object. With --limit SECONDS, it ends its starts
-then, and prints what it has.
+starts its engine core as a process of its own, and with --ranks N also a worker on each of N GPUs.
+The weights are scaled so that different prompts give different tokens. The last line is a JSON
+object. With --limit SECONDS, it ends its starts then, and prints what it has.
 """
 import argparse
 import contextlib
@@ -34,6 +34,8 @@ BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
             "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_DEEP_GEMM": "0",
             "VLLM_LOGGING_LEVEL": "INFO"}
+# Ranks share NCCL's collectives alone, without multicast memory.
+ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}
@@ -50,6 +52,7 @@ def arguments():
     p.add_argument("--util", type=float, default=0.5)
     p.add_argument("--backend", default="FLASH_ATTN")
     p.add_argument("--processes", action="store_true")
+    p.add_argument("--ranks", type=int, default=1, help="GPUs, by tensor parallelism")
     p.add_argument("--limit", type=float, default=140,
                    help="seconds, then it ends with a traceback")
     p.add_argument("--compile", type=int, default=0)
@@ -65,6 +68,7 @@ def arguments():
     a = p.parse_args()
     if a.mode3:
         a.compile, a.graphs = 3, "FULL_AND_PIECEWISE"
+    a.processes = a.processes or a.ranks > 1
     return a
 
 
@@ -206,6 +210,8 @@ def main():
         os.environ.setdefault("FOUNDRY_VLLM", "test")
     if a.processes:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if a.ranks > 1:
+        os.environ.update(ONE_WAY)
     if a.caches:
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT"):
             os.environ[name] = os.path.join(a.caches, name)
@@ -219,7 +225,8 @@ def main():
         llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
                   max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
                   attention_backend=a.backend, seed=0, enable_prefix_caching=False,
-                  kv_cache_memory_bytes=a.kv,
+                  kv_cache_memory_bytes=a.kv, tensor_parallel_size=a.ranks,
+                  disable_custom_all_reduce=a.ranks > 1,
                   compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts that start serving engines with dummy weights share."""
+import glob
 import hashlib
 import json
 import os
@@ -47,15 +48,17 @@ def entry_points(script, text):
 
 class Notes:
     """What a process of the engine notes for the process that prints: seconds of its phases, and
-    how often it did something.
+    how often it did something. Each process has a file of its own.
     """
 
     def __init__(self, **counts):
         self.seconds, self.counts = {}, counts
 
     def write(self):
-        with open(os.environ[NOTES], "w", encoding="utf-8") as f:
+        path = f"{os.environ[NOTES]}.{os.getpid()}"
+        with open(path + ".new", "w", encoding="utf-8") as f:
             json.dump({**self.seconds, "counts": self.counts}, f)
+        os.rename(path + ".new", path)  # a reader sees all of it
 
     def wait(self):
         """Wait until this start may begin its engine. Note the seconds."""
@@ -104,9 +107,27 @@ def waited():
 
 
 def notes():
-    """Return what the engine's process has noted so far."""
-    with open(os.environ[NOTES], encoding="utf-8") as f:
-        return json.load(f)
+    """Return what the engine's processes have noted so far: the longest time of each phase, and
+    the sum of each count.
+    """
+    found = {}
+    for path in glob.glob(glob.escape(os.environ[NOTES]) + ".*[0-9]"):
+        with open(path, encoding="utf-8") as f:
+            one = json.load(f)
+        for name, value in one.pop("counts").items():
+            counts = found.setdefault("counts", {})
+            counts[name] = counts.get(name, 0) + value
+        _longest(found, one)
+    return found
+
+
+def _longest(found, one):
+    """Put each number of the nested dictionaries `one` into `found` that is larger there."""
+    for name, value in one.items():
+        if isinstance(value, dict):
+            _longest(found.setdefault(name, {}), value)
+        else:
+            found[name] = max(found.get(name, value), value)
 
 
 def pretend(facts):

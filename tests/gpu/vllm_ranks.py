@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of vLLM with tensor parallelism on two GPUs, from one image for each rank.
+
+    python3 tests/gpu/vllm_ranks.py [--limit SECONDS] [KIND...]    # needs two GPUs and vLLM
+
+KIND: 0 and 3, the compilation modes; big: a model of 16.4 GB. The kinds run side by side, so the
+times say little. For each kind a plain and a first start run side by side, then a later one. All
+give the same tokens and logprobs, and the later one neither profiles, captures nor compiles on any
+rank. In mode 0 the image of rank 1 is removed then: the next start captures and seals on both
+ranks, says why, and the one after it loads again. Logs go to the folder that OUT names.
+"""
+import glob
+import os
+import shutil
+import sys
+import tempfile
+
+import vllm_start
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KINDS = {"0": (vllm_start.QWEN3, ()), "3": (vllm_start.QWEN3, ("--mode3",)),
+         "big": (vllm_start.BIG, ())}
+BOTH = ("--ranks", "2", *vllm_start.SIDE)
+
+
+def remove(store, name):
+    """Remove a ref from a store."""
+    import foundry
+    with foundry.Store(store) as opened:
+        opened.remove(name)
+
+
+def says(start, ranks, text):
+    """Return whether each rank's line in a start's log has a text."""
+    said = [line for line in start.said() if text in line]
+    return len(said) == ranks
+
+
+def kind(name, folder, limit):
+    """The starts of one kind. Returns [(what, whether it is so)]."""
+    config, more = KINDS[name]
+    os.makedirs(folder)
+    vllm_start.write_model(folder, config)
+
+    def begin(title, mode):
+        return vllm_start.begin(limit, f"{name} {title}", mode, folder, *BOTH, *more,
+                                place=title.partition(",")[0].replace("later", "first"))
+
+    def done(begun):
+        return begun.result()
+    both = [begin("plain", "plain"), begin("first", "first")]
+    plain, first = map(done, both)
+    loads = begin("later", "next")
+    later = done(loads)
+    found = [("plain start", bool(plain)), ("first start", bool(first)),
+             ("both ranks are sealed", says(both[1], 2, "captured and sealed 'test.rank")),
+             ("both ranks load", says(loads, 2, "Foundry: loaded 'test.rank")),
+             ("no work in the later start", vllm_start.nothing_done(later)),
+             ("different prompts have different answers",
+              plain.get("greedy", {}).get("different", 0) > 1),
+             *zip(("first start's answers", "later start's answers"),
+                  vllm_start.equal_answers((plain, first, later), vllm_start.ASKED))]
+    if name != "0" or not all(so for _, so in found):
+        return found
+    remove(os.path.join(folder, "first", "store"), "test.rank1")
+    lost = begin("later, rank 1 has no image", "next")
+    answers = [done(lost)]
+    again = begin("later, again", "next")
+    answers.append(done(again))
+    return [*found, ("both ranks seal again", says(lost, 2, "captured and sealed 'test.rank")),
+            ("the reason is said", says(lost, 2, "there is no ref 'test.rank1'")),
+            ("both ranks load again", says(again, 2, "Foundry: loaded 'test.rank")),
+            *(("answers after the fault", each) for each in vllm_start.equal_answers(
+                (plain, *answers), vllm_start.ASKED))]
+
+
+def main():
+    # Beside this file lie others that have the names of packages.
+    sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
+                   *(path for path in sys.path if os.path.abspath(path) != HERE)]
+    import engine_child
+    import parts
+    parts.need("vllm", gpus=2)
+    names = sys.argv[1:]
+    limit = engine_child.Limit(names, 280)
+    names = names or ["0", "3"]
+    with tempfile.TemporaryDirectory() as folder:
+        found = parts.side_by_side(*(
+            [lambda name=name: kind(name, os.path.join(folder, name), limit)] for name in names))
+        for path in glob.glob(os.path.join(folder, "*", "*.log")) if "OUT" in os.environ else ():
+            shutil.copy(path, os.environ["OUT"])
+    for name, each in zip(names, found):
+        for what, so in each or [("its starts", False)]:
+            print(f"{name}: {what}: {'yes' if so else 'NO'}", flush=True)
+    parts.finish([so for each in found for _, so in each or [(name, False)]])
+
+
+if __name__ == "__main__":
+    main()
