@@ -124,6 +124,7 @@ def refused(store, kind):
         out = captured(cap, code, launches)
         if kind == "swapped":
             code.write("table", [two, one])
+            code.write("again", [one])
         if kind == "foreign":
             code.write("table", [out.data_ptr(), two])
         torch.cuda.synchronize()
@@ -139,6 +140,7 @@ def refused(store, kind):
                      "foreign": ("no address of code",), "untabled": ("no table",)}[kind]:
             assert word in message, (kind, word)
         code.write("table", [one, two])
+        code.write("again", [two])
         if kind == "memory":
             kept.zero_()
         out.fill_(1)

@@ -4,8 +4,8 @@
 
     python3 tests/gpu/vllm_ranks.py [--limit SECONDS] [KIND...]    # needs two GPUs and vLLM
 
-KIND: 0 and 3, the compilation modes; big: a model of 16.4 GB. The kinds run side by side, so the
-times say little. For each kind a plain and a first start run side by side, then a later one. All
+KIND: 0 and 3, the compilation modes of the V2 runner; V1: mode 3 of the V1 runner; big: a model of
+16.4 GB; weights: weights from images. The kinds run side by side, so the times say little. For each kind a plain and a first start run side by side, then a later one. All
 give the same tokens and logprobs, and the later one neither profiles, captures nor compiles on any
 rank. In mode 0 the image of rank 1 is removed then: the next start captures and seals on both
 ranks, says why, and the one after it loads again. Logs go to the folder that OUT names.
@@ -17,10 +17,14 @@ import sys
 import tempfile
 
 import vllm_start
+import vllm_weights
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KINDS = {"0": (vllm_start.QWEN3, ()), "3": (vllm_start.QWEN3, ("--mode3",)),
-         "big": (vllm_start.BIG, ())}
+FILES, IMAGE = ("--weights", "safetensors"), ("--weights", "foundry")
+# kind: (model, options of a plain start, options of the others)
+KINDS = {"0": (vllm_start.QWEN3, (), ()), "3": (vllm_start.QWEN3, *2 * [("--mode3",)]),
+         "V1": (vllm_start.QWEN3, *2 * [("--mode3", "--runner", "V1")]),
+         "big": (vllm_start.BIG, (), ()), "weights": (vllm_start.QWEN3, FILES, IMAGE)}
 BOTH = ("--ranks", "2", *vllm_start.SIDE)
 
 
@@ -39,28 +43,31 @@ def says(start, ranks, text):
 
 def kind(name, folder, limit):
     """The starts of one kind. Returns [(what, whether it is so)]."""
-    config, more = KINDS[name]
+    config, plain, others = KINDS[name]
     os.makedirs(folder)
     vllm_start.write_model(folder, config)
+    if plain is FILES:
+        vllm_weights.write_files(folder)
 
     def begin(title, mode):
-        return vllm_start.begin(limit, f"{name} {title}", mode, folder, *BOTH, *more,
+        return vllm_start.begin(limit, f"{name} {title}", mode, folder, *BOTH,
+                                *(plain if mode == "plain" else others),
                                 place=title.partition(",")[0].replace("later", "first"))
 
     def done(begun):
         return begun.result()
     both = [begin("plain", "plain"), begin("first", "first")]
-    plain, first = map(done, both)
+    wanted, first = map(done, both)
     loads = begin("later", "next")
     later = done(loads)
-    found = [("plain start", bool(plain)), ("first start", bool(first)),
+    found = [("plain start", bool(wanted)), ("first start", bool(first)),
              ("both ranks are sealed", says(both[1], 2, "captured and sealed 'test.rank")),
              ("both ranks load", says(loads, 2, "Foundry: loaded 'test.rank")),
              ("no work in the later start", vllm_start.nothing_done(later)),
              ("different prompts have different answers",
-              plain.get("greedy", {}).get("different", 0) > 1),
+              wanted.get("greedy", {}).get("different", 0) > 1),
              *zip(("first start's answers", "later start's answers"),
-                  vllm_start.equal_answers((plain, first, later), vllm_start.ASKED))]
+                  vllm_start.equal_answers((wanted, first, later), vllm_start.ASKED))]
     if name != "0" or not all(so for _, so in found):
         return found
     remove(os.path.join(folder, "first", "store"), "test.rank1")
@@ -72,7 +79,7 @@ def kind(name, folder, limit):
             ("the reason is said", says(lost, 2, "there is no ref 'test.rank1'")),
             ("both ranks load again", says(again, 2, "Foundry: loaded 'test.rank")),
             *(("answers after the fault", each) for each in vllm_start.equal_answers(
-                (plain, *answers), vllm_start.ASKED))]
+                (wanted, *answers), vllm_start.ASKED))]
 
 
 def main():
