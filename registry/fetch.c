@@ -37,7 +37,7 @@ static int tag_put(const char *ref, struct fdry_buf *ret)
 					       fdry_buf_printf(ret, "_%02X", (unsigned char)*c);
 	if (!err && ret->len - before > TAG_MAX)
 		err = fdry_fail(FDRY_E_NAME,
-				"the name '%s' is too long for a tag of %u signs; choose a "
+				"the name '%s' is too long for a tag of %u characters; choose a "
 				"shorter one",
 				ref, TAG_MAX);
 	return err ?: fdry_buf_put(ret, "", 1);
@@ -126,7 +126,7 @@ static int fetch_start(struct fdry_registry_fetch *f)
 		return err;
 	after = image_of(f->s, f->ref);
 	if (waited && !fdry_oid_eq(&before, &after))
-		return 0; /* another process has fetched it; else its fetch has failed */
+		return 0; /* another process has fetched it; otherwise that fetch has failed */
 	err = fdry_arrival_new(&f->arrival);
 	if (err)
 		return err;

@@ -232,7 +232,7 @@ static int options_set(struct token *t)
 	if (err)
 		return err;
 	bad |= curl_easy_setopt(t->easy, CURLOPT_URL, t->url.data);
-	/* A token is short: one that comes by drops does not come. */
+	/* A token is short, so all of it must arrive in this time. */
 	bad |= curl_easy_setopt(t->easy, CURLOPT_TIMEOUT, (long)t->h->stall_s);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->why);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_body);

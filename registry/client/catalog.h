@@ -57,8 +57,8 @@ void fdry_catalog_release(struct fdry_catalog *r);
 /* Read the tags again. FDRY_E_RACED if one was added, removed or moved since. */
 int fdry_catalog_compare(const struct fdry_catalog *r) __must_check;
 
-/* Fill what a document says into @node, and append its parts and layers. A text that is no document
- * has none. FDRY_E_LIMIT, FDRY_E_NOMEM. */
+/* Fill @node from a document, and append its parts and layers. A text that is no document has
+ * neither. FDRY_E_LIMIT, FDRY_E_NOMEM. */
 int fdry_catalog_node_read(struct fdry_catalog *r, struct fdry_span text,
 			struct fdry_catalog_node *node) __must_check;
 /* Append the tags of one page of the registry's list; each is a tag's name. FDRY_E_BADIMAGE. */

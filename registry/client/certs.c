@@ -21,7 +21,7 @@ static bool ends_with(const char *name, const char *suffix)
 }
 
 /* The first of each kind by name. */
-static void names_pick(struct fdry_names *list, char picked[SUFFIXES][NAME_MAX + 1])
+static void names_select(struct fdry_names *list, char selected[SUFFIXES][NAME_MAX + 1])
 {
 	const char *name;
 	int i;
@@ -29,17 +29,17 @@ static void names_pick(struct fdry_names *list, char picked[SUFFIXES][NAME_MAX +
 	while ((name = fdry_names_next(list)))
 		for (i = 0; i < SUFFIXES; i++)
 			if (ends_with(name, suffixes[i]) &&
-			    (!picked[i][0] || strcmp(name, picked[i]) < 0))
-				snprintf(picked[i], sizeof(picked[i]), "%s", name);
+			    (!selected[i][0] || strcmp(name, selected[i]) < 0))
+				snprintf(selected[i], sizeof(selected[i]), "%s", name);
 }
 
-/* Append the paths of the picked files, each with its terminator; a missing one is empty. */
-static int paths_put(struct fdry_buf *to, const char *folder, char picked[SUFFIXES][NAME_MAX + 1])
+/* Append the paths of the selected files, each with its terminator; a missing one is empty. */
+static int paths_put(struct fdry_buf *to, const char *folder, char selected[SUFFIXES][NAME_MAX + 1])
 {
 	int i, err = 0;
 
 	for (i = 0; i < SUFFIXES && !err; i++) {
-		err = picked[i][0] ? fdry_buf_printf(to, "%s/%s", folder, picked[i]) : 0;
+		err = selected[i][0] ? fdry_buf_printf(to, "%s/%s", folder, selected[i]) : 0;
 		err = err ?: fdry_buf_put(to, "", 1);
 	}
 	return err;
@@ -48,16 +48,16 @@ static int paths_put(struct fdry_buf *to, const char *folder, char picked[SUFFIX
 /* @found: whether the folder has any. A folder that does not exist has none. */
 static int folder_look(struct fdry_http *h, const char *folder, bool *found)
 {
-	char picked[SUFFIXES][NAME_MAX + 1] = { "" };
+	char selected[SUFFIXES][NAME_MAX + 1] = { "" };
 	struct fdry_names list;
 
 	if (fdry_names_open(AT_FDCWD, folder, 0, &list))
 		return 0;
-	names_pick(&list, picked);
+	names_select(&list, selected);
 	if (fdry_names_close(&list))
 		return 0;
-	*found = picked[0][0] || picked[1][0];
-	return *found ? paths_put(&h->certs, folder, picked) : 0;
+	*found = selected[0][0] || selected[1][0];
+	return *found ? paths_put(&h->certs, folder, selected) : 0;
 }
 
 static int folders_look(struct fdry_http *h, bool *found)

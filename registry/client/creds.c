@@ -17,7 +17,7 @@
 #define FILE_MAX (1u << 20)
 #define IDENTITY_USER "<token>" /* the helpers' user for a refresh token */
 
-/* What is looked for. */
+/* A search for the credentials of one repository. */
 struct search {
 	const char *path, *host, *repo;
 	json_t *root;

@@ -14,7 +14,7 @@
 
 #define ANSWER_MAX (1u << 16)
 #define WAIT_MS 30000
-#define END_MS 5000 /* until the helper ends that has closed its standard output */
+#define END_MS 5000 /* for a helper to end after it has closed its standard output */
 
 extern char **environ;
 

@@ -15,7 +15,7 @@
 
 #define REDIRECTS_MAX 5
 #define AUTH_TRIES_MAX 2 /* new tokens that one request asks for */
-#define REFUSALS_MAX 8   /* of one request, whoever asked for its tokens */
+#define REFUSALS_MAX 8   /* of one request, whichever one asked for tokens */
 #define WAIT_MS 250
 #define WAIT_MAX_MS 20000
 #define RETRY_AFTER_MAX_S 300
@@ -139,7 +139,7 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 {
 	double wait;
 
-	if (r->in.len > r->furthest && !h->opts.mirror) { /* it goes on, if slowly */
+	if (r->in.len > r->furthest && !h->opts.mirror) { /* it makes progress, if slowly */
 		r->furthest = r->in.len;
 		r->tries = 0;
 	}

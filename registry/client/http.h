@@ -43,8 +43,8 @@ struct fdry_http_req {
 	uint64_t most;      /* bytes of a good answer; a longer one is an error. 0: ignored */
 	bool hash;          /* compute the SHA-256 of a good answer */
 	bool may_refuse;    /* @done also gets status 401 */
-	/* The answer has a status that is neither repeated nor followed. A failure ends
-	 * fdry_http_run(), which returns it. It may start requests, this one too. */
+	/* Called when the answer is final: its status is neither repeated nor followed. An error
+	 * ends fdry_http_run(), which returns it. It may start requests, this one too. */
 	int (*done)(struct fdry_http *h, struct fdry_http_req *r);
 	/* NULL, or called before a repetition: it sets the request anew. */
 	int (*again)(struct fdry_http *h, struct fdry_http_req *r);
@@ -67,7 +67,7 @@ struct fdry_http_req {
 	char *challenge, *content_range;
 	uint64_t retry_after; /* seconds */
 	unsigned int tries, auth_tries, refusals, redirects;
-	unsigned int token;   /* the number of the one it had */
+	unsigned int token;   /* the number of the token of the last try */
 	double not_before;    /* ms: when the next try begins */
 	int fault;            /* an error of a callback of libcurl's */
 	struct fdry_http_req *next;
@@ -102,7 +102,7 @@ int fdry_http_url(const struct fdry_http *h, struct fdry_http_req *r, const char
 int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r) __must_check;
 /* Begin it as soon as the number of requests in flight allows. The answer is emptied. */
 void fdry_http_start(struct fdry_http *h, struct fdry_http_req *r);
-/* Until no request is left, or the first error. After an error all requests are idle. */
+/* Run until no request is left, or until the first error. After an error all requests are idle. */
 int fdry_http_run(struct fdry_http *h) __must_check;
 /* Start one request, whose @done is NULL, and run until it is done. */
 int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;

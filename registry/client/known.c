@@ -8,7 +8,7 @@
 #include "registry/client/json.h"
 #include "registry/client/manifest.h"
 
-#define MANY 64 /* blobs: a push of fewer asks for each in less time */
+#define MANY 64 /* blobs: for fewer, asking for each takes less time */
 #define TAGS_MAX 4
 #define IDS_MAX 1000000u
 #define TAGS_BYTES (4u << 20)
@@ -91,8 +91,8 @@ static size_t prefix_of(const char *a, const char *b)
 	return n;
 }
 
-/* The tags whose names begin as the session's own does probably share the most with it. */
-static size_t tags_pick(const json_t *tags, const char *own, const char *picked[TAGS_MAX])
+/* Tags whose names begin like the session's own probably share the most with it. */
+static size_t tags_select(const json_t *tags, const char *own, const char *selected[TAGS_MAX])
 {
 	const char *tag, *other;
 	const json_t *value;
@@ -104,10 +104,10 @@ static size_t tags_pick(const json_t *tags, const char *own, const char *picked[
 		    !strncmp(tag, "sha256-", 7) || strpbrk(tag, "/?#%"))
 			continue;
 		for (j = 0; j < TAGS_MAX && tag; j++) {
-			other = j < n ? picked[j] : NULL;
+			other = j < n ? selected[j] : NULL;
 			if (other && prefix_of(other, own) >= prefix_of(tag, own))
 				continue;
-			picked[j] = tag;
+			selected[j] = tag;
 			tag = other;
 			n += !other;
 		}
@@ -118,13 +118,13 @@ static size_t tags_pick(const json_t *tags, const char *own, const char *picked[
 static int tags_read(struct fdry_http *h, const json_t *root, struct fdry_known *k)
 {
 	const json_t *tags = json_object_get(root, "tags");
-	const char *picked[TAGS_MAX];
-	size_t i, n = tags_pick(tags, h->name.tag, picked);
+	const char *selected[TAGS_MAX];
+	size_t i, n = tags_select(tags, h->name.tag, selected);
 	int err = 0;
 
 	k->has_tags = json_array_size(tags);
 	for (i = 0; i < n && !err; i++)
-		err = tag_read(h, picked[i], k);
+		err = tag_read(h, selected[i], k);
 	return err;
 }
 

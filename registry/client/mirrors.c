@@ -169,7 +169,7 @@ static int path_put(struct fdry_buf *ret, bool *named)
 	return err || !ret->len ? err : fdry_buf_put(ret, "", 1);
 }
 
-/* In their order. None if there is no file. */
+/* Append the mirrors in their order; none if there is no file. */
 static int mirrors_read(const struct fdry_registry_name *name, struct mirrors *ret)
 {
 	struct fdry_buf path = { 0 }, text = { 0 };

@@ -27,10 +27,10 @@ int fdry_sources_open(struct fdry_sources *s, const struct fdry_registry_name *n
 void fdry_sources_close(struct fdry_sources *s);
 /* The first place at @from or behind it that has not failed. */
 size_t fdry_sources_next(const struct fdry_sources *s, size_t from);
-/* Whether another place may have what @i did not deliver, and not an error that is our own. The
+/* Whether to ask the next place for what @i did not deliver: false if the error is our own. The
  * last error says what happened; it is logged. */
 bool fdry_sources_pass_over(struct fdry_sources *s, size_t i, int err);
-/* Do not ask mirror @i again, and for half a minute no other pull of this process does. */
+/* Do not ask mirror @i again in this pull, nor for half a minute in other pulls of this process. */
 void fdry_sources_drop(struct fdry_sources *s, size_t i);
 
 #endif

@@ -26,7 +26,7 @@ struct fdry_policy {
 	const json_t *keys; /* paths; the signature of one of them is enough */
 	EVP_PKEY *pkeys[FDRY_POLICY_KEYS];
 	size_t count;
-	/* What a signature must be for: this repository and, unless it is "", this tag. */
+	/* The name that a signature must state: this repository and, unless it is "", this tag. */
 	char repo[FDRY_SIGNATURE_REFERENCE_MAX];
 	const char *tag;
 	bool plain; /* the name is one of HTTP, whose port is 80 */

@@ -16,8 +16,8 @@
 #include "registry/client/catalog.h"
 
 struct mark {
-	bool stays, goes; /* @goes: what is to be removed leads to it */
-	size_t why;       /* the tag that keeps it, FDRY_CATALOG_NONE: none */
+	bool kept, doomed; /* @doomed: something that is to be removed leads to it */
+	size_t why;        /* the tag that keeps it, FDRY_CATALOG_NONE: none */
 };
 
 struct prune {
@@ -44,23 +44,23 @@ static bool is_of_signature(const struct fdry_catalog *r, const struct fdry_cata
 
 /* --- marking --- */
 
-static int mark(struct prune *p, size_t i, bool stays, size_t why)
+static int mark(struct prune *p, size_t i, bool kept, size_t why)
 {
 	struct mark *m = &p->marks[i];
 
-	if (stays ? m->stays : m->goes)
+	if (kept ? m->kept : m->doomed)
 		return 0;
-	if (stays) {
-		m->stays = true;
+	if (kept) {
+		m->kept = true;
 		m->why = why;
 	} else {
-		m->goes = true;
+		m->doomed = true;
 	}
 	return fdry_buf_put(&p->work, &i, sizeof(i));
 }
 
 /* The parts of a node, and the documents that refer to it. */
-static int neighbours_mark(struct prune *p, size_t i, bool stays)
+static int neighbours_mark(struct prune *p, size_t i, bool kept)
 {
 	const struct fdry_catalog *r = &p->catalog;
 	const struct fdry_catalog_node *node = fdry_catalog_node(r, i), *other;
@@ -72,24 +72,24 @@ static int neighbours_mark(struct prune *p, size_t i, bool stays)
 	for (k = 0; k < node->parts && !err; k++) {
 		n = fdry_catalog_find(r, &parts[node->part + k]);
 		if (n != FDRY_CATALOG_NONE)
-			err = mark(p, n, stays, why);
+			err = mark(p, n, kept, why);
 	}
 	for (k = 0; k < fdry_catalog_nodes(r) && !err; k++) {
 		other = fdry_catalog_node(r, k);
 		if (other->has_subject && fdry_oid_eq(&other->subject, &node->id))
-			err = mark(p, k, stays, why);
+			err = mark(p, k, kept, why);
 	}
 	for (k = 0; k < fdry_catalog_tags(r) && !err; k++) {
 		n = fdry_catalog_tag(r, k)->node;
 		if (n != FDRY_CATALOG_NONE &&
 		    fdry_catalog_tag_subject(fdry_catalog_tag(r, k)->name, &subject) &&
 		    fdry_oid_eq(&subject, &node->id))
-			err = mark(p, n, stays, why);
+			err = mark(p, n, kept, why);
 	}
 	return err;
 }
 
-static int spread(struct prune *p, bool stays)
+static int spread(struct prune *p, bool kept)
 {
 	size_t i;
 	int err = 0;
@@ -97,7 +97,7 @@ static int spread(struct prune *p, bool stays)
 	while (p->work.len && !err) {
 		p->work.len -= sizeof(i);
 		memcpy(&i, p->work.data + p->work.len, sizeof(i));
-		err = neighbours_mark(p, i, stays);
+		err = neighbours_mark(p, i, kept);
 	}
 	return err;
 }
@@ -142,14 +142,14 @@ static int kept_mark(struct prune *p)
 	return err;
 }
 
-/* What a document needs that stays and cannot be read is not known. */
+/* Refuse if a document that stays cannot be read: it may need others, which are not known. */
 static int kept_check(const struct prune *p)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	size_t i;
 
 	for (i = 0; i < fdry_catalog_nodes(&p->catalog); i++)
-		if (p->marks[i].stays && fdry_catalog_node(&p->catalog, i)->is_unread)
+		if (p->marks[i].kept && fdry_catalog_node(&p->catalog, i)->is_unread)
 			return fdry_fail(FDRY_E_BADIMAGE,
 					 "the document sha256:%s of %s stays and is malformed, so "
 					 "what it refers to is unknown; nothing was removed; "
@@ -159,7 +159,7 @@ static int kept_check(const struct prune *p)
 	return 0;
 }
 
-/* What an unpush may remove: the target and all that belongs to it. A prune may remove all. */
+/* An unpush may remove the target and all that belongs to it, a prune everything. */
 static int going_mark(struct prune *p)
 {
 	size_t i;
@@ -173,7 +173,7 @@ static int going_mark(struct prune *p)
 	return err;
 }
 
-/* A pattern that is mistyped would remove what it was to keep. */
+/* A mistyped pattern would remove the tags that it was meant to keep. */
 static int patterns_check(const struct prune *p)
 {
 	const struct fdry_repo_opts *o = p->call->opts;
@@ -219,7 +219,7 @@ static int target_check(const struct prune *p)
 	const struct mark *m = p->target == FDRY_CATALOG_NONE ? NULL : &p->marks[p->target];
 	const char *tag;
 
-	if (!m || !m->stays)
+	if (!m || !m->kept)
 		return 0;
 	tag = m->why == FDRY_CATALOG_NONE ? "of an untagged image" :
 					 fdry_catalog_tag(&p->catalog, m->why)->name;
@@ -235,7 +235,7 @@ static int target_check(const struct prune *p)
 
 static bool is_removed(const struct prune *p, size_t node)
 {
-	return p->marks[node].goes && !p->marks[node].stays &&
+	return p->marks[node].doomed && !p->marks[node].kept &&
 	       !fdry_catalog_node(&p->catalog, node)->is_missing;
 }
 

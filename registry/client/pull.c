@@ -376,7 +376,7 @@ static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 	return err;
 }
 
-/* A mirror has failed: ask for what it owes at the next place. */
+/* A mirror has failed: ask the next place for the objects that it did not deliver. */
 static int mirror_leave(struct pull *p, size_t source)
 {
 	struct slot *s;
@@ -394,7 +394,7 @@ static int mirror_leave(struct pull *p, size_t source)
 	return err;
 }
 
-/* Until no place has a request left. Objects that a place lacks wait until it has delivered the
+/* Run until no place has a request left. Objects that a place lacks wait until it has delivered the
  * others. */
 static int sources_run(struct pull *p)
 {

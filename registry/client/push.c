@@ -215,7 +215,7 @@ static int put_done(struct slot *s)
 		}
 		return blob_end(s);
 	}
-	/* The upload is lost: the registry was started again, or has other copies behind it. */
+	/* The upload is lost: the registry was restarted, or another copy of it answered. */
 	if (s->req.status != 404 || ++s->uploads == UPLOADS_MAX)
 		return fdry_http_refused(&p->http, &s->req);
 	err = head_set(s);

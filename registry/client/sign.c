@@ -46,7 +46,7 @@ out_release:
 	return err;
 }
 
-/* One after the other: they are two, and small. */
+/* There are two small blobs, so send one after the other. */
 static int blob_upload(struct fdry_http *h, struct fdry_span bytes, const char *ref)
 {
 	struct fdry_http_req r = { .method = "PUT", .type = "application/octet-stream",
@@ -145,7 +145,7 @@ static int tag_read(struct fdry_http *h, const char *tag, struct fdry_buf *ret, 
 	return err == -FDRY_E_NOENT ? 0 : err;
 }
 
-/* What lies at cosign's tag. */
+/* The document at cosign's tag. */
 struct manifest {
 	struct fdry_descriptor self;
 	struct fdry_oid replaced;
@@ -200,7 +200,7 @@ out_release:
 	return err;
 }
 
-/* Until the manifest has the signature. */
+/* Write the manifest until it has the signature. */
 static int manifest_sign(struct signing *s, struct manifest *ret)
 {
 	bool is_there = false;
@@ -263,7 +263,7 @@ out_release:
 	return err;
 }
 
-/* Until the index of referrers lists the manifest. */
+/* Write the index of referrers until it lists the manifest. */
 static int index_sign(struct signing *s, const struct manifest *m)
 {
 	bool is_there = false;

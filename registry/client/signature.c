@@ -79,7 +79,7 @@ int fdry_payload_read(struct fdry_span text, struct fdry_payload *ret)
 
 /* --- signature manifests --- */
 
-/* False unless @text is base64 of a signature of bearable length. */
+/* False unless @text is base64 of a signature that is not too long. */
 static bool base64_read(const char *text, struct fdry_signature *s)
 {
 	uint8_t bytes[TEXT_SIZE];
@@ -178,7 +178,7 @@ static json_t *manifest_new(void)
 			 descriptor_new(&empty), "layers");
 }
 
-/* @old, or without one what @make returns. */
+/* Read @old; if it is empty, the document is what @make returns. */
 static int old_read(struct fdry_span old, const char *what, json_t *(*make)(void), json_t **ret)
 {
 	if (old.len)

@@ -91,7 +91,7 @@ int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r)
 	if (!u)
 		return fdry_nomem();
 	if (!r->location || curl_url_set(u, CURLUPART_URL, r->url, 0) ||
-	    /* An address of FTP, too, which is refused below and which not every libcurl knows. */
+	    /* Not every libcurl knows FTP: such an address is accepted here and refused below. */
 	    curl_url_set(u, CURLUPART_URL, r->location, CURLU_NON_SUPPORT_SCHEME) ||
 	    curl_url_get(u, CURLUPART_URL, &url, 0)) {
 		err = fdry_fail(FDRY_E_NETWORK, "the registry %s answered %ld without an address "
@@ -148,7 +148,7 @@ static int range_check(struct fdry_http_req *r)
 
 static int body_take(struct fdry_http_req *r, const void *data, size_t n)
 {
-	if (!r->most) /* what a registry says about something that it did */
+	if (!r->most) /* the body of a success that nobody needs */
 		return 0;
 	if (n > r->most || r->in.len > r->most - n)
 		return fdry_fail(FDRY_E_BADIMAGE, "the registry sent more than %llu bytes for "
@@ -193,7 +193,7 @@ static size_t on_read(char *to, size_t size, size_t n, void *arg)
 	return n;
 }
 
-/* libcurl sends again what an idle connection swallowed that was closed. */
+/* libcurl sends the body again if it was sent on an idle connection that had been closed. */
 static int on_seek(void *arg, curl_off_t at, int from)
 {
 	struct fdry_http_req *r = arg;
@@ -284,7 +284,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 	size_t len = n * size, nlen;
 
 	if (len >= 5 && !memcmp(data, "HTTP/", 5)) {
-		headers_drop(r); /* of an answer before, such as a proxy's or 100 Continue */
+		headers_drop(r); /* of an earlier answer, such as a proxy's or 100 Continue */
 		return len;
 	}
 	if (!colon)
@@ -390,7 +390,7 @@ static int body_set(struct fdry_http_req *r)
 }
 
 /* Go on behind the bytes of the last try. range_check() examines the answer: with
- * CURLOPT_RESUME_FROM, libcurl 8.14 takes a redirect for a server that cannot resume. */
+ * CURLOPT_RESUME_FROM, libcurl 8.14 treats a redirect like a server that cannot resume. */
 static int resume_set(struct fdry_http_req *r)
 {
 	char range[32];
@@ -417,7 +417,7 @@ static int options_set(struct fdry_http *h, struct fdry_http_req *r)
 	bad |= curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
 	bad |= curl_easy_setopt(r->easy, CURLOPT_HEADERFUNCTION, on_header);
 	bad |= curl_easy_setopt(r->easy, CURLOPT_HEADERDATA, r);
-	/* An old libcurl without HTTP/2 refuses this; HTTP/1.1 does as well. */
+	/* An old libcurl without HTTP/2 refuses this; HTTP/1.1 is enough. */
 	(void)curl_easy_setopt(r->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 	if (bad)
 		return fdry_nomem();

@@ -7,7 +7,7 @@
 
 /* Begin to transfer. The bytes of an earlier try stay if the request can go on behind them. */
 int fdry_transfer_begin(struct fdry_http *h, struct fdry_http_req *r) __must_check;
-/* What a transfer that ended with @code means: 0 if there is an answer, with r->status set.
+/* Turn the end of a transfer, @code, into a result: 0 if there is an answer, with r->status set.
  * @passes: whether the failure may pass. */
 int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode code,
 		      bool *passes) __must_check;
