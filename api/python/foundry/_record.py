@@ -22,7 +22,8 @@ CALL = "compile.call."
 
 @contextlib.contextmanager
 def generator_aside(torch, device):
-    """Let torch's default generator have a state that no graph knows, with the same numbers.
+    """Inside the block, torch's default generator has a state with the same numbers that no graph
+    has registered.
 
     Yields a generator with that state, or None. Torch allocates the device memory of a state when
     the first graph registers it, so that of another state may lie in the region of an older image.
@@ -244,7 +245,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def _stream_kept(self):
-        """Make the present stream current again, also after a capture that failed."""
+        """Restore the current stream after the block, also if a capture fails in it."""
         torch = self.torch
         before = torch.cuda.current_stream()
         try:

@@ -69,7 +69,9 @@ def _bound(call, args, kwargs):
 
 
 def _aliased(call, given):
-    """The reason why arguments that are one tensor, or several, are not those of the capture."""
+    """The reason why a call does not fit: two arguments are one tensor and were two in the capture,
+    or the reverse. "" if there is none.
+    """
     if call.same is None:
         return ""
     for name, first in call.same.items():

@@ -428,7 +428,7 @@ class Compiled:
         """
         with self._lock, self._natives.none():
             self.reason = self.reason or "it was closed"
-            for call in self.calls:  # which a thread may hold that waits here
+            for call in self.calls:  # a thread that waits for the lock may hold it
                 call.inputs = call.outputs = ()
             self.calls, self._known = [], {}
             if self._image is not None:

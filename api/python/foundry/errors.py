@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors: one class for each way in which the cause can be removed.
+"""Errors: one class for each way to remove the cause.
 
     Error                      every error of the library; a RuntimeError
       UsageError               the program: mend the call, or its order

@@ -199,8 +199,8 @@ def get_live_region_ranges():
 
 
 def preallocate_ranges(ranges, end_offset):
-    """Map memory in advance between the cursor and `end_offset`. Returns True, or False without
-    room.
+    """Map memory in advance between the cursor and `end_offset`. Returns True, or False if there is
+    no space.
 
     ranges: [(offset, bytes)], such as get_live_region_ranges() of another process. end_offset: an
     offset from the base. The call maps one piece from the cursor to the end of the last range, with
@@ -241,8 +241,8 @@ def allocation_region(base, size, prealloc_size=None):
     """A region for the length of a with block; `prealloc_size` bytes of it are mapped in advance.
 
     base, size: as for set_allocation_region(). prealloc_size: as for preallocate_region(), but
-    without room it raises Error, and no region begins. At the end the region is stopped: images and
-    graphs in it stay valid.
+    without space it raises Error, and no region begins. At the end the region is stopped: images
+    and graphs in it stay valid.
     """
     global _current
     ahead = None if prealloc_size is None else -(-parse_size(prealloc_size) // _BLOCK) * _BLOCK

@@ -185,7 +185,7 @@ class Tensor:
             raise BufferError(f"tensor '{_lib.shown(self.name)}' lies "
                               + ("on the host" if self.host else f"on GPU {self._image.device}"))
         if self._image._late and not (self.external or self.host):
-            self._image.check_content()  # what the viewer writes is not to be taken for damage
+            self._image.check_content()  # writes by the consumer must not look like damage
         hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
         address = _lib.libc.malloc(_MANAGED.size + 16 * rank)
         if not address:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plug-ins of serving engines share: foundry.vllm and foundry.sglang.
+"""The common parts of the plug-ins of serving engines, foundry.vllm and foundry.sglang.
 
 A plug-in calls log.use() with the engine's logger before anything else here.
 """

@@ -22,8 +22,8 @@ class Range:
 
 
 class Area:
-    """The aside area of a capture on device `ordinal`. outside: the driver's own memory in its
-    place.
+    """The aside area of a capture on device `ordinal`. outside: use the driver's own memory
+    instead.
     """
 
     pools = set()  # the ids of torch's pools of all areas of this process
@@ -84,7 +84,7 @@ def blocks(ordinal, base, size):
 
 
 def clear(ordinal):
-    """Set to zero what torch has free in the areas' pools. It has the bytes of freed tensors.
+    """Set torch's free blocks in the areas' pools to zero. They hold bytes of freed tensors.
 
     An image would keep these bytes, and some look like pointers. Call it while no other thread uses
     torch.
@@ -110,7 +110,7 @@ def tensors(start, end):
     if gc.get_freeze_count():
         gc.unfreeze()  # frozen objects are not listed; engines freeze again when they are ready
     for each in gc.get_objects():
-        # isinstance() would ask a weak reference whose object is gone.
+        # isinstance() would read __class__ of a weak proxy whose object was freed.
         if not issubclass(type(each), torch.Tensor) or each.device.type != "cuda":
             continue
         if start <= address(each) < end:

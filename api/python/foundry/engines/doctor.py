@@ -14,7 +14,7 @@ NEEDED = "install Foundry with pip, `make install` or its package into this Pyth
 
 @dataclasses.dataclass
 class Engine:
-    """What the checks need of an engine.
+    """An engine, as the checks need to know it.
 
     facts, folders: functions that import the plug-in's modules and return them. allowed: returns
     the names of the plug-ins that the engine may load, or None for all.

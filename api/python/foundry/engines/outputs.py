@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a graph returns: tensors that it writes, in lists, tuples and dataclasses.
+"""The values that a graph returns: tensors that it writes, in lists, tuples and dataclasses.
 
 An image names these tensors. A later start makes the same values of the tensors at their addresses.
 """

@@ -110,22 +110,22 @@ class Session:
 
     @staticmethod
     def log_bug(e):
-        """Log where an exception comes from that no check of Foundry has raised."""
+        """Log the origin of an exception that no check of Foundry has raised."""
         if not isinstance(e, (Error, Unfit)):
             log.warning("Foundry: %s", traceback.format_exc())
 
     def freeze(self):
-        """Keep Python's garbage collector from what exists now, before the GPU is used.
+        """Exclude the objects that exist now, before the GPU is used, from Python's collections.
 
-        Engines collect garbage several times while they start. Each time it searches all that
-        imports have made, which takes 0.3 s.
+        Engines collect garbage several times while they start. Each time Python searches all
+        objects that imports have made, which takes 0.3 s.
         """
         if self.freezable:
             gc.freeze()
             self.frozen = True
 
     def unfreeze(self):
-        """End what freeze() has begun."""
+        """Include the objects that freeze() has excluded."""
         if self.frozen:
             gc.unfreeze()
             self.frozen = False
@@ -144,7 +144,7 @@ class Session:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
 
-    # --- the begin ---
+    # --- begin ---
 
     def begin(self, ordinal, early, places):
         """Begin the region, and look for an image.

@@ -29,8 +29,8 @@ _PLACES = re.compile("CACHE|DIR|PATH|WORKSPACE|LOG|RUN_ID|PORT|PLUGINS|HOME|VERB
 
 
 def early(runner):
-    """Return {key: value} of the facts known before the model runner uses the GPU. What says most
-    comes first.
+    """Return {key: value} of the facts known before the model runner uses the GPU. The most
+    informative facts come first.
     """
     import sglang
     import triton

@@ -176,7 +176,7 @@ class Session(session.Session):
 
     def load_model(self, original):
         try:
-            # SGLang's constructor has not known it before.
+            # SGLang's constructor did not know this yet.
             if self.runner.mambaish_config is not None:
                 raise Unfit("images do not support models with states in place of a KV cache yet")
         except Exception as e:

@@ -13,8 +13,8 @@ SOURCES = {"0.25.1": "badee3b771a8b58b"}
 
 
 def early(worker):
-    """Return {key: value} of the facts known before the worker uses the GPU. What says most comes
-    first.
+    """Return {key: value} of the facts known before the worker uses the GPU. The most informative
+    facts come first.
     """
     import triton
     import vllm

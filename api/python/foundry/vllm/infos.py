@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vLLM notes of a model's class.
+"""The files in which vLLM notes the properties of a model's class.
 
 vLLM imports the class in a process of its own before it makes an engine, and keeps what it found in
 a file. Without that file this takes about 16 s. A worker begins later than that, so the process

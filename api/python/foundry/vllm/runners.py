@@ -32,7 +32,7 @@ class V2:
                 if mode.name == "PIECEWISE"}
 
     def fill(self, graphs):
-        """Take whole graphs from an image, {key: graph}."""
+        """Use whole graphs of an image, {key: graph}."""
         self._manager.graphs.update(graphs)
         self._manager._graphs_captured = True
 

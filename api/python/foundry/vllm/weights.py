@@ -211,9 +211,9 @@ class Weights:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def identity(self, config):
-        """Return what tells these weights from others: the given revision, or a hash of the names
-        of the files with their sizes and times. In a cache of Hugging Face, the name of a file
-        contains its hash.
+        """Return an identity of these weights: the given revision, or a hash of the names of the
+        files with their sizes and times. In a cache of Hugging Face, the name of a file contains
+        its hash.
         """
         if self.loader.revision is not None:
             return f"revision {self.loader.revision}"
