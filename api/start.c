@@ -412,7 +412,7 @@ static int names_check(const struct fdry_start_opts *o)
 	return 0;
 }
 
-/* Check what a capture would refuse before anything is done. */
+/* Before anything is done, check what a capture would refuse. */
 static int facts_check(const struct fdry_load_opts *o)
 {
 	size_t i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diff.h - foundry-store diff: what its files share.
+ * diff.h - foundry-store diff: the declarations that its files share.
  *
  * Each part of an image (facts, tensors, graphs and so on) is compared entry by entry. A
  * difference is printed at once, as text or JSON, and counted.

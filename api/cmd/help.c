@@ -63,7 +63,7 @@ static void help_all(void)
 	printf("\nOptions of all commands (foundry-store help COMMAND has a command's own):\n");
 	print_options(CMD_EVERYWHERE);
 	printf("\nEnvironment variables: foundry-store help environment\n"
-	       "What works on this machine: python3 -m foundry doctor\n\nExit status:\n");
+	       "To see what works on this machine: python3 -m foundry doctor\n\nExit status:\n");
 #define X(nr, NAME, meaning) printf("  %d  %s\n", nr, meaning);
 	CMD_EXITS(X)
 #undef X

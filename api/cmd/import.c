@@ -96,7 +96,7 @@ static int import_from(const struct cmd_args *a, struct fdry_store *s,
 	return err ? err : end_check(fd);
 }
 
-/* What is no pack makes no store. */
+/* Make no store unless the input is a pack. */
 int cmd_import(const struct cmd_args *a, struct fdry_store *s)
 {
 	int fd = -1, err = input_open(a->argc ? a->argv[0] : NULL, &fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* registry.h - what push and pull share. */
+/* registry.h - the parts that push and pull share. */
 #ifndef FDRY_API_CMD_REGISTRY_H
 #define FDRY_API_CMD_REGISTRY_H
 

@@ -42,8 +42,8 @@ static const struct {
 	{ FDRY_E_BADIMAGE, CMD_DAMAGED }, { FDRY_E_UNSIGNED, CMD_DENIED },
 };
 
-/* The first of several errors, such as rm reports one per ref, determines the exit status and is
- * the one in the JSON. */
+/* If there are several errors, as rm reports one for each ref, the first determines the exit status
+ * and is the one in the JSON. */
 static char first_error[FDRY_SENTENCE_MAX];
 /* A pipe whose reader has ended, such as head, needs no message. */
 static bool reader_gone;

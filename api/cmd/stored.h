@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stored.h - what import and pull share: they print each image that they have stored. */
+/* stored.h - the part that import and pull share: they print each image that they have stored. */
 #ifndef FDRY_API_CMD_STORED_H
 #define FDRY_API_CMD_STORED_H
 

@@ -449,7 +449,7 @@ static void undump_release(struct undump *u)
 	fdry_buf_release(&u->named);
 }
 
-/* What is no dump makes no store. */
+/* Make no store unless the input is a dump. */
 int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct undump u = { .a = a, .s = s, .f = stdin, .j = { .f = stdout } };

@@ -32,7 +32,7 @@ LICENSES = {"lmdb": "LICENSE", "zstandard": "zstd/LICENSE", "lz4": "LICENSE",
             "awscrt": CRYPTO + "/LICENSE", "curl": "COPYING", "openssl": "LICENSE.txt",
             "nghttp2": "COPYING", "jansson": "LICENSE"}
 # Every function in a section of its own: the linker leaves out what nobody calls, most of
-# libcrypto. zig compiles with checks for undefined behaviour unless told not to.
+# libcrypto. zig compiles with checks for undefined behaviour unless an option turns them off.
 FLAGS = ["-O2", "-fPIC", "-DNDEBUG", "-fno-sanitize=undefined", "-ffunction-sections",
          "-fdata-sections"]
 # Of OpenSSL: TLS 1.2 and 1.3 and signatures. It opens no other library and reads no file of
