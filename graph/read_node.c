@@ -25,7 +25,7 @@ static int word_put(struct fdry_read *rd, uint64_t word, bool whole)
 /* A known word: the graph lists it once, and once more when it is first a whole parameter. */
 static int word_record(struct fdry_read *rd, struct fdry_word *w, bool whole)
 {
-	uint64_t stamp = rd->in->memo.words.turn + whole;
+	uint64_t stamp = rd->in->memo.words.reading + whole;
 
 	if (!rd->record || w->stamp >= stamp)
 		return 0;
@@ -69,7 +69,7 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char *
 		*what = name;
 		return 0;
 	}
-	err = fdry_wordset_add(words, word, words->turn + whole);
+	err = fdry_wordset_add(words, word, words->reading + whole);
 	return err ? err : word_put(rd, word, whole);
 }
 

@@ -168,7 +168,7 @@ static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_gr
 
 	if (err)
 		goto out_release;
-	in->memo.words.turn += 2; /* higher than any stamp, so that no word counts as listed */
+	in->memo.words.reading += 2; /* higher than any stamp, so that no word counts as listed */
 	err = fdry_buf_put(&kept->nodes, l.nodes, l.nnodes * sizeof(*l.nodes));
 	if (err)
 		goto out_release;

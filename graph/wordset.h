@@ -23,7 +23,7 @@ struct fdry_wordset {
 	struct fdry_buf list; /* u64 each: the first @sorted are ascending, the others are in the
 				 order of adding */
 	size_t sorted;
-	uint64_t turn; /* the stamp of the graph that is being read; even */
+	uint64_t reading; /* the stamp of the graph that is being read; even */
 };
 
 static inline size_t fdry_wordset_count(const struct fdry_wordset *w)

@@ -22,7 +22,7 @@ struct fdry_random {
 			    the end */
 	CUevent ended;   /* recorded after the last launch that drew; NULL: not made yet */
 	bool launched;   /* @ended was recorded */
-	bool turn;       /* the stream of the current launch waits for @ended */
+	bool ordered;    /* the stream of the current launch waits for @ended */
 	struct fdry_rng_state states[];
 };
 
@@ -95,7 +95,7 @@ static bool uses_rng(const struct fdry_random *r, uint32_t graph)
 
 /* Let @stream wait for the last launch that drew, even if that has the same stream handle. A handle
  * may be reused after its stream was destroyed, while the work of the old stream still runs. */
-static int turn_wait(struct fdry_image *img, CUstream stream)
+static int order_begin(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
 	int err = 0;
@@ -104,7 +104,7 @@ static int turn_wait(struct fdry_image *img, CUstream stream)
 		err = fdry_call(img->drv, cuEventCreate, &r->ended, CU_EVENT_DISABLE_TIMING);
 	else if (r->launched)
 		err = fdry_call(img->drv, cuStreamWaitEvent, stream, r->ended, 0);
-	r->turn = !err;
+	r->ordered = !err;
 	return err;
 }
 
@@ -118,7 +118,7 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 
 	if (!uses_rng(r, l->graph))
 		return 0;
-	err = turn_wait(img, l->stream);
+	err = order_begin(img, l->stream);
 	if (err)
 		return err;
 	states = l->states ? l->states : r->states;
@@ -143,13 +143,13 @@ void fdry_random_begin(struct fdry_image *img, const struct fdry_launch *l)
 
 /* The slots may have been written even if the launch failed, so the next launch that draws must
  * always wait for this one. */
-static void turn_end(struct fdry_image *img, CUstream stream)
+static void order_end(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
 
-	if (!r->turn)
+	if (!r->ordered)
 		return;
-	r->turn = false;
+	r->ordered = false;
 	r->launched = !fdry_call_raw(img->drv, cuEventRecord, r->ended, stream);
 	if (!r->launched)
 		(void)fdry_call_raw(img->drv, cuStreamSynchronize, stream);
@@ -162,7 +162,7 @@ void fdry_random_end(struct fdry_image *img, const struct fdry_launch *l, int er
 
 	if (!uses_rng(r, l->graph))
 		return;
-	turn_end(img, l->stream);
+	order_end(img, l->stream);
 	if (err || l->states)
 		goto out_unlock;
 	for (i = r->first[l->graph]; i < r->first[l->graph + 1]; i++)
