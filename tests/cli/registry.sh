@@ -157,9 +157,9 @@ servers_own() {
 	mkdir -p "$HOME/.docker"
 }
 
-# hostile_begin [pushed]: starts the server "bad" before the registry "real"; sets at; pushes m/one,
-# unless it is pushed. Functions that share a registry must not push at once: docker-registry writes
-# its links in place, so that another request may find one empty, and answer DIGEST_INVALID.
+# hostile_begin [pushed]: starts the server "bad" in front of the registry "real"; sets at; pushes
+# m/one, unless it is pushed. Functions that share a registry must not push at once: docker-registry
+# writes its links in place, so another request may find one empty, and answer DIGEST_INVALID.
 hostile_begin() {
 	hostile_start bad "127.0.0.1:$real_port"
 	at=oci+http://127.0.0.1:$bad_port/m/one

@@ -81,7 +81,7 @@ t "no apt-get: names the missing package" fails "missing: liblmdb-dev. Install" 
 touch installed
 echo 0 >offline
 t "missing CUDA headers are fetched" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
-t "they are fetched to where make looks" test -e b/cuda/include/cuda.h
+t "CUDA headers are fetched into the folder in which make looks" test -e b/cuda/include/cuda.h
 echo 1 >offline
 t "present headers need no network" prints "" setup 1000 CUDA_PLACES="$TMP/none $TMP/b/cuda"
 t "no headers and no network: says what to do" fails 'no CUDA headers. Run make with CUDA_HOME=' \

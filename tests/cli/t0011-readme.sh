@@ -17,7 +17,7 @@ compile() {
 		-Wl,-rpath,"$PWD/build" -o "$1"
 }
 t "the C program compiles without warnings" compile vecadd
-t "it runs" prints 249.75 ./vecadd
-t "another name" compile nobody
+t "the C program runs" prints 249.75 ./vecadd
+t "the C program compiles with another name" compile nobody
 t "the C program reports a missing ref" fails "no ref 'nobody'" ./nobody
 t_done

@@ -152,38 +152,38 @@ under() {
 # saw PRELOAD COMMAND...: the same, and the other library was called
 saw() { under "$@" && test -s "$SAID"; }
 
-t "no other library" under "$hook" python3 work.py
-t "one that calls the next library, in front" saw "$TMP/next.so $hook" python3 work.py
-t "one that calls the next library, behind" under "$hook $TMP/next.so" python3 work.py
-t "one that replaces dlsym(), in front" saw "$TMP/symbols.so $hook" python3 work.py
-t "one that replaces dlsym(), behind" saw "$hook $TMP/symbols.so" python3 work.py
-t "one that replaces dlsym(), under foundry run" saw "$TMP/symbols.so" python3 -m foundry run \
-	work.py
-t "one that replaces dlopen()" saw "$TMP/opens.so $hook" python3 work.py
+t "a capture works without another library" under "$hook" python3 work.py
+t "a library in front that calls the next one" saw "$TMP/next.so $hook" python3 work.py
+t "a library behind that calls the next one" under "$hook $TMP/next.so" python3 work.py
+t "a library in front that replaces dlsym()" saw "$TMP/symbols.so $hook" python3 work.py
+t "a library behind that replaces dlsym()" saw "$hook $TMP/symbols.so" python3 work.py
+t "a library that replaces dlsym(), under foundry run" \
+	saw "$TMP/symbols.so" python3 -m foundry run work.py
+t "a library that replaces dlopen()" saw "$TMP/opens.so $hook" python3 work.py
 t "both of these libraries" saw "$TMP/opens.so $hook $TMP/symbols.so" python3 work.py
-t "loaded first, beside one that replaces dlsym()" saw "$TMP/symbols.so" \
+t "the interposer loaded first, beside a library that replaces dlsym()" saw "$TMP/symbols.so" \
 	python3 -c 'import foundry; exec(open("work.py").read())'
-t "loads of the sealed images give the right numbers" python3 load.py "${refs[@]}"
+t "loads of the sealed images compute the right numbers" python3 load.py "${refs[@]}"
 t "there are nine sealed images" test "${#refs[@]}" = 9
 
 # Behind the interposer, no call would reach astray.so.
 hidden="gets the function of $TMP/%s.so, which does not call the interposer"
-t "one that calls the driver directly is detected" fails \
+t "a library that calls the driver directly is detected" fails \
 	"asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
 	under "$TMP/away.so $hook" python3 work.py
-t "it is detected in front of a linked program, too" fails \
+t "such a library is detected in front of a linked program, too" fails \
 	"asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
 	under "$TMP/astray.so $hook" python3 work.py
-t "one that returns itself for every libcuda is detected" fails \
+t "a library that returns itself for every libcuda is detected" fails \
 	"$TMP/instead.so was loaded before the interposer and answers to libcuda.so.1" \
 	under "$TMP/instead.so $hook" python3 work.py
-t "one that returns the driver's functions to programs is detected" fails \
+t "a library that returns the driver's functions to programs is detected" fails \
 	"asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
 	under "$TMP/given.so $hook" python3 work.py
-t "one with the driver's SONAME is detected" fails \
+t "a library with the driver's SONAME is detected" fails \
 	"$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so $hook" env PLAIN=1 python3 work.py
-t "one with the driver's SONAME is detected under foundry run" fails \
+t "a library with the driver's SONAME is detected under foundry run" fails \
 	"$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so" env PLAIN=1 python3 -m foundry run work.py
 
@@ -200,7 +200,7 @@ int main(void)
 END
 sed -i 's/^int main/const struct fdry_hook *fdry_hook_table(void);\nint main/' linked.c
 $CC -std=gnu11 -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" linked.c -o linked "$hook"
-t "a driver exchanged for another one is not used" prints \
+t "a driver that replaces the requested one is not used" prints \
 	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() returns \
 another one; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the \
 full path of a libcuda.so.1" \

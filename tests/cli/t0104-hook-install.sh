@@ -69,8 +69,10 @@ print("foundry" in sys.modules)' "$PYTHONPATH"
 }
 t "with the variable, each Python puts the interposer in place" prints "True" \
 	imported FOUNDRY_VLLM=name
-t "with the variable of SGLang, too" prints "True" imported FOUNDRY_SGLANG=name
-t "without it, none does" prints "False" imported FOUNDRY_VLLM=0
+t "with the variable of SGLang, each Python puts the interposer in place" \
+	prints "True" imported FOUNDRY_SGLANG=name
+t "without the variables, no Python puts the interposer in place" \
+	prints "False" imported FOUNDRY_VLLM=0
 t "uninstall" make -s -C "$ROOT" BUILD="$BUILD" DESTDIR="$TMP/local" PREFIX=/usr/local \
 	PYTHONDIR=/usr/local/lib/python3/dist-packages uninstall
 t "uninstall leaves no interposer" prints "" find local -name 'libcuda*'

@@ -34,13 +34,14 @@ tag_is_true() {
 		[[ $wheel == *-manylinux_2_* ]]
 	fi
 }
-t "its tag matches the libraries that it needs" tag_is_true
-t "its version is the library's" prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
+t "the wheel's tag matches the libraries that it needs" tag_is_true
+t "the wheel's version is the library's" \
+	prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
 	sed -E 's/^[^-]*-([0-9.]*)-.*/\1/' <<<"${wheel##*/}"
 for name in __init__.py __init__.pyi py.typed vllm/__init__.py sglang/__init__.py \
 	lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
 	lib/foundry/sim/libcuda.so.1; do
-	t "it holds $name" has "foundry/$name"
+	t "the wheel holds $name" has "foundry/$name"
 done
 again() {
 	mkdir -p again && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$ROOT/api/packaging python3 -c \
@@ -79,8 +80,8 @@ loaded() {
 	FOUNDRY_SGLANG=$1 env/bin/python -c 'print("libcuda" in open("/proc/self/maps").read())'
 }
 t "a start of an engine has the interposer" prints "True" loaded 1
-t "other programs have not" prints "False" loaded ""
-t "0 turns it off" prints "False" loaded 0
+t "other programs do not have the interposer" prints "False" loaded ""
+t "the value 0 of the variable turns it off" prints "False" loaded 0
 
 # A program of the tree seals the example's workload; the wheel alone loads it.
 t "an image is sealed" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" \
@@ -98,9 +99,9 @@ with foundry.load("vecadd", store="store") as image:
         image.write("a", array.array("f", [2.5] * n))
         print(slots.replay(1), slots.replay(2), image.read("out") != bytes(4 * n), n)
 PY
-t "the installed package loads it and launches it" prints "True False True 100003" env/bin/python \
-	load.py
-t "foundry-store of the wheel lists it" sh -c \
+t "the installed package loads and launches the image" \
+	prints "True False True 100003" env/bin/python load.py
+t "foundry-store of the wheel lists the image" sh -c \
 	"FOUNDRY_STORE=store env/bin/foundry-store ls | grep vecadd"
 gone() { pip_in uninstall -qy foundry && [ ! -e "$lib" ] && [ ! -e env/bin/foundry-store ]; }
 t "uninstall removes every file" gone

@@ -79,14 +79,14 @@ t "the next build finds the headers" wheel
 t "make clean removes the build folder" bash -c \
 	"'$real_make' -s -C src BUILD=build clean && [ ! -e src/build-wheel ]"
 
-t "headers nowhere: pip names their package" fails 'nvidia-cuda-runtime==13[.]0' wheel
+t "if no headers exist anywhere, pip names their package" fails 'nvidia-cuda-runtime==13[.]0' wheel
 mkdir -p src/build && cp -r cuda src/build/
 t "the wheel's build uses headers that make fetched" wheel
-t "it uses them in their place" prints "$PWD/src/build/cuda" cat home
+t "the build uses these headers in their place" prints "$PWD/src/build/cuda" cat home
 rm -rf src/build src/build-wheel
 
 mkdir no-make && ln -s "$(python3 -c 'import sys; print(sys.executable)')" no-make/python3
-t "without make one sentence says so" env PATH="$TMP/no-make" python3 - <<'PY'
+t "without make, one sentence says so" env PATH="$TMP/no-make" python3 - <<'PY'
 import sys
 sys.path.insert(0, "src/api/packaging")
 import backend

@@ -22,7 +22,7 @@ foundry-store tag a/b other >/dev/null
 loose=$("$store_image" s - noise)
 objects() { foundry-store -s "$1" ls -O | cut -d' ' -f1 | LC_ALL=C sort; }
 
-t "what is no dump makes no store" bash -c \
+t "undump of a file that is not a dump makes no store" bash -c \
 	"! foundry-store -s n undump x 2>/dev/null && test ! -e n"
 t "dump one object" prints "foundry-dump 1
 object $(id_of x) chunk
@@ -149,8 +149,9 @@ bad() { # TITLE TEXT REGEX
 	t "$1" says_only 2 "$3" foundry-store -s bad undump bad.txt
 }
 x=$(id_of x)
-t "a file that is no dump" bash -c "foundry-store -s bad undump g 2>&1 | grep -q 'first line'"
-t "an empty dump" says_only 2 "first line" foundry-store -s bad undump /dev/null
+t "undump of a file that is not a dump fails" \
+	bash -c "foundry-store -s bad undump g 2>&1 | grep -q 'first line'"
+t "undump of an empty file fails" says_only 2 "first line" foundry-store -s bad undump /dev/null
 bad "a line that begins neither an object nor a ref" 'what\n' \
 	"line 2: an object or a ref should begin here, not 'what'"
 bad "a word that is no id" 'object x chunk\n' "line 2: 'x' is not an id"
@@ -184,11 +185,14 @@ bad "a bad graph" "object - graph\ntext\nnode 0 empty\nend\n" "graph after line 
 bad "a graph without an end" "object - graph\ntext\nfoundry-graph 1\n" \
 	"the text ends within an object"
 printf 'foundry-dump 1\nobject - chunk\nlink %s\nbytes 1\n78\nend\n' "$loose" >bad.txt
-t "a link to a missing object" says_only 3 "$loose" foundry-store -s bad undump bad.txt
+t "undump of a link to a missing object fails" \
+	says_only 3 "$loose" foundry-store -s bad undump bad.txt
 printf 'foundry-dump 1\nref a %s\n' "$loose" >bad.txt
-t "a ref to a missing object" says_only 3 "line 2: .*$loose" foundry-store -s bad undump bad.txt
-t "a missing file" says_only 3 "cannot read nothing" foundry-store -s bad undump nothing
-t "dump of an unknown ref" says_only 3 "no ref 'nobody'" foundry-store dump nobody
+t "undump of a ref to a missing object fails" \
+	says_only 3 "line 2: .*$loose" foundry-store -s bad undump bad.txt
+t "undump of a missing file fails" \
+	says_only 3 "cannot read nothing" foundry-store -s bad undump nothing
+t "dump of an unknown ref fails" says_only 3 "no ref 'nobody'" foundry-store dump nobody
 t "dump with --json is wrong usage" exits 2 foundry-store dump --json
 t "dump to a full disk fails" fails "cannot write" foundry-store dump -o /dev/full
 t "failed undumps leave no object" bash -c "test -z \"\$(foundry-store -s bad ls -O)\""

@@ -56,35 +56,36 @@ printf '%s\n' 'fact model other' 'content w' "$kernels" 'graph 1 - g12' | seal m
 foundry-store report m/a -o page.html >said
 
 t "the page is well-formed and loads nothing" page page.html "text.count('m/a') == 2"
-t "what was written is said" prints "wrote page.html: 5 graphs, 10712 nodes" cat said
-t "10,000 nodes are a small page" test "$(stat -c %s page.html)" -lt 3000000
-t "show --html prints the same" cmp page.html <(foundry-store show m/a --html)
-t "report without a file prints it" cmp page.html <(foundry-store report m/a)
-t "figures and facts" page page.html "all(w in text for w in ('sm_90', 'llama', '10712'))"
-t "the kernels, with short names" page page.html \
+t "report prints what it wrote" prints "wrote page.html: 5 graphs, 10712 nodes" cat said
+t "a page of 10,000 nodes is small" test "$(stat -c %s page.html)" -lt 3000000
+t "show --html prints the same page" cmp page.html <(foundry-store show m/a --html)
+t "report without a file prints the page" cmp page.html <(foundry-store report m/a)
+t "the page has figures and facts" \
+	page page.html "all(w in text for w in ('sm_90', 'llama', '10712'))"
+t "the page has the kernels, with short names" page page.html \
 	"'at::native::vector_kernel' in text and 'soft_max' in text"
 t "every node is drawn once" page page.html \
 	"sum(a.get('class') == 'box' for _, a in tags) == 12 and
 	sum(t == 'path' and a.get('class', '')[0] == 'f' for t, a in tags) == 300 + 10000 + 100"
 t "an equal graph is not drawn again" page page.html "'the same as graph 8' in text"
 t "nodes have a text" page page.html "'0: at::native::vector_kernel, 391x2 of 256' in text"
-t "what it shares with another image" page page.html \
+t "the page has the image that shares objects" page page.html \
 	"'m/b' in text and '1 of 1 other images of the store share' in text"
 printf '%s\n' 'fact a b' 'content id' | "$BUILD/tests/cli/store_seal" "$shm/alone" x >alone
 foundry-store -s "$shm/alone" report x -o alone.html >said
-t "an image without graphs, kernels, names of others" page alone.html \
+t "the page of an image says that it has no graphs and no kernels" page alone.html \
 	"'no graphs' in text and 'no kernels' in text and '0 of 0 other images' in text"
-t "dark colours" grep -q 'prefers-color-scheme: dark' page.html
-t "print" grep -q '@media print' page.html
-t "JSON" json "j['graphs'] == 5 and j['nodes'] == j['drawn'] + 300 and
+t "the page has dark colours" grep -q 'prefers-color-scheme: dark' page.html
+t "the page has rules for printing" grep -q '@media print' page.html
+t "report as JSON" json "j['graphs'] == 5 and j['nodes'] == j['drawn'] + 300 and
 	j['page'] == 'again.html'" foundry-store report m/a -o again.html --json
 t "JSON and the page on standard output are wrong usage" exits 2 foundry-store report m/a --json
-t "a page of what is no image" fails 'there is no ref' foundry-store report \
+t "report of an object that is not an image fails" fails 'there is no ref' foundry-store report \
 	"$(id_of w | cut -c 1-12)"
 t "a page with an audit is wrong usage" exits 2 foundry-store show m/a --html --audit
-t "a failure leaves no file" bash -c \
+t "a report that fails leaves no file" bash -c \
 	"! foundry-store report nobody -o none.html 2>err && [ ! -e none.html ]"
-t "a full disk fails" exits 5 bash -c 'foundry-store report m/a >/dev/full'
+t "report to a full disk fails" exits 5 bash -c 'foundry-store report m/a >/dev/full'
 
 # --- limits ---
 
@@ -93,8 +94,8 @@ printf '%s\n' 'fact model large' "$kernels" 'content w' 'graph 1 - g10000' 'grap
 foundry-store report big -o big.html >said
 t "beyond 20,000 nodes, nodes have no text of their own" page big.html \
 	"20000 < sum(t == 'path' for t, _ in tags) < 20100"
-t "they are drawn" test "$(grep -o 'h6v6h-6z' big.html | wc -l)" = 30000
-t "30,000 nodes are a small page" test "$(stat -c %s big.html)" -lt 4000000
+t "nodes without a text are drawn" test "$(grep -o 'h6v6h-6z' big.html | wc -l)" = 30000
+t "a page of 30,000 nodes is small" test "$(stat -c %s big.html)" -lt 4000000
 
 # --- hostile names ---
 
@@ -103,8 +104,8 @@ printf '%s\n' "fact fdry.gpu.arch sm_<b>" "fact zz $evil%1b]0;pwned%07%e2%80%ae"
 	"tensor t$evil 0 1" "kernel k$evil%0a CODE 8" "kernel kk CODE 8" "kernel kkk CODE 8" \
 	"graph 1 g$evil%1b[31m g12" | seal evil >evil.id
 foundry-store report evil -o evil.html >said
-t "hostile names are text" page evil.html "text.count('<script>alert(1)</script>') >= 4 and
+t "hostile names are shown as text" page evil.html "text.count('<script>alert(1)</script>') >= 4 and
 	'onerror=alert(1)>' in text and '\x1b' not in text and '\u202e' not in text"
-t "they are in no attribute but titles" page evil.html \
+t "hostile names are in no attribute but titles" page evil.html \
 	"not [v for _, a in tags for k, v in a.items() if k != 'title' and 'alert' in str(v)]"
 t_done

@@ -82,7 +82,7 @@ t "export to a missing folder" says_only 2 'cannot write no/where' foundry-store
 t "import of a missing file" says_only 3 'cannot read none.pack' foundry-store import none.pack
 t "import of a file that is no pack" says_only 7 'not a pack' foundry-store import b
 t "import of an empty pipe" says_only 7 'ends early' bash -c ": | foundry-store import"
-t "what is no pack makes no store" bash -c \
+t "import of a file that is not a pack makes no store" bash -c \
 	"! foundry-store -s x import </dev/null 2>/dev/null && ! foundry-store -s x import b \
 		2>/dev/null && test ! -e x"
 # state: what the store t has, without the ages that ls prints

@@ -47,14 +47,14 @@ had=$(size)
 t "compact prints both sizes" bash -c "foundry-store compact |
 	grep -Eqx 'data.mdb has [0-9.]+ MiB on disk, had [0-9.]+ MiB'"
 t "the file is smaller by the freed objects" test "$(size)" -lt $((had - 1500))
-t "nothing is lost, pins and the limit stay" same
+t "compact loses nothing and keeps pins" same
 t "the limit stays" json "j['limit'] == 100 << 20 and j['file']['free_pages'] < 10" \
 	foundry-store stat --json
 t "the file has its mode" prints 600 stat -c %a "$data"
 t "no file is left over" prints "" find "$FOUNDRY_STORE" -name '.*' -type f
 t "it can be compacted again, as JSON" json "0 < j['after'] <= j['before']" foundry-store compact \
 	--json
-t "nothing is lost" same
+t "a second compact loses nothing" same
 t "the store can be written" "$store_image" "$FOUNDRY_STORE" m/d f3
 foundry-store rm -q m/d
 t "--quiet prints nothing" prints "" foundry-store compact -q
@@ -63,11 +63,12 @@ t "--quiet prints nothing" prints "" foundry-store compact -q
 
 foundry-store gc -q
 before=$(stat -c '%i %s' "$data")
-t "a file that may not be so large" exits 5 bash -c 'ulimit -f 2000; foundry-store compact'
-t "then the old file stays" prints "$before" stat -c '%i %s' "$data"
-t "and no other is left over" prints "" find "$FOUNDRY_STORE" -name '.*' -type f
-t "nothing is lost then" same
-t "no store" says_only 3 "" foundry-store -s "$shm/none" compact
+t "compact fails if the new file may not be so large" \
+	exits 5 bash -c 'ulimit -f 2000; foundry-store compact'
+t "the failed compact keeps the old file" prints "$before" stat -c '%i %s' "$data"
+t "the failed compact leaves no other file" prints "" find "$FOUNDRY_STORE" -name '.*' -type f
+t "the failed compact loses nothing" same
+t "compact of a directory without a store fails" says_only 3 "" foundry-store -s "$shm/none" compact
 cp -r "$FOUNDRY_STORE" "$shm/damaged"
 python3 - "$shm/damaged/data.mdb" <<'END'
 import sys
@@ -75,7 +76,7 @@ with open(sys.argv[1], "r+b") as f:
     f.seek(0)
     f.write(b"\xa5" * 9000)
 END
-t "a damaged store is refused" fails "" foundry-store -s "$shm/damaged" compact
+t "compact of a damaged store fails" fails "" foundry-store -s "$shm/damaged" compact
 
 # --- beside other processes ---
 
@@ -90,8 +91,8 @@ for i in {1..8}; do
 		[ $rc = 0 ] || [ $rc = 4 ] || [ "$p" = $seal ] || fails=$((fails + 1))
 	done
 done
-t "beside it, commands work or say what to do" prints 0 echo "$fails"
-t "the store is sound then" foundry-store verify -q
+t "beside compact, other commands work or say what to do" prints 0 echo "$fails"
+t "the store is sound after commands beside compact" foundry-store verify -q
 foundry-store ls -q 'new/*' | while read -r name; do foundry-store rm -q "$name"; done
 foundry-store gc -q
 names() { grep -E '^(ref|object)' | sort; }

@@ -62,23 +62,23 @@ while read -r _ written command words; do
 	[ "$written" = yes ] || continue
 	[ "$command" != init ] || words=
 	# shellcheck disable=SC2086 # words are meant
-	t "$command: output that cannot be written" says_only 5 \
+	t "$command fails if its output cannot be written" says_only 5 \
 		'cannot write the (output|pack): No space left' full foundry-store "$command" $words
 done < <(commands)
-t "--version: output that cannot be written" says_only 5 'cannot write the output' full \
+t "--version fails if its output cannot be written" says_only 5 'cannot write the output' full \
 	foundry-store --version
 t "dump to a full device fails" says_only 5 'cannot write /dev/full: No space left' foundry-store \
 	dump -o /dev/full
-t "the device stays" test -c /dev/full
-t "a file in a missing folder" says_only 2 'cannot write no/file: No such file' foundry-store dump \
-	-o no/file
+t "a failed dump does not remove a device" test -c /dev/full
+t "dump to a file in a missing folder fails" \
+	says_only 2 'cannot write no/file: No such file' foundry-store dump -o no/file
 t "an earlier error has precedence over one of the output" says_only 3 "no ref 'nobody'" full \
 	foundry-store show nobody
 mkfifo pipe
 exec 3<>pipe 4>pipe 3>&- # 4 is a pipe without a reader
 silent() { exits 9 "$@" >&4 2>err; cat err; [ ! -s err ]; }
-t "a pipe whose reader has ended: a status, no message" silent foundry-store ls
-t "a pipe whose reader ends within a long output: the same" silent foundry-store dump
+t "a pipe whose reader has ended gives a status without a message" silent foundry-store ls
+t "a pipe whose reader ends within a long output gives the same" silent foundry-store dump
 exec 4>&-
 
 # error_of STATUS COMMAND...: the command exits with this status, and its document has the error
@@ -101,7 +101,7 @@ while read -r status _ command words; do
 	[ "$status" = 0 ] || t "$command --json: no store" error_of "$status" foundry-store -s \
 		nowhere --json "$command" $words
 done < <(commands)
-t "import --json: no pack" error_of 3 foundry-store import --json nothing
+t "import --json of a file that is not a pack fails" error_of 3 foundry-store import --json nothing
 # as_documented EXPRESSION COMMAND...: the same as json, of a command that fails
 as_documented() {
 	local expr=$1
@@ -120,9 +120,9 @@ t "an error as the last key is as documented" as_documented "j['error']['status'
 	foundry-store rm -jn m/a nobody
 t "without an error, the document has no such key" json "'error' not in j" foundry-store rm -jn m/a
 t "damage that verify finds is no error key" json "'error' not in j" foundry-store verify -j
-t "a wrong option before --json" error_of 2 foundry-store --frob ls --json
-t "an unknown command with --json" error_of 2 foundry-store frob --json
-t "too many operands with --json" error_of 2 foundry-store stat --json x
+t "a wrong option before --json is reported as JSON" error_of 2 foundry-store --frob ls --json
+t "an unknown command with --json is reported as JSON" error_of 2 foundry-store frob --json
+t "too many operands with --json are reported as JSON" error_of 2 foundry-store stat --json x
 t "graph --json into a file fails for an unknown graph" bash -c \
 	"! foundry-store graph -j m/a 1 -o g.json 2>/dev/null"
 
@@ -172,6 +172,6 @@ t "an option with an argument that it lacks is named" says_only 2 \
 	'option --json has no argument; see' foundry-store ls --json=1
 t "the first of several faults is reported" says_only 2 'there is no option --frob; see' \
 	foundry-store ls --frob -x
-t "evict without a size or a limit" says_only 2 'the store has no limit; name a size' \
-	foundry-store evict
+t "evict without a size and without a limit is wrong usage" \
+	says_only 2 'the store has no limit; name a size' foundry-store evict
 t_done

@@ -15,7 +15,7 @@ registry_start real
 hostile_start bad "127.0.0.1:$real_port"
 at=oci+http://127.0.0.1:$bad_port/m/one
 fault
-t "push" foundry-store push --private m/one "$at"
+t "an image is pushed for the next tests" foundry-store push --private m/one "$at"
 
 manifest() { python3 - "$@" <<'END'
 import json, sys, urllib.request
@@ -35,7 +35,7 @@ changed() {
 }
 while IFS='|' read -r change regex; do
 	changed "$change"
-	t "a manifest after: $change" refuses 7 "$regex"
+	t "a manifest is refused after: $change" refuses 7 "$regex"
 done <<'END'
 del layers[1]|a layer is not the object of its list
 layers.append(layers[1])|its layers are not the objects
@@ -62,7 +62,8 @@ m = " " * (5 << 20)|sent more than 4194304 bytes
 END
 
 changed 'm["layers"] = layers * 5000'
-t "20,000 layers" refuses 9 "lists 20000 entries, and Foundry reads 10000"
+t "a manifest with 20,000 layers is refused" \
+	refuses 9 "lists 20000 entries, and Foundry reads 10000"
 # --- an index that names one manifest very often ---
 
 python3 - "http://127.0.0.1:$real_port/v2/m/one/manifests/latest" <<'END'
@@ -78,7 +79,7 @@ END
 fault "GET manifests/latest 1 file $TMP/index.json"
 : >bad/headers
 rm -rf t
-t "an index of 500 equal manifests" says_only 7 "is not the object|are not the objects" \
+t "an index of 500 equal manifests is refused" says_only 7 "is not the object|are not the objects" \
 	foundry-store -s t pull "$at"
-t "is refused at the second" test "$(asked "GET.*manifests/sha256")" -le 2
+t "it is refused at its second manifest" test "$(asked "GET.*manifests/sha256")" -le 2
 t_done

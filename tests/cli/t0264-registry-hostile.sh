@@ -15,10 +15,10 @@ hostile_begin
 # --- without end ---
 
 fault "GET $blob 9 rangeless 300000"
-t "downloads that break off and cannot go on" refuses 9 "broke off"
+t "downloads that break off again and again are an error" refuses 9 "broke off"
 fault "GET $blob 9 endless 404"
 rm -rf t
-t "an error whose text has no end" says_only 3 "answered 404" \
+t "an error whose text has no end is reported" says_only 3 "answered 404" \
 	timeout 10 foundry-store -s t pull "$at"
 
 mkdir bin
@@ -32,7 +32,8 @@ echo '{"credsStore": "stays"}' >"$HOME/.docker/config.json"
 touch bad/tokens
 fault
 rm -rf t
-t "a credential helper that does not end" says_only 2 "docker-credential-stays does not end" \
+t "a credential helper that does not end is an error" \
+	says_only 2 "docker-credential-stays does not end" \
 	timeout 15 env PATH="$TMP/bin:$PATH" foundry-store -s t pull "$at"
 
 # --- secrets in messages ---
@@ -41,12 +42,13 @@ rm bad/tokens "$HOME/.docker/config.json"
 
 fault "GET signed 9 status 403" \
 	"GET $blob 9 status 307,Location:http://127.0.0.1:$bad_port/signed?sig=hunter2"
-t "the signature in a URL" refuses 6 "answered 403 to GET /signed .TEST: a fault"
+t "a message does not show the signature in a URL" \
+	refuses 6 "answered 403 to GET /signed .TEST: a fault"
 touch bad/tokens
 fault
 for text in '{"auths": {"x": {"auth": hunter2}}}' '{"password" "hunter2"}'; do
 	echo "$text" >"$HOME/.docker/config.json"
-	t "the words of a file that is no JSON: $text" says_only 7 \
+	t "a message does not show the words of a file that is not JSON: $text" says_only 7 \
 		"config.json is no JSON document: .*(token|expected) in line 1" \
 		foundry-store -s t pull "$at"
 done

@@ -26,22 +26,23 @@ full() {
 
 # --- a limit of the store ---
 
-t "an image that fits" foundry-store -s t pull "$at/small"
+t "an image that fits is pulled" foundry-store -s t pull "$at/small"
 foundry-store -s t pin m/small
 foundry-store -s t limit 2M >/dev/null
-t "a pull that exceeds the store's limit" full t "the limit is 2097152" \
+t "a pull that exceeds the store's limit fails" full t "the limit is 2097152" \
 	foundry-store -s t pull "$at/large"
 foundry-store -s t limit none >/dev/null
-t "it succeeds without the limit" foundry-store -s t pull "$at/large"
-t "and is whole" foundry-store -s t verify
+t "the pull succeeds without the limit" foundry-store -s t pull "$at/large"
+t "the store is sound after the pull without the limit" foundry-store -s t verify
 
 # --- a limit on the size of files ---
 
-t "an image that fits, in a second store" foundry-store -s u pull "$at/small"
-t "a pull that exceeds the size of a file" full u "file size limit is reached; raise it" bash -c \
+t "an image that fits is pulled into a second store" foundry-store -s u pull "$at/small"
+t "a pull that exceeds the limit on a file's size fails" \
+	full u "file size limit is reached; raise it" bash -c \
 	"trap '' XFSZ; ulimit -f 3000; foundry-store -s u pull $at/large"
-t "it succeeds without this limit" foundry-store -s u pull "$at/large"
-t "and is whole as well" foundry-store -s u verify
+t "the pull succeeds without the limit on a file's size" foundry-store -s u pull "$at/large"
+t "the store is sound after the pull without the limit on a file's size" foundry-store -s u verify
 
 # --- a small file system ---
 
@@ -63,7 +64,8 @@ own_users=
 if mounted true 2>/dev/null; then
 	export -f in_disk full says_only
 	export at
-	t "a full file system, and one that has grown" mounted bash -c in_disk
+	t "a pull into a full file system fails, and succeeds when that has grown" \
+		mounted bash -c in_disk
 else
 	echo "no file system can be mounted here; the limit on the size of files was tested alone"
 fi

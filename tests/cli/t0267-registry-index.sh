@@ -19,16 +19,17 @@ pushed() { json "$1" foundry-store push --json --private "${@:2}"; }
 
 # --- what a push knows ---
 
-t "a push into a repository that does not exist" pushed "j['objects_moved'] == 101" many "$at/one"
-t "asks for one blob alone" test "$(asked HEAD one/blobs)" = 1
+t "a push creates a repository that does not exist" \
+	pushed "j['objects_moved'] == 101" many "$at/one"
+t "the first push asks for one blob alone" test "$(asked HEAD one/blobs)" = 1
 t "a second push asks for no blob" pushed "j['objects_moved'] == 0 and j['requests'] <= 5" \
 	many "$at/one"
-t "an image that another tag shares objects with" pushed \
+t "an image is pushed that shares objects with another tag" pushed \
 	"j['objects_moved'] == 1 and j['requests'] <= 20" fewer "$at/one:fewer"
 # three pushes: the list; {}; {}, the list and the manifest
-t "asks for what is new" test "$(asked HEAD one/blobs)" = 5
-t "pull" foundry-store -s t pull "$at/one"
-t "of both images" foundry-store -s t pull "$at/one:fewer"
+t "that push asks only for objects that the other tag lacks" test "$(asked HEAD one/blobs)" = 5
+t "the first image can be pulled" foundry-store -s t pull "$at/one"
+t "the second image can be pulled" foundry-store -s t pull "$at/one:fewer"
 lose() {
 	local lost
 	lost=$(curl -s "http://127.0.0.1:$main_port/v2/m/one/manifests/latest" \
@@ -37,10 +38,11 @@ lose() {
 	rm main.data/docker/registry/v2/blobs/sha256/"${lost:0:2}/$lost/data"
 }
 lose
-t "a blob that the registry has lost" says_only 3 "answered 404" foundry-store -s u pull "$at/one"
-t "is sent again" pushed "j['objects_moved'] == 1" many "$at/one"
-t "and the image is whole" foundry-store -s u pull "$at/one"
-t "a foreign image's tag is replaced" bash -c "
+t "a pull fails if the registry has lost a blob" \
+	says_only 3 "answered 404" foundry-store -s u pull "$at/one"
+t "a push sends a lost blob again" pushed "j['objects_moved'] == 1" many "$at/one"
+t "the image is whole after the lost blob was sent" foundry-store -s u pull "$at/one"
+t "a push replaces the tag of another program's image" bash -c "
 	curl -sSf -X PUT -H 'Content-Type: application/vnd.oci.image.index.v1+json' -d \
 	'{\"schemaVersion\": 2, \"mediaType\": \"application/vnd.oci.image.index.v1+json\",
 	\"manifests\": []}' http://127.0.0.1:$main_port/v2/m/one/manifests/foreign &&
@@ -50,29 +52,30 @@ t "a foreign image's tag is replaced" bash -c "
 # --- an index ---
 
 export FOUNDRY_REGISTRY_LIBRARY=$BUILD/tests/libfoundry-registry-parts.so
-t "push with an index" pushed "j['objects_moved'] == 91" fewer "$at/parts"
-t "a second push sends nothing" pushed "j['objects_moved'] == 0" fewer "$at/parts"
-t "asks for the empty blob alone" test "$(asked HEAD parts/blobs)" = 2
+t "push with an index works" pushed "j['objects_moved'] == 91" fewer "$at/parts"
+t "a second push with an index sends nothing" pushed "j['objects_moved'] == 0" fewer "$at/parts"
+t "a second push with an index asks for the empty blob alone" test "$(asked HEAD parts/blobs)" = 2
 unset FOUNDRY_REGISTRY_LIBRARY
 raw() { skopeo inspect --raw --tls-verify=false "docker://127.0.0.1:$1"; }
 t "skopeo inspects the index: 23 manifests" bash -c "$(declare -f raw); raw $main_port/m/parts |
 	python3 -c 'import json, sys; j = json.load(sys.stdin); assert len(j[\"manifests\"]) == 23'"
-t "skopeo copies it to another registry" skopeo --tmpdir "$TMP" copy -q --all \
+t "skopeo copies an index to another registry" skopeo --tmpdir "$TMP" copy -q --all \
 	--src-tls-verify=false --dest-tls-verify=false "docker://127.0.0.1:$main_port/m/parts" \
 	"docker://127.0.0.1:$other_port/c/parts"
 parts() { raw "$1" | grep -o 'sha256:[0-9a-f]*'; }
 t "the copy names the same manifests" cmp <(parts "$main_port/m/parts") \
 	<(parts "$other_port/c/parts")
-t "the copy pulls" foundry-store -s v pull "oci+http://127.0.0.1:$other_port/c/parts"
-t "and is whole" foundry-store -s v verify
+t "a copied index can be pulled" foundry-store -s v pull "oci+http://127.0.0.1:$other_port/c/parts"
+t "an image pulled from a copied index is whole" foundry-store -s v verify
 t "the exports of both stores are equal" cmp <(foundry-store export fewer) \
 	<(foundry-store -s v export fewer)
-t "another repository mounts its objects" pushed "j['objects_mounted'] == 91 and
+t "a push mounts the objects of an index from another repository" \
+	pushed "j['objects_mounted'] == 91 and
 	j['objects_moved'] == 0" --mount m/parts fewer "$at/mounted"
-t "skopeo deletes it" skopeo delete --tls-verify=false "docker://127.0.0.1:$main_port/m/parts"
-t "then it is not there" says_only 3 "answered 404" foundry-store -s v pull "$at/parts"
-t "what it shared is" foundry-store -s w pull "$at/mounted"
-t "and is that image" bash -c "foundry-store -s u ls --json | grep -q $many"
+t "skopeo deletes an index" skopeo delete --tls-verify=false "docker://127.0.0.1:$main_port/m/parts"
+t "a pull of a deleted index fails" says_only 3 "answered 404" foundry-store -s v pull "$at/parts"
+t "objects that the deleted index shared can be pulled" foundry-store -s w pull "$at/mounted"
+t "they form the shared image" bash -c "foundry-store -s u ls --json | grep -q $many"
 
 # --- the copy of an image, loaded ---
 

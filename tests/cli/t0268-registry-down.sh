@@ -50,10 +50,11 @@ every() {
 		for ((n = 0; n < total; n++)); do
 			$prepare
 			down_at $n $when
-			t "$name, and the registry dies $when request $n of $total" "${name}_again"
+			t "$name succeeds after the registry died $when request $n of $total" \
+				"${name}_again"
 		done
 	done
-	t "$name has the requests that were expected: $total" test "$total" "$@"
+	t "$name makes the expected number of requests: $total" test "$total" "$@"
 }
 empty() { rm -rf real.data/docker; }
 push() { foundry-store push -q --private m/one "$at"; }
@@ -88,12 +89,12 @@ registry_stop real
 for stage in "GET /v2/$" "HEAD blobs" "POST uploads" "PUT uploads" "PUT manifests/sha256" \
 	"PUT manifests/latest"; do
 	# shellcheck disable=SC2086 # two words
-	t "a registry that is killed at $stage of a push" killed push $stage
+	t "a push succeeds after the registry was killed at $stage" killed push $stage
 	registry_stop real
 done
 for stage in "GET manifests/latest" "GET manifests/sha256" "GET blobs"; do
 	# shellcheck disable=SC2086
-	t "a registry that is killed at $stage of a pull" killed pull $stage
+	t "a pull succeeds after the registry was killed at $stage" killed pull $stage
 	registry_stop real
 done
 t_done

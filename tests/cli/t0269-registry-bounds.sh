@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a registry can make a client do: how often it logs in, how long it waits for a token, which
-# host sees its certificate; and log-ins that a helper should know which is not there.
+# Limits of what a registry can make a client do: how often it logs in, how long it waits for a
+# token, which host sees its certificate. Also log-ins that a missing helper should know.
 # shellcheck disable=SC2154,SC2094 # hostile_start sets NAME_port
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/tests/cli/store.sh"
@@ -38,7 +38,7 @@ progress() {
 	t "pull shows bytes and objects" shows "KiB of .*, object [0-9]+ of 4[01]"
 	rm -rf t
 	fault "GET $slow 1 drip 0.2"
-	t "and the rate and the time left" shows "of 4[01], [0-9.]+ [KM]iB/s, [0-9]+ s left"
+	t "pull shows the rate and the time left" shows "of 4[01], [0-9.]+ [KM]iB/s, [0-9]+ s left"
 }
 
 # --- redirects of many blobs ---
@@ -46,14 +46,14 @@ progress() {
 # The image's tag was removed: the registry has its blobs, and no manifest names them.
 redirects() {
 	fault
-	t "remove the image" foundry-store unpush "$at"
+	t "an image is removed for the next tests" foundry-store unpush "$at"
 	fault "HEAD blobs/sha256: 99999 redirect http://127.0.0.1:$real_port"
-	t "a registry that redirects each question for a blob" python3 -c '
+	t "a push works if the registry redirects each question for a blob" python3 -c '
 import sys
 import foundry
 foundry.Store(sys.argv[1]).push("m/one", sys.argv[2], private=True, requests=2)' \
 		"$FOUNDRY_STORE" "$at"
-	t "has them all" test "$(asked "HEAD .*blobs/sha256")" -gt 40
+	t "the push asked for every blob" test "$(asked "HEAD .*blobs/sha256")" -gt 40
 }
 
 # --- log-ins without end ---
@@ -62,9 +62,9 @@ tokens_endless() {
 	touch bad/tokens
 	fault "GET blobs/sha256 99999 expire"
 	rm -rf t
-	t "a registry that refuses every token" says_only 6 "answered 401" \
+	t "a registry that refuses every token is an error" says_only 6 "answered 401" \
 		timeout 20 foundry-store -s t pull "$at"
-	t "gets each request a few times" test "$(asked "GET.*blobs")" -lt 100
+	t "a refused request is repeated only a few times" test "$(asked "GET.*blobs")" -lt 100
 }
 
 # --- tokens that never come ---
@@ -75,10 +75,10 @@ tokens_never() {
 	fault "GET /token 99 trickle"
 	: >bad/tokens
 	start=$SECONDS
-	t "a token that comes a byte at a time" says_only 9 \
+	t "a token that comes a byte at a time is an error" says_only 9 \
 		"tokens cannot be reached: .*(timed out|Timeout)" \
 		timeout 60 foundry-store -s t pull "$at"
-	t "is not waited for" test $((SECONDS - start)) -lt 25
+	t "a pull does not wait for such a token" test $((SECONDS - start)) -lt 25
 }
 
 # --- a helper that is not there ---
@@ -90,9 +90,10 @@ helper_absent() {
 	fault
 	: >bad/tokens
 	rm -rf t
-	t "without the helper an open registry is read" anonymous
+	t "without the helper an image is pulled from an open registry" anonymous
 	rm -rf t
-	t "with a warning in the log" warned "warn: .*docker-credential-absent is not in PATH"
+	t "the log warns of the missing helper" \
+		warned "warn: .*docker-credential-absent is not in PATH"
 	fault "GET /token 9 status 401"
 	: >bad/tokens
 	rm -rf t
@@ -115,13 +116,13 @@ certificate() {
 	t "blobs come from another host" foundry-store -s t pull "oci://127.0.0.1:$named_port/m/one"
 	t "the registry saw the certificate" grep -q "GET .*manifests.* client$" named/headers
 	t "the other host got requests" grep -q "GET .*blobs" other/headers
-	t "and no certificate" bash -c "! grep -q 'client$' other/headers"
+	t "the other host did not see the certificate" bash -c "! grep -q 'client$' other/headers"
 }
 
 # Each of the others begins with what the one before has left.
 others() {
 	begin
-	t "push" foundry-store push --private m/one "$at"
+	t "an image is pushed for the next tests" foundry-store push --private m/one "$at"
 	progress
 	redirects
 	tokens_endless

@@ -17,12 +17,15 @@ row() { grep -q "^$1 *$2 " table; }
 # takes TITLE SECONDS: until all hosts can launch
 takes() { grep -q "^$1 .* $2\$" table; }
 t "without a cache each host fetches an image" row "no cache" 40
-t "which the origin's link limits" takes "no cache" 42
+t "without a cache the origin's link limits the time" takes "no cache" 42
 t "empty caches fetch more than one for each host" row "caches, empty, all hosts at once" 68
-t "one host of each first" row "caches, empty, one host of each first" 8
-t "caches that fetch once" row "caches that fetch once, all hosts at once" 4
-t "are limited by the origin, too" takes "caches that fetch once, all hosts at once" 6
-t "a cache for each site" row "the same, behind a cache of each site" 2
+t "if one host of each cache begins, each cache fetches two images" \
+	row "caches, empty, one host of each first" 8
+t "caches that fetch once fetch one image each" row "caches that fetch once, all hosts at once" 4
+t "caches that fetch once are limited by the origin, too" \
+	takes "caches that fetch once, all hosts at once" 6
+t "a cache for each site fetches one image for each site" \
+	row "the same, behind a cache of each site" 2
 t "the same options print the same table" cmp <(fleet --spread 3) <(fleet --spread 3)
 t "another seed prints another one" bash -c "! cmp -s <($(declare -f fleet); fleet --spread 9) \
 	<($(declare -f fleet); fleet --spread 9 --seed 2)"

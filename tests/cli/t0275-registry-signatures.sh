@@ -58,7 +58,7 @@ push() { foundry-store push --private -q "$@"; }
 
 # --- signing ---
 
-t "push with a key of Ed25519" push m/one "$at" --sign-key team.pem
+t "push signs with a key of Ed25519" push m/one "$at" --sign-key team.pem
 digest=$(digest_of "$at")
 manifest() { curl -s -H "Accept: application/vnd.oci.image.$2.v1+json" \
 	"http://$host/v2/models/one/manifests/$1"; }
@@ -67,7 +67,7 @@ manifest "sha256-$digest.sig" manifest >sig.json
 member() { python3 -c "import json, sys; j = json.load(open('sig.json')); print($1)"; }
 t "the signature is a referrer of the image" prints "sha256:$digest" member \
 	'j["subject"]["digest"]'
-t "which the index of referrers lists" grep -q \
+t "the index of referrers lists the signature" grep -q \
 	"$(sha256sum <sig.json | cut -c 1-64).*artifact.sig.v1+json" \
 	<(manifest "sha256-$digest" index)
 payload_check() {
@@ -76,20 +76,21 @@ payload_check() {
 		base64 -d >signature
 	openssl pkeyutl -verify -pubin -inkey team.pub -rawin -in payload -sigfile signature
 }
-t "openssl verifies it" payload_check
-t "the payload names image and place" prints "True" python3 -c "import json
+t "openssl verifies the signature" payload_check
+t "the payload names the image and its place" prints "True" python3 -c "import json
 p = json.load(open('payload'))['critical']
 print(p == {'identity': {'docker-reference': '$host/models/one:latest'},
 	'image': {'docker-manifest-digest': 'sha256:$digest'},
 	'type': 'cosign container image signature'})"
 t "a second push changes nothing" push m/one "$at" --sign-key team.pem
-t "the signature is there once" cmp sig.json <(manifest "sha256-$digest.sig" manifest)
-t "sign adds one with a key of ECDSA" json "j['digest'] == '$digest'" \
+t "the image has one signature after two pushes" \
+	cmp sig.json <(manifest "sha256-$digest.sig" manifest)
+t "sign adds a signature with a key of ECDSA" json "j['digest'] == '$digest'" \
 	foundry-store sign --json m/one "$at" --sign-key p256.pem
-t "ECDSA is not repeated either" foundry-store sign m/one "$at" --sign-key p256.pem
+t "sign works again with the key of ECDSA" foundry-store sign m/one "$at" --sign-key p256.pem
 manifest "sha256-$digest.sig" manifest >sig.json
-t "two signatures are there" prints 2 member 'len(j["layers"])'
-t "the index lists their manifest alone" prints "1" python3 -c \
+t "the image has two signatures then" prints 2 member 'len(j["layers"])'
+t "the index lists their one manifest" prints "1" python3 -c \
 	'import json, sys; print(len(json.load(sys.stdin)["manifests"]))' \
 	< <(manifest "sha256-$digest" index)
 
@@ -102,39 +103,41 @@ t "a key of ECDSA is accepted" pulls
 policy '{"keys": ["other.pub", "'"$TMP"'/team.pub"]}'
 t "one of several keys is enough" pulls
 t "the variable names the policy" env FOUNDRY_POLICY=policy.json foundry-store -s t pull "$at"
-t "a pull by digest" pulls "$at@sha256:$digest"
+t "a pull by digest accepts the signature" pulls "$at@sha256:$digest"
 policy '{"keys": ["other.pub"]}'
-t "another key is not enough" refuses \
+t "a signature by a key that the policy lacks is refused" refuses \
 	"asks for a signature of $host/models/one:latest by other.pub, and none of its 2 signatures"
 policy '{"keys": ["other.pub", "rsa.pub"]}'
-t "a key of another kind" says_only 2 "rsa.pub is no public key.*Ed25519 or" \
+t "a policy with an RSA key is refused" says_only 2 "rsa.pub is no public key.*Ed25519 or" \
 	foundry-store -s t pull --policy policy.json "$at"
 policy '"reject"'
-t "reject rejects signed images too" refuses "rejects every image of $host/models/one"
+t "the rule reject refuses signed images, too" refuses "rejects every image of $host/models/one"
 policy '"reject"' "$host/models" "$team"
-t "a folder's rule" pulls
+t "a rule for a folder counts" pulls
 policy "$accept" "$host/models" "$accept" "$host/models/one" '"reject"'
-t "the longest name counts" refuses "rejects every image"
+t "the rule with the longest name counts" refuses "rejects every image"
 policy "$accept" "$host/models/one:latest" '"reject"'
-t "a tag is the longest" refuses "rejects every image"
+t "a rule for a tag has the longest name" refuses "rejects every image"
 policy "$accept" "$host/model" '"reject"' "$host/models/on" '"reject"' 127.0.0.1 '"reject"'
-t "half a name does not count" pulls
+t "a rule for a part of a name does not count" pulls
 policy "$accept" "$host" '"reject"'
-t "a host's rule" refuses "rejects every image"
+t "a rule for a host counts" refuses "rejects every image"
 
 push m/two "$at:two"
 policy "$team"
-t "an unsigned image" refuses "by team.pub, and the registry has no signature of it; sign it" \
-	"$at:two"
-t "neither is it by digest" refuses "no signature" "$at@sha256:$(digest_of "$at:two")"
+t "an unsigned image is refused" \
+	refuses "by team.pub, and the registry has no signature of it; sign it" "$at:two"
+t "an unsigned image is refused by digest, too" \
+	refuses "no signature" "$at@sha256:$(digest_of "$at:two")"
 policy "$accept"
-t "a policy that accepts it" pulls "$at:two"
+t "an unsigned image is accepted by a policy that accepts it" pulls "$at:two"
 policy "$team"
 foundry-store sign -q m/two "$at:two" --sign-key other.pem
-t "a signature of another key" refuses "by team.pub, and none of its 1 signatures" "$at:two"
-t "sign says what it signed" prints "signed sha256:$(digest_of "$at:two")" \
+t "an image signed with another key is refused" \
+	refuses "by team.pub, and none of its 1 signatures" "$at:two"
+t "sign prints the digest that it signed" prints "signed sha256:$(digest_of "$at:two")" \
 	foundry-store sign m/two "$at:two" --sign-key team.pem
-t "then it is accepted" pulls "$at:two"
+t "the image is accepted after it was signed" pulls "$at:two"
 
 # --- another name ---
 
@@ -145,11 +148,11 @@ retag() {
 		"http://$host/v2/$3/manifests/$2"
 }
 retag two prod models/one
-t "a signed image under another tag" refuses \
+t "a signed image under another tag is refused" refuses \
 	"of $host/models/one:prod by team.pub, and it has one for $host/models/one:two alone" \
 	"$at:prod"
 policy '{"keys": ["team.pub"], "identity": "repository"}'
-t "which the policy can allow" pulls "$at:prod"
+t "a policy can accept other tags" pulls "$at:prod"
 # the same artifact with its signatures in another repository
 push m/one "oci+http://$host/mirror/one"
 for tag in "sha256-$digest.sig" "sha256-$digest"; do
@@ -166,36 +169,40 @@ for tag in "sha256-$digest.sig" "sha256-$digest"; do
 done
 policy "$team"
 mirror=oci+http://$host/mirror/one
-t "a signed image in another repository" refuses \
+t "a signed image in another repository is refused" refuses \
 	"it has one for $host/models/one:latest alone" "$mirror"
 policy '"reject"' "$host/mirror" \
 	"{\"keys\": [\"team.pub\"], \"signedAs\": \"$host/models\"}"
-t "a mirror, whose images are signed as the origin's" pulls "$mirror"
+t "a policy accepts a mirror whose images are signed as the origin's" pulls "$mirror"
 retag latest x mirror/one
-t "with the same tag alone" refuses "$host/models/one:x by team.pub, and it has one for" "$mirror:x"
+t "a policy for a mirror accepts the same tag alone" \
+	refuses "$host/models/one:x by team.pub, and it has one for" "$mirror:x"
 
 # --- what sign refuses ---
 
-t "an image that is not there" says_only 3 "404" \
+t "sign refuses an image that the registry lacks" says_only 3 "404" \
 	foundry-store sign m/one "$at:none" --sign-key team.pem
-t "an image that is not the one of the store" says_only 7 "has sha256:.*not the image in the" \
+t "sign refuses an image that is not the one in the store" \
+	says_only 7 "has sha256:.*not the image in the" \
 	foundry-store sign m/one "$at:two" --sign-key team.pem
-t "no key" says_only 2 "no key is named" foundry-store sign m/one "$at"
-t "a key from the variable" env FOUNDRY_SIGN_KEY=team.pem foundry-store sign m/one "$at"
-t "a key that does not exist" says_only 2 "the key none.pem does not exist" \
+t "sign without a key is wrong usage" says_only 2 "no key is named" foundry-store sign m/one "$at"
+t "sign uses the key that the variable names" \
+	env FOUNDRY_SIGN_KEY=team.pem foundry-store sign m/one "$at"
+t "sign refuses a key that does not exist" says_only 2 "the key none.pem does not exist" \
 	foundry-store sign m/one "$at" --sign-key none.pem
 head -c 100 a >short
 for key in team.pub rsa.pem p384.pem locked.pem short; do
-	t "no key to sign with: $key" says_only 2 "$key is no private key without a passphrase" \
+	t "sign refuses $key, which is no private key" \
+		says_only 2 "$key is no private key without a passphrase" \
 		foundry-store sign m/one "$at" --sign-key $key </dev/null
 done
 t "a push with a wrong key sends nothing" says_only 2 "is no private key" \
 	foundry-store push --private m/one "oci+http://$host/none" --sign-key short
-t "the repository was not made" says_only 3 "404" foundry-store -s t pull "oci+http://$host/none"
-t "a signature by digest" foundry-store sign m/one "$at@sha256:$digest" --sign-key other.pem
+t "that push made no repository" says_only 3 "404" foundry-store -s t pull "oci+http://$host/none"
+t "sign by digest works" foundry-store sign m/one "$at@sha256:$digest" --sign-key other.pem
 policy '{"keys": ["other.pub"]}'
-t "counts for the digest" pulls "$at@sha256:$digest"
-t "and not for a tag" refuses "it has one for $host/models/one alone"
+t "a signature by digest counts for the digest" pulls "$at@sha256:$digest"
+t "a signature by digest does not count for a tag" refuses "it has one for $host/models/one alone"
 
 # --- Python ---
 
@@ -230,7 +237,8 @@ t "Python signs, and applies policies" python3 signs.py "$at" "$digest"
 
 while IFS='|' read -r text regex; do
 	printf '%s\n' "$text" >policy.json
-	t "no policy: $text" says_only 2 "the policy policy.json cannot be used: .*($regex)" \
+	t "a policy is refused: $text" \
+		says_only 2 "the policy policy.json cannot be used: .*($regex)" \
 		foundry-store -s t pull --policy policy.json "$at"
 done <<'END'
 |JSON
@@ -256,9 +264,10 @@ done <<'END'
 {"version": 1, "default": "accept", "names": {"h/x": {"keys": ["k"], "signedAs": 1}}}|signedAs
 {"version": 1, "default": "accept", "names": {"h/x:t": {"keys": ["k"], "signedAs": "g"}}}|for a tag
 END
-t "a policy that does not exist" says_only 2 "the policy none.json .*does not exist" \
+t "a policy that does not exist is refused" says_only 2 "the policy none.json .*does not exist" \
 	foundry-store -s t pull --policy none.json "$at"
 policy '{"keys": ["none.pub"]}'
-t "a key of the policy that does not exist" says_only 2 "the key none.pub does not exist" \
+t "a policy with a key that does not exist is refused" \
+	says_only 2 "the key none.pub does not exist" \
 	foundry-store -s t pull --policy policy.json "$at"
 t_done

@@ -57,29 +57,29 @@ refused() {
 
 # --- where signatures are found ---
 
-t "the tag of cosign" accepts
+t "a signature at cosign's tag is found" accepts
 fault "GET $sig 9 status 404"
-t "the index of referrers" accepts
+t "a signature in the index of referrers is found" accepts
 printf '{"schemaVersion": 2, "manifests": [{"mediaType": "%s", "digest": "sha256:%s", "size": %s,
 	"artifactType": "application/vnd.dev.cosign.artifact.sig.v1+json"}]}' \
 	application/vnd.oci.image.manifest.v1+json "$good" "$(wc -c <good.json)" >list.json
 fault "${none[@]}" "GET referrers 9 file $TMP/list.json"
-t "the registry's own list of referrers" accepts
+t "a signature in the registry's own list of referrers is found" accepts
 echo '{"schemaVersion": 2, "manifests": []}' >empty.json
 fault "GET $sig 9 status 404" "GET referrers 9 file $TMP/empty.json"
-t "if that is empty, the index does not count" refused "the registry has no signature of it"
+t "an empty list of the registry replaces the index" refused "the registry has no signature of it"
 fault "${none[@]}"
-t "nowhere" refused "the registry has no signature of it"
+t "without a signature the image is refused" refused "the registry has no signature of it"
 : >bad/headers
 fault
 t "a policy that accepts asks for no signature" env FOUNDRY_POLICY= foundry-store -s u pull "$at"
-t "so there was no such request" fails "" grep -q "sha256-" bad/headers
+t "no signature was asked for then" fails "" grep -q "sha256-" bad/headers
 
 # --- changed ---
 
 sed "s/sha256:$one/sha256:$two/" good.json >subject.json
 fault "GET $sig 9 file $TMP/subject.json" "GET $index 9 status 404"
-t "the subject is not what is signed" accepts
+t "the subject of a signature manifest does not count" accepts
 # json EXPRESSION: good.json, changed
 changed() { python3 -c "import json; m = json.load(open('good.json')); layers = m['layers']
 note = layers[0]['annotations']; name = 'dev.cosignproject.cosign/signature'
@@ -88,7 +88,8 @@ open('changed.json', 'w').write(m if isinstance(m, str) else json.dumps(m))"; }
 while IFS='|' read -r change regex; do
 	changed "$change"
 	fault "GET $sig 9 file $TMP/changed.json" "GET $index 9 status 404"
-	t "a signature manifest after: $change" refused "${regex:-the registry has no signature}"
+	t "a signature manifest is refused after: $change" \
+		refused "${regex:-the registry has no signature}"
 done <<'END'
 note[name] = note[name][:40]|none of its 1 signatures
 note[name] = note[name][:-4] + "AAA="|none of its 1 signatures
@@ -112,23 +113,26 @@ m = json.dumps(m)[:-10]
 m = " " * (5 << 20)
 END
 fault "GET $sig 9 file $TMP/two.json" "GET $index 9 status 404"
-t "the signature of another image that had this name" refused "it has one for another image alone"
+t "a signature of another image that had this name is refused" \
+	refused "it has one for another image alone"
 changed 'm = " " * (5 << 20)'
 fault "GET $sig 9 file $TMP/changed.json"
-t "too large a manifest does not hide a good one" accepts
+t "a manifest that is too large does not hide a good one" accepts
 fault "GET $sig 9 endless 200"
-t "nor does one without end" timeout 20 bash -c "rm -rf t; foundry-store -s t pull $at"
+t "a manifest without end does not hide a good one" \
+	timeout 20 bash -c "rm -rf t; foundry-store -s t pull $at"
 fault "GET $sig 9 drop"
-t "a registry that does not answer is no unsigned image" says_only 9 "broke off" \
+t "a registry that does not answer is an error of the network" says_only 9 "broke off" \
 	foundry-store -s t pull "$at"
 fault "GET $sig 9 status 403"
-t "one that refuses is an error" says_only 6 "answered 403" foundry-store -s t pull "$at"
+t "a registry that refuses signatures is an error" \
+	says_only 6 "answered 403" foundry-store -s t pull "$at"
 fault "GET $payload 9 flip"
-t "a payload with other bytes" refused "none of its 1 signatures"
+t "a payload with other bytes is refused" refused "none of its 1 signatures"
 fault "GET $payload 9 status 404"
-t "a payload that is gone" refused "none of its 1 signatures"
+t "a missing payload is refused" refused "none of its 1 signatures"
 fault "GET $payload 9 longer"
-t "a payload that is too long" refused "none of its 1 signatures"
+t "a payload that is too long is refused" refused "none of its 1 signatures"
 
 # --- many ---
 
@@ -146,10 +150,10 @@ good["layers"] = [wrong] * 63 + [layer]
 open("last.json", "w").write(json.dumps(good))
 END
 fault "GET $sig 9 file $TMP/last.json" "GET $index 9 status 404"
-t "a good signature behind 63 others" accepts
+t "a good signature behind 63 others is found" accepts
 fault "GET $sig 9 status 404" "GET $index 9 file $TMP/many.json"
-t "9,000 referrers that are not there" refused "the registry has no signature"
-t "of which few were asked for" test "$(asked "manifests/sha256:0")" -le 64
+t "an image with 9,000 missing referrers is refused" refused "the registry has no signature"
+t "few of them were asked for" test "$(asked "manifests/sha256:0")" -le 64
 
 # --- loads that fetch ---
 
@@ -164,11 +168,12 @@ t "a load that fetches an unsigned image fails" fails \
 	"asks for a signature of $host/images:vecadd by team.pub" load
 t "push signs with the key of the variable" env FOUNDRY_SIGN_KEY=team.pem \
 	foundry-store -s v push --private -q vecadd
-t "then the load succeeds" load
+t "a load that fetches a signed image succeeds" load
 registry_start cache proxy="http://127.0.0.1:$real_port"
 export FOUNDRY_REGISTRY=oci+http://127.0.0.1:$cache_port/images
-t "a cache's name is another one" fails "it has one for $host/images:vecadd alone" load
+t "a policy for the origin refuses a cache, which has another name" \
+	fails "it has one for $host/images:vecadd alone" load
 printf '{"version": 1, "default": "reject", "names": {"127.0.0.1:%s": {"keys": ["team.pub"],
 	"signedAs": "%s"}}}' "$cache_port" "$host" >policy.json
-t "which the policy can allow" load
+t "a policy can accept the cache" load
 t_done

@@ -49,8 +49,8 @@ verified() {
 	[ $rc = 0 ] || [ "$(grep -o 'Debian-local change: sigstore disabled' <<<"$said" |
 		wc -l)" = 2 ]
 }
-t "a key of Ed25519" verified ed25519
-t "a key of ECDSA" verified p256
+t "skopeo finds a signature with a key of Ed25519" verified ed25519
+t "skopeo finds a signature with a key of ECDSA" verified p256
 foundry-store push --private -q m/one "$at:unsigned" --no-refs
 t "an unsigned image is rejected" fails "signature was required, but no signature exists" \
 	copy unsigned
@@ -69,15 +69,16 @@ done
 # requires KEY
 requires() { policy '{"type": "signedBy", "keyType": "GPGKeys", "keyPath": "'"$TMP/$1.gpg"'"}'; }
 requires team
-t "without a signature" fails "signature was required, but no signature exists" copy latest
+t "an image without a signature of OpenPGP is rejected" \
+	fails "signature was required, but no signature exists" copy latest
 curl -sf -H "Accept: application/vnd.oci.image.manifest.v1+json" \
 	"http://$host/v2/models/one/manifests/latest" >manifest.json
 place=$TMP/lookaside/models/one@sha256=$digest
 mkdir -p "$place"
 t "skopeo signs the manifest" skopeo standalone-sign manifest.json "$host/models/one:latest" \
 	team@example.com -o "$place/signature-1"
-t "skopeo verifies it with a key of Ed25519" copy latest
-t "and copies the image" cmp manifest.json copied/manifest.json
+t "skopeo verifies its signature with a key of Ed25519" copy latest
+t "skopeo copies the signed image" cmp manifest.json copied/manifest.json
 requires other
 t "another key is rejected" fails "Source image rejected: Invalid GPG signature" copy latest
 requires team

@@ -34,7 +34,7 @@ push m/two "$at:unsigned"
 
 # --- the verifiers ---
 
-# The log of transparency that cosign asks for by default is a service of others.
+# The transparency log that cosign asks for by default is a service of others.
 cosign_verifies() {
 	cosign verify --key "$1.pub" --insecure-ignore-tlog=true --allow-http-registry \
 		"${3:-$host}/$repo:$2"
@@ -101,13 +101,13 @@ t "a changed signature is refused by both" refused p256 "invalid signature"
 put good.json "$(tag_of unsigned)"
 t "a signature of another image is refused by both" refused unsigned "(d|D)igest"
 put good.json "$signatures"
-t "the good one is accepted again" skopeo_verifies p256 p256
+t "the unchanged signature is accepted again" skopeo_verifies p256 p256
 manifest p256 >image.json
 put image.json prod
 t "skopeo refuses the image under another tag" fails "rejected|identity|does not match" \
 	skopeo_verifies p256 prod
-t "and accepts it if its policy asks for the repository alone" skopeo_verifies p256 prod \
-	dir:copied ', "signedIdentity": {"type": "matchRepository"}'
+t "skopeo accepts the other tag if its policy compares the repository alone" \
+	skopeo_verifies p256 prod dir:copied ', "signedIdentity": {"type": "matchRepository"}'
 t "cosign does not compare tags" cosign_verifies p256 prod
 
 # --- copies with their signatures ---
@@ -129,8 +129,9 @@ cosign generate-key-pair --output-key-prefix theirs 2>/dev/null
 t "cosign signs an image" cosign sign --key theirs.key --tlog-upload=false -y \
 	--allow-http-registry "$host/$repo:theirs"
 printf '{"version": 1, "default": {"keys": ["theirs.pub"], "identity": "repository"}}' >ours.json
-t "a policy of ours accepts that" foundry-store -s u pull --policy ours.json "$at:theirs"
-t "for the repository alone: cosign does not sign the tag" \
+t "a policy of ours accepts an image that cosign signed" \
+	foundry-store -s u pull --policy ours.json "$at:theirs"
+t "a policy that compares tags refuses it: cosign does not sign the tag" \
 	says_only 6 "one for $host/$repo alone" env FOUNDRY_POLICY= foundry-store -s u pull \
 	--policy <(printf '{"version": 1, "default": {"keys": ["%s/theirs.pub"]}}' "$TMP") \
 	"$at:theirs"
@@ -141,6 +142,6 @@ t "for the repository alone: cosign does not sign the tag" \
 FOUNDRY_REGISTRY_LIBRARY=$BUILD/tests/libfoundry-registry-parts.so \
 	push many "$at:many" --sign-key p256.pem
 t "cosign verifies an index" cosign_verifies p256 many
-t "skopeo asks for a signature of each of its manifests, which Foundry does not make" fails \
+t "skopeo refuses the index: it asks for a signature of each manifest" fails \
 	"rejected" skopeo_verifies p256 many
 t_done

@@ -15,22 +15,22 @@ long() {
 
 t "each example has 60 lines at most" prints "" long
 if command -v c++ >/dev/null; then
-	t "C++ compiles" c++ -std=c++17 -Wall -Wextra -Werror -I"$ROOT/include" \
+	t "the example in C++ compiles" c++ -std=c++17 -Wall -Wextra -Werror -I"$ROOT/include" \
 		-I"${CUDA_INC:-/usr/local/cuda/include}" "$examples/load.cc" \
 		"$BUILD/libfoundry.so.0.2" -Wl,-rpath,"$BUILD" -o load
-	t "C++ loads" prints "100003 numbers are right" ./load store
-	t "C++ reports errors" fails "there is no store" ./load none
+	t "the example in C++ loads the image" prints "100003 numbers are right" ./load store
+	t "the example in C++ reports errors" fails "there is no store" ./load none
 fi
 if command -v rustc >/dev/null && rustc --version >/dev/null 2>&1; then
 	ln -s "$BUILD/libfoundry.so.0.2" libfoundry.so
-	t "Rust compiles" rustc --edition 2021 "$examples/load.rs" -L . \
+	t "the example in Rust compiles" rustc --edition 2021 "$examples/load.rs" -L . \
 		-C link-arg=-Wl,-rpath,"$BUILD" -o load-rust
-	t "Rust loads" prints "100003 numbers are right" ./load-rust store
-	t "Rust reports errors" fails "there is no store" ./load-rust none
+	t "the example in Rust loads the image" prints "100003 numbers are right" ./load-rust store
+	t "the example in Rust reports errors" fails "there is no store" ./load-rust none
 fi
 export PYTHONPATH=$ROOT/api/python FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 CUDA_VISIBLE_DEVICES=
 for each in classify generate unet encode cupy_graph; do
-	t "$each needs a GPU" fails "no GPU" python3 "$examples/$each.py"
+	t "$each says that it needs a GPU" fails "no GPU" python3 "$examples/$each.py"
 done
 for each in unet encode cupy_graph; do
 	t "$each has help" sh -c "python3 '$examples/$each.py' --help >help.out"
@@ -50,9 +50,10 @@ for cell in cells:
     exec(cell, names)
 PY
 t "examples become notebooks" python3 "$ROOT/Documentation/_ext/notebooks.py" books
-t "two of them" test "$(echo books/*)" = "books/classify.ipynb books/generate.ipynb"
+t "two examples become notebooks" \
+	test "$(echo books/*)" = "books/classify.ipynb books/generate.ipynb"
 for each in classify generate; do
-	t "the notebook $each needs a GPU" fails "no GPU" python3 cells.py books/$each.ipynb \
-		"$examples/$each.py"
+	t "the notebook $each says that it needs a GPU" \
+		fails "no GPU" python3 cells.py books/$each.ipynb "$examples/$each.py"
 done
 t_done
