@@ -10,9 +10,9 @@
  * (record.h). Before every sync of the recording, when most changes are pending, states are made in
  * which some of the pending changes have happened. If there are at most EXHAUSTIVE pending changes,
  * all subsets are made. Otherwise SAMPLES of them are made, including none, all, and all but one.
- * In every other sample, pages are torn in sectors. Each state is opened and checked as after a
- * kill. The next round continues from one of the states, before any repair. -b: a disk that forgets
- * syncs of files, of LMDB's meta pages, or of directories; the test must detect that.
+ * In every other sample, pages are written in parts, by sectors. Each state is opened and checked
+ * as after a kill. The next round continues from one of the states, before any repair. -b: a disk
+ * that forgets syncs of files, of LMDB's meta pages, or of directories; the test must detect that.
  */
 #include <errno.h>
 #include <ftw.h>

@@ -4,7 +4,7 @@
  * computes the states that a power cut could leave.
  *
  * The model: a write, a change of size or of a directory may reach the disk at any time after it
- * was made, and must have reached it when a sync of that file or directory that began later has
+ * was made. It has reached the disk when a sync of that file or directory that began later has
  * returned. Before that, any subset of the changes may be on the disk, in any order between files,
  * and pages in parts of 512 bytes. A write through a descriptor with O_DSYNC is a write and a sync.
  * Only a sync of the directory syncs names. Bytes that were written through a shared map may have

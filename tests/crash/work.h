@@ -6,8 +6,8 @@
  * Workers seal, tag, remove, load and collect at random, each under names of its own. Objects come
  * from a pool that all share, so that writes of known objects meet collections. Before a worker
  * changes a name, it notes the value that it wants. After the call has succeeded, it notes that
- * value as reported. Whatever happens to the worker in between, a name must have the value that was
- * reported, or the one that was wanted. Notes lie in memory that outlives the worker.
+ * value as reported. If anything happens to the worker in between, a name must have the value that
+ * was reported, or the one that was wanted. Notes lie in memory that outlives the worker.
  *
  * Workers also evict, and set a limit at which seals evict: a name that is not pinned may disappear
  * at any time, but never names another image. A name whose pin was reported stays.

@@ -5,8 +5,8 @@
 #define FDRY_TESTS_LIB_NEED_H
 
 /* Unless @result is 0, print @what and the reason, and exit: with 77 if there is no driver or no
- * GPU, else with 1. @result is a result of the library or of LMDB, or a condition, which errno
- * explains. */
+ * GPU, else with 1. @result is a result of the library or of LMDB. It may also be a condition,
+ * which errno explains. */
 void need(int result, const char *what);
 
 /* The same with the program's name. */

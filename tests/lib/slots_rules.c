@@ -53,7 +53,7 @@ START_TEST(replaced)
 END_TEST
 
 /* A graph that the table owns is in one slot alone, and is destroyed once. */
-START_TEST(what_is_owned_already)
+START_TEST(a_graph_is_owned_by_one_slot)
 {
 	CUgraphExec x = sf_exec_make(0, 3, 0), y = sf_exec_make(1, 5, 0), z = sf_exec_make(2, 7, 0);
 	CUgraph g = sf_graph_make(3, 9, 0);
@@ -421,7 +421,7 @@ void slots_rules_add(TCase *tc)
 {
 	tcase_add_test(tc, keys_and_none);
 	tcase_add_test(tc, replaced);
-	tcase_add_test(tc, what_is_owned_already);
+	tcase_add_test(tc, a_graph_is_owned_by_one_slot);
 	tcase_add_test(tc, invalidated);
 	tcase_add_loop_test(tc, emptied_by_two, 0, 4);
 	tcase_add_loop_test(tc, freed_in_flight, 0, 3);

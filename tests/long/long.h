@@ -6,10 +6,10 @@
  * PROGRAM [-n CASES] [-s SEED] [-c CASE] [-d DIR]
  *
  * A case follows from the seed and its number alone, so that -s and -c repeat one. Cases run in
- * processes that a server forks, some in each: a case that crashes or hangs ends its process, is
- * reported with its seed and number, and another process continues with the next case. The
- * environment sets the same for all such tests: LONG, the percentage of all cases (default: the
- * sample), and SEED.
+ * processes that a server forks, some in each. A case that crashes or hangs ends its process and is
+ * reported with its seed and number. Another process continues with the next case. The environment
+ * sets the same for all such tests: LONG, the percentage of all cases (default: the sample), and
+ * SEED.
  */
 #ifndef FDRY_TESTS_LONG_LONG_H
 #define FDRY_TESTS_LONG_LONG_H
@@ -38,7 +38,7 @@ struct long_test {
 	} known[LONG_KNOWN];
 };
 
-/* A directory of the test, in memory if there is room. It is removed with the test. */
+/* A directory of the test, in memory if there is space. It is removed with the test. */
 extern char long_dir[256];
 /* The case is repeated alone (-c), so it may print its steps. */
 extern bool long_alone;

@@ -163,7 +163,7 @@ static void ids_forget(char *line)
 		}
 }
 
-/* Into @to, which has room for all of it. */
+/* Into @to, which is large enough for all of it. */
 static void line_change(char *to, const char *line)
 {
 	size_t len = strlen(line), at;

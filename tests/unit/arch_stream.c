@@ -31,7 +31,7 @@ END_TEST
 
 /* A primary context that was destroyed and made again is a new one with the same handle and no
  * streams. */
-START_TEST(a_context_that_is_gone)
+START_TEST(a_destroyed_context)
 {
 	const struct fdry_driver *drv = test_sim();
 	CUstream s = shared(drv, FDRY_STREAM_MEMORY);
@@ -97,7 +97,7 @@ int main(void)
 	TCase *tc = tcase_create("shared");
 
 	tcase_add_test(tc, one_of_each_use);
-	tcase_add_test(tc, a_context_that_is_gone);
+	tcase_add_test(tc, a_destroyed_context);
 	tcase_add_test(tc, a_context_that_is_forgotten);
 	tcase_add_loop_test(tc, failures_leave_nothing, 0, 3);
 	tcase_add_test(tc, no_context);

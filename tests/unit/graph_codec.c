@@ -557,7 +557,7 @@ START_TEST(encoder_limits_nodes)
 }
 END_TEST
 
-START_TEST(encoder_takes_only_optional_sections)
+START_TEST(encoder_accepts_only_optional_sections)
 {
 	struct fdry_graph_enc enc = { 0 };
 	struct fdry_span x = { (const uint8_t *)"x", 1 };
@@ -686,7 +686,7 @@ int main(void)
 	tcase_add_test(tc, encoder_limits_edge_data);
 	tcase_add_test(tc, encoder_limits_events);
 	tcase_add_test(tc, encoder_limits_nodes);
-	tcase_add_test(tc, encoder_takes_only_optional_sections);
+	tcase_add_test(tc, encoder_accepts_only_optional_sections);
 	tcase_add_test(tc, order_is_creation_where_that_is_topological);
 	tcase_add_test(tc, order_follows_edges);
 	tcase_add_test(tc, order_of_a_shuffled_chain);

@@ -290,7 +290,7 @@ START_TEST(bad_field)
 }
 END_TEST
 
-START_TEST(absurd_sizes_take_no_memory)
+START_TEST(absurd_sizes_allocate_no_memory)
 {
 	struct made m;
 	uint64_t flags = (_i ? FDRY_FATBIN_ZSTD : FDRY_FATBIN_LZ4) | 0x11;
@@ -407,7 +407,7 @@ int main(void)
 	tcase_add_test(tc, equal_texts_are_refused);
 	tcase_add_test(tc, nothing_behind_it_is_looked_at);
 	tcase_add_loop_test(tc, bad_field, 0, (int)(sizeof(bad_fields) / sizeof(bad_fields[0])));
-	tcase_add_loop_test(tc, absurd_sizes_take_no_memory, 0, 2);
+	tcase_add_loop_test(tc, absurd_sizes_allocate_no_memory, 0, 2);
 	tcase_add_test(tc, wrappers);
 	tcase_add_test(tc, bare_code);
 	tcase_add_loop_test(tc, damage, 0, 3);

@@ -78,7 +78,7 @@ static unsigned int bank_free(struct fdry_kernel_bank *bank)
 	return paper.unloaded - before;
 }
 
-START_TEST(banks_share_a_module_until_the_last_goes)
+START_TEST(banks_share_a_module_until_the_last_ends)
 {
 	struct fdry_kernel_bank *bank[3];
 
@@ -298,7 +298,7 @@ static void string_unname(const struct fdry_elf *elf, uint8_t *bytes)
 }
 
 /* Strings alone do not count. */
-START_TEST(what_may_be_no_string_counts)
+START_TEST(variables_that_may_not_be_strings_count)
 {
 	static void (*const change[])(const struct fdry_elf *elf,
 				      uint8_t *bytes) = { string_rename, string_unname };
@@ -336,7 +336,7 @@ int main(void)
 	TCase *tc = tcase_create("modules");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, banks_share_a_module_until_the_last_goes);
+	tcase_add_test(tc, banks_share_a_module_until_the_last_ends);
 	tcase_add_test(tc, a_module_with_variables_is_one_banks_own);
 	tcase_add_test(tc, other_attributes_take_a_load_of_their_own);
 	tcase_add_test(tc, another_context_has_its_own);
@@ -344,7 +344,7 @@ int main(void)
 	tcase_add_test(tc, a_shared_kernel_is_compared);
 	tcase_add_test(tc, a_refused_kernel_leaves_nothing);
 	tcase_add_test(tc, a_load_that_fails_leaves_other_banks_as_they_are);
-	tcase_add_loop_test(tc, what_may_be_no_string_counts, 0, 2);
+	tcase_add_loop_test(tc, variables_that_may_not_be_strings_count, 0, 2);
 	tcase_add_loop_test(tc, variables_are_seen, 0, sizeof(codes) / sizeof(codes[0]));
 	suite_add_tcase(s, tc);
 	return test_main(s);

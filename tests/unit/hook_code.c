@@ -186,7 +186,7 @@ START_TEST(large_code_that_is_not_there)
 }
 END_TEST
 
-START_TEST(what_is_not_copied_meanwhile)
+START_TEST(code_that_is_not_copied_beside_the_driver)
 {
 	_Alignas(8) static const uint8_t in_program[LARGE] = {
 		0x7f, 'E', 'L', 'F', ELFCLASS64, [0x28 + 2] = 0x10
@@ -325,7 +325,7 @@ START_TEST(unknown_kinds)
 }
 END_TEST
 
-START_TEST(files_are_taken_over)
+START_TEST(bytes_of_files_are_adopted)
 {
 	struct fdry_kept k;
 	char *text = strdup(ptx), *tiny = calloc(1, 3), *wrapper = calloc(1, 65);
@@ -520,14 +520,14 @@ int main(void)
 	tcase_add_test(tc, elf_that_makes_no_sense);
 	tcase_add_test(tc, large_code_is_copied_meanwhile);
 	tcase_add_test(tc, large_code_that_is_not_there);
-	tcase_add_test(tc, what_is_not_copied_meanwhile);
+	tcase_add_test(tc, code_that_is_not_copied_beside_the_driver);
 	tcase_add_test(tc, objects_that_come_and_go);
 	tcase_add_test(tc, ptx_keeps_its_nul);
 	tcase_add_test(tc, read_only_code_stays_in_place);
 	tcase_add_test(tc, writable_code_is_copied);
 	tcase_add_test(tc, wrapper_is_copied_and_its_fatbin_kept);
 	tcase_add_test(tc, unknown_kinds);
-	tcase_add_test(tc, files_are_taken_over);
+	tcase_add_test(tc, bytes_of_files_are_adopted);
 	tcase_add_test(tc, nothing_beyond_the_end_is_read);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("notes");

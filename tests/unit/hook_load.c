@@ -258,7 +258,7 @@ START_TEST(a_librarys_module)
 }
 END_TEST
 
-START_TEST(what_fails_to_load_is_not_noted)
+START_TEST(code_that_fails_to_load_is_not_noted)
 {
 	struct fdry_code c = { .len = 7 };
 	CUmodule m = (CUmodule)0x1234;
@@ -317,7 +317,7 @@ int main(void)
 	tcase_add_test(tc, files);
 	tcase_add_test(tc, the_linkers_output);
 	tcase_add_test(tc, a_librarys_module);
-	tcase_add_test(tc, what_fails_to_load_is_not_noted);
+	tcase_add_test(tc, code_that_fails_to_load_is_not_noted);
 	tcase_add_test(tc, threads_that_load);
 	suite_add_tcase(s, tc);
 	return test_main(s);

@@ -485,7 +485,7 @@ START_TEST(a_segment_that_grows)
 }
 END_TEST
 
-START_TEST(what_no_image_can_hold)
+START_TEST(memory_that_no_image_can_hold)
 {
 	CUmemGenericAllocationHandle twice, early, out, known;
 	CUdeviceptr p, native = 0;
@@ -672,7 +672,7 @@ int main(void)
 	tcase_add_test(tc, memory_of_another_process);
 	tcase_add_test(tc, memory_of_another_api);
 	tcase_add_test(tc, a_segment_that_grows);
-	tcase_add_test(tc, what_no_image_can_hold);
+	tcase_add_test(tc, memory_that_no_image_can_hold);
 	tcase_add_test(tc, addresses_that_are_not_the_programs);
 	tcase_add_test(tc, an_ended_region_waits_for_all);
 	suite_add_tcase(s, tc);

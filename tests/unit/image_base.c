@@ -72,7 +72,7 @@ START_TEST(bases_are_spread)
 }
 END_TEST
 
-#if !TEST_SANITIZED_THREAD /* the thread sanitizer has no room there */
+#if !TEST_SANITIZED_THREAD /* the thread sanitizer allows no memory there */
 
 /* --- bases of captures --- */
 
@@ -137,7 +137,7 @@ START_TEST(less_capacity_behind_a_base)
 END_TEST
 
 /* A file is named by its path. */
-START_TEST(what_is_there_is_named)
+START_TEST(the_obstacle_is_named)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .name = "some/model" };
 	FILE *f = fopen("/proc/self/exe", "rb");
@@ -305,7 +305,7 @@ static void add_what_needs_room(TCase *tc)
 {
 	tcase_add_test(tc, capture_by_name);
 	tcase_add_test(tc, less_capacity_behind_a_base);
-	tcase_add_test(tc, what_is_there_is_named);
+	tcase_add_test(tc, the_obstacle_is_named);
 	tcase_add_test(tc, several_images);
 	tcase_add_test(tc, a_capture_where_an_image_was);
 	tcase_add_test(tc, captures_are_named);

@@ -259,7 +259,7 @@ START_TEST(larger_than_the_device)
 END_TEST
 
 /* Less than was captured: nodes that are seen to use the rest are refused. */
-START_TEST(what_is_not_backed_is_not_used)
+START_TEST(missing_bytes_are_not_used)
 {
 	struct fdry_image *img = NULL;
 	long before;
@@ -457,8 +457,8 @@ int main(void)
 	tcase_add_loop_test(tc, any_size, 0, 2 * NSOME);
 	tcase_add_test(tc, capacity_at_the_end);
 	tcase_add_test(tc, larger_than_the_device);
-	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 1, 6);
-	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 7, 8);
+	tcase_add_loop_test(tc, missing_bytes_are_not_used, 1, 6);
+	tcase_add_loop_test(tc, missing_bytes_are_not_used, 7, 8);
 	tcase_add_test(tc, sizes_that_do_not_fit);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, capacity_that_cannot_be_had);

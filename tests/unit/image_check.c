@@ -429,7 +429,7 @@ END_TEST
 
 /* --- content that is not compared --- */
 
-START_TEST(what_was_compared_is_reported)
+START_TEST(a_load_reports_compared_bytes)
 {
 	struct fdry_load_report report;
 
@@ -446,7 +446,7 @@ int main(void)
 		flipped_bits_are_found, a_pack_in_the_store_repairs_it,
 		a_broken_pack_repairs_nothing, configured_sources_repair_it, a_restore_compares,
 		host_content_is_compared,
-		bytes_that_change_on_their_way, what_was_compared_is_reported,
+		bytes_that_change_on_their_way, a_load_reports_compared_bytes,
 		a_context_has_one_fingerprinter, another_context_has_its_own,
 		two_threads_check_at_once,
 	};

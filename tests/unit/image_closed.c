@@ -61,7 +61,7 @@ START_TEST(a_store)
 }
 END_TEST
 
-START_TEST(what_needs_a_device)
+START_TEST(calls_that_need_a_device)
 {
 	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = 1,
 					.dtypes = (const uint32_t[]){ FDRY_U32 } };
@@ -231,7 +231,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_add_test(tc, an_image);
 	tcase_add_test(tc, a_store);
-	tcase_add_test(tc, what_needs_a_device);
+	tcase_add_test(tc, calls_that_need_a_device);
 	tcase_add_test(tc, a_capture);
 	tcase_add_loop_test(tc, a_progress_function, 0, 2);
 	tcase_add_test(tc, a_function_of_the_store);

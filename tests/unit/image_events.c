@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of events that several graphs of an image use, as NCCL's graphs do: each graph waits
+ * Unit tests of events that several graphs of an image use, as NCCL's graphs do. Each graph waits
  * for the event and records it, so launches on different streams run one after the other.
  */
 #include "tests/lib/image.h"

@@ -174,7 +174,7 @@ START_TEST(earlier_work_on_the_stream_counts)
 }
 END_TEST
 
-START_TEST(what_cannot_be_compared_is_refused)
+START_TEST(tensors_that_cannot_be_compared_are_refused)
 {
 	struct fdry_check_report wrong = { .sz = 1 };
 	struct fdry_image *img;
@@ -292,7 +292,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		a_difference_is_named, earlier_work_on_the_stream_counts,
-		what_cannot_be_compared_is_refused, a_capacity_has_the_size_of_the_seal,
+		tensors_that_cannot_be_compared_are_refused, a_capacity_has_the_size_of_the_seal,
 		equal_constants_are_one_image, without_a_record_the_check_is_refused,
 	};
 	Suite *s = suite_create("external");

@@ -134,7 +134,7 @@ START_TEST(an_image_of_no_ref_gets_none)
 }
 END_TEST
 
-START_TEST(what_cannot_be_attached_is_refused)
+START_TEST(invalid_files_are_refused)
 {
 	static const char *const names[] = { "", "/a", "a/", "a//b", ".", "a/../b", "../a", "a/.",
 					     "a\nb", "a\x7f" };
@@ -186,7 +186,7 @@ int main(void)
 	tcase_add_test(tc, a_collection_keeps_them);
 	tcase_add_test(tc, equal_files_are_stored_once);
 	tcase_add_test(tc, an_image_of_no_ref_gets_none);
-	tcase_add_test(tc, what_cannot_be_attached_is_refused);
+	tcase_add_test(tc, invalid_files_are_refused);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -80,7 +80,7 @@ START_TEST(inputs_are_rewritten_before_every_launch)
 }
 END_TEST
 
-START_TEST(what_each_use_begins_with)
+START_TEST(initial_bytes_of_each_use)
 {
 	float zeros[N] = { 0 }, poison[N], v[N];
 	struct fdry_image *img;
@@ -120,7 +120,7 @@ START_TEST(pageable_memory_comes_back_pinned)
 }
 END_TEST
 
-START_TEST(state_goes_on_and_is_restored)
+START_TEST(state_continues_and_is_restored)
 {
 	struct fdry_image *img;
 	float v[N];
@@ -285,7 +285,7 @@ START_TEST(addresses_are_not_in_an_image)
 }
 END_TEST
 
-START_TEST(needs_are_what_the_load_takes)
+START_TEST(requirements_are_what_the_load_uses)
 {
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_image *img;
@@ -451,15 +451,15 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, inputs_are_rewritten_before_every_launch);
-	tcase_add_loop_test(tc, what_each_use_begins_with, 0, 2);
+	tcase_add_loop_test(tc, initial_bytes_of_each_use, 0, 2);
 	tcase_add_test(tc, pageable_memory_comes_back_pinned);
-	tcase_add_test(tc, state_goes_on_and_is_restored);
+	tcase_add_test(tc, state_continues_and_is_restored);
 	tcase_add_test(tc, inputs_must_be_filled);
 	tcase_add_test(tc, device_memory_is_copied_there);
 	tcase_add_test(tc, copies_wait_for_a_capture_to_end);
 	tcase_add_loop_test(tc, nothing_is_left_whatever_fails, 0, 2);
 	tcase_add_test(tc, addresses_are_not_in_an_image);
-	tcase_add_test(tc, needs_are_what_the_load_takes);
+	tcase_add_test(tc, requirements_are_what_the_load_uses);
 	tcase_add_test(tc, content_is_kept_and_verified);
 	tcase_add_test(tc, it_is_described);
 	tcase_add_test(tc, tensors_that_share_bytes);

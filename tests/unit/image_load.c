@@ -377,7 +377,7 @@ START_TEST(other_machines)
 }
 END_TEST
 
-START_TEST(addresses_taken)
+START_TEST(addresses_in_use)
 {
 	struct fdry_image *img;
 	struct fdry_store *s;
@@ -643,7 +643,7 @@ int main(void)
 	tcase_add_test(tc, unknown_names);
 	tcase_add_test(tc, wrong_facts);
 	tcase_add_loop_test(tc, other_machines, 0, sizeof(machines) / sizeof(machines[0]));
-	tcase_add_test(tc, addresses_taken);
+	tcase_add_test(tc, addresses_in_use);
 	tcase_add_test(tc, damaged_content);
 	tcase_add_test(tc, nodes_that_are_not_there);
 	tcase_add_test(tc, sealed_when_the_programs_work_is_done);

@@ -76,7 +76,7 @@ static int open_it(const struct fdry_buf *b, struct fdry_manifest *m)
 	return fdry_manifest_init((struct fdry_span){ b->data, b->len }, m);
 }
 
-START_TEST(what_is_written_is_read)
+START_TEST(a_written_manifest_can_be_read)
 {
 	struct fdry_buf b = made();
 	struct fdry_manifest m;
@@ -756,7 +756,7 @@ int main(void)
 	Suite *s = suite_create("image_manifest");
 	TCase *tc = tcase_create("manifest");
 
-	tcase_add_test(tc, what_is_written_is_read);
+	tcase_add_test(tc, a_written_manifest_can_be_read);
 	tcase_add_test(tc, golden_bytes);
 	tcase_add_test(tc, golden_bytes_with_hosts);
 	tcase_add_loop_test(tc, every_capacity_field_is_checked, 0, CAPACITY_DAMAGES + 1);

@@ -368,7 +368,7 @@ static void use_another_pool(void *arg)
 static void (*const refusals[])(void *) = { map_again, use_freed, use_reserved, use_unmapped,
 					    use_another_pool };
 
-START_TEST(what_no_image_can_hold)
+START_TEST(memory_that_no_image_can_hold)
 {
 	test_child(refusals[_i], NULL);
 }
@@ -387,7 +387,8 @@ int main(void)
 	tcase_add_test(tc, pieces_of_a_tensor_became_one);
 	tcase_add_test(tc, tensor_over_a_hole);
 	tcase_add_test(tc, tensor_over_two_allocations);
-	tcase_add_loop_test(tc, what_no_image_can_hold, 0, sizeof(refusals) / sizeof(refusals[0]));
+	tcase_add_loop_test(tc, memory_that_no_image_can_hold, 0,
+			    sizeof(refusals) / sizeof(refusals[0]));
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -81,7 +81,7 @@ START_TEST(some_are_kept_until_the_last_holder_leaves)
 }
 END_TEST
 
-START_TEST(what_the_driver_does_not_register_is_not_kept)
+START_TEST(blocks_that_are_not_registered_are_not_kept)
 {
 	fdry_pinned_hold(drv);
 	test_sim_fail("cuMemHostRegister_v2:1:801");
@@ -128,7 +128,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, none_is_kept_without_a_holder);
 	tcase_add_test(tc, some_are_kept_until_the_last_holder_leaves);
-	tcase_add_test(tc, what_the_driver_does_not_register_is_not_kept);
+	tcase_add_test(tc, blocks_that_are_not_registered_are_not_kept);
 	tcase_add_test(tc, a_child_has_none);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);

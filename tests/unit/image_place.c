@@ -119,7 +119,7 @@ START_TEST(poison_spares_what_is_kept)
 END_TEST
 
 /* The claimed ranges are free again, and no others. */
-START_TEST(unloading_gives_the_claims_back)
+START_TEST(unloading_releases_the_claims)
 {
 	struct fdry_load_opts opts;
 	struct fdry_image *img;
@@ -320,9 +320,9 @@ static void load_within(void *arg, int phase, uint64_t done, uint64_t total, dou
 	ok(fdry_image_load(n->w->store, "img", &opts, &n->img));
 }
 
-/* A progress function loads an image into the same region. @_i: whether the outer load, and the
- * inner one, build all graphs, for which a thread may copy the content; and when the inner one is
- * made. */
+/* A progress function loads an image into the same region. @_i: when the inner load is made, and
+ * whether the outer and the inner load build all graphs, for which a thread may copy the
+ * content. */
 START_TEST(a_load_within_a_load)
 {
 	struct nested n = { .flags = _i & 1 ? FDRY_LOAD_BUILD : 0,
@@ -427,7 +427,7 @@ static void seal_changed(void *unused)
 
 /* A range that an earlier image claimed is not an allocation of the process, which would be
  * kept. */
-START_TEST(of_two_contents_the_later_one_counts)
+START_TEST(the_later_of_two_contents_counts)
 {
 	struct fdry_load_opts opts;
 	struct fdry_image *img, *more;
@@ -558,7 +558,7 @@ START_TEST(options_that_make_no_sense_are_refused)
 }
 END_TEST
 
-/* Whatever call fails, nothing is claimed afterwards and the process has its bytes. */
+/* If any call fails, nothing is claimed afterwards and the process has its bytes. */
 START_TEST(every_driver_call_fails_in_turn)
 {
 	struct fdry_load_opts opts;
@@ -650,7 +650,7 @@ START_TEST(a_graph_that_is_dropped_is_not_sealed)
 }
 END_TEST
 
-START_TEST(memory_is_mapped_ahead_and_given_back)
+START_TEST(memory_is_mapped_ahead_and_freed)
 {
 	struct work w;
 
@@ -674,21 +674,21 @@ int main(void)
 	tcase_add_loop_test(tc, nothing_is_kept_where_nothing_is_named, 0, 2);
 	tcase_add_test(tc, ranges_are_kept_to_the_byte);
 	tcase_add_test(tc, poison_spares_what_is_kept);
-	tcase_add_test(tc, unloading_gives_the_claims_back);
+	tcase_add_test(tc, unloading_releases_the_claims);
 	tcase_add_test(tc, the_capture_may_end_first);
 	tcase_add_test(tc, the_aside_area_is_the_images);
 	tcase_add_test(tc, an_aside_area_needs_a_size);
 	tcase_add_test(tc, two_images_share_a_region);
 	tcase_add_loop_test(tc, a_load_within_a_load, 0, 6);
 	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
-	tcase_add_test(tc, of_two_contents_the_later_one_counts);
+	tcase_add_test(tc, the_later_of_two_contents_counts);
 	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
 	tcase_add_test(tc, another_region_is_refused);
 	tcase_add_test(tc, options_that_make_no_sense_are_refused);
 	tcase_add_test(tc, every_driver_call_fails_in_turn);
 	tcase_add_test(tc, a_capture_tells_its_allocations);
 	tcase_add_test(tc, a_graph_that_is_dropped_is_not_sealed);
-	tcase_add_test(tc, memory_is_mapped_ahead_and_given_back);
+	tcase_add_test(tc, memory_is_mapped_ahead_and_freed);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -217,7 +217,7 @@ static void seal_big(void *unused)
 
 /* The allocation has the same size and address, but memory behind it belongs to the pool: the image
  * would overwrite it. */
-START_TEST(an_allocation_of_a_pool_has_less_room)
+START_TEST(an_allocation_of_a_pool_has_less_capacity)
 {
 	struct fdry_load_opts opts;
 	struct fdry_image *img;
@@ -276,7 +276,7 @@ int main(void)
 	tcase_add_loop_test(tc, the_first_allocation_that_differs_is_named, 0, 3);
 	tcase_add_loop_test(tc, allocations_that_touch_nothing_stay_their_own, 0, 4);
 	tcase_add_loop_test(tc, a_hole_in_the_middle_is_filled, 0, 2);
-	tcase_add_test(tc, an_allocation_of_a_pool_has_less_room);
+	tcase_add_test(tc, an_allocation_of_a_pool_has_less_capacity);
 	tcase_add_test(tc, an_allocation_in_the_way_is_named);
 	suite_add_tcase(s, tc);
 	return test_main(s);

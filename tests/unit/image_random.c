@@ -243,7 +243,7 @@ static void sums_are(struct fdry_image *img, CUstream stream, uint64_t launches)
 
 /* On streams that nothing orders, launches of one graph follow each other, and so do its
  * numbers. */
-START_TEST(streams_take_turns)
+START_TEST(streams_wait_for_each_other)
 {
 	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };
 	struct fdry_image *img;
@@ -353,7 +353,7 @@ START_TEST(states_of_the_callers)
 }
 END_TEST
 
-START_TEST(what_an_image_says)
+START_TEST(descriptions_of_generators)
 {
 	struct fdry_image *img;
 	const char *name = NULL;
@@ -553,7 +553,7 @@ static void refusals(void *arg)
 	work_end(&d.w);
 }
 
-START_TEST(what_is_refused)
+START_TEST(wrong_uses_are_refused)
 {
 	test_child(refusals, NULL);
 }
@@ -774,17 +774,17 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, a_hundred_launches, 0, 3);
 	tcase_add_test(t, launches_faster_than_the_stream);
-	tcase_add_loop_test(t, streams_take_turns, 0, 3);
+	tcase_add_loop_test(t, streams_wait_for_each_other, 0, 3);
 	tcase_add_test(t, a_handle_that_comes_again);
 	tcase_add_test(t, a_wait_that_fails);
 	tcase_add_test(t, states_are_set_and_wrap);
 	tcase_add_test(t, states_of_the_callers);
-	tcase_add_test(t, what_an_image_says);
+	tcase_add_test(t, descriptions_of_generators);
 	tcase_add_loop_test(t, a_launch_that_fails_draws_nothing, 0, 4);
 	tcase_add_loop_test(t, a_launch_that_was_made_draws, 0, 3);
 	tcase_add_test(t, many_threads);
 	tcase_add_test(t, threads_draw_their_own);
-	tcase_add_test(t, what_is_refused);
+	tcase_add_test(t, wrong_uses_are_refused);
 	tcase_add_loop_test(t, cells_that_the_graph_writes, 0, 2);
 	tcase_add_test(t, cells_in_an_external_tensor);
 	tcase_add_test(t, draws_of_a_graph_that_is_left_out);

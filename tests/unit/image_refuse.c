@@ -548,7 +548,7 @@ START_TEST(the_driver_came_first)
 }
 END_TEST
 
-START_TEST(base_taken)
+START_TEST(base_in_use)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_BASE,
 					  .size = 1ull << 30 };
@@ -578,7 +578,7 @@ int main(void)
 	tcase_add_test(tc, one_capture_at_a_time);
 	tcase_add_test(tc, without_the_stand_in);
 	tcase_add_test(tc, the_driver_came_first);
-	tcase_add_test(tc, base_taken);
+	tcase_add_test(tc, base_in_use);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

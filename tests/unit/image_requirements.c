@@ -70,7 +70,7 @@ START_TEST(facts_without_a_driver)
 }
 END_TEST
 
-START_TEST(what_cannot_be_asked)
+START_TEST(wrong_requests)
 {
 	struct fdry_load_opts opts = { .sz = 3 };
 	struct fdry_requirements *n = (struct fdry_requirements *)&opts;
@@ -175,7 +175,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, asked_without_a_driver);
 	tcase_add_test(tc, facts_without_a_driver);
-	tcase_add_test(tc, what_cannot_be_asked);
+	tcase_add_test(tc, wrong_requests);
 	tcase_add_test(tc, holes);
 	tcase_add_test(tc, memory_that_shrank);
 	tcase_add_test(tc, described);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of seals that follow each other in one capture: unchanged memory is neither hashed nor
- * stored again, and the image has memory as it is at the seal, whatever happened to memory or to
- * the store in between.
+ * Unit tests of seals that follow each other in one capture. Unchanged memory is neither hashed nor
+ * stored again. The image has memory as it is at the seal, even if memory or the store changed in
+ * between.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -252,7 +252,7 @@ START_TEST(another_store_gets_all_of_it)
 END_TEST
 
 /* The store lost content between two seals: it is stored again. */
-START_TEST(what_the_store_lost_is_stored_again)
+START_TEST(lost_content_is_stored_again)
 {
 	struct fdry_gc_report gone = { .sz = sizeof(gone) };
 
@@ -579,7 +579,7 @@ int main(void)
 	tcase_add_test(tc, content_that_is_cut_anew);
 	tcase_add_test(tc, host_memory_that_did_not_change);
 	tcase_add_test(tc, another_store_gets_all_of_it);
-	tcase_add_test(tc, what_the_store_lost_is_stored_again);
+	tcase_add_test(tc, lost_content_is_stored_again);
 	tcase_add_test(tc, damage_in_the_store_is_found_later);
 	tcase_add_loop_test(tc, graphs_that_change, 0, 2);
 	tcase_add_test(tc, graph_that_was_made_again);

@@ -92,7 +92,7 @@ static void load_all(struct job *jobs, size_t n)
 		test_child(load_job, &jobs[i]);
 }
 
-START_TEST(a_load_takes_the_image_for_its_gpu)
+START_TEST(a_load_selects_the_image_for_its_gpu)
 {
 	static const struct job seals[] = { { .cc = "9.0", .salt = 10 },
 					    { .cc = "8.0", .salt = 20 } };
@@ -249,7 +249,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, dir_teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_load_takes_the_image_for_its_gpu);
+	tcase_add_test(tc, a_load_selects_the_image_for_its_gpu);
 	tcase_add_test(tc, a_new_seal_replaces_the_image_of_its_gpu);
 	tcase_add_test(tc, facts_decide_and_then_the_newest);
 	tcase_add_test(tc, facts_are_compared_without_a_driver);

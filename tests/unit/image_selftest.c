@@ -229,7 +229,7 @@ static void seal_external_host(void *arg)
 	host_end(&h);
 }
 
-START_TEST(what_cannot_be_tested_is_refused)
+START_TEST(graphs_that_cannot_be_tested_are_refused)
 {
 	test_child(seal_refused, NULL);
 	test_child(seal_external_host, NULL);
@@ -636,7 +636,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		a_seal_puts_everything_back, errors_are_undone, scratch_at_odd_addresses,
-		what_cannot_be_tested_is_refused,
+		graphs_that_cannot_be_tested_are_refused,
 		host_memory_is_tested, an_image_passes_its_test, a_difference_is_named,
 		an_image_without_a_test_is_refused, a_failed_test_is_undone, kinds_of_nodes,
 		results_are_read,

@@ -196,7 +196,7 @@ START_TEST(variables_are_each_images_own)
 END_TEST
 
 /* The second image has one more graph, and the process keeps the objects of the first image. */
-START_TEST(what_is_there_is_not_read)
+START_TEST(known_objects_are_not_read)
 {
 	static struct work w;
 	struct fdry_image *first, *second, *third;
@@ -453,7 +453,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_add_test(tc, each_object_is_loaded_once);
 	tcase_add_test(tc, variables_are_each_images_own);
-	tcase_add_test(tc, what_is_there_is_not_read);
+	tcase_add_test(tc, known_objects_are_not_read);
 	tcase_add_test(tc, content_that_is_there_is_not_copied);
 	tcase_add_test(tc, mapped_memory_is_not_searched);
 	tcase_add_test(tc, another_context_loads_its_own);

@@ -190,7 +190,7 @@ END_TEST
 static const char *const calls[] = { "cuMemHostAlloc", "cuEventCreate", "cuMemcpyHtoDAsync_v2",
 				     "cuLaunchHostFunc", "cuEventSynchronize" };
 
-/* Whatever fails, the next write works, and nothing is left at the end. */
+/* If anything fails, the next write works, and nothing is left at the end. */
 START_TEST(failures)
 {
 	struct fdry_image *img = load();

@@ -104,7 +104,7 @@ static void add_check(struct fdry_image *img, CUstream stream, float salt)
 
 /* --- wrong streams --- */
 
-START_TEST(of_another_device)
+START_TEST(a_stream_of_another_device)
 {
 	struct fdry_image *img;
 	CUcontext ctx, popped;
@@ -126,7 +126,7 @@ START_TEST(of_another_device)
 }
 END_TEST
 
-START_TEST(of_another_context)
+START_TEST(a_stream_of_another_context)
 {
 	struct fdry_image *img;
 	CUcontext ctx, popped;
@@ -271,7 +271,7 @@ START_TEST(in_the_order_of_the_stream)
 }
 END_TEST
 
-START_TEST(the_own_context_goes_too)
+START_TEST(the_private_context_is_destroyed_too)
 {
 	struct fdry_image *img;
 	CUcontext now, before;
@@ -471,14 +471,14 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, of_another_device, 0, 2);
-	tcase_add_test(tc, of_another_context);
+	tcase_add_loop_test(tc, a_stream_of_another_device, 0, 2);
+	tcase_add_test(tc, a_stream_of_another_context);
 	tcase_add_loop_test(tc, that_was_destroyed, 0, 2);
 	tcase_add_loop_test(tc, that_captures, 0, 3);
 	tcase_add_loop_test(tc, from_a_thread_without_a_context, 0, 2);
 	tcase_add_loop_test(tc, on_both_devices, 0, 2);
 	tcase_add_loop_test(tc, in_the_order_of_the_stream, 0, 2);
-	tcase_add_test(tc, the_own_context_goes_too);
+	tcase_add_test(tc, the_private_context_is_destroyed_too);
 	tcase_add_loop_test(tc, refreshed_beside_a_launch, 0, 2);
 	tcase_add_test(tc, no_memory_to_refresh);
 	tcase_add_loop_test(tc, overlaps_are_found, 0, 2);

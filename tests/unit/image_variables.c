@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of module variables in an image: values that the program or a kernel gave them are
- * there again after a load and after a restore; values that cannot be kept are refused by name.
+ * Unit tests of module variables in an image. A load and a restore bring back the values that the
+ * program or a kernel has written. Values that cannot be kept are refused by name.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -238,7 +238,7 @@ START_TEST(a_wrong_fingerprint_is_the_fault_of_its_manifest)
 }
 END_TEST
 
-START_TEST(what_has_no_fingerprint_is_hashed)
+START_TEST(objects_without_a_fingerprint_are_hashed)
 {
 	struct fdry_verify_report r;
 
@@ -255,7 +255,7 @@ END_TEST
 
 /* --- crashes --- */
 
-START_TEST(verification_goes_on_behind_a_crash)
+START_TEST(verification_continues_behind_a_crash)
 {
 	struct fdry_verify_report r;
 	unsigned int threads;
@@ -304,7 +304,7 @@ int main(void)
 	const TTest *const tests[] = {
 		a_sound_store_is_compared, flips_are_found, damage_cancels_what_is_remembered,
 		a_wrong_fingerprint_is_the_fault_of_its_manifest,
-		what_has_no_fingerprint_is_hashed, verification_goes_on_behind_a_crash,
+		objects_without_a_fingerprint_are_hashed, verification_continues_behind_a_crash,
 		a_manifest_may_crash_its_reader,
 	};
 	Suite *s = suite_create("verify");

@@ -157,7 +157,7 @@ static const struct {
 	{ NULL, NULL, NULL, NULL },
 };
 
-START_TEST(where_caches_lie)
+START_TEST(places_of_caches)
 {
 	struct fdry_buf b = { 0 };
 
@@ -239,7 +239,7 @@ int main(void)
 	tcase_add_test(tc, flags_and_choices);
 	tcase_add_test(tc, a_wrong_level_is_said);
 	tcase_add_test(tc, paths);
-	tcase_add_loop_test(tc, where_caches_lie, 0, sizeof(places) / sizeof(places[0]));
+	tcase_add_loop_test(tc, places_of_caches, 0, sizeof(places) / sizeof(places[0]));
 	tcase_add_loop_test(tc, the_list_agrees_with_itself, 0, FDRY_CONFIG_COUNT);
 	tcase_add_test(tc, the_public_list);
 	suite_add_tcase(s, tc);

@@ -114,7 +114,7 @@ static void *look(void *arg)
 
 	while (!atomic_load((atomic_bool *)arg)) {
 		now = value(FDRY_METRIC_LAUNCHES_IMAGE);
-		ck_assert_msg(now >= before, "a counter went back from %llu to %llu",
+		ck_assert_msg(now >= before, "a counter decreased from %llu to %llu",
 			      (unsigned long long)before, (unsigned long long)now);
 		before = now;
 	}
@@ -183,12 +183,12 @@ START_TEST(the_list_says_what_it_counts)
 		ck_assert_msg(!strcmp(m->help, fdry_metric_infos[i].help), "%s has two helps",
 			      m->name);
 		ck_assert_msg(!strcmp(m->name, fdry_metric_infos[i < _i ? i + 1 : i - 1].name),
-			      "%s is torn apart", m->name);
+			      "parts of %s are from different moments", m->name);
 	}
 }
 END_TEST
 
-START_TEST(what_is_printed)
+START_TEST(printed_metrics)
 {
 	static const struct fdry_metric_info g = { FDRY_METRIC_GAUGE, FDRY_METRIC_ONE, "a", "",
 						   "Help." };
@@ -235,7 +235,7 @@ END_TEST
 
 /* The limit is far above the cost of a count, and far below that of a contended lock: a launch is
  * 5,000 ns. */
-START_TEST(what_a_count_costs)
+START_TEST(cost_of_a_count)
 {
 	struct timespec a, b;
 	double ns;
@@ -266,9 +266,9 @@ int main(void)
 	tcase_add_test(tc, a_snapshot_never_goes_back);
 	tcase_add_test(tc, resets_beside_counting);
 	tcase_add_loop_test(tc, the_list_says_what_it_counts, 0, FDRY_METRICS);
-	tcase_add_test(tc, what_is_printed);
+	tcase_add_test(tc, printed_metrics);
 	tcase_add_test(tc, the_public_snapshot);
-	tcase_add_test(tc, what_a_count_costs);
+	tcase_add_test(tc, cost_of_a_count);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -153,7 +153,7 @@ START_TEST(graphs_have_memory_of_their_own)
 	ok(release(b, 2, 0)); /* another launch allocated it again */
 	ok(fdry_region_dealloc(region, b, 0));
 	ck_assert(fdry_region_find(region, b, &(struct fdry_alloc){ 0 }));
-	ok(release(b, 2, 8)); /* another capture frees it; then it is gone */
+	ok(release(b, 2, 8)); /* another capture frees it, and it does not exist then */
 	ck_assert(!fdry_region_find(region, b, &(struct fdry_alloc){ 0 }));
 	ck_assert_int_eq(release(b, 2, 0), -FDRY_E_INVAL);
 	ok(check_region(region));
@@ -358,7 +358,7 @@ START_TEST(something_behind_the_end)
 }
 END_TEST
 
-START_TEST(what_is_mapped)
+START_TEST(mapped_memory)
 {
 	CUdeviceptr a = reserve(64 * MiB, 0);
 	struct fdry_alloc m, *ledger;
@@ -391,7 +391,7 @@ END_TEST
 
 /* An address that ever held data written before a capture is content, also if other memory is
  * mapped there later. */
-START_TEST(what_was_content_stays_content)
+START_TEST(content_stays_content)
 {
 	CUdeviceptr a = reserve(64 * MiB, 0);
 	struct fdry_alloc m;
@@ -468,8 +468,8 @@ int main(void)
 	tcase_add_test(tc, reservations_beyond_the_end);
 	tcase_add_test(tc, borders_stay);
 	tcase_add_test(tc, something_behind_the_end);
-	tcase_add_test(tc, what_is_mapped);
-	tcase_add_test(tc, what_was_content_stays_content);
+	tcase_add_test(tc, mapped_memory);
+	tcase_add_test(tc, content_stays_content);
 	tcase_add_test(tc, only_blank_memory_is_filled);
 	suite_add_tcase(s, tc);
 	return test_main(s);

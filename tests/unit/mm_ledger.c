@@ -153,7 +153,7 @@ START_TEST(find_holds_what_was_asked_for)
 }
 END_TEST
 
-START_TEST(at_says_what_lies_there)
+START_TEST(at_names_the_allocation_there)
 {
 	struct fdry_alloc a = { .addr = 1 };
 
@@ -237,7 +237,7 @@ int main(void)
 	tc = tcase_create("ledger");
 	tcase_add_checked_fixture(tc, three, forget);
 	tcase_add_test(tc, find_holds_what_was_asked_for);
-	tcase_add_test(tc, at_says_what_lies_there);
+	tcase_add_test(tc, at_names_the_allocation_there);
 	tcase_add_test(tc, serials_count_what_succeeded);
 	tcase_add_test(tc, entries_are_in_address_order);
 #ifdef NDEBUG

@@ -179,7 +179,7 @@ START_TEST(arena_end_is_straddled)
 }
 END_TEST
 
-START_TEST(arena_goes_when_freed)
+START_TEST(arena_ends_when_freed)
 {
 	CUdeviceptr a;
 
@@ -225,8 +225,8 @@ START_TEST(freed_memory_is_the_drivers_again)
 }
 END_TEST
 
-/* An allocation gets the lowest freed addresses with enough room, separately for small and large
- * ones. Captures get none. */
+/* An allocation gets the lowest freed addresses that hold it, separately for small and large ones.
+ * Captures get none. */
 START_TEST(addresses_are_used_again)
 {
 	CUdeviceptr small[6], large[6];
@@ -309,7 +309,7 @@ START_TEST(addresses_freed_in_a_capture_wait)
 END_TEST
 
 /* As after a framework empties its cache, exactly the memory between live segments is unmapped. */
-START_TEST(each_large_allocation_goes_by_itself)
+START_TEST(each_large_allocation_is_unmapped_alone)
 {
 	CUdeviceptr seg[4];
 	int i;
@@ -620,7 +620,7 @@ END_TEST
 
 /* @_i: the number of the driver call that fails. The claim can be repeated, and no other allocation
  * got its addresses. */
-START_TEST(a_claim_that_fails_gives_its_addresses_back)
+START_TEST(a_claim_that_fails_releases_its_addresses)
 {
 	char spec[32];
 
@@ -649,13 +649,13 @@ int main(void)
 	tcase_add_loop_test(tc, memory_handed_out_again_is_fresh, 0, 2);
 	tcase_add_test(tc, arena_needs_no_driver_call);
 	tcase_add_test(tc, arena_end_is_straddled);
-	tcase_add_test(tc, arena_goes_when_freed);
+	tcase_add_test(tc, arena_ends_when_freed);
 	tcase_add_test(tc, freed_memory_is_the_drivers_again);
 	tcase_add_test(tc, addresses_are_used_again);
 	tcase_add_loop_test(tc, memory_at_used_addresses_is_fresh, 0, 2);
 	tcase_add_test(tc, addresses_of_captures_are_not_used_again);
 	tcase_add_test(tc, addresses_freed_in_a_capture_wait);
-	tcase_add_test(tc, each_large_allocation_goes_by_itself);
+	tcase_add_test(tc, each_large_allocation_is_unmapped_alone);
 	tcase_add_test(tc, small_allocations_share);
 	tcase_add_test(tc, cursor_keeps_its_granule);
 	tcase_add_test(tc, bad_sizes_and_addresses);
@@ -668,7 +668,7 @@ int main(void)
 	tcase_add_test(tc, a_claim_joins_free_addresses_of_every_kind);
 	tcase_add_test(tc, claims_like_those_of_a_pool);
 	tcase_add_test(tc, claims_in_a_slab);
-	tcase_add_loop_test(tc, a_claim_that_fails_gives_its_addresses_back, 1, 6);
+	tcase_add_loop_test(tc, a_claim_that_fails_releases_its_addresses, 1, 6);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

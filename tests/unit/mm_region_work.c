@@ -117,9 +117,9 @@ static void do_everything(void)
 	region = mine;
 }
 
-/* Whatever context is current (none, one of this device, one of another), and whatever the thread's
- * capture mode is: memory is handled in the primary context in relaxed mode, and both are as they
- * were afterwards. */
+/* The current context may be none, one of this device or one of another, and the thread may have
+ * any capture mode. Memory is handled in the primary context and in relaxed mode, and both are
+ * restored. */
 START_TEST(context_and_mode_are_put_back)
 {
 	CUcontext ctx = NULL;

@@ -31,7 +31,7 @@ START_TEST(parked_addresses_are_nobodys)
 }
 END_TEST
 
-START_TEST(a_smaller_region_takes_them_a_larger_one_makes_them_anew)
+START_TEST(a_smaller_region_uses_cached_addresses_a_larger_one_new_ones)
 {
 	fdry_region_free_to_cache(region);
 	region = region_at(BASE, SIZE / 2);
@@ -46,7 +46,7 @@ START_TEST(a_smaller_region_takes_them_a_larger_one_makes_them_anew)
 }
 END_TEST
 
-START_TEST(what_is_cleared_is_free)
+START_TEST(cleared_addresses_are_free)
 {
 	fdry_region_free_to_cache(region);
 	fdry_va_cache_clear(BASE + SIZE, SIZE);
@@ -83,8 +83,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, region_up, region_down);
 	tcase_add_test(tc, parked_addresses_are_nobodys);
-	tcase_add_test(tc, a_smaller_region_takes_them_a_larger_one_makes_them_anew);
-	tcase_add_test(tc, what_is_cleared_is_free);
+	tcase_add_test(tc, a_smaller_region_uses_cached_addresses_a_larger_one_new_ones);
+	tcase_add_test(tc, cleared_addresses_are_free);
 	tcase_add_test(tc, the_oldest_of_many_go);
 	suite_add_tcase(s, tc);
 	return test_main(s);

@@ -367,7 +367,7 @@ START_TEST(node_read)
 }
 END_TEST
 
-/* Ids that begin equally must be told apart. */
+/* Ids that begin equally must be distinguished. */
 START_TEST(nodes_are_found_by_their_ids)
 {
 	struct fdry_catalog_node node = { .parts = 0 };

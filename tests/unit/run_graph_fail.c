@@ -61,7 +61,7 @@ START_TEST(helper_warms_up_and_captures)
 }
 END_TEST
 
-START_TEST(helper_gives_back_a_callback_s_error)
+START_TEST(helper_returns_a_callback_s_error)
 {
 	struct fdry_cudagraph_run_opts o;
 	struct fdry_cudagraph *g;
@@ -128,7 +128,7 @@ START_TEST(helper_leaves_a_capturing_stream_alone)
 }
 END_TEST
 
-/* Whatever call of the driver fails, nothing is left, and the same works when none does. */
+/* If any call of the driver fails, nothing is left. When none fails, the same works. */
 START_TEST(every_failing_call_is_undone)
 {
 	struct fdry_cudagraph_run_opts o;
@@ -293,7 +293,7 @@ int main(void)
 	size_t n = 0;
 
 	tests[n++] = helper_warms_up_and_captures;
-	tests[n++] = helper_gives_back_a_callback_s_error;
+	tests[n++] = helper_returns_a_callback_s_error;
 	tests[n++] = helper_leaves_a_capturing_stream_alone;
 	tests[n++] = every_failing_call_is_undone;
 	tests[n++] = failing_instantiate_and_upload_leave_the_capture;

@@ -28,7 +28,7 @@ START_TEST(code_of_each_kind_becomes_a_function)
 }
 END_TEST
 
-START_TEST(what_is_loaded_is_not_loaded_again)
+START_TEST(code_is_loaded_once)
 {
 	struct fdry_kernels_source s = ptx_source();
 	struct fdry_kernels *k = kernels_open(NULL);
@@ -592,7 +592,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, kernels_setup, kernels_teardown);
 	tcase_add_test(tc, code_of_each_kind_becomes_a_function);
-	tcase_add_test(tc, what_is_loaded_is_not_loaded_again);
+	tcase_add_test(tc, code_is_loaded_once);
 	tcase_add_test(tc, the_key_is_of_everything_that_matters);
 	tcase_add_test(tc, clearing_unloads);
 	tcase_add_test(tc, messages_of_the_compiler_are_reported);

@@ -363,7 +363,7 @@ START_TEST(failing_calls_leave_nothing)
 END_TEST
 
 /* If the driver refuses the stored code, it is compiled again. */
-START_TEST(what_the_driver_refuses_is_compiled_anew)
+START_TEST(code_that_the_driver_refuses_is_compiled_again)
 {
 	struct fdry_kernels_source p = ptx_source();
 	struct fdry_store *store = store_make();
@@ -401,7 +401,7 @@ int main(void)
 	tcase_add_test(tc, source_that_includes_is_saved_with_a_version_alone);
 	tcase_add_test(tc, processes_at_once_compile_once);
 	tcase_add_test(tc, failing_calls_leave_nothing);
-	tcase_add_test(tc, what_the_driver_refuses_is_compiled_anew);
+	tcase_add_test(tc, code_that_the_driver_refuses_is_compiled_again);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -19,7 +19,7 @@ static void sum_check(struct fdry_image *img, float a_salt)
 	ck_assert(c[7] == vector_value(7, a_salt) + vector_value(7, 100));
 }
 
-START_TEST(of_an_image)
+START_TEST(a_graph_of_an_image)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts),
 				       .flags = _i ? FDRY_LOAD_OWN_CONTEXT : 0 };
@@ -89,7 +89,7 @@ int main(void)
 	TCase *tc = tcase_create("image");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
-	tcase_add_loop_test(tc, of_an_image, 0, 2);
+	tcase_add_loop_test(tc, a_graph_of_an_image, 0, 2);
 	tcase_add_test(tc, with_its_errors);
 	suite_add_tcase(s, tc);
 	return test_main(s);

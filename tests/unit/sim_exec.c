@@ -396,7 +396,7 @@ START_TEST(kernels_of_libraries)
 }
 END_TEST
 
-START_TEST(update_takes_new_parameters)
+START_TEST(update_sets_new_parameters)
 {
 	CUgraphExecUpdateResultInfo info;
 	CUgraph g = graph_new(), h = graph_new();
@@ -543,7 +543,7 @@ int main(void)
 		instantiate_flags,
 		instantiate_checks_kernels,
 		kernels_of_libraries,
-		update_takes_new_parameters,
+		update_sets_new_parameters,
 		update_refuses_another_shape,
 		exec_set_params_rules,
 	};

@@ -273,7 +273,7 @@ static void bulk_edges(bool quirk)
 	ok(CU(cuGraphDestroy)(g));
 }
 
-START_TEST(bulk_edges_take_the_first_data)
+START_TEST(bulk_edges_get_the_first_data)
 {
 	bulk_edges(true);
 	setenv("FDRY_SIM_BULK_EDGE_QUIRK", "1", 1);
@@ -579,7 +579,7 @@ int main(void)
 		attributes_set_and_copied,
 		edges_with_data,
 		edges_refused,
-		bulk_edges_take_the_first_data,
+		bulk_edges_get_the_first_data,
 		nodes_listed_and_destroyed,
 		cycles_are_refused,
 		memset_and_memcpy,

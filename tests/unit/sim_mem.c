@@ -461,7 +461,7 @@ START_TEST(malformed_failures)
 END_TEST
 
 /* A context frees all its objects; only objects of no context remain. */
-START_TEST(everything_goes_with_its_context)
+START_TEST(everything_ends_with_its_context)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr p, q;
@@ -585,7 +585,7 @@ int main(void)
 	tcase_add_test(tc, the_nth_call_fails);
 	tcase_add_test(tc, malformed_failures);
 	tcase_add_loop_test(tc, the_environment, 0, 11);
-	tcase_add_test(tc, everything_goes_with_its_context);
+	tcase_add_test(tc, everything_ends_with_its_context);
 	tcase_add_test(tc, no_device);
 	tcase_add_test(tc, several_devices);
 	tcase_add_test(tc, an_old_driver_hides_what_is_newer);

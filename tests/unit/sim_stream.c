@@ -293,7 +293,7 @@ START_TEST(a_destroyed_stream_runs_to_its_end)
 }
 END_TEST
 
-START_TEST(what_a_stream_says_of_itself)
+START_TEST(properties_of_a_stream)
 {
 	CUresult (*create)(CUstream *, unsigned int, int), (*priority)(CUstream, int *);
 	CUresult (*flags)(CUstream, unsigned int *);
@@ -492,7 +492,7 @@ int main(void)
 	tcase_add_test(tc, when_a_source_is_read);
 	tcase_add_test(tc, copy_to_pageable_memory_waits);
 	tcase_add_test(tc, a_destroyed_stream_runs_to_its_end);
-	tcase_add_test(tc, what_a_stream_says_of_itself);
+	tcase_add_test(tc, properties_of_a_stream);
 	tcase_add_test(tc, each_thread_has_a_default_stream);
 	tcase_add_loop_test(tc, any_order_that_events_make, 0, 8);
 	tcase_add_test(tc, many_threads);

@@ -515,7 +515,7 @@ START_TEST(values_beyond_the_file_are_found)
 END_TEST
 
 /* Each crash is one fault, and the other objects are read. */
-START_TEST(verify_goes_on_behind_a_crash)
+START_TEST(verify_continues_behind_a_crash)
 {
 	struct fdry_verify_opts opts = { .sz = sizeof(opts) };
 	struct fdry_verify_report r = { .sz = sizeof(r) };
@@ -684,7 +684,7 @@ int main(void)
 	tcase_add_test(tc, a_wrong_count_is_found);
 	tcase_add_test(tc, a_walk_never_goes_back);
 	tcase_add_test(tc, values_beyond_the_file_are_found);
-	tcase_add_test(tc, verify_goes_on_behind_a_crash);
+	tcase_add_test(tc, verify_continues_behind_a_crash);
 	tcase_add_test(tc, lost_entries_are_found);
 	tcase_add_test(tc, sizes_that_contradict_each_other_are_found);
 	tcase_add_test(tc, a_verify_that_is_killed_finds_nothing);

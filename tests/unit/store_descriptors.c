@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store in a process that has closed its standard input, output and error: no file
+ * Unit tests of a store in a process that has closed its standard input, output and error. No file
  * of the store or of LMDB gets such a descriptor, so later output of the program harms no file.
  */
 #include <fcntl.h>

@@ -199,7 +199,7 @@ START_TEST(with_a_limit_the_oldest_go)
 }
 END_TEST
 
-/* If evicting everything else could not make room for a seal, nothing is evicted. */
+/* If evicting everything else could not make space for a seal, nothing is evicted. */
 static void too_large(void)
 {
 	unsigned int i, n;
@@ -221,7 +221,7 @@ static void too_large(void)
 	check_sound(s);
 }
 
-START_TEST(what_can_never_fit_evicts_nothing)
+START_TEST(a_seal_that_can_never_fit_evicts_nothing)
 {
 	on_small_disk(_i, too_large);
 }
@@ -248,7 +248,7 @@ static void all_pinned(void)
 	check_sound(s);
 }
 
-START_TEST(what_is_pinned_stays)
+START_TEST(pinned_images_stay)
 {
 	on_small_disk(_i, all_pinned);
 }
@@ -269,7 +269,7 @@ static void garbage_first(void)
 	check_sound(s);
 }
 
-START_TEST(garbage_goes_first)
+START_TEST(garbage_is_collected_first)
 {
 	on_small_disk(_i, garbage_first);
 }
@@ -306,15 +306,15 @@ static void own_stays(void)
 	check_sound(s);
 }
 
-START_TEST(what_the_session_relies_on_stays)
+START_TEST(objects_of_the_session_stay)
 {
 	on_small_disk(_i, own_stays);
 }
 END_TEST
 
-/* Three images lack their manifests. They are evicted first as the oldest, and make no room, so
+/* Three images lack their manifests. They are evicted first as the oldest, and free no space, so
  * others are evicted, too. */
-static void own_makes_no_room(void)
+static void own_frees_no_space(void)
 {
 	struct fdry_oid links[24], oid;
 	uint64_t manifest = 5;
@@ -341,9 +341,9 @@ static void own_makes_no_room(void)
 	check_sound(s);
 }
 
-START_TEST(what_the_session_relies_on_makes_no_room)
+START_TEST(objects_of_the_session_free_no_space)
 {
-	on_small_disk(_i, own_makes_no_room);
+	on_small_disk(_i, own_frees_no_space);
 }
 END_TEST
 
@@ -506,11 +506,11 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, without_a_limit_it_is_an_error, 0, DISKS);
 	tcase_add_loop_test(tc, with_a_limit_the_oldest_go, 0, DISKS);
-	tcase_add_loop_test(tc, what_can_never_fit_evicts_nothing, 0, DISKS);
-	tcase_add_loop_test(tc, what_is_pinned_stays, 0, DISKS);
-	tcase_add_loop_test(tc, garbage_goes_first, 0, DISKS);
-	tcase_add_loop_test(tc, what_the_session_relies_on_stays, 0, DISKS);
-	tcase_add_loop_test(tc, what_the_session_relies_on_makes_no_room, 0, DISKS);
+	tcase_add_loop_test(tc, a_seal_that_can_never_fit_evicts_nothing, 0, DISKS);
+	tcase_add_loop_test(tc, pinned_images_stay, 0, DISKS);
+	tcase_add_loop_test(tc, garbage_is_collected_first, 0, DISKS);
+	tcase_add_loop_test(tc, objects_of_the_session_stay, 0, DISKS);
+	tcase_add_loop_test(tc, objects_of_the_session_free_no_space, 0, DISKS);
 	tcase_add_loop_test(tc, an_import_evicts_too, 0, DISKS);
 	tcase_add_loop_test(tc, the_environment_says_so, 0, DISKS);
 	tcase_add_test(tc, the_environment_is_checked);

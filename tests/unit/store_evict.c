@@ -80,7 +80,7 @@ START_TEST(a_limit_is_kept)
 }
 END_TEST
 
-START_TEST(what_was_used_longest_ago_goes_first)
+START_TEST(the_image_used_longest_ago_is_evicted_first)
 {
 	struct fdry_evict_report r;
 	uint64_t one, all;
@@ -153,7 +153,7 @@ START_TEST(shared_bytes_count_once)
 END_TEST
 
 /* After the first image that does not fit, no older image is kept because it is small ... */
-START_TEST(what_is_older_than_what_goes_goes_too)
+START_TEST(images_older_than_an_evicted_one_are_evicted)
 {
 	struct fdry_evict_report r;
 	uint64_t one;
@@ -168,7 +168,7 @@ START_TEST(what_is_older_than_what_goes_goes_too)
 END_TEST
 
 /* ... but one is kept if it adds nothing to the images that stay. */
-START_TEST(what_adds_nothing_stays)
+START_TEST(an_image_that_adds_nothing_stays)
 {
 	struct fdry_oid oid = seal(s, 1, 1, CHUNK, "pinned");
 
@@ -209,7 +209,7 @@ static void hold(struct fdry_idset *held, uint64_t seed)
 	ok(fdry_idset_add(held, &oid, NULL));
 }
 
-/* Return the images whose eviction would make room for half a chunk. */
+/* Return the images whose eviction would make space for half a chunk. */
 static struct fdry_evict_report evict_for_half(const struct fdry_idset *held)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN };
@@ -222,8 +222,8 @@ static struct fdry_evict_report evict_for_half(const struct fdry_idset *held)
 }
 
 /* Objects that a session put change nothing. Evicting an image whose objects the session found
- * makes no room: another is evicted, too. */
-START_TEST(what_is_held_counts_and_stays)
+ * frees no space: another is evicted, too. */
+START_TEST(objects_of_sessions_count_and_stay)
 {
 	struct fdry_idset held = { 0 };
 	struct fdry_evict_report r;
@@ -249,7 +249,7 @@ START_TEST(what_is_held_counts_and_stays)
 }
 END_TEST
 
-START_TEST(garbage_goes_before_anything_else)
+START_TEST(garbage_is_collected_before_anything_else)
 {
 	struct fdry_evict_report r;
 	uint64_t all;
@@ -266,8 +266,8 @@ START_TEST(garbage_goes_before_anything_else)
 }
 END_TEST
 
-/* If a collection would refuse, an eviction would make no room. */
-START_TEST(nothing_goes_that_cannot_be_collected)
+/* If a collection would refuse, an eviction would free no space. */
+START_TEST(nothing_is_evicted_that_cannot_be_collected)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .bytes = 2 * CHUNK };
 	static uint8_t data[CHUNK];
@@ -318,7 +318,7 @@ START_TEST(a_seal_evicts_at_its_end)
 END_TEST
 
 /* An image that the store can never hold evicts no other image. */
-START_TEST(what_is_larger_than_the_limit_fails)
+START_TEST(an_image_larger_than_the_limit_fails)
 {
 	struct fdry_oid oid, other = seal(s, 1, 1, CHUNK, "a");
 	static uint8_t data[8u << 20];
@@ -421,7 +421,7 @@ START_TEST(bad_lines_do_not_count)
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000x1\n",
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-0000000001\n",
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000011\n",
-		"0123456789abcdef", /* torn, and the next one with it */
+		"0123456789abcdef", /* incomplete, and it spoils the next one */
 	};
 	const struct fdry_atime *ua, *ub;
 	struct fdry_buf all = { 0 };
@@ -435,7 +435,7 @@ START_TEST(bad_lines_do_not_count)
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		fputs(bad[i], f);
 	fclose(f);
-	load("b"); /* the torn line also removes this one */
+	load("b"); /* the incomplete line also removes this one */
 	load("a");
 	ok(fdry_atime_read(s->env, &all));
 	ck_assert_uint_eq(all.len, 2 * sizeof(struct fdry_atime));
@@ -517,17 +517,17 @@ int main(void)
 	tcase_add_checked_fixture(tc, store_setup, store_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_limit_is_kept);
-	tcase_add_test(tc, what_was_used_longest_ago_goes_first);
+	tcase_add_test(tc, the_image_used_longest_ago_is_evicted_first);
 	tcase_add_test(tc, pinned_and_kept_stay);
 	tcase_add_test(tc, shared_bytes_count_once);
-	tcase_add_test(tc, what_is_older_than_what_goes_goes_too);
-	tcase_add_test(tc, what_adds_nothing_stays);
+	tcase_add_test(tc, images_older_than_an_evicted_one_are_evicted);
+	tcase_add_test(tc, an_image_that_adds_nothing_stays);
 	tcase_add_test(tc, room_is_made_where_everything_fits);
-	tcase_add_test(tc, what_is_held_counts_and_stays);
-	tcase_add_test(tc, garbage_goes_before_anything_else);
-	tcase_add_test(tc, nothing_goes_that_cannot_be_collected);
+	tcase_add_test(tc, objects_of_sessions_count_and_stay);
+	tcase_add_test(tc, garbage_is_collected_before_anything_else);
+	tcase_add_test(tc, nothing_is_evicted_that_cannot_be_collected);
 	tcase_add_test(tc, a_seal_evicts_at_its_end);
-	tcase_add_test(tc, what_is_larger_than_the_limit_fails);
+	tcase_add_test(tc, an_image_larger_than_the_limit_fails);
 	tcase_add_test(tc, a_file_that_was_replaced_is_not_shortened_again);
 	tcase_add_test(tc, bad_lines_do_not_count);
 	tcase_add_test(tc, the_file_does_not_grow_for_ever);

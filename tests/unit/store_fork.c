@@ -527,8 +527,8 @@ END_TEST
 
 /*
  * Runs in a child, since a process must not open an environment twice. The map is small: by default
- * LMDB uses the size that the store reserved, a terabyte, for which the thread sanitizer has room
- * only in some runs.
+ * LMDB uses the size that the store reserved, a terabyte, for which the thread sanitizer has
+ * addresses only in some runs.
  */
 static int count_readers(void *arg)
 {

@@ -47,7 +47,7 @@ static void gc(bool dry_run, uint64_t live, uint64_t dead)
 	ck_assert(!dead == !r.dead_bytes && !dead == !r.dead_stored);
 }
 
-START_TEST(what_no_ref_reaches_goes)
+START_TEST(objects_that_no_ref_reaches_are_collected)
 {
 	struct fdry_oid a;
 
@@ -157,7 +157,7 @@ START_TEST(objects_reported_to_a_session_stay)
 END_TEST
 
 /* Objects without links to them, written or not, belong to the session alone. */
-START_TEST(what_a_session_wrote_stays)
+START_TEST(objects_that_a_session_wrote_stay)
 {
 	struct fdry_oid links[40], oid;
 	struct fdry_writer *p;
@@ -178,7 +178,7 @@ START_TEST(what_a_session_wrote_stays)
 END_TEST
 
 /* A loader has its image to the end, and so have its other threads, which begin later. */
-START_TEST(what_was_resolved_stays)
+START_TEST(a_resolved_image_stays)
 {
 	struct fdry_oid image = seal(s, 1, 3, 100, "r"), got;
 	struct fdry_reader *g, *h;
@@ -199,7 +199,7 @@ START_TEST(what_was_resolved_stays)
 END_TEST
 
 /* One collection at a time; and none beside a session that could not make a lease. */
-START_TEST(who_is_in_the_way_is_named)
+START_TEST(the_process_in_the_way_is_named)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_writer *p;
@@ -334,7 +334,7 @@ static bool access_exclusive(struct fdry_store *own)
 }
 
 /* A session whose lease cannot grow blocks collections. */
-START_TEST(a_lease_without_room)
+START_TEST(a_lease_that_cannot_be_written)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
 	pid_t pid = fork();
@@ -484,16 +484,16 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, what_no_ref_reaches_goes);
+	tcase_add_test(tc, objects_that_no_ref_reaches_are_collected);
 	tcase_add_test(tc, many_go_in_turns);
 	tcase_add_test(tc, links_are_followed_through_every_kind);
 	tcase_add_test(tc, objects_reported_to_a_session_stay);
-	tcase_add_test(tc, what_a_session_wrote_stays);
-	tcase_add_test(tc, what_was_resolved_stays);
-	tcase_add_test(tc, who_is_in_the_way_is_named);
+	tcase_add_test(tc, objects_that_a_session_wrote_stay);
+	tcase_add_test(tc, a_resolved_image_stays);
+	tcase_add_test(tc, the_process_in_the_way_is_named);
 	tcase_add_test(tc, it_can_be_stopped);
 	tcase_add_test(tc, a_collection_that_died);
-	tcase_add_test(tc, a_lease_without_room);
+	tcase_add_test(tc, a_lease_that_cannot_be_written);
 	tcase_add_test(tc, a_lease_that_says_nothing);
 	tcase_add_test(tc, a_lease_that_a_power_cut_tore);
 	tcase_add_test(tc, damage_stops_a_collection);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of locks of open files, which children inherit: they end with the process that took
- * them, even if a child of fork() lives on, or a child that was made without fork() and will
- * execute another program.
+ * Unit tests of locks of open files, which children inherit. They end with the process that
+ * acquired them, even if a child of fork() lives longer, or a child that was made without fork()
+ * and will execute another program.
  */
 #include <signal.h>
 

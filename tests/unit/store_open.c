@@ -196,7 +196,7 @@ START_TEST(a_store_made_while_we_look_is_opened)
 }
 END_TEST
 
-START_TEST(who_may_write_is_checked)
+START_TEST(users_who_may_write_are_checked)
 {
 	struct fdry_store *s = store_make();
 
@@ -462,7 +462,7 @@ int main(void)
 	tcase_add_test(tc, a_store_is_made_with_its_directories);
 	tcase_add_test(tc, bad_flags_and_paths);
 	tcase_add_test(tc, a_store_made_while_we_look_is_opened);
-	tcase_add_test(tc, who_may_write_is_checked);
+	tcase_add_test(tc, users_who_may_write_are_checked);
 	tcase_add_test(tc, network_file_systems_are_refused);
 	tcase_add_test(tc, foreign_environments_are_refused);
 	tcase_add_test(tc, versions_and_features);

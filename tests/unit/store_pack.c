@@ -226,7 +226,7 @@ END_TEST
 
 /* --- objects that exist already --- */
 
-START_TEST(what_is_there_is_passed_over)
+START_TEST(existing_objects_are_skipped)
 {
 	struct mem m = export_to_mem(from, image_names, 2, NULL, NULL);
 	struct fdry_pack_report r;
@@ -249,7 +249,7 @@ START_TEST(what_is_there_is_passed_over)
 END_TEST
 
 /* Bytes that are a chunk here and, with a link, a kernel there. */
-START_TEST(what_a_pack_adds_waits_for_the_end)
+START_TEST(kinds_of_a_pack_wait_for_its_end)
 {
 	struct fdry_oid links[2], oid, before, after;
 	struct fdry_object_info info;
@@ -396,7 +396,7 @@ START_TEST(nothing_damaged_is_exported)
 END_TEST
 
 /* A pack lacks an object that its images need, and is otherwise right. */
-START_TEST(what_is_needed_must_be_there)
+START_TEST(needed_objects_must_exist)
 {
 	struct fdry_pack_report r;
 	uint8_t head[FDRY_PACK_HEAD] = FDRY_PACK_MAGIC, image[FDRY_PACK_IMAGE_HEAD] = { 0 },
@@ -722,14 +722,14 @@ int main(void)
 	tcase_add_test(tc, identities_travel);
 	tcase_add_test(tc, a_plain_pack_means_the_same);
 	tcase_add_test(tc, bytes_may_come_one_by_one);
-	tcase_add_test(tc, what_is_there_is_passed_over);
-	tcase_add_test(tc, what_a_pack_adds_waits_for_the_end);
+	tcase_add_test(tc, existing_objects_are_skipped);
+	tcase_add_test(tc, kinds_of_a_pack_wait_for_its_end);
 	tcase_add_test(tc, every_cut_is_found_and_leaves_nothing);
 	tcase_add_test(tc, every_flip_is_found);
 	tcase_add_test(tc, a_dry_run_writes_nothing);
 	tcase_add_test(tc, all_images_are_exported);
 	tcase_add_test(tc, nothing_damaged_is_exported);
-	tcase_add_test(tc, what_is_needed_must_be_there);
+	tcase_add_test(tc, needed_objects_must_exist);
 	tcase_add_test(tc, names_travel_if_asked);
 	tcase_add_test(tc, a_ref_that_changes_is_reported);
 	tcase_add_test(tc, the_second_writer_gets_an_error);

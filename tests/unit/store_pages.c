@@ -642,8 +642,8 @@ static int delete_shortened(struct fdry_txn *t, uint8_t number)
 	return fdry_txn_delete(t, FDRY_TABLE_DATA, (struct fdry_span){ key, sizeof(key) });
 }
 
-/* A change of a value with a longer run than it needs checks the first pages of all values, once
- * per handle: damage without a trace passes after that, but not in a new handle. */
+/* If a value has a longer run than it needs, its change checks the first pages of all values, once
+ * per handle. Damage without a trace passes after that, but not in a new handle. */
 START_TEST(heads_of_values_are_checked_once)
 {
 	struct fdry_store *s = NULL;

@@ -145,7 +145,7 @@ START_TEST(parents_let_the_group_through)
 }
 END_TEST
 
-START_TEST(what_becomes_a_groups_store)
+START_TEST(directories_that_become_a_groups_store)
 {
 	struct fdry_store *s = store_make();
 	struct fdry_sharing sh;
@@ -472,7 +472,7 @@ int main(void)
 	tcase_add_test(tc, a_groups_whatever_the_umask);
 	tcase_add_test(tc, a_shortened_note_keeps_its_mode);
 	tcase_add_test(tc, parents_let_the_group_through);
-	tcase_add_test(tc, what_becomes_a_groups_store);
+	tcase_add_test(tc, directories_that_become_a_groups_store);
 	tcase_add_test(tc, members_with_different_rights_are_refused);
 	tcase_add_test(tc, files_must_be_plain);
 	tcase_add_test(tc, hard_links_are_refused);

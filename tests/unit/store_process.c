@@ -22,7 +22,7 @@ static void teardown(void)
 
 /* --- two seals under one name --- */
 
-START_TEST(of_many_processes_under_one_name_one_wins)
+START_TEST(one_of_many_processes_gets_the_name)
 {
 	enum { N = 4 };
 	struct fdry_store *s;
@@ -394,7 +394,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 100);
-	tcase_add_test(tc, of_many_processes_under_one_name_one_wins);
+	tcase_add_test(tc, one_of_many_processes_gets_the_name);
 	tcase_add_test(tc, killed_while_sealing);
 	tcase_add_test(tc, killed_while_collecting);
 	tcase_add_test(tc, killed_inside_a_transaction);

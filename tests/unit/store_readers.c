@@ -174,7 +174,7 @@ START_TEST(no_place_at_all)
 END_TEST
 
 /* One process begins more sessions than our lock.mdb has places: others still find some. */
-START_TEST(one_process_takes_a_share)
+START_TEST(one_process_uses_few_places)
 {
 	enum { N = FDRY_DB_READERS_MAX / 8 + 50 };
 	static struct fdry_reader *g[N];
@@ -199,7 +199,7 @@ START_TEST(one_process_takes_a_share)
 }
 END_TEST
 
-START_TEST(places_of_the_dead_are_given_up)
+START_TEST(places_of_dead_readers_are_cleared)
 {
 	struct fdry_store *s;
 	struct fdry_reader *g;
@@ -245,8 +245,8 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, all_of_many_processes_load);
 	tcase_add_test(tc, few_places_serve_many_processes);
 	tcase_add_test(tc, no_place_at_all);
-	tcase_add_test(tc, one_process_takes_a_share);
-	tcase_add_test(tc, places_of_the_dead_are_given_up);
+	tcase_add_test(tc, one_process_uses_few_places);
+	tcase_add_test(tc, places_of_dead_readers_are_cleared);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }

@@ -302,7 +302,7 @@ static int commit(struct fdry_writer *p, const char *text, struct fdry_oid *ret)
 	return fdry_writer_commit(p, text, strlen(text), NULL, 0, "name", ret, NULL);
 }
 
-START_TEST(of_two_seals_under_one_name_one_wins)
+START_TEST(one_of_two_seals_gets_the_name)
 {
 	struct fdry_object_info info;
 	struct fdry_writer *a, *b, *c;
@@ -354,7 +354,7 @@ int main(void)
 	tcase_add_test(tc, images_are_found_by_ref_id_and_prefix);
 	tcase_add_test(tc, a_session_resolves_in_its_own_view);
 	tcase_add_test(tc, a_ref_that_moves_is_followed);
-	tcase_add_test(tc, of_two_seals_under_one_name_one_wins);
+	tcase_add_test(tc, one_of_two_seals_gets_the_name);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }

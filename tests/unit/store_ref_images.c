@@ -112,7 +112,7 @@ START_TEST(one_of_several_is_picked_by_its_id)
 END_TEST
 
 /* Two images whose ids have the same beginning. */
-START_TEST(what_begins_alike_needs_more_digits)
+START_TEST(ids_that_begin_alike_need_more_digits)
 {
 	static struct fdry_oid seen[65536];
 	static bool used[65536];
@@ -163,7 +163,7 @@ START_TEST(seals_of_two_identities_do_not_race)
 }
 END_TEST
 
-START_TEST(the_oldest_gives_way_when_a_name_is_full)
+START_TEST(the_oldest_is_replaced_when_a_name_is_full)
 {
 	struct fdry_oid first = seal_for(0, "0"), second = seal_for(1, "1"), got;
 	struct fdry_ref *refs;
@@ -183,7 +183,7 @@ START_TEST(the_oldest_gives_way_when_a_name_is_full)
 	ok(fdry_ref_get(s, sel, &got)); /* the oldest of all is pinned */
 	snprintf(sel, sizeof(sel), "name:%s", fdry_oid_hex(&second, hex));
 	fails(NOENT, "no image", fdry_ref_get(s, sel, &got));
-	seal_for(3, "3, newer"); /* the replaced image needs no room */
+	seal_for(3, "3, newer"); /* the replaced image needs no further place */
 	ok(fdry_ref_list(s, "name", &refs, &count));
 	ck_assert_uint_eq(count, FDRY_REF_IMAGES_MAX);
 	free(refs);
@@ -262,7 +262,7 @@ START_TEST(pins_have_holders)
 	ck_assert(!pinned("name"));
 	ok(fdry_ref_hold(s, "name", 9));
 	ok(fdry_ref_unhold(s, "name", 9));
-	ck_assert(!pinned("name")); /* the note of 8 went with the ref */
+	ck_assert(!pinned("name")); /* the note of 8 was removed with the ref */
 	fails(NOENT, "'none'", fdry_ref_hold(s, "none", 1));
 	check_sound(s);
 }
@@ -422,9 +422,9 @@ int main(void)
 	tcase_add_test(tc, an_image_replaces_only_that_of_its_identity);
 	tcase_add_test(tc, names_do_not_mix);
 	tcase_add_test(tc, one_of_several_is_picked_by_its_id);
-	tcase_add_test(tc, what_begins_alike_needs_more_digits);
+	tcase_add_test(tc, ids_that_begin_alike_need_more_digits);
 	tcase_add_test(tc, seals_of_two_identities_do_not_race);
-	tcase_add_test(tc, the_oldest_gives_way_when_a_name_is_full);
+	tcase_add_test(tc, the_oldest_is_replaced_when_a_name_is_full);
 	tcase_add_test(tc, pins_are_set_and_stay);
 	tcase_add_test(tc, pins_have_holders);
 	tcase_add_test(tc, holders_leave_no_records);

@@ -185,7 +185,7 @@ START_TEST(all_comes_back_from_a_pack)
 END_TEST
 
 /* An image is lost with all its objects: only its manifest names the other missing ones. */
-START_TEST(what_is_missing_brings_what_it_needs)
+START_TEST(a_missing_manifest_brings_its_objects)
 {
 	struct fdry_repair_report r;
 
@@ -204,7 +204,7 @@ START_TEST(what_is_missing_brings_what_it_needs)
 }
 END_TEST
 
-START_TEST(what_cannot_be_had_is_never_served)
+START_TEST(an_object_without_a_source_is_never_returned)
 {
 	struct fdry_repair_report r;
 	struct fdry_buf b = { 0 };
@@ -294,7 +294,7 @@ END_TEST
  * Another store has the same bytes as an object of another kind, with other storage and links. The
  * repaired object keeps its own kind, and a chunk can be mapped again.
  */
-START_TEST(what_it_was_it_stays)
+START_TEST(a_repaired_object_keeps_its_kind)
 {
 	struct fdry_oid oid, link, other;
 	struct fdry_object_info info;
@@ -359,12 +359,12 @@ int main(void)
 	tcase_add_test(tc, a_sound_store_stays_as_it_is);
 	tcase_add_test(tc, all_comes_back_from_a_store);
 	tcase_add_test(tc, all_comes_back_from_a_pack);
-	tcase_add_test(tc, what_is_missing_brings_what_it_needs);
-	tcase_add_test(tc, what_cannot_be_had_is_never_served);
+	tcase_add_test(tc, a_missing_manifest_brings_its_objects);
+	tcase_add_test(tc, an_object_without_a_source_is_never_returned);
 	tcase_add_test(tc, a_record_that_is_lost_leaves_no_bytes);
 	tcase_add_test(tc, an_import_heals_what_is_in_quarantine);
 	tcase_add_test(tc, sources_are_not_believed);
-	tcase_add_test(tc, what_it_was_it_stays);
+	tcase_add_test(tc, a_repaired_object_keeps_its_kind);
 	tcase_add_test(tc, an_empty_object_is_reported);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);

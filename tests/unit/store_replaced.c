@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store that is removed, replaced or written over while processes have it open:
- * nothing is deleted, no call reports success for data that is lost, and later calls use the store
+ * Unit tests of a store that is removed, replaced or written over while processes have it open.
+ * Nothing is deleted, no call reports success for data that is lost, and later calls use the store
  * that is there now.
  */
 #include <fcntl.h>
@@ -146,7 +146,7 @@ START_TEST(a_lock_file_without_users_serves_any_data)
 }
 END_TEST
 
-START_TEST(what_was_begun_before_is_not_lost_in_silence)
+START_TEST(earlier_transactions_are_not_lost_in_silence)
 {
 	struct fdry_store *s = store_and_backup(1);
 	struct fdry_oid oid;
@@ -196,7 +196,7 @@ START_TEST(a_view_that_is_open_stays_whole)
 }
 END_TEST
 
-START_TEST(what_was_removed_is_not_written_to)
+START_TEST(removed_files_are_not_written)
 {
 	static const char *const how[] = {
 		"rm %s/data.mdb",
@@ -320,10 +320,10 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, a_backup_put_in_place_is_not_wiped, 0, 3);
 	tcase_add_loop_test(tc, a_lock_file_without_users_serves_any_data, 0, 2);
-	tcase_add_test(tc, what_was_begun_before_is_not_lost_in_silence);
+	tcase_add_test(tc, earlier_transactions_are_not_lost_in_silence);
 	tcase_add_test(tc, a_commit_looks_once_more);
 	tcase_add_test(tc, a_view_that_is_open_stays_whole);
-	tcase_add_loop_test(tc, what_was_removed_is_not_written_to, 0, 4);
+	tcase_add_loop_test(tc, removed_files_are_not_written, 0, 4);
 	tcase_add_test(tc, a_lock_file_is_not_replaced_under_its_users);
 	tcase_add_loop_test(tc, an_older_copy_written_over_it_is_noticed, 0, 2);
 	tcase_add_test(tc, the_lock_of_a_replaced_file_is_not_enough);

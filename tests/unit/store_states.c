@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Every state of data.mdb that LMDB writes is sound for our checks, and our reader reads it as LMDB
- * does: after changes at random, which go on for a while at one end of the keys or anywhere.
+ * does. The states come from random changes, which stay for a while at one end of the keys, or are
+ * anywhere.
  */
 #include "store/db.h"
 #include "store/view.h"
@@ -177,7 +178,7 @@ static void copy_check(struct fdry_db *db, unsigned int flags)
 
 /* Entries appended, prepended, put anywhere and deleted, with readers that keep free pages from
  * being used, and copies. */
-START_TEST(what_lmdb_writes_is_sound)
+START_TEST(states_that_lmdb_writes_are_sound)
 {
 	struct fdry_txn readers[4] = { { 0 } }, t;
 	struct fdry_store *s = store_make();
@@ -223,7 +224,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 100);
-	tcase_add_loop_test(tc, what_lmdb_writes_is_sound, 0, 4);
+	tcase_add_loop_test(tc, states_that_lmdb_writes_are_sound, 0, 4);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }

@@ -131,7 +131,7 @@ START_TEST(shared_by_many)
 }
 END_TEST
 
-START_TEST(what_is_missing_is_said)
+START_TEST(missing_objects_are_reported)
 {
 	struct fdry_oid a = seal(s, 1, 3, 1000, "a"), b = seal(s, 3, 2, 1000, "b"), chunk;
 	struct fdry_usage u;
@@ -238,7 +238,7 @@ END_TEST
 
 /* --- putting without a manifest --- */
 
-START_TEST(what_is_flushed_stays)
+START_TEST(flushed_objects_stay)
 {
 	struct fdry_object_info info;
 	struct fdry_oid first, second;
@@ -270,11 +270,11 @@ int main(void)
 	tcase_add_test(tc, ids_that_begin_alike_are_found);
 	tcase_add_test(tc, unique_and_shared_bytes);
 	tcase_add_test(tc, shared_by_many);
-	tcase_add_test(tc, what_is_missing_is_said);
+	tcase_add_test(tc, missing_objects_are_reported);
 	tcase_add_test(tc, an_empty_store_takes_nothing);
 	tcase_add_test(tc, objects_are_counted_by_kind);
 	tcase_add_test(tc, the_file_is_counted);
-	tcase_add_test(tc, what_is_flushed_stays);
+	tcase_add_test(tc, flushed_objects_stay);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }

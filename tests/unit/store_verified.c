@@ -55,7 +55,7 @@ static long file_size(const char *file)
 	return stat(file, &st) ? -1 : (long)st.st_size;
 }
 
-START_TEST(what_was_verified_is_remembered)
+START_TEST(verified_objects_are_remembered)
 {
 	struct fdry_gc_report r = { .sz = sizeof(r) };
 	char file[400];
@@ -159,7 +159,7 @@ static void check_remembered(uint64_t seed, bool want)
 	fdry_verified_release(&seen);
 }
 
-/* Whatever ends a transaction carries the note on: commits, an abort, a collection of nothing. */
+/* The note survives each end of a transaction: commits, an abort, a collection of nothing. */
 START_TEST(a_commit_of_ours_keeps_the_notes)
 {
 	struct fdry_oid oid = seal(s, 1, 1, 5000, "r");
@@ -273,7 +273,7 @@ static void note_renew(void)
 	close(fd);
 }
 
-START_TEST(what_verify_and_loads_find_cancels_the_notes)
+START_TEST(damage_cancels_the_notes)
 {
 	struct fdry_verify_report r = { .faults = 0 };
 	struct fdry_buf b = { 0 };
@@ -340,11 +340,11 @@ int main(void)
 	TCase *tc = tcase_create("verified");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, what_was_verified_is_remembered);
+	tcase_add_test(tc, verified_objects_are_remembered);
 	tcase_add_test(tc, a_commit_of_ours_keeps_the_notes);
 	tcase_add_test(tc, a_copy_written_over_data_mdb_ends_the_notes);
 	tcase_add_test(tc, damage_cancels_what_others_are_about_to_note);
-	tcase_add_loop_test(tc, what_verify_and_loads_find_cancels_the_notes, 0, 3);
+	tcase_add_loop_test(tc, damage_cancels_the_notes, 0, 3);
 	tcase_add_test(tc, notes_of_a_copy_do_not_count);
 	tcase_add_test(tc, a_damaged_note_costs_a_check);
 	tcase_add_test(tc, notes_of_several_sessions_add_up);

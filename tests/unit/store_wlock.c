@@ -158,8 +158,8 @@ START_TEST(a_dead_waiter_does_not_let_a_second_writer_in)
 }
 END_TEST
 
-/* A writer that is killed in its turn leaves it to the next. */
-START_TEST(a_dead_writer_gives_its_turn)
+/* If a writer is killed while it has the lock, the next one gets the lock. */
+START_TEST(a_dead_writer_releases_its_lock)
 {
 	struct inside holder;
 	int said[2];
@@ -676,7 +676,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_dead_waiter_does_not_let_a_second_writer_in);
-	tcase_add_test(tc, a_dead_writer_gives_its_turn);
+	tcase_add_test(tc, a_dead_writer_releases_its_lock);
 	tcase_add_test(tc, a_read_only_mount_of_a_store_that_others_write);
 	tcase_add_test(tc, files_that_may_only_be_read);
 	tcase_add_test(tc, a_store_without_permission_to_write);
