@@ -229,7 +229,7 @@ def fails(text, call):
 
 
 def refused(folder):
-    """What no graph can repeat runs natively, and a sentence says so."""
+    """Models that no graph can repeat run natively, and a sentence says so."""
     import foundry
     import call_models
     import torch

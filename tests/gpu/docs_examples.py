@@ -39,7 +39,7 @@ def tools(folder):
 
 
 def prepare(folder):
-    """What a reader of any page has: the source archive, and a tree that was built."""
+    """The files that a reader of any page has: the source archive, and a tree that was built."""
     os.symlink(ROOT, os.path.join(folder, "foundry-0.2.0"))
     subprocess.run(["tar", "czf", "foundry-0.2.0.tar.gz", "foundry-0.2.0"], cwd=folder, check=True)
     os.makedirs(os.path.join(folder, "build"))

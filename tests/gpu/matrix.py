@@ -4,8 +4,8 @@ PyTorch.
 
 Models of second_model.py, a mixture of experts among them; under each activation, with each of
 PyTorch's allocators, in the main process and in a spawned worker. Each cell is a process that
-captures and one that loads, with scratch poisoned; tokens and logits of two batch sizes must be,
-bit for bit, what eager PyTorch computed in a process without Foundry. Prints a line for each cell.
+captures and one that loads, with scratch poisoned. Tokens and logits of two batch sizes must equal,
+bit for bit, those of eager PyTorch in a process without Foundry. Prints a line for each cell.
 """
 import concurrent.futures
 import hashlib

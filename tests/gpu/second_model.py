@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that a second model of the same framework adds only the kernels that it does not share.
 
-Decoders of several families of transformers (Qwen3, a mixture of experts, Llama), small, with
-random weights from a seed that stay outside the images, are captured into one store, each in a
-process of its own. The script prints, for each model, how many kernels existed already and the
+Small decoders of several families of transformers (Qwen3, a mixture of experts, Llama) are captured
+into one store, each in a process of its own. Their weights are random, from a seed, and stay
+outside the images. The script prints, for each model, how many kernels existed already and the
 bytes that it added, beside its bytes in an empty store. Then another process loads each image and
 decodes, and builds the model only afterwards. Tokens and logits must equal those of eager PyTorch,
 bit for bit.

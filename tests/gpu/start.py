@@ -41,8 +41,8 @@ def build(capture):
 
 
 def check(image, rows):
-    """The graph writes and reads rows of the cache, as far as the index kernels let it, which check
-    against the size that they were captured with; eager PyTorch uses all of it.
+    """The graph writes and reads rows of the cache up to the captured size, against which the index
+    kernels check. Eager PyTorch uses all of it.
     """
     import torch
     cache = torch.from_dlpack(image["cache"])

@@ -4,7 +4,7 @@ continue the training.
 
 Two models, one stepped by SGD with momentum and one by Adam. The capturing process seals, replays a
 hundred batches with torch's own graphs, and does the same eagerly from the same state. Loading
-processes, with torch and without, train from the image on the same batches: every loss, every
+processes, with torch and without, train from the image on the same batches. Every loss, every
 weight and the optimizers' state must equal those of torch's graphs, bit for bit. Eager steps may
 choose other matrix kernels, so they are compared within a tolerance, and the difference is printed.
 """

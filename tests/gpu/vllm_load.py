@@ -12,9 +12,9 @@ must be equal, bit for bit.
 All engines import side by side. When the first start has answered, the later one begins. Then two
 plain engines and one of the later start live side by side.
 
-Requests arrive between the engines' steps, at drawn numbers of steps: each engine sees the same
-batches, whatever its speed, in which prompts and answers of many lengths are mixed. Tokens and
-logprobs must be equal again, and so must the batches.
+Requests arrive between the engines' steps, at drawn numbers of steps. So engines of any speed see
+the same batches, in which prompts and answers of many lengths are mixed. Tokens and logprobs must
+be equal again, and so must the batches.
 
 Then the engines serve the same timed requests in turns, while the others are idle. Batches depend
 on the time there, so answers may differ even between two plain engines. The test prints throughput

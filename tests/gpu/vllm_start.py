@@ -98,7 +98,7 @@ def plug_in():
 
 
 class Watch(Notes):
-    """What a start does: seconds of its phases, and how often it compiles, profiles, captures."""
+    """Notes of a start: seconds of its phases, and how often it compiles, profiles, captures."""
 
     def __init__(self):
         super().__init__(profiles=0, captures=0, triton=0)
@@ -289,7 +289,7 @@ def begin(limit, title, mode, folder, *more, gate=False, place="."):
 
 
 def start(mode, folder, *more, limit=None):
-    """What one start in a process of its own prints; nothing if it fails."""
+    """The output of one start in a process of its own; nothing if it fails."""
     from engine_child import Limit
     begun = begin(limit or Limit([], 300), mode, mode, folder, *more)
     try:

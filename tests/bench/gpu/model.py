@@ -19,18 +19,18 @@ sys.path[:0] = [os.path.join(ROOT, "api", "examples"), os.path.join(ROOT, "api",
 
 
 class Clock:
-    """Prints what passed since it was last asked."""
+    """Prints the milliseconds since it was last asked."""
 
     def __init__(self):
         self.mark = time.perf_counter()
 
-    def lap(self):
+    def elapsed(self):
         now = time.perf_counter()
         ms, self.mark = (now - self.mark) * 1e3, now
         return ms
 
     def show(self, name):
-        print(f"{name} {self.lap():.3f}", flush=True)
+        print(f"{name} {self.elapsed():.3f}", flush=True)
 
 
 def decoder(rows, context=256):
@@ -90,18 +90,18 @@ def do_native(args):
     warm = capture = launch = 0.0
     for first, last in zip([0] + args.counts, args.counts):
         batches = range(first + 1, last + 1)
-        clock.lap()
+        clock.elapsed()
         warm_up(d, batches[::-1], stream)
-        warm += clock.lap()
+        warm += clock.elapsed()
         for b in reversed(batches):
             graphs[b] = capture_native(torch, d, b, stream, pool)
             pool = pool or graphs[b].pool()
-        capture += clock.lap()
+        capture += clock.elapsed()
         for b in batches:
             d.position.zero_()
             graphs[b].replay()
         torch.cuda.synchronize()
-        launch += clock.lap()
+        launch += clock.elapsed()
         print(f"native_{last} {warm:.3f} {capture:.3f} {launch:.3f}", flush=True)
     keys = [k for k in (1, 8, 32) if k in graphs]
     show_replays(torch, "native_replay", {k: graphs[k].replay for k in keys}, keys, d.reset)
@@ -137,16 +137,16 @@ def do_capture(args):
         torch.cuda.empty_cache()
         clock.show("warm_up")
         for first, last in zip([0] + args.counts, args.counts):
-            clock.lap()
+            clock.elapsed()
             for b in range(last, first, -1):
                 with cap.graph(b, name=f"decode/{b}", stream=stream):
                     logits[b] = d.step(b)
-            captured = clock.lap()
+            captured = clock.elapsed()
             for b in range(first + 1, last + 1):
                 cap.tensor(f"logits/{b}", logits[b], use="output")
-            clock.lap()
+            clock.elapsed()
             s = cap.seal(store, f"bench/{last}")
-            print(f"sealed_{last} {captured:.3f} {clock.lap():.3f} {s.graphs_ms:.3f} "
+            print(f"sealed_{last} {captured:.3f} {clock.elapsed():.3f} {s.graphs_ms:.3f} "
                   f"{s.kernels_ms:.3f} {s.content_ms:.3f} "
                   f"{s.commit_ms:.3f}", flush=True)
             for field in ("nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes",

@@ -46,7 +46,7 @@ def bench(name, *args):
 
 
 def at_rest(store, image):
-    """What an image reaches, by kind: {kind: {objects, bytes, stored}}."""
+    """The objects that an image reaches, by kind: {kind: {objects, bytes, stored}}."""
     out = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "--json", "show",
                           image], check=True,
                          stdout=subprocess.PIPE, text=True).stdout
@@ -110,7 +110,7 @@ def part_hook(args):
 
 
 def part_pools(_):
-    """What devices' pools and the driver take; nothing is stored."""
+    """The times of devices' pools and of the driver; nothing is stored."""
     return bench("pools")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of where time goes if graphs are loaded one by one from files with an image each.
+"""A table of the time of each step if graphs are loaded one by one from files with an image each.
 
     saved_loads.py [COUNTS [MADE]]      COUNTS: 8,64; MADE: model,nothing (the loading process makes
                                         the model, or leaves it to the image)
@@ -167,7 +167,7 @@ class Little:
 
 
 def save(count, folder):
-    """What saved_graphs.py does with "turn", without what only PyTorch has."""
+    """Do what saved_graphs.py does with "turn", without the steps that only PyTorch has."""
     import foundry as fdry
     import torch
     torch.cuda.init()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the interposer costs: weights and warm-up of the decoder, natively and under a capture, in
+"""The cost of the interposer: weights and warm-up of the decoder, natively and under a capture, in
 turns.
 
     warm.py [--rounds 11]
@@ -40,14 +40,14 @@ def work(which):
     capture = sys.modules["foundry"].Capture() if which == "hook" else None
     times = []
 
-    def lap():
+    def time_note():
         torch.cuda.synchronize()
         times.append((time.perf_counter(), processor_time()))
-    lap()
+    time_note()
     d = Decoder(argparse.Namespace(batches=list(range(1, 33)), context=256, seed=0, compile=False))
-    lap()
+    time_note()
     d.warm_up([32, 16, 8, 4, 2, 1], torch.cuda.Stream())
-    lap()
+    time_note()
     if capture:
         capture.end()
     return [(b - a) * 1e3 for before, after in zip(times, times[1:]) for a, b in zip(before, after)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every program consists of: a step, its inputs, its state.
+"""The parts of every program: a step, its inputs, its state.
 
 A builder runs while the default device is the GPU, so tensors and parameters are made there. The
 step runs without that default, as it would in the program that it was taken from.

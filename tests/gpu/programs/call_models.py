@@ -9,7 +9,7 @@ from torch import nn
 
 @dataclasses.dataclass
 class Result:
-    """What Block returns."""
+    """The result of Block."""
     hidden: torch.Tensor
     attention: torch.Tensor
     name: str = "block"
