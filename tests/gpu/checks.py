@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""External weights compared with what they held at the seal, and content compared at the first
-launch, on a GPU: that differences are found, and what it costs.
+"""Compares external weights with their bytes at the seal, and content at the first launch, on a
+GPU. Differences must be found; the cost is printed.
 
 One process captures a chain of matrix products. Its weights, MIB in all, are external constants,
 and a quarter as much is content. Others load the image, fill the weights, check them, change one

@@ -85,8 +85,8 @@ def run(folder, text, name="script"):
 
 
 def ran(folder, text, name="script"):
-    """Runs the script, which must succeed. It runs again if the kernel placed a library at the
-    region's addresses.
+    """Runs the script, which must succeed. It runs again if Linux placed a library at the region's
+    addresses.
     """
     for _ in range(4):
         done = run(folder, text, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs of other people's making (tests/gpu/programs) from images.
+"""Runs programs that other people made (tests/gpu/programs) from images.
 
 Each program is captured in one process, which then replays torch's own graph for two sets of inputs
 that the capture never saw, twice from one state. Another process, without torch, loads the image,

@@ -4,10 +4,10 @@
     run.py [--counts 8,32,64,256] [--parts start,inside,second,content,hook,pools] [--pairs 11]
            [--out DIR]
 
-Runs the processes of each part, keeps what they print in DIR/bench-gpu.json (parts that are
-there already from an earlier call stay), and prints the tables of Documentation/performance.rst;
-the last one has the design's targets, and whether they were met.
-Needs PyTorch and transformers. FOUNDRY_STORE is where images go; otherwise a temporary store.
+Runs the processes of each part, keeps what they print in DIR/bench-gpu.json (parts that are there
+already from an earlier call stay), and prints the tables of Documentation/performance.rst; the last
+one has the design's targets, and whether they were met. Needs PyTorch and transformers.
+FOUNDRY_STORE names the store of the images; otherwise it is a temporary one.
 """
 import argparse
 import json

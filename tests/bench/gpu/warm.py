@@ -5,11 +5,11 @@ turns.
     warm.py [--rounds 11]
 
 Two servers, one of them with the interposer, import PyTorch and the model's code once and fork a
-child a round, which starts CUDA itself. So a round takes two seconds, most of it what is looked
-at, and no file is read for the first time. The server that comes first alternates. One round
-more than asked for is made; the first is left out. Prints lines "which_what ms ms ...", one
-figure a round: wall-clock time, and with _cpu the processor time of all threads. Processors
-change their speed: compare rounds, and many of them.
+child a round, which starts CUDA itself. So a round takes two seconds, of which most is measured,
+and no file is read for the first time. The server that comes first alternates. One round more than
+asked for is made; the first is left out. Prints lines "which_what ms ms ...", one figure a round:
+wall-clock time, and with _cpu the processor time of all threads. Processors change their speed:
+compare rounds, and many of them.
 """
 import argparse
 import gc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of other people's making, for workloads.py: models, operators and optimizers of public
+"""Programs that other people made, for workloads.py: models, operators and optimizers of public
 packages, each as a step that can be captured.
 """
 from . import base, compiled, language, numeric, others, training, vision
