@@ -23,7 +23,7 @@ COLLECT = ("import foundry\n"
 
 @dataclasses.dataclass
 class Engine:
-    """What the starts need of an engine."""
+    """An engine, as the starts need it."""
 
     script: str              # the path of the script that starts it
     options: list            # of each start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts that start serving engines with dummy weights share."""
+"""Common parts of scripts that start serving engines with dummy weights."""
 import glob
 import hashlib
 import json
@@ -47,8 +47,8 @@ def entry_points(script, text):
 
 
 class Notes:
-    """What a process of the engine notes for the process that prints: seconds of its phases, and
-    how often it did something. Each process has a file of its own.
+    """Notes of an engine's process for the process that prints: seconds of its phases, and how
+    often it did something. Each process has a file of its own.
     """
 
     def __init__(self, **counts):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every small engine share: the first start, and checks that do not depend on it."""
+"""Common tests of every small engine: the first start, and checks that do not depend on it."""
 import os
 import shutil
 import tempfile

@@ -15,7 +15,7 @@ def compute(x, w):
 
 def work(store, ref, loader=None):
     """Captures and seals. `loader` is a torch.utils.data.DataLoader with workers, which feeds the
-    input while the capture goes on.
+    input during the capture.
     """
     import foundry
     with foundry.Capture() as cap:

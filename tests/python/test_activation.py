@@ -100,7 +100,7 @@ class Activation(unittest.TestCase):
 
 
 class Environment(unittest.TestCase):
-    def test_what_is_named_stays_in_front(self):
+    def test_named_libraries_stay_in_front(self):
         ours = f"{interposer()} {os.path.dirname(interposer())}/libcuda.so"
         self.assertEqual(environment({})["LD_PRELOAD"], ours)
         self.assertEqual(environment({"A": "b", "LD_PRELOAD": "/x.so:/y.so"}),

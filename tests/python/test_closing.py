@@ -299,7 +299,7 @@ class Closing(suite.Vecadd):
         self.each_use(check)
         self.assertGreater(closed, 30)
 
-    def test_closed_in_its_own_callback(self):
+    def test_objects_closed_in_their_callbacks(self):
         def export(store, close):
             store.export("vecadd", self.pack + "2", progress=close)
 

@@ -216,7 +216,7 @@ class Compile(Folder):
                 assert values(fast(full(1.0))) == 4.0
             """)
 
-    def test_what_no_graph_can_repeat_runs_natively(self):
+    def test_models_that_no_graph_can_repeat_run_natively(self):
         self.go("""
             for kind, reason, value in (
                     ("branch", "waits for the GPU", 3.0), ("counter", "attribute Net.calls", 3.0),
@@ -552,7 +552,7 @@ class Compile(Folder):
             assert set(found) == {3.5} and fast.image is None, found
             """)
 
-    def test_what_a_launch_would_miss(self):
+    def test_calls_that_a_launch_would_miss(self):
         self.go("""
             fast, levels = begin(made()), [1, None]
             torch._C._len_torch_dispatch_stack = lambda: 1

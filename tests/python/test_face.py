@@ -159,7 +159,7 @@ class Errors(Face):
             self.assertEqual(cls.__module__, "foundry")
             self.assertRegex(errors.__doc__, rf"\n +{cls.__name__} ")
 
-    def test_what_programs_catch(self):
+    def test_exceptions_that_programs_catch(self):
         none = os.path.join(self.folder.name, "none")
         with self.load() as image:
             for builtin, blame, call in (
@@ -268,7 +268,7 @@ for _ in range(2):
 
     def test_tqdm(self):
         class Tqdm:
-            """What the package uses of tqdm."""
+            """The parts of tqdm that the package uses."""
             made = []
 
             def __init__(self, desc=None, total=None, unit="it", unit_scale=False):
@@ -410,9 +410,9 @@ for level in (logging.WARNING, logging.DEBUG, logging.WARNING):
 
 
 class Imports(Face):
-    # What `import foundry` may import besides the modules that Python itself has imported. Each
-    # more would be paid for by every process that imports foundry. The second line: Python imports
-    # these with site.
+    # The modules that `import foundry` may import besides those that Python itself has imported.
+    # Each more would be paid for by every process that imports foundry. The second line: Python
+    # imports these with site.
     ALLOWED = {"_ctypes", "_struct", "atexit", "ctypes", "ctypes._endian", "struct", "types",
                "_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat",
                "foundry", "foundry._lib", "foundry._log", "foundry.activate", "foundry.errors"}
@@ -425,7 +425,7 @@ class Imports(Face):
         self.assertEqual(set(), set(out) - self.ALLOWED)
 
     def test_modules_of_a_load(self):
-        """A load imports nothing that takes long, unless something goes wrong."""
+        """A load imports nothing that takes long, unless it fails."""
         out = self.python("import sys, foundry; foundry.load('vecadd', store=sys.argv[1])\n"
                           "print(*sys.modules, sep='\\n')", self.store)
         self.assertIn("foundry.image", out)

@@ -354,7 +354,7 @@ class Generators(unittest.TestCase):
         img.launch(1)
         self.assertEqual((self.numbers(img, "a"), mine.get_offset()), (drawn(SEED, 0), 8))
 
-    def test_what_is_not_recognised_is_refused(self):
+    def test_states_that_are_not_recognised_are_refused(self):
         child(self.store, "blind")
 
 

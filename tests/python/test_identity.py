@@ -286,7 +286,7 @@ class Found(unittest.TestCase):
                       found(source).not_compared)
         self.differs(source, source.replace("Module(2)", "Module(3)"), "py.value.program.model")
 
-    def test_what_packages_make_of_functions_and_values(self):
+    def test_functions_and_values_that_packages_make(self):
         package = """
             import functools, threading
             __version__ = "1.5"
@@ -322,7 +322,7 @@ class Found(unittest.TestCase):
         self.differs(source, source.replace(", 2,", ", 3,"), "py.code.program.build")
         self.differs(source, source.replace("Config(4)", "Config(6)"), "py.value.program.config")
 
-    def test_what_is_listed(self):
+    def test_values_that_are_listed(self):
         source = """
             import ctypes, logging, socket, threading
             f, lib, s = open("/dev/null"), ctypes.CDLL(None), socket.socket()

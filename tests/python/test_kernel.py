@@ -137,7 +137,7 @@ class KernelTests(unittest.TestCase):
             self.assertEqual(struct.unpack("9d", device.read(out, 72)),
                              (1, -2, 543, -(1 << 40), 0.5, -7, 254, 1.25, 9))
 
-    def test_what_a_launch_refuses(self):
+    def test_a_launch_refuses_wrong_arguments(self):
         with foundry.Kernels() as kernels:
             scale, nothing = kernels.function(ptx(), "scale"), kernels.function(ptx(), "nothing")
             x, by, n = ctypes.c_uint64(), ctypes.c_float(1), ctypes.c_int(0)
@@ -184,7 +184,7 @@ class KernelTests(unittest.TestCase):
         self.assertRegex(done.stdout,
                          "FDRY_E_UNABLE .*compute capability 5.2, cooperative launch 0")
 
-    def test_functions_are_gone_with_their_cache(self):
+    def test_functions_end_with_their_cache(self):
         with foundry.Kernels() as kernels:
             gone, other_gone = kernels.function(ptx(), "nothing"), kernels.function(ptx(), "fill")
             kernels.clear()

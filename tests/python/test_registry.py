@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of images in container registries: push and pull, and loads that fetch what the store
-lacks, from Debian's docker-registry with a server before it that makes faults.
+lacks, from Debian's docker-registry with a server in front of it that causes faults.
 """
 import http.client
 import json
@@ -122,7 +122,7 @@ def child(code, store, **env):
 
 
 def tool(store, *args):
-    """What foundry-store prints."""
+    """The output of foundry-store."""
     program = os.path.join(os.environ.get("BUILD", "build"), "foundry-store")
     return subprocess.run([program, "-s", store, *args], check=True, capture_output=True,
                           text=True).stdout
@@ -245,7 +245,7 @@ class Registry(unittest.TestCase):
 
     def parts(self, fault):
         """Loads an image and launches it while the last chunk of another one is withheld; then the
-        fault happens to that chunk. What the other one says.
+        fault happens to that chunk. The output of the other one.
         """
         import foundry
         self.push()

@@ -83,7 +83,7 @@ class Starts(Engine, engine_tests.Starts):
     def test_one_names_the_image_for_the_model(self):
         self.assertIn("sealed 'sglang-model'", self.start(FOUNDRY_SGLANG="1"))
 
-    def test_what_differs_is_named_and_the_start_seals(self):
+    def test_a_difference_is_named_and_the_start_seals(self):
         self.first()
         for options, says in (
                 ("max_running_requests=5", "max_running_requests is 5 here and 4 in the image"),
@@ -122,7 +122,7 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn(says, done.stderr)
         self.assertIn("FOUNDRY_SGLANG_STRICT is set", done.stderr)
 
-    def test_what_images_do_not_support_starts_plain(self):
+    def test_an_unsupported_configuration_starts_plain(self):
         for options, what in (("tp_size=2", "more than one rank"),
                               ("device='cpu'", "the device cpu"),
                               ("quantization='fp8'", "quantized weights"),
@@ -335,7 +335,7 @@ class Prefill(Engine):
 
 
 class Doctor(Engine):
-    """What `python -m foundry doctor` reports about the small engine."""
+    """The report of `python -m foundry doctor` about the small engine."""
 
     def metadata(self, name, files):
         folder = self.path(os.path.join("site", name + ".dist-info"))

@@ -302,7 +302,7 @@ class Engine(unittest.TestCase):
         self.assertTrue(all(getattr(out, f.name) is None for f in dataclasses.fields(out)[1:]))
         self.assertEqual(decode.buffers.seq_lens.tolist(), [1.0] * 4)
 
-    def test_what_a_graph_returns_is_refused_unless_it_can_be_restored(self):
+    def test_results_of_a_graph_that_cannot_be_restored_are_refused(self):
         made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})
         with self.assertRaisesRegex(Exception, "returns dict, which images do not support"):
             outputs.describe({"g": made})

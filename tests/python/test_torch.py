@@ -53,7 +53,7 @@ class Versions(unittest.TestCase):
                             call()
             self.assertFalse(torch.cuda.is_initialized())
 
-    def test_newer_ones_are_taken(self):
+    def test_newer_versions_are_accepted(self):
         for version in ("2.9.0", "2.9.1+cu128", "2.10.0.dev20251101", "2.11.0+cu130", "2.100.1",
                         "3.0.0a0", "10.0"):
             with mock.patch.object(torch, "__version__", version):

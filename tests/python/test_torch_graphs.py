@@ -368,7 +368,7 @@ class Graphs(Folder):
                 is_all(out, 12.0)  # what the first brought stays
             """)
 
-    def test_what_nobody_uses_any_more_is_not_what_the_next_brings(self):
+    def test_an_image_that_nobody_uses_is_unloaded_before_the_next(self):
         self.more(self.CHANGED.replace("CHANGE", "w.mul_(3.0)"))
         for end in ("del g, out", "g.reset(); del out", "del out; g.reset()",
                     "del out, g, pending"):
@@ -498,7 +498,7 @@ class Graphs(Folder):
             first.save('g.json')
             """)
 
-    def test_what_no_graph_can_be_saved_to_or_captured_into(self):
+    def test_places_where_no_graph_can_be_saved_or_captured(self):
         self.more("""
             import os
             fdry.set_allocation_region(BASE, '1GB')
@@ -861,7 +861,7 @@ class Regions(Folder):
             assert done == ['handle', 'product', 'bias']
             """)
 
-    def test_what_lies_at_the_base_is_named(self):
+    def test_the_mapping_at_the_base_is_named(self):
         self.more("""
             import mmap, ctypes
             libc = ctypes.CDLL(None)

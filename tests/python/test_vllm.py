@@ -79,7 +79,7 @@ class Starts(Engine, engine_tests.Starts):
         log = self.start(FOUNDRY_VLLM="")
         self.assertNotIn("Foundry", log)
 
-    def test_what_differs_is_named_and_the_start_seals(self):
+    def test_a_difference_is_named_and_the_start_seals(self):
         self.first()
         for options, says in (("seqs=5", "max_num_seqs is 5 here and 4 in the image"),
                               ("seqs=5, sizes=(2, 1)",
@@ -104,7 +104,7 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn(says, done.stderr)
         self.assertIn("FOUNDRY_VLLM_STRICT is set", done.stderr)
 
-    def test_what_images_do_not_support_starts_plain(self):
+    def test_an_unsupported_configuration_starts_plain(self):
         for options, what in (("ranks=2", "ranks on several hosts"),
                               ("quantization='fp8'", "quantized weights"),
                               ("cache_dtype='fp8'", "a quantized KV cache"),

@@ -13,7 +13,7 @@ KERNEL = ("__grp__sampler.json", "sampler.cubin", "sampler.ptx")
 
 
 class Doctor(Engine):
-    """What `python -m foundry doctor` reports about the small engine."""
+    """The report of `python -m foundry doctor` about the small engine."""
 
     def report(self, ref="test", **variables):
         return self.script(f"""if 1:
@@ -121,7 +121,7 @@ class Caches(Engine):
             os.fsync, os.link = fsync_noted, link_noted
             """))
 
-    def test_what_vllm_notes_of_a_model_s_class_is_there_before_a_worker_begins(self):
+    def test_vllms_notes_of_a_models_class_are_there_before_a_worker(self):
         """The architecture of the model alone."""
         folder = self.path(".cache/vllm/modelinfos")
         os.makedirs(folder)

@@ -130,7 +130,7 @@ class Engine(unittest.TestCase):
         self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor",
                                                   "infos"})
 
-    def test_what_vllm_notes_of_a_model_s_class_is_found(self):
+    def test_vllms_notes_of_a_models_class_are_found(self):
         from vllm.model_executor.models.registry import _LazyRegisteredModel, _ModelInfo
         model = _LazyRegisteredModel(module_name="vllm.model_executor.models.qwen3",
                                      class_name="Qwen3ForCausalLM")
@@ -370,7 +370,7 @@ class Engine(unittest.TestCase):
             self.assertEqual(found.identity(config), known[3])
         self.assertEqual(len(set(known)), 4)  # the last one has the size and time of the first
 
-    def test_what_a_loader_changes_is_noticed(self):
+    def test_changes_by_a_loader_are_noticed(self):
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
         found = weights.Weights(types.SimpleNamespace(ref="test"), model, self.loader())
         before = found.state()

@@ -52,7 +52,7 @@ class Folder(unittest.TestCase):
                               capture_output=True, text=True, check=False, timeout=100)
 
     def script(self, text, **variables):
-        """Runs the script and returns its output. If the kernel placed a library at the region's
+        """Runs the script and returns its output. If Linux placed a library at the region's
         addresses by chance, the script runs again.
         """
         for _ in range(4):

@@ -3,7 +3,7 @@ import os
 
 
 def read(path):
-    """What a compilation has written, or None."""
+    """The files that a compilation has written, or None."""
     try:
         with open(path, encoding="utf-8") as f:
             return f.read()
