@@ -274,7 +274,7 @@ static int key_make(const struct start *s, struct fdry_buf *ret)
 
 /* Without a claim (the store is read-only, or the wait was long enough) the process captures all
  * the same. */
-static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
+static int claim_acquire(struct start *s, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_buf key = { 0 };
 	double mark = fdry_now_ms();
@@ -298,7 +298,7 @@ static int capture_alone(struct start *s)
 	bool waited = false;
 	int err;
 
-	err = claim_take(s, &waited, &claim);
+	err = claim_acquire(s, &waited, &claim);
 	if (err)
 		return err;
 	if (waited)
@@ -442,7 +442,7 @@ static int capture_opts_check(const struct start *s)
 	return fdry_ref_check(s->ref);
 }
 
-static int opts_take(struct start *s, const struct fdry_start_opts *opts)
+static int opts_read(struct start *s, const struct fdry_start_opts *opts)
 {
 	const uint32_t known = FDRY_START_STRICT | FDRY_START_NOWAIT;
 	int err;
@@ -487,7 +487,7 @@ int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts 
 			 struct fdry_start_report **ret)
 {
 	struct start s = { .store = store };
-	int err = fdry_need(store) ?: fdry_need(opts) ?: fdry_need(ret) ?: opts_take(&s, opts);
+	int err = fdry_need(store) ?: fdry_need(opts) ?: fdry_need(ret) ?: opts_read(&s, opts);
 
 	if (err)
 		return err;

@@ -41,7 +41,7 @@ struct pull {
 
 /* --- functions that the client calls --- */
 
-static int list_take(struct pull *p, struct fdry_span list)
+static int list_read(struct pull *p, struct fdry_span list)
 {
 	const struct fdry_fetch_object *o;
 	const struct fdry_pack_image *images;
@@ -69,7 +69,7 @@ static int on_list(void *arg, struct fdry_span list, const struct fdry_registry_
 {
 	struct pull *p = arg;
 
-	p->err = list_take(p, list);
+	p->err = list_read(p, list);
 	*ret = p->blobs;
 	*count = p->report.objects;
 	return p->err;

@@ -7,7 +7,7 @@
 #include "registry/registry.h"
 
 /* The options, with their defaults. */
-static int opts_take(const struct fdry_repo_opts *opts, struct fdry_repo_opts *ret)
+static int opts_read(const struct fdry_repo_opts *opts, struct fdry_repo_opts *ret)
 {
 	struct fdry_registry_opts checked, plain = { .sz = sizeof(plain) };
 	int err = fdry_opts_take(opts, ret, sizeof(*ret));
@@ -43,7 +43,7 @@ static int repo_call(const char *name, enum fdry_repo_mode mode, const struct fd
 	struct fdry_registry_name parsed;
 	struct fdry_repo_opts own;
 	const struct fdry_repo_call call = { .mode = mode, .opts = &own };
-	int given, err = fdry_need(name) ?: fdry_report_check(report) ?: opts_take(opts, &own) ?:
+	int given, err = fdry_need(name) ?: fdry_report_check(report) ?: opts_read(opts, &own) ?:
 		  fdry_registry_name_parse(name, &parsed) ?:
 		  (mode == FDRY_REPO_UNPUSH ? 0 : whole_check(name)) ?:
 		  fdry_registry_open(&client);

@@ -206,7 +206,7 @@ static void maps_look(void)
 	       python ? "yes" : "no");
 }
 
-static void options_take(int argc, char **argv, struct options *o)
+static void options_read(int argc, char **argv, struct options *o)
 {
 	int opt;
 
@@ -293,7 +293,7 @@ int main(int argc, char **argv)
 	struct fdry_image *img;
 	double mark;
 
-	options_take(argc, argv, &o);
+	options_read(argc, argv, &o);
 	fact.value = o.fact;
 	opts.facts = &fact;
 	opts.flags = o.flags;

@@ -288,7 +288,7 @@ static int ask(struct token *t)
 	return err;
 }
 
-static int token_take(struct token *t)
+static int token_read(struct token *t)
 {
 	struct fdry_auth *a = &t->h->auth;
 	uint64_t life = LIFE_S;
@@ -322,7 +322,7 @@ static int token_get(struct fdry_http *h)
 
 	if (!err)
 		err = h->auth.creds.identity ? post_prepare(&t) : get_prepare(&t);
-	err = err ?: options_set(&t) ?: ask(&t) ?: token_take(&t);
+	err = err ?: options_set(&t) ?: ask(&t) ?: token_read(&t);
 	curl_easy_cleanup(t.easy);
 	curl_slist_free_all(t.headers);
 	fdry_buf_release(&t.url);

@@ -59,7 +59,7 @@ static bool value_read(struct text *t, char *ret, size_t size)
 	return *t->at == '"' ? quoted_read(t, ret, size) : word_read(t, ret, size);
 }
 
-static bool parameter_take(struct fdry_challenge *c, const char *name, const char *value)
+static bool parameter_set(struct fdry_challenge *c, const char *name, const char *value)
 {
 	struct { const char *name; char *to; size_t size; } known[] = {
 		{ "realm", c->realm, sizeof(c->realm) },
@@ -93,7 +93,7 @@ static bool item_read(struct text *t, struct fdry_challenge *now)
 		return true;
 	}
 	t->at++;
-	return value_read(t, value, sizeof(value)) && parameter_take(now, word, value);
+	return value_read(t, value, sizeof(value)) && parameter_set(now, word, value);
 }
 
 int fdry_challenge_parse(const char *text, struct fdry_challenge *ret)

@@ -227,7 +227,7 @@ static int repo_set(struct fdry_policy *p, const struct fdry_registry_name *name
 	return n < (int)sizeof(p->repo) ? 0 : bad(p, "\"signedAs\" is too long");
 }
 
-static int rule_take(struct fdry_policy *p, const struct fdry_registry_name *name)
+static int rule_set(struct fdry_policy *p, const struct fdry_registry_name *name)
 {
 	char scope[SCOPE_MAX];
 	const json_t *rule = rule_find(p, name, scope);
@@ -251,7 +251,7 @@ int fdry_policy_parse(struct fdry_span text, const char *path,
 
 	if (err)
 		return bad(&p, "it is not a JSON object, or it names a member twice");
-	err = root_check(&p) ?: rule_take(&p, name);
+	err = root_check(&p) ?: rule_set(&p, name);
 	if (err) {
 		json_decref(p.root);
 		return err;

@@ -239,7 +239,7 @@ static bool is_removed(const struct prune *p, size_t node)
 	       !fdry_catalog_node(&p->catalog, node)->is_missing;
 }
 
-static void item_tell(const struct prune *p, size_t node, const char *tag, int fate)
+static void item_report(const struct prune *p, size_t node, const char *tag, int fate)
 {
 	const struct fdry_catalog_node *n = fdry_catalog_node(&p->catalog, node);
 	size_t why = p->marks[node].why;
@@ -329,9 +329,9 @@ static int node_remove(struct prune *p, size_t node)
 	p->report->removed++;
 	for (i = 0; i < fdry_catalog_tags(r); i++)
 		if (fdry_catalog_tag(r, i)->node == node)
-			item_tell(p, node, fdry_catalog_tag(r, i)->name, FDRY_REPO_REMOVED);
+			item_report(p, node, fdry_catalog_tag(r, i)->name, FDRY_REPO_REMOVED);
 	if (!fdry_catalog_node(r, node)->is_tagged)
-		item_tell(p, node, NULL, FDRY_REPO_REMOVED);
+		item_report(p, node, NULL, FDRY_REPO_REMOVED);
 	return 0;
 }
 
@@ -357,7 +357,7 @@ static void kept_walk(struct prune *p)
 		if (t->node == FDRY_CATALOG_NONE || is_removed(p, t->node))
 			continue;
 		p->report->kept++;
-		item_tell(p, t->node, t->name, FDRY_REPO_KEPT);
+		item_report(p, t->node, t->name, FDRY_REPO_KEPT);
 	}
 }
 
@@ -415,7 +415,7 @@ static void parts_sum(const struct fdry_catalog *r, const struct fdry_catalog_no
 	}
 }
 
-static void tags_tell(struct prune *p)
+static void tags_report(struct prune *p)
 {
 	const struct fdry_catalog *r = &p->catalog;
 	const struct fdry_catalog_node *node;
@@ -473,7 +473,7 @@ static int run(struct prune *p)
 	p->report->tags = fdry_catalog_tags(&p->catalog);
 	if (p->call->mode != FDRY_REPO_TAGS)
 		return plan_do(p);
-	tags_tell(p);
+	tags_report(p);
 	return 0;
 }
 

@@ -146,7 +146,7 @@ static int range_check(struct fdry_http_req *r)
 	return 0;
 }
 
-static int body_take(struct fdry_http_req *r, const void *data, size_t n)
+static int body_append(struct fdry_http_req *r, const void *data, size_t n)
 {
 	if (!r->most) /* the body of a success that nobody needs */
 		return 0;
@@ -170,7 +170,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	if (is_first)
 		curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &r->status);
 	if (is_good(r)) {
-		err = (is_first ? range_check(r) : 0) ?: body_take(r, data, n);
+		err = (is_first ? range_check(r) : 0) ?: body_append(r, data, n);
 		return err && fault(r, err) ? 0 : n;
 	}
 	err = fdry_buf_put(&r->text, data, n < keep ? n : keep);
@@ -252,7 +252,7 @@ static void headers_drop(struct fdry_http_req *r)
 	r->retry_after = 0;
 }
 
-static int header_take(struct fdry_http_req *r, const char *name, size_t nlen, const char *value,
+static int header_keep(struct fdry_http_req *r, const char *name, size_t nlen, const char *value,
 		       size_t len)
 {
 	const struct { const char *name; char **to; } known[] = {
@@ -296,7 +296,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 		len--;
 	while (len && strchr(" \t\r\n", value[len - 1]))
 		len--;
-	return header_take(r, data, nlen, value, len) && fault(r, -FDRY_E_NOMEM) ? 0 : n * size;
+	return header_keep(r, data, nlen, value, len) && fault(r, -FDRY_E_NOMEM) ? 0 : n * size;
 }
 
 /* --- one try --- */
