@@ -124,6 +124,12 @@ class Starts(Engine, engine_tests.Starts):
                          "lambda name: None\n")
         self.assertIn("because the worker of this vLLM", log)
 
+    def test_a_vllm_that_prepares_no_compilation_starts_from_images(self):
+        older = ("from vllm import envs\nfrom vllm.compilation import compiler_interface\n"
+                 "del envs.VLLM_GPU_SYNC_CHECK, compiler_interface.trigger_inductor_lazy_init\n")
+        self.start(before=older)
+        self.start(before=older, counts="LOADED")
+
     def test_a_vllm_without_the_wrapped_class_starts_plain(self):
         log = self.script("""if 1:
             import foundry.vllm

@@ -24,10 +24,14 @@ class V2:
                 if mode.name != "PIECEWISE" for key in found]
 
     def batches(self):
-        """{mode: keys of the entries that each wrapper of that mode gets}."""
+        """{mode: keys of the entries that each wrapper of that mode gets}.
+
+        A key of the manager states the number of LoRAs since vLLM 0.24.
+        """
         from vllm.forward_context import BatchDescriptor
         return {mode: [BatchDescriptor(num_tokens=key.num_tokens, has_lora=False,
-                                       num_active_loras=key.num_active_loras) for key in found]
+                                       num_active_loras=getattr(key, "num_active_loras", 0))
+                       for key in found]
                 for mode, found in self._manager._capture_descs.items()
                 if mode.name == "PIECEWISE"}
 

@@ -84,7 +84,7 @@ def check(config, count):
         (compilation.use_inductor_graph_partition, "graph partitions by Inductor"),
         (compilation.cudagraph_copy_inputs, "graphs that copy their inputs"),
         (compilation.cudagraph_mm_encoder, "graphs of an encoder"),
-        (envs.VLLM_USE_BREAKABLE_CUDAGRAPH, "breakable graphs"),
+        (getattr(envs, "VLLM_USE_BREAKABLE_CUDAGRAPH", False), "breakable graphs"),  # since 0.22
         (mode and compilation.backend != "inductor",
          f"the compilation backend '{compilation.backend}'"),
         (mode and compilation.compile_cache_save_format != "binary",

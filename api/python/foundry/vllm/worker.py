@@ -326,8 +326,8 @@ class Session(session.Session):
         from vllm.v1.worker import gpu_worker
         runner = self.worker.model_runner
         before = gpu_worker.kernel_warmup, gpu_worker.warmup_kernels
-        prepare = compiler_interface.trigger_inductor_lazy_init
-        if not envs.VLLM_GPU_SYNC_CHECK:  # else a later compilation would be an error
+        prepare = getattr(compiler_interface, "trigger_inductor_lazy_init", None)  # since 0.25
+        if prepare and not envs.VLLM_GPU_SYNC_CHECK:  # else a later compilation would be an error
             compiler_interface.trigger_inductor_lazy_init = lambda *_args, **_kwargs: None
         gpu_worker.kernel_warmup = lambda *_args, **_kwargs: None
         gpu_worker.warmup_kernels = functools.partial(self.timed, "warm up", before[1])
@@ -337,7 +337,8 @@ class Session(session.Session):
             yield
         finally:
             gpu_worker.kernel_warmup, gpu_worker.warmup_kernels = before
-            compiler_interface.trigger_inductor_lazy_init = prepare
+            if prepare:
+                compiler_interface.trigger_inductor_lazy_init = prepare
             for name in ("capture_model", "_dummy_run"):
                 vars(runner).pop(name, None)
 

@@ -70,6 +70,7 @@ class Worker:
             hidden, last = self.model_runner._dummy_run(4)
             assert hidden is None
             self.model_runner._dummy_sampler_run(last)
-        from vllm.compilation.compiler_interface import trigger_inductor_lazy_init
-        trigger_inductor_lazy_init(0)
+        from vllm.compilation import compiler_interface
+        if hasattr(compiler_interface, "trigger_inductor_lazy_init"):  # since vLLM 0.25
+            compiler_interface.trigger_inductor_lazy_init(0)
         return "times"
