@@ -117,12 +117,28 @@ class Starts(Engine, engine_tests.Starts):
             self.assertIn(f"started without an image, because images do not support {what}", log)
 
     def test_a_version_that_is_not_known_starts_plain(self):
-        log = self.start(before="facts.SOURCES = {'0.1': 'other'}\n")
+        log = self.start(before="facts.SOURCES = {'0.1': 'other'}\n"
+                         "facts.COMPARED = {'0.2': 'another'}\n")
         self.assertIn("because the worker of this vLLM (0.25.1) differs from that of the versions "
-                      "that images support (0.1)", log)
+                      "that images support (0.1, 0.2)", log)
         log = self.start(before="import importlib.util\nimportlib.util.find_spec = "
                          "lambda name: None\n")
         self.assertIn("because the worker of this vLLM", log)
+
+    def test_a_version_that_was_only_compared_needs_leave(self):
+        compared = ("facts.SOURCES, facts.COMPARED = {'0.1': 'other'}, "
+                    "{'of the stand-in': facts.source()}\n")
+        what = "vLLM 0.25.1 was compared with 0.1, but was not run with images on a GPU"
+        for value in ("0", ""):
+            log = self.start(before=compared, FOUNDRY_VLLM_COMPARED=value)
+            self.assertIn(f"started without an image, because {what} (set FOUNDRY_VLLM_COMPARED=1 "
+                          "to use images nevertheless)", log)
+        self.assertIn("because FOUNDRY_VLLM_COMPARED is 'yes'",
+                      self.start(before=compared, FOUNDRY_VLLM_COMPARED="yes"))
+        for counts, done in (("ONCE", "captured and sealed"), ("LOADED", "loaded")):
+            log = self.start(before=compared, counts=counts, FOUNDRY_VLLM_COMPARED="1")
+            self.assertIn(f"Foundry: {what}\n", log)
+            self.assertIn(done, log)
 
     def test_a_vllm_that_prepares_no_compilation_starts_from_images(self):
         older = ("from vllm import envs\nfrom vllm.compilation import compiler_interface\n"

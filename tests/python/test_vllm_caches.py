@@ -15,12 +15,12 @@ KERNEL = ("__grp__sampler.json", "sampler.cubin", "sampler.ptx")
 class Doctor(Engine):
     """The report of `python -m foundry doctor` about the small engine."""
 
-    def report(self, ref="test", **variables):
+    def report(self, ref="test", table="SOURCES", **variables):
         return self.script(f"""if 1:
             import sys
             sys.path.insert(0, "site")
             from foundry.vllm import doctor, facts
-            facts.SOURCES["of the stand-in"] = facts.source()
+            facts.{table}["of the stand-in"] = facts.source()
             doctor.report(lambda *what: print(*what), {ref!r})
             """, **variables)
 
@@ -52,6 +52,13 @@ class Doctor(Engine):
         self.assertIn("VLLM_PLUGINS leaves it out", self.report(VLLM_PLUGINS="other"))
         Engine.start(self)
         self.assertIn("vllm image True 'test' is in the store, with 7 files", self.report())
+
+    def test_a_version_that_was_only_compared_is_reported(self):
+        self.metadata("vllm-0.25.1", {"METADATA": "Name: vllm\nVersion: 0.25.1\n"})
+        self.assertIn("vllm None 0.25.1 starts without images unless FOUNDRY_VLLM_COMPARED=1",
+                      self.report(table="COMPARED"))
+        self.assertIn("vllm True 0.25.1 was compared with",
+                      self.report(table="COMPARED", FOUNDRY_VLLM_COMPARED="1"))
 
     def test_the_command_shows_another_version(self):
         self.metadata("vllm-0.25.1", {"METADATA": "Name: vllm\nVersion: 0.25.1\n"})

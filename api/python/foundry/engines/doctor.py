@@ -9,6 +9,8 @@ import subprocess
 import sys
 import typing
 
+from . import facts
+
 NEEDED = "install Foundry with pip, `make install` or its package into this Python"
 
 
@@ -37,13 +39,21 @@ def version(engine):
     except importlib.metadata.PackageNotFoundError:
         return None
     try:
-        facts = engine.facts()
-        known, source = ", ".join(facts.SOURCES), facts.source()
+        plug_in = engine.facts()
+        known = facts.known(plug_in)
     except Exception as e:  # anything may go wrong in another version
         return None, f"{found} cannot be examined: {type(e).__name__}: {e}"
-    if source not in facts.SOURCES.values():
-        return None, f"{found} starts without images, which support {known}"
-    return True, f"{found} is supported"
+    run = ", ".join(plug_in.SOURCES)
+    if known is None:
+        return None, (f"{found} starts without images, which support "
+                      f"{', '.join((*plug_in.SOURCES, *plug_in.COMPARED))}")
+    if known == facts.RUN:
+        return True, f"{found} is supported"
+    variable = f"{engine.variable}_COMPARED"
+    if os.environ.get(variable) == "1":
+        return True, f"{found} was compared with {run}, but was not run with images on a GPU"
+    return None, (f"{found} starts without images unless {variable}=1: it was compared with {run}, "
+                  "but was not run with images on a GPU")
 
 
 def plug_in(engine):

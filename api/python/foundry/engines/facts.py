@@ -14,6 +14,7 @@ PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
 VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG")
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
 _SHORT = re.compile(r"[A-Za-z0-9_.,:-]{1,24}")
+RUN, COMPARED = "run", "compared"  # what is known of an engine's code
 
 
 def environment(names):
@@ -75,6 +76,19 @@ def source(package, names):
         with open(found.origin, encoding="utf-8") as f:
             texts.append(f.read())
     return hashed("\0".join(texts).encode())
+
+
+def known(plug_in):
+    """Return how the installed engine's code is known: RUN if it is that of a version that was run
+    with images on a GPU, COMPARED if it is that of a version that was only read and compared, None
+    otherwise. Raises what its source() raises.
+
+    plug_in: the module facts of a plug-in, with source(), SOURCES and COMPARED.
+    """
+    found = plug_in.source()
+    if found in plug_in.SOURCES.values():
+        return RUN
+    return COMPARED if found in plug_in.COMPARED.values() else None
 
 
 def hashed(data):

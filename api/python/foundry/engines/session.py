@@ -34,18 +34,30 @@ class Unfit(Exception):
     """A reason to start as the engine does without Foundry."""
 
 
-def check_source(facts, engine, part, name):
-    """Raise Unfit if the code of the engine that is wrapped or left out is not known. facts: the
-    plug-in's module, with source() and SOURCES. engine: its package. part, name: for the message.
+def check_source(plug_in, engine, part, name):
+    """Raise Unfit if the code of the engine that is wrapped or left out is not known, or if it was
+    never run and the operator does not allow that.
+
+    plug_in: its module of facts, with source(), SOURCES and COMPARED. engine: its package. part,
+    name: for messages.
     """
     try:
-        known = facts.source() in facts.SOURCES.values()
+        known = facts.known(plug_in)
     except (ImportError, AttributeError, OSError, TypeError, ValueError):
-        known = False
-    if not known:
-        version = importlib.import_module(engine).__version__
+        known = None
+    version, run = importlib.import_module(engine).__version__, ", ".join(plug_in.SOURCES)
+    if known is None:
         raise Unfit(f"the {part} of this {name} ({version}) differs from that of the versions that "
-                    f"images support ({', '.join(facts.SOURCES)})")
+                    f"images support ({', '.join((*plug_in.SOURCES, *plug_in.COMPARED))})")
+    if known == facts.RUN:
+        return
+    variable = f"FOUNDRY_{engine.upper()}_COMPARED"
+    check_variables(variable)
+    if os.environ.get(variable) != "1":
+        raise Unfit(f"{name} {version} was compared with {run}, but was not run with images on a "
+                    f"GPU (set {variable}=1 to use images nevertheless)")
+    log.warning("Foundry: %s %s was compared with %s, but was not run with images on a GPU", name,
+                version, run)
 
 
 def check_configuration(*settings):

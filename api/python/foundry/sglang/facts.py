@@ -12,6 +12,7 @@ from ..engines import facts
 PREFIX = "sglang."
 # source() of the versions of SGLang that were run with Foundry on a GPU.
 SOURCES = {"0.5.15.post1": "faad0b2b5b4c0034"}
+COMPARED = {}
 PACKAGES = ("sglang-kernel", "apache-tvm-ffi")
 ARGUMENTS = ("dtype", "load_format", "context_length", "mem_fraction_static",
              "max_running_requests", "max_total_tokens", "chunked_prefill_size", "page_size",

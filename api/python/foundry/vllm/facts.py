@@ -10,6 +10,10 @@ from . import compiled, runners
 PREFIX = "vllm."
 # source() of the versions of vLLM that were run with Foundry on a GPU.
 SOURCES = {"0.25.1": "badee3b771a8b58b"}
+# source() of those that were read, compared with the former, and tested without a GPU.
+COMPARED = {"0.26.0": "9074365b2ce311f0", "0.25.0": "badee3b771a8b58b",
+            "0.24.0": "b10152ffa97a9482", "0.23.0": "fbfc73cacb7f2970",
+            "0.22.1": "f9bc49f0af75edfa", "0.22.0": "f9bc49f0af75edfa"}
 
 
 def early(worker):
