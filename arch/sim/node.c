@@ -367,6 +367,100 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE
 	return CUDA_SUCCESS;
 }
 
+CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *ret, CUgraph graph,
+						const CUgraphNode *deps, size_t ndeps,
+						const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
+{
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphAddExternalSemaphoresSignalNode);
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_semas_make(SIM_OP_SEMAS_SIGNAL, params->extSemArray, params->paramsArray,
+			       params->numExtSems, &op));
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, &op, ret);
+}
+
+/* The arrays belong to the node. */
+CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode node,
+						   CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *ret)
+{
+	const struct sim_semas *m;
+	struct sim_node *n;
+
+	SIM_ENTER(cuGraphExternalSemaphoresSignalNodeGetParams);
+	SIM_TRY(node_find_type(node, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, &n));
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	m = &n->op.semas;
+	*ret = (CUDA_EXT_SEM_SIGNAL_NODE_PARAMS){ m->handles, &m->params->signal, m->count };
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode node,
+						   const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
+{
+	struct sim_node *n;
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphExternalSemaphoresSignalNodeSetParams);
+	SIM_TRY(node_find_type(node, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, &n));
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_semas_make(SIM_OP_SEMAS_SIGNAL, params->extSemArray, params->paramsArray,
+			       params->numExtSems, &op));
+	node_set(n, &op);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *ret, CUgraph graph,
+						const CUgraphNode *deps, size_t ndeps,
+						const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
+{
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphAddExternalSemaphoresWaitNode);
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_semas_make(SIM_OP_SEMAS_WAIT, params->extSemArray, params->paramsArray,
+			       params->numExtSems, &op));
+	return node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, &op, ret);
+}
+
+/* The arrays belong to the node. */
+CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode node,
+						   CUDA_EXT_SEM_WAIT_NODE_PARAMS *ret)
+{
+	const struct sim_semas *m;
+	struct sim_node *n;
+
+	SIM_ENTER(cuGraphExternalSemaphoresWaitNodeGetParams);
+	SIM_TRY(node_find_type(node, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, &n));
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	m = &n->op.semas;
+	*ret = (CUDA_EXT_SEM_WAIT_NODE_PARAMS){ m->handles, &m->params->wait, m->count };
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode node,
+						   const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
+{
+	struct sim_node *n;
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphExternalSemaphoresWaitNodeSetParams);
+	SIM_TRY(node_find_type(node, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, &n));
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_semas_make(SIM_OP_SEMAS_WAIT, params->extSemArray, params->paramsArray,
+			       params->numExtSems, &op));
+	node_set(n, &op);
+	return CUDA_SUCCESS;
+}
+
 /* Whether @g is the graph of @handle, or has that graph in it as a child graph. */
 static bool encloses(const struct sim_graph *g, CUgraph handle)
 {

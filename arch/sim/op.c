@@ -255,6 +255,9 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 	case SIM_OP_MEMSET:
 	case SIM_OP_MEMOPS:
 		return guarded_run(op, NULL);
+	case SIM_OP_SEMAS_SIGNAL:
+	case SIM_OP_SEMAS_WAIT:
+		return sim_semas_run(op);
 	case SIM_OP_EVENT_RECORD:
 		return record_run(&op->event);
 	case SIM_OP_EVENT_WAIT:
@@ -319,6 +322,8 @@ CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret)
 		return launch_copy(&op->launch, ret);
 	if (op->kind == SIM_OP_MEMOPS)
 		return memops_copy(&op->memops, ret);
+	if (op->kind == SIM_OP_SEMAS_SIGNAL || op->kind == SIM_OP_SEMAS_WAIT)
+		return sim_semas_copy(op, ret);
 	if (op->kind == SIM_OP_EVENT_RECORD || op->kind == SIM_OP_EVENT_WAIT) {
 		sim_obj_get(&op->event.event->obj);
 		if (op->event.fence)
@@ -340,6 +345,10 @@ void sim_op_release(struct sim_op *op)
 		break;
 	case SIM_OP_MEMOPS:
 		free(op->memops.list);
+		break;
+	case SIM_OP_SEMAS_SIGNAL:
+	case SIM_OP_SEMAS_WAIT:
+		sim_semas_release(&op->semas);
 		break;
 	case SIM_OP_EVENT_RECORD:
 	case SIM_OP_EVENT_WAIT:

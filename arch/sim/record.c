@@ -171,6 +171,10 @@ static CUresult capture_any(struct sim_stream *s, struct sim_op *op)
 		return capture_work(s, op, CU_GRAPH_NODE_TYPE_HOST);
 	case SIM_OP_MEMOPS:
 		return capture_work(s, op, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+	case SIM_OP_SEMAS_SIGNAL:
+		return capture_work(s, op, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL);
+	case SIM_OP_SEMAS_WAIT:
+		return capture_work(s, op, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
 	case SIM_OP_EVENT_RECORD:
 		return op->event.external ? capture_work(s, op, CU_GRAPH_NODE_TYPE_EVENT_RECORD) :
 					    capture_record(s, op->event.event);

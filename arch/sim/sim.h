@@ -89,7 +89,7 @@ static inline void sim_leave(const int *held)
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
 	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture) \
 	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) \
-	X(POOL, mempool) X(EXTERNAL, external)
+	X(POOL, mempool) X(EXTERNAL, external) X(SEMAPHORE, semaphore)
 
 enum sim_type {
 #define X(upper, lower) SIM_##upper,
@@ -270,6 +270,8 @@ enum sim_op_kind {
 	SIM_OP_MEMCPY,
 	SIM_OP_MEMSET,
 	SIM_OP_MEMOPS,
+	SIM_OP_SEMAS_SIGNAL,
+	SIM_OP_SEMAS_WAIT,
 	SIM_OP_EVENT_RECORD,
 	SIM_OP_EVENT_WAIT,
 	SIM_OP_HOST,
@@ -302,6 +304,20 @@ struct sim_memops {
 	CUcontext ctx;
 };
 
+union sim_sema_params {
+	CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal;
+	CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait;
+};
+
+/* Semaphores that are signalled, or waited for, in this order. The arrays are owned. */
+struct sim_sema;
+struct sim_semas {
+	unsigned int count;
+	struct sim_sema **list; /* held */
+	CUexternalSemaphore *handles;
+	union sim_sema_params *params;
+};
+
 /* Event operations. @fence is held: this record signals it, or this wait waits for it. NULL: the
  * event's fence when the operation runs (event nodes of graphs). */
 struct sim_event_op {
@@ -325,6 +341,7 @@ struct sim_op {
 		struct sim_copy copy;
 		CUDA_MEMSET_NODE_PARAMS set;
 		struct sim_memops memops;
+		struct sim_semas semas;
 		struct sim_event_op event;
 		CUDA_HOST_NODE_PARAMS host;
 		struct sim_call call;
@@ -340,6 +357,15 @@ bool sim_op_in_callback(void);
 /* A deep copy. SIM_OP_CALL cannot be copied. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret);
 void sim_op_release(struct sim_op *op); /* makes it SIM_OP_NONE */
+
+/* semaphore.c */
+
+/* @params: of @kind, @count of them. */
+CUresult sim_semas_make(enum sim_op_kind kind, const CUexternalSemaphore *handles,
+			const void *params, unsigned int count, struct sim_op *ret);
+CUresult sim_semas_run(const struct sim_op *op);
+CUresult sim_semas_copy(const struct sim_op *op, struct sim_op *ret);
+void sim_semas_release(struct sim_semas *m);
 
 /* copy.c */
 

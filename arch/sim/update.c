@@ -315,6 +315,36 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CU
 	return step_set(s, &op);
 }
 
+CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(
+	CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
+{
+	struct sim_step *s;
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphExecExternalSemaphoresSignalNodeSetParams);
+	SIM_TRY(step_find_type(exec, node, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, &s));
+	if (!params || params->numExtSems != s->op.semas.count)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_semas_make(SIM_OP_SEMAS_SIGNAL, params->extSemArray, params->paramsArray,
+			       params->numExtSems, &op));
+	return step_set(s, &op);
+}
+
+CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(
+	CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
+{
+	struct sim_step *s;
+	struct sim_op op;
+
+	SIM_ENTER(cuGraphExecExternalSemaphoresWaitNodeSetParams);
+	SIM_TRY(step_find_type(exec, node, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, &s));
+	if (!params || params->numExtSems != s->op.semas.count)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_semas_make(SIM_OP_SEMAS_WAIT, params->extSemArray, params->paramsArray,
+			       params->numExtSems, &op));
+	return step_set(s, &op);
+}
+
 static CUresult exec_child(struct sim_step *s, CUgraph child)
 {
 	CUgraphExecUpdateResultInfo info;

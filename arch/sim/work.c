@@ -148,6 +148,12 @@ CUresult sim_params_make(const CUgraphNodeParams *p, const struct sim_launch *at
 		return sim_event_make(p->eventWait.event, SIM_OP_EVENT_WAIT, ret);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
 		return sim_memops_make(&memops, ret);
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+		return sim_semas_make(SIM_OP_SEMAS_SIGNAL, p->extSemSignal.extSemArray,
+				      p->extSemSignal.paramsArray, p->extSemSignal.numExtSems, ret);
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+		return sim_semas_make(SIM_OP_SEMAS_WAIT, p->extSemWait.extSemArray,
+				      p->extSemWait.paramsArray, p->extSemWait.numExtSems, ret);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -502,7 +502,7 @@ START_TEST(generic_nodes)
 	p.type = CU_GRAPH_NODE_TYPE_MEMSET;
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphNodeSetParams)(b, &p));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphExecNodeSetParams)(x, b, &p));
-	p.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
+	p.type = (CUgraphNodeType)99;
 	is(CUDA_ERROR_NOT_SUPPORTED, CU(cuGraphAddNode)(&a, g, NULL, NULL, 0, &p));
 	memset(&p, 0, sizeof(p));
 	p.type = CU_GRAPH_NODE_TYPE_EMPTY;
