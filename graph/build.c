@@ -165,6 +165,9 @@ static int graph_fill(struct fdry_build *b)
 	err = nodes_build(b, s.nodes);
 	if (err)
 		goto out_free;
+	err = fdry_build_semaphores_keep(b, s.nodes);
+	if (err)
+		goto out_free;
 	for (index = 0; index <= b->view->header.edge_data; index++) {
 		err = edges_build(b, &s, index);
 		if (err)
@@ -214,6 +217,9 @@ int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_grap
 	err = fdry_graph_view_check_functions(view, in->functions, in->nfunctions);
 	if (err)
 		return err;
+	err = fdry_graph_view_check_semaphores(view, in->semaphores, in->nsemaphores);
+	if (err)
+		return err;
 	err = fdry_call(b.drv, cuGraphCreate, &built.graph, 0);
 	if (err)
 		return err;
@@ -222,6 +228,7 @@ int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_grap
 		goto out_release;
 	b.graph = built.graph;
 	b.events = built.events;
+	b.built = &built;
 	err = graph_fill(&b);
 	if (err)
 		goto out_release;
@@ -255,5 +262,6 @@ void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_b
 		if (!b->shared || !b->shared[b->nevents])
 			fdry_call_raw(drv, cuEventDestroy_v2, b->events[b->nevents]);
 	free(b->events);
+	free(b->semaphores);
 	memset(b, 0, sizeof(*b));
 }

@@ -18,9 +18,13 @@ struct fdry_build {
 	uint32_t handles; /* of conditions so far */
 	CUgraph empty;   /* that child graph nodes are made of; NULL until needed */
 	CUevent *events;
+	struct fdry_graph_built *built; /* gets the nodes of semaphores */
 	void **params; /* memory for the addresses of the parameters of any kernel */
 	void *extra[5]; /* of a node with a packed buffer ... */
 	size_t packed;  /* ... of so many bytes */
 };
+
+/* Keep those of the graph's nodes @nodes that signal or await semaphores. */
+int fdry_build_semaphores_keep(struct fdry_build *b, const CUgraphNode *nodes) __must_check;
 
 #endif

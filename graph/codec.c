@@ -32,7 +32,8 @@ static int kinds_check(const struct fdry_graph_view *v)
 	    n[FDRY_NODE_MEMCPY] != h->memcpy_nodes ||
 	    n[FDRY_NODE_RECORD] + n[FDRY_NODE_WAIT] != h->event_nodes ||
 	    n[FDRY_NODE_HOST] != h->host_nodes || n[FDRY_NODE_MEMOP] != h->memop_nodes ||
-	    n[FDRY_NODE_CONDITIONAL] != h->conditional_nodes)
+	    n[FDRY_NODE_CONDITIONAL] != h->conditional_nodes ||
+	    (n[FDRY_NODE_SIGNAL] + n[FDRY_NODE_AWAIT] != 0) != (h->semaphore_bytes != 0))
 		return fdry_fail(FDRY_E_BADIMAGE,
 				 "its node kinds do not add up to the counts of its header");
 	return 0;

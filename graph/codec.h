@@ -54,6 +54,11 @@ int fdry_graph_view_check_functions(const struct fdry_graph_view *v,
 				    const struct fdry_host_function *functions,
 				    size_t count) __must_check;
 
+/* Check that @semaphores has the name of each semaphore. FDRY_E_NOKEY otherwise. */
+int fdry_graph_view_check_semaphores(const struct fdry_graph_view *v,
+				     const struct fdry_semaphore *semaphores,
+				     size_t count) __must_check;
+
 /*
  * Walks the nodes of a view in order. Its own memory holds the argument blocks, which it
  * decodes as it goes.
@@ -62,7 +67,8 @@ struct fdry_graph_cursor {
 	const struct fdry_graph_view *v;
 	uint32_t node;                  /* the next node */
 	uint32_t next[FDRY_NODE_KINDS]; /* the next entry of each kind's columns; record and wait
-					   nodes share one */
+					   nodes share one, and so do signal and await
+					   nodes */
 	uint32_t graphs;                /* of the nodes so far */
 	uint64_t args;                  /* the next argument block */
 	uint32_t patch;                 /* the next patch */

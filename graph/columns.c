@@ -58,6 +58,7 @@ static const struct limit limits[] = {
 	LIMIT(memop_nodes, FDRY_GRAPH_NODES_MAX),
 	LIMIT(memops, FDRY_GRAPH_MEMOPS_MAX),
 	LIMIT(conditional_nodes, FDRY_GRAPH_CONDITIONALS_MAX),
+	LIMIT(semaphore_bytes, FDRY_GRAPH_SEMAPHORE_BYTES_MAX),
 #undef LIMIT
 };
 
@@ -104,8 +105,6 @@ static int header_check(const struct fdry_graph_header *h, size_t len)
 	if (h->size != len)
 		return fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, and its header says %" PRIu64,
 				 len, h->size);
-	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
-		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of its header are not zero");
 	return 0;
 }
 

@@ -190,6 +190,8 @@ static uint32_t features(const struct fdry_graph_enc *enc)
 		ret |= FDRY_GRAPH_INCOMPAT_MEMOPS;
 	if (enc->column[FDRY_GSEC_CONDITIONAL].len)
 		ret |= FDRY_GRAPH_INCOMPAT_CONDITIONALS;
+	if (enc->column[FDRY_GSEC_SEMAPHORE].len)
+		ret |= FDRY_GRAPH_INCOMPAT_SEMAPHORES;
 	for (at = 0; at < copies->len; at += sizeof(m)) {
 		memcpy(&m, copies->data + at, sizeof(m));
 		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
@@ -236,6 +238,7 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.memops = (uint32_t)(c[FDRY_GSEC_MEMOP].len / sizeof(struct fdry_graph_memop)),
 		.conditional_nodes = (uint32_t)(c[FDRY_GSEC_CONDITIONAL].len /
 						sizeof(struct fdry_graph_conditional)),
+		.semaphore_bytes = (uint32_t)c[FDRY_GSEC_SEMAPHORE].len,
 	};
 
 	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));

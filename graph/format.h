@@ -31,11 +31,13 @@
 	(1u << 4) /* it has memory operations */
 #define FDRY_GRAPH_INCOMPAT_CONDITIONALS \
 	(1u << 5) /* it has conditional nodes */
+#define FDRY_GRAPH_INCOMPAT_SEMAPHORES \
+	(1u << 6) /* it has nodes of semaphores */
 /* Bits that this reader understands. */
 #define FDRY_GRAPH_INCOMPAT_KNOWN \
 	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS | \
 	 FDRY_GRAPH_INCOMPAT_FUNCTIONS | FDRY_GRAPH_INCOMPAT_MEMOPS | \
-	 FDRY_GRAPH_INCOMPAT_CONDITIONALS)
+	 FDRY_GRAPH_INCOMPAT_CONDITIONALS | FDRY_GRAPH_INCOMPAT_SEMAPHORES)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -47,8 +49,9 @@
 #define FDRY_GRAPH_ATTR_SET_MAX 32u            /* in one attribute set */
 #define FDRY_GRAPH_EDGE_DATA_MAX 255u
 #define FDRY_GRAPH_MEMOPS_MAX (1u << 22)       /* in all nodes together */
-#define FDRY_GRAPH_HOST_NAME_MAX 255u          /* bytes of a host function's name */
+#define FDRY_GRAPH_HOST_NAME_MAX 255u          /* bytes of the name of a function or semaphore */
 #define FDRY_GRAPH_HOST_BYTES_MAX (1u << 24)   /* of the names in all host nodes */
+#define FDRY_GRAPH_SEMAPHORE_BYTES_MAX (1u << 24) /* in all nodes together */
 #define FDRY_GRAPH_CONDITIONALS_MAX (1u << 15) /* nodes; no handle looks like an address */
 #define FDRY_GRAPH_DEPTH_MAX 64u               /* of graphs within graphs */
 #define FDRY_GRAPH_ARG_BYTES_MAX (1ull << 31)
@@ -87,7 +90,7 @@ struct fdry_graph_header {
 	uint32_t memop_nodes;
 	uint32_t memops;       /* in all of them */
 	uint32_t conditional_nodes;
-	uint8_t reserved[4];
+	uint32_t semaphore_bytes; /* of the column of nodes of semaphores */
 };
 
 /*
@@ -174,6 +177,14 @@ struct fdry_graph_memop {
 	uint64_t value;
 };
 
+/* A semaphore of a node. Its name follows, padded with zeros to a multiple of 8. */
+struct fdry_graph_semaphore {
+	uint64_t value;   /* of a fence: to signal, or to wait for */
+	uint64_t key;     /* of a mutex with keys */
+	uint32_t timeout; /* of a wait for such a mutex, milliseconds; else 0 */
+	uint32_t name;    /* bytes of the name, without padding */
+};
+
 /* The bytes at its address that an operation reads or writes. */
 static inline uint32_t fdry_graph_memop_bytes(const struct fdry_graph_memop *op)
 {
@@ -212,7 +223,8 @@ static inline uint32_t fdry_graph_memop_bytes(const struct fdry_graph_memop *op)
 	X(29, MEMOP_END, "ends of memory operation nodes", 4, memop_nodes) \
 	X(30, MEMOP, "memory operations", 24, memops) \
 	X(31, CONDITIONAL, "conditional nodes", 16, conditional_nodes) \
-	X(32, CONDITION, "conditions", 16, conditional_nodes)
+	X(32, CONDITION, "conditions", 16, conditional_nodes) \
+	X(33, SEMAPHORE, "semaphores of nodes", 1, semaphore_bytes)
 
 enum fdry_graph_section_id {
 #define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
@@ -252,7 +264,7 @@ FDRY_FROZEN(fdry_graph_header, host_bytes, 108);
 FDRY_FROZEN(fdry_graph_header, memop_nodes, 112);
 FDRY_FROZEN(fdry_graph_header, memops, 116);
 FDRY_FROZEN(fdry_graph_header, conditional_nodes, 120);
-FDRY_FROZEN(fdry_graph_header, reserved, 124);
+FDRY_FROZEN(fdry_graph_header, semaphore_bytes, 124);
 
 _Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_kernel, index, 0);
@@ -306,6 +318,11 @@ _Static_assert(sizeof(struct fdry_graph_memop) == 24, "frozen");
 FDRY_FROZEN(fdry_graph_memop, flags, 4);
 FDRY_FROZEN(fdry_graph_memop, addr, 8);
 FDRY_FROZEN(fdry_graph_memop, value, 16);
+
+_Static_assert(sizeof(struct fdry_graph_semaphore) == 24, "frozen");
+FDRY_FROZEN(fdry_graph_semaphore, key, 8);
+FDRY_FROZEN(fdry_graph_semaphore, timeout, 16);
+FDRY_FROZEN(fdry_graph_semaphore, name, 20);
 
 #undef FDRY_FROZEN
 

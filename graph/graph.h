@@ -78,6 +78,8 @@ struct fdry_graph_reader {
 	fdry_attributes_fn attributes;   /* NULL: no node has such attributes */
 	const struct fdry_host_function *functions; /* that have names */
 	size_t nfunctions;
+	const struct fdry_semaphore *semaphores; /* that have names */
+	size_t nsemaphores;
 	struct fdry_graph_memo memo; /* zero it to start */
 	bool words_again;            /* fdry_graph_memo_adopt() found all words unchanged */
 	struct fdry_buf *events;     /* fdry_graph_read() appends the graph's events, CUevent each,
@@ -160,6 +162,8 @@ struct fdry_graph_built {
 	CUevent *events; /* the events of its event nodes ... */
 	uint32_t nevents;
 	const CUevent *shared; /* ... as in struct fdry_graph_builder; the others are its own */
+	CUgraphNode *semaphores; /* the nodes that signal or await semaphores, in their order */
+	uint32_t nsemaphores;
 };
 
 /* The inputs that all graphs of an image are built from. */
@@ -174,6 +178,9 @@ struct fdry_graph_builder {
 	/* Those that host nodes call: fdry_graph_view_check_functions() found them all. */
 	const struct fdry_host_function *functions;
 	size_t nfunctions;
+	/* Those that nodes use: fdry_graph_view_check_semaphores() found them all. */
+	const struct fdry_semaphore *semaphores;
+	size_t nsemaphores;
 	/* For each event of the graph, the one that other graphs use as well, or NULL: the graph
 	 * gets an event of its own. They outlive what is built. NULL: all events are its own. */
 	const CUevent *events;
@@ -195,6 +202,11 @@ int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_grap
 /* The flags for instantiating a graph of @view. By default, drivers run all nodes with the priority
  * of the launching stream; a flag makes them use the priorities of the nodes. */
 unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view);
+/* Give the semaphores of @exec, an instance of @built, the values that @in has for them; if it is
+ * NULL, those of the graph of @built, which still exists. FDRY_E_DRIVER: some may have changed. */
+int fdry_graph_semaphores_set(const struct fdry_graph_builder *in,
+			      const struct fdry_graph_view *view,
+			      const struct fdry_graph_built *built, CUgraphExec exec) __must_check;
 /* Destroy graph and events. An exec needs the events, not the graph: the caller may destroy the
  * graph earlier and set it to NULL. */
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b);

@@ -53,6 +53,7 @@ struct fdry_node {
 		uint32_t event;   /* of record and wait nodes: index of a private event */
 		struct fdry_span memops; /* struct fdry_graph_memop each, unaligned */
 		struct fdry_span host; /* the name of the function */
+		struct fdry_span semaphores; /* struct fdry_graph_semaphore each, with its name */
 		struct fdry_node_child child; /* nodes that are read have zeros */
 		struct fdry_node_conditional conditional;
 	};
@@ -97,6 +98,10 @@ struct fdry_node_ops {
 const struct fdry_node_ops *fdry_node_ops(unsigned int kind);
 /* The kind for the driver's @type. If there is none, FDRY_E_REFUSED names type and remedy. */
 int fdry_node_kind_of(CUgraphNodeType type, enum fdry_node_kind *ret) __must_check;
+/* The semaphore at byte *@at of the records of @n, which signals or awaits, and its name. False
+ * after the last one. @at: 0 to start; becomes the next one. */
+bool fdry_node_semaphore(const struct fdry_node *n, size_t *at, struct fdry_graph_semaphore *ret,
+			 struct fdry_span *name);
 /* The kind of a name in text. FDRY_E_INVAL. */
 int fdry_node_kind_named(struct fdry_span name, enum fdry_node_kind *ret) __must_check;
 

@@ -9,26 +9,9 @@
 #include <inttypes.h>
 
 #include "graph/build.h"
+#include "graph/name.h"
 #include "graph/read.h"
 #include "graph/text.h"
-
-static const char allowed[] =
-	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=:,";
-
-static bool name_ok(struct fdry_span name)
-{
-	size_t i;
-
-	for (i = 0; i < name.len; i++)
-		if (!name.data[i] || !strchr(allowed, name.data[i]))
-			return false;
-	return name.len && name.len <= FDRY_GRAPH_HOST_NAME_MAX;
-}
-
-static bool name_is(struct fdry_span name, const char *text)
-{
-	return name.len == strlen(text) && !memcmp(name.data, text, name.len);
-}
 
 static int host_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret)
 {
@@ -87,7 +70,8 @@ static int host_check(const struct fdry_graph_view *v)
 				 v->header.host_nodes);
 	for (i = 0; i < v->header.host_nodes; i++, before = end) {
 		end = fdry_graph_u32(v, FDRY_GSEC_HOST_END, i);
-		if (end <= before || end > v->header.host_bytes || !name_ok(name_at(v, i)))
+		if (end <= before || end > v->header.host_bytes ||
+		    !fdry_graph_name_ok(name_at(v, i)))
 			return fdry_fail(FDRY_E_BADIMAGE,
 					 "the name of host node %u, which ends at byte %u of %u, "
 					 "is no name", i, end, v->header.host_bytes);
@@ -109,7 +93,7 @@ static const struct fdry_host_function *bound(const struct fdry_host_function *f
 	size_t i;
 
 	for (i = 0; i < n; i++)
-		if (name_is(name, functions[i].name))
+		if (fdry_graph_name_is(name, functions[i].name))
 			return &functions[i];
 	return NULL;
 }

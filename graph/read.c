@@ -49,7 +49,7 @@ out_free:
 static bool in_bodies(enum fdry_node_kind kind)
 {
 	return kind != FDRY_NODE_RECORD && kind != FDRY_NODE_WAIT && kind != FDRY_NODE_HOST &&
-	       kind != FDRY_NODE_MEMOP;
+	       kind != FDRY_NODE_MEMOP && kind != FDRY_NODE_SIGNAL && kind != FDRY_NODE_AWAIT;
 }
 
 static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph_enc *enc)

@@ -84,9 +84,10 @@ static void built_report(struct fdry_image *img, const struct fdry_image_exec *x
 	pthread_mutex_unlock(&img->lock);
 }
 
-static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
+static struct fdry_graph_builder builder_of(const struct fdry_image *img,
+					    const struct fdry_image_exec *x)
 {
-	const struct fdry_graph_builder builder = {
+	return (struct fdry_graph_builder){
 		.drv = img->drv,
 		.ctx = img->ctx,
 		.kernels = img->kernels,
@@ -96,10 +97,17 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 		.nhosts = img->m.n_hosts,
 		.functions = fdry_array(img->functions, struct fdry_host_function),
 		.nfunctions = fdry_array_count(img->functions, struct fdry_host_function),
+		.semaphores = fdry_array(img->semaphores, struct fdry_semaphore),
+		.nsemaphores = fdry_array_count(img->semaphores, struct fdry_semaphore),
 		.events = x->events,
 		.words = x->words,
 		.nwords = x->nwords,
 	};
+}
+
+static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
+{
+	const struct fdry_graph_builder builder = builder_of(img, x);
 	size_t before = memory_free(img), after;
 	double mark = fdry_now_ms();
 	CUgraphExec exec = NULL;
@@ -113,9 +121,11 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 		fdry_graph_built_release(img->drv, &x->built);
 		return err;
 	}
-	/* An exec needs the graph's events, not the graph. */
-	(void)fdry_call_raw(img->drv, cuGraphDestroy, x->built.graph);
-	x->built.graph = NULL;
+	/* An exec needs the graph's events, not the graph, unless nodes of it will change. */
+	if (!x->built.nsemaphores) {
+		(void)fdry_call_raw(img->drv, cuGraphDestroy, x->built.graph);
+		x->built.graph = NULL;
+	}
 	atomic_store(&x->exec, exec);
 	after = memory_free(img);
 	built_report(img, x, fdry_elapsed_ms(&mark), before > after ? before - after : 0);
@@ -162,11 +172,44 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 
 static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
 {
-	CUgraphExec exec = atomic_load(&x->exec);
+	CUgraphExec exec = atomic_exchange(&x->exec, NULL);
 
 	if (exec)
 		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	fdry_graph_built_release(img->drv, &x->built);
+}
+
+/* Make the exec anew of the graph, whose events stay: launches before this one record them. */
+static int exec_remake(struct fdry_image *img, struct fdry_image_exec *x)
+{
+	const struct fdry_graph_builder builder = builder_of(img, x);
+	CUgraphExec exec;
+	int err = fdry_graph_semaphores_set(&builder, &x->view, &x->built, NULL);
+
+	if (err)
+		return err;
+	/* The driver keeps it until its launches have ended. */
+	(void)fdry_call_raw(img->drv, cuGraphExecDestroy, atomic_exchange(&x->exec, NULL));
+	err = exec_make(img, x, &exec);
+	if (!err)
+		atomic_store(&x->exec, exec);
+	return err;
+}
+
+int fdry_exec_semaphores_set(struct fdry_image *img, uint32_t i)
+{
+	struct fdry_image_exec *x = &img->execs[i];
+	const struct fdry_graph_builder builder = builder_of(img, x);
+	CUgraphExec exec = atomic_load(&x->exec);
+	int err;
+
+	if (!exec || !fdry_graph_semaphores_set(&builder, &x->view, &x->built, exec))
+		return 0;
+	err = exec_remake(img, x);
+	if (!err)
+		return 0;
+	exec_destroy(img, x); /* the next launch tries again */
+	return fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
 }
 
 void fdry_execs_destroy(struct fdry_image *img)

@@ -3,7 +3,7 @@
  * exec.h - executable graphs: one for each graph of an image, built once.
  *
  * A thread that builds holds the image's ticket. An exec is never updated, because every update
- * makes all its later launches slower.
+ * makes all its later launches slower; but the values of semaphores must change.
  */
 #ifndef FDRY_IMAGE_EXEC_H
 #define FDRY_IMAGE_EXEC_H
@@ -19,6 +19,10 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i) __must_check;
 /* Build graph @i unless it is built. The caller holds the ticket, and the image's context is
  * current. @built: whether this call built it. */
 int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built) __must_check;
+/* Give the semaphores of graph @i the values that they have now, if it is built. The caller holds
+ * the ticket, the image's context is current, and no other thread launches the graph. After a
+ * failure the graph is not built. */
+int fdry_exec_semaphores_set(struct fdry_image *img, uint32_t i) __must_check;
 /* Destroy the exec of graph @i. The image's context is current, and no launch of it may be in
  * flight. */
 void fdry_execs_destroy(struct fdry_image *img);

@@ -89,6 +89,8 @@ struct fdry_image {
 				      none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_buf functions; /* struct fdry_host_function each: functions.h */
+	struct fdry_buf semaphores; /* struct fdry_semaphore each: semaphores.h; whoever holds the
+				       ticket changes them */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_buf *values;      /* by position in m.variables; see variables.h */

@@ -22,7 +22,6 @@
 #include "image/context.h"
 #include "image/events.h"
 #include "image/exec.h"
-#include "image/functions.h"
 #include "image/identity.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
@@ -606,7 +605,7 @@ static int image_new(const struct fdry_load_source *from, const struct fdry_load
 	err = fdry_budget_init(&img->budget);
 	if (err)
 		goto out_undo;
-	err = fdry_functions_take(&img->functions, o);
+	err = fdry_load_opts_bind(o, img);
 	if (err)
 		goto out_undo;
 	err = fdry_store_again(from->store, &img->store);

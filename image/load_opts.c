@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_opts.c - checks the options of a load.
+ * load_opts.c - checks the options of a load, and keeps what they bind to names.
  */
 #include "image/load_opts.h"
 
+#include "image/functions.h"
 #include "image/place.h"
+#include "image/semaphores.h"
 
 int fdry_load_opts_check(const struct fdry_load_opts *o)
 {
@@ -29,9 +31,22 @@ int fdry_load_opts_check(const struct fdry_load_opts *o)
 		return fdry_fail(FDRY_E_OPTS,
 				 "fdry_load_opts.nfunctions is %zu, but functions is NULL",
 				 o->nfunctions);
+	if (o->nsemaphores && !o->semaphores)
+		return fdry_fail(FDRY_E_OPTS,
+				 "fdry_load_opts.nsemaphores is %zu, but semaphores is NULL",
+				 o->nsemaphores);
+	if (o->nsemaphores && o->flags & FDRY_LOAD_OWN_CONTEXT)
+		return fdry_fail(FDRY_E_OPTS,
+				 "semaphores belong to the context in which they were imported; "
+				 "load without FDRY_LOAD_OWN_CONTEXT");
 	if (o->reserved)
 		return fdry_fail(FDRY_E_OPTS,
 				 "the reserved field of struct fdry_load_opts is %u; set it to 0",
 				 o->reserved);
 	return fdry_placement_check(o);
+}
+
+int fdry_load_opts_bind(const struct fdry_load_opts *o, struct fdry_image *img)
+{
+	return fdry_functions_take(&img->functions, o) ?: fdry_semaphores_take(&img->semaphores, o);
 }

@@ -207,6 +207,11 @@ static int graph_read(struct fdry_objects *o, struct fdry_reader *reader, uint32
 		fdry_array_count(img->functions, struct fdry_host_function));
 	if (err)
 		return err;
+	err = fdry_graph_view_check_semaphores(
+		&x->view, fdry_array(img->semaphores, struct fdry_semaphore),
+		fdry_array_count(img->semaphores, struct fdry_semaphore));
+	if (err)
+		return err;
 	return fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
 }
 

@@ -20,6 +20,7 @@
 #include "image/place.h"
 #include "image/private_ctx.h"
 #include "image/random.h"
+#include "image/semaphores.h"
 #include "image/staging.h"
 #include "image/targets.h"
 #include "image/variables.h"
@@ -82,6 +83,7 @@ void fdry_image_unload(struct fdry_image *img)
 	fdry_buf_release(&img->pinned_pages);
 	free(img->pinned);
 	fdry_functions_release(&img->functions);
+	fdry_semaphores_release(&img->semaphores);
 	fdry_image_values_free(img);
 	free(img->kernels);
 	free(img->execs);

@@ -91,6 +91,8 @@ static enum field nodes_differ(const struct diff *d, const struct fdry_node *a,
 		differ = spans_differ(a->memops, b->memops);
 	else if (a->kind == FDRY_NODE_HOST)
 		differ = spans_differ(a->host, b->host);
+	else if (a->kind == FDRY_NODE_SIGNAL || a->kind == FDRY_NODE_AWAIT)
+		differ = spans_differ(a->semaphores, b->semaphores);
 	else if (a->kind == FDRY_NODE_CHILD)
 		differ = memcmp(&a->child, &b->child, sizeof(a->child));
 	else if (a->kind == FDRY_NODE_CONDITIONAL)

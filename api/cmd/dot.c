@@ -24,6 +24,7 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
 	[FDRY_NODE_CHILD] = "#ffff99",	 [FDRY_NODE_HOST] = "#fddaec",
 	[FDRY_NODE_MEMOP] = "#decbe4",	 [FDRY_NODE_CONDITIONAL] = "#e5d8bd",
+	[FDRY_NODE_SIGNAL] = "#b3cde3",	 [FDRY_NODE_AWAIT] = "#fbb4ae",
 };
 
 int cmd_short_name(const char *name, struct fdry_buf *out)
@@ -80,6 +81,10 @@ static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_ke
 static int label(const struct fdry_manifest *m, const struct fdry_node *n, struct fdry_buf *out)
 {
 	const char *name = fdry_node_ops(n->kind)->name;
+	struct fdry_graph_semaphore s;
+	struct fdry_span of;
+	size_t at = 0;
+	int err;
 
 	switch (n->kind) {
 	case FDRY_NODE_KERNEL:
@@ -99,6 +104,13 @@ static int label(const struct fdry_manifest *m, const struct fdry_node *n, struc
 		return fdry_buf_printf(out, "%s %u", name, n->event);
 	case FDRY_NODE_HOST: /* its characters need no quoting */
 		return fdry_buf_printf(out, "%s\\n%.*s", name, (int)n->host.len, n->host.data);
+	case FDRY_NODE_SIGNAL:
+	case FDRY_NODE_AWAIT:
+		err = fdry_buf_printf(out, "%s", name);
+		while (!err && fdry_node_semaphore(n, &at, &s, &of))
+			err = fdry_buf_printf(out, "\\n%.*s %llu", (int)of.len, of.data,
+					      (unsigned long long)s.value);
+		return err;
 	case FDRY_NODE_CHILD:
 		return fdry_buf_printf(out, "%s\\n%u nodes from %u", name, n->child.nodes,
 				       n->child.first);

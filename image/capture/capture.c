@@ -14,6 +14,7 @@
 #include "image/base.h"
 #include "image/capture/host.h"
 #include "image/functions.h"
+#include "image/semaphores.h"
 #include "lib/clock.h"
 #include "lib/opts.h"
 #include "image/tensor.h"
@@ -301,6 +302,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 		free((char *)fdry_array(cap->rng_uses, struct fdry_capture_rng_use)[i]
 			     .desc.generator);
 	fdry_functions_release(&cap->functions);
+	fdry_semaphores_release(&cap->semaphores);
 	fdry_buf_release(&cap->rng_uses);
 	fdry_graph_memo_release(&cap->memo);
 	fdry_kernel_codes_release(&cap->codes);

@@ -62,6 +62,7 @@ struct fdry_capture {
 			     back */
 	struct fdry_buf tensors, facts, graphs, rng_uses; /* arrays of the structs above */
 	struct fdry_buf functions; /* struct fdry_host_function each: functions.h */
+	struct fdry_buf semaphores; /* struct fdry_semaphore each: semaphores.h */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
 	struct fdry_sealed sealed; /* memory of the last seal */

@@ -244,6 +244,8 @@ static struct fdry_graph_reader reader_of(struct fdry_seal *s)
 		.attributes = attributes_find,
 		.functions = fdry_array(s->cap->functions, struct fdry_host_function),
 		.nfunctions = fdry_array_count(s->cap->functions, struct fdry_host_function),
+		.semaphores = fdry_array(s->cap->semaphores, struct fdry_semaphore),
+		.nsemaphores = fdry_array_count(s->cap->semaphores, struct fdry_semaphore),
 		.events = &s->events,
 		.pointers = &s->graph_pointers,
 	};

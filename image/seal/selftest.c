@@ -211,6 +211,9 @@ static const char *type_reason(CUgraphNodeType type)
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		return "an event, which orders other work of the program";
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+		return "a semaphore, which orders other work of the program";
 	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
 		return "a conditional node, and the driver allows one executable of its graph";
 	default:

@@ -174,6 +174,20 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
 int fdry_capture_host_function(struct fdry_capture *cap,
 			       const struct fdry_host_function *function);
 /**
+ * fdry_capture_semaphore() - Name a semaphore of another API that graphs signal or wait for.
+ * @name: by the rules of tensor names. The call copies it
+ * @semaphore: what cuImportExternalSemaphore() returned. It lives until the last seal
+ *
+ * An image holds the name, and the values, keys and times with which its graphs use the semaphore.
+ * A load binds each name to a semaphore of the loading process: fdry_load_opts.semaphores. It must
+ * be of the same kind (binary, timeline, mutex with keys). A seal refuses graphs that use a
+ * semaphore without a name, or a fence of NvSciSync, which has no meaning in another process.
+ * Errors: FDRY_E_NAME; FDRY_E_INVAL (no semaphore); FDRY_E_EXISTS (the name is in use, or the
+ * semaphore has a name).
+ */
+int fdry_capture_semaphore(struct fdry_capture *cap, const char *name,
+			   CUexternalSemaphore semaphore);
+/**
  * fdry_capture_graph() - Add a captured graph.
  * @key: by which loads find it, such as a batch size; unique (FDRY_E_EXISTS)
  * @name: for people, may be NULL

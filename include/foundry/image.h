@@ -101,6 +101,10 @@ struct fdry_external {
  *         call them. Graphs call them as cuLaunchHostFunc() does: in a thread of the driver, and
  *         they must not call CUDA. FDRY_E_NOKEY names a function that a graph calls and the load
  *         lacks
+ * @semaphores: @nsemaphores semaphores by name (fdry_capture_semaphore()), for graphs that signal
+ *         or await them: what cuImportExternalSemaphore() returned in the device's primary context.
+ *         They outlive the image. FDRY_E_NOKEY names a semaphore that a graph uses and the load
+ *         lacks; FDRY_E_OPTS with FDRY_LOAD_OWN_CONTEXT
  *
  * With @into, the load places the image among the allocations that the process has made in a region
  * with the same base. Each of these either is an allocation of the image, with the same address and
@@ -131,6 +135,8 @@ struct fdry_load_opts {
 	size_t nkeep;
 	const struct fdry_host_function *functions;
 	size_t nfunctions;
+	const struct fdry_semaphore *semaphores;
+	size_t nsemaphores;
 };
 
 /**
@@ -356,6 +362,20 @@ int fdry_image_build_stop(struct fdry_image *img);
  * work was not ordered after the launch before.
  */
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
+/**
+ * fdry_image_semaphore_add() - Change the values with which later launches use a semaphore.
+ * @name: of a semaphore that the load named (fdry_load_opts.semaphores); FDRY_E_NOKEY
+ * @add: what to add to the values of the capture, in place of the number before
+ *
+ * A graph signals and awaits the same values at each launch, and those of a timeline semaphore must
+ * grow. So a program calls this between launches, with the steps that its capture took: if the
+ * graph waits for 1 and signals 2, it adds 0, 2, 4, ... Launches before the call keep their values.
+ * The call must not come beside a launch of this image by another thread. It changes each built
+ * graph that uses semaphores; if the driver does not change one, the call instantiates that graph
+ * again. After an error of the driver, the next launches have the new values all the same, or fail
+ * with the error. FDRY_E_STATE in a progress function of the load.
+ */
+int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t add);
 /* Restore every byte of content as it was sealed, in the order of @stream and complete on return.
  * Scratch, external tensors and the ranges that the process keeps (fdry_load_opts.keep) are not
  * touched. Launches on other streams must have ended. If the image was removed from the store

@@ -31,6 +31,7 @@ typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUstream_st *CUstream;
+typedef struct CUextSemaphore_st *CUexternalSemaphore;
 typedef unsigned long long fdry_devptr; /* a CUdeviceptr */
 
 /* A function that graphs call on the host (cuLaunchHostFunc), with its argument. */
@@ -38,6 +39,14 @@ struct fdry_host_function {
 	const char *name;
 	void (*fn)(void *data);
 	void *data;
+};
+
+/* A semaphore of another API that graphs signal or wait for. @add is added to the values that the
+ * graphs have from their capture; binary semaphores have no values. */
+struct fdry_semaphore {
+	const char *name;
+	CUexternalSemaphore semaphore;
+	unsigned long long add;
 };
 
 #define FDRY_ID_SIZE 65 /* an image's id as text: 64 hexadecimal digits and a terminator */

@@ -21,7 +21,7 @@ static const char base_text[] =
 	"3\n"
 	"node 4 memcpy src 0x500000010000 src_pitch 256 src_height 16 dst 0x500000300000 dst_pitch "
 	"512 dst_height 8 width 200 height 8 depth 5\n"
-	"node 5 empty\n"
+	"node 5 await a 7 1 1000 tokens.done 8 0 0\n"
 	"node 6 record 0\n"
 	"node 7 wait 0\n"
 	"node 8 memcpy src host 1 0x40 src_pitch 64 src_height 1 dst host 0 0x0 dst_pitch 64 "
@@ -34,7 +34,7 @@ static const char base_text[] =
 	"node 13 memop write32 0 0x500000000200 0xff wait64 2 0x500000000208 0x1 barrier 1\n"
 	"node 14 conditional switch 2 handle 1 of 0 default 1\n"
 	"graph 10\n"
-	"node 15 host a\n"
+	"node 15 signal a 9 0 0\n"
 	"node 16 child\n"
 	"graph 12\n"
 	"graph 14\n"
@@ -83,6 +83,8 @@ static void walk(const struct fdry_graph_view *v)
 			bytes = n.host;
 		else if (n.kind == FDRY_NODE_MEMOP)
 			bytes = n.memops;
+		else if (n.kind == FDRY_NODE_SIGNAL || n.kind == FDRY_NODE_AWAIT)
+			bytes = n.semaphores;
 		for (i = 0; i < bytes.len; i++)
 			sum += bytes.data[i];
 	}

@@ -107,7 +107,7 @@ class Closing(suite.Vecadd):
         """Returns a value for a parameter of the class's method."""
         values = {
             "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array,
-                        "function": lambda: 4096},
+                        "function": lambda: 4096, "semaphore": lambda: 4096},
             "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(),
                        "addr": lambda: subject.get(4096), "data": lambda: b"12"},
             "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a",
@@ -125,7 +125,7 @@ class Closing(suite.Vecadd):
         }
         common = {"key": 1, "nbytes": 4096, "stream": None, "entry": "vecadd", "value": 0,
                   "token": 1, "step": 1, "seed": 1, "ref": "other",
-                  "generator": None, "max_bytes": 4 << 20}
+                  "generator": None, "max_bytes": 4 << 20, "add": 1}
         found = values.get(cls, {}).get(parameter)
         self.assertTrue(found or parameter in common,
                         f"say in tests/python/test_closing.py what methods of {cls} are given for "

@@ -5,6 +5,7 @@ A small array class stands in for a framework's tensor; everything else is the p
 """
 import ctypes
 import gc
+import mmap
 import os
 import struct
 import subprocess
@@ -35,6 +36,17 @@ class HostArray:
     def __init__(self, addr, n, typestr="<f4"):
         self.__array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": (n,),
                                     "version": 3}
+
+
+class SemaphoreDesc(ctypes.Structure):
+    """CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, of a file."""
+    _fields_ = [("type", ctypes.c_int), ("fd", ctypes.c_uint64 * 2), ("flags", ctypes.c_uint),
+                ("reserved", ctypes.c_uint * 16)]
+
+
+class SemaphoreParams(ctypes.Structure):
+    """The parameters of a signal or a wait."""
+    _fields_ = [("value", ctypes.c_uint64), ("others", ctypes.c_uint32 * 34)]
 
 
 class Driver:
@@ -71,9 +83,18 @@ class Driver:
         self("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(size))
         return addr.value
 
-    def graph(self, a, b, c, host_a=None, host_c=None, calls=()):
+    def semaphore(self):
+        """A timeline semaphore, and the mapping of its value."""
+        fd, handle = os.memfd_create("semaphore"), ctypes.c_void_p()
+        os.truncate(fd, 8)
+        value = mmap.mmap(fd, 8)
+        self("cuImportExternalSemaphore", ctypes.byref(handle),
+             ctypes.byref(SemaphoreDesc(type=9, fd=(fd, 0))))
+        return handle.value, value
+
+    def graph(self, a, b, c, host_a=None, host_c=None, calls=(), signals=()):
         """Captures c = a + b; copies a from and c to host memory if that is given. calls: addresses
-        of functions without arguments, called afterwards.
+        of functions without arguments, called afterwards. signals: pairs of semaphores and values.
         """
         stream, module, kernel, graph = (ctypes.c_void_p() for _ in range(4))
         with open(os.path.join(BUILD, "sim", "kernels.cubin"), "rb") as f:
@@ -92,6 +113,9 @@ class Driver:
                  ctypes.c_size_t(4 * N), stream)
         for function in calls:
             self("cuLaunchHostFunc", stream, ctypes.c_void_p(function), None)
+        for semaphore, value in signals:
+            self("cuSignalExternalSemaphoresAsync", ctypes.byref(ctypes.c_void_p(semaphore)),
+                 ctypes.byref(SemaphoreParams(value)), 1, stream)
         self("cuStreamEndCapture", stream, ctypes.byref(graph))
         return graph.value
 
@@ -170,6 +194,25 @@ def capture_functions(store):
     print(identity)
 
 
+def capture_semaphores(store):
+    import foundry
+    with foundry.Capture() as cap:
+        cuda = Driver()
+        a, b, c = (cuda.alloc([float(i) for i in range(N)]) for _ in range(3))
+        done, _ = cuda.semaphore()
+        cap.semaphore("done", done)
+        for name in ("done", "other"):
+            try:
+                cap.semaphore(name, done)
+            except foundry.Error as e:
+                assert e.name == "FDRY_E_EXISTS", e
+            else:
+                raise AssertionError(name)
+        cap.add_graph(7, cuda.graph(a, b, c, signals=[(done, 3)]))
+        cap.tensor("c", Array(c, N), use="output")
+        print(cap.seal(store, "semaphores").id)
+
+
 def damage(store):
     """Overwrites b's content in data.mdb, where it is stored uncompressed."""
     content = struct.pack("8f", *range(1, 9))
@@ -240,6 +283,31 @@ class Roundtrip(unittest.TestCase):
         for bad in ("done", 1.5, (print, "x")):
             with self.assertRaises((TypeError, ctypes.ArgumentError)):
                 foundry.load("functions", store=self.store, functions={"done": bad})
+
+    def test_semaphores(self):
+        import foundry
+        child(self.store, "semaphores")
+        cuda = Driver(ctypes.CDLL(os.path.join(BUILD, "foundry", "sim", "libcuda.so.1")))
+        done, value = cuda.semaphore()
+        with foundry.load("semaphores", store=self.store, semaphores={"done": done}) as img:
+            for add in (0, 1, 10):
+                img.semaphore_add("done", add)
+                img.launch(7)
+                self.assertEqual(struct.unpack("3f", img.read("c")[:12]), (0.0, 2.0, 4.0))
+                self.assertEqual(value[:], struct.pack("Q", 3 + add))
+            with self.assertRaisesRegex(foundry.Error, "no semaphore 'dome'; name it in "
+                                                       "semaphores"):
+                img.semaphore_add("dome", 1)
+        with foundry.load("semaphores", store=self.store, semaphores={"done": (done, 100)}) as img:
+            img.launch(7)
+            img.synchronize()
+            self.assertEqual(value[:], struct.pack("Q", 103))
+        with self.assertRaisesRegex(foundry.Error, "'done', which the load does not name; name it "
+                                                   "in semaphores"):
+            foundry.load("semaphores", store=self.store)
+        for bad in ("done", 1.5, (done, "x"), (done, -1)):
+            with self.assertRaises((TypeError, ctypes.ArgumentError, OverflowError, ValueError)):
+                foundry.load("semaphores", store=self.store, semaphores={"done": bad})
 
     def test_close_in_a_function(self):
         """A function of a graph must not use CUDA, so another thread unloads the image."""
@@ -591,7 +659,8 @@ class Roundtrip(unittest.TestCase):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        kind = {"host": capture_host, "functions": capture_functions}
+        kind = {"host": capture_host, "functions": capture_functions,
+                "semaphores": capture_semaphores}
         kind.get(sys.argv[-1], capture)(sys.argv[2])
     else:
         suite.main()

@@ -54,7 +54,8 @@ FUNCTIONS = tuple(t for t in vars(_tables).values()
 
 def size_of(param):
     if ("*" in param or "[" in param
-        or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|fdry_\w+_fn)\b", param)):
+        or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|CUexternalSemaphore|fdry_\w+_fn)\b",
+                    param)):
         return None
     words = param.replace("const ", "").split()
     return SIZES[" ".join(words if param in SIZES else words[:-1])]

@@ -74,7 +74,7 @@ static const struct damage condition_damages[] = {
 	  "it has 3 conditional nodes, but its header says otherwise" },
 	{ HEADER(conditional_nodes), 2, FDRY_E_BADIMAGE, "section 31 (conditional nodes)" },
 	{ HEADER(conditional_nodes), 1u << 16, FDRY_E_LIMIT, "conditional_nodes is 65536" },
-	{ HEADER(reserved), 1, FDRY_E_BADIMAGE, "reserved bytes" },
+	{ HEADER(semaphore_bytes), 8, FDRY_E_BADIMAGE, "section 33 (semaphores of nodes) is" },
 	{ IN(KIND, 1, 1), 4, FDRY_E_BADIMAGE, "node kinds do not add up" },
 	{ IN(CONDITIONAL, 0, 4), 0, FDRY_E_BADIMAGE, "conditional node 0 has handle 0, which" },
 	{ IN(CONDITIONAL, 0, 4), 2, FDRY_E_BADIMAGE, "conditional node 0 has handle 2, which" },
@@ -101,6 +101,35 @@ static const struct damage condition_damages[] = {
 	{ IN(CONDITION, 12, 4), 2, FDRY_E_BADIMAGE, "flags 0x2 and value 0" },
 	{ IN(SUBGRAPH, 8, 4), 1, FDRY_E_BADIMAGE, "child graph node 2 has no graph" },
 };
+
+/* In "semaphores". */
+static const struct damage semaphore_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "it has 208 bytes of semaphores, but its header says otherwise" },
+	{ HEADER(semaphore_bytes), 200, FDRY_E_BADIMAGE, "section 33 (semaphores of nodes)" },
+	{ HEADER(semaphore_bytes), 1u << 25, FDRY_E_LIMIT, "semaphore_bytes is 33554432" },
+	{ IN(KIND, 1, 1), 12, FDRY_E_BADIMAGE, "node 2 has a time, but does not wait" },
+	{ IN(KIND, 3, 1), 4, FDRY_E_BADIMAGE, "80 bytes of semaphores belong to no node" },
+	{ IN(SEMAPHORE, 0, 4), 0, FDRY_E_BADIMAGE, "node 0 has no semaphores" },
+	{ IN(SEMAPHORE, 0, 4), 36, FDRY_E_BADIMAGE, "node 0 has no semaphores" },
+	{ IN(SEMAPHORE, 0, 4), 48, FDRY_E_BADIMAGE, "node 0 has a semaphore that is malformed" },
+	{ IN(SEMAPHORE, 0, 4), UINT32_MAX - 7, FDRY_E_BADIMAGE, "node 0 has no semaphores" },
+	{ IN(SEMAPHORE, 4, 4), 1, FDRY_E_BADIMAGE, "node 0 has no semaphores" },
+	{ IN(SEMAPHORE, 28, 4), 0, FDRY_E_BADIMAGE, "node 0 has a semaphore whose name is no" },
+	{ IN(SEMAPHORE, 28, 4), 12, FDRY_E_BADIMAGE, "node 0 has a semaphore whose name is no" },
+	{ IN(SEMAPHORE, 28, 4), 17, FDRY_E_BADIMAGE, "node 0 has a semaphore that is malformed" },
+	{ IN(SEMAPHORE, 28, 4), UINT32_MAX, FDRY_E_BADIMAGE,
+	  "node 0 has a semaphore that is malformed" },
+	{ IN(SEMAPHORE, 32, 1), '\n', FDRY_E_BADIMAGE, "node 0 has a semaphore whose name is no" },
+	{ IN(SEMAPHORE, 43, 1), 1, FDRY_E_BADIMAGE, "node 0 has a semaphore that is malformed" },
+	{ IN(SEMAPHORE, 72, 4), 1, FDRY_E_BADIMAGE, "node 2 has a time, but does not wait" },
+};
+
+START_TEST(semaphore_damage_is_named)
+{
+	graph_damage_try("semaphores", &semaphore_damages[_i]);
+}
+END_TEST
 
 START_TEST(condition_damage_is_named)
 {
@@ -164,6 +193,8 @@ int main(void)
 			    sizeof(function_damages) / sizeof(function_damages[0]));
 	tcase_add_loop_test(tc, memop_damage_is_named, 0,
 			    sizeof(memop_damages) / sizeof(memop_damages[0]));
+	tcase_add_loop_test(tc, semaphore_damage_is_named, 0,
+			    sizeof(semaphore_damages) / sizeof(semaphore_damages[0]));
 	tcase_add_test(tc, depth_is_limited);
 	suite_add_tcase(s, tc);
 	return test_main(s);

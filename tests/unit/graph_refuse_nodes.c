@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the kinds of nodes that reading refuses, and of the messages. */
+#include "tests/lib/semaphore.h"
 #include "tests/replace/graph_fixture.h"
 
 static void CUDA_CB host_fn(void *arg)
@@ -104,6 +105,84 @@ START_TEST(memop_writes_a_pointer)
 }
 END_TEST
 
+/* Parameters of semaphores that are refused. The software driver's semaphores do not take all of
+ * them, so it only pretends that the nodes have them. */
+static CUexternalSemaphore semaphore;
+static CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal_param;
+static CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait_param;
+
+static CUresult lying_signal(CUgraphNode node, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *ret)
+{
+	(void)node;
+	*ret = (CUDA_EXT_SEM_SIGNAL_NODE_PARAMS){ &semaphore, &signal_param, 1 };
+	return CUDA_SUCCESS;
+}
+
+static CUresult lying_wait(CUgraphNode node, CUDA_EXT_SEM_WAIT_NODE_PARAMS *ret)
+{
+	(void)node;
+	*ret = (CUDA_EXT_SEM_WAIT_NODE_PARAMS){ &semaphore, &wait_param, 1 };
+	return CUDA_SUCCESS;
+}
+
+static const struct {
+	size_t at; /* the word of both parameters that is not 0 */
+	bool wait;
+	const char *says;
+} semaphores[] = {
+#define AT(type, member) offsetof(CUDA_EXTERNAL_SEMAPHORE_##type##_PARAMS, member)
+	{ AT(SIGNAL, params.nvSciSync), false,
+	  "node 0: signal: semaphore 's' has a fence or a flag of NvSciSync" },
+	{ AT(WAIT, params.nvSciSync), true,
+	  "node 0: await: semaphore 's' has a fence or a flag of NvSciSync" },
+	{ AT(SIGNAL, flags), false, "semaphore 's' has a fence or a flag of NvSciSync" },
+	{ AT(WAIT, flags), true, "semaphore 's' has a fence or a flag of NvSciSync" },
+	{ AT(SIGNAL, params.reserved[11]), false, "semaphore 's' has parameters that this" },
+	{ AT(WAIT, params.reserved[9]), true, "semaphore 's' has parameters that this version" },
+	{ AT(SIGNAL, reserved[15]), false, "semaphore 's' has parameters that this version" },
+	{ AT(WAIT, reserved[0]), true, "semaphore 's' has parameters that this version" },
+};
+
+START_TEST(semaphore_parameters)
+{
+	CUDA_EXT_SEM_SIGNAL_NODE_PARAMS p = { &semaphore, &signal_param, 1 };
+	CUDA_EXT_SEM_WAIT_NODE_PARAMS w = { &semaphore, &wait_param, 1 };
+	struct fdry_semaphore named = { .name = "s" };
+	CUgraph g = graph_make();
+	struct test_semaphore s;
+	unsigned int one = 1;
+	CUgraphNode n;
+
+	named.semaphore = semaphore = test_semaphore_import(&s, true);
+	gf.reader.semaphores = &named;
+	gf.reader.nsemaphores = 1;
+	if (semaphores[_i].wait)
+		ok(gf.drv.cuGraphAddExternalSemaphoresWaitNode(&n, g, NULL, 0, &w));
+	else
+		ok(gf.drv.cuGraphAddExternalSemaphoresSignalNode(&n, g, NULL, 0, &p));
+	memcpy((char *)&signal_param + semaphores[_i].at, &one, sizeof(one));
+	memcpy((char *)&wait_param + semaphores[_i].at, &one, sizeof(one));
+	gf.drv.cuGraphExternalSemaphoresSignalNodeGetParams = lying_signal;
+	gf.drv.cuGraphExternalSemaphoresWaitNodeGetParams = lying_wait;
+	graph_refused(g, semaphores[_i].says);
+}
+END_TEST
+
+/* In a graph, in a child graph; the message names the node. */
+START_TEST(semaphore_without_name)
+{
+	CUDA_EXT_SEM_SIGNAL_NODE_PARAMS p = { &semaphore, &signal_param, 1 };
+	CUgraph g = graph_make();
+	struct test_semaphore s;
+	CUgraphNode n;
+
+	semaphore = test_semaphore_import(&s, true);
+	ok(gf.drv.cuGraphAddExternalSemaphoresSignalNode(&n, g, NULL, 0, &p));
+	graph_refused(graph_with_child(g),
+		      "the graph of node 1: node 0: signal: it uses the semaphore 0x");
+}
+END_TEST
+
 START_TEST(children_too_deep)
 {
 	CUgraph g = graph_make();
@@ -129,8 +208,6 @@ static const struct {
 	CUgraphNodeType type;
 	const char *says;
 } types[] = {
-	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, "node 0: its kind is external semaphore signal" },
-	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "node 0: its kind is external semaphore wait" },
 	{ CU_GRAPH_NODE_TYPE_MEM_ALLOC, "node 0: its kind is memory allocation" },
 	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
 	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: conditional: it was not seen" },
@@ -161,6 +238,9 @@ int main(void)
 	tcase_add_loop_test(tc, memops_outside, 0, 2);
 	tcase_add_test(tc, memops_of_another_context);
 	tcase_add_test(tc, memop_writes_a_pointer);
+	tcase_add_loop_test(tc, semaphore_parameters, 0,
+			    sizeof(semaphores) / sizeof(semaphores[0]));
+	tcase_add_test(tc, semaphore_without_name);
 	tcase_add_loop_test(tc, node_types, 0, sizeof(types) / sizeof(types[0]));
 	suite_add_tcase(s, tc);
 	return test_main(s);

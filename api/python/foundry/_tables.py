@@ -126,6 +126,10 @@ class HostFunction(Struct):
     _fields_ = [("name", c_char_p), ("fn", c_void_p), ("data", c_void_p)]
 
 
+class Semaphore(Struct):
+    _fields_ = [("name", c_char_p), ("semaphore", c_void_p), ("add", c_uint64)]
+
+
 class LoadOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32),
                 ("facts", POINTER(Fact)), ("nfacts", c_size_t), ("driver", c_char_p),
@@ -133,7 +137,8 @@ class LoadOpts(Struct):
                 ("reserved", c_uint32), ("progress", PROGRESS_FN), ("progress_arg", c_void_p),
                 ("externals", POINTER(External)), ("nexternals", c_size_t), ("into", CAPTURE),
                 ("keep", POINTER(Memory)), ("nkeep", c_size_t),
-                ("functions", POINTER(HostFunction)), ("nfunctions", c_size_t)]
+                ("functions", POINTER(HostFunction)), ("nfunctions", c_size_t),
+                ("semaphores", POINTER(Semaphore)), ("nsemaphores", c_size_t)]
 
 
 class PackReport(Struct):
@@ -523,6 +528,7 @@ CHECKED = {
     "fdry_capture_graph_fixed": [CAPTURE, c_uint64, c_int],
     "fdry_capture_graph_skip": [CAPTURE, c_uint64, c_int],
     "fdry_capture_host_function": [CAPTURE, POINTER(HostFunction)],
+    "fdry_capture_semaphore": [CAPTURE, c_char_p, c_void_p],
     "fdry_capture_pause": [CAPTURE],
     "fdry_capture_aside": [CAPTURE, c_int],
     "fdry_capture_resume": [CAPTURE],
@@ -573,6 +579,7 @@ CHECKED = {
     "fdry_image_rng_advance": [IMAGE, c_char_p, c_uint64],
     "fdry_image_refresh": [IMAGE],
     "fdry_image_restore": [IMAGE, STREAM],
+    "fdry_image_semaphore_add": [IMAGE, c_char_p, c_uint64],
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
     "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(StartReport))],

@@ -150,6 +150,15 @@ class Capture(_lib.Closing):
         made.keep()
         return made.address
 
+    def semaphore(self, name, semaphore):
+        """Name a semaphore of another API that graphs signal or wait for.
+
+        semaphore: what cuImportExternalSemaphore() returned, as an integer. A process that loads
+        the image binds a semaphore of its own, of the same kind, to the name: load(...,
+        semaphores={name: semaphore}).
+        """
+        lib.fdry_capture_semaphore(self._handle, _lib.text(name), semaphore)
+
     def add_graph(self, key, graph, name=None):
         """Add a captured graph: a CUgraph as an integer, or a torch.cuda.CUDAGraph made with
         keep_graph=True.

@@ -334,6 +334,14 @@ class Image(_lib.Closing):
         """
         lib.fdry_image_restore(self._handle, _stream(stream))
 
+    def semaphore_add(self, name, add):
+        """Let later launches use a semaphore with larger values: those of the capture and `add`.
+
+        name: of load(..., semaphores=...). The values of a timeline semaphore must grow from launch
+        to launch. Other threads must not launch meanwhile.
+        """
+        lib.fdry_image_semaphore_add(self._handle, _lib.text(name), add)
+
     def synchronize(self, stream=None):
         """Wait until `stream` has no more work."""
         lib.fdry_image_synchronize(self._handle, _stream(stream))
@@ -400,15 +408,22 @@ def _memory(ranges):
     return (_lib.Memory * (len(ranges) + 1)).from_buffer(words)
 
 
+def _semaphore(name, value):
+    semaphore, add = value if isinstance(value, tuple) else (value, 0)
+    return _lib.Semaphore(_lib.text(name), _lib.fit(ctypes.c_void_p, semaphore),
+                          _lib.fit(ctypes.c_uint64, add))
+
+
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None,
                  order=(), threads=0, progress=None, background=False, own_context=False,
                  check_overlap=False, externals=None, into=None, keep=None, ordered=False,
-                 check_at_launch=False, functions=None):
+                 check_at_launch=False, functions=None, semaphores=None):
     """The options of load() as a struct for the library; the image keeps it."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = _memory(keep or ())
     called = [HostFunction(key, function) for key, function in _lib.pairs(functions)]
+    waited = [_semaphore(key, value) for key, value in _lib.pairs(semaphores)]
     progress, ends = _progress.opened(progress, "loading", ("content",))
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
         lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)), ends=ends)
@@ -423,7 +438,9 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
                          externals=(_lib.External * len(sizes))(*sizes), nexternals=len(sizes),
                          into=into._handle if into else None, nkeep=len(ranges) - 1,
                          functions=(_lib.HostFunction * len(called))(*(f.raw for f in called)),
-                         nfunctions=len(called))
+                         nfunctions=len(called),
+                         semaphores=(_lib.Semaphore * len(waited))(*waited),
+                         nsemaphores=len(waited))
     if keep is not None:
         opts.keep = ranges
     opts.calls, opts.called = calls, called
@@ -433,7 +450,7 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False,
          driver=None, order=(), threads=0, progress=None, background=False, own_context=False,
          check_overlap=False, externals=None, into=None, keep=None, ordered=False,
-         check_at_launch=False, functions=None):
+         check_at_launch=False, functions=None, semaphores=None):
     """Load an image by ref, id or an unambiguous prefix of an id. Returns an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
@@ -459,10 +476,15 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
 
     functions: {name: function} for the names that the capturing process gave to functions which
     graphs call: Capture.host_function() says what a function may be. The image keeps them.
+
+    semaphores: {name: semaphore} for the names that Capture.semaphore() gave: what
+    cuImportExternalSemaphore() returned in the device's primary context, as an integer, or a pair
+    (semaphore, add) if the values of its uses are to be larger than in the capture.
+    Image.semaphore_add() changes that later. The semaphores must outlive the image.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress,
                         background, own_context, check_overlap, externals, into, keep, ordered,
-                        check_at_launch, functions)
+                        check_at_launch, functions, semaphores)
     raw, store = _lib.IMAGE(), as_store(store)
     _log.follow()
     try:
