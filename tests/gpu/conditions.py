@@ -2,9 +2,12 @@
 """Tests conditional nodes: captured in one process, loaded and launched in another.
 
 Kernels set conditions from tensors, as torch.cond() and torch.while_loop() would within a graph.
-The graphs: an if with two bodies, a loop, a switch with three bodies, and a loop around an if. Each
-result is compared with Python's. The calls of the driver are those that PyTorch and CUDA C make: a
-handle, a node in the graph that captures, and a capture to each body on a stream of its own.
+The graphs: an if with two bodies, a loop, a switch with three bodies, a loop around an if, and a
+loop whose body allocates memory and frees it. Each result is compared with Python's. The calls of
+the driver are those that PyTorch and CUDA C make: a handle, a node in the graph that captures, and
+a capture to each body on a stream of its own.
+
+A part without Foundry prints what the driver alone does with allocation nodes in bodies.
 """
 import ctypes
 import os
@@ -48,6 +51,7 @@ PTX = b"""
 """
 IF, WHILE, SWITCH = range(3)
 NODE_CONDITIONAL = 13
+SIZE = 65536  # of the memory that a body allocates
 RELAXED = 2
 STEPS = 4
 
@@ -59,6 +63,15 @@ class Params(ctypes.Structure):
                 ("handle", ctypes.c_uint64), ("kind", ctypes.c_int), ("size", ctypes.c_uint),
                 ("bodies", ctypes.POINTER(ctypes.c_void_p)), ("ctx", ctypes.c_void_p),
                 ("rest", ctypes.c_uint8 * 200), ("reserved2", ctypes.c_int64)]
+
+
+class Memory(ctypes.Structure):
+    """CUDA_MEM_ALLOC_NODE_PARAMS."""
+
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", ctypes.c_int),
+                ("device", ctypes.c_int), ("rest", ctypes.c_uint8 * 72),
+                ("descs", ctypes.c_void_p), ("count", ctypes.c_size_t),
+                ("size", ctypes.c_size_t), ("address", ctypes.c_uint64)]
 
 
 def call(name, *args):
@@ -149,6 +162,34 @@ class Program:
         self.node(s, SWITCH, h, *(lambda t, i=i: self.mix(t, 10 + i) for i in range(3)))
         self.mix(s, 3)
 
+    def memory_node(self, stream, name, last):
+        """Adds a node of memory with `name` and the last parameter after the stream's newest."""
+        graph, deps, _, count = self.info(stream)
+        node = ctypes.c_void_p()
+        call(name, ctypes.byref(node), graph, deps, count, last)
+        call("cuStreamUpdateCaptureDependencies_v2", stream, ctypes.byref(node), None,
+             ctypes.c_size_t(1), 1)
+
+    def copy(self, stream, to, source):
+        call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(to), ctypes.c_uint64(source),
+             ctypes.c_size_t(8), stream)
+
+    def graph_memory(self, s):
+        h = self.handle(s)
+        self.decide(s, h, 1)
+
+        def body(t):
+            memory = Memory(type=1, location=1, size=SIZE)
+            self.memory_node(t, "cuGraphAddMemAllocNode", ctypes.byref(memory))
+            at = memory.address + SIZE - 8
+            self.copy(t, at, self.words.data_ptr())
+            self.launch(t, "mix", at, 4)
+            self.copy(t, self.words.data_ptr(), at)
+            self.memory_node(t, "cuGraphAddMemFreeNode", ctypes.c_uint64(memory.address))
+            self.decide(t, h, 1, 1)
+        self.node(s, WHILE, h, body)
+        self.mix(s, 3)
+
     def graph_nested(self, s):
         h = self.handle(s)
         self.decide(s, h, 1)
@@ -174,7 +215,9 @@ def expected(key, x, a, b):
         return mixed(x, *([5] * a), 3), 0, b
     if key == 2:
         return mixed(x, *([10 + a] if a < 3 else []), 3), a, b
-    return mixed(x, *((7, 8) if b else (8,)) * a), 0, b
+    if key == 3:
+        return mixed(x, *((7, 8) if b else (8,)) * a), 0, b
+    return mixed(x, *([4] * a), 3), 0, b
 
 
 def capture(store):
@@ -186,7 +229,7 @@ def capture(store):
         program.mix(ctypes.c_void_p(stream.cuda_stream), 0)
         torch.cuda.synchronize()
         graphs = (program.graph_if, program.graph_while, program.graph_switch,
-                  program.graph_nested)
+                  program.graph_nested, program.graph_memory)
         for key, make in enumerate(graphs):
             with cap.graph(key, name=make.__name__, stream=stream):
                 make(ctypes.c_void_p(stream.cuda_stream))
@@ -202,7 +245,7 @@ def load(store):
     img = foundry.load("conditions", store=store, poison=True)
     print(foundry.Store(store).describe("conditions"))
     launches = 0
-    for key in range(4):
+    for key in range(5):
         for a in range(STEPS):
             for b in range(2):
                 before = (1000 + launches, a, b, 0)
@@ -214,10 +257,40 @@ def load(store):
                 want = expected(key, *before[:3])
                 assert got == want, f"graph {key} with {a}, {b}: {got} and not {want}"
                 launches += 1
-    print(f"{launches} launches of 4 graphs: every word is right")
+    print(f"{launches} launches of 5 graphs: every word is right")
 
 
-PARTS = (capture, load)
+def alone():
+    """Prints what the driver does without the interposer, which is not checked."""
+    import torch
+    torch.zeros(1, device="cuda")
+    cuda = ctypes.CDLL("libcuda.so.1")
+    ctx, graph, node, run = (ctypes.c_void_p() for _ in range(4))
+    handle, memory = ctypes.c_uint64(), Memory(type=1, location=1, size=SIZE)
+    call("cuCtxGetCurrent", ctypes.byref(ctx))
+    call("cuGraphCreate", ctypes.byref(graph), 0)
+    call("cuGraphConditionalHandleCreate", ctypes.byref(handle), graph, ctx, 1, 1)
+    params = Params(type=NODE_CONDITIONAL, handle=handle.value, kind=IF, size=1, ctx=ctx)
+    call("cuGraphAddNode_v2", ctypes.byref(node), graph, None, None, ctypes.c_size_t(0),
+         ctypes.byref(params))
+    body = ctypes.c_void_p(params.bodies[0])
+    added = cuda.cuGraphAddMemAllocNode(ctypes.byref(node), body, None, ctypes.c_size_t(0),
+                                        ctypes.byref(memory))
+    last = ctypes.c_void_p()
+    freed = added or cuda.cuGraphAddMemFreeNode(ctypes.byref(last), body, ctypes.byref(node),
+                                                ctypes.c_size_t(1),
+                                                ctypes.c_uint64(memory.address))
+    made = cuda.cuGraphInstantiateWithFlags(ctypes.byref(run), graph, ctypes.c_uint64(0))
+    print(f"note: without Foundry, an allocation node in a body: {added}, its free node: {freed}, "
+          f"the instantiation: {made}")
+
+
+def whole():
+    results = parts.captured_then_loaded()
+    return [*results, parts.run("alone")]
+
+
+PARTS = (capture, load, alone)
 
 if __name__ == "__main__":
-    parts.main(PARTS, parts.captured_then_loaded)
+    parts.main(PARTS, whole)
