@@ -106,7 +106,8 @@ struct fdry_kernel_set {
 	CUdevice dev;
 	unsigned int cc; /* 10 * major + minor */
 	fdry_code_find_fn find;
-	void *find_arg;
+	fdry_global_find_fn global; /* NULL: none */
+	void *find_arg;         /* of both */
 	struct fdry_buf codes;   /* of struct fdry_set_code */
 	struct fdry_buf entries; /* of struct fdry_set_entry *, which do not move */
 	struct fdry_buf objects; /* of struct fdry_set_object */

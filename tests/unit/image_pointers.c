@@ -20,17 +20,15 @@ static CUdeviceptr native(struct work *w, size_t size)
 	return p;
 }
 
-/* A variable of a module none of whose kernels is captured. */
+/* Memory of the driver that may be a module variable. The program has asked for no variable there,
+ * so nobody knows whose it is. */
 static CUdeviceptr variable(struct work *w, const char *name)
 {
-	static CUmodule other; /* each test is a process */
-	CUdeviceptr p;
-	size_t size;
+	static CUdeviceptr p; /* each test is a process */
 
-	if (!other)
-		cuda_ok(cuModuleLoadData, &other, w->cubin);
-	cuda_ok(cuModuleGetGlobal_v2, &p, &size, other, name);
-	return p;
+	if (!p)
+		p = native(w, 4096);
+	return p + (strcmp(name, "table") ? 64 : 0);
 }
 
 static void refused(struct work *w, const char *what)
