@@ -170,6 +170,19 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 	return err;
 }
 
+int fdry_execs_build(struct fdry_image *img)
+{
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < img->m.n_graphs; i++) {
+		err = fdry_exec_need(img, img->order[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
 {
 	CUgraphExec exec = atomic_exchange(&x->exec, NULL);

@@ -19,6 +19,8 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i) __must_check;
 /* Build graph @i unless it is built. The caller holds the ticket, and the image's context is
  * current. @built: whether this call built it. */
 int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built) __must_check;
+/* Build all graphs, in the caller's order. */
+int fdry_execs_build(struct fdry_image *img) __must_check;
 /* Give the semaphores of graph @i the values that they have now, if it is built. The caller holds
  * the ticket, the image's context is current, and no other thread launches the graph. After a
  * failure the graph is not built. */

@@ -492,3 +492,16 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
 	*ret = (void *)(uintptr_t)t.addr;
 	return 0;
 }
+
+int fdry_image_unfilled_make(struct fdry_image *img)
+{
+	uint32_t i, n = 0;
+
+	img->filled = calloc(img->m.n_tensors ? img->m.n_tensors : 1, 1);
+	if (!img->filled)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_tensors; i++)
+		n += img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL;
+	atomic_store(&img->unfilled, n);
+	return 0;
+}

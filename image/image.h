@@ -173,6 +173,9 @@ void fdry_image_progress_built(struct fdry_image *img);
 /* Whether this thread runs a progress function of any load. */
 bool fdry_image_progress_runs(void);
 
+/* image.c: note that no external tensor is filled. FDRY_E_NOMEM. */
+int fdry_image_unfilled_make(struct fdry_image *img) __must_check;
+
 /* --- restore.c --- */
 
 /* Compare content when it is first used, if it has fingerprints. */

@@ -156,24 +156,6 @@ static int driver_start(struct load *l)
 
 /* --- addresses --- */
 
-static int addresses_reserve(struct fdry_image *img, const struct fdry_plan *plan)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	int err = fdry_plan_check(plan, img->drv);
-
-	if (err)
-		return err;
-	err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
-	if (err)
-		return fdry_placed_fail(err, plan->base, plan->size);
-	img->placed.base = plan->base;
-	img->placed.size = plan->size;
-	snprintf(img->placed.what, sizeof(img->placed.what), "image %.12s",
-		 fdry_oid_hex(&img->id, hex));
-	fdry_placed_add(&img->placed);
-	return 0;
-}
-
 /* Reserve the image's addresses before any other use of the driver, since a new context may use any
  * free addresses.
  */
@@ -194,7 +176,7 @@ static int memory_place(struct load *l)
 	if (l->opts->into)
 		err = fdry_placement_make(img, l->opts);
 	else if (l->plan.size)
-		err = addresses_reserve(img, &l->plan);
+		err = fdry_placement_reserve(img, &l->plan);
 	if (err)
 		goto out_leave;
 	err = fdry_image_pinned_make(img);
@@ -374,19 +356,6 @@ static int capacities_check(struct load *l)
 	return 0;
 }
 
-static int graphs_build(struct fdry_image *img)
-{
-	uint32_t i;
-	int err;
-
-	for (i = 0; i < img->m.n_graphs; i++) {
-		err = fdry_exec_need(img, img->order[i]);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 /* All graph objects are read after this, so that graphs can be built. */
 static int graphs_prepare(struct load *l)
 {
@@ -404,9 +373,9 @@ static int graphs_early(struct load *l)
 	if (err)
 		return err;
 	if (l->opts->flags & FDRY_LOAD_BUILD)
-		return graphs_build(l->img);
+		return fdry_execs_build(l->img);
 	/* The background thread builds what cannot be built now. */
-	if (l->opts->flags & FDRY_LOAD_BACKGROUND && graphs_build(l->img))
+	if (l->opts->flags & FDRY_LOAD_BACKGROUND && fdry_execs_build(l->img))
 		fdry_info("a graph is built later: %s", fdry_last_error());
 	return 0;
 }
@@ -456,7 +425,7 @@ static int content_and_graphs(struct load *l)
 	if (err)
 		return err;
 	fdry_task_start(&content, "fdry-content", content_load, l);
-	fdry_saved_err_set(&graphs, graphs_build(l->img));
+	fdry_saved_err_set(&graphs, fdry_execs_build(l->img));
 	err = fdry_task_finish(&content);
 	return err ? err : fdry_saved_err_restore(&graphs);
 }
@@ -518,19 +487,6 @@ out_leave:
 	return err;
 }
 
-static int externals_count(struct fdry_image *img)
-{
-	uint32_t i, n = 0;
-
-	img->filled = calloc(img->m.n_tensors ? img->m.n_tensors : 1, 1);
-	if (!img->filled)
-		return fdry_nomem();
-	for (i = 0; i < img->m.n_tensors; i++)
-		n += img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL;
-	atomic_store(&img->unfilled, n);
-	return 0;
-}
-
 /* Run the steps. If several fail, the caller gets the error of the first one in this order. */
 static int load(struct load *l, const char *name)
 {
@@ -556,7 +512,7 @@ static int load(struct load *l, const char *name)
 		err = fdry_image_fail(l->img, err);
 	if (err)
 		goto out_free;
-	err = externals_count(l->img);
+	err = fdry_image_unfilled_make(l->img);
 out_free:
 	fdry_objects_free(l->objects);
 	fdry_plan_release(&l->plan);
@@ -634,7 +590,7 @@ static int image_load(const struct fdry_load_source *from, struct load *l,
 	if (err)
 		goto out_undo;
 	if (l->opts->flags & FDRY_LOAD_BUILD)
-		err = graphs_build(img);
+		err = fdry_execs_build(img);
 	if (err)
 		goto out_undo;
 	fdry_store_expect(img->store, NULL);

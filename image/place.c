@@ -4,6 +4,7 @@
  */
 #include "image/place.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -400,4 +401,22 @@ void fdry_placement_release(struct fdry_image *img)
 	fdry_buf_release(&img->kept);
 	if (img->place_hook)
 		fdry_pinned_release(img->drv);
+}
+
+int fdry_placement_reserve(struct fdry_image *img, const struct fdry_plan *plan)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	int err = fdry_plan_check(plan, img->drv);
+
+	if (err)
+		return err;
+	err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
+	if (err)
+		return fdry_placed_fail(err, plan->base, plan->size);
+	img->placed.base = plan->base;
+	img->placed.size = plan->size;
+	snprintf(img->placed.what, sizeof(img->placed.what), "image %.12s",
+		 fdry_oid_hex(&img->id, hex));
+	fdry_placed_add(&img->placed);
+	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * place.h - loads an image into the region of a live capture, among its allocations
- * (fdry_load_opts.into).
+ * (fdry_load_opts.into), or at addresses that it reserves.
  *
  * Allocations are compared by address. Each allocation that the process made itself must also be
  * one of the image's, at the same address and of the same size, or touch no memory of the image.
@@ -13,6 +13,7 @@
 #define FDRY_IMAGE_PLACE_H
 
 #include "image/image.h"
+#include "image/plan.h"
 
 /* Check that the options fit together and fit the capture. This comes before any other step. Waits
  * for the current context, unless it is the primary one. FDRY_E_OPTS, FDRY_E_FORKED. */
@@ -29,5 +30,9 @@ void fdry_placement_release(struct fdry_image *img);
 typedef int (*fdry_placement_fn)(void *arg, uint64_t addr, uint64_t size);
 int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size,
 			  fdry_placement_fn fn, void *arg) __must_check;
+
+/* Reserve the addresses of a plan for an image that lies in no region of the process, and check
+ * that the device has the memory. FDRY_E_TAKEN, FDRY_E_NODEVMEM. */
+int fdry_placement_reserve(struct fdry_image *img, const struct fdry_plan *plan) __must_check;
 
 #endif
