@@ -17,6 +17,7 @@
 
 enum fdry_stream_use {
 	FDRY_STREAM_MEMORY, /* filling memory, copying content */
+	FDRY_STREAM_CHECK,  /* fingerprints of content, beside copies of later content */
 	FDRY_STREAM_GRAPHS, /* uploading graphs, without waiting for the content of other images */
 	FDRY_STREAM_USES
 };

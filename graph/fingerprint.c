@@ -2,13 +2,14 @@
 /*
  * fingerprint.c - runs the fingerprint kernel; see fingerprint.h.
  *
- * A start copies a table of memory blocks to the device and launches one thread block for each
- * entry. The kernel returns 16 bytes for each 64 KiB. The host joins these values into the
- * fingerprints of ranges.
+ * A begin copies a table of memory blocks to the device. A launch runs one thread block for each
+ * entry of its ranges. The kernel returns 16 bytes for each 64 KiB. The host joins these values
+ * into the fingerprints of ranges, before it launches the next ones.
  */
 #include "graph/fingerprint.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "arch/stream.h"
 #include "graph/module.h"
@@ -26,14 +27,18 @@ struct part {
 
 struct fdry_fingerprinter {
 	const struct fdry_driver *drv;
-	CUmodule module;
+	CUmodule module;    /* NULL: the kernel is another's */
 	CUfunction kernel;
 	CUdeviceptr memory; /* the table, then the values */
 	size_t capacity;    /* bytes of it */
-	struct fdry_buf lens;  /* uint64_t each: lengths of the ranges of the last start */
-	struct fdry_buf parts; /* of struct part */
-	CUstream stream;       /* of the last start; if @busy, work may still run on it */
-	bool busy;
+	struct fdry_buf lens;   /* uint64_t each: lengths of the ranges */
+	struct fdry_buf parts;  /* of struct part */
+	struct fdry_buf values; /* of struct fdry_fingerprint: of the parts that were read */
+	struct fdry_buf prints; /* of struct fdry_fingerprint: of the ranges that were read */
+	size_t ranges, launched; /* ranges, and parts of these, that were launched */
+	size_t joined;           /* parts whose values were joined */
+	CUstream stream;
+	bool begun; /* work may run on the stream */
 };
 
 /* --- the kernel --- */
@@ -115,18 +120,31 @@ out_free:
 	return fdry_fail_at(err, "the fingerprint kernel");
 }
 
+int fdry_fingerprinter_share(const struct fdry_fingerprinter *f, struct fdry_fingerprinter **ret)
+{
+	struct fdry_fingerprinter *other = calloc(1, sizeof(*other));
+
+	if (!other)
+		return fdry_nomem();
+	other->drv = f->drv;
+	other->kernel = f->kernel;
+	*ret = other;
+	return 0;
+}
+
 void fdry_fingerprinter_free(struct fdry_fingerprinter *f)
 {
 	if (!f)
 		return;
-	if (f->busy)
-		(void)fdry_call_raw(f->drv, cuStreamSynchronize, f->stream);
+	fdry_fingerprinter_cancel(f);
 	if (f->memory)
 		(void)fdry_call_raw(f->drv, cuMemFree_v2, f->memory);
 	if (f->module)
 		(void)fdry_call_raw(f->drv, cuModuleUnload, f->module);
 	fdry_buf_release(&f->lens);
 	fdry_buf_release(&f->parts);
+	fdry_buf_release(&f->values);
+	fdry_buf_release(&f->prints);
 	free(f);
 }
 
@@ -155,7 +173,8 @@ static int table_make(struct fdry_fingerprinter *f, const struct fdry_fingerprin
 	size_t i;
 	int err;
 
-	f->lens.len = f->parts.len = 0;
+	f->lens.len = f->parts.len = f->values.len = f->prints.len = 0;
+	f->ranges = f->launched = f->joined = 0;
 	for (i = 0; i < n; i++)
 		count += fdry_fingerprint_blocks(ranges[i].len);
 	if (count > BLOCKS_MAX)
@@ -163,7 +182,9 @@ static int table_make(struct fdry_fingerprinter *f, const struct fdry_fingerprin
 			FDRY_E_LIMIT,
 			"a fingerprint covers at most %u blocks of %u bytes; split the ranges",
 			BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
-	err = fdry_buf_grow(&f->parts, count * sizeof(*p), &grown);
+	err = fdry_buf_grow(&f->values, (count + 1) * sizeof(struct fdry_fingerprint), NULL) ?:
+	      fdry_buf_grow(&f->parts, count * sizeof(*p), &grown);
+	f->values.len = 0; /* later calls grow it in place */
 	if (err)
 		return err;
 	p = grown;
@@ -203,22 +224,21 @@ static int memory_reserve(struct fdry_fingerprinter *f)
 	return 0;
 }
 
-static int launch(struct fdry_fingerprinter *f)
+void fdry_fingerprinter_cancel(struct fdry_fingerprinter *f)
 {
-	CUdeviceptr table = f->memory, values = values_at(f);
-	void *args[] = { &table, &values };
-
-	return fdry_call(f->drv, cuLaunchKernel, f->kernel, (unsigned int)parts_count(f), 1, 1,
-			 THREADS, 1, 1, 0, f->stream, args, NULL);
+	if (f->begun)
+		(void)fdry_call_raw(f->drv, cuStreamSynchronize, f->stream);
+	f->begun = false;
+	f->lens.len = f->parts.len = 0;
 }
 
-int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
+int fdry_fingerprinter_begin(struct fdry_fingerprinter *f, CUstream stream,
 			     const struct fdry_fingerprint_range *ranges, size_t n)
 {
 	int err;
 
-	if (f->busy)
-		return fdry_bug("fingerprints were started and not waited for");
+	if (f->begun)
+		return fdry_bug("fingerprints were begun and not waited for");
 	f->stream = stream;
 	err = table_make(f, ranges, n);
 	if (err || !f->parts.len)
@@ -226,50 +246,109 @@ int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
 	err = memory_reserve(f);
 	if (err)
 		return err;
-	f->busy = true;
+	f->begun = true;
 	fdry_count_copy(TO, f->parts.len);
 	err = fdry_call(f->drv, cuMemcpyHtoDAsync_v2, f->memory, f->parts.data, f->parts.len,
 			stream);
 	if (err)
-		goto out_wait;
-	err = launch(f);
-	if (!err)
-		return 0;
-out_wait:
-	(void)fdry_call_raw(f->drv, cuStreamSynchronize, stream);
-	f->busy = false;
-	f->lens.len = f->parts.len = 0;
+		fdry_fingerprinter_cancel(f);
 	return err;
 }
 
-/* The values of all blocks. */
-static int values_get(struct fdry_fingerprinter *f, struct fdry_fingerprint *values)
+/* Join the values of the ranges that were launched and read. */
+static int values_join(struct fdry_fingerprinter *f)
 {
-	size_t len = parts_count(f) * sizeof(*values);
+	const uint64_t *len = fdry_array(f->lens, uint64_t);
+	size_t i = fdry_array_count(f->prints, struct fdry_fingerprint);
+	struct fdry_fingerprint print;
+	int err;
+
+	for (; i < f->ranges; i++) {
+		print = fdry_fingerprint_join(
+			len[i], fdry_array(f->values, struct fdry_fingerprint) + f->joined);
+		f->joined += fdry_fingerprint_blocks(len[i]);
+		err = fdry_buf_put(&f->prints, &print, sizeof(print));
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Wait for the values of the parts that were launched, and join them. The copy into pageable memory
+ * ends before the call returns. */
+static int values_read(struct fdry_fingerprinter *f)
+{
+	size_t at = f->values.len, len = f->launched * sizeof(struct fdry_fingerprint) - at;
+	void *to;
 	int err;
 
 	if (!len)
-		return 0;
+		return values_join(f);
+	err = fdry_buf_grow(&f->values, len, &to);
+	if (err)
+		return err;
 	fdry_count_copy(FROM, len);
-	err = fdry_call(f->drv, cuMemcpyDtoHAsync_v2, values, values_at(f), len, f->stream);
-	return err ? err : fdry_stream_wait(f->drv, f->stream);
+	err = fdry_call(f->drv, cuMemcpyDtoHAsync_v2, to, values_at(f) + at, len, f->stream) ?:
+	      fdry_stream_wait(f->drv, f->stream);
+	return err ? err : values_join(f);
+}
+
+static int launch(struct fdry_fingerprinter *f, size_t end)
+{
+	CUdeviceptr table = f->memory + f->launched * sizeof(struct part);
+	CUdeviceptr values = values_at(f) + f->launched * sizeof(struct fdry_fingerprint);
+	void *args[] = { &table, &values };
+
+	return fdry_call(f->drv, cuLaunchKernel, f->kernel, (unsigned int)(end - f->launched), 1,
+			 1, THREADS, 1, 1, 0, f->stream, args, NULL);
+}
+
+int fdry_fingerprinter_launch(struct fdry_fingerprinter *f, size_t end)
+{
+	const uint64_t *len = fdry_array(f->lens, uint64_t);
+	size_t i, parts = f->launched;
+	int err;
+
+	if (end > fdry_array_count(f->lens, uint64_t))
+		return fdry_bug("no fingerprint was begun for range %zu", end);
+	if (end <= f->ranges)
+		return 0;
+	err = values_read(f);
+	if (err)
+		return err;
+	for (i = f->ranges; i < end; i++)
+		parts += fdry_fingerprint_blocks(len[i]);
+	err = parts > f->launched ? launch(f, parts) : 0;
+	if (err)
+		return err;
+	f->ranges = end;
+	f->launched = parts;
+	return 0;
+}
+
+int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
+			     const struct fdry_fingerprint_range *ranges, size_t n)
+{
+	int err = fdry_fingerprinter_begin(f, stream, ranges, n);
+
+	if (err)
+		return err;
+	err = fdry_fingerprinter_launch(f, n);
+	if (err)
+		fdry_fingerprinter_cancel(f);
+	return err;
 }
 
 int fdry_fingerprinter_wait(struct fdry_fingerprinter *f, struct fdry_fingerprint *ret)
 {
-	struct fdry_fingerprint *values = malloc(parts_count(f) * sizeof(*values) + 1);
-	const struct fdry_fingerprint *at = values;
-	const uint64_t *len = (const uint64_t *)f->lens.data;
-	size_t i, n = f->lens.len / sizeof(*len);
-	int err = values ? values_get(f, values) : fdry_nomem();
+	size_t n = fdry_array_count(f->lens, uint64_t);
+	int err = f->ranges == n ? values_read(f)
+				 : fdry_bug("%zu of %zu fingerprints were launched", f->ranges, n);
 
-	if (err && f->busy)
-		(void)fdry_call_raw(f->drv, cuStreamSynchronize, f->stream);
-	f->busy = false;
-	for (i = 0; i < n && !err; i++) {
-		ret[i] = fdry_fingerprint_join(len[i], at);
-		at += fdry_fingerprint_blocks(len[i]);
-	}
-	free(values);
+	if (!err && n)
+		memcpy(ret, f->prints.data, n * sizeof(*ret));
+	if (err)
+		fdry_fingerprinter_cancel(f);
+	f->begun = false;
 	return err;
 }

@@ -24,23 +24,38 @@ struct fdry_fingerprinter;
  * copy the memory to the host and compute the fingerprints there. */
 int fdry_fingerprinter_load(const struct fdry_driver *drv, struct fdry_span cubin,
 			    struct fdry_fingerprinter **ret) __must_check;
+/* Make another one with the kernel of @f, which must outlive it. FDRY_E_NOMEM. */
+int fdry_fingerprinter_share(const struct fdry_fingerprinter *f,
+			     struct fdry_fingerprinter **ret) __must_check;
 /* Waits for the work that was started. Its context must be current, unless @f is NULL. */
 void fdry_fingerprinter_free(struct fdry_fingerprinter *f);
 
 /**
- * fdry_fingerprinter_start() - Compute the fingerprints of @ranges behind the work of a stream.
- * @stream: of the same context; it must not capture
- * @ranges: copied; all of their bytes must be mapped when the stream gets there
+ * fdry_fingerprinter_begin() - Prepare to compute the fingerprints of @ranges.
+ * @stream: of the same context, for the work that follows; it must not capture
+ * @ranges: copied; their bytes need not be there yet
  *
- * The device allocates 32 bytes for each block of 64 KiB. They stay allocated for further starts.
- * Errors: FDRY_E_NODEVMEM, FDRY_E_NOMEM, those of the driver. Context: must be current.
+ * The device allocates 32 bytes for each block of 64 KiB. They stay allocated for further begins.
+ * fdry_fingerprinter_wait() or fdry_fingerprinter_cancel() ends it. Errors: FDRY_E_NODEVMEM,
+ * FDRY_E_NOMEM, those of the driver. Context: must be current.
  */
+int fdry_fingerprinter_begin(struct fdry_fingerprinter *f, CUstream stream,
+			     const struct fdry_fingerprint_range *ranges, size_t n) __must_check;
+
+/* Compute the fingerprints of the ranges before @end that no earlier call has computed, behind the
+ * work of the stream. Waits for those of earlier calls. */
+int fdry_fingerprinter_launch(struct fdry_fingerprinter *f, size_t end) __must_check;
+
+/* Begin, and launch all. All bytes of @ranges must be mapped when the stream gets there. */
 int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
 			     const struct fdry_fingerprint_range *ranges, size_t n) __must_check;
 
-/* Wait for the last start, and write its fingerprints, one for each range in the same order. */
+/* Wait until all is computed, and write the fingerprints, one for each range in the same order. All
+ * ranges must have been launched. */
 int fdry_fingerprinter_wait(struct fdry_fingerprinter *f,
 			    struct fdry_fingerprint *ret) __must_check;
+/* End without results, and wait for work that was launched. Nothing need have begun. */
+void fdry_fingerprinter_cancel(struct fdry_fingerprinter *f);
 
 /* The code of the kernel for a device of compute capability @cc (10 * major + minor): a cubin, else
  * PTX, else nothing. *@ptx: whether it is PTX. */

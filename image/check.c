@@ -3,10 +3,11 @@
  * check.c - checks of content by fingerprints; see check.h.
  *
  * Every byte of content belongs to a range: a chunk, or memory between chunks, which must be zero
- * and has at most the size of a chunk. The device computes the fingerprints of all ranges after the
- * copies. Memory in which the process keeps its own bytes is left out. If the process keeps only a
- * part of a chunk, the chunk is checked in the store instead. If the device lacks code or memory
- * for the fingerprints, the content is copied back, and the processor computes them.
+ * and has at most the size of a chunk. The device computes the fingerprint of a range after its
+ * copy. In a load it does so for many ranges while later ones arrive. Memory in which the process
+ * keeps its own bytes is left out. If the process keeps only a part of a chunk, the chunk is
+ * checked in the store instead. If the device lacks code or memory for the fingerprints, the
+ * content is copied back, and the processor computes them.
  */
 #include "image/check.h"
 
@@ -19,6 +20,9 @@
 #include "lib/log.h"
 
 #define ZEROS UINT32_MAX
+/* Bytes whose fingerprints the device computes at once, while others arrive. Each time costs some
+ * calls of the driver, and the last time delays the load. */
+#define GROUP ((uint64_t)64 << 20)
 
 static const uint8_t zeros[FDRY_FINGERPRINT_BLOCK];
 
@@ -28,7 +32,7 @@ struct expected {
 	uint32_t chunk; /* its index in the manifest, or ZEROS */
 };
 
-struct check {
+struct fdry_content_check {
 	struct fdry_image *img;
 	struct fdry_reader *reader; /* NULL: only find content that is on the device */
 	struct fdry_buf ranges;   /* of struct fdry_fingerprint_range */
@@ -36,6 +40,10 @@ struct check {
 	struct fdry_fingerprint zero_block;
 	uint64_t bytes;           /* of all ranges */
 	bool partial;             /* the process keeps parts of some chunks */
+	struct fdry_fingerprinter *f; /* NULL: it is not begun, or the processor computes them */
+	CUstream stream;              /* of the fingerprinter */
+	CUevent sent;    /* after what the image's stream had when the last launch began */
+	size_t launched; /* ranges whose fingerprints the device computes or has computed */
 };
 
 /* --- chunks that differ --- */
@@ -134,7 +142,13 @@ static int chunk_fail(struct fdry_image *img, struct fdry_reader *reader,
 
 /* --- ranges --- */
 
-static int range_add(struct check *c, uint64_t addr, uint64_t len, struct expected want)
+static size_t ranges_count(const struct fdry_content_check *c)
+{
+	return fdry_array_count(c->ranges, struct fdry_fingerprint_range);
+}
+
+static int range_add(struct fdry_content_check *c, uint64_t addr, uint64_t len,
+		     struct expected want)
 {
 	const struct fdry_fingerprint_range range = { addr, len };
 	int err = fdry_buf_put(&c->ranges, &range, sizeof(range));
@@ -144,7 +158,7 @@ static int range_add(struct check *c, uint64_t addr, uint64_t len, struct expect
 }
 
 /* Return the fingerprint of @len zeros, at most the size of a chunk. */
-static struct fdry_fingerprint zeros_of(const struct check *c, uint64_t len)
+static struct fdry_fingerprint zeros_of(const struct fdry_content_check *c, uint64_t len)
 {
 	struct fdry_fingerprint blocks[FDRY_MF_CHUNK_MAX / FDRY_FINGERPRINT_BLOCK];
 	size_t i, full = len / FDRY_FINGERPRINT_BLOCK, rest = len % FDRY_FINGERPRINT_BLOCK;
@@ -160,7 +174,7 @@ static struct fdry_fingerprint zeros_of(const struct check *c, uint64_t len)
 static int zeros_add(void *arg, uint64_t addr, uint64_t size)
 {
 	struct expected want = { .chunk = ZEROS };
-	struct check *c = arg;
+	struct fdry_content_check *c = arg;
 	uint64_t n;
 	int err;
 
@@ -183,7 +197,7 @@ static int piece_sum(void *arg, uint64_t addr, uint64_t size)
 
 /* Check a chunk in the store. The process keeps a part of its memory, so the device does not have
  * all its bytes. */
-static int chunk_in_store(struct check *c, uint32_t i)
+static int chunk_in_store(struct fdry_content_check *c, uint32_t i)
 {
 	const struct fdry_manifest *m = &c->img->m;
 	struct fdry_span bytes;
@@ -196,7 +210,7 @@ static int chunk_in_store(struct check *c, uint32_t i)
 	return fdry_content_fail(c->img, err, m->chunks[i].addr, m->chunks[i].size);
 }
 
-static int chunk_add(struct check *c, uint32_t i)
+static int chunk_add(struct fdry_content_check *c, uint32_t i)
 {
 	const struct fdry_mf_chunk *chunk = &c->img->m.chunks[i];
 	uint64_t copied = 0;
@@ -212,7 +226,8 @@ static int chunk_add(struct check *c, uint32_t i)
 }
 
 /* Add the chunks of a content segment, and the memory between them. */
-static int segment_add(struct check *c, const struct fdry_mf_segment *s, uint32_t *chunk)
+static int segment_add(struct fdry_content_check *c, const struct fdry_mf_segment *s,
+		       uint32_t *chunk)
 {
 	const struct fdry_manifest *m = &c->img->m;
 	uint64_t at = s->addr, end = s->addr + s->size;
@@ -230,7 +245,7 @@ static int segment_add(struct check *c, const struct fdry_mf_segment *s, uint32_
 	return fdry_placement_pieces(c->img, at, end - at, zeros_add, c);
 }
 
-static int ranges_make(struct check *c)
+static int ranges_make(struct fdry_content_check *c)
 {
 	const struct fdry_manifest *m = &c->img->m;
 	uint32_t i, chunk = 0;
@@ -249,7 +264,7 @@ static int ranges_make(struct check *c)
 
 /* --- comparing --- */
 
-static int range_fail(struct check *c, const struct fdry_fingerprint_range *range,
+static int range_fail(struct fdry_content_check *c, const struct fdry_fingerprint_range *range,
 		      const struct expected *want)
 {
 	const struct fdry_manifest *m = &c->img->m;
@@ -268,11 +283,11 @@ static int range_fail(struct check *c, const struct fdry_fingerprint_range *rang
 
 /* Find the cause for each chunk that differs, so that one repair restores them all. Returns the
  * error of the first. */
-static int compare(struct check *c, const struct fdry_fingerprint *found)
+static int compare(struct fdry_content_check *c, const struct fdry_fingerprint *found)
 {
 	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
 	const struct expected *want = (const void *)c->expected.data;
-	size_t i, n = c->expected.len / sizeof(*want);
+	size_t i, n = ranges_count(c);
 	struct fdry_saved_err first = { 0 };
 	bool differs = false;
 	int err;
@@ -355,45 +370,151 @@ int fdry_image_fingerprints(struct fdry_image *img, const struct fdry_fingerprin
 	return err == -FDRY_E_NODEVMEM ? by_processor(img, ranges, n, ret) : err;
 }
 
-static int ranges_check(struct check *c)
+/* --- the check of a load --- */
+
+/* If the device has no memory for fingerprints, the processor computes all of them at the end. */
+static int device_result(struct fdry_content_check *c, int err)
 {
-	size_t n = c->expected.len / sizeof(struct expected);
-	struct fdry_fingerprint *found = calloc(n + 1, sizeof(*found));
+	if (err != -FDRY_E_NODEVMEM)
+		return err;
+	fdry_shared_fingerprinter_return(c->img->fingerprinter, c->f);
+	c->f = NULL;
+	return 0;
+}
+
+/* Take a fingerprinter, and give it the ranges. */
+static int device_begin(struct fdry_content_check *c)
+{
+	const struct fdry_driver *drv = c->img->drv;
+	int err = fdry_stream_shared(drv, FDRY_STREAM_CHECK, &c->stream) ?:
+		  fdry_call(drv, cuEventCreate, &c->sent, CU_EVENT_DISABLE_TIMING) ?:
+		  fdry_shared_fingerprinter_take(c->img->fingerprinter, &c->f);
+
+	if (err)
+		return err;
+	err = fdry_fingerprinter_begin(c->f, c->stream, (const void *)c->ranges.data,
+				       ranges_count(c));
+	return device_result(c, err);
+}
+
+/* Compute the fingerprints of the ranges before @end, behind the work that the image's stream has
+ * now. */
+static int ranges_launch(struct fdry_content_check *c, size_t end)
+{
+	const struct fdry_driver *drv = c->img->drv;
+	int err = fdry_call(drv, cuEventRecord, c->sent, c->img->stream) ?:
+		  fdry_call(drv, cuStreamWaitEvent, c->stream, c->sent, 0) ?:
+		  fdry_fingerprinter_launch(c->f, end);
+
+	c->launched = end;
+	return device_result(c, err);
+}
+
+int fdry_content_check_begin(struct fdry_image *img, struct fdry_reader *reader,
+			     struct fdry_content_check **ret)
+{
+	struct fdry_content_check *c = NULL;
 	int err;
 
+	*ret = NULL;
+	if (!img->m.n_fingerprints)
+		return 0;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return fdry_nomem();
+	c->img = img;
+	c->reader = reader;
+	err = ranges_make(c);
+	if (!err && img->fingerprinter)
+		err = device_begin(c);
+	if (err)
+		goto out_free;
+	*ret = c;
+	return 0;
+out_free:
+	fdry_content_check_free(c);
+	return err;
+}
+
+int fdry_content_check_sent(struct fdry_content_check *c, uint32_t chunk)
+{
+	const struct fdry_fingerprint_range *range;
+	const struct fdry_mf_chunk *last;
+	uint64_t bytes = 0;
+	size_t end;
+
+	if (!c || !c->f)
+		return 0;
+	range = fdry_array(c->ranges, struct fdry_fingerprint_range);
+	last = &c->img->m.chunks[chunk];
+	for (end = c->launched; end < ranges_count(c) && range[end].addr <= last->addr; end++)
+		bytes += range[end].len;
+	return bytes < GROUP ? 0 : ranges_launch(c, end);
+}
+
+/* The fingerprints of all ranges. */
+static int found_get(struct fdry_content_check *c, struct fdry_fingerprint *found)
+{
+	int err = c->f ? ranges_launch(c, ranges_count(c)) : 0;
+
+	if (!err && c->f)
+		err = device_result(c, fdry_fingerprinter_wait(c->f, found));
+	if (err || c->f)
+		return err;
+	return by_processor(c->img, (const void *)c->ranges.data, ranges_count(c), found);
+}
+
+int fdry_content_check_end(struct fdry_content_check *c, uint64_t *ret)
+{
+	struct fdry_fingerprint *found;
+	int err;
+
+	*ret = 0;
+	if (!c)
+		return 0;
+	found = calloc(ranges_count(c) + 1, sizeof(*found));
 	if (!found)
 		return fdry_nomem();
-	err = fdry_image_fingerprints(c->img, (const void *)c->ranges.data, n, found);
+	err = found_get(c, found);
 	if (err)
 		goto out_free;
 	err = compare(c, found);
+	*ret = c->bytes;
 out_free:
 	free(found);
 	return err;
 }
 
+void fdry_content_check_free(struct fdry_content_check *c)
+{
+	if (!c)
+		return;
+	if (c->f)
+		fdry_shared_fingerprinter_return(c->img->fingerprinter, c->f);
+	if (c->sent)
+		(void)fdry_call_raw(c->img->drv, cuEventDestroy_v2, c->sent);
+	fdry_buf_release(&c->ranges);
+	fdry_buf_release(&c->expected);
+	free(c);
+}
+
 int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint64_t *ret)
 {
-	struct check c = { .img = img, .reader = reader };
-	int err;
+	struct fdry_content_check *c;
+	int err = fdry_content_check_begin(img, reader, &c);
 
 	*ret = 0;
-	if (!img->m.n_fingerprints)
-		return 0;
-	err = ranges_make(&c);
 	if (err)
-		goto out_release;
-	err = ranges_check(&c);
-	*ret = c.bytes;
-out_release:
-	fdry_buf_release(&c.ranges);
-	fdry_buf_release(&c.expected);
+		return err;
+	err = fdry_content_check_end(c, ret);
+	fdry_content_check_free(c);
 	return err;
 }
 
 /* --- content that is on the device already --- */
 
-static int marks_set(struct check *c, const struct fdry_fingerprint *found, bool *whole)
+static int marks_set(struct fdry_content_check *c, const struct fdry_fingerprint *found,
+		     bool *whole)
 {
 	const struct fdry_fingerprint_range *range = (const void *)c->ranges.data;
 	const struct expected *want = (const void *)c->expected.data;
@@ -416,7 +537,7 @@ static int marks_set(struct check *c, const struct fdry_fingerprint *found, bool
 	return 0;
 }
 
-static int ranges_find(struct check *c, bool *whole)
+static int ranges_find(struct fdry_content_check *c, bool *whole)
 {
 	size_t n = c->expected.len / sizeof(struct expected);
 	struct fdry_fingerprint *found = calloc(n + 1, sizeof(*found));
@@ -438,7 +559,7 @@ out_free:
 
 int fdry_content_find(struct fdry_image *img, bool *whole, uint64_t *ret)
 {
-	struct check c = { .img = img };
+	struct fdry_content_check c = { .img = img };
 	int err;
 
 	*ret = 0;
@@ -528,10 +649,15 @@ int fdry_host_chunk_check(struct fdry_image *img, struct fdry_reader *reader, ui
 
 int fdry_check_prepare(struct fdry_image *img)
 {
+	CUstream stream;
 	int err;
 
 	if (img->check_prepared || (!img->m.n_fingerprints && !img->m.n_external_prints))
 		return 0;
+	/* Now, and not beside the copies. */
+	err = fdry_stream_shared(img->drv, FDRY_STREAM_CHECK, &stream);
+	if (err)
+		return err;
 	err = fdry_shared_fingerprinter_get(img->drv, img->device, img->store,
 					    &img->fingerprinter);
 	img->check_prepared = !err || err == -FDRY_E_NOFUNC || err == -FDRY_E_NODEVMEM;

@@ -19,16 +19,35 @@ int fdry_check_prepare(struct fdry_image *img) __must_check;
 /* Release the kernel. The context must still exist. */
 void fdry_check_end(struct fdry_image *img);
 
+struct fdry_content_check;
+
 /**
- * fdry_content_check() - Compare content on the device with its fingerprints.
- * @reader: finds the chunks that differ in the store
+ * fdry_content_check_begin() - Prepare to compare content on the device with its fingerprints.
+ * @reader: finds the chunks that differ in the store; it must outlive the check
+ * @ret: NULL if the image has no fingerprints; the other functions accept that
+ *
+ * fdry_content_check_free() must follow. FDRY_E_CORRUPT, FDRY_E_BADIMAGE: the process keeps a part
+ * of a chunk, and that chunk is wrong in the store.
+ */
+int fdry_content_check_begin(struct fdry_image *img, struct fdry_reader *reader,
+			     struct fdry_content_check **ret) __must_check;
+/* All content up to the end of @chunk was given to the image's stream. Begin to check some of it,
+ * so that little is left when the last chunk has arrived. */
+int fdry_content_check_sent(struct fdry_content_check *c, uint32_t chunk) __must_check;
+/**
+ * fdry_content_check_end() - Check the rest, wait, and compare.
  * @ret: the number of compared bytes; 0 if the image has no fingerprints
  *
- * Call it after all content has been copied on the image's stream. Content memory without a chunk
- * must be zero. FDRY_E_CORRUPT names the first chunk that differs. Chunks that are damaged in the
- * store are noted for a repair, and the store's earlier verifications become void. FDRY_E_BADIMAGE:
- * the fingerprint itself is wrong.
+ * All content was given to the image's stream. Content memory without a chunk must be zero.
+ * FDRY_E_CORRUPT names the first chunk that differs. Chunks that are damaged in the store are noted
+ * for a repair, and the store's earlier verifications become void. FDRY_E_BADIMAGE: the fingerprint
+ * itself is wrong.
  */
+int fdry_content_check_end(struct fdry_content_check *c, uint64_t *ret) __must_check;
+/* Free the check, also before its end. @c may be NULL. The message of the last failure stays. */
+void fdry_content_check_free(struct fdry_content_check *c);
+
+/* The same in one call, for content that the image's stream has or gets before. */
 int fdry_content_check(struct fdry_image *img, struct fdry_reader *reader, uint64_t *ret)
 	__must_check;
 

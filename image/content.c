@@ -368,30 +368,46 @@ out_end:
 	return err;
 }
 
-/* Wait for one part after another, and report the progress. */
-static int parts_wait(struct fdry_content *c)
+/* All parts of a batch were handled, so its copies were given to the stream. */
+static int batch_check(struct fdry_content *c, const struct batch *b,
+		       struct fdry_content_check *check)
 {
+	return fdry_content_check_sent(check, c->chunks[b->first + b->count - 1]);
+}
+
+/* Wait for one part after another, and report the progress. */
+static int parts_wait(struct fdry_content *c, struct fdry_content_check *check)
+{
+	const struct part *p, *end = c->parts + c->nparts;
 	uint64_t done = 0;
-	uint32_t i;
 	int err;
 
-	for (i = 0; i < c->nparts; i++) {
-		err = fdry_workqueue_wait(&c->readers.queue, &c->parts[i].work);
+	for (p = c->parts; p < end; p++) {
+		err = fdry_workqueue_wait(&c->readers.queue, &c->parts[p - c->parts].work);
 		if (err)
 			return err;
-		done += c->parts[i].bytes;
+		done += p->bytes;
 		if (done < c->bytes)
 			fdry_image_progress(c->img, FDRY_PHASE_CONTENT, done, c->bytes);
+		if (p + 1 < end && p[1].batch != p->batch)
+			err = batch_check(c, p->batch, check);
+		if (err)
+			return err;
 	}
 	return fdry_upload_finish(c->up);
 }
 
-int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
+int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum,
+		      struct fdry_content_check **check)
 {
 	int err;
 
 	fdry_upload_open(c->up);
-	err = parts_wait(c);
+	/* The threads copy already, while this one prepares the check. */
+	err = check ? fdry_content_check_begin(c->img, c->readers.reader[0], check) : 0;
+	if (err)
+		return err;
+	err = parts_wait(c, check ? *check : NULL);
 	sum->bytes += c->bytes;
 	sum->hashed += atomic_load(&c->hashed);
 	if (err)

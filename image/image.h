@@ -187,6 +187,7 @@ int fdry_content_use(struct fdry_image *img) __must_check;
 /* --- content.c: copies content from the store to the device; the image's context is current --- */
 
 struct fdry_content;
+struct fdry_content_check;
 
 struct fdry_content_sum {
 	uint64_t bytes, hashed; /* bytes copied; of these, bytes hashed */
@@ -203,9 +204,14 @@ struct fdry_content_sum {
  */
 int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
 		       struct fdry_content **ret) __must_check;
-/* Copy every chunk to its address, and wait until all have arrived. The image's memory must be
- * mapped. Adds to @sum. */
-int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum) __must_check;
+/**
+ * fdry_content_copy() - Copy every chunk to its address, and wait until all have arrived.
+ * @check: gets a check of the content, which is under way (check.h); NULL: begin none
+ *
+ * The image's memory must be mapped. Adds to @sum. *@check may be set after a failure, too.
+ */
+int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum,
+		      struct fdry_content_check **check) __must_check;
 /* Free the content, also if nothing was copied; @c may be NULL. The message of the last failure
  * stays. */
 void fdry_content_end(struct fdry_content *c);

@@ -271,32 +271,31 @@ static int content_fill(struct load *l)
 	struct fdry_load_report *r = &l->img->report;
 	struct fdry_content_sum sum = { 0 };
 	double mark = fdry_now_ms();
+	bool delayed = l->opts->flags & FDRY_LOAD_CHECK_AT_LAUNCH, whole = false;
+	struct fdry_content_check *check = NULL;
 	uint64_t found = 0, checked = 0;
-	bool whole = false;
 	int err = content_prepare(l, &whole, &found);
 
 	if (err)
 		return err;
-	err = fdry_content_copy(l->content, &sum);
+	err = fdry_content_copy(l->content, &sum, delayed || whole ? NULL : &check) ?:
+	      fdry_image_pinned_content(l->img, l->content_reader, &sum) ?:
+	      fdry_image_hosts_content(l->img, l->content_reader, &sum);
 	if (err)
-		return err;
-	err = fdry_image_pinned_content(l->img, l->content_reader, &sum);
-	if (err)
-		return err;
-	err = fdry_image_hosts_content(l->img, l->content_reader, &sum);
-	if (err)
-		return err;
+		goto out_free;
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
 	r->content_ms = fdry_elapsed_ms(&mark);
-	if (l->opts->flags & FDRY_LOAD_CHECK_AT_LAUNCH)
+	if (delayed)
 		fdry_content_delay(l->img);
-	else if (!whole)
-		err = fdry_content_check(l->img, l->content_reader, &checked);
+	else
+		err = fdry_content_check_end(check, &checked);
 	if (!err && atomic_load(&l->img->content) == FDRY_CONTENT_WHOLE)
 		err = fdry_image_targets_content(l->img);
 	r->checked_bytes = (whole ? found : checked) + sum.checked;
 	r->check_ms = fdry_elapsed_ms(&mark);
+out_free:
+	fdry_content_check_free(check);
 	return err;
 }
 

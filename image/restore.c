@@ -18,6 +18,7 @@
 
 static int content_restore(struct fdry_image *img, struct fdry_reader *reader, bool hosts)
 {
+	struct fdry_content_check *check = NULL;
 	struct fdry_content_sum sum = { 0 };
 	struct fdry_content *c;
 	uint64_t checked;
@@ -32,7 +33,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 	err = fdry_content_zero(img);
 	if (err)
 		goto out_end;
-	err = fdry_content_copy(c, &sum);
+	err = fdry_content_copy(c, &sum, &check);
 	if (err)
 		goto out_end;
 	err = hosts ? fdry_image_pinned_content(img, reader, &sum) : 0;
@@ -41,7 +42,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 	err = hosts ? fdry_image_hosts_content(img, reader, &sum) : 0;
 	if (err)
 		goto out_end;
-	err = fdry_content_check(img, reader, &checked);
+	err = fdry_content_check_end(check, &checked);
 	if (err)
 		goto out_end;
 	err = fdry_image_targets_content(img) ?: fdry_image_values_write(img);
@@ -49,6 +50,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 		goto out_end;
 	atomic_store(&img->content, FDRY_CONTENT_WHOLE);
 out_end:
+	fdry_content_check_free(check);
 	fdry_content_end(c);
 	return fdry_image_fail(img, err);
 }

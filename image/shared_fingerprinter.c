@@ -3,10 +3,9 @@
  * shared_fingerprinter.c - a list of fingerprinters by context; see shared_fingerprinter.h.
  *
  * The list's lock is never held across a driver call. So an entry enters the list before its kernel
- * is loaded. The entry's own lock guards the load and all use of the fingerprinter. A second thread
- * that needs the kernel waits at that lock, and tries again itself if the first thread failed. A
- * context is identified by the driver's number, since the handle of a destroyed context may be
- * reused.
+ * is loaded. The entry's own lock is held while the kernel is loaded. A second thread that needs
+ * the kernel waits at that lock, and tries again itself if the first thread failed. A context is
+ * identified by the driver's number, since the handle of a destroyed context may be reused.
  */
 #include "image/shared_fingerprinter.h"
 
@@ -23,8 +22,9 @@ struct fdry_shared_fingerprinter {
 	unsigned long long ctx_id;
 	unsigned int process;         /* of fork_lock.h: a child uses none of its parent's */
 	uint32_t users;               /* the list's lock protects it and all fields above */
-	pthread_mutex_t lock;         /* held from a start to its wait */
+	pthread_mutex_t lock;         /* guards the fields below */
 	struct fdry_fingerprinter *f; /* NULL: not made yet */
+	bool taken;                   /* @f computes for someone */
 	CUdevice device;
 	struct fdry_buf compiled; /* its kernel's cubin, until a store keeps it */
 };
@@ -130,15 +130,44 @@ void fdry_shared_fingerprinter_keep(struct fdry_shared_fingerprinter *s, struct 
 
 /* --- the work --- */
 
+int fdry_shared_fingerprinter_take(struct fdry_shared_fingerprinter *s,
+				   struct fdry_fingerprinter **ret)
+{
+	bool was_taken;
+
+	pthread_mutex_lock(&s->lock);
+	was_taken = s->taken;
+	s->taken = true;
+	pthread_mutex_unlock(&s->lock);
+	if (was_taken)
+		return fdry_fingerprinter_share(s->f, ret);
+	*ret = s->f;
+	return 0;
+}
+
+void fdry_shared_fingerprinter_return(struct fdry_shared_fingerprinter *s,
+				      struct fdry_fingerprinter *f)
+{
+	if (f != s->f) {
+		fdry_fingerprinter_free(f);
+		return;
+	}
+	fdry_fingerprinter_cancel(f);
+	pthread_mutex_lock(&s->lock);
+	s->taken = false;
+	pthread_mutex_unlock(&s->lock);
+}
+
 int fdry_shared_fingerprinter_run(struct fdry_shared_fingerprinter *s, CUstream stream,
 				  const struct fdry_fingerprint_range *ranges, size_t n,
 				  struct fdry_fingerprint *ret)
 {
-	int err;
+	struct fdry_fingerprinter *f;
+	int err = fdry_shared_fingerprinter_take(s, &f);
 
-	pthread_mutex_lock(&s->lock);
-	err = fdry_fingerprinter_start(s->f, stream, ranges, n) ?:
-	      fdry_fingerprinter_wait(s->f, ret);
-	pthread_mutex_unlock(&s->lock);
+	if (err)
+		return err;
+	err = fdry_fingerprinter_start(f, stream, ranges, n) ?: fdry_fingerprinter_wait(f, ret);
+	fdry_shared_fingerprinter_return(s, f);
 	return err;
 }

@@ -6,8 +6,8 @@
  * first image loads the kernel. The last image that returns the fingerprinter unloads it and frees
  * its device memory.
  *
- * Locking: any thread may call. The fingerprints of two images are computed one after the other. A
- * child of fork() finds none of its parent's fingerprinters.
+ * Locking: any thread may call, also beside others. A child of fork() finds none of its parent's
+ * fingerprinters.
  */
 #ifndef FDRY_IMAGE_SHARED_FINGERPRINTER_H
 #define FDRY_IMAGE_SHARED_FINGERPRINTER_H
@@ -30,6 +30,13 @@ void fdry_shared_fingerprinter_keep(struct fdry_shared_fingerprinter *s,
 /* Return the fingerprinter, unless @s is NULL. Its context must be current. */
 void fdry_shared_fingerprinter_put(struct fdry_shared_fingerprinter *s);
 
+/* Take a fingerprinter for one computation: the shared one, or if that is taken, another one with
+ * its kernel. FDRY_E_NOMEM. */
+int fdry_shared_fingerprinter_take(struct fdry_shared_fingerprinter *s,
+				   struct fdry_fingerprinter **ret) __must_check;
+/* Return it, and cancel what it has begun. Its context must be current. */
+void fdry_shared_fingerprinter_return(struct fdry_shared_fingerprinter *s,
+				      struct fdry_fingerprinter *f);
 /* Call fdry_fingerprinter_start(), then fdry_fingerprinter_wait(). */
 int fdry_shared_fingerprinter_run(struct fdry_shared_fingerprinter *s, CUstream stream,
 				  const struct fdry_fingerprint_range *ranges, size_t n,

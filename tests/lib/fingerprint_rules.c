@@ -145,8 +145,79 @@ START_TEST(changes_are_noticed)
 }
 END_TEST
 
+/* Compute the fingerprints of @n blocks of the memory in @steps launches. */
+static void launch_steps(struct fingerprint_fixture *b, struct fdry_fingerprinter *f, size_t n,
+			 size_t steps, struct fdry_fingerprint *got)
+{
+	struct fdry_fingerprint_range r[64];
+	size_t i;
+
+	ck_assert_uint_le(n, 64);
+	for (i = 0; i < n; i++)
+		r[i] = (struct fdry_fingerprint_range){ b->memory + i * BLOCK / 2,
+							i % 5 ? BLOCK + i : 0 };
+	ok(fdry_fingerprinter_begin(f, b->stream, r, n));
+	for (i = 1; i < steps; i++)
+		ok(fdry_fingerprinter_launch(f, n * i / steps));
+	if (steps > 1) /* nothing is left to do for these */
+		ok(fdry_fingerprinter_launch(f, n / steps));
+	ok(fdry_fingerprinter_launch(f, n));
+	ok(fdry_fingerprinter_wait(f, got));
+}
+
+START_TEST(launches_in_steps)
+{
+	struct fdry_fingerprint want[50], got[50];
+	struct fingerprint_fixture b;
+	size_t i, steps;
+
+	fingerprint_fixture_begin(&b);
+	for (i = 0; i < 50; i++)
+		want[i] = fdry_fingerprint_of(b.bytes + i * BLOCK / 2, i % 5 ? BLOCK + i : 0);
+	for (steps = 1; steps <= 50; steps += 7) {
+		launch_steps(&b, b.f, 50, steps, got);
+		for (i = 0; i < 50; i++)
+			ck_assert(fdry_fingerprint_eq(want[i], got[i]));
+	}
+	fingerprint_fixture_end(&b);
+}
+END_TEST
+
+/* Two that share a kernel compute at once. What is not launched is no result. */
+START_TEST(two_with_one_kernel)
+{
+	struct fdry_fingerprint want, got, other_got;
+	struct fdry_fingerprinter *other;
+	struct fdry_fingerprint_range r[2];
+	struct fingerprint_fixture b;
+
+	fingerprint_fixture_begin(&b);
+	r[0] = (struct fdry_fingerprint_range){ b.memory, 3 * BLOCK };
+	r[1] = (struct fdry_fingerprint_range){ b.memory + BLOCK, 5 * BLOCK };
+	ok(fdry_fingerprinter_share(b.f, &other));
+	ok(fdry_fingerprinter_start(b.f, b.stream, &r[0], 1));
+	ok(fdry_fingerprinter_begin(other, b.stream, &r[1], 1));
+	fails(BUG, "begun", fdry_fingerprinter_begin(other, b.stream, &r[1], 1));
+	fails(BUG, "0 of 1", fdry_fingerprinter_wait(other, &other_got));
+	ok(fdry_fingerprinter_start(other, b.stream, &r[1], 1));
+	ok(fdry_fingerprinter_wait(other, &other_got));
+	ok(fdry_fingerprinter_wait(b.f, &got));
+	want = fdry_fingerprint_of(b.bytes, 3 * BLOCK);
+	ck_assert(fdry_fingerprint_eq(want, got));
+	want = fdry_fingerprint_of(b.bytes + BLOCK, 5 * BLOCK);
+	ck_assert(fdry_fingerprint_eq(want, other_got));
+	ok(fdry_fingerprinter_start(other, b.stream, &r[0], 1));
+	fdry_fingerprinter_cancel(other);
+	fdry_fingerprinter_cancel(other);
+	fdry_fingerprinter_free(other);
+	fingerprint_fixture_end(&b);
+}
+END_TEST
+
 void fingerprint_rules_add(TCase *tc)
 {
+	tcase_add_test(tc, launches_in_steps);
+	tcase_add_test(tc, two_with_one_kernel);
 	tcase_add_test(tc, any_length_at_any_address);
 	tcase_add_test(tc, many_ranges);
 	tcase_add_test(tc, changes_are_noticed);

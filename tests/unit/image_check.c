@@ -264,6 +264,76 @@ START_TEST(bytes_that_change_on_their_way)
 }
 END_TEST
 
+/* --- content of several groups, whose fingerprints are computed while others arrive --- */
+
+#define LARGE ((size_t)80 << 20)
+#define LARGE_TENSORS 5u
+
+/* Five tensors of 16 MiB, and zeros in the third. */
+static void seal_large(void *unused)
+{
+	struct fdry_tensor t = { .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+				 .shape = { LARGE / LARGE_TENSORS }, .stride = { 1 } };
+	uint8_t *bytes = malloc(LARGE);
+	char name[] = "t0";
+	CUdeviceptr large;
+	struct work w;
+	size_t i;
+
+	(void)unused;
+	ck_assert_ptr_nonnull(bytes);
+	work_make(&w);
+	graph_add(&w, 1);
+	cuda_ok(cuMemAlloc_v2, &large, LARGE);
+	noise(7, bytes, LARGE);
+	memset(bytes + 2 * LARGE / LARGE_TENSORS + 4096, 0, (size_t)5 << 20);
+	cuda_ok(cuMemcpyHtoD_v2, large, bytes, LARGE);
+	for (i = 0; i < LARGE_TENSORS; i++) {
+		name[1] = (char)('0' + i);
+		t.name = name;
+		t.addr = large + i * LARGE / LARGE_TENSORS;
+		ok(fdry_capture_tensor(w.cap, &t));
+	}
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+	free(bytes);
+}
+
+START_TEST(damage_in_any_group_is_found)
+{
+	struct fdry_load_opts serial = { .sz = sizeof(serial), .threads = 1 };
+	struct flip_chunk chunk;
+	struct fdry_image *img;
+	unsigned long launches;
+	char name[] = "t0";
+	uint32_t i;
+
+	test_child(seal_large, NULL);
+	ok(load_try(NULL)); /* and hash it */
+	test_sim_fail(NULL);
+	launches = test_sim_calls("cuLaunchKernel");
+	ok(fdry_image_load(load_store(), "img", NULL, &img));
+	ck_assert_uint_ge(test_sim_calls("cuLaunchKernel") - launches, 2);
+	for (i = 0; i < LARGE_TENSORS; i++) {
+		name[1] = (char)('0' + i);
+		flip_find(load_store(), "img", name, &chunk);
+		flip_bit(&chunk, chunk.len * 8 - 1 - i);
+		flip_trust(&chunk);
+		fails(CORRUPT, "is damaged in the store", fdry_image_restore(img, NULL));
+		flip_bit(&chunk, chunk.len * 8 - 1 - i);
+		flip_trust(&chunk);
+		ok(fdry_image_restore(img, NULL));
+		flip_release(&chunk);
+	}
+	fdry_image_unload(img);
+	flip_find(load_store(), "img", "t1", &chunk);
+	flip_bit(&chunk, 9);
+	flip_trust(&chunk);
+	fails(CORRUPT, "is damaged in the store", load_try(&serial));
+	flip_release(&chunk);
+}
+END_TEST
+
 /* --- images that share a fingerprinter --- */
 
 static struct fdry_store *pair_store; /* load_store() is for one thread */
@@ -445,7 +515,7 @@ int main(void)
 	const TTest *const tests[] = {
 		flipped_bits_are_found, a_pack_in_the_store_repairs_it,
 		a_broken_pack_repairs_nothing, configured_sources_repair_it, a_restore_compares,
-		host_content_is_compared,
+		host_content_is_compared, damage_in_any_group_is_found,
 		bytes_that_change_on_their_way, a_load_reports_compared_bytes,
 		a_context_has_one_fingerprinter, another_context_has_its_own,
 		two_threads_check_at_once,
