@@ -368,6 +368,11 @@ out_end:
 	return err;
 }
 
+uint64_t fdry_content_bytes(const struct fdry_content *c)
+{
+	return c->bytes;
+}
+
 /* All parts of a batch were handled, so its copies were given to the stream. */
 static int batch_check(struct fdry_content *c, const struct batch *b,
 		       struct fdry_content_check *check)

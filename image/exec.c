@@ -4,6 +4,7 @@
 
 #include "image/events.h"
 #include "lib/clock.h"
+#include "lib/log.h"
 #include "arch/stream.h"
 
 static int exec_upload(const struct fdry_driver *drv, CUgraphExec exec)
@@ -181,6 +182,17 @@ int fdry_execs_build(struct fdry_image *img)
 			return err;
 	}
 	return 0;
+}
+
+void fdry_execs_begin(struct fdry_image *img, uint32_t n, const _Atomic bool *stop)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < n && !err && !atomic_load(stop); i++)
+		err = fdry_exec_need(img, img->order[i]);
+	if (err)
+		fdry_info("a graph is built later: %s", fdry_last_error());
 }
 
 static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)

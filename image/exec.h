@@ -21,6 +21,9 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i) __must_check;
 int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built) __must_check;
 /* Build all graphs, in the caller's order. */
 int fdry_execs_build(struct fdry_image *img) __must_check;
+/* Build the first @n graphs in the caller's order, until *@stop is set, or one fails. The
+ * background thread tries that again. */
+void fdry_execs_begin(struct fdry_image *img, uint32_t n, const _Atomic bool *stop);
 /* Give the semaphores of graph @i the values that they have now, if it is built. The caller holds
  * the ticket, the image's context is current, and no other thread launches the graph. After a
  * failure the graph is not built. */

@@ -204,6 +204,8 @@ struct fdry_content_sum {
  */
 int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
 		       struct fdry_content **ret) __must_check;
+/* The bytes to copy. */
+uint64_t fdry_content_bytes(const struct fdry_content *c);
 /**
  * fdry_content_copy() - Copy every chunk to its address, and wait until all have arrived.
  * @check: gets a check of the content, which is under way (check.h); NULL: begin none

@@ -46,6 +46,8 @@
 /* The most repeated loads after repairs of damaged objects: each load may find other damaged
  * objects. */
 #define REPAIRS_MAX 64u
+/* Bytes of content that take longer than building a graph. */
+#define CONTENT_LONG ((uint64_t)128 << 20)
 
 /* The state that the steps of a load share. */
 struct load {
@@ -57,6 +59,7 @@ struct load {
 	struct fdry_content *content;       /* NULL until the content is begun */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
+	_Atomic bool content_ended;         /* content_load() has returned */
 	bool arriving;                      /* another thread fetches the objects meanwhile */
 	bool prepared;                      /* graphs_prepare() was called */
 	double mark;                        /* the time at which the current step began */
@@ -391,6 +394,7 @@ static int content_load(void *arg)
 		return err;
 	err = content_copy(l);
 	fdry_image_leave(l->img, &mode);
+	atomic_store(&l->content_ended, true);
 	return err;
 }
 
@@ -399,13 +403,32 @@ static int content_load(void *arg)
  * a load with a progress function does not, nor does a load within one: the function may load an
  * image there. A thread owns the lock of content_copy(), so that load would wait for this one.
  */
-static bool is_concurrent(const struct load *l)
+static bool builds_beside(const struct load *l)
 {
 	const struct fdry_image *img = l->img;
 
 	if (!(l->opts->flags & FDRY_LOAD_BUILD) || l->opts->threads == 1)
 		return false;
 	return !img->place_hook || (!img->progress && !fdry_image_progress_runs());
+}
+
+/* Should graphs for the background be built while content is copied, as long as that takes? Not if
+ * one graph takes longer than the content. A progress function gets such graphs in another thread,
+ * and may wait there. */
+static bool begins_beside(const struct load *l)
+{
+	const struct fdry_image *img = l->img;
+
+	return l->opts->flags & FDRY_LOAD_BACKGROUND && l->opts->threads != 1 &&
+	       !img->place_hook && !img->progress &&
+	       fdry_content_bytes(l->content) >= CONTENT_LONG;
+}
+
+/* The number of graphs to build in the background, in the caller's order. */
+static uint32_t builder_count(const struct load *l)
+{
+	return l->opts->flags & FDRY_LOAD_ORDERED ? (uint32_t)l->opts->norder
+						  : l->img->m.n_graphs;
 }
 
 static int content_and_graphs(struct load *l)
@@ -418,13 +441,15 @@ static int content_and_graphs(struct load *l)
 		err = graphs_early(l);
 		return err ? err : content_copy(l);
 	}
-	if (!is_concurrent(l))
+	if (!builds_beside(l) && !begins_beside(l))
 		return content_copy(l);
-	err = graphs_prepare(l);
-	if (err)
-		return err;
 	fdry_task_start(&content, "fdry-content", content_load, l);
-	fdry_saved_err_set(&graphs, fdry_execs_build(l->img));
+	err = graphs_prepare(l);
+	if (!err && builds_beside(l))
+		err = fdry_execs_build(l->img);
+	else if (!err && content.started)
+		fdry_execs_begin(l->img, builder_count(l), &l->content_ended);
+	fdry_saved_err_set(&graphs, err);
 	err = fdry_task_finish(&content);
 	return err ? err : fdry_saved_err_restore(&graphs);
 }
@@ -647,8 +672,7 @@ int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdr
 	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
 	fdry_store_note_hit(img->store, &img->id, img->report.content_bytes, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
-		fdry_builder_start(img, o.flags & FDRY_LOAD_ORDERED ? (uint32_t)o.norder
-								    : img->m.n_graphs);
+		fdry_builder_start(img, builder_count(&l));
 	*ret = img;
 	return 0;
 }

@@ -36,7 +36,9 @@ enum fdry_load_flags {
 				    * memory that was never written */
 	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning: this allocates all
 				    * the device memory that they need */
-	FDRY_LOAD_BACKGROUND = 1 << 3, /* build graphs in the background after returning */
+	FDRY_LOAD_BACKGROUND = 1 << 3, /* build graphs in the background after returning, and
+				    * beside the copies of much content, unless there is a
+				    * progress function */
 	FDRY_LOAD_OWN_CONTEXT = 1 << 4, /* kernels and graphs in a context of the image's own:
 				    * replays are faster in a process that has used many streams */
 	FDRY_LOAD_CHECK_OVERLAP = 1 << 5, /* find launches that may overlap; slow, for debugging */

@@ -174,6 +174,65 @@ START_TEST(only_those_that_are_named)
 }
 END_TEST
 
+/* 130 MiB of content beside the graphs. */
+static void seal_many_large(void *arg)
+{
+	const size_t len = (size_t)130 << 20;
+	uint8_t *bytes = malloc(len);
+	CUdeviceptr large;
+	struct work w;
+	uint64_t key;
+
+	(void)arg;
+	ck_assert_ptr_nonnull(bytes);
+	noise(3, bytes, len);
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &large, len);
+	cuda_ok(cuMemcpyHtoD_v2, large, bytes, len);
+	for (key = 1; key <= GRAPHS; key++)
+		graph_add(&w, key);
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+	free(bytes);
+}
+
+/* Graphs are built while much content is copied; those that fail then are built later. */
+START_TEST(some_are_built_beside_content)
+{
+	static const uint64_t order[] = { 6, 2 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts),
+				       .flags = FDRY_LOAD_BACKGROUND | FDRY_LOAD_ORDERED,
+				       .order = order, .norder = 2 };
+	struct heard h = { .hold = 1 };
+	struct fdry_image *img;
+
+	test_child(seal_many_large, NULL);
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	ck_assert_uint_eq(instantiated(), 2); /* and not those that @order leaves out */
+	launch_check(img, 6, 4, NULL);
+	launch_check(img, 3, 4, NULL);
+	ck_assert_uint_eq(instantiated(), 3);
+	fdry_image_unload(img);
+
+	test_sim_fail("cuGraphInstantiateWithFlags:1");
+	img = load(FDRY_LOAD_BACKGROUND, NULL);
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim_fail(NULL);
+	ok(fdry_image_wait(img));
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
+	launch_check(img, 1, 5, NULL);
+	fdry_image_unload(img);
+
+	img = load(FDRY_LOAD_BACKGROUND, &h); /* returns although the function waits for that */
+	atomic_store(&h.hold, 0);
+	ok(fdry_image_wait(img));
+	launch_check(img, 8, 6, NULL);
+	fdry_image_unload(img);
+}
+END_TEST
+
 struct launcher {
 	struct fdry_image *img;
 	uint64_t key;
@@ -565,6 +624,7 @@ int main(void)
 	tcase_add_test(tc, all_are_built);
 	tcase_add_test(tc, in_the_order_asked_for);
 	tcase_add_test(tc, only_those_that_are_named);
+	tcase_add_test(tc, some_are_built_beside_content);
 	tcase_add_test(tc, a_launch_goes_first);
 	tcase_add_test(tc, unloaded_half_built);
 	tcase_add_test(tc, stopped);

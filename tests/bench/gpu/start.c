@@ -4,20 +4,25 @@
  * process.
  *
  *   start [-s STORE] [-r REF,REF,...] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER] [-a STEPS]
+ *         [-t THREADS]
+ *
+ * -t bounds the threads of each load.
  *
  * With -a, each round ends after these steps and replays the graphs of -k: "load", "build" the
  * graphs, too, or time the "floor", too. Nothing else is measured.
  *
  * Each round loads the image, launches its first graph, builds the rest, times the driver's
  * own calls for the same nodes and kernels (floor.c), and unloads; it loads once more, with all
- * graphs (FDRY_LOAD_BUILD, all_together), and unloads. In the last round the image is replayed: the
- * graphs of -k one by one, and in turn. Then it is loaded again, to launch its first graph, once it
- * is built, again and again while the others are built in the background.
+ * graphs (FDRY_LOAD_BUILD, all_together), and unloads. Two more loads launch all graphs at once,
+ * and these launches build what is not built: one load builds nothing (each), and one builds in the
+ * background (behind). In the last round the image is replayed: the graphs of -k one by one, and in
+ * turn. Then it is loaded again, to launch its first graph, once it is built, again and again while
+ * the others are built in the background.
  * Prints lines "name value value ...", milliseconds, one value a round; of launches p50, p99 and
  * the longest, launch_ of the call alone and step_ of the call and the wait for its end. The last
  * part is a table for each image: times in relation to the driver's own, and the steps of loads
  * with all graphs, each as a median with its spread. The driver's own are its calls for kernels and
- * graphs, and also for the launches of all graphs if the row is together_launched.
+ * graphs, and also for the launches of all graphs if the row's name ends with "launched".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +54,10 @@ enum value {
 	TOGETHER_LOAD,
 	TOGETHER_LAUNCH,
 	TOGETHER_LAUNCHED,
+	EACH_LOAD,
+	EACH_LAUNCHED,
+	BEHIND_LOAD,
+	BEHIND_LAUNCHED,
 	BUILD,
 	FLOOR_KERNELS,
 	FLOOR_GRAPHS,
@@ -65,6 +74,8 @@ static const char *const names[VALUES] = { "load", "manifest", "memory",
 					   "together_kernels", "together_content",
 					   "together_build", "together_load",
 					   "together_launch", "together_launched",
+					   "each_load", "each_launched",
+					   "behind_load", "behind_launched",
 					   "build_rest",
 					   "floor_kernels",
 					   "floor_graphs", "floor_launches", "floor_first",
@@ -214,6 +225,25 @@ static void together(struct run *r, int round)
 	fdry_image_unload(img);
 }
 
+/* A load with @flags, and the launches of all graphs. They build the graphs that are not built. */
+static void launched(struct run *r, uint32_t flags, enum value load, enum value all, int round)
+{
+	struct fdry_load_opts opts = r->opts;
+	double start = fdry_now_ms();
+	struct fdry_image *img;
+	size_t i;
+
+	opts.flags |= flags;
+	must(fdry_image_load(r->store, r->ref, &opts, &img));
+	must(fdry_image_filled(img, NULL));
+	r->values[load][round] = fdry_now_ms() - start;
+	for (i = 0; i < fdry_image_graph_count(img); i++)
+		must(fdry_image_launch(img, key_at(img, i), NULL));
+	r->values[all][round] = fdry_now_ms() - start;
+	must(fdry_image_synchronize(img, NULL));
+	fdry_image_unload(img);
+}
+
 /* How the history of the process changes replays. */
 static void history(struct run *r)
 {
@@ -308,7 +338,7 @@ static void options_take(int argc, char **argv, struct run *r, const char **stor
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "s:r:n:k:d:a:")) != -1) {
+	while ((opt = getopt(argc, argv, "s:r:n:k:d:a:t:")) != -1) {
 		switch (opt) {
 		case 's': *store = optarg; break;
 		case 'r': r->ref = optarg; break;
@@ -316,6 +346,7 @@ static void options_take(int argc, char **argv, struct run *r, const char **stor
 		case 'k': r->keys = optarg; break;
 		case 'd': r->opts.driver = optarg; break;
 		case 'a': r->after = optarg; break;
+		case 't': r->opts.threads = (uint32_t)strtoul(optarg, NULL, 10); break;
 		default: exit(2);
 		}
 	}
@@ -356,7 +387,7 @@ static void spread_print(const struct run *r, enum value v, bool ratio)
 
 	for (i = 0; i < r->rounds; i++) {
 		own = r->values[FLOOR_KERNELS][i] + r->values[FLOOR_GRAPHS][i];
-		if (v == TOGETHER_LAUNCHED)
+		if (v == TOGETHER_LAUNCHED || v == EACH_LAUNCHED || v == BEHIND_LAUNCHED)
 			own += r->values[FLOOR_LAUNCHES][i];
 		x[i] = r->values[v][i] / (ratio ? own : 1);
 	}
@@ -369,7 +400,8 @@ static void table_print(const struct run *r)
 	static const enum value rows[] = {
 		ALL, TOGETHER, TOGETHER_MANIFEST, TOGETHER_MEMORY, TOGETHER_KERNELS,
 		TOGETHER_CONTENT, TOGETHER_BUILD, TOGETHER_LOAD, TOGETHER_LAUNCH,
-		TOGETHER_LAUNCHED, FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_LAUNCHES
+		TOGETHER_LAUNCHED, EACH_LOAD, EACH_LAUNCHED, BEHIND_LOAD, BEHIND_LAUNCHED,
+		FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_LAUNCHES
 	};
 	size_t i;
 
@@ -402,6 +434,8 @@ static void image_run(struct run *r)
 		fdry_image_unload(img);
 		r->values[UNLOAD][i] = fdry_now_ms() - start;
 		together(r, i);
+		launched(r, 0, EACH_LOAD, EACH_LAUNCHED, i);
+		launched(r, FDRY_LOAD_BACKGROUND, BEHIND_LOAD, BEHIND_LAUNCHED, i);
 	}
 	floor_free(f);
 	values_print(r);
