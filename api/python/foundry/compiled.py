@@ -125,8 +125,9 @@ class Compiled:
         return inner
 
     def __repr__(self):
+        count = len(self.calls)
         how = (f"native: {self.reason}" if self.reason else
-               f"{len(self.calls)} calls, " + ("loaded" if self._image else "captured"))
+               f"{count} call{'s' * (count != 1)}, " + ("loaded" if self._image else "captured"))
         return f"<Compiled {type(self._inner).__name__} as '{self.ref}': {how}>"
 
     def _repr_html_(self):
