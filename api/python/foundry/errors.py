@@ -38,7 +38,8 @@ class Error(RuntimeError):
 
     def __init__(self, code, text):
         from . import _lib
-        super().__init__(_lib.shown(text))
+        # The __init__() that follows in a subclass' order may be OSError's, which keeps other text.
+        self.args = (_lib.shown(text),)
         self.code = code
         self.name = _lib.lib.fdry_error_name(code).decode()
         self.errno = _lib.lib.fdry_error_errno(code)

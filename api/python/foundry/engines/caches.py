@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import sys
+import weakref
 
 from ..store import File
 from . import log
@@ -39,6 +40,19 @@ def _below(folder):
     return {os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names}
 
 
+def _hook(watch):
+    """A hook for audit events, which cannot be removed. watch: a weak reference to the Watch.
+
+    An interpreter that ends frees its hooks last. Python 3.14 crashes if that also frees classes
+    and functions of the program, so a hook must not keep them.
+    """
+    def event(name, args):
+        found = watch()
+        if found is not None:
+            found._event(name, args)
+    return event
+
+
 class Watch:
     """The files of some folders that this process reads, or that anything writes, from now on."""
 
@@ -48,10 +62,10 @@ class Watch:
         self._before = {path for each in places.values() for path in _below(each)}
         self._opened, self._on = set(also), True
         self._starts = tuple(each + os.sep for each in places.values())
-        sys.addaudithook(self._event)
+        sys.addaudithook(_hook(weakref.ref(self)))
 
     def _event(self, event, args):
-        """Python calls it; such a hook cannot be removed."""
+        """Python calls it for each event."""
         if not self._on:
             return
         if event in ("open", "ctypes.dlopen"):
