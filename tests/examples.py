@@ -4,7 +4,7 @@
 
 A page is reStructuredText, with `.. code-block:: LANGUAGE` and the options :caption: and :class:,
 or Markdown, with fences, and a line `<!-- FILE CLASS -->` above a fence in place of the options. A
-block with a caption is a file of that name. A block of shell without one is run. A block of class
+block with a caption is a file of that name. Others of shell and Python are run. A block of class
 `output` is what the block above prints; `...` stands for any text. The other classes:
 
     gpu      needs a GPU and torch: run with -g alone
@@ -119,9 +119,11 @@ def run(page, gpu):
                 continue
             if block.name:
                 script += f"cat >'{block.name}' <<'THE END'\n{block.text}THE END\n"
-            elif block.language in SHELL:
+            elif block.language in (*SHELL, "python"):
                 last = os.path.join(folder, str(block.line))
-                script += f"at='{block}' out='{last}'\nexec >'{last}' 2>&1\n{block.text}" \
+                command = block.text if block.language in SHELL else \
+                    f"python3 - <<'THE END'\n{block.text}THE END\n"
+                script += f"at='{block}' out='{last}'\nexec >'{last}' 2>&1\n{command}" \
                     "exec >&3 2>&4\n"
                 count += 1
         faults = int(subprocess.run(["bash", "-c", script]).returncode != 0)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The start pages and the README do what they say, word by word, in an empty folder: with a source
-# archive and a wheel of this build, without a network, on the software driver.
+# The start pages do what they say, word by word, in an empty folder: with a source archive and a
+# wheel of this build, without a network, on the software driver. So do the references of Python and
+# of the engines.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
 export PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -56,6 +57,33 @@ env "$driver" "$BUILD/examples/vecadd" capture -s "$TMP/home/.cache/foundry/stor
 foundry-store -s "$TMP/home/.cache/foundry/store" tag vecadd qwen3
 foundry-store -s "$TMP/home/.cache/foundry/store" rm vecadd
 t "the page of the engines" follow "$start/engines.rst"
+# References show parts of a longer work: the images that they name are there, and a small library
+# is in torch's place.
+there=(env "$driver" "FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2" "HOME=$TMP/home"
+	"FOUNDRY_STORE=$TMP/home/.cache/foundry/store"
+	"PYTHONPATH=$ROOT/tests/python/stand_in:$ROOT/api/python")
+cat >model.py <<'PY'
+import foundry
+import torch
+with foundry.Capture() as capture:
+    x, y = torch.full((4,), 1.0), torch.full((4,), 0.0)
+    with capture.graph(1):
+        y.copy_(x)
+    capture.tensor("x", x, use="input")
+    capture.tensor("y", y, use="output")
+    capture.fact("model", "m")
+    capture.seal(ref="my-model")
+PY
+t "an image for the references" "${there[@]}" python3 model.py
+foundry-store -s "$TMP/home/.cache/foundry/store" tag my-model qwen3
+reference() (
+	mkdir "$1" && cd "$1" || return
+	"${there[@]}" python3 "$examples" run "$ROOT/Documentation/api/$1.rst"
+)
+for page in python torch-graphs vllm sglang; do
+	t "the examples of the page api/$page" reference $page
+done
+
 t "no start page is left out" prints "c.rst engines.rst pytorch.rst" \
 	sh -c "cd '$start' && echo *.rst"
 mapfile -t pages < <(tree_files 'Documentation/*.rst' README.md)
