@@ -137,6 +137,10 @@ static int option_foreign(const struct cmd_args *a)
 			 cmd_options[__builtin_ctzll(foreign)].name);
 }
 
+/* Other programs have a prune that does what gc does. */
+static const char prune_hint[] =
+	" of a container registry (gc removes what no name of the store reaches)";
+
 static int operands_check(const struct cmd_args *a)
 {
 	int min, max;
@@ -145,7 +149,8 @@ static int operands_check(const struct cmd_args *a)
 	if (cmd_has(a, HELP))
 		return -1;
 	if (a->argc < min)
-		return cmd_usage(a->cmd, "%s needs %s", a->cmd->name, a->cmd->operands);
+		return cmd_usage(a->cmd, "%s needs %s%s", a->cmd->name, a->cmd->operands,
+				 strcmp(a->cmd->name, "prune") ? "" : prune_hint);
 	if (a->argc > max)
 		return cmd_usage(a->cmd, max ? "%s accepts no more than %s" : "%s has no operands",
 				 a->cmd->name, a->cmd->operands);

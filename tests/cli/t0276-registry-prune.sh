@@ -95,6 +95,8 @@ fault
 
 # --- a plan ---
 
+t "prune without a repository names gc, too" says_only 2 \
+	"prune needs REPOSITORY of a container registry .gc removes .*; see" foundry-store prune
 t "prune needs patterns" says_only 2 "needs --keep" foundry-store prune "$at"
 t "a pattern that matches nothing is refused" says_only 2 "no tag of models matches 'pord'" \
 	foundry-store prune "$at" --keep two,pord --apply
