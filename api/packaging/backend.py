@@ -276,7 +276,7 @@ def sources():
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(d for d in folders if d not in (".git", "__pycache__", "build")
                             and not d.startswith("build-"))
-        for name in sorted(names):
+        for name in sorted(set(names) - {".git"}):  # in a worktree it is a file
             yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 
