@@ -71,20 +71,12 @@ struct fdry_code_image {
 typedef int (*fdry_code_find_fn)(void *arg, CUlibrary library, CUmodule module,
 				 struct fdry_code_image *ret);
 
-/* Find the load that has the module variable at @addr: one of the two handles is set. False if the
- * interposer does not know the variable. */
-typedef bool (*fdry_global_find_fn)(void *arg, CUdeviceptr addr, CUlibrary *library,
-				    CUmodule *module);
-
 struct fdry_kernel_set;
 
 /* @dev: the device whose architecture selects cubins in fatbins. */
 int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_find_fn find,
 			void *arg, struct fdry_kernel_set **ret) __must_check;
 void fdry_kernel_set_free(struct fdry_kernel_set *set);
-/* Let fdry_kernel_set_point() find variables of loads of which no kernel is in the set; @find gets
- * the argument of fdry_kernel_set_new(). */
-void fdry_kernel_set_globals(struct fdry_kernel_set *set, fdry_global_find_fn find);
 
 /*
  * A set can pass its unpacked, linked and sliced code to the next set, which then need not

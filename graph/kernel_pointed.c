@@ -7,10 +7,6 @@
  * reach such a variable stay in one object, and the object has the variable even if no kernel
  * reaches it by a relocation. So all of them use one variable after a load, as before.
  *
- * Graphs may use a variable by a pointer alone, and launch no kernel of its module. If the program
- * has asked for that variable, its load is known. Then a kernel of the load joins the set, and the
- * load is kept as if a graph launched it.
- *
  * A pointer to the first byte of a variable may be meant as the end of the variable before it. A
  * slice keeps the layout of each section, so both meanings hold if both variables are in one
  * object. Kernels that reach the variable before it therefore stay in that object, too.
@@ -138,52 +134,14 @@ static int pointed_add(struct fdry_kernel_set *set, const struct fdry_set_known 
 	return fdry_buf_put(&set->pointed, &add, sizeof(add));
 }
 
-void fdry_kernel_set_globals(struct fdry_kernel_set *set, fdry_global_find_fn find)
-{
-	set->global = find;
-}
-
-/* Kernels of a load that has the variable at @addr, in one of the two arrays. Returns their number,
- * at most @n. */
-static unsigned int load_kernels(const struct fdry_kernel_set *set, CUdeviceptr addr,
-				 CUkernel *kernels, CUfunction *functions, unsigned int n)
-{
-	CUlibrary library = NULL;
-	CUmodule module = NULL;
-	CUresult res;
-	unsigned int i;
-
-	if (!set->global || !set->global(set->find_arg, addr, &library, &module))
-		return 0;
-	res = library ? fdry_call_raw(set->drv, cuLibraryEnumerateKernels, kernels, n, library)
-		      : fdry_call_raw(set->drv, cuModuleEnumerateFunctions, functions, n, module);
-	for (i = 0; !res && i < n && (kernels[i] || functions[i]); i++)
-		;
-	return i;
-}
-
-/* Add a kernel of the load that has the variable at @addr, so that the set knows the load. No graph
- * launches that kernel. A load without a kernel that can be kept stays unknown. */
-static void load_know(struct fdry_kernel_set *set, CUdeviceptr addr)
-{
-	CUkernel kernels[8] = { 0 };
-	CUfunction functions[8] = { 0 };
-	unsigned int i, n = load_kernels(set, addr, kernels, functions, 8);
-	uint32_t index;
-
-	for (i = 0; i < n && fdry_kernel_set_intern(set, kernels[i], functions[i], &index); i++)
-		;
-}
-
-/* Set *@ret to the variable that holds @addr, or NULL. */
-static int known_find(struct fdry_kernel_set *set, CUdeviceptr addr,
-		      const struct fdry_set_known **ret)
+int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdeviceptr *ret,
+			  uint64_t *size)
 {
 	const struct fdry_set_known *k;
 	size_t i, n;
 	int err = 0;
 
-	*ret = NULL;
+	*ret = 0;
 	if (set->known_entries != fdry_kernel_set_count(set))
 		err = known_make(set);
 	if (err)
@@ -191,34 +149,18 @@ static int known_find(struct fdry_kernel_set *set, CUdeviceptr addr,
 	k = fdry_array(set->known, struct fdry_set_known);
 	n = fdry_array_count(set->known, struct fdry_set_known);
 	i = fdry_lower_bound(j, n, k[j].addr + k[j].variable.size <= addr);
-	if (i < n && addr >= k[i].addr)
-		*ret = &k[i];
-	return 0;
-}
-
-int fdry_kernel_set_point(struct fdry_kernel_set *set, CUdeviceptr addr, CUdeviceptr *ret,
-			  uint64_t *size)
-{
-	const struct fdry_set_known *k;
-	int err = known_find(set, addr, &k);
-
-	*ret = 0;
-	if (!err && !k) {
-		load_know(set, addr);
-		err = known_find(set, addr, &k);
-	}
-	if (err || !k)
-		return err;
-	if (addr == k->addr && is_others_end(set, k))
+	if (i == n || addr < k[i].addr)
+		return 0;
+	if (addr == k[i].addr && is_others_end(set, &k[i]))
 		return fdry_fail(FDRY_E_REFUSED,
 				 "a pointer may point to the beginning of variable %.200s or to "
 				 "the end of another one; pass them in device memory instead",
-				 k->variable.name);
-	err = pointed_add(set, k);
+				 k[i].variable.name);
+	err = pointed_add(set, &k[i]);
 	if (err)
 		return err;
-	*ret = k->addr;
-	*size = k->variable.size;
+	*ret = k[i].addr;
+	*size = k[i].variable.size;
 	return 0;
 }
 

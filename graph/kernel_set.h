@@ -106,8 +106,7 @@ struct fdry_kernel_set {
 	CUdevice dev;
 	unsigned int cc; /* 10 * major + minor */
 	fdry_code_find_fn find;
-	fdry_global_find_fn global; /* NULL: none */
-	void *find_arg;         /* of both */
+	void *find_arg;
 	struct fdry_buf codes;   /* of struct fdry_set_code */
 	struct fdry_buf entries; /* of struct fdry_set_entry *, which do not move */
 	struct fdry_buf objects; /* of struct fdry_set_object */

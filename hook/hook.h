@@ -21,7 +21,7 @@
 #include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 9
+#define FDRY_HOOK_VERSION 8
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -157,10 +157,6 @@ struct fdry_hook {
 	int (*conditional)(CUgraphNode node, struct fdry_conditional *ret);
 	/* The attributes of a kernel node that the driver does not report. */
 	void (*attributes)(CUgraphNode node, struct fdry_unreported_attrs *ret);
-
-	/* The load that has the module variable at @addr of the current context: one of the two
-	 * handles is set. False if the program has not asked for that variable. */
-	bool (*global_find)(CUdeviceptr addr, CUlibrary *library, CUmodule *module);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

@@ -29,7 +29,6 @@
 #undef cuMemFree
 #undef cuMemGetAddressRange
 #undef cuMemHostRegister
-#undef cuModuleGetGlobal
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 #undef cuStreamUpdateCaptureDependencies
@@ -296,9 +295,6 @@ void fdry_note_adopt(const struct fdry_load *load, void *alloc, size_t len);
 /* @module is the module that the driver made of @library. */
 void fdry_note_alias(CUlibrary library, CUmodule module);
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
-
-/* global.c */
-bool fdry_hook_global_find(CUdeviceptr addr, CUlibrary *library, CUmodule *module);
 
 /* capture_list.c */
 

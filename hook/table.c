@@ -42,7 +42,6 @@ static const struct fdry_hook table = {
 	.pinned_free = fdry_hook_pinned_free,
 	.conditional = fdry_hook_conditional,
 	.attributes = fdry_hook_attributes,
-	.global_find = fdry_hook_global_find,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

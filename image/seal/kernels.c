@@ -7,11 +7,6 @@
 
 #include "image/seal/seal.h"
 
-bool fdry_seal_global(void *arg, CUdeviceptr addr, CUlibrary *library, CUmodule *module)
-{
-	return ((struct fdry_capture *)arg)->hook->global_find(addr, library, module);
-}
-
 /* Add those attributes of the next kernel for which its manifest entry has no field. */
 static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
 {

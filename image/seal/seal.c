@@ -674,7 +674,6 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	      fdry_kernel_set_new(cap->drv, cap->device, code_find, cap, &s->kernels);
 	if (err)
 		goto out_release;
-	fdry_kernel_set_globals(s->kernels, fdry_seal_global);
 	fdry_kernel_set_adopt(s->kernels, &cap->codes);
 	err = fdry_writer_begin(s->store, &s->writer);
 	if (err)

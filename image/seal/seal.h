@@ -114,8 +114,6 @@ int fdry_seal_kernels(struct fdry_seal *s) __must_check;
 /* After the content: store their objects, and add both to the manifest. The kernels are sliced
  * again if content has pointers to more of their variables. */
 int fdry_seal_kernels_put(struct fdry_seal *s) __must_check;
-/* Implements fdry_global_find_fn. @arg: the capture. */
-bool fdry_seal_global(void *arg, CUdeviceptr addr, CUlibrary *library, CUmodule *module);
 
 /* functions.c: after the kernels are sliced, check the functions that they call through pointers.
  * FDRY_E_REFUSED names one whose address is not in its table. */

@@ -31,11 +31,6 @@ void gpu_work_main(int argc, char **argv)
 	exit(77);
 }
 
-bool gpu_work_software(void)
-{
-	return software;
-}
-
 void gpu_work_begin(struct gpu_work *w)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .size = 1ull << 34 };

@@ -26,8 +26,6 @@ static inline uint64_t gpu_stepped(uint64_t x, uint64_t salt)
 /* For main(): use the driver that the command line names, or the machine's own. Exits with status
  * 77 if there is no GPU. */
 void gpu_work_main(int argc, char **argv);
-/* Whether it is the software driver, whose device code is of its own kind. */
-bool gpu_work_software(void);
 /* Each process may call it once. */
 void gpu_work_begin(struct gpu_work *w);
 /* The stream must have no work. */

@@ -460,83 +460,6 @@ START_TEST(each_load_has_its_variables)
 }
 END_TEST
 
-/* Variables of loads of which no graph has a kernel: of a module in an argument, of a library in
- * content, and of another module by way of a variable. All have values that the program wrote. */
-static void seal_other_loads(void *arg)
-{
-	CUmodule second, third;
-	CUlibrary library;
-	CUdeviceptr cell;
-	struct vars v;
-	size_t len;
-	void *code;
-
-	vars_make(&v);
-	code = test_sim_cubin("variables", &len);
-	cuda_ok(cuModuleLoadData, &second, code);
-	cuda_ok(cuModuleLoadData, &third, code);
-	cuda_ok(cuLibraryLoadData, &library, code, NULL, NULL, 0, NULL, NULL, 0);
-	free(code);
-	word_set(variable(second, "counter"), 50);
-	word_set(variable_of_library(library, "pair") + 8, 60);
-	word_set(variable(third, "twiddles") + 8 * PICKED, 70);
-	cuda_ok(cuMemAlloc_v2, &cell, 8);
-	word_set(cell, variable_of_library(library, "pair") + 8);
-	word_set(variable(v.module, "pointer"), variable(third, "twiddles") + 8 * PICKED);
-	kernel_add(&v, v.module, DEREF, "deref", cell);
-	kernel_add(&v, v.module, FOLLOW, "follow", 0);
-	swap_add(&v, v.module, variable(second, "counter"), 500);
-	if (arg)
-		ok(work_seal(&v.w, "first")); /* the second seal uses what it read */
-	vars_seal(&v, "img");
-}
-
-START_TEST(variables_of_loads_without_kernels)
-{
-	struct fdry_image *img;
-	int round;
-
-	test_child(seal_other_loads, _i ? "twice" : NULL);
-	img = load("img");
-	for (round = 0; round < 2; round++) {
-		ck_assert_uint_eq(run(img, SWAP), 50);
-		ck_assert_uint_eq(run(img, SWAP), 500);
-		ck_assert_uint_eq(run(img, DEREF), 60);
-		ck_assert_uint_eq(run(img, FOLLOW), 70);
-		ok(fdry_image_restore(img, NULL));
-	}
-	fdry_image_unload(img);
-}
-END_TEST
-
-/* A variable of a load that has ended: its address means nothing any more. */
-static void seal_ended_load(void *arg)
-{
-	CUmodule second;
-	CUdeviceptr counter;
-	struct vars v;
-	size_t len;
-	void *code;
-
-	(void)arg;
-	vars_make(&v);
-	code = test_sim_cubin("variables", &len);
-	cuda_ok(cuModuleLoadData, &second, code);
-	free(code);
-	counter = variable(second, "counter");
-	swap_add(&v, v.module, counter, 500);
-	cuda_ok(cuModuleUnload, second);
-	(void)work_seal(&v.w, "img"); /* a number, or memory of the driver */
-	ck_assert_uint_eq(hook->global_find(counter, &(CUlibrary){ 0 }, &(CUmodule){ 0 }), false);
-	work_end(&v.w);
-}
-
-START_TEST(loads_that_ended_are_forgotten)
-{
-	test_child(seal_ended_load, NULL);
-}
-END_TEST
-
 static void seal_pointers(void *arg)
 {
 	struct fdry_seal_report report = { .sz = sizeof(report) };
@@ -671,6 +594,18 @@ static void pointer_inside(struct vars *v)
 	kernel_add(v, v->module, FOLLOW, "follow", 0);
 }
 
+/* A pointer to a variable of a load of which no graph has a kernel. */
+static void pointer_to_other_load(struct vars *v)
+{
+	CUmodule second;
+	size_t len;
+	void *code = test_sim_cubin("variables", &len);
+
+	cuda_ok(cuModuleLoadData, &second, code);
+	free(code);
+	swap_add(v, v->module, variable(second, "counter"), 0);
+}
+
 /* A number in weights that equals the address of a variable. */
 static void number_in_weights(struct vars *v)
 {
@@ -734,6 +669,7 @@ static const struct {
 } refusals[] = {
 	{ pointer_outside, "the word at byte 0 of the module variable pointer is 0x" },
 	{ pointer_inside, "the word at byte 0 of the module variable pointer is 0x" },
+	{ pointer_to_other_load, "byte 0 of its parameter 1 is 0x" },
 	{ number_in_weights, "(tensor 'weights') is 0x" },
 	{ number_or_pointer, "points to a place in a large module variable, or may be a number" },
 	{ pointer_and_two_sets, "pointers point to its variable counter; launch it with one set" },
@@ -773,8 +709,6 @@ int main(void)
 	tcase_add_loop_test(tc, pointers_are_there_again, 0,
 			    sizeof(load_flags) / sizeof(load_flags[0]));
 	tcase_add_test(tc, chunk_beside_a_pointer);
-	tcase_add_loop_test(tc, variables_of_loads_without_kernels, 0, 2);
-	tcase_add_test(tc, loads_that_ended_are_forgotten);
 	tcase_add_test(tc, kept_graphs_keep_their_pointers);
 	tcase_add_test(tc, pointers_are_described);
 	tcase_add_loop_test(tc, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
