@@ -48,7 +48,6 @@ static const struct job jobs[] = {
 	{ "linked", { "lookup" }, 1, 32, 1, 0, true },
 	{ "linked", { "affine" }, 1, 32, 1, 0, true },
 	{ "linked", { "direct" }, 1, 32, 1, 0, true },
-	{ "linked", { "indirect" }, 2, 32, 1, 0, true },
 	{ "linked", { "jump" }, 1, 32, 1, 0, true },
 	{ "linked", { "divide" }, 2, 32, 1, 0, true },
 	{ "linked", { "checks" }, 1, 32, 1, 0, true },

@@ -318,10 +318,10 @@ def whole():
     try:
         ctypes.CDLL("libvulkan.so.1")
     except OSError as e:
-        parts.skip(f"no Vulkan: {e}")
+        parts.skip(f"no GPU with Vulkan: {e}")
     results = parts.captured_then_loaded()
     if any("ended with 77" in line for line in parts.errors):
-        parts.skip("Vulkan does not see the GPU")
+        parts.skip("no GPU that Vulkan sees")
     return results
 
 

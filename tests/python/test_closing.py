@@ -107,7 +107,8 @@ class Closing(suite.Vecadd):
         """Returns a value for a parameter of the class's method."""
         values = {
             "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array,
-                        "function": lambda: 4096, "semaphore": lambda: 4096},
+                        "function": lambda: 4096, "semaphore": lambda: 4096,
+                        "addr": lambda: 1 << 40},
             "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(),
                        "addr": lambda: subject.get(4096), "data": lambda: b"12"},
             "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a",
