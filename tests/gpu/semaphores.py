@@ -215,7 +215,7 @@ def capture(store):
         try:
             s = Semaphores()
         except Absent as e:
-            print(f"SKIP: {e}")
+            print(f"SKIP: no GPU with Vulkan: {e}")
             sys.exit(77)
         words = torch.zeros(4, dtype=torch.int64, device="cuda")
         module, mix = PTR(), PTR()

@@ -103,6 +103,16 @@ class Caches(Engine):
         self.assertFalse(os.access(self.kernel("sampler.ptx"), os.X_OK))
         self.assertIn("7 files for caches, 0 of them were missing", self.start())
 
+    def test_the_folder_may_have_a_path_with_more_parts(self):
+        """The compiler writes the path into its lists as the variable has it."""
+        for folder in ("/./kernels", "//kernels"):
+            place = {"TRITON_CACHE_DIR": self.folder.name + folder}
+            shutil.rmtree(self.path(".cache"), ignore_errors=True)
+            self.start(counts="ONCE", compiles=("sampler", "prepare"), **place)
+            shutil.rmtree(self.path("kernels"))
+            self.assertIn("7 files for caches, 6 of them were missing", self.start(**place))
+            shutil.rmtree(self.path("kernels"))
+
     def test_files_get_the_permissions_that_the_umask_leaves(self):
         self.first()
         for mask, executable, other in ((0o077, 0o700, 0o600), (0o002, 0o775, 0o664)):

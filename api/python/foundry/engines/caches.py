@@ -53,6 +53,11 @@ def _hook(watch):
     return event
 
 
+def _plain(path):
+    """Return a path without parts such as "/./", which the variable of a folder may have."""
+    return os.path.normpath(path) if "/." in path or "//" in path else path
+
+
 class Watch:
     """The files of some folders that this process reads, or that anything writes, from now on."""
 
@@ -76,8 +81,10 @@ class Watch:
             return
         if isinstance(path, os.PathLike):
             path = os.fspath(path)
-        if isinstance(path, str) and path.startswith(self._starts):
-            self._opened.add(path)
+        if isinstance(path, str):
+            path = _plain(path)
+            if path.startswith(self._starts):
+                self._opened.add(path)
 
     def stop(self):
         """Note nothing more."""
@@ -111,7 +118,7 @@ def _portable(path, data, used, carried):
     Return None if it is not such a list, or if the image does not carry one of the files.
     """
     try:
-        paths = json.loads(data)["child_paths"]
+        paths = {name: _plain(each) for name, each in json.loads(data)["child_paths"].items()}
         if any(each != os.path.join(os.path.dirname(path), name) for name, each in paths.items()):
             return None
         names = [name for name, each in paths.items() if each in used]
