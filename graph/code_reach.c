@@ -175,7 +175,8 @@ static void data_reached(struct fdry_code_reach *r, uint32_t section, uint64_t f
 
 /* --- tables of functions --- */
 
-/* The variable whose bytes @r patches whole, if the driver finds it by its name; else UINT32_MAX. */
+/* The variable that holds the word which @r patches, if the driver finds it by its name; else
+ * UINT32_MAX. */
 static uint32_t table_at(const struct fdry_cubin *c, uint32_t section,
 			 const struct fdry_elf_rela *r)
 {
@@ -214,9 +215,9 @@ static void tables_reached(struct fdry_code_reach *r, uint8_t *held)
 }
 
 /*
- * A function has another address in each load of its code. The driver fills in the tables of a load.
- * A seal can search all other memory for such addresses only if it knows them, so a table must hold
- * every function whose address the module uses.
+ * A function has another address in each load of its code. The driver fills in the tables of a
+ * load. A seal can search all other memory for such addresses only if it knows them, so a table
+ * must hold every function whose address the module uses.
  */
 static int tables_walk(struct fdry_code_reach *r)
 {

@@ -233,8 +233,8 @@ static int forms_compare(struct form *forms, size_t n)
 		    forms[i].f->symbol != forms[i - 1].f->symbol)
 			return fdry_fail(FDRY_E_REFUSED,
 					 "the functions %.200s and %.200s, which kernels call "
-					 "through pointers, have the same code, so a table that was "
-					 "changed would not be noticed; do not capture such kernels",
+					 "through pointers, have the same code, so a changed table "
+					 "would not be noticed; do not capture such kernels",
 					 name_of(forms[i - 1].f), name_of(forms[i].f));
 	return 0;
 }
@@ -309,9 +309,9 @@ int fdry_kernel_set_functions_check(const struct fdry_kernel_set *set, fdry_prin
 		return 0;
 	if (set->cc / 10 != SEEN)
 		return fdry_fail(FDRY_E_REFUSED,
-				 "kernels call functions through pointers, such as %.200s, which is "
-				 "supported on GPUs of compute capability %d alone; do not capture "
-				 "such kernels on this one (%u.%u)",
+				 "kernels call functions through pointers, such as %.200s, which "
+				 "is supported on GPUs of compute capability %d alone; do not "
+				 "capture such kernels on this one (%u.%u)",
 				 name_of(&f[0]), SEEN, set->cc / 10, set->cc % 10);
 	for (i = 0; i < n && !err; i++)
 		err = function_cut(&p, &f[i]);

@@ -3,12 +3,11 @@
  * kernel_slice.c - makes the kernel objects of a kernel set.
  *
  * Kernels of one cubin that reach a common writable variable stay in one object, and so do those
- * that reach a variable to which pointers point, and all if one calls functions through pointers. Every other kernel gets an object of its own. If a
- * module was loaded several times, each load's variables get an object of their own, too, but
- * constants do only if they differ. If the
- * slicer refuses, the kernels keep the whole cubin, and the kernel table records the slicer's
- * reason. Facts about a code and its kernels stay with the code, so that later sets need not slice
- * it again (fdry_kernel_set_adopt()).
+ * that reach a variable to which pointers point, and all if one calls functions through pointers.
+ * Every other kernel gets an object of its own. If a module was loaded several times, each load's
+ * variables get an object of their own, too, but constants do only if they differ. If the slicer
+ * refuses, the kernels keep the whole cubin, and the kernel table records the reason. Later sets
+ * get the slices of a code with it (fdry_kernel_set_adopt()).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /*
  * functions.c - checks the functions that kernels call through pointers.
  *
- * Tables of a module hold their addresses, and a load of the image has other ones there. So the code
- * at each address must be that of the function, and no argument, variable or content may hold such
- * an address (graph/kernel_functions.c).
+ * Tables of a module hold their addresses, and a load of the image has other ones there. So the
+ * code at each address must be that of the function, and no argument, variable or content may hold
+ * such an address (graph/kernel_functions.c).
  */
 #include "image/seal/seal.h"
 

@@ -90,7 +90,8 @@ static bool was_used(const struct fdry_layout *l, CUdeviceptr addr)
 	return addr < l->used || (addr >= l->aside && addr < l->aside_used);
 }
 
-/* Is @addr the address of a function that kernels call through pointers? A load has it elsewhere. */
+/* Is @addr the address of a function that kernels call through pointers? A load has it elsewhere.
+ */
 static bool is_function(struct fdry_seal *s, CUdeviceptr addr, enum fdry_where *ret,
 			const char **what)
 {

@@ -109,6 +109,15 @@ void fdry_seal_maps_release(struct fdry_seal_maps *m);
  * the order of addresses. */
 bool fdry_seal_mapped(struct fdry_seal *s, uint64_t addr);
 
+/* graphs.c: list the graphs to seal, and what they draw. */
+int fdry_seal_graphs_list(struct fdry_seal *s) __must_check;
+/* After the layout: read them, which interns their kernels, and store their objects. */
+int fdry_seal_graphs(struct fdry_seal *s) __must_check;
+/* After the kernels are sliced: check that no argument is the address of a function that kernels
+ * call through pointers. If one may be, the graphs are read again: the reader refuses it, and names
+ * the node. */
+int fdry_seal_functions_args(struct fdry_seal *s) __must_check;
+
 /* kernels.c: slice the kernels of the graphs. */
 int fdry_seal_kernels(struct fdry_seal *s) __must_check;
 /* After the content: store their objects, and add both to the manifest. The kernels are sliced

@@ -5,7 +5,7 @@ import os
 import torch
 
 from ..engines.ranks import Ranks
-from ..engines.session import Unfit, check_configuration, check_source
+from ..engines.session import check_configuration, check_source
 from ..group import gather
 from . import facts
 

@@ -99,7 +99,8 @@ class Session(session.Session):
 
     def take_part(self, name):
         """Let the other ranks know that this one loads no image, if they decide in this phase."""
-        if self.connects and self.together and name in ("determine_available_memory", "compile_or_warm_up_model"):
+        if self.connects and self.together and name in ("determine_available_memory",
+                                                        "compile_or_warm_up_model"):
             self.decide(self.why)
 
     def layout(self, model):
