@@ -323,9 +323,13 @@ class Engine(unittest.TestCase):
     def test_what_ranks_may_share_has_its_names(self):
         from vllm import envs
         from vllm.config.compilation import PassConfig
+        from vllm.config.kernel import KernelConfig
+        from vllm.config.model import ModelConfig
         from vllm.config.parallel import ParallelConfig
         from vllm.distributed import parallel_state
+        self.assertTrue(hasattr(ModelConfig, "is_moe"))
         for owner, names in (
+                (KernelConfig, ("enable_flashinfer_autotune",)),
                 (ParallelConfig, ("tensor_parallel_size", "enable_expert_parallel",
                                   "disable_custom_all_reduce", "world_size", "nnodes",
                                   "distributed_executor_backend")),

@@ -20,7 +20,7 @@ from vllm.config import CUDAGraphMode
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
            cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
            load_format="dummy", extra=None, changes=None, custom=False,
-           rope=0.0, **compilation):
+           rope=0.0, moe=False, **compilation):
     space = types.SimpleNamespace
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
@@ -28,8 +28,9 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
         model_config=space(model="some/model", revision=None, dtype="float32",
                            architectures=["Architecture"],
                            quantization=quantization, seed=0, max_model_len=100,
-                           enforce_eager=False, enable_sleep_mode=False,
+                           enforce_eager=False, enable_sleep_mode=False, is_moe=moe,
                            compute_hash=lambda: f"rope {rope}"),
+        kernel_config=space(enable_flashinfer_autotune=None),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
         compilation_config=space(**{
             "cudagraph_capture_sizes": list(sizes), "mode": mode,

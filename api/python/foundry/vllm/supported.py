@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which versions and configurations of vLLM can start from an image."""
+import importlib.util
 import os
 
 import torch
@@ -63,6 +64,13 @@ def _check_ranks(config, count, envs):
     os.environ["NCCL_GRAPH_REGISTER"] = "0"
 
 
+def _is_tuned(config):
+    """Return whether the warm-up, which a later start omits, selects kernels of FlashInfer."""
+    return (config.model_config.is_moe and
+            config.kernel_config.enable_flashinfer_autotune is not False and
+            importlib.util.find_spec("flashinfer") is not None)
+
+
 def check_version():
     """Raise Unfit if the code of vLLM that is wrapped or left out is not known."""
     check_source(facts, "vllm", "worker", "vLLM")
@@ -94,6 +102,8 @@ def check(config, count):
         (config.model_config.enable_sleep_mode, "sleep mode"),
         (config.speculative_config is not None, "speculative decoding"),
         (config.lora_config is not None, "LoRA"),
+        (_is_tuned(config), "mixtures of experts that FlashInfer tunes in the warm-up (start with "
+         "--kernel-config '{\"enable_flashinfer_autotune\": false}')"),
         (config.kv_transfer_config is not None, "a KV connector"),
         # Graphs have scales of such weights and caches as numbers, and the weights may
         # change while their configuration stays.
