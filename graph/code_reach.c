@@ -185,7 +185,8 @@ static uint32_t table_at(const struct fdry_cubin *c, uint32_t section,
 
 	for (i = 0; i < c->nvariables; i++)
 		if (v[i].section == section && r->offset >= v[i].offset && v[i].size >= 8 &&
-		    r->offset - v[i].offset <= v[i].size - 8 && v[i].name[0] && v[i].unique)
+		    r->offset - v[i].offset <= v[i].size - 8 && v[i].name[0] && v[i].unique &&
+		    !v[i].literal)
 			return i;
 	return UINT32_MAX;
 }
@@ -221,9 +222,10 @@ static void tables_reached(struct fdry_code_reach *r, uint8_t *held)
  */
 static int tables_walk(struct fdry_code_reach *r)
 {
-	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
+	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin), taken = 0;
 	uint8_t *held = calloc((size_t)r->cubin->elf.nsymbols + 1, 1);
 	struct fdry_cubin_call call;
+	bool all = true;
 	int err = 0;
 
 	if (!held)
@@ -231,10 +233,15 @@ static int tables_walk(struct fdry_code_reach *r)
 	tables_reached(r, held);
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_cubin_call_get(r->cubin, i, &part, &call);
-		if (!err && !call.mark && call.part == FDRY_CALL_TAKEN && !held[call.from])
-			refuse(r, "functions",
-			       "through pointers, and no table of its module has all of them");
+		if (err || call.mark || call.part != FDRY_CALL_TAKEN)
+			continue;
+		taken++;
+		all &= held[call.from];
 	}
+	/* Without a function of its own, the module calls those of another one. */
+	if (!all || !taken)
+		refuse(r, "functions",
+		       "through pointers, and no table of its module has all of them");
 	unsliceable(r, "%s", "it calls functions through pointers");
 	free(held);
 	return err;

@@ -121,8 +121,9 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set) __must_check;
 /* The name of the function at @addr; NULL if there is none. */
 const char *fdry_kernel_set_function(const struct fdry_kernel_set *set, CUdeviceptr addr);
 uint32_t fdry_kernel_set_function_count(const struct fdry_kernel_set *set);
-/* The address that the tables hold for function @i. */
-CUdeviceptr fdry_kernel_set_function_at(const struct fdry_kernel_set *set, uint32_t i);
+/* The address that the tables hold for function @i, and the bytes of its code. */
+struct fdry_fingerprint_range fdry_kernel_set_function_at(const struct fdry_kernel_set *set,
+							  uint32_t i);
 
 /* Compute fingerprints of device memory, one for each range. False if the device cannot. */
 typedef bool (*fdry_prints_fn)(void *arg, const struct fdry_fingerprint_range *ranges, size_t n,

@@ -58,7 +58,8 @@ int fdry_set_functions_sort(struct fdry_kernel_set *set)
 			f[kept++] = f[i];
 			continue;
 		}
-		if (strcmp(name_of(&f[i]), name_of(&f[kept - 1])) != 0)
+		if (f[i].load != f[kept - 1].load || f[i].cubin != f[kept - 1].cubin ||
+		    f[i].symbol != f[kept - 1].symbol)
 			return fdry_fail(FDRY_E_REFUSED,
 					 "a table of functions has the address 0x%llx for both "
 					 "%.200s and %.200s; do not change tables of functions",
@@ -93,11 +94,13 @@ uint32_t fdry_kernel_set_function_count(const struct fdry_kernel_set *set)
 	return (uint32_t)n;
 }
 
-CUdeviceptr fdry_kernel_set_function_at(const struct fdry_kernel_set *set, uint32_t i)
+struct fdry_fingerprint_range fdry_kernel_set_function_at(const struct fdry_kernel_set *set,
+							  uint32_t i)
 {
 	size_t n;
+	const struct fdry_set_function *f = &functions_of(set, &n)[i];
 
-	return functions_of(set, &n)[i].addr;
+	return (struct fdry_fingerprint_range){ f->addr, f->cubin->elf.symbols[f->symbol].s.size };
 }
 
 /* --- the code --- */

@@ -78,6 +78,7 @@ struct fdry_set_variable {
 /* A function whose address a table of a load of its code holds. */
 struct fdry_set_function {
 	CUdeviceptr addr; /* as the table has it */
+	CUmodule load;    /* whose table it is */
 	const struct fdry_cubin *cubin;
 	uint32_t symbol;
 };

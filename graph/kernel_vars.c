@@ -202,7 +202,7 @@ static int functions_note(const struct look *l, const struct filled *f, uint8_t 
 {
 	const struct function_word *w = fdry_array(f->functions, struct function_word);
 	size_t i, n = fdry_array_count(f->functions, struct function_word);
-	struct fdry_set_function add = { .cubin = l->c };
+	struct fdry_set_function add = { .load = l->owner->module, .cubin = l->c };
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++) {

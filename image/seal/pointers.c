@@ -223,7 +223,8 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 		err = variable_look(s, at, word, &found);
 	if (err || found)
 		return err;
-	if (s->variable || is_meant(s, at, word))
+	/* No number has the address of a known function by chance. */
+	if (s->variable || fdry_kernel_set_function(s->kernels, word) || is_meant(s, at, word))
 		return refuse(s, at, word, what);
 	p->at = at;
 	p->word = word;

@@ -104,6 +104,13 @@ class Ranks(Engine):
             self.remove("test.rank1")
             self.first()
 
+    def test_an_error_without_a_text_is_a_reason_too(self):
+        self.first()
+        zero, one = self.both(before=("", "def early(*_):\n    raise AssertionError\n"
+                                      "facts.early = early\n"))
+        self.assertIn("because rank 1 starts without its image: AssertionError()", zero)
+        self.assertIn("started without an image, because AssertionError()", one)
+
     def test_images_of_different_starts_are_not_mixed(self):
         self.first()
         store = self.path(".cache/foundry/store")

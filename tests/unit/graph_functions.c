@@ -119,7 +119,10 @@ START_TEST(functions_of_tables_are_known)
 	ck_assert_str_eq(fdry_kernel_set_function(set, (uint64_t)(uintptr_t)w.two), "_Z3twoi");
 	ck_assert_ptr_null(fdry_kernel_set_function(set, (uint64_t)(uintptr_t)w.one + 1));
 	ck_assert_ptr_null(fdry_kernel_set_function(set, 0));
-	ck_assert_uint_lt(fdry_kernel_set_function_at(set, 0), fdry_kernel_set_function_at(set, 1));
+	ck_assert_uint_lt(fdry_kernel_set_function_at(set, 0).addr,
+			  fdry_kernel_set_function_at(set, 1).addr);
+	ck_assert_uint_eq(fdry_kernel_set_function_at(set, 0).len,
+			  symbol_of(w.one < w.two ? "_Z3onei" : "_Z3twoi")->size);
 	ck_assert_int_eq(fdry_kernel_set_functions_check(set, prints_of, &w), 0);
 	ck_assert_uint_eq(w.runs, 1);
 	fdry_kernel_set_free(set);
@@ -195,6 +198,26 @@ START_TEST(changed_tables_are_refused)
 }
 END_TEST
 
+/* The functions of a load read the variables of that load. */
+START_TEST(tables_with_functions_of_another_load_are_refused)
+{
+	struct fdry_kernel_set *set;
+	struct load *first;
+
+	begin();
+	first = w.load;
+	w.load = load_file("tables.90.cubin");
+	table_set("table", 0, w.one);
+	table_set("table", 1, w.two);
+	table_set("again", 0, w.two);
+	set = set_of("by_table");
+	intern(set, kernel_of(first, "by_table"), true);
+	slice_refused(set, "for both _Z3", "do not change tables");
+	fdry_kernel_set_free(set);
+	end();
+}
+END_TEST
+
 /* Each byte of the code counts, except for the instructions that the driver patches. */
 START_TEST(other_code_is_refused)
 {
@@ -234,6 +257,7 @@ int main(void)
 	tcase_add_test(tc, such_modules_stay_whole);
 	tcase_add_test(tc, tables_have_no_values);
 	tcase_add_test(tc, changed_tables_are_refused);
+	tcase_add_test(tc, tables_with_functions_of_another_load_are_refused);
 	tcase_add_test(tc, other_code_is_refused);
 	tcase_add_test(tc, without_fingerprints_they_are_refused);
 	suite_add_tcase(s, tc);

@@ -96,7 +96,7 @@ class Session:
 
     def refuse(self, why):
         """Note why the image is not used. Raises an error if the start is strict."""
-        self.why = str(why)
+        self.why = str(why) or repr(why)
         if self.strict:
             raise RuntimeError(f"{self.variable}_STRICT is set, and the start cannot use the image "
                                f"'{self.ref}': {self.why}")

@@ -42,8 +42,9 @@ def _check_ranks(config, count, envs):
     check_configuration(
         (parallel.tensor_parallel_size != parallel.world_size, "pipeline parallelism"),
         # The ranks of one host have the same variables and plug-ins, so all decide together.
-        (parallel.nnodes != 1 or parallel.distributed_executor_backend == "ray" or
-         count > torch.cuda.device_count(), "ranks on several hosts"),
+        (parallel.nnodes != 1 or count > torch.cuda.device_count() or
+         parallel.distributed_executor_backend in ("ray", "external_launcher"),
+         "ranks on several hosts"),
         (parallel.enable_expert_parallel, "expert parallelism"),
         (not parallel.disable_custom_all_reduce,
          "custom all-reduce (start with --disable-custom-all-reduce)"),
@@ -56,6 +57,10 @@ def _check_ranks(config, count, envs):
          "NCCL that does not map its memory (unset NCCL_CUMEM_ENABLE)"),
         (os.environ.get("NCCL_GRAPH_REGISTER", "0") != "0",
          "graphs that use buffers of other ranks (unset NCCL_GRAPH_REGISTER)"))
+
+
+def _set_up_nccl():
+    """Set the variables of NCCL, in all ranks alike."""
     # NCCL allocates what a collective needs when it makes a communicator, in the region. It would
     # do so in the warm-up, and an image would get the state of its connections.
     os.environ["NCCL_RUNTIME_CONNECT"] = "0"
@@ -112,3 +117,5 @@ def check(config, count):
          "a quantized KV cache"),
         (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
          "assigned GPUs"))
+    if count > 1:
+        _set_up_nccl()

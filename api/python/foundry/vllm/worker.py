@@ -92,8 +92,8 @@ class Session(session.Session):
         failed: the reason of this rank, or None.
         """
         failed = self.ranks.agree(failed, self.found.get(START))
-        self.together = not failed
-        if failed and self.ranks.count > 1:
+        self.together = failed is None
+        if failed is not None and self.ranks.count > 1:
             self.facts[START] = self.ranks.first(secrets.token_hex(8))
         return failed
 
@@ -248,7 +248,11 @@ class Session(session.Session):
             self.take_part(PHASES[-1])
             self.profile()
             return original()
-        failed = self.decide(self.load_failed(layout)) if self.mode == "load" else None
+        failed = None
+        if self.mode == "load":
+            failed = self.decide(self.load_failed(layout))
+        elif self.connects and self.together:  # vLLM has not asked for the available memory
+            self.decide(self.why)
         self.facts[LAYOUT] = layout
         if failed:
             if self.omitted:
