@@ -197,8 +197,12 @@ START_TEST(two_with_one_kernel)
 	ok(fdry_fingerprinter_share(b.f, &other));
 	ok(fdry_fingerprinter_start(b.f, b.stream, &r[0], 1));
 	ok(fdry_fingerprinter_begin(other, b.stream, &r[1], 1));
+#ifdef NDEBUG /* a broken invariant stops a debug build */
 	fails(BUG, "begun", fdry_fingerprinter_begin(other, b.stream, &r[1], 1));
 	fails(BUG, "0 of 1", fdry_fingerprinter_wait(other, &other_got));
+#else
+	fdry_fingerprinter_cancel(other);
+#endif
 	ok(fdry_fingerprinter_start(other, b.stream, &r[1], 1));
 	ok(fdry_fingerprinter_wait(other, &other_got));
 	ok(fdry_fingerprinter_wait(b.f, &got));
