@@ -290,7 +290,7 @@ void fdry_capture_end(struct fdry_capture *cap);
  */
 int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count);
 
-/* Who made the memory of an allocation in a region. */
+/* The maker of an allocation's memory in a region. */
 enum fdry_memory_origin {
 	FDRY_MEMORY_REGION = 0, /* the region: cuMemAlloc(), cuMemAllocAsync() and their like */
 	FDRY_MEMORY_MAPPED = 1, /* the program: cuMemCreate() and cuMemMap() */

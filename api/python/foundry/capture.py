@@ -236,9 +236,11 @@ class Capture(_lib.Closing):
             libc.free(found)
 
     def origin(self, addr):
-        """Who made the memory at an address of a live allocation: "region"; "mapped", if the
-        program or a library has made and mapped it; or "shared", if it is also shared with another
-        process or mapped twice, so that no image can hold it.
+        """Return who made the memory at an address of a live allocation.
+
+        The answer is "region"; "mapped", if the program or a library has made and mapped it; or
+        "shared", if it is also shared with another process or mapped twice, so that no image can
+        hold it.
         """
         value = ctypes.c_uint32()
         lib.fdry_capture_origin(self._handle, addr, ctypes.byref(value))
