@@ -648,7 +648,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		kernels_check, attrs_check,	 variables_check,   tensors_check,
 		capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    files_check,
-		fdry_manifest_check_pointers, selftests_check,
+		fdry_manifest_check_pointers, selftests_check, fdry_manifest_check_audit,
 		text_check, /* after all checks of strings and of the indices that lead to them */
 		fingerprints_check, external_prints_check, events_check,
 		fdry_manifest_check_pinned,

@@ -25,4 +25,7 @@ static inline bool fdry_manifest_str_ok(const struct fdry_manifest *m, uint32_t 
 /* manifest_check_pointers.c: check the pointers to module variables. FDRY_E_BADIMAGE. */
 int fdry_manifest_check_pointers(const struct fdry_manifest *m) __must_check;
 
+/* manifest_check_audit.c: check the audit, after the graphs. FDRY_E_BADIMAGE. */
+int fdry_manifest_check_audit(const struct fdry_manifest *m) __must_check;
+
 #endif

@@ -311,6 +311,35 @@ struct fdry_mf_selftest {
 #define FDRY_MF_SELFTEST_UNSTABLE 1u /* two replays had different results */
 #define FDRY_MF_SELFTEST_LEFT_OUT 2u /* the graph was not replayed */
 
+/* X(member, text): the targets of a word; see image/audit.h. */
+#define FDRY_MF_AUDIT_TARGETS(X) \
+	X(inside, "inside the image") \
+	X(variables, "to module variables") \
+	X(host, "to pinned host memory") \
+	X(outside, "to memory of the region that the image does not hold") \
+	X(none, "are no pointers")
+
+/* The number of words with each target: of the arguments of a graph, one entry for each graph, in
+ * their order; the last entry is that of content. */
+struct fdry_mf_audit {
+	uint32_t graph;    /* index into the graphs; FDRY_MF_AUDIT_CONTENT */
+	uint32_t reserved;
+#define X(member, text) uint64_t member;
+	FDRY_MF_AUDIT_TARGETS(X)
+#undef X
+};
+
+#define FDRY_MF_AUDIT_CONTENT UINT32_MAX
+#define FDRY_MF_AUDIT_WORDS_MAX 16u /* entries of the next kind */
+
+/* A word that points outside, the first of them in ascending order of graphs, nodes and places. */
+struct fdry_mf_audit_word {
+	uint32_t graph;    /* as above */
+	uint32_t node;     /* index in the graph object; 0 in content */
+	uint64_t at;       /* in the node's arguments, or an address of content; a multiple of 8 */
+	uint64_t word;
+};
+
 /* X(id, NAME, member of view and writer, type of an entry) */
 #define FDRY_MF_SECTIONS(X) \
 	X(1, STRINGS, strings, char) \
@@ -346,7 +375,9 @@ struct fdry_mf_selftest {
 	X(FDRY_SECTION_OPTIONAL + 20, EXTERNAL_PRINTS, external_prints, \
 	  struct fdry_mf_external_print) \
 	X(FDRY_SECTION_OPTIONAL + 23, FILES, files, struct fdry_mf_file) \
-	X(FDRY_SECTION_OPTIONAL + 40, SELFTESTS, selftests, struct fdry_mf_selftest)
+	X(FDRY_SECTION_OPTIONAL + 40, SELFTESTS, selftests, struct fdry_mf_selftest) \
+	X(FDRY_SECTION_OPTIONAL + 41, AUDITS, audits, struct fdry_mf_audit) \
+	X(FDRY_SECTION_OPTIONAL + 42, AUDIT_WORDS, audit_words, struct fdry_mf_audit_word)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -396,6 +427,10 @@ FDRY_MF_FROZEN_AT(fdry_mf_variable, offset, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_variable, oid, 24);
 FDRY_MF_FROZEN(fdry_mf_selftest, 40);
 FDRY_MF_FROZEN_AT(fdry_mf_selftest, seed, 16);
+FDRY_MF_FROZEN(fdry_mf_audit, 48);
+FDRY_MF_FROZEN_AT(fdry_mf_audit, none, 40);
+FDRY_MF_FROZEN(fdry_mf_audit_word, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_audit_word, word, 16);
 FDRY_MF_FROZEN(fdry_mf_pinned, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_pinned, kind, 16);
 FDRY_MF_FROZEN(fdry_mf_pinned_role, 24);

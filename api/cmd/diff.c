@@ -419,8 +419,8 @@ static int diff_lists(struct diff *d)
 
 /* --- the targets of words --- */
 
-static int audit_found(struct diff *d, const char *name, const struct audit_counts *a,
-		       const struct audit_counts *b)
+static int audit_found(struct diff *d, const char *name, const struct fdry_mf_audit *a,
+		       const struct fdry_mf_audit *b)
 {
 	char text[2][400];
 
@@ -430,9 +430,11 @@ static int audit_found(struct diff *d, const char *name, const struct audit_coun
 }
 
 /* Compare the graphs that both images have. */
-static int audits_compare(struct diff *d, const struct audit *audits)
+static int audits_compare(struct diff *d, const struct fdry_audit *audits)
 {
 	const struct fdry_manifest *a = &d->im[0].m, *b = &d->im[1].m;
+	const struct fdry_mf_audit *left = fdry_array(audits[0].entries, struct fdry_mf_audit);
+	const struct fdry_mf_audit *right = fdry_array(audits[1].entries, struct fdry_mf_audit);
 	const struct fdry_mf_graph *other;
 	char name[40];
 	uint32_t i;
@@ -444,29 +446,28 @@ static int audits_compare(struct diff *d, const struct audit *audits)
 		snprintf(name, sizeof(name), "arguments of graph %llu",
 			 (unsigned long long)a->graphs[i].key);
 		if (other)
-			err = audit_found(d, name, &audits[0].graphs[i],
-					  &audits[1].graphs[other - b->graphs]);
+			err = audit_found(d, name, &left[i], &right[other - b->graphs]);
 	}
-	return err ? err : audit_found(d, "content", &audits[0].content, &audits[1].content);
+	return err ? err : audit_found(d, "content", &left[a->n_graphs], &right[b->n_graphs]);
 }
 
 static int diff_audit(struct diff *d)
 {
-	struct audit audits[2];
+	struct fdry_audit audits[2];
 	int err;
 
 	if (!cmd_has(d->a, AUDIT))
 		return 0;
-	err = audit_make(d->reader, &d->im[0].m, &audits[0]);
+	err = audit_read(d->reader, &d->im[0].m, &audits[0]);
 	if (err)
 		return err;
-	err = audit_make(d->reader, &d->im[1].m, &audits[1]);
+	err = audit_read(d->reader, &d->im[1].m, &audits[1]);
 	if (err)
 		goto out_release;
 	err = audits_compare(d, audits);
-	audit_release(&audits[1]);
+	fdry_audit_release(&audits[1]);
 out_release:
-	audit_release(&audits[0]);
+	fdry_audit_release(&audits[0]);
 	return err;
 }
 

@@ -18,7 +18,7 @@ struct show {
 	struct cmd_image im; /* the same image, if there is a text */
 	struct fdry_image_times times;
 	bool audited;
-	struct audit audit;
+	struct fdry_audit audit;
 };
 
 static int show_ref(void *arg, const struct fdry_ref *ref)
@@ -143,7 +143,7 @@ static int show_image(struct show *show, struct fdry_store *s, bool audit)
 		return err;
 	err = cmd_image_open(reader, &show->info.oid, &show->im);
 	if (!err && audit)
-		err = audit_make(reader, &show->im.m, &show->audit);
+		err = audit_read(reader, &show->im.m, &show->audit);
 	show->audited = !err && audit;
 	fdry_reader_end(reader);
 	return err;
@@ -167,7 +167,7 @@ int cmd_show(const struct cmd_args *a, struct fdry_store *s)
 	if (!err)
 		err = show.json ? show_json(&show, s) : show_text(&show, s);
 	free(show.text);
-	audit_release(&show.audit);
+	fdry_audit_release(&show.audit);
 	cmd_image_close(&show.im);
 	return err ? cmd_fail(err) : CMD_OK;
 }

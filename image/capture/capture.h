@@ -35,6 +35,7 @@ struct fdry_capture_graph {
 	bool fixed;                  /* see fdry_capture_graph_fixed() */
 	bool skip;                   /* see fdry_capture_graph_skip() */
 	struct fdry_graph_kept kept; /* of the last seal, if it is fixed */
+	struct fdry_sealed_audit audit;
 };
 
 /* A generator from which a graph draws. */

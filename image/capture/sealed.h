@@ -48,6 +48,15 @@ struct fdry_sealed_stamps {
 	uint64_t stamped[FDRY_SEALED_BLOCKS / 64];
 };
 
+/* The audit of a graph's arguments: it follows from the graph object and from the memory by which
+ * words are judged. */
+struct fdry_sealed_audit {
+	bool has;
+	struct fdry_oid object;
+	struct fdry_fingerprint memory; /* of the segments, the region's bounds and pinned memory */
+	struct fdry_mf_audit entry;
+};
+
 struct fdry_sealed {
 	struct fdry_buf cells;  /* of struct fdry_sealed_cell, ascending */
 	struct fdry_buf chunks; /* of struct fdry_mf_chunk, ascending */

@@ -382,7 +382,7 @@ static int pointer_new(struct content *c)
 static int words_judge(struct content *c, const struct fdry_sealed_word *words, size_t n)
 {
 	c->s->found.len = 0;
-	return fdry_pointers_judge(c->s, words, n);
+	return fdry_seal_audit_words(c->s, words, n) ?: fdry_pointers_judge(c->s, words, n);
 }
 
 static int kept_put(struct content *c, const struct fdry_sealed_cell *cell)
@@ -519,11 +519,10 @@ static int pieces_seal(struct content *c)
 
 static int range_cut(struct content *c, const struct fdry_layout_range *r)
 {
-	struct fdry_mf_segment seg = { r->addr, r->size, r->role, 0 };
 	uint64_t end = r->addr + r->size;
 	struct cell cell = { .addr = r->addr };
 	struct place place;
-	int err = fdry_buf_put(&c->s->w.segments, &seg, sizeof(seg));
+	int err = 0;
 
 	if (r->role == FDRY_ROLE_SCRATCH)
 		c->s->report.scratch_bytes += r->size;
@@ -679,8 +678,6 @@ int fdry_seal_content(struct fdry_seal *s)
 	if (err)
 		goto out_release;
 	sealed_replace(&c);
-	s->w.base = s->layout.base;
-	s->w.end = s->layout.end;
 out_release:
 	if (c.forget)
 		fdry_sealed_content_release(&s->cap->sealed);

@@ -92,7 +92,8 @@ static int graph_put(struct fdry_seal *s, struct fdry_capture_graph *g, struct f
 	s->report.graphs++;
 	s->report.nodes += mf.nodes;
 	s->report.graph_bytes += bytes.len;
-	return fdry_buf_put(&s->w.graphs, &mf, sizeof(mf));
+	err = fdry_buf_put(&s->w.graphs, &mf, sizeof(mf));
+	return err ? err : fdry_seal_audit_graph(s, g, bytes);
 }
 
 static int graph_seal(struct fdry_seal *s, struct fdry_graph_reader *rd,

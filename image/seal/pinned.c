@@ -59,13 +59,18 @@ static ssize_t below(const struct fdry_seal_pinned *p, uint64_t addr)
 	return (ssize_t)fdry_lower_bound(i, p->n, p->list[i].addr <= addr) - 1;
 }
 
-bool fdry_seal_pinned_holds(const struct fdry_seal *s, uint64_t addr)
+bool fdry_seal_pinned_lists(const struct fdry_seal *s, uint64_t addr)
 {
 	const struct fdry_seal_pinned *p = &s->pinned;
 	ssize_t i = below(p, addr);
 
-	return i >= 0 && addr - p->list[i].addr < p->list[i].size &&
-	       p->state[i] != FDRY_SEAL_PINNED_UNUSED;
+	return i >= 0 && addr - p->list[i].addr < p->list[i].size;
+}
+
+bool fdry_seal_pinned_holds(const struct fdry_seal *s, uint64_t addr)
+{
+	return fdry_seal_pinned_lists(s, addr) &&
+	       s->pinned.state[below(&s->pinned, addr)] != FDRY_SEAL_PINNED_UNUSED;
 }
 
 bool fdry_seal_pinned_ptr(struct fdry_seal *s, uint64_t addr, uint64_t bytes, enum fdry_where *ret,

@@ -34,6 +34,7 @@
 
 struct fdry_pointers {
 	const struct fdry_seal_maps *maps;
+	uint64_t base, end; /* of the region */
 	/* A bit for each upper half with a mapping; after fdry_pointers_remember(), for each upper
 	 * half that is searched for. */
 	uint64_t halves[HALVES / 64];
@@ -66,6 +67,7 @@ bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before)
 		first = p->maps->list[i].start >> 32;
 		half_mark(p, first - (first > 0), ((p->maps->list[i].end - 1) >> 32) + 1);
 	}
+	half_mark(p, p->base >> 32, p->end >> 32);
 	return true;
 }
 
@@ -74,7 +76,8 @@ void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret)
 	memcpy(ret, p->halves, sizeof(p->halves));
 }
 
-int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **ret)
+int fdry_pointers_new(const struct fdry_seal_maps *maps, const struct fdry_layout *l,
+		      struct fdry_pointers **ret)
 {
 	struct fdry_pointers *p = calloc(1, sizeof(*p));
 	size_t i;
@@ -82,6 +85,9 @@ int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **
 	if (!p)
 		return fdry_nomem();
 	p->maps = maps;
+	p->base = l->base;
+	p->end = l->base + l->size;
+	half_mark(p, p->base >> 32, p->end >> 32);
 	for (i = 0; i < maps->n; i++)
 		half_mark(p, maps->list[i].start >> 32, (maps->list[i].end - 1) >> 32);
 	*ret = p;

@@ -107,11 +107,7 @@ static int capacity_put(struct fdry_seal *s, uint32_t tensor, const struct fdry_
 {
 	struct fdry_mf_capacity mf = { .tensor = tensor, .max = t->capacity };
 
-	if (!t->capacity)
-		return 0;
-	if (s->w.end < t->desc.addr + t->capacity)
-		s->w.end = t->desc.addr + t->capacity;
-	return fdry_buf_put(&s->w.capacities, &mf, sizeof(mf));
+	return t->capacity ? fdry_buf_put(&s->w.capacities, &mf, sizeof(mf)) : 0;
 }
 
 static int tensors_seal(struct fdry_seal *s)
@@ -255,19 +251,43 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	return err;
 }
 
+/* Add the segments and the bounds of the region to the manifest. */
+static int segments_put(struct fdry_seal *s)
+{
+	const struct fdry_layout_range *r = fdry_array(s->layout.ranges, struct fdry_layout_range);
+	const struct fdry_capture_tensor *t =
+		fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	size_t i, n = fdry_array_count(s->layout.ranges, struct fdry_layout_range);
+	struct fdry_mf_segment seg;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++, r++) {
+		seg = (struct fdry_mf_segment){ r->addr, r->size, r->role, 0 };
+		err = fdry_buf_put(&s->w.segments, &seg, sizeof(seg));
+	}
+	s->w.base = s->layout.base;
+	s->w.end = s->layout.end;
+	/* Spare capacity lies behind the memory of its tensor. */
+	for (i = 0; i < fdry_array_count(s->cap->tensors, struct fdry_capture_tensor); i++)
+		if (t[i].capacity && s->w.end < t[i].desc.addr + t[i].capacity)
+			s->w.end = t[i].desc.addr + t[i].capacity;
+	return err;
+}
+
 static int memory_lay_out(struct fdry_seal *s)
 {
 	int err = fdry_layout_make(s->cap, s->reader, &s->layout);
 
 	if (err)
 		return err;
-	err = fdry_seal_generators(s);
+	err = segments_put(s) ?:
+	      fdry_pointers_new(&s->maps, &s->layout, &s->pointers) ?: fdry_seal_generators(s);
 	if (err)
 		return err;
 	err = fdry_seal_hosts(s);
 	if (err)
 		return err;
-	err = fdry_seal_pinned_list(s);
+	err = fdry_seal_pinned_list(s) ?: fdry_seal_audit_begin(s);
 	fdry_seal_spent(s, layout);
 	return err;
 }
@@ -340,7 +360,7 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.content_ms = layout_ms + fdry_elapsed_ms(&mark);
-	err = fdry_seal_kernels_put(s);
+	err = fdry_seal_kernels_put(s) ?: fdry_seal_audit_put(s);
 	if (err)
 		return err;
 	s->report.kernels_ms += fdry_elapsed_ms(&mark);
@@ -415,6 +435,7 @@ static void seal_release(struct fdry_seal *s)
 	fdry_buf_release(&s->event_uses);
 	fdry_buf_release(&s->host_tensors);
 	fdry_buf_release(&s->hosts);
+	fdry_seal_audit_release(s);
 	fdry_manifest_writer_release(&s->w);
 }
 
@@ -434,7 +455,6 @@ static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *re
 	if (err)
 		goto out_leave;
 	err = fdry_seal_graphs_list(s) ?: fdry_seal_maps_init(&s->maps) ?:
-	      fdry_pointers_new(&s->maps, &s->pointers) ?:
 	      fdry_kernel_set_new(cap->drv, cap->device, code_find, cap, &s->kernels);
 	if (err)
 		goto out_release;

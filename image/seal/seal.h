@@ -4,6 +4,7 @@
 #ifndef FDRY_IMAGE_SEAL_SEAL_H
 #define FDRY_IMAGE_SEAL_SEAL_H
 
+#include "image/audit.h"
 #include "image/layout.h"
 #include "image/manifest.h"
 #include "graph/graph.h"
@@ -56,6 +57,15 @@ struct fdry_seal_pinned {
 	uint8_t *chunk;          /* FDRY_MF_CHUNK_MAX bytes */
 };
 
+/* audit.c: the audit as far as it is made. */
+struct fdry_seal_audit {
+	struct fdry_buf graphs;        /* of struct fdry_mf_audit */
+	struct fdry_mf_audit content;
+	struct fdry_fingerprint memory; /* as in struct fdry_sealed_audit */
+	struct fdry_buf arg_words, content_words; /* of struct fdry_mf_audit_word */
+	struct fdry_buf pinned;        /* words that point to pinned memory */
+};
+
 struct fdry_seal {
 	struct fdry_capture *cap;      /* locked */
 	struct fdry_store *store;
@@ -79,6 +89,7 @@ struct fdry_seal {
 	struct fdry_buf events;        /* CUevent each: of the graph that is read */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
+	struct fdry_seal_audit audit;
 	/* The variable whose value is being searched for pointers, or NULL, and its address. */
 	const char *variable;
 	uint64_t variable_addr;
@@ -158,6 +169,8 @@ bool fdry_seal_pinned_ptr(struct fdry_seal *s, uint64_t addr, uint64_t bytes, en
 /* pinned_content.c: after all other content, store the allocations that were found, and those that
  * their content points to. */
 int fdry_seal_pinned(struct fdry_seal *s) __must_check;
+/* Whether a listed allocation holds the byte at @addr. */
+bool fdry_seal_pinned_lists(const struct fdry_seal *s, uint64_t addr);
 /* Whether the image has an allocation that holds the byte at @addr. */
 bool fdry_seal_pinned_holds(const struct fdry_seal *s, uint64_t addr);
 /* FDRY_E_STATE if such an allocation was freed since it was listed. */
@@ -167,7 +180,9 @@ void fdry_seal_pinned_release(struct fdry_seal *s);
 /* pointers.c: search content for pointers to memory that an image does not hold, and count them in
  * the report. */
 struct fdry_pointers;
-int fdry_pointers_new(const struct fdry_seal_maps *maps, struct fdry_pointers **ret) __must_check;
+/* Words into the region are searched for, too: the audit counts them. */
+int fdry_pointers_new(const struct fdry_seal_maps *maps, const struct fdry_layout *l,
+		      struct fdry_pointers **ret) __must_check;
 void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED: the message names the place of the pointer and its target. */
 /* Pointers to variables of the kernels' modules are no error. They are appended to s->found. */
@@ -233,7 +248,19 @@ int fdry_seal_externals(struct fdry_seal *s) __must_check;
  * and add the results to the manifest. */
 int fdry_seal_selftest(struct fdry_seal *s) __must_check;
 
-/* content.c: store the content of the layout, and add segments and chunks to the manifest. */
+/* audit.c: after the layout and the list of pinned memory, before the others. */
+int fdry_seal_audit_begin(struct fdry_seal *s) __must_check;
+/* Count the words of the graph that entered the manifest last. @bytes: its object. */
+int fdry_seal_audit_graph(struct fdry_seal *s, struct fdry_capture_graph *g,
+			  struct fdry_span bytes) __must_check;
+/* Count words of content. Those that fdry_pointers_find() leaves out are no pointers. */
+int fdry_seal_audit_words(struct fdry_seal *s, const struct fdry_sealed_word *words,
+			  size_t n) __must_check;
+/* After pinned memory and targets: add the audit to the manifest. */
+int fdry_seal_audit_put(struct fdry_seal *s) __must_check;
+void fdry_seal_audit_release(struct fdry_seal *s);
+
+/* content.c: store the content of the layout, and add its chunks to the manifest. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;
 
 #endif

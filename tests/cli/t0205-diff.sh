@@ -170,6 +170,9 @@ t "the audit as JSON" bash -c "foundry-store show --audit --json pointers >a.jso
 		\"j['audit']['graphs'][0]['inside'] == 2 and
 			j['audit']['content']['outside'] == 1\" \
 		<a.json"
+t "a seal stores the audit" bash -c "'$BUILD/examples/vecadd' capture -s sealed \
+	-m '$BUILD/sim/kernels.cubin' >/dev/null && foundry-store show -s sealed --audit vecadd |
+	grep -qx 'audit of the arguments of graph 1: 3 inside the image'"
 t "show without --audit has no audit" bash -c "! foundry-store show pointers | grep -q audit"
 graph away s/0000500000000008/0000570000000008/ >/dev/null
 t "diff --audit compares targets" bash -c "foundry-store diff --audit base away >away.txt

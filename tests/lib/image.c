@@ -2,7 +2,7 @@
 /* image.c - see image.h. */
 #include "tests/lib/image.h"
 
-#include "image/manifest.h"
+#include "image/audit.h"
 
 #include "tests/lib/va_cached.h"
 
@@ -121,9 +121,42 @@ void tensor_add(struct work *w, const char *name, CUdeviceptr addr, uint32_t use
 	ok(fdry_capture_tensor(w->cap, &t));
 }
 
+static void audit_compare(const struct fdry_manifest *m, const struct fdry_audit *made)
+{
+	ck_assert_uint_eq(m->n_audits * sizeof(*m->audits), made->entries.len);
+	ck_assert_mem_eq(m->audits, made->entries.data, made->entries.len);
+	ck_assert_uint_eq(m->n_audit_words * sizeof(*m->audit_words), made->words.len);
+	if (made->words.len)
+		ck_assert_mem_eq(m->audit_words, made->words.data, made->words.len);
+}
+
+void audit_check(struct fdry_store *store, const char *id)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_reader *reader;
+	struct fdry_audit made;
+	struct fdry_manifest m;
+	struct fdry_oid oid;
+
+	ok(fdry_reader_begin(store, &reader));
+	ok(fdry_reader_resolve(reader, id, &oid));
+	ok(fdry_reader_copy(reader, &oid, &bytes));
+	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	ok(fdry_audit_make(reader, &m, &made));
+	fdry_reader_end(reader);
+	audit_compare(&m, &made);
+	fdry_audit_release(&made);
+	fdry_buf_release(&bytes);
+}
+
 int work_seal(struct work *w, const char *ref)
 {
-	return fdry_capture_seal(w->cap, w->store, ref, NULL, NULL);
+	char id[FDRY_ID_SIZE];
+	int err = fdry_capture_seal(w->cap, w->store, ref, id, NULL);
+
+	if (!err)
+		audit_check(w->store, id);
+	return err;
 }
 
 /* Seal the usual image, "img": graphs 1 and 2 (c = a + b), inputs a and b (@b_flags), output c, a

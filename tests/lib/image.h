@@ -65,7 +65,10 @@ void launch_add(struct work *w, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c);
 void graph_add(struct work *w, uint64_t key);
 struct fdry_tensor vector(const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);
 void tensor_add(struct work *w, const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);
+/* Seal, and check the audit of the image. */
 int work_seal(struct work *w, const char *ref);
+/* Check that the audit which image @id has stored is the one that its graphs and content give. */
+void audit_check(struct fdry_store *store, const char *id);
 void seal_plain(void *id);
 void seal_external(void *id);
 
