@@ -13,6 +13,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import (SIZE, call, driver, function, launch, module_load,  # noqa: E402
+                         stream_of)
 
 CUBIN = os.path.join(HERE, os.pardir, "golden", "cubin", "syscalls.90.cubin")
 FIFO = 1  # CU_LIMIT_PRINTF_FIFO_SIZE
@@ -20,26 +22,9 @@ FIFO_BYTES = 9 << 20
 SAYS, CHECKS, FAILS = 1, 2, 3
 
 
-def driver():
-    """Returns the library that this process finds as libcuda.so.1."""
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def check(result):
-    assert result == 0, f"the driver answered {result}"
-
-
-def launch(module, name, stream, *values):
-    found = ctypes.c_void_p()
-    check(driver().cuModuleGetFunction(ctypes.byref(found), module, name))
-    params = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-    check(driver().cuLaunchKernel(found, 1, 1, 1, 1, 1, 1, 0, ctypes.c_void_p(stream.cuda_stream),
-                                  params, None))
-
-
 def limit():
-    value = ctypes.c_size_t()
-    check(driver().cuCtxGetLimit(ctypes.byref(value), FIFO))
+    value = SIZE()
+    call("cuCtxGetLimit", ctypes.byref(value), FIFO)
     return value.value
 
 
@@ -48,19 +33,18 @@ def capture(store):
     import torch
     with foundry.Capture() as cap:
         out = torch.zeros(1, dtype=torch.int32, device="cuda")  # makes the context current
-        check(driver().cuCtxSetLimit(FIFO, ctypes.c_size_t(FIFO_BYTES)))
-        module = ctypes.c_void_p()
+        call("cuCtxSetLimit", FIFO, SIZE(FIFO_BYTES))
         with open(CUBIN, "rb") as file:
-            check(driver().cuModuleLoadData(ctypes.byref(module), file.read()))
-        at = ctypes.c_uint64(out.data_ptr())
+            module = module_load(file.read())
         stream = torch.cuda.Stream()
         torch.cuda.synchronize()
         with cap.graph(SAYS, name="says", stream=stream):
-            launch(module, b"says", stream, ctypes.c_int(4711))
+            launch(function(module, "says"), stream_of(stream), ctypes.c_int(4711))
         with cap.graph(CHECKS, name="checks", stream=stream):
-            launch(module, b"checks", stream, at, ctypes.c_int(5))
+            launch(function(module, "checks"), stream_of(stream), out.data_ptr(), ctypes.c_int(5))
         with cap.graph(FAILS, name="fails", stream=stream):
-            launch(module, b"checks", stream, at, ctypes.c_int(500))
+            launch(function(module, "checks"), stream_of(stream), out.data_ptr(),
+                   ctypes.c_int(500))
         torch.cuda.synchronize()
         cap.tensor("out", out, use="output")
         sealed = cap.seal(store, "print")

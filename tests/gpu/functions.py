@@ -15,51 +15,36 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import (SIZE, U64, call, current_stream, function, launch,  # noqa: E402
+                         module_load, variable)
 
 CUBINS = os.path.join(parts.ROOT, "tests", "golden", "cubin")
 X = 5
 WANT = {0: 26 + 130, 1: 130 + 130}  # table[which](5) + again[0](5): 5 * 5 + 1, and that times 5
 
 
-def driver():
-    """Returns the library that this process finds as libcuda.so.1: the interposer."""
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def check(result):
-    assert result == 0, f"the driver answered {result}"
-
-
 class Code:
     """A cubin that is loaded."""
 
     def __init__(self, name):
-        self.module = ctypes.c_void_p()
         with open(os.path.join(CUBINS, name), "rb") as f:
-            check(driver().cuModuleLoadData(ctypes.byref(self.module), f.read()))
+            self.module = module_load(f.read())
 
     def table(self, name):
         """The address of a variable, and its words."""
-        addr, size = ctypes.c_uint64(), ctypes.c_size_t()
-        check(driver().cuModuleGetGlobal_v2(ctypes.byref(addr), ctypes.byref(size), self.module,
-                                            name.encode()))
-        words = ctypes.create_string_buffer(size.value)
-        check(driver().cuMemcpyDtoH_v2(words, addr, size))
-        return addr, list(struct.unpack(f"<{size.value // 8}Q", words.raw))
+        addr, size = variable(self.module, name)
+        words = ctypes.create_string_buffer(size)
+        call("cuMemcpyDtoH_v2", words, U64(addr), SIZE(size))
+        return addr, list(struct.unpack(f"<{size // 8}Q", words.raw))
 
     def write(self, name, words):
         addr, before = self.table(name)
-        check(driver().cuMemcpyHtoD_v2(addr, struct.pack(f"<{len(before)}Q", *words),
-                                       ctypes.c_size_t(8 * len(before))))
+        call("cuMemcpyHtoD_v2", U64(addr), struct.pack(f"<{len(before)}Q", *words),
+             SIZE(8 * len(before)))
 
     def launch(self, name, out, third):
-        import torch
-        found = ctypes.c_void_p()
-        check(driver().cuModuleGetFunction(ctypes.byref(found), self.module, name.encode()))
-        values = (ctypes.c_uint64(out.data_ptr()), ctypes.c_int32(X), third)
-        params = (ctypes.c_void_p * 3)(*(ctypes.addressof(v) for v in values))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        check(driver().cuLaunchKernel(found, 1, 1, 1, 4, 1, 1, 0, stream, params, None))
+        launch(function(self.module, name), current_stream(), out.data_ptr(), ctypes.c_int32(X),
+               third, threads=4)
 
 
 def captured(cap, code, launches):

@@ -14,41 +14,27 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import PTR, SIZE, U64, call, current_stream  # noqa: E402
 N = 4096
 
 
 class Copy2D(ctypes.Structure):
     """CUDA_MEMCPY2D."""
-    _fields_ = [(n, ctypes.c_size_t) for n in (
+    _fields_ = [(n, SIZE) for n in (
         "srcXInBytes", "srcY", "srcMemoryType", "srcHost", "srcDevice", "srcArray", "srcPitch",
         "dstXInBytes", "dstY", "dstMemoryType", "dstHost", "dstDevice", "dstArray", "dstPitch",
         "WidthInBytes", "Height")]
 
 
-def driver():
-    """Returns the library that this process finds as libcuda.so.1: the interposer."""
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def check(result):
-    assert result == 0, f"the driver answered {result}"
-
-
 def copy_async(dst, src, nbytes):
-    import torch
-    check(driver().cuMemcpyAsync(ctypes.c_uint64(dst), ctypes.c_uint64(src),
-                                 ctypes.c_size_t(nbytes),
-                                 ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+    call("cuMemcpyAsync", U64(dst), U64(src), SIZE(nbytes), current_stream())
 
 
 def rows_async(dst, src, pitch, width, height):
     """Copies rows of host memory to the device, one after the other."""
-    import torch
     p = Copy2D(srcMemoryType=1, srcHost=src, srcPitch=pitch, dstMemoryType=2, dstDevice=dst,
-               dstPitch=width,
-               WidthInBytes=width, Height=height)
-    check(driver().cuMemcpy2DAsync_v2(ctypes.byref(p),
-                                      ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)))
+               dstPitch=width, WidthInBytes=width, Height=height)
+    call("cuMemcpy2DAsync_v2", ctypes.byref(p), current_stream())
 
 
 class Work:
@@ -64,8 +50,7 @@ class Work:
         self.half = torch.zeros(N, dtype=torch.float16, **pinned)
         self.plain = torch.linspace(0, 1, N)
         self.registered = torch.zeros(64, 100)
-        check(driver().cuMemHostRegister_v2(ctypes.c_void_p(self.registered.data_ptr()),
-                                            ctypes.c_size_t(64 * 400), 0))
+        call("cuMemHostRegister_v2", PTR(self.registered.data_ptr()), SIZE(64 * 400), 0)
         self.x, self.y = torch.zeros(N, device="cuda"), torch.zeros(N, device="cuda")
         self.rows = torch.zeros(64, 10, device="cuda")
 

@@ -18,6 +18,7 @@ import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import PTR, SIZE, U64, call, driver  # noqa: E402
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # otherwise the driver's own cache would find the code
 N = 1000
@@ -75,29 +76,25 @@ DONE:
 """
 
 
-class Driver:
-    """The driver functions that the test needs besides the library."""
+def check_scale(kernel):
+    """Launches the kernel, in the device's own context, and compares its results."""
+    context_set()
+    address, numbers = U64(), (ctypes.c_float * N)(*range(N))
+    call("cuMemAlloc_v2", ctypes.byref(address), SIZE(4 * N))
+    call("cuMemcpyHtoD_v2", address, numbers, SIZE(4 * N))
+    kernel.launch((N + 127) // 128, 128, [address, ctypes.c_float(3), ctypes.c_int(N)])
+    call("cuCtxSynchronize")
+    call("cuMemcpyDtoH_v2", numbers, address, SIZE(4 * N))
+    call("cuMemFree_v2", address)
+    assert list(numbers) == [3.0 * i for i in range(N)], list(numbers)[:8]
 
-    def __init__(self):
-        self.cuda = ctypes.CDLL("libcuda.so.1")
-        context = ctypes.c_void_p()
-        self.do("cuInit", 0)
-        self.do("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.do("cuCtxSetCurrent", context)
 
-    def do(self, name, *arguments):
-        result = getattr(self.cuda, name)(*arguments)
-        assert result == 0, f"{name} answered {result}"
-
-    def check_scale(self, function):
-        address, numbers = ctypes.c_uint64(), (ctypes.c_float * N)(*range(N))
-        self.do("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4 * N))
-        self.do("cuMemcpyHtoD_v2", address, numbers, ctypes.c_size_t(4 * N))
-        function.launch((N + 127) // 128, 128, [address, ctypes.c_float(3), ctypes.c_int(N)])
-        self.do("cuCtxSynchronize")
-        self.do("cuMemcpyDtoH_v2", numbers, address, ctypes.c_size_t(4 * N))
-        self.do("cuMemFree_v2", address)
-        assert list(numbers) == [3.0 * i for i in range(N)], list(numbers)[:8]
+def context_set():
+    """Makes the primary context of device 0 current."""
+    context = PTR()
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
 
 
 def nvrtc():
@@ -130,7 +127,7 @@ def use(store_path, what):
         code = {"ptx": PTX.format(target="sm_80"), "cuda": CUDA, "cuda-large": CUDA_LARGE}[what]
         function = kernels.function(code, "scale", **how)
         got = time.perf_counter()
-        Driver().check_scale(function)
+        check_scale(function)
         stats = kernels.stats()
         print(json.dumps({"open": 1e3 * (opened - start), "get": 1e3 * (got - opened),
                           "compilations": stats.ptx_compilations +
@@ -183,10 +180,10 @@ def errors():
         # Code for the target that target() returns can be loaded.
         highest = PTX.format(target=target.exact or target.arch).replace(
             ".version 8.0", f".version {target.ptx // 10}.{target.ptx % 10}")
-        Driver().check_scale(kernels.function(highest, "scale"))
+        check_scale(kernels.function(highest, "scale"))
         function = kernels.function(PTX.format(target="sm_80"), "scale",
                                     options=["-O1", "--maxrregcount=32"])
-        Driver().check_scale(function)
+        check_scale(function)
         for args in ([], [ctypes.c_uint64(), ctypes.c_double(), ctypes.c_int()]):
             try:
                 function.launch(1, 1, args)
@@ -211,7 +208,7 @@ def errors_of_source():
         for how in ({"target": kernels.target().exact}, {"target": "compute_80"},
                     {"options": ["--use_fast_math", "-DX=1"]}):
             if how.get("target") != "":
-                Driver().check_scale(kernels.function(CUDA, "scale", source=True, **how))
+                check_scale(kernels.function(CUDA, "scale", source=True, **how))
         print(f"  {kernels.stats()}", flush=True)
 
 
@@ -225,7 +222,7 @@ def ahead():
         kernels.wait()
         ready = time.perf_counter() - start
         start = time.perf_counter()
-        Driver().check_scale(kernels.function(codes[3], "scale"))
+        check_scale(kernels.function(codes[3], "scale"))
         print(f"  4 sources on 4 threads: returned in {1e3 * returned:.2f} ms, ready in "
               f"{1e3 * ready:.1f}; spent compiling "
               f"{kernels.stats().compile_ms:.1f}; first use "
@@ -239,16 +236,17 @@ def costs():
     """
     import foundry
     from foundry import _lib
-    driver = Driver()
+    context_set()
+    cuda = driver()
     with foundry.Kernels() as kernels:
         code = foundry.Code(PTX.format(target="sm_80"))
         handle = kernels.function(code, "scale").handle
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        driver.do("cuFuncGetModule", ctypes.byref(module), ctypes.c_void_p(handle))
+        module, function = PTR(), PTR()
+        call("cuFuncGetModule", ctypes.byref(module), PTR(handle))
         key = _lib.KernelsKey((ctypes.c_ubyte * 32)(*kernels.key(code)))
         ways = {
-            "cuModuleGetFunction": lambda: driver.cuda.cuModuleGetFunction(ctypes.byref(
-                function), module, b"scale"),
+            "cuModuleGetFunction": lambda: cuda.cuModuleGetFunction(ctypes.byref(function), module,
+                                                                    b"scale"),
             "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels._handle,
                                                                     ctypes.byref(key), b"scale",
                                                                     ctypes.byref(function)),

@@ -13,28 +13,14 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import (MIX, PTR, U32, U64, call, function, launch, mixed,  # noqa: E402
+                         module_load, stream_new)
 
 TIMELINE, CHILD, BINARY = 0, 1, 2  # keys of graphs
 GRAPHS = ("timeline", "child", "binary")
 OPAQUE_FD, TIMELINE_FD = 1, 9  # kinds of handles, as in cuda.h
 LAUNCHES = 4
-ANSWER = 7  # what a graph writes: the word before, times 31, and this
-PTX = b"""
-.version 8.3
-.target sm_80
-.address_size 64
-.visible .entry mix(.param .u64 out, .param .u64 salt)
-{
-    .reg .b64 %o, %v, %s;
-    ld.param.u64 %o, [out];
-    ld.param.u64 %s, [salt];
-    cvta.to.global.u64 %o, %o;
-    ld.volatile.global.u64 %v, [%o];
-    mad.lo.u64 %v, %v, 31, %s;
-    st.volatile.global.u64 [%o], %v;
-    ret;
-}
-"""
+ANSWER = 7  # the salt of each launch of the kernel
 
 
 # --- Vulkan ---
@@ -45,7 +31,6 @@ def struct(*fields):
         ("type", ctypes.c_uint32), ("next", ctypes.c_void_p), *fields]})
 
 
-U32, U64, PTR = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
 Application = struct(("name", ctypes.c_char_p), ("version", U32), ("engine", ctypes.c_char_p),
                      ("engine_version", U32), ("api", U32))
 Instance = struct(("flags", U32), ("application", PTR), ("layers", U32), ("layer_names", PTR),
@@ -161,12 +146,6 @@ class Nodes(ctypes.Structure):
                 ("count", ctypes.c_uint)]
 
 
-def call(name, *args):
-    """Calls the library that this process finds as libcuda.so.1."""
-    result = getattr(ctypes.CDLL("libcuda.so.1"), name)(*args)
-    assert result == 0, f"{name} answered {result}"
-
-
 class Semaphores:
     """The semaphores of a process: of Vulkan, and imported by CUDA."""
 
@@ -218,19 +197,14 @@ def capture(store):
             print(f"SKIP: no GPU with Vulkan: {e}")
             sys.exit(77)
         words = torch.zeros(4, dtype=torch.int64, device="cuda")
-        module, mix = PTR(), PTR()
-        call("cuModuleLoadData", ctypes.byref(module), PTX)
-        call("cuModuleGetFunction", ctypes.byref(mix), module, b"mix")
-        values = [U64(words.data_ptr()), U64(ANSWER)]
-        params = (PTR * 2)(*map(ctypes.addressof, values))
-        stream = PTR()
-        call("cuStreamCreate", ctypes.byref(stream), 1)
+        mix = function(module_load(MIX), "mix")
+        stream = stream_new()
 
         def captured(ready, done):
             graph = PTR()
             call("cuStreamBeginCapture_v2", stream, 2)
             s.use("Wait", ready, 1, stream)
-            call("cuLaunchKernel", mix, 1, 1, 1, 1, 1, 1, 0, stream, params, None)
+            launch(mix, stream, words.data_ptr(), ANSWER)
             s.use("Signal", done, 2, stream)
             call("cuStreamEndCapture", stream, ctypes.byref(graph))
             return graph.value
@@ -268,8 +242,7 @@ def step(img, s, key, number):
     img.semaphore_add("frame.ready", number)
     img.semaphore_add("frame.done", number)
     img.write("words", number.to_bytes(8, "little") + bytes(24))
-    built, stream = img.report().graphs_built, PTR()
-    call("cuStreamCreate", ctypes.byref(stream), 1)
+    built, stream = img.report().graphs_built, stream_new()
     began = time.monotonic()
     img.launch(key, stream.value)
     time.sleep(0.05)
@@ -278,7 +251,7 @@ def step(img, s, key, number):
     call("cuStreamSynchronize", stream)
     waited = time.monotonic() - began
     assert s.vulkan.value(s.vk["done"]) == number + 2, s.vulkan.value(s.vk["done"])
-    assert word(img) == number * 31 + ANSWER, word(img)
+    assert word(img) == mixed(number, ANSWER), word(img)
     print(f"{GRAPHS[key]:9} waits for {number + 1:3}, signals {number + 2:3}: {waited * 1e3:.0f} "
           f"ms; built {img.report().graphs_built - built}")
 
@@ -295,17 +268,16 @@ def load(store):
         raise AssertionError("a semaphore was not named, and the image was loaded")
     img = foundry.load("semaphores", store=store,
                        semaphores={f"frame.{name}": handle for name, handle in s.cuda.items()})
-    for launch in range(LAUNCHES):
-        step(img, s, TIMELINE, 4 * launch)
-        step(img, s, CHILD, 4 * launch + 2)
-    stream = PTR()
-    call("cuStreamCreate", ctypes.byref(stream), 1)
+    for i in range(LAUNCHES):
+        step(img, s, TIMELINE, 4 * i)
+        step(img, s, CHILD, 4 * i + 2)
+    stream = stream_new()
     img.write("words", bytes(32))
     s.use("Signal", "turn", 0, stream)
     want = 0
     for _ in range(LAUNCHES):
         img.launch(BINARY, stream.value)
-        want = want * 31 + ANSWER
+        want = mixed(want, ANSWER)
     s.use("Wait", "turn", 0, stream)  # the last launch has signalled it
     call("cuStreamSynchronize", stream)
     assert word(img) == want, f"{word(img)} and not {want}"

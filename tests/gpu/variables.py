@@ -13,6 +13,8 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import (SIZE, U64, call, current_stream, function, launch,  # noqa: E402
+                         module_load, variable)
 
 PTX = b"""
 .version 7.0
@@ -119,39 +121,13 @@ INPUTS = 3
 FIRST_FFT = 10
 
 
-def driver():
-    """Returns the library that this process finds as libcuda.so.1: the interposer."""
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def check(result):
-    assert result == 0, f"the driver answered {result}"
-
-
-def variable(module, name):
-    addr, size = ctypes.c_uint64(), ctypes.c_size_t()
-    check(driver().cuModuleGetGlobal_v2(ctypes.byref(addr), ctypes.byref(size), module,
-                                        name.encode()))
-    return addr.value
+def address(module, name):
+    """Returns the address of a variable."""
+    return variable(module, name)[0]
 
 
 def word_set(addr, value):
-    word = ctypes.c_uint64(value)
-    check(driver().cuMemcpyHtoD_v2(ctypes.c_uint64(addr), ctypes.byref(word), ctypes.c_size_t(8)))
-
-
-def function(module, name):
-    found = ctypes.c_void_p()
-    check(driver().cuModuleGetFunction(ctypes.byref(found), module, name.encode()))
-    return found
-
-
-def launch(function, *values):
-    import torch
-    words = [ctypes.c_uint64(v) for v in values]
-    params = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    check(driver().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, None))
+    call("cuMemcpyHtoD_v2", U64(addr), ctypes.byref(U64(value)), SIZE(8))
 
 
 def fft_input(i, n, dtype):
@@ -192,21 +168,20 @@ def capture(store):
     import torch
     with foundry.Capture() as cap:
         out = torch.zeros(1, dtype=torch.int64, device="cuda")  # makes the context current
-        module = ctypes.c_void_p()
-        check(driver().cuModuleLoadData(ctypes.byref(module), PTX))
+        module = module_load(PTX)
         cell = torch.full((1,), 77, device="cuda")
         x = [torch.zeros(n, dtype=getattr(torch, d), device="cuda") for n, d in FFTS]
         y = [torch.zeros_like(t) for t in x]
-        word_set(variable(module, "pointer"), cell.data_ptr())
-        word_set(variable(module, "second"), variable(module, "table") + 8)
-        cells = torch.full((64,), variable(module, "table") + 16, device="cuda")
+        word_set(address(module, "pointer"), cell.data_ptr())
+        word_set(address(module, "second"), address(module, "table") + 8)
+        cells = torch.full((64,), address(module, "table") + 16, device="cuda")
         cupy_sum = cupy_kernel()
         functions = [function(module, name) for name, _ in KERNELS]
         stream = torch.cuda.Stream()
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):  # the driver loads code at the first launch
             for (_, value), f in zip(KERNELS, functions):
-                launch(f, out.data_ptr(), value)
+                launch(f, current_stream(), out.data_ptr(), value)
             if cupy_sum:
                 cupy_sum(out, stream)
             for a, b in zip(x, y):
@@ -214,20 +189,20 @@ def capture(store):
         torch.cuda.synchronize()
         for key, (name, value) in enumerate(KERNELS):
             with cap.graph(key, name=name, stream=stream):
-                launch(functions[key], out.data_ptr(), value)
+                launch(functions[key], current_stream(), out.data_ptr(), value)
         for key, (name, to, offset) in enumerate(POINTED, FIRST_POINTED):
-            at = cells.data_ptr() + 64 if name == "deref" else variable(module, to) + offset
+            at = cells.data_ptr() + 64 if name == "deref" else address(module, to) + offset
             with cap.graph(key, name=f"{name}-{to}", stream=stream):
-                launch(function(module, name), out.data_ptr(), at)
+                launch(function(module, name), current_stream(), out.data_ptr(), at)
         if cupy_sum:
             with cap.graph(CUPY_KEY, name="cupy", stream=stream):
                 cupy_sum(out, stream)
         for key, (a, b) in enumerate(zip(x, y)):
             with cap.graph(FIRST_FFT + key, name=f"fft-{len(a)}", stream=stream):
                 b.copy_(torch.fft.fft(a))
-        word_set(variable(module, "counter"), 50)
+        word_set(address(module, "counter"), 50)
         for i in range(4):
-            word_set(variable(module, "weights") + 8 * i, 100 + i)
+            word_set(address(module, "weights") + 8 * i, 100 + i)
         torch.cuda.synchronize()
         cap.tensor("out", out, use="output")
         for i, (a, b) in enumerate(zip(x, y)):
