@@ -71,19 +71,11 @@ int fdry_set_functions_sort(struct fdry_kernel_set *set)
 
 const char *fdry_kernel_set_function(const struct fdry_kernel_set *set, CUdeviceptr addr)
 {
-	size_t from = 0, to, at;
-	const struct fdry_set_function *f = functions_of(set, &to);
+	size_t n;
+	const struct fdry_set_function *f = functions_of(set, &n);
+	size_t at = fdry_lower_bound(i, n, f[i].addr < addr);
 
-	while (from < to) {
-		at = from + (to - from) / 2;
-		if (f[at].addr == addr)
-			return name_of(&f[at]);
-		if (f[at].addr < addr)
-			from = at + 1;
-		else
-			to = at;
-	}
-	return NULL;
+	return at < n && f[at].addr == addr ? name_of(&f[at]) : NULL;
 }
 
 uint32_t fdry_kernel_set_function_count(const struct fdry_kernel_set *set)

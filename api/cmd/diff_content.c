@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/cmd/diff.h"
+#include "lib/search.h"
 
 /* A chunk of device, host or pinned memory; its bytes are read when they are needed. */
 struct piece {
@@ -119,20 +120,11 @@ static int places_make(const struct fdry_manifest *m, struct places *ret)
 /* Returns the last tensor that begins at or before @at and contains @at; NULL: none does. */
 static const char *tensor_at(const struct places *l, uint64_t at)
 {
-	size_t low = 0, high = l->n, mid;
+	size_t next = fdry_lower_bound(i, l->n, l->p[i].at <= at);
 
-	while (low < high) {
-		mid = low + (high - low) / 2;
-		if (l->p[mid].at <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	while (low && l->p[low - 1].reach > at) {
-		if (l->p[low - 1].end > at)
-			return l->p[low - 1].name;
-		low--;
-	}
+	for (; next && l->p[next - 1].reach > at; next--)
+		if (l->p[next - 1].end > at)
+			return l->p[next - 1].name;
 	return NULL;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "image/budget.h"
+#include "lib/search.h"
 
 int cmd_image_open(struct fdry_reader *reader, const struct fdry_oid *oid, struct cmd_image *ret)
 {
@@ -108,31 +109,15 @@ const char *cmd_use_name(uint32_t use)
 
 uint64_t cmd_capacity_of(const struct fdry_manifest *m, uint32_t tensor)
 {
-	uint32_t low = 0, high = m->n_capacities, mid;
+	size_t at = fdry_lower_bound(i, m->n_capacities, m->capacities[i].tensor < tensor);
 
-	while (low < high) {
-		mid = low + (high - low) / 2;
-		if (m->capacities[mid].tensor < tensor)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < m->n_capacities && m->capacities[low].tensor == tensor ? m->capacities[low].max
-									    : 0;
+	return at < m->n_capacities && m->capacities[at].tensor == tensor ? m->capacities[at].max
+									  : 0;
 }
 
 uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel)
 {
-	uint32_t low = 0, high = m->n_attrs, mid;
-
-	while (low < high) {
-		mid = low + (high - low) / 2;
-		if (m->attrs[mid].kernel < kernel)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return (uint32_t)fdry_lower_bound(i, m->n_attrs, m->attrs[i].kernel < kernel);
 }
 
 void cmd_tensor_text(const struct fdry_mf_tensor *t, char *ret, size_t len)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "arch/sim/sim.h"
+#include "lib/search.h"
 
 #define PAGE 4096u
 /* Fresh memory is poisoned up to this size, then one page in 16 or fewer, since touching pages
@@ -26,17 +27,7 @@ static size_t used[SIM_DEVICES_MAX];
 /* The first range that ends after @addr. */
 static size_t range_index(CUdeviceptr addr)
 {
-	size_t lo = 0, hi = range_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (ranges[mid].start + ranges[mid].size <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return fdry_lower_bound(i, range_count, ranges[i].start + ranges[i].size <= addr);
 }
 
 static bool ranges_grow(void)

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/search.h"
+
 static void step_clear(struct sim_step *s)
 {
 	sim_op_release(&s->op);
@@ -240,15 +242,7 @@ CUresult sim_plan_own(struct sim_plan **p)
 /* Nodes are listed in order of creation, so their handles ascend. */
 struct sim_step *sim_plan_find(struct sim_plan *p, uint64_t node)
 {
-	size_t lo = 0, hi = p->count;
+	size_t at = fdry_lower_bound(i, p->count, p->steps[i].node < node);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->steps[mid].node < node)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < p->count && p->steps[lo].node == node ? &p->steps[lo] : NULL;
+	return at < p->count && p->steps[at].node == node ? &p->steps[at] : NULL;
 }
