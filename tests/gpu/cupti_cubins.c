@@ -202,7 +202,8 @@ int main(int argc, char **argv)
 		       "Failures: 0, Errors: 0\n");
 		return EXIT_SUCCESS;
 	}
-	cc = devcode_context(drv);
+	gpu_context(drv);
+	cc = gpu_capability(drv);
 	for (i = 0; argc < 2 && i < 3; i++) {
 		snprintf(path, sizeof(path), "tests/golden/cubin/%s.fatbin", golden[i]);
 		ret |= devcode_file(path, fatbin_check);

@@ -228,7 +228,8 @@ int main(void)
 	size_t i;
 
 	drv = gpu_driver();
-	cc = devcode_context(drv);
+	gpu_context(drv);
+	cc = gpu_capability(drv);
 	if (fdry_call(drv, cuMemAlloc_v2, &out, sizeof(uint32_t)))
 		die("memory");
 	if (cc != 90) {

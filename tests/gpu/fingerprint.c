@@ -16,18 +16,6 @@
 #define TIMES 15
 #define SIZES 5
 
-static void context_make(void)
-{
-	CUcontext ctx;
-
-	drv = gpu_driver();
-	if (!fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0) &&
-	    !fdry_call(drv, cuCtxSetCurrent, ctx))
-		return;
-	fprintf(stderr, "%s\n", fdry_last_error());
-	exit(EXIT_FAILURE);
-}
-
 static int float_cmp(const void *a, const void *b)
 {
 	const float *x = a, *y = b;
@@ -161,19 +149,12 @@ int main(void)
 {
 	Suite *s = suite_create("fingerprint");
 	TCase *tc = tcase_create("fingerprint");
-	SRunner *runner;
-	int failed;
 
-	context_make();
+	drv = gpu_driver();
+	gpu_context(drv);
 	fingerprint_rules_add(tc);
 	tcase_add_test(tc, ptx_gives_the_same);
 	tcase_add_test(tc, speed);
 	suite_add_tcase(s, tc);
-	runner = srunner_create(s);
-	/* A forked child cannot use the driver that its parent started. */
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main_nofork(s);
 }

@@ -163,30 +163,15 @@ static bool job_check(const struct job *j)
 	return differ;
 }
 
-static void context_make(void)
-{
-	int major = 0, minor = 0;
-	CUcontext ctx;
-	CUdevice dev;
-
-	must(fdry_call(drv, cuDeviceGet, &dev, 0));
-	must(fdry_call(drv, cuDeviceGetAttribute, &major,
-		       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev));
-	must(fdry_call(drv, cuDeviceGetAttribute, &minor,
-		       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev));
-	must(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev));
-	must(fdry_call(drv, cuCtxSetCurrent, ctx));
-	must(fdry_call(drv, cuMemAlloc_v2, &buffer, WORDS * sizeof(uint32_t)));
-	cc = (unsigned int)(10 * major + minor);
-}
-
 int main(void)
 {
 	unsigned int checks = 0, differ = 0;
 	size_t i;
 
 	drv = gpu_driver();
-	context_make();
+	gpu_context(drv);
+	cc = gpu_capability(drv);
+	must(fdry_call(drv, cuMemAlloc_v2, &buffer, WORDS * sizeof(uint32_t)));
 	if (cc / 10 != 8 && cc / 10 != 9) {
 		printf("SKIP: the golden cubins are for compute capabilities 8 and 9\n");
 		return 77;

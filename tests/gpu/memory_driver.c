@@ -46,9 +46,7 @@ int main(void)
 	TCase *tc = tcase_create("rules");
 
 	drv = gpu_driver();
-	if (drv->cuInit(0) || drv->cuDevicePrimaryCtxRetain(&rules_ctx, 0) ||
-	    drv->cuCtxSetCurrent(rules_ctx))
-		return EXIT_FAILURE;
+	rules_ctx = gpu_context(drv);
 	memory_rules_add(tc);
 	pinned_rules_add(tc);
 	tcase_add_test(tc, costs);

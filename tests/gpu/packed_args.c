@@ -347,14 +347,12 @@ int main(void)
 {
 	static const size_t small[] = { 0, 4, 8, 16, 100, 384, 4088, 4096, 4104, 6000 };
 	static const size_t big[] = { 384, 8192, 32752, 32760 };
-	CUcontext ctx;
 
 	drv = gpu_driver();
+	gpu_context(drv);
 	exec_set = (set_params_fn)symbol("cuGraphExecKernelNodeSetParams_v2");
 	exec_update = (update_fn)symbol("cuGraphExecUpdate_v2");
 	memset_d8 = (memset_fn)symbol("cuMemsetD8_v2");
-	must(drv->cuDevicePrimaryCtxRetain(&ctx, 0), "cuDevicePrimaryCtxRetain");
-	must(drv->cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
 	must(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 	must(drv->cuMemAlloc_v2(&out, BIG_WORDS * 8), "cuMemAlloc");
 	kernel_try(small_ptx, WORDS, small, sizeof(small) / sizeof(small[0]));

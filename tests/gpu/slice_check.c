@@ -338,7 +338,8 @@ int main(int argc, char **argv)
 	int i = 1, ret = 0;
 
 	drv = gpu_driver();
-	cc = devcode_context(drv);
+	gpu_context(drv);
+	cc = gpu_capability(drv);
 	if (argc > 2 && !strcmp(argv[1], "-n")) {
 		per_cubin = (unsigned int)strtoul(argv[2], NULL, 0);
 		i = 3;

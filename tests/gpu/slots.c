@@ -13,15 +13,10 @@ int main(void)
 {
 	Suite *s = suite_create("slots");
 	TCase *seed = tcase_create("run_slots_rows"), *both = tcase_create("slots");
-	CUcontext kept;
 
 	sf.backend = &backend_gpu;
 	sf.drv = gpu_driver();
-	/* A context is made once, not for each test. */
-	if (fdry_call(sf.drv, cuDevicePrimaryCtxRetain, &kept, 0)) {
-		fprintf(stderr, "%s\n", fdry_last_error());
-		return EXIT_FAILURE;
-	}
+	gpu_context(sf.drv); /* it is made once, not for each test */
 	tcase_add_checked_fixture(seed, slots_fixture_open, slots_fixture_close);
 	slots_rows_add(seed);
 	suite_add_tcase(s, seed);

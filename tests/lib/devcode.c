@@ -37,23 +37,3 @@ int devcode_file(const char *path, devcode_fn fn)
 	munmap(p, (size_t)st.st_size);
 	return 0;
 }
-
-unsigned int devcode_context(const struct fdry_driver *drv)
-{
-	int major = 0, minor = 0, err;
-	CUcontext ctx;
-	CUdevice dev;
-
-	err = fdry_call(drv, cuDeviceGet, &dev, 0) ?:
-	      fdry_call(drv, cuDeviceGetAttribute, &major,
-			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev) ?:
-	      fdry_call(drv, cuDeviceGetAttribute, &minor,
-			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev) ?:
-	      fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev) ?:
-	      fdry_call(drv, cuCtxSetCurrent, ctx);
-	if (err) {
-		fprintf(stderr, "%s\n", fdry_last_error());
-		exit(EXIT_FAILURE);
-	}
-	return (unsigned int)(10 * major + minor);
-}

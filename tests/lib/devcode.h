@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * devcode.h - finds device code in files for tests on a GPU, and makes the context that runs it.
- */
+/* devcode.h - finds device code in files for tests on a GPU. */
 #ifndef FDRY_TESTS_LIB_DEVCODE_H
 #define FDRY_TESTS_LIB_DEVCODE_H
 
@@ -21,8 +19,5 @@ typedef void (*devcode_fn)(const char *file, struct fdry_span bytes);
 /* Call @fn for each piece of device code in a shared library, fatbin or cubin. Returns non-zero if
  * there is no such file. */
 int devcode_file(const char *path, devcode_fn fn);
-
-/* Make device 0's primary context current and return 10 * major + minor. Exits on failure. */
-unsigned int devcode_context(const struct fdry_driver *drv);
 
 #endif

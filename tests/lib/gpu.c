@@ -2,6 +2,8 @@
 /* gpu.c - see gpu.h. */
 #include "tests/lib/gpu.h"
 
+#include "tests/lib/need.h"
+
 const struct fdry_driver *gpu_driver(void)
 {
 	const struct fdry_driver *drv;
@@ -17,6 +19,26 @@ const struct fdry_driver *gpu_driver(void)
 		exit(EXIT_FAILURE);
 	}
 	return drv;
+}
+
+CUcontext gpu_context(const struct fdry_driver *drv)
+{
+	CUcontext ctx = NULL;
+
+	must(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	must(fdry_call(drv, cuCtxSetCurrent, ctx));
+	return ctx;
+}
+
+unsigned int gpu_capability(const struct fdry_driver *drv)
+{
+	int major = 0, minor = 0;
+
+	must(fdry_call(drv, cuDeviceGetAttribute, &major,
+		       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+	must(fdry_call(drv, cuDeviceGetAttribute, &minor,
+		       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+	return (unsigned int)(10 * major + minor);
 }
 
 int gpu_end(unsigned long checks, unsigned long failures)

@@ -8,7 +8,6 @@ bool vecadd_make(void)
 {
 	const char *build = getenv("BUILD");
 	char cmd[4096];
-	CUcontext ctx;
 
 	drv = gpu_driver();
 	snprintf(cmd, sizeof(cmd), "'%s/examples/vecadd' -s '%s' capture >/dev/null",
@@ -17,11 +16,7 @@ bool vecadd_make(void)
 		fprintf(stderr, "vecadd captures nothing\n");
 		return false;
 	}
-	if (fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0) ||
-	    fdry_call(drv, cuCtxSetCurrent, ctx)) {
-		fprintf(stderr, "%s\n", fdry_last_error());
-		return false;
-	}
+	gpu_context(drv);
 	return true;
 }
 
