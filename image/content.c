@@ -339,7 +339,7 @@ static int content_begin(struct fdry_content *c, unsigned int threads)
 	if (err)
 		return err;
 	err = fdry_upload_new(c->img->drv, c->img->stream,
-			      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
+			      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, c->bytes, &c->up);
 	if (err)
 		return err;
 	for (i = 0; i < c->nparts; i++)

@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* To make a pinned block takes longer than the driver needs to copy this from other memory. */
+#define FEW ((uint64_t)1 << 20)
+
 /* Blocks that are filled at a time. The others are on their way to the device. */
 #define FILLING_MAX 4
 
@@ -34,6 +37,7 @@ struct fdry_upload {
 	struct fdry_upload_block *first, **last; /* the list of free blocks */
 	unsigned int filling; /* blocks with parts that are not filled */
 	unsigned int nblocks;
+	size_t few; /* bytes of a block that is not pinned; 0: the blocks are pinned */
 	struct fdry_upload_block blocks[];
 };
 
@@ -60,7 +64,7 @@ static struct fdry_upload_block *block_take(struct fdry_upload *u)
 /* --- making them --- */
 
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
-		    struct fdry_upload **ret)
+		    uint64_t bytes, struct fdry_upload **ret)
 {
 	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
 	unsigned int i;
@@ -71,6 +75,7 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	u->drv = drv;
 	u->stream = stream;
 	u->nblocks = blocks;
+	u->few = bytes <= FEW ? (size_t)bytes : 0;
 	u->last = &u->first;
 	pthread_mutex_init(&u->lock, NULL);
 	pthread_cond_init(&u->changed, NULL);
@@ -93,7 +98,10 @@ static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
 {
 	if (b->memory.bytes)
 		return fdry_event_wait(u->drv, b->copied);
-	return fdry_pinned_get(u->drv, &b->memory);
+	if (!u->few)
+		return fdry_pinned_get(u->drv, &b->memory);
+	b->memory.bytes = malloc(u->few);
+	return b->memory.bytes ? 0 : fdry_nomem();
 }
 
 /* --- copying --- */
@@ -228,7 +236,9 @@ void fdry_upload_free(struct fdry_upload *u)
 	for (b = u->blocks; b < u->blocks + u->nblocks; b++) {
 		if (b->copied)
 			(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
-		if (b->memory.bytes)
+		if (u->few)
+			free(b->memory.bytes);
+		else if (b->memory.bytes)
 			fdry_pinned_put(u->drv, &b->memory);
 	}
 	pthread_cond_destroy(&u->opened);

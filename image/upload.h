@@ -31,18 +31,19 @@ struct fdry_upload_batch {
  * fdry_upload_new() - Prepare an upload.
  * @blocks: the most blocks of FDRY_UPLOAD_BLOCK bytes in use at the same time, at least 1. Each is
  * made when it is first needed. If none is free, a thread waits.
+ * @bytes: all bytes to copy; if they are few, the blocks are small and not pinned
  *
  * Errors: FDRY_E_NOMEM, those of the driver.
  */
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
-		    struct fdry_upload **ret) __must_check;
+		    uint64_t bytes, struct fdry_upload **ret) __must_check;
 /* Let copies begin. Any thread may call it at any time. */
 void fdry_upload_open(struct fdry_upload *u);
 /* Stop the upload: no copies will begin, and waiting threads get FDRY_E_STATE. Any thread may call
  * it. */
 void fdry_upload_abandon(struct fdry_upload *u);
 
-/* Return the block of a batch, FDRY_UPLOAD_BLOCK bytes. Call it once for each part; the first call
+/* Return the block of a batch: FDRY_UPLOAD_BLOCK bytes, or all bytes of the upload. Call it once for each part; the first call
  * waits for a free block. */
 int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch,
 		     uint8_t **ret) __must_check;
