@@ -6,6 +6,8 @@
  * edge data are added in one call, because drivers apply the first record of a call to all its
  * edges. One allocation holds node handles, edge handles and parameter addresses. Another holds the
  * argument blocks. Both are freed when the graph is complete.
+ *
+ * A graph with marks, for measuring, gets a chain in place of its edges.
  */
 #include "graph/build.h"
 
@@ -150,10 +152,59 @@ static int edges_build(struct fdry_build *b, const struct scratch *s, uint32_t i
 	return edges_add(b, s, i, index, n);
 }
 
+static int edges_build_all(struct fdry_build *b, const struct scratch *s)
+{
+	uint32_t index;
+	int err = 0;
+
+	for (index = 0; index <= b->view->header.edge_data && !err; index++)
+		err = edges_build(b, s, index);
+	return err;
+}
+
+/* --- a chain, in place of the graph's edges --- */
+
+/* Record mark @i after node *@last of @graph, unless that is NULL. The record becomes *@last. */
+static int mark_add(struct fdry_build *b, CUgraph graph, size_t i, CUgraphNode *last)
+{
+	CUgraphNode after = *last;
+
+	return fdry_call(b->drv, cuGraphAddEventRecordNode, last, graph, &after, after != NULL,
+			 b->in->marks[i]);
+}
+
+/* The nodes of graph @i, from @node on. They are in an order in which all edges lead forward. */
+static int chain_build(struct fdry_build *b, const struct scratch *s, uint32_t i, uint32_t node)
+{
+	CUgraph graph = s->graphs[i];
+	CUgraphNode last = NULL;
+	int err = i ? 0 : mark_add(b, graph, 0, &last);
+
+	err = err ?: mark_add(b, graph, fdry_graph_mark(i, node), &last);
+	for (; node < fdry_graph_end(b->view, i) && !err; node++) {
+		err = fdry_call(b->drv, cuGraphAddDependencies_v2, graph, &last, &s->nodes[node],
+				NULL, 1);
+		last = s->nodes[node];
+		err = err ?: mark_add(b, graph, fdry_graph_mark(i, node) + 1, &last);
+	}
+	return err;
+}
+
+static int chains_build(struct fdry_build *b, const struct scratch *s)
+{
+	uint32_t i, node = 0;
+	int err = 0;
+
+	for (i = 0; i <= b->view->header.subgraphs && !err; i++) {
+		err = chain_build(b, s, i, node);
+		node = fdry_graph_end(b->view, i);
+	}
+	return err;
+}
+
 static int graph_fill(struct fdry_build *b)
 {
 	struct scratch s = { 0 };
-	uint32_t index;
 	int err = scratch_new(b->view, b->in->kernels, &s);
 
 	if (err)
@@ -168,11 +219,7 @@ static int graph_fill(struct fdry_build *b)
 	err = fdry_build_semaphores_keep(b, s.nodes);
 	if (err)
 		goto out_free;
-	for (index = 0; index <= b->view->header.edge_data; index++) {
-		err = edges_build(b, &s, index);
-		if (err)
-			goto out_free;
-	}
+	err = b->in->marks ? chains_build(b, &s) : edges_build_all(b, &s);
 out_free:
 	if (b->empty)
 		fdry_call_raw(b->drv, cuGraphDestroy, b->empty);

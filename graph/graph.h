@@ -187,7 +187,23 @@ struct fdry_graph_builder {
 	/* The words that the object has as zeros, ascending. */
 	const struct fdry_graph_word *words;
 	uint32_t nwords;
+	/* Not NULL: the nodes of each graph run one after the other, in their order and without the
+	 * graph's own edges, and a launch records these events between them:
+	 * fdry_graph_marks() of them, in the places of fdry_graph_mark(). */
+	const CUevent *marks;
 };
+
+/* The events that @marks of a builder needs. A launch records the first two with nothing between
+ * them. */
+static inline size_t fdry_graph_marks(const struct fdry_graph_view *v)
+{
+	return (size_t)v->header.nodes + v->header.subgraphs + 2;
+}
+/* The event before @node, which is in graph @i (subgraph.h); the next one comes after it. */
+static inline size_t fdry_graph_mark(uint32_t i, uint32_t node)
+{
+	return (size_t)node + i + 1;
+}
 
 /**
  * fdry_graph_build() - Build a driver graph.

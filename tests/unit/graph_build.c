@@ -241,6 +241,75 @@ START_TEST(check_hands_up_failures)
 }
 END_TEST
 
+/* Check that the graph's @n nodes are a chain: one edge into each but one, none with data. */
+static void chain_check(CUgraph g, size_t n)
+{
+	CUgraphNode from[64], to[64];
+	CUgraphEdgeData data[64];
+	size_t i, k, edges = 64;
+
+	ok(gf.drv.cuGraphGetEdges_v2(g, from, to, data, &edges));
+	ck_assert_uint_eq(edges, n - 1);
+	for (i = 0; i < edges; i++) {
+		ck_assert_uint_eq(data[i].from_port | data[i].to_port | data[i].type, 0);
+		for (k = i + 1; k < edges; k++)
+			ck_assert(from[i] != from[k] && to[i] != to[k]);
+	}
+}
+
+/* Marks make a chain of any graph, and are recorded in its order. */
+START_TEST(marks_are_in_between)
+{
+	CUgraph g = graph_make(), child = graph_make(), inner;
+	struct fdry_graph_builder builder = gf.builder;
+	struct fdry_graph_view v;
+	struct fdry_graph_built b;
+	struct fdry_buf object;
+	CUevent marks[16];
+	CUgraphNode n[16];
+	CUgraphExec exec;
+	size_t i, count = 16;
+	float ms = 0;
+
+	for (i = 0; i < 4; i++)
+		n[i] = step_node(g, NULL, 0, i);
+	edge_add(g, n[0], n[3], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
+	step_node(child, NULL, 0, 5);
+	step_node(child, NULL, 0, 6);
+	ok(gf.drv.cuGraphAddChildGraphNode(&n[4], g, NULL, 0, child));
+	object = graph_object(g);
+	ok(fdry_graph_view_init(span_of(&object), &v));
+	ck_assert_uint_eq(fdry_graph_marks(&v), 5 + 2 + 1 + 2);
+	ck_assert_uint_eq(fdry_graph_mark(1, 6) + 1, fdry_graph_marks(&v) - 1);
+	for (i = 0; i < fdry_graph_marks(&v); i++)
+		ok(gf.drv.cuEventCreate(&marks[i], CU_EVENT_DEFAULT));
+	builder.marks = marks;
+	ok(fdry_graph_build(&builder, &v, &b));
+	ok(gf.drv.cuGraphGetNodes(b.graph, n, &count));
+	ck_assert_uint_eq(count, 5 + 7);
+	chain_check(b.graph, count);
+	for (i = 0; i < 5; i++)
+		if (!gf.drv.cuGraphChildGraphNodeGetGraph(n[i], &inner))
+			chain_check(inner, 2 + 3);
+	ok(gf.drv.cuGraphInstantiateWithFlags(&exec, b.graph, 0));
+	ok(gf.drv.cuGraphLaunch(exec, NULL));
+	ok(gf.drv.cuStreamSynchronize(NULL));
+	for (i = 0; i < 6; i++) {
+		ok(gf.drv.cuEventElapsedTime(&ms, marks[i], marks[i + 1]));
+		ck_assert(ms > 0);
+	}
+	ok(gf.drv.cuEventElapsedTime(&ms, marks[7], marks[9]));
+	ck_assert(ms > 0);
+	ok(gf.drv.cuGraphExecDestroy(exec));
+	fdry_graph_built_release(&gf.drv, &b);
+	for (i = 0; i < fdry_graph_marks(&v); i++)
+		ok(gf.drv.cuEventDestroy_v2(marks[i]));
+	fdry_buf_release(&object);
+	ok(gf.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(child));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("graph_build");
@@ -253,6 +322,7 @@ int main(void)
 	tcase_add_test(tc, wrong_kernel_table);
 	tcase_add_loop_test(tc, every_call_fails, 0, 2);
 	tcase_add_test(tc, failure_names_the_node);
+	tcase_add_test(tc, marks_are_in_between);
 	tcase_add_loop_test(tc, check_finds_what_differs, 0, 3);
 	tcase_add_loop_test(tc, check_hands_up_failures, 0, 4);
 	suite_add_tcase(s, tc);
