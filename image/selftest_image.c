@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "image/image_host.h"
+#include "image/replays.h"
 #include "image/selftest.h"
 #include "image/tensor.h"
 #include "lib/clock.h"
@@ -14,7 +15,6 @@ struct test {
 	struct fdry_image *img;
 	struct fdry_selftest t;
 	struct fdry_tensor *tensors;
-	struct fdry_rng_state *states; /* of the generators, before the test */
 	fdry_selftest_fn fn;
 	void *arg;
 	struct fdry_selftest_report report;
@@ -45,8 +45,7 @@ static int tensors_list(struct test *x)
 	int err = 0;
 
 	x->tensors = calloc((size_t)img->m.n_tensors + 1, sizeof(*x->tensors));
-	x->states = calloc((size_t)img->m.n_generators + 1, sizeof(*x->states));
-	if (!x->tensors || !x->states)
+	if (!x->tensors)
 		return fdry_nomem();
 	for (i = 0; i < img->m.n_tensors && !err; i++) {
 		fdry_image_tensor_get(img, i, &x->tensors[i]);
@@ -54,30 +53,6 @@ static int tensors_list(struct test *x)
 	}
 	x->t = (struct fdry_selftest){ img->drv, img->m.selftests[0].seed, x->tensors,
 				       img->m.n_tensors };
-	return err;
-}
-
-static int states_get(struct test *x)
-{
-	const struct fdry_manifest *m = &x->img->m;
-	uint32_t i;
-	int err = 0;
-
-	for (i = 0; i < m->n_generators && !err; i++)
-		err = fdry_image_rng_state(x->img, fdry_manifest_str(m, m->generators[i].name),
-					   &x->states[i]);
-	return err;
-}
-
-static int states_set(struct test *x)
-{
-	const struct fdry_manifest *m = &x->img->m;
-	uint32_t i;
-	int err = 0;
-
-	for (i = 0; i < m->n_generators && !err; i++)
-		err = fdry_image_rng_set_state(x->img, fdry_manifest_str(m, m->generators[i].name),
-					       &x->states[i]);
 	return err;
 }
 
@@ -162,62 +137,24 @@ static int graphs_test(struct test *x)
 	return err;
 }
 
-/* External tensors have the test's values, so no launch may use them. */
-static void externals_forget(struct fdry_image *img)
-{
-	uint32_t i, n = 0;
-
-	pthread_mutex_lock(&img->lock);
-	for (i = 0; i < img->m.n_tensors; i++) {
-		n += img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL;
-		img->filled[i] = 0;
-	}
-	atomic_store(&img->unfilled, n);
-	pthread_mutex_unlock(&img->lock);
-}
-
-/* Run the test, and put content and generators back in any case. */
-static int test_undone(struct test *x)
-{
-	struct fdry_saved_err saved_err = { 0 };
-	int err = graphs_test(x), undone;
-
-	if (err)
-		fdry_saved_err_set(&saved_err, err);
-	externals_forget(x->img);
-	undone = fdry_image_restore(x->img, NULL) ?: states_set(x);
-	if (undone)
-		return undone;
-	return err ? fdry_saved_err_restore(&saved_err) : 0;
-}
-
-static int image_check(struct fdry_image *img)
-{
-	if (!img->m.n_selftests)
-		return fdry_fail(FDRY_E_STATE, "the image has no self-test; call "
-					       "fdry_capture_selftest() before the seal");
-	if (img->place_hook)
-		return fdry_fail(FDRY_E_STATE, "the image lies among the allocations of a capture; "
-					       "load it by itself for a self-test");
-	return 0;
-}
-
 int fdry_image_selftest(struct fdry_image *img, fdry_selftest_fn fn, void *arg,
 			struct fdry_selftest_report *report)
 {
 	struct test x = { .img = img, .fn = fn, .arg = arg };
+	struct fdry_replays replays;
 	double mark = fdry_now_ms();
 	int err = fdry_image_check_outside(img) ?: fdry_report_check(report);
 
 	if (err)
 		return err;
-	err = image_check(img);
-	if (err)
-		return fdry_image_fail(img, err);
-	err = tensors_list(&x) ?: states_get(&x) ?: fdry_image_restore(img, NULL);
+	if (!img->m.n_selftests)
+		return fdry_image_fail(
+			img, fdry_fail(FDRY_E_STATE, "the image has no self-test; call "
+						     "fdry_capture_selftest() before the seal"));
+	err = tensors_list(&x) ?: fdry_replays_begin(img, &replays);
 	if (err)
 		goto out_free;
-	err = test_undone(&x);
+	err = fdry_replays_end(&replays, graphs_test(&x));
 	x.report.ms = fdry_elapsed_ms(&mark);
 	if (err)
 		goto out_free;
@@ -230,6 +167,5 @@ int fdry_image_selftest(struct fdry_image *img, fdry_selftest_fn fn, void *arg,
 				(unsigned long long)x.report.outputs);
 out_free:
 	free(x.tensors);
-	free(x.states);
 	return fdry_image_fail(img, err);
 }
