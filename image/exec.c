@@ -85,7 +85,7 @@ static void built_report(struct fdry_image *img, const struct fdry_image_exec *x
 	pthread_mutex_unlock(&img->lock);
 }
 
-static struct fdry_graph_builder builder_of(const struct fdry_image *img,
+struct fdry_graph_builder fdry_exec_builder(const struct fdry_image *img,
 					    const struct fdry_image_exec *x)
 {
 	return (struct fdry_graph_builder){
@@ -108,7 +108,7 @@ static struct fdry_graph_builder builder_of(const struct fdry_image *img,
 
 static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 {
-	const struct fdry_graph_builder builder = builder_of(img, x);
+	const struct fdry_graph_builder builder = fdry_exec_builder(img, x);
 	size_t before = memory_free(img), after;
 	double mark = fdry_now_ms();
 	CUgraphExec exec = NULL;
@@ -207,7 +207,7 @@ static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
 /* Make the exec anew of the graph, whose events stay: launches before this one record them. */
 static int exec_remake(struct fdry_image *img, struct fdry_image_exec *x)
 {
-	const struct fdry_graph_builder builder = builder_of(img, x);
+	const struct fdry_graph_builder builder = fdry_exec_builder(img, x);
 	CUgraphExec exec;
 	int err = fdry_graph_semaphores_set(&builder, &x->view, &x->built, NULL);
 
@@ -224,7 +224,7 @@ static int exec_remake(struct fdry_image *img, struct fdry_image_exec *x)
 int fdry_exec_semaphores_set(struct fdry_image *img, uint32_t i)
 {
 	struct fdry_image_exec *x = &img->execs[i];
-	const struct fdry_graph_builder builder = builder_of(img, x);
+	const struct fdry_graph_builder builder = fdry_exec_builder(img, x);
 	CUgraphExec exec = atomic_load(&x->exec);
 	int err;
 

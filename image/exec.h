@@ -10,6 +10,8 @@
 
 #include "image/image.h"
 
+struct fdry_launch; /* random.h */
+
 /* The position of graph @key; FDRY_E_NOKEY. */
 int fdry_exec_index(const struct fdry_image *img, uint64_t key, uint32_t *ret) __must_check;
 /* Build graph @i unless it is built, and wait for a thread that is building. Any thread, any
@@ -28,6 +30,12 @@ void fdry_execs_begin(struct fdry_image *img, uint32_t n, const _Atomic bool *st
  * the ticket, the image's context is current, and no other thread launches the graph. After a
  * failure the graph is not built. */
 int fdry_exec_semaphores_set(struct fdry_image *img, uint32_t i) __must_check;
+/* The inputs that exec @x is built from. */
+struct fdry_graph_builder fdry_exec_builder(const struct fdry_image *img,
+					    const struct fdry_image_exec *x);
+/* Launch the exec of @l, which is of graph @l->graph, as a launch of that graph: with its random
+ * state, and in the order of the stream. Memory must hold what graphs expect. */
+int fdry_exec_launch(struct fdry_image *img, const struct fdry_launch *l) __must_check;
 /* Destroy the exec of graph @i. The image's context is current, and no launch of it may be in
  * flight. */
 void fdry_execs_destroy(struct fdry_image *img);

@@ -84,7 +84,6 @@ static int memory_check(struct fdry_image *img)
 
 static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
-	CUgraphExec exec = atomic_load(&img->execs[l->graph].exec);
 	int err;
 
 	if (img->overlap && !img->private_ctx)
@@ -92,12 +91,12 @@ static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 	err = fdry_random_write(img, l);
 	if (err)
 		return err;
-	return img->private_ctx ? fdry_private_ctx_launch(img, exec, l->stream)
-				: fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
+	return img->private_ctx ? fdry_private_ctx_launch(img, l->exec, l->stream)
+				: fdry_call(img->drv, cuGraphLaunch, l->exec, l->stream);
 }
 
 /* Launch with the primary context current, since the caller's stream belongs to it. */
-static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
+int fdry_exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter_primary(img, &mode);
@@ -131,7 +130,8 @@ static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
 				    restore */
 	if (err)
 		return err;
-	return graph_launch(img, l);
+	l->exec = atomic_load(&img->execs[l->graph].exec);
+	return fdry_exec_launch(img, l);
 }
 
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)

@@ -115,8 +115,7 @@ int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 	err = fdry_random_write(img, l);
 	if (err)
 		goto out_unlock;
-	err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec),
-			l->stream);
+	err = fdry_call(img->drv, cuGraphLaunch, l->exec, l->stream);
 	if (err)
 		goto out_unlock;
 	err = launched(img, o, l, stream);

@@ -18,6 +18,7 @@
  * image's own states. */
 struct fdry_launch {
 	uint32_t graph;
+	CUgraphExec exec;
 	CUstream stream;
 	const struct fdry_rng_state *states;
 };

@@ -50,6 +50,7 @@
 #include "foundry/config.h"
 #include "foundry/error.h"
 #include "foundry/image.h"
+#include "foundry/kernel_times.h"
 #include "foundry/registry.h"
 #include "foundry/rng.h"
 #include "foundry/selftest.h"

@@ -16,6 +16,14 @@ else:
     from typing_extensions import assert_type
 
 
+def times() -> None:
+    with foundry.load("name") as image:
+        for graph in image.kernel_times(1, 2):
+            assert_type(graph.left_out, "str | None")
+            assert_type(graph.kernels[0].ms, float)
+            assert_type(graph.launch_ms, float)
+
+
 def errors() -> None:
     try:
         foundry.load("name")

@@ -3,6 +3,7 @@
 #include "image/manifest.h"
 #include "store/store.h"
 #include "tests/lib/image_host.h"
+#include "tests/lib/image_kinds.h"
 
 #define SEED 77
 
@@ -375,14 +376,12 @@ END_TEST
 
 #define FIRST 10u /* the key of the first graph; each kind has one graph */
 
-enum kind { ALLOCATION, WRITE, PARENT, HOST, EVENT, CONDITION, WAIT, HOST_CHILD, KINDS };
-
 static const char *const reasons[KINDS] = {
-	[HOST] = "a host node, which calls a function of the program",
-	[EVENT] = "an event, which orders other work of the program",
-	[CONDITION] = "a conditional node, and the driver allows one executable of its graph",
-	[WAIT] = "a memory operation that waits for a value",
-	[HOST_CHILD] = "a host node, which calls a function of the program",
+	[KIND_HOST] = "a host node, which calls a function of the program",
+	[KIND_EVENT] = "an event, which orders other work of the program",
+	[KIND_CONDITION] = "a conditional node, and the driver allows one executable of its graph",
+	[KIND_WAIT] = "a memory operation that waits for a value",
+	[KIND_HOST_CHILD] = "a host node, which calls a function of the program",
 };
 
 static char warnings[4096];
@@ -394,112 +393,9 @@ static void warning(void *arg, int level, const char *text)
 	strcat(strcat(warnings, text), "\n");
 }
 
-static void called(void *arg)
-{
-	++*(int *)arg;
-}
-
-static int calls;
-
-static CUgraphNode memset_add(CUgraph g, const CUgraphNode *after, CUdeviceptr to, unsigned int v)
-{
-	CUDA_MEMSET_NODE_PARAMS p = { to, 0, v, 4, 1, 1 };
-	CUcontext ctx;
-	CUgraphNode n;
-
-	cuda_ok(cuCtxGetCurrent, &ctx);
-	cuda_ok(cuGraphAddMemsetNode, &n, g, after, after != NULL, &p, ctx);
-	return n;
-}
-
-/* c[0] becomes 7 through memory that the graph allocates and frees. */
-static void allocation_add(CUgraph g, CUdeviceptr c)
-{
-	CUDA_MEM_ALLOC_NODE_PARAMS p = {
-		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			       .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } },
-		.bytesize = 512 };
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = c,
-			       .WidthInBytes = 4, .Height = 1, .Depth = 1 };
-	CUgraphNode n;
-	CUcontext ctx;
-
-	cuda_ok(cuCtxGetCurrent, &ctx);
-	cuda_ok(cuGraphAddMemAllocNode, &n, g, NULL, 0, &p);
-	n = memset_add(g, &n, p.dptr, 7);
-	copy.srcDevice = p.dptr;
-	cuda_ok(cuGraphAddMemcpyNode, &n, g, &n, 1, &copy, ctx);
-	cuda_ok(cuGraphAddMemFreeNode, &n, g, &n, 1, p.dptr);
-}
-
-static void memop_add(CUgraph g, unsigned int operation, CUdeviceptr at)
-{
-	CUstreamBatchMemOpParams op = { .writeValue = { .operation = operation, .address = at,
-							.value = 9 } };
-	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { .count = 1, .paramArray = &op };
-	CUgraphNode n;
-
-	cuda_ok(cuCtxGetCurrent, &p.ctx);
-	cuda_ok(cuGraphAddBatchMemOpNode, &n, g, NULL, 0, &p);
-}
-
-static void host_add(CUgraph g)
-{
-	CUDA_HOST_NODE_PARAMS p = { called, &calls };
-	CUgraphNode n;
-
-	cuda_ok(cuGraphAddHostNode, &n, g, NULL, 0, &p);
-}
-
-static void condition_add(CUgraph g, CUdeviceptr c)
-{
-	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
-	CUgraphNode n;
-
-	p.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){ .type = CU_GRAPH_COND_TYPE_IF, .size = 1 };
-	cuda_ok(cuCtxGetCurrent, &p.conditional.ctx);
-	cuda_ok(cuGraphConditionalHandleCreate, &p.conditional.handle, g, p.conditional.ctx, 1,
-		CU_GRAPH_COND_ASSIGN_DEFAULT);
-	cuda_ok(cuGraphAddNode_v2, &n, g, NULL, NULL, 0, &p);
-	memset_add(p.conditional.phGraph_out[0], NULL, c, 8);
-}
-
-static CUgraph kind_graph(enum kind kind, CUdeviceptr c)
-{
-	CUgraphNode n;
-	CUgraph g, child;
-	CUevent event;
-
-	cuda_ok(cuGraphCreate, &g, 0);
-	cuda_ok(cuGraphCreate, &child, 0);
-	if (kind == ALLOCATION)
-		allocation_add(g, c);
-	if (kind == WRITE)
-		memop_add(g, CU_STREAM_MEM_OP_WRITE_VALUE_32, c);
-	if (kind == WAIT)
-		memop_add(g, CU_STREAM_MEM_OP_WAIT_VALUE_32, c);
-	if (kind == HOST)
-		host_add(g);
-	if (kind == CONDITION)
-		condition_add(g, c);
-	if (kind == EVENT) {
-		cuda_ok(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
-		cuda_ok(cuGraphAddEventRecordNode, &n, g, NULL, 0, event);
-		cuda_ok(cuGraphAddEventWaitNode, &n, g, &n, 1, event);
-	}
-	if (kind == HOST_CHILD)
-		host_add(child);
-	if (kind == PARENT)
-		memset_add(child, NULL, c, 6);
-	if (kind == PARENT || kind == HOST_CHILD)
-		cuda_ok(cuGraphAddChildGraphNode, &n, g, NULL, 0, child);
-	return g;
-}
-
 static void seal_kinds(void *arg)
 {
-	struct fdry_host_function f = { "called", called, &calls };
+	struct fdry_host_function f = image_kind_function();
 	struct work w;
 	char line[200];
 	unsigned int i;
@@ -508,7 +404,7 @@ static void seal_kinds(void *arg)
 	work_make(&w);
 	ok(fdry_capture_host_function(w.cap, &f));
 	for (i = 0; i < KINDS; i++)
-		ok(fdry_capture_graph(w.cap, FIRST + i, "kind", kind_graph(i, w.c)));
+		ok(fdry_capture_graph(w.cap, FIRST + i, "kind", image_kind_graph(i, w.c)));
 	tensor_add(&w, "c", w.c, FDRY_USE_STATE, 0);
 	ok(fdry_capture_selftest(w.cap, SEED));
 	fdry_log_set(warning, NULL, FDRY_LOG_WARN);
@@ -519,7 +415,7 @@ static void seal_kinds(void *arg)
 			 reasons[i] ? reasons[i] : "");
 		ck_assert_msg(!strstr(warnings, line) == !reasons[i], "%s%s", line, warnings);
 	}
-	ck_assert_int_eq(calls, 0);
+	ck_assert_int_eq(image_kind_calls, 0);
 	work_end(&w);
 }
 
@@ -527,7 +423,7 @@ static void seal_kinds(void *arg)
 START_TEST(kinds_of_nodes)
 {
 	struct fdry_selftest_report r = { .sz = sizeof(r) };
-	struct fdry_host_function f = { "called", called, &calls };
+	struct fdry_host_function f = image_kind_function();
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .functions = &f,
 				       .nfunctions = 1 };
 	struct fdry_image *img;
@@ -536,12 +432,12 @@ START_TEST(kinds_of_nodes)
 	test_child(seal_kinds, NULL);
 	ok(fdry_image_load(load_store(), "img", &opts, &img));
 	ok(fdry_image_selftest(img, NULL, NULL, &r));
-	ck_assert_uint_eq(r.graphs, PARENT + 1);
-	ck_assert_uint_eq(r.left_out, KINDS - PARENT - 1);
-	ck_assert_uint_eq(r.outputs, PARENT + 1);
+	ck_assert_uint_eq(r.graphs, KIND_PARENT + 1);
+	ck_assert_uint_eq(r.left_out, KINDS - KIND_PARENT - 1);
+	ck_assert_uint_eq(r.outputs, KIND_PARENT + 1);
 	ck_assert_uint_eq(r.differ + r.unstable, 0);
-	ck_assert_int_eq(calls, 0);
-	ok(fdry_image_launch(img, FIRST + WRITE, NULL));
+	ck_assert_int_eq(image_kind_calls, 0);
+	ok(fdry_image_launch(img, FIRST + KIND_WRITE, NULL));
 	ok(fdry_image_read(img, "c", c, sizeof(c), NULL));
 	ck_assert_uint_eq(c[0], 9);
 	fdry_image_unload(img);

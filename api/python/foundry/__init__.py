@@ -53,7 +53,7 @@ _NAMES = {name: module for module, names in {
                "UsageError"),
     "group": ("Pinned", "gather", "pin"),
     "identity": ("Identity", "NotCompared", "identify"),
-    "image": ("Checked", "Image", "Report", "Selftest", "load"),
+    "image": ("Checked", "GraphTimes", "Image", "KernelTime", "Report", "Selftest", "load"),
     "kernel": ("Code", "Function", "KernelStats", "KernelTarget", "Kernels"),
     "repo": ("Pruned", "Tag", "prune", "tags", "unpush"),
     "scalar": ("DecodeState", "DeviceScalar"),

@@ -202,6 +202,21 @@ class Selftest:
     ms: float
     differences: list[str]
 
+class KernelTime:
+    node: int
+    kernel: int
+    name: str
+    ms: float
+
+class GraphTimes:
+    key: int
+    name: str
+    left_out: str | None
+    launch_ms: float
+    alone_ms: float
+    empty_ms: float
+    kernels: list[KernelTime]
+
 class Checked:
     tensors: int
     bytes: int
@@ -303,6 +318,7 @@ class Image:
     def check_content(self) -> None: ...
     def check(self, name: str | None = None, stream: _Stream = None) -> Checked: ...
     def selftest(self) -> Selftest: ...
+    def kernel_times(self, *keys: int) -> list[GraphTimes]: ...
     def build(self, key: int) -> None: ...
     def wait(self) -> None: ...
     def build_stop(self) -> None: ...

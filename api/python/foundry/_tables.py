@@ -94,6 +94,17 @@ class CaptureOpts(Struct):
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
 SEAL_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
 FACT_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Fact))
+class KernelTime(Struct):
+    _fields_ = [("node", c_uint32), ("kernel", c_uint32), ("name", c_char_p), ("ms", c_double)]
+
+
+class GraphTimes(Struct):
+    _fields_ = ([("key", c_uint64), ("name", c_char_p), ("left_out", c_char_p)]
+                + [(n, c_double) for n in ("launch_ms", "alone_ms", "empty_ms")]
+                + [("kernels", POINTER(KernelTime)), ("nkernels", c_size_t)])
+
+
+GRAPH_TIMES_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(GraphTimes))
 SELFTEST_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 BYTES_FN = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 IMPORTED_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_char_p)
@@ -565,6 +576,7 @@ CHECKED = {
     "fdry_image_check": [IMAGE, c_char_p, STREAM, POINTER(CheckReport)],
     "fdry_memory_fingerprint": [c_int, STREAM, POINTER(Memory), c_size_t, c_void_p],
     "fdry_image_selftest": [IMAGE, SELFTEST_FN, c_void_p, POINTER(SelftestReport)],
+    "fdry_image_kernel_times": [IMAGE, POINTER(c_uint64), c_size_t, GRAPH_TIMES_FN, c_void_p],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],
     "fdry_image_build_stop": [IMAGE],

@@ -59,6 +59,27 @@ class Selftest(_lib.Record):
             setattr(self, name, getattr(raw, name))
 
 
+class KernelTime(_lib.Record):
+    """How long a kernel node takes alone: the fields of fdry_kernel_time."""
+
+    def __init__(self, raw):
+        self.node, self.kernel, self.ms = raw.node, raw.kernel, raw.ms
+        self.name = _lib.foreign(raw.name)
+
+
+class GraphTimes(_lib.Record):
+    """How long a graph takes, and its kernels: the fields of fdry_graph_times.
+
+    `left_out` is None, or says why the graph was not measured.
+    """
+
+    def __init__(self, raw):
+        self.key, self.name = raw.key, _lib.foreign(raw.name)
+        self.left_out = raw.left_out and _lib.foreign(raw.left_out)
+        self.launch_ms, self.alone_ms, self.empty_ms = raw.launch_ms, raw.alone_ms, raw.empty_ms
+        self.kernels = [KernelTime(raw.kernels[i]) for i in range(raw.nkernels)]
+
+
 class Image(_lib.Closing):
     """A loaded image; foundry.load() returns it.
 
@@ -273,6 +294,19 @@ class Image(_lib.Closing):
             if e.name != "FDRY_E_CORRUPT" or not found:
                 raise
         return Selftest(raw, found)
+
+    def kernel_times(self, *keys):
+        """Measure how long these graphs take, and each of their kernels alone; without a key, all
+        graphs. Returns a list of GraphTimes.
+
+        The graphs are replayed. External tensors that are not filled get numbers from a seed, or
+        zeros. Content, state and random number generators are as sealed or as before afterwards;
+        external tensors must be filled again.
+        """
+        found, raw = [], (ctypes.c_uint64 * len(keys))(*keys) if keys else None
+        note = _lib.GRAPH_TIMES_FN(lambda _, times: found.append(GraphTimes(times[0])))
+        lib.fdry_image_kernel_times(self._handle, raw, len(keys), note, None)
+        return found
 
     def build(self, key):
         """Build graph `key` now, not at its first launch.

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of measured times in Python, on the software driver."""
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import suite
+import test_roundtrip
+
+N = test_roundtrip.N
+
+
+def event_add(cuda, graph):
+    """Adds nodes that record an event and wait for it."""
+    event, record, wait = (ctypes.c_void_p() for _ in range(3))
+    cuda("cuEventCreate", ctypes.byref(event), 2)
+    into, none, one = ctypes.c_void_p(graph), ctypes.c_size_t(0), ctypes.c_size_t(1)
+    cuda("cuGraphAddEventRecordNode", ctypes.byref(record), into, None, none, event)
+    cuda("cuGraphAddEventWaitNode", ctypes.byref(wait), into, ctypes.byref(record), one, event)
+    return graph
+
+
+def capture(store):
+    import foundry
+    with foundry.Capture() as cap:
+        cuda = test_roundtrip.Driver()
+        a, b, c = (cuda.alloc([float(i) for i in range(N)]) for _ in range(3))
+        cap.add_graph(7, cuda.graph(a, b, c), name="add")
+        cap.add_graph(8, event_add(cuda, cuda.graph(a, b, c)), name="event")
+        for name, addr, use in (("a", a, "input"), ("b", b, "const"), ("c", c, "output")):
+            cap.tensor(name, test_roundtrip.Array(addr, N), use=use, external=name == "b")
+        cap.seal(store, "timed")
+
+
+class Times(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.store = os.path.join(cls.folder.name, "store")
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", cls.store],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_python(self):
+        import foundry
+        with foundry.load("timed", store=self.store) as img:
+            one, other = img.kernel_times()
+            self.assertEqual((one.key, one.name, one.left_out), (7, "add", None))
+            kernel, = one.kernels
+            self.assertEqual((kernel.node, kernel.kernel, kernel.name), (0, 0, "vecadd"))
+            self.assertTrue(0 < kernel.ms <= one.alone_ms)
+            self.assertTrue(one.launch_ms > 0 and one.empty_ms > 0)
+            self.assertEqual((other.key, other.name, other.kernels), (8, "event", []))
+            self.assertIn("it has an event", other.left_out)
+            self.assertEqual([t.key for t in img.kernel_times(8, 7)], [8, 7])
+            self.assertIn("vecadd", repr(one))
+            with self.assertRaisesRegex(foundry.Error, "no graph with key 9"):
+                img.kernel_times(9)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        capture(sys.argv[2])
+    else:
+        suite.main()
