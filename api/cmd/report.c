@@ -97,10 +97,11 @@ static int head(struct report *r)
 	fprintf(r->f, "</h1>\n<div class=\"dim\">Image <code>%s</code> of the store <code>",
 		fdry_oid_hex(&r->info.oid, hex));
 	html_text(r->f, fdry_store_path(r->s));
-	fputs("</code></div>\n<nav><a href=\"#graphs\">Graphs</a><a href=\"#kernels\">Kernels</a>"
-	      "<a href=\"#memory\">Memory</a><a href=\"#objects\">Objects</a>"
-	      "<a href=\"#shared\">Shared</a><a href=\"#facts\">Facts</a></nav>\n</header>\n",
-	      r->f);
+	fprintf(r->f,
+		"</code></div>\n<nav><a href=\"#graphs\">Graphs</a><a href=\"#kernels\">Kernels</a>"
+		"%s<a href=\"#memory\">Memory</a><a href=\"#objects\">Objects</a>"
+		"<a href=\"#shared\">Shared</a><a href=\"#facts\">Facts</a></nav>\n</header>\n",
+		r->measured ? "<a href=\"#times\">Times</a>" : "");
 	cards(r);
 	return err;
 }
@@ -186,6 +187,9 @@ static int page_write(struct report *r, const char *name)
 	if (err)
 		return err;
 	report_kernels(r);
+	err = r->measured ? report_times(r) : 0;
+	if (err)
+		return err;
 	report_memory(r);
 	objects(r);
 	err = report_shared(r);
@@ -223,16 +227,16 @@ static int file_write(const char *page, size_t len, const char *path)
 }
 
 /* The page is made in memory: a page that fails leaves no part of it. */
-static int report_write(struct report *r, const char *name, const char *path)
+static int report_write(struct report *r, const struct fdry_oid *oid, const char *name,
+			const char *path)
 {
 	char *page = NULL;
 	size_t len = 0;
-	struct fdry_oid oid;
-	int err = cmd_resolve(r->s, name, true, &oid) ?: fdry_reader_begin(r->s, &r->reader);
+	int err = fdry_reader_begin(r->s, &r->reader);
 
 	if (err)
 		return err;
-	err = image_read(r, &oid);
+	err = image_read(r, oid);
 	if (err)
 		goto out_end;
 	r->f = open_memstream(&page, &len);
@@ -273,13 +277,17 @@ int cmd_report(const struct cmd_args *a, struct fdry_store *s)
 	const char *path = cmd_value(a, OUTPUT);
 	struct report r = { .s = s };
 	bool file = path && strcmp(path, "-");
+	struct fdry_oid oid;
 	int err;
 
 	if (cmd_has(a, JSON) && !file)
 		return cmd_usage(
 			a->cmd,
 			"--json and the page cannot both be on standard output; use -o FILE");
-	err = report_write(&r, a->argv[0], path);
+	err = cmd_resolve(s, a->argv[0], true, &oid) ?:
+	      (cmd_has(a, TIME) ? report_times_measure(&r, &oid) : 0) ?:
+	      report_write(&r, &oid, a->argv[0], path);
+	report_times_release(&r);
 	if (err)
 		return cmd_fail(err);
 	if (cmd_has(a, JSON))

@@ -17,6 +17,8 @@ struct report_kernel {
 	char *name;             /* short */
 };
 
+struct report_times;
+
 struct report {
 	FILE *f;
 	struct fdry_store *s;
@@ -24,6 +26,7 @@ struct report {
 	struct fdry_object_info info;
 	struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1];
 	struct fdry_image_times times;
+	struct report_times *measured; /* NULL: nothing was measured */
 	struct cmd_image im;
 	struct report_kernel *kernels; /* by index; NULL if there are none */
 	uint32_t *ranked;              /* the same by nodes, the most first */
@@ -50,5 +53,11 @@ int report_graphs(struct report *r) __must_check;
 void report_kernels(struct report *r);
 void report_memory(struct report *r);
 int report_shared(struct report *r) __must_check;
+
+/* Load image @oid on the GPU and measure its kernels, before anything else is read. Errors of the
+ * load and of fdry_image_kernel_times(). */
+int report_times_measure(struct report *r, const struct fdry_oid *oid) __must_check;
+int report_times(const struct report *r) __must_check;
+void report_times_release(struct report *r);
 
 #endif

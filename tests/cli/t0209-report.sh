@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests of foundry-store report and show --html: the page is well-formed, has no part from outside,
-# shows what the image holds, and escapes every name.
+# shows what the image holds, and escapes every name. With --time it shows what a replay takes.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -86,6 +86,22 @@ t "a page with an audit is wrong usage" exits 2 foundry-store show m/a --html --
 t "a report that fails leaves no file" bash -c \
 	"! foundry-store report nobody -o none.html 2>err && [ ! -e none.html ]"
 t "report to a full disk fails" exits 5 bash -c 'foundry-store report m/a >/dev/full'
+
+# --- times ---
+
+"$BUILD/examples/vecadd" -s "$shm/run" -m "$BUILD/sim/kernels.cubin" capture >captured
+foundry-store -s "$shm/run" report vecadd --time -o times.html >said
+t "the page has the times of graphs and kernels" page times.html "
+	re.search(r'Graph 1, vecadd(\d+\.\d{4} ms){4}', text) and
+	re.search(r'vecadd\d+\.\d{4} ms100\.0 %1\d+\.\d{4} ms', text) and
+	'The software driver ran these kernels' in text"
+t "the page leads to them" page times.html \
+	"[a for t, a in tags if t == 'a' and a['href'] == '#times'] and 'id=\"times\"' in source"
+t "other pages have no times" page page.html "'Times' not in text and 'external tensor' not in text"
+t "an image that cannot be loaded here leaves no page" bash -c \
+	'! foundry-store report m/a --time -o none.html 2>err && [ ! -e none.html ] && cat err'
+t "and the message names the reason" grep -q 'does not state its kind of driver' err
+t "only report has the option" exits 2 foundry-store show m/a --html --time
 
 # --- limits ---
 

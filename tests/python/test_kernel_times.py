@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of measured times in Python, on the software driver."""
+"""Tests of measured times in Python and on a page, on the software driver."""
 import ctypes
 import os
 import subprocess
@@ -10,7 +10,9 @@ import unittest
 import suite
 import test_roundtrip
 
+BUILD = os.environ.get("BUILD", "build")
 N = test_roundtrip.N
+PAGE = os.path.join("tests", "cli", "page.py")
 
 
 def event_add(cuda, graph):
@@ -64,6 +66,19 @@ class Times(unittest.TestCase):
             self.assertIn("vecadd", repr(one))
             with self.assertRaisesRegex(foundry.Error, "no graph with key 9"):
                 img.kernel_times(9)
+
+    def test_page(self):
+        page = os.path.join(self.folder.name, "page.html")
+        subprocess.run([os.path.join(BUILD, "foundry-store"), "-q", "-s", self.store, "report",
+                        "timed", "--time", "-o", page], check=True)
+        done = subprocess.run(
+            [sys.executable, PAGE, page,
+             r"re.search(r'vecadd\d+\.\d{4} ms100\.0 %1\d+\.\d{4} ms', text) and "
+             r"re.search(r'Graph 7, add(\d+\.\d{4} ms){4}', text) and "
+             r"'Graph 8, event not measured: it has an event' in text and "
+             r"'The image has 1 external tensor. Nobody filled it' in text"],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":
