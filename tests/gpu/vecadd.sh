@@ -12,4 +12,7 @@ t "load" bash -c '"$1" -s store load | tee out && grep -q "NVIDIA.*every number 
 t "the same id again" bash -c \
 	'"$1" -s store2 capture >again && "$1" -s store load >out &&
 	grep -q "$(sed -n "s/^image //p" again)" out' - "$vecadd"
+t "a page with the time of its kernel" sh -c \
+	'foundry-store -s store report vecadd --time -o page.html &&
+	grep "<code>vecadd</code></td><td class=\"bar time\">" page.html'
 t_done
