@@ -43,8 +43,8 @@ void fdry_upload_open(struct fdry_upload *u);
  * it. */
 void fdry_upload_abandon(struct fdry_upload *u);
 
-/* Return the block of a batch: FDRY_UPLOAD_BLOCK bytes, or all bytes of the upload. Call it once for each part; the first call
- * waits for a free block. */
+/* Return the block of a batch: FDRY_UPLOAD_BLOCK bytes, or all bytes of the upload. Call it once
+ * for each part; the first call waits for a free block. */
 int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch,
 		     uint8_t **ret) __must_check;
 /* Report that a part is filled, or that it failed if @whole is false. Returns true if it was the
