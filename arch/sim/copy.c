@@ -19,11 +19,23 @@ struct side {
 	CUmemorytype type;
 	CUdeviceptr base;
 	size_t x, y, z, lod, pitch, height;
+	const struct sim_array *array;
 };
+
+/* The bytes of an array lie like those of memory with its pitch and height. */
+static void side_array(struct side *s, CUarray handle)
+{
+	if (s->type != CU_MEMORYTYPE_ARRAY)
+		return;
+	s->array = sim_array_find(handle);
+	s->base = s->array ? (CUdeviceptr)(uintptr_t)s->array->bytes : 0;
+	s->pitch = s->array ? s->array->row : 0;
+	s->height = s->array ? s->array->rows : 0;
+}
 
 static struct side side_src(const CUDA_MEMCPY3D *p)
 {
-	return (struct side){
+	struct side s = {
 		p->srcMemoryType,
 		p->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)p->srcHost
 						       : p->srcDevice,
@@ -33,12 +45,16 @@ static struct side side_src(const CUDA_MEMCPY3D *p)
 		p->srcLOD,
 		p->srcPitch,
 		p->srcHeight,
+		NULL,
 	};
+
+	side_array(&s, p->srcArray);
+	return s;
 }
 
 static struct side side_dst(const CUDA_MEMCPY3D *p)
 {
-	return (struct side){
+	struct side s = {
 		p->dstMemoryType,
 		p->dstMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)p->dstHost
 						       : p->dstDevice,
@@ -48,7 +64,11 @@ static struct side side_dst(const CUDA_MEMCPY3D *p)
 		p->dstLOD,
 		p->dstPitch,
 		p->dstHeight,
+		NULL,
 	};
+
+	side_array(&s, p->dstArray);
+	return s;
 }
 
 static struct sim_plane side_plane(const struct side *s, const CUDA_MEMCPY3D *p)
@@ -85,6 +105,8 @@ static bool shape_ok(const struct side *s, const CUDA_MEMCPY3D *p)
 
 	if (s->lod || s->type < CU_MEMORYTYPE_HOST || s->type > CU_MEMORYTYPE_UNIFIED)
 		return false;
+	if (s->type == CU_MEMORYTYPE_ARRAY)
+		return true; /* side_check() */
 	if (p->WidthInBytes > SIZE_MAX / 4 || s->x > SIZE_MAX / 4)
 		return false;
 	if (!rows)
@@ -107,7 +129,23 @@ static bool side_pageable(const struct side *s, const CUDA_MEMCPY3D *p)
 {
 	struct sim_plane plane = side_plane(s, p);
 
-	return s->type != CU_MEMORYTYPE_DEVICE && !sim_range_find(plane.base);
+	return s->type != CU_MEMORYTYPE_DEVICE && s->type != CU_MEMORYTYPE_ARRAY &&
+	       !sim_range_find(plane.base);
+}
+
+static bool part_ok(size_t at, size_t size, size_t all)
+{
+	return at <= all && size <= all - at;
+}
+
+/* Whether the copy is of whole elements inside of the array. */
+static bool array_holds(const struct side *s, const CUDA_MEMCPY3D *p)
+{
+	const struct sim_array *a = s->array;
+
+	return a && s->x % a->element == 0 && p->WidthInBytes % a->element == 0 &&
+	       part_ok(s->x, p->WidthInBytes, a->row) && part_ok(s->y, p->Height, a->rows) &&
+	       part_ok(s->z, p->Depth, a->slices);
 }
 
 static CUresult side_check(const struct side *s, const CUDA_MEMCPY3D *p, bool write)
@@ -115,7 +153,7 @@ static CUresult side_check(const struct side *s, const CUDA_MEMCPY3D *p, bool wr
 	struct sim_plane plane = side_plane(s, p);
 
 	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return array_holds(s, p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	if (!s->base)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s->type == CU_MEMORYTYPE_HOST || side_pageable(s, p))
@@ -136,6 +174,8 @@ CUresult sim_copy_check(const CUDA_MEMCPY3D *p)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (copy_empty(p))
 		return CUDA_SUCCESS;
+	if (src.array && dst.array && src.array->element != dst.array->element)
+		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(side_check(&src, p, false));
 	return side_check(&dst, p, true);
 }
@@ -209,7 +249,7 @@ static bool side_device(const struct side *s, const CUDA_MEMCPY3D *p)
 	struct sim_plane plane = side_plane(s, p);
 	const struct sim_range *r = sim_range_find(plane.base);
 
-	return s->type != CU_MEMORYTYPE_HOST && r && !sim_range_host(r);
+	return s->array || (s->type != CU_MEMORYTYPE_HOST && r && !sim_range_host(r));
 }
 
 static CUresult copy_sync(const CUDA_MEMCPY3D *p)
@@ -281,6 +321,84 @@ COPY_ASYNC(cuMemcpyAsync, UNIFIED, UNIFIED, CUdeviceptr, CUdeviceptr)
 COPY_ASYNC(cuMemcpyHtoDAsync_v2, DEVICE, HOST, CUdeviceptr, const void *)
 COPY_ASYNC(cuMemcpyDtoHAsync_v2, HOST, DEVICE, void *, CUdeviceptr)
 COPY_ASYNC(cuMemcpyDtoDAsync_v2, DEVICE, DEVICE, CUdeviceptr, CUdeviceptr)
+
+/* The plain copies of arrays: bytes of a row. */
+static CUDA_MEMCPY3D into_array(CUDA_MEMCPY3D p, CUarray dst, size_t at)
+{
+	p.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+	p.dstArray = dst;
+	p.dstXInBytes = at;
+	return p;
+}
+
+static CUDA_MEMCPY3D from_array(CUDA_MEMCPY3D p, CUarray src, size_t at)
+{
+	p.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+	p.srcArray = src;
+	p.srcXInBytes = at;
+	return p;
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray dst, size_t at, CUdeviceptr src, size_t size)
+{
+	CUDA_MEMCPY3D p = into_array(linear(DEVICE, 0, DEVICE, src, size), dst, at);
+
+	SIM_ENTER(cuMemcpyDtoA_v2);
+	return copy_sync(&p);
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dst, CUarray src, size_t at, size_t size)
+{
+	CUDA_MEMCPY3D p = from_array(linear(DEVICE, dst, DEVICE, 0, size), src, at);
+
+	SIM_ENTER(cuMemcpyAtoD_v2);
+	return copy_sync(&p);
+}
+
+CUresult cuMemcpyHtoA_v2(CUarray dst, size_t at, const void *src, size_t size)
+{
+	CUDA_MEMCPY3D p =
+		into_array(linear(DEVICE, 0, HOST, (CUdeviceptr)(uintptr_t)src, size), dst, at);
+
+	SIM_ENTER(cuMemcpyHtoA_v2);
+	return copy_sync(&p);
+}
+
+CUresult cuMemcpyAtoH_v2(void *dst, CUarray src, size_t at, size_t size)
+{
+	CUDA_MEMCPY3D p =
+		from_array(linear(HOST, (CUdeviceptr)(uintptr_t)dst, DEVICE, 0, size), src, at);
+
+	SIM_ENTER(cuMemcpyAtoH_v2);
+	return copy_sync(&p);
+}
+
+CUresult cuMemcpyAtoA_v2(CUarray dst, size_t dst_at, CUarray src, size_t src_at, size_t size)
+{
+	CUDA_MEMCPY3D p = into_array(from_array(linear(DEVICE, 0, DEVICE, 0, size), src, src_at),
+				     dst, dst_at);
+
+	SIM_ENTER(cuMemcpyAtoA_v2);
+	return copy_sync(&p);
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray dst, size_t at, const void *src, size_t size, CUstream stream)
+{
+	CUDA_MEMCPY3D p =
+		into_array(linear(DEVICE, 0, HOST, (CUdeviceptr)(uintptr_t)src, size), dst, at);
+
+	SIM_ENTER(cuMemcpyHtoAAsync_v2);
+	return copy_async(&p, stream);
+}
+
+CUresult cuMemcpyAtoHAsync_v2(void *dst, CUarray src, size_t at, size_t size, CUstream stream)
+{
+	CUDA_MEMCPY3D p =
+		from_array(linear(HOST, (CUdeviceptr)(uintptr_t)dst, DEVICE, 0, size), src, at);
+
+	SIM_ENTER(cuMemcpyAtoHAsync_v2);
+	return copy_async(&p, stream);
+}
 
 static CUresult contexts_check(CUcontext a, CUcontext b)
 {

@@ -68,9 +68,13 @@ static CUresult launch_run(const struct sim_launch *l, void *shared)
 static CUresult copy_run(const struct sim_copy *c)
 {
 	const CUDA_MEMCPY3D *p = &c->p;
-	struct sim_plane src = sim_copy_src(p), dst = sim_copy_dst(p);
+	struct sim_plane src, dst;
 	size_t y, z;
 
+	sim_lock(); /* to find arrays */
+	src = sim_copy_src(p);
+	dst = sim_copy_dst(p);
+	sim_unlock();
 	for (z = 0; z < p->Depth; z++)
 		for (y = 0; y < p->Height; y++)
 			memmove(sim_plane_row(&dst, y, z), sim_plane_row(&src, y, z),

@@ -13,9 +13,9 @@
  * callers) releases it during the wait, so objects found before must be found again, or held by a
  * reference.
  *
- * Handles are numbers, not addresses, and are never reused. So the driver always recognises a
- * handle that was destroyed or is not its own, and code that uses a handle as a pointer crashes at
- * once.
+ * Handles are numbers, not addresses, and are never reused, except for those of handle.c. So the
+ * driver always recognises a handle that was destroyed or is not its own, and code that uses a
+ * handle as a pointer crashes at once.
  */
 #ifndef FDRY_ARCH_SIM_SIM_H
 #define FDRY_ARCH_SIM_SIM_H
@@ -89,7 +89,7 @@ static inline void sim_leave(const int *held)
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
 	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture) \
 	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) \
-	X(POOL, mempool) X(EXTERNAL, external) X(SEMAPHORE, semaphore)
+	X(POOL, mempool) X(EXTERNAL, external) X(SEMAPHORE, semaphore) X(ARRAY, array)
 
 enum sim_type {
 #define X(upper, lower) SIM_##upper,
@@ -242,6 +242,21 @@ void sim_alloc_free(CUdeviceptr addr);
 CUresult sim_pool_alloc(struct sim_ctx *ctx, CUmemoryPool pool, size_t size, CUdeviceptr *ret);
 void sim_pool_freed(const struct sim_range *r);
 
+/* array.c */
+
+struct sim_array {
+	struct sim_obj obj;
+	struct sim_array *next;
+	CUDA_ARRAY3D_DESCRIPTOR desc;
+	CUdevice dev;
+	uint64_t ctx;         /* the context's handle */
+	unsigned char *bytes; /* row by row */
+	size_t element, row;  /* bytes of an element, of a row */
+	size_t rows, slices;  /* at least 1 */
+};
+
+const struct sim_array *sim_array_find(CUarray handle); /* NULL: there is none */
+
 /* vmm.c */
 /* The reservation that holds @addr. */
 bool sim_reservation_find(CUdeviceptr addr, CUdeviceptr *start, size_t *size);
@@ -253,6 +268,7 @@ void sim_ctx_streams_release(struct sim_ctx *ctx);
 void sim_events_release(struct sim_ctx *ctx);
 void sim_modules_release(struct sim_ctx *ctx);
 void sim_memory_release(struct sim_ctx *ctx);
+void sim_arrays_release(struct sim_ctx *ctx);
 
 /* memnode.c */
 /* cuMemFree of live memory that a graph allocated; false if @addr is no such memory. */
@@ -376,6 +392,7 @@ struct sim_plane {
 	size_t rows;      /* rows from slice to slice */
 };
 
+/* The memory of a copy. An array that was destroyed is an address that faults. */
 struct sim_plane sim_copy_src(const CUDA_MEMCPY3D *p);
 struct sim_plane sim_copy_dst(const CUDA_MEMCPY3D *p);
 static inline void *sim_plane_row(const struct sim_plane *plane, size_t y, size_t z)
