@@ -21,7 +21,7 @@
 #include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 8
+#define FDRY_HOOK_VERSION 9
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -58,6 +58,14 @@ struct fdry_hook_live {
 	uint64_t captures;       /* streams capturing now */
 	uint64_t unwrapped;    /* look-ups of a hooked name that returned a version unknown to the
 				  interposer */
+};
+
+/* A CUDA array. */
+struct fdry_hook_array {
+	CUDA_ARRAY3D_DESCRIPTOR desc; /* as the program passed it; without a depth and flags if it
+					 passed none */
+	CUcontext ctx;                /* in which it was made */
+	uint64_t serial;              /* no other array of the process has it */
 };
 
 struct fdry_hook {
@@ -157,6 +165,10 @@ struct fdry_hook {
 	int (*conditional)(CUgraphNode node, struct fdry_conditional *ret);
 	/* The attributes of a kernel node that the driver does not report. */
 	void (*attributes)(CUgraphNode node, struct fdry_unreported_attrs *ret);
+
+	/* An array that the program made during the capture, and that exists. FDRY_E_REFUSED says
+	 * why @array is none. */
+	int (*array)(CUarray array, struct fdry_hook_array *ret);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

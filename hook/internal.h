@@ -20,6 +20,8 @@
 #include "hook/hook.h"
 
 /* In cuda.h the plain name is the newest version; here every name is the symbol of that name. */
+#undef cuArray3DCreate
+#undef cuArrayCreate
 #undef cuGetProcAddress
 #undef cuGraphAddNode
 #undef cuIpcOpenMemHandle
@@ -32,6 +34,19 @@
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 #undef cuStreamUpdateCaptureDependencies
+
+/* Descriptors of arrays in the first version of CUDA, which cuda.h hides. */
+struct CUDA_ARRAY_DESCRIPTOR_v1_st {
+	unsigned int Width, Height;
+	CUarray_format Format;
+	unsigned int NumChannels;
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
+	unsigned int Width, Height, Depth;
+	CUarray_format Format;
+	unsigned int NumChannels, Flags;
+};
 
 /* The prototypes of all hooks; the compiler compares them with those of cuda.h. */
 #define HOOK(symbol, name, since, stream, params) \
@@ -191,6 +206,10 @@ int fdry_hook_pinned_ledger(struct fdry_alloc **ret, size_t *count);
 bool fdry_hook_pinned_used(CUdeviceptr addr);
 int fdry_hook_pinned_claim(CUdeviceptr addr, uint64_t size);
 int fdry_hook_pinned_free(CUdeviceptr addr);
+
+/* --- array.c --- */
+
+int fdry_hook_array(CUarray array, struct fdry_hook_array *ret);
 
 /* --- attributes.c --- */
 

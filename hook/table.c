@@ -42,6 +42,7 @@ static const struct fdry_hook table = {
 	.pinned_free = fdry_hook_pinned_free,
 	.conditional = fdry_hook_conditional,
 	.attributes = fdry_hook_attributes,
+	.array = fdry_hook_array,
 };
 
 const struct fdry_hook *fdry_hook_table(void)
