@@ -261,6 +261,9 @@ int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_grap
 	err = fdry_graph_view_check_hosts(view, in->hosts, in->nhosts);
 	if (err)
 		return err;
+	err = fdry_graph_view_check_arrays(view, in->arrays, in->narrays);
+	if (err)
+		return err;
 	err = fdry_graph_view_check_functions(view, in->functions, in->nfunctions);
 	if (err)
 		return err;

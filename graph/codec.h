@@ -17,6 +17,7 @@
 
 #include "foundry/types.h"
 #include "graph/columns.h"
+#include "graph/cuarray.h"
 #include "graph/edge.h"
 #include "graph/format.h"
 #include "graph/host.h"
@@ -48,6 +49,11 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v,
  * otherwise. */
 int fdry_graph_view_check_hosts(const struct fdry_graph_view *v,
 				const struct fdry_host_segment *hosts, uint32_t count) __must_check;
+
+/* Check that every copy from or to an array lies inside one of the image's arrays, and consists of
+ * whole elements. FDRY_E_BADIMAGE otherwise. */
+int fdry_graph_view_check_arrays(const struct fdry_graph_view *v,
+				 const struct fdry_cuarray *arrays, uint32_t count) __must_check;
 
 /* Check that @functions has the name of each host function. FDRY_E_NOKEY otherwise. */
 int fdry_graph_view_check_functions(const struct fdry_graph_view *v,

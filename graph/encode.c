@@ -196,6 +196,8 @@ static uint32_t features(const struct fdry_graph_enc *enc)
 		memcpy(&m, copies->data + at, sizeof(m));
 		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
 			ret |= FDRY_GRAPH_INCOMPAT_HOST;
+		if (fdry_cuarray_is(m.src) || fdry_cuarray_is(m.dst))
+			ret |= FDRY_GRAPH_INCOMPAT_ARRAYS;
 	}
 	for (at = 0; at < kernels->len; at += sizeof(k)) {
 		memcpy(&k, kernels->data + at, sizeof(k));

@@ -33,11 +33,14 @@
 	(1u << 5) /* it has conditional nodes */
 #define FDRY_GRAPH_INCOMPAT_SEMAPHORES \
 	(1u << 6) /* it has nodes of semaphores */
+#define FDRY_GRAPH_INCOMPAT_ARRAYS \
+	(1u << 7) /* some memcpy node has a place in an array (cuarray.h) for an address */
 /* Bits that this reader understands. */
 #define FDRY_GRAPH_INCOMPAT_KNOWN \
 	(FDRY_GRAPH_INCOMPAT_HOST | FDRY_GRAPH_INCOMPAT_SHORT | FDRY_GRAPH_INCOMPAT_SUBGRAPHS | \
 	 FDRY_GRAPH_INCOMPAT_FUNCTIONS | FDRY_GRAPH_INCOMPAT_MEMOPS | \
-	 FDRY_GRAPH_INCOMPAT_CONDITIONALS | FDRY_GRAPH_INCOMPAT_SEMAPHORES)
+	 FDRY_GRAPH_INCOMPAT_CONDITIONALS | FDRY_GRAPH_INCOMPAT_SEMAPHORES | \
+	 FDRY_GRAPH_INCOMPAT_ARRAYS)
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -127,9 +130,11 @@ struct fdry_graph_memset {
 };
 
 struct fdry_graph_memcpy {
-	uint64_t src;        /* a device address, or a place in host memory */
-	uint64_t src_pitch;  /* bytes from row to row; the width if there is one row */
-	uint64_t src_height; /* rows from slice to slice; the height if depth is 1 */
+	uint64_t src;        /* a device address, or a place in host memory or in an array */
+	uint64_t src_pitch;  /* bytes from row to row; the width if there is one row; of an array
+				the number of the first row */
+	uint64_t src_height; /* rows from slice to slice; the height if depth is 1; of an array the
+				number of the first slice */
 	uint64_t dst;        /* as src */
 	uint64_t dst_pitch;
 	uint64_t dst_height;

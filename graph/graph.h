@@ -19,6 +19,7 @@
 #include "arch/unreported.h"
 #include "arch/driver.h"
 #include "graph/codec.h"
+#include "graph/cuarray.h"
 #include "graph/host.h"
 #include "graph/kernel.h"
 #include "graph/wordset.h"
@@ -46,6 +47,11 @@ typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum f
  * of the image holds them all. */
 typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
+/* Sets *ret to the array @array, and *number to its number in the image. FDRY_E_REFUSED says why an
+ * image cannot hold it. */
+typedef int (*fdry_cuarray_fn)(void *arg, CUarray array, uint32_t *number,
+			       struct fdry_cuarray *ret);
+
 /* Sets *ret to what the driver does not report of a conditional node. FDRY_E_REFUSED if it is not
  * known. */
 typedef int (*fdry_conditional_fn)(void *arg, CUgraphNode node, struct fdry_conditional *ret);
@@ -71,9 +77,10 @@ struct fdry_graph_reader {
 	const struct fdry_driver *drv;
 	struct fdry_kernel_set *kernels;
 	fdry_where_fn where;
-	void *where_arg;   /* of @where, @host, @conditional and @attributes */
+	void *where_arg;   /* of @where, @host, @array, @conditional and @attributes */
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
+	fdry_cuarray_fn array;           /* NULL: copies from and to arrays are refused */
 	fdry_conditional_fn conditional; /* NULL: conditional nodes are refused */
 	fdry_attributes_fn attributes;   /* NULL: no node has such attributes */
 	const struct fdry_host_function *functions; /* that have names */
@@ -104,8 +111,8 @@ struct fdry_graph_word {
  *
  * Interns the graph's kernels into @rd->kernels, in canonical order.
  * Errors: FDRY_E_REFUSED names a node that cannot be restored exactly, its kernel and the reason:
- * other kinds of nodes, host memory that @rd does not know, arrays, pointers to memory outside the
- * region, events of the application, attributes that cannot be set again.
+ * other kinds of nodes, host memory or arrays that @rd does not know, pointers to memory outside
+ * the region, events of the application, attributes that cannot be set again.
  */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
 
@@ -175,6 +182,8 @@ struct fdry_graph_builder {
 	const struct fdry_kernel_bank *bank; /* ... and the kernels loaded from it */
 	const struct fdry_host_segment *hosts; /* the image's host segments */
 	uint32_t nhosts;
+	const struct fdry_cuarray *arrays; /* the image's arrays */
+	uint32_t narrays;
 	/* Those that host nodes call: fdry_graph_view_check_functions() found them all. */
 	const struct fdry_host_function *functions;
 	size_t nfunctions;
@@ -207,8 +216,8 @@ static inline size_t fdry_graph_mark(uint32_t i, uint32_t node)
 
 /**
  * fdry_graph_build() - Build a driver graph.
- * @view: checked against kernel table and host segments here; its bytes must stay until this
- * returns
+ * @view: checked against kernel table, host segments and arrays here; its bytes must stay until
+ * this returns
  *
  * Makes two allocations for the whole graph, none for a node. A failure leaves nothing behind.
  * Errors: FDRY_E_BADIMAGE, FDRY_E_DRIVER, FDRY_E_NODEVMEM.

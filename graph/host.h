@@ -4,7 +4,8 @@
  *
  * Host memory has other addresses in every process. The image has a host segment for each range
  * that copies read or write. A place is a segment and an offset in it, in 64 bits. Its highest bit
- * is set, so no device address looks like a place.
+ * is set, so no device address looks like a place. The next bit is clear: it is set in places in
+ * CUDA arrays (cuarray.h).
  */
 #ifndef FDRY_GRAPH_HOST_H
 #define FDRY_GRAPH_HOST_H
@@ -31,13 +32,19 @@ static inline uint64_t fdry_host_place(uint32_t segment, uint64_t offset)
 	return FDRY_HOST_PLACE | (uint64_t)segment << FDRY_HOST_SHIFT | offset;
 }
 
-/* Whether it is a place in host memory, and no device address. */
-static inline bool fdry_host_is(uint64_t place)
+/* Whether it is a device address, and no place. */
+static inline bool fdry_place_is_device(uint64_t place)
 {
-	return place & FDRY_HOST_PLACE;
+	return !(place & FDRY_HOST_PLACE);
 }
 
-/* Any number below 2^23 if the place is unchecked. */
+/* Whether it is a place in host memory. */
+static inline bool fdry_host_is(uint64_t place)
+{
+	return place >> 62 == FDRY_HOST_PLACE >> 62;
+}
+
+/* Any number below 2^22 if the place is unchecked. */
 static inline uint32_t fdry_host_segment(uint64_t place)
 {
 	return (uint32_t)((place & ~FDRY_HOST_PLACE) >> FDRY_HOST_SHIFT);

@@ -23,7 +23,7 @@ struct fdry_read_handle {
 
 /* Memory that a node copies, sets or keeps in a cache. */
 struct fdry_read_range {
-	uint64_t addr, bytes;
+	uint64_t addr, bytes; /* of an array: its handle, and 0 */
 	uint64_t place; /* for the source or destination of a copy: the place that replaces @addr */
 	uint64_t type;  /* for the source or destination of a copy: its CUmemorytype; 0: no copy */
 };
@@ -94,6 +94,9 @@ int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr,
  * @type: the driver's type of the memory. */
 int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes,
 		    uint64_t *addr) __must_check;
+/* Find an array that a node copies from or to. FDRY_E_REFUSED. */
+int fdry_read_array(struct fdry_read *rd, CUarray array, uint32_t *number,
+		    struct fdry_cuarray *ret) __must_check;
 /*
  * If @word points to memory outside the region, *@what names that memory; else *@what is NULL.
  * @whole: the word is all of a parameter. Otherwise it may lie in the padding of a structure, which

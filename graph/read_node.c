@@ -125,6 +125,23 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
 	return fdry_read_range(rd, what, *addr, bytes);
 }
 
+int fdry_read_array(struct fdry_read *rd, CUarray array, uint32_t *number,
+		    struct fdry_cuarray *ret)
+{
+	struct fdry_read_range range = { .addr = (uintptr_t)array, .type = CU_MEMORYTYPE_ARRAY };
+	int err;
+
+	if (!rd->in->array)
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the CUDA arrays of the program are not known; use linear device "
+				 "memory");
+	err = rd->in->array(rd->in->where_arg, array, number, ret);
+	if (err)
+		return err;
+	range.place = fdry_cuarray_place(*number, 0);
+	return range_record(rd, &range);
+}
+
 int fdry_read_kernel(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p, uint32_t *ret)
 {
 	struct fdry_read_handle handle = { p->kern, p->func, p->sharedMemBytes };

@@ -68,10 +68,22 @@ static bool pointers_same(const struct fdry_read *rd, const struct fdry_graph_ke
 	return true;
 }
 
+/* An array that exists still has its shape: see fdry_cuarray_fn. */
+static bool array_same(struct fdry_read *rd, const struct fdry_read_range *r)
+{
+	struct fdry_cuarray array;
+	uint32_t number;
+
+	return !fdry_read_array(rd, (CUarray)(uintptr_t)r->addr, &number, &array) &&
+	       fdry_cuarray_place(number, 0) == r->place;
+}
+
 static bool range_same(struct fdry_read *rd, const struct fdry_read_range *r)
 {
 	uint64_t place = r->addr;
 
+	if (r->type == CU_MEMORYTYPE_ARRAY)
+		return array_same(rd, r);
 	if (!r->type)
 		return !fdry_read_range(rd, "it", r->addr, r->bytes);
 	return !fdry_read_place(rd, "it", (CUmemorytype)r->type, r->bytes, &place) &&

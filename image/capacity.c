@@ -212,9 +212,9 @@ static const struct fdry_capacity *copy_cut(const struct fdry_buf *capacities,
 {
 	const struct fdry_capacity *r = NULL;
 
-	if (!fdry_host_is(c->src))
+	if (fdry_place_is_device(c->src))
 		r = cut_at(capacities, c->src, copy_span(c, c->src_pitch, c->src_height));
-	if (!r && !fdry_host_is(c->dst))
+	if (!r && fdry_place_is_device(c->dst))
 		r = cut_at(capacities, c->dst, copy_span(c, c->dst_pitch, c->dst_height));
 	return r;
 }

@@ -56,6 +56,10 @@ static const char base_text[] =
 	"section 0x80000007 0123456789abcdef 01\n";
 
 static const struct fdry_host_segment test_hosts[] = { { 0x1000, 4096 }, { 0x2000, 100 } };
+static const struct fdry_cuarray test_arrays[] = {
+	{ .element = 4, .row = 400, .rows = 1, .slices = 1 },
+	{ .element = 8, .row = 256, .rows = 32, .slices = 16 },
+};
 
 static void must(int ok)
 {
@@ -123,7 +127,8 @@ static void try_object(struct fdry_span object)
 		return;
 	walk(&v);
 	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS) ||
-	    fdry_graph_view_check_hosts(&v, test_hosts, 2))
+	    fdry_graph_view_check_hosts(&v, test_hosts, 2) ||
+	    fdry_graph_view_check_arrays(&v, test_arrays, 2))
 		must(*fdry_last_error() != 0);
 	must(!fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &text));
 	must(!fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again));

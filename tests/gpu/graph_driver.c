@@ -122,6 +122,42 @@ START_TEST(edge_data)
 }
 END_TEST
 
+/* What cuda.h does not say about arrays: see the assumptions in software-driver.rst. */
+START_TEST(array_facts)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = 64, .Height = 8,
+					       .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+					       .NumChannels = 1 };
+	CUDA_MEMCPY3D p = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = gf.mem,
+			    .srcPitch = 256, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+			    .dstPitch = 7, .dstHeight = 9, .WidthInBytes = 6, .Height = 1,
+			    .Depth = 1 }, got;
+	CUarray first, second;
+	CUgraph g = graph_make();
+	CUgraphNode n;
+
+	ok(gf.drv.cuArray3DCreate_v2(&first, &flat));
+	p.dstArray = first;
+	printf("note: a node that copies 6 bytes to elements of 4 is result %d\n",
+	       (int)gf.drv.cuGraphAddMemcpyNode(&n, g, NULL, 0, &p, gf.ctx));
+	p.WidthInBytes = 8;
+	p.dstXInBytes = 2;
+	printf("note: a node that copies to byte 2 of elements of 4 is result %d\n",
+	       (int)gf.drv.cuGraphAddMemcpyNode(&n, g, NULL, 0, &p, gf.ctx));
+	p.dstXInBytes = 0;
+	n = memcpy_add(g, NULL, p);
+	ok(gf.drv.cuGraphMemcpyNodeGetParams(n, &got));
+	printf("note: a node reports pitch %zu and height %zu of its array, which had 7 and 9\n",
+	       got.dstPitch, got.dstHeight);
+	ok(gf.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuArrayDestroy(first));
+	ok(gf.drv.cuArray3DCreate_v2(&second, &flat));
+	printf("note: a new array %s the handle of the last destroyed one\n",
+	       first == second ? "has" : "does not have");
+	ok(gf.drv.cuArrayDestroy(second));
+}
+END_TEST
+
 START_TEST(cost)
 {
 	enum { NODES = 1750 };
@@ -175,9 +211,11 @@ int main(void)
 	tcase_add_checked_fixture(tc, progress_open, graph_fixture_close);
 	graph_rules_add(tc);
 	graph_rules_nodes_add(tc);
+	graph_rules_arrays_add(tc);
 	tcase_add_test(tc, fresh_attributes);
 	tcase_add_loop_test(tc, every_attribute, 0, sizeof(values) / sizeof(values[0]));
 	tcase_add_test(tc, edge_data);
+	tcase_add_test(tc, array_facts);
 	tcase_add_test(tc, cost);
 	suite_add_tcase(s, tc);
 	return test_main_nofork(s);

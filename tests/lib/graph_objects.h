@@ -19,7 +19,7 @@
 static const char *const golden_names[] = { "by-hand",  "empty", "all-kinds",
 					    "optional", "host",  "short", "children",
 					    "functions", "memops", "conditions",
-					    "semaphores" };
+					    "semaphores", "arrays" };
 #define GOLDEN_COUNT (sizeof(golden_names) / sizeof(golden_names[0]))
 
 struct fdry_span span_of(const struct fdry_buf *b);

@@ -10,5 +10,6 @@
 
 void graph_rules_add(TCase *tc);
 void graph_rules_nodes_add(TCase *tc);
+void graph_rules_arrays_add(TCase *tc);
 
 #endif

@@ -386,10 +386,10 @@ static const struct damage host_damages[] = {
 	  "its copies do not use host memory, but its header says" },
 	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | 1ull << 60, FDRY_E_BADIMAGE,
 	  "memcpy node 0 names host segment 1048576, more than" },
-	{ IN(MEMCPY, 24, 8), UINT64_MAX, FDRY_E_BADIMAGE,
+	{ IN(MEMCPY, 24, 8), FDRY_CUARRAY_PLACE - 1, FDRY_E_BADIMAGE,
 	  "a size that does not fit the address space" },
-	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE | 7ull << 60, FDRY_E_BADIMAGE,
-	  "memcpy node 0 names host segment 7340032" },
+	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE | 3ull << 60, FDRY_E_BADIMAGE,
+	  "memcpy node 0 names host segment 3145728" },
 	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | (FDRY_HOST_SIZE_MAX - 151), FDRY_E_BADIMAGE,
 	  "a size that does not fit the address" },
 	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE - 39, FDRY_E_BADIMAGE,
@@ -434,6 +434,78 @@ START_TEST(host_segments)
 	ck_assert_int_eq(fdry_graph_view_init(span_of(&plain), &v), 0);
 	ck_assert_uint_eq(v.header.incompat, 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, NULL, 0), 0);
+	fdry_buf_release(&o);
+	fdry_buf_release(&plain);
+}
+END_TEST
+
+/* --- arrays --- */
+
+static struct fdry_buf array_object(void)
+{
+	return object_of_string("foundry-graph 1\nnode 0 memcpy src array 1 0x10 src_y 2 src_z 1 "
+				"dst 0x500000000000 dst_pitch 8 dst_height 2 width 8 height 2 "
+				"depth 3\n");
+}
+
+static const struct damage array_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "its copies use arrays, but its header says otherwise" },
+	{ HEADER(incompat), FDRY_GRAPH_INCOMPAT_ARRAYS | FDRY_GRAPH_INCOMPAT_HOST, FDRY_E_BADIMAGE,
+	  "its copies do not use host memory, but its header says otherwise" },
+	{ IN(MEMCPY, 0, 8), 0x500000000000, FDRY_E_BADIMAGE, "a pitch that does not fit" },
+	{ IN(MEMCPY, 0, 8), FDRY_CUARRAY_PLACE | 1ull << 56, FDRY_E_BADIMAGE,
+	  "memcpy node 0 names array 65536, more than the limit of 65536" },
+	{ IN(MEMCPY, 0, 8), UINT64_MAX, FDRY_E_BADIMAGE, "a size that does not fit an array" },
+	{ IN(MEMCPY, 0, 8), FDRY_CUARRAY_PLACE | (FDRY_CUARRAY_X_MAX - 7), FDRY_E_BADIMAGE,
+	  "a size that does not fit an array" },
+	{ IN(MEMCPY, 8, 8), UINT32_MAX - 1, FDRY_E_BADIMAGE, "a size that does not fit an array" },
+	{ IN(MEMCPY, 8, 8), UINT64_MAX, FDRY_E_BADIMAGE, "a size that does not fit an array" },
+	{ IN(MEMCPY, 16, 8), UINT32_MAX - 2, FDRY_E_BADIMAGE, "a size that does not fit an array" },
+	{ IN(MEMCPY, 56, 8), 0, FDRY_E_BADIMAGE, "memcpy node 0 has a size of 0" },
+	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE, FDRY_E_BADIMAGE,
+	  "its copies use host memory, but its header says otherwise" },
+};
+
+START_TEST(array_damage_is_named)
+{
+	const struct damage *d = &array_damages[_i];
+	struct fdry_buf o = array_object();
+	struct fdry_graph_view v;
+
+	memcpy(o.data + d->at + (d->section ? section_of(&o, d->section) : 0), &d->value, d->size);
+	graph_damage_fails(d, fdry_graph_view_init(span_of(&o), &v));
+	fdry_buf_release(&o);
+}
+END_TEST
+
+/* 8 bytes from byte 16 of rows 2 and 3 in slices 1 to 3 of array 1. */
+START_TEST(arrays)
+{
+	const struct fdry_cuarray good = { .element = 8, .row = 24, .rows = 4, .slices = 4 };
+	struct fdry_cuarray all[] = { { .element = 1, .row = 1, .rows = 1, .slices = 1 }, good };
+	struct fdry_buf o = array_object(), plain = golden_object("all-kinds");
+	struct fdry_graph_view v;
+
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
+	ck_assert_uint_eq(v.header.incompat, FDRY_GRAPH_INCOMPAT_ARRAYS);
+	ok(fdry_graph_view_check_arrays(&v, all, 2));
+	ok(fdry_graph_view_check_hosts(&v, NULL, 0));
+	fails(BADIMAGE, "memcpy node 0 copies beyond the image's 1 arrays",
+	      fdry_graph_view_check_arrays(&v, all, 1));
+#define TOO_SMALL(change) \
+	all[1] = good; \
+	all[1].change; \
+	ck_assert_int_eq(fdry_graph_view_check_arrays(&v, all, 2), -FDRY_E_BADIMAGE)
+	TOO_SMALL(row = 23);
+	TOO_SMALL(rows = 3);
+	TOO_SMALL(rows = 1);
+	TOO_SMALL(slices = 3);
+	TOO_SMALL(element = 16);
+	TOO_SMALL(element = 12);
+#undef TOO_SMALL
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&plain), &v), 0);
+	ok(fdry_graph_view_check_arrays(&v, NULL, 0));
 	fdry_buf_release(&o);
 	fdry_buf_release(&plain);
 }
@@ -678,6 +750,9 @@ int main(void)
 	tcase_add_loop_test(tc, host_damage_is_named, 0,
 			    sizeof(host_damages) / sizeof(host_damages[0]));
 	tcase_add_test(tc, host_segments);
+	tcase_add_loop_test(tc, array_damage_is_named, 0,
+			    sizeof(array_damages) / sizeof(array_damages[0]));
+	tcase_add_test(tc, arrays);
 	tcase_add_test(tc, bytes_behind_the_end);
 	tcase_add_test(tc, attributes_in_no_set);
 	tcase_add_test(tc, kernel_table);

@@ -233,10 +233,12 @@ START_TEST(copy_of_arrays_and_strange_memory)
 	CUDA_MEMCPY3D p = copy_of(gf.mem, gf.mem + 64);
 
 	p.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-	graph_refused(graph_with_copy(p), "its source is a CUDA array");
+	graph_refused(graph_with_copy(p),
+		      "its source: the CUDA arrays of the program are not known");
 	p = copy_of(gf.mem, gf.mem + 64);
 	p.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-	graph_refused(graph_with_copy(p), "its destination is a CUDA array");
+	graph_refused(graph_with_copy(p),
+		      "its destination: the CUDA arrays of the program are not known");
 	p.dstMemoryType = 9;
 	graph_refused(graph_with_copy(p), "its destination is memory of type 9");
 	p = copy_of(gf.mem, gf.mem + 64);

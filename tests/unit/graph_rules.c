@@ -12,6 +12,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
 	graph_rules_add(tc);
 	graph_rules_nodes_add(tc);
+	graph_rules_arrays_add(tc);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
