@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "image/array_pieces.h"
 #include "image/describe.h"
 #include "image/image_pinned.h"
 #include "image/manifest.h"
@@ -68,6 +69,26 @@ static int pinned_text(const struct fdry_manifest *m, struct fdry_buf *out)
 			       (unsigned long long)chunks, m->n_pinned_chunks);
 }
 
+static int arrays_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_array *a = m->arrays;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_arrays; i++, a++) {
+		err = fdry_buf_printf(out, "array %u width %u height %u depth %u format %u "
+				      "channels %u flags %#x\n", i, a->width, a->height, a->depth,
+				      a->format, a->channels, a->flags);
+		if (err)
+			return err;
+	}
+	if (!m->n_arrays)
+		return 0;
+	return fdry_buf_printf(out, "arrays %llu bytes (%u pieces are not zero)\n",
+			       (unsigned long long)fdry_manifest_arrays_bytes(m),
+			       m->n_array_pieces);
+}
+
 static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	static const char *const roles[] = { "content", "scratch", "external" };
@@ -96,7 +117,7 @@ static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 		if (err)
 			return err;
 	}
-	err = pinned_text(m, out);
+	err = pinned_text(m, out) ?: arrays_text(m, out);
 	if (err)
 		return err;
 	return fdry_buf_printf(out,

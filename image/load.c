@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "image/arrays.h"
 #include "image/builder.h"
 #include "lib/clock.h"
 #include "image/check.h"
@@ -123,7 +124,7 @@ static int manifest_load(struct load *l, const char *name)
 
 	if (err)
 		return err;
-	err = fdry_image_hosts_plan(img);
+	err = fdry_image_hosts_plan(img) ?: fdry_image_arrays_plan(img);
 	if (err)
 		return err;
 	err = fdry_random_new(img);
@@ -283,7 +284,8 @@ static int content_fill(struct load *l)
 		return err;
 	err = fdry_content_copy(l->content, &sum, delayed || whole ? NULL : &check) ?:
 	      fdry_image_pinned_content(l->img, l->content_reader, &sum) ?:
-	      fdry_image_hosts_content(l->img, l->content_reader, &sum);
+	      fdry_image_hosts_content(l->img, l->content_reader, &sum) ?:
+	      fdry_image_arrays_content(l->img, l->content_reader, &sum);
 	if (err)
 		goto out_free;
 	r->content_bytes = sum.bytes;
@@ -497,6 +499,9 @@ static int device_load(struct load *l)
 	if (err)
 		goto out_leave;
 	err = fdry_context_limits(img);
+	if (err)
+		goto out_leave;
+	err = fdry_image_arrays_make(img);
 	if (err)
 		goto out_leave;
 	if (img->check_overlap && !img->private_ctx)

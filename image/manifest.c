@@ -112,7 +112,7 @@ uint64_t fdry_manifest_host_place(const struct fdry_manifest *m, uint32_t segmen
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
 {
 	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks +
-		   m->n_variables + m->n_files + m->n_pinned_chunks,
+		   m->n_variables + m->n_files + m->n_pinned_chunks + m->n_array_pieces,
 	       i, k = 0, u = 0;
 	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
 
@@ -130,6 +130,8 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->variables[i].oid;
 	for (i = 0; i < m->n_pinned_chunks; i++)
 		oids[k++] = m->pinned_chunks[i].oid;
+	for (i = 0; i < m->n_array_pieces; i++)
+		oids[k++] = m->array_pieces[i].oid;
 	for (i = 0; i < m->n_files; i++)
 		if (m->files[i].size)
 			oids[k++] = m->files[i].oid;

@@ -651,7 +651,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		fdry_manifest_check_pointers, selftests_check, fdry_manifest_check_audit,
 		text_check, /* after all checks of strings and of the indices that lead to them */
 		fingerprints_check, external_prints_check, events_check,
-		fdry_manifest_check_pinned,
+		fdry_manifest_check_pinned, fdry_manifest_check_arrays,
 	};
 	size_t i;
 	int err;

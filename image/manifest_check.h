@@ -14,6 +14,9 @@ int fdry_manifest_check(const struct fdry_manifest *m) __must_check;
 /* Check the sections about pinned memory, after those about host segments. FDRY_E_BADIMAGE. */
 int fdry_manifest_check_pinned(const struct fdry_manifest *m) __must_check;
 
+/* manifest_check_arrays.c: check the sections about arrays. FDRY_E_BADIMAGE, FDRY_E_LIMIT. */
+int fdry_manifest_check_arrays(const struct fdry_manifest *m) __must_check;
+
 /* Whether a string begins at @off. */
 static inline bool fdry_manifest_str_ok(const struct fdry_manifest *m, uint32_t off)
 {

@@ -18,6 +18,7 @@
 #include "lib/fingerprint.h"
 #include "lib/oid.h"
 #include "lib/sections.h"
+#include "graph/cuarray.h"
 #include "graph/host.h"
 
 #define FDRY_MF_MAGIC "FDRYIMG\x1a"
@@ -32,6 +33,8 @@
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
 #define FDRY_MF_GENERATORS_MAX 256u /* so a graph has at most as many draws */
 #define FDRY_MF_CAPACITIES_MAX 4096u
+#define FDRY_MF_EXTENT_MAX (1u << 20) /* rows of a slice, slices of an array */
+#define FDRY_MF_ARRAY_MAX (1ull << 40)
 #define FDRY_MF_FILES_MAX (1ull << 30) /* bytes of all files */
 #define FDRY_MF_FILE_NAME_MAX 1024u
 /* The most text of all entries, with a string counted for each entry that uses it: TEXT_TIMES times
@@ -278,6 +281,24 @@ struct fdry_mf_host_place {
 	uint64_t addr;
 };
 
+/* A CUDA array. Graph objects name it by its index here. */
+struct fdry_mf_array {
+	uint32_t width;    /* elements of a row, at least 1 */
+	uint32_t height;   /* rows; 0: it has no second dimension */
+	uint32_t depth;    /* slices or layers; 0: it has no third dimension */
+	uint32_t format;   /* a CUarray_format: 1 to 3, 8 to 10, 16 or 32 */
+	uint32_t channels; /* of an element: 1, 2 or 4 */
+	uint32_t flags;    /* CUDA_ARRAY3D_LAYERED, _SURFACE_LDST, _CUBEMAP, _TEXTURE_GATHER */
+};
+
+/* A piece of an array's content (array_pieces.h); ascending arrays, of each ascending pieces. A
+ * piece without an entry is zero. */
+struct fdry_mf_array_piece {
+	uint32_t array;      /* index into the arrays */
+	uint32_t piece;
+	struct fdry_oid oid; /* of the chunk object */
+};
+
 /* The fingerprints of chunks have a section, and those of host chunks have another. Each has one
  * entry for each chunk, in the same order. Images of version 0.1 have neither. */
 
@@ -369,6 +390,8 @@ struct fdry_mf_audit_word {
 	X(29, PINNED_ROLES, pinned_roles, struct fdry_mf_pinned_role) \
 	X(30, PINNED_CHUNKS, pinned_chunks, struct fdry_mf_pinned_chunk) \
 	X(31, HOST_PLACES, host_places, struct fdry_mf_host_place) \
+	X(32, ARRAYS, arrays, struct fdry_mf_array) \
+	X(33, ARRAY_PIECES, array_pieces, struct fdry_mf_array_piece) \
 	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
 	  struct fdry_fingerprint) \
@@ -440,6 +463,10 @@ FDRY_MF_FROZEN_AT(fdry_mf_pinned_chunk, oid, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_pinned_chunk, print, 48);
 FDRY_MF_FROZEN(fdry_mf_host_place, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host_place, addr, 8);
+FDRY_MF_FROZEN(fdry_mf_array, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_array, format, 12);
+FDRY_MF_FROZEN(fdry_mf_array_piece, 40);
+FDRY_MF_FROZEN_AT(fdry_mf_array_piece, oid, 8);
 FDRY_MF_FROZEN(fdry_fingerprint, 16);
 FDRY_MF_FROZEN(fdry_mf_external_print, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_external_print, value, 8);

@@ -212,7 +212,8 @@ static int graph_read(struct fdry_objects *o, struct fdry_reader *reader, uint32
 		fdry_array_count(img->semaphores, struct fdry_semaphore));
 	if (err)
 		return err;
-	return fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
+	err = fdry_graph_view_check_arrays(&x->view, img->arrays, img->m.n_arrays);
+	return err ? err : fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
 }
 
 static int object_read(struct fdry_objects *o, struct fdry_reader *reader, size_t i)

@@ -23,7 +23,8 @@ int fdry_image_order(struct fdry_span manifest, struct fdry_buf *ret)
 		return 0;
 	return oids_put(&m, objects, ret) ?: oids_put(&m, variables, ret) ?:
 	       oids_put(&m, graphs, ret) ?: oids_put(&m, chunks, ret) ?:
-	       oids_put(&m, pinned_chunks, ret) ?: oids_put(&m, host_chunks, ret);
+	       oids_put(&m, pinned_chunks, ret) ?: oids_put(&m, host_chunks, ret) ?:
+	       oids_put(&m, array_pieces, ret);
 }
 
 int fdry_store_pull(struct fdry_store *store, const char *from,

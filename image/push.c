@@ -12,7 +12,7 @@
 
 #include "foundry.h"
 #include "graph/host.h"
-#include "image/manifest.h"
+#include "image/array_pieces.h"
 #include "image/tensor.h"
 #include "lib/search.h"
 #include "registry/registry.h"
@@ -116,6 +116,16 @@ out_release:
 	return err;
 }
 
+/* No array is declared as constant. */
+static int piece_count(struct content *c, const struct fdry_manifest *m,
+		       const struct fdry_mf_array_piece *p)
+{
+	struct fdry_cuarray a = fdry_cuarray_of(&m->arrays[p->array]);
+	struct fdry_cuarray_piece piece = fdry_cuarray_piece(&a, p->piece);
+
+	return chunk_count(c, fdry_cuarray_place(p->array, 0), piece.bytes, &p->oid);
+}
+
 static int chunks_count(struct content *c, const struct fdry_manifest *m)
 {
 	uint64_t place;
@@ -128,6 +138,8 @@ static int chunks_count(struct content *c, const struct fdry_manifest *m)
 		place = fdry_host_place(m->host_chunks[i].segment, m->host_chunks[i].offset);
 		err = chunk_count(c, place, m->host_chunks[i].size, &m->host_chunks[i].oid);
 	}
+	for (i = 0; i < m->n_array_pieces && !err; i++)
+		err = piece_count(c, m, &m->array_pieces[i]);
 	return err;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "image/array_pieces.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
 #include "lib/opts.h"
@@ -115,6 +116,18 @@ static void hosts_fill(const struct fdry_manifest *m, struct fdry_requirements *
 		n->copied_bytes += m->host_chunks[i].size;
 }
 
+static void arrays_fill(const struct fdry_manifest *m, struct fdry_requirements *n)
+{
+	struct fdry_cuarray a;
+	uint32_t i;
+
+	n->array_bytes = fdry_manifest_arrays_bytes(m);
+	for (i = 0; i < m->n_array_pieces; i++) {
+		a = fdry_cuarray_of(&m->arrays[m->array_pieces[i].array]);
+		n->copied_bytes += fdry_cuarray_piece(&a, m->array_pieces[i].piece).bytes;
+	}
+}
+
 static int needs_make(struct fdry_store *s, const struct fdry_manifest *m,
 		      const struct fdry_plan *plan, struct fdry_requirements **ret)
 {
@@ -131,6 +144,7 @@ static int needs_make(struct fdry_store *s, const struct fdry_manifest *m,
 	n->kernels = m->n_kernels;
 	plan_fill(plan, n);
 	hosts_fill(m, n);
+	arrays_fill(m, n);
 	err = externals_fill(m, plan, n);
 	if (err)
 		goto out_free;
@@ -196,6 +210,11 @@ int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *o
 	if (n->host_bytes)
 		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n",
 				      (unsigned long long)n->host_bytes);
+	if (err)
+		return err;
+	if (n->array_bytes)
+		err = fdry_buf_printf(out, "needs %llu bytes of device memory for CUDA arrays\n",
+				      (unsigned long long)n->array_bytes);
 	if (err)
 		return err;
 	for (i = 0; i < n->nexternals; i++) {

@@ -6,6 +6,7 @@
  * the ticket does that; others wait for it. Afterwards a use costs one look at @content of the
  * image, as it does for any image.
  */
+#include "image/arrays.h"
 #include "image/check.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
@@ -42,6 +43,9 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 	err = hosts ? fdry_image_hosts_content(img, reader, &sum) : 0;
 	if (err)
 		goto out_end;
+	err = fdry_image_arrays_content(img, reader, &sum);
+	if (err)
+		goto out_end;
 	err = fdry_content_check_end(check, &checked);
 	if (err)
 		goto out_end;
@@ -73,6 +77,11 @@ static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 	}
 	for (i = 0; i < img->m.n_pinned_chunks; i++) {
 		err = fdry_reader_map(reader, &img->m.pinned_chunks[i].oid, &bytes);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < img->m.n_array_pieces; i++) {
+		err = fdry_reader_map(reader, &img->m.array_pieces[i].oid, &bytes);
 		if (err)
 			return err;
 	}

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "arch/stream.h"
+#include "image/arrays.h"
 #include "image/builder.h"
 #include "image/check.h"
 #include "image/context.h"
@@ -38,6 +39,7 @@ static void device_release(struct fdry_image *img)
 	fdry_execs_destroy(img);
 	fdry_overlap_free(img);
 	fdry_random_event_free(img);
+	fdry_image_arrays_free(img);
 	fdry_private_ctx_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_check_end(img);
@@ -80,6 +82,7 @@ void fdry_image_unload(struct fdry_image *img)
 	pthread_mutex_destroy(&img->lock);
 	pthread_mutex_destroy(&img->staging_lock);
 	free(img->hosts);
+	free(img->arrays);
 	fdry_buf_release(&img->pinned_pages);
 	free(img->pinned);
 	fdry_functions_release(&img->functions);

@@ -216,6 +216,30 @@ static int host_found(struct diff *d, int64_t i, int64_t j)
 	return found_texts(d, name, text[0], text[1]);
 }
 
+static int array_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	(void)d;
+	return (i > j) - (i < j);
+}
+
+static int array_found(struct diff *d, int64_t i, int64_t j)
+{
+	const int64_t at[2] = { i, j };
+	char name[40], text[2][128] = { "", "" };
+	const struct fdry_mf_array *a;
+	int k;
+
+	snprintf(name, sizeof(name), "array %lld", (long long)(i < 0 ? j : i));
+	for (k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		a = &d->im[k].m.arrays[at[k]];
+		snprintf(text[k], sizeof(text[k]), "%u x %u x %u of format %u x %u, flags %#x",
+			 a->width, a->height, a->depth, a->format, a->channels, a->flags);
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
 /* --- tensors --- */
 
 static const char *tensor_name(const struct cmd_image *im, uint32_t i)
@@ -407,7 +431,7 @@ static int diff_lists(struct diff *d)
 		LIST("segments", segments, segment),  LIST("host segments", hosts, host),
 		LIST("tensors", tensors, tensor),     LIST("draws", rng_uses, rng_use),
 		LIST("shared events", events, event), LIST("variables", variables, variable),
-		LIST("files", files, file),
+		LIST("files", files, file),	      LIST("arrays", arrays, array),
 	};
 	size_t i;
 	int err = region(d);

@@ -9,16 +9,18 @@
 #include <string.h>
 
 #include "api/cmd/diff.h"
+#include "image/array_pieces.h"
 #include "lib/search.h"
 
-/* A chunk of device, host or pinned memory; its bytes are read when they are needed. */
+/* A chunk of device, host or pinned memory or of an array; its bytes are read when they are
+ * needed. */
 struct piece {
 	uint64_t at, size;
 	const struct fdry_oid *oid;
 	struct fdry_buf bytes;
 };
 
-enum memory { DEVICE, HOST, PINNED };
+enum memory { DEVICE, HOST, PINNED, ARRAY };
 
 /* The chunks of one side, in order. */
 struct pieces {
@@ -28,14 +30,25 @@ struct pieces {
 	struct piece now; /* size 0: none is left */
 };
 
-/* Host memory is ordered by segment, then offset. */
+/* Host memory is ordered by segment, arrays by number, then by offset. */
 #define HOST_AT(segment, offset) ((uint64_t)(segment) << 42 | (offset))
+
+static struct piece array_piece(const struct fdry_manifest *m, const struct fdry_mf_array_piece *p)
+{
+	struct fdry_cuarray a = fdry_cuarray_of(&m->arrays[p->array]);
+	struct fdry_cuarray_piece piece = fdry_cuarray_piece(&a, p->piece);
+
+	return (struct piece){ .at = HOST_AT(p->array, (piece.z * a.rows + piece.y) * a.row),
+			       .size = piece.bytes,
+			       .oid = &p->oid };
+}
 
 static void piece_next(struct pieces *p)
 {
 	const uint32_t counts[] = { [DEVICE] = p->m->n_chunks,
 				    [HOST] = p->m->n_host_chunks,
-				    [PINNED] = p->m->n_pinned_chunks };
+				    [PINNED] = p->m->n_pinned_chunks,
+				    [ARRAY] = p->m->n_array_pieces };
 	const struct fdry_mf_chunk *c = &p->m->chunks[p->next];
 	const struct fdry_mf_host_chunk *h = &p->m->host_chunks[p->next];
 	const struct fdry_mf_pinned_chunk *f = &p->m->pinned_chunks[p->next];
@@ -51,6 +64,8 @@ static void piece_next(struct pieces *p)
 		p->now = (struct piece){ .at = HOST_AT(h->segment, h->offset),
 					 .size = h->size,
 					 .oid = &h->oid };
+	else if (p->memory == ARRAY)
+		p->now = array_piece(p->m, &p->m->array_pieces[p->next - 1]);
 	else
 		p->now = (struct piece){ .at = f->addr, .size = f->size, .oid = &f->oid };
 }
@@ -143,8 +158,9 @@ static void run_report(struct diff *d, const struct run *r, enum memory memory,
 
 	if (!r->count)
 		return;
-	if (memory == HOST)
-		snprintf(name, sizeof(name), "host %llu+%#llx", (unsigned long long)(r->at >> 42),
+	if (memory == HOST || memory == ARRAY)
+		snprintf(name, sizeof(name), "%s %llu+%#llx", memory == HOST ? "host" : "array",
+			 (unsigned long long)(r->at >> 42),
 			 (unsigned long long)(r->at & (HOST_AT(1, 0) - 1)));
 	else
 		snprintf(name, sizeof(name), "%s%#llx", memory == PINNED ? "pinned " : "",
@@ -252,7 +268,7 @@ int diff_content(struct diff *d)
 	struct places places = { NULL, 0 };
 	int err = diff_list(d, &nothing) ?: places_make(&d->im[0].m, &places) ?:
 		  compare(d, DEVICE, &places) ?: compare(d, HOST, &places) ?:
-		  compare(d, PINNED, &places);
+		  compare(d, PINNED, &places) ?: compare(d, ARRAY, &places);
 
 	free(places.p);
 	return err;

@@ -61,6 +61,24 @@ static void segments(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
+static void arrays(struct json *j, const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	json_open(j, "arrays", '[');
+	for (i = 0; i < m->n_arrays; i++) {
+		json_open(j, NULL, '{');
+		json_number(j, "width", m->arrays[i].width);
+		json_number(j, "height", m->arrays[i].height);
+		json_number(j, "depth", m->arrays[i].depth);
+		json_number(j, "format", m->arrays[i].format);
+		json_number(j, "channels", m->arrays[i].channels);
+		json_number(j, "flags", m->arrays[i].flags);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 static void numbers(struct json *j, const char *key, const int64_t *n, uint32_t count)
 {
 	uint32_t i;
@@ -209,6 +227,7 @@ void cmd_image_json(struct json *j, const struct fdry_manifest *m)
 	json_number(j, "end", m->header->end);
 	facts(j, m);
 	segments(j, m);
+	arrays(j, m);
 	json_open(j, "tensors", '[');
 	for (i = 0; i < m->n_tensors; i++)
 		tensor(j, m, i);

@@ -184,6 +184,7 @@ static struct fdry_graph_reader reader_of(struct fdry_seal *s)
 		.where = fdry_seal_ptr,
 		.where_arg = s,
 		.host = fdry_seal_host,
+		.array = fdry_seal_array,
 		.conditional = conditional_find,
 		.attributes = attributes_find,
 		.functions = fdry_array(s->cap->functions, struct fdry_host_function),

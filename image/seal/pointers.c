@@ -143,7 +143,11 @@ static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const c
 				 " of the module variable %.200s is 0x%" PRIx64
 				 ", which points to %s; keep such pointers out of variables",
 				 at - s->variable_addr, s->variable, word, what);
-
+	if (s->array)
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the word at byte %" PRIu64 " is 0x%" PRIx64
+				 ", which points to %s; keep such pointers out of arrays",
+				 at, word, what);
 	return fdry_fail(FDRY_E_REFUSED,
 			 "the word at byte %" PRIu64 " of the %s at 0x%" PRIx64
 			 "%s%s%s is 0x%" PRIx64 ", which points "
@@ -185,7 +189,7 @@ static bool is_data(const struct fdry_seal *s, uint64_t at)
 static bool may_change(const struct fdry_seal *s, uint64_t at, uint64_t word)
 {
 	return s->variable ||
-	       (word % 4 == 0 && fdry_layout_find(&s->layout, at) && !is_data(s, at));
+	       (!s->array && word % 4 == 0 && fdry_layout_find(&s->layout, at) && !is_data(s, at));
 }
 
 /* Note a word that points to a variable of a kernel's module: a load writes the address that the

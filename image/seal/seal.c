@@ -59,8 +59,7 @@ static int still_check(const struct fdry_seal *s)
 	err = fdry_layout_still(&s->layout, s->cap);
 	if (err)
 		return err;
-	err = fdry_seal_pinned_still(s);
-	return err ? err : fdry_seal_hosts_still(s);
+	return fdry_seal_pinned_still(s) ?: fdry_seal_hosts_still(s) ?: fdry_seal_arrays_still(s);
 }
 
 /* --- names, facts, limits --- */
@@ -299,7 +298,7 @@ static int content_seal(struct fdry_seal *s)
 	fdry_seal_spent(s, content);
 	if (err)
 		return err;
-	err = fdry_seal_host_content(s);
+	err = fdry_seal_host_content(s) ?: fdry_seal_arrays_content(s);
 	if (err)
 		return err;
 	err = fdry_seal_pinned(s);
@@ -431,6 +430,7 @@ static void seal_release(struct fdry_seal *s)
 	fdry_buf_release(&s->content_pointers);
 	fdry_buf_release(&s->value_pointers);
 	fdry_buf_release(&s->found);
+	fdry_buf_release(&s->arrays);
 	fdry_buf_release(&s->events);
 	fdry_buf_release(&s->event_uses);
 	fdry_buf_release(&s->host_tensors);

@@ -86,6 +86,7 @@ struct fdry_seal {
 	struct fdry_buf arg_pointers, content_pointers, value_pointers; /* see targets.c */
 	struct fdry_buf found;         /* struct fdry_sealed_word each: the pointers to module
 					  variables that the last search found */
+	struct fdry_buf arrays;        /* see arrays.c */
 	struct fdry_buf events;        /* CUevent each: of the graph that is read */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */
@@ -93,6 +94,7 @@ struct fdry_seal {
 	/* The variable whose value is being searched for pointers, or NULL, and its address. */
 	const char *variable;
 	uint64_t variable_addr;
+	uint32_t array; /* the number of the array that is being searched for pointers, and 1; 0 */
 	char what[300];                /* see ptr.c */
 	struct fdry_seal_report report;
 	double start_ms;               /* the time of the call */
@@ -140,6 +142,18 @@ int fdry_seal_kernels_put(struct fdry_seal *s) __must_check;
 int fdry_seal_functions(struct fdry_seal *s) __must_check;
 /* Whether an argument of a graph may be the address of such a function. */
 bool fdry_seal_functions_in_args(const struct fdry_seal *s);
+
+/* arrays.c: implements fdry_cuarray_fn. @arg: the seal. */
+int fdry_seal_array(void *arg, CUarray handle, uint32_t *number, struct fdry_cuarray *ret)
+	__must_check;
+/* Store the content of arrays. */
+int fdry_seal_arrays_content(struct fdry_seal *s) __must_check;
+/* Call @fn for each array. */
+int fdry_seal_arrays_each(const struct fdry_seal *s,
+			  int (*fn)(void *arg, const struct fdry_cuarray *array),
+			  void *arg) __must_check;
+/* FDRY_E_STATE if an array was destroyed since a graph named it. */
+int fdry_seal_arrays_still(const struct fdry_seal *s) __must_check;
 
 /* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if the memory of a tensor
  * was freed. */

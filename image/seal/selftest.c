@@ -5,9 +5,9 @@
  * The whole sequence of graphs runs twice from one state of memory, each time with another pattern
  * in scratch. An output with two values is marked as unstable. Everything that a graph can write is
  * saved before and put back afterwards, also after an error: content and external memory of the
- * region, host tensors, pinned memory, and variables of the kernels' modules. Scratch gets its
- * stamp again. The replays use the driver behind the interposer, so the program's frameworks, and
- * the state of their generators, do not notice.
+ * region, host tensors, pinned memory, arrays, and variables of the kernels' modules. Scratch gets
+ * its stamp again. The replays use the driver behind the interposer, so the program's frameworks,
+ * and the state of their generators, do not notice.
  *
  * A graph is recorded as left out if a node of it acts outside of the image, or could wait for
  * ever. A message names the graph and the reason.
@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "arch/stream.h"
+#include "image/array_pieces.h"
 #include "image/seal/seal.h"
 #include "image/selftest.h"
 #include "image/tensor.h"
@@ -29,6 +30,7 @@
 struct saved {
 	uint64_t addr;
 	bool host;
+	struct fdry_cuarray array; /* without a handle: other memory */
 	struct fdry_buf bytes;
 };
 
@@ -111,9 +113,38 @@ static int hosts_save(struct test *x)
 	return err;
 }
 
+/* Copy a whole array from or to its saved bytes, piece by piece. */
+static int array_copy(const struct test *x, const struct saved *save, bool back)
+{
+	const struct fdry_cuarray *a = &save->array;
+	uint8_t *bytes = save->bytes.data;
+	struct fdry_cuarray_piece piece;
+	uint64_t i, n = fdry_cuarray_pieces(a);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++, bytes += piece.bytes) {
+		piece = fdry_cuarray_piece(a, i);
+		err = fdry_cuarray_copy(x->s->cap->drv, a, &piece, back ? bytes : NULL,
+					back ? NULL : bytes, x->stream);
+	}
+	return err ? err : fdry_call(x->s->cap->drv, cuStreamSynchronize, x->stream);
+}
+
+static int array_save(void *arg, const struct fdry_cuarray *a)
+{
+	struct saved save = { .array = *a };
+	struct test *x = arg;
+	int err = fdry_buf_grow(&save.bytes, fdry_cuarray_bytes(a), NULL) ?:
+		  array_copy(x, &save, false) ?: fdry_buf_put(&x->saved, &save, sizeof(save));
+
+	if (err)
+		fdry_buf_release(&save.bytes);
+	return err;
+}
+
 static int all_save(struct test *x)
 {
-	return region_save(x) ?: hosts_save(x) ?:
+	return region_save(x) ?: hosts_save(x) ?: fdry_seal_arrays_each(x->s, array_save, x) ?:
 	       fdry_kernel_set_variables(x->s->kernels, variable_save, x);
 }
 
@@ -123,6 +154,8 @@ static int saved_put(const struct test *x, const struct saved *save)
 	uint64_t at, n;
 	int err = 0;
 
+	if (save->array.handle)
+		return array_copy(x, save, true);
 	if (save->host) {
 		if (save->bytes.len &&
 		    memcmp((void *)(uintptr_t)save->addr, save->bytes.data, save->bytes.len))

@@ -466,6 +466,7 @@ struct fdry_requirements_external {
  * @externals: @nexternals external tensors, by name
  * @host_bytes: pinned host memory that the load allocates, for host tensors and for memory that the
  *         graphs use at its own address
+ * @array_bytes: of CUDA arrays, which need about as much device memory
  */
 struct fdry_requirements {
 	fdry_devptr base;
@@ -476,6 +477,7 @@ struct fdry_requirements {
 	const struct fdry_requirements_external *externals;
 	size_t nexternals;
 	uint64_t host_bytes;
+	uint64_t array_bytes;
 };
 
 /**

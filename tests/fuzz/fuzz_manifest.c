@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "image/array_pieces.h"
 #include "image/image_host.h"
 #include "image/tensor.h"
 #include "lib/printable.h"
@@ -76,6 +77,10 @@ static struct fdry_buf good(void)
 							  .role = FDRY_ROLE_SCRATCH });
 	put(w.pinned_chunks, (struct fdry_mf_pinned_chunk){ .addr = PIN, .size = 4096 });
 	put(w.host_places, (struct fdry_mf_host_place){ .segment = 0, .addr = PIN + 65536 });
+	put(w.arrays, (struct fdry_mf_array){ .width = 100, .format = 32, .channels = 1 });
+	put(w.arrays, (struct fdry_mf_array){ .width = 1024, .height = 300, .depth = 2, .format = 1,
+					      .channels = 4, .flags = 1 });
+	put(w.array_pieces, (struct fdry_mf_array_piece){ .array = 1, .piece = 1 });
 	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
 	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w.external_prints, (struct fdry_mf_external_print){ .tensor = 0, .value = { 5, 6 } });
@@ -127,6 +132,34 @@ static void pinned_walk(const struct fdry_manifest *m)
 		must(s < m->n_hosts && fdry_manifest_host_place(m, s) == m->host_places[i].addr);
 		must(fdry_manifest_pinned(m, m->host_places[i].addr + m->hosts[s].size - 1, 1) !=
 		     NULL);
+	}
+}
+
+/* A load writes each piece inside its array, and all pieces are the whole array. */
+static void arrays_walk(const struct fdry_manifest *m)
+{
+	struct fdry_cuarray_piece p;
+	struct fdry_cuarray a;
+	uint64_t k, n, sum;
+	uint32_t i;
+
+	for (i = 0; i < m->n_arrays; i++) {
+		a = fdry_cuarray_of(&m->arrays[i]);
+		must(a.element && a.row && a.rows && a.slices);
+		n = fdry_cuarray_pieces(&a);
+		must(n && n <= UINT32_MAX);
+		for (k = 0, sum = 0; k < n && n < 4096; k++, sum += p.bytes) {
+			p = fdry_cuarray_piece(&a, k);
+			must(p.bytes && p.bytes <= FDRY_MF_CHUNK_MAX);
+			must(p.y + p.rows <= a.rows && p.z + p.slices <= a.slices);
+			must((p.z * a.rows + p.y) * a.row == sum);
+		}
+		must(n >= 4096 || sum == fdry_cuarray_bytes(&a));
+	}
+	for (i = 0; i < m->n_array_pieces; i++) {
+		must(m->array_pieces[i].array < m->n_arrays);
+		a = fdry_cuarray_of(&m->arrays[m->array_pieces[i].array]);
+		must(m->array_pieces[i].piece < fdry_cuarray_pieces(&a));
 	}
 }
 
@@ -200,6 +233,7 @@ static void try_bytes(struct fdry_span s)
 		must(!m.n_host_fingerprints || m.n_host_fingerprints == m.n_host_chunks);
 		hosts_walk(&m);
 		pinned_walk(&m);
+		arrays_walk(&m);
 		externals_check(&m);
 		selftests_check(&m);
 		free(links);

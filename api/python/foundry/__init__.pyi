@@ -351,6 +351,7 @@ class Requirements:
     nodes: int
     kernels: int
     host_bytes: int
+    array_bytes: int
     externals: dict[str, int]
     capacities: dict[str, int]
 

@@ -335,7 +335,7 @@ class Requirements(Struct):
         "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes",
         "copied_bytes", "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
             ("externals", POINTER(RequirementsExternal)), ("nexternals", c_size_t),
-            ("host_bytes", c_uint64)]
+            ("host_bytes", c_uint64), ("array_bytes", c_uint64)]
 
 
 class StartOpts(Struct):
