@@ -5,9 +5,11 @@
  *
  * Images with files are refused as well: nobody has said what they hold.
  *
- * Bytes of content count as declared if they lie in a tensor of use FDRY_USE_CONST, or are zero.
- * Other bytes may be data of the program that sealed the image, such as prompts in a KV cache.
+ * Bytes of content count as declared if they lie in a tensor of use FDRY_USE_CONST, or are zero;
+ * those of arrays only if they are zero. Other bytes may be data of the program that sealed the
+ * image, such as prompts in a KV cache.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "foundry.h"
@@ -26,7 +28,7 @@ struct content {
 	struct fdry_reader *reader;
 	struct fdry_buf constants; /* struct range each, ascending, apart */
 	uint64_t undeclared;       /* bytes that are not zero */
-	uint64_t first;            /* address of the first one */
+	uint64_t first;            /* address of the first one, or its place */
 };
 
 /* Sort them, and join those that touch. */
@@ -163,10 +165,26 @@ static int files_check(const struct fdry_manifest *m, const struct fdry_oid *ima
 			 (unsigned long long)bytes, fdry_manifest_str(m, m->files[0].name));
 }
 
+/* Bytes that no tensor declares constant. */
+static int content_refuse(const struct content *c, const struct fdry_oid *image)
+{
+	char hex[FDRY_OID_HEX_SIZE], at[40];
+
+	if (fdry_cuarray_is(c->first))
+		snprintf(at, sizeof(at), "in array %u", fdry_cuarray_number(c->first));
+	else
+		snprintf(at, sizeof(at), "at %#llx", (unsigned long long)c->first);
+	return fdry_fail(
+		FDRY_E_PERM,
+		"image %.12s carries %llu bytes that no tensor declares constant, the first %s; "
+		"they may be data of the program that sealed it: look with show, and "
+		"push with --private (FDRY_REGISTRY_PRIVATE) if they may leave this host",
+		fdry_oid_hex(image, hex), (unsigned long long)c->undeclared, at);
+}
+
 static int image_check(struct fdry_store *s, const struct fdry_oid *image,
 		       struct fdry_span manifest)
 {
-	char hex[FDRY_OID_HEX_SIZE];
 	struct content c = { 0 };
 	struct fdry_manifest m;
 	int err = fdry_manifest_init(manifest, &m) ?: files_check(&m, image) ?:
@@ -177,15 +195,7 @@ static int image_check(struct fdry_store *s, const struct fdry_oid *image,
 	err = chunks_count(&c, &m);
 	fdry_reader_end(c.reader);
 	fdry_buf_release(&c.constants);
-	if (err || !c.undeclared)
-		return err;
-	return fdry_fail(
-		FDRY_E_PERM,
-		"image %.12s carries %llu bytes that no tensor declares constant, the first at "
-		"%#llx; they may be data of the program that sealed it: look with show, and "
-		"push with --private (FDRY_REGISTRY_PRIVATE) if they may leave this host",
-		fdry_oid_hex(image, hex), (unsigned long long)c.undeclared,
-		(unsigned long long)c.first);
+	return err || !c.undeclared ? err : content_refuse(&c, image);
 }
 
 int fdry_store_push(struct fdry_store *store, const char *const *names, size_t count,

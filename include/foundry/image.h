@@ -378,11 +378,12 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
  * with the error. FDRY_E_STATE in a progress function of the load.
  */
 int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t add);
-/* Restore every byte of content as it was sealed, in the order of @stream and complete on return.
- * Scratch, external tensors and the ranges that the process keeps (fdry_load_opts.keep) are not
- * touched. Launches on other streams must have ended. If the image was removed from the store
- * (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing changes. If the call fails half
- * way, launches and copies of content fail with FDRY_E_STATE until a restore succeeds. */
+/* Restore every byte of content as it was sealed, in the order of @stream and complete on return;
+ * CUDA arrays are content, too. Scratch, external tensors and the ranges that the process keeps
+ * (fdry_load_opts.keep) are not touched. Launches on other streams must have ended. If the image
+ * was removed from the store (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing
+ * changes. If the call fails half way, launches and copies of content fail with FDRY_E_STATE until
+ * a restore succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
  * fdry_image_refresh() - Make replays fast again in a process that has used many streams.
