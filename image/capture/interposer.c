@@ -125,6 +125,15 @@ int fdry_hook_path(char *path, size_t len)
 	return 0;
 }
 
+static bool driver_is_loaded(void)
+{
+	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (handle)
+		dlclose(handle); /* undoes the dlopen() above; the object stays loaded */
+	return handle;
+}
+
 static void twin_load(const char *path)
 {
 	char twin[PATH_MAX];
@@ -141,9 +150,8 @@ int fdry_hook_install(const char *path)
 	char found[PATH_MAX];
 	int err;
 
-	err = fdry_interposer_find(&hook);
-	if (err != -FDRY_E_NOHOOK)
-		return err;
+	if (driver_is_loaded())
+		return fdry_interposer_find(&hook);
 	if (!path) {
 		err = fdry_hook_path(found, sizeof(found));
 		if (err)

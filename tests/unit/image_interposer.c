@@ -19,6 +19,8 @@ START_TEST(the_path)
 	/* nothing was loaded */
 	ck_assert_ptr_null(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD));
 	ok(fdry_hook_install(path));
+	ck_assert_str_eq(fdry_last_error(), "");
+	ok(fdry_hook_install(path)); /* it is in place */
 	ck_assert_ptr_nonnull(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD));
 	ck_assert_ptr_nonnull(dlopen("libcuda.so", RTLD_LAZY | RTLD_NOLOAD));
 }
