@@ -303,7 +303,7 @@ class Image(_lib.Closing):
         zeros. Content, state and random number generators are as sealed or as before afterwards;
         external tensors must be filled again.
         """
-        found, raw = [], (ctypes.c_uint64 * len(keys))(*keys) if keys else None
+        found, raw = [], _lib.array(ctypes.c_uint64, keys) if keys else None
         note = _lib.GRAPH_TIMES_FN(lambda _, times: found.append(GraphTimes(times[0])))
         lib.fdry_image_kernel_times(self._handle, raw, len(keys), note, None)
         return found
