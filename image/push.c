@@ -29,6 +29,7 @@ struct content {
 	struct fdry_buf constants; /* struct range each, ascending, apart */
 	uint64_t undeclared;       /* bytes that are not zero */
 	uint64_t first;            /* address of the first one, or its place */
+	const char *variable;      /* the module variable that has the first one, or NULL */
 };
 
 /* Sort them, and join those that touch. */
@@ -128,6 +129,18 @@ static int piece_count(struct content *c, const struct fdry_manifest *m,
 	return chunk_count(c, fdry_cuarray_place(p->array, 0), piece.bytes, &p->oid);
 }
 
+/* The value of a module variable, which a program may have written. */
+static int variable_count(struct content *c, const struct fdry_manifest *m,
+			  const struct fdry_mf_variable *v)
+{
+	bool first = !c->undeclared;
+	int err = chunk_count(c, 0, v->size, &v->oid);
+
+	if (first && c->undeclared)
+		c->variable = fdry_manifest_str(m, v->name);
+	return err;
+}
+
 static int chunks_count(struct content *c, const struct fdry_manifest *m)
 {
 	uint64_t place;
@@ -140,8 +153,13 @@ static int chunks_count(struct content *c, const struct fdry_manifest *m)
 		place = fdry_host_place(m->host_chunks[i].segment, m->host_chunks[i].offset);
 		err = chunk_count(c, place, m->host_chunks[i].size, &m->host_chunks[i].oid);
 	}
+	for (i = 0; i < m->n_pinned_chunks && !err; i++)
+		err = chunk_count(c, m->pinned_chunks[i].addr, m->pinned_chunks[i].size,
+				  &m->pinned_chunks[i].oid);
 	for (i = 0; i < m->n_array_pieces && !err; i++)
 		err = piece_count(c, m, &m->array_pieces[i]);
+	for (i = 0; i < m->n_variables && !err; i++)
+		err = variable_count(c, m, &m->variables[i]);
 	return err;
 }
 
@@ -168,9 +186,11 @@ static int files_check(const struct fdry_manifest *m, const struct fdry_oid *ima
 /* Bytes that no tensor declares constant. */
 static int content_refuse(const struct content *c, const struct fdry_oid *image)
 {
-	char hex[FDRY_OID_HEX_SIZE], at[40];
+	char hex[FDRY_OID_HEX_SIZE], at[240];
 
-	if (fdry_cuarray_is(c->first))
+	if (c->variable)
+		snprintf(at, sizeof(at), "in module variable %.200s", c->variable);
+	else if (fdry_cuarray_is(c->first))
 		snprintf(at, sizeof(at), "in array %u", fdry_cuarray_number(c->first));
 	else
 		snprintf(at, sizeof(at), "at %#llx", (unsigned long long)c->first);

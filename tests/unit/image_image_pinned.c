@@ -88,6 +88,32 @@ static void seal_pinned(void *unused)
 	work_end(&w);
 }
 
+/* The only content that is not zero lies in pinned memory. */
+static void seal_pinned_alone(void *unused)
+{
+	struct work w;
+
+	(void)unused;
+	pinned_make(&w);
+	cuda_ok(cuMemsetD8_v2, w.a, 0, BYTES);
+	cuda_ok(cuMemsetD8_v2, w.b, 0, BYTES);
+	graphs_capture(&w, at->in, at->out);
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, NULL));
+	work_end(&w);
+}
+
+/* A registry is for others, and no tensor can declare pinned memory as constant. */
+START_TEST(a_push_asks_for_private)
+{
+	const char *const name = "img";
+
+	shared_make();
+	test_child(seal_pinned_alone, NULL);
+	fails(PERM, "bytes that no tensor declares constant, the first at 0x",
+	      fdry_store_push(load_store(), &name, 1, "oci://127.0.0.1:9/x:y", NULL, NULL));
+}
+END_TEST
+
 static bool is_mapped(uint64_t addr)
 {
 	unsigned char in_core;
@@ -676,6 +702,7 @@ int main(void)
 	TCase *tc = tcase_create("pinned memory");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_add_test(tc, a_push_asks_for_private);
 	tcase_add_loop_test(tc, kernels_and_copies_use_it, 0, 2);
 	tcase_add_test(tc, descriptions_name_it);
 	tcase_add_test(tc, it_is_registered_and_not_inherited);

@@ -99,6 +99,20 @@ static void seal_both(void *arg)
 	vars_seal(&v, "img");
 }
 
+/* The only content that is not zero is the value of a variable. */
+static void seal_counter(void *arg)
+{
+	struct vars v;
+
+	(void)arg;
+	vars_make(&v);
+	kernel_add(&v, v.module, BUMP, "bump", 0);
+	cuda_ok(cuMemsetD8_v2, v.w.a, 0, BYTES);
+	cuda_ok(cuMemsetD8_v2, v.w.b, 0, BYTES);
+	word_set(variable(v.module, "counter"), 50);
+	vars_seal(&v, "img");
+}
+
 /* Kernels of a library, as PyTorch's are; the program writes the variable by the library, too. */
 static void seal_library(void *arg)
 {
@@ -352,6 +366,16 @@ START_TEST(size_is_checked_first)
 	fails(BADIMAGE, "it has 2097152 bytes, the manifest says 8",
 	      fdry_image_load(load_store(), "bad", NULL, &img));
 	ck_assert_uint_lt(bytes_got() - before, 1 << 20);
+}
+END_TEST
+
+START_TEST(a_push_asks_for_private)
+{
+	const char *const name = "img";
+
+	test_child(seal_counter, NULL);
+	fails(PERM, "bytes that no tensor declares constant, the first in module variable counter;",
+	      fdry_store_push(load_store(), &name, 1, "oci://127.0.0.1:9/x:y", NULL, NULL));
 }
 END_TEST
 
@@ -706,6 +730,7 @@ int main(void)
 	tcase_add_loop_test(tc, values_stay_in_the_store, 0, 2);
 	tcase_add_test(tc, size_is_checked_first);
 	tcase_add_test(tc, values_are_described);
+	tcase_add_test(tc, a_push_asks_for_private);
 	tcase_add_loop_test(tc, pointers_are_there_again, 0,
 			    sizeof(load_flags) / sizeof(load_flags[0]));
 	tcase_add_test(tc, chunk_beside_a_pointer);
