@@ -177,7 +177,8 @@ static int marked_replay(struct measuring *m, unsigned int i)
 {
 	struct fdry_launch l = { .graph = m->graph, .exec = m->exec };
 	CUstreamCaptureMode mode;
-	int err = fdry_exec_launch(m->img, &l) ?: fdry_image_synchronize(m->img, NULL) ?:
+	int err = fdry_image_restore(m->img, NULL) ?: fdry_exec_launch(m->img, &l) ?:
+		  fdry_image_synchronize(m->img, NULL) ?:
 		  fdry_image_enter(m->img, &mode);
 
 	if (err)
@@ -199,14 +200,14 @@ static int event_record(const struct measuring *m, CUevent event)
 	return err;
 }
 
-/* Launch the graph as it is, behind another launch of it: while that one runs, the driver gets all
+/* Launch the graph as it is, behind another launch of it, from the content as it was sealed: while that one runs, the driver gets all
  * that follows, so the time is that of the GPU alone. */
 static int replay(struct measuring *m, unsigned int i)
 {
 	uint64_t key = m->img->m.graphs[m->graph].key;
 	CUstreamCaptureMode mode;
-	int err = fdry_image_launch(m->img, key, NULL) ?: event_record(m, m->before) ?:
-		  fdry_image_launch(m->img, key, NULL) ?: event_record(m, m->after) ?:
+	int err = fdry_image_restore(m->img, NULL) ?: fdry_image_launch(m->img, key, NULL) ?:
+		  event_record(m, m->before) ?: fdry_image_launch(m->img, key, NULL) ?: event_record(m, m->after) ?:
 		  fdry_image_synchronize(m->img, NULL) ?: fdry_image_enter_primary(m->img, &mode);
 
 	if (err)
@@ -292,7 +293,7 @@ static int graph_measure(const struct measuring *with, uint32_t graph, fdry_grap
 	m.view = &m.img->execs[graph].view;
 	err = kernels_list(&m, &why);
 	if (!err && !why)
-		err = marked_build(&m) ?: fdry_image_restore(m.img, NULL) ?: replays(&m);
+		err = marked_build(&m) ?: replays(&m);
 	if (!err)
 		times_give(&m, why, fn, arg);
 	marked_destroy(&m);
