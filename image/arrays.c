@@ -49,12 +49,14 @@ static int piece_write(struct fdry_image *img, struct fdry_reader *reader,
 	struct fdry_cuarray_piece piece = fdry_cuarray_piece(a, mf->piece);
 	struct fdry_span bytes = { .len = piece.bytes };
 	int err = fdry_chunk_map(img, reader, &mf->oid, sum, &bytes) ?:
+		  fdry_chunk_check(img, reader, &mf->oid, bytes, mf->print) ?:
 		  fdry_cuarray_copy(img->drv, a, &piece, bytes.data, NULL, img->stream);
 
 	if (err)
 		return fdry_fail_at(err, "content of array %u, from row %llu of slice %llu",
 				    mf->array, (unsigned long long)piece.y,
 				    (unsigned long long)piece.z);
+	sum->checked += piece.bytes;
 	return 0;
 }
 

@@ -297,6 +297,7 @@ struct fdry_mf_array_piece {
 	uint32_t array;      /* index into the arrays */
 	uint32_t piece;
 	struct fdry_oid oid; /* of the chunk object */
+	struct fdry_fingerprint print;
 };
 
 /* The fingerprints of chunks have a section, and those of host chunks have another. Each has one
@@ -465,8 +466,9 @@ FDRY_MF_FROZEN(fdry_mf_host_place, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host_place, addr, 8);
 FDRY_MF_FROZEN(fdry_mf_array, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_array, format, 12);
-FDRY_MF_FROZEN(fdry_mf_array_piece, 40);
+FDRY_MF_FROZEN(fdry_mf_array_piece, 56);
 FDRY_MF_FROZEN_AT(fdry_mf_array_piece, oid, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_array_piece, print, 40);
 FDRY_MF_FROZEN(fdry_fingerprint, 16);
 FDRY_MF_FROZEN(fdry_mf_external_print, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_external_print, value, 8);

@@ -22,6 +22,8 @@ static void prints_read(struct fdry_span manifest, fdry_verify_print_fn fn, void
 		fn(arg, &m.host_chunks[i].oid, m.host_fingerprints[i]);
 	for (i = 0; i < m.n_pinned_chunks; i++)
 		fn(arg, &m.pinned_chunks[i].oid, m.pinned_chunks[i].print);
+	for (i = 0; i < m.n_array_pieces; i++)
+		fn(arg, &m.array_pieces[i].oid, m.array_pieces[i].print);
 }
 
 int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,

@@ -128,6 +128,7 @@ static int piece_put(struct storing *st, const struct fdry_cuarray *a, uint64_t 
 	st->at += piece.bytes;
 	if (fdry_seal_is_zero(st->bytes, piece.bytes))
 		return 0;
+	mf.print = fdry_fingerprint_of(st->bytes, piece.bytes);
 	err = fdry_pointers_look(s, st->at - piece.bytes, st->bytes, piece.bytes) ?:
 	      fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->bytes, piece.bytes, NULL, 0,
 				     &mf.oid);

@@ -56,8 +56,8 @@ static int graph_store(struct fdry_seal *s, const struct fdry_capture_graph *g,
 				      &mf->oid);
 }
 
-/* Does the store have the object of a kept graph already? Then the graph is neither decoded nor
- * hashed. */
+/* Does the store have the object of a kept graph already? Then the graph is not hashed, and
+ * it is decoded only if the audit needs its arguments again. */
 static int kept_has(struct fdry_seal *s, const struct fdry_capture_graph *g,
 		    struct fdry_mf_graph *mf, bool *ret)
 {

@@ -127,6 +127,8 @@ static int array_copy(const struct test *x, const struct saved *save, bool back)
 		err = fdry_cuarray_copy(x->s->cap->drv, a, &piece, back ? bytes : NULL,
 					back ? NULL : bytes, x->stream);
 	}
+	if (err) /* earlier pieces may be under way; the message stays that of the failure */
+		(void)fdry_call_raw(x->s->cap->drv, cuStreamSynchronize, x->stream);
 	return err ? err : fdry_call(x->s->cap->drv, cuStreamSynchronize, x->stream);
 }
 

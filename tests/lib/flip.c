@@ -110,13 +110,17 @@ bool flip_nth(struct fdry_store *s, const char *ref, uint32_t i, struct flip_chu
 
 	ok(fdry_reader_begin(s, &r));
 	manifest_take(r, ref, &bytes, &m);
-	there = i < m.n_chunks + m.n_host_chunks + m.n_pinned_chunks;
+	there = i < m.n_chunks + m.n_host_chunks + m.n_pinned_chunks + m.n_array_pieces;
 	if (i < m.n_chunks)
 		chunk_open(r, &m.chunks[i].oid, ret);
 	else if (i < m.n_chunks + m.n_host_chunks)
 		chunk_open(r, &m.host_chunks[i - m.n_chunks].oid, ret);
-	else if (there)
+	else if (i < m.n_chunks + m.n_host_chunks + m.n_pinned_chunks)
 		chunk_open(r, &m.pinned_chunks[i - m.n_chunks - m.n_host_chunks].oid, ret);
+	else if (there)
+		chunk_open(r,
+			   &m.array_pieces[i - m.n_chunks - m.n_host_chunks - m.n_pinned_chunks].oid,
+			   ret);
 	fdry_reader_end(r);
 	fdry_buf_release(&bytes);
 	return there;

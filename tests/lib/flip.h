@@ -19,7 +19,7 @@ struct flip_chunk {
 /* The first chunk of tensor @name of image @ref, on the device or in host memory. */
 void flip_find(struct fdry_store *s, const char *ref, const char *name, struct flip_chunk *ret);
 /* Chunk @i of @ref, counted over those on the device, then those in host memory, then those in
- * pinned memory. False if there are fewer. */
+ * pinned memory, then the pieces of arrays. False if there are fewer. */
 bool flip_nth(struct fdry_store *s, const char *ref, uint32_t i, struct flip_chunk *ret);
 void flip_bit(const struct flip_chunk *c, uint64_t bit);
 void flip_trust(const struct flip_chunk *c);

@@ -10,6 +10,7 @@
 
 #include "image/array_pieces.h"
 #include "image/manifest.h"
+#include "tests/lib/flip.h"
 #include "tests/lib/image.h"
 
 /* An array, and a part of it of at most BYTES bytes, which graphs write and read. */
@@ -445,6 +446,28 @@ START_TEST(damaged_content_is_named)
 }
 END_TEST
 
+/* A load compares content with its fingerprints also after it was verified once. */
+START_TEST(damage_after_a_load_is_found)
+{
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img = NULL;
+	struct flip_chunk trusted;
+
+	test_child(seal_arrays, NULL);
+	ok(fdry_store_gc(load_store(), NULL, NULL));
+	ok(fdry_image_load(load_store(), "img", NULL, &img));
+	ok(fdry_image_report(img, &report));
+	ck_assert_uint_ge(report.checked_bytes, bytes_of(2));
+	fdry_image_unload(img);
+	ck_assert(flip_nth(load_store(), "img", 0, &trusted));
+	content_damage();
+	flip_trust(&trusted);
+	fails(CORRUPT, "content of array 2, from row 0 of slice 0: chunk",
+	      fdry_image_load(load_store(), "img", NULL, &img));
+	flip_release(&trusted);
+}
+END_TEST
+
 START_TEST(arrays_are_described)
 {
 	struct fdry_requirements *n;
@@ -612,6 +635,7 @@ int main(void)
 	tcase_add_test(tc, failed_restores);
 	tcase_add_test(tc, manifests_that_do_not_fit);
 	tcase_add_test(tc, damaged_content_is_named);
+	tcase_add_test(tc, damage_after_a_load_is_found);
 	tcase_add_test(tc, arrays_are_described);
 	tcase_add_test(tc, refused_by_name);
 	tcase_add_test(tc, seals_in_turn);
