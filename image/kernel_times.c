@@ -200,15 +200,16 @@ static int event_record(const struct measuring *m, CUevent event)
 	return err;
 }
 
-/* Launch the graph as it is, behind another launch of it, from the content as it was sealed: while that one runs, the driver gets all
- * that follows, so the time is that of the GPU alone. */
+/* Launch the graph as it is, behind another launch of it from the content as it was sealed: while
+ * that one runs, the driver gets all that follows, so the time is that of the GPU alone. */
 static int replay(struct measuring *m, unsigned int i)
 {
 	uint64_t key = m->img->m.graphs[m->graph].key;
 	CUstreamCaptureMode mode;
 	int err = fdry_image_restore(m->img, NULL) ?: fdry_image_launch(m->img, key, NULL) ?:
-		  event_record(m, m->before) ?: fdry_image_launch(m->img, key, NULL) ?: event_record(m, m->after) ?:
-		  fdry_image_synchronize(m->img, NULL) ?: fdry_image_enter_primary(m->img, &mode);
+		  event_record(m, m->before) ?: fdry_image_launch(m->img, key, NULL) ?:
+		  event_record(m, m->after) ?: fdry_image_synchronize(m->img, NULL) ?:
+		  fdry_image_enter_primary(m->img, &mode);
 
 	if (err)
 		return err;

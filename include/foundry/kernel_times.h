@@ -68,10 +68,10 @@ typedef void (*fdry_graph_times_fn)(void *arg, const struct fdry_graph_times *ti
  * The call restores content before each replay and at the end, as fdry_image_restore() does; a
  * launch is measured behind another one, so a graph goes two steps from the state that was sealed.
  * Random number generators get their states back. External tensors that are not filled get values
- * as in a self-test (selftest.h): numbers from a seed, or zeros; those with gaps get none. All external tensors must be filled again
- * before the next launch, because replays may have written them. Nothing else may use the image
- * during the call. It waits until the background thread has built its graphs, and builds each graph
- * that it launches.
+ * as in a self-test (selftest.h): numbers from a seed, or zeros; those with gaps get none. All
+ * external tensors must be filled again before the next launch, because replays may have written
+ * them. Nothing else may use the image during the call. It waits until the background thread has
+ * built its graphs, and builds each graph that it launches.
  *
  * On the software driver, a time is that of the thread that runs the kernel.
  *

@@ -106,21 +106,21 @@ bool flip_nth(struct fdry_store *s, const char *ref, uint32_t i, struct flip_chu
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
 	struct fdry_reader *r;
+	uint32_t others;
 	bool there;
 
 	ok(fdry_reader_begin(s, &r));
 	manifest_take(r, ref, &bytes, &m);
-	there = i < m.n_chunks + m.n_host_chunks + m.n_pinned_chunks + m.n_array_pieces;
+	others = m.n_chunks + m.n_host_chunks + m.n_pinned_chunks;
+	there = i < others + m.n_array_pieces;
 	if (i < m.n_chunks)
 		chunk_open(r, &m.chunks[i].oid, ret);
 	else if (i < m.n_chunks + m.n_host_chunks)
 		chunk_open(r, &m.host_chunks[i - m.n_chunks].oid, ret);
-	else if (i < m.n_chunks + m.n_host_chunks + m.n_pinned_chunks)
+	else if (i < others)
 		chunk_open(r, &m.pinned_chunks[i - m.n_chunks - m.n_host_chunks].oid, ret);
 	else if (there)
-		chunk_open(r,
-			   &m.array_pieces[i - m.n_chunks - m.n_host_chunks - m.n_pinned_chunks].oid,
-			   ret);
+		chunk_open(r, &m.array_pieces[i - others].oid, ret);
 	fdry_reader_end(r);
 	fdry_buf_release(&bytes);
 	return there;
