@@ -58,6 +58,21 @@ static void work_add(struct fdry_code_reach *r, uint8_t *flags, uint32_t i, enum
 	r->work[r->nwork++] = (uint64_t)i * WORK_KINDS + kind;
 }
 
+/* The program binds a reference to an array by calls that no graph shows, so a load cannot. */
+static void reference_reached(struct fdry_code_reach *r, const char *name)
+{
+	if (!r->refused[0])
+		snprintf(r->refused, sizeof(r->refused), "uses texture or surface reference %.120s",
+			 name);
+}
+
+static bool is_reference(const struct fdry_elf_sym *s)
+{
+	unsigned int type = fdry_elf_sym_type(s);
+
+	return type >= FDRY_STT_CUDA_TEXTURE && type <= FDRY_STT_CUDA_SURFACE;
+}
+
 static void undefined_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_code)
 {
 	const struct fdry_elf_symbol *y = &r->cubin->elf.symbols[symbol];
@@ -65,6 +80,8 @@ static void undefined_reached(struct fdry_code_reach *r, uint32_t symbol, bool b
 
 	if (fdry_cubin_symbol_reserved(y->name))
 		return;
+	if (is_reference(&y->s))
+		reference_reached(r, y->name);
 	if (y->s.shndx != FDRY_SHN_UNDEF || (type != FDRY_STT_FUNC && type != FDRY_STT_NOTYPE))
 		unsliceable(r, "it refers to symbol %.120s, which is of an unknown kind", y->name);
 	else if (by_code)

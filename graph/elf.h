@@ -44,6 +44,8 @@ enum {
 	FDRY_STT_OBJECT = 1,
 	FDRY_STT_FUNC = 2,
 	FDRY_STT_SECTION = 3,
+	FDRY_STT_CUDA_TEXTURE = 10, /* a texture reference; then of a sampler, and a surface */
+	FDRY_STT_CUDA_SURFACE = 12,
 	FDRY_STB_LOCAL = 0,
 	FDRY_STO_ENTRY = 0x10, /* st_other of a kernel */
 

@@ -622,6 +622,10 @@ START_TEST(refused_kernels)
 		{ "syscalls.90.cubin", "gives", "device malloc" },
 		{ "untabled.90.cubin", "by_table", "through pointers, and no table" },
 		{ "launches.rel.cubin", "parent", "dynamic parallelism" },
+		{ "references.90.cubin", "reads", "reference colours" },
+		{ "references.80.cubin", "reads", "reference colours" },
+		{ "references.90.cubin", "writes", "reference canvas" },
+		{ "references.80.cubin", "writes", "reference canvas" },
 	};
 	struct fdry_kernel_set *set;
 
@@ -630,6 +634,23 @@ START_TEST(refused_kernels)
 	intern(set, kernel_of(load_file("plain.90.cubin"), "add"), true);
 	intern(set, kernel_of(load_file(refused[_i].file), refused[_i].kernel), true);
 	slice_refused(set, refused[_i].why, refused[_i].kernel);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* References of a module do not concern its other kernels. */
+START_TEST(kernels_beside_references)
+{
+	struct fdry_kernel_set *set;
+
+	paper_begin();
+	set = set_new();
+	intern(set, kernel_of(load_file(_i ? "references.90.cubin" : "references.80.cubin"),
+			      "neither"),
+	       true);
+	ok(fdry_kernel_set_slice(set));
+	ck_assert(!fdry_kernel_set_get(set, 0)->whole);
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -746,7 +767,8 @@ int main(void)
 	tcase_add_test(tc, pointed_variables_that_are_refused);
 	tcase_add_test(tc, values_are_written);
 	tcase_add_test(tc, unreadable_variables);
-	tcase_add_loop_test(tc, refused_kernels, 0, 4);
+	tcase_add_loop_test(tc, refused_kernels, 0, 8);
+	tcase_add_loop_test(tc, kernels_beside_references, 0, 2);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes the cubins and fatbins of this folder from its .cu files. CUDA 13.0's nvcc made them; other
-# versions give other bytes, with which the tests succeed, too.
+# Makes the cubins and fatbins of this folder from its .cu and .ptx files. CUDA 13.0's tools made
+# them; other versions give other bytes, with which the tests succeed, too.
 #
 # The cubins named after NVRTC and Triton need NVRTC=libnvrtc.so.13 (by default the loader finds it)
 # and a python3 with Triton (PYTHON).
@@ -14,7 +14,7 @@ export TRITON_DISABLE_LINE_INFO=1
 
 rm -rf "$work"
 mkdir "$work"
-cp -- *.cu *.py "$work"
+cp -- *.cu *.ptx *.py "$work"
 cd "$work"
 
 for file in plain vars calls shared syscalls; do
@@ -31,6 +31,10 @@ for file in vars shared syscalls; do
 done
 nvcc -cubin -arch=sm_90 large.cu -o large.90.cubin
 nvcc -cubin -arch=sm_90 conditions.cu -o conditions.90.cubin
+
+for arch in 80 90; do
+	ptxas -arch="sm_$arch" references.ptx -o "references.$arch.cubin"
+done
 
 # Relocatable device code: the objects, and the linker's result.
 nvcc -cubin -rdc=true -arch=sm_90 who.cu -o who.rel.cubin
