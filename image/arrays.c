@@ -22,20 +22,25 @@ int fdry_image_arrays_plan(struct fdry_image *img)
 	return 0;
 }
 
+static CUDA_ARRAY3D_DESCRIPTOR descriptor_of(const struct fdry_mf_array *a)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = a->width, .Height = a->height, .Depth = a->depth };
+
+	d.Format = (CUarray_format)a->format;
+	d.NumChannels = a->channels;
+	d.Flags = a->flags;
+	return d;
+}
+
 int fdry_image_arrays_make(struct fdry_image *img)
 {
-	const struct fdry_mf_array *a = img->m.arrays;
+	CUDA_ARRAY3D_DESCRIPTOR d;
 	uint32_t i;
 	int err;
 
-	for (i = 0; i < img->m.n_arrays; i++, a++) {
-		err = fdry_call(img->drv, cuArray3DCreate_v2, &img->arrays[i].handle,
-				&(CUDA_ARRAY3D_DESCRIPTOR){ .Width = a->width,
-							    .Height = a->height,
-							    .Depth = a->depth,
-							    .Format = (CUarray_format)a->format,
-							    .NumChannels = a->channels,
-							    .Flags = a->flags });
+	for (i = 0; i < img->m.n_arrays; i++) {
+		d = descriptor_of(&img->m.arrays[i]);
+		err = fdry_call(img->drv, cuArray3DCreate_v2, &img->arrays[i].handle, &d);
 		if (err)
 			return fdry_fail_at(err, "array %u", i);
 	}

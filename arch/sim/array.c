@@ -152,13 +152,16 @@ static CUresult array_create(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 
 CUresult cuArrayCreate_v2(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
+	CUDA_ARRAY3D_DESCRIPTOR d = { 0 };
+
 	SIM_ENTER(cuArrayCreate_v2);
 	if (!ret || !desc)
 		return CUDA_ERROR_INVALID_VALUE;
-	return array_create(ret, &(CUDA_ARRAY3D_DESCRIPTOR){ .Width = desc->Width,
-							     .Height = desc->Height,
-							     .Format = desc->Format,
-							     .NumChannels = desc->NumChannels });
+	d.Width = desc->Width;
+	d.Height = desc->Height;
+	d.Format = desc->Format;
+	d.NumChannels = desc->NumChannels;
+	return array_create(ret, &d);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
