@@ -76,7 +76,8 @@ static struct sim_plane side_plane(const struct side *s, const CUDA_MEMCPY3D *p)
 	struct sim_plane plane = { .pitch = s->pitch ? s->pitch : p->WidthInBytes + s->x,
 				   .rows = s->height ? s->height : p->Height + s->y };
 
-	plane.base = s->base + (s->z * plane.rows + s->y) * plane.pitch + s->x;
+	if (s->type != CU_MEMORYTYPE_ARRAY || s->array)
+		plane.base = s->base + (s->z * plane.rows + s->y) * plane.pitch + s->x;
 	return plane;
 }
 

@@ -75,6 +75,8 @@ static CUresult copy_run(const struct sim_copy *c)
 	src = sim_copy_src(p);
 	dst = sim_copy_dst(p);
 	sim_unlock();
+	if ((!src.base || !dst.base) && p->WidthInBytes && p->Height && p->Depth)
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	for (z = 0; z < p->Depth; z++)
 		for (y = 0; y < p->Height; y++)
 			memmove(sim_plane_row(&dst, y, z), sim_plane_row(&src, y, z),

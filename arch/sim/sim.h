@@ -387,12 +387,12 @@ void sim_semas_release(struct sim_semas *m);
 
 /* One side of a copy. */
 struct sim_plane {
-	CUdeviceptr base; /* of the first byte that is copied */
+	CUdeviceptr base; /* of the first byte that is copied; 0: the array was destroyed */
 	size_t pitch;     /* bytes from row to row */
 	size_t rows;      /* rows from slice to slice */
 };
 
-/* The memory of a copy. An array that was destroyed is an address that faults. */
+/* The memory of a copy. */
 struct sim_plane sim_copy_src(const CUDA_MEMCPY3D *p);
 struct sim_plane sim_copy_dst(const CUDA_MEMCPY3D *p);
 static inline void *sim_plane_row(const struct sim_plane *plane, size_t y, size_t z)
