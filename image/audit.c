@@ -19,6 +19,17 @@ enum fdry_audit_target fdry_audit_target(const struct fdry_audit_memory *m, uint
 	return k && s[k - 1].addr + s[k - 1].size == word ? FDRY_AUDIT_inside : FDRY_AUDIT_outside;
 }
 
+uint64_t fdry_audit_content_words(const struct fdry_audit_memory *m)
+{
+	uint64_t ret = 0;
+	size_t i;
+
+	for (i = 0; i < m->n; i++)
+		if (m->segments[i].role == FDRY_ROLE_CONTENT)
+			ret += m->segments[i].size / 8;
+	return ret;
+}
+
 void fdry_audit_add(struct fdry_mf_audit *a, enum fdry_audit_target target, int64_t n)
 {
 	uint64_t *const member[FDRY_AUDIT_TARGETS] = {
@@ -137,15 +148,12 @@ static int chunk_count(struct making *k, const struct fdry_mf_chunk *chunk)
 static int content_count(struct making *k)
 {
 	struct fdry_mf_audit *c = k->entry;
-	uint64_t all = 0, words;
+	uint64_t all = fdry_audit_content_words(&k->memory), words;
 	uint32_t i;
 	int err = 0;
 
 	for (i = 0; i < k->m->n_chunks && !err; i++)
 		err = chunk_count(k, &k->m->chunks[i]);
-	for (i = 0; i < k->m->n_segments; i++)
-		if (k->m->segments[i].role == FDRY_ROLE_CONTENT)
-			all += k->m->segments[i].size / 8;
 	words = c->inside + c->host + c->outside + c->none;
 	if (all > words)
 		c->none += all - words; /* zeros */

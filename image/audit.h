@@ -34,6 +34,9 @@ enum fdry_audit_target {
  * of memory counts as a pointer into it, as in C. */
 enum fdry_audit_target fdry_audit_target(const struct fdry_audit_memory *m, uint64_t word);
 
+/* The number of words in content. */
+uint64_t fdry_audit_content_words(const struct fdry_audit_memory *m);
+
 /* Add @n to the count of a target. */
 void fdry_audit_add(struct fdry_mf_audit *a, enum fdry_audit_target target, int64_t n);
 

@@ -145,10 +145,10 @@ static int array_put(void *arg, const struct fdry_cuarray *a)
 	int err = 0;
 
 	st->at = 0;
-	st->s->array = st->number + 1;
+	st->s->array = true;
 	for (i = 0; i < n && !err; i++)
 		err = piece_put(st, a, i);
-	st->s->array = 0;
+	st->s->array = false;
 	if (err)
 		return fdry_fail_at(err, "content of CUDA array %p", (void *)a->handle);
 	st->number++;

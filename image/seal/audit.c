@@ -14,51 +14,59 @@ struct pinned_word {
 	uint64_t word;
 };
 
-static int word_count(struct fdry_seal *s, struct fdry_mf_audit *entry, struct fdry_buf *words,
-		      const struct fdry_mf_audit_word *w)
+static struct fdry_audit_memory memory_of(const struct fdry_seal *s)
 {
-	const struct fdry_audit_memory m = {
+	return (struct fdry_audit_memory){
 		s->w.base, s->w.end, fdry_array(s->w.segments, struct fdry_mf_segment),
 		fdry_array_count(s->w.segments, struct fdry_mf_segment)
 	};
+}
+
+/* Arguments are counted before content, as the manifest lists their words. */
+static int word_count(struct fdry_seal *s, struct fdry_mf_audit *entry,
+		      const struct fdry_mf_audit_word *w)
+{
+	const struct fdry_audit_memory m = memory_of(s);
 	enum fdry_audit_target target = fdry_audit_target(&m, w->word);
 	struct pinned_word pinned = { entry->graph, w->word };
 
 	fdry_audit_add(entry, target, 1);
 	if (target == FDRY_AUDIT_outside)
-		return fdry_audit_list(words, w);
+		return fdry_audit_list(&s->w.audit_words, w);
 	if (target == FDRY_AUDIT_none && fdry_seal_pinned_lists(s, w->word))
 		return fdry_buf_put(&s->audit.pinned, &pinned, sizeof(pinned));
 	return 0;
 }
 
+/* The entry of the graph that entered the manifest last. */
+static struct fdry_mf_audit *last_entry(const struct fdry_seal *s)
+{
+	return &fdry_array(s->w.audits, struct fdry_mf_audit)
+		[fdry_array_count(s->w.audits, struct fdry_mf_audit) - 1];
+}
+
 static int arg_count(void *arg, uint32_t node, uint64_t at, uint64_t word)
 {
 	struct fdry_seal *s = arg;
-	size_t last = fdry_array_count(s->audit.graphs, struct fdry_mf_audit) - 1;
-	struct fdry_mf_audit *entry = &fdry_array(s->audit.graphs, struct fdry_mf_audit)[last];
+	struct fdry_mf_audit *entry = last_entry(s);
 	struct fdry_mf_audit_word w = { entry->graph, node, at, word };
 
-	return word_count(s, entry, &s->audit.arg_words, &w);
+	return word_count(s, entry, &w);
 }
 
 /* Count the words, and note the result if it is complete: words that are listed, or that point to
  * pinned memory, are looked at by each seal. */
 static int graph_count(struct fdry_seal *s, struct fdry_span bytes, struct fdry_sealed_audit *note)
 {
-	size_t words = s->audit.arg_words.len, pinned = s->audit.pinned.len;
-	struct fdry_mf_audit *last;
+	size_t pinned = s->audit.pinned.len;
 	struct fdry_graph_view view;
 	int err = fdry_graph_view_init(bytes, &view);
 
 	if (err)
 		return err;
 	err = fdry_audit_args(&view, arg_count, s);
-	last = fdry_array(s->audit.graphs, struct fdry_mf_audit) +
-	       fdry_array_count(s->audit.graphs, struct fdry_mf_audit) - 1;
-	note->entry = *last;
-	note->has = !err && s->audit.arg_words.len == words && !last->outside &&
-		    s->audit.pinned.len == pinned;
+	note->entry = *last_entry(s);
+	note->has = !err && !note->entry.outside && s->audit.pinned.len == pinned;
 	return err;
 }
 
@@ -76,7 +84,7 @@ int fdry_seal_audit_graph(struct fdry_seal *s, struct fdry_capture_graph *g,
 	if (has)
 		entry = note->entry;
 	entry.graph = index;
-	err = fdry_buf_put(&s->audit.graphs, &entry, sizeof(entry));
+	err = fdry_buf_put(&s->w.audits, &entry, sizeof(entry));
 	if (err || has)
 		return err;
 	note->object = *object;
@@ -109,47 +117,21 @@ int fdry_seal_audit_words(struct fdry_seal *s, const struct fdry_sealed_word *wo
 	for (; n && !err; n--, words++) {
 		w.at = words->at;
 		w.word = words->word;
-		err = word_count(s, &s->audit.content, &s->audit.content_words, &w);
+		err = word_count(s, &s->audit.content, &w);
 	}
-	return err;
-}
-
-static uint64_t content_words(const struct fdry_seal *s)
-{
-	const struct fdry_mf_segment *seg = fdry_array(s->w.segments, struct fdry_mf_segment);
-	size_t i, n = fdry_array_count(s->w.segments, struct fdry_mf_segment);
-	uint64_t ret = 0;
-
-	for (i = 0; i < n; i++)
-		if (seg[i].role == FDRY_ROLE_CONTENT)
-			ret += seg[i].size / 8;
-	return ret;
-}
-
-static int words_put(struct fdry_seal *s)
-{
-	const struct fdry_mf_audit_word *w =
-		fdry_array(s->audit.content_words, struct fdry_mf_audit_word);
-	size_t i, n = fdry_array_count(s->audit.content_words, struct fdry_mf_audit_word);
-	int err = s->audit.arg_words.len ? fdry_buf_put(&s->w.audit_words, s->audit.arg_words.data,
-							s->audit.arg_words.len)
-					 : 0;
-
-	for (i = 0; i < n && !err; i++)
-		err = fdry_audit_list(&s->w.audit_words, &w[i]);
 	return err;
 }
 
 int fdry_seal_audit_put(struct fdry_seal *s)
 {
 	const struct pinned_word *p = fdry_array(s->audit.pinned, struct pinned_word);
-	size_t i, graphs = fdry_array_count(s->audit.graphs, struct fdry_mf_audit);
+	size_t i, graphs = fdry_array_count(s->w.audits, struct fdry_mf_audit);
 	struct fdry_mf_audit *content = &s->audit.content, *entries, *entry;
+	const struct fdry_audit_memory m = memory_of(s);
 	int err;
 
-	content->none = content_words(s) - content->inside - content->outside;
-	err = fdry_buf_put(&s->w.audits, s->audit.graphs.data, s->audit.graphs.len) ?:
-	      fdry_buf_put(&s->w.audits, content, sizeof(*content));
+	content->none = fdry_audit_content_words(&m) - content->inside - content->outside;
+	err = fdry_buf_put(&s->w.audits, content, sizeof(*content));
 	if (err)
 		return err;
 	entries = fdry_array(s->w.audits, struct fdry_mf_audit);
@@ -165,13 +147,10 @@ int fdry_seal_audit_put(struct fdry_seal *s)
 			     fdry_array_count(s->w.arg_pointers, struct fdry_mf_arg_pointer),
 			     fdry_array_count(s->w.content_pointers,
 					      struct fdry_mf_content_pointer));
-	return words_put(s);
+	return 0;
 }
 
 void fdry_seal_audit_release(struct fdry_seal *s)
 {
-	fdry_buf_release(&s->audit.graphs);
-	fdry_buf_release(&s->audit.arg_words);
-	fdry_buf_release(&s->audit.content_words);
 	fdry_buf_release(&s->audit.pinned);
 }

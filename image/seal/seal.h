@@ -57,12 +57,10 @@ struct fdry_seal_pinned {
 	uint8_t *chunk;          /* FDRY_MF_CHUNK_MAX bytes */
 };
 
-/* audit.c: the audit as far as it is made. */
+/* audit.c: what the audit needs beside its sections of the manifest. */
 struct fdry_seal_audit {
-	struct fdry_buf graphs;        /* of struct fdry_mf_audit */
 	struct fdry_mf_audit content;
 	struct fdry_fingerprint memory; /* as in struct fdry_sealed_audit */
-	struct fdry_buf arg_words, content_words; /* of struct fdry_mf_audit_word */
 	struct fdry_buf pinned;        /* words that point to pinned memory */
 };
 
@@ -94,7 +92,7 @@ struct fdry_seal {
 	/* The variable whose value is being searched for pointers, or NULL, and its address. */
 	const char *variable;
 	uint64_t variable_addr;
-	uint32_t array; /* the number of the array that is being searched for pointers, and 1; 0 */
+	bool array;                    /* an array is being searched for pointers */
 	char what[300];                /* see ptr.c */
 	struct fdry_seal_report report;
 	double start_ms;               /* the time of the call */
