@@ -17,6 +17,7 @@
 
 #include "arch/driver.h"
 #include "arch/stream.h"
+#include "tests/lib/sanitizers.h"
 
 /*
  * A device address that is free under every sanitizer and in every process; 64 gigabytes
@@ -24,31 +25,7 @@
  * addresses of their code, and no library and no store's map, small under that sanitizer, comes
  * near.
  */
-#ifdef __SANITIZE_THREAD__
-#define TEST_BASE 0x551000000000ull
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TEST_BASE 0x551000000000ull
-#endif
-#endif
-#ifdef TEST_BASE
-#define TEST_SANITIZED_THREAD 1
-#else
-#define TEST_SANITIZED_THREAD 0
-#define TEST_BASE 0x500000000000ull
-#endif
-
-/* Under a sanitizer a crash ends in its report, not in the signal. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TEST_SANITIZED 1
-#endif
-#endif
-#ifndef TEST_SANITIZED
-#define TEST_SANITIZED 0
-#endif
+#define TEST_BASE (TEST_SANITIZED_THREAD ? 0x551000000000ull : 0x500000000000ull)
 
 /* A file of the build folder, which tests/run names. */
 const char *test_built(const char *name);

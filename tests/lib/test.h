@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/err.h"
+#include "tests/lib/sanitizers.h"
 
 /* Check that a call of the library or the driver succeeds; on failure, the test ends with the
  * error's message.

@@ -7,20 +7,12 @@
 #include "tests/replace/graph_fixture.h"
 #include "tests/lib/sim.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OWN_ALLOCATOR 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define OWN_ALLOCATOR 1
-#endif
-#endif
-
 /* In this thread: the number of the allocation that fails (0: none), of allocations so far, and of
  * those not freed. Volatile, since compilers believe that allocating changes no variable. */
 static __thread volatile unsigned long fail_at, allocations;
 static __thread volatile long alive;
 
-#ifndef OWN_ALLOCATOR
+#if !TEST_SANITIZED /* whose allocators are their own */
 /* The C library's own, under the names by which it can be reached from here. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
@@ -91,7 +83,7 @@ static void every_allocation(int (*step)(void), bool alone)
 				      "allocation %lu leaves a graph behind", n);
 	}
 	ok(err);
-#ifndef OWN_ALLOCATOR
+#if !TEST_SANITIZED /* whose allocators are their own */
 	ck_assert_uint_gt(n, 3);
 #endif
 }

@@ -14,7 +14,7 @@
 #define MIB (1ull << 20)
 #define BIG (9 * MIB)
 #define SCRATCH_BYTES (5 * MIB + 512)
-#define STEPS 32
+#define STEPS TEST_ROUNDS(32)
 
 static struct work w;
 static CUdeviceptr big, scratch, extra;

@@ -7,7 +7,7 @@
 #include "tests/lib/image.h"
 
 #define BUF (1u << 20)
-#define RANDOM 60 /* tensors of random layouts */
+#define RANDOM TEST_ROUNDS(60) /* tensors of random layouts */
 #define SIDE (BUF / 2)
 
 static const uint32_t types[] = { FDRY_U8, FDRY_BF16, FDRY_F32, FDRY_I64, FDRY_C128 };

@@ -14,7 +14,7 @@
 #include "tests/lib/store.h"
 
 /* Sanitizers make processes slow to start, so there are fewer trials, still at different places. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TEST_SANITIZED
 #define FLIPS 3
 #define CUT_STEP 5
 #else
@@ -134,7 +134,7 @@ static bool asserted(const char *log)
 
 /* The thread sanitizer needs more: before the copy can crash, it marks all bytes of a memcpy()
  * whose length damage may make 4 GiB. */
-#ifdef __SANITIZE_THREAD__
+#if TEST_SANITIZED_THREAD
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);

@@ -433,11 +433,7 @@ END_TEST
 
 /* --- the map --- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WITH_ADDRESS_LIMIT 0
-#else
-#define WITH_ADDRESS_LIMIT 1
-#endif
+#define WITH_ADDRESS_LIMIT (!TEST_SANITIZED)
 
 static uint64_t address_space(void)
 {

@@ -624,7 +624,7 @@ static int seal_much(void *arg)
 }
 
 /* Sanitizers need all addresses for themselves. */
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !TEST_SANITIZED
 static int use_few_addresses(void *arg)
 {
 	struct rlimit limit = { 3ul << 30, 3ul << 30 };
@@ -638,7 +638,7 @@ START_TEST(few_addresses_are_enough)
 	struct fdry_store *s = store_make();
 
 	fdry_store_close(s);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !TEST_SANITIZED
 	ck_assert_int_eq(share_child(use_few_addresses, NULL), 0);
 #endif
 }

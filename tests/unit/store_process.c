@@ -113,6 +113,7 @@ END_TEST
 /* Whenever it dies: no image is left that lacks something. */
 START_TEST(killed_while_collecting)
 {
+	enum { MANY = TEST_ROUNDS(9000) };
 	struct fdry_verify_report r;
 	unsigned int left, half = 0;
 	struct fdry_gc_report gr = { .sz = sizeof(gr) };
@@ -123,7 +124,7 @@ START_TEST(killed_while_collecting)
 		pid_t pid;
 
 		ok(fdry_store_open(path, 0, &s));
-		seal(s, 1, 9000, 10, NULL);
+		seal(s, 1, MANY, 10, NULL);
 		fdry_store_close(s);
 		pid = fork();
 		if (!pid)
@@ -135,7 +136,7 @@ START_TEST(killed_while_collecting)
 		ok(store_verify(s, &r));
 		ck_assert_uint_eq(r.faults, 0);
 		left = (unsigned int)r.objects;
-		half += left && left < 9001;
+		half += left && left < MANY + 1;
 		ok(fdry_store_gc(s, NULL, &gr));
 		ck_assert_uint_eq(gr.dead, left);
 		fdry_store_close(s);
