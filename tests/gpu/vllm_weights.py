@@ -100,7 +100,7 @@ def starts(formats, folder, cold, paths):
         if cold:
             drop([*paths, store])
         found.append((f"{mode} {name}", vllm_start.start(
-            mode, folder, "--weights", name, "--kv", str(4 << 30), "--util", "0.2")))
+            mode, folder, "--weights", name, "--kv", str(4 << 30), "--util", "0.4")))
     return found
 
 
