@@ -41,6 +41,7 @@ static void extern_reached(struct fdry_code_reach *r, const char *name)
 	if (!why)
 		return;
 	r->prints |= !strcmp(name, "vprintf");
+	r->allocates |= fdry_devcall_allocates(name);
 	if (!r->unsliceable[0])
 		snprintf(r->unsliceable, sizeof(r->unsliceable), "it calls %.120s (%s)", name, why);
 }

@@ -27,9 +27,10 @@ struct fdry_code_reach {
 	uint64_t *work;     /* the work list: sections and variables */
 	uint32_t nwork;
 	bool prints;       /* by the driver's printf */
+	bool allocates;    /* or frees, in the device's heap */
 	bool pointers;     /* calls through pointers, all of which tables of the module hold */
-	char refused[200]; /* why the code cannot be restored: "calls malloc (device malloc)"; ""
-			      if it can */
+	char refused[200]; /* why the code cannot be restored: "calls __cudaCDP2... (dynamic
+			      parallelism)"; "" if it can */
 	char unsliceable[200]; /* why the code cannot be sliced; "" if it can */
 };
 

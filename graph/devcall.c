@@ -2,11 +2,11 @@
 /*
  * devcall.c - functions that kernels call besides their own code; see devcall.h.
  *
- * A function that allocates or launches has state that an image does not hold, and a seal cannot
- * find all pointers into the device's heap. Kernels with assertions can be restored:
- * the call has no effect in a correct program, and a failed assertion ends the context. So can
- * kernels that print or set conditions. Their code is kept whole, because the driver prepares it
- * when it loads it.
+ * A function that launches has state that an image does not hold. Kernels with assertions can be
+ * restored: the call has no effect in a correct program, and a failed assertion ends the context.
+ * So can kernels that print, set conditions or allocate. Their code is kept whole, because the
+ * driver prepares it when it loads it. The heap of a load is empty, so a seal refuses pointers into
+ * the heap (image/seal/heap.c).
  */
 #include "graph/devcall.h"
 
@@ -19,13 +19,15 @@ struct devcall {
 	bool whole;      /* @why is the reason to keep the code whole; otherwise it is refused */
 };
 
+#define DEVICE_MALLOC "device malloc"
+
 static const struct devcall devcalls[] = {
 	{ "__assertfail", false, NULL, false },
 	{ "vprintf", false, "device printf", true },
 	{ "cudaGraphSetConditional", false, "conditions of graphs", true },
-	{ "malloc", false, "device malloc", false },
-	{ "free", false, "device malloc", false },
-	{ "__nv_aligned_device_malloc", false, "device malloc", false },
+	{ "malloc", false, DEVICE_MALLOC, true },
+	{ "free", false, DEVICE_MALLOC, true },
+	{ "__nv_aligned_device_malloc", false, DEVICE_MALLOC, true },
 	{ "__cudaCDP2", true, "dynamic parallelism", false },
 	{ "__cudaCnp", true, "dynamic parallelism", false },
 	{ "cudaLaunchDevice", true, "dynamic parallelism", false },
@@ -62,4 +64,11 @@ const char *fdry_devcall_whole(const char *name)
 	const struct devcall *d = devcall_find(name);
 
 	return d && d->whole ? d->why : NULL;
+}
+
+bool fdry_devcall_allocates(const char *name)
+{
+	const struct devcall *d = devcall_find(name);
+
+	return d && d->why && !strcmp(d->why, DEVICE_MALLOC);
 }

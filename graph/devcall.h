@@ -7,10 +7,12 @@
 
 /* Whether the list has that function. */
 bool fdry_devcall_known(const char *name);
-/* Why a kernel that calls it cannot be restored exactly ("device malloc"); NULL if it can. A static
- * string. */
+/* Why a kernel that calls it cannot be restored exactly ("dynamic parallelism"); NULL if it can. A
+ * static string. */
 const char *fdry_devcall_refused(const char *name);
 /* Why the code of a kernel that calls it is kept whole ("device printf"); NULL: it need not be. */
 const char *fdry_devcall_whole(const char *name);
+/* Whether it uses the device's heap. */
+bool fdry_devcall_allocates(const char *name);
 
 #endif

@@ -32,13 +32,14 @@ enum fdry_where {
 	FDRY_WHERE_FREED,   /* freed memory of the region; an access would fault */
 	FDRY_WHERE_VARIABLE, /* device memory outside of the region: maybe a module variable */
 	FDRY_WHERE_HOST,    /* pinned host memory, which only copies may use */
+	FDRY_WHERE_HEAP,    /* the device's heap, from which kernels allocate */
 };
 
 /*
  * Finds the kind of memory that holds all @bytes bytes at @addr. If @bytes is 0, @addr is a
- * pointer, which may also point one past the end of an allocation. For OUTSIDE, FREED, VARIABLE
- * and HOST, @what names the memory in messages ("host memory", "a module variable"); the string is
- * static, or valid until the next call. The reader calls it once for each distinct value.
+ * pointer, which may also point one past the end of an allocation. For OUTSIDE, FREED, VARIABLE,
+ * HOST and HEAP, @what names the memory in messages ("host memory", "a module variable"); the
+ * string is static, or valid until the next call. The reader calls it once for each distinct value.
  */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 			     const char **what);

@@ -52,6 +52,7 @@ struct fdry_kernel {
 	bool whole;                /* the object is a whole cubin ... */
 	const char *whole_reason;  /* ... for this reason; NULL: it is a slice */
 	bool prints;               /* by the driver's printf; set by slicing */
+	bool allocates;            /* or frees, in the device's heap; set by slicing */
 	bool has_values;           /* the image has values for variables of the object, so the
 				      object's modules are not shared with other images */
 };

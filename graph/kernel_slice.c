@@ -354,6 +354,7 @@ static int part_add(struct parts *ps, struct fdry_set_entry *e)
 		return fdry_fail_at(err, "kernel %.200s", e->k.name);
 	ps->n++;
 	e->k.prints = p->reach.prints;
+	e->k.allocates = p->reach.allocates;
 	if (p->reach.refused[0])
 		return fdry_fail(FDRY_E_REFUSED,
 				 "kernel %.200s %s, which cannot be restored exactly; do not "
@@ -671,8 +672,7 @@ static int host_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e)
 			    .p = &p, .n = 1 };
 
 	return group_whole(&ps, 0, USE_OWN, "software driver object") ?:
-	       fdry_set_host_variables_read(set, e) ?:
-	       host_pointed_read(set, e);
+	       fdry_set_host_variables_read(set, e) ?: host_pointed_read(set, e);
 }
 
 int fdry_kernel_set_slice(struct fdry_kernel_set *set)

@@ -125,6 +125,7 @@ static int limit_raise(const struct fdry_driver *drv, const struct fdry_mf_limit
 	static const char *const names[FDRY_MF_LIMITS] = {
 		[CU_LIMIT_STACK_SIZE] = "CU_LIMIT_STACK_SIZE",
 		[CU_LIMIT_PRINTF_FIFO_SIZE] = "CU_LIMIT_PRINTF_FIFO_SIZE",
+		[CU_LIMIT_MALLOC_HEAP_SIZE] = "CU_LIMIT_MALLOC_HEAP_SIZE",
 	};
 	size_t now;
 	int err = fdry_call(drv, cuCtxGetLimit, &now, (CUlimit)l->limit);

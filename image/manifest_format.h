@@ -185,13 +185,14 @@ struct fdry_mf_rng_use {
 
 /* A context limit that the kernels rely on: at least this much. */
 struct fdry_mf_limit {
-	uint32_t limit;    /* a CUlimit below FDRY_MF_LIMITS: CU_LIMIT_STACK_SIZE, or
-			      CU_LIMIT_PRINTF_FIFO_SIZE if a kernel prints */
+	uint32_t limit;    /* a CUlimit below FDRY_MF_LIMITS: CU_LIMIT_STACK_SIZE,
+			      CU_LIMIT_PRINTF_FIFO_SIZE if a kernel prints, or
+			      CU_LIMIT_MALLOC_HEAP_SIZE if a kernel allocates */
 	uint32_t reserved;
 	uint64_t value;
 };
 
-#define FDRY_MF_LIMITS 2u /* limits that a manifest may have */
+#define FDRY_MF_LIMITS 3u /* limits that a manifest may have */
 
 /* A part of a variable of a kernel object, which a load writes; ascending objects, of each
  * ascending names and offsets, none across another. */

@@ -196,7 +196,7 @@ static struct fdry_graph_reader reader_of(struct fdry_seal *s)
 	};
 }
 
-int fdry_seal_functions_args(struct fdry_seal *s)
+int fdry_seal_args_again(struct fdry_seal *s)
 {
 	struct fdry_capture_graph *const *g = fdry_array(s->graphs, struct fdry_capture_graph *);
 	size_t i, n = fdry_array_count(s->graphs, struct fdry_capture_graph *);
@@ -204,7 +204,7 @@ int fdry_seal_functions_args(struct fdry_seal *s)
 	struct fdry_buf object = { 0 };
 	int err = 0;
 
-	if (!fdry_seal_functions_in_args(s))
+	if (s->heap.start == s->heap.end && !fdry_seal_functions_in_args(s))
 		return 0;
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_graph_read(&rd, g[i]->graph, &object);

@@ -108,7 +108,7 @@ int fdry_seal_kernels(struct fdry_seal *s)
 		fdry_seal_spent(s, slices);
 		if (err)
 			return err;
-		err = fdry_seal_values_search(s);
+		err = fdry_seal_heap(s) ?: fdry_seal_values_search(s);
 		fdry_seal_spent(s, kernels);
 		if (err)
 			return err;

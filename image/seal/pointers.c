@@ -35,6 +35,7 @@
 struct fdry_pointers {
 	const struct fdry_seal_maps *maps;
 	uint64_t base, end; /* of the region */
+	struct fdry_heap heap; /* of the device */
 	/* A bit for each upper half with a mapping; after fdry_pointers_remember(), for each upper
 	 * half that is searched for. */
 	uint64_t halves[HALVES / 64];
@@ -68,7 +69,17 @@ bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before)
 		half_mark(p, first - (first > 0), ((p->maps->list[i].end - 1) >> 32) + 1);
 	}
 	half_mark(p, p->base >> 32, p->end >> 32);
+	fdry_pointers_heap(p, &p->heap);
 	return true;
+}
+
+void fdry_pointers_heap(struct fdry_pointers *p, const struct fdry_heap *heap)
+{
+	if (heap->start == heap->end)
+		return;
+	p->heap = *heap;
+	half_mark(p, heap->start >> 32, heap->end >> 32);
+	memset(p->numbers, 0, sizeof(p->numbers));
 }
 
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret)
@@ -131,7 +142,17 @@ static const char *tensor_at(const struct fdry_seal *s, uint64_t at)
 	return "";
 }
 
-static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const char *what)
+/* What to do about a pointer in memory of the program. */
+static const char *advice(enum fdry_where where)
+{
+	return where == FDRY_WHERE_HEAP
+		       ? "let a kernel free the block, and clear the word before the seal"
+		       : "keep such pointers out of memory which the image holds, or make that "
+			 "memory an external tensor, which the loader fills";
+}
+
+static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, enum fdry_where where,
+		  const char *what)
 {
 	const struct fdry_alloc *a = fdry_layout_find(&s->layout, at);
 	const char *tensor = tensor_at(s, at);
@@ -151,10 +172,10 @@ static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const c
 	return fdry_fail(FDRY_E_REFUSED,
 			 "the word at byte %" PRIu64 " of the %s at 0x%" PRIx64
 			 "%s%s%s is 0x%" PRIx64 ", which points "
-			 "to %s; keep such pointers out of memory which the image holds, or make "
-			 "that memory an external tensor, which the loader fills",
+			 "to %s; %s",
 			 at - start, a ? "allocation" : "host memory", start,
-			 *tensor ? " (tensor '" : "", tensor, *tensor ? "')" : "", word, what);
+			 *tensor ? " (tensor '" : "", tensor, *tensor ? "')" : "", word, what,
+			 advice(where));
 }
 
 /* Does the word point to memory that a load restores at the same address, or to a block of the seal
@@ -205,7 +226,7 @@ static int variable_look(struct fdry_seal *s, uint64_t at, uint64_t word, bool *
 	if (err || !start)
 		return err;
 	if (!s->variable && size > SMALL && !is_special(s->pointers, at, word))
-		return refuse(s, at, word,
+		return refuse(s, at, word, FDRY_WHERE_VARIABLE,
 			      "a place in a large module variable, or may be a number");
 	return fdry_buf_put(&s->found, &found, sizeof(found));
 }
@@ -233,9 +254,11 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 		err = variable_look(s, at, word, &found);
 	if (err || found)
 		return err;
-	/* No number has the address of a known function by chance. */
-	if (s->variable || fdry_kernel_set_function(s->kernels, word) || is_meant(s, at, word))
-		return refuse(s, at, word, what);
+	/* No number has the address of a known function by chance. One may point into the heap, but
+	 * few kernels allocate, so every such word is refused. */
+	if (s->variable || where == FDRY_WHERE_HEAP ||
+	    fdry_kernel_set_function(s->kernels, word) || is_meant(s, at, word))
+		return refuse(s, at, word, where, what);
 	p->at = at;
 	p->word = word;
 	s->report.pointer_words++;
@@ -300,7 +323,8 @@ int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *w, s
 	int err = 0;
 
 	for (; n && !err; n--, w++)
-		if (!is_own(s, w->word) && fdry_seal_mapped(s, w->word))
+		if (!is_own(s, w->word) &&
+		    (fdry_seal_heap_may_hold(s, w->word) || fdry_seal_mapped(s, w->word)))
 			err = word_look(s, w->at, w->word);
 	return err;
 }

@@ -105,6 +105,20 @@ static bool is_function(struct fdry_seal *s, CUdeviceptr addr, enum fdry_where *
 	return true;
 }
 
+/* @addr lies inside the bounds of the heap. Inside bounds that are not exact, it may be an address
+ * of memory that the driver knows. */
+static int maybe_heap(const struct fdry_seal *s, CUdeviceptr addr, enum fdry_where *ret,
+		      const char **what)
+{
+	int err = outside(s->cap, addr, ret, what);
+
+	if (err || (*ret != FDRY_WHERE_NOTHING && !s->heap.exact))
+		return err;
+	*what = "the device's heap, which is empty in a loading process";
+	*ret = FDRY_WHERE_HEAP;
+	return 0;
+}
+
 int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		  const char **what)
 {
@@ -121,6 +135,8 @@ int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *
 	if (addr < l->base || addr - l->base >= l->size) {
 		if (fdry_seal_pinned_ptr(s, addr, bytes, ret, what))
 			return 0;
+		if (!bytes && fdry_seal_heap_may_hold(s, addr))
+			return maybe_heap(s, addr, ret, what);
 		if (bytes || fdry_seal_mapped(s, addr))
 			return outside(s->cap, addr, ret, what);
 		*ret = FDRY_WHERE_NOTHING;

@@ -212,7 +212,8 @@ static int limit_put(struct fdry_seal *s, CUlimit limit)
 	return fdry_buf_put(&s->w.limits, &mf, sizeof(mf));
 }
 
-/* The limit of the stack, and that of the buffer of printf if a kernel prints. */
+/* The limit of the stack, that of the buffer of printf if a kernel prints, and that of the heap if
+ * a kernel allocates. */
 static int limits_seal(struct fdry_seal *s)
 {
 	uint32_t i, n = fdry_kernel_set_count(s->kernels);
@@ -220,7 +221,11 @@ static int limits_seal(struct fdry_seal *s)
 
 	for (i = 0; i < n && !fdry_kernel_set_get(s->kernels, i)->prints; i++)
 		;
-	return err || i == n ? err : limit_put(s, CU_LIMIT_PRINTF_FIFO_SIZE);
+	if (!err && i < n)
+		err = limit_put(s, CU_LIMIT_PRINTF_FIFO_SIZE);
+	if (!err && fdry_kernel_set_allocates(s->kernels))
+		err = limit_put(s, CU_LIMIT_MALLOC_HEAP_SIZE);
+	return err;
 }
 
 /* --- the whole seal --- */
@@ -349,7 +354,7 @@ static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret
 	if (err)
 		return err;
 	s->report.graphs_ms = fdry_elapsed_ms(&mark);
-	err = fdry_seal_kernels(s) ?: fdry_seal_functions_args(s);
+	err = fdry_seal_kernels(s) ?: fdry_seal_args_again(s);
 	if (err)
 		return err;
 	s->report.kernels_ms = fdry_elapsed_ms(&mark);

@@ -8,6 +8,7 @@
 #include "image/layout.h"
 #include "image/manifest.h"
 #include "graph/graph.h"
+#include "graph/heap.h"
 #include "lib/clock.h"
 #include "mm/maps.h"
 #include "store/store.h"
@@ -73,6 +74,7 @@ struct fdry_seal {
 	struct fdry_seal_maps maps;
 	struct fdry_seal_pinned pinned;
 	struct fdry_pointers *pointers;
+	struct fdry_heap heap;         /* see heap.c */
 	struct fdry_hook_live live;    /* the counters when the seal began */
 	struct fdry_layout layout;
 	const struct fdry_alloc *near; /* an allocation of the layout, which holds the last word;
@@ -125,9 +127,9 @@ int fdry_seal_graphs_list(struct fdry_seal *s) __must_check;
 /* After the layout: read them, which interns their kernels, and store their objects. */
 int fdry_seal_graphs(struct fdry_seal *s) __must_check;
 /* After the kernels are sliced: check that no argument is the address of a function that kernels
- * call through pointers. If one may be, the graphs are read again: the reader refuses it, and names
- * the node. */
-int fdry_seal_functions_args(struct fdry_seal *s) __must_check;
+ * call through pointers, or points into the device's heap. If one may be, the graphs are read
+ * again: the reader refuses it, and names the node. */
+int fdry_seal_args_again(struct fdry_seal *s) __must_check;
 
 /* kernels.c: slice the kernels of the graphs. */
 int fdry_seal_kernels(struct fdry_seal *s) __must_check;
@@ -140,6 +142,14 @@ int fdry_seal_kernels_put(struct fdry_seal *s) __must_check;
 int fdry_seal_functions(struct fdry_seal *s) __must_check;
 /* Whether an argument of a graph may be the address of such a function. */
 bool fdry_seal_functions_in_args(const struct fdry_seal *s);
+
+/* heap.c: after the kernels are sliced, find the device's heap if one of them allocates. */
+int fdry_seal_heap(struct fdry_seal *s) __must_check;
+/* Whether @addr may point into it. If the bounds are not exact, the driver must not know @addr. */
+static inline bool fdry_seal_heap_may_hold(const struct fdry_seal *s, uint64_t addr)
+{
+	return addr - s->heap.start < s->heap.end - s->heap.start;
+}
 
 /* arrays.c: implements fdry_cuarray_fn. @arg: the seal. */
 int fdry_seal_array(void *arg, CUarray handle, uint32_t *number, struct fdry_cuarray *ret)
@@ -214,6 +224,8 @@ int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_sealed_word *word
  */
 bool fdry_pointers_remember(struct fdry_pointers *p, const uint64_t *before);
 void fdry_pointers_halves(const struct fdry_pointers *p, uint64_t *ret);
+/* Search for words that point into the heap, too. */
+void fdry_pointers_heap(struct fdry_pointers *p, const struct fdry_heap *heap);
 
 /* variables.c: after the kernels are sliced, search the values of their variables for pointers.
  * FDRY_E_REFUSED names a variable that points to memory which the image does not hold. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The fingerprint kernel's code in the tree is the code that its script makes from its source. Other
+# The code of kernels in the tree is the code that scripts make from their source. Other
 # versions of nvcc give other bytes, so this test needs the version that made them.
 . "$(dirname "$0")/../lib.sh"
 
@@ -23,4 +23,7 @@ t "the script makes the kernel's code" "$ROOT/graph/fingerprint/make.sh" .
 t "the code is the same as in the tree" same
 t "the tree has no other code of the kernel" diff <(ls ./*.cubin ./*.ptx) \
 	<(cd "$ROOT/graph/fingerprint" && ls ./*.cubin ./*.ptx)
+mkdir heap
+t "the script makes the code that finds the heap" "$ROOT/graph/heap/make.sh" heap
+t "it is the same as in the tree" cmp "$ROOT/graph/heap/compute_75.ptx" heap/compute_75.ptx
 t_done

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of kernel objects that keep the whole code, with a driver on paper (paper.h). */
+#include "graph/heap.h"
 #include "graph/kernel_set.h"
 #include "tests/lib/paper.h"
 
@@ -20,6 +21,35 @@ START_TEST(kernels_that_print_are_whole)
 	ck_assert(k->whole && k->prints);
 	ck_assert_ptr_nonnull(strstr(k->whole_reason, "it calls vprintf (device printf)"));
 	ck_assert(!sliced(set, 1)->prints);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+/* So is code that allocates. The seal looks for the heap if any kernel of the set does. */
+START_TEST(kernels_that_allocate_are_whole)
+{
+	const struct fdry_kernel *k;
+	struct fdry_kernel_set *set;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("syscalls.90.cubin");
+	intern(set, kernel_of(l, "quiet"), true);
+	slice(set);
+	ck_assert(!fdry_kernel_set_allocates(set));
+	intern(set, kernel_of(l, "gives"), true);
+	intern(set, kernel_of(l, "takes"), true);
+	slice(set);
+	ck_assert(fdry_kernel_set_allocates(set));
+	ck_assert(!sliced(set, 0)->allocates);
+	k = fdry_kernel_set_get(set, 1);
+	ck_assert(k->whole && k->allocates && !k->prints);
+	ck_assert_ptr_nonnull(strstr(k->whole_reason, "it calls free (device malloc)"));
+	k = fdry_kernel_set_get(set, 2);
+	ck_assert(k->whole && k->allocates && !k->prints);
+	ck_assert_ptr_nonnull(strstr(k->whole_reason, "it calls malloc (device malloc)"));
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -97,6 +127,7 @@ int main(void)
 	TCase *tc = tcase_create("kernel");
 
 	tcase_add_test(tc, kernels_that_print_are_whole);
+	tcase_add_test(tc, kernels_that_allocate_are_whole);
 	tcase_add_test(tc, whole_with_a_reason);
 	tcase_add_test(tc, whole_of_two_loads);
 	suite_add_tcase(s, tc);

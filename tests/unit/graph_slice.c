@@ -45,14 +45,14 @@ static struct fdry_buf cut_one(const struct fdry_cubin *c, const char *name)
 	return b;
 }
 
-/* A kernel that prints, or calls functions through pointers, has no slice. */
+/* A kernel that prints, allocates, or calls functions through pointers has no slice. */
 static bool is_whole(const struct fdry_cubin *c, uint32_t kernel)
 {
 	struct fdry_code_reach r;
 	bool found;
 
 	ck_assert_int_eq(fdry_code_reach_init(c, &kernel, 1, &r), 0);
-	found = r.prints || r.pointers;
+	found = r.prints || r.allocates || r.pointers;
 	fdry_code_reach_release(&r);
 	return found;
 }

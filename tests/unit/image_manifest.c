@@ -264,7 +264,7 @@ DAMAGE(attr_unknown, attr_put(w, 0, FDRY_FUNC_ATTR_COUNT, 1, 0))
 DAMAGE(fact_order,
 	entry(w, facts, struct fdry_mf_fact, 1).key = entry(w, facts, struct fdry_mf_fact, 0).key)
 DAMAGE(fact_string, entry(w, facts, struct fdry_mf_fact, 1).value = 1u << 30)
-DAMAGE(limit_unknown, entry(w, limits, struct fdry_mf_limit, 0).limit = 2)
+DAMAGE(limit_unknown, entry(w, limits, struct fdry_mf_limit, 0).limit = 3)
 DAMAGE(limit_reserved, entry(w, limits, struct fdry_mf_limit, 0).reserved = 1)
 DAMAGE(strings_open, w->strings.data[w->strings.len - 1] = 'x')
 DAMAGE(partial_entry, w->graphs.len -= 8)
@@ -322,7 +322,7 @@ static const struct damage damages[] = {
 	{ "fact 1 is out of order", FDRY_E_BADIMAGE, fact_order },
 	{ "fact 1 has no key or value", FDRY_E_BADIMAGE, fact_string },
 	{ "limit 0 is out of order", FDRY_E_BADIMAGE, limit_reserved },
-	{ "a limit 2 of the context", FDRY_E_VERSION, limit_unknown },
+	{ "a limit 3 of the context", FDRY_E_VERSION, limit_unknown },
 	{ "the strings are not terminated", FDRY_E_BADIMAGE, strings_open },
 	{ "section graphs has a partial entry", FDRY_E_BADIMAGE, partial_entry },
 	{ "its region does not begin at a multiple", FDRY_E_BADIMAGE, region_askew },

@@ -31,6 +31,7 @@ for file in vars shared syscalls; do
 done
 nvcc -cubin -arch=sm_90 large.cu -o large.90.cubin
 nvcc -cubin -arch=sm_90 conditions.cu -o conditions.90.cubin
+nvcc -cubin -arch=sm_90 heap.cu -o heap.90.cubin
 
 for arch in 80 90; do
 	ptxas -arch="sm_$arch" references.ptx -o "references.$arch.cubin"
