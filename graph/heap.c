@@ -39,6 +39,15 @@ bool fdry_kernel_set_allocates(const struct fdry_kernel_set *set)
 	return false;
 }
 
+/* The driver changes the size only before a kernel that calls malloc() or free() is launched. */
+bool fdry_heap_used(const struct fdry_driver *drv)
+{
+	size_t limit;
+
+	return fdry_call_raw(drv, cuCtxGetLimit, &limit, CU_LIMIT_MALLOC_HEAP_SIZE) ||
+	       fdry_call_raw(drv, cuCtxSetLimit, CU_LIMIT_MALLOC_HEAP_SIZE, limit);
+}
+
 /* Allocate a block, free it, and return its address. */
 static int block_run(const struct fdry_driver *drv, CUmodule module, CUstream stream, uint64_t *ret)
 {

@@ -4,7 +4,8 @@
  *
  * The heap belongs to a context, and the driver alone knows what is allocated there. A load has
  * another heap, which is empty. So kernels that allocate can be restored if nothing that the image
- * holds points into the heap.
+ * holds points into the heap. A kernel outside of all graphs may also have stored such a pointer.
+ * So a seal searches for them if any kernel of the context has used the heap.
  */
 #include "arch/stream.h"
 #include "image/seal/seal.h"
@@ -14,12 +15,14 @@ int fdry_seal_heap(struct fdry_seal *s)
 	CUstream stream;
 	int err;
 
-	if (s->heap.start != s->heap.end || !fdry_kernel_set_allocates(s->kernels))
+	if (s->heap.start != s->heap.end)
+		return 0;
+	if (!fdry_kernel_set_allocates(s->kernels) && !fdry_heap_used(s->cap->drv))
 		return 0;
 	err = fdry_stream_shared(s->cap->drv, FDRY_STREAM_MEMORY, &stream) ?:
 	      fdry_heap_find(s->cap->drv, stream, &s->heap);
 	if (err)
-		return fdry_fail_at(err, "the device's heap, from which a kernel allocates");
+		return fdry_fail_at(err, "the device's heap, from which kernels allocate");
 	fdry_pointers_heap(s->pointers, &s->heap);
 	return 0;
 }

@@ -143,7 +143,8 @@ int fdry_seal_functions(struct fdry_seal *s) __must_check;
 /* Whether an argument of a graph may be the address of such a function. */
 bool fdry_seal_functions_in_args(const struct fdry_seal *s);
 
-/* heap.c: after the kernels are sliced, find the device's heap if one of them allocates. */
+/* heap.c: after the kernels are sliced, find the device's heap, if one of them allocates or
+ * any kernel has. */
 int fdry_seal_heap(struct fdry_seal *s) __must_check;
 /* Whether @addr may point into it. If the bounds are not exact, the driver must not know @addr. */
 static inline bool fdry_seal_heap_may_hold(const struct fdry_seal *s, uint64_t addr)

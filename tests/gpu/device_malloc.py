@@ -39,9 +39,10 @@ def large_of(number):
 
 
 class Captured:
-    """A capture with the graphs of the kernels lists, large and counts."""
+    """A capture. allocates: with the graphs of the kernels lists, large and counts; otherwise with
+    one that allocates nothing."""
 
-    def __init__(self, cap):
+    def __init__(self, cap, allocates=True):
         import torch
         self.cap = cap
         self.given = torch.arange(1, ITEMS + 1, dtype=torch.int32, device="cuda")
@@ -52,6 +53,9 @@ class Captured:
             self.module = module_load(file.read())
         self.stream = torch.cuda.Stream()
         torch.cuda.synchronize()
+        if not allocates:
+            self.graph(READS, "reads", self.given.data_ptr(), self.out.data_ptr())
+            return
         self.graph(LISTS, "lists", self.given.data_ptr(), self.out.data_ptr(),
                    ctypes.c_int(ITEMS), threads=THREADS)
         self.graph(LARGE, "large", self.given.data_ptr(), self.out.data_ptr(), SIZE(LARGE_BYTES))
@@ -134,7 +138,22 @@ def content(store):
                   WHERE + "pass memory of the region instead")
 
 
-PARTS = (capture, load, content)
+def outside(store):
+    """Pointers that a kernel outside of all graphs has stored."""
+    import foundry
+    with foundry.Capture() as cap:
+        c = Captured(cap, allocates=False)
+        sealed = cap.seal(store, "unused")
+        print("sealed", sealed.id, "before a kernel used the heap")
+        call("cuCtxSetLimit", HEAP, SIZE(2 * HEAP_BYTES))  # the seal has left it unused
+        c.run("keeps", c.slot.data_ptr())
+        c.refused(store, "the word at byte ", WHERE)
+        c.run("drops", c.slot.data_ptr())
+        sealed = cap.seal(store, "used")
+        print("sealed", sealed.id, "without such pointers")
+
+
+PARTS = (capture, load, content, outside)
 
 
 def whole():
@@ -142,7 +161,8 @@ def whole():
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
         captured = parts.run("capture", store)
-        return [captured, captured and parts.run("load", store), parts.run("content", store)]
+        return [captured, captured and parts.run("load", store), parts.run("content", store),
+                parts.run("outside", store)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 /* heap.c - see heap.h. */
 #include "tests/replace/heap.h"
 
-bool test_heap_used;
+bool test_heap_used, test_heap_exists;
 struct fdry_heap test_heap;
 unsigned int test_heap_found;
 
@@ -12,6 +12,12 @@ bool fdry_kernel_set_allocates(const struct fdry_kernel_set *set)
 {
 	(void)set;
 	return test_heap_used;
+}
+
+bool fdry_heap_used(const struct fdry_driver *drv)
+{
+	(void)drv;
+	return test_heap_exists;
 }
 
 int fdry_heap_find(const struct fdry_driver *drv, CUstream stream, struct fdry_heap *ret)

@@ -5,7 +5,8 @@
 
 #include "graph/heap.h"
 
-extern bool test_heap_used;        /* a kernel allocates */
+extern bool test_heap_used;        /* a kernel of the capture allocates */
+extern bool test_heap_exists;      /* some kernel has allocated */
 extern struct fdry_heap test_heap; /* what a seal finds; empty: it fails */
 extern unsigned int test_heap_found; /* how often it was found */
 

@@ -143,13 +143,30 @@ START_TEST(beside_other_memory)
 }
 END_TEST
 
+/* No kernel of the capture allocates, but another one has, and stored the pointer. */
+START_TEST(by_a_kernel_that_is_not_captured)
+{
+	struct work w;
+
+	heap_make(&w);
+	test_heap_used = false;
+	word_set(w.b + 8, BLOCK);
+	ok(work_seal(&w, NULL));
+	test_heap_exists = true;
+	refused(&w, CONTENT);
+	word_set(w.b + 8, 0);
+	ok(work_seal(&w, NULL));
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(unknown_heap)
 {
 	struct work w;
 
 	heap_make(&w);
 	test_heap.end = test_heap.start;
-	refused(&w, "the device's heap, from which a kernel allocates: the heap is full");
+	refused(&w, "the device's heap, from which kernels allocate: the heap is full");
 	work_end(&w);
 }
 END_TEST
@@ -220,6 +237,7 @@ int main(void)
 	tcase_add_test(tc, in_a_variable);
 	tcase_add_test(tc, in_arguments);
 	tcase_add_test(tc, beside_other_memory);
+	tcase_add_test(tc, by_a_kernel_that_is_not_captured);
 	tcase_add_test(tc, unknown_heap);
 	tcase_add_test(tc, limit);
 	suite_add_tcase(s, tc);
