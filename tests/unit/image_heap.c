@@ -206,6 +206,7 @@ static void limit_loads(struct fdry_store *store, const char *ref, bool raised)
 START_TEST(limit)
 {
 	const struct fdry_mf_limit *l;
+	struct fdry_image *img;
 	struct fdry_store *store;
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
@@ -220,6 +221,10 @@ START_TEST(limit)
 	fdry_buf_release(&bytes);
 	store = load_store();
 	limit_loads(store, "plain", false);
+	test_sim_fail("cuCtxSetLimit:1:1"); /* as if a kernel had used the heap */
+	fails(DRIVER, "CU_LIMIT_MALLOC_HEAP_SIZE is 8388608 bytes, and the image needs 16777216",
+	      fdry_image_load(store, "img", NULL, &img));
+	test_sim_fail(NULL);
 	limit_loads(store, "img", true);
 }
 END_TEST
