@@ -39,7 +39,8 @@ bool fdry_kernel_set_allocates(const struct fdry_kernel_set *set)
 	return false;
 }
 
-/* The driver changes the size only before a kernel that calls malloc() or free() is launched. */
+/* Driver 580 lets the size be set, even to its present value, only before a kernel that calls
+ * malloc() or free() is launched. */
 bool fdry_heap_used(const struct fdry_driver *drv)
 {
 	size_t limit;
@@ -66,9 +67,14 @@ static int block_run(const struct fdry_driver *drv, CUmodule module, CUstream st
 	return err ?: fdry_stream_wait(drv, stream);
 }
 
+static struct fdry_span span(const uint8_t *from, const uint8_t *to)
+{
+	return (struct fdry_span){ from, (size_t)(to - from) };
+}
+
 static int block_find(const struct fdry_driver *drv, CUstream stream, uint64_t *ret)
 {
-	struct fdry_span ptx = { fdry_heap_ptx, (size_t)(fdry_heap_ptx_end - fdry_heap_ptx) };
+	struct fdry_span ptx = span(fdry_heap_ptx, fdry_heap_ptx_end);
 	struct fdry_buf cubin = { 0 };
 	CUmodule module;
 	CUresult res;

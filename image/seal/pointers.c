@@ -254,8 +254,10 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 		err = variable_look(s, at, word, &found);
 	if (err || found)
 		return err;
+	if (where == FDRY_WHERE_HEAP && !s->variable && is_data(s, at))
+		return 0;
 	/* No number has the address of a known function by chance. One may point into the heap, but
-	 * few kernels allocate, so every such word is refused. */
+	 * few programs use it, so every such word is refused. */
 	if (s->variable || where == FDRY_WHERE_HEAP ||
 	    fdry_kernel_set_function(s->kernels, word) || is_meant(s, at, word))
 		return refuse(s, at, word, where, what);

@@ -89,7 +89,7 @@ def capture(store):
     import foundry
     with foundry.Capture() as cap:
         c = Captured(cap)
-        sealed = cap.seal(store, "heap")
+        sealed = c.cap.seal(store, "heap")
         print("sealed", sealed.id, sealed.nodes, "nodes; the limit is", limit())
 
 

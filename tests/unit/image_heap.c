@@ -34,6 +34,8 @@ static void refused(struct work *w, const char *what)
 
 START_TEST(in_content)
 {
+	struct fdry_tensor queue = { .name = "queue", .dtype = FDRY_I64, .use = FDRY_USE_STATE,
+				     .rank = 1, .shape = { 4 }, .stride = { 1 } };
 	struct work w;
 
 	heap_make(&w);
@@ -41,7 +43,8 @@ START_TEST(in_content)
 	refused(&w, "the word at byte 8 of the allocation at 0x");
 	refused(&w, "is 0x200123450, " CONTENT);
 	ck_assert_uint_eq(test_heap_found, 2);
-	tensor_add(&w, "queue", w.b, FDRY_USE_STATE, 0);
+	queue.addr = w.b;
+	ok(fdry_capture_tensor(w.cap, &queue));
 	refused(&w, "(tensor 'queue') is 0x200123450, " CONTENT);
 	word_set(w.b + 8, HEAP);
 	refused(&w, CONTENT);
@@ -82,6 +85,19 @@ START_TEST(not_in_external_memory)
 
 	heap_make(&w);
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, FDRY_TENSOR_EXTERNAL);
+	word_set(w.b + 8, BLOCK);
+	ok(work_seal(&w, NULL));
+	work_end(&w);
+}
+END_TEST
+
+/* Tensors of floats have no pointers. */
+START_TEST(not_in_data)
+{
+	struct work w;
+
+	heap_make(&w);
+	tensor_add(&w, "b", w.b, FDRY_USE_STATE, 0);
 	word_set(w.b + 8, BLOCK);
 	ok(work_seal(&w, NULL));
 	work_end(&w);
@@ -239,6 +255,7 @@ int main(void)
 	tcase_add_test(tc, in_content);
 	tcase_add_test(tc, in_content_that_was_sealed);
 	tcase_add_test(tc, not_in_external_memory);
+	tcase_add_test(tc, not_in_data);
 	tcase_add_test(tc, in_a_variable);
 	tcase_add_test(tc, in_arguments);
 	tcase_add_test(tc, beside_other_memory);
