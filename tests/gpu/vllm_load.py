@@ -3,7 +3,7 @@
 """vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
 
     python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--invariant]
-                                   [--limit SECONDS]
+                                   [--mode3] [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
@@ -20,6 +20,7 @@ Then the engines serve the same timed requests in turns, while the others are id
 on the time there, so answers may differ even between two plain engines. The test prints throughput
 and latencies of each turn, and how many of its first batches are those of other turns. With
 --invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
+With --mode3, vLLM compiles the model, its default; each engine but the later one does so itself.
 When the limit is reached, the script ends the engines and prints what it has.
 """
 import argparse
@@ -44,6 +45,7 @@ KV_BYTES = 8 << 30
 SEQS = 64
 
 
+DEFAULTS = {"mode": 3, "cudagraph_mode": "FULL_AND_PIECEWISE"}
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT")
 
 
@@ -58,6 +60,9 @@ def arguments():
                    help="seconds, then an engine ends with a traceback")
     p.add_argument("--invariant", action="store_true",
                    help="vLLM's batch-invariant mode: all answers are equal")
+    p.add_argument("--mode3", action="store_true",
+                   help="vLLM's defaults: torch.compile, and graphs of pieces and of all")
+    p.add_argument("--caches", help="the folder of all caches")
     return p.parse_args()
 
 
@@ -93,7 +98,8 @@ class Engine:
                        enable_prefix_caching=True, kv_cache_memory_bytes=KV_BYTES,
                        gpu_memory_utilization=0.2,
                        attention_backend="FLASH_ATTN", seed=0,
-                       compilation_config={"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"})
+                       compilation_config=DEFAULTS if a.mode3 else
+                       {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"})
 
         self.batches = []  # for each step that ran a batch: how many tokens of how many requests
         scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
@@ -195,7 +201,7 @@ def serve(a):
     if a.invariant:
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
     for name in CACHES:
-        os.environ[name] = os.path.join(a.model, "caches", name)
+        os.environ[name] = os.path.join(a.caches, name)
     if a.mode != "plain":
         os.environ["FOUNDRY_VLLM"] = "load-test"
     vllm_start.plug_in()
@@ -215,13 +221,14 @@ def serve(a):
 class Child:
     """An engine in a process of its own."""
 
-    def __init__(self, name, folder, end):
+    def __init__(self, name, folder, end, compiles):
         self.name, self.end = name, end
         self.gate = os.path.join(folder, "gate") if name == "next" else ""
         mode = name.partition(" ")[0]
         pre = [] if mode == "plain" else ["-m", "foundry", "run"]
         self.process = subprocess.Popen(
             [sys.executable, *pre, os.path.abspath(__file__), "--mode", mode, "--model", folder,
+             "--caches", os.path.join(folder, "caches", name if compiles else "of all"),
              *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store"),
@@ -343,7 +350,8 @@ def turns(a, children):
 
 def whole(a, folder, end):
     """Return what is as it should be, as a list."""
-    children = [Child(name, folder, end) for name in ("first", "plain 1", "next", "plain 2")]
+    children = [Child(name, folder, end, a.mode3 and name.startswith("plain"))
+                for name in ("first", "plain 1", "next", "plain 2")]
     first, later = children[0], children[2]
     try:
         noted, at_once = {}, {}
