@@ -40,8 +40,8 @@ static void extern_reached(struct fdry_code_reach *r, const char *name)
 	why = fdry_devcall_whole(name);
 	if (!why)
 		return;
-	r->prints |= !strcmp(name, "vprintf");
-	r->allocates |= fdry_devcall_allocates(name);
+	r->prints |= fdry_devcall_memory(name) == FDRY_DEVCALL_PRINTF;
+	r->allocates |= fdry_devcall_memory(name) == FDRY_DEVCALL_HEAP;
 	if (!r->unsliceable[0])
 		snprintf(r->unsliceable, sizeof(r->unsliceable), "it calls %.120s (%s)", name, why);
 }

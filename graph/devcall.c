@@ -17,22 +17,21 @@ struct devcall {
 	bool prefix;     /* @name is the beginning of the name */
 	const char *why; /* NULL: harmless */
 	bool whole;      /* @why is the reason to keep the code whole; otherwise it is refused */
+	enum fdry_devcall_memory memory;
 };
 
-#define DEVICE_MALLOC "device malloc"
-
 static const struct devcall devcalls[] = {
-	{ "__assertfail", false, NULL, false },
-	{ "vprintf", false, "device printf", true },
-	{ "cudaGraphSetConditional", false, "conditions of graphs", true },
-	{ "malloc", false, DEVICE_MALLOC, true },
-	{ "free", false, DEVICE_MALLOC, true },
-	{ "__nv_aligned_device_malloc", false, DEVICE_MALLOC, true },
-	{ "__cudaCDP2", true, "dynamic parallelism", false },
-	{ "__cudaCnp", true, "dynamic parallelism", false },
-	{ "cudaLaunchDevice", true, "dynamic parallelism", false },
-	{ "cudaGetParameterBuffer", true, "dynamic parallelism", false },
-	{ "cnprt", true, "dynamic parallelism", false },
+	{ "__assertfail", false, NULL, false, FDRY_DEVCALL_NONE },
+	{ "vprintf", false, "device printf", true, FDRY_DEVCALL_PRINTF },
+	{ "cudaGraphSetConditional", false, "conditions of graphs", true, FDRY_DEVCALL_NONE },
+	{ "malloc", false, "device malloc", true, FDRY_DEVCALL_HEAP },
+	{ "free", false, "device malloc", true, FDRY_DEVCALL_HEAP },
+	{ "__nv_aligned_device_malloc", false, "device malloc", true, FDRY_DEVCALL_HEAP },
+	{ "__cudaCDP2", true, "dynamic parallelism", false, FDRY_DEVCALL_NONE },
+	{ "__cudaCnp", true, "dynamic parallelism", false, FDRY_DEVCALL_NONE },
+	{ "cudaLaunchDevice", true, "dynamic parallelism", false, FDRY_DEVCALL_NONE },
+	{ "cudaGetParameterBuffer", true, "dynamic parallelism", false, FDRY_DEVCALL_NONE },
+	{ "cnprt", true, "dynamic parallelism", false, FDRY_DEVCALL_NONE },
 };
 
 static const struct devcall *devcall_find(const char *name)
@@ -66,9 +65,9 @@ const char *fdry_devcall_whole(const char *name)
 	return d && d->whole ? d->why : NULL;
 }
 
-bool fdry_devcall_allocates(const char *name)
+enum fdry_devcall_memory fdry_devcall_memory(const char *name)
 {
 	const struct devcall *d = devcall_find(name);
 
-	return d && d->why && !strcmp(d->why, DEVICE_MALLOC);
+	return d ? d->memory : FDRY_DEVCALL_NONE;
 }

@@ -12,7 +12,12 @@ bool fdry_devcall_known(const char *name);
 const char *fdry_devcall_refused(const char *name);
 /* Why the code of a kernel that calls it is kept whole ("device printf"); NULL: it need not be. */
 const char *fdry_devcall_whole(const char *name);
-/* Whether it uses the device's heap. */
-bool fdry_devcall_allocates(const char *name);
+/* The context's memory that it uses. */
+enum fdry_devcall_memory {
+	FDRY_DEVCALL_NONE,
+	FDRY_DEVCALL_PRINTF, /* the buffer of printf */
+	FDRY_DEVCALL_HEAP,
+};
+enum fdry_devcall_memory fdry_devcall_memory(const char *name);
 
 #endif
