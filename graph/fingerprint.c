@@ -43,39 +43,6 @@ struct fdry_fingerprinter {
 
 /* --- the kernel --- */
 
-int fdry_fingerprint_compile(const struct fdry_driver *drv, struct fdry_span ptx,
-			     struct fdry_buf *ret)
-{
-	struct fdry_buf text = { 0 };
-	CUlinkState link;
-	void *code;
-	size_t len;
-	int err = fdry_buf_put(&text, ptx.data, ptx.len);
-
-	if (err)
-		return err;
-	err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
-	if (err)
-		goto out_release;
-	err = fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link);
-	if (err)
-		goto out_release;
-	fdry_count(FDRY_METRIC_COMPILES_DRIVER, 1);
-	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text.data, text.len,
-			KERNEL, 0, NULL, NULL);
-	if (err)
-		goto out_destroy;
-	err = fdry_call(drv, cuLinkComplete, link, &code, &len);
-	if (err)
-		goto out_destroy;
-	err = fdry_buf_put(ret, code, len);
-out_destroy:
-	(void)fdry_call_raw(drv, cuLinkDestroy, link);
-out_release:
-	fdry_buf_release(&text);
-	return err;
-}
-
 int fdry_fingerprint_code_of(const struct fdry_driver *drv, CUdevice device, struct fdry_span *ret,
 			     bool *ptx)
 {

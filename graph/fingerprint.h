@@ -63,8 +63,5 @@ struct fdry_span fdry_fingerprint_code(const struct fdry_driver *drv, unsigned i
 /* The same for a device; FDRY_E_NOFUNC if there is none. */
 int fdry_fingerprint_code_of(const struct fdry_driver *drv, CUdevice device, struct fdry_span *ret,
 			     bool *ptx) __must_check;
-/* Append the cubin that the driver makes of the PTX. A context must be current. */
-int fdry_fingerprint_compile(const struct fdry_driver *drv, struct fdry_span ptx,
-			     struct fdry_buf *ret) __must_check;
 
 #endif

@@ -8,35 +8,17 @@
  */
 #include "graph/fingerprint.h"
 
+#include "graph/embed.h"
+
 /* The cubins: X(compute capability). A cubin also runs on later minor versions. */
 #define CUBINS(X) X(80) X(86) X(89) X(90) X(100) X(120)
 #define PTX_LEAST 75u
 
-#define EMBED(name, file) \
-	__asm__(".pushsection .rodata, \"a\", %progbits\n" \
-		".balign 16\n" \
-		".hidden fdry_fingerprint_" name "\n" \
-		".global fdry_fingerprint_" name "\n" \
-		"fdry_fingerprint_" name ":\n" \
-		".incbin \"" file "\"\n" \
-		".hidden fdry_fingerprint_" name "_end\n" \
-		".global fdry_fingerprint_" name "_end\n" \
-		"fdry_fingerprint_" name "_end:\n" \
-		".byte 0\n" \
-		".popsection\n")
-#define DECLARE(name) \
-	extern const uint8_t fdry_fingerprint_##name[] __attribute__((visibility("hidden"))); \
-	extern const uint8_t fdry_fingerprint_##name##_end[] __attribute__((visibility("hidden")))
-
-#define X(cc) \
-	EMBED("sm_" #cc, "graph/fingerprint/sm_" #cc ".cubin"); \
-	DECLARE(sm_##cc);
+#define X(cc) FDRY_EMBED(fdry_fingerprint_sm_##cc, "graph/fingerprint/sm_" #cc ".cubin");
 CUBINS(X)
 #undef X
-EMBED("ptx", "graph/fingerprint/compute_75.ptx");
-DECLARE(ptx);
-EMBED("sim", FDRY_FINGERPRINT_SIM);
-DECLARE(sim);
+FDRY_EMBED(fdry_fingerprint_ptx, "graph/fingerprint/compute_75.ptx");
+FDRY_EMBED(fdry_fingerprint_sim, FDRY_FINGERPRINT_SIM);
 
 static const struct cubin {
 	unsigned int cc;
@@ -47,23 +29,18 @@ static const struct cubin {
 #undef X
 };
 
-static struct fdry_span span(const uint8_t *from, const uint8_t *to)
-{
-	return (struct fdry_span){ from, (size_t)(to - from) };
-}
-
 struct fdry_span fdry_fingerprint_code(const struct fdry_driver *drv, unsigned int cc, bool *ptx)
 {
 	size_t i = sizeof(cubins) / sizeof(cubins[0]);
 
 	*ptx = false;
 	if (drv->software)
-		return span(fdry_fingerprint_sim, fdry_fingerprint_sim_end);
+		return fdry_embedded(fdry_fingerprint_sim, fdry_fingerprint_sim_end);
 	while (i--)
 		if (cubins[i].cc <= cc && cubins[i].cc / 10 == cc / 10)
-			return span(cubins[i].from, cubins[i].to);
+			return fdry_embedded(cubins[i].from, cubins[i].to);
 	*ptx = cc >= PTX_LEAST;
 	if (*ptx)
-		return span(fdry_fingerprint_ptx, fdry_fingerprint_ptx_end);
+		return fdry_embedded(fdry_fingerprint_ptx, fdry_fingerprint_ptx_end);
 	return (struct fdry_span){ 0 };
 }

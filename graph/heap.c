@@ -9,25 +9,15 @@
 #include "graph/heap.h"
 
 #include "arch/stream.h"
-#include "graph/fingerprint.h"
+#include "graph/embed.h"
 #include "graph/module.h"
+#include "graph/ptx.h"
 
 #define KERNEL "fdry_heap_probe"
 #define BLOCK "fdry_heap_block"
 #define ROUND ((uint64_t)2 << 20)
 
-__asm__(".pushsection .rodata, \"a\", %progbits\n"
-	".hidden fdry_heap_ptx\n"
-	".global fdry_heap_ptx\n"
-	"fdry_heap_ptx:\n"
-	".incbin \"graph/heap/compute_75.ptx\"\n"
-	".hidden fdry_heap_ptx_end\n"
-	".global fdry_heap_ptx_end\n"
-	"fdry_heap_ptx_end:\n"
-	".byte 0\n"
-	".popsection\n");
-extern const uint8_t fdry_heap_ptx[] __attribute__((visibility("hidden")));
-extern const uint8_t fdry_heap_ptx_end[] __attribute__((visibility("hidden")));
+FDRY_EMBED(fdry_heap_ptx, "graph/heap/compute_75.ptx");
 
 bool fdry_kernel_set_allocates(const struct fdry_kernel_set *set)
 {
@@ -67,18 +57,13 @@ static int block_run(const struct fdry_driver *drv, CUmodule module, CUstream st
 	return err ?: fdry_stream_wait(drv, stream);
 }
 
-static struct fdry_span span(const uint8_t *from, const uint8_t *to)
-{
-	return (struct fdry_span){ from, (size_t)(to - from) };
-}
-
 static int block_find(const struct fdry_driver *drv, CUstream stream, uint64_t *ret)
 {
-	struct fdry_span ptx = span(fdry_heap_ptx, fdry_heap_ptx_end);
+	struct fdry_span ptx = fdry_embedded(fdry_heap_ptx, fdry_heap_ptx_end);
 	struct fdry_buf cubin = { 0 };
 	CUmodule module;
 	CUresult res;
-	int err = fdry_fingerprint_compile(drv, ptx, &cubin);
+	int err = fdry_ptx_compile(drv, ptx, KERNEL, &cubin);
 
 	if (err)
 		goto out_release;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ptx.c - reads the head of PTX; compares versions and targets; see ptx.h. */
+/* ptx.c - reads the head of PTX, compares versions and targets, and compiles; see ptx.h. */
 #include "graph/ptx.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "lib/telemetry.h"
 
 /* PTX versions and the CUDA versions that introduced them: X(PTX, CUDA), ascending. */
 #define PTX_VERSIONS(X) \
@@ -142,4 +144,37 @@ void fdry_ptx_head_read(struct fdry_span text, struct fdry_ptx_head *ret)
 	p = word_read(p, end, word, sizeof(word));
 	if (!strcmp(word, ".target"))
 		word_read(p, end, ret->target, sizeof(ret->target));
+}
+
+int fdry_ptx_compile(const struct fdry_driver *drv, struct fdry_span ptx, const char *name,
+		     struct fdry_buf *ret)
+{
+	struct fdry_buf text = { 0 };
+	CUlinkState link;
+	void *code;
+	size_t len;
+	int err = fdry_buf_put(&text, ptx.data, ptx.len);
+
+	if (err)
+		return err;
+	err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
+	if (err)
+		goto out_release;
+	err = fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link);
+	if (err)
+		goto out_release;
+	fdry_count(FDRY_METRIC_COMPILES_DRIVER, 1);
+	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text.data, text.len,
+			name, 0, NULL, NULL);
+	if (err)
+		goto out_destroy;
+	err = fdry_call(drv, cuLinkComplete, link, &code, &len);
+	if (err)
+		goto out_destroy;
+	err = fdry_buf_put(ret, code, len);
+out_destroy:
+	(void)fdry_call_raw(drv, cuLinkDestroy, link);
+out_release:
+	fdry_buf_release(&text);
+	return err;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx.h - version and target of PTX, and which targets a device runs.
+ * ptx.h - version and target of PTX, and which targets a device runs; the driver's compiler.
  *
  * PTX begins with .version and .target. A driver compiles all versions up to its own, and a
  * device runs a target by one of three rules (sm_90, sm_90a, sm_100f). Callers check both before
@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "arch/driver.h"
 #include "lib/buf.h"
 
 struct fdry_target {
@@ -40,5 +41,10 @@ void fdry_ptx_head_read(struct fdry_span text, struct fdry_ptx_head *ret);
 int fdry_ptx_needs(uint32_t version);
 /* The highest version of PTX that a driver of that CUDA version compiles. */
 uint32_t fdry_ptx_of_driver(int cuda);
+
+/* Append the cubin that the driver makes of the PTX. A context must be current. @name: in the
+ * driver's messages */
+int fdry_ptx_compile(const struct fdry_driver *drv, struct fdry_span ptx, const char *name,
+		     struct fdry_buf *ret) __must_check;
 
 #endif

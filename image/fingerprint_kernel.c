@@ -2,6 +2,7 @@
 /* fingerprint_kernel.c - see fingerprint_kernel.h. */
 #include "image/fingerprint_kernel.h"
 
+#include "graph/ptx.h"
 #include "image/compiled.h"
 #include "image/identity.h"
 #include "lib/log.h"
@@ -86,7 +87,7 @@ int fdry_fingerprint_kernel_load(const struct fdry_driver *drv, CUdevice device,
 		return fdry_fingerprinter_load(drv, code, ret);
 	if (store && stored_load(drv, device, store, code, ret))
 		return 0;
-	err = fdry_fingerprint_compile(drv, code, compiled);
+	err = fdry_ptx_compile(drv, code, "fingerprint", compiled);
 	if (err)
 		return err;
 	return fdry_fingerprinter_load(drv, (struct fdry_span){ compiled->data, compiled->len },

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/ptx.h"
 #include "tests/lib/drv.h"
 #include "tests/lib/test.h"
 
@@ -21,7 +22,7 @@ int fingerprinter_new(const struct fdry_driver *driver, CUdevice device,
 	if (err)
 		return err;
 	if (ptx) {
-		err = fdry_fingerprint_compile(driver, code, &compiled);
+		err = fdry_ptx_compile(driver, code, "fingerprint", &compiled);
 		code = (struct fdry_span){ compiled.data, compiled.len };
 	}
 	err = err ?: fdry_fingerprinter_load(driver, code, ret);
