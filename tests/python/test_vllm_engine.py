@@ -102,6 +102,13 @@ class Engine(unittest.TestCase):
         known = {**facts.COMPARED, **facts.SOURCES}
         self.assertEqual(facts.source(), known.get(vllm.__version__), vllm.__version__)
 
+    def test_the_variable_for_whole_code_is_part_of_the_key_of_compiled_code(self):
+        from vllm import envs
+        for value in ("0", "1"):
+            with mock.patch.dict(os.environ, VLLM_USE_MEGA_AOT_ARTIFACT=value):
+                self.assertIs(envs.compile_factors()["VLLM_USE_MEGA_AOT_ARTIFACT"], value == "1")
+        self.assertTrue(envs.VLLM_USE_STANDALONE_COMPILE)
+
     def test_workers_have_the_phases(self):
         for name in worker.PHASES:
             self.assertTrue(inspect.isfunction(getattr(gpu_worker.Worker, name)), name)

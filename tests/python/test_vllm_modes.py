@@ -69,6 +69,19 @@ class Modes(Engine):
         log = self.start(options=self.PIECES, VLLM_DISABLE_COMPILE_CACHE="1")
         self.assertIn("images do not support compiled code that vLLM does not keep", log)
 
+    def test_compiled_code_is_kept_whole_unless_the_user_decides(self):
+        holds = "import os\nassert os.environ.get('VLLM_USE_MEGA_AOT_ARTIFACT') == %r"
+        self.start(holds % None)
+        self.start(holds % "1", options=self.PIECES, FOUNDRY_VLLM="pieces")
+        self.start(holds % "0", options=self.PIECES, FOUNDRY_VLLM="chosen",
+                   VLLM_USE_MEGA_AOT_ARTIFACT="0")
+        self.start(holds % None, options=self.PIECES, FOUNDRY_VLLM="compared",
+                   FOUNDRY_VLLM_COMPARED="1",
+                   before="facts.SOURCES, facts.COMPARED = {'0.1': 'other'}, "
+                          "{'of the stand-in': facts.source()}\n")
+        self.start(holds % None, options="mode=3, graphs='PIECEWISE', quantization='fp8'",
+                   FOUNDRY_VLLM="refused")
+
     def test_a_constant_of_compiled_code_needs_no_place(self):
         options = self.PIECES + ", constant=True"
         self.assertIn("captured and sealed", self.start(options=options))

@@ -5,6 +5,7 @@ import os
 
 import torch
 
+from ..engines import facts as common
 from ..engines.ranks import Ranks
 from ..engines.session import check_configuration, check_source
 from ..group import gather
@@ -69,6 +70,15 @@ def _set_up_nccl():
     os.environ["NCCL_GRAPH_REGISTER"] = "0"
 
 
+def _keep_whole_code():
+    """Let vLLM keep and load compiled code as a whole, unless its variable is set already.
+
+    This is vLLM's default from torch 2.12 on. Otherwise its cache has the traced model, which each
+    start splits again to find the code of each piece.
+    """
+    os.environ.setdefault("VLLM_USE_MEGA_AOT_ARTIFACT", "1")
+
+
 def _is_tuned(config):
     """Return whether the warm-up, which a later start omits, selects kernels of FlashInfer."""
     return (config.model_config.is_moe and
@@ -119,3 +129,5 @@ def check(config, count):
          "assigned GPUs"))
     if count > 1:
         _set_up_nccl()
+    if mode and envs.VLLM_USE_STANDALONE_COMPILE and common.known(facts) == common.RUN:
+        _keep_whole_code()

@@ -10,7 +10,7 @@ def compile_factors():
 
 VLLM_CACHE_ROOT = os.path.join(os.path.expanduser("~"), ".cache", "vllm")
 VLLM_GPU_SYNC_CHECK = os.environ.get("VLLM_GPU_SYNC_CHECK")
-VLLM_USE_AOT_COMPILE = True
+VLLM_USE_AOT_COMPILE = VLLM_USE_STANDALONE_COMPILE = True
 VLLM_DISABLE_COMPILE_CACHE = os.environ.get("VLLM_DISABLE_COMPILE_CACHE") == "1"
 VLLM_USE_BREAKABLE_CUDAGRAPH = False
 VLLM_ALLREDUCE_USE_SYMM_MEM = os.environ.get("VLLM_ALLREDUCE_USE_SYMM_MEM") == "1"
