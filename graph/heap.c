@@ -29,14 +29,19 @@ bool fdry_kernel_set_allocates(const struct fdry_kernel_set *set)
 	return false;
 }
 
-/* Driver 580 lets the size be set, even to its present value, only before a kernel that calls
- * malloc() or free() is launched. */
-bool fdry_heap_used(const struct fdry_driver *drv)
+/* The size can be set only before a kernel that calls malloc() or free() is launched (the driver
+ * API's documentation of cuCtxSetLimit()). Driver 580 refuses the present value, too. */
+int fdry_heap_used(const struct fdry_driver *drv, bool *ret)
 {
 	size_t limit;
+	CUresult res = fdry_call_raw(drv, cuCtxGetLimit, &limit, CU_LIMIT_MALLOC_HEAP_SIZE);
 
-	return fdry_call_raw(drv, cuCtxGetLimit, &limit, CU_LIMIT_MALLOC_HEAP_SIZE) ||
-	       fdry_call_raw(drv, cuCtxSetLimit, CU_LIMIT_MALLOC_HEAP_SIZE, limit);
+	if (!res)
+		res = fdry_call_raw(drv, cuCtxSetLimit, CU_LIMIT_MALLOC_HEAP_SIZE, limit);
+	*ret = res == CUDA_ERROR_INVALID_VALUE;
+	if (*ret || res == CUDA_ERROR_UNSUPPORTED_LIMIT)
+		return 0;
+	return fdry_driver_result(drv, FDRY_DRV_cuCtxSetLimit, res);
 }
 
 /* Allocate a block, free it, and return its address. */
@@ -45,16 +50,15 @@ static int block_run(const struct fdry_driver *drv, CUmodule module, CUstream st
 	CUfunction kernel;
 	CUdeviceptr block;
 	size_t size;
-	int err = fdry_call(drv, cuModuleGetFunction, &kernel, module, KERNEL) ?:
+	int waited, err = fdry_call(drv, cuModuleGetFunction, &kernel, module, KERNEL) ?:
 		  fdry_call(drv, cuModuleGetGlobal_v2, &block, &size, module, BLOCK);
 
 	if (err)
 		return err;
-	err = fdry_call(drv, cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
-	if (err)
-		return err;
-	err = fdry_call(drv, cuMemcpyDtoHAsync_v2, ret, block, sizeof(*ret), stream);
-	return err ?: fdry_stream_wait(drv, stream);
+	err = fdry_call(drv, cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) ?:
+	      fdry_call(drv, cuMemcpyDtoHAsync_v2, ret, block, sizeof(*ret), stream);
+	waited = fdry_stream_wait(drv, stream); /* the caller unloads the module */
+	return err ?: waited;
 }
 
 static int block_find(const struct fdry_driver *drv, CUstream stream, uint64_t *ret)

@@ -21,8 +21,8 @@ struct fdry_heap {
 /* Does a kernel of the set call malloc() or free()? The set must be sliced. */
 bool fdry_kernel_set_allocates(const struct fdry_kernel_set *set);
 
-/* Has any kernel used the heap of the current context? If the driver does not tell: yes. */
-bool fdry_heap_used(const struct fdry_driver *drv);
+/* Has any kernel used the heap of the current context? Errors: those of the driver. */
+int fdry_heap_used(const struct fdry_driver *drv, bool *ret) __must_check;
 
 /**
  * fdry_heap_find() - Find the heap of the current context by a kernel that allocates and frees.

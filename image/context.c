@@ -136,7 +136,8 @@ static int limit_raise(const struct fdry_driver *drv, const struct fdry_mf_limit
 	if (err)
 		return fdry_fail_at(err,
 				    "the context's limit %s is %zu bytes, and the image needs "
-				    "%llu; set it before a kernel runs that relies on it",
+				    "%llu; set it before a kernel runs that relies on it, or load "
+				    "with FDRY_LOAD_OWN_CONTEXT",
 				    names[l->limit], now, (unsigned long long)l->value);
 	*was = now;
 	return 0;

@@ -14,6 +14,7 @@
 #include "lib/buf.h"
 #include "arch/driver.h"
 #include "graph/graph.h"
+#include "graph/heap.h"
 
 struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
@@ -67,6 +68,7 @@ struct fdry_capture {
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_graph_memo memo; /* of the last seal's reader of graphs */
 	struct fdry_sealed sealed; /* memory of the last seal */
+	struct fdry_heap heap;     /* the device's, if a seal has looked for it */
 	double begun_ms;   /* when it was begun, by fdry_now_ms() */
 	uint64_t selftest; /* the seed of the next seals' self-tests; 0: none */
 	fdry_seal_fn progress; /* called with @progress_arg during seals; NULL: none */

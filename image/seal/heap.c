@@ -10,19 +10,33 @@
 #include "arch/stream.h"
 #include "image/seal/seal.h"
 
-int fdry_seal_heap(struct fdry_seal *s)
+/* A heap stays where it is as long as its context, so the first seal's search serves all. */
+static int heap_find(struct fdry_capture *cap)
 {
 	CUstream stream;
 	int err;
 
+	if (cap->heap.start != cap->heap.end)
+		return 0;
+	err = fdry_stream_shared(cap->drv, FDRY_STREAM_MEMORY, &stream) ?:
+	      fdry_heap_find(cap->drv, stream, &cap->heap);
+	return err ? fdry_fail_at(err, "the device's heap, from which kernels allocate") : 0;
+}
+
+int fdry_seal_heap(struct fdry_seal *s)
+{
+	bool used = fdry_kernel_set_allocates(s->kernels);
+	int err;
+
 	if (s->heap.start != s->heap.end)
 		return 0;
-	if (!fdry_kernel_set_allocates(s->kernels) && !fdry_heap_used(s->cap->drv))
-		return 0;
-	err = fdry_stream_shared(s->cap->drv, FDRY_STREAM_MEMORY, &stream) ?:
-	      fdry_heap_find(s->cap->drv, stream, &s->heap);
+	err = used ? 0 : fdry_heap_used(s->cap->drv, &used);
+	if (err || !used)
+		return err;
+	err = heap_find(s->cap);
 	if (err)
-		return fdry_fail_at(err, "the device's heap, from which kernels allocate");
+		return err;
+	s->heap = s->cap->heap;
 	fdry_pointers_heap(s->pointers, &s->heap);
 	return 0;
 }

@@ -19,6 +19,9 @@
  * has then (targets.c). That would change a number, so the word must pass these tests, too; if it
  * fails them, it is refused. Tensors have types: one that does not hold 64-bit integers or plain
  * bytes has no pointers, and a load changes none of its words.
+ *
+ * A word between the bounds of the device's heap (heap.c) is refused unless the driver knows it as
+ * other memory; no mapping of the process tells whether it is an address.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * address that the region never allocated is a number. So is a word outside the region if the
  * process has no mapping there, since the driver reserves all its memory in the address space of
  * the process. The driver decides about all other words: if it has memory there, the image does not
- * hold that memory.
+ * hold that memory. It does not know the device's heap, so heap.c finds that.
  */
 #include <stdio.h>
 

@@ -74,7 +74,7 @@ struct fdry_seal {
 	struct fdry_seal_maps maps;
 	struct fdry_seal_pinned pinned;
 	struct fdry_pointers *pointers;
-	struct fdry_heap heap;         /* see heap.c */
+	struct fdry_heap heap;         /* of cap, if its context has one: heap.c */
 	struct fdry_hook_live live;    /* the counters when the seal began */
 	struct fdry_layout layout;
 	const struct fdry_alloc *near; /* an allocation of the layout, which holds the last word;

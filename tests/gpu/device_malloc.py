@@ -153,7 +153,36 @@ def outside(store):
         print("sealed", sealed.id, "without such pointers")
 
 
-PARTS = (capture, load, content, outside)
+def beside(store):
+    """A load into a process whose kernels have used a smaller heap."""
+    import foundry
+    import torch
+    torch.cuda.init()
+    out = torch.zeros(1, dtype=torch.int32, device="cuda")
+    with open(CUBIN, "rb") as file:
+        module = module_load(file.read())
+    launch(function(module, "counts"), stream_of(torch.cuda.current_stream()), out.data_ptr())
+    assert out.item() == 1
+    try:
+        foundry.load("heap", store=store)
+    except foundry.Error as e:
+        print(f"refused: {e}")
+        assert f"is {limit()} bytes, and the image needs {HEAP_BYTES}" in str(e), e
+    else:
+        raise AssertionError(f"loaded beside a heap of {limit()} bytes")
+    img = foundry.load("heap", store=store, own_context=True)
+    img.filled()
+    img.write("given", b"".join(n.to_bytes(4, "little") for n in range(7, 7 + ITEMS)))
+    img.launch(LISTS)
+    found = list(memoryview(bytearray(img.read("out"))).cast("I"))[:THREADS]
+    assert found == lists_of(range(7, 7 + ITEMS)), found
+    img.launch(LARGE)
+    found = memoryview(bytearray(img.read("out"))).cast("I")[0]
+    assert found == large_of(7), found
+    print("loaded in a context of its own, with a heap of", HEAP_BYTES, "bytes")
+
+
+PARTS = (capture, load, beside, content, outside)
 
 
 def whole():
@@ -161,7 +190,8 @@ def whole():
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
         captured = parts.run("capture", store)
-        return [captured, captured and parts.run("load", store), parts.run("content", store),
+        return [captured, captured and parts.run("load", store),
+                captured and parts.run("beside", store), parts.run("content", store),
                 parts.run("outside", store)]
 
 
