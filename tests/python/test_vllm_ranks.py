@@ -64,7 +64,7 @@ class Ranks(Engine):
             original, gpu_worker.kernel_warmup = gpu_worker.kernel_warmup, grow
             """)
         zero, one = self.both(before=(before, ""))
-        self.assertIn("not sealed: NCCL has allocated 2097152 bytes while vLLM warmed up", zero)
+        self.assertIn("not sealed: NCCL has allocated 2097152 bytes while the engine warmed up", zero)
         self.assertIn("captured and sealed 'test.rank1'", one)
 
     def test_communicators_without_mapped_memory_are_not_sealed(self):

@@ -3,7 +3,55 @@
 
 A rank that captures runs the collectives of the warm-up, and a rank that loads does not. If they
 differed, the engine would hang.
+
+Ranks share NCCL's collectives, whose memory lies in the region and belongs to the process.
 """
+import os
+
+import torch
+
+from ..group import gather
+
+
+def of_engine(rank, count, parallel_state):
+    """Return the Ranks of an engine. parallel_state: returns the engine's module of that name,
+    which has made its groups when the ranks decide.
+    """
+    return Ranks(rank, count, lambda value: gather(
+        parallel_state().get_world_group().cpu_group)(value))
+
+
+def connect(parallel_state, device):
+    """Let all groups of ranks make their communicators now, and not in the warm-up.
+
+    parallel_state: the engine's module of that name. device: of this rank.
+    """
+    groups = [group() for group in parallel_state._groups.values()]
+    for group in groups:  # in the same order in each rank
+        if group and group.world_size > 1:
+            torch.distributed.all_reduce(torch.full((1,), 0.0, device=device),
+                                         group=group.device_group)
+    torch.cuda.synchronize()
+
+
+def nccl_settings():
+    """Return what check_configuration() takes: the variables of NCCL that images do not support."""
+    return ((os.environ.get("NCCL_RUNTIME_CONNECT", "0") != "0",
+             "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)"),
+            (os.environ.get("NCCL_CUMEM_ENABLE") == "0",
+             "NCCL that does not map its memory (set NCCL_CUMEM_ENABLE=1)"),
+            (os.environ.get("NCCL_GRAPH_REGISTER", "0") != "0",
+             "graphs that use buffers of other ranks (unset NCCL_GRAPH_REGISTER)"))
+
+
+def set_up_nccl():
+    """Set the variables of NCCL, in all ranks alike, before one uses it."""
+    # NCCL allocates what a collective needs when it makes a communicator, in the region. It would
+    # do so in the warm-up, and an image would get the state of its connections.
+    os.environ["NCCL_RUNTIME_CONNECT"] = "0"
+    # A buffer that is registered in a graph has an address in the other ranks, which differs from
+    # start to start.
+    os.environ["NCCL_GRAPH_REGISTER"] = "0"
 
 
 class Ranks:

@@ -7,10 +7,10 @@ plug-in subclasses Session and calls its methods from the engine's phases.
 """
 import contextlib
 import gc
-import hashlib
 import importlib
 import json
 import os
+import secrets
 import time
 import traceback
 
@@ -23,6 +23,7 @@ from ..image import load
 from ..store import Store
 from ..settings import check_variables
 from . import ahead, area, attach, caches, facts, graphs, jit, log, outputs
+from .ranks import Ranks
 
 SIZE = 1 << 39   # addresses of the region,
 ASIDE = 1 << 39  # and of its aside area
@@ -72,10 +73,12 @@ class Session:
 
     mode: "plain" (Foundry does nothing), "capture" or "load". why: the reason for the mode.
     ref: the name of the image. prefix: of the facts. packages: of the engine's objects that are
-    searched for tensors, each with a dot at its end.
+    searched for tensors, each with a dot at its end. ranks: those of the engine.
     """
 
-    def __init__(self, variable, prefix, packages):
+    deciding = ()  # names of the phases in which the ranks decide together
+
+    def __init__(self, variable, prefix, packages, ranks=Ranks(0, 1, None)):
         self.variable, self.prefix, self.packages = variable, prefix, packages
         self.mode, self.why = "capture", ""
         for name in (f"{variable}_STRICT", f"{variable}_CACHES"):
@@ -93,6 +96,10 @@ class Session:
         self.freezable = not torch.cuda.is_initialized() and gc.get_freeze_count() < INTERPRETER
         self.frozen = False
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
+        self.ranks = ranks
+        self.start = prefix + "start"  # a fact, the same in all images that were sealed together
+        self.together = True   # all ranks may load
+        self.connects = False  # the ranks make all communicators in the first phase
 
     def refuse(self, why):
         """Note why the image is not used. Raises an error if the start is strict."""
@@ -155,6 +162,49 @@ class Session:
         """Free torch's cached segments, at the same points of every start."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
+
+    # --- ranks ---
+
+    def join(self):
+        """Begin to decide with the other ranks, if there are several. Each has its own image."""
+        self.connects = self.ranks.count > 1
+        if self.connects:
+            self.ref += f".rank{self.ranks.rank}"
+
+    def decide(self, failed):
+        """Decide with the other ranks whether all load. Returns None, or why this one does not.
+
+        failed: the reason of this rank, or None.
+        """
+        failed = self.ranks.agree(failed, self.found.get(self.start))
+        self.together = failed is None
+        if failed is not None and self.ranks.count > 1:
+            self.facts[self.start] = self.ranks.first(secrets.token_hex(8))
+        return failed
+
+    def take_part(self, phase):
+        """Let the other ranks know that this one loads no image, if they decide in this phase."""
+        if self.connects and self.together and phase in self.deciding:
+            self.decide(self.why)
+
+    def check_ranks(self):
+        """Raise Unfit if the image would have the state of NCCL.
+
+        NCCL maps its memory (cuMemMap), and shares some with other ranks. The region has such
+        memory, since the ranks are connected. If the aside area has some that is not torch's, NCCL
+        has allocated during the warm-up.
+        """
+        if self.ranks.count == 1:
+            return
+        start = self.base + SIZE
+        known = {each.addr for each in _torch.segments(self.ordinal)}
+        found = [(addr, size, self.capture.origin(addr)) for addr, size in self.capture.allocs()
+                 if addr not in known]
+        if all(addr >= start or origin == "region" for addr, _, origin in found):
+            raise Unfit("NCCL does not map its memory, so it cannot be distinguished")
+        aside = [size for addr, size, origin in found if addr >= start and origin != "region"]
+        if aside:
+            raise Unfit(f"NCCL has allocated {sum(aside)} bytes while the engine warmed up")
 
     # --- begin ---
 
@@ -244,13 +294,20 @@ class Session:
         self.store.tag(self.named, self.ref)
 
     def layout(self, model):
-        """Return a hash of torch's live blocks in the region, and of the model's tensors."""
+        """Return a hash of torch's live blocks in the region, and of the model's tensors.
+
+        With several ranks, NCCL has memory in the region, too, which graphs use.
+        """
         blocks = area.blocks(self.ordinal, self.base, SIZE)
         log.debug("Foundry: torch's blocks in the region: %s", blocks)
         log.debug("Foundry: allocations: %s",
                   [(addr - self.base, size) for addr, size in self.capture.allocs()])
         text = json.dumps([blocks, attach.named(model)])
-        return f"{len(blocks)} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        found = f"{len(blocks)} {facts.hashed(text.encode())}"
+        if self.ranks.count == 1:
+            return found
+        own = [(addr - self.base, size) for addr, size in self.allocations()]
+        return f"{found} {facts.hashed(json.dumps(own).encode())}"
 
     # --- a later start ---
 
@@ -317,6 +374,7 @@ class Session:
         returns}. roots, omitted: as for attach.find(). known: tensors whose bytes never change.
         """
         start = time.monotonic()
+        self.check_ranks()
         self.tidy()
         area.clear(self.ordinal)
         numbers = graphs.add(self.capture, captured)

@@ -6,9 +6,8 @@ import os
 import torch
 
 from ..engines import facts as common
-from ..engines.ranks import Ranks
+from ..engines import ranks as common_ranks
 from ..engines.session import check_configuration, check_source
-from ..group import gather
 from . import facts
 
 MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
@@ -19,19 +18,14 @@ COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled a
 
 def ranks(worker):
     """Return the Ranks of a worker's engine."""
-    return Ranks(worker.rank, worker.vllm_config.parallel_config.world_size, _gather)
+    return common_ranks.of_engine(worker.rank, worker.vllm_config.parallel_config.world_size,
+                                  parallel_state)
 
 
-def groups():
-    """Return the process groups with several ranks, in the same order in each of them."""
-    from vllm.distributed import parallel_state
-    found = [group() for group in parallel_state._groups.values()]
-    return [group.device_group for group in found if group and group.world_size > 1]
-
-
-def _gather(value):
-    from vllm.distributed.parallel_state import get_world_group
-    return gather(get_world_group().cpu_group)(value)
+def parallel_state():
+    """Return vLLM's module of the groups of ranks."""
+    from vllm.distributed import parallel_state as found
+    return found
 
 
 def _check_ranks(config, count, envs):
@@ -52,22 +46,7 @@ def _check_ranks(config, count, envs):
         (envs.VLLM_ALLREDUCE_USE_SYMM_MEM or envs.VLLM_USE_NCCL_SYMM_MEM,
          "all-reduce by symmetric memory (set VLLM_ALLREDUCE_USE_SYMM_MEM=0)"),
         (envs.VLLM_ALLREDUCE_USE_FLASHINFER or fused, "all-reduce by FlashInfer"),
-        (os.environ.get("NCCL_RUNTIME_CONNECT", "0") != "0",
-         "NCCL that connects later (unset NCCL_RUNTIME_CONNECT)"),
-        (os.environ.get("NCCL_CUMEM_ENABLE") == "0",
-         "NCCL that does not map its memory (unset NCCL_CUMEM_ENABLE)"),
-        (os.environ.get("NCCL_GRAPH_REGISTER", "0") != "0",
-         "graphs that use buffers of other ranks (unset NCCL_GRAPH_REGISTER)"))
-
-
-def _set_up_nccl():
-    """Set the variables of NCCL, in all ranks alike."""
-    # NCCL allocates what a collective needs when it makes a communicator, in the region. It would
-    # do so in the warm-up, and an image would get the state of its connections.
-    os.environ["NCCL_RUNTIME_CONNECT"] = "0"
-    # A buffer that is registered in a graph has an address in the other ranks, which differs from
-    # start to start.
-    os.environ["NCCL_GRAPH_REGISTER"] = "0"
+        *common_ranks.nccl_settings())
 
 
 def _keep_whole_code():
@@ -128,6 +107,6 @@ def check(config, count):
         (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
          "assigned GPUs"))
     if count > 1:
-        _set_up_nccl()
+        common_ranks.set_up_nccl()
     if mode and envs.VLLM_USE_STANDALONE_COMPILE and common.known(facts) == common.RUN:
         _keep_whole_code()

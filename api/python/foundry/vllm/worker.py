@@ -14,19 +14,15 @@ all memory that profiling, warming up and capturing leave; the image provides it
 """
 import contextlib
 import functools
-import json
 import os
 import re
-import secrets
 import threading
 import time
 
 import torch
 from vllm.logger import init_logger
 
-from .. import _torch
-from ..engines import area, graphs, log, outputs, session
-from ..engines import facts as common
+from ..engines import area, graphs, log, outputs, ranks, session
 from ..engines.session import Unfit
 from . import compiled, facts, infos, pieces, runners, supported, weights
 from .folders import folders
@@ -36,7 +32,6 @@ log.use(logger)
 
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
-START = facts.PREFIX + "start"  # the same in the images of all ranks that were sealed together
 SHARED = facts.PREFIX + "code.shared"
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
@@ -59,11 +54,11 @@ def wrap(worker):
 class Session(session.Session):
     """One start of one worker."""
 
+    deciding = ("determine_available_memory", "compile_or_warm_up_model")
+
     def __init__(self, worker):
-        super().__init__("FOUNDRY_VLLM", facts.PREFIX, PACKAGES)
-        self.worker, self.ranks = worker, supported.ranks(worker)
-        self.together = True   # all ranks may load
-        self.connects = False  # the ranks make all communicators in init_device
+        super().__init__("FOUNDRY_VLLM", facts.PREFIX, PACKAGES, supported.ranks(worker))
+        self.worker = worker
         self.graphs = self.pieces = None
         self.shared, self.code, self.omitted = compiled.Shared(), [], False
 
@@ -84,57 +79,6 @@ class Session(session.Session):
             return done
         return phase
 
-    # --- ranks ---
-
-    def decide(self, failed):
-        """Decide with the other ranks whether all load. Returns None, or why this one does not.
-
-        failed: the reason of this rank, or None.
-        """
-        failed = self.ranks.agree(failed, self.found.get(START))
-        self.together = failed is None
-        if failed is not None and self.ranks.count > 1:
-            self.facts[START] = self.ranks.first(secrets.token_hex(8))
-        return failed
-
-    def take_part(self, name):
-        """Let the other ranks know that this one loads no image, if they decide in this phase."""
-        if self.connects and self.together and name in ("determine_available_memory",
-                                                        "compile_or_warm_up_model"):
-            self.decide(self.why)
-
-    def layout(self, model):
-        """With several ranks, NCCL has memory in the region, too, which graphs use."""
-        text = super().layout(model)
-        if self.ranks.count == 1:
-            return text
-        own = [(addr - self.base, size) for addr, size in self.allocations()]
-        return f"{text} {common.hashed(json.dumps(own).encode())}"
-
-    def connect(self):
-        """Let all groups of ranks make their communicators now, and not in the warm-up."""
-        for group in supported.groups():
-            torch.distributed.all_reduce(torch.full((1,), 0.0, device=self.worker.device),
-                                         group=group)
-        torch.cuda.synchronize()
-
-    def check_ranks(self):
-        """Raise Unfit if the image would have the state of NCCL.
-
-        NCCL maps its memory (cuMemMap), and shares some with other ranks. The region has such
-        memory, since the ranks are connected. If the aside area has some that is not torch's, NCCL
-        has allocated during the warm-up.
-        """
-        start = self.base + session.SIZE
-        known = {each.addr for each in _torch.segments(self.ordinal)}
-        found = [(addr, size, self.capture.origin(addr)) for addr, size in self.capture.allocs()
-                 if addr not in known]
-        if all(addr >= start or origin == "region" for addr, _, origin in found):
-            raise Unfit("NCCL does not map its memory, so it cannot be distinguished")
-        aside = [size for addr, size, origin in found if addr >= start and origin != "region"]
-        if aside:
-            raise Unfit(f"NCCL has allocated {sum(aside)} bytes while vLLM warmed up")
-
     # --- phases ---
 
     def init_device(self, original):
@@ -148,7 +92,7 @@ class Session(session.Session):
             self.refuse(e)
         original()
         if self.connects:  # whatever the mode: the other ranks do it, too
-            self.connect()
+            ranks.connect(supported.parallel_state(), self.worker.device)
 
     def begin_worker(self):
         """Begin the region, and look for an image."""
@@ -157,9 +101,7 @@ class Session(session.Session):
             self.ref = "vllm-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
                 self.worker.vllm_config.model_config.model))
         supported.check(self.worker.vllm_config, self.ranks.count)
-        self.connects = self.ranks.count > 1
-        if self.connects:
-            self.ref += f".rank{self.ranks.rank}"
+        self.join()
         self.also = infos.files(self.worker.vllm_config.model_config)
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
 
@@ -251,8 +193,8 @@ class Session(session.Session):
         failed = None
         if self.mode == "load":
             failed = self.decide(self.load_failed(layout))
-        elif self.connects and self.together:  # vLLM has not asked for the available memory
-            self.decide(self.why)
+        else:
+            self.take_part(PHASES[-1])  # if vLLM has not asked for the available memory
         self.facts[LAYOUT] = layout
         if failed:
             if self.omitted:
@@ -395,8 +337,6 @@ class Session(session.Session):
         """Seal the graphs that vLLM has captured."""
         tables = runners.of(self.worker)
         tables.forget()
-        if self.ranks.count > 1:
-            self.check_ranks()
         entries = pieces.captured(pieces.wrappers(self.worker.vllm_config), tables.batches())
         self.check_keys(tables)
         self.add_text("pieces", pieces.describe(entries))
