@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common tests of every small engine: the first start, and checks that do not depend on it."""
+import concurrent.futures
+import glob
 import os
 import shutil
+import subprocess
 import tempfile
 import textwrap
 import types
@@ -88,3 +91,112 @@ class Starts:
     def test_memory_of_the_process_can_change_after_a_load(self):
         self.first()
         self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
+
+
+class Ranks:
+    """Starts of two ranks at once, for a subclass of Engine.
+
+    SCRIPT makes one start with {before} and {options}, and fails if its counts are not {counts}.
+    The first of VARIABLES names the image. COUNTS are those of a start that captures. GROWING makes
+    the warm-up allocate memory of NCCL, and FAILING makes a load fail.
+    """
+
+    TOOL = os.path.join(os.environ.get("BUILD", "build"), "foundry-store")
+
+    def both(self, counts=None, before=("", ""), options="", **variables):
+        """Start two ranks at once. before: what each does first. Returns their logs."""
+        for path in glob.glob(self.path("gather.*")):
+            os.unlink(path)
+        variables = {**self.VARIABLES, "STAND_IN_RANKS": "2", "STAND_IN_DEVICES": "2", **variables}
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            done = list(pool.map(lambda rank: self.run_one(
+                self.SCRIPT.format(before=textwrap.dedent(before[rank]), options=options,
+                                   counts=counts or self.COUNTS),
+                **variables, STAND_IN_RANK=str(rank),
+                TRITON_CACHE_DIR=self.path(f"triton.{rank}")), range(2)))
+        for each in done:
+            if each.returncode or each.stderr:
+                raise AssertionError("\n".join(each.stdout + each.stderr for each in done))
+        return [each.stdout for each in done]
+
+    def first(self):
+        for rank, log in enumerate(self.both()):
+            self.assertIn(f"captured and sealed 'test.rank{rank}'", log)
+
+    def store(self, *command, **how):
+        """Run foundry-store."""
+        subprocess.run([self.TOOL, *command], check=True, **{"stdout": subprocess.DEVNULL, **how},
+                       env={**os.environ, "FOUNDRY_STORE": self.path(".cache/foundry/store")})
+
+    def test_all_ranks_load(self):
+        self.first()
+        for rank, log in enumerate(self.both("LOADED")):
+            self.assertIn(f"Foundry: loaded 'test.rank{rank}'", log)
+
+    def test_a_rank_whose_communicators_grow_in_the_warm_up_is_not_sealed(self):
+        zero, one = self.both(before=(self.GROWING, ""))
+        self.assertIn("not sealed: NCCL has allocated 2097152 bytes while the engine warmed up",
+                      zero)
+        self.assertIn("captured and sealed 'test.rank1'", one)
+
+    def test_communicators_without_mapped_memory_are_not_sealed(self):
+        before = "torch.distributed.all_reduce = lambda tensor, group: None\n"
+        for log in self.both(before=(before, before)):
+            self.assertIn("not sealed: NCCL does not map its memory", log)
+
+    def test_a_rank_without_its_image_lets_all_capture(self):
+        self.first()
+        self.store("rm", "test.rank1")
+        zero, one = self.both()
+        self.assertIn("because rank 1 starts without its image: there is no ref 'test.rank1'", zero)
+        self.assertIn("because there is no ref 'test.rank1' in the store", one)
+        self.both("LOADED")
+
+    def test_a_load_that_fails_in_one_rank_lets_all_capture(self):
+        self.first()
+        zero, one = self.both("{**%s, 'profile': 0}" % self.COUNTS, before=("", self.FAILING))
+        self.assertIn("because rank 1 starts without its image: of a test", zero)
+        self.assertIn("captured and sealed 'test.rank0'", zero)
+        self.assertIn("because of a test", one)
+        self.both("LOADED")
+
+    def test_a_rank_that_starts_plainly_lets_all_capture(self):
+        self.first()
+        for failing in ("facts.early", "facts.late"):
+            before = f"def failing(*_):\n    raise ValueError('of a test')\n{failing} = failing\n"
+            counts = self.COUNTS
+            if failing == "facts.late":
+                counts = "{**%s, 'profile': 0}" % counts
+            zero, one = self.both(counts, before=("", before))
+            self.assertIn("because rank 1 starts without its image: of a test", zero)
+            self.assertIn("started without an image, because of a test", one)
+            self.store("rm", "test.rank0")
+            self.store("rm", "test.rank1")
+            self.first()
+
+    def test_an_error_without_a_text_is_a_reason_too(self):
+        self.first()
+        zero, one = self.both(before=("", "def early(*_):\n    raise AssertionError\n"
+                                      "facts.early = early\n"))
+        self.assertIn("because rank 1 starts without its image: AssertionError()", zero)
+        self.assertIn("started without an image, because AssertionError()", one)
+
+    def test_images_of_different_starts_are_not_mixed(self):
+        self.first()
+        with open(self.path("pack"), "wb") as f:
+            self.store("export", "test.rank1", stdout=f)
+        for rank in range(2):
+            self.store("rm", f"test.rank{rank}")
+        self.first()
+        self.store("rm", "test.rank1")
+        with open(self.path("pack"), "rb") as f:
+            self.store("import", stdin=f)
+        for log in self.both():
+            self.assertIn("because the ranks have images of different starts", log)
+
+    def test_a_strict_start_fails_in_all_ranks(self):
+        self.first()
+        strict = {f"{next(iter(self.VARIABLES))}_STRICT": "1"}
+        with self.assertRaisesRegex(AssertionError, "(?s)cannot use the image 'test.rank0': rank 1 "
+                                    "starts without its image: of a test.*'test.rank1': of a test"):
+            self.both(before=("", self.FAILING), **strict)
