@@ -102,6 +102,10 @@ class Start:
         return [line[line.index("Foundry: "):] for line in self.log().splitlines()
                 if "Foundry: " in line and "; seconds:" in line]
 
+    def says(self, ranks, text):
+        """Return whether each rank's line with the seconds has a text."""
+        return len([line for line in self.said() if text in line]) == ranks
+
     def result(self, every_line=False):
         """Wait for it. Print Foundry's lines and its own last one, or the log's end if it failed.
         Return what it printed last, or an empty dictionary.
@@ -120,6 +124,13 @@ class Start:
             return {}
         print(last, flush=True)
         return json.loads(last)
+
+
+def remove(store, name):
+    """Remove a ref from a store."""
+    import foundry
+    with foundry.Store(store) as opened:
+        opened.remove(name)
 
 
 def together(begun, gated):

@@ -7,6 +7,7 @@ import engine_tests
 
 ENGINE = """\
 import dataclasses
+import os
 import threading
 import types
 import foundry.sglang
@@ -23,6 +24,8 @@ class Args:
     hidden_constant: bool = False
     device: str = "cuda"
     tp_size: int = 1
+    nnodes: int = 1
+    custom: bool = False
     dtype: str = "auto"
     load_format: str = "dummy"
     max_running_requests: int = 4
@@ -45,6 +48,7 @@ class Args:
 
     def __post_init__(self):
         space = types.SimpleNamespace
+        self.disable_custom_all_reduce = not self.custom
         self.cuda_graph_config = space(
             decode=space(backend=self.decode, bs=list(self.cuda_graph_bs_decode)),
             prefill=space(backend=self.prefill, bs=[1, 3] if self.prefill == "breakable" else None))
@@ -57,13 +61,20 @@ class Args:
     def get_attention_backends(self):
         return self.attention, self.attention
 
+def arguments(**options):
+    fields = {field.name for field in dataclasses.fields(Args)}
+    args = Args(**{name: value for name, value in options.items() if name in fields})
+    vars(args).update({name: value for name, value in options.items() if name not in fields})
+    return args
+
 def start(weight=3.0, quantization=None, mambaish=None, draft=False, **options):
     HookRegistry.apply_hooks()
     config = types.SimpleNamespace(
         weight=weight, mambaish=mambaish, model_path="some/model", context_len=100,
         quantization=quantization,
         is_encoder_decoder=False, hf_config=types.SimpleNamespace(to_dict=dict))
-    runner = model_runner.ModelRunner(Args(**options), config, draft)
+    runner = model_runner.ModelRunner(arguments(**options), config, draft,
+                                      int(os.environ.get("STAND_IN_RANK", 0)))
     runner.alloc_memory_pool()
     runner.init_attention_backends()
     runner.init_cuda_graphs()

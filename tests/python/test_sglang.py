@@ -123,7 +123,8 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("FOUNDRY_SGLANG_STRICT is set", done.stderr)
 
     def test_an_unsupported_configuration_starts_plain(self):
-        for options, what in (("tp_size=2", "more than one rank"),
+        for options, what in (("tp_size=2, custom=True", "custom all-reduce"),
+                              ("dp_size=2", "data parallelism"),
                               ("device='cpu'", "the device cpu"),
                               ("quantization='fp8'", "quantized weights"),
                               ("kv_cache_dtype='fp8_e4m3'", "a quantized KV cache"),

@@ -35,7 +35,7 @@ try:
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import graphs, jit, outputs
-    from foundry.sglang import facts, folders, prefill, runner
+    from foundry.sglang import facts, folders, prefill, ranks, runner
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -75,7 +75,7 @@ gpu = types.SimpleNamespace(name="GPU", total_memory=150 << 30, major=9, minor=0
 for name, value in (("is_available", True), ("get_device_capability", (9, 0)),
                     ("get_device_properties", gpu), ("device_count", 1), ("current_device", 0),
                     ("get_device_name", "GPU"), ("mem_get_info", (140 << 30, 150 << 30)),
-                    ("set_device", None)):
+                    ("set_device", None), ("synchronize", None)):
     mock.patch(f"torch.cuda.{name}", lambda *_, value=value: value).start()
 mock.patch("torch.cuda.Stream", type("Stream", (), {})).start()
 mock.patch("sglang.srt.model_executor.model_runner.create_sampler", lambda: None).start()
@@ -108,7 +108,7 @@ for target, hook in runner.hooks().items():
 HookRegistry.apply_hooks()
 try:
     ModelRunner(model_config=ModelConfig.from_server_args(args), mem_fraction_static=0.5, gpu_id=0,
-                tp_rank=0, tp_size=1, moe_ep_rank=0, moe_ep_size=1, pp_rank=0, pp_size=1,
+                tp_rank=0, tp_size=args.tp_size, moe_ep_rank=0, moe_ep_size=1, pp_rank=0, pp_size=1,
                 nccl_port=1, server_args=args)
 except Loaded:
     print(json.dumps(why))
@@ -155,8 +155,8 @@ class Engine(unittest.TestCase):
 
     def test_the_server_has_the_arguments(self):
         names = {f.name for f in dataclasses.fields(ServerArgs)}
-        used = set(re.findall(r"\bargs\.([a-z_0-9]+)\b(?!\()",
-                              inspect.getsource(runner.Session.check_supported)))
+        used = set(re.findall(r"\bargs\.([a-z_0-9]+)\b(?!\()", inspect.getsource(ranks.check)
+                              + inspect.getsource(runner.Session.check_supported)))
         self.assertGreater(len(used), 15)
         self.assertEqual(used - names, set())
         self.assertEqual(set(facts.ARGUMENTS) - names, set())
@@ -164,6 +164,10 @@ class Engine(unittest.TestCase):
         defaults = {f.name: f.default for f in dataclasses.fields(ServerArgs)}
         self.assertEqual((defaults["kv_canary"], defaults["disaggregation_mode"]), ("none", "null"))
         self.assertEqual(defaults["offload_group_size"], -1)
+        self.assertEqual(defaults["elastic_ep_backend"], None)
+        for name in ("tp_size", "pp_size", "dp_size", "ep_size", "moe_dp_size", "attn_cp_size",
+                     "dcp_size", "nnodes"):
+            self.assertEqual(defaults[name], 1, name)
         for name in ("attention_backend", "page_size", "enable_custom_logit_processor",
                      "triton_attention_num_kv_splits", "rl_quant_profile"):
             self.assertIsNone(facts._NEUTRAL.search(name), name)
@@ -183,6 +187,25 @@ class Engine(unittest.TestCase):
             args.disable_flashinfer_autotune = True
             self.assertFalse(should_run_flashinfer_autotune(made))
 
+    def test_ranks_have_the_groups_and_the_gatherer_that_are_expected(self):
+        from sglang.srt.distributed import parallel_state
+        from sglang.srt.distributed.device_communicators.triton_symm_mem_ag import (
+            MultimemAllGatherer)
+        from sglang.srt.layers.logits_processor import LogitsProcessor
+        self.assertIsInstance(parallel_state._groups, dict)
+        self.assertTrue(callable(parallel_state.get_world_group))
+        used = parallel_state.GroupCoordinator.__init__.__code__.co_names
+        self.assertLessEqual({"cpu_group", "device_group", "world_size"}, set(used))
+        self.assertIn("_logits_gatherer", LogitsProcessor.__init__.__code__.co_names)
+        module, gatherer = torch.nn.Module(), MultimemAllGatherer.__new__(MultimemAllGatherer)
+        module.gatherer, gatherer._state = gatherer, MultimemAllGatherer._UNINIT
+        ranks.gather_by_nccl(module)
+        with mock.patch("sglang.srt.distributed.tensor_model_parallel_all_gather",
+                        lambda x, dim: "gathered"):
+            self.assertEqual(gatherer(torch.zeros(1, 8, dtype=torch.bfloat16)), "gathered")
+        text = inspect.getsource(ModelRunner.__init__)
+        self.assertLess(text.index("self.tp_size ="), text.index("self.init_torch_distributed()"))
+
     def runner(self, **options):
         """Make SGLang's model runner. Returns (facts, why it has no image)."""
         with tempfile.TemporaryDirectory() as folder:
@@ -199,6 +222,16 @@ class Engine(unittest.TestCase):
         self.assertTrue(found["sglang.decode_graphs"].startswith("full [1, 2, "))
         self.assertEqual(found["sglang.prefill_graphs"].split()[0], "disabled")
         self.assertNotIn("sglang.argument.port", found)
+
+    def test_a_model_runner_of_two_ranks_is_supported_without_custom_all_reduce(self):
+        with mock.patch.dict(os.environ, FOUNDRY_SGLANG_COMPARED="1", NCCL_CUMEM_ENABLE="1",
+                             NCCL_NVLS_ENABLE="0"):
+            found, why = self.runner(tp_size=2, disable_custom_all_reduce=True)
+            self.assertEqual(why, [])
+            self.assertEqual(found["sglang.ranks"], "0 of 2")
+            _, why = self.runner(tp_size=2)
+        self.assertEqual(why, ["images do not support custom all-reduce (start with "
+                               "--disable-custom-all-reduce) yet"])
 
     def test_the_graphs_of_prefill_that_sglang_has_by_default_are_supported(self):
         found, why = self.runner(cuda_graph_backend_prefill="breakable")
@@ -245,8 +278,9 @@ class Engine(unittest.TestCase):
             text, tensors, _ = outputs.describe({graphs.name_of(key): value
                                                  for key, value in values.items()})
             made.backend._graphs, made.backend._outputs = {}, {}
-            prefill.fill(made, outputs.restore(text, tensors),
-                         lambda keys: dict.fromkeys(keys, Graph()))
+            for table, entries in prefill.entries(made, outputs.restore(text, tensors),
+                                                  lambda keys: dict.fromkeys(keys, Graph())):
+                table.update(entries)
             attention.reset_mock()
             done.clear()
             (filled,), (returned,) = (each.values() for each in (made.backend._graphs,
@@ -292,6 +326,8 @@ class Engine(unittest.TestCase):
             graphs=lambda: names, launch=lambda key, stream: launched.append((key, stream)))
         one.text, one.written = lambda name: text, lambda: tensors
         one.place = lambda roots: None
+        one.prepare(decode)
+        self.assertEqual(decode.backend._graphs, {})
         one.fill(decode)
         stream = types.SimpleNamespace(cuda_stream=5)
         with mock.patch("torch.cuda.current_stream", lambda device=None: stream):

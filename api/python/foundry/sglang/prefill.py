@@ -87,8 +87,8 @@ def _calls(size, returned):
     return found
 
 
-def fill(runner, returned, table):
-    """Fill SGLang's tables with graphs of an image.
+def entries(runner, returned, table):
+    """Return [(a table of SGLang, {key: value})] with graphs of an image.
 
     returned: {name of a key: value}. table: a function of keys, which returns {key: graph}.
     """
@@ -97,13 +97,14 @@ def fill(runner, returned, table):
     calls = {size: _calls(size, returned) for size in shapes(runner)}
     loaded = table([Segment(size, i) for size, each in calls.items()
                     for i in range(len(each) + 1)])
+    made, values = {}, {}
     for size, shape in shapes(runner).items():
         graph = breakable.BreakableCUDAGraph()
         graph._segments += [loaded[Segment(size, i)] for i in range(len(calls[size]) + 1)]
         graph._break_fns += [functools.partial(_call, breakable._copy_output, *each)
                              for each in calls[size]]
-        runner.backend._graphs[shape] = graph
-        runner.backend._outputs[shape] = returned[graphs.name_of(Output(size))]
+        made[shape], values[shape] = graph, returned[graphs.name_of(Output(size))]
+    return [(runner.backend._graphs, made), (runner.backend._outputs, values)]
 
 
 def _call(copy, args, more, output):

@@ -15,6 +15,9 @@ one.
 
 The constructors of SGLang's graph runners allocate their buffers in the region in every start.
 SGLang constructs the runner of decode graphs last, so an image is loaded as a whole, or not at all.
+
+With tensor parallelism each rank has a process, a model runner and an image of its own. The ranks
+decide together in _profile_available_bytes and in the first capture.
 """
 import contextlib
 import functools
@@ -27,7 +30,7 @@ import torch
 
 from ..engines import area, graphs, log, outputs, session
 from ..engines.session import Unfit, check_configuration, check_source
-from . import facts, prefill
+from . import facts, prefill, ranks
 from .folders import folders
 
 log.use(logging.getLogger("sglang.foundry"))
@@ -41,6 +44,7 @@ _DECODE = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaG
 _PREFILL = "sglang.srt.model_executor.runner.prefill_cuda_graph_runner.PrefillCudaGraphRunner"
 PHASES = ("init_torch_distributed", "load_model", "_profile_available_bytes", "alloc_memory_pool",
           "init_attention_backends", "init_cuda_graphs")
+CAPTURE = "capture"
 
 
 def hooks():
@@ -81,9 +85,12 @@ def _phase(name):
         call = functools.partial(original, runner)
         if session_of is None:
             return call(*args, **kwargs)
-        if session_of.mode != "plain":
+        if session_of.mode == "plain":
+            session_of.take_part(name)
+        else:
             call = functools.partial(getattr(session_of, name), call)
         done = session_of.timed(name.lstrip("_"), call, *args, **kwargs)
+        session_of.prepare_ranks(name)
         if name == PHASES[-1]:
             session_of.ended = True
             session_of.summary()
@@ -91,10 +98,19 @@ def _phase(name):
     return phase
 
 
+def _capturing(runner):
+    """Return the session of a runner of graphs that begins to capture, if it does that itself."""
+    session_of = _session(runner.model_runner)
+    if session_of is not None and session_of.mode == "plain":
+        session_of.take_part(CAPTURE)
+        return None
+    return session_of
+
+
 def _capture(original, decode):
     """Replaces DecodeCudaGraphRunner.capture(). SGLang may call it again when it serves."""
-    session_of = _session(decode.model_runner)
-    if session_of is None or session_of.mode == "plain":
+    session_of = _capturing(decode)
+    if session_of is None:
         return original(decode)
     session_of.captures.append(functools.partial(original, decode))
     return session_of.timed("capture or load", session_of.capture_graphs, decode)
@@ -102,8 +118,8 @@ def _capture(original, decode):
 
 def _capture_prefill(original, runner):
     """Replaces PrefillCudaGraphRunner.capture()."""
-    session_of = _session(runner.model_runner)
-    if session_of is None or session_of.mode == "plain":
+    session_of = _capturing(runner)
+    if session_of is None:
         original(runner)
         return
     session_of.prefill = runner
@@ -113,11 +129,14 @@ def _capture_prefill(original, runner):
 class Session(session.Session):
     """One start of one model runner."""
 
+    deciding = ("_profile_available_bytes", CAPTURE)
+
     def __init__(self, runner):
-        super().__init__("FOUNDRY_SGLANG", facts.PREFIX, PACKAGES)
+        super().__init__("FOUNDRY_SGLANG", facts.PREFIX, PACKAGES, ranks.of(runner))
         self.runner, self.ended = runner, False
         self.prefill = None  # SGLang's runner of prefill graphs, if it has any
         self.captures = []   # SGLang's captures that are not done yet
+        self.entries = []    # [(a table of SGLang, {key: value})], until fill()
 
     # --- phases ---
 
@@ -128,10 +147,18 @@ class Session(session.Session):
                 self.ref = "sglang-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
                     self.runner.model_config.model_path.rstrip("/")))
             self.check_supported()
+            self.join()
             self.begin(self.runner.gpu_id, facts.early(self.runner), folders)
         except Exception as e:  # SGLang must start, also if Foundry fails
             self.give_up(e)
         return original()
+
+    def prepare_ranks(self, phase):
+        """After a phase, do what all ranks do whatever their mode, if there are several."""
+        if self.connects and phase == "init_torch_distributed":
+            ranks.connect(self.runner)
+        elif self.connects and phase == "load_model":
+            ranks.gather_by_nccl(self.runner.model)
 
     def check_supported(self):
         """Raise Unfit for an unsupported configuration."""
@@ -142,8 +169,6 @@ class Session(session.Session):
         decode, of_prefill = args.cuda_graph_config.decode, args.cuda_graph_config.prefill
         check_configuration(
             (args.device != "cuda", f"the device {args.device}"),
-            (args.tp_size * args.pp_size * args.dp_size * args.ep_size != 1,
-             "more than one rank"),
             (decode.backend != "full", f"the backend {decode.backend} of decode graphs"),
             (of_prefill.backend not in prefill.BACKENDS,
              f"the backend {of_prefill.backend} of prefill graphs"),
@@ -173,6 +198,7 @@ class Session(session.Session):
             (runner.model_config.quantization is not None, "quantized weights"),
             (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
              "a quantized KV cache"))
+        ranks.check(args, envs)
 
     def load_model(self, original):
         try:
@@ -187,8 +213,8 @@ class Session(session.Session):
         return done
 
     def _profile_available_bytes(self, original, *args):
-        failed = self.not_available() if self.mode == "load" else None
-        if failed:
+        failed = self.decide(self.not_available() if self.mode == "load" else self.why)
+        if failed and self.mode == "load":
             self.turn(failed)
         available = int(self.found[AVAILABLE]) if self.mode == "load" else original(*args)
         self.tidy()  # SGLang's function does so
@@ -265,14 +291,18 @@ class Session(session.Session):
             layout = self.layout(self.runner.model)
         except Exception as e:
             self.give_up(e)
+            self.take_part(CAPTURE)
             self.capture_rest()
             return
-        failed = self.load_failed(decode, layout) if self.mode == "load" else None
+        failed = None
+        if self.mode == "load":
+            failed = self.decide(self.load_failed(decode, layout))
         if failed:
             self.drop()
             self.turn(failed)
         if self.mode == "load":
             self.captures.clear()
+            self.fill(decode)
         else:
             self.facts[LAYOUT] = layout
             self.capture_and_seal(decode)
@@ -300,28 +330,40 @@ class Session(session.Session):
         try:
             self.compare(layout)
             self.load()
-            self.fill(decode)
+            self.prepare(decode)
         except Exception as e:
             self.log_bug(e)
             return str(e) or repr(e)
         return None
 
-    def fill(self, decode):
-        """Fill SGLang's tables with graphs of the image, and with what these return."""
+    def prepare(self, decode):
+        """Make the entries of SGLang's tables: graphs of the image, and what these return. Set the
+        image's tensors where they were.
+        """
         from sglang.srt.layers.logits_processor import LogitsProcessorOutput
         def table_of(keys):
             return graphs.table(self.image, keys, self.ordinal)
         table = table_of(self.keys(decode))
         returned = outputs.restore(self.text("outputs"), self.written(),
                                    {"LogitsProcessorOutput": LogitsProcessorOutput})
-        self.place(self.roots(decode))
+        self.entries = [(decode.backend._graphs, table), (decode.backend._outputs, {
+            key: returned[graphs.name_of(key)] for key in table})]
         if self.prefill:
-            prefill.fill(self.prefill, returned, table_of)
+            self.entries += prefill.entries(self.prefill, returned, table_of)
+        self.place(self.roots(decode))
+
+    def drop(self):
+        self.entries = []
+        super().drop()
+
+    def fill(self, decode):
+        """Fill SGLang's tables, when all ranks have loaded."""
+        for table, entries in self.entries:
+            table.update(entries)
+        self.entries = []
         # A capture leaves its buffers so.
         decode.buffers.seq_lens.fill_(decode.seq_len_fill_value)
         decode.buffers.seq_lens_cpu.fill_(decode.seq_len_fill_value)
-        decode.backend._graphs.update(table)
-        decode.backend._outputs.update({key: returned[graphs.name_of(key)] for key in table})
         self.timed("wait for Triton", self.ahead.join)
 
     def warm_up(self):

@@ -2,7 +2,14 @@
 import os
 import types
 
-envs = types.SimpleNamespace(SGLANG_PLUGINS=types.SimpleNamespace(
-    get=lambda: os.environ.get("SGLANG_PLUGINS")),
-    SGLANG_ENABLE_CUDA_GRAPH_DEDUP=types.SimpleNamespace(
-        get=lambda: os.environ.get("SGLANG_ENABLE_CUDA_GRAPH_DEDUP") == "1"))
+
+def _variable(get):
+    return types.SimpleNamespace(get=get)
+
+
+envs = types.SimpleNamespace(
+    SGLANG_PLUGINS=_variable(lambda: os.environ.get("SGLANG_PLUGINS")),
+    SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE=_variable(lambda: None),
+    SGLANG_ONE_VISIBLE_DEVICE_PER_PROCESS=_variable(lambda: False),
+    SGLANG_ENABLE_CUDA_GRAPH_DEDUP=_variable(
+        lambda: os.environ.get("SGLANG_ENABLE_CUDA_GRAPH_DEDUP") == "1"))

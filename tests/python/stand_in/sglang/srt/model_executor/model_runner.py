@@ -4,17 +4,19 @@ import os
 import torch
 import triton
 from flashinfer.jit import core
+from sglang.srt.distributed.device_communicators.triton_symm_mem_ag import MultimemAllGatherer
 from sglang.srt.model_executor.model_runner_kv_cache_mixin import ModelRunnerKVCacheMixin
 from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
 from sglang.srt.model_executor.runner.prefill_cuda_graph_runner import PrefillCudaGraphRunner
 
 SHAPE = (100, 10)
+GATHERS = set()  # how the last forward of each gatherer has gathered
 _lazy = {}
 
 
 class Model:
     def __init__(self, args, weight):
-        self.args = args
+        self.args, self.gatherer = args, MultimemAllGatherer(args.tp_size > 1)
         self.inputs = torch.full(SHAPE, 0.0)
         self.weights = torch.full(SHAPE, 1.0) + torch.full(SHAPE, weight - 1.0)
 
@@ -29,6 +31,7 @@ class Model:
 
     def forward(self, size):
         core.module("rope").build_and_load()
+        self.gatherer(GATHERS)
         out = self.inputs
         for _ in range(size):
             out = out + self.weights
@@ -46,8 +49,9 @@ class ModelRunner(ModelRunnerKVCacheMixin):
     is_generation, is_multimodal, gpu_id = True, False, 0
     dtype = kv_cache_dtype = "torch.float32"
 
-    def __init__(self, args, model_config, is_draft_worker=False):
+    def __init__(self, args, model_config, is_draft_worker=False, tp_rank=0):
         self.server_args, self.model_config = args, model_config
+        self.tp_rank, self.tp_size = tp_rank, args.tp_size
         self.is_draft_worker = is_draft_worker
         self.before = self.init_torch_distributed()
         self.mambaish_config = model_config.mambaish

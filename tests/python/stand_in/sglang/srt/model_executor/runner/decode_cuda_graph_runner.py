@@ -5,7 +5,7 @@ import torch
 import triton
 from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 from sglang.srt.layers.logits_processor import LogitsProcessorOutput
-from sglang.srt.model_executor.counts import COUNTS
+from sglang.srt.model_executor.counts import COUNTS, collective
 from sglang.srt.model_executor.runner.base_runner import BaseRunner
 from sglang.srt.model_executor.runner.shape_key import ShapeKey
 from sglang.srt.model_executor.runner_backend.full_cuda_graph_backend import FullCudaGraphBackend
@@ -32,6 +32,7 @@ class DecodeCudaGraphRunner(BaseRunner):
 
     def capture(self):
         COUNTS["capture"] += 1
+        collective(self.model_runner)
         self.buffers.seq_lens.fill_(self.seq_len_fill_value)
         for name in KERNELS:
             assert triton.compile(name) == f"code of {name}".encode()

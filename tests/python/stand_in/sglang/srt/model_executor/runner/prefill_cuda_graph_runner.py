@@ -3,7 +3,7 @@ import os
 
 import torch
 from sglang.srt.layers import radix_attention
-from sglang.srt.model_executor.counts import COUNTS
+from sglang.srt.model_executor.counts import COUNTS, collective
 from sglang.srt.model_executor.runner.shape_key import ShapeKey
 from sglang.srt.model_executor.runner_backend.breakable_cuda_graph_backend import (
     BreakableCudaGraphBackend)
@@ -23,6 +23,7 @@ class PrefillCudaGraphRunner:
 
     def capture(self):
         COUNTS["prefill"] = COUNTS.get("prefill", 0) + 1
+        collective(self.model_runner)
         for tokens in reversed(self.capture_num_tokens):
             self.backend.capture_one(ShapeKey(tokens), lambda: self.forward(tokens))
 
