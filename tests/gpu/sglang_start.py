@@ -12,6 +12,7 @@ DIR holds the configuration of a model; without it, that of Qwen3 0.6B is used. 
 FOUNDRY_SGLANG, except for plain. FOUNDRY_STORE names the store. --caches DIR lets all compilers
 keep their files in DIR. The weights are scaled so that different prompts give different tokens. The
 last line is a JSON object. With --limit SECONDS, it ends its starts then, and prints what it has.
+With --ranks N, SGLang starts a scheduler on each of N GPUs (sglang_ranks.py).
 Answers must be equal for requests that run alone; those that are sent together may be batched in
 another way in each start, in plain SGLang, too.
 """
@@ -40,6 +41,10 @@ ROWS = ("imports", "imports of the scheduler", "device", "weights", "kv cache", 
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
           "TVM_FFI_CACHE_DIR": "tvm-ffi", "FLASHINFER_WORKSPACE_BASE": "flashinfer"}
 
+# Ranks share NCCL's collectives alone, without multicast memory.
+ONE_WAY = {"NCCL_CUMEM_ENABLE": "1", "NCCL_NVLS_ENABLE": "0",
+           "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "FOUNDRY_SGLANG_COMPARED": "1"}
+
 
 def arguments():
     p = argparse.ArgumentParser()
@@ -52,6 +57,7 @@ def arguments():
     p.add_argument("--tokens", type=int, help="of the KV cache; default: what fits")
     p.add_argument("--requests", type=int, help="the largest number of running requests")
     p.add_argument("--caches", help="the folder of all caches")
+    p.add_argument("--ranks", type=int, default=1, help="GPUs, by tensor parallelism")
     p.add_argument("--limit", type=float, default=200,
                    help="seconds, then it ends with a traceback")
     return p.parse_args()
@@ -95,8 +101,20 @@ def watch():
     ModelRunner.init_torch_distributed = begun
     if os.environ.get("FOUNDRY_SGLANG"):
         sessions(noted)
+    else:
+        without_multicast()
     if multiprocessing.parent_process() is not None:
         noted.wait()
+
+
+def without_multicast():
+    """Let plain SGLang gather logits by NCCL, as it does on GPUs without multicast memory."""
+    from sglang.srt.distributed.device_communicators.triton_symm_mem_ag import MultimemAllGatherer
+    original = MultimemAllGatherer.__init__
+
+    def made(this, *args, **kwargs):
+        original(this, *args, **{**kwargs, "enabled": False})
+    MultimemAllGatherer.__init__ = made
 
 
 def sessions(noted):
@@ -130,6 +148,9 @@ def main():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if a.mode != "plain":
         os.environ.setdefault("FOUNDRY_SGLANG", "test")
+    if a.ranks > 1:
+        for name, value in ONE_WAY.items():
+            os.environ.setdefault(name, value)
     if a.caches:
         for name, folder in CACHES.items():
             os.environ[name] = os.path.join(a.caches, folder)
@@ -144,7 +165,8 @@ def main():
         cuda_graph_max_bs_prefill=a.prefill_tokens, max_total_tokens=a.tokens,
         max_running_requests=a.requests, cuda_graph_max_bs_decode=a.sizes,
         disable_flashinfer_autotune=True, random_seed=0, disable_radix_cache=True,
-        context_length=2048, log_level="info")
+        context_length=2048, log_level="info", tp_size=a.ranks,
+        disable_custom_all_reduce=a.ranks > 1)
     ready, noted = time.monotonic(), notes()
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()

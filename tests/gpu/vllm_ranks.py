@@ -33,21 +33,9 @@ KINDS = {"0": (vllm_start.QWEN3, (), ()), "3": (vllm_start.QWEN3, *2 * [("--mode
 BOTH = ("--ranks", "2", *vllm_start.SIDE)
 
 
-def remove(store, name):
-    """Remove a ref from a store."""
-    import foundry
-    with foundry.Store(store) as opened:
-        opened.remove(name)
-
-
-def says(start, ranks, text):
-    """Return whether each rank's line in a start's log has a text."""
-    said = [line for line in start.said() if text in line]
-    return len(said) == ranks
-
-
 def kind(name, folder, limit):
     """The starts of one kind. Returns [(what, whether it is so)]."""
+    import engine_child
     config, plain, others = KINDS[name]
     asked = ("alone",) if name == "big" else vllm_start.ASKED
     os.makedirs(folder)
@@ -67,8 +55,8 @@ def kind(name, folder, limit):
     loads = begin("later", "next")
     later = done(loads)
     found = [("plain start", bool(wanted)), ("first start", bool(first)),
-             ("both ranks are sealed", says(both[1], 2, "captured and sealed 'test.rank")),
-             ("both ranks load", says(loads, 2, "Foundry: loaded 'test.rank")),
+             ("both ranks are sealed", both[1].says(2, "captured and sealed 'test.rank")),
+             ("both ranks load", loads.says(2, "Foundry: loaded 'test.rank")),
              ("no work in the later start", vllm_start.nothing_done(later)),
              ("different prompts have different answers",
               wanted.get("greedy", {}).get("different", 0) > 1),
@@ -76,14 +64,14 @@ def kind(name, folder, limit):
                   vllm_start.equal_answers((wanted, first, later), asked))]
     if name != "0" or not all(so for _, so in found):
         return found
-    remove(os.path.join(folder, "first", "store"), "test.rank1")
+    engine_child.remove(os.path.join(folder, "first", "store"), "test.rank1")
     lost = begin("later, rank 1 has no image", "next")
     answers = [done(lost)]
     again = begin("later, again", "next")
     answers.append(done(again))
-    return [*found, ("both ranks seal again", says(lost, 2, "captured and sealed 'test.rank")),
-            ("the reason is said", says(lost, 2, "there is no ref 'test.rank1'")),
-            ("both ranks load again", says(again, 2, "Foundry: loaded 'test.rank")),
+    return [*found, ("both ranks seal again", lost.says(2, "captured and sealed 'test.rank")),
+            ("the reason is said", lost.says(2, "there is no ref 'test.rank1'")),
+            ("both ranks load again", again.says(2, "Foundry: loaded 'test.rank")),
             *(("answers after the fault", each) for each in vllm_start.equal_answers(
                 (wanted, *answers), vllm_start.ASKED))]
 
