@@ -214,6 +214,13 @@ int fdry_hook_array(CUarray array, struct fdry_hook_array *ret);
 /* --- attributes.c --- */
 
 void fdry_hook_attributes(CUgraphNode node, struct fdry_unreported_attrs *ret);
+/* Whether there are notes. */
+bool fdry_attributes_any(void);
+/* @to has the attributes of @from from now on. */
+void fdry_attributes_copy(CUgraphNode to, CUgraphNode from);
+/* @call, a number, is about to destroy @node; it has returned. */
+void fdry_attributes_ending(CUgraphNode node, uint64_t call);
+void fdry_attributes_end(uint64_t call, bool refused);
 /* Capture @id failed, and the driver has destroyed its graph. 0: none. */
 void fdry_attributes_lost(cuuint64_t id);
 

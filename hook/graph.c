@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * graph.c - follows graphs: which are clones of others, what is added to them, and which nodes end
+ * with them. Other files note what the driver does not report of nodes; this one moves their notes.
+ *
+ * The nodes of a graph are listed only if there are notes.
+ */
+#include "hook/internal.h"
+
+#include <stdlib.h>
+
+/* The nodes of a graph, or NULL; free() them. */
+static CUgraphNode *nodes_of(CUgraph graph, size_t *n)
+{
+	CUgraphNode *nodes;
+
+	*n = 0;
+	if (fdry_real(cuGraphGetNodes)(graph, NULL, n) || !*n)
+		return NULL;
+	nodes = calloc(*n, sizeof(*nodes));
+	if (nodes && fdry_real(cuGraphGetNodes)(graph, nodes, n)) {
+		free(nodes);
+		nodes = NULL;
+	}
+	return nodes;
+}
+
+/* Graph @i that @node holds, or NULL. */
+static CUgraph graph_of(CUgraphNode node, unsigned int i)
+{
+	CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+	struct fdry_conditional c;
+	CUgraph g = NULL;
+
+	if (fdry_real(cuGraphNodeGetType)(node, &type))
+		return NULL;
+	if (type == CU_GRAPH_NODE_TYPE_GRAPH && !i)
+		fdry_real(cuGraphChildGraphNodeGetGraph)(node, &g);
+	else if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL && !fdry_hook_conditional(node, &c) &&
+		 i < c.size)
+		g = c.bodies[i];
+	return g;
+}
+
+/* Copy the notes of a graph to its clone, whose nodes have the same order. */
+static void graph_cloned(CUgraph to, CUgraph from)
+{
+	size_t i, n, m;
+	CUgraphNode *a = nodes_of(from, &n), *b = nodes_of(to, &m);
+
+	for (i = 0; a && b && n == m && i < n; i++) {
+		CUgraph child = graph_of(a[i], 0), copy = graph_of(b[i], 0);
+
+		fdry_attributes_copy(b[i], a[i]);
+		if (child && copy)
+			graph_cloned(copy, child);
+	}
+	free(a);
+	free(b);
+}
+
+static void cloned(CUgraph to, CUgraph from)
+{
+	if (to != from && fdry_attributes_any() && !fdry_start_is_forked())
+		graph_cloned(to, from);
+}
+
+/* Whether the graph, or one within it, has allocation or free nodes of ours. */
+static bool has_memory(CUgraph graph)
+{
+	bool ret = fdry_graph_memory_in(graph);
+	CUgraphNode *nodes;
+	unsigned int k;
+	size_t i, n;
+	CUgraph g;
+
+	if (ret || !fdry_graph_memory_any() || fdry_start_is_forked())
+		return ret;
+	nodes = nodes_of(graph, &n);
+	ret = n && !nodes; /* not known: refused */
+	for (i = 0; nodes && i < n && !ret; i++)
+		for (k = 0; !ret && (g = graph_of(nodes[i], k)) != NULL; k++)
+			ret = has_memory(g);
+	free(nodes);
+	return ret;
+}
+
+/* To the driver, graphs with our allocation nodes have only empty nodes. But it does not clone
+ * graphs with its own. */
+CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
+{
+	CUresult res = has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
+					 : fdry_real(cuGraphClone)(ret, graph);
+
+	if (!res)
+		cloned(*ret, graph);
+	return res;
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				  size_t n, CUgraph child)
+{
+	CUresult res = has_memory(child)
+			       ? CUDA_ERROR_NOT_SUPPORTED
+			       : fdry_real(cuGraphAddChildGraphNode)(ret, graph, deps, n, child);
+
+	if (!res && fdry_attributes_any() && graph_of(*ret, 0))
+		cloned(graph_of(*ret, 0), child);
+	return res;
+}
+
+/* A node of any kind was added. A child graph is a clone unless its node took it over. */
+static CUresult added(CUresult res, const CUgraphNode *ret, CUgraph graph,
+		      const CUgraphNodeParams *p)
+{
+	if (res || fdry_start_is_forked())
+		return res;
+	if (p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		fdry_conditional_added(*ret, graph, &p->conditional);
+	else if (p->type == CU_GRAPH_NODE_TYPE_GRAPH && fdry_attributes_any() && graph_of(*ret, 0))
+		cloned(graph_of(*ret, 0), p->graph.graph);
+	return res;
+}
+
+/* Whether @p makes a clone of a graph with our allocation nodes, which the driver would refuse. */
+static bool clones_memory(const CUgraphNodeParams *p)
+{
+	return p && p->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+	       p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE &&
+	       has_memory(p->graph.graph);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t n,
+			CUgraphNodeParams *p)
+{
+	struct fdry_node_place at = { graph, deps, NULL, n };
+	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (clones_memory(p) || fdry_graph_memory_add(&at, p, ret, &res))
+		return res;
+	return added(fdry_real(cuGraphAddNode)(ret, graph, deps, n, p), ret, graph, p);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+			   const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+	struct fdry_node_place at = { graph, deps, data, n };
+	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+
+	if (clones_memory(p) || fdry_graph_memory_add(&at, p, ret, &res))
+		return res;
+	return added(fdry_real(cuGraphAddNode_v2)(ret, graph, deps, data, n, p), ret, graph, p);
+}
+
+/* --- destruction --- */
+
+static void graph_ending(CUgraph graph, uint64_t call);
+
+/* The graphs within @node are destroyed with it. */
+static void node_ending(CUgraphNode node, uint64_t call)
+{
+	unsigned int i;
+	CUgraph g;
+
+	for (i = 0; (g = graph_of(node, i)) != NULL; i++)
+		graph_ending(g, call);
+	fdry_attributes_ending(node, call);
+	fdry_graph_memory_ending(node, call);
+}
+
+static void graph_ending(CUgraph graph, uint64_t call)
+{
+	size_t i, n;
+	CUgraphNode *nodes = nodes_of(graph, &n);
+
+	for (i = 0; nodes && i < n; i++)
+		node_ending(nodes[i], call);
+	free(nodes);
+}
+
+/* A number for a call that destroys nodes; 0 if no node has a note. */
+static uint64_t call_new(void)
+{
+	static uint64_t last;
+
+	return (fdry_attributes_any() || fdry_graph_memory_any()) && !fdry_start_is_forked()
+		       ? __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED)
+		       : 0;
+}
+
+static CUresult call_ended(CUresult res, uint64_t call)
+{
+	if (call) {
+		fdry_attributes_end(call, res != CUDA_SUCCESS);
+		fdry_graph_memory_end(call, res != CUDA_SUCCESS);
+	}
+	return res;
+}
+
+/* The notes of the nodes are marked before the call: during it, another thread's node may get one
+ * of their addresses. They stay if the driver refuses the call. */
+CUresult cuGraphDestroy(CUgraph graph)
+{
+	uint64_t call = call_new();
+
+	if (call)
+		graph_ending(graph, call);
+	return call_ended(fdry_real(cuGraphDestroy)(graph), call);
+}
+
+/* The driver keeps allocation and free nodes as long as their graph. */
+CUresult cuGraphDestroyNode(CUgraphNode node)
+{
+	uint64_t call;
+
+	if (fdry_graph_memory_is(node))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	call = call_new();
+	if (call)
+		node_ending(node, call);
+	return call_ended(fdry_real(cuGraphDestroyNode)(node), call);
+}
