@@ -2,11 +2,12 @@
 /*
  * handle.c - the table of handles, which are numbers.
  *
- * A process uses a number once, except for streams and arrays. A new stream gets the number of the
- * last destroyed one, whose work may still run (as in driver 580; tests/gpu/run.c). So does a new
- * array: a driver may do that, and nodes of graphs have only the handle. A number is a multiple of
- * 16, like an aligned pointer, and larger than any small integer or flag. The table is
- * open-addressed by number; a closed handle leaves a mark, which growing the table clears.
+ * A process uses a number once, except for streams, arrays and graphs. A new stream gets the number
+ * of the last destroyed one, whose work may still run (as in driver 580; tests/gpu/run.c). So does
+ * a new array: a driver may do that, and nodes of graphs have only the handle. So does a new graph,
+ * as in driver 580. A number is a multiple of 16, like an aligned pointer, and larger than any
+ * small integer or flag. The table is open-addressed by number; a closed handle leaves a mark,
+ * which growing the table clears.
  */
 #include "arch/sim/sim.h"
 
@@ -23,7 +24,7 @@ static struct {
 	size_t used; /* objects and marks */
 } table;
 static uint64_t next_id = ID_FIRST;
-static uint64_t spare[SIM_TYPE_COUNT]; /* of streams and arrays; 0: none */
+static uint64_t spare[SIM_TYPE_COUNT]; /* of streams, arrays and graphs; 0: none */
 static unsigned long counts[SIM_TYPE_COUNT];
 
 static size_t slot_of(uint64_t id)
@@ -114,7 +115,7 @@ void sim_obj_close(struct sim_obj *obj)
 		return;
 	*slot = GONE;
 	counts[obj->type]--;
-	if (obj->type == SIM_STREAM || obj->type == SIM_ARRAY)
+	if (obj->type == SIM_STREAM || obj->type == SIM_ARRAY || obj->type == SIM_GRAPH)
 		spare[obj->type] = obj->id;
 	obj->id = 0;
 	sim_obj_put(obj);
