@@ -48,9 +48,9 @@ typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum f
  * of the image holds them all. */
 typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
-/* Sets *ret to the array @array, and *number to its number in the image. FDRY_E_REFUSED says why an
- * image cannot hold it. */
-typedef int (*fdry_cuarray_fn)(void *arg, CUarray array, uint32_t *number,
+/* Sets *ret to the array @array that a node of @graph names, and *number to its number in the
+ * image. FDRY_E_REFUSED says why an image cannot hold it. */
+typedef int (*fdry_cuarray_fn)(void *arg, CUgraph graph, CUarray array, uint32_t *number,
 			       struct fdry_cuarray *ret);
 
 /* Sets *ret to what the driver does not report of a conditional node. FDRY_E_REFUSED if it is not

@@ -180,7 +180,7 @@ static int side_find_array(struct fdry_read *rd, const struct side *s,
 {
 	struct fdry_cuarray array;
 	uint32_t number = 0;
-	int err = fdry_read_array(rd, s->array, &number, &array);
+	int err = fdry_read_array(rd, rd->current, s->array, &number, &array);
 
 	if (err)
 		return fdry_fail_at(err, "its %s", s->name);

@@ -141,6 +141,7 @@ static int subgraph_read(struct fdry_read *rd, const struct fdry_read_subgraph *
 	err = fdry_listing_init(rd->drv, s->graph, &l);
 	if (err)
 		goto out_release;
+	rd->current = s->graph;
 	rd->in_child = s->in_child;
 	rd->in_body = s->in_body;
 	err = nodes_read(rd, &l, enc, edges);
@@ -169,8 +170,10 @@ int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l, struct fdry_
 {
 	struct fdry_graph_enc enc = { 0 };
 	struct fdry_buf edges = { 0 };
-	int err = nodes_read(rd, l, &enc, &edges);
+	int err;
 
+	rd->current = rd->graph;
+	err = nodes_read(rd, l, &enc, &edges);
 	if (err)
 		goto out_release;
 	err = subgraphs_read(rd, &enc, &edges);

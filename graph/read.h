@@ -23,7 +23,7 @@ struct fdry_read_handle {
 
 /* Memory that a node copies, sets or keeps in a cache. */
 struct fdry_read_range {
-	uint64_t addr, bytes; /* of an array: its handle, and 0 */
+	uint64_t addr, bytes; /* of an array: its handle, and the graph of the node */
 	uint64_t place; /* for the source or destination of a copy: the place that replaces @addr */
 	uint64_t type;  /* for the source or destination of a copy: its CUmemorytype; 0: no copy */
 };
@@ -68,6 +68,7 @@ struct fdry_read {
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
 	struct fdry_buf subgraphs;  /* struct fdry_read_subgraph each, in the order of owners */
 	CUgraph graph;              /* the whole graph */
+	CUgraph current;            /* the graph of the current node */
 	bool in_child, in_body;     /* of the current graph, as in struct fdry_read_subgraph */
 	struct fdry_buf condition_graphs; /* CUgraph each: for which the handle of a conditional
 					     node was created, in the order of these nodes */
@@ -94,8 +95,8 @@ int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr,
  * @type: the driver's type of the memory. */
 int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes,
 		    uint64_t *addr) __must_check;
-/* Find an array that a node copies from or to. FDRY_E_REFUSED. */
-int fdry_read_array(struct fdry_read *rd, CUarray array, uint32_t *number,
+/* Find an array that a node of @graph copies from or to. FDRY_E_REFUSED. */
+int fdry_read_array(struct fdry_read *rd, CUgraph graph, CUarray array, uint32_t *number,
 		    struct fdry_cuarray *ret) __must_check;
 /*
  * If @word points to memory outside the region, *@what names that memory; else *@what is NULL.

@@ -125,17 +125,18 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
 	return fdry_read_range(rd, what, *addr, bytes);
 }
 
-int fdry_read_array(struct fdry_read *rd, CUarray array, uint32_t *number,
+int fdry_read_array(struct fdry_read *rd, CUgraph graph, CUarray array, uint32_t *number,
 		    struct fdry_cuarray *ret)
 {
-	struct fdry_read_range range = { .addr = (uintptr_t)array, .type = CU_MEMORYTYPE_ARRAY };
+	struct fdry_read_range range = { .addr = (uintptr_t)array, .bytes = (uintptr_t)graph,
+					 .type = CU_MEMORYTYPE_ARRAY };
 	int err;
 
 	if (!rd->in->array)
 		return fdry_fail(FDRY_E_REFUSED,
 				 "the CUDA arrays of the program are not known; use linear device "
 				 "memory");
-	err = rd->in->array(rd->in->where_arg, array, number, ret);
+	err = rd->in->array(rd->in->where_arg, graph, array, number, ret);
 	if (err)
 		return err;
 	range.place = fdry_cuarray_place(*number, 0);

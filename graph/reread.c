@@ -74,7 +74,8 @@ static bool array_same(struct fdry_read *rd, const struct fdry_read_range *r)
 	struct fdry_cuarray array;
 	uint32_t number;
 
-	return !fdry_read_array(rd, (CUarray)(uintptr_t)r->addr, &number, &array) &&
+	return !fdry_read_array(rd, (CUgraph)(uintptr_t)r->bytes, (CUarray)(uintptr_t)r->addr,
+				&number, &array) &&
 	       fdry_cuarray_place(number, 0) == r->place;
 }
 

@@ -3,9 +3,9 @@
  * array.c - notes CUDA arrays: how each was made, when, and whether it still exists.
  *
  * A node that copies from or to an array has only its handle. The driver may give a handle again
- * when its array is destroyed, and nothing tells whether a node means the old array or the new one.
- * So a note stays when its array is destroyed, and an array with a handle that was used before is
- * refused.
+ * when its array is destroyed. So a note stays when its array is destroyed, and an array with a
+ * handle that was used before is refused unless its graph began after the array was made
+ * (graph_age.c).
  *
  * Locking: one lock around the notes, never held during a call of the driver.
  */
@@ -29,7 +29,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct note *notes; /* by handle */
 static size_t count;
 static uint64_t last_serial;
+static uint64_t last_again; /* the serial of the last array whose handle was used before; 0: none;
+			       also read without the lock */
 static bool lost; /* memory was short, and an array has no note */
+
+uint64_t fdry_array_age(void)
+{
+	return __atomic_load_n(&last_again, __ATOMIC_ACQUIRE);
+}
 
 /* NULL: there is none. Lock held. */
 static struct note *note_find(CUarray array)
@@ -74,6 +81,8 @@ static void note_put(const struct note *new)
 	}
 	if (n)
 		n->a.serial = ++last_serial;
+	if (n && n->again)
+		__atomic_store_n(&last_again, last_serial, __ATOMIC_RELEASE);
 out_unlock:
 	pthread_mutex_unlock(&lock);
 }
@@ -185,8 +194,9 @@ CUresult cuArrayDestroy(CUarray array)
 	return res;
 }
 
-/* Why no image can hold the array; NULL: one can. @n: its note, or NULL. Lock held. */
-static const char *reason(const struct note *n)
+/* Why no image can hold the array; NULL: one can. @n: its note, or NULL. @age: of the graph that
+ * names it. Lock held. */
+static const char *reason(const struct note *n, uint64_t age)
 {
 	if (!n && !lost)
 		return "was not made by cuArrayCreate() or cuArray3DCreate() since the interposer "
@@ -201,20 +211,22 @@ static const char *reason(const struct note *n)
 	if (!n->region || n->region != fdry_dispatch_number())
 		return "was made before the capture began, while it was paused, or on another "
 		       "device; create it during the capture";
-	if (n->again)
-		return "has the handle of an array that was destroyed, and nothing tells which of "
-		       "them a graph means; create arrays once, and keep them";
+	if (n->again && age < n->a.serial)
+		return "has the handle of an array that was destroyed, and the graph may have "
+		       "begun before it was made, so it may mean either; begin the graph after "
+		       "its arrays are made, or keep all arrays until the seal";
 	return NULL;
 }
 
-int fdry_hook_array(CUarray array, struct fdry_hook_array *ret)
+int fdry_hook_array(CUgraph graph, CUarray array, struct fdry_hook_array *ret)
 {
+	uint64_t age = graph ? fdry_graph_age(graph) : UINT64_MAX;
 	const struct note *n;
 	const char *why;
 
 	pthread_mutex_lock(&lock);
 	n = note_find(array);
-	why = reason(n);
+	why = reason(n, age);
 	if (!why)
 		*ret = n->a;
 	pthread_mutex_unlock(&lock);

@@ -21,10 +21,11 @@ static cuuint64_t id_of(CUstream stream)
 	return id;
 }
 
-static CUresult note_begin(CUresult res, CUstream stream)
+/* @age: of the graph that the capture makes. */
+static CUresult note_begin(CUresult res, CUstream stream, uint64_t age)
 {
 	if (!res)
-		fdry_capture_add(stream, id_of(stream));
+		fdry_capture_add(stream, &(struct fdry_capture_note){ id_of(stream), age });
 	return res;
 }
 
@@ -32,18 +33,21 @@ static CUresult note_begin(CUresult res, CUstream stream)
 static CUresult note_begin_to_graph(CUresult res, CUstream stream)
 {
 	if (!res)
-		fdry_capture_add(stream, 0);
+		fdry_capture_add(stream, &(struct fdry_capture_note){ 0 });
 	return res;
 }
 
-static void note_end(CUstream stream, bool failed)
+/* @made: the graph of the capture; NULL: it failed. */
+static void note_end(CUstream stream, const CUgraph *made)
 {
-	cuuint64_t id = 0;
+	struct fdry_capture_note note = { 0 };
 
-	if (fdry_capture_remove(stream, &id))
+	if (fdry_capture_remove(stream, &note))
 		fdry_dispatch_captured();
-	if (failed)
-		fdry_attributes_lost(id);
+	if (made)
+		fdry_graph_age_begin(*made, note.age);
+	else
+		fdry_attributes_lost(note.id);
 }
 
 /* The handle of stream 0 in the variants for the per-thread default stream. */
@@ -54,23 +58,34 @@ static CUstream per_thread(CUstream stream)
 
 CUresult cuStreamBeginCapture(CUstream stream)
 {
-	return note_begin(fdry_real(cuStreamBeginCapture)(stream), stream);
+	uint64_t age = fdry_array_age();
+	CUresult res = fdry_real(cuStreamBeginCapture)(stream);
+
+	return note_begin(res, stream, age);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
-	return note_begin(fdry_real(cuStreamBeginCapture_ptsz)(stream), per_thread(stream));
+	uint64_t age = fdry_array_age();
+	CUresult res = fdry_real(cuStreamBeginCapture_ptsz)(stream);
+
+	return note_begin(res, per_thread(stream), age);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-	return note_begin(fdry_real(cuStreamBeginCapture_v2)(stream, mode), stream);
+	uint64_t age = fdry_array_age();
+	CUresult res = fdry_real(cuStreamBeginCapture_v2)(stream, mode);
+
+	return note_begin(res, stream, age);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-	return note_begin(fdry_real(cuStreamBeginCapture_v2_ptsz)(stream, mode),
-			  per_thread(stream));
+	uint64_t age = fdry_array_age();
+	CUresult res = fdry_real(cuStreamBeginCapture_v2_ptsz)(stream, mode);
+
+	return note_begin(res, per_thread(stream), age);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *deps,
@@ -98,7 +113,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
 	if (res)
 		fdry_real(cuStreamIsCapturing)(stream, &status);
 	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-		note_end(stream, res != CUDA_SUCCESS);
+		note_end(stream, res ? NULL : ret);
 	return res;
 }
 
@@ -110,7 +125,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 	if (res)
 		fdry_real(cuStreamIsCapturing)(per_thread(stream), &status);
 	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
-		note_end(per_thread(stream), res != CUDA_SUCCESS);
+		note_end(per_thread(stream), res ? NULL : ret);
 	return res;
 }
 
@@ -159,7 +174,7 @@ static CUresult gone(CUresult res, CUstream stream)
 {
 	if (!res && fdry_capture_count()) {
 		fdry_dispatch_forget();
-		note_end(stream, true);
+		note_end(stream, NULL);
 	}
 	return res;
 }

@@ -16,7 +16,7 @@ struct capture {
 	struct capture *next;
 	CUstream stream;
 	pthread_t owner;
-	cuuint64_t id; /* the driver's number of the capture; 0: not known */
+	struct fdry_capture_note note;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,7 +29,7 @@ static bool is_of(const struct capture *c, CUstream stream)
 	       (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
 }
 
-void fdry_capture_add(CUstream stream, cuuint64_t id)
+void fdry_capture_add(CUstream stream, const struct fdry_capture_note *note)
 {
 	struct capture *c;
 
@@ -41,7 +41,7 @@ void fdry_capture_add(CUstream stream, cuuint64_t id)
 			   always correct */
 	c->stream = stream;
 	c->owner = pthread_self();
-	c->id = id;
+	c->note = *note;
 	pthread_mutex_lock(&lock);
 	c->next = captures;
 	captures = c;
@@ -49,7 +49,7 @@ void fdry_capture_add(CUstream stream, cuuint64_t id)
 	pthread_mutex_unlock(&lock);
 }
 
-bool fdry_capture_remove(CUstream stream, cuuint64_t *id)
+bool fdry_capture_remove(CUstream stream, struct fdry_capture_note *ret)
 {
 	struct capture **p, *c = NULL;
 	bool last = false;
@@ -61,7 +61,7 @@ bool fdry_capture_remove(CUstream stream, cuuint64_t *id)
 		if (is_of(*p, stream)) {
 			c = *p;
 			*p = c->next;
-			*id = c->id;
+			*ret = c->note;
 			last = !__atomic_sub_fetch(&count, 1, __ATOMIC_RELAXED);
 			break;
 		}

@@ -42,27 +42,47 @@ static CUgraph graph_of(CUgraphNode node, unsigned int i)
 	return g;
 }
 
-/* Copy the notes of a graph to its clone, whose nodes have the same order. */
-static void graph_cloned(CUgraph to, CUgraph from)
+/* Copy the notes of a graph to its clone, whose nodes have the same order. False: not all. */
+static bool graph_cloned(CUgraph to, CUgraph from)
 {
 	size_t i, n, m;
 	CUgraphNode *a = nodes_of(from, &n), *b = nodes_of(to, &m);
+	bool ret = n == m && !n == !a && !m == !b;
 
-	for (i = 0; a && b && n == m && i < n; i++) {
+	fdry_graph_age_copy(to, from);
+	for (i = 0; ret && i < n; i++) {
 		CUgraph child = graph_of(a[i], 0), copy = graph_of(b[i], 0);
 
 		fdry_attributes_copy(b[i], a[i]);
-		if (child && copy)
-			graph_cloned(copy, child);
+		if (child || copy)
+			ret = child && copy && graph_cloned(copy, child);
 	}
 	free(a);
 	free(b);
+	return ret;
+}
+
+/* Whether a graph has notes that a clone needs. */
+static bool any(void)
+{
+	return fdry_attributes_any() || fdry_graph_age_any();
 }
 
 static void cloned(CUgraph to, CUgraph from)
 {
-	if (to != from && fdry_attributes_any() && !fdry_start_is_forked())
-		graph_cloned(to, from);
+	if (to == from || !any() || fdry_start_is_forked())
+		return;
+	if (!graph_cloned(to, from))
+		fdry_graph_age_forget();
+}
+
+/* The child graph of @node, if it has one, is a clone of @from unless @node took that over. */
+static void child_cloned(CUgraphNode node, CUgraph from)
+{
+	CUgraph to = any() ? graph_of(node, 0) : NULL;
+
+	if (to)
+		cloned(to, from);
 }
 
 /* Whether the graph, or one within it, has allocation or free nodes of ours. */
@@ -85,6 +105,16 @@ static bool has_memory(CUgraph graph)
 	return ret;
 }
 
+CUresult cuGraphCreate(CUgraph *ret, unsigned int flags)
+{
+	uint64_t age = fdry_array_age();
+	CUresult res = fdry_real(cuGraphCreate)(ret, flags);
+
+	if (!res)
+		fdry_graph_age_begin(*ret, age);
+	return res;
+}
+
 /* To the driver, graphs with our allocation nodes have only empty nodes. But it does not clone
  * graphs with its own. */
 CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
@@ -104,21 +134,26 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraph
 			       ? CUDA_ERROR_NOT_SUPPORTED
 			       : fdry_real(cuGraphAddChildGraphNode)(ret, graph, deps, n, child);
 
-	if (!res && fdry_attributes_any() && graph_of(*ret, 0))
-		cloned(graph_of(*ret, 0), child);
+	if (!res)
+		child_cloned(*ret, child);
 	return res;
 }
 
-/* A node of any kind was added. A child graph is a clone unless its node took it over. */
+/* A node of any kind was added. @age: of the bodies that it made. */
 static CUresult added(CUresult res, const CUgraphNode *ret, CUgraph graph,
-		      const CUgraphNodeParams *p)
+		      const CUgraphNodeParams *p, uint64_t age)
 {
+	unsigned int i;
+
 	if (res || fdry_start_is_forked())
 		return res;
-	if (p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+	if (p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
 		fdry_conditional_added(*ret, graph, &p->conditional);
-	else if (p->type == CU_GRAPH_NODE_TYPE_GRAPH && fdry_attributes_any() && graph_of(*ret, 0))
-		cloned(graph_of(*ret, 0), p->graph.graph);
+		for (i = 0; i < p->conditional.size; i++)
+			fdry_graph_age_begin(p->conditional.phGraph_out[i], age);
+	} else if (p->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+		child_cloned(*ret, p->graph.graph);
+	}
 	return res;
 }
 
@@ -135,10 +170,12 @@ CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps
 {
 	struct fdry_node_place at = { graph, deps, NULL, n };
 	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+	uint64_t age = fdry_array_age();
 
 	if (clones_memory(p) || fdry_graph_memory_add(&at, p, ret, &res))
 		return res;
-	return added(fdry_real(cuGraphAddNode)(ret, graph, deps, n, p), ret, graph, p);
+	res = fdry_real(cuGraphAddNode)(ret, graph, deps, n, p);
+	return added(res, ret, graph, p, age);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
@@ -146,10 +183,23 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *d
 {
 	struct fdry_node_place at = { graph, deps, data, n };
 	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+	uint64_t age = fdry_array_age();
 
 	if (clones_memory(p) || fdry_graph_memory_add(&at, p, ret, &res))
 		return res;
-	return added(fdry_real(cuGraphAddNode_v2)(ret, graph, deps, data, n, p), ret, graph, p);
+	res = fdry_real(cuGraphAddNode_v2)(ret, graph, deps, data, n, p);
+	return added(res, ret, graph, p, age);
+}
+
+/* A driver may let a child graph node get a clone of another graph. */
+CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *p)
+{
+	CUresult res = clones_memory(p) ? CUDA_ERROR_NOT_SUPPORTED
+					: fdry_real(cuGraphNodeSetParams)(node, p);
+
+	if (!res && p->type == CU_GRAPH_NODE_TYPE_GRAPH)
+		child_cloned(node, p->graph.graph);
+	return res;
 }
 
 /* --- destruction --- */

@@ -21,7 +21,7 @@
 #include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 9
+#define FDRY_HOOK_VERSION 10
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -166,9 +166,10 @@ struct fdry_hook {
 	/* The attributes of a kernel node that the driver does not report. */
 	void (*attributes)(CUgraphNode node, struct fdry_unreported_attrs *ret);
 
-	/* An array that the program made during the capture, and that exists. FDRY_E_REFUSED says
-	 * why @array is none. */
-	int (*array)(CUarray array, struct fdry_hook_array *ret);
+	/* An array that the program made during the capture, and that exists. @graph: a node of it
+	 * has the handle, and must mean this array, not an earlier one with the handle; NULL: no
+	 * graph is concerned. FDRY_E_REFUSED says why @array is none. */
+	int (*array)(CUgraph graph, CUarray array, struct fdry_hook_array *ret);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

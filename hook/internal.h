@@ -209,7 +209,23 @@ int fdry_hook_pinned_free(CUdeviceptr addr);
 
 /* --- array.c --- */
 
-int fdry_hook_array(CUarray array, struct fdry_hook_array *ret);
+int fdry_hook_array(CUgraph graph, CUarray array, struct fdry_hook_array *ret);
+/* The serial of the last array so far whose handle was used before; 0: there is none. A graph that
+ * begins now has this age. */
+uint64_t fdry_array_age(void);
+
+/* --- graph_age.c --- */
+
+/* Whether there are notes. */
+bool fdry_graph_age_any(void);
+/* @graph has begun. @age: fdry_array_age() before the call that made it; 0: not known. */
+void fdry_graph_age_begin(CUgraph graph, uint64_t age);
+/* @to is a clone of @from. */
+void fdry_graph_age_copy(CUgraph to, CUgraph from);
+/* Graphs may have been cloned that are not known: no age is known any more. */
+void fdry_graph_age_forget(void);
+/* The age of @graph; 0: not known. */
+uint64_t fdry_graph_age(CUgraph graph);
 
 /* --- attributes.c --- */
 
@@ -324,10 +340,16 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
 /* capture_list.c */
 
+/* What is noted of a capture. */
+struct fdry_capture_note {
+	cuuint64_t id; /* the driver's number of the capture; 0: not known */
+	uint64_t age;  /* of its graph (graph_age.c); 0: not known, or a graph of the program */
+};
+
 /* Note that a capture began on @stream, or that it ended. Returns true if no other capture is in
  * progress. */
-void fdry_capture_add(CUstream stream, cuuint64_t id);
-bool fdry_capture_remove(CUstream stream, cuuint64_t *id);
+void fdry_capture_add(CUstream stream, const struct fdry_capture_note *note);
+bool fdry_capture_remove(CUstream stream, struct fdry_capture_note *ret);
 /* The number of captures in progress. */
 uint64_t fdry_capture_count(void);
 /* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */

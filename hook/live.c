@@ -44,13 +44,27 @@ void fdry_hook_launches_hold(int on)
 	launches_held = on;
 }
 
+/* A launch in a capture adds a child graph, a copy of the executable graph. The nodes of that may
+ * be older than any graph that is known, and updates may have changed them. */
+static CUresult launched(CUresult res, CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (!fdry_capture_count() || !fdry_graph_age_any() || fdry_start_is_forked())
+		return res;
+	if (fdry_real(cuStreamIsCapturing)(stream, &status) ||
+	    status != CU_STREAM_CAPTURE_STATUS_NONE)
+		fdry_graph_age_forget();
+	return res;
+}
+
 /* The launch counts before it is made, since a launch that fails may have begun. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
 	if (launches_held)
 		return CUDA_SUCCESS;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
-	return fdry_real(cuGraphLaunch)(exec, stream);
+	return launched(fdry_real(cuGraphLaunch)(exec, stream), stream);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
@@ -58,7 +72,8 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 	if (launches_held)
 		return CUDA_SUCCESS;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
-	return fdry_real(cuGraphLaunch_ptsz)(exec, stream);
+	return launched(fdry_real(cuGraphLaunch_ptsz)(exec, stream),
+			stream ? stream : CU_STREAM_PER_THREAD);
 }
 
 void fdry_hook_live(struct fdry_hook_live *ret)

@@ -34,43 +34,47 @@ static int descriptor_put(struct fdry_seal *s, const CUDA_ARRAY3D_DESCRIPTOR *d,
 }
 
 /* Give a new array the next number. */
-static int array_add(struct fdry_seal *s, CUarray handle, struct fdry_cuarray *ret)
+static int array_add(struct fdry_seal *s, CUarray handle, const struct fdry_hook_array *a,
+		     struct fdry_cuarray *ret)
 {
-	const struct fdry_hook *hook = s->cap->hook;
-	struct fdry_hook_array a;
 	struct fdry_mf_array mf;
 	struct used u;
-	int err = fdry_interposer_result(hook, hook->array(handle, &a));
+	int err;
 
-	if (err)
-		return err;
-	if (a.ctx != s->cap->ctx)
+	if (a->ctx != s->cap->ctx)
 		return fdry_fail(FDRY_E_REFUSED,
 				 "CUDA array %p was made in another context than the capture's; "
 				 "make it in the primary context of the device", (void *)handle);
 	if (fdry_array_count(s->arrays, struct used) == FDRY_CUARRAYS_MAX)
 		return fdry_fail(FDRY_E_LIMIT, "the graphs use more than %u CUDA arrays",
 				 FDRY_CUARRAYS_MAX);
-	err = descriptor_put(s, &a.desc, &mf);
+	err = descriptor_put(s, &a->desc, &mf);
 	if (err)
 		return fdry_fail_at(err, "CUDA array %p", (void *)handle);
-	u = (struct used){ .array = fdry_cuarray_of(&mf), .serial = a.serial };
+	u = (struct used){ .array = fdry_cuarray_of(&mf), .serial = a->serial };
 	u.array.handle = handle;
 	*ret = u.array;
 	return fdry_buf_put(&s->arrays, &u, sizeof(u));
 }
 
-int fdry_seal_array(void *arg, CUarray handle, uint32_t *number, struct fdry_cuarray *ret)
+/* Each graph that names an array is asked for: one may mean an older array with the handle. */
+int fdry_seal_array(void *arg, CUgraph graph, CUarray handle, uint32_t *number,
+		    struct fdry_cuarray *ret)
 {
 	struct fdry_seal *s = arg;
+	const struct fdry_hook *hook = s->cap->hook;
 	const struct used *u = fdry_array(s->arrays, struct used);
 	size_t i, n = fdry_array_count(s->arrays, struct used);
+	struct fdry_hook_array a;
+	int err = fdry_interposer_result(hook, hook->array(graph, handle, &a));
 
-	for (i = 0; i < n && u[i].array.handle != handle; i++)
+	if (err)
+		return err;
+	for (i = 0; i < n && u[i].serial != a.serial; i++)
 		;
 	*number = (uint32_t)i;
 	if (i == n)
-		return array_add(s, handle, ret);
+		return array_add(s, handle, &a, ret);
 	*ret = u[i].array;
 	return 0;
 }
@@ -84,7 +88,7 @@ int fdry_seal_arrays_still(const struct fdry_seal *s)
 	int err;
 
 	for (i = 0; i < n; i++) {
-		err = fdry_interposer_result(hook, hook->array(u[i].array.handle, &now));
+		err = fdry_interposer_result(hook, hook->array(NULL, u[i].array.handle, &now));
 		if (!err && now.serial == u[i].serial)
 			continue;
 		return fdry_fail(FDRY_E_STATE,

@@ -153,8 +153,8 @@ static inline bool fdry_seal_heap_may_hold(const struct fdry_seal *s, uint64_t a
 }
 
 /* arrays.c: implements fdry_cuarray_fn. @arg: the seal. */
-int fdry_seal_array(void *arg, CUarray handle, uint32_t *number, struct fdry_cuarray *ret)
-	__must_check;
+int fdry_seal_array(void *arg, CUgraph graph, CUarray handle, uint32_t *number,
+		    struct fdry_cuarray *ret) __must_check;
 /* Store the content of arrays. */
 int fdry_seal_arrays_content(struct fdry_seal *s) __must_check;
 /* Call @fn for each array. */

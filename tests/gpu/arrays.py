@@ -4,8 +4,10 @@ compares every byte.
 
 Arrays of one, two and three dimensions, layered ones, and one of 48 MiB. For each, a graph writes a
 part of it, and another reads that part; a third copies between two arrays. The loads are a plain
-one, one that builds all graphs, and one with a context of its own. Arrays from before the capture,
-destroyed ones and levels of a mipmapped array must be refused by name.
+one, one that builds all graphs, and one with a context of its own. Every array is made, destroyed
+and made again first, so that most have the handle of a destroyed array. Arrays from before the
+capture, destroyed ones, levels of a mipmapped array, and arrays whose graph began before them must
+be refused by name.
 """
 import ctypes
 import os
@@ -19,7 +21,8 @@ HOST, DEVICE, ARRAY = 1, 2, 3  # kinds of memory, as in cuda.h
 U8, U16, S32, HALF, FLOAT = 1, 2, 10, 16, 32  # formats
 LAYERED, SURFACE = 1, 2
 SIZE = 1 << 16  # bytes of the memory that graphs copy from and to
-READ, ACROSS, REFUSED = 100, 200, 300  # keys of graphs; a graph that writes has the array's number
+# Keys of graphs; a graph that writes has the array's number.
+READ, ACROSS, CLONED, REFUSED = 100, 200, 201, 300
 # Name, width, height, depth, format, bytes of it, channels, flags; the part: its first element, row
 # and slice, and its elements, rows and slices.
 SHAPES = (
@@ -155,6 +158,13 @@ def captured(stream, *copies):
     return graph.value
 
 
+def call_graph(name, *args):
+    """The graph that a function returns in its first argument."""
+    graph = PTR()
+    call(name, ctypes.byref(graph), *args)
+    return graph.value
+
+
 def refused(cap, store, graph, words):
     import foundry
     from foundry import _lib
@@ -194,6 +204,14 @@ def refusals(cap, store, stream, before, out):
     graph = reads(gone)
     call("cuArrayDestroy", PTR(gone))
     refused(cap, store, graph, "was destroyed; keep it until the seal")
+    new = plane.make()
+    if new == gone:
+        copy = call_graph("cuGraphClone", PTR(graph))
+        # Neither of them can mean the new array for certain.
+        refused(cap, store, graph, "the graph may have begun before it was made")
+        refused(cap, store, copy, "the graph may have begun before it was made")
+    else:
+        print("a new array does not have the handle of the last destroyed one")
 
 
 def capture(store):
@@ -205,7 +223,12 @@ def capture(store):
         stream = PTR()
         call("cuStreamCreate", ctypes.byref(stream), 1)
         shapes = [Shape(i) for i in range(len(SHAPES))]
+        gone = [shape.make() for shape in shapes]
+        for array in gone:
+            call("cuArrayDestroy", PTR(array))
         arrays = [shape.make() for shape in shapes]
+        print(f"{len(set(gone) & set(arrays))} of {len(arrays)} arrays have the handle of a "
+              "destroyed one")
         for shape, array in zip(shapes, arrays):
             shape.fill(array)
             cap.add_graph(shape.number, captured(stream, shape.copy(
@@ -216,6 +239,9 @@ def capture(store):
         across = Copy(Side(type=ARRAY, array=arrays[2], y=1), Side(type=ARRAY, array=arrays[3]),
                       240, 30, 1)
         cap.add_graph(ACROSS, captured(stream, across), name="across")
+        box = shapes[3]
+        cap.add_graph(CLONED, call_graph("cuGraphClone", PTR(captured(stream, box.copy(
+            box.of_array(arrays[3]), box.of_memory(out.address))))), name="cloned")
         call("cuCtxSynchronize")
         cap.tensor("data", data, use="input")
         cap.tensor("out", out, use="output")
@@ -241,6 +267,7 @@ def read(img, key):
 
 
 def compare(img, shapes, contents, what):
+    assert read(img, CLONED) == read(img, READ + 3), f"a clone: {what}"
     for shape, content in zip(shapes, contents):
         want = shape.sealed_part(content)
         got = read(img, READ + shape.number)

@@ -31,11 +31,13 @@ static const uint32_t elements[ARRAYS] = { 1, 8, 8, 4 };
 /* Those of the capture, and those of the load. */
 static struct fdry_cuarray arrays[ARRAYS], moved[ARRAYS];
 
-static int array_find(void *arg, CUarray array, uint32_t *number, struct fdry_cuarray *ret)
+static int array_find(void *arg, CUgraph graph, CUarray array, uint32_t *number,
+		      struct fdry_cuarray *ret)
 {
 	uint32_t i;
 
 	(void)arg;
+	(void)graph;
 	for (i = 0; i < 2 * ARRAYS; i++) {
 		*number = i % ARRAYS;
 		*ret = i < ARRAYS ? arrays[i] : moved[i - ARRAYS];

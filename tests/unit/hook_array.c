@@ -15,12 +15,17 @@ static CUarray array_new(void)
 	return a;
 }
 
-static void refused(CUarray a, const char *why)
+static void refused_in(CUgraph g, CUarray a, const char *why)
 {
 	struct fdry_hook_array ret;
 
-	ck_assert_int_eq(hook->array(a, &ret), -FDRY_E_REFUSED);
+	ck_assert_int_eq(hook->array(g, a, &ret), -FDRY_E_REFUSED);
 	ck_assert_msg(strstr(hook->last_error(), why) != NULL, "%s", hook->last_error());
+}
+
+static void refused(CUarray a, const char *why)
+{
+	refused_in(NULL, a, why);
 }
 
 START_TEST(arrays_of_a_region)
@@ -35,8 +40,8 @@ START_TEST(arrays_of_a_region)
 	hook_region_begin(1 << 30);
 	x = array_new();
 	cuda_ok(cuArrayCreate_v2, &y, &flat);
-	ck_assert_int_eq(hook->array(x, &a), 0);
-	ck_assert_int_eq(hook->array(y, &b), 0);
+	ck_assert_int_eq(hook->array(NULL, x, &a), 0);
+	ck_assert_int_eq(hook->array(NULL, y, &b), 0);
 	ck_assert_mem_eq(&a.desc, &box, sizeof(box));
 	ck_assert_ptr_eq(a.ctx, ctx);
 	ck_assert_uint_ne(a.serial, b.serial);
@@ -49,7 +54,7 @@ START_TEST(arrays_of_a_region)
 	/* What the driver refuses changes nothing. */
 	test_sim_fail("cuArrayDestroy:1");
 	ck_assert_int_ne(cuda(cuArrayDestroy, x), CUDA_SUCCESS);
-	ck_assert_int_eq(hook->array(x, &b), 0);
+	ck_assert_int_eq(hook->array(NULL, x, &b), 0);
 	ck_assert_uint_eq(b.serial, a.serial);
 	test_sim_fail("cuArray3DCreate_v2:1");
 	ck_assert_int_ne(cuda(cuArray3DCreate_v2, &y, &box), CUDA_SUCCESS);
@@ -61,7 +66,7 @@ END_TEST
 
 START_TEST(arrays_that_are_refused)
 {
-	CUarray before, paused, x, y, foreign;
+	CUarray before, paused, x, foreign;
 
 	test_hook();
 	before = array_new();
@@ -77,12 +82,241 @@ START_TEST(arrays_that_are_refused)
 	x = array_new();
 	cuda_ok(cuArrayDestroy, x);
 	refused(x, "was destroyed; keep it until the seal");
-	y = array_new();
-	ck_assert_ptr_eq(x, y);
-	refused(y, "has the handle of an array that was destroyed");
 	x = array_new();
 	ck_assert_int_eq(hook->region_end(), 0);
 	refused(x, "was made before the capture began");
+}
+END_TEST
+
+/* --- arrays with the handle of an earlier one --- */
+
+static CUgraph graph_new(void)
+{
+	CUgraph g;
+
+	cuda_ok(cuGraphCreate, &g, 0);
+	return g;
+}
+
+static CUgraph clone_of(CUgraph from)
+{
+	CUgraph g;
+
+	cuda_ok(cuGraphClone, &g, from);
+	return g;
+}
+
+static CUgraph child_graph(CUgraphNode n)
+{
+	CUgraph g;
+
+	cuda_ok(cuGraphChildGraphNodeGetGraph, n, &g);
+	return g;
+}
+
+/* The child graph of a new node of @g, made of @from. */
+static CUgraph child_of(CUgraph g, CUgraph from)
+{
+	CUgraphNode n;
+
+	cuda_ok(cuGraphAddChildGraphNode, &n, g, NULL, 0, from);
+	return child_graph(n);
+}
+
+static CUgraph child_moved(CUgraph g, CUgraph from, CUgraphChildGraphNodeOwnership how)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_GRAPH,
+				.graph = { .graph = from, .ownership = how } };
+	CUgraphNode n;
+
+	cuda_ok(cuGraphAddNode_v2, &n, g, NULL, NULL, 0, &p);
+	return child_graph(n);
+}
+
+static CUgraph body_of(CUgraph g)
+{
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
+	CUgraphConditionalHandle h;
+	CUgraphNode n;
+
+	cuda_ok(cuCtxGetCurrent, &p.conditional.ctx);
+	cuda_ok(cuGraphConditionalHandleCreate, &h, g, p.conditional.ctx, 1, 0);
+	p.conditional.handle = h;
+	p.conditional.type = CU_GRAPH_COND_TYPE_IF;
+	p.conditional.size = 1;
+	cuda_ok(cuGraphAddNode_v2, &n, g, NULL, NULL, 0, &p);
+	return p.conditional.phGraph_out[0];
+}
+
+static CUarray array_again(CUarray old)
+{
+	CUarray a;
+
+	cuda_ok(cuArrayDestroy, old);
+	a = array_new();
+	ck_assert_ptr_eq(a, old);
+	return a;
+}
+
+static void known_in(CUgraph g, CUarray a)
+{
+	struct fdry_hook_array ret, alone;
+
+	ck_assert_msg(!hook->array(g, a, &ret), "%s", hook->last_error());
+	ck_assert_int_eq(hook->array(NULL, a, &alone), 0);
+	ck_assert_uint_eq(ret.serial, alone.serial);
+}
+
+static void unproven(CUgraph g, CUarray a)
+{
+	refused_in(g, a, "has the handle of an array that was destroyed, and the graph may have "
+			 "begun before it was made");
+}
+
+static CUstream stream_new(void)
+{
+	CUstream s;
+
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	return s;
+}
+
+static void capture_begin(CUstream s)
+{
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUgraph capture_end(CUstream s)
+{
+	CUgraph g;
+
+	cuda_ok(cuStreamEndCapture, s, &g);
+	return g;
+}
+
+/* A graph that began after an array was made means that array, whichever way it began. */
+START_TEST(graphs_that_mean_an_array)
+{
+	CUgraph old, g, again;
+	CUstream s, t;
+	CUarray a, b;
+
+	test_hook();
+	hook_region_begin(1 << 30);
+	s = stream_new();
+	t = stream_new();
+	b = array_new();
+	old = graph_new();
+	capture_begin(t);
+	a = array_again(array_new());
+	g = graph_new();
+	known_in(g, a);
+	unproven(old, a);
+	known_in(old, b); /* its handle is its own */
+	unproven(capture_end(t), a);
+	known_in(NULL, a);
+	capture_begin(s);
+	known_in(capture_end(s), a);
+	ok(cuda_ptsz(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(cuda_ptsz(cuStreamEndCapture, s, &again));
+	known_in(again, a);
+	/* A capture to a graph began with the graph. */
+	cuda_ok(cuStreamBeginCaptureToGraph, s, old, NULL, NULL, 0,
+		CU_STREAM_CAPTURE_MODE_RELAXED);
+	unproven(capture_end(s), a);
+	unproven(old, a);
+	cuda_ok(cuStreamBeginCaptureToGraph, s, g, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED);
+	known_in(capture_end(s), a);
+	known_in(body_of(graph_new()), a);
+	known_in(body_of(old), a); /* the body is new */
+	/* The next array with the handle. */
+	a = array_again(a);
+	unproven(g, a);
+	unproven(again, a);
+	known_in(graph_new(), a);
+	cuda_ok(cuArrayDestroy, a);
+	refused_in(graph_new(), a, "was destroyed; keep it until the seal");
+}
+END_TEST
+
+/* The nodes of a clone are as old as those of its original. */
+START_TEST(clones_mean_what_their_originals_mean)
+{
+	CUgraph old, older, g, c;
+	CUarray a;
+
+	test_hook();
+	hook_region_begin(1 << 30);
+	old = graph_new();
+	older = graph_new();
+	child_of(older, old);
+	a = array_again(array_new());
+	g = graph_new();
+	unproven(clone_of(old), a);
+	known_in(clone_of(g), a);
+	unproven(child_of(g, old), a);
+	known_in(child_of(g, graph_new()), a);
+	unproven(child_moved(g, old, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE), a);
+	c = graph_new();
+	known_in(child_moved(g, c, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE), a);
+	c = child_moved(g, c, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
+	known_in(c, a);
+	c = child_moved(g, clone_of(old), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
+	unproven(c, a);
+	known_in(g, a); /* its own nodes */
+	unproven(child_of(c, g), array_again(a));
+}
+END_TEST
+
+/* Graphs may get the handles of destroyed ones: a clone's child is no younger for that. */
+START_TEST(handles_of_graphs_come_back)
+{
+	CUgraphNode n;
+	CUgraph old, in, g, c;
+	CUarray a;
+	size_t one = 1;
+
+	test_hook();
+	hook_region_begin(1 << 30);
+	old = graph_new();
+	in = child_of(old, graph_new());
+	a = array_again(array_new());
+	unproven(in, a);
+	g = graph_new();
+	known_in(g, a);
+	cuda_ok(cuGraphDestroy, g);
+	c = clone_of(old);
+	cuda_ok(cuGraphGetNodes, c, &n, &one);
+	ck_assert_msg(c == g || child_graph(n) == g, "the handle did not come back");
+	unproven(c, a);
+	unproven(child_graph(n), a);
+	/* A new graph is as young with an old handle. */
+	cuda_ok(cuGraphDestroy, old);
+	g = graph_new();
+	known_in(g, a);
+}
+END_TEST
+
+/* A launch in a capture adds a copy of an executable graph, whose nodes may be of any age. */
+START_TEST(launches_in_captures_leave_no_proof)
+{
+	CUgraphExec x;
+	CUstream s;
+	CUgraph g;
+	CUarray a;
+
+	test_hook();
+	hook_region_begin(1 << 30);
+	s = stream_new();
+	a = array_again(array_new());
+	g = graph_new();
+	cuda_ok(cuGraphInstantiateWithFlags, &x, g, 0);
+	capture_begin(s);
+	cuda_ok(cuGraphLaunch, x, NULL);
+	known_in(g, a);
+	cuda(cuGraphLaunch, x, s); /* the software driver refuses it */
+	unproven(g, a);
+	known_in(graph_new(), a);
 }
 END_TEST
 
@@ -99,14 +333,14 @@ START_TEST(many)
 	for (i = 0; i < 300; i++)
 		x[i] = array_new();
 	for (i = 0; i < 300; i++) {
-		ck_assert_int_eq(hook->array(x[i], &a), 0);
+		ck_assert_int_eq(hook->array(NULL, x[i], &a), 0);
 		ck_assert_uint_gt(a.serial, last);
 		last = a.serial;
 	}
 	for (i = 0; i < 300; i += 3)
 		cuda_ok(cuArrayDestroy, x[i]);
 	for (i = 0; i < 300; i++)
-		ck_assert_int_eq(hook->array(x[i], &a), i % 3 ? 0 : -FDRY_E_REFUSED);
+		ck_assert_int_eq(hook->array(NULL, x[i], &a), i % 3 ? 0 : -FDRY_E_REFUSED);
 }
 END_TEST
 
@@ -117,6 +351,10 @@ int main(void)
 
 	tcase_add_test(tc, arrays_of_a_region);
 	tcase_add_test(tc, arrays_that_are_refused);
+	tcase_add_test(tc, graphs_that_mean_an_array);
+	tcase_add_test(tc, clones_mean_what_their_originals_mean);
+	tcase_add_test(tc, handles_of_graphs_come_back);
+	tcase_add_test(tc, launches_in_captures_leave_no_proof);
 	tcase_add_test(tc, many);
 	suite_add_tcase(s, tc);
 	return test_main(s);

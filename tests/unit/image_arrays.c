@@ -529,7 +529,15 @@ static void seal_refused(void *arg)
 	fails(REFUSED, "was destroyed; keep it until the seal", work_seal(&w, "img"));
 	b = array_make(0);
 	ck_assert_ptr_eq(a, b);
+	fails(REFUSED, "has the handle of an array that was destroyed, and the graph may have "
+	      "begun before it was made", work_seal(&w, "img"));
+	/* One graph's proof is none for another, in whichever order they are read. */
+	copy_add(&w, 0, to_array(0, b, w.a));
+	fails(REFUSED, "graph 100 '': node 0: memcpy: its source: CUDA array 0x",
+	      work_seal(&w, "img"));
+	ok(fdry_capture_graph_fixed(w.cap, 0, 1));
 	fails(REFUSED, "has the handle of an array that was destroyed", work_seal(&w, "img"));
+	ok(fdry_capture_graph_remove(w.cap, 0));
 	ok(fdry_capture_graph_remove(w.cap, READ));
 	/* Content that points to memory outside of the image. */
 	a = array_make(0);
@@ -542,6 +550,50 @@ static void seal_refused(void *arg)
 START_TEST(refused_by_name)
 {
 	test_child(seal_refused, NULL);
+}
+END_TEST
+
+/* Arrays with handles of destroyed ones, and graphs that began after them; then another array. */
+static void seal_again(void *id)
+{
+	CUarray a[SHAPES], old;
+	struct work w;
+
+	arrays_capture(&w, a);
+	ok(fdry_capture_graph_remove(w.cap, READ + 1));
+	ok(fdry_capture_graph_remove(w.cap, 1));
+	old = a[1];
+	cuda_ok(cuArrayDestroy, a[1]);
+	a[1] = array_make(1);
+	ck_assert_ptr_eq(a[1], old);
+	copy_add(&w, 1, to_array(1, a[1], w.a));
+	copy_add(&w, READ + 1, from_array(1, a[1], w.c));
+	ok(fdry_capture_graph_fixed(w.cap, READ + 1, 1));
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, NULL));
+	/* Nor does what a seal kept of a graph prove anything about a later array. */
+	cuda_ok(cuArrayDestroy, a[1]);
+	a[1] = array_make(1);
+	ck_assert_ptr_eq(a[1], old);
+	ok(fdry_capture_graph_remove(w.cap, 1));
+	copy_add(&w, 1, to_array(1, a[1], w.a));
+	fails(REFUSED, "graph 101 '': node 0: memcpy: its source: CUDA array 0x",
+	      work_seal(&w, "no"));
+	work_end(&w);
+}
+
+START_TEST(handles_of_arrays_come_back)
+{
+	struct fdry_image *img;
+	int i;
+
+	test_child(seal_again, NULL);
+	img = load(0);
+	ck_assert_int_eq(test_sim_live("array"), SHAPES);
+	for (i = 0; i < SHAPES; i++) {
+		sealed_check(img, i, READ + (uint64_t)i);
+		written_check(img, i, i);
+	}
+	fdry_image_unload(img);
 }
 END_TEST
 
@@ -638,6 +690,7 @@ int main(void)
 	tcase_add_test(tc, damage_after_a_load_is_found);
 	tcase_add_test(tc, arrays_are_described);
 	tcase_add_test(tc, refused_by_name);
+	tcase_add_test(tc, handles_of_arrays_come_back);
 	tcase_add_test(tc, seals_in_turn);
 	tcase_add_test(tc, selftests);
 	suite_add_tcase(s, tc);
