@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/array_desc.h"
 #include "lib/search.h"
 
 struct note {
@@ -111,35 +112,26 @@ CUresult cuArrayCreate(CUarray *ret, const struct CUDA_ARRAY_DESCRIPTOR_v1_st *d
 {
 	CUresult res = fdry_real(cuArrayCreate)(ret, d);
 
-	return made(res, ret, d ? &(CUDA_ARRAY3D_DESCRIPTOR){ .Width = d->Width,
-							      .Height = d->Height,
-							      .Format = d->Format,
-							      .NumChannels = d->NumChannels }
-				: &none);
+	return made(res, ret, d ? &FDRY_ARRAY_DESC_FLAT(d) : &none);
 }
 
 CUresult cuArrayCreate_v2(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *d)
 {
 	CUresult res = fdry_real(cuArrayCreate_v2)(ret, d);
 
-	return made(res, ret, d ? &(CUDA_ARRAY3D_DESCRIPTOR){ .Width = d->Width,
-							      .Height = d->Height,
-							      .Format = d->Format,
-							      .NumChannels = d->NumChannels }
-				: &none);
+	return made(res, ret, d ? &FDRY_ARRAY_DESC_FLAT(d) : &none);
 }
 
 CUresult cuArray3DCreate(CUarray *ret, const struct CUDA_ARRAY3D_DESCRIPTOR_v1_st *d)
 {
 	CUresult res = fdry_real(cuArray3DCreate)(ret, d);
+	CUDA_ARRAY3D_DESCRIPTOR desc = d ? FDRY_ARRAY_DESC_FLAT(d) : none;
 
-	return made(res, ret, d ? &(CUDA_ARRAY3D_DESCRIPTOR){ .Width = d->Width,
-							      .Height = d->Height,
-							      .Depth = d->Depth,
-							      .Format = d->Format,
-							      .NumChannels = d->NumChannels,
-							      .Flags = d->Flags }
-				: &none);
+	if (d) {
+		desc.Depth = d->Depth;
+		desc.Flags = d->Flags;
+	}
+	return made(res, ret, &desc);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *d)

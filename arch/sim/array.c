@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "arch/array_desc.h"
 #include "arch/sim/sim.h"
 
 #define WIDTH_MAX 131072u /* elements of a row */
@@ -152,16 +153,9 @@ static CUresult array_create(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 
 CUresult cuArrayCreate_v2(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
-	CUDA_ARRAY3D_DESCRIPTOR d = { 0 };
-
 	SIM_ENTER(cuArrayCreate_v2);
-	if (!ret || !desc)
-		return CUDA_ERROR_INVALID_VALUE;
-	d.Width = desc->Width;
-	d.Height = desc->Height;
-	d.Format = desc->Format;
-	d.NumChannels = desc->NumChannels;
-	return array_create(ret, &d);
+	return ret && desc ? array_create(ret, &FDRY_ARRAY_DESC_FLAT(desc))
+			   : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
