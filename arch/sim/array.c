@@ -60,7 +60,7 @@ static bool extents_ok(const CUDA_ARRAY3D_DESCRIPTOR *d)
 	return d->Width <= WIDTH_MAX && d->Height <= HEIGHT_MAX;
 }
 
-static bool desc_ok(const CUDA_ARRAY3D_DESCRIPTOR *d)
+bool sim_array_desc_ok(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	return format_size(d->Format) &&
 	       (d->NumChannels == 1 || d->NumChannels == 2 || d->NumChannels == 4) &&
@@ -76,7 +76,8 @@ static void array_release(struct sim_obj *obj)
 	free(a);
 }
 
-static CUresult array_new(struct sim_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray *ret)
+CUresult sim_array_new(struct sim_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+		       struct sim_array **ret)
 {
 	struct sim_array *a = calloc(1, sizeof(*a));
 	size_t size;
@@ -105,7 +106,7 @@ static CUresult array_new(struct sim_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *de
 		goto out_uncharge;
 	a->next = arrays;
 	arrays = a;
-	*ret = SIM_HANDLE(CUarray, a);
+	*ret = a;
 	return CUDA_SUCCESS;
 
 out_uncharge:
@@ -121,7 +122,7 @@ const struct sim_array *sim_array_find(CUarray handle)
 	return sim_find(handle, SIM_ARRAY);
 }
 
-static void array_close(struct sim_array *a)
+void sim_array_close(struct sim_array *a)
 {
 	struct sim_array **link;
 
@@ -138,17 +139,22 @@ void sim_arrays_release(struct sim_ctx *ctx)
 	for (a = arrays; a; a = next) {
 		next = a->next;
 		if (a->ctx == ctx->handle)
-			array_close(a);
+			sim_array_close(a);
 	}
 }
 
 static CUresult array_create(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
+	struct sim_array *a;
 	struct sim_ctx *ctx;
 
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_unsafe());
-	return desc_ok(desc) ? array_new(ctx, desc, ret) : CUDA_ERROR_INVALID_VALUE;
+	if (!sim_array_desc_ok(desc))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_array_new(ctx, desc, &a));
+	*ret = SIM_HANDLE(CUarray, a);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuArrayCreate_v2(CUarray *ret, const CUDA_ARRAY_DESCRIPTOR *desc)
@@ -164,20 +170,23 @@ CUresult cuArray3DCreate_v2(CUarray *ret, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 	return ret && desc ? array_create(ret, desc) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Waits for the device's running work, like the freeing of memory. */
+/* Waits for the device's running work, like the freeing of memory. A level lives as long as its
+ * mipmapped array. */
 CUresult cuArrayDestroy(CUarray handle)
 {
+	const struct sim_array *a;
 	struct sim_ctx *ctx;
 
 	SIM_ENTER(cuArrayDestroy);
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_unsafe());
-	if (!sim_array_find(handle))
+	a = sim_array_find(handle);
+	if (!a || a->level)
 		return CUDA_ERROR_INVALID_HANDLE;
 	SIM_TRY(sim_device_wait());
 	if (!sim_array_find(handle))
 		return CUDA_ERROR_INVALID_HANDLE;
-	array_close((struct sim_array *)sim_array_find(handle));
+	sim_array_close((struct sim_array *)sim_array_find(handle));
 	return CUDA_SUCCESS;
 }
 

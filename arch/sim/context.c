@@ -125,6 +125,7 @@ static void ctx_destroy(struct sim_ctx *ctx)
 	sim_events_release(ctx);
 	sim_modules_release(ctx);
 	sim_memory_release(ctx);
+	sim_mipmaps_release(ctx);
 	sim_arrays_release(ctx);
 	sim_obj_put(&ctx->obj);
 }

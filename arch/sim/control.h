@@ -41,7 +41,7 @@ unsigned long fdry_sim_calls(const char *function);
  * The number of live objects, for tests that look for leaks: "context" (a primary context counts
  * while it is retained), "stream", "event", "module", "library", "memory" (cuMemCreate handles,
  * also released ones that are still mapped), "reservation", "mapping", "allocation"
- * (cuMemAlloc), "host" (pinned), "array", "texture", "surface", "link", "graph", "exec",
+ * (cuMemAlloc), "host" (pinned), "array", "mipmap", "texture", "surface", "link", "graph", "exec",
  * "userobject"; NULL: all of these together. -1 for another word.
  */
 long fdry_sim_live(const char *what);

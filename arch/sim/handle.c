@@ -4,9 +4,9 @@
  *
  * A process uses a number once, except for streams, arrays and graphs. A new stream gets the number
  * of the last destroyed one, whose work may still run (as in driver 580; tests/gpu/run.c). So does
- * a new array: a driver may do that, and nodes of graphs have only the handle. So does a new graph,
- * as in driver 580. A number is a multiple of 16, like an aligned pointer, and larger than any
- * small integer or flag. The table is open-addressed by number; a closed handle leaves a mark,
+ * a new array: a driver may do that, and nodes of graphs have only the handle. So does a new graph:
+ * a driver may do that, too. A number is a multiple of 16, like an aligned pointer, and larger than
+ * any small integer or flag. The table is open-addressed by number; a closed handle leaves a mark,
  * which growing the table clears.
  */
 #include "arch/sim/sim.h"

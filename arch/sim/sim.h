@@ -89,7 +89,8 @@ static inline void sim_leave(const int *held)
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
 	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture) \
 	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) \
-	X(POOL, mempool) X(EXTERNAL, external) X(SEMAPHORE, semaphore) X(ARRAY, array)
+	X(POOL, mempool) X(EXTERNAL, external) X(SEMAPHORE, semaphore) X(ARRAY, array) \
+	X(MIPMAP, mipmap)
 
 enum sim_type {
 #define X(upper, lower) SIM_##upper,
@@ -253,9 +254,15 @@ struct sim_array {
 	unsigned char *bytes; /* row by row */
 	size_t element, row;  /* bytes of an element, of a row */
 	size_t rows, slices;  /* at least 1 */
+	bool level;           /* it belongs to a mipmapped array */
 };
 
 const struct sim_array *sim_array_find(CUarray handle); /* NULL: there is none */
+/* Whether an array can have this descriptor. */
+bool sim_array_desc_ok(const CUDA_ARRAY3D_DESCRIPTOR *d);
+CUresult sim_array_new(struct sim_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+		       struct sim_array **ret);
+void sim_array_close(struct sim_array *a);
 
 /* vmm.c */
 /* The reservation that holds @addr. */
@@ -268,6 +275,7 @@ void sim_ctx_streams_release(struct sim_ctx *ctx);
 void sim_events_release(struct sim_ctx *ctx);
 void sim_modules_release(struct sim_ctx *ctx);
 void sim_memory_release(struct sim_ctx *ctx);
+void sim_mipmaps_release(struct sim_ctx *ctx);
 void sim_arrays_release(struct sim_ctx *ctx);
 
 /* memnode.c */

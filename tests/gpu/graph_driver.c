@@ -122,6 +122,44 @@ START_TEST(edge_data)
 }
 END_TEST
 
+/* What cuda.h does not say about levels of mipmapped arrays: see the same assumptions. */
+START_TEST(level_facts)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = 64, .Height = 8,
+					       .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+					       .NumChannels = 1 };
+	CUDA_MEMCPY3D p = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = gf.mem,
+			    .srcPitch = 128, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+			    .WidthInBytes = 128, .Height = 4, .Depth = 1 }, got;
+	CUmipmappedArray first, second;
+	CUarray a, b;
+	CUgraph g = graph_make();
+	CUgraphNode n;
+
+	ok(gf.drv.cuMipmappedArrayCreate(&first, &flat, 2));
+	ok(gf.drv.cuMipmappedArrayGetLevel(&a, first, 1));
+	p.dstArray = a;
+	n = memcpy_add(g, NULL, p);
+	ok(gf.drv.cuGraphMemcpyNodeGetParams(n, &got));
+	printf("note: a node reports %s, and level of detail %zu\n",
+	       got.dstArray == a ? "the handle of its level" : "another handle than its level's",
+	       got.dstLOD);
+	p.Height = 5;
+	printf("note: a node that copies 5 rows to a level of 4 is result %d\n",
+	       (int)gf.drv.cuGraphAddMemcpyNode(&n, g, NULL, 0, &p, gf.ctx));
+	ok(gf.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuMipmappedArrayDestroy(first));
+	ok(gf.drv.cuMipmappedArrayCreate(&second, &flat, 2));
+	ok(gf.drv.cuMipmappedArrayGetLevel(&b, second, 1));
+	printf("note: a new level %s the handle of the last destroyed one\n",
+	       a == b ? "has" : "does not have");
+	/* At last: a driver may not survive it. */
+	fflush(stdout);
+	printf("note: destroying a level is result %d\n", (int)gf.drv.cuArrayDestroy(b));
+	fflush(stdout);
+}
+END_TEST
+
 /* What cuda.h does not say about arrays: see the assumptions in software-driver.rst. */
 START_TEST(array_facts)
 {
@@ -216,6 +254,7 @@ int main(void)
 	tcase_add_loop_test(tc, every_attribute, 0, sizeof(values) / sizeof(values[0]));
 	tcase_add_test(tc, edge_data);
 	tcase_add_test(tc, array_facts);
+	tcase_add_test(tc, level_facts);
 	tcase_add_test(tc, cost);
 	suite_add_tcase(s, tc);
 	return test_main_nofork(s);

@@ -13,7 +13,8 @@
 #define PLANE 1
 #define BOX 2
 #define LAYERS 3
-#define ARRAYS 4
+#define LEVEL 4 /* level 1 of a mipmapped array of 3 levels */
+#define ARRAYS 5
 #define MEM 65536u /* bytes of the fixture's memory */
 #define HALF (MEM / 2) /* copies read the first half and write the second */
 
@@ -24,9 +25,13 @@ static const CUDA_ARRAY3D_DESCRIPTOR descs[ARRAYS] = {
 	  .NumChannels = 4 },
 	{ .Width = 24, .Height = 6, .Depth = 4, .Format = CU_AD_FORMAT_HALF, .NumChannels = 2,
 	  .Flags = CUDA_ARRAY3D_LAYERED },
+	{ .Width = 20, .Height = 7, .Depth = 3, .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+	  .NumChannels = 2 },
 };
 
-static const uint32_t elements[ARRAYS] = { 1, 8, 8, 4 };
+static const uint32_t elements[ARRAYS] = { 1, 8, 8, 4, 2 };
+
+static CUmipmappedArray mipmaps[2];
 
 /* Those of the capture, and those of the load. */
 static struct fdry_cuarray arrays[ARRAYS], moved[ARRAYS];
@@ -47,7 +52,20 @@ static int array_find(void *arg, CUgraph graph, CUarray array, uint32_t *number,
 	return fdry_fail(FDRY_E_REFUSED, "CUDA array %p is none of them", (void *)array);
 }
 
-static void arrays_make(struct fdry_cuarray all[ARRAYS])
+/* The extents of a level are rounded down. */
+static void level_make(CUarray *ret, CUmipmappedArray *mipmap)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = descs[LEVEL];
+
+	d.Width = 2 * d.Width + 1;
+	d.Height = 2 * d.Height + 1;
+	d.Depth = 2 * d.Depth;
+	ok(gf.drv.cuMipmappedArrayCreate(mipmap, &d, 3));
+	ok(gf.drv.cuMipmappedArrayGetLevel(ret, *mipmap, 1));
+}
+
+/* @mipmap: becomes that of the level. */
+static void arrays_make(struct fdry_cuarray all[ARRAYS], CUmipmappedArray *mipmap)
 {
 	uint32_t i;
 
@@ -58,14 +76,17 @@ static void arrays_make(struct fdry_cuarray all[ARRAYS])
 			.rows = descs[i].Height ? (uint32_t)descs[i].Height : 1,
 			.slices = descs[i].Depth ? (uint32_t)descs[i].Depth : 1,
 		};
-		ok(gf.drv.cuArray3DCreate_v2(&all[i].handle, &descs[i]));
+		if (i == LEVEL)
+			level_make(&all[i].handle, mipmap);
+		else
+			ok(gf.drv.cuArray3DCreate_v2(&all[i].handle, &descs[i]));
 	}
 }
 
 static void begin(void)
 {
-	arrays_make(arrays);
-	arrays_make(moved);
+	arrays_make(arrays, &mipmaps[0]);
+	arrays_make(moved, &mipmaps[1]);
 	gf.reader.array = array_find;
 	gf.builder.arrays = moved;
 	gf.builder.narrays = ARRAYS;
@@ -75,10 +96,12 @@ static void end(void)
 {
 	uint32_t i;
 
-	for (i = 0; i < ARRAYS; i++) {
+	for (i = 0; i < LEVEL; i++) {
 		ok(gf.drv.cuArrayDestroy(arrays[i].handle));
 		ok(gf.drv.cuArrayDestroy(moved[i].handle));
 	}
+	ok(gf.drv.cuMipmappedArrayDestroy(mipmaps[0]));
+	ok(gf.drv.cuMipmappedArrayDestroy(mipmaps[1]));
 }
 
 static CUDA_MEMCPY3D to_array(uint32_t i, CUdeviceptr from)
@@ -310,7 +333,7 @@ START_TEST(arrays_that_are_not_there)
 	      fdry_graph_build(&gf.builder, &v, &b));
 	gf.builder.narrays = ARRAYS;
 	moved[BOX].slices--;
-	fails(BADIMAGE, "memcpy node 0 copies beyond the image's 4 arrays",
+	fails(BADIMAGE, "memcpy node 0 copies beyond the image's 5 arrays",
 	      fdry_graph_build(&gf.builder, &v, &b));
 	ck_assert_ptr_null(b.graph);
 	fdry_buf_release(&object);
@@ -323,12 +346,13 @@ END_TEST
 START_TEST(arrays_that_are_not_known)
 {
 	struct fdry_cuarray other[ARRAYS];
+	CUmipmappedArray mipmap;
 	CUDA_MEMCPY3D p;
 	CUgraph g;
 	uint32_t i;
 
 	begin();
-	arrays_make(other);
+	arrays_make(other, &mipmap);
 	g = graph_make();
 	p = to_array(BOX, gf.mem);
 	p.dstArray = other[BOX].handle;
@@ -337,8 +361,9 @@ START_TEST(arrays_that_are_not_known)
 	g = graph_with_array(BOX);
 	arrays[BOX].rows--;
 	graph_refused(g, "node 0: memcpy: its destination lies beyond the array");
-	for (i = 0; i < ARRAYS; i++)
+	for (i = 0; i < LEVEL; i++)
 		ok(gf.drv.cuArrayDestroy(other[i].handle));
+	ok(gf.drv.cuMipmappedArrayDestroy(mipmap));
 	end();
 }
 END_TEST
@@ -367,6 +392,48 @@ START_TEST(descriptors_come_back)
 }
 END_TEST
 
+static CUarray level_get(CUmipmappedArray m, unsigned int level)
+{
+	CUarray a = NULL;
+
+	ok(gf.drv.cuMipmappedArrayGetLevel(&a, m, level));
+	return a;
+}
+
+/* The driver makes as many levels as there can be, which keep their handles. */
+START_TEST(levels_of_a_mipmap)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = descs[LAYERS], got;
+	CUmipmappedArray m;
+	CUarray a[5], more;
+	unsigned int i, k;
+
+	ok(gf.drv.cuMipmappedArrayCreate(&m, &d, 30));
+	for (i = 0; i < 5; i++) {
+		a[i] = level_get(m, i);
+		for (k = 0; k < i; k++)
+			ck_assert_ptr_ne(a[k], a[i]);
+		ok(descriptor_get(&got, a[i]));
+		ck_assert_uint_eq(got.Width, d.Width);
+		ck_assert_uint_eq(got.Height, d.Height);
+		ck_assert_uint_eq(got.Depth, descs[LAYERS].Depth);
+		ck_assert_int_eq(got.Format, d.Format);
+		ck_assert_uint_eq(got.NumChannels, d.NumChannels);
+		ck_assert_uint_eq(got.Flags, d.Flags);
+		d.Width = d.Width > 1 ? d.Width / 2 : 1;
+		d.Height = d.Height > 1 ? d.Height / 2 : 1;
+	}
+	ck_assert_int_eq(gf.drv.cuMipmappedArrayGetLevel(&more, m, 5), CUDA_ERROR_INVALID_VALUE);
+	for (i = 0; i < 5; i++)
+		ck_assert_ptr_eq(level_get(m, i), a[i]);
+	ok(gf.drv.cuMipmappedArrayDestroy(m));
+	ok(gf.drv.cuMipmappedArrayCreate(&m, &descs[LINE], 0));
+	level_get(m, 0);
+	ck_assert_int_eq(gf.drv.cuMipmappedArrayGetLevel(&more, m, 1), CUDA_ERROR_INVALID_VALUE);
+	ok(gf.drv.cuMipmappedArrayDestroy(m));
+}
+END_TEST
+
 void graph_rules_arrays_add(TCase *tc)
 {
 	tcase_add_loop_test(tc, arrays_elsewhere, 0, ARRAYS);
@@ -378,4 +445,5 @@ void graph_rules_arrays_add(TCase *tc)
 	tcase_add_test(tc, arrays_that_are_not_there);
 	tcase_add_test(tc, arrays_that_are_not_known);
 	tcase_add_loop_test(tc, descriptors_come_back, 0, ARRAYS);
+	tcase_add_test(tc, levels_of_a_mipmap);
 }

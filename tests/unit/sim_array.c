@@ -289,11 +289,80 @@ START_TEST(array_that_is_gone)
 }
 END_TEST
 
+/* Levels are arrays with half the extents of the one before, as many as there can be. */
+START_TEST(levels)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = box(), got;
+	CUmipmappedArray m, n;
+	CUarray a[4], again;
+	unsigned int i;
+	size_t before, after;
+
+	ok(CU(cuMemGetInfo)(&before, &after));
+	ok(CU(cuMipmappedArrayCreate)(&m, &d, 100));
+	for (i = 0; i < 4; i++) {
+		ok(CU(cuMipmappedArrayGetLevel)(&a[i], m, i));
+		ok(CU(cuMipmappedArrayGetLevel)(&again, m, i));
+		ck_assert_ptr_eq(a[i], again);
+		ok(CU(cuArray3DGetDescriptor)(&got, a[i]));
+		ck_assert_mem_eq(&got, &d, sizeof(d));
+		d.Width /= 2;
+		d.Height = d.Height > 1 ? d.Height / 2 : 1;
+		d.Depth = d.Depth > 1 ? d.Depth / 2 : 1;
+	}
+	ck_assert_int_eq(CU(cuMipmappedArrayGetLevel)(&again, m, 4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(CU(cuArrayDestroy)(a[1]), CUDA_ERROR_INVALID_HANDLE);
+	d = box();
+	d.Flags = CUDA_ARRAY3D_LAYERED;
+	ok(CU(cuMipmappedArrayCreate)(&n, &d, 3));
+	ok(CU(cuMipmappedArrayGetLevel)(&again, n, 2));
+	ok(CU(cuArray3DGetDescriptor)(&got, again));
+	ck_assert_uint_eq(got.Width, 2);
+	ck_assert_uint_eq(got.Height, 1);
+	ck_assert_uint_eq(got.Depth, SLICES);
+	ck_assert_int_eq(CU(cuMipmappedArrayGetLevel)(&again, n, 3), CUDA_ERROR_INVALID_VALUE);
+	ok(CU(cuMipmappedArrayDestroy)(n));
+	ok(CU(cuMipmappedArrayCreate)(&n, &d, 0));
+	ck_assert_int_eq(CU(cuMipmappedArrayGetLevel)(&again, n, 1), CUDA_ERROR_INVALID_VALUE);
+	ok(CU(cuMipmappedArrayDestroy)(n));
+	ok(CU(cuMipmappedArrayDestroy)(m));
+	ck_assert_int_eq(CU(cuMipmappedArrayDestroy)(m), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(CU(cuMipmappedArrayGetLevel)(&again, m, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(CU(cuArray3DGetDescriptor)(&got, a[0]), CUDA_ERROR_INVALID_HANDLE);
+	d.Width = 0;
+	ck_assert_int_eq(CU(cuMipmappedArrayCreate)(&n, &d, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(test_sim_live("array"), 0);
+	ck_assert_int_eq(test_sim_live("mipmap"), 0);
+	ok(CU(cuMemGetInfo)(&after, NULL));
+	ck_assert_uint_eq(before, after);
+}
+END_TEST
+
+/* A level that finds no memory leaves nothing, nor does a context. */
+START_TEST(levels_that_end)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 16384, .Height = 16384, .Depth = 16384,
+				      .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
+	CUmipmappedArray m;
+	CUcontext ctx;
+
+	ck_assert_int_eq(CU(cuMipmappedArrayCreate)(&m, &d, 2), CUDA_ERROR_OUT_OF_MEMORY);
+	d = box();
+	ok(CU(cuCtxCreate)(&ctx, NULL, 0, fx.dev));
+	ok(CU(cuMipmappedArrayCreate)(&m, &d, 2));
+	ck_assert_int_eq(test_sim_live("array"), 2);
+	ok(CU(cuCtxDestroy)(ctx));
+	ck_assert_int_eq(test_sim_live("array"), 0);
+	ck_assert_int_eq(test_sim_live("mipmap"), 0);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
 		descriptors, descriptors_that_are_refused, memory, parts, rows,
 		copies_that_are_refused, nodes, array_that_is_gone,
+		levels, levels_that_end,
 	};
 
 	return cu_main("sim_array", tests, sizeof(tests) / sizeof(tests[0]));
