@@ -21,7 +21,7 @@
 #include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 10
+#define FDRY_HOOK_VERSION 11
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -60,12 +60,17 @@ struct fdry_hook_live {
 				  interposer */
 };
 
-/* A CUDA array. */
+/* A CUDA array. If it is a level of a mipmapped array, the descriptor and the context are those of
+ * the mipmapped array. */
 struct fdry_hook_array {
 	CUDA_ARRAY3D_DESCRIPTOR desc; /* as the program passed it; without a depth and flags if it
 					 passed none */
 	CUcontext ctx;                /* in which it was made */
 	uint64_t serial;              /* no other array of the process has it */
+	uint64_t mipmap;              /* equal in all levels of the mipmapped array; 0: no level */
+	unsigned int level;
+	unsigned int levels;          /* as requested, at least 1: the driver makes at most as many
+					 as there can be */
 };
 
 struct fdry_hook {

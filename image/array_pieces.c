@@ -2,6 +2,8 @@
 /* array_pieces.c - see array_pieces.h. */
 #include "image/array_pieces.h"
 
+#include "lib/search.h"
+
 /* The flags that an array keeps: others belong to other APIs, or have no memory of their own. */
 #define FLAGS (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | \
 	       CUDA_ARRAY3D_TEXTURE_GATHER)
@@ -125,15 +127,68 @@ int fdry_cuarray_copy(const struct fdry_driver *drv, const struct fdry_cuarray *
 	return fdry_call(drv, cuMemcpy3DAsync_v2, &p, stream);
 }
 
+/* --- levels of mipmapped arrays --- */
+
+/* Whether depth counts slices, and not layers or faces. */
+static bool has_slices(const struct fdry_mf_array *a)
+{
+	return !(a->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP));
+}
+
+static uint32_t extent_of(uint32_t extent, uint32_t level)
+{
+	return extent && !(extent >> level) ? 1 : extent >> level;
+}
+
+struct fdry_mf_array fdry_mipmap_level_of(const struct fdry_mf_mipmap *m, uint32_t level)
+{
+	struct fdry_mf_array a = m->top;
+
+	a.width = extent_of(a.width, level);
+	a.height = extent_of(a.height, level);
+	if (has_slices(&a))
+		a.depth = extent_of(a.depth, level);
+	return a;
+}
+
+uint32_t fdry_mipmap_levels(const struct fdry_mf_mipmap *m)
+{
+	uint32_t extents = m->top.width | m->top.height | (has_slices(&m->top) ? m->top.depth : 0);
+	uint32_t most = 32 - (uint32_t)__builtin_clz(extents | 1);
+
+	return m->levels < most ? m->levels : most;
+}
+
+const struct fdry_mf_mipmap_level *fdry_manifest_level(const struct fdry_manifest *m,
+						       uint32_t array)
+{
+	const struct fdry_mf_mipmap_level *l = m->mipmap_levels;
+	size_t at = fdry_lower_bound(i, m->n_mipmap_levels, l[i].array < array);
+
+	return at < m->n_mipmap_levels && l[at].array == array ? &l[at] : NULL;
+}
+
+static uint64_t bytes_of(const struct fdry_mf_array *mf)
+{
+	struct fdry_cuarray a = fdry_cuarray_of(mf);
+
+	return fdry_cuarray_bytes(&a);
+}
+
+/* Cannot overflow: there are at most 2^16 arrays and 2^21 levels, of 2^40 bytes each. */
 uint64_t fdry_manifest_arrays_bytes(const struct fdry_manifest *m)
 {
-	struct fdry_cuarray a;
-	uint64_t sum = 0; /* cannot overflow: 2^16 arrays of 2^40 bytes */
-	uint32_t i;
+	struct fdry_mf_array a;
+	uint64_t sum = 0;
+	uint32_t i, k;
 
-	for (i = 0; i < m->n_arrays; i++) {
-		a = fdry_cuarray_of(&m->arrays[i]);
-		sum += fdry_cuarray_bytes(&a);
-	}
+	for (i = 0; i < m->n_arrays; i++)
+		if (!fdry_manifest_level(m, i))
+			sum += bytes_of(&m->arrays[i]);
+	for (i = 0; i < m->n_mipmaps; i++)
+		for (k = 0; k < fdry_mipmap_levels(&m->mipmaps[i]); k++) {
+			a = fdry_mipmap_level_of(&m->mipmaps[i], k);
+			sum += bytes_of(&a);
+		}
 	return sum;
 }

@@ -26,7 +26,14 @@ static inline uint64_t fdry_cuarray_bytes(const struct fdry_cuarray *a)
 {
 	return a->row * a->rows * a->slices;
 }
-/* The bytes of all arrays of an image. */
+/* Level @level of a mipmapped array. */
+struct fdry_mf_array fdry_mipmap_level_of(const struct fdry_mf_mipmap *m, uint32_t level);
+/* The number of levels that a driver makes. */
+uint32_t fdry_mipmap_levels(const struct fdry_mf_mipmap *m);
+/* The entry of array @array if it is a level of a mipmapped array, or NULL. */
+const struct fdry_mf_mipmap_level *fdry_manifest_level(const struct fdry_manifest *m,
+						       uint32_t array);
+/* The bytes of all arrays of an image, with all levels of its mipmapped arrays. */
 uint64_t fdry_manifest_arrays_bytes(const struct fdry_manifest *m);
 
 /* The number of pieces, and piece @i. */

@@ -15,7 +15,8 @@ int fdry_image_arrays_plan(struct fdry_image *img)
 	if (!img->m.n_arrays)
 		return 0;
 	img->arrays = calloc(img->m.n_arrays, sizeof(*img->arrays));
-	if (!img->arrays)
+	img->mipmaps = calloc(img->m.n_mipmaps + 1u, sizeof(*img->mipmaps));
+	if (!img->arrays || !img->mipmaps)
 		return fdry_nomem();
 	for (i = 0; i < img->m.n_arrays; i++)
 		img->arrays[i] = fdry_cuarray_of(&img->m.arrays[i]);
@@ -32,19 +33,45 @@ static CUDA_ARRAY3D_DESCRIPTOR descriptor_of(const struct fdry_mf_array *a)
 	return d;
 }
 
-int fdry_image_arrays_make(struct fdry_image *img)
+static int mipmaps_make(struct fdry_image *img)
 {
+	const struct fdry_mf_mipmap *p = img->m.mipmaps;
 	CUDA_ARRAY3D_DESCRIPTOR d;
 	uint32_t i;
 	int err;
 
-	for (i = 0; i < img->m.n_arrays; i++) {
-		d = descriptor_of(&img->m.arrays[i]);
-		err = fdry_call(img->drv, cuArray3DCreate_v2, &img->arrays[i].handle, &d);
+	for (i = 0; i < img->m.n_mipmaps; i++, p++) {
+		d = descriptor_of(&p->top);
+		err = fdry_call(img->drv, cuMipmappedArrayCreate, &img->mipmaps[i], &d, p->levels);
+		if (err)
+			return fdry_fail_at(err, "mipmapped array %u", i);
+	}
+	return 0;
+}
+
+/* Make an array, or find it in its mipmapped array. */
+static int array_make(struct fdry_image *img, uint32_t i)
+{
+	const struct fdry_mf_mipmap_level *l = fdry_manifest_level(&img->m, i);
+	CUDA_ARRAY3D_DESCRIPTOR d = descriptor_of(&img->m.arrays[i]);
+	CUarray *ret = &img->arrays[i].handle;
+
+	return l ? fdry_call(img->drv, cuMipmappedArrayGetLevel, ret, img->mipmaps[l->mipmap],
+			     l->level)
+		 : fdry_call(img->drv, cuArray3DCreate_v2, ret, &d);
+}
+
+int fdry_image_arrays_make(struct fdry_image *img)
+{
+	int err = mipmaps_make(img);
+	uint32_t i;
+
+	for (i = 0; i < img->m.n_arrays && !err; i++) {
+		err = array_make(img, i);
 		if (err)
 			return fdry_fail_at(err, "array %u", i);
 	}
-	return 0;
+	return err;
 }
 
 static int piece_write(struct fdry_image *img, struct fdry_reader *reader,
@@ -115,8 +142,13 @@ void fdry_image_arrays_free(struct fdry_image *img)
 	uint32_t i;
 
 	for (i = 0; img->arrays && i < img->m.n_arrays; i++) {
-		if (img->arrays[i].handle)
+		if (img->arrays[i].handle && !fdry_manifest_level(&img->m, i))
 			(void)fdry_call_raw(img->drv, cuArrayDestroy, img->arrays[i].handle);
 		img->arrays[i].handle = NULL;
+	}
+	for (i = 0; img->mipmaps && i < img->m.n_mipmaps; i++) {
+		if (img->mipmaps[i])
+			(void)fdry_call_raw(img->drv, cuMipmappedArrayDestroy, img->mipmaps[i]);
+		img->mipmaps[i] = NULL;
 	}
 }

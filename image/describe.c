@@ -69,16 +69,33 @@ static int pinned_text(const struct fdry_manifest *m, struct fdry_buf *out)
 			       (unsigned long long)chunks, m->n_pinned_chunks);
 }
 
+/* One line, without its end. */
+static int array_text(const char *what, uint32_t i, const struct fdry_mf_array *a,
+		      struct fdry_buf *out)
+{
+	return fdry_buf_printf(out, "%s %u width %u height %u depth %u format %u channels %u "
+			       "flags %#x", what, i, a->width, a->height, a->depth, a->format,
+			       a->channels, a->flags);
+}
+
 static int arrays_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
-	const struct fdry_mf_array *a = m->arrays;
+	const struct fdry_mf_mipmap_level *l;
 	uint32_t i;
 	int err;
 
-	for (i = 0; i < m->n_arrays; i++, a++) {
-		err = fdry_buf_printf(out, "array %u width %u height %u depth %u format %u "
-				      "channels %u flags %#x\n", i, a->width, a->height, a->depth,
-				      a->format, a->channels, a->flags);
+	for (i = 0; i < m->n_arrays; i++) {
+		l = fdry_manifest_level(m, i);
+		err = array_text("array", i, &m->arrays[i], out);
+		if (!err && l)
+			err = fdry_buf_printf(out, " level %u of mipmap %u", l->level, l->mipmap);
+		err = err ?: fdry_buf_printf(out, "\n");
+		if (err)
+			return err;
+	}
+	for (i = 0; i < m->n_mipmaps; i++) {
+		err = array_text("mipmap", i, &m->mipmaps[i].top, out) ?:
+		      fdry_buf_printf(out, " levels %u\n", m->mipmaps[i].levels);
 		if (err)
 			return err;
 	}

@@ -89,6 +89,7 @@ struct fdry_image {
 				      none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_cuarray *arrays; /* by position in m.arrays; see arrays.h */
+	CUmipmappedArray *mipmaps; /* by position in m.mipmaps; see arrays.h */
 	struct fdry_buf functions; /* struct fdry_host_function each: functions.h */
 	struct fdry_buf semaphores; /* struct fdry_semaphore each: semaphores.h; whoever holds the
 				       ticket changes them */

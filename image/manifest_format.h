@@ -35,6 +35,7 @@
 #define FDRY_MF_CAPACITIES_MAX 4096u
 #define FDRY_MF_EXTENT_MAX (1u << 20) /* rows of a slice, slices of an array */
 #define FDRY_MF_ARRAY_MAX (1ull << 40)
+#define FDRY_MF_LEVELS_MAX 32u
 #define FDRY_MF_FILES_MAX (1ull << 30) /* bytes of all files */
 #define FDRY_MF_FILE_NAME_MAX 1024u
 /* The most text of all entries, with a string counted for each entry that uses it: TEXT_TIMES times
@@ -292,6 +293,22 @@ struct fdry_mf_array {
 	uint32_t flags;    /* CUDA_ARRAY3D_LAYERED, _SURFACE_LDST, _CUBEMAP, _TEXTURE_GATHER */
 };
 
+/* A mipmapped array, in the order in which the arrays first name it as theirs. */
+struct fdry_mf_mipmap {
+	struct fdry_mf_array top; /* level 0 */
+	uint32_t levels;          /* as requested, 1 to FDRY_MF_LEVELS_MAX; the driver makes at
+				     most as many as there can be */
+	uint32_t reserved;
+};
+
+/* An array that is a level of a mipmapped array, whose shape follows from it; ascending arrays. */
+struct fdry_mf_mipmap_level {
+	uint32_t array;    /* index into the arrays */
+	uint32_t mipmap;   /* index into the mipmapped arrays */
+	uint32_t level;    /* below the number of levels; no other array is this level */
+	uint32_t reserved;
+};
+
 /* A piece of an array's content (array_pieces.h); ascending arrays, of each ascending pieces. A
  * piece without an entry is zero. */
 struct fdry_mf_array_piece {
@@ -394,6 +411,8 @@ struct fdry_mf_audit_word {
 	X(31, HOST_PLACES, host_places, struct fdry_mf_host_place) \
 	X(32, ARRAYS, arrays, struct fdry_mf_array) \
 	X(33, ARRAY_PIECES, array_pieces, struct fdry_mf_array_piece) \
+	X(34, MIPMAPS, mipmaps, struct fdry_mf_mipmap) \
+	X(35, MIPMAP_LEVELS, mipmap_levels, struct fdry_mf_mipmap_level) \
 	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
 	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
 	  struct fdry_fingerprint) \
@@ -467,6 +486,10 @@ FDRY_MF_FROZEN(fdry_mf_host_place, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host_place, addr, 8);
 FDRY_MF_FROZEN(fdry_mf_array, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_array, format, 12);
+FDRY_MF_FROZEN(fdry_mf_mipmap, 32);
+FDRY_MF_FROZEN_AT(fdry_mf_mipmap, levels, 24);
+FDRY_MF_FROZEN(fdry_mf_mipmap_level, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_mipmap_level, level, 8);
 FDRY_MF_FROZEN(fdry_mf_array_piece, 56);
 FDRY_MF_FROZEN_AT(fdry_mf_array_piece, oid, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_array_piece, print, 40);

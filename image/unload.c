@@ -83,6 +83,7 @@ void fdry_image_unload(struct fdry_image *img)
 	pthread_mutex_destroy(&img->staging_lock);
 	free(img->hosts);
 	free(img->arrays);
+	free(img->mipmaps);
 	fdry_buf_release(&img->pinned_pages);
 	free(img->pinned);
 	fdry_functions_release(&img->functions);

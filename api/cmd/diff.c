@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/array_pieces.h"
+
 /* --- reporting --- */
 
 static const char *const whats[] = { "removed", "added", "changed" };
@@ -225,17 +227,43 @@ static int array_order(const struct diff *d, uint32_t i, uint32_t j)
 static int array_found(struct diff *d, int64_t i, int64_t j)
 {
 	const int64_t at[2] = { i, j };
-	char name[40], text[2][128] = { "", "" };
+	char name[40], text[2][160] = { "", "" };
+	const struct fdry_mf_mipmap_level *l;
 	const struct fdry_mf_array *a;
-	int k;
+	int k, n;
 
 	snprintf(name, sizeof(name), "array %lld", (long long)(i < 0 ? j : i));
 	for (k = 0; k < 2; k++) {
 		if (at[k] < 0)
 			continue;
 		a = &d->im[k].m.arrays[at[k]];
-		snprintf(text[k], sizeof(text[k]), "%u x %u x %u of format %u x %u, flags %#x",
-			 a->width, a->height, a->depth, a->format, a->channels, a->flags);
+		n = snprintf(text[k], sizeof(text[k]),
+			     "%u x %u x %u of format %u x %u, flags %#x", a->width, a->height,
+			     a->depth, a->format, a->channels, a->flags);
+		l = fdry_manifest_level(&d->im[k].m, (uint32_t)at[k]);
+		if (l)
+			snprintf(text[k] + n, sizeof(text[k]) - (size_t)n,
+				 ", level %u of mipmap %u", l->level, l->mipmap);
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
+static int mipmap_found(struct diff *d, int64_t i, int64_t j)
+{
+	const int64_t at[2] = { i, j };
+	char name[40], text[2][160] = { "", "" };
+	const struct fdry_mf_mipmap *m;
+	int k;
+
+	snprintf(name, sizeof(name), "mipmap %lld", (long long)(i < 0 ? j : i));
+	for (k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		m = &d->im[k].m.mipmaps[at[k]];
+		snprintf(text[k], sizeof(text[k]),
+			 "%u x %u x %u of format %u x %u, flags %#x, %u levels", m->top.width,
+			 m->top.height, m->top.depth, m->top.format, m->top.channels,
+			 m->top.flags, m->levels);
 	}
 	return found_texts(d, name, text[0], text[1]);
 }
@@ -432,6 +460,8 @@ static int diff_lists(struct diff *d)
 		LIST("tensors", tensors, tensor),     LIST("draws", rng_uses, rng_use),
 		LIST("shared events", events, event), LIST("variables", variables, variable),
 		LIST("files", files, file),	      LIST("arrays", arrays, array),
+		{ .part = "mipmaps", .n = { d->im[0].m.n_mipmaps, d->im[1].m.n_mipmaps },
+		  .order = array_order, .found = mipmap_found },
 	};
 	size_t i;
 	int err = region(d);

@@ -2,6 +2,7 @@
 /* image_json.c - describes an image as JSON. */
 #include "api/cmd/cmd.h"
 #include "api/cmd/image.h"
+#include "image/array_pieces.h"
 #include "mm/region.h"
 
 static void facts(struct json *j, const struct fdry_manifest *m)
@@ -61,19 +62,38 @@ static void segments(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
+static void array_shape(struct json *j, const struct fdry_mf_array *a)
+{
+	json_number(j, "width", a->width);
+	json_number(j, "height", a->height);
+	json_number(j, "depth", a->depth);
+	json_number(j, "format", a->format);
+	json_number(j, "channels", a->channels);
+	json_number(j, "flags", a->flags);
+}
+
 static void arrays(struct json *j, const struct fdry_manifest *m)
 {
+	const struct fdry_mf_mipmap_level *l;
 	uint32_t i;
 
 	json_open(j, "arrays", '[');
 	for (i = 0; i < m->n_arrays; i++) {
+		l = fdry_manifest_level(m, i);
 		json_open(j, NULL, '{');
-		json_number(j, "width", m->arrays[i].width);
-		json_number(j, "height", m->arrays[i].height);
-		json_number(j, "depth", m->arrays[i].depth);
-		json_number(j, "format", m->arrays[i].format);
-		json_number(j, "channels", m->arrays[i].channels);
-		json_number(j, "flags", m->arrays[i].flags);
+		array_shape(j, &m->arrays[i]);
+		if (l) {
+			json_number(j, "mipmap", l->mipmap);
+			json_number(j, "level", l->level);
+		}
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_open(j, "mipmaps", '[');
+	for (i = 0; i < m->n_mipmaps; i++) {
+		json_open(j, NULL, '{');
+		array_shape(j, &m->mipmaps[i].top);
+		json_number(j, "levels", m->mipmaps[i].levels);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

@@ -3,7 +3,8 @@
  * arrays.c - seals the CUDA arrays that graphs copy from or to.
  *
  * Arrays are numbered in the order of their first use by the graphs. The image has the content of
- * each: no graph need write an array before another reads it.
+ * each: no graph need write an array before another reads it. Of a mipmapped array it has the
+ * levels that graphs use: a loaded image reads and writes no others.
  */
 #include <stdlib.h>
 
@@ -14,10 +15,11 @@
 struct used {
 	struct fdry_cuarray array;
 	uint64_t serial;
+	uint64_t mipmap; /* of which it is a level; 0: none */
+	uint32_t level;
 };
 
-static int descriptor_put(struct fdry_seal *s, const CUDA_ARRAY3D_DESCRIPTOR *d,
-			  struct fdry_mf_array *mf)
+static int descriptor_read(const CUDA_ARRAY3D_DESCRIPTOR *d, struct fdry_mf_array *mf)
 {
 	const char *fault = "a width, height or depth that no array has";
 
@@ -29,8 +31,31 @@ static int descriptor_put(struct fdry_seal *s, const CUDA_ARRAY3D_DESCRIPTOR *d,
 				      .flags = d->Flags };
 	if (mf->width == d->Width && mf->height == d->Height && mf->depth == d->Depth)
 		fault = fdry_cuarray_fault(mf);
-	return fault ? fdry_fail(FDRY_E_REFUSED, "it has %s", fault)
-		     : fdry_buf_put(&s->w.arrays, mf, sizeof(*mf));
+	return fault ? fdry_fail(FDRY_E_REFUSED, "it has %s", fault) : 0;
+}
+
+/* Add the level to the manifest, and its mipmapped array unless a level before had it. @mf: of the
+ * mipmapped array; becomes that of the level. */
+static int level_put(struct fdry_seal *s, const struct fdry_hook_array *a,
+		     struct fdry_mf_array *mf)
+{
+	struct fdry_mf_mipmap m = { .top = *mf, .levels = a->levels };
+	struct fdry_mf_mipmap_level l = { .level = a->level };
+	const uint64_t *known = fdry_array(s->mipmaps, uint64_t);
+	size_t i, n = fdry_array_count(s->mipmaps, uint64_t);
+	int err = 0;
+
+	if (m.levels > FDRY_MF_LEVELS_MAX) /* there cannot be more */
+		m.levels = FDRY_MF_LEVELS_MAX;
+	*mf = fdry_mipmap_level_of(&m, a->level);
+	for (i = 0; i < n && known[i] != a->mipmap; i++)
+		;
+	l.array = (uint32_t)fdry_array_count(s->arrays, struct used);
+	l.mipmap = (uint32_t)i;
+	if (i == n)
+		err = fdry_buf_put(&s->mipmaps, &a->mipmap, sizeof(a->mipmap)) ?:
+		      fdry_buf_put(&s->w.mipmaps, &m, sizeof(m));
+	return err ? err : fdry_buf_put(&s->w.mipmap_levels, &l, sizeof(l));
 }
 
 /* Give a new array the next number. */
@@ -48,13 +73,26 @@ static int array_add(struct fdry_seal *s, CUarray handle, const struct fdry_hook
 	if (fdry_array_count(s->arrays, struct used) == FDRY_CUARRAYS_MAX)
 		return fdry_fail(FDRY_E_LIMIT, "the graphs use more than %u CUDA arrays",
 				 FDRY_CUARRAYS_MAX);
-	err = descriptor_put(s, &a->desc, &mf);
+	err = descriptor_read(&a->desc, &mf);
+	if (!err && a->mipmap)
+		err = level_put(s, a, &mf);
 	if (err)
 		return fdry_fail_at(err, "CUDA array %p", (void *)handle);
-	u = (struct used){ .array = fdry_cuarray_of(&mf), .serial = a->serial };
+	err = fdry_buf_put(&s->w.arrays, &mf, sizeof(mf));
+	if (err)
+		return err;
+	u = (struct used){ .array = fdry_cuarray_of(&mf), .serial = a->serial,
+			   .mipmap = a->mipmap, .level = a->level };
 	u.array.handle = handle;
 	*ret = u.array;
 	return fdry_buf_put(&s->arrays, &u, sizeof(u));
+}
+
+/* A driver may give a level several handles. */
+static bool is_same(const struct used *u, const struct fdry_hook_array *a)
+{
+	return u->serial == a->serial ||
+	       (u->mipmap && u->mipmap == a->mipmap && u->level == a->level);
 }
 
 /* Each graph that names an array is asked for: one may mean an older array with the handle. */
@@ -70,7 +108,7 @@ int fdry_seal_array(void *arg, CUgraph graph, CUarray handle, uint32_t *number,
 
 	if (err)
 		return err;
-	for (i = 0; i < n && u[i].serial != a.serial; i++)
+	for (i = 0; i < n && !is_same(&u[i], &a); i++)
 		;
 	*number = (uint32_t)i;
 	if (i == n)

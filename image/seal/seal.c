@@ -436,6 +436,7 @@ static void seal_release(struct fdry_seal *s)
 	fdry_buf_release(&s->value_pointers);
 	fdry_buf_release(&s->found);
 	fdry_buf_release(&s->arrays);
+	fdry_buf_release(&s->mipmaps);
 	fdry_buf_release(&s->events);
 	fdry_buf_release(&s->event_uses);
 	fdry_buf_release(&s->host_tensors);

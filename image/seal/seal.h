@@ -86,7 +86,7 @@ struct fdry_seal {
 	struct fdry_buf arg_pointers, content_pointers, value_pointers; /* see targets.c */
 	struct fdry_buf found;         /* struct fdry_sealed_word each: the pointers to module
 					  variables that the last search found */
-	struct fdry_buf arrays;        /* see arrays.c */
+	struct fdry_buf arrays, mipmaps; /* see arrays.c */
 	struct fdry_buf events;        /* CUevent each: of the graph that is read */
 	struct fdry_buf event_uses;    /* see events.c */
 	struct fdry_manifest_writer w; /* gathers the manifest */

@@ -80,7 +80,12 @@ static struct fdry_buf good(void)
 	put(w.arrays, (struct fdry_mf_array){ .width = 100, .format = 32, .channels = 1 });
 	put(w.arrays, (struct fdry_mf_array){ .width = 1024, .height = 300, .depth = 2, .format = 1,
 					      .channels = 4, .flags = 1 });
+	put(w.arrays, (struct fdry_mf_array){ .width = 5, .height = 1, .format = 2,
+					      .channels = 2 });
 	put(w.array_pieces, (struct fdry_mf_array_piece){ .array = 1, .piece = 1 });
+	put(w.mipmaps, (struct fdry_mf_mipmap){ .top = { .width = 21, .height = 3, .format = 2,
+							 .channels = 2 }, .levels = 3 });
+	put(w.mipmap_levels, (struct fdry_mf_mipmap_level){ .array = 2, .level = 2 });
 	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
 	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	put(w.external_prints, (struct fdry_mf_external_print){ .tensor = 0, .value = { 5, 6 } });
@@ -155,6 +160,12 @@ static void arrays_walk(const struct fdry_manifest *m)
 			must((p.z * a.rows + p.y) * a.row == sum);
 		}
 		must(n >= 4096 || sum == fdry_cuarray_bytes(&a));
+	}
+	for (i = 0; i < m->n_mipmap_levels; i++) {
+		must(m->mipmap_levels[i].array < m->n_arrays);
+		must(m->mipmap_levels[i].mipmap < m->n_mipmaps);
+		must(fdry_manifest_level(m, m->mipmap_levels[i].array) == &m->mipmap_levels[i]);
+		must(m->mipmap_levels[i].level < m->mipmaps[m->mipmap_levels[i].mipmap].levels);
 	}
 	for (i = 0; i < m->n_array_pieces; i++) {
 		must(m->array_pieces[i].array < m->n_arrays);

@@ -2,12 +2,12 @@
 """Tests graphs that copy from and to CUDA arrays: captured in one process, loaded in another, which
 compares every byte.
 
-Arrays of one, two and three dimensions, layered ones, and one of 48 MiB. For each, a graph writes a
-part of it, and another reads that part; a third copies between two arrays. The loads are a plain
-one, one that builds all graphs, and one with a context of its own. Every array is made, destroyed
-and made again first, so that most have the handle of a destroyed array. Arrays from before the
-capture, destroyed ones, levels of a mipmapped array, and arrays whose graph began before them must
-be refused by name.
+Arrays of one, two and three dimensions, layered ones, one of 48 MiB, and levels of mipmapped
+arrays. For each, a graph writes a part of it, and another reads that part; a third copies between
+two arrays. The loads are a plain one, one that builds all graphs, and one with a context of its
+own. Every array is made, destroyed and made again first, so that most have the handle of a
+destroyed array. Arrays from before the capture, destroyed ones, levels of such mipmapped arrays,
+and arrays whose graph began before them must be refused by name.
 """
 import ctypes
 import os
@@ -35,7 +35,14 @@ SHAPES = (
     ("large", 2048, 1536, 0, FLOAT, 4, 4, SURFACE, (17, 60, 0), (30, 100, 1)),
     ("large-box", 256, 256, 96, U16, 2, 1, 0, (3, 250, 30), (100, 4, 60)),
     ("zero", 100, 100, 0, U8, 1, 1, 0, (0, 0, 0), (100, 100, 1)),
+    ("level-1", 333, 77, 0, FLOAT, 4, 1, 0, (5, 3, 0), (300, 50, 1)),
+    ("level-3", 83, 19, 0, FLOAT, 4, 1, 0, (0, 0, 0), (83, 19, 1)),
+    ("level-of-layers", 32, 20, 6, HALF, 2, 2, LAYERED, (0, 0, 1), (32, 20, 4)),
+    ("level-of-box", 16, 5, 1, U8, 1, 4, SURFACE, (1, 0, 0), (12, 5, 1)),
 )
+# Width, height, depth and number of levels; shapes that are levels: the mipmapped array, the level.
+MIPMAPS = ((667, 155, 0, 5), (129, 81, 6, 4), (130, 41, 12, 40))
+LEVELS = {"level-1": (0, 1), "level-3": (0, 3), "level-of-layers": (1, 2), "level-of-box": (2, 3)}
 U64, PTR = ctypes.c_uint64, ctypes.c_void_p
 
 
@@ -86,8 +93,20 @@ class Shape:
         self.part = self.part_row * self.part_rows * self.part_slices
         assert self.part <= SIZE, self.name
 
-    def make(self):
+    def make(self, mipmaps=None):
+        """Makes the array, or its mipmapped array unless that is in mipmaps, by number."""
         array = PTR()
+        if self.name in LEVELS:
+            number, level = LEVELS[self.name]
+            mipmaps = {} if mipmaps is None else mipmaps
+            if number not in mipmaps:
+                width, height, depth, levels = MIPMAPS[number]
+                mipmap = PTR()
+                call("cuMipmappedArrayCreate", ctypes.byref(mipmap), ctypes.byref(Desc(
+                    width, height, depth, self.format, self.channels, self.flags)), levels)
+                mipmaps[number] = mipmap.value
+            call("cuMipmappedArrayGetLevel", ctypes.byref(array), PTR(mipmaps[number]), level)
+            return array.value
         if self.depth or self.flags:
             call("cuArray3DCreate_v2", ctypes.byref(array), ctypes.byref(Desc(
                 self.width, self.height, self.depth, self.format, self.channels, self.flags)))
@@ -127,6 +146,10 @@ class Shape:
                 at = (z * self.rows + y) * self.row + self.x
                 rows.append(content[at:at + self.part_row])
         return b"".join(rows)
+
+
+def shape_named(name):
+    return Shape([shape[0] for shape in SHAPES].index(name))
 
 
 class Memory:
@@ -179,27 +202,31 @@ def refused(cap, store, graph, words):
     _lib.lib.fdry_capture_graph_remove(cap._handle, REFUSED)
 
 
-def level_of_mipmap(shape):
-    mipmap, level = PTR(), PTR()
-    call("cuMipmappedArrayCreate", ctypes.byref(mipmap), ctypes.byref(Desc(
-        shape.width, shape.height, shape.depth, shape.format, shape.channels, 0)), 1)
-    call("cuMipmappedArrayGetLevel", ctypes.byref(level), mipmap, 0)
-    return level.value
+def made_again(shape, mipmaps):
+    """Makes the array, destroys it and makes it again. Returns both handles."""
+    own = {}
+    old = shape.make(own)
+    if shape.name in LEVELS:
+        call("cuMipmappedArrayDestroy", PTR(own[LEVELS[shape.name][0]]))
+    else:
+        call("cuArrayDestroy", PTR(old))
+    return old, shape.make(mipmaps)
 
 
 def refusals(cap, store, stream, before, out):
     plane = Shape(2)
+    level = shape_named("level-1")
 
-    def reads(array):
-        return captured(stream, plane.copy(plane.of_array(array), plane.of_memory(out.address)))
+    def reads(array, shape=plane):
+        return captured(stream, shape.copy(shape.of_array(array), shape.of_memory(out.address)))
 
-    refused(cap, store, reads(before), "was made before the capture began")
-    try:
-        level = level_of_mipmap(plane)
-    except AssertionError as e:  # the software driver has none
-        print(f"no mipmapped array: {e}")
-    else:
-        refused(cap, store, reads(level), "is a level of a mipmapped array")
+    refused(cap, store, reads(before[0]), "was made before the capture began")
+    refused(cap, store, reads(level.make({0: before[1]}), level),
+            "was made before the capture began")
+    mipmaps = {}
+    graph = reads(level.make(mipmaps), level)
+    call("cuMipmappedArrayDestroy", PTR(mipmaps[0]))
+    refused(cap, store, graph, "was destroyed; keep it until the seal")
     gone = plane.make()
     graph = reads(gone)
     call("cuArrayDestroy", PTR(gone))
@@ -217,16 +244,17 @@ def refusals(cap, store, stream, before, out):
 def capture(store):
     import foundry
     context()
-    before = Shape(2).make()
+    mipmaps = {}
+    shape_named("level-1").make(mipmaps)
+    before = Shape(2).make(), mipmaps[0]
     with foundry.Capture() as cap:
         data, out = Memory(), Memory()
         stream = PTR()
         call("cuStreamCreate", ctypes.byref(stream), 1)
         shapes = [Shape(i) for i in range(len(SHAPES))]
-        gone = [shape.make() for shape in shapes]
-        for array in gone:
-            call("cuArrayDestroy", PTR(array))
-        arrays = [shape.make() for shape in shapes]
+        mipmaps = {}
+        pairs = [made_again(shape, mipmaps) for shape in shapes]
+        gone, arrays = (list(handles) for handles in zip(*pairs))
         print(f"{len(set(gone) & set(arrays))} of {len(arrays)} arrays have the handle of a "
               "destroyed one")
         for shape, array in zip(shapes, arrays):
@@ -308,7 +336,7 @@ def load(store):
     import foundry
     context()
     for line in foundry.Store(store).describe("arrays").split("\n"):
-        if "array" in line.lower():
+        if "array" in line.lower() or "mipmap" in line:
             print(line)
     shapes = [Shape(i) for i in range(len(SHAPES))]
     contents = [shape.content() for shape in shapes]

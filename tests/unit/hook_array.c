@@ -320,6 +320,100 @@ START_TEST(launches_in_captures_leave_no_proof)
 }
 END_TEST
 
+/* --- levels of mipmapped arrays --- */
+
+static CUmipmappedArray mipmap_new(void)
+{
+	CUmipmappedArray m;
+
+	cuda_ok(cuMipmappedArrayCreate, &m, &box, 3);
+	return m;
+}
+
+static CUarray level_of(CUmipmappedArray m, unsigned int level)
+{
+	CUarray a;
+
+	cuda_ok(cuMipmappedArrayGetLevel, &a, m, level);
+	return a;
+}
+
+START_TEST(levels_of_mipmaps)
+{
+	struct fdry_hook_array a, b, c;
+	CUmipmappedArray m, n;
+	CUcontext ctx;
+	CUarray x, y;
+
+	test_hook();
+	cuda_ok(cuCtxGetCurrent, &ctx);
+	hook_region_begin(1 << 30);
+	m = mipmap_new();
+	n = mipmap_new();
+	x = level_of(m, 2);
+	y = level_of(m, 0);
+	ck_assert_int_eq(hook->array(NULL, x, &a), 0);
+	ck_assert_mem_eq(&a.desc, &box, sizeof(box));
+	ck_assert_ptr_eq(a.ctx, ctx);
+	ck_assert_uint_eq(a.level, 2);
+	ck_assert_uint_eq(a.levels, 3);
+	ck_assert_uint_ne(a.mipmap, 0);
+	ck_assert_int_eq(hook->array(NULL, y, &b), 0);
+	ck_assert_uint_eq(b.level, 0);
+	ck_assert_uint_eq(b.mipmap, a.mipmap);
+	ck_assert_uint_ne(b.serial, a.serial);
+	ck_assert_int_eq(hook->array(NULL, level_of(n, 0), &c), 0);
+	ck_assert_uint_ne(c.mipmap, a.mipmap);
+	/* A second question changes nothing, nor does a call that fails. */
+	ck_assert_ptr_eq(level_of(m, 2), x);
+	ck_assert_int_eq(hook->array(NULL, x, &b), 0);
+	ck_assert_uint_eq(b.serial, a.serial);
+	ck_assert_int_ne(cuda(cuMipmappedArrayGetLevel, &y, m, 7), CUDA_SUCCESS);
+	ck_assert_int_ne(cuda(cuMipmappedArrayCreate, &n, NULL, 1), CUDA_SUCCESS);
+	ck_assert_int_ne(cuda(cuArrayDestroy, x), CUDA_SUCCESS);
+	test_sim_fail("cuMipmappedArrayDestroy:1");
+	ck_assert_int_ne(cuda(cuMipmappedArrayDestroy, m), CUDA_SUCCESS);
+	ck_assert_int_eq(hook->array(NULL, x, &b), 0);
+	ck_assert_uint_eq(b.serial, a.serial);
+	cuda_ok(cuMipmappedArrayDestroy, m);
+	refused(x, "was destroyed; keep it until the seal");
+	ck_assert_int_eq(hook->array(NULL, level_of(n, 0), &b), 0);
+	cuda_ok(cuMipmappedArrayCreate, &m, &box, 0);
+	ck_assert_int_eq(hook->array(NULL, level_of(m, 0), &b), 0);
+	ck_assert_uint_eq(b.levels, 1);
+}
+END_TEST
+
+START_TEST(levels_that_are_refused)
+{
+	CUmipmappedArray before, foreign, m;
+	CUgraph old;
+	CUarray x;
+
+	test_hook();
+	before = mipmap_new();
+	hook_region_begin(1 << 30);
+	refused(level_of(before, 0), "was made before the capture began");
+	ok(((__typeof__(&cuMipmappedArrayCreate))test_sim_symbol("cuMipmappedArrayCreate"))(
+		&foreign, &box, 1));
+	refused(level_of(foreign, 0), "is a level of a mipmapped array that was not made by");
+	/* The handle of a level comes back, as that of an array or of a level. */
+	cuda_ok(cuMipmappedArrayCreate, &m, &box, 1);
+	x = level_of(m, 0);
+	old = graph_new();
+	cuda_ok(cuMipmappedArrayDestroy, m);
+	ck_assert_ptr_eq(array_new(), x);
+	unproven(old, x);
+	known_in(graph_new(), x);
+	old = graph_new();
+	cuda_ok(cuArrayDestroy, x);
+	cuda_ok(cuMipmappedArrayCreate, &m, &box, 1);
+	ck_assert_ptr_eq(level_of(m, 0), x);
+	unproven(old, x);
+	known_in(graph_new(), x);
+}
+END_TEST
+
 /* Notes are found among many. */
 START_TEST(many)
 {
@@ -355,6 +449,8 @@ int main(void)
 	tcase_add_test(tc, clones_mean_what_their_originals_mean);
 	tcase_add_test(tc, handles_of_graphs_come_back);
 	tcase_add_test(tc, launches_in_captures_leave_no_proof);
+	tcase_add_test(tc, levels_of_mipmaps);
+	tcase_add_test(tc, levels_that_are_refused);
 	tcase_add_test(tc, many);
 	suite_add_tcase(s, tc);
 	return test_main(s);
