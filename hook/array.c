@@ -28,7 +28,7 @@ struct note {
 	bool level;              /* an array: a level of a mipmapped array, */
 	CUmipmappedArray mipmap; /* which has this handle */
 	bool destroyed;
-	bool again;              /* an array: one before it had this handle */
+	bool again;              /* an array: one before it may have had this handle */
 };
 
 struct table {
@@ -88,7 +88,7 @@ static bool is_gone(const struct note *n)
 static void note_put(struct table *t, const struct note *new)
 {
 	struct note *n = note_find(t, new->handle);
-	bool again = n != NULL;
+	bool again = n || lost; /* an array without a note may have had the handle */
 
 	/* The levels of a mipmapped array may be asked for often. */
 	if (n && n->level && new->level && n->a.mipmap == new->a.mipmap && !is_gone(n))
