@@ -57,7 +57,7 @@ void golden_damage(const char *name, unsigned int cuts, unsigned int flips, gold
 		fn(part);
 		golden_free(part);
 	}
-	for (i = 0; i < flips; i++) {
+	for (i = 0; i < TEST_ROUNDS(flips); i++) {
 		part = golden_cut(whole, whole.len);
 		at = i % 3 ? golden_random(&state) % whole.len : golden_random(&state) % 64;
 		((uint8_t *)part.data)[at] ^= (uint8_t)(1u << golden_random(&state) % 8);

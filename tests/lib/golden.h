@@ -29,7 +29,8 @@ typedef void (*golden_fn)(struct fdry_span bytes);
 
 /*
  * Call @fn with the file truncated at about @cuts places, and with about @flips single bits
- * inverted. @fn must succeed or return an error; sanitizers detect other faults.
+ * inverted (a quarter of them under the thread sanitizer). @fn must succeed or return an error;
+ * sanitizers detect other faults.
  */
 void golden_damage(const char *name, unsigned int cuts, unsigned int flips, golden_fn fn);
 
