@@ -186,10 +186,14 @@ static uint8_t before[BUF], after[BUF], want[BUF], theirs[SIDE], rowwise[BUF];
 
 static void fill(uint8_t *at, size_t len)
 {
+	uint32_t word;
 	size_t i;
 
-	for (i = 0; i < len; i++)
-		at[i] = (uint8_t)draw(256);
+	for (i = 0; i < len; i += sizeof(word)) {
+		draw(1);
+		word = (uint32_t)(draw_state >> 32);
+		memcpy(at + i, &word, len - i < sizeof(word) ? len - i : sizeof(word));
+	}
 }
 
 static struct fdry_image *load(bool host)
