@@ -41,7 +41,7 @@ def early(runner):
         "sglang": sglang.__version__, "torch": torch.__version__, "triton": triton.__version__,
         "python": platform.python_version(), "gpu": gpu.name, "memory": gpu.total_memory,
         "model": model.model_path, "context": model.context_len,
-        "ranks": f"{runner.tp_rank} of {runner.tp_size}",
+        **({"ranks": f"{runner.tp_rank} of {runner.tp_size}"} if runner.tp_size > 1 else {}),
         **{name: getattr(args, name) for name in ARGUMENTS},
         "decode_graphs": sizes(args.cuda_graph_config.decode),
         "prefill_graphs": sizes(args.cuda_graph_config.prefill),
