@@ -48,7 +48,8 @@ uint64_t fdry_array_age(void)
 	return __atomic_load_n(&last_again, __ATOMIC_ACQUIRE);
 }
 
-/* Where the note of @handle is, or belongs. Lock held. */
+/* The index of the note of @handle, or, if there is none, the index at which to insert it. Lock
+ * held. */
 static size_t note_at(const struct table *t, const void *handle)
 {
 	return fdry_lower_bound(i, t->count, (uintptr_t)t->notes[i].handle < (uintptr_t)handle);
