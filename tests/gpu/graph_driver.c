@@ -122,12 +122,14 @@ START_TEST(edge_data)
 }
 END_TEST
 
-/* What cuda.h does not say about levels of mipmapped arrays: see the same assumptions. */
+static const CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = 64, .Height = 8,
+					      .Format = CU_AD_FORMAT_UNSIGNED_INT32,
+					      .NumChannels = 1 };
+
+/* What cuda.h does not say about levels of mipmapped arrays: software-driver.rst has what was
+ * seen. */
 START_TEST(level_facts)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = 64, .Height = 8,
-					       .Format = CU_AD_FORMAT_UNSIGNED_INT32,
-					       .NumChannels = 1 };
 	CUDA_MEMCPY3D p = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = gf.mem,
 			    .srcPitch = 128, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
 			    .WidthInBytes = 128, .Height = 4, .Depth = 1 }, got;
@@ -163,9 +165,6 @@ END_TEST
 /* What cuda.h does not say about arrays: see the assumptions in software-driver.rst. */
 START_TEST(array_facts)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR flat = { .Width = 64, .Height = 8,
-					       .Format = CU_AD_FORMAT_UNSIGNED_INT32,
-					       .NumChannels = 1 };
 	CUDA_MEMCPY3D p = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = gf.mem,
 			    .srcPitch = 256, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
 			    .dstPitch = 7, .dstHeight = 9, .WidthInBytes = 6, .Height = 1,
