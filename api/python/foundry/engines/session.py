@@ -36,8 +36,9 @@ class Unfit(Exception):
 
 
 def check_source(plug_in, engine, part, name):
-    """Raise Unfit if the code of the engine that is wrapped or left out is not known, or if it was
-    never run and the operator does not allow that.
+    """Return whether the code of the engine that is wrapped or left out was run with images.
+
+    Raise Unfit if it is not known, or if it was never run and the operator does not allow that.
 
     plug_in: its module of facts, with source(), SOURCES and COMPARED. engine: its package. part,
     name: for messages.
@@ -50,9 +51,9 @@ def check_source(plug_in, engine, part, name):
     if known is None:
         raise Unfit(f"the {part} of this {name} ({version}) differs from that of the versions that "
                     f"images support ({', '.join((*plug_in.SOURCES, *plug_in.COMPARED))})")
-    if known == facts.RUN:
-        return
-    check_compared(engine, f"{name} {version} was compared with {run}")
+    if known != facts.RUN:
+        check_compared(engine, f"{name} {version} was compared with {run}")
+    return known == facts.RUN
 
 
 def check_compared(engine, what):

@@ -5,7 +5,6 @@ import os
 
 import torch
 
-from ..engines import facts as common
 from ..engines import ranks as common_ranks
 from ..engines.session import check_configuration, check_source
 from . import facts
@@ -66,12 +65,16 @@ def _is_tuned(config):
 
 
 def check_version():
-    """Raise Unfit if the code of vLLM that is wrapped or left out is not known."""
-    check_source(facts, "vllm", "worker", "vLLM")
+    """Return whether the code of vLLM that is wrapped or left out was run with images. Raise Unfit
+    if it is not known.
+    """
+    return check_source(facts, "vllm", "worker", "vLLM")
 
 
-def check(config, count):
-    """Raise Unfit for an unsupported configuration. count: of the ranks."""
+def check(config, count, was_run):
+    """Raise Unfit for an unsupported configuration. count: of the ranks. was_run: as
+    check_version() returned it.
+    """
     from vllm import envs
     _check_ranks(config, count, envs)
     compilation = config.compilation_config
@@ -108,5 +111,5 @@ def check(config, count):
          "assigned GPUs"))
     if count > 1:
         common_ranks.set_up_nccl()
-    if mode and envs.VLLM_USE_STANDALONE_COMPILE and common.known(facts) == common.RUN:
+    if mode and was_run and envs.VLLM_USE_STANDALONE_COMPILE:
         _keep_whole_code()

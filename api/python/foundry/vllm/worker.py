@@ -96,11 +96,11 @@ class Session(session.Session):
 
     def begin_worker(self):
         """Begin the region, and look for an image."""
-        supported.check_version()
+        was_run = supported.check_version()
         if self.ref == "1":
             self.ref = "vllm-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
                 self.worker.vllm_config.model_config.model))
-        supported.check(self.worker.vllm_config, self.ranks.count)
+        supported.check(self.worker.vllm_config, self.ranks.count, was_run)
         self.join()
         self.also = infos.files(self.worker.vllm_config.model_config)
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
