@@ -88,6 +88,22 @@ class Starts:
         self.assertRegex(log, "free blocks of areas: [1-9]")
         self.assertIn("Foundry: captured and sealed 'test'", log)
 
+    def test_a_seal_reads_no_address_of_a_traced_tensor(self):
+        """torch warns of that, in the user's log."""
+        log = self.start(before=textwrap.dedent("""
+            import sys
+            import types
+            class FakeTensor(torch.Tensor):
+                def data_ptr(self):
+                    print("its address was read")
+                    return 0
+            sys.modules["torch._subclasses.fake_tensor"] = types.SimpleNamespace(
+                FakeTensor=FakeTensor)
+            traced = FakeTensor(0, (1,), keep=lambda: None)
+            """))
+        self.assertIn("Foundry: captured and sealed 'test'", log)
+        self.assertNotIn("its address was read", log)
+
     def test_memory_of_the_process_can_change_after_a_load(self):
         self.first()
         self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
