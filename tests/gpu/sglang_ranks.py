@@ -112,7 +112,8 @@ def main():
         finally:
             for path in glob.glob(os.path.join(folder, "*", "*.log")) if "OUT" in os.environ else (
                     ):
-                shutil.copy(path, os.environ["OUT"])
+                shutil.copy(path, os.path.join(os.environ["OUT"],
+                                               os.path.basename(path).replace(" ", "-")))
     for kind in kinds:
         print(f"--- {kind.name}, seconds beside the other starts")
         sglang_start.show_table(tuple(kind.results), kind.results.values(), sglang_start.ROWS,

@@ -224,8 +224,7 @@ class Engine(unittest.TestCase):
         self.assertNotIn("sglang.argument.port", found)
 
     def test_a_model_runner_of_two_ranks_is_supported_without_custom_all_reduce(self):
-        with mock.patch.dict(os.environ, FOUNDRY_SGLANG_COMPARED="1", NCCL_CUMEM_ENABLE="1",
-                             NCCL_NVLS_ENABLE="0"):
+        with mock.patch.dict(os.environ, NCCL_CUMEM_ENABLE="1", NCCL_NVLS_ENABLE="0"):
             found, why = self.runner(tp_size=2, disable_custom_all_reduce=True)
             self.assertEqual(why, [])
             self.assertEqual(found["sglang.ranks"], "0 of 2")

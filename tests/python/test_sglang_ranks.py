@@ -40,8 +40,7 @@ assert COUNTS == {counts}, COUNTS
 wanted = set() if runner.foundry_session.connects else {{"multicast"}}
 assert model_runner.GATHERS == wanted, model_runner.GATHERS
 """
-    VARIABLES = {"FOUNDRY_SGLANG": "test", "FOUNDRY_SGLANG_COMPARED": "1",
-                 "NCCL_CUMEM_ENABLE": "1", "NCCL_NVLS_ENABLE": "0"}
+    VARIABLES = {"FOUNDRY_SGLANG": "test", "NCCL_CUMEM_ENABLE": "1", "NCCL_NVLS_ENABLE": "0"}
     COUNTS = "PLAIN"
     FAILING = """
         from foundry.sglang import runner as r
@@ -56,17 +55,6 @@ assert model_runner.GATHERS == wanted, model_runner.GATHERS
         original = decode_cuda_graph_runner.DecodeCudaGraphRunner.capture
         decode_cuda_graph_runner.DecodeCudaGraphRunner.capture = grow
         """
-
-    def test_a_warning_says_that_no_gpu_has_run_it(self):
-        for log in self.both():
-            self.assertIn("WARNING Foundry: SGLang with tensor parallelism was tested without "
-                          "GPUs, but was not run with images on a GPU", log)
-        for value in ("", "0"):
-            for log in self.both(FOUNDRY_SGLANG_COMPARED=value):
-                self.assertIn(
-                    "started without an image, because SGLang with tensor parallelism was tested "
-                    "without GPUs, but was not run with images on a GPU (set "
-                    "FOUNDRY_SGLANG_COMPARED=1 to use images nevertheless)", log)
 
     def test_graphs_of_prefill_are_loaded_too(self):
         options, more = "prefill='breakable'", "{**%s, 'prefill': 1}"

@@ -51,22 +51,15 @@ def check_source(plug_in, engine, part, name):
     if known is None:
         raise Unfit(f"the {part} of this {name} ({version}) differs from that of the versions that "
                     f"images support ({', '.join((*plug_in.SOURCES, *plug_in.COMPARED))})")
-    if known != facts.RUN:
-        check_compared(engine, f"{name} {version} was compared with {run}")
-    return known == facts.RUN
-
-
-def check_compared(engine, what):
-    """Raise Unfit if the operator does not allow what was never run with images; else warn.
-
-    engine: its package. what: the start of a sentence: what was done in place of a run.
-    """
-    variable, what = f"FOUNDRY_{engine.upper()}_COMPARED", (
-        f"{what}, but was not run with images on a GPU")
+    if known == facts.RUN:
+        return True
+    variable = f"FOUNDRY_{engine.upper()}_COMPARED"
+    what = f"{name} {version} was compared with {run}, but was not run with images on a GPU"
     check_variables(variable)
     if os.environ.get(variable) != "1":
         raise Unfit(f"{what} (set {variable}=1 to use images nevertheless)")
     log.warning("Foundry: %s", what)
+    return False
 
 
 def check_configuration(*settings):
