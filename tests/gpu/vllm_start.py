@@ -27,7 +27,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
-from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
+from engine_start import (BIG, QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
                           notes, pretend, scale, show_table, waited, write_model)
 
 BEGIN = time.monotonic()
@@ -39,9 +39,6 @@ ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}
-
-BIG = {**QWEN3, "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
-       "num_hidden_layers": 36, "tie_word_embeddings": False}  # 16.4 GB of weights
 
 
 def arguments():

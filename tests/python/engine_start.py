@@ -14,6 +14,8 @@ QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_a
          "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
          "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "rope_theta": 1000000,
          "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": 151936}
+BIG = {**QWEN3, "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
+       "num_hidden_layers": 36, "tie_word_embeddings": False}  # 16.4 GB of weights
 NOTES = "ENGINE_START_NOTES"  # the variable that names the file with the notes of all processes
 
 

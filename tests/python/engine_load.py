@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Common parts of scripts that compare serving engines under load.
+
+Each engine lives in a process of its own, which does what standard input says and prints the
+results. The script lets the engines work in turns, and compares them.
+"""
+import argparse
+import collections
+import faulthandler
+import itertools
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from engine_start import digest, notes
+
+BATCHES = (1, 2, 7, 32, 100)
+COLUMNS = ("tokens a second", "requests a second", "first token p50", "first token p99",
+           "answer p50", "answer p99")
+NAME = "load-test"  # of the image
+
+
+def parser(limit):
+    """Return a parser of the common options. limit: the default, in seconds."""
+    p = argparse.ArgumentParser()
+    p.add_argument("--mode", choices=("plain", "first", "next"))
+    p.add_argument("--model")
+    p.add_argument("--requests", type=int, default=1000)
+    p.add_argument("--rate", type=float, default=150, help="requests a second")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--limit", type=float, default=limit,
+                   help="seconds, then an engine ends with a traceback")
+    p.add_argument("--caches", help="the folder of all caches")
+    return p
+
+
+def request(rng, longest):
+    """Return a prompt, how many tokens its answer has, and the seed of its sampling: None if it is
+    greedy. Half of the prompts begin like others.
+    """
+    prompt = [rng.randrange(100000) for _ in range(rng.choice((3, 17, 60, 200, longest)))]
+    if rng.random() < 0.5:
+        prompt = [1000 * rng.randrange(4) + i for i in range(96)] + prompt
+    greedy = rng.random() < 0.4
+    return prompt, rng.randrange(8, 96), None if greedy else rng.randrange(1 << 30)
+
+
+def batch(size):
+    """Return the requests of a batch that arrives at once."""
+    rng = random.Random(size)
+    return [request(rng, 1200) for _ in range(size)]
+
+
+def arrivals(seed, count, rate):
+    """Yield (when it arrives, *request()) of `count` requests, at `rate` of them per unit of time
+    on average.
+    """
+    rng, at = random.Random(seed), 0.0
+    for _ in range(count):
+        at += rng.expovariate(rate)
+        yield at, *request(rng, 400)
+
+
+def measured(served, took):
+    """Return what a user would measure.
+
+    served: for each request when it arrived, its first token and its last one came, in seconds, and
+    the tokens. took: the seconds of all.
+    """
+    begin, first, last, tokens = zip(*served)
+    wait = sorted(x - y for x, y in zip(first, begin))
+    whole = sorted(x - y for x, y in zip(last, begin))
+    return {"tokens a second": sum(map(len, tokens)) / took,
+            "requests a second": len(served) / took,
+            "first token p50": wait[len(wait) // 2] * 1e3,
+            "first token p99": wait[len(wait) * 99 // 100] * 1e3,
+            "answer p50": whole[len(whole) // 2] * 1e3,
+            "answer p99": whole[len(whole) * 99 // 100] * 1e3,
+            "answers": list(map(digest, tokens))}
+
+
+def watch(limit):
+    """End this process with a traceback after `limit` seconds."""
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(limit, exit=True)
+
+
+def serve(engine, began, does):
+    """Do what standard input says, one name of `does` a line; each result is a line of JSON.
+
+    began: when the engine began. does: {name: function of the number of the turn}.
+    """
+    def say(found):
+        print("@" + json.dumps(found), flush=True)
+    say({"engine": time.monotonic() - began, **notes()})
+    for turn, line in enumerate(sys.stdin):
+        say(does[line.strip()](engine, turn))
+
+
+class Child:
+    """An engine in a process of its own.
+
+    name: its mode, and a number. folder: of the model and the store. end: when the time is over.
+    caches: the folder of all caches.
+    """
+
+    def __init__(self, name, folder, end, caches):
+        self.name, self.end = name, end
+        self.gate = os.path.join(folder, "gate") if name == "next" else ""
+        mode = name.partition(" ")[0]
+        pre = [] if mode == "plain" else ["-m", "foundry", "run"]
+        self.process = subprocess.Popen(
+            [sys.executable, *pre, os.path.abspath(sys.argv[0]), "--mode", mode, "--model", folder,
+             "--caches", caches, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store"),
+                 "ENGINE_START_GATE": self.gate})
+        self.tail, self.results = collections.deque(maxlen=60), queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if line.startswith("@"):
+                self.results.put(json.loads(line[1:]))
+                continue
+            self.tail.append(line[:300].rstrip())
+            if "Foundry: " in line and "; seconds:" in line:
+                print(f"{self.name}: {line[:700]}", end="", flush=True)
+        self.results.put({})  # it has ended
+
+    def result(self):
+        """Return its next result; nothing if it has ended, or if the time is over."""
+        try:
+            found = self.results.get(timeout=max(0, self.end - time.monotonic()))
+        except queue.Empty:
+            found = {}
+            print(f"{self.name}: the time is over", flush=True)
+        if not found:
+            print("\n".join([f"--- the end of the log of {self.name}", *self.tail]), flush=True)
+            self.tail.clear()
+            self.results.put({})
+        return found
+
+    def open(self):
+        """Let it begin its engine."""
+        with open(self.gate, "w", encoding="utf-8"):
+            pass
+
+    def say(self, what):
+        try:
+            self.process.stdin.write(what + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it has ended
+
+    def ask(self, what):
+        self.say(what)
+        return self.result()
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all have ended
+        self.process.wait()
+
+    def close(self):
+        """Return whether it ends well."""
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass  # it has ended
+        try:
+            return self.process.wait(max(0, self.end - time.monotonic())) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            self.kill()
+
+
+def compare(answers):
+    """Print how many answers to timed requests are equal, in pairs of turns, and how many of the
+    first batches if the engines note them. Return whether all answers are equal.
+    """
+    for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
+                       ("next", "next"), ("plain 1", "plain 1")):
+        for x, y in (itertools.combinations(answers[one], 2) if one == other else
+                     itertools.product(answers[one], answers[other])):
+            equal = sum(map(str.__eq__, x["answers"], y["answers"])) / len(x["answers"])
+            batches = [each.get("batches", []) for each in (x, y)]
+            print(f"{one} and {other}: {100 * equal:.1f} % of the answers are equal" + (
+                f", and the first {len(os.path.commonprefix(batches))} of {len(batches[0])} and "
+                f"{len(batches[1])} batches" if all(batches) else ""), flush=True)
+    every = [each["answers"] for found in answers.values() for each in found]
+    return bool(every) and all(each and each == every[0] for each in every)
+
+
+def turns(children, rounds, invariant):
+    """Let the engines serve timed requests in turns. Return whether each turn was served and, if
+    answers do not depend on batches (invariant), whether all are equal.
+    """
+    print(f"{'':8} " + " ".join(f"{name:>16}" for name in COLUMNS), flush=True)
+    answers = {child.name: [] for child in children}
+    for _ in range(rounds):
+        for child in children:
+            found = child.ask("timed")
+            if found:
+                numbers = " ".join(f"{found.get(name, 0):>16.1f}" for name in COLUMNS)
+                print(f"{child.name:8} {numbers}", flush=True)
+                answers[child.name].append(found)
+    same = compare(answers)
+    return [*(len(found) == rounds for found in answers.values()), same or not invariant]
+
+
+def whole(begin, then, equal=True):
+    """Start all engines, and let them answer what arrives at once; then go on with those of two
+    plain starts and of a later one. Return what is as it should be, as a list.
+
+    begin: a function of a name that makes a Child. then: a function of the three, which returns a
+    list of the same kind. equal: whether all engines must give the same answers to what arrives at
+    once.
+    """
+    children = [begin(name) for name in ("first", "plain 1", "next", "plain 2")]
+    first, later = children[0], children[2]
+    try:
+        noted, at_once = {}, {}
+        for child in children:
+            if child is not later:
+                noted[child.name] = child.result()
+                child.say("at once")
+        at_once["first"] = first.result()
+        ended = first.close()
+        later.open()
+        noted[later.name] = later.result()
+        later.say("at once")
+        for child in children[1:]:
+            at_once[child.name] = child.result()
+        for name, each in noted.items():
+            print(name, json.dumps(each), flush=True)
+        for name, each in at_once.items():
+            print(f"at once, {name}: {each}", flush=True)
+        good = then(children[1:])
+        closed = [child.close() for child in children[1:]]
+    finally:
+        for child in children:
+            child.kill()
+    counts = noted["next"].get("counts", {"captures": 1})
+    return [ended, *closed, *good, *(bool(each) and (each == at_once["plain 1"] or not equal)
+                                     for each in at_once.values()),
+            not counts["captures"] and not counts.get("profiles")]
