@@ -141,21 +141,26 @@ def model(a):
     return folder
 
 
+def plug_in(caches):
+    """Let SGLang find the plug-in of this tree and watch(). caches: the folder of all, or None."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if caches:
+        for name, folder in CACHES.items():
+            os.environ[name] = os.path.join(caches, folder)
+    entry_points(__file__, "[sglang.srt.plugins]\nfoundry = foundry.sglang:register\n"
+                 "watch = sglang_start:watch\n")
+
+
 def main():
     a = arguments()
     faulthandler.enable()
     faulthandler.dump_traceback_later(a.limit, exit=True)
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if a.mode != "plain":
         os.environ.setdefault("FOUNDRY_SGLANG", "test")
     if a.ranks > 1:
         for name, value in ONE_WAY.items():
             os.environ.setdefault(name, value)
-    if a.caches:
-        for name, folder in CACHES.items():
-            os.environ[name] = os.path.join(a.caches, folder)
-    entry_points(__file__, "[sglang.srt.plugins]\nfoundry = foundry.sglang:register\n"
-                 "watch = sglang_start:watch\n")
+    plug_in(a.caches)
     import sglang
     imported = time.monotonic()
     engine = sglang.Engine(
