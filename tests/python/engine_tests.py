@@ -149,6 +149,18 @@ class Ranks:
         for rank, log in enumerate(self.both("LOADED")):
             self.assertIn(f"Foundry: loaded 'test.rank{rank}'", log)
 
+    def test_the_doctor_finds_the_images_of_all_ranks(self):
+        engine = next(iter(self.VARIABLES)).removeprefix("FOUNDRY_").lower()
+        ask = (f"from foundry.{engine}.doctor import ENGINE, doctor\n"
+               "print(*doctor.image(ENGINE, 'test'))")
+        self.first()
+        said = self.script(ask)
+        for rank in range(2):
+            self.assertRegex(said, f"'test.rank{rank}' is in the store, with [1-9][0-9]* files")
+        self.store("rm", "test.rank0")
+        self.assertIn("the next start is a first one: there is no ref 'test.rank0'",
+                      self.script(ask))
+
     def test_a_rank_whose_communicators_grow_in_the_warm_up_is_not_sealed(self):
         zero, one = self.both(before=(self.GROWING, ""))
         self.assertIn("not sealed: NCCL has allocated 2097152 bytes while the engine warmed up",

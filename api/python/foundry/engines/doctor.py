@@ -5,6 +5,7 @@ since it imports the engine.
 import dataclasses
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import typing
@@ -93,8 +94,23 @@ def caches(engine):
     return good or None, ", ".join(texts)
 
 
+def of_ranks(store, ref, prefix):
+    """Return the names of the images that a start with the name `ref` loads: `ref`, or if the store
+    has that of any rank alone, those of all ranks.
+
+    prefix: of the engine's facts.
+    """
+    stored = {each.name for each in store.refs()}
+    ranks = {name for name in stored if re.fullmatch(re.escape(ref) + r"\.rank\d+", name)}
+    if ref in stored or not ranks:
+        return [ref]
+    _, _, count = store.facts(max(ranks)).get(prefix + "ranks", "").rpartition(" of ")
+    return [f"{ref}.rank{rank}" for rank in range(int(count or 0))] or [ref]
+
+
 def image(engine, ref):
-    """Return (works, text) about the image that the engine's variable names."""
+    """Return (works, text) about the image that the engine's variable names, or those of its ranks.
+    """
     from .. import Error, Store
     from .caches import names
     if ref in ("", "0"):
@@ -103,10 +119,12 @@ def image(engine, ref):
         return True, "named for the model"
     try:
         with Store(readonly=True) as store:
-            carried = names(store.describe(ref))
+            found = {name: len(names(store.describe(name)))
+                     for name in of_ranks(store, ref, engine.facts().PREFIX)}
     except Error as e:
         return True, f"the next start is a first one: {e}"
-    return True, f"'{ref}' is in the store, with {len(carried)} files for caches"
+    return True, "; ".join(f"'{name}' is in the store, with {count} files for caches"
+                           for name, count in found.items())
 
 
 def report(engine, say, ref):
