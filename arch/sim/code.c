@@ -135,14 +135,20 @@ size_t sim_code_kernels(const struct sim_code *code)
 	return (size_t)(code->record->kernels_end - code->record->kernels);
 }
 
-const struct sim_var *sim_code_var(const struct sim_code *code, const char *name)
+CUresult sim_code_global(const struct sim_code *code, const char *name, CUdeviceptr *addr,
+			 size_t *size)
 {
 	size_t i;
 
 	for (i = 0; i < code->nvars; i++)
-		if (!strcmp(code->vars[i].name, name))
-			return &code->vars[i];
-	return NULL;
+		if (!strcmp(code->vars[i].name, name)) {
+			if (addr)
+				*addr = code->vars[i].addr;
+			if (size)
+				*size = code->vars[i].size;
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_NOT_FOUND;
 }
 
 size_t sim_record_bytes(const struct sim_kernel_record *record)

@@ -63,7 +63,9 @@ static inline const struct sim_kernel_record *sim_code_kernel(const struct sim_c
 {
 	return code->record->kernels[i];
 }
-const struct sim_var *sim_code_var(const struct sim_code *code, const char *name);
+/* Return the address and the size of variable @name. @addr and @size may be NULL. */
+CUresult sim_code_global(const struct sim_code *code, const char *name, CUdeviceptr *addr,
+			 size_t *size);
 
 /* The size of a kernel's parameter buffer. */
 size_t sim_record_bytes(const struct sim_kernel_record *record);

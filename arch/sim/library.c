@@ -270,21 +270,13 @@ CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary handle)
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *addr, size_t *size, CUlibrary handle, const char *name)
 {
-	const struct sim_var *v;
 	struct sim_module *m;
 
 	SIM_ENTER(cuLibraryGetGlobal);
 	if (!name || (!addr && !size))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(module_current(handle, &m));
-	v = sim_code_var(m->code, name);
-	if (!v)
-		return CUDA_ERROR_NOT_FOUND;
-	if (addr)
-		*addr = v->addr;
-	if (size)
-		*size = v->size;
-	return CUDA_SUCCESS;
+	return sim_code_global(m->code, name, addr, size);
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr *addr, size_t *size, CUlibrary handle, const char *name)

@@ -298,21 +298,13 @@ CUresult cuModuleEnumerateFunctions(CUfunction *ret, unsigned int capacity, CUmo
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *addr, size_t *size, CUmodule handle, const char *name)
 {
-	const struct sim_var *v;
 	struct sim_module *m;
 
 	SIM_ENTER(cuModuleGetGlobal_v2);
 	if (!name || (!addr && !size))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(module_find(handle, &m));
-	v = sim_code_var(m->code, name);
-	if (!v)
-		return CUDA_ERROR_NOT_FOUND;
-	if (addr)
-		*addr = v->addr;
-	if (size)
-		*size = v->size;
-	return CUDA_SUCCESS;
+	return sim_code_global(m->code, name, addr, size);
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
