@@ -161,46 +161,45 @@ static CUresult place_check(const struct sim_place *at)
 									  : CUDA_SUCCESS;
 }
 
-CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params,
-			    CUgraphNode *ret)
+/* Add a node of @type for @m, and keep the reference to @m in it, or put it on failure. */
+static CUresult mem_add(const struct sim_place *at, CUgraphNodeType type, struct sim_gmem *m,
+			CUgraphNode *ret)
 {
-	struct sim_gmem *m;
 	struct sim_node *n;
-	CUresult res;
+	CUresult res = sim_node_place(at, type, &n);
 
-	if (!ret)
-		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(place_check(at));
-	SIM_TRY(sim_gmem_new(params, &m));
-	res = sim_node_place(at, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &n);
 	if (res) {
 		sim_gmem_put(m);
 		return res;
 	}
 	sim_gmem_attach(n, m);
-	params->dptr = m->addr;
 	*ret = SIM_HANDLE(CUgraphNode, n);
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params,
+			    CUgraphNode *ret)
+{
+	struct sim_gmem *m;
+
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(place_check(at));
+	SIM_TRY(sim_gmem_new(params, &m));
+	SIM_TRY(mem_add(at, CU_GRAPH_NODE_TYPE_MEM_ALLOC, m, ret));
+	params->dptr = m->addr;
 	return CUDA_SUCCESS;
 }
 
 CUresult sim_gmem_free_add(const struct sim_place *at, CUdeviceptr addr, CUgraphNode *ret)
 {
 	struct sim_gmem *m;
-	struct sim_node *n;
-	CUresult res;
 
 	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(place_check(at));
 	SIM_TRY(sim_gmem_find(addr, &m));
-	res = sim_node_place(at, CU_GRAPH_NODE_TYPE_MEM_FREE, &n);
-	if (res) {
-		sim_gmem_put(m);
-		return res;
-	}
-	sim_gmem_attach(n, m);
-	*ret = SIM_HANDLE(CUgraphNode, n);
-	return CUDA_SUCCESS;
+	return mem_add(at, CU_GRAPH_NODE_TYPE_MEM_FREE, m, ret);
 }
 
 void sim_gmem_node_clear(struct sim_node *n)
