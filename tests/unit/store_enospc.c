@@ -275,13 +275,21 @@ START_TEST(garbage_is_collected_first)
 }
 END_TEST
 
+/* Put a chunk that does not compress. */
+static struct fdry_oid put_noise(struct fdry_writer *p, uint64_t seed)
+{
+	static uint8_t data[CHUNK];
+
+	noise(seed, data, sizeof(data));
+	return put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+}
+
 /* Objects that the session found, or put in an earlier transaction, stay: only refs are evicted. */
 static void own_stays(void)
 {
 	struct fdry_oid links[3], oid;
 	uint64_t manifest = 4;
 	unsigned int n;
-	static uint8_t data[CHUNK];
 	struct fdry_writer *p;
 	int err;
 	size_t i;
@@ -289,17 +297,13 @@ static void own_stays(void)
 	n = fill(100, &err);
 	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(fdry_writer_begin(s, &p));
-	noise(0, data, sizeof(data)); /* an object of n/0, which is evicted first */
-	links[0] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	links[0] = put_noise(p, 0); /* an object of n/0, which is evicted first */
 	for (i = 1; i < 3; i++) {
-		noise(7000 + i, data, sizeof(data));
-		links[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+		links[i] = put_noise(p, 7000 + i);
 		ok(fdry_writer_flush(p));
 	}
-	for (i = 0; i < 8; i++) {
-		noise(7100 + i, data, sizeof(data));
-		oid = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
-	}
+	for (i = 0; i < 8; i++)
+		oid = put_noise(p, 7100 + i);
 	ok(fdry_writer_commit(p, &manifest, sizeof(manifest), links, 3, "own", &oid, NULL));
 	ck_assert(there("own") && !there("n/0"));
 	ck_assert_uint_ge(count_there(n), n - 3);
@@ -319,7 +323,6 @@ static void own_frees_no_space(void)
 	struct fdry_oid links[24], oid;
 	uint64_t manifest = 5;
 	unsigned int n;
-	static uint8_t data[CHUNK];
 	struct fdry_writer *p;
 	int err;
 	size_t i;
@@ -327,14 +330,10 @@ static void own_frees_no_space(void)
 	n = fill(100, &err);
 	ok(fdry_store_set_limit(s, 1u << 30));
 	ok(fdry_writer_begin(s, &p));
-	for (i = 0; i < 24; i++) {
-		noise(i / 8 * 100 + i % 8, data, sizeof(data));
-		links[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
-	}
-	for (i = 0; i < 9; i++) { /* more than the disk can have left */
-		noise(7200 + i, data, sizeof(data));
-		oid = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
-	}
+	for (i = 0; i < 24; i++)
+		links[i] = put_noise(p, i / 8 * 100 + i % 8);
+	for (i = 0; i < 9; i++) /* more than the disk can have left */
+		oid = put_noise(p, 7200 + i);
 	ok(fdry_writer_commit(p, &manifest, sizeof(manifest), links, 24, "own", &oid, NULL));
 	ck_assert(there("own") && !there("n/2") && !there("n/3"));
 	ck_assert_uint_ge(count_there(n), n - 5);
