@@ -197,6 +197,21 @@ struct fdry_store *load_store(void)
 	return s;
 }
 
+struct fdry_image *load_image(const char *ref, const struct fdry_load_opts *opts)
+{
+	struct fdry_image *img = NULL;
+
+	ok(fdry_image_load(load_store(), ref, opts, &img));
+	return img;
+}
+
+struct fdry_image *load_with(uint32_t flags)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
+
+	return load_image("img", &opts);
+}
+
 void image_manifest_read(struct fdry_buf *bytes, struct fdry_manifest *m)
 {
 	struct fdry_reader *reader;

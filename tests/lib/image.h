@@ -74,6 +74,10 @@ void seal_external(void *id);
 
 /* Open the store for loads, which need no interposer. A test uses one handle, which stays open. */
 struct fdry_store *load_store(void);
+/* Load an image of that store. @opts: NULL for the defaults. */
+struct fdry_image *load_image(const char *ref, const struct fdry_load_opts *opts);
+/* Load its image "img" with flags of enum fdry_load_flags. */
+struct fdry_image *load_with(uint32_t flags);
 /* Read the manifest of "img" in the store into @bytes; @m points into it. */
 void image_manifest_read(struct fdry_buf *bytes, struct fdry_manifest *m);
 /* A section of the manifest that image_manifest_read() has read, to change it. */

@@ -202,15 +202,6 @@ static void seal_arrays(void *id)
 
 /* --- the loading process --- */
 
-static struct fdry_image *load(uint32_t flags)
-{
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", &opts, &img));
-	return img;
-}
-
 static void in_fill(uint8_t in[BYTES], int salt)
 {
 	size_t at;
@@ -268,7 +259,7 @@ START_TEST(both_directions)
 	int i;
 
 	test_child(seal_arrays, NULL);
-	img = load(loads[_i]);
+	img = load_with(loads[_i]);
 	ck_assert_int_eq(test_sim_live("array"), SHAPES);
 	for (i = 0; i < SHAPES; i++)
 		sealed_check(img, i, READ + (uint64_t)i);
@@ -290,7 +281,7 @@ START_TEST(from_array_to_array)
 	size_t at, from;
 
 	test_child(seal_arrays, NULL);
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_launch(img, ACROSS, NULL));
 	launched(img, READ + 4, out);
 	for (at = 0; at < 80 * 6 * 3; at++) {
@@ -313,7 +304,7 @@ START_TEST(loads_leave_nothing)
 	test_sim();
 	before = live_before();
 	for (i = 0; i < 3; i++) {
-		img = load(0);
+		img = load_with(0);
 		sealed_check(img, 3, READ + 3);
 		fdry_image_unload(img);
 		ck_assert_int_eq(live_objects(), before);
@@ -358,7 +349,7 @@ START_TEST(failed_loads_leave_nothing)
 	fails(DRIVER, "array 0: cuArray3DCreate",
 	      fdry_image_load(load_store(), "img", NULL, &img));
 	test_sim_fail(NULL);
-	img = load(0);
+	img = load_with(0);
 	sealed_check(img, 0, READ);
 	fdry_image_unload(img);
 }
@@ -370,7 +361,7 @@ START_TEST(failed_restores)
 	struct fdry_image *img;
 
 	test_child(seal_arrays, NULL);
-	img = load(0);
+	img = load_with(0);
 	written_check(img, 2, 5);
 	test_sim_fail("cuMemcpy3DAsync_v2:3");
 	ck_assert_int_eq(fdry_image_restore(img, NULL), -FDRY_E_DRIVER);
@@ -587,7 +578,7 @@ START_TEST(handles_of_arrays_come_back)
 	int i;
 
 	test_child(seal_again, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_int_eq(test_sim_live("array"), SHAPES);
 	for (i = 0; i < SHAPES; i++) {
 		sealed_check(img, i, READ + (uint64_t)i);
@@ -665,7 +656,7 @@ START_TEST(selftests)
 	struct fdry_image *img;
 
 	test_child(seal_tested, NULL);
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_selftest(img, NULL, NULL, &r));
 	ck_assert_uint_eq(r.differ, 0);
 	ck_assert_uint_gt(r.outputs, 0);

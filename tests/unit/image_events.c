@@ -73,14 +73,6 @@ static uint64_t stepped(uint64_t x, uint64_t salt, uint32_t spins)
 	return x;
 }
 
-static struct fdry_image *load(const char *ref)
-{
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), ref, NULL, &img));
-	return img;
-}
-
 START_TEST(launches_keep_their_order)
 {
 	const char *const refs[] = { "img", "again" };
@@ -90,7 +82,7 @@ START_TEST(launches_keep_their_order)
 	uint64_t x;
 
 	test_child(seal_events, NULL);
-	img = load(refs[_i]);
+	img = load_image(refs[_i], NULL);
 	drv = test_sim();
 	ck_assert_int_eq(drv->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 	ck_assert_int_eq(drv->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -115,9 +107,9 @@ START_TEST(events_are_counted)
 	test_child(seal_events, NULL);
 	(void)load_store();
 	test_sim();
-	fdry_image_unload(load("img"));
+	fdry_image_unload(load_image("img", NULL));
 	before = test_sim_live("event");
-	img = load("img");
+	img = load_image("img", NULL);
 	for (key = ALONE; key <= QUICK; key++)
 		ok(fdry_image_launch(img, key, NULL));
 	ck_assert_int_eq(test_sim_live("event"), before + 2);

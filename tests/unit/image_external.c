@@ -47,14 +47,6 @@ static void seal_all(void *id)
 	host_end(&h);
 }
 
-static struct fdry_image *image_load(const struct fdry_load_opts *opts)
-{
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", opts, &img));
-	return img;
-}
-
 /* Fill the tensors with the sealing process' content. */
 static void image_fill(struct fdry_image *img)
 {
@@ -94,7 +86,7 @@ START_TEST(equal_bytes_are_equal)
 	test_sim();
 	if (_i == 2)
 		test_sim_fail("cuMemAlloc_v2:1+:2"); /* no memory for the tables of the kernel */
-	img = image_load(&opts);
+	img = load_image("img", &opts);
 	image_fill(img);
 	r = check(img, "b");
 	ck_assert_uint_eq(r.tensors, 1);
@@ -126,7 +118,7 @@ START_TEST(a_difference_is_named)
 	int i;
 
 	test_child(seal_all, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	image_fill(img);
 	for (i = 0; i < 2; i++)
 		for (at = 0; at < BYTES; at += at + 7 < BYTES && at > 100 ? 397 : 1) {
@@ -159,7 +151,7 @@ START_TEST(earlier_work_on_the_stream_counts)
 
 	test_child(seal_all, NULL);
 	drv = test_sim();
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	image_fill(img);
 	ok(fdry_image_read(img, "b", v, BYTES, NULL));
 	v[5] ^= 1;
@@ -180,7 +172,7 @@ START_TEST(tensors_that_cannot_be_compared_are_refused)
 	struct fdry_image *img;
 
 	test_child(seal_all, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	fails(UNBOUND, "tensor 'b' has no content yet", fdry_image_check(img, "b", NULL, NULL));
 	fails(UNBOUND, "has no content yet", fdry_image_check(img, NULL, NULL, NULL));
 	image_fill(img);
@@ -202,7 +194,7 @@ START_TEST(a_capacity_has_the_size_of_the_seal)
 
 	test_child(seal_all, NULL);
 	for (; size.bytes >= MIB; size.bytes -= 2 * MIB) {
-		img = image_load(&opts);
+		img = load_image("img", &opts);
 		image_fill(img);
 		fails(STATE, "bytes here and had 2097152 at the seal",
 		      fdry_image_check(img, "cache", NULL, NULL));
@@ -277,7 +269,7 @@ START_TEST(without_a_record_the_check_is_refused)
 	char id[FDRY_ID_SIZE];
 
 	sealed(100, 0, 1, id);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	ok(fdry_image_filled(img, NULL));
 	fails(STATE, "is not recorded: an older version sealed the image",
 	      fdry_image_check(img, "b", NULL, NULL));

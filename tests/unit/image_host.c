@@ -17,15 +17,6 @@ static void seal_host(void *id)
 	host_end(&h);
 }
 
-static struct fdry_image *load(uint32_t flags)
-{
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", &opts, &img));
-	return img;
-}
-
 static float *host_of(struct fdry_image *img, const char *name)
 {
 	struct fdry_tensor t;
@@ -57,7 +48,7 @@ START_TEST(inputs_are_rewritten_before_every_launch)
 	int i;
 
 	test_child(seal_host, NULL);
-	img = load(0);
+	img = load_with(0);
 	in = host_of(img, "in");
 	out = host_of(img, "out");
 	ck_assert_uint_eq((uintptr_t)in % 256, 0);
@@ -87,7 +78,7 @@ START_TEST(initial_bytes_of_each_use)
 
 	memset(poison, 0xA5, sizeof(poison));
 	test_child(seal_host, NULL);
-	img = load(_i ? FDRY_LOAD_POISON : 0);
+	img = load_with(_i ? FDRY_LOAD_POISON : 0);
 	ck_assert_mem_eq(host_of(img, "in"), _i ? poison : zeros, BYTES);
 	ck_assert_mem_eq(host_of(img, "out"), _i ? poison : zeros, BYTES);
 	vector_fill(v, 1000);
@@ -107,7 +98,7 @@ START_TEST(pageable_memory_comes_back_pinned)
 	float v[N];
 
 	test_child(seal_host, NULL);
-	img = load(FDRY_LOAD_BUILD);
+	img = load_with(FDRY_LOAD_BUILD);
 	ck_assert_int_eq(test_sim()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 							   (uintptr_t)host_of(img, "plain")),
 			 CUDA_SUCCESS);
@@ -127,7 +118,7 @@ START_TEST(state_continues_and_is_restored)
 	int i;
 
 	test_child(seal_host, NULL);
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_filled(img, NULL));
 	for (i = 0; i < 2; i++)
 		ok(fdry_image_launch(img, 3, NULL));
@@ -156,7 +147,7 @@ START_TEST(inputs_must_be_filled)
 	void *p;
 
 	test_child(seal_host, NULL);
-	img = load(0);
+	img = load_with(0);
 	fails(UNBOUND, "1 external tensor(s) have no content yet, 'in' first",
 	      fdry_image_launch(img, 4, NULL));
 	fails(STATE, "tensor 'out' is not external", fdry_image_filled(img, "out"));
@@ -185,7 +176,7 @@ START_TEST(device_memory_is_copied_there)
 	float v[N];
 
 	test_child(seal_host, NULL);
-	img = load(0);
+	img = load_with(0);
 	vector_fill(v, 77);
 	ok(fdry_image_tensor_find(img, "c", &t));
 	ok(fdry_image_write(img, "c", v, BYTES, NULL));
@@ -209,7 +200,7 @@ START_TEST(copies_wait_for_a_capture_to_end)
 	float v[N];
 
 	test_child(seal_host, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_int_eq(test_sim()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 	ck_assert_int_eq(test_sim()->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
 			 CUDA_SUCCESS);
@@ -293,7 +284,7 @@ START_TEST(requirements_are_what_the_load_uses)
 
 	test_child(seal_host, NULL);
 	ok(fdry_image_requirements(load_store(), "img", NULL, &n));
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_report(img, &report));
 	ck_assert_uint_eq(n->host_bytes, 4 * 4096 + BYTES);
 	ck_assert_uint_eq(n->copied_bytes, report.content_bytes);
@@ -316,7 +307,7 @@ START_TEST(content_is_kept_and_verified)
 
 	test_child(seal_host, NULL);
 	ok(fdry_store_gc(load_store(), NULL, &gc));
-	img = load(FDRY_LOAD_VERIFY);
+	img = load_with(FDRY_LOAD_VERIFY);
 	ok(fdry_image_report(img, &report));
 	ck_assert_uint_eq(report.verified_bytes, report.content_bytes);
 	ck_assert(host_of(img, "table")[5] == vector_value(5, 1000));
@@ -429,7 +420,7 @@ START_TEST(tensors_that_share_bytes)
 	ck_assert_ptr_nonnull(strstr(text, "\ntensor whole U8 const host 0+0x4 ["));
 	ck_assert_ptr_nonnull(strstr(text, "\ntensor mm U8 state host 1+0x3 ["));
 	free(text);
-	img = load(0);
+	img = load_with(0);
 	whole = (unsigned char *)host_of(img, "whole");
 	hole = (unsigned char *)host_of(img, "hole");
 	ck_assert_ptr_eq(hole, whole + 980);

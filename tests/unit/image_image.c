@@ -37,14 +37,6 @@ static void seal_slow(void *arg)
 	work_end(&w);
 }
 
-static struct fdry_image *load(const struct fdry_load_opts *opts)
-{
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", opts, &img));
-	return img;
-}
-
 static CUdeviceptr addr_of(struct fdry_image *img, const char *name)
 {
 	struct fdry_tensor t;
@@ -62,7 +54,7 @@ START_TEST(writes_wait_for_what_was_launched)
 	float v[N];
 
 	test_child(seal_slow, NULL);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	drv = test_sim();
 	ok(fdry_image_launch(img, SLOW, NULL));
 	vector_fill(v, 3);
@@ -89,7 +81,7 @@ START_TEST(reads_and_restores_wait_too)
 	struct fdry_image *img;
 
 	test_child(seal_slow, NULL);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	ok(fdry_image_launch(img, SLOW, NULL));
 	ok(fdry_image_read(img, "x", &x, 8, NULL));
 	ck_assert_uint_eq(x, step_state(0));
@@ -114,7 +106,7 @@ START_TEST(unloaded_in_flight)
 	test_sim();
 	before = live_before();
 	for (i = 0; i < 3; i++) {
-		img = load(NULL);
+		img = load_image("img", NULL);
 		ok(fdry_image_launch(img, SLOW, NULL));
 		fdry_image_unload(img);
 		ck_assert_int_eq(live_objects(), before);
@@ -130,7 +122,7 @@ START_TEST(restored_in_part)
 	float v[N] = { 0 };
 
 	test_child(seal_plain, NULL);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	ok(fdry_image_write(img, "b", v, BYTES, NULL));
 	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
 	ck_assert_int_eq(fdry_image_restore(img, NULL), -FDRY_E_DRIVER);
@@ -184,7 +176,7 @@ START_TEST(a_launch_that_waits_for_a_restore)
 	pthread_t a, b;
 
 	test_child(seal_plain, NULL);
-	r.img = l.img = load(NULL);
+	r.img = l.img = load_image("img", NULL);
 	drv = test_sim();
 	ck_assert(!sem_init(&r.go, 0, 0));
 	ck_assert_int_eq(drv->cuLaunchHostFunc(NULL, wait_for, &r), CUDA_SUCCESS);
@@ -235,7 +227,7 @@ START_TEST(too_little_memory)
 	test_sim();
 	before = live_before();
 	if (_i) {
-		img = load(NULL);
+		img = load_image("img", NULL);
 		ok(fdry_image_report(img, &report));
 		ck_assert_uint_eq(report.mapped_bytes, 6 << 20);
 		image_check(img, 1, 3, 100);
@@ -287,7 +279,7 @@ START_TEST(the_stack_is_as_deep_as_it_was)
 	ck_assert_int_eq(fdry_image_load(load_store(), "img", &opts, &img), -FDRY_E_DRIVER);
 	test_sim_fail(NULL);
 	ck_assert_uint_eq(stack_limit(drv), before);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	ck_assert_uint_eq(stack_limit(drv), 7000);
 	fdry_image_unload(img);
 }
@@ -364,7 +356,7 @@ START_TEST(a_capture_elsewhere_is_not_broken)
 	drv = test_sim();
 	ck_assert_int_eq(drv->cuStreamCreate(&own, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 	elsewhere = capture_elsewhere(drv);
-	img = load(&opts);
+	img = load_image("img", &opts);
 	image_check(img, 1, 3, 100);
 	ok(fdry_image_restore(img, own));
 	ok(fdry_image_synchronize(img, own));
@@ -399,7 +391,7 @@ START_TEST(copies_do_not_go_into_a_capture)
 	float v[N];
 
 	test_child(seal_external, NULL);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	drv = test_sim();
 	stream = capture_elsewhere(drv);
 	fails(STATE, "the stream captures", fdry_image_write(img, "a", v, BYTES, stream));
@@ -495,7 +487,7 @@ START_TEST(images_do_not_survive_a_fork)
 	struct fdry_image *img;
 
 	test_child(seal_plain, NULL);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	test_child(use_inherited, img);
 	image_check(img, 1, 3, 100);
 	fdry_image_unload(img);
@@ -564,7 +556,7 @@ START_TEST(nothing_given_to_an_image)
 	fdry_image_id(NULL, id);
 	ck_assert_str_eq(id, "");
 	fdry_image_unload(NULL);
-	img = load(NULL);
+	img = load_image("img", NULL);
 	fails(INVAL, "given no name", fdry_image_write(img, NULL, id, 1, NULL));
 	fails(INVAL, "'a': the host memory is NULL", fdry_image_write(img, "a", NULL, BYTES, NULL));
 	fails(INVAL, "'a': the host memory is NULL", fdry_image_read(img, "a", NULL, BYTES, NULL));

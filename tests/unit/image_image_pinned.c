@@ -33,15 +33,6 @@ static float *floats(uint64_t addr)
 	return (float *)(uintptr_t)addr;
 }
 
-static struct fdry_image *load(uint32_t flags)
-{
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", &opts, &img));
-	return img;
-}
-
 static void sum_check(const float *v, float a, float b)
 {
 	int i;
@@ -130,7 +121,7 @@ START_TEST(kernels_and_copies_use_it)
 	shared_make();
 	test_child(seal_pinned, NULL);
 	ck_assert_uint_eq(at->in, fdry_host_area_base(work_base, false));
-	img = load(_i ? FDRY_LOAD_POISON : 0);
+	img = load_with(_i ? FDRY_LOAD_POISON : 0);
 	vector_fill(v, 7);
 	ck_assert_mem_eq(floats(at->in), v, BYTES);
 	vector_fill(v, 8);
@@ -153,7 +144,7 @@ START_TEST(kernels_and_copies_use_it)
 	ck_assert_mem_eq(floats(at->out), v, BYTES);
 	fdry_image_unload(img);
 	ck_assert(!is_mapped(at->in));
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_synchronize(img, NULL));
 	sum_check(floats(at->out), 7, 100);
@@ -190,9 +181,9 @@ START_TEST(it_is_registered_and_not_inherited)
 	shared_make();
 	test_child(seal_pinned, NULL);
 	test_sim();
-	fdry_image_unload(load(0)); /* makes a stream that stays */
+	fdry_image_unload(load_with(0)); /* makes a stream that stays */
 	before = live_objects();
-	img = load(0);
+	img = load_with(0);
 	ck_assert_int_eq(test_sim()->cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 							   at->in + 40),
 			 CUDA_SUCCESS);
@@ -233,7 +224,7 @@ START_TEST(pointers_in_content)
 
 	shared_make();
 	test_child(seal_list, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_uint_eq(*(uint64_t *)(uintptr_t)at->list, at->leaf + 16);
 	vector_fill(v, 3);
 	ck_assert_mem_eq(floats(at->leaf), v, BYTES);
@@ -280,7 +271,7 @@ START_TEST(declared_tensors_keep_their_address)
 
 	shared_make();
 	test_child(seal_roles, NULL);
-	img = load(FDRY_LOAD_POISON);
+	img = load_with(FDRY_LOAD_POISON);
 	ok(fdry_image_host(img, "in", &in));
 	ok(fdry_image_host(img, "out", &out));
 	ck_assert_uint_eq(addr_of(in), at->in);
@@ -328,7 +319,7 @@ START_TEST(few_bytes_are_content)
 
 	shared_make();
 	test_child(seal_few, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_uint_eq(*(uint8_t *)(uintptr_t)at->late, (uint8_t)FDRY_STAMP);
 	fdry_image_unload(img);
 }
@@ -368,7 +359,7 @@ START_TEST(registered_memory_keeps_its_address)
 
 	shared_make();
 	test_child(seal_registered, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_uint_eq(*(uint8_t *)(uintptr_t)(at->own + BYTES + 99), 0x22);
 	ok(fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_read(img, "c", v, BYTES, NULL));
@@ -386,7 +377,7 @@ START_TEST(memory_that_stays_registered)
 
 	shared_make();
 	test_child(seal_pinned, NULL);
-	img = load(0);
+	img = load_with(0);
 	test_sim_fail("cuMemHostUnregister:1");
 	fdry_image_unload(img);
 	ck_assert_uint_eq(test_sim_failed(), 1);
@@ -406,7 +397,7 @@ START_TEST(damaged_content_is_found)
 
 	shared_make();
 	test_child(seal_pinned, NULL);
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_report(img, &report));
 	ck_assert_uint_ge(report.checked_bytes, 2 * BYTES);
 	while (flip_nth(load_store(), "img", i + 1, &next)) {
@@ -424,7 +415,7 @@ START_TEST(damaged_content_is_found)
 	ck_assert(!is_mapped(at->in));
 	flip_bit(&chunk, 99);
 	flip_trust(&chunk);
-	img = load(0);
+	img = load_with(0);
 	fdry_image_unload(img);
 	flip_release(&chunk);
 }

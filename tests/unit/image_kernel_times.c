@@ -59,14 +59,6 @@ static void seal_timed(void *arg)
 	work_end(&p.w);
 }
 
-static struct fdry_image *image_load(const struct fdry_load_opts *opts)
-{
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", opts, &img));
-	return img;
-}
-
 /* A copy of what the function got. */
 struct got {
 	unsigned int n;
@@ -141,7 +133,7 @@ START_TEST(kernels_are_measured)
 	struct fdry_image *img;
 
 	test_child(seal_timed, NULL);
-	img = image_load(&opts);
+	img = load_image("img", &opts);
 	ok(fdry_image_kernel_times(img, NULL, 0, note, &got));
 	ck_assert_uint_eq(got.n, 2);
 	ck_assert_uint_eq(got.graphs[0].times.key, 1);
@@ -160,7 +152,7 @@ START_TEST(the_caller_selects_graphs)
 	struct fdry_image *img;
 
 	test_child(seal_timed, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	ok(fdry_image_kernel_times(img, keys, 3, note, &got));
 	ck_assert_uint_eq(got.n, 3);
 	state_check(&got, 0);
@@ -193,7 +185,7 @@ START_TEST(filled_tensors_keep_their_values)
 	float v[N];
 
 	test_child(seal_timed, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	vector_fill(v, 100);
 	ok(fdry_image_write(img, "b", v, BYTES, NULL));
 	ok(fdry_image_kernel_times(img, &key, 1, b_check, img));
@@ -210,7 +202,7 @@ START_TEST(wrong_arguments)
 	float v[N];
 
 	test_child(seal_timed, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	vector_fill(v, 100);
 	ok(fdry_image_write(img, "b", v, BYTES, NULL));
 	fails(NOKEY, "no graph with key 3", fdry_image_kernel_times(img, keys, 2, note, &got));
@@ -241,7 +233,7 @@ START_TEST(failures_are_undone)
 	size_t i;
 
 	test_child(seal_timed, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	ok(fdry_image_kernel_times(img, NULL, 0, note, &got));
 	before = live_objects();
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -301,7 +293,7 @@ START_TEST(kinds_of_nodes)
 	unsigned int i;
 
 	test_child(seal_kinds, NULL);
-	img = image_load(&opts);
+	img = load_image("img", &opts);
 	ok(fdry_image_kernel_times(img, NULL, 0, note, &got));
 	ck_assert_uint_eq(got.n, KINDS);
 	for (i = 0; i < KINDS; i++) {
@@ -365,7 +357,7 @@ START_TEST(generators_get_their_states_back)
 	struct fdry_image *img;
 
 	test_child(seal_draws, NULL);
-	img = image_load(NULL);
+	img = load_image("img", NULL);
 	ok(fdry_image_rng_seed(img, "g", 9));
 	ok(fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_kernel_times(img, NULL, 0, note, &got));

@@ -156,15 +156,6 @@ static void seal_parts(void *id)
 
 /* --- the loading process --- */
 
-static struct fdry_image *load(uint32_t flags)
-{
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", &opts, &img));
-	return img;
-}
-
 static void launched(struct fdry_image *img, uint64_t key, uint8_t out[BYTES])
 {
 	uint8_t none[BYTES];
@@ -214,7 +205,7 @@ START_TEST(levels_come_back)
 	struct fdry_image *img;
 
 	test_child(seal_parts, NULL);
-	img = load(loads[_i]);
+	img = load_with(loads[_i]);
 	ck_assert_int_eq(test_sim_live("mipmap"), MIPMAPS);
 	ck_assert_int_eq(test_sim_live("array"), 5 + 3 + 6 + 1);
 	sealed_check(img);
@@ -246,7 +237,7 @@ START_TEST(failed_loads_leave_nothing)
 	test_sim_fail(NULL);
 	ck_assert_ptr_null(img);
 	ck_assert_int_eq(live_objects(), before);
-	img = load(0);
+	img = load_with(0);
 	sealed_check(img);
 	fdry_image_unload(img);
 	ck_assert_int_eq(live_objects(), before);
@@ -354,7 +345,7 @@ START_TEST(seals_in_turn)
 	struct fdry_image *img;
 
 	test_child(seal_in_turn, NULL);
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_selftest(img, NULL, NULL, &r));
 	ck_assert_uint_eq(r.differ, 0);
 	sealed_check(img);

@@ -66,20 +66,12 @@ static uint64_t stepped(uint64_t x, uint64_t salt)
 	return x * 6364136223846793005u + salt;
 }
 
-static struct fdry_image *load(const char *ref)
-{
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), ref, NULL, &img));
-	return img;
-}
-
 static const char *const refs[] = { "img", "again" };
 
 /* Load, launch @times, and read the numbers. */
 static void launched(const char *ref, unsigned int times, uint64_t x[64])
 {
-	struct fdry_image *img = load(ref);
+	struct fdry_image *img = load_image(ref, NULL);
 
 	while (times--)
 		ok(fdry_image_launch(img, GRAPH, NULL));
@@ -356,7 +348,7 @@ START_TEST(memory)
 	unsigned int i;
 
 	test_child(_i / 2 ? seal_body_memory : seal_memory, NULL);
-	img = load(refs[_i % 2]);
+	img = load_image(refs[_i % 2], NULL);
 	for (i = 0; i < 3; i++, x[0] += 7) {
 		ok(fdry_image_write(img, "x", x, sizeof(x), NULL));
 		ok(fdry_image_launch(img, GRAPH, NULL));
@@ -395,7 +387,7 @@ START_TEST(memory_of_another_graph)
 	struct fdry_image *img;
 
 	test_child(seal_shared_memory, NULL);
-	img = load(refs[_i]);
+	img = load_image(refs[_i], NULL);
 	ok(fdry_image_launch(img, READER, NULL));
 	ok(fdry_image_read(img, "x", x, sizeof(x), NULL));
 	ck_assert_uint_eq(x[2], stepped(5, 3));
@@ -500,7 +492,7 @@ START_TEST(attributes)
 	unsigned int i;
 
 	test_child(seal_attributes, NULL);
-	img = load(refs[_i]);
+	img = load_image(refs[_i], NULL);
 	ok(fdry_image_launch(img, GRAPH, NULL));
 	ok(fdry_graph_to_text(&img->execs[0].view, NULL, 0, &text));
 	at = (const char *)text.data;
@@ -640,7 +632,7 @@ START_TEST(conditions)
 	unsigned int i, k;
 
 	test_child(seal_conditions, NULL);
-	img = load(refs[_i]);
+	img = load_image(refs[_i], NULL);
 	for (i = 0; i < 4; i++) {
 		want[1] = i % 2;
 		want[2] = i;

@@ -120,15 +120,6 @@ static void drawing_seal(void *arg)
 	work_end(&d.w);
 }
 
-static struct fdry_image *load(uint32_t flags)
-{
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), "img", &opts, &img));
-	return img;
-}
-
 static void half_is(struct fdry_image *img, int half, uint64_t seed, uint64_t offset)
 {
 	uint64_t v[2 * DRAWN];
@@ -162,7 +153,7 @@ START_TEST(a_hundred_launches)
 	int i;
 
 	test_child(drawing_seal, NULL);
-	img = load(flags[_i]);
+	img = load_with(flags[_i]);
 	for (i = 0; i < LAUNCHES; i++) {
 		if (i % 37 == 36) {
 			seed = 0xfedcba9876543210u + (uint64_t)i;
@@ -194,7 +185,7 @@ START_TEST(launches_faster_than_the_stream)
 	int i;
 
 	test_child(drawing_seal, NULL);
-	img = load(0);
+	img = load_with(0);
 	test_sim();
 	*(void **)&query = test_sim_symbol("cuStreamQuery");
 	ok(fdry_image_rng_seed(img, NULL, 5));
@@ -251,7 +242,7 @@ START_TEST(streams_wait_for_each_other)
 	sem_t go;
 
 	test_child(drawing_seal, NULL);
-	img = load(flags[_i]);
+	img = load_with(flags[_i]);
 	a = stream_make(&go);
 	b = stream_make(NULL);
 	ok(fdry_image_launch(img, 5, a));
@@ -274,7 +265,7 @@ START_TEST(a_handle_that_comes_again)
 	sem_t go;
 
 	test_child(drawing_seal, NULL);
-	img = load(FDRY_LOAD_BUILD);
+	img = load_with(FDRY_LOAD_BUILD);
 	a = stream_make(&go);
 	ok(fdry_image_launch(img, 5, a));
 	ck_assert_int_eq(test_sim()->cuStreamDestroy_v2(a), CUDA_SUCCESS);
@@ -296,7 +287,7 @@ START_TEST(a_wait_that_fails)
 	sem_t go;
 
 	test_child(drawing_seal, NULL);
-	img = load(0);
+	img = load_with(0);
 	a = stream_make(&go);
 	b = stream_make(NULL);
 	ok(fdry_image_launch(img, 5, a));
@@ -317,7 +308,7 @@ START_TEST(states_are_set_and_wrap)
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
-	img = load(0);
+	img = load_with(0);
 	state_is(img, "h", FDRY_RNG_SEED, 0);
 	ok(fdry_image_rng_set_state(img, "g", &last));
 	ok(fdry_image_launch(img, 1, NULL));
@@ -341,7 +332,7 @@ START_TEST(states_of_the_callers)
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
-	img = load(0);
+	img = load_with(0);
 	ok(fdry_image_launch_rng(img, 3, NULL, s, 2));
 	half_is(img, 0, 4, 80);
 	half_is(img, 1, 3, 40);
@@ -362,7 +353,7 @@ START_TEST(descriptions_of_generators)
 	char *text = NULL;
 
 	test_child(drawing_seal, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_uint_eq(fdry_image_rng_count(img), 2);
 	ok(fdry_image_rng(img, 1, &name));
 	ck_assert_str_eq(name, "h");
@@ -392,7 +383,7 @@ START_TEST(a_launch_that_fails_draws_nothing)
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
-	img = load(0);
+	img = load_with(0);
 	test_sim();
 	ok(fdry_image_launch(img, 2, NULL));
 	test_sim_fail(specs[_i]);
@@ -423,7 +414,7 @@ START_TEST(a_launch_that_was_made_draws)
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
-	img = load(ways[_i].flags);
+	img = load_with(ways[_i].flags);
 	test_sim();
 	ok(fdry_image_launch(img, 2, NULL));
 	test_sim_fail(ways[_i].spec);
@@ -481,7 +472,7 @@ START_TEST(threads_draw_their_own)
 	uint64_t i, k;
 
 	test_child(drawing_seal, NULL);
-	l.img = load(FDRY_LOAD_BUILD);
+	l.img = load_with(FDRY_LOAD_BUILD);
 	launch_by_four(&l);
 	ok(fdry_image_read(l.img, "out", v, sizeof(v), NULL));
 	for (i = 0; i < DRAWN; i++) {
@@ -501,7 +492,7 @@ START_TEST(many_threads)
 	int i;
 
 	test_child(drawing_seal, NULL);
-	l.img = load(FDRY_LOAD_BUILD);
+	l.img = load_with(FDRY_LOAD_BUILD);
 	launch_by_four(&l);
 	for (i = 0; i < LAUNCHES; i++)
 		g += i % 3 ? 4 : 8;
@@ -714,7 +705,7 @@ START_TEST(draws_of_a_graph_that_is_left_out)
 	struct fdry_image *img;
 
 	test_child(seal_without, NULL);
-	img = load(0);
+	img = load_with(0);
 	ck_assert_uint_eq(fdry_image_rng_count(img), 1);
 	ok(fdry_image_rng_seed(img, "g", 7));
 	ok(fdry_image_launch(img, 1, NULL));

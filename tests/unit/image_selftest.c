@@ -77,14 +77,6 @@ static void seal_tested(void *id)
 	work_end(&p.w);
 }
 
-static struct fdry_image *image_load(const char *name)
-{
-	struct fdry_image *img = NULL;
-
-	ok(fdry_image_load(load_store(), name, NULL, &img));
-	return img;
-}
-
 /* --- seals --- */
 
 /* A seal without a self-test makes the same image before and after one with it: content, external
@@ -261,7 +253,7 @@ START_TEST(host_memory_is_tested)
 	struct fdry_image *img;
 
 	test_child(seal_host, NULL);
-	img = image_load("img");
+	img = load_image("img", NULL);
 	ok(fdry_image_selftest(img, NULL, NULL, &r));
 	ck_assert_uint_gt(r.outputs, 0);
 	ck_assert_uint_eq(r.differ, 0);
@@ -279,7 +271,7 @@ START_TEST(an_image_passes_its_test)
 	int i, n;
 
 	test_child(seal_tested, NULL);
-	img = image_load("img");
+	img = load_image("img", NULL);
 	for (i = 0; i < 3; i++) {
 		ok(fdry_image_selftest(img, NULL, NULL, &r));
 		ck_assert_uint_eq(r.graphs, 3);
@@ -328,7 +320,7 @@ START_TEST(a_difference_is_named)
 
 	test_child(seal_tested, NULL);
 	image_change(0);
-	img = image_load("other");
+	img = load_image("other", NULL);
 	fails(CORRUPT, "graph 1 'add' writes other bytes to output 'c' than at the seal (1 of 11 "
 		       "results differ)",
 	      fdry_image_selftest(img, note, text, &r));
@@ -345,7 +337,7 @@ START_TEST(an_image_without_a_test_is_refused)
 	struct fdry_image *img;
 
 	test_child(seal_plain, NULL);
-	img = image_load("img");
+	img = load_image("img", NULL);
 	fails(STATE, "the image has no self-test", fdry_image_selftest(img, NULL, NULL, NULL));
 	fails(OPTS, "", fdry_image_selftest(img, NULL, NULL, &wrong));
 	fails(INVAL, "", fdry_image_selftest(NULL, NULL, NULL, NULL));
@@ -360,7 +352,7 @@ START_TEST(a_failed_test_is_undone)
 	float v[N];
 
 	test_child(seal_tested, NULL);
-	img = image_load("img");
+	img = load_image("img", NULL);
 	test_sim_fail("cuGraphLaunch:3");
 	fails(DRIVER, "", fdry_image_selftest(img, NULL, NULL, NULL));
 	test_sim_fail(NULL);
