@@ -101,6 +101,24 @@ void launch_add(struct work *w, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c)
 	cuda_ok(cuLaunchKernel, w->vecadd, (N + 63) / 64, 1, 1, 64, 1, 1, 0, w->stream, args, NULL);
 }
 
+void launch_step(struct work *w, CUdeviceptr x, uint64_t salt, uint32_t spins)
+{
+	void *args[] = { &x, &salt, &spins };
+	CUfunction step;
+
+	cuda_ok(cuModuleGetFunction, &step, w->module, "step");
+	cuda_ok(cuLaunchKernel, step, 1, 1, 1, 1, 1, 1, 0, w->stream, args, NULL);
+}
+
+uint64_t step_result(uint64_t x, uint64_t salt, uint32_t spins)
+{
+	uint32_t i;
+
+	for (i = 0; i <= spins; i++)
+		x = x * 6364136223846793005u + salt;
+	return x;
+}
+
 void graph_add(struct work *w, uint64_t key)
 {
 	capture_start(w);

@@ -61,6 +61,12 @@ CUgraph capture_stop(struct work *w);
 
 void launch_add(struct work *w, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c);
 
+/* Launch a kernel that sets the number at @x to the step_result() of it. A large @spins makes it
+ * slow. */
+void launch_step(struct work *w, CUdeviceptr x, uint64_t salt, uint32_t spins);
+/* Return @x after @spins + 1 times x = x * 6364136223846793005 + salt. */
+uint64_t step_result(uint64_t x, uint64_t salt, uint32_t spins);
+
 /* Capture c = a + b as graph @key. */
 void graph_add(struct work *w, uint64_t key);
 struct fdry_tensor vector(const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);

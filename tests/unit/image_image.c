@@ -16,19 +16,14 @@
 static void seal_slow(void *arg)
 {
 	struct fdry_tensor t = { .name = "x", .dtype = FDRY_U64, .use = FDRY_USE_STATE };
-	uint64_t salt = 5;
-	uint32_t spins = SPINS;
-	CUfunction step;
 	struct work w;
-	void *args[] = { &t.addr, &salt, &spins };
 
 	(void)arg;
 	work_make(&w);
 	graph_add(&w, 1);
 	cuda_ok(cuMemAlloc_v2, &t.addr, 8);
-	cuda_ok(cuModuleGetFunction, &step, w.module, "step");
 	capture_start(&w);
-	cuda_ok(cuLaunchKernel, step, 1, 1, 1, 1, 1, 1, 0, w.stream, args, NULL);
+	launch_step(&w, t.addr, 5, SPINS);
 	ok(fdry_capture_graph(w.cap, SLOW, "slow", capture_stop(&w)));
 	ok(fdry_capture_tensor(w.cap, &t));
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
@@ -66,15 +61,6 @@ START_TEST(writes_wait_for_what_was_launched)
 }
 END_TEST
 
-static uint64_t step_state(uint64_t x)
-{
-	uint32_t i;
-
-	for (i = 0; i <= SPINS; i++)
-		x = x * 6364136223846793005u + 5;
-	return x;
-}
-
 START_TEST(reads_and_restores_wait_too)
 {
 	uint64_t x = 0, zero = 0;
@@ -84,7 +70,7 @@ START_TEST(reads_and_restores_wait_too)
 	img = load_image("img", NULL);
 	ok(fdry_image_launch(img, SLOW, NULL));
 	ok(fdry_image_read(img, "x", &x, 8, NULL));
-	ck_assert_uint_eq(x, step_state(0));
+	ck_assert_uint_eq(x, step_result(0, 5, SPINS));
 	ok(fdry_image_launch(img, SLOW, NULL));
 	ok(fdry_image_restore(img, NULL));
 	ck_assert(!memcmp((void *)(uintptr_t)addr_of(img, "x"), &zero, 8));

@@ -149,15 +149,9 @@ static void seal_functions(void *arg)
 	struct fdry_host_function f = { "done", count_calls, &count };
 	CUgraph g;
 	struct nodes n;
-	void *args[3];
-	uint64_t salt = 3;
-	uint32_t spins = 0;
 
 	(void)arg;
 	nodes_begin(&n);
-	args[0] = &n.x.addr;
-	args[1] = &salt;
-	args[2] = &spins;
 	ok(fdry_capture_host_function(n.w.cap, &f));
 	f.name = "again";
 	fails(EXISTS, "'again' with this argument is named 'done' already",
@@ -172,7 +166,7 @@ static void seal_functions(void *arg)
 	f = (struct fdry_host_function){ .name = "none" };
 	fails(INVAL, "host function 'none' is NULL", fdry_capture_host_function(n.w.cap, &f));
 	capture_start(&n.w);
-	cuda_ok(cuLaunchKernel, n.step, 1, 1, 1, 1, 1, 1, 0, n.w.stream, args, NULL);
+	launch_step(&n.w, n.x.addr, 3, 0);
 	cuda_ok(cuLaunchHostFunc, n.w.stream, count_calls, &count);
 	g = capture_stop(&n.w);
 	nodes_seal(&n, g);
@@ -226,18 +220,12 @@ static void seal_memops(void *arg)
 	CUstreamBatchMemOpParams op = { .writeValue = {
 		.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .value64 = 0x1122334455667788 } };
 	struct nodes n;
-	void *args[3];
-	uint64_t salt = 3;
-	uint32_t spins = 0;
 
 	(void)arg;
 	nodes_begin(&n);
-	args[0] = &n.x.addr;
-	args[1] = &salt;
-	args[2] = &spins;
 	op.writeValue.address = n.x.addr + 8;
 	capture_start(&n.w);
-	cuda_ok(cuLaunchKernel, n.step, 1, 1, 1, 1, 1, 1, 0, n.w.stream, args, NULL);
+	launch_step(&n.w, n.x.addr, 3, 0);
 	cuda_ok(cuStreamBatchMemOp_v2, n.w.stream, 1, &op, 0);
 	nodes_seal(&n, capture_stop(&n.w));
 }

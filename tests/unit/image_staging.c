@@ -15,11 +15,7 @@ static void seal_sums(void *arg)
 	struct fdry_tensor large = {
 		.name = "large", .dtype = FDRY_U8, .rank = 1, .shape = { LARGE }, .stride = { 1 }
 	};
-	uint32_t spins = SPINS;
-	uint64_t salt = 5;
-	CUfunction step;
 	struct work w;
-	void *args[] = { &x.addr, &salt, &spins };
 	float *h;
 	int i;
 
@@ -28,12 +24,11 @@ static void seal_sums(void *arg)
 	cuda_ok(cuMemAlloc_v2, &x.addr, 8);
 	cuda_ok(cuMemAlloc_v2, &large.addr, LARGE);
 	cuda_ok(cuMemAllocHost_v2, (void **)&h, BYTES);
-	cuda_ok(cuModuleGetFunction, &step, w.module, "step");
 	cuda_ok(cuMemsetD8Async, w.c, 0, BYTES, w.stream);
 	cuda_ok(cuStreamSynchronize, w.stream);
 	for (i = 1; i <= 2; i++) {
 		capture_start(&w);
-		cuda_ok(cuLaunchKernel, step, 1, 1, 1, 1, 1, 1, 0, w.stream, args, NULL);
+		launch_step(&w, x.addr, 5, SPINS);
 		if (i == 2)
 			cuda_ok(cuMemcpyHtoDAsync_v2, w.a, h, BYTES, w.stream);
 		launch_add(&w, w.a, w.c, w.c);

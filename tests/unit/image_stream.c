@@ -15,18 +15,13 @@ static const struct fdry_driver *drv;
 static void seal_slow(void *arg)
 {
 	struct fdry_tensor t = { .name = "x", .dtype = FDRY_U64, .use = FDRY_USE_STATE };
-	uint64_t salt = 5;
-	uint32_t spins = SPINS;
-	CUfunction step;
 	struct work w;
-	void *args[] = { &t.addr, &salt, &spins };
 
 	work_make(&w);
 	graph_add(&w, ADD);
 	cuda_ok(cuMemAlloc_v2, &t.addr, 8);
-	cuda_ok(cuModuleGetFunction, &step, w.module, "step");
 	capture_start(&w);
-	cuda_ok(cuLaunchKernel, step, 1, 1, 1, 1, 1, 1, 0, w.stream, args, NULL);
+	launch_step(&w, t.addr, 5, SPINS);
 	ok(fdry_capture_graph(w.cap, SLOW, "slow", capture_stop(&w)));
 	ok(fdry_capture_tensor(w.cap, &t));
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
@@ -39,15 +34,6 @@ static void seal_elsewhere(void *arg)
 {
 	work_base += 1ull << 35;
 	seal_slow(arg);
-}
-
-static uint64_t step_state(uint64_t x)
-{
-	uint32_t i;
-
-	for (i = 0; i <= SPINS; i++)
-		x = x * 6364136223846793005u + 5;
-	return x;
 }
 
 static struct fdry_image *load_on(const char *name, int device, uint32_t flags)
@@ -260,7 +246,7 @@ START_TEST(in_the_order_of_the_stream)
 	ok(fdry_image_launch(img, SLOW, s[_i]));
 	ok(fdry_image_launch(img, SLOW, s[_i]));
 	ok(fdry_image_read(img, "x", &x, 8, s[_i]));
-	ck_assert_uint_eq(x, step_state(step_state(0)));
+	ck_assert_uint_eq(x, step_result(step_result(0, 5, SPINS), 5, SPINS));
 	vector_fill(v, 9);
 	ok(fdry_image_launch(img, SLOW, s[_i]));
 	add_check(img, s[!_i], 9); /* launches of one image follow each other */
@@ -318,7 +304,7 @@ START_TEST(refreshed_beside_a_launch)
 	ck_assert_ptr_eq(now, before);
 	ok(fdry_image_launch(img, SLOW, NULL));
 	ok(fdry_image_read(img, "x", &x, 8, NULL));
-	ck_assert_uint_eq(x, step_state(step_state(0)));
+	ck_assert_uint_eq(x, step_result(step_result(0, 5, SPINS), 5, SPINS));
 	fdry_image_unload(img);
 }
 END_TEST
