@@ -230,6 +230,15 @@ struct fdry_image *load_with(uint32_t flags)
 	return load_image("img", &opts);
 }
 
+void described_as(const char *text)
+{
+	char *all = NULL;
+
+	ok(fdry_image_describe(load_store(), "img", &all));
+	ck_assert_msg(strstr(all, text), "'%s' does not have '%s'", all, text);
+	free(all);
+}
+
 void image_manifest_read(struct fdry_buf *bytes, struct fdry_manifest *m)
 {
 	struct fdry_reader *reader;

@@ -84,6 +84,8 @@ struct fdry_store *load_store(void);
 struct fdry_image *load_image(const char *ref, const struct fdry_load_opts *opts);
 /* Load its image "img" with flags of enum fdry_load_flags. */
 struct fdry_image *load_with(uint32_t flags);
+/* Check that the description of its image "img" has @text. */
+void described_as(const char *text);
 /* Read the manifest of "img" in the store into @bytes; @m points into it. */
 void image_manifest_read(struct fdry_buf *bytes, struct fdry_manifest *m);
 /* A section of the manifest that image_manifest_read() has read, to change it. */

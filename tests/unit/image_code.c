@@ -139,18 +139,14 @@ static void seal_clusters(void *arg)
 START_TEST(cluster_attributes)
 {
 	struct fdry_image *img;
-	char *text;
 
 	test_child(seal_clusters, NULL);
-	ok(fdry_image_describe(load_store(), "img", &text));
-	ck_assert_msg(strstr(text, " attributes 49152 25 0, vecadd, required_cluster_width 2, "
-				   "required_cluster_height 1, "
-				   "required_cluster_depth 1, cluster_scheduling_policy 2"),
-		      "%s", text);
+	described_as(" attributes 49152 25 0, vecadd, required_cluster_width 2, "
+		     "required_cluster_height 1, "
+		     "required_cluster_depth 1, cluster_scheduling_policy 2");
 	ok(fdry_image_load(load_store(), "img", NULL, &img));
 	image_check(img, 1, 3, 100);
 	fdry_image_unload(img);
-	free(text);
 }
 END_TEST
 
