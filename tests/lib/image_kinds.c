@@ -78,7 +78,7 @@ static void condition_add(CUgraph g, CUdeviceptr c)
 	memset_add(p.conditional.phGraph_out[0], NULL, c, 8);
 }
 
-CUgraph image_kind_graph(enum image_kind kind, CUdeviceptr c)
+static CUgraph kind_graph(enum image_kind kind, CUdeviceptr c)
 {
 	CUgraphNode n;
 	CUgraph g, child;
@@ -108,4 +108,16 @@ CUgraph image_kind_graph(enum image_kind kind, CUdeviceptr c)
 	if (kind == KIND_PARENT || kind == KIND_HOST_CHILD)
 		cuda_ok(cuGraphAddChildGraphNode, &n, g, NULL, 0, child);
 	return g;
+}
+
+void image_kinds_make(struct work *w)
+{
+	struct fdry_host_function f = image_kind_function();
+	unsigned int i;
+
+	work_make(w);
+	ok(fdry_capture_host_function(w->cap, &f));
+	for (i = 0; i < KINDS; i++)
+		ok(fdry_capture_graph(w->cap, KIND_KEY + i, "kind", kind_graph(i, w->c)));
+	tensor_add(w, "c", w->c, FDRY_USE_STATE, 0);
 }

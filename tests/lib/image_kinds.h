@@ -17,9 +17,12 @@ enum image_kind {
 	KINDS
 };
 
+#define KIND_KEY 10u /* graph KIND_KEY + i has nodes of kind i */
+
 extern int image_kind_calls; /* of host nodes */
 /* The function that host nodes call. */
 struct fdry_host_function image_kind_function(void);
-CUgraph image_kind_graph(enum image_kind kind, CUdeviceptr c);
+/* Make a work with a graph of each kind, whose c is state. */
+void image_kinds_make(struct work *w);
 
 #endif

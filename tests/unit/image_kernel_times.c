@@ -258,8 +258,6 @@ END_TEST
 
 /* --- kinds of nodes --- */
 
-#define FIRST 10u /* the key of the first graph; each kind has one graph */
-
 static const char *const reasons[KINDS] = {
 	[KIND_HOST] = "it has a host node, which calls a function of the program",
 	[KIND_EVENT] = "it has an event, which may be awaited before it is recorded",
@@ -270,16 +268,10 @@ static const char *const reasons[KINDS] = {
 
 static void seal_kinds(void *arg)
 {
-	struct fdry_host_function f = image_kind_function();
 	struct work w;
-	unsigned int i;
 
 	(void)arg;
-	work_make(&w);
-	ok(fdry_capture_host_function(w.cap, &f));
-	for (i = 0; i < KINDS; i++)
-		ok(fdry_capture_graph(w.cap, FIRST + i, "kind", image_kind_graph(i, w.c)));
-	tensor_add(&w, "c", w.c, FDRY_USE_STATE, 0);
+	image_kinds_make(&w);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
 }
@@ -297,7 +289,7 @@ START_TEST(kinds_of_nodes)
 	ok(fdry_image_kernel_times(img, NULL, 0, note, &got));
 	ck_assert_uint_eq(got.n, KINDS);
 	for (i = 0; i < KINDS; i++) {
-		ck_assert_uint_eq(got.graphs[i].times.key, FIRST + i);
+		ck_assert_uint_eq(got.graphs[i].times.key, KIND_KEY + i);
 		if (reasons[i])
 			ck_assert_str_eq(got.graphs[i].times.left_out, reasons[i]);
 		else

@@ -366,8 +366,6 @@ END_TEST
 
 /* --- kinds of nodes --- */
 
-#define FIRST 10u /* the key of the first graph; each kind has one graph */
-
 static const char *const reasons[KINDS] = {
 	[KIND_HOST] = "a host node, which calls a function of the program",
 	[KIND_EVENT] = "an event, which orders other work of the program",
@@ -387,23 +385,18 @@ static void warning(void *arg, int level, const char *text)
 
 static void seal_kinds(void *arg)
 {
-	struct fdry_host_function f = image_kind_function();
 	struct work w;
 	char line[200];
 	unsigned int i;
 
 	(void)arg;
-	work_make(&w);
-	ok(fdry_capture_host_function(w.cap, &f));
-	for (i = 0; i < KINDS; i++)
-		ok(fdry_capture_graph(w.cap, FIRST + i, "kind", image_kind_graph(i, w.c)));
-	tensor_add(&w, "c", w.c, FDRY_USE_STATE, 0);
+	image_kinds_make(&w);
 	ok(fdry_capture_selftest(w.cap, SEED));
 	fdry_log_set(warning, NULL, FDRY_LOG_WARN);
 	ok(work_seal(&w, "img"));
 	for (i = 0; i < KINDS; i++) {
 		snprintf(line, sizeof(line),
-			 "the self-test leaves out graph %u 'kind': it has %s\n", FIRST + i,
+			 "the self-test leaves out graph %u 'kind': it has %s\n", KIND_KEY + i,
 			 reasons[i] ? reasons[i] : "");
 		ck_assert_msg(!strstr(warnings, line) == !reasons[i], "%s%s", line, warnings);
 	}
@@ -429,7 +422,7 @@ START_TEST(kinds_of_nodes)
 	ck_assert_uint_eq(r.outputs, KIND_PARENT + 1);
 	ck_assert_uint_eq(r.differ + r.unstable, 0);
 	ck_assert_int_eq(image_kind_calls, 0);
-	ok(fdry_image_launch(img, FIRST + KIND_WRITE, NULL));
+	ok(fdry_image_launch(img, KIND_KEY + KIND_WRITE, NULL));
 	ok(fdry_image_read(img, "c", c, sizeof(c), NULL));
 	ck_assert_uint_eq(c[0], 9);
 	fdry_image_unload(img);
