@@ -284,3 +284,13 @@ void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_sal
 		ck_assert_msg(c[i] == vector_value(i, a_salt) + vector_value(i, b_salt),
 			      "c[%d] is %g", i, (double)c[i]);
 }
+
+void launch_into_c(struct fdry_image *img, uint64_t key, uint8_t c[BYTES])
+{
+	uint8_t none[BYTES];
+
+	memset(none, 0xcc, BYTES);
+	ok(fdry_image_write(img, "c", none, BYTES, NULL));
+	ok(fdry_image_launch(img, key, NULL));
+	ok(fdry_image_read(img, "c", c, BYTES, NULL));
+}

@@ -93,6 +93,9 @@ void *image_manifest_at(const struct fdry_buf *bytes, const void *section);
 /* Store the manifest, which may have been changed, as another image, and release @bytes. */
 void image_manifest_store(struct fdry_buf *bytes, const struct fdry_manifest *m, const char *ref);
 
+/* Launch a graph that writes a part of c, and read c. The other bytes of c are 0xcc. */
+void launch_into_c(struct fdry_image *img, uint64_t key, uint8_t c[BYTES]);
+
 /* Check that the image's c is a + b for the vectors of @a_salt and @b_salt. */
 void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_salt);
 

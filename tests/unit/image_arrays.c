@@ -210,16 +210,6 @@ static void in_fill(uint8_t in[BYTES], int salt)
 		in[at] = (uint8_t)(at * 31 + at / 249 + (size_t)salt);
 }
 
-static void launched(struct fdry_image *img, uint64_t key, uint8_t out[BYTES])
-{
-	uint8_t none[BYTES];
-
-	memset(none, 0xcc, BYTES);
-	ok(fdry_image_write(img, "c", none, BYTES, NULL));
-	ok(fdry_image_launch(img, key, NULL));
-	ok(fdry_image_read(img, "c", out, BYTES, NULL));
-}
-
 /* The part of array @i has its sealed bytes. */
 static void sealed_check(struct fdry_image *img, int i, uint64_t key)
 {
@@ -227,7 +217,7 @@ static void sealed_check(struct fdry_image *img, int i, uint64_t key)
 	uint8_t out[BYTES];
 	size_t at, x, y, z;
 
-	launched(img, key, out);
+	launch_into_c(img, key, out);
 	for (at = 0; at < part_of(i); at++) {
 		x = at % s->width + s->x;
 		y = at / s->width % s->height + s->y;
@@ -246,7 +236,7 @@ static void written_check(struct fdry_image *img, int i, int salt)
 	in_fill(in, salt);
 	ok(fdry_image_write(img, "a", in, BYTES, NULL));
 	ok(fdry_image_launch(img, (uint64_t)i, NULL));
-	launched(img, READ + (uint64_t)i, out);
+	launch_into_c(img, READ + (uint64_t)i, out);
 	ck_assert_mem_eq(in, out, part_of(i));
 }
 
@@ -283,7 +273,7 @@ START_TEST(from_array_to_array)
 	test_child(seal_arrays, NULL);
 	img = load_with(0);
 	ok(fdry_image_launch(img, ACROSS, NULL));
-	launched(img, READ + 4, out);
+	launch_into_c(img, READ + 4, out);
 	for (at = 0; at < 80 * 6 * 3; at++) {
 		from = ((at / 480 + 2) * 7 + at / 80 % 6 + 1) * 132 + at % 80 + 4;
 		ck_assert_uint_eq(out[at], sealed_byte(3, from));

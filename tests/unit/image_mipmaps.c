@@ -156,16 +156,6 @@ static void seal_parts(void *id)
 
 /* --- the loading process --- */
 
-static void launched(struct fdry_image *img, uint64_t key, uint8_t out[BYTES])
-{
-	uint8_t none[BYTES];
-
-	memset(none, 0xcc, BYTES);
-	ok(fdry_image_write(img, "c", none, BYTES, NULL));
-	ok(fdry_image_launch(img, key, NULL));
-	ok(fdry_image_read(img, "c", out, BYTES, NULL));
-}
-
 static void sealed_check(struct fdry_image *img)
 {
 	uint8_t out[BYTES];
@@ -173,7 +163,7 @@ static void sealed_check(struct fdry_image *img)
 	int i;
 
 	for (i = 0; i < PARTS; i++) {
-		launched(img, READ + (uint64_t)i, out);
+		launch_into_c(img, READ + (uint64_t)i, out);
 		for (at = 0; at < BYTES; at++)
 			ck_assert_msg(out[at] == (at < bytes_of(i) ? sealed_byte(i, at) : 0xcc),
 				      "part %d: byte %zu is %#x", i, at, out[at]);
@@ -192,7 +182,7 @@ static void written_check(struct fdry_image *img)
 		ok(fdry_image_launch(img, (uint64_t)i, NULL));
 	}
 	for (i = 0; i < PARTS; i++) {
-		launched(img, READ + (uint64_t)i, out);
+		launch_into_c(img, READ + (uint64_t)i, out);
 		memset(in, 0x40 + i, BYTES);
 		ck_assert_mem_eq(in, out, bytes_of(i));
 	}
