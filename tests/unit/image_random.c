@@ -79,6 +79,16 @@ static struct fdry_rng_use draw_of(const struct drawing *d, const char *name, in
 	return (struct fdry_rng_use){ name, d->g[cells], d->g[cells + 1], increment };
 }
 
+/* Draw once from "g", and end the capture as graph 1. */
+static void once_add(struct drawing *d)
+{
+	struct fdry_rng_use draw = draw_of(d, "g", 0, 4);
+
+	draw_add(d, 0, 0, 0);
+	ok(fdry_capture_graph(d->w.cap, 1, "once", capture_stop(&d->w)));
+	ok(fdry_capture_rng_use(d->w.cap, 1, &draw));
+}
+
 /*
  * Graph 1 draws twice from "g", 4 apart, in all 8; graph 2 once from "g" with the same cells, 4;
  * graph 3 from "g" and "h", whose cells are its own; graph 4 draws nothing; graph 5 adds up numbers
@@ -551,7 +561,6 @@ END_TEST
 static void touched(void *arg)
 {
 	static struct drawing d;
-	struct fdry_rng_use draw;
 
 	(void)arg;
 	drawing_make(&d);
@@ -560,10 +569,7 @@ static void touched(void *arg)
 		cuda_ok(cuMemsetD8Async, d.g[1], 1, 4, d.w.stream);
 	else
 		cuda_ok(cuMemcpyDtoDAsync_v2, d.g[0], d.w.a, 8, d.w.stream);
-	draw_add(&d, 0, 0, 0);
-	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
-	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
+	once_add(&d);
 	fails(REFUSED, "copies or sets the state of generator 'g'", work_seal(&d.w, "img"));
 	work_end(&d.w);
 }
@@ -574,15 +580,11 @@ static void outside(void *arg)
 	struct fdry_tensor t = { .name = "state", .dtype = FDRY_U64,
 				 .flags = FDRY_TENSOR_EXTERNAL };
 	static struct drawing d;
-	struct fdry_rng_use draw;
 
 	(void)arg;
 	drawing_make(&d);
 	capture_start(&d.w);
-	draw_add(&d, 0, 0, 0);
-	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
-	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
+	once_add(&d);
 	t.addr = d.g[1];
 	ok(fdry_capture_tensor(d.w.cap, &t));
 	fails(REFUSED, "graph 1: the offset of generator 'g' is in an external tensor",
@@ -721,15 +723,11 @@ END_TEST
 static void seal_with(void *id)
 {
 	static struct drawing d;
-	struct fdry_rng_use draw;
 	char *text = id;
 
 	drawing_make(&d);
 	capture_start(&d.w);
-	draw_add(&d, 0, 0, 0);
-	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
-	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
+	once_add(&d);
 	cuda_ok(cuMemsetD8Async, d.g[0], (unsigned char)text[0], 8, d.w.stream);
 	cuda_ok(cuStreamSynchronize, d.w.stream);
 	ok(fdry_capture_seal(d.w.cap, d.w.store, text[0] == 'a' ? "a" : "b", NULL, NULL));
