@@ -348,13 +348,25 @@ START_TEST(a_load_within_a_load)
 }
 END_TEST
 
+/* Fill @late from 500 on, and capture graph 3: c = a + late. */
+static void late_add(struct work *w, CUdeviceptr late)
+{
+	float v[N];
+
+	vector_fill(v, 500);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	capture_start(w);
+	launch_add(w, w->a, late, w->c);
+	ok(fdry_capture_graph(w->cap, 3, "late", capture_stop(w)));
+	tensor_add(w, "c", w->c, FDRY_USE_OUTPUT, 0);
+}
+
 /* A first image, then more of the same process: an allocation of its own, graph 3: c = a + it, and
  * the second image. */
 static void seal_twice(void *unused)
 {
 	CUdeviceptr gone, late;
 	struct work w;
-	float v[N];
 
 	(void)unused;
 	work_make(&w);
@@ -363,12 +375,7 @@ static void seal_twice(void *unused)
 	ok(work_seal(&w, "img"));
 	cuda_ok(cuMemFree_v2, gone);
 	cuda_ok(cuMemAlloc_v2, &late, BYTES);
-	vector_fill(v, 500);
-	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
-	capture_start(&w);
-	launch_add(&w, w.a, late, w.c);
-	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
-	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	late_add(&w, late);
 	tensor_add(&w, "late", late, FDRY_USE_CONST, 0);
 	ok(work_seal(&w, "more"));
 	work_end(&w);
@@ -412,12 +419,7 @@ static void seal_changed(void *unused)
 	(void)unused;
 	work_make(&w);
 	cuda_ok(cuMemAlloc_v2, &late, BYTES);
-	vector_fill(v, 500);
-	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
-	capture_start(&w);
-	launch_add(&w, w.a, late, w.c);
-	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
-	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	late_add(&w, late);
 	ok(work_seal(&w, "img"));
 	vector_fill(v, 600);
 	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
@@ -451,7 +453,6 @@ static void seal_reused(void *unused)
 {
 	CUdeviceptr gone, big, late;
 	struct work w;
-	float v[N];
 
 	(void)unused;
 	work_make(&w);
@@ -462,12 +463,7 @@ static void seal_reused(void *unused)
 	ok(work_seal(&w, "first"));
 	cuda_ok(cuMemAlloc_v2, &late, BIG);
 	ck_assert_uint_eq(late, gone);
-	vector_fill(v, 500);
-	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
-	capture_start(&w);
-	launch_add(&w, w.a, late, w.c);
-	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
-	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	late_add(&w, late);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
 }
