@@ -80,6 +80,24 @@ static void end(CUgraph g, struct fdry_graph_kept *kept)
 	ok(gf.drv.cuGraphDestroy(g));
 }
 
+static CUdeviceptr freed_address(void)
+{
+	CUdeviceptr p;
+
+	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
+	ok(gf.drv.cuMemFree_v2(p));
+	return p;
+}
+
+/* Allocate the memory at an address that freed_address() returned. */
+static void allocate_again(CUdeviceptr p)
+{
+	CUdeviceptr again;
+
+	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
+	ck_assert_uint_eq(again, p);
+}
+
 START_TEST(nothing_changed)
 {
 	struct fdry_graph_kept kept = { 0 };
@@ -183,15 +201,12 @@ START_TEST(number_became_a_pointer)
 {
 	struct fdry_graph_kept kept = { 0 };
 	CUgraph g = graph_make();
-	CUdeviceptr p, again;
+	CUdeviceptr p = freed_address();
 
-	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
-	ok(gf.drv.cuMemFree_v2(p));
 	step_node(g, NULL, 0, p);
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
-	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
-	ck_assert_uint_eq(again, p);
+	allocate_again(p);
 	if (_i)
 		fdry_wordset_release(&memo.words);
 	refused_again(g, &kept, "node 0: kernel: kernel step: byte 0 of its parameter 1 is");
@@ -207,11 +222,9 @@ START_TEST(word_of_two_graphs)
 	struct fdry_graph_kept kept[2];
 	struct fdry_graph_reader rd = gf.reader;
 	CUgraph g[2] = { graph_make(), graph_make() };
-	CUdeviceptr p, again;
+	CUdeviceptr p = freed_address();
 
 	memset(kept, 0, sizeof(kept));
-	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
-	ok(gf.drv.cuMemFree_v2(p));
 	step_node(g[0], NULL, 0, p);
 	step_node(g[1], NULL, 1, p);
 	ok(fdry_graph_reread(&rd, g[0], &kept[0]));
@@ -222,8 +235,7 @@ START_TEST(word_of_two_graphs)
 	}
 	ok(fdry_graph_reread(&rd, g[1], &kept[1]));
 	fdry_graph_memo_yield(&rd, true, &memo);
-	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
-	ck_assert_uint_eq(again, p);
+	allocate_again(p);
 	refused_again(g[0], &kept[0], "which points to device memory outside of the region");
 	fdry_wordset_release(&memo.words);
 	refused_again(g[1], &kept[1], "which points to device memory outside of the region");
@@ -242,13 +254,11 @@ START_TEST(too_many_words_are_checked_by_graph)
 	struct fdry_graph_kept kept[2];
 	struct fdry_graph_reader rd = gf.reader;
 	CUgraph g[2] = { graph_make(), graph_make() };
-	CUdeviceptr p, again;
+	CUdeviceptr p = freed_address();
 	unsigned int count;
 	size_t i;
 
 	memset(kept, 0, sizeof(kept));
-	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
-	ok(gf.drv.cuMemFree_v2(p));
 	step_node(g[0], NULL, 0, p);
 	step_node(g[1], NULL, 1, 5);
 	ok(reread(g[0], &kept[0], &count));
@@ -259,8 +269,7 @@ START_TEST(too_many_words_are_checked_by_graph)
 	ok(fdry_graph_reread(&rd, g[0], &kept[0]));
 	ok(fdry_graph_reread(&rd, g[1], &kept[1]));
 	fdry_graph_memo_yield(&rd, true, &memo);
-	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
-	ck_assert_uint_eq(again, p);
+	allocate_again(p);
 	refused_again(g[0], &kept[0], "which points to device memory outside of the region");
 	ok(gf.drv.cuMemFree_v2(p));
 	end(g[0], &kept[0]);
@@ -273,13 +282,11 @@ START_TEST(pointer_in_a_gap)
 {
 	struct fdry_graph_kept kept = { 0 };
 	CUgraph g = graph_make();
-	CUdeviceptr p, again, x = gf.mem;
+	CUdeviceptr p = freed_address(), x = gf.mem;
 	uint64_t salt;
 	uint32_t spins;
 	void *args[] = { &x, &salt, &spins };
 
-	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
-	ok(gf.drv.cuMemFree_v2(p));
 	salt = p << 32 | 7;
 	spins = (uint32_t)(p >> 32);
 	kernel_add(g, NULL, STEP, args);
@@ -289,8 +296,7 @@ START_TEST(pointer_in_a_gap)
 	ck_assert(!read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
 	gf.freed = 0;
-	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
-	ck_assert_uint_eq(again, p);
+	allocate_again(p);
 	refused_again(g, &kept, "device memory outside of the region");
 	ok(gf.drv.cuMemFree_v2(p));
 	end(g, &kept);
