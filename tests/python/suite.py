@@ -31,6 +31,15 @@ class Vecadd(unittest.TestCase):
         return foundry.load("vecadd", store=self.store, **options)
 
 
+def child(file, *args, env=None):
+    """Runs a test's file in another process, as "FILE child ARGS", and returns what it prints."""
+    done = subprocess.run([sys.executable, os.path.abspath(file), "child", *args],
+                          capture_output=True, text=True, check=False, env=env)
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return done.stdout
+
+
 class Result(unittest.TextTestResult):
     """Counts the tests that passed: testsRun has skipped ones too, but not since Python 3.12.1."""
 

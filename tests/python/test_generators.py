@@ -8,7 +8,6 @@ the numbers that it must give.
 """
 import ctypes
 import os
-import subprocess
 import sys
 import tempfile
 import types
@@ -229,13 +228,6 @@ def blind(cap, torch, kernel, out, store):
         raise AssertionError("sealed")
 
 
-def child(store, layout):
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", store, layout],
-                          capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode:
-        raise AssertionError(done.stdout + done.stderr)
-
-
 class Generators(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -244,7 +236,7 @@ class Generators(unittest.TestCase):
 
     def load(self, layout):
         import foundry
-        child(self.store, layout)
+        suite.child(__file__, self.store, layout)
         img = foundry.load("draws", store=self.store, poison=True)
         self.addCleanup(img.close)
         return img
@@ -355,7 +347,7 @@ class Generators(unittest.TestCase):
         self.assertEqual((self.numbers(img, "a"), mine.get_offset()), (drawn(SEED, 0), 8))
 
     def test_states_that_are_not_recognised_are_refused(self):
-        child(self.store, "blind")
+        suite.child(__file__, self.store, "blind")
 
 
 if __name__ == "__main__":

@@ -222,11 +222,7 @@ def damage(store):
 
 
 def child(*args):
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise AssertionError(done.stdout + done.stderr)
-    return done.stdout.split()[-1]
+    return suite.child(__file__, *args).split()[-1]
 
 
 class Roundtrip(unittest.TestCase):

@@ -34,10 +34,7 @@ class Selftest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.store = os.path.join(cls.folder.name, "store")
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", cls.store],
-                              capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise AssertionError(done.stdout + done.stderr)
+        suite.child(__file__, cls.store)
 
     @classmethod
     def tearDownClass(cls):

@@ -3,7 +3,6 @@
 own.
 """
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -59,11 +58,7 @@ def start(store, *words):
 
 def child(*args):
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args],
-                          capture_output=True, text=True, check=False, env=env)
-    if done.returncode:
-        raise AssertionError(done.stdout + done.stderr)
-    return done.stdout.strip().splitlines()[-1]
+    return suite.child(__file__, *args, env=env).strip().splitlines()[-1]
 
 
 class Starts(unittest.TestCase):

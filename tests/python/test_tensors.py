@@ -7,7 +7,6 @@ import ctypes
 import itertools
 import os
 import struct
-import subprocess
 import sys
 import tempfile
 import types
@@ -149,7 +148,7 @@ class Tensors(unittest.TestCase):
         import foundry
         cls.folder = tempfile.TemporaryDirectory()
         store = os.path.join(cls.folder.name, "store")
-        subprocess.run([sys.executable, os.path.abspath(__file__), "child", store], check=True)
+        suite.child(__file__, store)
         cls.img = foundry.load("layouts", store=store)
 
     @classmethod
