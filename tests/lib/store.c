@@ -47,13 +47,22 @@ struct fdry_store *store_make(void)
 
 void noise(uint64_t seed, void *to, size_t len)
 {
+	uint64_t x = seed * 0x9E3779B97F4A7C15u + 1, word;
 	uint8_t *p = to;
-	uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;
-	size_t i;
+	size_t at, i, n;
 
-	for (i = 0; i < len; i++) {
-		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-		p[i] = (uint8_t)(x >> 32);
+	/* Sanitizers check each write, so eight bytes are written at once. */
+	for (at = 0; at < len; at += n) {
+		n = len - at < sizeof(word) ? len - at : sizeof(word);
+		for (word = 0, i = 0; i < sizeof(word); i++) {
+			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+			word |= (x >> 32 & 0xff) << 8 * i;
+		}
+		word = htole64(word);
+		if (n == sizeof(word))
+			memcpy(p + at, &word, sizeof(word));
+		else
+			memcpy(p + at, &word, n);
 	}
 }
 
