@@ -8,7 +8,7 @@
 
 #define MIB (1ull << 20)
 #define ROWS 4            /* of 1 MiB, when captured */
-#define ROOM (64 * MIB)
+#define ROOM (16 * MIB)
 #define ROW_FLOATS ((int64_t)(MIB / sizeof(float)))
 
 static struct fdry_tensor kv_tensor(CUdeviceptr addr, uint32_t flags)
@@ -171,7 +171,7 @@ static void kv_check(struct fdry_image *img, uint64_t bytes)
 
 /* The sizes that loads choose. 0: the size of the capture. */
 #define NSOME 7
-static const uint64_t some[NSOME] = { 0, 1 * MIB, 2 * MIB, 3 * MIB, 5 * MIB, 32 * MIB, ROOM };
+static const uint64_t some[NSOME] = { 0, 1 * MIB, 2 * MIB, 3 * MIB, 5 * MIB, 8 * MIB, ROOM };
 
 START_TEST(any_size)
 {
@@ -248,12 +248,12 @@ START_TEST(larger_than_the_device)
 	struct fdry_image *img = NULL;
 
 	test_child(seal_kv, NULL);
-	ok(setenv("FDRY_SIM_MEMORY", "20M", 1));
+	ok(setenv("FDRY_SIM_MEMORY", "18M", 1));
 	img = load_kv(8 * MIB);
 	kv_check(img, 8 * MIB);
 	fdry_image_unload(img);
-	sizes[0].bytes = 32 * MIB;
-	fails(NODEVMEM, "needs 37748736 bytes of device memory, and the device has 20971520",
+	sizes[0].bytes = ROOM;
+	fails(NODEVMEM, "needs 20971520 bytes of device memory, and the device has 18874368",
 	      fdry_image_load(load_store(), "img", &opts, &img));
 }
 END_TEST
@@ -295,7 +295,7 @@ START_TEST(sizes_that_do_not_fit)
 	test_child(seal_kv, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		sizes[0].bytes = bad[i];
-		fails(RANGE, "ask for a multiple of its row's 1048576 bytes, at most 67108864",
+		fails(RANGE, "ask for a multiple of its row's 1048576 bytes, at most 16777216",
 		      fdry_image_load(load_store(), "img", &opts, &img));
 	}
 	fails(RANGE, "tensor 'kv' cannot have",
@@ -324,7 +324,7 @@ START_TEST(described)
 	test_child(seal_kv, NULL);
 	ok(fdry_image_describe(load_store(), "img", &text));
 	ck_assert_ptr_nonnull(
-		strstr(text, "needs kv filled, 4194304 bytes, capacity 67108864\n"));
+		strstr(text, "needs kv filled, 4194304 bytes, capacity 16777216\n"));
 	ck_assert_ptr_nonnull(strstr(text, "needs b filled, 4000 bytes\n"));
 	free(text);
 }
@@ -351,7 +351,7 @@ START_TEST(capacity_that_cannot_be_had)
 	      fdry_capture_capacity(w.cap, "kv", -1ull));
 	fails(RANGE, "", fdry_capture_capacity(w.cap, "kv", 1ull << 40));
 	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
-	fails(EXISTS, "already has a capacity of 67108864 bytes",
+	fails(EXISTS, "already has a capacity of 16777216 bytes",
 	      fdry_capture_capacity(w.cap, "kv", 2 * ROOM));
 	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
 	ck_assert_uint_eq(p, kv + ROOM);
