@@ -314,7 +314,7 @@ START_TEST(damage_in_any_group_is_found)
 	launches = test_sim_calls("cuLaunchKernel");
 	ok(fdry_image_load(load_store(), "img", NULL, &img));
 	ck_assert_uint_ge(test_sim_calls("cuLaunchKernel") - launches, 2);
-	for (i = 0; i < LARGE_TENSORS; i++) {
+	for (i = 0; i < LARGE_TENSORS; i += TEST_EACH(4)) { /* the first and the last group */
 		name[1] = (char)('0' + i);
 		flip_find(load_store(), "img", name, &chunk);
 		flip_bit(&chunk, chunk.len * 8 - 1 - i);

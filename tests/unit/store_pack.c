@@ -323,7 +323,7 @@ START_TEST(every_flip_is_found)
 	size_t i;
 	int err;
 
-	for (i = 0; i < m.b.len; i++) {
+	for (i = 0; i < m.b.len; i += TEST_EACH(5)) {
 		m.b.data[i] ^= (uint8_t)(1u << i % 8);
 		err = import_mem(to, &m, &dry, &r);
 		ck_assert_msg(err || !strcmp(r.id, want.id), "byte %zu", i);
