@@ -821,4 +821,5 @@ cuda = types.SimpleNamespace(
     get_device_properties=_properties, get_device_capability=lambda ordinal: (9, 0),
     graphs=types.SimpleNamespace(CUDAGraph=CUDAGraph), Event=_Event,
     is_current_stream_capturing=lambda: bool(_capturing), set_sync_debug_mode=_sync_debug.append,
-    get_sync_debug_mode=lambda: _sync_debug[-1])
+    get_sync_debug_mode=lambda: _sync_debug[-1],
+    nccl=types.SimpleNamespace(version=lambda: (2, int(os.environ.get("STAND_IN_NCCL", 28)), 9)))

@@ -9,25 +9,51 @@ import sys
 
 # Packages with kernels, or with host code that prepares what kernels read.
 PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
-            "nvidia-cutlass-dsl", "transformers")
+            "nvidia-cutlass-dsl", "transformers", "nvidia-nccl-cu13", "nvidia-nccl-cu12",
+            "nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 # Variables of other libraries that select kernels or their precision.
-VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG")
+VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "DISABLE_ADDMM_CUDA_LT",
+             "TORCH_BLAS_PREFER_CUBLASLT", "FORCE_NUM_KV_SPLITS")
+# The same, by how their names begin.
+_PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CUBLASLT_", "CUDNN_",
+             "FLA_")
+# Those with one of these words only change where something lies, what is logged, or how hosts
+# reach each other.
+_NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|RUN_ID|PORT|PLUGINS|"
+                      "HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
+# Except these: files with settings of kernels, libraries, and changes that are undone.
+_SELECTING = re.compile("_CONFIG_(DIR|FOLDER|PATH)$|_SO_PATH$|_DEBUG_REVERT_")
+_LONG = 4000  # bytes; a fact may have 4,095
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
 _SHORT = re.compile(r"[A-Za-z0-9_.,:-]{1,24}")
 RUN, COMPARED = "run", "compared"  # what is known of an engine's code
 
 
 def environment(names):
-    """Return those of the variables `names`, and of VARIABLES, that are in the environment, with a
-    hash in place of a long value. Secrets are left out.
+    """Return those of the variables `names`, of VARIABLES and of selecting() that are in the
+    environment, with a hash in place of a long value. Secrets are left out.
     """
     found = []
-    for name in sorted({*names, *VARIABLES}):
+    for name in sorted({*names, *VARIABLES, *selecting(_PREFIXES)}):
         value = os.environ.get(name)
         if value and not _SECRET.search(name):
             found.append(f"{name}={short(value)}")
-    text = " ".join(found) or "empty"
-    return text if len(text) < 4000 else hashed(text.encode())
+    return " ".join(found) or "empty"
+
+
+def selecting(prefixes):
+    """Return the names in the environment that begin with one of `prefixes`, without those that
+    change neither kernels nor what these compute.
+    """
+    return [name for name in os.environ if name.startswith(prefixes) and (
+        not _NEUTRAL.search(name) or _SELECTING.search(name))]
+
+
+def stated(prefix, found):
+    """Return {prefix + key: text} of facts, with a hash in place of a text that is too long."""
+    texts = {prefix + key: str(value) for key, value in found.items()}
+    return {key: text if len(text.encode()) < _LONG else hashed(text.encode())
+            for key, text in texts.items()}
 
 
 def short(text):

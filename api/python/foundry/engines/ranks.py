@@ -54,6 +54,14 @@ def set_up_nccl():
     os.environ["NCCL_GRAPH_REGISTER"] = "0"
 
 
+def shared_facts(count):
+    """Return {key: value} of the facts about what `count` ranks share.
+
+    Graphs have NCCL's kernels, which read what the NCCL of this process makes.
+    """
+    return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))} if count > 1 else {}
+
+
 class Ranks:
     """The ranks of an engine, of which this process is number `rank`.
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The facts of a start of SGLang that an image must share to be used."""
 import dataclasses
-import os
 import platform
 import re
 
 import torch
 
-from ..engines import facts
+from ..engines import facts, ranks
 
 PREFIX = "sglang."
 # source() of the versions of SGLang that were run with Foundry on a GPU.
@@ -24,9 +23,7 @@ _NEUTRAL = re.compile(
     "tokenizer|detokenizer|crash|timeout|gc|stat_loggers|sigquit|bucket|buckets|show_time|"
     "sleep_on_idle|schedule|priority|download_dir|batch_notify|cache_report|instance_id|"
     "decode_log_interval|requests_log|storage_path|load_collector)(_|$)")
-# Variables of libraries that select kernels or change what they compute.
-_PREFIXES = ("SGLANG_", "SGL_", "FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_")
-_PLACES = re.compile("CACHE|DIR|PATH|WORKSPACE|LOG|RUN_ID|PORT|PLUGINS|HOME|VERBOSE|DEBUG")
+_PREFIXES = ("SGLANG_", "SGL_")  # of SGLang's variables
 
 
 def early(runner):
@@ -42,14 +39,16 @@ def early(runner):
         "python": platform.python_version(), "gpu": gpu.name, "memory": gpu.total_memory,
         "model": model.model_path, "context": model.context_len,
         **({"ranks": f"{runner.tp_rank} of {runner.tp_size}"} if runner.tp_size > 1 else {}),
+        **ranks.shared_facts(runner.tp_size),
         **{name: getattr(args, name) for name in ARGUMENTS},
         "decode_graphs": sizes(args.cuda_graph_config.decode),
         "prefill_graphs": sizes(args.cuda_graph_config.prefill),
-        "environment": facts.environment(variables()), "packages": facts.packages(PACKAGES),
-        "source": source(), "config": facts.hashed(repr(model.hf_config.to_dict()).encode()),
+        "environment": facts.environment(facts.selecting(_PREFIXES)),
+        "packages": facts.packages(PACKAGES), "source": source(),
+        "config": facts.hashed(repr(model.hf_config.to_dict()).encode()),
         **arguments(args),
     }
-    return {PREFIX + key: str(value) for key, value in found.items()}
+    return facts.stated(PREFIX, found)
 
 
 def late(decode, prefill):
@@ -66,7 +65,7 @@ def late(decode, prefill):
     }
     if prefill:
         found["prefill_tokens"] = prefill.capture_num_tokens
-    return {PREFIX + key: str(value) for key, value in found.items()}
+    return facts.stated(PREFIX, found)
 
 
 def sizes(phase):
@@ -93,12 +92,6 @@ def arguments(args):
 def _plain(value):
     text = value if isinstance(value, str) else repr(value)
     return type(value).__name__ if " at 0x" in text else text
-
-
-def variables():
-    """Return the names of variables in the environment that may change what is computed."""
-    return [name for name in os.environ
-            if name.startswith(_PREFIXES) and not _PLACES.search(name)]
 
 
 def source():

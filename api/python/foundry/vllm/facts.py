@@ -4,10 +4,12 @@ import platform
 
 import torch
 
-from ..engines import facts
+from ..engines import facts, ranks
 from . import compiled, runners
 
 PREFIX = "vllm."
+# Variables of vLLM that select kernels and are not in its own list of those.
+VARIABLES = ("VLLM_TUNED_CONFIG_FOLDER", "VLLM_NCCL_SO_PATH")
 # source() of the versions of vLLM that were run with Foundry on a GPU.
 SOURCES = {"0.25.1": "badee3b771a8b58b"}
 # source() of those that were read, compared with the former, and tested without a GPU.
@@ -40,12 +42,13 @@ def early(worker):
         "utilization": cache.gpu_memory_utilization, "kv_bytes": cache.kv_cache_memory_bytes,
         "kv_dtype": cache.cache_dtype, "prefix_caching": cache.enable_prefix_caching,
         "ranks": f"{worker.rank} of {config.parallel_config.world_size}",
+        **ranks.shared_facts(config.parallel_config.world_size),
         "runner": "V2" if worker.use_v2_model_runner else "V1",
-        "environment": facts.environment(envs.compile_factors()),
+        "environment": facts.environment((*envs.compile_factors(), *VARIABLES)),
         "packages": facts.packages(), "source": source(),
         "config": config.compute_hash(),
     }
-    return {PREFIX + key: str(value) for key, value in found.items()}
+    return facts.stated(PREFIX, found)
 
 
 def late(worker, code_files):
@@ -63,7 +66,7 @@ def late(worker, code_files):
         "backend": ",".join(backends), "block_size": cache.block_size,
         "blocks": cache.num_gpu_blocks, "code": facts.code(runner.get_model()),
     }
-    return {PREFIX + key: str(value) for key, value in found.items()}
+    return facts.stated(PREFIX, found)
 
 
 def source():
