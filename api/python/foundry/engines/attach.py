@@ -71,6 +71,23 @@ def named(model):
             if each.device.type == "cuda"]
 
 
+def plain(model):
+    """Return [(path, address, type, shape, strides)] of the tensors that a model's modules have,
+    but neither as parameters nor as buffers: alone, or in a list, tuple or dict.
+    """
+    found = []
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            each = (value.items() if isinstance(value, dict) else
+                    enumerate(value) if isinstance(value, (list, tuple)) else [("", value)])
+            found += [(f"{path}.{name}:{key}", address(one), str(one.dtype), list(one.shape),
+                       list(one.stride())) for key, one in each
+                      if isinstance(one, torch.Tensor) and one.device.type == "cuda"]
+    return sorted(found)
+
+
 _ABSENT = object()
 
 
@@ -104,12 +121,18 @@ def place(roots, path, tensor):
         raise Error(_lib.NOKEY, f"no place for the tensor {path} of the image: {e!r}") from e
 
 
+def _in_order(path):
+    """A key that sorts the indices of a list as numbers: a list grows at its end."""
+    return [(kind, int(key), "") if kind == ":" else (kind, 0, key)
+            for kind, key in _STEP.findall("." + path)]
+
+
 def place_all(roots, tensors):
     """Put each tensor of {path: tensor} at its path. Returns a contextlib.ExitStack, which undoes
     it when it is closed. If one has no place, none is put anywhere.
     """
     with contextlib.ExitStack() as undo:
-        for path, tensor in tensors.items():
+        for path, tensor in sorted(tensors.items(), key=lambda each: _in_order(each[0])):
             undo.callback(place(roots, path, tensor))
         return undo.pop_all()
 

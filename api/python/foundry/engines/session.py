@@ -97,6 +97,7 @@ class Session:
         self.freezable = not torch.cuda.is_initialized() and gc.get_freeze_count() < INTERPRETER
         self.frozen = False
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
+        self.plain = ()  # tensors of the model's modules that are neither parameters nor buffers
         self.ranks = ranks
         self.start = prefix + "start"  # a fact, the same in all images that were sealed together
         self.together = True   # all ranks may load
@@ -294,21 +295,27 @@ class Session:
         self.named = self.store.attach(image, files)
         self.store.tag(self.named, self.ref)
 
-    def layout(self, model):
-        """Return a hash of torch's live blocks in the region, and of the model's tensors.
+    def note_model(self, model):
+        """Note what layout() compares of a model that was just made. Later phases may give its
+        modules further tensors, and a later start omits some of these phases.
+        """
+        try:
+            self.plain = attach.plain(model())
+        except Exception as e:
+            self.give_up(e)
 
-        With several ranks, NCCL has memory in the region, too, which graphs use.
+    def layout(self, model):
+        """Return the number of torch's live blocks in the region; a hash of them and of the model's
+        tensors; and a hash of all memory of the region, since libraries that graphs use, such as
+        NCCL, have some there, too.
         """
         blocks = area.blocks(self.ordinal, self.base, SIZE)
         log.debug("Foundry: torch's blocks in the region: %s", blocks)
         log.debug("Foundry: allocations: %s",
                   [(addr - self.base, size) for addr, size in self.capture.allocs()])
-        text = json.dumps([blocks, attach.named(model)])
-        found = f"{len(blocks)} {facts.hashed(text.encode())}"
-        if self.ranks.count == 1:
-            return found
-        own = [(addr - self.base, size) for addr, size in self.allocations()]
-        return f"{found} {facts.hashed(json.dumps(own).encode())}"
+        text = json.dumps([blocks, attach.named(model), self.plain])
+        own = json.dumps([(addr - self.base, size) for addr, size in self.allocations()])
+        return f"{len(blocks)} {facts.hashed(text.encode())} {facts.hashed(own.encode())}"
 
     # --- a later start ---
 
@@ -359,12 +366,19 @@ class Session:
             return False
 
     def drop(self):
-        """Unload the image, if it was loaded."""
-        self.placed.close()
-        self.tensors = None
-        if self.image:
-            self.image.close()
+        """Unload the image, if it was loaded. Returns whether that succeeded; if not, this start is
+        plain.
+        """
+        try:
+            self.placed.close()
+            self.tensors = None
+            if self.image:
+                self.image.close()
+        except Exception as e:
+            self.give_up(e)
+            return False
         self.image = None
+        return True
 
     # --- a first start ---
 

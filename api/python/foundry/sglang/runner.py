@@ -210,6 +210,7 @@ class Session(session.Session):
             return original()
         done = original()
         self.tidy()
+        self.note_model(lambda: self.runner.model)
         return done
 
     def _profile_available_bytes(self, original, *args):
@@ -297,8 +298,10 @@ class Session(session.Session):
         failed = None
         if self.mode == "load":
             failed = self.decide(self.load_failed(decode, layout))
+        if failed and not self.drop():
+            self.capture_rest()
+            return
         if failed:
-            self.drop()
             self.turn(failed)
         if self.mode == "load":
             self.captures.clear()
@@ -354,7 +357,7 @@ class Session(session.Session):
 
     def drop(self):
         self.entries = []
-        super().drop()
+        return super().drop()
 
     def fill(self, decode):
         """Fill SGLang's tables, when all ranks have loaded."""

@@ -108,6 +108,7 @@ class Session(session.Session):
     def load_model(self, original, **kwargs):
         original(**kwargs)
         self.tidy()
+        self.note_model(self.worker.model_runner.get_model)
 
     def weights_missing(self, why):
         """Note that vLLM's loader has to fill the model. Raises an error if the start is strict."""
@@ -199,7 +200,9 @@ class Session(session.Session):
         if failed:
             if self.omitted:
                 self.facts[AVAILABLE] = self.found[AVAILABLE]
-            self.drop()
+            if not self.drop():
+                self.profile()
+                return original()
             self.turn(failed)
         if self.mode == "load":
             self.timed("wait for Triton", self.ahead.join)
@@ -258,7 +261,7 @@ class Session(session.Session):
 
     def drop(self):
         self.graphs = self.pieces = None
-        super().drop()
+        return super().drop()
 
     @contextlib.contextmanager
     def filling(self):

@@ -23,6 +23,9 @@ class Model:
     def modules(self):
         return [self]
 
+    def named_modules(self):
+        return [("", self)]
+
     def named_parameters(self):
         return [("weights", self.weights)]
 
