@@ -54,7 +54,11 @@ class Engine(Folder):
 
 
 class Starts:
-    """Tests for a subclass of Engine."""
+    """Tests for a subclass of Engine.
+
+    AGAIN: the counts of a start that captures in place of the load that was begun. MADE: the
+    function that makes the model's tensors, with its module.
+    """
 
     def test_weights_are_those_of_the_process(self):
         self.first()
@@ -87,6 +91,75 @@ class Starts:
             """))
         self.assertRegex(log, "free blocks of areas: [1-9]")
         self.assertIn("Foundry: captured and sealed 'test'", log)
+
+    def test_tensors_of_a_module_that_changed_places_are_noticed(self):
+        """They are neither parameters nor buffers. A program may make them in the order of a set.
+        """
+        self.start(before=self.after_making("module.cos, module.sin = one(100.0), one(7.0)"))
+        log = self.start(before=self.after_making("module.sin, module.cos = one(7.0), one(100.0)"),
+                         counts=self.AGAIN)
+        self.assertIn("the tensors of this process lie elsewhere", log)
+
+    def test_memory_that_only_the_driver_knows_is_noticed(self):
+        raw = """
+            import ctypes
+            addr = ctypes.c_uint64()
+            torch._driver.call("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(4096))
+            """
+        self.start(before=self.after_making(raw))
+        self.assertIn("Foundry: loaded", self.start(before=self.after_making(raw), counts="LOADED"))
+        log = self.start(counts=self.AGAIN)
+        self.assertIn("the tensors of this process lie elsewhere", log)
+
+    def after_making(self, code):
+        """Return code after which the constructor of the model (self.MADE) also does `code`, with
+        the model as `module`, and one(value), which makes a tensor.
+        """
+        return textwrap.dedent("""
+            import {file}
+            def done(module, *args, original={made}):
+                original(module, *args)
+                def one(value):
+                    return torch.full((100, 10), value)
+            {code}
+            {made} = done
+            """).format(file=self.MADE.rpartition(".Model.")[0], made=self.MADE,
+                        code=textwrap.indent(textwrap.dedent(code), " " * 4))
+
+    def test_a_long_list_of_tensors_is_set_again(self):
+        """The list grows at the first use, in the order of its indices."""
+        many = self.after_making("module.many = []") + textwrap.dedent("""
+            def forward(module, size, original={forward}):
+                while len(module.many) < 12:
+                    module.many.append(torch.full((100, 10), 0.0))
+                out = original(module, size)
+                for each in module.many:
+                    out = out + each
+                return out
+            {forward} = forward
+            """).format(forward=self.MADE.rpartition(".")[0] + ".forward")
+        self.start(before=many)
+        self.assertIn("Foundry: loaded", self.start(before=many, counts="LOADED"))
+
+    def test_variables_that_select_kernels_are_compared(self):
+        self.first()
+        for name in ("TRITON_DEFAULT_FP_FUSION", "TORCHINDUCTOR_MAX_AUTOTUNE", "FLA_TRIL_PRECISION",
+                     "NCCL_GRAPH_MIXING_SUPPORT", "FLASHINFER_CONFIG_DIR"):
+            log = self.start(**{name: "1"})
+            self.assertIn(f"because environment is {name}=1 here", log)
+
+    def test_an_image_that_cannot_be_unloaded_ends_no_start(self):
+        self.first()
+        log = self.start(before=textwrap.dedent("""
+            from foundry.engines import session
+            from foundry.image import Image
+            def unfit(*_):
+                raise session.Unfit("of a test")
+            def close(self):
+                raise foundry.Error(foundry._lib.STATE, "still used")
+            session.Session.is_found, Image.close = unfit, close
+            """), counts=self.AGAIN)
+        self.assertIn("started without an image, because still used", log)
 
     def test_a_seal_reads_no_address_of_a_traced_tensor(self):
         """torch warns of that, in the user's log."""
@@ -148,6 +221,11 @@ class Ranks:
         self.first()
         for rank, log in enumerate(self.both("LOADED")):
             self.assertIn(f"Foundry: loaded 'test.rank{rank}'", log)
+
+    def test_another_nccl_is_noticed(self):
+        self.first()
+        zero, one = self.both(STAND_IN_NCCL="27")
+        self.assertIn("because nccl is 2.27.9 here and 2.28.9 in the image", one)
 
     def test_the_doctor_finds_the_images_of_all_ranks(self):
         engine = next(iter(self.VARIABLES)).removeprefix("FOUNDRY_").lower()

@@ -12,6 +12,8 @@ from vllm_scripts import ENGINE, Engine
 
 
 class Starts(Engine, engine_tests.Starts):
+    AGAIN, MADE = "{**ONCE, 'profile': 0}", "vllm.v1.worker.gpu.model_runner.Model.load"
+
     def test_the_first_start_seals_and_the_next_loads(self):
         self.first()
         log = self.start(counts="LOADED")

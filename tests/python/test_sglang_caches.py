@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of caches in images of a small engine in SGLang's place, and what the doctor reports."""
+import os
+import shutil
+
+import suite
+from sglang_scripts import ENGINE, Engine
+
+CACHE = ".triton/cache"
+JIT = ".cache/flashinfer/cached_ops"
+
+
+class Doctor(Engine):
+    """The report of `python -m foundry doctor` about the small engine."""
+
+    def metadata(self, name, files):
+        folder = self.path(os.path.join("site", name + ".dist-info"))
+        os.makedirs(folder)
+        for file, text in files.items():
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as f:
+                f.write(text)
+
+    def report(self, ref="test", **variables):
+        return self.script(f"""if 1:
+            import sys
+            sys.path.insert(0, "site")
+            from foundry.sglang import doctor, facts
+            facts.SOURCES["of the stand-in"] = facts.source()
+            doctor.report(lambda *what: print(*what), {ref!r})
+            """, **variables)
+
+    def test_an_engine_that_is_not_there_is_no_error(self):
+        self.assertIn("sglang None not installed (only needed to start SGLang from images)",
+                      self.report())
+
+    def test_each_part_is_reported(self):
+        self.metadata("sglang-0.5", {"METADATA": "Name: sglang\nVersion: 0.5\n"})
+        said = self.report(ref="0")
+        for line in ("sglang True 0.5 is supported",
+                     "sglang plug-in None SGLang does not find it",
+                     "sglang interposer None needs `python3 -m foundry run`",
+                     f"sglang caches True triton {self.path(CACHE)}, flashinfer {self.path(JIT)}",
+                     "sglang image None FOUNDRY_SGLANG is not set"):
+            self.assertIn(line, said)
+        self.metadata("foundry-0", {
+            "METADATA": "Name: foundry\nVersion: 0\n",
+            "entry_points.txt": "[sglang.srt.plugins]\nfoundry = foundry.sglang:register\n"})
+        said = self.report()
+        self.assertIn("sglang plug-in True SGLang finds it", said)
+        self.assertIn("sglang image True the next start is a first one", said)
+        self.assertIn("SGLANG_PLUGINS leaves it out", self.report(SGLANG_PLUGINS="other, more"))
+        self.assertIn("SGLang finds it", self.report(SGLANG_PLUGINS="other, foundry"))
+        self.start()
+        self.assertIn("sglang image True 'test' is in the store, with 12 files", self.report())
+
+
+class Caches(Engine):
+    """Files of caches that an image carries."""
+
+    def start(self, text="", counts="LOADED", compiles=(), ninja=(), **options):
+        """One start, which compiles the kernels `compiles` and the modules `ninja`."""
+        return super().start(text, counts, after=f"""
+            import triton
+            from flashinfer.jit import core
+            assert triton.COMPILED == {list(compiles)}, triton.COMPILED
+            assert core.BUILT == {list(ninja)}, core.BUILT
+            """, **options)
+
+    def sealed(self, **options):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         **options)
+        self.assertIn("12 files of caches", log)
+        return log
+
+    def test_a_host_with_empty_caches_compiles_nothing(self):
+        self.first()
+        self.start(ninja=())
+        for folder in (CACHE, JIT):
+            shutil.rmtree(self.path(folder))
+        self.assertIn("12 files for caches, 11 of them were missing", self.start())
+        self.assertFalse(os.path.exists(self.path(os.path.join(JIT, "rope/rope.o"))))
+        self.assertIn("12 files for caches, 0 of them were missing", self.start())
+
+    def test_a_start_that_ends_before_a_request_leaves_the_files_of_its_capture(self):
+        done = self.run_one(ENGINE + "import os\nfoundry.sglang.register()\nstart()\n"
+                            "os._exit(9)\n", FOUNDRY_SGLANG="test")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        for folder in (CACHE, JIT):
+            shutil.rmtree(self.path(folder))
+        self.start(compiles=("prefill",))
+
+    def test_an_image_that_another_start_has_sealed_meanwhile_stays(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         text="""
+            with foundry.Store() as store:
+                other = store.attach(runner.foundry_session.sealed.id, [foundry.File("a", b"a")])
+                store.tag(other, "test")
+            """)
+        self.assertIn("the image lacks files for caches, because ", log)
+        self.script("import foundry\nwith foundry.Store(readonly=True) as store:\n"
+                    "    assert [each.name for each in store.files('test')] == ['a']\n")
+
+    def test_a_library_that_the_process_only_maps_is_carried(self):
+        self.script("from flashinfer.jit import core\ncore.module('rope').build_and_load()\n"
+                    "import triton\nfor name in ('attention', 'norm', 'prefill'):\n"
+                    "    triton.compile(name)\n")
+        log = self.start(counts="PLAIN", ninja=("rope",), compiles=())
+        self.assertIn("files of caches", log)
+        shutil.rmtree(self.path(JIT))
+        self.start()
+
+    def test_another_library_is_built_again(self):
+        self.first()
+        for name in ("rope.so", "build.ninja"):
+            path = self.path(os.path.join(JIT, "rope", name))
+            with open(path, "rb") as f:
+                before = f.read()
+            with open(path, "ab") as f:
+                f.write(b"\n")
+            self.start(ninja=("rope",))
+            with open(path, "wb") as f:
+                f.write(before)
+
+    def test_other_commands_build_again(self):
+        self.first()
+        self.start(ninja=("rope",), before="""
+            from flashinfer.jit import core
+            core.FLAGS = "other"
+            """)
+
+    def test_another_folder_builds_again(self):
+        self.first()
+        self.start(ninja=("rope",), FLASHINFER_WORKSPACE_BASE=self.path("other"))
+
+    def test_modules_of_sglang_may_lie_elsewhere(self):
+        own = {"TVM_FFI_CACHE_DIR": self.path("own")}
+        write = """
+            import os
+            os.makedirs("own/kernel")
+            with open("own/kernel/kernel.so", "wb") as f:
+                f.write(b"library")
+            """
+        self.start(write, counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                   ninja=("rope",), **own)
+        self.start(TVM_FFI_CACHE_DIR=self.path("other"))
+        with open(self.path("other/kernel/kernel.so"), "rb") as f:
+            self.assertEqual(f.read(), b"library")
+
+    def test_a_variable_turns_it_off(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         FOUNDRY_SGLANG_CACHES="0")
+        self.assertNotIn("caches", log)
+
+
+if __name__ == "__main__":
+    suite.main()
