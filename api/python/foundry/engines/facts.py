@@ -19,10 +19,10 @@ _PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CU
              "FLA_")
 # Those with one of these words only change where something lies, what is logged, or how hosts
 # reach each other.
-_NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|RUN_ID|PORT|PLUGINS|"
-                      "HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
+_NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|LOGLEVEL|LOGDEST|"
+                      "RUN_ID|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
 # Except these: files with settings of kernels, libraries, and changes that are undone.
-_SELECTING = re.compile("_CONFIG_(DIR|FOLDER|PATH)$|_SO_PATH$|_DEBUG_REVERT_")
+_SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_")
 _LONG = 4000  # bytes; a fact may have 4,095
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
 _SHORT = re.compile(r"[A-Za-z0-9_.,:-]{1,24}")
