@@ -213,6 +213,14 @@ class Starts(Engine, engine_tests.Starts):
             assert len(found) == 2
             """)
 
+    def test_a_fact_that_is_too_long_is_hashed(self):
+        """As that of a thousand capture sizes."""
+        self.script("""if 1:
+            from foundry.engines import facts
+            found = facts.stated("vllm.", {"sizes": "8" * 4000, "runner": "V2"})
+            assert len(found["vllm.sizes"]) == 16 and found["vllm.runner"] == "V2", found
+            """)
+
     def test_weights_that_changed_places_are_noticed(self):
         self.first()
         log = self.start(counts="{**ONCE, 'profile': 0}", STAND_IN_SWAP="1")
