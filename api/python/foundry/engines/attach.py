@@ -64,11 +64,14 @@ def find(roots, start, end, packages, omitted=()):
     return found
 
 
+def _described(tensor):
+    return address(tensor), str(tensor.dtype), list(tensor.shape), list(tensor.stride())
+
+
 def named(model):
     """Return [(name, address, type, shape, strides)] of a model's parameters and buffers."""
-    return [(name, address(each), str(each.dtype), list(each.shape), list(each.stride()))
-            for found in (model.named_parameters(), model.named_buffers()) for name, each in found
-            if each.device.type == "cuda"]
+    return [(name, *_described(each)) for found in (model.named_parameters(), model.named_buffers())
+            for name, each in found if each.device.type == "cuda"]
 
 
 def plain(model):
@@ -82,8 +85,7 @@ def plain(model):
                 continue
             each = (value.items() if isinstance(value, dict) else
                     enumerate(value) if isinstance(value, (list, tuple)) else [("", value)])
-            found += [(f"{path}.{name}:{key}", address(one), str(one.dtype), list(one.shape),
-                       list(one.stride())) for key, one in each
+            found += [(f"{path}.{name}:{key}", *_described(one)) for key, one in each
                       if isinstance(one, torch.Tensor) and one.device.type == "cuda"]
     return sorted(found)
 

@@ -295,12 +295,14 @@ class Session:
         self.named = self.store.attach(image, files)
         self.store.tag(self.named, self.ref)
 
-    def note_model(self, model):
+    def note_model(self, get):
         """Note what layout() compares of a model that was just made. Later phases may give its
         modules further tensors, and a later start omits some of these phases.
+
+        get: returns the model.
         """
         try:
-            self.plain = attach.plain(model())
+            self.plain = attach.plain(get())
         except Exception as e:
             self.give_up(e)
 
