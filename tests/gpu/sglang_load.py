@@ -28,7 +28,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_load  # noqa: E402
 import sglang_start  # noqa: E402
-from engine_start import BIG, QWEN3, digest, write_model  # noqa: E402
+from engine_start import BIG, QWEN3, digest, limit_time, write_model  # noqa: E402
 
 TOKENS = 40000  # of the KV cache
 ALIGNED = 4096  # In its deterministic mode SGLang divides prompts at multiples of this alone.
@@ -80,10 +80,7 @@ class Engine:
                 input_ids=[prompt for prompt, _, _ in asked],
                 sampling_params=[self.params(*each) for _, *each in asked],
                 return_logprob=True, top_logprobs_num=2)
-            found[size] = digest([[one["output_ids"], *(
-                [repr(p[:2]) for p in one["meta_info"]["output_token_logprobs"]],
-                [repr(p[:2]) for step in one["meta_info"]["output_top_logprobs"] for p in step])]
-                for one in out])
+            found[size] = digest([[one["output_ids"], sglang_start.chances(one)] for one in out])
         return found
 
     def timed(self, _turn):
@@ -108,12 +105,12 @@ class Engine:
 
 def serve(a):
     """Be an engine that does what standard input says."""
-    engine_load.watch(a.limit)
+    limit_time(a.limit)
     if a.mode != "plain":
         os.environ["FOUNDRY_SGLANG"] = engine_load.NAME
     sglang_start.plug_in(a.caches)
     engine = Engine(a)
-    engine_load.serve(engine, engine.began, {"at once": Engine.at_once, "timed": Engine.timed})
+    engine_load.serve(engine.began, {"at once": engine.at_once, "timed": engine.timed})
     engine.engine.shutdown()
 
 

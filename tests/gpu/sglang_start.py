@@ -17,7 +17,6 @@ Answers must be equal for requests that run alone; those that are sent together 
 another way in each start, in plain SGLang, too.
 """
 import argparse
-import faulthandler
 import json
 import logging
 import multiprocessing
@@ -29,7 +28,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          notes, pretend, scale, show_table, write_model)
+                          limit_time, notes, pretend, scale, show_table, write_model)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",
@@ -153,8 +152,7 @@ def plug_in(caches):
 
 def main():
     a = arguments()
-    faulthandler.enable()
-    faulthandler.dump_traceback_later(a.limit, exit=True)
+    limit_time(a.limit)
     if a.mode != "plain":
         os.environ.setdefault("FOUNDRY_SGLANG", "test")
     if a.ranks > 1:
@@ -185,6 +183,13 @@ def main():
     engine.shutdown()
 
 
+def chances(out):
+    """The logprobs of an answer, comparable to the bit: of its tokens, then of the likeliest."""
+    found = out["meta_info"]
+    return [[repr(p[0]), p[1]] for step in (
+        found["output_token_logprobs"], *found["output_top_logprobs"]) for p in step]
+
+
 def answers(engine):
     """Digests of tokens and of logprobs of prompts of many lengths: sent together, and each by
     itself, greedy and sampled.
@@ -199,10 +204,7 @@ def answers(engine):
         out = [o for batch in batches for o in engine.generate(
             input_ids=batch, sampling_params=ask, return_logprob=True, top_logprobs_num=3)]
         each = [o["output_ids"] for o in out]
-        chances = [[[repr(p[0]), p[1]] for p in o["meta_info"]["output_token_logprobs"]]
-                   + [[repr(p[0]), p[1]] for step in o["meta_info"]["output_top_logprobs"]
-                      for p in step] for o in out]
-        found[name] = {"tokens": digest(each), "logprobs": digest(chances),
+        found[name] = {"tokens": digest(each), "logprobs": digest(list(map(chances, out))),
                        "different": len(set(map(tuple, each))), "first": each[0][:6],
                        "seconds": round(time.monotonic() - start, 3)}
     return found

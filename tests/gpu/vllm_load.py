@@ -157,7 +157,7 @@ class Engine:
 
 def serve(a):
     """Be an engine that does what standard input says."""
-    engine_load.watch(a.limit)
+    vllm_start.limit_time(a.limit)
     for key, value in {**vllm_start.SETTINGS, "VLLM_USE_V2_MODEL_RUNNER": "1"}.items():
         os.environ.setdefault(key, value)
     if a.invariant:
@@ -168,8 +168,8 @@ def serve(a):
         os.environ["FOUNDRY_VLLM"] = engine_load.NAME
     vllm_start.plug_in()
     engine = Engine(a)
-    engine_load.serve(engine, engine.began, {
-        "at once": Engine.at_once, "by steps": Engine.by_steps, "timed": Engine.timed})
+    engine_load.serve(engine.began, {
+        "at once": engine.at_once, "by steps": engine.by_steps, "timed": engine.timed})
 
 
 def steps(children):

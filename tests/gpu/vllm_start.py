@@ -17,7 +17,6 @@ object. With --limit SECONDS, it ends its starts then, and prints what it has.
 import argparse
 import contextlib
 import cProfile
-import faulthandler
 import json
 import os
 import pstats
@@ -28,7 +27,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (BIG, QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          notes, pretend, scale, show_table, waited, write_model)
+                          limit_time, notes, pretend, scale, show_table, waited, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -199,8 +198,7 @@ def watch():
 
 def main():
     a = arguments()
-    faulthandler.enable()
-    faulthandler.dump_traceback_later(a.limit, exit=True)
+    limit_time(a.limit)
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if a.mode != "plain":

@@ -32,6 +32,15 @@ def _ended(_signal, _frame):
     raise SystemExit("ended by a signal")
 
 
+def end(process):
+    """End a process that leads a group, and all of the group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # all have ended
+    process.wait()
+
+
 class Start:
     """A start of an engine in a process group of its own, with its log in a file.
 
@@ -72,13 +81,8 @@ class Start:
 
     def kill(self):
         """End it and its processes."""
-        if self.process is None:
-            return
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all have ended
-        self.process.wait()
+        if self.process is not None:
+            end(self.process)
 
     def kill_at(self, text):
         """Kill it and its processes when its log has a text. Return whether that ended it."""

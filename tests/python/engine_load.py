@@ -6,18 +6,17 @@ results. The script lets the engines work in turns, and compares them.
 """
 import argparse
 import collections
-import faulthandler
 import itertools
 import json
 import os
 import queue
 import random
-import signal
 import subprocess
 import sys
 import threading
 import time
 
+import engine_child
 from engine_start import digest, notes
 
 BATCHES = (1, 2, 7, 32, 100)
@@ -85,13 +84,7 @@ def measured(served, took):
             "answers": list(map(digest, tokens))}
 
 
-def watch(limit):
-    """End this process with a traceback after `limit` seconds."""
-    faulthandler.enable()
-    faulthandler.dump_traceback_later(limit, exit=True)
-
-
-def serve(engine, began, does):
+def serve(began, does):
     """Do what standard input says, one name of `does` a line; each result is a line of JSON.
 
     began: when the engine began. does: {name: function of the number of the turn}.
@@ -100,7 +93,7 @@ def serve(engine, began, does):
         print("@" + json.dumps(found), flush=True)
     say({"engine": time.monotonic() - began, **notes()})
     for turn, line in enumerate(sys.stdin):
-        say(does[line.strip()](engine, turn))
+        say(does[line.strip()](turn))
 
 
 class Child:
@@ -164,11 +157,7 @@ class Child:
         return self.result()
 
     def kill(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all have ended
-        self.process.wait()
+        engine_child.end(self.process)
 
     def close(self):
         """Return whether it ends well."""
@@ -218,13 +207,12 @@ def turns(children, rounds, invariant):
     return [*(len(found) == rounds for found in answers.values()), same or not invariant]
 
 
-def whole(begin, then, equal=True):
+def whole(begin, then):
     """Start all engines, and let them answer what arrives at once; then go on with those of two
     plain starts and of a later one. Return what is as it should be, as a list.
 
     begin: a function of a name that makes a Child. then: a function of the three, which returns a
-    list of the same kind. equal: whether all engines must give the same answers to what arrives at
-    once.
+    list of the same kind.
     """
     children = [begin(name) for name in ("first", "plain 1", "next", "plain 2")]
     first, later = children[0], children[2]
@@ -251,6 +239,6 @@ def whole(begin, then, equal=True):
         for child in children:
             child.kill()
     counts = noted["next"].get("counts", {"captures": 1})
-    return [ended, *closed, *good, *(bool(each) and (each == at_once["plain 1"] or not equal)
+    return [ended, *closed, *good, *(bool(each) and each == at_once["plain 1"]
                                      for each in at_once.values()),
             not counts["captures"] and not counts.get("profiles")]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common parts of scripts that start serving engines with dummy weights."""
+import faulthandler
 import glob
 import hashlib
 import json
@@ -17,6 +18,12 @@ QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_a
 BIG = {**QWEN3, "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
        "num_hidden_layers": 36, "tie_word_embeddings": False}  # 16.4 GB of weights
 NOTES = "ENGINE_START_NOTES"  # the variable that names the file with the notes of all processes
+
+
+def limit_time(seconds):
+    """End this process with a traceback after `seconds`."""
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def age():

@@ -171,7 +171,7 @@ class Starts(Engine, engine_tests.Starts):
             log = self.start(before=before, counts=counts)
             self.assertIn("started without an image, because of a test", log)
         self.first()
-        self.start(before=before, counts="{**PLAIN, 'profile': 0}")
+        self.start(before=before, counts=self.AGAIN)
 
     def test_an_area_that_cannot_be_entered_starts_plain(self):
         log = self.start(before="""
@@ -196,7 +196,7 @@ class Starts(Engine, engine_tests.Starts):
 
     def test_memory_that_moved_is_noticed(self):
         self.first()
-        log = self.start(counts="{**PLAIN, 'profile': 0}", STAND_IN_MORE="1")
+        log = self.start(counts=self.AGAIN, STAND_IN_MORE="1")
         self.assertIn("the tensors of this process lie elsewhere", log)
         self.assertIn("captured and sealed", log)
 
@@ -228,7 +228,7 @@ class Starts(Engine, engine_tests.Starts):
             def refuse(roots, tensors):
                 raise foundry.Error(foundry._lib.NOKEY, "no place")
             attach.place_all = refuse
-            """, counts="{**PLAIN, 'profile': 0}")
+            """, counts=self.AGAIN)
         self.assertIn("because no place", log)
         self.assertIn("captured and sealed", log)
 
@@ -267,7 +267,7 @@ class Starts(Engine, engine_tests.Starts):
                     store.gc()
                 load(self)
             model_runner.ModelRunner.load_model = collected
-            """, counts="{**PLAIN, 'profile': 0}")
+            """, counts=self.AGAIN)
         self.assertIn("there is no ref 'test' in the store", log)
         self.assertIn("captured and sealed", log)
 

@@ -173,7 +173,7 @@ class Starts(Engine, engine_tests.Starts):
                       "'attn_groups'", log)
         self.first()
         self.assertIn("started without an image", self.start(
-            before=before, counts="{**ONCE, 'profile': 0}"))
+            before=before, counts=self.AGAIN))
 
     def test_a_tensor_without_a_place_leaves_the_others_as_they_were(self):
         self.first()
@@ -185,7 +185,7 @@ class Starts(Engine, engine_tests.Starts):
                     raise foundry.Error(foundry._lib.NOKEY, "no place")
                 return place(roots, path, tensor)
             attach.place = refuse
-            """), counts="{**ONCE, 'profile': 0}")
+            """), counts=self.AGAIN)
         self.assertIn("because no place", log)
         self.assertIn("captured and sealed", log)
 
@@ -223,7 +223,7 @@ class Starts(Engine, engine_tests.Starts):
 
     def test_weights_that_changed_places_are_noticed(self):
         self.first()
-        log = self.start(counts="{**ONCE, 'profile': 0}", STAND_IN_SWAP="1")
+        log = self.start(counts=self.AGAIN, STAND_IN_SWAP="1")
         self.assertIn("the tensors of this process lie elsewhere", log)
 
     def test_graphs_that_use_pinned_memory_are_not_sealed(self):
@@ -247,7 +247,7 @@ class Starts(Engine, engine_tests.Starts):
 
     def test_memory_that_moved_is_noticed(self):
         self.first()
-        log = self.start(options="", text="", counts="{**ONCE, 'profile': 0}",
+        log = self.start(options="", text="", counts=self.AGAIN,
                          FOUNDRY_VLLM="test", STAND_IN_MORE="1")
         self.assertIn("the tensors of this process lie elsewhere", log)
         self.assertIn("captured and sealed", log)
@@ -378,7 +378,7 @@ class Starts(Engine, engine_tests.Starts):
                     store.gc()
                 original(self)
             model_runner.GPUModelRunner.load_model = collected
-            """), counts="{**ONCE, 'profile': 0}")
+            """), counts=self.AGAIN)
         self.assertIn("there is no ref 'test' in the store", log)
         self.assertIn("captured and sealed", log)
         self.assertIn("5 files of caches", log)  # the compiler reads all but two
@@ -397,7 +397,7 @@ class Starts(Engine, engine_tests.Starts):
                     store.tag({other!r}, "test")
                 original(self)
             model_runner.GPUModelRunner.load_model = sealed
-            """), counts="{**ONCE, 'profile': 0}")
+            """), counts=self.AGAIN)
         self.assertIn("another process has sealed another image 'test' meanwhile", log)
         self.assertIn("captured and sealed", log)
 
@@ -417,10 +417,10 @@ class Starts(Engine, engine_tests.Starts):
         self.start("assert runs == [], runs", counts="LOADED", before=count)
         failed = "def failed(*_):\n    raise w.Unfit('of a test')\n"
         log = self.start("assert runs == [True], runs", before=count + failed +
-                         "w.Session.compare = failed\n", counts="{**ONCE, 'profile': 0}")
+                         "w.Session.compare = failed\n", counts=self.AGAIN)
         self.assertIn("captured and sealed", log)
         log = self.start("assert runs == [True], runs", before=count + failed +
-                         "w.facts.late = failed\n", counts="{**ONCE, 'profile': 0}")
+                         "w.facts.late = failed\n", counts=self.AGAIN)
         self.assertIn("started without an image, because of a test", log)
 
     def test_a_model_without_a_cache_has_no_profile(self):
