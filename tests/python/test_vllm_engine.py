@@ -59,14 +59,14 @@ import sys
 import types
 import torch
 from vllm.distributed import parallel_state
-from foundry.engines.ranks import Ranks
+from foundry.engines.ranks import of_engine
 from foundry.vllm import supported
 rank = int(sys.argv[1])
 torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank,
                                      world_size=2)
 parallel_state.get_world_group = lambda: types.SimpleNamespace(
     cpu_group=torch.distributed.group.WORLD)
-ranks = Ranks(rank, 2, supported._gather)
+ranks = of_engine(rank, 2, supported.parallel_state)
 print([ranks.agree(None, "a"), ranks.agree("gone" if rank else None), ranks.agree(None, rank),
        ranks.first(rank)])
 """
