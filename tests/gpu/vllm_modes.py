@@ -7,9 +7,12 @@
 
 The modes run side by side, so the times say little, and the KV cache has a fixed size. With --alone
 one start comes after the other, the first one twice, and first starts profile the memory. With
---foundry there is no plain start. Every later start must give the tokens and
-logprobs of the plain one, and neither profile, capture nor compile. Logs go to the folder that OUT
-names.
+--foundry there is no plain start. Every later start must give the tokens and logprobs of the plain
+one, and neither profile, capture nor compile. Logs go to the folder that OUT names.
+
+Plain and first starts compile by themselves. By default Inductor measures which of several kernels
+are fastest. Beside other starts this varies, and some kernels add numbers up in another order. So
+Inductor chooses without measuring here (vllm_start.py --unmeasured), except with --alone.
 """
 import concurrent.futures
 import importlib.util
@@ -33,7 +36,7 @@ def answers(line):
             for asked in ("greedy", "sampled", "alone")]
 
 
-def start(mode, which, model, folder, memory):
+def start(mode, which, model, folder, more):
     """One start, with its log in `folder`. Returns what it printed last, or nothing."""
     runner, compilation, graphs = mode.split("-")
     path = os.path.join(folder, f"{mode}-{which}.log")
@@ -41,7 +44,7 @@ def start(mode, which, model, folder, memory):
         status = subprocess.run(
             [sys.executable, *(() if which == "plain" else ("-m", "foundry", "run")),
              os.path.join(HERE, "vllm_start.py"), "--mode", which, "--model", model, "--runner",
-             runner, "--compile", compilation, "--graphs", graphs, *memory, "--limit", "240",
+             runner, "--compile", compilation, "--graphs", graphs, *more, "--limit", "240",
              "--caches", os.path.join(model, mode)],
             stdout=log, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
@@ -61,11 +64,12 @@ def start(mode, which, model, folder, memory):
 
 def chain(mode, model, folder, options):
     """The starts of one mode. Returns [(what, whether it is so)]."""
-    memory = () if "--alone" in options else ("--kv", str(4 << 30), "--util", "0.1")
+    more = () if "--alone" in options else ("--kv", str(4 << 30), "--util", "0.1",
+                                            "--unmeasured")
     kinds = ["first", "next"] if "--foundry" in options else ["plain", "first", "next"]
     if "--alone" in options:
         kinds.insert(0, kinds[0])  # again, with caches
-    starts = [start(mode, which, model, folder, memory) for which in kinds]
+    starts = [start(mode, which, model, folder, more) for which in kinds]
     counts = starts[-1].get("counts", {})
     return [*((f"{which} start succeeds", bool(each)) for which, each in zip(kinds, starts)),
             *((f"{which} start answers as the one before", answers(each) == answers(before))

@@ -35,6 +35,8 @@ SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER"
             "VLLM_LOGGING_LEVEL": "INFO"}
 # Ranks share NCCL's collectives alone, without multicast memory.
 ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
+# vLLM's default, but for the measurement of which kernels to combine.
+UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False}
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}
@@ -56,6 +58,8 @@ def arguments():
     p.add_argument("--caches", help="the folder of all caches")
     p.add_argument("--mode3", action="store_true",
                    help="vLLM's defaults: torch.compile, and graphs of pieces and of all")
+    p.add_argument("--unmeasured", action="store_true",
+                   help="Inductor chooses its kernels without measuring which is fastest")
     p.add_argument("--runner", choices=("V1", "V2"), default="V2")
     p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
@@ -207,6 +211,8 @@ def main():
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
     if a.ranks > 1:
         os.environ.update(ONE_WAY)
+    if a.unmeasured:
+        os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
     if a.caches:
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT"):
             os.environ[name] = os.path.join(a.caches, name)
@@ -222,7 +228,9 @@ def main():
                   attention_backend=a.backend, seed=0, enable_prefix_caching=False,
                   kv_cache_memory_bytes=a.kv, tensor_parallel_size=a.ranks,
                   disable_custom_all_reduce=a.ranks > 1,
-                  compilation_config={"mode": a.compile, "cudagraph_mode": a.graphs})
+                  compilation_config={
+                      "mode": a.compile, "cudagraph_mode": a.graphs,
+                      **({"inductor_compile_config": UNMEASURED} if a.unmeasured else {})})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)
     with profiled("first token") if a.profile else contextlib.nullcontext():
@@ -326,7 +334,7 @@ MODES = {"0": (), "3": ("--mode3",)}
 def side(more, limit):
     """Print the times of a plain and a first start of modes 0 and 3, all side by side, then of a
     later one of each, and of a plain one with the caches that they filled. These import beside the
-    others. Each runs its engine alone. --profile: at the end, profile a later one of mode 0.
+    others. Each runs its engine alone. --profile: at the end, profile a later one of each mode.
     """
     from engine_child import together
     with tempfile.TemporaryDirectory() as folder:
@@ -341,9 +349,10 @@ def side(more, limit):
         both = [one(title, mode, title, False) for mode in MODES for title in ("plain", "first")]
         alone = [one(title, mode, kind, True) for title, kind in (
             ("later", "next"), ("plain, warm", "plain")) for mode in MODES]
-        alone += [one("later, profiled", "0", "next", True, option) for option in profile]
-        found = together(both, alone)
-        print(alone[-1].log() if profile else "", flush=True)
+        profiled_ones = [one("later, profiled", mode, "next", True, option)
+                         for mode in MODES for option in profile]
+        found = together(both, alone + profiled_ones)
+        print(*(each.log() for each in profiled_ones), flush=True)
     return [good for mode in MODES
             for good in shown({title: each for title, each in found.items() if mode in title})]
 
