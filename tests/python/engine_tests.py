@@ -126,6 +126,41 @@ class Starts:
             """).format(file=self.MADE.rpartition(".Model.")[0], made=self.MADE,
                         code=textwrap.indent(textwrap.dedent(code), " " * 4))
 
+    def test_an_object_that_a_tuple_has_too_keeps_its_place(self):
+        """No tensor can be set in a tuple, so its place is that in the object's other owner."""
+        owned = self.after_making("""
+            class Owner:
+                pass
+            Owner.__module__ = type(module).__module__
+            module.owner, held = Owner(), Owner()
+            module.owner.held, module.pair = held, (held,)
+            MODELS.append(module)
+            """) + "MODELS = []\n" + textwrap.dedent("""
+            def forward(module, size, original={forward}):
+                held = module.owner.held
+                if "more" not in vars(held):
+                    held.more = torch.full((100, 10), 0.0)
+                return original(module, size) + held.more
+            {forward} = forward
+            """).format(forward=self.MADE.rpartition(".")[0] + ".forward")
+        self.assertIn("captured and sealed", self.start(before=owned))
+        self.start("assert set(MODELS[0].owner.held.more.tolist()) == {0.0}\n", before=owned,
+                   counts="LOADED")
+
+    def test_a_tensor_that_an_omitted_phase_fills_is_noticed(self):
+        """Loading the model makes it. A later start would read what loading left there."""
+        for made in ("module.table = one(0.0)", "module.named_buffers = lambda: "
+                     "[('table', module.table)]\nmodule.table = one(0.0)"):
+            log = self.start(before=self.after_making(made) + textwrap.dedent("""
+                def constant(module, original={constant}):
+                    if "kept" not in vars(module):
+                        module.table.fill_(8.0)
+                    return original(module)
+                {constant} = constant
+                """).format(constant=self.MADE.rpartition(".")[0] + ".constant"))
+            self.assertRegex(log, "not sealed: [a-z_]+ has changed the model's tensor [.]?table")
+            self.assertNotIn("captured and sealed", log)
+
     def test_a_long_list_of_tensors_is_set_again(self):
         """The list grows at the first use, in the order of its indices."""
         many = self.after_making("module.many = []") + textwrap.dedent("""

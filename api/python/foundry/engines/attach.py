@@ -50,44 +50,67 @@ def find(roots, start, end, packages, omitted=()):
     searched: tuples of the names of packages, each with a dot at its end.
     """
     left = [(name, value, 0) for name, value in roots.items()]
-    found, seen = {}, set(map(id, roots.values()))
+    found = {}
+    seen = dict.fromkeys(map(id, roots.values()), True)  # {id: whether it was met with a path}
     while left:
         path, value, depth = left.pop()
         for step, child in _children(value, packages, omitted):
+            place = path + step if step and path else ""
             if isinstance(child, torch.Tensor):
-                if step and path and child.device.type == "cuda" and (
-                        start <= address(child) < end):
-                    found[path + step] = child
-            elif id(child) not in seen and depth < _DEPTH:
-                seen.add(id(child))
-                left.append((path + step if step and path else "", child, depth + 1))
+                if place and child.device.type == "cuda" and start <= address(child) < end:
+                    found[place] = child
+            elif depth < _DEPTH and (id(child) not in seen or place and not seen[id(child)]):
+                seen[id(child)] = bool(place)
+                left.append((place, child, depth + 1))
     return found
 
 
-def _described(tensor):
-    return address(tensor), str(tensor.dtype), list(tensor.shape), list(tensor.stride())
+def _described(name, tensor):
+    return name, address(tensor), str(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride())
 
 
-def named(model):
-    """Return [(name, address, type, shape, strides)] of a model's parameters and buffers."""
-    return [(name, *_described(each)) for found in (model.named_parameters(), model.named_buffers())
-            for name, each in found if each.device.type == "cuda"]
+def _named(model):
+    """Yield (name, tensor) of a model's parameters and buffers."""
+    for found in (model.named_parameters(), model.named_buffers()):
+        yield from found
 
 
-def plain(model):
-    """Return [(path, address, type, shape, strides)] of the tensors that a model's modules have,
-    but neither as parameters nor as buffers: alone, or in a list, tuple or dict.
+def _plain(model):
+    """Yield (path, tensor) of the tensors that a model's modules have, but neither as parameters
+    nor as buffers: alone, or in a list, tuple or dict.
     """
-    found = []
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             if name in ("_parameters", "_buffers", "_modules"):
                 continue
             each = (value.items() if isinstance(value, dict) else
                     enumerate(value) if isinstance(value, (list, tuple)) else [("", value)])
-            found += [(f"{path}.{name}:{key}", *_described(one)) for key, one in each
-                      if isinstance(one, torch.Tensor) and one.device.type == "cuda"]
-    return sorted(found)
+            yield from ((f"{path}.{name}:{key}", one) for key, one in each
+                        if isinstance(one, torch.Tensor))
+
+
+def _on_gpu(found):
+    return ((name, each) for name, each in found if each.device.type == "cuda")
+
+
+def named(model):
+    """Return [(name, address, type, shape, strides)] of a model's parameters and buffers."""
+    return [_described(*each) for each in _on_gpu(_named(model))]
+
+
+def plain(model):
+    """Return [(path, address, type, shape, strides)], sorted, of the tensors that a model's modules
+    have, but neither as parameters nor as buffers: alone, or in a list, tuple or dict.
+    """
+    return sorted(_described(*each) for each in _on_gpu(_plain(model)))
+
+
+def tensors(model):
+    """Return {(name, address, type, shape, strides): tensor} of all tensors of a model that have
+    memory.
+    """
+    found = (*_on_gpu(_named(model)), *_on_gpu(_plain(model)))
+    return {_described(*each): each[1] for each in found if address(each[1])}
 
 
 _ABSENT = object()

@@ -22,7 +22,7 @@ from ..capture import Capture, base_for_name
 from ..image import load
 from ..store import Store
 from ..settings import check_variables
-from . import ahead, area, attach, caches, facts, graphs, jit, log, outputs
+from . import ahead, area, attach, caches, facts, graphs, jit, log, made, outputs
 from .ranks import Ranks
 
 SIZE = 1 << 39   # addresses of the region,
@@ -97,7 +97,7 @@ class Session:
         self.freezable = not torch.cuda.is_initialized() and gc.get_freeze_count() < INTERPRETER
         self.frozen = False
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
-        self.plain = ()  # tensors of the model's modules that are neither parameters nor buffers
+        self.made = None  # what loading the model has made
         self.ranks = ranks
         self.start = prefix + "start"  # a fact, the same in all images that were sealed together
         self.together = True   # all ranks may load
@@ -296,13 +296,9 @@ class Session:
         self.store.tag(self.named, self.ref)
 
     def note_model(self, get):
-        """Note what layout() compares of a model that was just made. Later phases may give its
-        modules further tensors, and a later start omits some of these phases.
-
-        get: returns the model.
-        """
+        """Note the tensors of a model that was just made. get: returns the model."""
         try:
-            self.plain = attach.plain(get())
+            self.made = made.Made(get, self.ordinal)
         except Exception as e:
             self.give_up(e)
 
@@ -315,7 +311,7 @@ class Session:
         log.debug("Foundry: torch's blocks in the region: %s", blocks)
         log.debug("Foundry: allocations: %s",
                   [(addr - self.base, size) for addr, size in self.capture.allocs()])
-        text = json.dumps([blocks, attach.named(model), self.plain])
+        text = json.dumps([blocks, attach.named(model), self.made.plain])
         own = json.dumps([(addr - self.base, size) for addr, size in self.allocations()])
         return f"{len(blocks)} {facts.hashed(text.encode())} {facts.hashed(own.encode())}"
 
@@ -391,6 +387,9 @@ class Session:
         returns}. roots, omitted: as for attach.find(). known: tensors whose bytes never change.
         """
         start = time.monotonic()
+        self.made.end()
+        if self.made.changed:
+            raise Unfit(self.made.changed)
         self.check_ranks()
         self.tidy()
         area.clear(self.ordinal)

@@ -384,6 +384,7 @@ class Session(session.Session):
         """Let SGLang warm up and capture aside, and seal its graphs."""
         inside, left = area.Area(self.capture, self.ordinal), contextlib.ExitStack()
         try:
+            self.made.begin(CAPTURE)
             left.enter_context(inside)
         except Exception as e:
             self.give_up(e)

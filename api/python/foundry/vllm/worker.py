@@ -126,6 +126,7 @@ class Session(session.Session):
             return available
         with contextlib.ExitStack() as aside:
             try:
+                self.made.begin(self.deciding[0])
                 aside.enter_context(area.Area(self.capture, self.ordinal))
             except Exception as e:
                 self.give_up(e)
@@ -134,6 +135,7 @@ class Session(session.Session):
             if compiled.parts(self.worker.model_runner.get_model()):
                 aside.enter_context(self.shared.noted())
             available = original()
+        self.made.end()
         self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
         return available
@@ -219,6 +221,7 @@ class Session(session.Session):
         left = contextlib.ExitStack()
         inside = area.Area(self.capture, self.ordinal)
         try:
+            self.made.begin(PHASES[-1])
             left.enter_context(inside)
         except Exception as e:
             self.give_up(e)
