@@ -147,6 +147,27 @@ class Weights(Engine):
             self.assertIn("there is no ref 'test.weights'", log)
             self.remove("test")
 
+    def test_a_loader_that_changes_an_object_in_place_is_named(self):
+        made = textwrap.dedent("""
+            from vllm.v1.worker.gpu.model_runner import Model
+            def make(self, make=Model.make):
+                make(self)
+                self.seen, self.names, self.weights.scales = [[1]], {"a": {1}}, [1.0]
+            Model.make = make
+            Model.after_loading = lambda self: %s
+            """)
+        for change, name in (("None", None), ("self.seen[0].append(2)", "seen"),
+                             ("self.names['a'].add(2)", "names"),
+                             ("self.weights.scales.append(2.0)", "weights"),
+                             ("setattr(self.weights, 'tp_rank', 2)", "weights")):
+            log = self.start(before=made % change, options=FORMAT, loads=[3.0])
+            if name:
+                self.assertIn(f"weights not sealed: this loader changes .{name}", log)
+            else:
+                self.assertNotIn("not sealed", log)
+                self.remove("test.weights")
+            self.remove("test")
+
     def test_a_format_without_files_needs_a_revision(self):
         options = FORMAT + ", extra={'format': 'other'}"
         before = textwrap.dedent("""

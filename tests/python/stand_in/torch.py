@@ -218,6 +218,9 @@ strided = "torch.strided"
 
 
 class Tensor:
+    # A program's own attributes are in __dict__, as with torch.
+    __slots__ = ("shape", "dtype", "device", "_addr", "_stride", "_memory", "_version", "__dict__",
+                 "__weakref__")
     requires_grad = negated = False
     layout = strided
 

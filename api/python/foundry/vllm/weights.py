@@ -6,8 +6,8 @@ an image of its own, NAME.weights. A later start copies the content of that imag
 which has the same addresses. The loader does not run then.
 
 The loader runs outside the region, so that its own memory moves no address. It may write to the
-tensors of the model alone: if it replaces one or changes another attribute of a module, the weights
-are not sealed, since a later start could not repeat that.
+tensors of the model alone: if it replaces one, or changes another attribute of a module or tensor,
+the weights are not sealed, since a later start could not repeat that.
 """
 import contextlib
 import ctypes
@@ -34,6 +34,7 @@ MODEL = "weights.model"
 VERSIONS = ("vllm", "torch", "packages", "source")  # facts that a start states without weights, too
 KEY = 1 << 62                  # the number of the graph, since an image has at least one
 _SIMPLE = (bool, int, float, str, type(None))
+_DEPTH = 4                     # of lists in lists, whose items are compared
 
 _session = None  # of the worker that loads a model
 
@@ -146,16 +147,14 @@ class Weights:
                              if before.get(name, self) != after.get(name, self)), None)
 
     def state(self):
-        """Return {name: value} of all attributes of the model's modules, a tensor as its place."""
+        """Return {name: state} of all attributes of the model's modules."""
         found = {}
         for path, module in self.model.named_modules():
             for name, value in vars(module).items():
                 if name in ("_parameters", "_buffers"):
-                    found.update({f"{path}.{key}": _place(each) for key, each in value.items()})
+                    found.update({f"{path}.{key}": _state(each) for key, each in value.items()})
                 else:
-                    found[f"{path}.{name}"] = (
-                        _place(value) if isinstance(value, torch.Tensor) else
-                        value if type(value) in _SIMPLE else id(value))
+                    found[f"{path}.{name}"] = _state(value)
         return found
 
     def others(self):
@@ -247,9 +246,24 @@ class Weights:
             capture.seal(self.session.store, self.ref)
 
 
-def _place(tensor):
-    return None if tensor is None else (str(tensor.device), area.address(tensor),
-                                        str(tensor.dtype), tuple(tensor.shape), tensor.stride())
+def _state(value, depth=_DEPTH):
+    """Return what differs if a loader replaces a value, or changes it in place: of a tensor, its
+    place and its attributes, but not its content.
+    """
+    if type(value) in _SIMPLE:
+        return value
+    if isinstance(value, torch.Tensor):
+        # Functions among a parameter's attributes fill it, and nothing uses them after that.
+        return (str(value.device), area.address(value), str(value.dtype), tuple(value.shape),
+                value.stride(), {name: _state(each, depth - 1) for name, each in vars(value).items()
+                                 if depth and not callable(each)})
+    if isinstance(value, dict) and depth:
+        return id(value), [(_state(key, 0), _state(each, depth - 1)) for key, each in value.items()]
+    if isinstance(value, (list, tuple)) and depth:
+        return id(value), [_state(each, depth - 1) for each in value]
+    if isinstance(value, (set, frozenset)) and depth:
+        return id(value), {each if type(each) in _SIMPLE else id(each) for each in value}
+    return id(value)
 
 
 def _file_identity(path):
