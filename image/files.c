@@ -97,6 +97,29 @@ static int sections_copy(const struct fdry_manifest *m, struct fdry_manifest_wri
 	return err;
 }
 
+/* Write the files of @m and the new ones to @w, by ascending name. A new one replaces another. */
+static int files_merge(struct fdry_writer *writer, const struct fdry_manifest *m,
+		       const struct fdry_file **files, struct fdry_manifest_writer *w)
+{
+	uint32_t i = 0, next;
+	int err = 0, order;
+
+	w->files.len = 0;
+	while (!err && (i < m->n_files || *files)) {
+		for (next = i + 1; next < m->n_files && m->files[next].offset; next++)
+			;
+		order = i >= m->n_files ? 1 : !*files ? -1 :
+			strcmp(fdry_manifest_str(m, m->files[i].name), (*files)->name);
+		if (order < 0)
+			err = fdry_buf_put(&w->files, m->files + i, (next - i) * sizeof(*m->files));
+		else
+			err = file_put(writer, *files++, w);
+		if (order <= 0)
+			i = next;
+	}
+	return err;
+}
+
 /* Find the image @name, the newest if there are several, and read its manifest. */
 static int image_read(struct fdry_store *s, const char *name, struct fdry_ref *ref,
 		      struct fdry_buf *bytes)
@@ -153,13 +176,7 @@ static int attach(struct fdry_store *s, struct fdry_writer *writer, const char *
 	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (err)
 		goto out_abort;
-	if (m.n_files) {
-		err = fdry_fail(FDRY_E_EXISTS, "the image has files already");
-		goto out_abort;
-	}
-	err = sections_copy(&m, &w);
-	for (; *files && !err; files++)
-		err = file_put(writer, *files, &w);
+	err = sections_copy(&m, &w) ?: files_merge(writer, &m, files, &w);
 	if (err)
 		goto out_abort;
 	err = commit(writer, &w, ref.name[0] ? ref.name : NULL, ret);

@@ -539,10 +539,11 @@ struct fdry_file {
  * @id: FDRY_ID_SIZE bytes for the id of the image with the files, or NULL
  *
  * The files make another image, since an image never changes. If @name is a ref or REF:DIGITS, the
- * new image replaces the other one there. Loads ignore files, and so do older versions of the
- * library. Errors: FDRY_E_NOENT; FDRY_E_EXISTS (the image has files already, or two of @files have
- * one name); FDRY_E_BADIMAGE (a name or flag is not allowed); FDRY_E_LIMIT; FDRY_E_RACED (the ref
- * was set meanwhile); FDRY_E_FULL, FDRY_E_PERM.
+ * new image replaces the other one there. If the image has files already, it keeps them, but for
+ * those whose name one of @files has. Loads ignore files, and so do older versions of the library.
+ * Errors: FDRY_E_NOENT; FDRY_E_EXISTS (two of @files have one name); FDRY_E_BADIMAGE (a name or
+ * flag is not allowed); FDRY_E_LIMIT; FDRY_E_RACED (the ref was set meanwhile); FDRY_E_FULL,
+ * FDRY_E_PERM.
  */
 int fdry_image_attach(struct fdry_store *store, const char *name, const struct fdry_file *files,
 		      size_t nfiles, char *id);

@@ -171,7 +171,35 @@ START_TEST(invalid_files_are_refused)
 	name[1024] = 0;
 	f = (struct fdry_file){ .name = name };
 	ok(fdry_image_attach(s, "img", &f, 1, NULL));
-	fails(EXISTS, "the image has files already", fdry_image_attach(s, "img", &f, 1, NULL));
+}
+END_TEST
+
+static void names_check(struct fdry_store *s, const char *names)
+{
+	struct found found = { 0 };
+
+	ok(fdry_image_files(s, "img", found_add, &found));
+	ck_assert_str_eq(found.names, names);
+}
+
+/* An image with the files of both calls; of two with one name, the later one. */
+START_TEST(further_files_are_added)
+{
+	struct fdry_file other = some[2], outer[] = { { .name = "a" }, { .name = "z" } };
+	struct fdry_store *s = sealed_store();
+	char id[FDRY_ID_SIZE], again[FDRY_ID_SIZE];
+
+	other.data = "another";
+	other.len = 7;
+	ok(fdry_image_attach(s, "img", &other, 1, NULL));
+	ok(fdry_image_attach(s, "img", some + 3, 2, NULL));
+	ok(fdry_image_attach(s, "img", some, 3, id));
+	found_check(s, "img");
+	ok(fdry_image_attach(s, "img", some, SOME, again));
+	ck_assert_str_eq(again, id);
+	ok(fdry_image_attach(s, "img", outer, 2, NULL));
+	names_check(s, "a triton/a/again triton/a/large triton/a/piece triton/b/empty "
+		       "triton/b/kernel.so z ");
 }
 END_TEST
 
@@ -187,6 +215,7 @@ int main(void)
 	tcase_add_test(tc, equal_files_are_stored_once);
 	tcase_add_test(tc, an_image_of_no_ref_gets_none);
 	tcase_add_test(tc, invalid_files_are_refused);
+	tcase_add_test(tc, further_files_are_added);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

@@ -381,7 +381,8 @@ class Store(_lib.Closing):
         """Add files to the image `name`, and return the id of the image that has them.
 
         files: of File, with different names. An image never changes, so this is another image. If
-        `name` is a ref or REF:DIGITS, the new image replaces the other one there. Loads ignore
+        `name` is a ref or REF:DIGITS, the new image replaces the other one there. If the image has
+        files already, it keeps them, but for those whose name one of `files` has. Loads ignore
         files.
         """
         files = list(files)

@@ -275,7 +275,9 @@ class Session:
         try:
             files = caches.packed(self.watch) if image else []
             if len(files) > self.attached:
-                self.with_files(image.id, files)
+                # An error if the ref has another image by now.
+                named = self.named or image.id
+                self.named = self.store.attach(f"{self.ref}:{named[:32]}", files)
                 self.attached = len(files)
                 size = sum(len(each.data) for each in files)
                 self.files = f"; {len(files)} files of caches, {size >> 20} MiB"
@@ -283,17 +285,6 @@ class Session:
             self.log_bug(e)
             log.warning("Foundry: the image lacks files for caches, because %s", e)
         self.seconds["caches"] += time.monotonic() - start
-
-    def with_files(self, image, files):
-        """Make an image with files of the image `image`, which has none, and set the ref to it. If
-        the ref has another image by now, raise Error.
-        """
-        if not self.attached:
-            self.named = self.store.attach(f"{self.ref}:{image[:32]}", files)
-            return
-        self.store.describe(f"{self.ref}:{self.named[:32]}")
-        self.named = self.store.attach(image, files)
-        self.store.tag(self.named, self.ref)
 
     def note_model(self, get):
         """Note the tensors of a model that was just made. get: returns the model."""
