@@ -20,8 +20,16 @@
 
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 1024
+#define BLOCK_BYTES (1u << 20)
 /* Bytes of records and tree pages that an item needs besides its own bytes. */
 #define ITEM_OVERHEAD 8192
+
+/* Memory of the batch. It is reused when the batch is written. */
+struct block {
+	struct block *next;
+	size_t capacity;
+	uint8_t data[];
+};
 
 struct fdry_writer {
 	struct fdry_store *s;
@@ -32,8 +40,9 @@ struct fdry_writer {
 	struct fdry_oid identity; /* of the image; zero: none */
 	struct fdry_item items[BATCH_ITEMS];
 	size_t count;
-	uint8_t *batch;   /* their packed bytes, end to end */
-	size_t used, capacity; /* bytes of @batch */
+	size_t used;      /* their packed bytes */
+	struct block *blocks, *block; /* all, and the one that the next item goes to; NULL: none */
+	size_t at;        /* bytes of @block that are used */
 	int failed;       /* the error that lost the batch */
 	struct fdry_writer_stats stats;
 };
@@ -96,7 +105,8 @@ static void items_drop(struct fdry_writer *w)
 {
 	while (w->count)
 		fdry_item_release(&w->items[--w->count]);
-	w->used = 0;
+	w->used = w->at = 0;
+	w->block = w->blocks;
 }
 
 static struct fdry_item *item_find(struct fdry_writer *w, const struct fdry_oid *oid)
@@ -397,34 +407,43 @@ out_abort:
 	return err;
 }
 
-/* Make space for @len more bytes in the batch, which grows if an object is larger than it. */
+/* Let the next block, which may be new, have @len bytes. */
+static int block_next(struct fdry_writer *w, size_t len)
+{
+	struct block **next = w->block ? &w->block->next : &w->blocks, *b = *next;
+
+	if (!b || b->capacity < len) {
+		len = len > BLOCK_BYTES ? len : BLOCK_BYTES;
+		b = malloc(sizeof(*b) + len);
+		if (!b)
+			return fdry_nomem();
+		b->next = *next;
+		b->capacity = len;
+		*next = b;
+	}
+	w->block = b;
+	w->at = 0;
+	return 0;
+}
+
+/* Make space for @len more bytes in the batch. */
 static int batch_reserve(struct fdry_writer *w, size_t len)
 {
-	uint8_t *batch;
 	int err;
 
-	if (w->count == BATCH_ITEMS || (w->used && len > w->capacity - w->used)) {
+	if (w->count == BATCH_ITEMS || (w->used && w->used + len > BATCH_BYTES)) {
 		err = flush(w);
 		if (err)
 			return err;
 	}
-	if (len <= w->capacity - w->used)
-		return 0;
-	len = len > BATCH_BYTES ? len : BATCH_BYTES;
-	batch = malloc(len);
-	if (!batch)
-		return fdry_nomem();
-	free(w->batch);
-	w->batch = batch;
-	w->capacity = len;
-	return 0;
+	return w->block && len <= w->block->capacity - w->at ? 0 : block_next(w, len);
 }
 
 /* Takes over @it. */
 static void item_queue(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
-	/* An empty object needs no bytes, so the batch may be NULL, to which no offset is added. */
-	fdry_item_pack(it, data, w->batch ? w->batch + w->used : NULL);
+	fdry_item_pack(it, data, w->block->data + w->at);
+	w->at += it->stored.len;
 	w->used += it->stored.len;
 	w->items[w->count++] = *it;
 }
@@ -634,7 +653,7 @@ int fdry_writer_commit(struct fdry_writer *w, const void *manifest, size_t len,
 	err = item_note(w, &it);
 	if (err)
 		goto out_release;
-	fdry_item_pack(&it, x.data, w->batch + w->used);
+	fdry_item_pack(&it, x.data, w->block->data + w->at);
 	image.oid = it.oid;
 	err = write_all(w, &x);
 	if (err)
@@ -683,10 +702,15 @@ size_t fdry_writer_pending(const struct fdry_writer *w)
 
 void fdry_writer_abort(struct fdry_writer *w)
 {
+	struct block *b;
+
 	if (!w)
 		return;
 	items_drop(w);
-	free(w->batch);
+	while ((b = w->blocks)) {
+		w->blocks = b->next;
+		free(b);
+	}
 	if (!fdry_store_check(w->s))
 		fdry_lease_end(w->lease, w->wrote);
 	else
