@@ -50,7 +50,7 @@ class Kind:
     def begin(self, title, mode, gate=True):
         self.starts[title] = sglang_start.begin(
             self.limit, f"{self.name} {title}", mode, self.folder, "--ranks", str(RANKS), "--model",
-            self.folder, *sglang_start.SIDE, *KINDS[self.name], gate=gate)
+            sglang_start.model_in(self.folder), *sglang_start.SIDE, *KINDS[self.name], gate=gate)
 
     def end(self, title, *says):
         """Let a start run, and wait for it. Note whether it succeeds with the answers of the plain

@@ -28,7 +28,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          limit_time, notes, pretend, scale, show_table, write_model)
+                          limit_time, model_in, notes, pretend, scale, show_table, write_model)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",
@@ -137,7 +137,7 @@ def model(a):
     folder = os.path.join(tempfile.gettempdir(), "sglang-start-qwen3")
     os.makedirs(folder, exist_ok=True)
     write_model(folder, QWEN3)
-    return folder
+    return model_in(folder)
 
 
 def plug_in(caches):

@@ -43,9 +43,9 @@ def start(mode, which, model, folder, more):
     with open(path, "w", encoding="utf-8") as log:
         status = subprocess.run(
             [sys.executable, *(() if which == "plain" else ("-m", "foundry", "run")),
-             os.path.join(HERE, "vllm_start.py"), "--mode", which, "--model", model, "--runner",
-             runner, "--compile", compilation, "--graphs", graphs, *more, "--limit", "240",
-             "--caches", os.path.join(model, mode)],
+             os.path.join(HERE, "vllm_start.py"), "--mode", which, "--model",
+             vllm_start.model_in(model), "--runner", runner, "--compile", compilation, "--graphs",
+             graphs, *more, "--limit", "240", "--caches", os.path.join(model, mode)],
             stdout=log, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
                  "FOUNDRY_VLLM": "" if which == "plain" else mode}).returncode

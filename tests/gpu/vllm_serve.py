@@ -60,10 +60,11 @@ class Server:
             env[key] = os.path.join(folder, "caches", key)
         with open(self.path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *pre, program, "serve", folder, "--load-format", "dummy",
-                 "--dtype", "bfloat16", "--max-model-len", "2048", "--max-num-seqs", "32",
-                 "--gpu-memory-utilization", "0.1", "--kv-cache-memory-bytes", str(4 << 30),
-                 "--attention-backend", "FLASH_ATTN", "--seed", "0", "--no-enable-prefix-caching",
+                [sys.executable, *pre, program, "serve", vllm_start.model_in(folder),
+                 "--load-format", "dummy", "--dtype", "bfloat16", "--max-model-len", "2048",
+                 "--max-num-seqs", "32", "--gpu-memory-utilization", "0.1",
+                 "--kv-cache-memory-bytes", str(4 << 30), "--attention-backend", "FLASH_ATTN",
+                 "--seed", "0", "--no-enable-prefix-caching",
                  "--host", "127.0.0.1", "--port", self.url.rpartition(":")[2],
                  "--compilation-config", '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}'],
                 stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
@@ -147,7 +148,7 @@ def main():
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")
     with tempfile.TemporaryDirectory() as folder:
         vllm_start.write_model(folder, vllm_start.QWEN3)
-        tokenizer(folder, vllm_start.QWEN3["vocab_size"])
+        tokenizer(vllm_start.model_in(folder), vllm_start.QWEN3["vocab_size"])
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             plain, first = (pool.submit(serve, mode, mode, folder) for mode in ("plain", "first"))
             (plain, _), (first, sealed) = plain.result(), first.result()

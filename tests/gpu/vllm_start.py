@@ -27,7 +27,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (BIG, QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          limit_time, notes, pretend, scale, show_table, waited, write_model)
+                          limit_time, model_in, notes, pretend, scale, show_table, waited,
+                          write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -285,7 +286,7 @@ def begin(limit, title, mode, folder, *more, gate=False, place="."):
     os.makedirs(place, exist_ok=True)
     return Start(limit, title, [
         *(() if mode == "plain" else ("-m", "foundry", "run")), os.path.abspath(__file__), "--mode",
-        mode, "--model", folder, "--limit", str(limit.left()), "--caches",
+        mode, "--model", model_in(folder), "--limit", str(limit.left()), "--caches",
         os.path.join(place, "caches"), *more],
         os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
         FOUNDRY_STORE=os.path.join(place, "store"))

@@ -84,10 +84,11 @@ def drop(paths):
 
 
 def write_files(folder):
-    """Write the files for the model in a folder, in a process of its own, which then frees the GPU.
+    """Write the files for the model of a test in a process of its own, which then frees the GPU.
     Returns their paths and bytes, or none if that fails.
     """
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--write", folder],
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--write",
+                           vllm_start.model_in(folder)],
                           stdout=subprocess.PIPE, text=True, check=False)
     return json.loads(done.stdout) if not done.returncode else ([], 0)
 

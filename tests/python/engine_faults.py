@@ -12,7 +12,7 @@ import tempfile
 import typing
 
 from engine_child import Start
-from engine_start import QWEN3, answers, write_model
+from engine_start import QWEN3, answers, model_in, write_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLLECT = ("import foundry\n"
@@ -41,7 +41,7 @@ def begin(engine, limit, name, mode, folder, store, more=(), gate=None, **variab
     pre = [] if mode == "plain" else ["-m", "foundry", "run"]
     return Start(
         limit, name, [
-            *pre, engine.script, "--mode", mode, "--model", folder, "--caches",
+            *pre, engine.script, "--mode", mode, "--model", model_in(folder), "--caches",
             engine.caches or os.path.join(folder, "caches"), *engine.options, *more],
         os.path.join(folder, name + ".log"), gate and os.path.join(folder, name + ".gate"),
         **{**engine.variables, "FOUNDRY_STORE": os.path.join(folder, store), **variables})

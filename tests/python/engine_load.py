@@ -17,7 +17,7 @@ import threading
 import time
 
 import engine_child
-from engine_start import digest, notes
+from engine_start import digest, model_in, notes
 
 BATCHES = (1, 2, 7, 32, 100)
 COLUMNS = ("tokens a second", "requests a second", "first token p50", "first token p99",
@@ -109,9 +109,10 @@ class Child:
         mode = name.partition(" ")[0]
         pre = [] if mode == "plain" else ["-m", "foundry", "run"]
         self.process = subprocess.Popen(
-            [sys.executable, *pre, os.path.abspath(sys.argv[0]), "--mode", mode, "--model", folder,
-             "--caches", caches, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            [sys.executable, *pre, os.path.abspath(sys.argv[0]), "--mode", mode, "--model",
+             model_in(folder), "--caches", caches, *sys.argv[1:]],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", start_new_session=True,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(folder, "store"),
                  "ENGINE_START_GATE": self.gate})
         self.tail, self.results = collections.deque(maxlen=60), queue.Queue()

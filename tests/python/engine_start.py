@@ -165,9 +165,17 @@ def digest(value):
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
+def model_in(folder):
+    """Return the folder of the model in the folder of a test. It has no other files: engines list
+    them.
+    """
+    return os.path.join(folder, "model")
+
+
 def write_model(folder, config):
-    """Write the configuration of a model with dummy weights."""
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+    """Write the configuration of a model with dummy weights. folder: of the test."""
+    os.makedirs(model_in(folder), exist_ok=True)
+    with open(os.path.join(model_in(folder), "config.json"), "w", encoding="utf-8") as f:
         json.dump(config, f)
 
 
