@@ -9,6 +9,8 @@
 
 #include "lib/clock.h"
 
+#define COPY_BYTES (256ull << 20)
+
 struct node {
 	enum fdry_node_kind kind;
 	uint32_t kernel;
@@ -338,6 +340,35 @@ int floor_kernels(struct floor *f, const struct fdry_image *img, double *ret)
 			(void)fdry_call_raw(img->drv, cuModuleUnload, f->objects[i].module);
 		f->objects[i].module = NULL;
 	}
+	return err;
+}
+
+int floor_copy(const struct fdry_image *img, size_t bytes, double *ret)
+{
+	size_t at, len, piece = bytes < COPY_BYTES ? bytes : COPY_BYTES;
+	CUdeviceptr to = 0;
+	void *from = NULL;
+	double mark;
+	int err;
+
+	*ret = 0;
+	if (!bytes)
+		return 0;
+	err = fdry_call(img->drv, cuMemAllocHost_v2, &from, piece) ?:
+	      fdry_call(img->drv, cuMemAlloc_v2, &to, bytes);
+	if (!err)
+		memset(from, 1, piece);
+	mark = fdry_now_ms();
+	for (at = 0; at < bytes && !err; at += len) {
+		len = bytes - at < piece ? bytes - at : piece;
+		err = fdry_call(img->drv, cuMemcpyHtoDAsync_v2, to + at, from, len, NULL);
+	}
+	err = err ?: fdry_call(img->drv, cuStreamSynchronize, NULL);
+	*ret = fdry_elapsed_ms(&mark);
+	if (to)
+		(void)fdry_call_raw(img->drv, cuMemFree_v2, to);
+	if (from)
+		(void)fdry_call_raw(img->drv, cuMemFreeHost, from);
 	return err;
 }
 

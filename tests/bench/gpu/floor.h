@@ -26,6 +26,8 @@ int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, doubl
 /* Load every kernel object and get its functions, in @img's context, and unload them; @ret:
  * milliseconds, without unloading. */
 int floor_kernels(struct floor *f, const struct fdry_image *img, double *ret);
+/* Copy @bytes to the device from pinned memory. @ret: milliseconds, without the allocations. */
+int floor_copy(const struct fdry_image *img, size_t bytes, double *ret);
 void floor_free(struct floor *f);
 
 #endif

@@ -196,6 +196,7 @@ def start_shared(tree, args, name, part, *options):
     tree.finish(tree.start(tree.program("start"), "-s", shared(args, name), "-r", "bench",
                            *options), part)
     tree.ratios(part, LAUNCHED, OWN)
+    tree.ratios(part, LAUNCHED, (*OWN, "floor_copy"))
 
 
 def turn_sealed(tree, args, _turn):

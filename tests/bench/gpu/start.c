@@ -22,7 +22,9 @@
  * the longest, launch_ of the call alone and step_ of the call and the wait for its end. The last
  * part is a table for each image: times in relation to the driver's own, and the steps of loads
  * with all graphs, each as a median with its spread. The driver's own are its calls for kernels and
- * graphs, and also for the launches of all graphs if the row's name ends with "launched".
+ * graphs, and also for the launches of all graphs if the row's name ends with "launched". The last
+ * column adds its copy of the content from pinned memory (floor_copy): what a program takes for the
+ * same memory, kernels and graphs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +65,7 @@ enum value {
 	FLOOR_GRAPHS,
 	FLOOR_LAUNCHES,
 	FLOOR_FIRST,
+	FLOOR_COPY,
 	UNLOAD,
 	VALUES
 };
@@ -79,6 +82,7 @@ static const char *const names[VALUES] = { "load", "manifest", "memory",
 					   "build_rest",
 					   "floor_kernels",
 					   "floor_graphs", "floor_launches", "floor_first",
+					   "floor_copy",
 					   "unload" };
 
 struct run {
@@ -86,7 +90,7 @@ struct run {
 	struct fdry_store *store;
 	struct fdry_load_opts opts;
 	int rounds;
-	double content_gb;
+	size_t content_bytes;
 	double values[VALUES][ROUNDS_MAX];
 };
 
@@ -125,7 +129,7 @@ static void report_take(struct run *r, struct fdry_image *img, int round)
 	r->values[MEMORY][round] = rep.memory_ms;
 	r->values[CONTENT][round] = rep.content_ms;
 	r->values[KERNELS][round] = rep.kernels_ms;
-	r->content_gb = (double)rep.content_bytes / 1e9;
+	r->content_bytes = rep.content_bytes;
 	if (!round)
 		printf("exec_bytes %llu\n",
 		       (unsigned long long)
@@ -144,6 +148,7 @@ static void floor_take(struct run *r, struct fdry_image *img, struct floor **f, 
 	must(floor_graphs(*f, img, &r->values[FLOOR_GRAPHS][round],
 			  &r->values[FLOOR_LAUNCHES][round]));
 	must(floor_kernels(*f, img, &r->values[FLOOR_KERNELS][round]));
+	must(floor_copy(img, r->content_bytes, &r->values[FLOOR_COPY][round]));
 	fdry_image_leave(img, &mode);
 }
 
@@ -379,8 +384,11 @@ static void values_print(const struct run *r)
 	}
 }
 
-/* The median, the least and the greatest of @v, or of its ratios to the driver's own calls. */
-static void spread_print(const struct run *r, enum value v, bool ratio)
+enum over { ONE, OWN, OWN_AND_COPY };
+
+/* The median, the least and the greatest of @v: over 1, the driver's own calls, or these and its
+ * copy of the content. */
+static void spread_print(const struct run *r, enum value v, enum over over)
 {
 	double x[ROUNDS_MAX], own;
 	int i;
@@ -389,7 +397,9 @@ static void spread_print(const struct run *r, enum value v, bool ratio)
 		own = r->values[FLOOR_KERNELS][i] + r->values[FLOOR_GRAPHS][i];
 		if (v == TOGETHER_LAUNCHED || v == EACH_LAUNCHED || v == BEHIND_LAUNCHED)
 			own += r->values[FLOOR_LAUNCHES][i];
-		x[i] = r->values[v][i] / (ratio ? own : 1);
+		if (over == OWN_AND_COPY)
+			own += r->values[FLOOR_COPY][i];
+		x[i] = r->values[v][i] / (over == ONE ? 1 : own);
 	}
 	qsort(x, (size_t)r->rounds, sizeof(*x), by_size);
 	printf("  %8.3f (%.3f to %.3f)", x[r->rounds / 2], x[0], x[r->rounds - 1]);
@@ -401,16 +411,18 @@ static void table_print(const struct run *r)
 		ALL, TOGETHER, TOGETHER_MANIFEST, TOGETHER_MEMORY, TOGETHER_KERNELS,
 		TOGETHER_CONTENT, TOGETHER_BUILD, TOGETHER_LOAD, TOGETHER_LAUNCH,
 		TOGETHER_LAUNCHED, EACH_LOAD, EACH_LAUNCHED, BEHIND_LOAD, BEHIND_LAUNCHED,
-		FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_LAUNCHES
+		FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_LAUNCHES, FLOOR_COPY
 	};
 	size_t i;
 
-	printf("table of %s, %.3f GB of content: ms, and of the driver's own\n", r->ref,
-	       r->content_gb);
+	printf("table of %s, %.3f GB of content: ms, of the driver's own, and of these and its "
+	       "copy of the content\n", r->ref,
+	       (double)r->content_bytes / 1e9);
 	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		printf("  of %-18s", names[rows[i]]);
-		spread_print(r, rows[i], false);
-		spread_print(r, rows[i], true);
+		spread_print(r, rows[i], ONE);
+		spread_print(r, rows[i], OWN);
+		spread_print(r, rows[i], OWN_AND_COPY);
 		printf("\n");
 	}
 }
