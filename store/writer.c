@@ -20,16 +20,9 @@
 
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 1024
-#define BLOCK_BYTES (1u << 20)
+#define BATCH_FIRST (1u << 20) /* most sessions need no more */
 /* Bytes of records and tree pages that an item needs besides its own bytes. */
 #define ITEM_OVERHEAD 8192
-
-/* Memory of the batch. It is reused when the batch is written. */
-struct block {
-	struct block *next;
-	size_t capacity;
-	uint8_t data[];
-};
 
 struct fdry_writer {
 	struct fdry_store *s;
@@ -40,9 +33,8 @@ struct fdry_writer {
 	struct fdry_oid identity; /* of the image; zero: none */
 	struct fdry_item items[BATCH_ITEMS];
 	size_t count;
-	size_t used;      /* their packed bytes */
-	struct block *blocks, *block; /* all, and the one that the next item goes to; NULL: none */
-	size_t at;        /* bytes of @block that are used */
+	uint8_t *batch;   /* their packed bytes, end to end */
+	size_t used, capacity; /* bytes of @batch */
 	int failed;       /* the error that lost the batch */
 	struct fdry_writer_stats stats;
 };
@@ -105,8 +97,7 @@ static void items_drop(struct fdry_writer *w)
 {
 	while (w->count)
 		fdry_item_release(&w->items[--w->count]);
-	w->used = w->at = 0;
-	w->block = w->blocks;
+	w->used = 0;
 }
 
 static struct fdry_item *item_find(struct fdry_writer *w, const struct fdry_oid *oid)
@@ -407,43 +398,50 @@ out_abort:
 	return err;
 }
 
-/* Let the next block, which may be new, have @len bytes. */
-static int block_next(struct fdry_writer *w, size_t len)
+/* Let the batch have @len bytes or more. The items stay in it. */
+static int batch_grow(struct fdry_writer *w, size_t len)
 {
-	struct block **next = w->block ? &w->block->next : &w->blocks, *b = *next;
+	size_t i, at = 0;
+	uint8_t *batch;
 
-	if (!b || b->capacity < len) {
-		len = len > BLOCK_BYTES ? len : BLOCK_BYTES;
-		b = malloc(sizeof(*b) + len);
-		if (!b)
-			return fdry_nomem();
-		b->next = *next;
-		b->capacity = len;
-		*next = b;
+	if (!w->used) { /* nothing to copy */
+		free(w->batch);
+		w->batch = NULL;
+		w->capacity = 0;
 	}
-	w->block = b;
-	w->at = 0;
+	batch = realloc(w->batch, len);
+	if (!batch)
+		return fdry_nomem();
+	w->batch = batch;
+	w->capacity = len;
+	for (i = 0; i < w->count; at += w->items[i++].stored.len)
+		w->items[i].stored.data = batch + at;
 	return 0;
 }
 
-/* Make space for @len more bytes in the batch. */
+/* Make space for @len more bytes in the batch, which has more than BATCH_BYTES only if one object
+ * is larger. */
 static int batch_reserve(struct fdry_writer *w, size_t len)
 {
+	size_t limit = w->capacity > BATCH_BYTES ? w->capacity : BATCH_BYTES, wanted;
 	int err;
 
-	if (w->count == BATCH_ITEMS || (w->used && w->used + len > BATCH_BYTES)) {
+	if (w->count == BATCH_ITEMS || (w->used && len > limit - w->used)) {
 		err = flush(w);
 		if (err)
 			return err;
 	}
-	return w->block && len <= w->block->capacity - w->at ? 0 : block_next(w, len);
+	if (w->batch && len <= w->capacity - w->used)
+		return 0;
+	wanted = w->capacity ? 2 * w->capacity : BATCH_FIRST;
+	wanted = wanted < BATCH_BYTES ? wanted : BATCH_BYTES;
+	return batch_grow(w, wanted > w->used + len ? wanted : w->used + len);
 }
 
 /* Takes over @it. */
 static void item_queue(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
-	fdry_item_pack(it, data, w->block->data + w->at);
-	w->at += it->stored.len;
+	fdry_item_pack(it, data, w->batch + w->used);
 	w->used += it->stored.len;
 	w->items[w->count++] = *it;
 }
@@ -653,7 +651,7 @@ int fdry_writer_commit(struct fdry_writer *w, const void *manifest, size_t len,
 	err = item_note(w, &it);
 	if (err)
 		goto out_release;
-	fdry_item_pack(&it, x.data, w->block->data + w->at);
+	fdry_item_pack(&it, x.data, w->batch + w->used);
 	image.oid = it.oid;
 	err = write_all(w, &x);
 	if (err)
@@ -702,15 +700,10 @@ size_t fdry_writer_pending(const struct fdry_writer *w)
 
 void fdry_writer_abort(struct fdry_writer *w)
 {
-	struct block *b;
-
 	if (!w)
 		return;
 	items_drop(w);
-	while ((b = w->blocks)) {
-		w->blocks = b->next;
-		free(b);
-	}
+	free(w->batch);
 	if (!fdry_store_check(w->s))
 		fdry_lease_end(w->lease, w->wrote);
 	else
