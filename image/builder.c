@@ -30,7 +30,7 @@ struct fdry_builder {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	bool done;
-	bool joined; /* by the exit handler */
+	bool joining, joined; /* by the exit handler; the list's lock guards them */
 	struct fdry_builder *later; /* the next in the queue; the queue's lock guards it and the
 				       fields below */
 	unsigned int process;       /* fdry_fork_count() when it started */
@@ -42,6 +42,7 @@ struct fdry_builder {
 static struct fdry_builder *queue;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t list_joined = PTHREAD_COND_INITIALIZER;
 static struct fdry_builder *list;
 static pid_t list_pid; /* the process that the threads belong to */
 
@@ -178,6 +179,23 @@ static void end_wait(struct fdry_builder *b)
 
 /* --- the list --- */
 
+/* Stop all builders. Returns one that nobody joins yet, or NULL. */
+static struct fdry_builder *list_stop(void)
+{
+	struct fdry_builder *b, *found = NULL;
+
+	for (b = list; b; b = b->next) {
+		fdry_ticket_stop(&b->img->ticket);
+		turn_skip(b);
+		/* It is this thread if a progress function calls exit(). */
+		if (!b->joining && !pthread_equal(b->thread, pthread_self()))
+			found = b;
+	}
+	return found;
+}
+
+/* A progress function may load and unload other images until it returns. So the list can change
+ * while this waits for a thread. */
 static void at_exit(void)
 {
 	struct fdry_builder *b;
@@ -185,12 +203,13 @@ static void at_exit(void)
 	if (list_pid != getpid())
 		return;
 	pthread_mutex_lock(&list_lock);
-	for (b = list; b; b = b->next) {
-		fdry_ticket_stop(&b->img->ticket);
-		turn_skip(b);
-		/* It is this thread if a progress function calls exit(). */
-		if (!pthread_equal(b->thread, pthread_self()))
-			b->joined = !pthread_join(b->thread, NULL);
+	while ((b = list_stop())) {
+		b->joining = true;
+		pthread_mutex_unlock(&list_lock);
+		(void)pthread_join(b->thread, NULL);
+		pthread_mutex_lock(&list_lock);
+		b->joined = true;
+		pthread_cond_broadcast(&list_joined);
 	}
 	pthread_mutex_unlock(&list_lock);
 }
@@ -210,15 +229,21 @@ static void list_add(struct fdry_builder *b)
 	pthread_mutex_unlock(&list_lock);
 }
 
-static void list_remove(struct fdry_builder *b)
+/* Remove @b, and wait for its thread if the exit handler does. Returns whether that has ended it. */
+static bool list_remove(struct fdry_builder *b)
 {
 	struct fdry_builder **at;
+	bool joined;
 
 	pthread_mutex_lock(&list_lock);
+	while (b->joining && !b->joined)
+		pthread_cond_wait(&list_joined, &list_lock);
+	joined = b->joined;
 	for (at = &list; *at != b; at = &(*at)->next)
 		;
 	*at = b->next;
 	pthread_mutex_unlock(&list_lock);
+	return joined;
 }
 
 /* --- */
@@ -277,8 +302,7 @@ void fdry_builder_free(struct fdry_image *img)
 	if (!b)
 		return;
 	fdry_builder_stop(img);
-	list_remove(b);
-	if (!b->joined)
+	if (!list_remove(b))
 		(void)pthread_join(b->thread, NULL);
 	builder_release(b);
 	img->builder = NULL;

@@ -9,19 +9,20 @@
 
 #define GRAPHS 8
 
-/* Graphs 1 to GRAPHS, all of them c = a + b. */
+/* Graphs 1 to GRAPHS, all of them c = a + b. @arg: the name of an image elsewhere, or NULL. */
 static void seal_many(void *arg)
 {
 	struct work w;
 	uint64_t key;
 
-	(void)arg;
+	if (arg)
+		work_base += 1ull << 35;
 	work_make(&w);
 	for (key = 1; key <= GRAPHS; key++)
 		graph_add(&w, key);
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
-	ok(work_seal(&w, "img"));
+	ok(work_seal(&w, arg ? arg : "img"));
 	work_end(&w);
 }
 
@@ -430,6 +431,56 @@ START_TEST(the_process_ends_first)
 }
 END_TEST
 
+static _Atomic bool exiting;
+static struct fdry_image *elsewhere;
+
+static void note_exit(void)
+{
+	atomic_store(&exiting, true);
+}
+
+/* A progress function that unloads one image and loads another while the process exits. */
+static void changes_images(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND };
+
+	(void)total, (void)ms;
+	if (phase != FDRY_PHASE_GRAPHS || done != 1)
+		return;
+	atomic_store((_Atomic bool *)arg, true);
+	while (!atomic_load(&exiting))
+		usleep(100);
+	usleep(50000); /* the library's exit handler waits for this thread */
+	fdry_image_unload(elsewhere);
+	ok(fdry_image_load(load_store(), "elsewhere", &opts, &elsewhere));
+}
+
+static void exits_while_images_change(void *arg)
+{
+	static _Atomic bool inside;
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND };
+	struct fdry_image *img;
+
+	(void)arg;
+	alarm(20);
+	ok(fdry_image_load(load_store(), "elsewhere", &opts, &elsewhere));
+	ck_assert(!atexit(note_exit)); /* it runs before the library's */
+	opts.progress = changes_images;
+	opts.progress_arg = (void *)&inside;
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	while (!atomic_load(&inside))
+		usleep(100);
+	exit(0);
+}
+
+START_TEST(the_process_ends_while_images_change)
+{
+	test_child(seal_many, NULL);
+	test_child(seal_many, (void *)"elsewhere");
+	test_child(exits_while_images_change, NULL);
+}
+END_TEST
+
 static void leaves(void *arg)
 {
 	fails(FORKED, "fork", fdry_image_wait(arg));
@@ -630,6 +681,7 @@ int main(void)
 	tcase_add_test(tc, a_capture_elsewhere_is_not_broken);
 	tcase_add_test(tc, launched_by_several_threads);
 	tcase_add_test(tc, the_process_ends_first);
+	tcase_add_test(tc, the_process_ends_while_images_change);
 	tcase_add_test(tc, a_forked_child_has_no_such_thread);
 	tcase_add_test(tc, a_forked_child_waits_for_no_thread);
 	tcase_add_loop_test(tc, built_before_the_load_returns, 0, 2);
