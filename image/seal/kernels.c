@@ -118,16 +118,22 @@ int fdry_seal_kernels(struct fdry_seal *s)
 	return err;
 }
 
+/* Content may point to further variables, their values to further pinned memory, and its content to
+ * variables again. */
+static int pointed_follow(struct fdry_seal *s)
+{
+	int err = 0;
+
+	while (!err && fdry_kernel_set_pointed_more(s->kernels))
+		err = fdry_seal_kernels(s) ?: fdry_seal_pinned(s);
+	return err ? err : fdry_seal_pinned_put(s);
+}
+
 int fdry_seal_kernels_put(struct fdry_seal *s)
 {
 	uint32_t i;
-	int err = 0;
+	int err = pointed_follow(s) ?: kernel_objects_seal(s);
 
-	if (fdry_kernel_set_pointed_more(s->kernels))
-		err = fdry_seal_kernels(s);
-	if (err)
-		return err;
-	err = kernel_objects_seal(s);
 	if (err)
 		return err;
 	for (i = 0; i < fdry_kernel_set_count(s->kernels); i++) {

@@ -190,13 +190,14 @@ static int sorted_put(struct fdry_buf *entries, size_t size, struct fdry_buf *re
 	return fdry_buf_put(ret, entries->data, entries->len);
 }
 
-/* Add the entries to the manifest, in the order of addresses. */
-static int entries_put(struct fdry_seal *s)
+int fdry_seal_pinned_put(struct fdry_seal *s)
 {
 	struct fdry_seal_pinned *p = &s->pinned;
 	size_t i;
 	int err;
 
+	if (!p->chunk)
+		return 0;
 	for (i = 0; i < p->n; i++) {
 		struct fdry_mf_pinned mf = { .addr = p->list[i].addr, .size = p->list[i].size };
 
@@ -220,7 +221,7 @@ int fdry_seal_pinned(struct fdry_seal *s)
 
 	if (!s->pinned.n || !memchr(s->pinned.state, FDRY_SEAL_PINNED_FOUND, s->pinned.n))
 		return 0;
-	s->pinned.chunk = malloc(FDRY_MF_CHUNK_MAX);
+	s->pinned.chunk = s->pinned.chunk ?: malloc(FDRY_MF_CHUNK_MAX);
 	if (!s->pinned.chunk)
 		return fdry_nomem();
 	err = fdry_safe_read_init(&st.reader);
@@ -228,5 +229,5 @@ int fdry_seal_pinned(struct fdry_seal *s)
 		return err;
 	err = allocs_put(&st);
 	fdry_safe_read_release(&st.reader);
-	return err ? err : entries_put(s);
+	return err;
 }

@@ -192,6 +192,8 @@ bool fdry_seal_pinned_ptr(struct fdry_seal *s, uint64_t addr, uint64_t bytes, en
 /* pinned_content.c: after all other content, store the allocations that were found, and those that
  * their content points to. */
 int fdry_seal_pinned(struct fdry_seal *s) __must_check;
+/* Write the entries of all that was stored to the manifest. */
+int fdry_seal_pinned_put(struct fdry_seal *s) __must_check;
 /* Whether a listed allocation holds the byte at @addr. */
 bool fdry_seal_pinned_lists(const struct fdry_seal *s, uint64_t addr);
 /* Whether the image has an allocation that holds the byte at @addr. */
