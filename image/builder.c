@@ -229,7 +229,7 @@ static void list_add(struct fdry_builder *b)
 	pthread_mutex_unlock(&list_lock);
 }
 
-/* Remove @b, and wait for its thread if the exit handler does. Returns whether that has ended it. */
+/* Remove @b, and wait for its thread if the exit handler does. Returns whether it is joined. */
 static bool list_remove(struct fdry_builder *b)
 {
 	struct fdry_builder **at;

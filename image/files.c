@@ -82,6 +82,28 @@ static int file_put(struct fdry_writer *writer, const struct fdry_file *f,
 	return 0;
 }
 
+/* A newer version may have written sections that a reader may ignore, but a copy must have. */
+static int all_known(const struct fdry_manifest *m)
+{
+	const struct fdry_section *e = (const void *)(m->header + 1);
+	bool known = !m->header->compat;
+	uint32_t i;
+
+	for (i = 0; i < m->header->sections && known; i++)
+		switch (e[i].id) {
+#define X(id, NAME, member, type) case id:
+			FDRY_MF_SECTIONS(X)
+#undef X
+			break;
+		default:
+			known = false;
+		}
+	return known ? 0 : fdry_fail(FDRY_E_VERSION,
+				     "the image has parts that this version does not know, and a "
+				     "copy would lack; attach the files with the version that "
+				     "sealed it");
+}
+
 /* Copy the sections of @m. */
 static int sections_copy(const struct fdry_manifest *m, struct fdry_manifest_writer *w)
 {
@@ -142,8 +164,9 @@ out_end:
 	return err;
 }
 
-static int commit(struct fdry_writer *writer, struct fdry_manifest_writer *w, const char *ref,
-		  struct fdry_oid *ret)
+/* @ref: the image that the new one replaces. */
+static int commit(struct fdry_writer *writer, struct fdry_manifest_writer *w,
+		  const struct fdry_ref *ref, struct fdry_oid *ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_oid identity, *links;
@@ -154,8 +177,10 @@ static int commit(struct fdry_writer *writer, struct fdry_manifest_writer *w, co
 		fdry_writer_abort(writer);
 		return err;
 	}
-	fdry_writer_set_identity(writer, &identity);
-	err = fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, ret, NULL);
+	/* A ref that came in a dump or a pack may state another identity. */
+	fdry_writer_set_identity(writer, ref->name[0] ? &ref->identity : &identity);
+	err = fdry_writer_commit(writer, bytes.data, bytes.len, links, n,
+				 ref->name[0] ? ref->name : NULL, ret, NULL);
 	free(links);
 	fdry_buf_release(&bytes);
 	return err;
@@ -176,10 +201,12 @@ static int attach(struct fdry_store *s, struct fdry_writer *writer, const char *
 	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (err)
 		goto out_abort;
-	err = sections_copy(&m, &w) ?: files_merge(writer, &m, files, &w);
+	err = all_known(&m) ?: sections_copy(&m, &w) ?: files_merge(writer, &m, files, &w);
 	if (err)
 		goto out_abort;
-	err = commit(writer, &w, ref.name[0] ? ref.name : NULL, ret);
+	err = commit(writer, &w, &ref, ret);
+	if (!err)
+		fdry_store_note_same_capture(s, ret, &ref.oid);
 	goto out_release;
 out_abort:
 	fdry_writer_abort(writer);

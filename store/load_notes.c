@@ -49,6 +49,24 @@ void fdry_store_note_capture(struct fdry_store *s, const struct fdry_oid *image,
 		(void)fdry_atime_append(s->env, line);
 }
 
+void fdry_store_note_same_capture(struct fdry_store *s, const struct fdry_oid *image,
+				  const struct fdry_oid *from)
+{
+	char line[FDRY_ATIME_LINE_MAX], hex[FDRY_OID_HEX_SIZE];
+	struct fdry_buf all = { 0 };
+	const struct fdry_atime *known;
+
+	if (fdry_store_check(s) || fdry_atime_read(s->env, &all))
+		return;
+	known = fdry_atime_find(&all, from);
+	if (known && known->took_ms) {
+		snprintf(line, sizeof(line), "kept %s %llu %llu\n", fdry_oid_hex(image, hex),
+			 (ull)time(NULL), (ull)known->took_ms);
+		(void)fdry_atime_append(s->env, line);
+	}
+	fdry_buf_release(&all);
+}
+
 int fdry_store_load_stats(struct fdry_store *s, struct fdry_load_stats *ret)
 {
 	struct fdry_buf text = { 0 }, all = { 0 };

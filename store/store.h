@@ -275,6 +275,9 @@ void fdry_store_note_hit(struct fdry_store *s, const struct fdry_oid *image, uin
 int fdry_store_note_miss(struct fdry_store *s, int err) __must_check;
 /* @ms: from the beginning of the capture to the end of the seal. */
 void fdry_store_note_capture(struct fdry_store *s, const struct fdry_oid *image, double ms);
+/* @image was made of @from, whose capture took as long. */
+void fdry_store_note_same_capture(struct fdry_store *s, const struct fdry_oid *image,
+				  const struct fdry_oid *from);
 /* FDRY_E_IO if the file cannot be read. */
 int fdry_store_load_stats(struct fdry_store *s, struct fdry_load_stats *ret) __must_check;
 /* Count from now on. FDRY_E_PERM, FDRY_E_FULL, FDRY_E_IO. */

@@ -542,8 +542,8 @@ struct fdry_file {
  * new image replaces the other one there. If the image has files already, it keeps them, but for
  * those whose name one of @files has. Loads ignore files, and so do older versions of the library.
  * Errors: FDRY_E_NOENT; FDRY_E_EXISTS (two of @files have one name); FDRY_E_BADIMAGE (a name or
- * flag is not allowed); FDRY_E_LIMIT; FDRY_E_RACED (the ref was set meanwhile); FDRY_E_FULL,
- * FDRY_E_PERM.
+ * flag is not allowed); FDRY_E_LIMIT; FDRY_E_RACED (the ref was set meanwhile); FDRY_E_VERSION (a
+ * newer version sealed the image, with parts that a copy would lack); FDRY_E_FULL, FDRY_E_PERM.
  */
 int fdry_image_attach(struct fdry_store *store, const char *name, const struct fdry_file *files,
 		      size_t nfiles, char *id);

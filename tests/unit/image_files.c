@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of files that images carry: attached after the seal, read back, kept with the image.
  */
+#include "image/manifest.h"
+#include "lib/sections.h"
 #include "tests/lib/image.h"
 
 #define PIECE (2u << 20)
@@ -203,6 +205,86 @@ START_TEST(further_files_are_added)
 }
 END_TEST
 
+START_TEST(loads_of_it_save_the_time_of_the_capture)
+{
+	struct fdry_store *s = sealed_store();
+	struct fdry_load_stats st;
+	struct fdry_image *img;
+
+	ok(fdry_image_attach(s, "img", some, SOME, NULL));
+	ok(fdry_store_load_stats_zero(s));
+	ok(fdry_image_load(s, "img", NULL, &img));
+	fdry_image_unload(img);
+	ok(fdry_store_load_stats(s, &st));
+	ck_assert_uint_eq(st.hits, 1);
+	ck_assert_uint_eq(st.saved_hits, 1);
+	ck_assert_uint_eq(st.captures, 0);
+}
+END_TEST
+
+/* The manifest @from with one more section, as a later version may write it. */
+static void section_add(const struct fdry_manifest *from, const struct fdry_buf *bytes,
+			struct fdry_buf *ret)
+{
+	struct fdry_mf_header h = *from->header;
+	size_t entries = h.sections * sizeof(struct fdry_section);
+	const uint8_t *data = bytes->data + sizeof(h) + entries;
+	struct fdry_section e;
+	uint64_t word = 42;
+	size_t at;
+
+	h.sections++;
+	h.size += sizeof(e) + sizeof(word);
+	ok(fdry_buf_put(ret, &h, sizeof(h)));
+	for (at = 0; at < entries; at += sizeof(e)) {
+		memcpy(&e, bytes->data + sizeof(h) + at, sizeof(e));
+		e.offset += sizeof(e);
+		ok(fdry_buf_put(ret, &e, sizeof(e)));
+	}
+	e = (struct fdry_section){ .id = FDRY_SECTION_OPTIONAL + 99,
+				   .offset = h.size - sizeof(word), .length = sizeof(word) };
+	ok(fdry_buf_put(ret, &e, sizeof(e)));
+	ok(fdry_buf_put(ret, data, bytes->len - sizeof(h) - entries));
+	ok(fdry_buf_put(ret, &word, sizeof(word)));
+}
+
+START_TEST(parts_of_a_later_version_are_not_lost)
+{
+	struct fdry_buf bytes = { 0 }, more = { 0 };
+	struct fdry_store *s = sealed_store();
+	struct fdry_manifest m;
+
+	image_manifest_read(&bytes, &m);
+	section_add(&m, &bytes, &more);
+	ok(fdry_manifest_init((struct fdry_span){ more.data, more.len }, &m));
+	image_manifest_store(&more, &m, "img");
+	fails(VERSION, "parts that this version does not know",
+	      fdry_image_attach(s, "img", some, SOME, NULL));
+	fdry_buf_release(&bytes);
+	fdry_buf_release(&more);
+}
+END_TEST
+
+/* Such a ref comes with a dump of an earlier version. */
+START_TEST(a_ref_with_another_identity_has_one_image)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_store *s = sealed_store();
+	struct fdry_ref *refs = NULL;
+	struct fdry_manifest m;
+	size_t n = 0;
+
+	image_manifest_read(&bytes, &m);
+	image_manifest_store(&bytes, &m, "other"); /* without an identity */
+	ok(fdry_image_attach(s, "other", some, SOME, NULL));
+	ok(fdry_ref_list(s, "other", &refs, &n));
+	ck_assert_uint_eq(n, 1);
+	found_check(s, "other");
+	free(refs);
+	fdry_buf_release(&bytes);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_files");
@@ -216,6 +298,9 @@ int main(void)
 	tcase_add_test(tc, an_image_of_no_ref_gets_none);
 	tcase_add_test(tc, invalid_files_are_refused);
 	tcase_add_test(tc, further_files_are_added);
+	tcase_add_test(tc, loads_of_it_save_the_time_of_the_capture);
+	tcase_add_test(tc, parts_of_a_later_version_are_not_lost);
+	tcase_add_test(tc, a_ref_with_another_identity_has_one_image);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

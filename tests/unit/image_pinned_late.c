@@ -11,9 +11,11 @@
 #include "tests/lib/image.h"
 #include "tests/lib/image_host.h"
 
-int __wrap_fdry_set_host_variables_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e);
+int __wrap_fdry_set_host_variables_read(struct fdry_kernel_set *set,
+					const struct fdry_set_entry *e);
 
-int __wrap_fdry_set_host_variables_read(struct fdry_kernel_set *set, const struct fdry_set_entry *e)
+int __wrap_fdry_set_host_variables_read(struct fdry_kernel_set *set,
+					const struct fdry_set_entry *e)
 {
 	(void)set, (void)e;
 	return 0;
