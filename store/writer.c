@@ -211,14 +211,10 @@ static uint64_t ending_cost(const struct ending *x)
 static int manifest_store(struct fdry_txn *t, const struct ending *x, struct fdry_writer_stats *st)
 {
 	bool is_new = false, known = false;
-	int err = fdry_item_check_links(t, x->manifest);
+	int err = fdry_item_check_links(t, x->manifest) ?:
+		  fdry_item_known(t, x->manifest, x->data, &known);
 
-	if (err)
-		return err;
-	err = fdry_item_known(t, x->manifest, x->data, &known);
-	if (err)
-		return err;
-	if (!known)
+	if (!err && !known)
 		err = fdry_item_store(t, x->manifest, &is_new);
 	if (err)
 		return err;
@@ -479,14 +475,9 @@ int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool
 {
 	bool announced = false;
 	struct fdry_txn t;
-	int err = writer_check(w);
+	int err = writer_check(w) ?: item_note(w, it) ?:
+		  fdry_txn_read_latest(w->s->env->db, &t);
 
-	if (err)
-		return err;
-	err = item_note(w, it);
-	if (err)
-		return err;
-	err = fdry_txn_read_latest(w->s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_gc_announced(&t, &announced) ?: fdry_item_there(&t, it, bytes, all);
@@ -512,11 +503,8 @@ int fdry_writer_add_object(struct fdry_writer *w, enum fdry_object_kind kind, co
 	struct fdry_span bytes = { data, len };
 	struct fdry_item it = { 0 };
 	struct fdry_oid oid;
-	int err = writer_check(w);
+	int err = writer_check(w) ?: fdry_item_init(&it, kind, bytes, links, nlinks);
 
-	if (err)
-		return err;
-	err = fdry_item_init(&it, kind, bytes, links, nlinks);
 	if (err)
 		return err;
 	oid = it.oid;
@@ -532,11 +520,9 @@ int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
 			  const struct fdry_oid *oid)
 {
 	struct fdry_item it = { 0 };
-	int err = writer_check(w);
+	int err = writer_check(w) ?:
+		  fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
 
-	if (err)
-		return err;
-	err = fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
 	if (err)
 		return err;
 	err = item_add(w, &it, (struct fdry_span){ data, len });
