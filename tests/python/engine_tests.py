@@ -179,9 +179,17 @@ class Starts:
     def test_variables_that_select_kernels_are_compared(self):
         self.first()
         for name in ("TRITON_DEFAULT_FP_FUSION", "TORCHINDUCTOR_MAX_AUTOTUNE", "FLA_TRIL_PRECISION",
-                     "NCCL_GRAPH_MIXING_SUPPORT", "FLASHINFER_CONFIG_DIR"):
+                     "NCCL_GRAPH_MIXING_SUPPORT", "FLASHINFER_CONFIG_DIR",
+                     "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE",
+                     "TORCH_CUBLASLT_UNIFIED_WORKSPACE", "TRITON_LIBDEVICE_PATH", "FLA_MAX_TOKENS"):
             log = self.start(**{name: "1"})
             self.assertIn(f"because environment is {name}=1 here", log)
+            self.start(counts="LOADED", **{name: "1", "NCCL_API_TOKEN": "secret"})
+
+    def test_settings_of_torch_that_choose_kernels_are_compared(self):
+        self.first()
+        log = self.start(before="torch.get_float32_matmul_precision = lambda: 'high'\n")
+        self.assertIn("because modes is ", log)
 
     def test_an_image_that_cannot_be_unloaded_ends_no_start(self):
         self.first()

@@ -168,6 +168,37 @@ class Weights(Engine):
                 self.remove("test.weights")
             self.remove("test")
 
+    def test_a_tensor_in_a_list_of_a_module_is_loaded(self):
+        made = textwrap.dedent("""
+            from vllm.v1.worker.gpu.model_runner import Model
+            def make(self, make=Model.make):
+                make(self)
+                self.tables = {"a": torch.full((100, 10), 0.0)}
+            Model.make = make
+            Model.after_loading = lambda self: self.tables["a"].fill_(7.0)
+            """)
+        check = "assert set(worker.model_runner.model.tables['a'].tolist()) == {7.0}\n"
+        self.start(check, before=made, options=FORMAT, loads=[3.0])
+        self.start(check, before=made, options=FORMAT, counts="LOADED", loads=[])
+
+    def test_a_model_that_cannot_be_compared_is_loaded(self):
+        made = textwrap.dedent("""
+            from vllm.v1.worker.gpu.model_runner import Model
+            class Sparse(torch.Tensor):
+                device = types.SimpleNamespace(type="cpu")
+                def __init__(self):
+                    self.shape, self.dtype = (1,), "float32"
+                def stride(self):
+                    raise RuntimeError("sparse tensors have no strides")
+            def make(self, make=Model.make):
+                make(self)
+                self.adjacency = Sparse()
+            Model.make = make
+            """)
+        log = self.start(before=made, options=FORMAT, loads=[3.0])
+        self.assertIn("weights not sealed: this loader changes a model that cannot be compared",
+                      log)
+
     def test_a_format_without_files_needs_a_revision(self):
         options = FORMAT + ", extra={'format': 'other'}"
         before = textwrap.dedent("""

@@ -6,6 +6,11 @@ import importlib.util
 import os
 import re
 import sys
+import warnings
+
+import torch
+
+from .. import _modes
 
 # Packages with kernels, or with host code that prepares what kernels read.
 PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
@@ -13,7 +18,9 @@ PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
             "nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 # Variables of other libraries that select kernels or their precision.
 VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "DISABLE_ADDMM_CUDA_LT",
-             "TORCH_BLAS_PREFER_CUBLASLT", "FORCE_NUM_KV_SPLITS")
+             "TORCH_BLAS_PREFER_CUBLASLT", "FORCE_NUM_KV_SPLITS", "CUBLAS_WORKSPACE_CONFIG",
+             "CUBLASLT_WORKSPACE_SIZE", "TORCH_CUBLASLT_UNIFIED_WORKSPACE", "TRITON_LIBDEVICE_PATH",
+             "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 # The same, by how their names begin.
 _PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CUBLASLT_", "CUDNN_",
              "FLA_")
@@ -21,10 +28,10 @@ _PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CU
 # reach each other.
 _NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|LOGLEVEL|LOGDEST|"
                       "RUN_ID|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
-# Except these: files with settings of kernels, libraries, and changes that are undone.
-_SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_")
+# Except these: files with settings of kernels, libraries, changes that are undone, and switches.
+_SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_|_USE_")
 _LONG = 4000  # bytes; a fact may have 4,095
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
+_SECRET = re.compile("(^|_)(KEY|TOKEN|SECRET|PASSWORD)$")
 _SHORT = re.compile(r"[A-Za-z0-9_.,:-]{1,24}")
 RUN, COMPARED = "run", "compared"  # what is known of an engine's code
 
@@ -47,6 +54,13 @@ def selecting(prefixes):
     """
     return [name for name in os.environ if name.startswith(prefixes) and (
         not _NEUTRAL.search(name) or _SELECTING.search(name))]
+
+
+def modes():
+    """Return torch's settings that choose kernels."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of older names for its precision
+        return str(_modes.Modes(torch))
 
 
 def stated(prefix, found):

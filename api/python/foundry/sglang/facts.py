@@ -44,7 +44,7 @@ def early(runner):
         "decode_graphs": sizes(args.cuda_graph_config.decode),
         "prefill_graphs": sizes(args.cuda_graph_config.prefill),
         "environment": facts.environment(facts.selecting(_PREFIXES)),
-        "packages": facts.packages(PACKAGES), "source": source(),
+        "modes": facts.modes(), "packages": facts.packages(PACKAGES), "source": source(),
         "config": facts.hashed(repr(model.hf_config.to_dict()).encode()),
         **arguments(args),
     }

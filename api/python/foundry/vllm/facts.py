@@ -45,7 +45,7 @@ def early(worker):
         **ranks.shared_facts(config.parallel_config.world_size),
         "runner": "V2" if worker.use_v2_model_runner else "V1",
         "environment": facts.environment((*envs.compile_factors(), *VARIABLES)),
-        "packages": facts.packages(), "source": source(),
+        "modes": facts.modes(), "packages": facts.packages(), "source": source(),
         "config": config.compute_hash(),
     }
     return facts.stated(PREFIX, found)

@@ -134,7 +134,7 @@ class Weights:
 
     def by_loader(self, config):
         """Let vLLM's loader fill the model. Notes in `changed` what a load could not repeat."""
-        before = self.state()
+        before = self.state_or_error()
         with contextlib.ExitStack() as outside:
             try:
                 outside.enter_context(
@@ -142,9 +142,16 @@ class Weights:
             except Exception as e:
                 self.session.give_up(e)
             self.loader.files.load_weights(self.model, config)
-        after = self.state()
+        after = self.state_or_error()
         self.changed = next((name for name in {**before, **after}
                              if before.get(name, self) != after.get(name, self)), None)
+
+    def state_or_error(self):
+        """Return state(), or an error that makes the weights be loaded by vLLM's loader alone."""
+        try:
+            return self.state()
+        except Exception as e:
+            return {f"a model that cannot be compared ({e!r})": object()}
 
     def state(self):
         """Return {name: state} of all attributes of the model's modules."""
@@ -161,10 +168,8 @@ class Weights:
         """Return the model's tensors that are no parameters. Its constructor computes some of
         them, and no file contains these.
         """
-        plain = (value for module in self.model.modules() for value in vars(module).values()
-                 if isinstance(value, torch.Tensor))
-        return [each for each in (*self.model.buffers(), *plain)
-                if each.device.type == "cuda" and area.address(each)]
+        known = {name for name, _ in self.model.named_parameters()}
+        return [each for place, each in attach.tensors(self.model).items() if place[0] not in known]
 
     def made(self):
         """Return [(storage, its copy on the host)] of others(). A load that fails may have written
@@ -246,17 +251,25 @@ class Weights:
             capture.seal(self.session.store, self.ref)
 
 
+def _host_content(tensor):
+    """Return a hash of a tensor in host memory. An image of weights has none."""
+    if tensor.device.type != "cpu" or not tensor.numel():
+        return None
+    return hashed(bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
+
+
 def _state(value, depth=_DEPTH):
     """Return what differs if a loader replaces a value, or changes it in place: of a tensor, its
-    place and its attributes, but not its content.
+    place and its attributes; its content if it lies in host memory.
     """
     if type(value) in _SIMPLE:
-        return value
+        return repr(value)  # not every float equals itself
     if isinstance(value, torch.Tensor):
         # Functions among a parameter's attributes fill it, and nothing uses them after that.
         return (str(value.device), area.address(value), str(value.dtype), tuple(value.shape),
-                value.stride(), {name: _state(each, depth - 1) for name, each in vars(value).items()
-                                 if depth and not callable(each)})
+                value.stride(), _host_content(value),
+                {name: _state(each, depth - 1) for name, each in vars(value).items()
+                 if depth and not callable(each)})
     if isinstance(value, dict) and depth:
         return id(value), [(_state(key, 0), _state(each, depth - 1)) for key, each in value.items()]
     if isinstance(value, (list, tuple)) and depth:
