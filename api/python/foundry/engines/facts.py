@@ -8,8 +8,6 @@ import re
 import sys
 import warnings
 
-import torch
-
 from .. import _modes
 
 # Packages with kernels, or with host code that prepares what kernels read.
@@ -58,6 +56,7 @@ def selecting(prefixes):
 
 def modes():
     """Return torch's settings that choose kernels."""
+    import torch  # the doctor imports this file without torch
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of older names for its precision
         return str(_modes.Modes(torch))
