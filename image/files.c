@@ -82,33 +82,15 @@ static int file_put(struct fdry_writer *writer, const struct fdry_file *f,
 	return 0;
 }
 
-/* A newer version may have written sections that a reader may ignore, but a copy must have. */
-static int all_known(const struct fdry_manifest *m)
-{
-	const struct fdry_section *e = (const void *)(m->header + 1);
-	bool known = !m->header->compat;
-	uint32_t i;
-
-	for (i = 0; i < m->header->sections && known; i++)
-		switch (e[i].id) {
-#define X(id, NAME, member, type) case id:
-			FDRY_MF_SECTIONS(X)
-#undef X
-			break;
-		default:
-			known = false;
-		}
-	return known ? 0 : fdry_fail(FDRY_E_VERSION,
-				     "the image has parts that this version does not know, and a "
-				     "copy would lack; attach the files with the version that "
-				     "sealed it");
-}
-
 /* Copy the sections of @m. */
 static int sections_copy(const struct fdry_manifest *m, struct fdry_manifest_writer *w)
 {
 	int err = 0;
 
+	if (m->has_unknown)
+		return fdry_fail(FDRY_E_VERSION,
+				 "the image has parts that this version does not know, and a copy "
+				 "would lack; attach the files with the version that sealed it");
 	w->base = m->header->base;
 	w->end = m->header->end;
 #define X(id, NAME, member, type) \
@@ -201,7 +183,7 @@ static int attach(struct fdry_store *s, struct fdry_writer *writer, const char *
 	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (err)
 		goto out_abort;
-	err = all_known(&m) ?: sections_copy(&m, &w) ?: files_merge(writer, &m, files, &w);
+	err = sections_copy(&m, &w) ?: files_merge(writer, &m, files, &w);
 	if (err)
 		goto out_abort;
 	err = commit(writer, &w, &ref, ret);

@@ -17,6 +17,7 @@ struct fdry_manifest {
 #define X(id, NAME, member, type) const type *member; uint32_t n_##member;
 	FDRY_MF_SECTIONS(X)
 #undef X
+	bool has_unknown; /* parts of a newer version: a reader ignores them, a copy lacks them */
 };
 
 /* Check @bytes from end to end. FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOMEM. */

@@ -52,6 +52,7 @@ static int section_take(struct fdry_manifest *m, uint32_t id, struct fdry_span d
 	FDRY_MF_SECTIONS(X)
 #undef X
 	default:
+		m->has_unknown = true;
 		if (id & FDRY_SECTION_OPTIONAL)
 			return 0;
 		return fdry_fail(FDRY_E_VERSION,
@@ -97,6 +98,7 @@ int fdry_manifest_init(struct fdry_span bytes, struct fdry_manifest *ret)
 	err = header_check(bytes, m.header);
 	if (err)
 		return err;
+	m.has_unknown = m.header->compat != 0;
 	err = directory_check(bytes, &m);
 	if (err)
 		return err;
