@@ -27,8 +27,9 @@ import vllm_weights
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILES, IMAGE = ("--weights", "safetensors"), ("--weights", "foundry")
 # kind: (model, options of a plain start, options of the others)
-KINDS = {"0": (vllm_start.QWEN3, (), ()), "3": (vllm_start.QWEN3, *2 * [("--mode3",)]),
-         "V1": (vllm_start.QWEN3, *2 * [("--mode3", "--runner", "V1")]),
+MODE3 = ("--mode3", "--unmeasured")
+KINDS = {"0": (vllm_start.QWEN3, (), ()), "3": (vllm_start.QWEN3, *2 * [MODE3]),
+         "V1": (vllm_start.QWEN3, *2 * [(*MODE3, "--runner", "V1")]),
          "big": (vllm_start.BIG, (), ()), "weights": (vllm_start.QWEN3, FILES, IMAGE)}
 BOTH = ("--ranks", "2", *vllm_start.SIDE)
 

@@ -36,8 +36,8 @@ SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER"
             "VLLM_LOGGING_LEVEL": "INFO"}
 # Ranks share NCCL's collectives alone, without multicast memory.
 ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
-# vLLM's default, but for the measurement of which kernels to combine.
-UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False}
+# vLLM's default, but for the measurements: which kernels to combine, and with which blocks.
+UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False, "combo_kernels_autotune": 0}
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}

@@ -387,11 +387,16 @@ class Engine(unittest.TestCase):
 
     def test_changes_by_a_loader_are_noticed(self):
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        model[1].to("cuda" if torch.cuda.is_available() else "meta")
         found = weights.Weights(types.SimpleNamespace(ref="test"), model, self.loader())
         before = found.state()
         with torch.no_grad():
+            model[1].weight.fill_(1)
+        self.assertEqual(found.state(), before)  # images have the content of device memory
+        with torch.no_grad():
             model[0].weight.fill_(1)
-        self.assertEqual(found.state(), before)
+        self.assertNotEqual(found.state(), before)
+        before = found.state()
         model[0].weight = torch.nn.Parameter(torch.zeros(2, 2))
         self.assertNotEqual(found.state(), before)
         before = found.state()
