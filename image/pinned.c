@@ -56,19 +56,12 @@ static uint8_t *bytes_map(void)
 	return map;
 }
 
-/* The thread that will fill the block touches its pages here, so they lie near its processor. */
-static int block_new(const struct fdry_driver *drv, struct fdry_pinned *ret)
+void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *block)
 {
-	uint8_t *bytes = bytes_map();
-	size_t at;
-
-	if (!bytes)
-		return fdry_nomem();
-	for (at = 0; at < FDRY_PINNED_SIZE; at += HUGE_PAGE)
-		((volatile uint8_t *)bytes)[at] = 0;
-	ret->bytes = bytes;
-	ret->registered = !fdry_call_raw(drv, cuMemHostRegister_v2, bytes, FDRY_PINNED_SIZE, 0);
-	return 0;
+	if (!block->asked)
+		block->registered = !fdry_call_raw(drv, cuMemHostRegister_v2, block->bytes,
+						   FDRY_PINNED_SIZE, 0);
+	block->asked = true;
 }
 
 /* If the driver still uses the pages, their addresses must not be mapped again, so they are not
@@ -87,10 +80,11 @@ int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret)
 	if (kept.count && kept.drv == drv)
 		bytes = kept.bytes[--kept.count];
 	kept_unlock();
-	if (!bytes)
-		return block_new(drv, ret);
-	*ret = (struct fdry_pinned){ bytes, true };
-	return 0;
+	if (bytes)
+		*ret = (struct fdry_pinned){ bytes, true, true };
+	else
+		*ret = (struct fdry_pinned){ .bytes = bytes_map() };
+	return ret->bytes ? 0 : fdry_nomem();
 }
 
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *block)
@@ -125,7 +119,7 @@ void fdry_pinned_release(const struct fdry_driver *drv)
 	kept_lock();
 	if (kept.drv == drv && kept.holders && !--kept.holders)
 		while (kept.count)
-			unused[n++] = (struct fdry_pinned){ kept.bytes[--kept.count], true };
+			unused[n++] = (struct fdry_pinned){ kept.bytes[--kept.count], true, true };
 	kept_unlock();
 	for (i = 0; i < n; i++)
 		block_free(drv, &unused[i]);

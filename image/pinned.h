@@ -18,10 +18,14 @@
 struct fdry_pinned {
 	uint8_t *bytes;  /* FDRY_PINNED_SIZE bytes; NULL: no block */
 	bool registered; /* with the driver; otherwise the driver copies through its own memory */
+	bool asked;      /* whether the driver was asked to register it */
 };
 
-/* Get a kept block or a new one. FDRY_E_NOMEM. */
+/* Get a kept block, or a new one, which has no pages yet and is not registered. FDRY_E_NOMEM. */
 int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret) __must_check;
+/* Register a block if that was not tried yet. Call it when the block is filled: the system makes
+ * pages for the threads that fill them at the same time, but one after the other here. */
+void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *block);
 /* Keep the block for another load, or free it. No copy may still use it. */
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *block);
 

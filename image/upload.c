@@ -200,8 +200,11 @@ bool fdry_upload_filled(struct fdry_upload *u, struct fdry_upload_batch *batch, 
 int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUdeviceptr to,
 		     size_t at, size_t len)
 {
-	int err = open_wait(u);
+	int err;
 
+	if (!u->few)
+		fdry_pinned_register(u->drv, &batch->block->memory);
+	err = open_wait(u);
 	if (err)
 		return err;
 	fdry_count_copy(TO, len);

@@ -41,6 +41,7 @@ static void use(unsigned int n)
 		ok(fdry_pinned_get(drv, &blocks[i]));
 		ck_assert_uint_eq((uintptr_t)blocks[i].bytes % FDRY_PINNED_SIZE % (2u << 20), 0);
 		memset(blocks[i].bytes, (int)i + 1, FDRY_PINNED_SIZE);
+		fdry_pinned_register(drv, &blocks[i]);
 	}
 	for (i = 0; i < n; i++) {
 		ck_assert_int_eq(blocks[i].bytes[0], (int)i + 1);
@@ -95,6 +96,22 @@ START_TEST(blocks_that_are_not_registered_are_not_kept)
 }
 END_TEST
 
+/* The threads that fill a block make its pages, before the driver does so in one thread. */
+START_TEST(a_block_is_registered_later)
+{
+	ok(fdry_pinned_get(drv, &blocks[0]));
+	ck_assert_uint_eq(registers(), 0);
+	fdry_pinned_register(drv, &blocks[0]);
+	fdry_pinned_register(drv, &blocks[0]);
+	ck_assert_uint_eq(registers(), 1);
+	fdry_pinned_put(drv, &blocks[0]);
+	ok(fdry_pinned_get(drv, &blocks[0]));
+	fdry_pinned_put(drv, &blocks[0]); /* without having been registered */
+	ck_assert_uint_eq(registers(), 0);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
 /* The kept blocks are no memory of the child's. */
 START_TEST(a_child_has_none)
 {
@@ -129,6 +146,7 @@ int main(void)
 	tcase_add_test(tc, none_is_kept_without_a_holder);
 	tcase_add_test(tc, some_are_kept_until_the_last_holder_leaves);
 	tcase_add_test(tc, blocks_that_are_not_registered_are_not_kept);
+	tcase_add_test(tc, a_block_is_registered_later);
 	tcase_add_test(tc, a_child_has_none);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
