@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import random
+import statistics
 import subprocess
 import sys
 import threading
@@ -175,35 +176,59 @@ class Child:
 
 
 def compare(answers):
-    """Print how many answers to timed requests are equal, in pairs of turns, and how many of the
-    first batches if the engines note them. Return whether all answers are equal.
+    """Print how many answers to timed requests are equal in pairs of turns, from the fewest to the
+    most, and how many of the first batches if the engines note them. Return whether all answers
+    are equal.
     """
     for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
                        ("next", "next"), ("plain 1", "plain 1")):
-        for x, y in (itertools.combinations(answers[one], 2) if one == other else
-                     itertools.product(answers[one], answers[other])):
-            equal = sum(map(str.__eq__, x["answers"], y["answers"])) / len(x["answers"])
-            batches = [each.get("batches", []) for each in (x, y)]
-            print(f"{one} and {other}: {100 * equal:.1f} % of the answers are equal" + (
-                f", and the first {len(os.path.commonprefix(batches))} of {len(batches[0])} and "
-                f"{len(batches[1])} batches" if all(batches) else ""), flush=True)
+        pairs = list(itertools.combinations(answers[one], 2) if one == other else
+                     itertools.product(answers[one], answers[other]))
+        if not pairs:
+            continue
+        equal = sorted(sum(map(str.__eq__, x["answers"], y["answers"])) / len(x["answers"])
+                       for x, y in pairs)
+        print(f"{one} and {other}, {len(pairs)} pairs of turns: {100 * equal[0]:.1f} to "
+              f"{100 * equal[-1]:.1f} % of the answers are equal", end="")
+        batches = [[each.get("batches", []) for each in pair] for pair in pairs]
+        if all(map(all, batches)):
+            first = sorted(len(os.path.commonprefix(both)) for both in batches)
+            whole = sum(x == y for x, y in batches)
+            print(f", and the first {first[0]} to {first[-1]} batches, all of them in {whole}",
+                  end="")
+        print(flush=True)
     every = [each["answers"] for found in answers.values() for each in found]
     return bool(every) and all(each and each == every[0] for each in every)
 
 
+def ratios(answers):
+    """Print what the later start measured beside the plain ones of the same round, and one plain
+    start beside the other: medians of the ratios, with the least and the greatest.
+    """
+    for one, other in (("next", "plain 1"), ("next", "plain 2"), ("plain 2", "plain 1")):
+        for name in COLUMNS:
+            found = [x[name] / y[name] for x, y in zip(answers[one], answers[other]) if x and y]
+            if found:
+                print(f"{one} / {other}: {name}: {statistics.median(found):.3f} "
+                      f"({min(found):.3f} to {max(found):.3f})", flush=True)
+
+
 def turns(children, rounds, invariant):
-    """Let the engines serve timed requests in turns. Return whether each turn was served and, if
-    answers do not depend on batches (invariant), whether all are equal.
+    """Let the engines serve timed requests in turns, in every second round in the other order.
+    Return whether each turn was served and, if answers do not depend on batches (invariant),
+    whether all are equal.
     """
     print(f"{'':8} " + " ".join(f"{name:>16}" for name in COLUMNS), flush=True)
     answers = {child.name: [] for child in children}
-    for _ in range(rounds):
-        for child in children:
+    for i in range(rounds):
+        for child in children[::(-1) ** i]:
             found = child.ask("timed")
             if found:
                 numbers = " ".join(f"{found.get(name, 0):>16.1f}" for name in COLUMNS)
                 print(f"{child.name:8} {numbers}", flush=True)
-                answers[child.name].append(found)
+            answers[child.name].append(found)
+    ratios(answers)
+    answers = {name: list(filter(None, found)) for name, found in answers.items()}
     same = compare(answers)
     return [*(len(found) == rounds for found in answers.values()), same or not invariant]
 
