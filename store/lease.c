@@ -198,19 +198,19 @@ static int ids_write(struct fdry_lease *l, const struct fdry_oid *ids, size_t co
 	return 0;
 }
 
-/* Note the ids that are new; @e: errno of writing. */
+/* Note the ids that are new; @e: errno of writing. After a failure those before it are noted. */
 static int ids_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count, int *e)
 {
 	struct fdry_oid ids[NOTE_IDS];
 	bool is_new;
 	size_t i, n = 0;
-	int err;
+	int err = 0;
 
 	for (i = 0; i < count; i++) {
 		is_new = false;
 		err = fdry_idset_add(&l->noted, &oids[i], &is_new);
 		if (err)
-			return err;
+			break;
 		if (is_new)
 			ids[n++] = oids[i];
 		if (n < NOTE_IDS)
@@ -221,7 +221,7 @@ static int ids_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t co
 		n = 0;
 	}
 	*e = ids_write(l, ids, n);
-	return 0;
+	return err;
 }
 
 int fdry_lease_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count)
