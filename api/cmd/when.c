@@ -65,10 +65,11 @@ static bool day_parse(const char *text, uint64_t *ret)
 {
 	struct tm tm = { 0 };
 	const char *end = strptime(text, "%Y-%m-%d", &tm);
+	int day = tm.tm_mday;
 	time_t t = end && !*end ? timegm(&tm) : -1;
 
 	*ret = (uint64_t)t;
-	return t >= 0;
+	return t >= 0 && tm.tm_mday == day; /* else the month has no such day */
 }
 
 int cmd_parse_when(const char *text, const char *what, uint64_t *ret)

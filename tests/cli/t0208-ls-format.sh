@@ -76,6 +76,10 @@ t "a filter that is neither true nor false is wrong usage" \
 	says_only 2 "pinned must be true or false, not 'yes'" foundry-store ls --filter pinned=yes
 t "a filter with an invalid time is wrong usage" \
 	says_only 2 "'soon' is not a time; write a day" foundry-store ls --filter used-since=soon
+t "a day that no month has is wrong usage" \
+	says_only 2 "'2026-02-31' is not a time; write a day" foundry-store ls \
+	--filter created-since=2026-02-31
+t "a leap day is a day" filters "m/a m/b" created-since=2024-02-29
 t "a filter with an invalid key is wrong usage" \
 	says_only 2 "'-1' is not a graph's key" foundry-store ls --filter graph=-1
 many=()
