@@ -27,11 +27,35 @@ int fdry_image_order(struct fdry_span manifest, struct fdry_buf *ret)
 	       oids_put(&m, array_pieces, ret);
 }
 
+/* Without a source the image comes from the registry of FOUNDRY_REGISTRY, by its name. */
+static int source_find(const struct fdry_registry_opts *opts, const char **from,
+		       struct fdry_buf *text)
+{
+	struct fdry_registry_opts o;
+	int err;
+
+	if (*from)
+		return 0;
+	err = fdry_registry_opts_take(opts, &o);
+	if (err)
+		return err;
+	if (!o.ref)
+		return fdry_fail(FDRY_E_INVAL, "neither a registry nor a ref is named; give "
+				 "oci://HOST/REPOSITORY:TAG, or set FOUNDRY_REGISTRY and name the "
+				 "ref");
+	err = fdry_registry_target(o.ref, text);
+	*from = (const char *)text->data;
+	return err;
+}
+
 int fdry_store_pull(struct fdry_store *store, const char *from,
 		    const struct fdry_registry_opts *opts, struct fdry_registry_report *report)
 {
 	const struct fdry_registry_pull how = { .opts = opts, .order = fdry_image_order };
-	int err = fdry_need(store) ?: fdry_need(from);
+	struct fdry_buf source = { 0 };
+	int err = fdry_need(store) ?: source_find(opts, &from, &source) ?:
+		  fdry_registry_pull(store, from, &how, report);
 
-	return err ?: fdry_registry_pull(store, from, &how, report);
+	fdry_buf_release(&source);
+	return err;
 }

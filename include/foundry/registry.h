@@ -135,7 +135,8 @@ int fdry_store_sign(struct fdry_store *store, const char *const *names, size_t c
 
 /**
  * fdry_store_pull() - Fetch the images of an artifact.
- * @from: the registry, repository, and tag or digest
+ * @from: the registry, repository, and tag or digest. NULL: the repository that FOUNDRY_REGISTRY
+ *        names, with a tag made of @opts->ref, as fdry_store_push() makes it
  * @opts: NULL for the defaults
  * @report: NULL, or what was fetched
  *

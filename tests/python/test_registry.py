@@ -203,6 +203,20 @@ class Registry(unittest.TestCase):
         self.assertEqual(steps[-1], (pulled.bytes, pulled.bytes))
         self.assertEqual(steps, sorted(steps))
 
+    def test_pull_by_name(self):
+        import foundry
+        with foundry.Store(self.store) as store, foundry.Store(self.new_store()) as other:
+            with unittest.mock.patch.dict(os.environ, FOUNDRY_REGISTRY=self.repository):
+                pushed = store.push("model", private=True)
+                self.assertEqual(other.pull(ref="model").id, pushed.id)
+                self.assertEqual([ref.name for ref in other.refs()], ["model"])
+                with self.assertRaisesRegex(foundry.Error, "neither a registry nor a ref is named"):
+                    other.pull()
+                with self.assertRaises(foundry.NotFoundError):
+                    other.pull(ref="another")
+            with self.assertRaisesRegex(foundry.Error, "no registry is named"):
+                other.pull(ref="model")
+
     def test_rate_and_time_left(self):
         import foundry
         self.push()

@@ -460,11 +460,12 @@ class Store(_lib.Closing):
                             ctypes.byref(report))
         return Transfer(report)
 
-    def pull(self, registry, ref=None, refs=True, plain_http=False, progress=None, requests=0,
+    def pull(self, registry=None, ref=None, refs=True, plain_http=False, progress=None, requests=0,
              policy=None, watch=None):
         """Fetch the images of "oci://HOST[:PORT]/REPOSITORY[:TAG]", or with "@sha256:DIGEST".
         Returns a Transfer, whose `images` are those of import_().
 
+        registry: None: the repository of FOUNDRY_REGISTRY, and there what push() has sent as `ref`.
         ref: the name for them; None: the names that they were pushed with. refs: without a ref, set
         those names. plain_http, progress, requests, watch: as for push(). policy: the path of a
         file that says which keys must have signed the images; None: that of FOUNDRY_POLICY.
@@ -482,8 +483,8 @@ class Store(_lib.Closing):
                                  policy=optional_name(policy))
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
         with callback, watching:
-            lib.fdry_store_pull(self._handle, _lib.text(registry), ctypes.byref(opts),
-                                ctypes.byref(report))
+            lib.fdry_store_pull(self._handle, None if registry is None else _lib.text(registry),
+                                ctypes.byref(opts), ctypes.byref(report))
         return Transfer(report, images)
 
     def tag(self, image, ref):
