@@ -84,12 +84,13 @@ class Starts(Engine, engine_tests.Starts):
     def test_a_difference_is_named_and_the_start_seals(self):
         self.first()
         for options, says in (
-                ("max_running_requests=5", "max_running_requests is 5 here and 4 in the image"),
+                ("max_running_requests=5, unnamed=7",
+                 "max_running_requests is 5 here and 4 in the image"),
+                ("max_running_requests=5", "arguments is "),
                 ("max_running_requests=5, cuda_graph_bs_decode=(1, 2)",
                  "decode_graphs is full [1, 2] here and full [1, 2, 4] in the image"),
                 ("max_running_requests=5, cuda_graph_bs_decode=(1, 2), unnamed=7",
-                 "argument.unnamed is 7 here and not stated in the image"),
-                ("max_running_requests=5, cuda_graph_bs_decode=(1, 2)", "arguments is ")):
+                 "argument.unnamed is 7 here and not stated in the image")):
             log = self.start(options=options)
             self.assertIn("captured and sealed", log)
             self.assertIn(says, log)
@@ -210,8 +211,8 @@ class Starts(Engine, engine_tests.Starts):
         self.first()
         log = self.start(before="""
             from foundry.engines import facts as common
-            of_image = common.of_image
-            common.of_image = lambda *names: {**of_image(*names), "sglang.available_bytes": "x"}
+            beginning = common.beginning
+            common.beginning = lambda *names: {**beginning(*names), "sglang.available_bytes": "x"}
             """)
         self.assertIn("because the image does not state the size of the KV cache", log)
 

@@ -71,6 +71,7 @@ assert model_runner.GATHERS == wanted, model_runner.GATHERS
 
     def test_an_image_of_another_rank_is_not_used(self):
         self.first()
+        self.store("rm", "test.rank1")
         self.store("tag", "test.rank0", "test.rank1")
         zero, one = self.both()
         self.assertIn("because ranks is 1 of 2 here and 0 of 2 in the image", one)

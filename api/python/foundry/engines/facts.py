@@ -145,11 +145,6 @@ def difference(wanted, found, prefix):
     return None
 
 
-def of_image(text, prefix):
-    """Return the facts in the description of an image whose names begin with `prefix`."""
-    found = {}
-    for line in text.splitlines():
-        if line.startswith("fact " + prefix):
-            key, _, value = line.removeprefix("fact ").partition(" = ")
-            found[key] = value
-    return found
+def beginning(found, prefix):
+    """Return those of an image's facts whose names begin with `prefix`."""
+    return {key: value for key, value in found.items() if key.startswith(prefix)}

@@ -29,6 +29,7 @@ SIZE = 1 << 39   # addresses of the region,
 ASIDE = 1 << 39  # and of its aside area
 INTERPRETER = 1000  # frozen objects that Python may have itself: 3.12 begins with 375
 PART = 4000      # characters of a fact that continues in the next one
+DIGITS = 32      # of an image's id, which select it among those of a name
 
 
 class Unfit(Exception):
@@ -73,8 +74,9 @@ class Session:
     """One start of one worker.
 
     mode: "plain" (Foundry does nothing), "capture" or "load". why: the reason for the mode.
-    ref: the name of the image. prefix: of the facts. packages: of the engine's objects that are
-    searched for tensors, each with a dot at its end. ranks: those of the engine.
+    ref: the name of the image. chosen: of the images with this name, the one to load. prefix: of
+    the facts. packages: of the engine's objects that are searched for tensors, each with a dot at
+    its end. ranks: those of the engine.
     """
 
     deciding = ()  # names of the phases in which the ranks decide together
@@ -85,7 +87,7 @@ class Session:
         for name in (f"{variable}_STRICT", f"{variable}_CACHES"):
             check_variables(name)
         self.strict = os.environ.get(f"{variable}_STRICT") == "1"
-        self.ref = os.environ[variable]
+        self.ref, self.chosen = os.environ[variable], None
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
@@ -218,25 +220,57 @@ class Session:
         """
         self.ordinal, self.facts = ordinal, early
         self.store = Store(create=True)
-        text = ""
-        try:
-            text = self.store.describe(self.ref)
-            self.found = facts.of_image(text, self.prefix)
-            difference = facts.difference(early, self.found, self.prefix)
-        except Error as e:
-            difference = str(e)
+        difference, text = self.look(early), ""
         if difference:
             self.refuse(difference)
         else:
+            text = self.store.describe(self.chosen)
             self.mode = "load"
             self.freeze()
-            log.debug("Foundry: found '%s' in the store", self.ref)
+            log.debug("Foundry: found '%s' in the store", self.chosen)
             major, minor = torch.cuda.get_device_capability(ordinal)
             self.ahead = ahead.begin(10 * major + minor)
         self.base = base_for_name(self.ref)
         torch.cuda.empty_cache()
         self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=ordinal)
         self.begin_caches(text, places)
+
+    def look(self, early):
+        """Choose the image in the store; if none fits, fetch those of the registry that
+        FOUNDRY_REGISTRY names, and choose again. Returns None, or why there is none.
+        """
+        difference = self.choose(early)
+        if difference is None or not os.environ.get("FOUNDRY_REGISTRY"):
+            return difference
+        start = time.monotonic()
+        try:
+            self.store.pull(ref=self.ref)
+            return self.choose(early)
+        except Error as e:
+            return f"{difference}, and none was fetched, because {e}"
+        finally:
+            self.seconds["fetch"] = time.monotonic() - start
+
+    def choose(self, early):
+        """Choose the newest of the name's images that states the facts `early`. Returns None,
+        or why the newest one does not, or why there is none.
+        """
+        why = None
+        try:
+            for ref in self.store.refs():
+                if ref.name == self.ref:
+                    chosen = f"{ref.name}:{ref.id[:DIGITS]}"
+                    found = facts.beginning(self.store.facts(chosen), self.prefix)
+                    difference = facts.difference(early, found, self.prefix)
+                    if difference is None:
+                        self.chosen, self.found = chosen, found
+                        return None
+                    why = why or difference
+            if why is None:
+                self.store.describe(self.ref)  # its error names refs that are alike
+        except Error as e:
+            why = why or str(e)
+        return why
 
     def begin_caches(self, text, places):
         """Write the files that the image carries; if it carries none, note which ones are used.
@@ -250,8 +284,8 @@ class Session:
             self.places = places()
             if self.mode == "load":
                 names = caches.names(text)
-                carried, written = caches.unpack(self.store, self.ref, self.places, names)
-                jit.use(jit.modules(self.store, self.ref, self.places, names))
+                carried, written = caches.unpack(self.store, self.chosen, self.places, names)
+                jit.use(jit.modules(self.store, self.chosen, self.places, names))
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
                 self.watch = caches.Watch(self.places, self.also)
@@ -277,7 +311,7 @@ class Session:
             if len(files) > self.attached:
                 # An error if the ref has another image by now.
                 named = self.named or image.id
-                self.named = self.store.attach(f"{self.ref}:{named[:32]}", files)
+                self.named = self.store.attach(f"{self.ref}:{named[:DIGITS]}", files)
                 self.attached = len(files)
                 size = sum(len(each.data) for each in files)
                 self.files = f"; {len(files)} files of caches, {size >> 20} MiB"
@@ -321,11 +355,11 @@ class Session:
     def load(self):
         """Load the image. Its graphs are built in the background."""
         start = time.monotonic()
-        self.image = load(self.ref, store=self.store, into=self.capture, device=self.ordinal,
+        self.image = load(self.chosen, store=self.store, into=self.capture, device=self.ordinal,
                           background=True)
         self.image.filled()
         if not self.is_found():
-            raise Unfit(f"another process has sealed another image '{self.ref}' meanwhile")
+            raise Unfit(f"the image '{self.chosen}' states other facts than before")
         self.seconds["load"] = time.monotonic() - start
 
     def written(self):
