@@ -15,6 +15,7 @@ import threading
 import types
 import unittest
 import unittest.mock
+import weakref
 
 import suite
 
@@ -184,11 +185,16 @@ def capture_functions(store):
             else:
                 raise AssertionError(name)
         cap.add_graph(7, cuda.graph(a, b, c, calls=[done, done]))
-        cap.tensor("c", Array(c, N), use="output")
+        named = Array(c, N)
+        cap.tensor("c", named, use="output")
+        living = weakref.ref(named)
+        del named
         identity = cap.seal(store, "functions").id
+        assert living()  # its memory would be another tensor's
     assert not called
     del cap
     gc.collect()
+    assert living() is None
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(done)(None)  # as a graph that outlives the capture
     assert called == [1]
     print(identity)

@@ -10,7 +10,7 @@ from ._lib import Error, lib, libc
 from .generators import Names, recognise
 from .host import HostFunction
 from .store import Store
-from .tensor import HOST, describe
+from .tensor import describe
 
 
 class Sealed(_lib.Record):
@@ -114,14 +114,13 @@ class Capture(_lib.Closing):
         On the host, pinned or not: torch's, or anything with __array_interface__. use: "input",
         "output", "state" or "const". external: the image keeps no bytes of the tensor; the loading
         process fills it. If graphs copy to or from host memory, a tensor named here must
-        contain that memory; it is kept alive until the end. Its inputs are external. With
-        pinned=True, pinned memory that is not named comes back at its own address.
+        contain that memory. Inputs there are external. With pinned=True, pinned memory that is not
+        named comes back at its own address. The tensor is kept alive until the capture ends.
         """
         raw = describe(name, tensor, use, external)
         lib.fdry_capture_tensor(self._handle, ctypes.byref(raw))
         self.named.append(raw)
-        if raw.flags & HOST:
-            self._tensors.append(tensor)
+        self._tensors.append(tensor)
 
     def capacity(self, name, nbytes):
         """Reserve addresses behind the external tensor `name`, so that a load can give it up to
