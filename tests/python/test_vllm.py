@@ -204,13 +204,16 @@ class Starts(Engine, engine_tests.Starts):
             from foundry.engines import facts
             sys.path.insert(0, ".")
             found = set()
-            for text in ("1", "2"):
+            for text, base in ("1", "1"), ("2", "1"), ("2", "2"):
+                with open("remote_base.py", "w") as f:
+                    f.write(f"class Base:\\n    scale = {base}\\n")
                 with open("remote_model.py", "w") as f:
-                    f.write(f"class Layer:\\n    size = {text}\\n")
+                    f.write("import remote_base\\nclass Layer(remote_base.Base):\\n"
+                            f"    size = {text}\\n")
                 import remote_model
                 layer = remote_model.Layer()
                 found.add(facts.code(types.SimpleNamespace(modules=lambda: [layer])))
-            assert len(found) == 2
+            assert len(found) == 3
             """)
 
     def test_a_fact_that_is_too_long_is_hashed(self):

@@ -69,6 +69,20 @@ class Weights(Engine):
         self.write(7.0)
         self.start(counts="LOADED", loads=[7.0], weight=7.0)
 
+    def test_the_name_of_a_file_stands_for_its_content_if_it_is_a_hash(self):
+        self.script(ENGINE + """if 1:
+            import os
+            from foundry.vllm import weights
+            os.mkdir("blobs")
+            for name, same in (("0" * 40, True), ("f" * 64, True), ("model.safetensors", False)):
+                found = []
+                for text in "ab", "abc":
+                    with open("blobs/" + name, "w") as f:
+                        f.write(text)
+                    found.append(weights._file_identity("blobs/" + name))
+                assert (found[0] == found[1]) == same, (name, found)
+            """)
+
     def test_tensors_that_the_constructor_computes_are_of_this_start(self):
         self.first()
         log = self.start("assert set(worker.model_runner.model.spare.tolist()) == {2.0}",

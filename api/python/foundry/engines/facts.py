@@ -86,13 +86,14 @@ def packages(more=()):
 
 
 def code(model):
-    """Return a hash of the files with the classes of a model's modules and of their attention.
+    """Return a hash of the files with the classes of a model's modules and of their attention, and
+    with the classes from which these are derived.
 
     A model's own code may change while its configuration stays.
     """
     parts = [each for module in model.modules() for each in (module, getattr(module, "impl", None))]
     files = {}
-    for name in {type(each).__module__ for each in parts}:
+    for name in {each.__module__ for kind in set(map(type, parts)) for each in kind.__mro__}:
         path = getattr(sys.modules.get(name), "__file__", None)
         if path:
             with open(path, "rb") as f:

@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import time
 
 import torch
@@ -34,6 +35,7 @@ MODEL = "weights.model"
 VERSIONS = ("vllm", "torch", "packages", "source")  # facts that a start states without weights, too
 KEY = 1 << 62                  # the number of the graph, since an image has at least one
 _SIMPLE = (bool, int, float, str, type(None))
+_HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _DEPTH = 4                     # of lists in lists, whose items are compared
 
 _session = None  # of the worker that loads a model
@@ -281,7 +283,9 @@ def _state(value, depth=_DEPTH):
 
 def _file_identity(path):
     real = os.path.realpath(path)
-    if os.path.basename(os.path.dirname(real)) == "blobs":
+    # A cache of Hugging Face's hub names a file by the hash of its content.
+    if os.path.basename(os.path.dirname(real)) == "blobs" and _HASH.fullmatch(
+            os.path.basename(real)):
         return [os.path.basename(path), os.path.basename(real)]
     found = os.stat(real)
     # A program that copies a file may set the time of its modification; none sets that of its
