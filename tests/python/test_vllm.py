@@ -198,6 +198,16 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("environment is VLLM_STAND_IN=", log)
         self.assertNotIn("long value", log)
 
+    def test_variables_of_a_cluster_are_no_facts(self):
+        """Kubernetes sets them for each Service."""
+        self.script("""if 1:
+            import os
+            from foundry.engines import facts
+            os.environ.update(SGLANG_SERVICE_HOST="10.0.0.1", SGLANG_SERVICE_PORT="80",
+                              SGLANG_PORT_80_TCP="tcp://10.0.0.1:80", SGLANG_OTHER="1")
+            assert facts.selecting(("SGLANG_",)) == ["SGLANG_OTHER"], facts.selecting(("SGLANG_",))
+            """)
+
     def test_the_code_of_a_model_is_a_fact(self):
         self.script("""if 1:
             import importlib, sys, types

@@ -561,7 +561,7 @@ class Store:
     def sign(self, names: str | Iterable[str], registry: str | None = None,
              sign_key: _Path | None = None, refs: bool = True,
              plain_http: bool = False) -> Transfer: ...
-    def pull(self, registry: str, ref: str | None = None, refs: bool = True,
+    def pull(self, registry: str | None = None, ref: str | None = None, refs: bool = True,
              plain_http: bool = False, progress: _BytesProgress = None,
              requests: int = 0, policy: _Path | None = None,
              watch: Callable[[Progress], object] | None = None) -> Transfer: ...

@@ -25,7 +25,7 @@ _PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CU
 # Those with one of these words only change where something lies, what is logged, or how hosts
 # reach each other.
 _NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|LOGLEVEL|LOGDEST|"
-                      "RUN_ID|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
+                      "RUN_ID|HOST|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
 # Except these: files with settings of kernels, libraries, changes that are undone, and switches.
 _SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_|_USE_")
 _LONG = 4000  # bytes; a fact may have 4,095
