@@ -12,7 +12,7 @@
 /* A region refuses a claim that overlaps another allocation, so claims do not overlap. */
 struct claim {
 	struct fdry_range range;
-	uint64_t users;
+	uint64_t users; /* 0: its memory could not be freed, so the next user gets it */
 	bool pinned; /* of a host area */
 };
 
@@ -98,9 +98,8 @@ void fdry_va_claim_put(const struct fdry_hook *hook, CUdeviceptr addr)
 
 	pthread_mutex_lock(&lock);
 	c = claim_at(addr);
-	if (c && !--c->users) {
+	if (c && !--c->users && !(c->pinned ? hook->pinned_free(addr) : hook->region_free(addr))) {
 		fdry_ranges_del(&claims, &c->range);
-		(void)(c->pinned ? hook->pinned_free(addr) : hook->region_free(addr));
 		free(c);
 	}
 	pthread_mutex_unlock(&lock);

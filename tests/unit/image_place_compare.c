@@ -266,6 +266,35 @@ START_TEST(an_allocation_in_the_way_is_named)
 	work_end(&w);
 }
 END_TEST
+/* Memory that an unload could not free is the image's for the next load, which writes it. */
+START_TEST(a_load_after_an_unload_that_failed)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct fdry_tensor t;
+	struct work w;
+	float v[N];
+	char spec[64];
+
+	test_child(seal_into, NULL);
+	into_begin(&w, 2, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	ok(fdry_image_tensor_find(img, "d", &t));
+	vector_fill(v, 5);
+	cuda_ok(cuMemcpyHtoD_v2, t.addr, v, BYTES);
+	snprintf(spec, sizeof(spec), "cuCtxSynchronize:%d:2", _i);
+	test_sim_fail(spec);
+	fdry_image_unload(img);
+	test_sim_fail(NULL);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	tensor_is(img, "d", 1000);
+	sum_is(img, 2, 40, 1000);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_place_compare");
@@ -278,6 +307,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_hole_in_the_middle_is_filled, 0, 2);
 	tcase_add_test(tc, an_allocation_of_a_pool_has_less_capacity);
 	tcase_add_test(tc, an_allocation_in_the_way_is_named);
+	tcase_add_loop_test(tc, a_load_after_an_unload_that_failed, 1, 6);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
