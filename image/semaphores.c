@@ -8,6 +8,7 @@
 #include "image/exec.h"
 #include "image/tensor.h"
 #include "lib/opts.h"
+#include "lib/threads.h"
 
 static struct fdry_semaphore *find(const struct fdry_buf *list, const char *name)
 {
@@ -61,6 +62,7 @@ void fdry_semaphores_release(struct fdry_buf *list)
 
 int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t add)
 {
+	struct fdry_saved_err first = { 0 };
 	struct fdry_semaphore *s;
 	CUstreamCaptureMode mode;
 	uint32_t i;
@@ -78,9 +80,12 @@ int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t 
 		return err;
 	fdry_ticket_take(&img->ticket);
 	s->add = add;
-	for (i = 0; !err && i < img->m.n_graphs; i++)
+	for (i = 0; i < img->m.n_graphs; i++) { /* all of them, since launches must not mix values */
 		err = fdry_exec_semaphores_set(img, i);
+		if (err && !first.err)
+			fdry_saved_err_set(&first, err);
+	}
 	fdry_ticket_return(&img->ticket);
 	fdry_image_leave(img, &mode);
-	return err;
+	return fdry_saved_err_restore(&first);
 }

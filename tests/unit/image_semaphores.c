@@ -9,9 +9,9 @@
 #include "tests/lib/image.h"
 #include "tests/lib/semaphore.h"
 
-#define TIMELINE 1u /* the keys of graphs */
-#define BINARY 2u
-#define CHILD 3u
+#define TIMELINE 2u /* the keys of graphs */
+#define BINARY 3u
+#define CHILD 1u
 
 static CUexternalSemaphore captured(bool timeline)
 {
@@ -195,12 +195,31 @@ START_TEST(graphs_are_made_anew)
 	*ready.value = *done.value = 0;
 	launched(img, CHILD, 5, 6);
 	test_sim_fail("cuGraphInstantiateWithFlags:1");
-	fails(DRIVER, "graph 3: cuGraphInstantiateWithFlags failed",
+	fails(DRIVER, "graph 1: cuGraphInstantiateWithFlags failed",
 	      fdry_image_semaphore_add(img, "frame.done", 8));
 	ok(fdry_image_semaphore_add(img, "frame.ready", 8));
 	launched(img, CHILD, 9, 10);
 	*ready.value = *done.value = 0;
 	launched(img, TIMELINE, 9, 10);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* If a graph cannot be made anew, those behind it have the new values nevertheless. */
+START_TEST(all_graphs_get_the_values)
+{
+	struct fdry_image *img;
+
+	test_child(seal_semaphores, NULL);
+	opts.flags = FDRY_LOAD_BUILD;
+	img = load("img");
+	test_sim_fail("cuGraphInstantiateWithFlags:1"); /* for CHILD, which cannot be changed */
+	fails(DRIVER, "graph 1: cuGraphInstantiateWithFlags failed",
+	      fdry_image_semaphore_add(img, "frame.done", 4));
+	test_sim_fail(NULL);
+	launched(img, CHILD, 1, 6);
+	*ready.value = *done.value = 0;
+	launched(img, TIMELINE, 1, 6);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -254,7 +273,7 @@ END_TEST
 START_TEST(semaphores_are_described)
 {
 	test_child(seal_semaphores, NULL);
-	described_as("graph 1 holds 1 kernel, 1 signal, 1 await, 2 edges");
+	described_as("graph 2 holds 1 kernel, 1 signal, 1 await, 2 edges");
 }
 END_TEST
 
@@ -268,6 +287,7 @@ int main(void)
 	tcase_add_loop_test(tc, values_grow, 0, 2);
 	tcase_add_test(tc, values_begin_at_any_number);
 	tcase_add_test(tc, graphs_are_made_anew);
+	tcase_add_test(tc, all_graphs_get_the_values);
 	tcase_add_loop_test(tc, binary, 0, 2);
 	tcase_add_test(tc, semaphores_are_bound_at_the_load);
 	tcase_add_test(tc, semaphores_are_described);
