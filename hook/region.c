@@ -152,6 +152,7 @@ static int begin_again(const struct fdry_driver *drv, struct fdry_place *want)
 	struct fdry_saved_err why;
 
 	fdry_region_free(old.region);
+	old.region = NULL;
 	fdry_saved_err_set(&why, region_new(drv, want));
 	if (!why.err) {
 		*fdry_regions.current = *want;
@@ -163,6 +164,7 @@ static int begin_again(const struct fdry_driver *drv, struct fdry_place *want)
 	if (!region_new(drv, &old) && !fdry_region_set_offset(old.region, offset)) {
 		*fdry_regions.current = old;
 	} else {
+		fdry_region_free(old.region);
 		__atomic_fetch_sub(&fdry_regions.used, 1, __ATOMIC_RELEASE);
 		fdry_regions.current = NULL;
 	}
