@@ -238,14 +238,15 @@ int fdry_host_area_dealloc(struct fdry_host_area *a, uint64_t addr)
 
 	pthread_mutex_lock(&a->lock);
 	err = fdry_ledger_at(&a->ledger, addr, &e);
-	if (!err)
-		fdry_ledger_del(&a->ledger, addr);
 	pthread_mutex_unlock(&a->lock);
 	if (err)
 		return err;
 	err = unback(a, e.addr, e.size);
 	if (err)
 		return err;
+	pthread_mutex_lock(&a->lock);
+	fdry_ledger_del(&a->ledger, addr);
+	pthread_mutex_unlock(&a->lock);
 	give(a, e.addr, e.extent, e.capturing);
 	return 0;
 }

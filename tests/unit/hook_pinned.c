@@ -285,6 +285,27 @@ START_TEST(the_ledger_lists_both_kinds)
 }
 END_TEST
 
+/* If the driver does not give memory back, it can be freed later. */
+START_TEST(a_free_that_fails_is_repeated)
+{
+	long live;
+	uint64_t p;
+
+	begin();
+	live = test_sim_live("host");
+	p = get(MIB);
+	test_sim_fail("cuMemHostUnregister:1");
+	ck_assert_int_ne(cuda(cuMemFreeHost, (void *)(uintptr_t)p), CUDA_SUCCESS);
+	test_sim_fail(NULL);
+	*(volatile char *)(uintptr_t)p = 1; /* it is there */
+	put(p);
+	ck_assert_int_eq(test_sim_live("host"), live);
+	ck_assert_uint_eq(get(MIB), p);
+	put(p);
+	ck_assert_int_eq(hook->region_end(), 0);
+}
+END_TEST
+
 START_TEST(claims)
 {
 	begin();
@@ -321,6 +342,7 @@ int main(void)
 	tcase_add_test(tc, memory_that_cannot_be_pinned);
 	tcase_add_test(tc, areas_outlive_their_region);
 	tcase_add_test(tc, the_ledger_lists_both_kinds);
+	tcase_add_test(tc, a_free_that_fails_is_repeated);
 	tcase_add_test(tc, claims);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
