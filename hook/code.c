@@ -135,15 +135,15 @@ static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
 	if (!len)
 		return fdry_fail(FDRY_E_BADCODE,
 				 "device code at %p was loaded but is of no known kind", image);
-	*ret = (struct fdry_kept){ .kind = kind, .data = image, .len = len };
-	if (fdry_loaded_pin(image, len))
+	if (fdry_loaded_pin(image, len)) {
+		*ret = (struct fdry_kept){ .kind = kind, .data = image, .len = len };
 		return 0;
+	}
 	alloc = malloc(head + len);
 	if (!alloc)
 		return fdry_nomem();
 	memcpy(alloc + head, image, len);
-	ret->alloc = alloc;
-	ret->data = alloc + head;
+	*ret = (struct fdry_kept){ .kind = kind, .data = alloc + head, .len = len, .alloc = alloc };
 	return 0;
 }
 

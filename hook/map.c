@@ -252,23 +252,25 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 
 /* --- mappings --- */
 
-/* Note that @p is mapped; lock held. Memory that cannot be noted counts as shared. */
-static void mapping_note(struct phys *p, CUdeviceptr addr, size_t size)
+/* Note that @p is mapped, whether or not it can be listed; lock held. Returns false if it was not
+ * listed: then it counts as shared. */
+static bool mapping_note(struct phys *p, CUdeviceptr addr, size_t size)
 {
 	struct mapping *m = calloc(1, sizeof(*m));
 
+	p->used = true;
 	if (!m) {
 		phys_share(p);
-		return;
+		return false;
 	}
 	m->range.start = addr;
 	m->range.end = addr + size;
 	m->phys = p;
 	fdry_ranges_add(&mappings, &m->range);
-	p->used = true;
 	p->maps++;
 	if (p->maps > 1 || p->shared)
 		phys_share(p);
+	return true;
 }
 
 /* Map memory in the region @r. Lock held. */
@@ -289,9 +291,7 @@ static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, siz
 		fdry_region_unmap(r, addr, size);
 		return res;
 	}
-	if (p)
-		mapping_note(p, addr, size);
-	else
+	if (!p || !mapping_note(p, addr, size))
 		fdry_region_share(r, addr);
 	return CUDA_SUCCESS;
 }
@@ -315,7 +315,7 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 		res = fdry_real(cuMemMap)(addr, size, offset, handle, flags);
 		p = res ? NULL : phys_of(handle);
 		if (p)
-			mapping_note(p, addr, size);
+			(void)mapping_note(p, addr, size);
 	}
 	pthread_mutex_unlock(&lock);
 	return res;

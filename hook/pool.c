@@ -71,11 +71,14 @@ static CUmemoryPool current_pool(CUdevice dev)
 
 	if (chosen)
 		return fdry_real(cuDeviceGetMemPool)(&pool, dev) ? NULL : pool;
-	if (!first) {
-		first = default_pool(dev);
+	if (first && first_dev == dev)
+		return first;
+	pool = default_pool(dev);
+	if (!first && pool && pool_of(pool)) { /* it could be listed */
+		first = pool;
 		first_dev = dev;
 	}
-	return first_dev == dev ? first : default_pool(dev);
+	return pool;
 }
 
 bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
+#include "tests/lib/nomem.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/test.h"
 
@@ -511,6 +512,31 @@ START_TEST(jit_options_are_copied_without_outputs)
 }
 END_TEST
 
+/* No note points to the caller's memory, which the caller may free or change. */
+START_TEST(a_note_without_memory)
+{
+	static const char text[] = "//\n.version 8.0\n.target sm_90\n.visible .entry k() {}\n";
+	unsigned long n, made;
+	struct fdry_code code;
+	char *image;
+	CUmodule m;
+
+	for (n = 1;; n++) {
+		m = (CUmodule)(uintptr_t)(0x10000 + 64 * n);
+		image = strdup(text);
+		code = (struct fdry_code){ 0 };
+		test_nomem(n);
+		fdry_note(&(struct fdry_load){ .module = m, .image = image });
+		made = test_nomem(0);
+		ck_assert_msg(fdry_note_find(NULL, m, &code) || code.data != image,
+			      "allocation %lu", n);
+		free(image);
+		if (made < n)
+			break;
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hook_code");
@@ -536,6 +562,7 @@ int main(void)
 	tcase_add_test(tc, a_module_has_its_librarys_code);
 	tcase_add_test(tc, a_modules_older_code_does_not_answer);
 	tcase_add_test(tc, jit_options_are_copied_without_outputs);
+	tcase_add_test(tc, a_note_without_memory);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

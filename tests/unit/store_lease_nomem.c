@@ -5,22 +5,11 @@
  * allocation fails.
  */
 #include "store/lease.h"
+#include "tests/lib/nomem.h"
 #include "tests/lib/store.h"
 
 #define IDS 600u /* more than half of the slots that the set of ids begins with */
 #define FIRST 100u /* noted before the others, so some wait to be written when the set grows */
-
-static unsigned long fail_at, allocations; /* the one that fails (0: none), and those so far */
-
-#if !TEST_SANITIZED
-/* The C library's own, under the name by which it can be reached from here. */
-void *__libc_calloc(size_t n, size_t size);
-
-void *calloc(size_t n, size_t size)
-{
-	return ++allocations == fail_at ? NULL : __libc_calloc(n, size);
-}
-#endif
 
 static int scanned(void *arg, const struct fdry_oid *oid)
 {
@@ -54,11 +43,9 @@ START_TEST(ids_are_written_although_memory_ran_out)
 		fdry_set32(ids[i].b, i + 1);
 	for (n = 1;; n++) {
 		ok(fdry_lease_begin(s->env, &lease));
-		allocations = 0;
-		fail_at = n;
+		test_nomem(n);
 		err = fdry_lease_note(lease, ids, FIRST) ?: fdry_lease_note(lease, ids, IDS);
-		made = allocations;
-		fail_at = 0;
+		made = test_nomem(0);
 		if (made < n)
 			break;
 		ck_assert_int_eq(err, -FDRY_E_NOMEM);

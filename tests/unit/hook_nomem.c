@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of the interposer when host memory runs out in a call: what later calls do. */
+#include "tests/lib/hook.h"
+#include "tests/lib/nomem.h"
+#include "tests/lib/test.h"
+
+#define MIB (1ull << 20)
+#define SIZE (256 * MIB)
+#define WORD 0x12345678u
+
+static int kind_at(CUdeviceptr p)
+{
+	struct fdry_alloc *list;
+	CUdeviceptr base;
+	uint64_t size;
+	size_t n, i;
+	int kind = -1;
+
+	ck_assert_int_eq(hook->region_ledger(&base, &size, &list, &n), 0);
+	for (i = 0; i < n; i++)
+		if (list[i].addr == p)
+			kind = (int)list[i].kind;
+	free(list);
+	return kind;
+}
+
+/* Memory that is mapped twice is shared, and keeps its bytes. */
+START_TEST(mappings_without_a_note)
+{
+	static const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+						  .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	static const CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+						.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	__typeof__(&cuMemMap) map;
+	CUmemGenericAllocationHandle h;
+	unsigned long n, made;
+	unsigned int word;
+	CUdeviceptr a, b;
+	CUresult res;
+
+	test_hook();
+	map = (__typeof__(map))test_hook_symbol("cuMemMap");
+	hook_region_begin(SIZE);
+	for (n = 1;; n++) {
+		cuda_ok(cuMemCreate, &h, 2 * MIB, &prop, 0);
+		cuda_ok(cuMemAddressReserve, &a, 2 * MIB, 0, 0, 0);
+		cuda_ok(cuMemAddressReserve, &b, 2 * MIB, 0, 0, 0);
+		test_nomem(n);
+		res = map(a, 2 * MIB, 0, h, 0);
+		made = test_nomem(0);
+		if (res)
+			cuda_ok(cuMemMap, a, 2 * MIB, 0, h, 0);
+		cuda_ok(cuMemSetAccess, a, 2 * MIB, &access, 1);
+		word = WORD;
+		cuda_ok(cuMemcpyHtoD_v2, a, &word, sizeof(word));
+		cuda_ok(cuMemMap, b, 2 * MIB, 0, h, 0);
+		cuda_ok(cuMemSetAccess, b, 2 * MIB, &access, 1);
+		cuda_ok(cuMemcpyDtoH_v2, &word, b, sizeof(word));
+		ck_assert_msg(word == WORD, "allocation %lu: %#x", n, word);
+		ck_assert_msg(kind_at(a) == FDRY_KIND_SHARED, "allocation %lu: %d", n, kind_at(a));
+		cuda_ok(cuMemUnmap, a, 2 * MIB);
+		cuda_ok(cuMemUnmap, b, 2 * MIB);
+		cuda_ok(cuMemRelease, h);
+		cuda_ok(cuMemAddressFree, a, 2 * MIB);
+		cuda_ok(cuMemAddressFree, b, 2 * MIB);
+		if (made < n)
+			break;
+	}
+}
+END_TEST
+
+/* A default pool that could not be noted is noted by the next allocation. */
+START_TEST(pools_without_a_note)
+{
+	__typeof__(&cuMemAllocAsync) alloc;
+	CUdeviceptr p = 0, q = 0;
+
+	test_hook();
+	alloc = (__typeof__(alloc))test_hook_symbol("cuMemAllocAsync");
+	hook_region_begin(SIZE);
+	test_nomem((unsigned long)_i);
+	(void)alloc(&p, 1000, NULL);
+	(void)test_nomem(0);
+	cuda_ok(cuMemAllocAsync, &q, 1000, NULL);
+	ck_assert_msg(hook_region_has(q), "allocation %d", _i);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("hook_nomem");
+	TCase *tc = tcase_create("nomem");
+
+	tcase_add_test(tc, mappings_without_a_note);
+	tcase_add_loop_test(tc, pools_without_a_note, 1, 6);
+	suite_add_tcase(suite, tc);
+	return test_main(suite);
+}
