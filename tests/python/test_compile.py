@@ -89,7 +89,9 @@ def fails(says, call):
 """
 
 
-class Compile(Folder):
+class Script(Folder):
+    """A test whose scripts begin with MODEL."""
+
     def setUp(self):
         super().setUp()
         # Torch is an installed package, whose functions count by its version.
@@ -108,6 +110,8 @@ class Compile(Folder):
         """Runs a script twice; its first process captures, its second loads."""
         return [self.go(text, "captured"), self.go(text, "loaded")]
 
+
+class Compile(Script):
     def test_captured_then_loaded(self):
         found = self.both("""
             fast = begin(made())

@@ -108,7 +108,7 @@ class Weights:
     def __init__(self, torch, model):
         self._torch = torch
         self._modules = list(model.modules()) if hasattr(model, "modules") else []
-        self._tensors, self._found = {}, {}  # id -> (name, tensor, its _Storage and Place)
+        self._tensors, self._found = {}, {}  # id -> (name, tensor, its _Storage)
         self._listing, self.device, self._flat, self.caller = [], None, None, object
         for prefix, module in model.named_modules() if self._modules else ():
             for kind in ("_parameters", "_buffers"):
@@ -144,7 +144,7 @@ class Weights:
         if kept.nbytes != storage.nbytes():
             raise Refused(f"'{kept.name}' and '{name}' share memory in two storages")
         place = Place(tensor)
-        self._tensors.setdefault(id(tensor), (name, tensor, kept, place))
+        self._tensors.setdefault(id(tensor), (name, tensor, kept))
         self._listing.append((name, kind, kept.name, place.offset, str(place.dtype), place.shape,
                               place.stride))
 
@@ -189,12 +189,16 @@ class Weights:
 
     def move(self, flat, copy=True):
         """Move all tensors into `flat`, a tensor of at least `nbytes` bytes. copy: with their
-        bytes.
+        bytes. A tensor that the program has given other memory since stays there.
         """
         for each in self.storages if copy else ():
             flat[each.offset:each.offset + each.nbytes].copy_(self.bytes_of(each))
-        for _, tensor, kept, place in self._tensors.values():
-            tensor.data = typed(self._torch, flat, kept.offset + place.offset, place)
+        for _, tensor, kept in self._tensors.values():
+            own, start = ((kept.storage, kept.offset) if self._flat is None
+                          else (self._flat.untyped_storage(), 0))
+            if tensor.untyped_storage().data_ptr() == own.data_ptr() and not _lazy(tensor):
+                place = Place(tensor)
+                tensor.data = typed(self._torch, flat, start + place.offset, place)
         for each in self.storages:
             each.storage = None
         self._flat = flat
@@ -210,7 +214,7 @@ class Weights:
         """Remember the addresses of all tensors, the structure of the modules, and their
         attributes.
         """
-        self._each = [tensor for _, tensor, _, _ in self._tensors.values()]
+        self._each = [tensor for _, tensor, _ in self._tensors.values()]
         self._addresses = list(map(self._torch.Tensor.data_ptr, self._each))
         self._forms = list(map(_form, self._each)), list(map(_stride, self._each))
         self._guards = _guards(self._torch, self._each)
@@ -291,7 +295,7 @@ class Weights:
 
     def written(self, versions):
         """[(name, _Storage)] of the tensors that were changed since versions()."""
-        return [(name, kept) for (name, tensor, kept, _), was
+        return [(name, kept) for (name, tensor, kept), was
                 in zip(self._tensors.values(), versions) if tensor._version != was]
 
     def attributes(self):
