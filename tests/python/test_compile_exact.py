@@ -32,5 +32,86 @@ class Weights(Script):
             """)
 
 
+class Constructors(Script):
+    """Objects whose constructor computes, and so does not take tensors as they are."""
+
+    def test_arguments(self):
+        self.both("""
+            @dataclasses.dataclass
+            class Doubled:
+                x: object
+                y: object
+                def __post_init__(self):
+                    self.x = self.x + self.x
+            @dataclasses.dataclass
+            class Swapped(Doubled):
+                def __post_init__(self):
+                    self.x, self.y = self.y, self.x
+            @dataclasses.dataclass
+            class Counted(Doubled):
+                count: int = 0
+                def __post_init__(self):
+                    self.count += 1
+            @dataclasses.dataclass
+            class Once(Doubled):
+                given: dataclasses.InitVar[int] = 0
+                def __post_init__(self, given):
+                    assert given == 0
+            class Net(Net):
+                def forward(self, a):
+                    return a.x + a.x + a.y
+            for kind, want in (Doubled, 41.0), (Swapped, 12.0), (Counted, 21.0):
+                example = kind(full(1.0), full(1.0))
+                fast, found = said(lambda: foundry.compile(Net().eval(), example,
+                                                           ref=kind.__name__, store="store"))
+                assert "an argument has a class whose objects cannot be made again" in (
+                    fast.reason), fast
+                r, found = said(lambda: fast(kind(full(10.0), full(1.0))))
+                assert values(r) == want, (kind, values(r))
+            fast = begin(Net().eval(), Once(full(1.0), full(1.0)), ref="once")
+            assert said(lambda: values(fast(Once(full(10.0), full(1.0), 0)))) == (21.0, [])
+            """)
+
+    def test_results(self):
+        self.both("""
+            @dataclasses.dataclass
+            class Doubled:
+                x: object
+                y: object
+                def __post_init__(self):
+                    self.x = self.x + self.x
+            class Swapped(collections.namedtuple("Swapped", "x y")):
+                __slots__ = ()
+                def __new__(cls, x, y):
+                    return super().__new__(cls, y, x)
+            class Single(collections.namedtuple("Single", "x y")):
+                __slots__ = ()
+                def __new__(cls, x):
+                    return super().__new__(cls, x, x)
+            def check(kind, *names):
+                class Model(Net):
+                    def forward(self, x):
+                        return kind(*(x + x, x + x + x)[:names.count("x") or 2])
+                fast, found = said(lambda: foundry.compile(Model().eval(), full(1.0),
+                                                           ref=kind.__name__, store="store"))
+                assert "cannot be made again" in fast.reason, fast
+                r, found = said(lambda: fast(full(10.0)))
+                return type(r) is kind, values(r.x), values(r.y)
+            assert check(Doubled) == (True, 40.0, 30.0)
+            assert check(Swapped) == (True, 30.0, 20.0)
+            assert check(Single, "x") == (True, 20.0, 20.0)
+            """)
+
+    def test_keyword_arguments_in_another_order(self):
+        self.both("""
+            class Net(Net):
+                def forward(self, x, y):
+                    return x + x + y
+            fast = begin(Net().eval(), {"y": full(1.0), "x": full(1.0)})
+            assert said(lambda: values(fast(full(10.0), full(1.0)))) == (21.0, [])
+            assert said(lambda: values(fast(y=full(1.0), x=full(10.0)))) == (21.0, [])
+            """)
+
+
 if __name__ == "__main__":
     suite.main()

@@ -51,6 +51,13 @@ def parts(value):
 
 
 def _made(kind, cls, keys, values):
+    try:
+        return _construct(kind, cls, keys, values)
+    except TypeError as e:
+        raise Refused(f"objects of {cls.__qualname__} cannot be made again: {e}") from e
+
+
+def _construct(kind, cls, keys, values):
     if kind in ("list", "tuple", "sequence"):
         return cls(values)
     if kind == "named":

@@ -139,6 +139,11 @@ def differing(torch, one, other):
     return None
 
 
+def _same(tensors, others):
+    """Whether these are the same objects in the same order."""
+    return list(map(id, tensors)) == list(map(id, others))
+
+
 def collected(torch, device, value):
     """(spec, tensors) of a model's result; each tensor once, in the order of its first place."""
     tensors, numbers = [], {}
@@ -275,10 +280,12 @@ class Recorder:
     # --- one call ---
 
     def _record(self, key, args, kwargs, signature):
-        torch, self.inputs, self.copies = self.torch, [], {}
+        torch, self.copies = self.torch, {}
+        originals = self.compiled._described(args, kwargs)[1]
         with self.pool, torch.cuda.stream(self.stream):
             args, kwargs = _nest.mapped((args, kwargs), self._input)
-        if self.compiled._described(args, kwargs)[0] != signature:
+        self.inputs = [self.copies[id(t)] for t in originals]
+        if not self._is_given(args, kwargs, signature):
             raise Refused("an argument has a class whose objects cannot be made again")
         with self._aside():
             self.given = [t.clone() for t in self.inputs]
@@ -315,9 +322,13 @@ class Recorder:
             made.copy_(tensor.detach())
         except RuntimeError as e:
             raise Refused(f"argument {name} has elements that share memory") from e
-        self.inputs.append(made)
         self.copies[id(tensor)] = made
         return made
+
+    def _is_given(self, args, kwargs, signature):
+        """Whether the arguments have this signature, and exactly the graph's inputs in it."""
+        found, tensors = self.compiled._described(args, kwargs)
+        return found == signature and _same(tensors, self.inputs)
 
     def _call(self, args, kwargs):
         return collected(self.torch, self.compiled.device, self.compiled.model(*args, **kwargs))
@@ -397,8 +408,8 @@ class Recorder:
             raise Refused(f"torch cannot capture it: {type(e).__name__}: {line}") from e
         if result != self.result:
             raise Refused("its forward returns other values or another structure each time")
-        device = self.compiled.device
-        if collected(torch, device, _nest.builder(result)(outputs))[0] != result:
+        made, found = collected(torch, self.compiled.device, _nest.builder(result)(outputs))
+        if made != result or not _same(found, outputs):
             raise Refused("its results have a class whose objects cannot be made again")
         return result, outputs, graph
 
