@@ -113,5 +113,36 @@ class Constructors(Script):
             """)
 
 
+class Containers(Script):
+    def test_changes_of_an_argument(self):
+        self.both("""
+            class Model(Net):
+                def forward(self, x, cache):
+                    return self.change(x, cache) or x + x
+            def put(x, cache):
+                cache["k"] = x + x
+            def put_once(x, cache):
+                cache.setdefault("k", 7)
+            def append(x, cache):
+                cache["list"].append(1)
+            def replace(x, cache):
+                cache["y"] = x + cache["y"]
+            def take(x, cache):
+                cache.pop("y", None)
+            for change in put, put_once, append, replace, take:
+                model = Model().eval()
+                model.change = change
+                cache, want = ({"y": full(2.0), "list": []} for _ in range(2))
+                fast, found = said(lambda: foundry.compile(
+                    model, (full(1.0), {"y": full(2.0), "list": []}), ref=change.__name__,
+                    store="store"))
+                assert "changes a container" in fast.reason, (change, fast)
+                with torch.no_grad():
+                    assert values(fast(full(10.0), cache)) == 20.0
+                    model(full(10.0), want)
+                assert repr(cache.keys()) == repr(want.keys()), cache
+            """)
+
+
 if __name__ == "__main__":
     suite.main()

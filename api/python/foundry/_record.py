@@ -284,8 +284,8 @@ class Recorder:
         originals = self.compiled._described(args, kwargs)[1]
         with self.pool, torch.cuda.stream(self.stream):
             args, kwargs = _nest.mapped((args, kwargs), self._input)
-        self.inputs = [self.copies[id(t)] for t in originals]
-        if not self._is_given(args, kwargs, signature):
+        self.inputs, self.signature = [self.copies[id(t)] for t in originals], signature
+        if not self._is_given(args, kwargs):
             raise Refused("an argument has a class whose objects cannot be made again")
         with self._aside():
             self.given = [t.clone() for t in self.inputs]
@@ -325,13 +325,17 @@ class Recorder:
         self.copies[id(tensor)] = made
         return made
 
-    def _is_given(self, args, kwargs, signature):
-        """Whether the arguments have this signature, and exactly the graph's inputs in it."""
+    def _is_given(self, args, kwargs):
+        """Whether the arguments are those of the example, with the graph's inputs in them."""
         found, tensors = self.compiled._described(args, kwargs)
-        return found == signature and _same(tensors, self.inputs)
+        return found == self.signature and _same(tensors, self.inputs)
 
     def _call(self, args, kwargs):
-        return collected(self.torch, self.compiled.device, self.compiled.model(*args, **kwargs))
+        """Call the model: the spec and the tensors of its result."""
+        made = collected(self.torch, self.compiled.device, self.compiled.model(*args, **kwargs))
+        if not self._is_given(args, kwargs):
+            raise Refused("its forward changes a container or an attribute of an argument")
+        return made
 
     def _warm_up(self, args, kwargs):
         """Call the model some times. Returns copies of its last results."""
