@@ -144,5 +144,88 @@ class Containers(Script):
             """)
 
 
+class Deadlocks(Script):
+    """Calls and close() inside of calls; in a script that ends after 60 seconds if they wait for
+    themselves.
+    """
+
+    BEGIN = """
+            import faulthandler, signal, threading
+            faulthandler.dump_traceback_later(60, exit=True)
+            warnings.simplefilter("ignore")
+            def thread(function):
+                def run():
+                    torch._driver.call("cuCtxSetCurrent", torch._driver.ctx)
+                    with torch.no_grad():
+                        function()
+                made = threading.Thread(target=run)
+                made.start()
+                return made
+    """
+
+    def test_close_beside_a_model_that_calls_itself(self):
+        self.both(self.BEGIN + """
+            ready, go, found = threading.Event(), threading.Event(), []
+            class Halves(Net):
+                def forward(self, x):
+                    if x.shape[0] == 100:
+                        return x + x
+                    ready.set()
+                    assert go.wait(20)
+                    return [self(x[0:100]), self(x[100:200])]
+            model = Halves().eval()
+            model.forward = fast = begin(model)
+            x = full(1.0, 200)
+            caller = thread(lambda: found.extend(map(values, model(x))))
+            assert ready.wait(20)
+            closer = thread(fast.close)
+            closer.join(0.3)
+            assert closer.is_alive()  # it waits for the call
+            go.set()
+            caller.join()
+            closer.join()
+            assert found == [2.0, 2.0] and fast.image is None, found
+            """)
+
+    def test_first_results_of_a_model_that_calls_itself(self):
+        self.both(self.BEGIN + """
+            class Deep(Net):
+                def forward(self, x, deep=False):
+                    return self(x) + self.weight if deep else x + self.weight
+            model = Deep().eval()
+            model.weight.fill_(5.0 if "loaded" in sys.argv else 2.0)
+            model.forward = fast = begin(model, {"x": full(1.0), "deep": True}, {"x": full(1.0)})
+            weight = values(model.weight)
+            with torch.no_grad():
+                for deep in True, True, False:
+                    assert values(model(full(1.0), deep=deep)) == 1.0 + weight * (1 + deep)
+            assert not any(call.unverified for call in fast.calls) and len(fast._known) == 2
+            """)
+
+    def test_calls_and_close_in_a_signal_handler(self):
+        self.both(self.BEGIN + """
+            fast, said, found = begin(made()), [], []
+            def handler(*_):
+                with torch.no_grad():
+                    found.append(values(fast(full(1.0)).sums))
+                fails("close() would wait for itself", fast.close)
+            signal.signal(signal.SIGALRM, handler)
+            launch = fast.calls[0].launch
+            def interrupted(stream):
+                signal.raise_signal(signal.SIGALRM)
+                launch(stream)
+            fast.calls[0].launch = interrupted
+            with torch.no_grad():
+                assert values(fast(full(2.0)).sums) == 4.5 and found == [3.5], found
+            unload = fast._unload
+            def interrupted():
+                signal.raise_signal(signal.SIGALRM)
+                unload()
+            fast._unload = interrupted
+            fast.close()
+            assert found == [3.5] * (2 if "loaded" in sys.argv else 1), found
+            """)
+
+
 if __name__ == "__main__":
     suite.main()

@@ -7,12 +7,15 @@ before a replay, in both ways that torch has had. A counter-based kernel draws; 
 the numbers that it must give.
 """
 import ctypes
+import faulthandler
 import os
+import signal
 import sys
 import tempfile
 import types
 import unittest
 import warnings
+from unittest import mock
 
 import suite
 from test_roundtrip import BUILD, Array, Driver
@@ -313,6 +316,40 @@ class Generators(unittest.TestCase):
         img.launch(2)
         self.assertEqual(self.numbers(img, "a"), drawn(SEED, 0))
         self.assertEqual(default.get_offset(), 4)
+
+    def test_launches_by_a_signal_handler(self):
+        """One during a launch has numbers of its own; one that would share them is refused."""
+        import foundry
+        from foundry import generators
+        img, mine, errors = self.load("capture"), Generator(), []
+        img.generator("default", mine)
+        def launch(*_):
+            try:
+                img.launch(2)
+            except foundry.Error as e:
+                errors.append(e.name)
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, launch))
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+        faulthandler.dump_traceback_later(60, exit=True)
+        library, once = generators.lib, [signal.SIGALRM]
+        def launching(*args):
+            if once:
+                signal.raise_signal(once.pop())
+            library.fdry_image_launch_rng(*args)
+        with mock.patch.object(generators, "lib", mock.Mock(
+                wraps=library, fdry_image_launch_rng=launching)):
+            img.launch(2)
+        self.assertEqual((self.numbers(img, "a"), mine.get_offset(), errors),
+                         (drawn(SEED, 0), 8, []))
+        get = mine.get_offset
+        def interrupted():
+            del mine.get_offset
+            signal.raise_signal(signal.SIGALRM)
+            return get()
+        mine.get_offset = interrupted
+        img.launch(2)
+        self.assertEqual((self.numbers(img, "a"), mine.get_offset(), errors),
+                         (drawn(SEED, 8), 12, ["FDRY_E_STATE"]))
 
     def test_one_generator_under_two_names(self):
         import foundry

@@ -69,14 +69,19 @@ class _Natives:
         with self._changed:
             self._depth[me] -= 1
             if not self._depth[me]:
-                del self._depth[me]
+                self._depth.pop(me, None)
                 self._changed.notify_all()
 
     @contextlib.contextmanager
     def none(self):
-        """Wait until no other thread runs the model, and let none begin inside of the block."""
+        """Wait until no other thread runs the model, and let none begin inside of the block.
+        Refused inside of another such block of this thread, as in a signal handler.
+        """
         me = threading.get_ident()
         with self._changed:
+            if self._closing == me:
+                raise Refused("the thread is inside of another close()")
+            self._changed.wait_for(lambda: self._closing is None)
             self._closing = me
             self._changed.wait_for(lambda: not self._depth.keys() - {me})
         try:
@@ -104,8 +109,8 @@ class Compiled:
         self._signature = _nest.Signature(self._bound_by())
         owner = getattr(self._inner, "__self__", None)  # of a method
         self._module = owner if hasattr(owner, "named_modules") else self._inner
-        self._lock, self._said, self._known = threading.Lock(), set(), {}
-        self._natives = _Natives()
+        self._said, self._known = set(), {}
+        self._lock, self._inside, self._natives = threading.RLock(), False, _Natives()
         self._done = self._stream = self._image = self._kept = self.start = None
         self._weights, self.device, self.reason, self.calls = None, None, "", []
         self._dtypes = {}
@@ -217,7 +222,7 @@ class Compiled:
         try:
             call, tensors = self._find(args, kwargs)
             self._refuse_autograd(tensors)
-            with self._lock, self._torch.no_grad():
+            with self._alone(), self._torch.no_grad():
                 if self._known.get(call.signature) is not call:  # close() came first
                     raise Refused(self.reason or "its graph differs from the model")
                 if not call.unverified or self._verified(call, tensors, args, kwargs):
@@ -225,6 +230,20 @@ class Compiled:
         except Refused as e:
             self._say(f"the model runs without a graph: {e}")
         return self._native(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """Hold the lock. Refused if this thread holds it: a signal handler calls during a call, or
+        the model calls itself while its first results are compared.
+        """
+        with self._lock:
+            if self._inside:
+                raise Refused("the thread is inside of a call that uses a graph")
+            try:
+                self._inside = True
+                yield
+            finally:
+                self._inside = False
 
     def _native(self, *args, **kwargs):
         """Run the model itself. After `model.forward = foundry.compile(model, ...)`, that is its
@@ -427,13 +446,17 @@ class Compiled:
         """Move the model's parameters to memory of torch, and unload the image. Calls that have
         begun end first; later ones run natively.
         """
-        with self._lock, self._natives.none():
-            self.reason = self.reason or "it was closed"
-            for call in self.calls:  # a thread that waits for the lock may hold it
-                call.inputs = call.outputs = ()
-            self.calls, self._known = [], {}
-            if self._image is not None:
-                self._unload()
+        try:
+            with self._alone():
+                self.reason = self.reason or "it was closed"
+                for call in self.calls:  # a thread that waits for the lock may hold it
+                    call.inputs = call.outputs = ()
+                self.calls, self._known = [], {}
+            with self._natives.none():  # without the lock, for which their own calls may wait
+                if self._image is not None:
+                    self._unload()
+        except Refused as e:
+            raise Error(_lib.STATE, f"close() would wait for itself: {e}") from None
 
     def _unload(self):
         torch = self._torch

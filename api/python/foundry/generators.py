@@ -7,6 +7,7 @@ device memory that the graph's kernels read. Python cannot query these addresses
 launches nothing makes torch write numbers that occur nowhere else. A search of the memory that the
 kernels' arguments point to then finds them. This works with every layout that torch has had.
 """
+import contextlib
 import ctypes
 import os
 import sys
@@ -140,7 +141,7 @@ class Source:
 
     def __init__(self, handle, device):
         self._handle, self._device = handle, device
-        self._lock = threading.Lock()
+        self._lock, self._moves = threading.RLock(), False
         self._draws = {}  # key -> [(position of the generator, increment)]
         self._bound = {}  # name -> a generator, or None for the image's own state
         name = ctypes.c_char_p()
@@ -222,20 +223,35 @@ class Source:
         with self._lock:
             self._launch_from(key, stream, draws)
 
+    @contextlib.contextmanager
+    def _moving(self):
+        """Change offsets inside of the block. A signal handler may launch inside of another launch
+        of its thread, but not between the read of an offset and its change.
+        """
+        if self._moves:
+            raise _lib.Error(_lib.STATE, "this thread's launch around this one changes the offset "
+                             "of a generator now, and a signal handler cannot wait for that")
+        try:
+            self._moves = True
+            yield
+        finally:
+            self._moves = False
+
     def _launch_from(self, key, stream, draws):
         """Launch with numbers that no other launch uses: reserve them first, and return them if the
         launch fails.
         """
-        states = (_lib.RngState * len(self.names))()
-        moves = []
-        for i, by in draws:
-            seed, offset = self.get(self.names[i])
-            states[i] = _lib.RngState(seed, offset)
-            moves.append((self.names[i], offset, (offset + by) & _WRAP))
-            self._move(*moves[-1])
+        states, moves = (_lib.RngState * len(self.names))(), []
+        with self._moving():
+            for i, by in draws:
+                seed, offset = self.get(self.names[i])
+                states[i] = _lib.RngState(seed, offset)
+                moves.append((self.names[i], offset, (offset + by) & _WRAP))
+                self._move(*moves[-1])
         try:
             lib.fdry_image_launch_rng(self._handle, key, stream, states, len(states))
         except _lib.Error:
-            for name, before, after in reversed(moves):
-                self._move(name, after, before)
+            with self._moving():
+                for name, before, after in reversed(moves):
+                    self._move(name, after, before)
             raise
