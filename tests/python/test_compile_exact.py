@@ -227,5 +227,54 @@ class Deadlocks(Script):
             """)
 
 
+class Arguments(Script):
+    """Arguments that are alike in what a graph is chosen by, but not for the model."""
+
+    def test_keys_that_give_one_name(self):
+        self.both("""
+            class Net(Net):
+                def forward(self, x):
+                    return x[1] + x["1"] if 1 in x else x["a.b"] + x["a"]["b"]
+            z = full(1.0)
+            for i, example in enumerate(({1: z, "1": z}, {"a.b": z, "a": {"b": z}})):
+                fast, found = said(lambda: foundry.compile(Net().eval(), (example,), ref=f"n{i}",
+                                                           store="store"))
+                assert "two arguments have the name 'x." in fast.reason, fast
+                given = [{1: full(10.0), "1": z}, {"a.b": full(10.0), "a": {"b": z}}][i]
+                assert values(said(lambda: fast(given))[0]) == 11.0
+            """)
+
+    def test_names_of_arguments_by_position(self):
+        self.both("""
+            class Net(Net):
+                def forward(self, x, /, **more):
+                    return x + more["x"] if "x" in more else x + x
+            fast = begin(Net().eval())
+            assert said(lambda: values(fast(full(10.0)))) == (20.0, [])
+            r, found = said(lambda: fast(full(10.0), x=full(2.0)))
+            assert values(r) == 12.0 and "'x' is given by name" in found[0], found
+            for args, kwargs in ((), {"x": full(1.0)}), ((full(1.0),) * 2, {}):
+                try:
+                    said(lambda: fast(*args, **kwargs))
+                except TypeError as e:
+                    assert "forward() " in str(e), e  # the model's own
+                else:
+                    raise AssertionError(kwargs)
+            """)
+
+    def test_an_argument_with_the_name_of_results(self):
+        self.both("""
+            class Net(Net):
+                def forward(self, x, output):
+                    return x + output[0]
+            fast = begin(Net().eval(), (full(1.0), [full(1.0)]), parameters="image")
+            assert said(lambda: values(fast(full(10.0), [full(1.0)]))) == (11.0, [])
+            if fast.image:
+                fast.close()
+                image = foundry.load("net", store="store")
+                assert values(image(host(10.0), host(1.0))) == 11.0
+            """)
+
+
 if __name__ == "__main__":
     suite.main()

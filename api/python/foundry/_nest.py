@@ -187,6 +187,7 @@ class Signature:
             found = inspect.signature(function, follow_wrapped=False).parameters.values()
         except (TypeError, ValueError):  # of compiled code
             found = ()
+        self._unnamed = {p.name for p in found if p.kind is p.POSITIONAL_ONLY}
         self.names = [p.name for p in found
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._defaults = {p.name: p.default for p in found if p.default is not p.empty
@@ -197,9 +198,9 @@ class Signature:
         bound = dict(zip(self.names, args))
         for i in range(len(self.names), len(args)):
             bound[f"args.{i}"] = args[i]
-        both = bound.keys() & kwargs.keys()
+        both = (bound.keys() | self._unnamed) & kwargs.keys()
         if both:
-            raise TypeError(f"the argument '{min(both)}' was given twice")
+            raise Refused(f"the argument '{min(both)}' is given by name, and another by position")
         bound.update((k, kwargs[k]) for k in self.names if k in kwargs)
         bound.update((k, kwargs[k]) for k in sorted(kwargs.keys() - bound.keys()))
         return {k: v for k, v in bound.items() if not self._is_default(k, v)}

@@ -444,7 +444,10 @@ class Recorder:
         prefix = "" if len(self.examples) == 1 else f"{key}/"
         names = [prefix + name for name in self.compiled._names(signature)]
         inputs = [describe(t, name) for t, name in zip(self.inputs, names)]
-        results = [describe(t, f"{prefix}output.{i}") for i, t in enumerate(outputs)]
+        output = f"{prefix}output"
+        while any(name.startswith(f"{output}.") for name in names):  # of an argument
+            output += "_"
+        results = [describe(t, f"{output}.{i}") for i, t in enumerate(outputs)]
         for tensors, described, use in ((self.inputs, inputs, "input"),
                                         (outputs, results, "output")):
             for tensor, (name, *_) in zip(tensors, described):

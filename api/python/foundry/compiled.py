@@ -158,9 +158,12 @@ class Compiled:
 
     def _described(self, args, kwargs):
         """(signature, tensors) of a call."""
-        tensors, first = [], {}
+        tensors, first, names = [], {}, set()
 
         def leaf(tensor, name):
+            if name in names:
+                raise Refused(f"two arguments have the name '{name}'")
+            names.add(name)
             if first.setdefault(id(tensor), name) != name:
                 return "same", first[id(tensor)]  # forward() may ask `a is b`
             tensors.append(tensor)
