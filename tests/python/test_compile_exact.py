@@ -244,6 +244,23 @@ class Arguments(Script):
                 assert values(said(lambda: fast(given))[0]) == 11.0
             """)
 
+    def test_flags_and_enumerations(self):
+        self.both("""
+            import enum
+            class Flag(enum.IntFlag):
+                A = 1
+            class Kind(enum.Enum):
+                A, B = "a", object()
+            class Net(Net):
+                def forward(self, x, kind):
+                    return x + x if kind in (Flag(8), Kind.A) else x + x + x
+            fast = begin(Net().eval(), *((full(1.0), kind) for kind in (Flag(8), Kind.A, Kind.B)))
+            for kind, want in (Flag(8), 20.0), (Kind.A, 20.0), (Kind.B, 30.0):
+                assert said(lambda: values(fast(full(10.0), kind))) == (want, []), kind
+            r, found = said(lambda: fast(full(10.0), Flag(16)))
+            assert values(r) == 30.0 and "no graph was captured" in found[0], found
+            """)
+
     def test_names_of_arguments_by_position(self):
         self.both("""
             class Net(Net):

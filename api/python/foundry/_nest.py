@@ -85,7 +85,9 @@ def _const(value, name):
     cls = type(value)
     if cls in _PLAIN or (cls.__module__, cls.__name__) in _NAMED:
         return "const", cls.__name__, repr(value)
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum) and type(value.value) in _PLAIN:
+        return "const", _class_name(cls), f"{value.name} = {value.value!r}"  # flags may lack names
+    if isinstance(value, enum.Enum) and value.name is not None:
         return "const", _class_name(cls), value.name
     raise Refused(f"'{name}' is a {cls.__module__}.{cls.__qualname__}, which has no fixed value "
                   "that a graph could be chosen by")
