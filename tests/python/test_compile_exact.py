@@ -261,6 +261,57 @@ class Arguments(Script):
             assert values(r) == 30.0 and "no graph was captured" in found[0], found
             """)
 
+    def test_attributes_beside_the_elements(self):
+        self.both("""
+            class Named(collections.namedtuple("Named", "x")):
+                pass
+            @dataclasses.dataclass
+            class Fields(dict):
+                x: object
+                mask: object = None
+                def __post_init__(self):
+                    self["x"] = self.x
+            class Net(Net):
+                def forward(self, a):
+                    x = a if isinstance(a, torch.Tensor) else a["x"] if isinstance(
+                        a, dict) else a.x
+                    scale = getattr(a, "scale", None) or getattr(a, "mask", None)
+                    return x + x + x if scale else x + x
+            kept = []  # a graph must not be freed in the capture of another
+            kinds = [lambda x: x, Named, Fields, lambda x: collections.OrderedDict(x=x)]
+            for i, kind in enumerate(kinds):
+                fast = begin(Net().eval(), (kind(full(1.0)),), ref=f"n{i}")
+                kept.append(fast)
+                for name in (None, "scale", "mask", "_dynamo_dynamic_indices"):
+                    fast._said.clear()
+                    given = kind(full(10.0))
+                    if name:
+                        setattr(given, name, 2)
+                    r, found = said(lambda: fast(given))
+                    assert values(r) == (30.0 if name in ("scale", "mask") else 20.0), (i, name)
+                    native = name in ("scale", "mask") or name and i
+                    assert len(found) == bool(native), (i, name, found)
+                given = kind(full(1.0))
+                given.scale = 2
+                fast, found = said(lambda: foundry.compile(Net().eval(), (given,), ref=f"m{i}",
+                                                           store="store"))
+                assert fast.reason and values(said(lambda: fast(given))[0]) == 3.0, (i, fast)
+            fast = begin(Net().eval(), (Fields(full(1.0)),), ref="n2")
+            given = Fields(full(10.0))
+            given["more"] = 1
+            r, found = said(lambda: fast(given))
+            assert values(r) == 20.0 and len(found) == 1, found
+            class Out(Net):
+                def forward(self, x):
+                    r = x + x
+                    r.scale = 3
+                    return r
+            fast, found = said(lambda: foundry.compile(Out().eval(), full(1.0), ref="out",
+                                                       store="store"))
+            assert "result has the attribute 'scale'" in fast.reason, fast
+            assert said(lambda: fast(full(10.0)))[0].scale == 3
+            """)
+
     def test_names_of_arguments_by_position(self):
         self.both("""
             class Net(Net):

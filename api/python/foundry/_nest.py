@@ -28,21 +28,37 @@ def _fields(value):
     return [f.name for f in dataclasses.fields(value) if f.init]
 
 
+def attributes(value):
+    """The attributes that an object itself has: {name: value}."""
+    return getattr(value, "__dict__", {})
+
+
+def _mirrored(value, names):
+    """Whether the attributes of a dict with fields are its elements, or None, as those of a
+    ModelOutput of transformers.
+    """
+    return value.keys() <= set(names) and all(
+        name in names and each is value.get(name) for name, each in attributes(value).items())
+
+
 def parts(value):
-    """(kind, keys, values) of a container; None for other values."""
+    """(kind, keys, values) of a container; None for other values, and for those that have more than
+    their elements.
+    """
     cls = type(value)
     if cls in (list, tuple):
         return cls.__name__, range(len(value)), value
     if cls in (dict, collections.OrderedDict):
-        return "dict", list(value), list(value.values())
+        return None if attributes(value) else ("dict", list(value), list(value.values()))
     if isinstance(value, tuple) and hasattr(cls, "_fields"):
-        return "named", cls._fields, value
+        return None if attributes(value) else ("named", cls._fields, value)
     if isinstance(value, tuple) and cls.__module__ == "torch.return_types":
         return "sequence", range(len(value)), value
     if dataclasses.is_dataclass(value) and cls is not type:
-        if isinstance(value, dict):  # such as a ModelOutput of transformers
-            return "fields", list(value), list(value.values())
         names = _fields(value)
+        if isinstance(value, dict):
+            return ("fields", list(value), list(value.values())) if _mirrored(
+                value, names) else None
         if vars(value).keys() - names if hasattr(value, "__dict__") else len(names) != len(
                 dataclasses.fields(value)):
             return None  # it has more than its constructor takes

@@ -166,6 +166,9 @@ def check_tensor(torch, device, tensor, name):
                       "strides")
     if tensor.device.type != "cuda" or tensor.device.index != device:
         raise Refused(f"{name} lies on {tensor.device}, not on cuda:{device}")
+    more = [each for each in _nest.attributes(tensor) if not each.startswith("_dynamo_")]
+    if more:
+        raise Refused(f"{name} has the attribute '{more[0]}', which a graph does not know")
     if not tensor.numel():
         raise Refused(f"{name} has no elements")
 

@@ -219,15 +219,16 @@ strided = "torch.strided"
 
 class Tensor:
     # A program's own attributes are in __dict__, as with torch.
-    __slots__ = ("shape", "dtype", "device", "_addr", "_stride", "_memory", "_version", "__dict__",
-                 "__weakref__")
-    requires_grad = negated = False
+    __slots__ = ("shape", "dtype", "device", "_addr", "_stride", "_memory", "_version", "negated",
+                 "__dict__", "__weakref__")
+    requires_grad = False
     layout = strided
 
     def __init__(self, addr, shape, keep=None, dtype=float32, stride=None, memory=None):
         self.shape, self.dtype, self.device = tuple(shape), dtype, device("cuda:0")
         self._addr, self._stride = addr, tuple(stride or _row_by_row(self.shape))
         self._memory, self._version = memory or _Memory(addr, self.nbytes, keep), 0
+        self.negated = False
 
     @property
     def nbytes(self):
