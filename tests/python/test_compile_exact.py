@@ -344,5 +344,63 @@ class Arguments(Script):
             """)
 
 
+class Images(Script):
+    """Calls of an image with several graphs."""
+
+    BEGIN = """
+            def fails(says, *args, **kwargs):
+                try:
+                    image(*args, **kwargs)
+                except TypeError as e:
+                    assert says in str(e), e
+                else:
+                    raise AssertionError((args, kwargs))
+            image, x = foundry.load("net", store="store"), host(10.0)
+    """
+
+    def test_graphs_that_differ_in_a_constant(self):
+        self.go("""
+            class Net(Net):
+                def forward(self, x, flag=False, more=(None,)):
+                    return x + x if flag else x + x + x
+            begin(Net().eval(), full(1.0), {"x": full(1.0), "flag": True},
+                  {"x": full(1.0), "more": ["a"]}, parameters="image")
+            """)
+        self.go(self.BEGIN + """
+            for i in range(2):
+                assert values(image(x)) == values(image(x, **{"more.0": "a"})) == 30.0
+                assert values(image(x, flag=True)) == values(image(x=x, flag=True)) == 20.0
+            fails("'flag' was True in the capture", x, flag=False)
+            fails("no graph of the image takes these", x, flag=x)
+            fails("no graph of the image takes these", x, flag=True, **{"more.0": "a"})
+            """)
+
+    def test_several_graphs_fit(self):
+        self.go("""
+            class Net(Net):
+                def forward(self, x, kind):
+                    return x + x if kind == "two" else x + x + x
+            begin(Net().eval(), (full(1.0), "two"), (full(1.0), "three"), parameters="image")
+            """)
+        self.go(self.BEGIN + """
+            fails("graphs [1, 2] of the image take these arguments; give these by name, too: "
+                  "['kind']", x)
+            assert [values(image(x, kind=kind)) for kind in ("two", "three")] == [20.0, 30.0]
+            """)
+
+    def test_graphs_that_differ_in_a_type(self):
+        self.go("""
+            class Net(Net):
+                def forward(self, x):
+                    return x + x if x.dtype is torch.float32 else x.clone()
+            begin(Net().eval(), torch.empty((100,), torch.uint8).zero_(), full(1.0),
+                  parameters="image")
+            """)
+        self.go(self.BEGIN + """
+            assert values(image(x)) == values(image(image["2/x"])) == 20.0
+            assert image(memoryview(bytes([7] * 100)))._bytes() == bytes([7] * 100)
+            """)
+
+
 if __name__ == "__main__":
     suite.main()

@@ -160,7 +160,8 @@ class Image(_lib.Closing):
         """Write the inputs, launch the graph that they fit, and return its outputs.
 
         Inputs are given by name, or by position if compile() sealed the image or there is only one.
-        Other images need exactly one graph, and return one output, or {name: output}. With torch,
+        Other images need exactly one graph, and return one output, or {name: output}. Other
+        arguments than tensors choose among several graphs; give them by name. With torch,
         which must use CUDA, outputs are new tensors; without it, they are Tensors, views that the
         next launch overwrites. The stream is torch's current one.
         """
