@@ -345,7 +345,16 @@ class Arguments(Script):
 
 
 class Images(Script):
-    """Calls of an image with several graphs."""
+    """Calls of an image with several graphs, and images that are not loaded."""
+
+    def test_an_image_of_older_rules(self):
+        self.both("""
+            from foundry import compiled
+            if "captured" in sys.argv:
+                compiled._RULES = "1"
+            fast = begin(made())
+            assert fast.image is None, fast
+            """)
 
     BEGIN = """
             def fails(says, *args, **kwargs):

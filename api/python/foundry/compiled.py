@@ -18,6 +18,7 @@ from .tensor import Tensor
 
 _FACT_MAX = 4000
 _REGION, _BASES = 160 << 30, 8
+_RULES = "2"  # of what a capture refuses: images of older rules may give other results
 _PARAMETERS, _OUTPUTS = ("reference", "image"), ("copy", "view")
 # Settings of torch.compile() that choose kernels.
 _INDUCTOR = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "freezing",
@@ -349,7 +350,7 @@ class Compiled:
         shapes = "; ".join(repr(signature) for _, _, signature in examples)
         facts = {**found.facts, "compile.parameters": self.parameters,
                  "compile.model": self._weights.fact(), "compile.modes": str(self._modes),
-                 "compile.inputs": _short(shapes)}
+                 "compile.inputs": _short(shapes), "compile.rules": _RULES}
         if self._wrappers:
             facts["compile.wrapper"] = _short(" of ".join(self._wrappers))
         if self.parameters == "image":
