@@ -105,8 +105,10 @@ def _const(value, name):
         return "const", _class_name(cls), f"{value.name} = {value.value!r}"  # flags may lack names
     if isinstance(value, enum.Enum) and value.name is not None:
         return "const", _class_name(cls), value.name
-    raise Refused(f"'{name}' is a {cls.__module__}.{cls.__qualname__}, which has no fixed value "
-                  "that a graph could be chosen by")
+    what = f"'{name}'" if name else "the result"
+    raise Refused(f"{what} is a {cls.__module__}.{cls.__qualname__}, which has "
+                  + ("more than its elements" if isinstance(value, (tuple, dict)) else
+                     "no fixed value that a graph could be chosen by"))
 
 
 def _class_name(cls):
