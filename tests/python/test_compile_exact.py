@@ -57,6 +57,12 @@ class Constructors(Script):
                 given: dataclasses.InitVar[int] = 0
                 def __post_init__(self, given):
                     assert given == 0
+            @dataclasses.dataclass
+            class Strict(Doubled):
+                def __post_init__(self):
+                    if len(made_of) > 1:
+                        raise ValueError("made again")
+                    made_of.append(self)
             class Net(Net):
                 def forward(self, a):
                     return a.x + a.x + a.y
@@ -68,6 +74,10 @@ class Constructors(Script):
                     fast.reason), fast
                 r, found = said(lambda: fast(kind(full(10.0), full(1.0))))
                 assert values(r) == want, (kind, values(r))
+            made_of = [0]
+            fast, found = said(lambda: foundry.compile(Net().eval(), Strict(full(1.0), full(1.0)),
+                                                       ref="strict", store="store"))
+            assert "objects of Strict cannot be made again: made again" in fast.reason, fast
             fast = begin(Net().eval(), Once(full(1.0), full(1.0)), ref="once")
             assert said(lambda: values(fast(Once(full(10.0), full(1.0), 0)))) == (21.0, [])
             """)

@@ -69,7 +69,7 @@ def parts(value):
 def _made(kind, cls, keys, values):
     try:
         return _construct(kind, cls, keys, values)
-    except TypeError as e:
+    except Exception as e:  # whatever a constructor of the program raises
         raise Refused(f"objects of {cls.__qualname__} cannot be made again: {e}") from e
 
 
