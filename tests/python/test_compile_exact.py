@@ -324,6 +324,19 @@ class Arguments(Script):
             assert said(lambda: fast(full(10.0)))[0].scale == 3
             """)
 
+    def test_order_of_keyword_arguments(self):
+        self.both("""
+            class Net(Net):
+                def forward(self, *, scale=1, x, **more):
+                    first, *_ = more.values()
+                    return first + first + x
+            fast = begin(Net().eval(), {"x": full(1.0), "b": full(1.0), "a": full(1.0)})
+            a, b, x = full(10.0), full(3.0), full(1.0)
+            assert said(lambda: values(fast(b=b, x=x, a=a))) == (7.0, [])
+            r, found = said(lambda: values(fast(x=x, a=a, b=b)))
+            assert r == 21.0 and "no graph was captured" in found[0], (r, found)
+            """)
+
     def test_names_of_arguments_by_position(self):
         self.both("""
             class Net(Net):

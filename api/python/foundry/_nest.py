@@ -210,19 +210,22 @@ class Signature:
         self._unnamed = {p.name for p in found if p.kind is p.POSITIONAL_ONLY}
         self.names = [p.name for p in found
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self._by_name = self.names + [p.name for p in found if p.kind is p.KEYWORD_ONLY]
         self._defaults = {p.name: p.default for p in found if p.default is not p.empty
                           and type(p.default) in _PLAIN}
 
     def bind(self, args, kwargs):
-        """{name: argument} in the order of the parameters, without those that equal defaults."""
+        """{name: argument} in the order of the parameters, without those that equal defaults. Other
+        keyword arguments keep their order, in which the function may read them.
+        """
         bound = dict(zip(self.names, args))
         for i in range(len(self.names), len(args)):
             bound[f"args.{i}"] = args[i]
         both = (bound.keys() | self._unnamed) & kwargs.keys()
         if both:
             raise Refused(f"the argument '{min(both)}' is given by name, and another by position")
-        bound.update((k, kwargs[k]) for k in self.names if k in kwargs)
-        bound.update((k, kwargs[k]) for k in sorted(kwargs.keys() - bound.keys()))
+        bound.update((k, kwargs[k]) for k in self._by_name if k in kwargs)
+        bound.update((k, v) for k, v in kwargs.items() if k not in bound)
         return {k: v for k, v in bound.items() if not self._is_default(k, v)}
 
     def _is_default(self, name, value):
