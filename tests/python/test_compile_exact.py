@@ -182,6 +182,7 @@ class Deadlocks(Script):
                         return x + x
                     ready.set()
                     assert go.wait(20)
+                    fails("close() would wait for itself", fast.close)
                     return [self(x[0:100]), self(x[100:200])]
             model = Halves().eval()
             model.forward = fast = begin(model)

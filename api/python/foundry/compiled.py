@@ -76,12 +76,14 @@ class _Natives:
     @contextlib.contextmanager
     def none(self):
         """Wait until no other thread runs the model, and let none begin inside of the block.
-        Refused inside of another such block of this thread, as in a signal handler.
+        Refused inside of another such block of this thread, as in a signal handler, and inside of a
+        call for which another thread waits here.
         """
         me = threading.get_ident()
         with self._changed:
-            if self._closing == me:
-                raise Refused("the thread is inside of another close()")
+            if self._closing == me or self._closing is not None and me in self._depth:
+                raise Refused("the thread is inside of another close(), or of a call that one "
+                              "waits for")
             self._changed.wait_for(lambda: self._closing is None)
             self._closing = me
             self._changed.wait_for(lambda: not self._depth.keys() - {me})
