@@ -80,7 +80,8 @@ int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t 
 		return err;
 	fdry_ticket_take(&img->ticket);
 	s->add = add;
-	for (i = 0; i < img->m.n_graphs; i++) { /* all of them, since launches must not mix values */
+	/* All graphs, since launches must not mix values. */
+	for (i = 0; i < img->m.n_graphs; i++) {
 		err = fdry_exec_semaphores_set(img, i);
 		if (err && !first.err)
 			fdry_saved_err_set(&first, err);

@@ -77,6 +77,8 @@ static int begin(struct fdry_http *h, struct fdry_http_req *r)
 
 	if (err)
 		return err;
+	r->next = h->flying;
+	h->flying = r;
 	h->active++;
 	h->requests++;
 	return 0;
@@ -235,14 +237,25 @@ static int answered(struct fdry_http *h, struct fdry_http_req *r)
 	return r->done ? r->done(h, r) : 0;
 }
 
+/* A request is not in flight any more. */
+static void landed(struct fdry_http *h, const struct fdry_http_req *r)
+{
+	struct fdry_http_req **at = &h->flying;
+
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	h->active--;
+	curl_multi_remove_handle(h->multi, r->easy);
+}
+
 /* One transfer has ended. */
 static int ended(struct fdry_http *h, struct fdry_http_req *r, CURLcode code)
 {
 	bool passes = false;
 	int err;
 
-	curl_multi_remove_handle(h->multi, r->easy);
-	h->active--;
+	landed(h, r);
 	err = fdry_transfer_end(h, r, code, &passes);
 	if (!err)
 		return answered(h, r);
@@ -291,12 +304,22 @@ static int step(struct fdry_http *h)
 	return code ? multi_failed(code) : 0;
 }
 
+/* End a transfer that nobody waits for. */
+static void drop(struct fdry_http *h, struct fdry_http_req *r)
+{
+	landed(h, r);
+	curl_easy_cleanup(r->easy);
+	r->easy = NULL;
+}
+
 int fdry_http_run(struct fdry_http *h)
 {
 	int err = 0;
 
 	while (!err && (h->active || h->waiting))
 		err = step(h);
+	while (h->flying)
+		drop(h, h->flying);
 	h->waiting = NULL;
 	h->last = &h->waiting;
 	return err;

@@ -87,7 +87,8 @@ struct fdry_http {
 	struct fdry_auth auth;
 	struct fdry_http_req *waiting;          /* not in flight */
 	struct fdry_http_req **last;            /* the end of that list */
-	unsigned int active;
+	struct fdry_http_req *flying;           /* in flight */
+	unsigned int active;                    /* their number */
 	uint64_t requests, retries;
 };
 
