@@ -192,6 +192,25 @@ class Found(unittest.TestCase):
         self.differs(source, source.replace("B(A): pass", "B(A):\n def f(s): return 1"),
                      "py.code.program.B", "py.code.program.B.f")
 
+    def test_values_whose_names_become_equal(self):
+        partials = ("import functools\ndef f(n): return n\nP = functools.partial\nclass C:\n"
+                    " a = staticmethod(P(f, 1))\n b = staticmethod(P(f, X))\n"
+                    " c = staticmethod(P(f, Y))\ndef build(c): return C.b(), C.c()")
+        getters = ("import operator\nclass C:\n a = property(operator.attrgetter('f1'))\n"
+                   " b = property(operator.attrgetter('fX'))\n"
+                   " c = property(operator.attrgetter('fY'))\ndef build(c): return C()")
+        # keys of facts have ASCII letters only
+        greek = "α, β, γ = 1, X, Y\ndef build(c): return α, β, γ"
+        fields = ("class O: pass\no = O(); o.α, o.β, o.γ = 1, X, Y\n"
+                  "def build(c): return o.α, o.β, o.γ")
+        lists = ("class L(list): pass\nα, β, γ = L([1]), L([X]), L([Y])\n"
+                 "def build(c): return α, β, γ")
+        for source in (partials, getters, greek, fields, lists):
+            with self.subTest(source):
+                one, two = (found(source.replace("X", x).replace("Y", y)) for x, y in ("12", "21"))
+                self.assertNotEqual(one.facts["py.all"], two.facts["py.all"])
+                self.assertEqual(one.not_compared, [])
+
     def test_decorators_and_wrappers(self):
         for head in ("import functools\n@functools.lru_cache()\n",
                      "import contextlib\n@contextlib.contextmanager\n",

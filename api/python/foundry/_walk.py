@@ -7,12 +7,9 @@ and a change affects one fact. The walk runs no code of the program: it reads at
 dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__. It lists values
 that it cannot compare, and does not stop the program for them.
 """
-import array
 import collections
 import enum
 import functools
-import hashlib
-import inspect
 import io
 import re
 import sys
@@ -20,12 +17,9 @@ import types
 
 from . import _code, _packages
 from ._code import digest, pack, text
+from ._values import BUILTIN, HEAP_TYPE, Opaque, TooMuch, Values, is_a, kind_of, own_of
 
-FUNCTIONS = 10000      # the most that are followed
-PIECES = 20000         # the most that are compared of one value
-ALL_PIECES = 200000    # the most of all values
-BYTES = 1 << 20        # the most that are compared of one array
-
+FUNCTIONS = 10000  # the most that are followed
 CODE, VALUE, PACKAGE = "py.code.", "py.value.", "py.package."
 
 # Attributes that describe the origin of a module or class, not its function. Some differ between
@@ -41,66 +35,17 @@ _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"
 _HARMLESS = {"logging", "threading", "_thread", "weakref", "_weakref", "typing", "types",
              "contextvars", "_contextvars", "abc", "_abc", "warnings", "itertools", "enum", "time",
              "datetime"}
-_AS_TEXT = {("datetime", name) for name in ("datetime", "date", "time", "timedelta")} | {
-    ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("torch", "dtype"),
-    ("torch", "device"), ("torch", "memory_format"), ("torch", "layout")}
-_ARRAYS = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
 # Names of functions that read files.
 _READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_state_dict",
             "fromfile", "memmap", "read_bytes", "read_text"}
-_HEAP_TYPE = 1 << 9  # of type.__flags__: a class that a class statement made
 
 _COMPILED = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType,
              types.MethodDescriptorType, types.ClassMethodDescriptorType)
-_BUILTIN = (int, float, complex, str, bytes, tuple, list, collections.deque, dict, set, frozenset)
-
-
-class _TooMuch(Exception):
-    pass
-
-
-class _Opaque(Exception):
-    """An object of an installed package's class has parts that cannot be compared."""
-
-
-def _is(value, *kinds):
-    """isinstance() that does not read the object's __class__."""
-    return issubclass(type(value), kinds)
-
-
-def _kind(value):
-    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _module_name(name):
     # multiprocessing uses this name in the processes that it spawns
     return "__main__" if name == "__mp_main__" else str(name)
-
-
-def _attribute(value, name):
-    """An attribute from the object's own dictionary or its class, without any call; None if there
-    is none.
-    """
-    return inspect.getattr_static(value, name, None)
-
-
-def _own(value):
-    """The object's own dictionary and slots."""
-    found = {}
-    for cls in [cls for cls in type(value).__mro__ if cls.__flags__ & _HEAP_TYPE]:
-        for name, member in vars(cls).items():
-            # the others are offsets in C structs
-            if _is(member, types.MemberDescriptorType) and not name.startswith("__"):
-                try:
-                    found[name] = member.__get__(value)
-                except AttributeError:
-                    pass
-    try:
-        found.update(object.__getattribute__(value, "__dict__"))
-    except (AttributeError, TypeError):
-        pass
-    return {str(name): found[name] for name in sorted(found, key=str)
-            if name not in ("__dict__", "__weakref__")}
 
 
 def _spec(name):
@@ -121,10 +66,11 @@ def _spec(name):
     return spec
 
 
-class Walk:
+class Walk(Values):
     """One walk: the facts so far, and the objects that it still has to visit."""
 
     def __init__(self):
+        super().__init__()
         self.items = {}        # key -> value, in the order in which they were reached
         self.packages = {}     # distribution -> version
         self.missing = {}      # name -> why it is not compared
@@ -139,9 +85,6 @@ class Walk:
         self.values = {}       # (id of a value, label) -> (the value, the result of refer())
         self.waiting = collections.deque()
         self.followed = 0
-        self.pieces = self.all_pieces = 0
-        self.held = {}         # id of a container that is being encoded -> its depth
-        self.whole = 0         # not 0 inside an object that is compared as a whole or not at all
 
     def lacks(self, name, why):
         self.missing.setdefault(self.name(name), why)
@@ -173,18 +116,22 @@ class Walk:
         return f"{name}@{self.last[name]}"
 
     def item(self, prefix, label, value):
-        """State a fact. If the name has another value already, state a second one."""
+        """State a fact, and return its key. If the name has another value already, state a second
+        one.
+        """
         key = prefix + self.name(label)
         if self.items.get(key) != value:
-            self.items[self.another(key, self.items)] = value
+            key = self.another(key, self.items)
+            self.items[key] = value
+        return key
 
     # --- references ---
 
     def refer(self, value, label):
         """The bytes for a name's value. A plain value becomes a fact of its own, named `label`."""
-        if _is(value, functools.partial):
+        if is_a(value, functools.partial):
             return self.partial(value, label)
-        if _is(value, types.MethodType):
+        if is_a(value, types.MethodType):
             return pack("method", self.refer(value.__func__, label),
                         self.refer(value.__self__, f"{label}.self"))
         reference = self.reference(value)
@@ -195,7 +142,7 @@ class Walk:
         return self.value(value, label)
 
     def partial(self, value, label):
-        names = value.func.__code__.co_varnames if _is(value.func, types.FunctionType) else ()
+        names = value.func.__code__.co_varnames if is_a(value.func, types.FunctionType) else ()
         args = [self.refer(v, f"{label}.{names[i] if i < len(names) else i}")
                 for i, v in enumerate(value.args)]
         words = [pack("word", text(k), self.refer(v, f"{label}.{k}"))
@@ -205,14 +152,15 @@ class Walk:
     def value(self, value, label):
         """The fact of a value: the value itself if it is a number or a shape, else a digest, since
         values may be long or secret.
+
+        Its bytes hold the key of the fact, since values of one label share it or have a key each.
         """
         if (id(value), label) not in self.values:
-            data = self.try_encode(value, label)
-            known = data is not None and data != self.opaque(value)
-            if known:
-                self.item(VALUE, label, self.said(value)
-                          or f"{type(value).__name__}:{digest(data)}")
-            self.values[id(value), label] = value, pack("value") if known else self.opaque(value)
+            data, bytes_ = self.try_encode(value, label), self.opaque(value)
+            if data is not None and data != bytes_:
+                said = self.said(value) or f"{type(value).__name__}:{digest(data)}"
+                bytes_ = pack("value", text(self.item(VALUE, label, said)))
+            self.values[id(value), label] = value, bytes_
         return self.values[id(value), label][1]
 
     def try_encode(self, value, label):
@@ -220,7 +168,7 @@ class Walk:
         self.pieces, self.held, self.whole = 0, {}, 0
         try:
             return self.encode(value, label)
-        except (_TooMuch, RecursionError):
+        except (TooMuch, RecursionError):
             self.lacks(label, "it is too large")
         except Exception as e:  # by an object that does not behave like its type
             self.lacks(label, f"{type(e).__name__} when it was looked at")
@@ -234,7 +182,7 @@ class Walk:
         if (short(value)
             or type(value) in (tuple, list) and len(value) <= 8 and all(map(short, value))):
             return repr(value)
-        if _kind(value) == "torch.dtype":
+        if kind_of(value) == "torch.dtype":
             return repr(value)
         if self.is_array(value) and not self.elements(value):
             return "{1} {0}".format(*self.shape(value))
@@ -242,12 +190,12 @@ class Walk:
 
     def unknown(self, value, label):
         root = str(type(value).__module__).partition(".")[0]
-        if _is(value, io.IOBase):
+        if is_a(value, io.IOBase):
             self.lacks(label, "an open file")
         elif root in ("ctypes", "_ctypes"):
             self.lacks(label, "code or data of a C library")
         elif root not in _HARMLESS:
-            self.lacks(label, f"an object of {_kind(value)}")
+            self.lacks(label, f"an object of {kind_of(value)}")
 
     # --- code, classes and modules: they are referred to by label ---
 
@@ -255,21 +203,21 @@ class Walk:
         """Bytes that name a function, class or module, which the walk follows; None for other
         values.
         """
-        if _is(value, types.FunctionType):
+        if is_a(value, types.FunctionType):
             return self.function(value)
-        if _is(value, *_COMPILED):
+        if is_a(value, *_COMPILED):
             return self.builtin(value)
-        if _is(value, type):
+        if is_a(value, type):
             return self.cls(value)
-        if _is(value, types.ModuleType):
+        if is_a(value, types.ModuleType):
             return self.module(value)
-        if _is(value, staticmethod, classmethod):
+        if is_a(value, staticmethod, classmethod):
             return pack(type(value).__name__, self.refer(value.__func__, "method"))
-        if _is(value, property):
+        if is_a(value, property):
             parts = value.fget, value.fset, value.fdel
             return pack("property",
                         *(b"" if f is None else self.refer(f, "property") for f in parts))
-        if _is(value, functools.cached_property):
+        if is_a(value, functools.cached_property):
             return pack("cached_property", self.refer(value.func, "cached_property"))
         return self.wrapper(value)
 
@@ -279,15 +227,15 @@ class Walk:
         """
         if not callable(value) or self.is_users(value) or self.is_module(value):
             return None
-        functions = {n: f for n, f in _own(value).items() if n == "__wrapped__"
-                     or _is(f, types.FunctionType)}
-        if not any(not _is(f, types.FunctionType) or self.place(f) == _packages.OUTSIDE
+        functions = {n: f for n, f in own_of(value).items() if n == "__wrapped__"
+                     or is_a(f, types.FunctionType)}
+        if not any(not is_a(f, types.FunctionType) or self.place(f) == _packages.OUTSIDE
                    for f in functions.values()):
             return None
         self.package_of(type(value))
         # lists hold, for example, the configurations of an autotuner
-        lists = [v for v in _own(value).values() if _is(v, list, tuple)]
-        return pack("wrapper", text(_kind(value)),
+        lists = [v for v in own_of(value).values() if is_a(v, list, tuple)]
+        return pack("wrapper", text(kind_of(value)),
                     *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()),
                     *map(self.plain, lists))
 
@@ -299,7 +247,7 @@ class Walk:
         self.whole += 1
         try:
             return self.encode(value, "plain")
-        except (_Opaque, _TooMuch, RecursionError):
+        except (Opaque, TooMuch, RecursionError):
             return b""
         finally:
             self.pieces, self.held, self.whole, self.missing = before
@@ -342,7 +290,7 @@ class Walk:
         kinds = (types.FunctionType, types.MethodType, type, functools.partial, bool, int, float,
                  str, bytes, tuple, list, dict)
         for value in found:
-            if _is(value, *kinds):
+            if is_a(value, *kinds):
                 yield self.try_encode(value, f"{name}.inner") or b""
 
     @staticmethod
@@ -367,7 +315,7 @@ class Walk:
                 self.lacks(name, "compiled code outside of installed packages")
         bound = getattr(f, "__self__", None)  # such as the text that ",".join is bound to
         return pack("builtin", text(name), *(
-            [self.try_encode(bound, name) or b""] if _is(bound, *_BUILTIN) else []))
+            [self.try_encode(bound, name) or b""] if is_a(bound, *BUILTIN) else []))
 
     def cls(self, cls):
         module = str(cls.__module__)
@@ -407,7 +355,7 @@ class Walk:
 
     def bound(self, name, value, label, uses):
         """The value that code finds under `name`, if it uses these names."""
-        used = _is(value, types.ModuleType) and name not in uses.bare
+        used = is_a(value, types.ModuleType) and name not in uses.bare
         return self.module(value, uses) if used else self.refer(value, label)
 
     def package_of(self, cls):
@@ -486,9 +434,9 @@ class Walk:
         named = issubclass(cls, enum.Enum)
         for name, value in sorted(vars(cls).items()):
             if (name in _CLASS_OWN
-                or named and name.startswith("_") and not _is(value, types.FunctionType)):
+                or named and name.startswith("_") and not is_a(value, types.FunctionType)):
                 continue
-            if _is(value, types.MemberDescriptorType, types.GetSetDescriptorType):
+            if is_a(value, types.MemberDescriptorType, types.GetSetDescriptorType):
                 parts.append(pack("slot", text(name)))
             elif name.startswith("__") and self.reference(value) is None:
                 parts.append(pack("member", text(name),
@@ -498,9 +446,9 @@ class Walk:
         self.item(CODE, label, digest(pack("class", *parts)))
 
     def walk_object(self, value, label):
-        own = _own(value)
+        own = own_of(value)
         for cls in type(value).__mro__[:-1]:
-            if not cls.__flags__ & _HEAP_TYPE:
+            if not cls.__flags__ & HEAP_TYPE:
                 self.lacks(label, f"what it holds as {cls.__module__}.{cls.__qualname__}")
         parts = [pack("attribute", text(n), self.refer(v, f"{label}.{n}")) for n, v in own.items()]
         self.item(VALUE, label, f"{type(value).__name__}:{digest(pack('object', *parts))}")
@@ -582,190 +530,5 @@ class Walk:
         """
         has = vars(module)
         for each in sorted(has):
-            if each not in _MODULE_OWN and not _is(has[each], types.ModuleType):
+            if each not in _MODULE_OWN and not is_a(has[each], types.ModuleType):
                 self.refer(has[each], f"{name}.{each}")
-
-    # --- values ---
-
-    @staticmethod
-    def is_users(value):
-        return _packages.place_of(str(type(value).__module__)) == _packages.OUTSIDE
-
-    @staticmethod
-    def is_array(value):
-        return any(_attribute(value, name) is not None for name in _ARRAYS)
-
-    @staticmethod
-    def is_module(value):
-        """Whether it is one of torch's modules."""
-        return (isinstance(_own(value).get("_parameters"), dict)
-                and isinstance(_own(value).get("_modules"), dict))
-
-    def users(self, value, label):
-        """The bytes of an object of the program, each of whose attributes is a fact."""
-        known, new = self.label(value, label)
-        kind = self.cls(type(value))
-        if not new:
-            return pack("object", kind, text(known))
-        if _is(value, *_BUILTIN, enum.Enum) or self.is_module(value):
-            self.value(value, label)
-        else:
-            self.waiting.append((self.walk_object, value, label))
-        return pack("object", kind, text(known))
-
-    def piece(self):
-        self.pieces += 1
-        self.all_pieces += 1
-        if self.pieces > PIECES or self.all_pieces > ALL_PIECES:
-            raise _TooMuch
-
-    def encode(self, value, label):
-        """A value as bytes, with everything in it."""
-        self.piece()
-        plain = _code.atom(value)
-        if plain is not None:
-            return plain
-        reference = self.reference(value)
-        if reference is not None:
-            return reference
-        if id(value) in self.held:
-            return pack("cycle", b"%d" % (len(self.held) - self.held[id(value)]))
-        self.held[id(value)] = len(self.held)
-        try:
-            return self.compound(value, label)
-        finally:
-            del self.held[id(value)]
-
-    def compound(self, value, label):
-        kind = type(value)
-        if _is(value, enum.Enum):
-            return pack("enum", self.cls(kind), text(str(value._name_)),
-                        self.encode(value._value_, label))
-        if _is(value, types.MethodType):
-            return pack("method", self.encode(value.__func__, label),
-                        self.encode(value.__self__, label))
-        if _is(value, functools.partial):
-            return pack("partial",
-                        *(self.encode(v, label) for v in (value.func, value.args, value.keywords)))
-        base = next((b for b in _BUILTIN if _is(value, b)), None)
-        if base:
-            more = [] if kind is base else [self.cls(kind), self.attributes(value, label)]
-            return pack(base.__name__, *more, pack("parts", *self.parts(value, base, label)))
-        if kind in (bytearray, memoryview, array.array):
-            return pack(kind.__name__, hashlib.sha256(value).digest(),
-                        text(getattr(value, "typecode", "")))
-        if kind in (range, slice):
-            return pack(kind.__name__,
-                        *(self.encode(v, label) for v in (value.start, value.stop, value.step)))
-        if kind is types.MappingProxyType:
-            return pack("mappingproxy", self.encode(dict(value), label))
-        if kind is re.Pattern:
-            return pack("pattern", self.encode(value.pattern, label), b"%d" % value.flags)
-        if ((kind.__module__, kind.__name__) in _AS_TEXT
-            or str(kind.__module__).partition(".")[0] == "pathlib"):
-            return pack("text", text(kind.__qualname__), text(str(value)))
-        if kind.__module__ in ("operator", "_operator"):
-            return pack("operator", text(kind.__qualname__),
-                        self.encode(value.__reduce__()[1], label))
-        if self.is_array(value):
-            return self.array(value, label)
-        if self.is_module(value):
-            return self.torch_module(value, label)
-        return self.object(value, label)
-
-    def parts(self, value, base, label):
-        """The content of a value of a builtin type, or of a subclass of one, without a call of its
-        methods.
-        """
-        if base is dict:
-            if _is(value, collections.defaultdict):
-                yield self.encode(value.default_factory, label)
-            for i, (k, v) in enumerate(list(dict.items(value))):
-                yield pack("pair", self.encode(k, label),
-                           self.encode(v, f"{label}.{k if type(k) is str else i}"))
-        elif base in (set, frozenset):
-            yield from sorted(self.encode(v, label) for v in list(base.__iter__(value)))
-        elif base in (tuple, list, collections.deque):
-            for i, v in enumerate(list(base.__iter__(value))):
-                yield self.encode(v, f"{label}.{i}")
-        else:
-            exact = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: memoryview,
-                     complex: complex.__pos__}
-            plain = exact[base](value)
-            yield _code.atom(bytes(plain) if base is bytes else plain)
-
-    def attributes(self, value, label):
-        return pack("attributes", *(pack("attribute", text(n), self.encode(v, f"{label}.{n}"))
-                                    for n, v in _own(value).items()))
-
-    @staticmethod
-    def shape(value):
-        """(shape, element type) of an array, without a copy of it."""
-        said = (_attribute(value, "__cuda_array_interface__")
-                or _attribute(value, "__array_interface__"))
-        if not _is(said, dict):
-            return tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
-        return tuple(said.get("shape", ())), said.get("typestr", "")
-
-    @staticmethod
-    def elements(value):
-        """The bytes of a small array on the host, else b""."""
-        if (type(value).__module__.partition(".")[0] != "numpy" or value.nbytes > BYTES
-            or value.dtype.hasobject):
-            return b""
-        return value.tobytes()
-
-    def array(self, value, label):
-        self.package_of(type(value))
-        data, (shape, dtype) = self.elements(value), self.shape(value)
-        if not data and 0 not in shape:
-            self.lacks(label, "the elements of an array")
-        return pack("array", text(_kind(value)), text(repr(shape)), text(dtype), data)
-
-    def torch_module(self, value, label):
-        """The bytes of a torch module: its class, its plain attributes, and the names, shapes and
-        types of its parameters.
-        """
-        parts, whole, self.whole = [self.cls(type(value))], self.whole, 0
-        for name, each in _own(value).items():
-            if name == "_modules":
-                parts += [pack("child", text(str(n)), self.encode(c, f"{label}.{n}"))
-                          for n, c in each.items()]
-            elif name in ("_parameters", "_buffers"):
-                tensors = {n: t for n, t in each.items() if t is not None}
-                parts += [pack("tensor", text(n), text(f"{tuple(t.shape)} {t.dtype}"))
-                          for n, t in tensors.items()]
-                if tensors:
-                    self.lacks(label, "the parameters of a module")
-            elif not name.startswith("_") or self.is_users(value):
-                parts.append(pack("attribute", text(name), self.encode(each, f"{label}.{name}")))
-        self.whole = whole
-        return pack("torch", *parts)
-
-    @staticmethod
-    def opaque(value):
-        return pack("unknown", text(_kind(value)))
-
-    def object(self, value, label):
-        """The bytes of an object: of the program's objects each part, of a package's objects the
-        whole, if it can be compared at all.
-        """
-        own = _own(value)
-        if self.is_users(value):
-            return pack("object", self.cls(type(value)), self.attributes(value, label))
-        module = str(type(value).__module__)
-        plain = module in ("types", "argparse") or _packages.place_of(module) == _packages.INSTALLED
-        self.package_of(type(value))
-        self.whole += 1
-        try:
-            if plain and own:
-                return pack("object", text(_kind(value)), self.attributes(value, label))
-            if self.whole > 1:
-                raise _Opaque
-        except _Opaque:
-            if self.whole > 1:
-                raise
-        finally:
-            self.whole -= 1
-        self.unknown(value, label)
-        return self.opaque(value)
