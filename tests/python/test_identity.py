@@ -341,6 +341,71 @@ class Found(unittest.TestCase):
         self.differs(source, source.replace(", 2,", ", 3,"), "py.code.program.build")
         self.differs(source, source.replace("Config(4)", "Config(6)"), "py.value.program.config")
 
+    def test_settings_that_decorators_and_kernels_hold(self):
+        module("""
+            import functools, socket
+            __version__ = "1.5"
+            class autocast:
+                def __init__(self, dtype): self.dtype = dtype
+                def __call__(self, f):
+                    @functools.wraps(f)
+                    def decorated(*args):
+                        with self: return f(*args)
+                    return decorated
+            def wrap(f, **more):
+                def inner(*args, f=f): return f(*args)
+                inner.more = more
+                return inner
+            def around(f, socket=socket.socket):
+                def inner(): return f(), held
+                held = socket()
+                held.close()
+                return inner
+            class jit:
+                def __init__(self, fn, warps=4, constants=None):
+                    self.fn, self.warps, self.constants, self.hash = fn, warps, constants, None
+                    self.device_caches = {}
+                    self.listed = socket.socket()
+                    self.listed.close()
+                def __call__(self): return self.fn()
+            """, "fake_package", "/elsewhere/site-packages/fake_package.py")
+        head = textwrap.dedent("""
+            import contextlib, functools, re
+            from fake_package import around, autocast, jit, wrap
+            class scaled(contextlib.ContextDecorator):
+                def __init__(self, k): self.k = k
+                def __enter__(self): pass
+                def __exit__(self, *args): pass
+            class F:
+                def __init__(self, k): self.k = k
+                def __call__(self): return self.k
+            def f(): return 1
+            """)
+        for made, *keys in (
+                ("scaled(2)(f)", "py.value.contextlib.ContextDecorator.__call__.inner.self.k"),
+                ("autocast('2')(f)", "py.code.program.build"),
+                ("wrap(F(2))", "py.value.fake_package.wrap.inner.f.k"),
+                ("wrap(f, warps=2)", "py.code.program.build"),
+                ("jit(f, warps=2)", "py.code.program.build"),
+                ("jit(f, constants={'BLOCK': 2})", "py.code.program.build"),
+                ("[wrap(f, warps=n) for n in (1, 2, 3 - 2)]", "py.value.program.it"),
+                ("re.compile('2').match", "py.code.program.build"),
+                ("range(2).__getitem__", "py.code.program.build"),
+                ("F(2).__call__.__call__", "py.code.program.build")):
+            with self.subTest(made):
+                source = head + "it = " + made + "\ndef build(c): return it"
+                said = changed(source, source.replace(made, made.replace("2", "3")))
+                self.assertEqual(said, keys)
+                self.assertEqual([name for name, _ in found(source).not_compared],
+                                 ["fake_package.jit.listed"] * ("jit" in made))
+        source = head + "it = around(f)\ndef build(c): return it"
+        self.assertEqual(found(source).not_compared,
+                         [("fake_package.around.inner.held", "an object of socket.socket")])
+        made = module(head + "it = jit(f)\n            def build(c): return it")
+        fresh = foundry.identify(made.build).facts
+        made.it.hash, made.it.device_caches[0] = "0123", made.it.listed
+        self.assertEqual(foundry.identify(made.build).facts, fresh)
+
     def test_values_that_are_listed(self):
         source = """
             import ctypes, logging, socket, threading

@@ -254,7 +254,7 @@ class Values:
             if plain and own:
                 return pack("object", text(kind_of(value)), self.attributes(value, label))
             if self.whole > 1:
-                raise Opaque
+                raise Opaque(kind_of(value))
         except Opaque:
             if self.whole > 1:
                 raise

@@ -35,6 +35,10 @@ _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"
 _HARMLESS = {"logging", "threading", "_thread", "weakref", "_weakref", "typing", "types",
              "contextvars", "_contextvars", "abc", "_abc", "warnings", "itertools", "enum", "time",
              "datetime"}
+# Attributes of a package's kernel that tell its origin, repeat its signature, or change as it runs.
+_KERNEL_OWN = re.compile(
+    r"__\w+__|.*(cache|hash|timings).*|(.*_)?(line|lineno|line_number|src)|signature|params|nargs|"
+    r"best_config|bench_time|do_bench|restore_copies|used_global_vals")
 # Names of functions that read files.
 _READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_state_dict",
             "fromfile", "memmap", "read_bytes", "read_text"}
@@ -163,11 +167,13 @@ class Walk(Values):
             self.values[id(value), label] = value, bytes_
         return self.values[id(value), label][1]
 
-    def try_encode(self, value, label):
+    def try_encode(self, value, label, whole=0):
         before = self.pieces, self.held, self.whole
-        self.pieces, self.held, self.whole = 0, {}, 0
+        self.pieces, self.held, self.whole = 0, {}, whole
         try:
             return self.encode(value, label)
+        except Opaque:
+            raise
         except (TooMuch, RecursionError):
             self.lacks(label, "it is too large")
         except Exception as e:  # by an object that does not behave like its type
@@ -194,8 +200,12 @@ class Walk(Values):
             self.lacks(label, "an open file")
         elif root in ("ctypes", "_ctypes"):
             self.lacks(label, "code or data of a C library")
-        elif root not in _HARMLESS:
+        elif not self.harmless(value):
             self.lacks(label, f"an object of {kind_of(value)}")
+
+    @staticmethod
+    def harmless(value):
+        return str(type(value).__module__).partition(".")[0] in _HARMLESS
 
     # --- code, classes and modules: they are referred to by label ---
 
@@ -223,34 +233,37 @@ class Walk(Values):
 
     def wrapper(self, value):
         """The bytes of an object of a package's class that wraps functions, such as a cache of
-        results or a kernel.
+        results or a kernel, with the settings that it has for them.
         """
         if not callable(value) or self.is_users(value) or self.is_module(value):
             return None
-        functions = {n: f for n, f in own_of(value).items() if n == "__wrapped__"
-                     or is_a(f, types.FunctionType)}
-        if not any(not is_a(f, types.FunctionType) or self.place(f) == _packages.OUTSIDE
-                   for f in functions.values()):
+        own = own_of(value)
+        functions = [n for n, f in own.items()
+                     if n == "__wrapped__" or is_a(f, types.FunctionType)]
+        if not any(not is_a(own[n], types.FunctionType) or self.place(own[n]) == _packages.OUTSIDE
+                   for n in functions):
             return None
         self.package_of(type(value))
-        # lists hold, for example, the configurations of an autotuner
-        lists = [v for v in own_of(value).values() if is_a(v, list, tuple)]
-        return pack("wrapper", text(kind_of(value)),
-                    *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()),
-                    *map(self.plain, lists))
+        label, new = self.label(value, kind_of(value))
+        parts = [pack("function", text(n), self.refer(own[n], f"{label}.{n}"))
+                 for n in functions if new]
+        for name, each in own.items() if new else ():
+            if name not in functions and not _KERNEL_OWN.fullmatch(name):
+                data = self.plain(each, f"{label}.{name}")
+                parts += [pack("setting", text(name), data)] if data else []
+        return pack("wrapper", text(label), *parts)
 
-    def plain(self, value):
-        """The bytes of a value that is compared as a whole. If that fails, it is neither compared
-        nor listed.
+    def plain(self, value, label):
+        """The bytes of a value that is compared as a whole; b"" for an empty container, and for a
+        value with parts that cannot be compared, which is listed.
         """
-        before = self.pieces, self.held, self.whole, dict(self.missing)
-        self.whole += 1
-        try:
-            return self.encode(value, "plain")
-        except (Opaque, TooMuch, RecursionError):
+        if type(value) in (tuple, list, dict, set) and not value or self.harmless(value):
             return b""
-        finally:
-            self.pieces, self.held, self.whole, self.missing = before
+        try:
+            return self.try_encode(value, label, whole=1) or b""
+        except Opaque as e:
+            self.lacks(label, f"an object of {e}")
+            return b""
 
     @staticmethod
     def origin(function):
@@ -277,21 +290,29 @@ class Walk(Values):
             return pack("function", text(label))
         if where == _packages.INSTALLED:
             self.package(self.origin(f), code.co_filename)
-        if id(f) in self.labels:
+        found = self.inner(f, "<locals>" in name)
+        if not found:
             return pack("installed", text(name))
-        self.labels[id(f)] = f, name
-        return pack("installed", text(name), *self.inner(f, name))
+        label, new = self.label(f, name)
+        return pack("installed", text(label),
+                    *(self.inside(v, f"{label}.{n}") for n, v in found.items() if new))
 
-    def inner(self, f, name):
-        """The values with which a package's function was made, since decorators hold functions of
-        the program.
+    def inner(self, f, made):
+        """The values with which a package's function was made, since decorators hold functions and
+        settings of the program.
         """
-        found = [*self.cells(f).values(), f.__dict__.get("__wrapped__")]
-        kinds = (types.FunctionType, types.MethodType, type, functools.partial, bool, int, float,
-                 str, bytes, tuple, list, dict)
-        for value in found:
-            if is_a(value, *kinds):
-                yield self.try_encode(value, f"{name}.inner") or b""
+        found = self.cells(f)
+        if made:  # by another function; those of a module change with its version
+            found.update(self.default_values(f), **f.__dict__)
+        elif "__wrapped__" in f.__dict__:
+            found["__wrapped__"] = f.__dict__["__wrapped__"]
+        return {name: value for name, value in found.items() if value is not f}
+
+    def inside(self, value, label):
+        """The bytes of a value inside of a package's function."""
+        if self.is_users(value) and not self.is_array(value):
+            return self.refer(value, label)
+        return self.try_encode(value, label) or b""
 
     @staticmethod
     def cells(f):
@@ -315,7 +336,7 @@ class Walk(Values):
                 self.lacks(name, "compiled code outside of installed packages")
         bound = getattr(f, "__self__", None)  # such as the text that ",".join is bound to
         return pack("builtin", text(name), *(
-            [self.try_encode(bound, name) or b""] if is_a(bound, *BUILTIN) else []))
+            [] if bound is None or is_a(bound, types.ModuleType) else [self.inside(bound, name)]))
 
     def cls(self, cls):
         module = str(cls.__module__)
@@ -397,18 +418,19 @@ class Walk(Values):
         parts += self.global_parts(f.__globals__, uses, self.origin(f))
         cells = {name: v for name, v in self.cells(f).items() if v is not f}
         parts += [pack("cell", text(n), self.refer(v, f"{label}.{n}")) for n, v in cells.items()]
-        parts += self.defaults(f, label)
+        parts += [pack("default", text(n), self.refer(v, f"{label}.{n}"))
+                  for n, v in self.default_values(f).items()]
         for name, value in sorted(f.__dict__.items()):
             parts.append(pack("attribute", text(name), self.refer(value, f"{label}.{name}")))
         self.imports(uses, f.__globals__.get("__package__") or "")
         self.readers(uses, label)
         self.item(CODE, label, digest(pack("function", *parts)))
 
-    def defaults(self, f, label):
+    @staticmethod
+    def default_values(f):
         code, values = f.__code__, f.__defaults__ or ()
         names = code.co_varnames[code.co_argcount - len(values):code.co_argcount] if values else ()
-        pairs = [*zip(names, values), *(f.__kwdefaults__ or {}).items()]
-        return [pack("default", text(n), self.refer(v, f"{label}.{n}")) for n, v in pairs]
+        return dict(zip(names, values), **(f.__kwdefaults__ or {}))
 
     def global_parts(self, names, uses, module):
         parts = []
