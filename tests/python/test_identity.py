@@ -401,7 +401,7 @@ class Found(unittest.TestCase):
         source = head + "it = around(f)\ndef build(c): return it"
         self.assertEqual(found(source).not_compared,
                          [("fake_package.around.inner.held", "an object of socket.socket")])
-        made = module(head + "it = jit(f)\n            def build(c): return it")
+        made = module(head + "it = jit(f)\ndef build(c): return it")
         fresh = foundry.identify(made.build).facts
         made.it.hash, made.it.device_caches[0] = "0123", made.it.listed
         self.assertEqual(foundry.identify(made.build).facts, fresh)
@@ -540,6 +540,47 @@ class Found(unittest.TestCase):
                 "print(new.facts['py.code.edited'], new.facts['py.value.edited.X'])",
                 PYTHONPATH=folder)
             self.assertRegex(said, "^[0-9a-f]{16}-edited 1$")
+
+    def test_values_that_were_bound_after_a_lazy_import(self):
+        files = {"conf.py": "import os\nSCALE, LAYERS = 1, 2\nSCALE = 1\nDTYPE = 'f16'\n"
+                            "SIZES = {'k': [1, 2]}\nHOME = os.getcwd()\ndef f(): return 1\n",
+                 "parts/__init__.py": "", "parts/conf.py": "SCALE: int = -1\n",
+                 "program.py": "def build(c):\n from conf import DTYPE, SIZES, f\n"
+                               "def other(c):\n import conf, parts.conf\n"
+                               " return conf.DTYPE, conf.HOME, parts.conf.SCALE\n"
+                               "def third(c):\n from parts import conf\n return conf.SCALE\n"}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+            said = json.loads(python("""if True:
+                import foundry, json, program
+                def differ(name, **bound):
+                    f = getattr(program, name)
+                    old = foundry.identify(f)
+                    for module, name, value in bound.values():
+                        then = getattr(module, name)
+                        setattr(module, name, value)
+                        new = foundry.identify(f)
+                        setattr(module, name, then)
+                        yield [key for key in new.facts if new.facts[key] != old.facts.get(key)]
+                first = [foundry.identify(f).facts for f in (program.build, program.third)]
+                import conf, parts.conf
+                assert first == [foundry.identify(f).facts for f in (program.build, program.third)]
+                print(json.dumps([*differ("build", a=(conf, "DTYPE", "f32"),
+                                          b=(conf, "SIZES", {"k": [1, 3]}), c=(conf, "LAYERS", 3)),
+                                  *differ("other", a=(conf, "DTYPE", "f32"),
+                                          b=(parts.conf, "SCALE", 1)),
+                                  *differ("third", a=(parts.conf, "SCALE", 1)),
+                                  foundry.identify(program.build).not_compared,
+                                  foundry.identify(program.other).not_compared]))
+                """, PYTHONPATH=folder))
+            dtype, sizes, scale = (["py.value." + name, "py.all"]
+                                   for name in ("conf.DTYPE", "conf.SIZES", "parts.conf.SCALE"))
+            computed = "its module computes it"
+            self.assertEqual(said, [dtype, sizes, [], dtype, scale, scale, [],
+                                    [["conf.HOME", computed], ["conf.SCALE", computed]]])
 
     def test_packages(self):
         with tempfile.TemporaryDirectory() as folder:

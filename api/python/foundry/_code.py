@@ -6,6 +6,8 @@ edited since it was imported, and code made by exec() has no source. They hold e
 the constants and names that it uses. They leave out file names, line numbers, comments and
 docstrings. Bytecode differs between versions of Python, so the identity states the version.
 """
+import ast
+import collections
 import dis
 import hashlib
 import sys
@@ -140,3 +142,30 @@ def encode(code, uses):
     return pack("code", text(code.co_name), pack("operations", *_operations(code, uses)),
                 pack("names", *map(text, names)), repr(numbers).encode(),
                 getattr(code, "co_exceptiontable", b""))
+
+
+def literals(source):
+    """{name: value} of the names that a module binds once, at its top level, to a literal.
+
+    Containers that the module reads later, and perhaps fills, are left out.
+    """
+    tree, bound, read = ast.parse(source), collections.Counter(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                read.add(node.id)
+            else:
+                bound[node.id] += 1
+        else:  # imports, functions, classes and others
+            bound[getattr(node, "asname", None) or getattr(node, "name", None)] += 1
+    found = {}
+    for node in tree.body if "*" not in bound else ():
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            try:
+                value = ast.literal_eval(node.value)
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found.update((each.id, value) for each in targets if isinstance(each, ast.Name))
+    return {name: value for name, value in found.items()
+            if bound[name] == 1 and (atom(value) is not None or name not in read)}

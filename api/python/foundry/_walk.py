@@ -84,6 +84,8 @@ class Walk(Values):
         # name -> the number that the next object of that name gets
         self.last = collections.defaultdict(lambda: 2)
         self.modules = set()   # modules that are compared as a whole
+        self.files = {}        # name -> spec, of those whose files are compared
+        self.literals = {}     # name -> what a module's file binds its names to
         # ids of modules whose attributes a function uses: they refer to each other in circles
         self.expanded = set()
         self.values = {}       # (id of a value, label) -> (the value, the result of refer())
@@ -483,6 +485,10 @@ class Walk(Values):
                 parent = package.rsplit(".", level - 1)[0] if level > 1 else package
                 name = f"{parent}.{name}" if name else parent
             self.imported(name, names)
+            self.rebound(name, uses.globals_ if "*" in names else names or uses.attributes)
+            more = names or [name[:i] for i, c in enumerate(name) if c == "."]
+            for each in more:
+                self.rebound(f"{name}.{each}" if names else each, uses.attributes)
 
     def imported(self, name, names):
         """Follow a module as a whole, whether it is imported or not.
@@ -510,8 +516,37 @@ class Walk(Values):
         if where == _packages.INSTALLED:
             self.package(name, path)
         elif where == _packages.OUTSIDE:
+            self.files[name] = spec
             self.waiting.append((self.walk_module, spec, name))
         return self.submodules(name, names)
+
+    def rebound(self, name, names):
+        """Compare the values of a loaded module that the program has bound since the import.
+
+        Values that are equal to the literals in its file add no fact, so that the facts do not
+        depend on earlier imports. Values that the module computes are listed.
+        """
+        spec, module = self.files.get(name), sys.modules.get(name)
+        if (not spec or not is_a(module, types.ModuleType)
+            or _packages.changed(spec.origin, name)):
+            return
+        has = vars(module)
+        for each in [n for n in names if n in has and n not in _MODULE_OWN]:
+            value, label = has[each], f"{name}.{each}"
+            if (is_a(value, types.FunctionType, types.ModuleType, type, *_COMPILED)
+                or self.harmless(value)):
+                continue
+            if name not in self.literals:
+                self.literals[name] = self.take(self.read_literals, name, spec, name) or {}
+            then = self.literals[name]
+            if each not in then:
+                self.lacks(label, "its module computes it")
+            elif self.try_encode(then[each], label) != self.try_encode(value, label):
+                self.refer(value, label)
+
+    @staticmethod
+    def read_literals(spec, name):
+        return _code.literals(spec.loader.get_source(name) or "") if spec.has_location else {}
 
     def submodules(self, name, names):
         for each in names:
