@@ -624,6 +624,37 @@ class Found(unittest.TestCase):
                              {"py.package.torch", "py.package.fake-engine"})
 
 
+    def test_settings_of_torch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            site = os.path.join(folder, "site-packages")
+            os.makedirs(os.path.join(site, "torch-2.0.dist-info"))
+            with open(os.path.join(site, "torch.py"), "w", encoding="utf-8") as f:
+                f.write(textwrap.dedent("""
+                    import types
+                    precision = ["highest"]
+                    def get_float32_matmul_precision(): return precision[0]
+                    matmul = types.SimpleNamespace(allow_tf32=False)
+                    backends = types.SimpleNamespace(cuda=types.SimpleNamespace(matmul=matmul))
+                    """))
+            said = json.loads(python("""if True:
+                import foundry, json
+                def build(c): import torch
+                def facts(): return foundry.identify(build).facts
+                found = [facts()]
+                import torch
+                found.append(facts())
+                torch.precision[0] = "high"
+                found.append(facts())
+                torch.matmul.allow_tf32 = True
+                print(json.dumps([*(each["py.torch"] for each in (*found, facts())),
+                                  found[0] == found[1], "py.torch" in
+                                  foundry.identify(lambda c: 1).facts]))
+                """, PYTHONPATH=site))
+            self.assertEqual(said, ["defaults", "defaults", "get_float32_matmul_precision high",
+                                    "get_float32_matmul_precision high, cuda.matmul.allow_tf32 "
+                                    "True", True, False])
+
+
 def python(code, *args, **env):
     env["PYTHONPATH"] = os.pathsep.join([env.get("PYTHONPATH", ""), *sys.path])
     done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True,

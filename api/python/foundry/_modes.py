@@ -2,6 +2,8 @@
 """Settings of torch that choose kernels: a call by a graph needs those of compile()."""
 import functools
 import operator
+import sys
+import warnings
 
 _MODES = ("get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
           "get_default_dtype")
@@ -10,6 +12,16 @@ _BACKENDS = ("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "cudnn.a
              "cuda.matmul.allow_bf16_reduced_precision_reduction",
              "cuda.matmul.allow_fp16_accumulation")
 _SDP = ("flash", "mem_efficient", "math", "cudnn")
+# What torch has if nothing sets it.
+_DEFAULTS = {"get_float32_matmul_precision": "highest",
+             "are_deterministic_algorithms_enabled": False, "get_default_dtype": "torch.float32",
+             "autocast": False, "cudnn.enabled": True, "cudnn.benchmark": False,
+             "cudnn.deterministic": False, "cudnn.allow_tf32": True,
+             "cuda.matmul.allow_tf32": False,
+             "cuda.matmul.allow_fp16_reduced_precision_reduction": True,
+             "cuda.matmul.allow_bf16_reduced_precision_reduction": True,
+             "cuda.matmul.allow_fp16_accumulation": False,
+             **{f"{name}_sdp": True for name in _SDP}}
 
 
 def _getters(torch):
@@ -51,7 +63,7 @@ class Modes:
             try:
                 found.append(get())
             except RuntimeError:  # a program has mixed torch's old settings with its new ones
-                found.append(None)
+                found.append("mixed")
         return found
 
     def changed(self):
@@ -63,6 +75,21 @@ class Modes:
 
     def __str__(self):
         return ", ".join(f"{name} {value}" for name, value in zip(self.names, self.then))
+
+
+def altered():
+    """The settings that differ from torch's defaults, as text.
+
+    So a process that has not imported torch yet, and one that has set nothing, say the same.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return "defaults"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of older names for its precision
+        modes = Modes(torch)
+    return ", ".join(f"{name} {value}" for name, value in zip(modes.names, modes.then)
+                     if value is not None and str(value) != str(_DEFAULTS[name])) or "defaults"
 
 
 def watched(torch):

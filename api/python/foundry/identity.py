@@ -13,7 +13,7 @@ import collections
 import hashlib
 import sys
 
-from . import _packages
+from . import _modes, _packages
 from ._code import digest, pack, text
 from ._walk import CODE, PACKAGE, VALUE, Walk
 
@@ -73,15 +73,23 @@ def _listed(missing):
                            "too many to list")] * (len(found) > LISTED))
 
 
+def _torch_settings(walk):
+    try:
+        return _modes.altered()
+    except Exception as e:  # of a torch whose settings have other names
+        walk.lacks("torch", f"{type(e).__name__} when its settings were read")
+        return "unknown"
+
+
 def identify(capture=None, facts=None, automatic=True):
     """The facts that load_or_capture(capture=capture, facts=facts) compares with an image: an
     Identity.
 
     These are: the version of Python; the versions of the installed packages that the function
-    reaches and, if it reaches any, of torch and the GPU libraries; the code of the function and of
-    everything that it reaches outside installed packages; the values in its closure, defaults and
-    globals, with shapes and dtypes of arrays. A fact in `facts` replaces one with the same key that
-    was determined here. automatic=False: `facts` alone.
+    reaches and, if it reaches any, of torch and the GPU libraries, with torch's settings; the code
+    of the function and of everything that it reaches outside installed packages; the values in its
+    closure, defaults and globals, with shapes and dtypes of arrays. A fact in `facts` replaces one
+    with the same key that was determined here. automatic=False: `facts` alone.
     """
     given = {key: str(value) for key, value in (facts or {}).items()}
     if capture is None or not automatic:
@@ -97,6 +105,8 @@ def identify(capture=None, facts=None, automatic=True):
     stack = _packages.gpu_stack() if walk.packages else {}
     found.update({PACKAGE + name: version
                   for name, version in sorted({**stack, **walk.packages}.items())})
+    if PACKAGE + "torch" in found:
+        found["py.torch"] = _torch_settings(walk)
     found.update({key: items[key] for key in keys[:FACTS]})
     rest = [pack("item", text(key), text(items[key])) for key in keys]
     if len(keys) > FACTS:
