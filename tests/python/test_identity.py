@@ -272,6 +272,24 @@ class Found(unittest.TestCase):
                              {"py.code.helping.f", "py.code.helping.g", "py.value.helping.K"},
                              source)
 
+    def test_modules_inside_of_modules_that_are_handed_on(self):
+        inner = "def f(): return 1"
+        source = """
+            import helping
+            def run(m): return m.inner.f()
+            def build(c): return run(helping)
+            """
+        module("", "helping").inner = module(inner, "helping.inner")
+        old = found(source).facts
+        sys.modules["helping"].inner = module(inner.replace("1", "2"), "helping.inner")
+        self.assertNotEqual(found(source).facts, old)
+        made = module("def __getattr__(name): return 1", "helping")
+        source = "import helping\ndef build(c): return helping.any"
+        self.assertIn("py.code.helping.__getattr__", found(source).facts)
+        self.assertNotIn("py.code.helping.__getattr__",
+                         found("import helping\nf = lambda: 1\ndef build(c): return f").facts)
+        del made.__getattr__
+
     def test_a_large_value_is_looked_at_once(self):
         source = ("TABLE = list(range(15000))\n"
                   + "".join(f"def f{i}(): return TABLE\n" for i in range(30)))

@@ -370,7 +370,8 @@ class Walk(Values):
                 self.waiting.append((self.loaded, module, name))
             return pack("module", text(name))
         has, parts = vars(module), []
-        for a in [] if id(module) in self.expanded else uses.attributes:
+        # __getattr__() makes the attributes that the module does not have
+        for a in [] if id(module) in self.expanded else [*uses.attributes, "__getattr__"]:
             self.expanded.add(id(module))
             if a in has and a not in _MODULE_OWN:
                 parts.append(pack("attribute", text(a), self.bound(a, has[a], f"{name}.{a}", uses)))
@@ -582,10 +583,8 @@ class Walk(Values):
                             else name.rpartition(".")[0])
 
     def loaded(self, module, name):
-        """Follow a loaded module without other modules in it, which the walk reaches by the
-        functions that use them.
-        """
+        """Follow a loaded module with everything in it."""
         has = vars(module)
         for each in sorted(has):
-            if each not in _MODULE_OWN and not is_a(has[each], types.ModuleType):
+            if each not in _MODULE_OWN:
                 self.refer(has[each], f"{name}.{each}")
