@@ -211,6 +211,68 @@ class Found(unittest.TestCase):
                 self.assertNotEqual(one.facts["py.all"], two.facts["py.all"])
                 self.assertEqual(one.not_compared, [])
 
+    def test_everything_that_a_value_holds(self):
+        for source in (
+                "class P(property):\n def __get__(s, o, t=None): return 2\n"
+                "class C:\n @P\n def k(s): return 1\ndef build(c): return C().k",
+                "import functools\nclass P(functools.partial):\n def __call__(s): return 2\n"
+                "p = P(int, 4)\ndef build(c): return p",
+                "import functools\np = functools.partial(int, 4)\np.k = 2\n"
+                "def build(c): return p",
+                "import functools\np = functools.partial(int, 4)\np.k = 2\nL = [p]\n"
+                "def build(c): return L",
+                "import functools\n@functools.lru_cache()\ndef f(): return 1\nf.k = 2\n"
+                "def build(c): return f.k",
+                "import contextvars\nP = contextvars.ContextVar('P', default='2')\n"
+                "def build(c): return P.get()",
+                "import contextvars\nP = contextvars.ContextVar('P', default=1)\nP.set(2)\n"
+                "def build(c): return P.get()",
+                "import weakref\nclass A: pass\na = A(); a.k = 2\nR = weakref.ref(a)\n"
+                "def build(c): return R().k",
+                "import collections\nQ = collections.deque([1], maxlen=2)\ndef build(c): return Q",
+                "M = memoryview(bytes(6)).cast('B', (2, 6 // 2))\ndef build(c): return M",
+                "import enum\nclass K(enum.Enum):\n A = 1\n @property\n"
+                " def _scale(s): return 2\ndef build(c): return K.A._scale",
+                "import enum, types\nclass K(enum.Enum):\n A = 1\n @types.DynamicClassAttribute\n"
+                " def scale(s): return 2\ndef build(c): return K.A.scale",
+                "import enum\nclass K(enum.Enum):\n A = 1\n @classmethod\n"
+                " def _missing_(cls, v): return 2\ndef build(c): return K(5)",
+                "import enum\nclass K(enum.Enum):\n A = 1\nK.A.k = 2\ndef build(c): return K.A.k",
+                "import enum\nclass K(enum.Enum):\n A = 1\nK.A.k = 2\nk = [K.A]\n"
+                "def build(c): return k"):
+            with self.subTest(source):
+                one, two = found(source), found(source.replace("2", "3"))
+                self.assertNotEqual(one.facts["py.all"], two.facts["py.all"])
+                self.assertEqual(one.not_compared, [])
+        for source in (
+                "import itertools\nit = itertools.repeat(2)\ndef build(c): return next(it)",
+                "import threading\nit = threading.local()\ndef build(c): return it.k",
+                "import weakref\nit = weakref.WeakValueDictionary()\ndef build(c): return it[0]",
+                "class it(bytearray): pass\nit = [it(b'1')]\ndef build(c): return it"):
+            with self.subTest(source):
+                self.assertRegex(found(source).not_compared[0].name, r"^program.it(\.0)?$")
+
+    def test_hooks_of_modules(self):
+        module("""
+            __version__ = "1.5"
+            class Module:
+                def __init__(self):
+                    self._parameters, self._buffers, self._modules = {}, {}, {}
+                    self._forward_hooks, self._forward_pre_hooks = {}, {}
+            """, "fake_package", "/elsewhere/site-packages/fake_package.py")
+        source = """
+            from fake_package import Module
+            model = Module()
+            model.NAME[7] = lambda x: x * 2
+            def build(c): return model
+            """
+        for name in ("_forward_hooks", "_forward_pre_hooks"):
+            hooked = source.replace("NAME", name)
+            self.differs(hooked, hooked.replace("x * 2", "x * 3"), "py.code.program.lambda")
+            self.same(hooked, hooked.replace("[7]", "[8]"))
+            self.assertNotEqual(found(hooked).facts,
+                                found(source.replace("model.NAME", "{}")).facts)
+
     def test_decorators_and_wrappers(self):
         for head in ("import functools\n@functools.lru_cache()\n",
                      "import contextlib\n@contextlib.contextmanager\n",

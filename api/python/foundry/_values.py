@@ -7,12 +7,14 @@ these types, so no code of the program runs.
 """
 import array
 import collections
+import contextvars
 import enum
 import functools
 import hashlib
 import inspect
 import re
 import types
+import weakref
 
 from . import _code, _packages
 from ._code import pack, text
@@ -21,12 +23,16 @@ PIECES = 20000         # the most that are compared of one value
 ALL_PIECES = 200000    # the most of all values
 BYTES = 1 << 20        # the most that are compared of one array
 
-_AS_TEXT = {("datetime", name) for name in ("datetime", "date", "time", "timedelta")} | {
+_AS_TEXT = {("datetime", name) for name in ("datetime", "date", "time", "timedelta",
+                                               "timezone")} | {
     ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("torch", "dtype"),
     ("torch", "device"), ("torch", "memory_format"), ("torch", "layout")}
+_HOOKS = re.compile(r"_(forward|backward)_(pre_)?hooks")  # of a torch module
 _ARRAYS = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
-HEAP_TYPE = 1 << 9  # of type.__flags__: a class that a class statement made
+# Of type.__flags__: a class statement made the first kind, C makes the second.
+_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 
+PARTIAL = ("func", "args", "keywords")  # attributes of functools.partial
 BUILTIN = (int, float, complex, str, bytes, tuple, list, collections.deque, dict, set, frozenset)
 
 
@@ -54,10 +60,15 @@ def attribute(value, name):
     return inspect.getattr_static(value, name, None)
 
 
+def of_enum(name):
+    """Whether the enum module has made an attribute of this name, such as _value_."""
+    return name.startswith("_") and name.endswith("_")
+
+
 def own_of(value):
     """The object's own dictionary and slots."""
     found = {}
-    for cls in [cls for cls in type(value).__mro__ if cls.__flags__ & HEAP_TYPE]:
+    for cls in [cls for cls in type(value).__mro__ if cls.__flags__ & _HEAP_TYPE]:
         for name, member in vars(cls).items():
             # the others are offsets in C structs
             if is_a(member, types.MemberDescriptorType) and not name.startswith("__"):
@@ -133,25 +144,36 @@ class Values:
         kind = type(value)
         if is_a(value, enum.Enum):
             return pack("enum", self.cls(kind), text(str(value._name_)),
-                        self.encode(value._value_, label))
+                        self.encode(value._value_, label),
+                        *(pack("attribute", text(n), self.encode(v, f"{label}.{n}"))
+                          for n, v in own_of(value).items() if not of_enum(n)))
         if is_a(value, types.MethodType):
             return pack("method", self.encode(value.__func__, label),
                         self.encode(value.__self__, label))
         if is_a(value, functools.partial):
-            return pack("partial",
+            more = [] if kind is functools.partial else [self.cls(kind)]
+            return pack("partial", self.attributes(value, label, PARTIAL), *more,
                         *(self.encode(v, label) for v in (value.func, value.args, value.keywords)))
         base = next((b for b in BUILTIN if is_a(value, b)), None)
         if base:
             more = [] if kind is base else [self.cls(kind), self.attributes(value, label)]
             return pack(base.__name__, *more, pack("parts", *self.parts(value, base, label)))
         if kind in (bytearray, memoryview, array.array):
-            return pack(kind.__name__, hashlib.sha256(value).digest(),
-                        text(getattr(value, "typecode", "")))
+            form = [text(str(getattr(value, name, ""))) for name in ("typecode", "format", "shape")]
+            return pack(kind.__name__, hashlib.sha256(value).digest(), *form)
         if kind in (range, slice):
             return pack(kind.__name__,
                         *(self.encode(v, label) for v in (value.start, value.stop, value.step)))
         if kind is types.MappingProxyType:
             return pack("mappingproxy", self.encode(dict(value), label))
+        if kind is contextvars.ContextVar:
+            try:
+                now = value.get()
+            except LookupError:  # it has neither a value nor a default
+                return pack("contextvar", text(value.name))
+            return pack("contextvar", text(value.name), self.encode(now, label))
+        if kind is weakref.ref:
+            return pack("weakref", self.encode(value(), label))
         if kind is re.Pattern:
             return pack("pattern", self.encode(value.pattern, label), b"%d" % value.flags)
         if ((kind.__module__, kind.__name__) in _AS_TEXT
@@ -181,15 +203,17 @@ class Values:
         elif base in (tuple, list, collections.deque):
             for i, v in enumerate(list(base.__iter__(value))):
                 yield self.encode(v, f"{label}.{i}")
+            if base is collections.deque:
+                yield self.encode(base.maxlen.__get__(value), label)
         else:
             exact = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: memoryview,
                      complex: complex.__pos__}
             plain = exact[base](value)
             yield _code.atom(bytes(plain) if base is bytes else plain)
 
-    def attributes(self, value, label):
+    def attributes(self, value, label, known=()):
         return pack("attributes", *(pack("attribute", text(n), self.encode(v, f"{label}.{n}"))
-                                    for n, v in own_of(value).items()))
+                                    for n, v in own_of(value).items() if n not in known))
 
     @staticmethod
     def shape(value):
@@ -230,10 +254,19 @@ class Values:
                           for n, t in tensors.items()]
                 if tensors:
                     self.lacks(label, "the parameters of a module")
+            elif _HOOKS.fullmatch(name) and is_a(each, dict):  # their keys count all hooks
+                parts += [pack("hook", text(name), self.encode(v, f"{label}.{name}"))
+                          for v in each.values()]
             elif not name.startswith("_") or self.is_users(value):
                 parts.append(pack("attribute", text(name), self.encode(each, f"{label}.{name}")))
         self.whole = whole
         return pack("torch", *parts)
+
+    def compiled_bases(self, value, label):
+        """List the classes in C that an object of the program derives from, as they hold values."""
+        for cls in type(value).__mro__[:-1]:
+            if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & _IMMUTABLE:
+                self.lacks(label, f"what it holds as {cls.__module__}.{cls.__qualname__}")
 
     @staticmethod
     def opaque(value):
@@ -245,6 +278,7 @@ class Values:
         """
         own = own_of(value)
         if self.is_users(value):
+            self.compiled_bases(value, label)
             return pack("object", self.cls(type(value)), self.attributes(value, label))
         module = str(type(value).__module__)
         plain = module in ("types", "argparse") or _packages.place_of(module) == _packages.INSTALLED

@@ -17,7 +17,7 @@ import types
 
 from . import _code, _packages
 from ._code import digest, pack, text
-from ._values import BUILTIN, HEAP_TYPE, Opaque, TooMuch, Values, is_a, kind_of, own_of
+from ._values import PARTIAL, Opaque, TooMuch, Values, is_a, kind_of, of_enum, own_of
 
 FUNCTIONS = 10000  # the most that are followed
 CODE, VALUE, PACKAGE = "py.code.", "py.value.", "py.package."
@@ -31,10 +31,10 @@ _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__"
               "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__dataclass_fields__",
               "__dataclass_params__", "__orig_bases__", "__parameters__", "__type_params__",
               "__signature__"}
-# Modules of the standard library whose objects have no effect on a capture.
-_HARMLESS = {"logging", "threading", "_thread", "weakref", "_weakref", "typing", "types",
-             "contextvars", "_contextvars", "abc", "_abc", "warnings", "itertools", "enum", "time",
-             "datetime"}
+# Modules of the standard library whose objects have no effect on a capture, and such classes.
+_HARMLESS = {"logging", "threading", "_thread", "typing", "types", "abc", "_abc", "warnings",
+             "weakref.WeakKeyDictionary", "_weakrefset.WeakSet"}
+_HARMFUL = {"_thread._local"}
 # Attributes of a package's kernel that tell its origin, repeat its signature, or change as it runs.
 _KERNEL_OWN = re.compile(
     r"__\w+__|.*(cache|hash|timings).*|(.*_)?(line|lineno|line_number|src)|signature|params|nargs|"
@@ -45,6 +45,11 @@ _READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_s
 
 _COMPILED = (types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType,
              types.MethodDescriptorType, types.ClassMethodDescriptorType)
+# What holds functions, and the names under which it does.
+_DESCRIPTORS = {staticmethod: ["__func__"], classmethod: ["__func__"],
+                property: ["fget", "fset", "fdel"],
+                types.DynamicClassAttribute: ["fget", "fset", "fdel"],  # enum.property
+                functools.cached_property: ["func"]}
 
 
 def _module_name(name):
@@ -153,7 +158,17 @@ class Walk(Values):
                 for i, v in enumerate(value.args)]
         words = [pack("word", text(k), self.refer(v, f"{label}.{k}"))
                  for k, v in value.keywords.items()]
-        return pack("partial", self.refer(value.func, label), *args, *words)
+        return pack("partial", self.refer(value.func, label), *args, *words,
+                    *self.more(value, functools.partial, label, PARTIAL))
+
+    def more(self, value, base, label, known):
+        """The class and attributes of a value that a value of the class `base` does not have."""
+        if type(value) is not base:
+            yield self.cls(type(value))
+        for name, each in own_of(value).items():
+            # those with underscores are copies of what the functions have
+            if not name.startswith("__") and name not in known:
+                yield pack("attribute", text(name), self.refer(each, f"{label}.{name}"))
 
     def value(self, value, label):
         """The fact of a value: the value itself if it is a number or a shape, else a digest, since
@@ -207,7 +222,8 @@ class Walk(Values):
 
     @staticmethod
     def harmless(value):
-        return str(type(value).__module__).partition(".")[0] in _HARMLESS
+        kind = kind_of(value)
+        return (kind in _HARMLESS or kind.partition(".")[0] in _HARMLESS) and kind not in _HARMFUL
 
     # --- code, classes and modules: they are referred to by label ---
 
@@ -223,15 +239,18 @@ class Walk(Values):
             return self.cls(value)
         if is_a(value, types.ModuleType):
             return self.module(value)
-        if is_a(value, staticmethod, classmethod):
-            return pack(type(value).__name__, self.refer(value.__func__, "method"))
-        if is_a(value, property):
-            parts = value.fget, value.fset, value.fdel
-            return pack("property",
-                        *(b"" if f is None else self.refer(f, "property") for f in parts))
-        if is_a(value, functools.cached_property):
-            return pack("cached_property", self.refer(value.func, "cached_property"))
+        for base, names in _DESCRIPTORS.items():
+            if is_a(value, base):
+                return self.descriptor(value, base, names)
         return self.wrapper(value)
+
+    def descriptor(self, value, base, names):
+        """The bytes of a property or the like, which holds functions under `names`."""
+        label = base.__name__
+        parts = [getattr(base, name).__get__(value) if hasattr(base, name)
+                 else own_of(value).get(name) for name in names]
+        return pack(label, *(b"" if f is None else self.refer(f, label) for f in parts),
+                    *self.more(value, base, label, names))
 
     def wrapper(self, value):
         """The bytes of an object of a package's class that wraps functions, such as a cache of
@@ -456,10 +475,11 @@ class Walk(Values):
 
     def walk_class(self, cls, label):
         parts = [self.cls(base) for base in cls.__bases__] + [self.cls(type(cls))]
-        named = issubclass(cls, enum.Enum)
-        for name, value in sorted(vars(cls).items()):
-            if (name in _CLASS_OWN
-                or named and name.startswith("_") and not is_a(value, types.FunctionType)):
+        has, named = dict(vars(cls)), issubclass(cls, enum.Enum)
+        has.update(has.get("_member_map_", {}) if named else {})
+        for name, value in sorted(has.items()):
+            if name in _CLASS_OWN or named and of_enum(name) and not is_a(
+                    value, types.FunctionType, staticmethod, classmethod):
                 continue
             if is_a(value, types.MemberDescriptorType, types.GetSetDescriptorType):
                 parts.append(pack("slot", text(name)))
@@ -471,11 +491,9 @@ class Walk(Values):
         self.item(CODE, label, digest(pack("class", *parts)))
 
     def walk_object(self, value, label):
-        own = own_of(value)
-        for cls in type(value).__mro__[:-1]:
-            if not cls.__flags__ & HEAP_TYPE:
-                self.lacks(label, f"what it holds as {cls.__module__}.{cls.__qualname__}")
-        parts = [pack("attribute", text(n), self.refer(v, f"{label}.{n}")) for n, v in own.items()]
+        self.compiled_bases(value, label)
+        parts = [pack("attribute", text(n), self.refer(v, f"{label}.{n}"))
+                 for n, v in own_of(value).items()]
         self.item(VALUE, label, f"{type(value).__name__}:{digest(pack('object', *parts))}")
 
     # --- modules that a function imports when it runs ---
