@@ -484,6 +484,7 @@ class Found(unittest.TestCase):
         made = module(head + "it = jit(f)\ndef build(c): return it")
         fresh = foundry.identify(made.build).facts
         made.it.hash, made.it.device_caches[0] = "0123", made.it.listed
+        made.it.binder = lambda: 1
         self.assertEqual(foundry.identify(made.build).facts, fresh)
 
     def test_values_that_are_listed(self):

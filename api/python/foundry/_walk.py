@@ -37,8 +37,9 @@ _HARMLESS = {"logging", "threading", "_thread", "typing", "types", "abc", "_abc"
 _HARMFUL = {"_thread._local"}
 # Attributes of a package's kernel that tell its origin, repeat its signature, or change as it runs.
 _KERNEL_OWN = re.compile(
-    r"__\w+__|.*(cache|hash|timings).*|(.*_)?(line|lineno|line_number|src)|signature|params|nargs|"
-    r"best_config|bench_time|do_bench|restore_copies|used_global_vals")
+    r"__\w+__|(.*_)?(cache|caches|hash|timings|line|lineno|line_number|src)|signature|params|nargs|"
+    r"best_config|bench_time|do_bench|restore_copies|used_global_vals|binder|compile|"
+    r"CompiledKernel|ASTSource")
 # Names of functions that read files.
 _READERS = {"open", "load", "from_pretrained", "load_file", "safe_open", "load_state_dict",
             "fromfile", "memmap", "read_bytes", "read_text"}
@@ -258,7 +259,8 @@ class Walk(Values):
         """
         if not callable(value) or self.is_users(value) or self.is_module(value):
             return None
-        own = own_of(value)
+        own = {n: v for n, v in own_of(value).items()
+               if n == "__wrapped__" or not _KERNEL_OWN.fullmatch(n)}
         functions = [n for n, f in own.items()
                      if n == "__wrapped__" or is_a(f, types.FunctionType)]
         if not any(not is_a(own[n], types.FunctionType) or self.place(own[n]) == _packages.OUTSIDE
@@ -269,7 +271,7 @@ class Walk(Values):
         parts = [pack("function", text(n), self.refer(own[n], f"{label}.{n}"))
                  for n in functions if new]
         for name, each in own.items() if new else ():
-            if name not in functions and not _KERNEL_OWN.fullmatch(name):
+            if name not in functions:
                 data = self.plain(each, f"{label}.{name}")
                 parts += [pack("setting", text(name), data)] if data else []
         return pack("wrapper", text(label), *parts)
