@@ -211,6 +211,22 @@ class Found(unittest.TestCase):
                 self.assertNotEqual(one.facts["py.all"], two.facts["py.all"])
                 self.assertEqual(one.not_compared, [])
 
+    def test_sets_have_no_order(self):
+        source = """
+            import contextlib, functools
+            def one(): yield 1
+            def two(): yield 2
+            def three(): yield 3
+            made = [one, two, three]
+            caches = {functools.lru_cache(f) for f in made}
+            contexts = {contextlib.contextmanager(f) for f in made}
+            def build(c): return caches, contexts
+            """
+        # the addresses of functions are their hashes
+        said = [(found(source).facts["py.all"], [object() for _ in range(i * 37)])
+                for i in range(20)]
+        self.assertEqual(len({each for each, _ in said}), 1)
+
     def test_everything_that_a_value_holds(self):
         for source in (
                 "class P(property):\n def __get__(s, o, t=None): return 2\n"

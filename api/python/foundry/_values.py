@@ -35,6 +35,8 @@ _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 PARTIAL = ("func", "args", "keywords")  # attributes of functools.partial
 BUILTIN = (int, float, complex, str, bytes, tuple, list, collections.deque, dict, set, frozenset)
 
+_PLAIN = frozenset(BUILTIN)
+
 
 class TooMuch(Exception):
     pass
@@ -58,6 +60,14 @@ def attribute(value, name):
     is none.
     """
     return inspect.getattr_static(value, name, None)
+
+
+def _full_name(value):
+    """The names of a value's class and, if it is a function or a class, its own."""
+    if is_a(value, types.FunctionType, type):
+        return kind_of(value), str(value.__module__), str(value.__qualname__)
+    names = own_of(value)
+    return kind_of(value), str(names.get("__module__")), str(names.get("__qualname__"))
 
 
 def of_enum(name):
@@ -199,7 +209,11 @@ class Values:
                 yield pack("pair", self.encode(k, label),
                            self.encode(v, f"{label}.{k if type(k) is str else i}"))
         elif base in (set, frozenset):
-            yield from sorted(self.encode(v, label) for v in list(base.__iter__(value)))
+            found = list(base.__iter__(value))
+            if not _PLAIN.issuperset(map(type, found)):
+                # the order of a set differs between processes, and labels are given in order
+                found.sort(key=_full_name)
+            yield from sorted(self.encode(v, label) for v in found)
         elif base in (tuple, list, collections.deque):
             for i, v in enumerate(list(base.__iter__(value))):
                 yield self.encode(v, f"{label}.{i}")

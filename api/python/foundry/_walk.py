@@ -326,9 +326,10 @@ class Walk(Values):
         """
         found = self.cells(f)
         if made:  # by another function; those of a module change with its version
-            found.update(self.default_values(f), **f.__dict__)
-        elif "__wrapped__" in f.__dict__:
-            found["__wrapped__"] = f.__dict__["__wrapped__"]
+            found.update(self.default_values(f))
+        for name, value in f.__dict__.items():
+            if name == "__wrapped__" or made and not name.startswith("__"):
+                found[name] = value
         return {name: value for name, value in found.items() if value is not f}
 
     def inside(self, value, label):
