@@ -484,6 +484,7 @@ class Found(unittest.TestCase):
                 ("wrap(f, warps=2)", "py.code.program.build"),
                 ("jit(f, warps=2)", "py.code.program.build"),
                 ("jit(f, constants={'BLOCK': 2})", "py.code.program.build"),
+                ("jit(f, constants=F(2))", "py.value.fake_package.jit.constants.k"),
                 ("[wrap(f, warps=n) for n in (1, 2, 3 - 2)]", "py.value.program.it"),
                 ("re.compile('2').match", "py.code.program.build"),
                 ("range(2).__getitem__", "py.code.program.build"),

@@ -272,14 +272,17 @@ class Walk(Values):
                  for n in functions if new]
         for name, each in own.items() if new else ():
             if name not in functions:
-                data = self.plain(each, f"{label}.{name}")
+                data = self.setting(each, f"{label}.{name}")
                 parts += [pack("setting", text(name), data)] if data else []
         return pack("wrapper", text(label), *parts)
 
-    def plain(self, value, label):
-        """The bytes of a value that is compared as a whole; b"" for an empty container, and for a
-        value with parts that cannot be compared, which is listed.
+    def setting(self, value, label):
+        """The bytes of a kernel's setting, which is compared as a whole unless it is an object of
+        the program; b"" for an empty container, and for a value with parts that cannot be compared,
+        which is listed.
         """
+        if self.is_users(value) and not self.is_array(value):
+            return self.refer(value, label)
         if type(value) in (tuple, list, dict, set) and not value or self.harmless(value):
             return b""
         try:
