@@ -599,23 +599,6 @@ START_TEST(begin_fails_clean)
 }
 END_TEST
 
-/* If neither the new region nor the old one can be made, none is left. */
-START_TEST(a_move_that_fails_twice)
-{
-	static const char *const calls[] = { "cuMemAddressReserve:1+:2",
-					     "cuMemGetAllocationGranularity:1+:2" };
-
-	test_hook();
-	hook_region_begin(SIZE);
-	test_sim_fail(calls[_i]);
-	ck_assert_int_ne(hook->region_move(TEST_BASE, 2 * SIZE), 0);
-	test_sim_fail(NULL);
-	ck_assert_int_eq(test_sim_live("reservation"), 0);
-	hook_region_begin(SIZE);
-	ck_assert_uint_eq(alloc(1), TEST_BASE);
-}
-END_TEST
-
 /* Every driver call of an allocation fails in turn: memory of the region, or an error and no trace;
  * never native memory. */
 START_TEST(alloc_fails_clean)
@@ -794,7 +777,6 @@ int main(void)
 	tcase_add_test(tc, other_devices_are_native);
 	tcase_add_test(tc, all_threads_use_the_region);
 	tcase_add_test(tc, begin_fails_clean);
-	tcase_add_loop_test(tc, a_move_that_fails_twice, 0, 2);
 	tcase_add_test(tc, alloc_fails_clean);
 	tcase_add_test(tc, free_fails_without_losing_the_allocation_twice);
 	tcase_add_test(tc, forked_children_do_not_hang);

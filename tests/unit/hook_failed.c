@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the interposer when host memory runs out in a call: what later calls do. */
+/* Unit tests of the interposer after a call that failed, such as one without host memory. */
 #include "tests/lib/hook.h"
 #include "tests/lib/nomem.h"
 #include "tests/lib/test.h"
@@ -86,13 +86,30 @@ START_TEST(pools_without_a_note)
 }
 END_TEST
 
+/* If neither the new region nor the old one can be made, none is left. */
+START_TEST(a_move_that_fails_twice)
+{
+	static const char *const calls[] = { "cuMemAddressReserve:1+:2",
+					     "cuMemGetAllocationGranularity:1+:2" };
+
+	test_hook();
+	hook_region_begin(SIZE);
+	test_sim_fail(calls[_i]);
+	ck_assert_int_ne(hook->region_move(TEST_BASE, 2 * SIZE), 0);
+	test_sim_fail(NULL);
+	ck_assert_int_eq(test_sim_live("reservation"), 0);
+	hook_region_begin(SIZE);
+}
+END_TEST
+
 int main(void)
 {
-	Suite *suite = suite_create("hook_nomem");
-	TCase *tc = tcase_create("nomem");
+	Suite *suite = suite_create("hook_failed");
+	TCase *tc = tcase_create("failed");
 
 	tcase_add_test(tc, mappings_without_a_note);
 	tcase_add_loop_test(tc, pools_without_a_note, 1, 6);
+	tcase_add_loop_test(tc, a_move_that_fails_twice, 0, 2);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }
