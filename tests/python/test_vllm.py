@@ -422,6 +422,18 @@ class Starts(Engine, engine_tests.Starts):
         log = self.start(options="seqs=6")
         self.assertIn("because max_num_seqs is 6 here and 5 in the image", log)  # the newest
 
+    def test_an_image_that_is_removed_while_it_is_looked_at_is_not_used(self):
+        self.first()
+        log = self.start(before=textwrap.dedent("""
+            describe = foundry.Store.describe
+            def removed(store, name):
+                foundry.Store.describe = describe
+                store.remove("test")
+                return describe(store, name)
+            foundry.Store.describe = removed
+            """))
+        self.assertIn("captured and sealed", log)
+
     def test_an_image_is_fetched_if_none_fits(self):
         self.first()
         fetch = textwrap.dedent("""

@@ -220,11 +220,10 @@ class Session:
         """
         self.ordinal, self.facts = ordinal, early
         self.store = Store(create=True)
-        difference, text = self.look(early), ""
+        text, difference = self.look(early)
         if difference:
             self.refuse(difference)
         else:
-            text = self.store.describe(self.chosen)
             self.mode = "load"
             self.freeze()
             log.debug("Foundry: found '%s' in the store", self.chosen)
@@ -237,23 +236,23 @@ class Session:
 
     def look(self, early):
         """Choose the image in the store; if none fits, fetch those of the registry that
-        FOUNDRY_REGISTRY names, and choose again. Returns None, or why there is none.
+        FOUNDRY_REGISTRY names, and choose again. Returns what choose() returns.
         """
-        difference = self.choose(early)
+        text, difference = self.choose(early)
         if difference is None or not os.environ.get("FOUNDRY_REGISTRY"):
-            return difference
+            return text, difference
         start = time.monotonic()
         try:
             self.store.pull(ref=self.ref)
             return self.choose(early)
         except Error as e:
-            return f"{difference}, and none was fetched, because {e}"
+            return "", f"{difference}, and none was fetched, because {e}"
         finally:
             self.seconds["fetch"] = time.monotonic() - start
 
     def choose(self, early):
-        """Choose the newest of the name's images that states the facts `early`. Returns None,
-        or why the newest one does not, or why there is none.
+        """Choose the newest of the name's images that states the facts `early`. Returns its
+        description and None; or "" and why the newest one does not, or why there is none.
         """
         why = None
         try:
@@ -263,14 +262,15 @@ class Session:
                     found = facts.beginning(self.store.facts(chosen), self.prefix)
                     difference = facts.difference(early, found, self.prefix)
                     if difference is None:
+                        text = self.store.describe(chosen)
                         self.chosen, self.found = chosen, found
-                        return None
+                        return text, None
                     why = why or difference
             if why is None:
                 self.store.describe(self.ref)  # its error names refs that are alike
         except Error as e:
             why = why or str(e)
-        return why
+        return "", why
 
     def begin_caches(self, text, places):
         """Write the files that the image carries; if it carries none, note which ones are used.
