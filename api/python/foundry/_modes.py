@@ -12,7 +12,7 @@ _BACKENDS = ("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic", "cudnn.a
              "cuda.matmul.allow_bf16_reduced_precision_reduction",
              "cuda.matmul.allow_fp16_accumulation")
 _SDP = ("flash", "mem_efficient", "math", "cudnn")
-# What torch has if nothing sets it.
+# Each setting has this value until a program changes it.
 _DEFAULTS = {"get_float32_matmul_precision": "highest",
              "are_deterministic_algorithms_enabled": False, "get_default_dtype": "torch.float32",
              "autocast": False, "cudnn.enabled": True, "cudnn.benchmark": False,
@@ -77,6 +77,13 @@ class Modes:
         return ", ".join(f"{name} {value}" for name, value in zip(self.names, self.then))
 
 
+def current(torch):
+    """The settings that torch has now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of older names for its precision
+        return Modes(torch)
+
+
 def altered():
     """The settings that differ from torch's defaults, as text.
 
@@ -85,9 +92,7 @@ def altered():
     torch = sys.modules.get("torch")
     if torch is None:
         return "defaults"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of older names for its precision
-        modes = Modes(torch)
+    modes = current(torch)
     return ", ".join(f"{name} {value}" for name, value in zip(modes.names, modes.then)
                      if value is not None and str(value) != str(_DEFAULTS[name])) or "defaults"
 

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import sys
-import warnings
 
 from .. import _modes
 
@@ -57,9 +56,7 @@ def selecting(prefixes):
 def modes():
     """Return torch's settings that choose kernels."""
     import torch  # the doctor imports this file without torch
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of older names for its precision
-        return str(_modes.Modes(torch))
+    return str(_modes.current(torch))
 
 
 def stated(prefix, found):
