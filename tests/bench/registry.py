@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
+import registry_server  # noqa: E402
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
 STORE = os.path.join(BUILD, "foundry-store")
 CHUNKS = os.path.join(BUILD, "tests/cli/store_chunks")
@@ -51,18 +52,12 @@ def store(*words, where="s", **env):
 # --- the registry ---
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Registry:
     """docker-registry with its data in the folder NAME.data."""
 
     def __init__(self, name, tls=False, proxy=None, address=None, enter=()):
         self.name, self.tls = name, tls
-        self.at = address or f"127.0.0.1:{free_port()}"
+        self.at = address or f"127.0.0.1:{registry_server.free_port()}"
         self.url = f"http{'s' * tls}://{self.at}"
         self.oci = f"oci{'' if tls else '+http'}://{self.at}"
         with open(f"{name}.yml", "w", encoding="utf-8") as f:
@@ -278,7 +273,7 @@ class Processes:
         return []
 
     def address(self, _name):
-        return f"127.0.0.1:{free_port()}"
+        return f"127.0.0.1:{registry_server.free_port()}"
 
     def stop(self):
         pass

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import struct
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import time
 import unittest
 import unittest.mock
 
+import registry_server
 import suite
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -88,12 +88,6 @@ print(json.dumps({**vars(pinned), "yes": bool(pinned)}))
 '''
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def answer(port, path):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", path, headers={
@@ -101,16 +95,6 @@ def answer(port, path):
     data = connection.getresponse().read()
     connection.close()
     return data
-
-
-def wait_for(port):
-    for _ in range(200):
-        try:
-            answer(port, "/v2/")
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"no server on port {port}")
 
 
 def child(code, store, **env):
@@ -128,8 +112,7 @@ def tool(store, *args):
                           text=True).stdout
 
 
-@unittest.skipUnless(shutil.which("docker-registry"),
-                     "no docker-registry; run .ci/setup build ci")
+@unittest.skipUnless(registry_server.PROGRAM, registry_server.MISSING)
 class Registry(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -138,17 +121,13 @@ class Registry(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.addClassCleanup(cls.stop)
         os.environ["HOME"] = cls.folder  # no settings of this machine take part
-        cls.real, cls.port = free_port(), free_port()
-        config = os.path.join(cls.folder, "registry.yml")
-        with open(config, "w", encoding="utf-8") as f:
-            f.write(f"version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n"
-                    f"    rootdirectory: {cls.folder}/data\nhttp:\n  addr: 127.0.0.1:{cls.real}\n")
-        cls.start("docker-registry", "serve", config)
-        wait_for(cls.real)
+        server, cls.real = registry_server.start(cls.folder)
+        cls.servers.append(server)
+        cls.port = registry_server.free_port()
         os.mkdir(os.path.join(cls.folder, "bad"))
         cls.start(sys.executable, os.path.join(TESTS, "cli", "registry_hostile.py"), str(cls.port),
                   os.path.join(cls.folder, "bad"), f"127.0.0.1:{cls.real}")
-        wait_for(cls.port)
+        registry_server.wait_for(cls.port)
         cls.repository = f"oci+http://127.0.0.1:{cls.port}/images"
         cls.store = os.path.join(cls.folder, "sealed")
         child(CAPTURE, cls.store)

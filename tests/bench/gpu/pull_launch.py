@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
+import registry_server  # noqa: E402
 BUILD = os.path.abspath(os.environ.get("BUILD") or os.path.join(ROOT, "build"))
 TOOL = os.path.join(BUILD, "foundry-store")
 ENV = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "api", "python"),
@@ -76,34 +77,6 @@ def run_way(args, way, arg, keep=None):
     return {p: statistics.median(r[p] for r in rounds) for p in PHASES if p in rounds[0]}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def registry_start(args):
-    """The server and its port; None without such a program."""
-    program = os.environ.get("FOUNDRY_TEST_REGISTRY") or shutil.which("docker-registry")
-    if not program:
-        return None, 0
-    port, config = free_port(), os.path.join(args.tmp, "registry.yml")
-    with open(config, "w", encoding="utf-8") as f:
-        f.write(f"version: 0.1\nlog:\n  level: error\n  accesslog:\n    disabled: true\n"
-                f"storage:\n  filesystem:\n    rootdirectory: {args.tmp}/data\n"
-                f"http:\n  addr: 127.0.0.1:{port}\n")
-    with open(os.path.join(args.tmp, "registry.log"), "w", encoding="utf-8") as log:
-        server = subprocess.Popen([program, "serve", config], stdout=log, stderr=log,
-                                  env={**os.environ, "OTEL_TRACES_EXPORTER": "none"})
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return server, port
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError("the registry does not start")
-
-
 def model(*words):
     """The lines "name value ..." of model.py as {name: values}."""
     out = subprocess.run([sys.executable, os.path.join(HERE, "model.py"), *words], check=True,
@@ -136,7 +109,7 @@ def measure(args):
     if not args.store:
         args.store = os.path.join(args.tmp, "sealed")
         model("capture", str(args.graphs), args.store)
-    server, port = registry_start(args)
+    server, port = registry_server.start(args.tmp) if registry_server.PROGRAM else (None, 0)
     try:
         if server:
             repository, tagged = push(args, port)
@@ -146,7 +119,7 @@ def measure(args):
             show("pull, then load", run_way(args, "pull", tagged))
             show("load through", run_way(args, "through", repository))
         else:
-            print("no docker-registry: FOUNDRY_TEST_REGISTRY names it")
+            print(registry_server.MISSING)
         show("load from the store", run_way(args, "store", "", args.store))
     finally:
         if server:
