@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
 
-    python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--invariant]
-                                   [--mode3] [--limit SECONDS]
+    python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--steps 3]
+                                   [--invariant] [--mode3] [--profile] [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
@@ -14,7 +14,9 @@ plain engines and one of the later start live side by side.
 
 Requests arrive between the engines' steps, at drawn numbers of steps. So engines of any speed see
 the same batches, in which prompts and answers of many lengths are mixed. Tokens and logprobs must
-be equal again, and so must the batches.
+be equal again, and so must the batches. The engines do this in --steps turns, and the test prints
+what a step costs: that is the same work in every turn. With --profile, each engine does it once
+more under Python's profiler, and the test prints which functions take longer in the later start.
 
 Then the engines serve the same timed requests in turns, while the others are idle. Batches depend
 on the time there, so answers may differ even between two plain engines. The test prints throughput
@@ -42,6 +44,9 @@ def arguments():
     p = engine_load.parser(280)
     p.add_argument("--invariant", action="store_true",
                    help="vLLM's batch-invariant mode: all answers are equal")
+    p.add_argument("--steps", type=int, default=3, help="turns with equal batches")
+    p.add_argument("--profile", action="store_true",
+                   help="compare the time of Python's functions in the later and a plain start")
     p.add_argument("--mode3", action="store_true",
                    help="vLLM's defaults: torch.compile, and graphs of pieces and of all")
     return p.parse_args()
@@ -115,7 +120,7 @@ class Engine:
         """
         engine = self.llm.llm_engine
         asked = self.arrivals(turn, 2, self.a.requests // 2, 0.9, logprobs=2)
-        answers, i = {}, 0
+        answers, i, cost = {}, 0, engine_load.Cost()
         while i < len(asked) or engine.has_unfinished_requests():
             while i < len(asked) and (asked[i][0] <= len(self.batches)
                                       or not engine.has_unfinished_requests()):
@@ -124,7 +129,8 @@ class Engine:
             for out in engine.step():
                 if out.finished:
                     answers[out.request_id] = vllm_start.digest(answer(out))
-        return {"answers": [answers[name] for _, name, _, _ in asked],
+        return {"cost": cost.of(len(self.batches)),
+                "answers": [answers[name] for _, name, _, _ in asked],
                 "batches": vllm_start.digest(self.batches), "steps": len(self.batches),
                 "mixed": sum(each[0] == 1 < each[-1] for each in self.batches),
                 "sizes": len({len(each) for each in self.batches})}
@@ -169,22 +175,31 @@ def serve(a):
     vllm_start.plug_in()
     engine = Engine(a)
     engine_load.serve(engine.began, {
-        "at once": engine.at_once, "by steps": engine.by_steps, "timed": engine.timed})
+        "at once": engine.at_once, "by steps": engine.by_steps, "timed": engine.timed,
+        "profile": lambda turn: engine_load.profiled(engine.by_steps, turn)})
 
 
-def steps(children):
-    """Let the engines serve requests that arrive at drawn steps. Return whether each had the
-    batches and the answers of the first.
+def steps(children, count, profile):
+    """Let the engines serve requests that arrive at drawn steps, in `count` turns. Return whether
+    each had the batches and the answers of the first in every turn.
+
+    profile: also compare the time of their functions.
     """
-    found = {child.name: child.ask("by steps") for child in children}
-    one = found[children[0].name]
-    for name, each in found.items():
-        if each and one:
+    found, costs = [], {child.name: [] for child in children}
+    for child in engine_load.in_turns(children, count):
+        each = child.ask("by steps")
+        costs[child.name].append(each.pop("cost", {}))
+        found.append(each)
+        one = found[0]
+        if each and one and len(found) <= len(children):
             equal = sum(map(str.__eq__, each["answers"], one["answers"]))
-            print(f"by steps, {name}: {each['steps']} batches {each['batches']} of "
+            print(f"by steps, {child.name}: {each['steps']} batches {each['batches']} of "
                   f"{each['sizes']} sizes, {each['mixed']} of them mixed; {equal} of "
                   f"{len(one['answers'])} answers are those of {children[0].name}", flush=True)
-    return [bool(each) and each == one for each in found.values()]
+    engine_load.costs(costs)
+    if profile:
+        engine_load.compare_profiles({child.name: child.ask("profile") for child in children})
+    return [bool(each) and each == found[0] for each in found]
 
 
 def whole(a, folder, end):
@@ -194,7 +209,8 @@ def whole(a, folder, end):
         return engine_load.Child(name, folder, end, os.path.join(folder, "caches", own))
 
     def then(children):
-        return [*steps(children), *engine_load.turns(children, a.rounds, a.invariant)]
+        return [*steps(children, a.steps, a.profile),
+                *engine_load.turns(children, a.rounds, a.invariant)]
     return engine_load.whole(begin, then)
 
 

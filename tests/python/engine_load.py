@@ -6,9 +6,12 @@ results. The script lets the engines work in turns, and compares them.
 """
 import argparse
 import collections
+import cProfile
+import gc
 import itertools
 import json
 import os
+import pstats
 import queue
 import random
 import statistics
@@ -213,6 +216,89 @@ def ratios(answers):
                       f"({min(found):.3f} to {max(found):.3f})", flush=True)
 
 
+class Cost:
+    """What a process spends from now on."""
+
+    def __init__(self):
+        import torch
+        self._torch, self._collecting, self._collections = torch, 0.0, 0
+        gc.callbacks.append(self._collected)
+        self._begin = self._now()
+
+    def _now(self):
+        device = self._torch.cuda.memory_stats()
+        return [time.monotonic(), time.thread_time(), time.process_time(), self._collecting,
+                self._collections, device["num_device_alloc"] + device["num_device_free"]]
+
+    def _collected(self, phase, _info):
+        if phase == "start":
+            self._since = time.monotonic()
+            return
+        self._collecting += time.monotonic() - self._since
+        self._collections += 1
+
+    def of(self, steps):
+        """Return {what: number}, the times in milliseconds a step."""
+        *times, collections_, allocations = (now - then for now, then in zip(
+            self._now(), self._begin))
+        gc.callbacks.remove(self._collected)
+        return {**{name: 1e3 * t / steps for name, t in zip(
+            ("time", "processor, thread", "processor, all", "collections"), times)},
+            "count of collections": collections_, "device allocations": allocations}
+
+
+def in_turns(children, rounds):
+    """Yield the engines in turns, in every second round in the other order."""
+    for i in range(rounds):
+        yield from children[::(-1) ** i]
+
+
+def costs(found):
+    """Print what a step of each engine costs in the median, and the ratios to the first engine of
+    the same turn.
+
+    found: {name: [Cost.of() or {}, for each turn]}.
+    """
+    first = next(iter(found.values()))
+    for name, each in found.items():
+        for what in next(filter(None, each), {}):
+            numbers = [one[what] for one in each if one]
+            ratios_ = sorted(one[what] / other[what] for one, other in zip(each, first)
+                             if one and other and other[what])
+            print(f"by steps, {name:8} {what:22} {statistics.median(numbers):10.3f} "
+                  f"({min(numbers):.3f} to {max(numbers):.3f})", end="")
+            if ratios_ and each is not first:
+                print(f", ratio {statistics.median(ratios_):.3f} "
+                      f"({ratios_[0]:.3f} to {ratios_[-1]:.3f})", end="")
+            print(flush=True)
+
+
+def profiled(does, turn):
+    """Return {function: [calls, milliseconds in it alone]} of a turn."""
+    profile = cProfile.Profile()
+    profile.runcall(does, turn)
+    return {f"{os.path.basename(os.path.dirname(file))}/{os.path.basename(file)}:{line} {name}":
+            [calls, 1e3 * alone]
+            for (file, line, name), (_, calls, alone, _, _) in pstats.Stats(profile).stats.items()}
+
+
+def compare_profiles(found, rows=40):
+    """Print the functions whose times differ most between the later start and the first plain one.
+
+    found: {name of the engine: profiled()}.
+    """
+    one, other, third = (found[name] for name in ("next", "plain 1", "plain 2"))
+    def at(profile, function):
+        return profile.get(function, [0, 0.0])
+    print(f"{'calls':>16} {'ms: next':>9} {'plain 1':>9} {'plain 2':>9}", flush=True)
+    for function in sorted({*one, *other}, key=lambda f: -abs(at(one, f)[1] - at(other, f)[1]))[
+            :rows]:
+        print(f"{at(one, function)[0]:>8}{at(other, function)[0]:>8} "
+              + " ".join(f"{at(p, function)[1]:>9.1f}" for p in (one, other, third)), function)
+    print(f"{'':16} " + " ".join(f"{sum(ms for _, ms in p.values()):>9.1f}"
+                                 for p in (one, other, third)), "all", flush=True)
+
+
 def turns(children, rounds, invariant):
     """Let the engines serve timed requests in turns, in every second round in the other order.
     Return whether each turn was served and, if answers do not depend on batches (invariant),
@@ -220,13 +306,12 @@ def turns(children, rounds, invariant):
     """
     print(f"{'':8} " + " ".join(f"{name:>16}" for name in COLUMNS), flush=True)
     answers = {child.name: [] for child in children}
-    for i in range(rounds):
-        for child in children[::(-1) ** i]:
-            found = child.ask("timed")
-            if found:
-                numbers = " ".join(f"{found.get(name, 0):>16.1f}" for name in COLUMNS)
-                print(f"{child.name:8} {numbers}", flush=True)
-            answers[child.name].append(found)
+    for child in in_turns(children, rounds):
+        found = child.ask("timed")
+        if found:
+            numbers = " ".join(f"{found.get(name, 0):>16.1f}" for name in COLUMNS)
+            print(f"{child.name:8} {numbers}", flush=True)
+        answers[child.name].append(found)
     ratios(answers)
     answers = {name: list(filter(None, found)) for name, found in answers.items()}
     same = compare(answers)
