@@ -138,8 +138,8 @@ class Caches(Engine):
             os.fsync, os.link = fsync_noted, link_noted
             """))
 
-    def test_vllms_notes_of_a_models_class_are_there_before_a_worker(self):
-        """The architecture of the model alone."""
+    def infos(self):
+        """Let a first start use vLLM's notes of its model's class. Return their folder, emptied."""
         folder = self.path(".cache/vllm/modelinfos")
         os.makedirs(folder)
         for name in ("models-one-Architecture", "models-two-Other"):
@@ -148,15 +148,59 @@ class Caches(Engine):
         log = self.start(counts="ONCE", compiles=("sampler", "prepare"))
         self.assertIn("8 files of caches", log)
         shutil.rmtree(folder)
-        register = "import foundry.vllm\nfoundry.vllm.register()\n"
-        self.script(register, FOUNDRY_VLLM="test", FOUNDRY_VLLM_CACHES="0")
+        return folder
+
+    def register(self, before="", **variables):
+        """Register the plug-in, as each process of vLLM does."""
+        return self.script(f"import foundry.vllm\n{before}foundry.vllm.register()\n",
+                           **{"FOUNDRY_VLLM": "test", **variables})
+
+    def test_vllms_notes_of_a_models_class_are_there_before_a_worker(self):
+        """The architecture of the model alone."""
+        folder = self.infos()
+        self.register(FOUNDRY_VLLM_CACHES="0")
         self.assertFalse(os.path.exists(folder))
-        self.script(register, FOUNDRY_VLLM="other")
+        self.register(FOUNDRY_VLLM="other")
         self.assertFalse(os.path.exists(folder))
-        self.script(register, FOUNDRY_VLLM="test")
+        self.register()
         self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
         with open(os.path.join(folder, "models-one-Architecture.json"), encoding="utf-8") as f:
             self.assertEqual(f.read(), "models-one-Architecture")
+
+    def test_the_images_of_ranks_have_these_notes_too(self):
+        folder = self.infos()
+        self.store("store.tag('test', 'test.rank0'), store.remove('test')")
+        self.register()
+        self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
+
+    def test_an_image_with_these_notes_is_fetched(self):
+        """By the process that makes the engine alone, and if the store has no image of the name."""
+        folder = self.infos()
+        pack = self.path("pack")
+        self.store(f"store.export(['test'], {pack!r})\nstore.tag('test', 'test.rank0')\n"
+                   "store.remove('test')\n"
+                   f"store.export(['test.rank0'], {pack!r} + '.rank0')\n"
+                   "store.remove('test.rank0')\n")
+        fetch = textwrap.dedent("""
+            import foundry
+            def pull(store, ref):
+                if ref != %r:
+                    raise foundry.Error(-300, "there is none")
+                store.import_(%r)
+            foundry.Store.pull = pull
+            """)
+        one, rank = fetch % ("test", pack), fetch % ("test.rank0", pack + ".rank0")
+        registry = {"FOUNDRY_REGISTRY": "oci://127.0.0.1:1/models"}
+        self.register(one)
+        self.assertFalse(os.path.exists(folder))
+        child = "import multiprocessing\nmultiprocessing.parent_process = lambda: multiprocessing\n"
+        self.register(one + child, **registry)
+        self.assertFalse(os.path.exists(folder))
+        for text in (one, rank):
+            self.register(text, **registry)
+            self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
+            shutil.rmtree(folder)
+            self.store("for each in store.refs():\n    store.remove(each.name)\n")
 
     def test_a_variable_turns_it_off(self):
         log = self.start(counts="ONCE", compiles=("sampler", "prepare"), FOUNDRY_VLLM_CACHES="0")

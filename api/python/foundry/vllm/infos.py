@@ -7,9 +7,11 @@ that registers the plug-in writes the files that an image carries. vLLM compares
 the model's code.
 """
 import glob
+import multiprocessing
 import os
 
 from ..engines import caches, log
+from ..errors import NotFoundError
 from ..store import Store
 
 FOLDER = "infos"  # its name in an image
@@ -29,12 +31,36 @@ def files(config):
 
 
 def unpack(ref):
-    """Write the files that the image `ref` carries and that are missing."""
+    """Write the files that an image of the name `ref` carries and that are missing.
+
+    If the store has no image of this name, the process that makes the engine fetches one, as its
+    worker would do later.
+    """
+    names = ref, f"{ref}.rank0"  # with several GPUs, each rank has an image, with the same files
     try:
-        with Store(readonly=True) as store:
-            carried = {name for name in caches.names(store.describe(ref))
+        may_fetch = bool(os.environ.get("FOUNDRY_REGISTRY")
+                         and multiprocessing.parent_process() is None)
+        with Store(create=may_fetch, readonly=not may_fetch) as store:
+            there = {each.name for each in store.refs()}
+            found = next((name for name in names if name in there), None)
+            if not found and may_fetch:
+                found = fetch(store, names)
+            if not found:
+                return
+            carried = {name for name in caches.names(store.describe(found))
                        if name == caches.PLACES or name.startswith(FOLDER + "/")}
-            _, written = caches.unpack(store, ref, folder(), carried)
+            _, written = caches.unpack(store, found, folder(), carried)
             log.debug("Foundry: %d files on models' classes written", written)
     except Exception as e:  # vLLM makes what is missing
         log.debug("Foundry: no files on models' classes, because %s", e)
+
+
+def fetch(store, names):
+    """Fetch the first image of `names` that FOUNDRY_REGISTRY has. Return its name."""
+    for name in names:
+        try:
+            store.pull(ref=name)
+            return name
+        except NotFoundError as e:
+            log.debug("Foundry: no files on models' classes, because %s", e)
+    return None
