@@ -276,6 +276,8 @@ static int key_make(const struct start *s, struct fdry_buf *ret)
  * the same. */
 static int claim_acquire(struct start *s, bool *waited, struct fdry_claim **ret)
 {
+	const struct fdry_wait wait = { .ms = s->o.wait_ms ? s->o.wait_ms : WAIT_MS,
+					.fn = s->o.waiting, .arg = s->o.waiting_arg };
 	struct fdry_buf key = { 0 };
 	double mark = fdry_now_ms();
 	int err, none = 0;
@@ -284,12 +286,11 @@ static int claim_acquire(struct start *s, bool *waited, struct fdry_claim **ret)
 		return 0;
 	err = key_make(s, &key);
 	if (!err)
-		none = fdry_claim_begin(s->store, key.data, key.len,
-					s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
+		none = fdry_claim_begin(s->store, key.data, key.len, &wait, waited, ret);
 	fdry_buf_release(&key);
 	if (*waited || none == -FDRY_E_LOCKED)
 		s->ret->wait_ms = fdry_elapsed_ms(&mark);
-	return err;
+	return none == -FDRY_E_CALLBACK ? none : err;
 }
 
 static int capture_alone(struct start *s)

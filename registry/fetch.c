@@ -15,7 +15,6 @@
 #include "registry/registry.h"
 
 #define TAG_MAX 128
-#define WAIT_MS 3600000u
 #define KEY "registry" /* of claims, with the ref behind its terminator */
 
 /* --- tags --- */
@@ -98,9 +97,10 @@ static void *fetch_run(void *arg)
 /* Wait for another process or thread that already fetches it. */
 static int claim_begin(struct fdry_store *s, const char *ref, bool *waited, struct fdry_claim **ret)
 {
+	static const struct fdry_wait hour = { .ms = 3600000 };
 	struct fdry_buf key = { 0 };
 	int err = fdry_buf_put(&key, KEY, sizeof(KEY)) ?: fdry_buf_put(&key, ref, strlen(ref)) ?:
-		  fdry_claim_begin(s, key.data, key.len, WAIT_MS, waited, ret);
+		  fdry_claim_begin(s, key.data, key.len, &hour, waited, ret);
 
 	fdry_buf_release(&key);
 	return err;

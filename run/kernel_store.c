@@ -10,7 +10,7 @@
 #include "run/kernel_cache.h"
 #include "lib/log.h"
 
-#define CLAIM_WAIT_MS 60000u
+static const struct fdry_wait CLAIM_WAIT = { .ms = 60000 };
 
 static struct fdry_compiled compiled_of(const struct fdry_kernels_unit *u)
 {
@@ -92,7 +92,7 @@ struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k,
 
 	if (!k->store || !u->keep)
 		return NULL;
-	if (fdry_claim_begin(k->store, &u->key, sizeof(u->key), CLAIM_WAIT_MS, &waited, &claim))
+	if (fdry_claim_begin(k->store, &u->key, sizeof(u->key), &CLAIM_WAIT, &waited, &claim))
 		fdry_debug("kernels: no claim: %s", fdry_last_error());
 	return claim;
 }

@@ -57,9 +57,19 @@ static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *acqui
 	return err;
 }
 
-static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t wait_ms,
+int fdry_wait_nap(const struct fdry_wait *w)
+{
+	fdry_sleep_ms(NAP_MS);
+	if (w->fn && w->fn(w->arg))
+		return fdry_fail(FDRY_E_CALLBACK,
+				 "the program has ended the wait for another process");
+	return 0;
+}
+
+static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, const struct fdry_wait *wait,
 		      bool *waited)
 {
+	uint32_t ms = wait ? wait->ms : 0;
 	double begin = fdry_now_ms();
 	bool acquired = false;
 	int err;
@@ -68,12 +78,14 @@ static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t w
 		err = claim_try(t, d, &acquired);
 		if (err || acquired)
 			return err;
-		if (fdry_now_ms() - begin >= wait_ms)
+		if (fdry_now_ms() - begin >= ms)
 			return fdry_fail(FDRY_E_LOCKED,
 					 "another process has not ended its claim within %u ms; "
 					 "wait longer, or end it",
-					 wait_ms);
-		fdry_sleep_ms(NAP_MS);
+					 ms);
+		err = fdry_wait_nap(wait);
+		if (err)
+			return err;
 	}
 }
 
@@ -89,8 +101,8 @@ static int claim_name(struct fdry_claim *t, const void *key, size_t len)
 	return 0;
 }
 
-int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms,
-		     bool *waited, struct fdry_claim **ret)
+int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len,
+		     const struct fdry_wait *wait, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_claim *t;
 	int err = fdry_store_check_write(s);
@@ -109,7 +121,7 @@ int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t
 		err = claim_fail("open the directory of");
 		goto out_free;
 	}
-	err = claim_wait(t, &s->env->dir, wait_ms, waited);
+	err = claim_wait(t, &s->env->dir, wait, waited);
 	if (err)
 		goto out_close;
 	*ret = t;

@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "lib/clock.h"
+#include "lib/threads.h"
 #include "store/internal.h"
 
 #define MAGIC "FDRYGRP1"
-#define NAP_MS 10
 
 enum state { OPEN, MET, FAILED };
 
@@ -152,7 +152,7 @@ static int leave(struct meeting *m, uint8_t *all)
 
 	if (m->head.state == FAILED)
 		return fdry_fail(FDRY_E_LOCKED, "%u of %u ranks of the group '%.100s' came within "
-				 "%u ms", ranks_there(m), m->g->ranks, m->g->name, m->g->wait_ms);
+				 "%u ms", ranks_there(m), m->g->ranks, m->g->name, m->g->wait.ms);
 	for (i = 0; i < m->g->ranks; i++)
 		memcpy(all + i * m->g->len, m->records + i * record_size(m->g) + 1, m->g->len);
 	if (++m->head.left == m->g->ranks)
@@ -186,7 +186,8 @@ int fdry_group_meet(struct fdry_store *s, const struct fdry_group *g, const void
 	char hex[FDRY_OID_HEX_SIZE];
 	double begin = fdry_now_ms();
 	struct fdry_oid oid;
-	bool decided = false;
+	struct fdry_saved_err ended = { 0 };
+	bool decided = false, late;
 	int err = fdry_store_check_write(s) ?: fdry_oid_of(g->name, strlen(g->name), &oid);
 
 	if (err)
@@ -196,12 +197,13 @@ int fdry_group_meet(struct fdry_store *s, const struct fdry_group *g, const void
 	if (!m.records)
 		return fdry_nomem();
 	for (;;) {
-		err = step(&m, mine, fdry_now_ms() - begin >= g->wait_ms, all, &decided);
+		late = ended.err || fdry_now_ms() - begin >= g->wait.ms;
+		err = step(&m, mine, late, all, &decided);
 		if (err || decided)
 			break;
 		mine = NULL;
-		fdry_sleep_ms(NAP_MS);
+		fdry_saved_err_set(&ended, fdry_wait_nap(&g->wait));
 	}
 	free(m.records);
-	return err;
+	return err == -FDRY_E_LOCKED && ended.err ? fdry_saved_err_restore(&ended) : err;
 }

@@ -400,6 +400,17 @@ struct fdry_complete {
 int fdry_store_complete(struct fdry_store *s, const struct fdry_oid *image,
 			struct fdry_complete *ret) __must_check;
 
+/* --- waiting for other processes --- */
+
+struct fdry_wait {
+	uint32_t ms;          /* the longest time */
+	int (*fn)(void *arg); /* NULL, or called after each nap; not 0: it ends the wait */
+	void *arg;
+};
+
+/* Sleep for a moment. Errors: FDRY_E_CALLBACK (the function has ended the wait). */
+int fdry_wait_nap(const struct fdry_wait *w) __must_check;
+
 /* --- groups --- */
 
 #define FDRY_GROUP_RANKS_MAX 4096u
@@ -409,7 +420,7 @@ struct fdry_group {
 	const char *name;     /* one for each meeting */
 	uint32_t rank, ranks; /* at most FDRY_GROUP_RANKS_MAX */
 	size_t len;           /* bytes of a record, at most FDRY_GROUP_LEN_MAX */
-	uint32_t wait_ms;     /* for all ranks */
+	struct fdry_wait wait; /* for all ranks */
 };
 
 /**
@@ -419,7 +430,8 @@ struct fdry_group {
  *
  * All ranks get the same answer: the records, or FDRY_E_LOCKED if not all ranks came before one of
  * them had waited long enough. Other errors concern this rank alone: FDRY_E_EXISTS (it was there
- * before), FDRY_E_INVAL (another number of ranks), FDRY_E_PERM, FDRY_E_FULL, FDRY_E_IO.
+ * before), FDRY_E_INVAL (another number of ranks), FDRY_E_CALLBACK (it has ended the wait; the
+ * other ranks get FDRY_E_LOCKED), FDRY_E_PERM, FDRY_E_FULL, FDRY_E_IO.
  */
 int fdry_group_meet(struct fdry_store *s, const struct fdry_group *g, const void *mine,
 		    void *all) __must_check;
@@ -431,15 +443,17 @@ struct fdry_claim;
 /**
  * fdry_claim_begin() - Make this thread the only one that does a certain task.
  * @key: @len bytes that name the task; claims with different keys are independent
- * @wait_ms: how long to wait until another claim of this key ends
+ * @wait: until another claim of this key ends; NULL: not at all
  * @waited: whether there was another claim; written on success
  *
  * The claim excludes all processes on this host that use the store, and the other threads of this
- * process. It ends if its process dies. Errors: FDRY_E_LOCKED (the wait took longer than @wait_ms),
- * FDRY_E_PERM (also if the store is open for reading only), FDRY_E_FULL, FDRY_E_IO.
+ * process. It ends if its process dies. Errors: FDRY_E_LOCKED (the wait took too long),
+ * FDRY_E_CALLBACK (see fdry_wait_nap()), FDRY_E_PERM (also if the store is open for reading only),
+ * FDRY_E_FULL, FDRY_E_IO.
  */
-int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms,
-		     bool *waited, struct fdry_claim **ret) __must_check;
+int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len,
+		     const struct fdry_wait *wait, bool *waited,
+		     struct fdry_claim **ret) __must_check;
 /* End it. NULL is fine. In a forked child, only its memory is freed. */
 void fdry_claim_end(struct fdry_claim *t);
 

@@ -443,7 +443,7 @@ static int do_claim(struct worker *w)
 	char key = (char)('a' + work_random(&w->random) / 2 % 4);
 	struct fdry_claim *claim;
 	bool waited;
-	int err = fdry_claim_begin(w->s, &key, 1, 10, &waited, &claim);
+	int err = fdry_claim_begin(w->s, &key, 1, &(struct fdry_wait){ .ms = 10 }, &waited, &claim);
 
 	if (!err)
 		fdry_claim_end(claim);

@@ -659,6 +659,40 @@ START_TEST(a_wait_that_takes_too_long)
 }
 END_TEST
 
+static int third_nap(void *arg)
+{
+	return ++*(int *)arg == 3;
+}
+
+START_TEST(a_wait_that_the_program_ends)
+{
+	struct fdry_start_report *r = NULL;
+	struct fdry_store *s;
+	int naps = 0;
+	pid_t pid;
+
+	fdry_store_close(store_at_hand());
+	job->sleep_ms = 60000;
+	pid = fork();
+	if (!pid) {
+		start_either();
+		_exit(0);
+	}
+	while (!__atomic_load_n(&job->asleep, __ATOMIC_SEQ_CST))
+		usleep(1000);
+	opts.waiting = third_nap;
+	opts.waiting_arg = &naps;
+	s = store_at_hand();
+	fails(CALLBACK, "has ended the wait", fdry_load_or_capture(s, &opts, &r));
+	ck_assert_int_eq(naps, 3);
+	ck_assert_ptr_null(r);
+	ck_assert_int_eq(job->runs, 1);
+	fdry_store_close(s);
+	(void)kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("api_start");
@@ -685,6 +719,7 @@ int main(void)
 	tcase_add_test(tc, none_waits);
 	tcase_add_test(tc, other_facts_do_not_wait);
 	tcase_add_loop_test(tc, a_wait_that_takes_too_long, 0, 2);
+	tcase_add_test(tc, a_wait_that_the_program_ends);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

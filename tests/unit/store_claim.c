@@ -7,7 +7,7 @@
 
 #include "tests/lib/store.h"
 
-#define LONG_MS 20000
+static const struct fdry_wait LONG = { .ms = 20000 }, SHORT = { .ms = 50 };
 
 /* Memory through which processes of a test communicate. */
 struct shared {
@@ -35,7 +35,7 @@ static void claim_use(struct fdry_store *s, struct shared *sh, const char *key)
 	bool waited;
 	int now;
 
-	ok(fdry_claim_begin(s, key, strlen(key), LONG_MS, &waited, &t));
+	ok(fdry_claim_begin(s, key, strlen(key), &LONG, &waited, &t));
 	now = __atomic_add_fetch(&sh->inside, 1, __ATOMIC_SEQ_CST);
 	if (now > __atomic_load_n(&sh->most, __ATOMIC_SEQ_CST))
 		__atomic_store_n(&sh->most, now, __ATOMIC_SEQ_CST);
@@ -116,17 +116,43 @@ START_TEST(keys_do_not_meet)
 	struct fdry_store *s = store_make();
 	bool waited = true;
 
-	ok(fdry_claim_begin(s, "one", 3, 0, &waited, &one));
+	ok(fdry_claim_begin(s, "one", 3, NULL, &waited, &one));
 	ck_assert(!waited);
-	ok(fdry_claim_begin(s, "two", 3, 0, &waited, &two));
-	fails(LOCKED, "within 0 ms", fdry_claim_begin(s, "one", 3, 0, &waited, &none));
-	fails(LOCKED, "within 50 ms", fdry_claim_begin(s, "two", 3, 50, &waited, &none));
+	ok(fdry_claim_begin(s, "two", 3, NULL, &waited, &two));
+	fails(LOCKED, "within 0 ms", fdry_claim_begin(s, "one", 3, NULL, &waited, &none));
+	fails(LOCKED, "within 50 ms", fdry_claim_begin(s, "two", 3, &SHORT, &waited, &none));
 	ck_assert_int_eq(claim_files(), 2);
 	fdry_claim_end(one);
-	ok(fdry_claim_begin(s, "one", 3, 0, &waited, &one));
+	ok(fdry_claim_begin(s, "one", 3, NULL, &waited, &one));
 	fdry_claim_end(one);
 	fdry_claim_end(two);
 	fdry_claim_end(NULL);
+	fdry_store_close(s);
+}
+END_TEST
+
+static int third_nap(void *arg)
+{
+	return ++*(int *)arg == 3;
+}
+
+START_TEST(a_wait_that_the_program_ends)
+{
+	int naps = 0;
+	const struct fdry_wait wait = { .ms = LONG.ms, .fn = third_nap, .arg = &naps };
+	struct fdry_claim *one, *none = NULL;
+	struct fdry_store *s = store_make();
+	bool waited;
+
+	ok(fdry_claim_begin(s, "key", 3, &wait, &waited, &one));
+	ck_assert_int_eq(naps, 0);
+	fails(CALLBACK, "has ended the wait", fdry_claim_begin(s, "key", 3, &wait, &waited, &none));
+	ck_assert_int_eq(naps, 3);
+	ck_assert_ptr_null(none);
+	fdry_claim_end(one);
+	ok(fdry_claim_begin(s, "key", 3, &wait, &waited, &one));
+	ck_assert(!waited);
+	fdry_claim_end(one);
 	fdry_store_close(s);
 }
 END_TEST
@@ -142,16 +168,16 @@ START_TEST(the_dead_hold_nothing)
 	fdry_store_close(store_make());
 	pid = fork();
 	if (!pid) {
-		ok(fdry_claim_begin(store_make(), "key", 3, 0, &waited, &t));
+		ok(fdry_claim_begin(store_make(), "key", 3, NULL, &waited, &t));
 		__atomic_store_n(&sh->ready, 1, __ATOMIC_SEQ_CST);
 		pause();
 	}
 	while (!__atomic_load_n(&sh->ready, __ATOMIC_SEQ_CST))
 		nap(1);
 	s = store_make();
-	fails(LOCKED, "", fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	fails(LOCKED, "", fdry_claim_begin(s, "key", 3, NULL, &waited, &t));
 	ck_assert(!kill(pid, SIGKILL));
-	ok(fdry_claim_begin(s, "key", 3, LONG_MS, &waited, &t));
+	ok(fdry_claim_begin(s, "key", 3, &LONG, &waited, &t));
 	fdry_claim_end(t);
 	waitpid(pid, NULL, 0);
 	ck_assert_int_eq(claim_files(), 0);
@@ -167,13 +193,13 @@ START_TEST(forked_workers_hold_nothing)
 	bool waited;
 	pid_t pid;
 
-	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	ok(fdry_claim_begin(s, "key", 3, NULL, &waited, &t));
 	pid = fork();
 	if (!pid)
 		for (;;)
 			pause();
 	fdry_claim_end(t);
-	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	ok(fdry_claim_begin(s, "key", 3, NULL, &waited, &t));
 	fdry_claim_end(t);
 	ck_assert(!kill(pid, SIGKILL));
 	waitpid(pid, NULL, 0);
@@ -194,7 +220,7 @@ START_TEST(workers_of_the_dead_hold_nothing)
 	fdry_store_close(store_make());
 	pid = fork();
 	if (!pid) {
-		ok(fdry_claim_begin(store_make(), "key", 3, 0, &waited, &t));
+		ok(fdry_claim_begin(store_make(), "key", 3, NULL, &waited, &t));
 		pid = fork();
 		if (pid)
 			_exit(0);
@@ -207,7 +233,7 @@ START_TEST(workers_of_the_dead_hold_nothing)
 	while (!__atomic_load_n(&sh->ready, __ATOMIC_SEQ_CST))
 		nap(1);
 	s = store_make();
-	err = fdry_claim_begin(s, "key", 3, 0, &waited, &t);
+	err = fdry_claim_begin(s, "key", 3, NULL, &waited, &t);
 	ck_assert(!kill(sh->ready, SIGKILL));
 	ck_assert_msg(!err, "%s", fdry_last_error());
 	fdry_claim_end(t);
@@ -223,7 +249,7 @@ START_TEST(a_worker_drops_nothing)
 	bool waited;
 	pid_t pid;
 
-	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	ok(fdry_claim_begin(s, "key", 3, NULL, &waited, &t));
 	pid = fork();
 	if (!pid) {
 		fdry_claim_end(t);
@@ -231,7 +257,7 @@ START_TEST(a_worker_drops_nothing)
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	fails(LOCKED, "", fdry_claim_begin(s, "key", 3, 0, &waited, &none));
+	fails(LOCKED, "", fdry_claim_begin(s, "key", 3, NULL, &waited, &none));
 	fdry_claim_end(t);
 	ck_assert_int_eq(claim_files(), 0);
 	fdry_store_close(s);
@@ -246,7 +272,7 @@ START_TEST(stores_that_are_only_read)
 
 	fdry_store_close(store_make());
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
-	fails(PERM, "for reading only", fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	fails(PERM, "for reading only", fdry_claim_begin(s, "key", 3, NULL, &waited, &t));
 	fdry_store_close(s);
 }
 END_TEST
@@ -264,7 +290,7 @@ START_TEST(links_are_not_followed)
 	snprintf(name, sizeof(name), "%s/.claim-%.16s", path, fdry_oid_hex(&oid, hex));
 	snprintf(victim, sizeof(victim), "%s/victim", dir);
 	ck_assert(!symlink(victim, name));
-	fails(IO, "claim something", fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	fails(IO, "claim something", fdry_claim_begin(s, "key", 3, NULL, &waited, &t));
 	ck_assert(access(victim, F_OK));
 	fdry_store_close(s);
 }
@@ -299,7 +325,7 @@ START_TEST(leftovers_are_swept)
 	bool waited;
 	char dir_left[400];
 
-	ok(fdry_claim_begin(s, "held", 4, LONG_MS, &waited, &t));
+	ok(fdry_claim_begin(s, "held", 4, &LONG, &waited, &t));
 	leave_file(".claim-0123456789abcdef");
 	leave_file("verified.0123");
 	leave_file(".others");
@@ -327,6 +353,7 @@ int main(void)
 	tcase_add_test(tc, one_process_at_a_time);
 	tcase_add_test(tc, one_thread_at_a_time);
 	tcase_add_test(tc, keys_do_not_meet);
+	tcase_add_test(tc, a_wait_that_the_program_ends);
 	tcase_add_test(tc, the_dead_hold_nothing);
 	tcase_add_test(tc, forked_workers_hold_nothing);
 	tcase_add_test(tc, workers_of_the_dead_hold_nothing);

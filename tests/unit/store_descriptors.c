@@ -105,7 +105,7 @@ static int everything(void)
 		return 3;
 	fdry_atime_note(s->env, &image);
 	fdry_reader_end(reader);
-	if (fdry_claim_begin(s, "x", 1, 0, &waited, &claim) || !say())
+	if (fdry_claim_begin(s, "x", 1, NULL, &waited, &claim) || !say())
 		return 4;
 	fdry_claim_end(claim);
 	if (export_nowhere(s))

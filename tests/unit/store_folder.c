@@ -187,7 +187,7 @@ START_TEST(odd_claim)
 
 	snprintf(name, sizeof(name), ".claim-%.16s", fdry_oid_hex(&oid, hex));
 	make_odd(name, _i);
-	fails(IO, "it is no regular file", fdry_claim_begin(s, "x", 1, 0, &waited, &claim));
+	fails(IO, "it is no regular file", fdry_claim_begin(s, "x", 1, NULL, &waited, &claim));
 	ok(fdry_store_gc(s, NULL, &r));
 }
 END_TEST

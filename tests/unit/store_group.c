@@ -37,7 +37,7 @@ static struct fdry_store *store_get(void)
 static int meet(struct fdry_store *s, const char *name, uint32_t rank, uint32_t wait_ms)
 {
 	const struct fdry_group g = { .name = name, .rank = rank, .ranks = RANKS, .len = 4,
-				      .wait_ms = wait_ms };
+				      .wait = { .ms = wait_ms } };
 	uint32_t all[RANKS], i;
 	int err = fdry_group_meet(s, &g, &rank, all);
 
@@ -145,10 +145,33 @@ START_TEST(a_rank_that_dies_after_it_came)
 }
 END_TEST
 
+static int third_nap(void *arg)
+{
+	return ++*(int *)arg == 3;
+}
+
+START_TEST(a_rank_whose_program_ends_the_wait)
+{
+	int naps = 0;
+	const struct fdry_group g = { .name = "start", .rank = 0, .ranks = RANKS, .len = 4,
+				      .wait = { LONG_MS, third_nap, &naps } };
+	struct fdry_store *s = store_get();
+	pid_t other = rank_start("start", 1, 0, LONG_MS);
+	uint32_t all[RANKS] = { 0 };
+
+	while (!group_files())
+		usleep(1000);
+	fails(CALLBACK, "has ended the wait", fdry_group_meet(s, &g, all, all));
+	ck_assert_int_eq(naps, 3);
+	ck_assert_int_eq(rank_end(other), 1);
+	fdry_store_close(s);
+}
+END_TEST
+
 START_TEST(ranks_that_cannot_be)
 {
 	const struct fdry_group other = { .name = "start", .rank = 1, .ranks = 2, .len = 4,
-					  .wait_ms = 1 };
+					  .wait = { .ms = 1 } };
 	struct fdry_store *s = store_get();
 	uint32_t all[2];
 
@@ -207,6 +230,7 @@ int main(void)
 	tcase_add_test(tc, a_rank_that_does_not_come);
 	tcase_add_test(tc, all_ranks_get_one_answer);
 	tcase_add_test(tc, a_rank_that_dies_after_it_came);
+	tcase_add_test(tc, a_rank_whose_program_ends_the_wait);
 	tcase_add_test(tc, ranks_that_cannot_be);
 	tcase_add_test(tc, a_rank_that_comes_twice);
 	tcase_add_test(tc, old_files_are_swept);

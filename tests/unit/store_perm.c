@@ -77,7 +77,7 @@ static void check_made_under(mode_t mask, unsigned int flags, mode_t directory, 
 	ok(fdry_store_open(path, FDRY_STORE_CREATE | flags, &s));
 	ok(share_seal(s, 1, 3, 1000, "r"));
 	ok(share_load(s, 1, 3, 1000, "r"));
-	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &claim));
+	ok(fdry_claim_begin(s, "key", 3, NULL, &waited, &claim));
 	ok(fdry_writer_begin(s, &p));
 	ck_assert(!stat(path, &st));
 	ck_assert_uint_eq(st.st_uid, geteuid());
@@ -288,7 +288,7 @@ static int member_uses(void *arg)
 		return share_say(1);
 	if (share_seal(s, 20, 3, 1000, NULL) || fdry_store_gc(s, NULL, &r) || r.dead != 4)
 		return share_say(2);
-	if (fdry_claim_begin(s, "k", 1, 1000, &waited, &claim) ||
+	if (fdry_claim_begin(s, "k", 1, &(struct fdry_wait){ .ms = 1000 }, &waited, &claim) ||
 	    share_load(s, 10, 3, 1000, "member"))
 		return share_say(3);
 	fdry_claim_end(claim);

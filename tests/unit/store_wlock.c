@@ -235,7 +235,7 @@ static int refuses_to_write(struct fdry_store *s)
 	return !share_refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_store_gc(s, NULL, &r), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_store_remove(s, "r"), FDRY_E_PERM, "reading only") ||
-	       !share_refused(fdry_claim_begin(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM,
+	       !share_refused(fdry_claim_begin(s, "k", 1, NULL, &waited, &claim), FDRY_E_PERM,
 			      "reading only");
 }
 
@@ -606,7 +606,7 @@ START_TEST(programs_inherit_nothing)
 	ok(share_seal(s, 1, 2, 100, "r"));
 	ok(fdry_writer_begin(s, &p));
 	ok(fdry_reader_begin(s, &g));
-	ok(fdry_claim_begin(s, "k", 1, 0, &waited, &claim));
+	ok(fdry_claim_begin(s, "k", 1, NULL, &waited, &claim));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ck_assert_int_ge(fds_below(dir), 7);
 	ck_assert(!posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ));

@@ -29,6 +29,7 @@ class Struct(Structure):
 
 
 CAPTURE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+WAITING_FN = ctypes.CFUNCTYPE(c_int, c_void_p)
 RANK_MAX = 8
 ID_SIZE = 65
 
@@ -196,7 +197,7 @@ class PinOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("wait_ms", c_uint32),
                 ("facts", POINTER(Fact)), ("nfacts", c_size_t), ("group", c_char_p),
                 ("rank", c_uint32), ("ranks", c_uint32), ("exchange", EXCHANGE_FN),
-                ("exchange_arg", c_void_p)]
+                ("exchange_arg", c_void_p), ("waiting", WAITING_FN), ("waiting_arg", c_void_p)]
 
 
 class PinReport(Struct):
@@ -341,7 +342,8 @@ class Requirements(Struct):
 class StartOpts(Struct):
     _fields_ = [("sz", c_size_t), ("names", POINTER(c_char_p)), ("nnames", c_size_t),
                 ("ref", c_char_p), ("load", POINTER(LoadOpts)), ("capture", POINTER(CaptureOpts)),
-                ("fn", CAPTURE_FN), ("arg", c_void_p), ("flags", c_uint32), ("wait_ms", c_uint32)]
+                ("fn", CAPTURE_FN), ("arg", c_void_p), ("flags", c_uint32), ("wait_ms", c_uint32),
+                ("waiting", WAITING_FN), ("waiting_arg", c_void_p)]
 
 
 class StartUnused(Struct):
