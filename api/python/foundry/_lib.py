@@ -194,7 +194,7 @@ POOL = _object("POOL", "fdry_graphpool_put", "the pool is freed; make another on
 GRAPH = STREAM = GRAPH_EXEC = FUNCTION = c_void_p
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
-_entered = _local()  # .callbacks: those that this thread runs now
+_entered = _local()  # .callbacks: see entered()
 
 
 class Handle:
@@ -307,7 +307,7 @@ class Handle:
 
 
 def entered():
-    """The callbacks that this thread runs now."""
+    """The callbacks that this thread runs now, but for those that may wait."""
     return getattr(_entered, "callbacks", ())
 
 
@@ -510,13 +510,19 @@ class Callback:
     of the block, the function is not called again, and the library receives `failed`. handle: a
     weak reference to the Handle of the object that calls it, if threads of the library call it,
     too.
+
+    Python runs the handlers of signals that came during a call of the library when a callback
+    begins, before its first line. ctypes drops what they raise then, such as KeyboardInterrupt, and
+    tells only sys.unraisablehook. In with blocks, such exceptions count as the function's.
     """
 
     handle = None
 
-    def __init__(self, kind, function, failed=None, ends=None):
-        """ends: called at the end of each with block, whatever happens in it."""
-        self._function, self._failed, self._ends = function, failed, ends
+    def __init__(self, kind, function, failed=None, ends=None, waits=False):
+        """ends: called at the end of each with block, whatever happens in it. waits: whether the
+        function may wait for other calls of the library.
+        """
+        self._function, self._failed, self._ends, self._waits = function, failed, ends, waits
         self._entered, self._raised = False, None
         self.fn = kind(self._call) if function else kind()
 
@@ -524,7 +530,7 @@ class Callback:
         if self._raised is not None:
             return self._failed
         outer = entered()
-        _entered.callbacks = (*outer, self)
+        _entered.callbacks = outer if self._waits else (*outer, self)
         try:
             return self._function(*args)
         except BaseException as e:
@@ -544,13 +550,68 @@ class Callback:
 
     def __enter__(self):
         self._entered = True
+        _blocks.enter(self)
 
     def __exit__(self, *_):
         self._entered = False
+        _blocks.leave(self)
         if self._ends is not None:
             self._ends()
         if self._raised is not None:
             raise self._raised from None
+
+    def fail(self, error):
+        """Raise this error at the end of the with block, unless there is an earlier one."""
+        self._raised = self._raised or error
+
+
+def waiting():
+    """A Callback of calls that wait for other processes: what the handler of a signal raises ends
+    the wait.
+    """
+    from . import _tables
+    return Callback(_tables.WAITING_FN, lambda _: 0, failed=1)
+
+
+class _Blocks:
+    """The with blocks of callbacks in which the main thread is, the only one that handles signals.
+
+    In them, unraisable() is in the place of sys.unraisablehook.
+    """
+
+    def __init__(self):
+        self._inside, self._hook = [], None
+
+    def enter(self, callback):
+        import threading
+        if threading.current_thread() is threading.main_thread():
+            if not self._inside:
+                self._hook, sys.unraisablehook = sys.unraisablehook, self.unraisable
+            self._inside.append(callback)
+
+    def leave(self, callback):
+        if callback in self._inside:
+            self._inside.remove(callback)
+            if not self._inside and sys.unraisablehook == self.unraisable:
+                sys.unraisablehook = self._hook
+
+    def unraisable(self, lost):
+        """Let the callback that ctypes had to call, and the innermost block, raise the exception.
+
+        lost.object is what ctypes calls; since Python 3.13, only the message has it.
+        """
+        if self._inside and "ctypes callback" in (lost.err_msg or ""):
+            text = f"{lost.object!r} {lost.err_msg}"
+            of = [each for each in self._inside if repr(each) in text]
+            if of or (repr(self._inside[0]).partition(" at ")[0] in text
+                      and not isinstance(lost.exc_value, Exception)):
+                for each in (*of, self._inside[-1]):
+                    each.fail(lost.exc_value)
+                return
+        self._hook(lost)
+
+
+_blocks = _Blocks()
 
 
 class _Missing:

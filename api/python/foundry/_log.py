@@ -32,7 +32,7 @@ def _message(_, level, text):
         _logger().log(_LEVELS[level], "%s", text.decode(errors="replace"))
 
 
-_fn = _lib.LOG_FN(_message)
+_callback = _lib.Callback(_lib.LOG_FN, _message)
 
 
 def _level():
@@ -54,7 +54,7 @@ def follow():
     level = _level()
     if level != _set:
         _set = level
-        _pass(_fn, None, level)
+        _pass(_callback.fn, None, level)
 
 
 def begin():
@@ -64,7 +64,7 @@ def begin():
         return
     _pass, _set = _lib.raw["fdry_log_set"], _WARN
     _pass.argtypes, _pass.restype = [_lib.LOG_FN, _lib.c_void_p, _lib.c_int], None
-    _pass(_fn, None, _WARN)
+    _pass(_callback.fn, None, _WARN)
 
 
 @atexit.register

@@ -65,13 +65,13 @@ def verify(store=None, threads=0, progress=None, fast=False):
     manifests record instead of hashing it, at the speed of reading it.
     """
     faults = []
-    found = _lib.FAULT_FN(lambda _, kind,
-                          *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
+    found = _lib.Callback(_lib.FAULT_FN, lambda _, kind, *words: faults.append(
+        Fault(_FAULTS[kind], *map(_text, words))))
     callback = bytes_callback(progress, "verifying")
     opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), flags=_VERIFY_FAST if fast else 0,
-                           threads=threads, fault=found, progress=callback.fn)
+                           threads=threads, fault=found.fn, progress=callback.fn)
     report = _lib.VerifyReport(sz=ctypes.sizeof(_lib.VerifyReport))
-    with callback:
+    with callback, found:
         lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(report))
     return Verification(report, faults)
 
@@ -84,16 +84,16 @@ def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
     sources, write nothing.
     """
     done, callback = [], bytes_callback(progress, "repairing")
-    fn = _lib.REPAIR_FN(lambda _, what,
-                        *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
+    found = _lib.Callback(_lib.REPAIR_FN, lambda _, what, *words: done.append(
+        Repaired(_REPAIRED[what], *map(_text, words))))
     opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts),
-                           flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads, repaired=fn,
-                           progress=callback.fn)
+                           flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads,
+                           repaired=found.fn, progress=callback.fn)
     report = _lib.RepairReport(sz=ctypes.sizeof(_lib.RepairReport))
     paths = [_lib.file_name(path) for path in ([sources]
                                                if isinstance(sources, (str, bytes, os.PathLike))
                                                else sources)]
-    with callback:
+    with callback, found:
         lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths),
                               ctypes.byref(opts), ctypes.byref(report))
     return Repair(report, done)

@@ -288,9 +288,10 @@ class Image(_lib.Closing):
         filled again. Raises Error STATE if the image has no self-test.
         """
         raw, found = _lib.SelftestReport(sz=ctypes.sizeof(_lib.SelftestReport)), []
-        note = _lib.SELFTEST_FN(lambda _, text: found.append(_lib.foreign(text)))
+        note = _lib.Callback(_lib.SELFTEST_FN, lambda _, text: found.append(_lib.foreign(text)))
         try:
-            lib.fdry_image_selftest(self._handle, note, None, ctypes.byref(raw))
+            with note:
+                lib.fdry_image_selftest(self._handle, note.fn, None, ctypes.byref(raw))
         except _lib.Error as e:
             if e.name != "FDRY_E_CORRUPT" or not found:
                 raise
@@ -305,8 +306,10 @@ class Image(_lib.Closing):
         external tensors must be filled again.
         """
         found, raw = [], _lib.array(ctypes.c_uint64, keys) if keys else None
-        note = _lib.GRAPH_TIMES_FN(lambda _, times: found.append(GraphTimes(times[0])))
-        lib.fdry_image_kernel_times(self._handle, raw, len(keys), note, None)
+        note = _lib.Callback(_lib.GRAPH_TIMES_FN, lambda _, times: found.append(
+            GraphTimes(times[0])))
+        with note:
+            lib.fdry_image_kernel_times(self._handle, raw, len(keys), note.fn, None)
         return found
 
     def build(self, key):

@@ -36,12 +36,13 @@ class Pruned(_lib.Record):
 
 def _call(function, name, flags, requests, keep=()):
     items = []
-    found = _lib.REPO_FN(lambda _, item: items.append(Tag(item.contents)))
+    found = _lib.Callback(_lib.REPO_FN, lambda _, item: items.append(Tag(item.contents)))
     patterns = (ctypes.c_char_p * len(keep))(*[_lib.text(one) for one in keep])
     opts = _lib.RepoOpts(sz=ctypes.sizeof(_lib.RepoOpts), flags=flags, requests=requests,
-                         keep=patterns, count_keep=len(keep), item=found)
+                         keep=patterns, count_keep=len(keep), item=found.fn)
     report = _lib.RepoReport(sz=ctypes.sizeof(_lib.RepoReport))
-    function(_lib.text(name), ctypes.byref(opts), ctypes.byref(report))
+    with found:
+        function(_lib.text(name), ctypes.byref(opts), ctypes.byref(report))
     return report, items
 
 

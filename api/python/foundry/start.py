@@ -77,9 +77,10 @@ class _Taken:
     def __init__(self, function, device, load, identity, progress):
         self.progress = progress
         self.function, self.device, self.load, self.identity = function, device, load, identity
-        self.capture = self.value = self.raised = None
+        self.capture = self.value = None
         self.base, self.warning = 0, ""
-        self.callback = _lib.CAPTURE_FN(self.run)
+        self.callback = _lib.Callback(_lib.CAPTURE_FN, function and self.run, failed=1, waits=True)
+        self.waiting = _lib.waiting()
 
     def run(self, _, handle):
         self.capture = Capture.adopt(handle, self.device)
@@ -87,9 +88,6 @@ class _Taken:
             self.value = self.function(self.capture)
             self.state()
             self.capture._report_to(self.progress)
-        except BaseException as e:  # raised again by the caller of the library
-            self.raised = e
-            return 1
         finally:
             self.capture._handle.suspend()
         return 0
@@ -146,9 +144,9 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
     store: a Store or a path, which is created if it does not exist (None: the default store).
     seal_as: the ref of a new image (None: the first ref). wait: seconds to wait for another process
-    that captures the same; 0: do not wait. device, base, size, preallocate: as for Capture; the
-    base follows from the name. Other options are those of load(). progress also gets the phases of
-    the seal, if there is one, as Capture.seal() reports them.
+    that captures the same; 0: do not wait. Ctrl-C ends the wait. device, base, size, preallocate:
+    as for Capture; the base follows from the name. Other options are those of load(). progress also
+    gets the phases of the seal, if there is one, as Capture.seal() reports them.
 
     Import foundry before torch. Otherwise nothing can be captured (FDRY_E_LATE), but images load.
     """
@@ -166,9 +164,8 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
                           ref=_lib.text(seal_as) if seal_as is not None else None,
                           load=ctypes.pointer(load), capture=ctypes.pointer(place),
                           flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
-                          wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))))
-    if capture:
-        opts.fn = taken.callback
+                          wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))), fn=taken.callback.fn,
+                          waiting=taken.waiting.fn)
     store = store if isinstance(store, Store) else Store(store, create=not strict)
     return _checked(_start(store, opts, device, taken), taken, strict)
 
@@ -176,7 +173,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 def _start(store, opts, device, taken):
     raw = ctypes.POINTER(_lib.StartReport)()
     try:
-        with taken.load.calls, taken.progress:
+        with taken.load.calls, taken.progress, taken.callback, taken.waiting:
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
         if raw:  # the start succeeded, but progress() raised
@@ -184,8 +181,6 @@ def _start(store, opts, device, taken):
             _lib.Handle(_lib.CAPTURE(raw.contents.capture)).close()
             lib.fdry_start_report_free(raw)
         taken.settle(False)
-        if taken.raised:
-            raise taken.raised from None
         raise
     taken.settle(raw.contents.capture)
     try:

@@ -111,6 +111,12 @@ def bytes_callback(progress, what):
                          ends=ends)
 
 
+def _imported_callback(images):
+    """A Callback that appends a tuple to `images` for each image that is read."""
+    return _lib.Callback(_lib.IMPORTED_FN, lambda _, *words: images.append(
+        tuple(word.decode() if word else None for word in words)))
+
+
 def watch_callback(watch):
     """A Callback for watch(Progress)."""
     return _lib.Callback(_lib.WATCH_FN, watch and (lambda _, raw: watch(Progress(raw.contents))))
@@ -282,10 +288,11 @@ class Store(_lib.Closing):
     def refs(self):
         """The images that refs name, as a list of Ref: by name, and the newest of a name first."""
         found = []
-        each = _lib.REF_FN(lambda _, raw: found.append(
+        each = _lib.Callback(_lib.REF_FN, lambda _, raw: found.append(
             Ref(raw.contents.name.decode(), raw.contents.id.decode(), raw.contents.used,
                 bool(raw.contents.pinned))))
-        lib.fdry_store_refs(self._handle, each, None)
+        with each:
+            lib.fdry_store_refs(self._handle, each.fn, None)
         return found
 
     def images(self):
@@ -316,7 +323,9 @@ class Store(_lib.Closing):
 
         def each(_, fact):
             found[_lib.foreign(fact.contents.key)] = _lib.foreign(fact.contents.value)
-        lib.fdry_image_facts(self._handle, _lib.text(name), _lib.FACT_FN(each), None)
+        callback = _lib.Callback(_lib.FACT_FN, each)
+        with callback:
+            lib.fdry_image_facts(self._handle, _lib.text(name), callback.fn, None)
         return found
 
     def requirements(self, name, externals=None):
@@ -365,15 +374,13 @@ class Store(_lib.Closing):
         The Pack's `images` are (id, ref or None, id of the image that had the ref before, or None).
         """
         images = []
-        found = _lib.IMPORTED_FN(lambda _,
-                                 *words: images.append(tuple(w.decode() if w else None
-                                                             for w in words)))
+        found = _imported_callback(images)
         callback = bytes_callback(progress, "importing")
         flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
         opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
-                               progress=callback.fn, image=found)
+                               progress=callback.fn, image=found.fn)
         report = _lib.PackReport(sz=ctypes.sizeof(_lib.PackReport))
-        with _input(file) as fd, callback:
+        with _input(file) as fd, callback, found:
             lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(report))
         return Pack(report, images)
 
@@ -471,18 +478,16 @@ class Store(_lib.Closing):
         file that says which keys must have signed the images; None: that of FOUNDRY_POLICY.
         """
         images = []
-        found = _lib.IMPORTED_FN(lambda _,
-                                 *words: images.append(tuple(w.decode() if w else None
-                                                             for w in words)))
+        found = _imported_callback(images)
         callback, watching = bytes_callback(progress, "pulling"), watch_callback(watch)
         flags = ((0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, ref=None if ref is None else _lib.text(ref),
-                                 progress=callback.fn, watch=watching.fn, image=found,
+                                 progress=callback.fn, watch=watching.fn, image=found.fn,
                                  policy=optional_name(policy))
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
-        with callback, watching:
+        with callback, watching, found:
             lib.fdry_store_pull(self._handle, None if registry is None else _lib.text(registry),
                                 ctypes.byref(opts), ctypes.byref(report))
         return Transfer(report, images)
@@ -530,12 +535,14 @@ class Store(_lib.Closing):
         report what it would remove. Returns an Eviction.
         """
         images = []
-        callback = _lib.EVICT_FN(lambda _, ref, name, used: images.append(
+        callback = _lib.Callback(_lib.EVICT_FN, lambda _, ref, name, used: images.append(
             (ref.decode(), name.decode(), used)))
         opts = _lib.EvictOpts(sz=ctypes.sizeof(_lib.EvictOpts),
-                              flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=callback)
+                              flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size,
+                              evicted=callback.fn)
         info = _lib.EvictReport(sz=ctypes.sizeof(_lib.EvictReport))
-        lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
+        with callback:
+            lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
         return Eviction(info, images)
 
     def gc(self, dry_run=False, progress=None):

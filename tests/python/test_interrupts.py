@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the handler of a signal raises during a call of the library, such as KeyboardInterrupt, ends
+the call or is raised after it. Nothing is lost.
+"""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import types
+import unittest
+
+import suite
+from test_roundtrip import Driver
+
+COMPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+NUMBERS = (ctypes.c_int * (1 << 15))(*range(1 << 15, 0, -1))
+HOLDS = """\
+import sys, time
+import foundry
+def hold(capture):
+    print("holds", flush=True)
+    time.sleep(60)
+foundry.load_or_capture("held", capture=hold, store=sys.argv[1], identity="manual")
+"""
+
+
+class Alarm(Exception):
+    """Raised by the handler of a signal."""
+
+
+def alarmed(*_):
+    raise Alarm
+
+
+def sort(callback):
+    """Let the C library call a callback 245,760 times."""
+    numbers = type(NUMBERS).from_buffer_copy(NUMBERS)
+    ctypes.CDLL(None).qsort(numbers, ctypes.c_size_t(len(numbers)), ctypes.c_size_t(4),
+                            callback.fn)
+
+
+class Callbacks(unittest.TestCase):
+    """Of the C library, in the place of those of the library."""
+
+    def setUp(self):
+        before = signal.signal(signal.SIGALRM, alarmed)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        self.hook, self.calls = sys.unraisablehook, []
+        self.addCleanup(lambda: self.assertEqual(sys.unraisablehook, self.hook))
+
+    def callback(self, function=lambda *_: 1):
+        from foundry import _lib
+        return _lib.Callback(COMPARE, function, failed=0)
+
+    def test_a_handler_that_raises(self):
+        callback = self.callback(lambda *_: self.calls.append(0) or 1)
+        with self.assertRaises(Alarm), callback:
+            self.assertIsNot(sys.unraisablehook, self.hook)
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            sort(callback)
+        self.assertIn(len(self.calls), range(100, 200000))  # the rest was sorted without it
+
+    def test_the_callback_of_an_outer_block(self):
+        outer, inner = self.callback(lambda *_: self.calls.append(0) or 1), self.callback()
+        with self.assertRaises(Alarm):
+            with outer, inner:
+                signal.setitimer(signal.ITIMER_REAL, 0.02)
+                sort(outer)
+                count = len(self.calls)
+                sort(outer)
+                self.assertEqual(len(self.calls), count)
+
+    def test_other_exceptions_are_reported_as_before(self):
+        seen = []
+        sys.unraisablehook = lambda lost: seen.append(lost.exc_value)
+        self.addCleanup(setattr, sys, "unraisablehook", self.hook)
+
+        class Fails:
+            def __del__(self):
+                raise KeyError
+        with self.callback():
+            Fails()
+        self.assertEqual(list(map(type, seen)), [KeyError])
+        one = COMPARE(lambda *_: [][0])  # a callback of the program
+        with self.callback():
+            sort(types.SimpleNamespace(fn=one))
+        self.assertIn(IndexError, map(type, seen))
+
+    def test_a_callback_without_a_block(self):
+        """Such as that of messages: only what is no plain error is raised by the block."""
+        seen, lost = [], self.callback()
+        sys.unraisablehook = lambda it: seen.append(it.exc_value)
+        self.addCleanup(setattr, sys, "unraisablehook", self.hook)
+        for error in (KeyboardInterrupt(), ValueError()):
+            with self.subTest(error=error):
+                try:
+                    with self.callback():
+                        # as Python 3.13 reports it
+                        sys.unraisablehook(types.SimpleNamespace(
+                            object=None, exc_value=error, err_msg="Exception ignored on calling "
+                            f"ctypes callback function {lost._call!r}"))
+                except KeyboardInterrupt as e:
+                    self.assertIs(e, error)
+        self.assertEqual(list(map(type, seen)), [ValueError])
+
+    def test_blocks_of_other_threads_leave_the_hook_alone(self):
+        found = []
+
+        def block():
+            with self.callback():
+                found.append(sys.unraisablehook)
+        thread = threading.Thread(target=block)
+        thread.start()
+        thread.join()
+        self.assertEqual(found, [self.hook])
+
+
+class Waits(unittest.TestCase):
+    """Calls that wait for other processes."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.store = os.path.join(self.folder.name, "store")
+
+    def interrupt(self, *words):
+        """Return what a child says that gets Ctrl-C when it has waited for a while."""
+        with subprocess.Popen([sys.executable, __file__, "child", self.store, *words],
+                              stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as child:
+            self.assertEqual(child.stdout.readline(), "waits\n")
+            time.sleep(1)
+            child.send_signal(signal.SIGINT)
+            try:
+                return child.communicate(timeout=20)[0]
+            finally:
+                child.kill()
+
+    def test_for_another_capture(self):
+        with subprocess.Popen([sys.executable, "-c", HOLDS, self.store], stdout=subprocess.PIPE,
+                              text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(
+                                  sys.path)}) as other:
+            try:
+                self.assertEqual(other.stdout.readline(), "holds\n")
+                self.assertEqual(self.interrupt("start"), "KeyboardInterrupt, captured 0 times\n")
+            finally:
+                other.kill()
+
+    def test_for_other_ranks(self):
+        import foundry
+        foundry.Store(self.store, create=True).close()
+        self.assertEqual(self.interrupt("pin"), "KeyboardInterrupt, captured 0 times\n")
+
+
+def wait(store, what):
+    """Wait for what never comes."""
+    import foundry
+    captured = []
+    print("waits", flush=True)
+    try:
+        if what == "pin":
+            foundry.pin("held", store=store, group="never", rank=0, ranks=2)
+        else:
+            Driver()
+            foundry.load_or_capture("held", capture=captured.append, store=store,
+                                    identity="manual")
+    except BaseException as e:
+        print(f"{type(e).__name__}, captured {len(captured)} times", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        wait(*sys.argv[2:])
+    else:
+        suite.main()
