@@ -277,7 +277,7 @@ static int key_make(const struct start *s, struct fdry_buf *ret)
 static int claim_acquire(struct start *s, bool *waited, struct fdry_claim **ret)
 {
 	const struct fdry_wait wait = { .ms = s->o.wait_ms ? s->o.wait_ms : WAIT_MS,
-					.fn = s->o.waiting, .arg = s->o.waiting_arg };
+					.stop = s->o.stop, .arg = s->o.stop_arg };
 	struct fdry_buf key = { 0 };
 	double mark = fdry_now_ms();
 	int err, none = 0;

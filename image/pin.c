@@ -162,7 +162,7 @@ static int votes_exchange(const struct pin *p, const struct vote *mine, struct v
 	const struct fdry_pin_opts *o = &p->opts;
 	const struct fdry_group g = { .name = o->group, .rank = o->rank, .ranks = o->ranks,
 				      .len = sizeof(*mine),
-				      .wait = { o->wait_ms, o->waiting, o->waiting_arg } };
+				      .wait = { o->wait_ms, o->stop, o->stop_arg } };
 	int err;
 
 	if (!o->exchange)

@@ -19,9 +19,8 @@ static void rate_measure(struct fdry_registry_meter *m, const struct fdry_regist
 	m->last_moved = p->bytes_moved;
 }
 
-void fdry_registry_meter_report(struct fdry_registry_meter *m,
-				const struct fdry_registry_opts *opts,
-				const struct fdry_registry_done *done)
+static void watch(struct fdry_registry_meter *m, const struct fdry_registry_opts *opts,
+		  const struct fdry_registry_done *done)
 {
 	struct fdry_registry_progress p = {
 		.sz = sizeof(p), .bytes = done->bytes, .bytes_total = done->bytes_total,
@@ -29,10 +28,6 @@ void fdry_registry_meter_report(struct fdry_registry_meter *m,
 		.bytes_moved = done->bytes_moved, .left_s = -1,
 	};
 
-	if (opts->progress)
-		opts->progress(opts->progress_arg, done->bytes, done->bytes_total);
-	if (!opts->watch)
-		return;
 	if (m->start_ms <= 0)
 		m->start_ms = fdry_now_ms();
 	p.elapsed_ms = fdry_now_ms() - m->start_ms;
@@ -43,4 +38,16 @@ void fdry_registry_meter_report(struct fdry_registry_meter *m,
 	else if (m->rate > 0)
 		p.left_s = (double)(p.bytes_total - p.bytes) / m->rate;
 	opts->watch(opts->watch_arg, &p);
+}
+
+int fdry_registry_meter_report(struct fdry_registry_meter *m, const struct fdry_registry_opts *opts,
+			       const struct fdry_registry_done *done)
+{
+	if (opts->progress)
+		opts->progress(opts->progress_arg, done->bytes, done->bytes_total);
+	if (opts->watch)
+		watch(m, opts, done);
+	if (opts->stop && opts->stop(opts->stop_arg))
+		return fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer");
+	return 0;
 }

@@ -262,8 +262,8 @@ static int on_progress(void *arg, const struct fdry_registry_done *done)
 {
 	struct pull *p = arg;
 
-	fdry_registry_meter_report(&p->meter, &p->opts, done);
-	return 0;
+	p->err = fdry_registry_meter_report(&p->meter, &p->opts, done);
+	return p->err;
 }
 
 /* --- the call --- */

@@ -30,8 +30,8 @@ static int on_progress(void *arg, const struct fdry_registry_done *done)
 {
 	struct push *p = arg;
 
-	fdry_registry_meter_report(&p->meter, &p->opts, done);
-	return 0;
+	p->err = fdry_registry_meter_report(&p->meter, &p->opts, done);
+	return p->err;
 }
 
 /* --- what is in it --- */

@@ -22,10 +22,9 @@ struct fdry_registry_meter {
 	double start_ms, last_ms, rate; /* the last in bytes a second */
 	uint64_t last_moved;
 };
-/* Call the functions of @opts. */
-void fdry_registry_meter_report(struct fdry_registry_meter *m,
-				const struct fdry_registry_opts *opts,
-				const struct fdry_registry_done *done);
+/* Call the functions of @opts. Errors: FDRY_E_CALLBACK (one of them stops the push or pull). */
+int fdry_registry_meter_report(struct fdry_registry_meter *m, const struct fdry_registry_opts *opts,
+			       const struct fdry_registry_done *done) __must_check;
 /* Options with their defaults. FDRY_E_OPTS, FDRY_E_LIMIT. */
 int fdry_registry_opts_take(const struct fdry_registry_opts *opts,
 			    struct fdry_registry_opts *ret) __must_check;

@@ -60,7 +60,7 @@ static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *acqui
 int fdry_wait_nap(const struct fdry_wait *w)
 {
 	fdry_sleep_ms(NAP_MS);
-	if (w->fn && w->fn(w->arg))
+	if (w->stop && w->stop(w->arg))
 		return fdry_fail(FDRY_E_CALLBACK,
 				 "the program has ended the wait for another process");
 	return 0;

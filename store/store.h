@@ -403,8 +403,8 @@ int fdry_store_complete(struct fdry_store *s, const struct fdry_oid *image,
 /* --- waiting for other processes --- */
 
 struct fdry_wait {
-	uint32_t ms;          /* the longest time */
-	int (*fn)(void *arg); /* NULL, or called after each nap; not 0: it ends the wait */
+	uint32_t ms;       /* the longest time */
+	fdry_stop_fn stop; /* NULL, or asked after each nap */
 	void *arg;
 };
 

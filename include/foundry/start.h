@@ -22,10 +22,6 @@ extern "C" {
  * the caller gets; or a positive number of its own (FDRY_E_CALLBACK). */
 typedef int (*fdry_capture_fn)(void *arg, struct fdry_capture *cap);
 
-/* Called in the calling thread, some ten times a second, while a call waits for other processes.
- * Returns 0; or another number to end the wait and the call (FDRY_E_CALLBACK). */
-typedef int (*fdry_waiting_fn)(void *arg);
-
 enum fdry_start_flags {
 	FDRY_START_STRICT = 1 << 0, /* never capture: if nothing can be loaded, fail and say why */
 	FDRY_START_NOWAIT = 1 << 1, /* capture even while another process captures the same */
@@ -41,7 +37,7 @@ enum fdry_start_flags {
  * @fn, @arg: captures; may be NULL if FDRY_START_STRICT is set
  * @flags: of enum fdry_start_flags
  * @wait_ms: the longest wait for a process that captures the same; 0: ten minutes
- * @waiting, @waiting_arg: called during that wait; may be NULL
+ * @stop, @stop_arg: NULL, or asked during that wait
  */
 struct fdry_start_opts {
 	size_t sz;
@@ -54,8 +50,8 @@ struct fdry_start_opts {
 	void *arg;
 	uint32_t flags;
 	uint32_t wait_ms;
-	fdry_waiting_fn waiting;
-	void *waiting_arg;
+	fdry_stop_fn stop;
+	void *stop_arg;
 };
 
 /**
@@ -142,8 +138,8 @@ typedef int (*fdry_exchange_fn)(void *arg, const void *mine, void *all, size_t l
  *         later start needs another name. NULL: without a group, or with @exchange
  * @rank, @ranks: this process among the others, at most 4,096; 0 and 0: it is alone
  * @exchange, @exchange_arg: exchanges records among ranks of several hosts, in place of @group
- * @waiting, @waiting_arg: called during the wait for other ranks; may be NULL. If it ends the wait,
- *         the other ranks do not wait for this one any more
+ * @stop, @stop_arg: NULL, or asked during the wait for other ranks, which then do not wait for this
+ *         one any more
  */
 struct fdry_pin_opts {
 	size_t sz;
@@ -155,8 +151,8 @@ struct fdry_pin_opts {
 	uint32_t rank, ranks;
 	fdry_exchange_fn exchange;
 	void *exchange_arg;
-	fdry_waiting_fn waiting;
-	void *waiting_arg;
+	fdry_stop_fn stop;
+	void *stop_arg;
 };
 
 /**

@@ -26,6 +26,10 @@ enum fdry_log_level { FDRY_LOG_ERROR, FDRY_LOG_WARN, FDRY_LOG_INFO, FDRY_LOG_DEB
 
 typedef void (*fdry_log_fn)(void *arg, int level, const char *text);
 
+/* Long calls ask it in the calling thread, several times a second, whether they should stop. It
+ * returns 0; or another number, and the call fails with FDRY_E_CALLBACK. */
+typedef int (*fdry_stop_fn)(void *arg);
+
 /* The driver's handles, declared as in <cuda.h>, which is not needed. */
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;

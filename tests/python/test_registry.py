@@ -182,6 +182,33 @@ class Registry(unittest.TestCase):
         self.assertEqual(steps[-1], (pulled.bytes, pulled.bytes))
         self.assertEqual(steps, sorted(steps))
 
+    def test_a_transfer_that_its_program_stops(self):
+        import foundry
+
+        class Stopped(Exception):
+            pass
+
+        def stops(done, _total):
+            done_at.append(done)
+            if done:
+                raise Stopped
+        for kind in ("progress", "watch"):
+            how, done_at = {"progress": stops} if kind == "progress" else {
+                "watch": lambda seen: stops(seen.bytes, 0)}, []
+            elsewhere = f"{self.repository}-{kind}:model"
+            with self.subTest(kind), foundry.Store(self.store) as store:
+                with self.assertRaises(Stopped):
+                    store.push("model", elsewhere, private=True, **how)
+                with foundry.Store(self.new_store()) as other:
+                    with self.assertRaises(foundry.NotFoundError):
+                        other.pull(elsewhere)
+                    whole = store.push("model", elsewhere, private=True)
+                    with self.assertRaises(Stopped):
+                        other.pull(elsewhere, **how)
+                    self.assertLess(done_at[-1], whole.bytes)
+                    self.assertEqual(other.refs(), [])
+                    self.assertEqual(other.pull(elsewhere).id, whole.id)
+
     def test_pull_by_name(self):
         import foundry
         with foundry.Store(self.store) as store, foundry.Store(self.new_store()) as other:

@@ -680,8 +680,8 @@ START_TEST(a_wait_that_the_program_ends)
 	}
 	while (!__atomic_load_n(&job->asleep, __ATOMIC_SEQ_CST))
 		usleep(1000);
-	opts.waiting = third_nap;
-	opts.waiting_arg = &naps;
+	opts.stop = third_nap;
+	opts.stop_arg = &naps;
 	s = store_at_hand();
 	fails(CALLBACK, "has ended the wait", fdry_load_or_capture(s, &opts, &r));
 	ck_assert_int_eq(naps, 3);

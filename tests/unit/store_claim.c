@@ -139,7 +139,7 @@ static int third_nap(void *arg)
 START_TEST(a_wait_that_the_program_ends)
 {
 	int naps = 0;
-	const struct fdry_wait wait = { .ms = LONG.ms, .fn = third_nap, .arg = &naps };
+	const struct fdry_wait wait = { .ms = LONG.ms, .stop = third_nap, .arg = &naps };
 	struct fdry_claim *one, *none = NULL;
 	struct fdry_store *s = store_make();
 	bool waited;

@@ -560,17 +560,22 @@ class Callback:
         if self._raised is not None:
             raise self._raised from None
 
+    @property
+    def raised(self):
+        """Whether the with block will raise an exception."""
+        return self._raised is not None
+
     def fail(self, error):
         """Raise this error at the end of the with block, unless there is an earlier one."""
         self._raised = self._raised or error
 
 
-def waiting():
-    """A Callback of calls that wait for other processes: what the handler of a signal raises ends
-    the wait.
+def stop(*others):
+    """A Callback that a long call asks whether to stop: it does if the handler of a signal or one
+    of the other callbacks has raised.
     """
     from . import _tables
-    return Callback(_tables.WAITING_FN, lambda _: 0, failed=1)
+    return Callback(_tables.STOP_FN, lambda _: any(each.raised for each in others), failed=1)
 
 
 class _Blocks:

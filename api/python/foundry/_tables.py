@@ -29,7 +29,6 @@ class Struct(Structure):
 
 
 CAPTURE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
-WAITING_FN = ctypes.CFUNCTYPE(c_int, c_void_p)
 RANK_MAX = 8
 ID_SIZE = 65
 
@@ -173,6 +172,7 @@ class RegistryProgress(Struct):
         (n, c_double) for n in ("elapsed_ms", "bytes_per_s", "left_s")]
 
 
+STOP_FN = ctypes.CFUNCTYPE(c_int, c_void_p)
 WATCH_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RegistryProgress))
 
 
@@ -181,7 +181,7 @@ class RegistryOpts(Struct):
                 ("mounts", POINTER(c_char_p)), ("count_mounts", c_size_t), ("progress", BYTES_FN),
                 ("progress_arg", c_void_p), ("image", IMPORTED_FN), ("image_arg", c_void_p),
                 ("policy", c_char_p), ("sign_key", c_char_p), ("watch", WATCH_FN),
-                ("watch_arg", c_void_p)]
+                ("watch_arg", c_void_p), ("stop", STOP_FN), ("stop_arg", c_void_p)]
 
 
 class RegistryReport(Struct):
@@ -197,7 +197,7 @@ class PinOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("wait_ms", c_uint32),
                 ("facts", POINTER(Fact)), ("nfacts", c_size_t), ("group", c_char_p),
                 ("rank", c_uint32), ("ranks", c_uint32), ("exchange", EXCHANGE_FN),
-                ("exchange_arg", c_void_p), ("waiting", WAITING_FN), ("waiting_arg", c_void_p)]
+                ("exchange_arg", c_void_p), ("stop", STOP_FN), ("stop_arg", c_void_p)]
 
 
 class PinReport(Struct):
@@ -343,7 +343,7 @@ class StartOpts(Struct):
     _fields_ = [("sz", c_size_t), ("names", POINTER(c_char_p)), ("nnames", c_size_t),
                 ("ref", c_char_p), ("load", POINTER(LoadOpts)), ("capture", POINTER(CaptureOpts)),
                 ("fn", CAPTURE_FN), ("arg", c_void_p), ("flags", c_uint32), ("wait_ms", c_uint32),
-                ("waiting", WAITING_FN), ("waiting_arg", c_void_p)]
+                ("stop", STOP_FN), ("stop_arg", c_void_p)]
 
 
 class StartUnused(Struct):

@@ -60,13 +60,13 @@ def pin(name, store=None, facts=None, group=None, rank=0, ranks=1, exchange=None
 
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     callback = _lib.Callback(_lib.EXCHANGE_FN, exchange and call, failed=1)
-    waiting = _lib.waiting()
+    stop = _lib.stop()
     opts = _lib.PinOpts(sz=ctypes.sizeof(_lib.PinOpts), facts=(_lib.Fact * len(stated))(*stated),
                         wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))), nfacts=len(stated),
                         group=_lib.text(group) if group is not None else None, rank=rank,
-                        ranks=ranks, exchange=callback.fn, waiting=waiting.fn)
+                        ranks=ranks, exchange=callback.fn, stop=stop.fn)
     report = _lib.PinReport(sz=ctypes.sizeof(_lib.PinReport))
-    with callback, waiting:
+    with callback, stop:
         lib.fdry_image_pin(as_store(store)._handle, _lib.text(name), ctypes.byref(opts),
                            ctypes.byref(report))
     return Pinned(report)

@@ -80,7 +80,7 @@ class _Taken:
         self.capture = self.value = None
         self.base, self.warning = 0, ""
         self.callback = _lib.Callback(_lib.CAPTURE_FN, function and self.run, failed=1, waits=True)
-        self.waiting = _lib.waiting()
+        self.stop = _lib.stop()
 
     def run(self, _, handle):
         self.capture = Capture.adopt(handle, self.device)
@@ -165,7 +165,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
                           load=ctypes.pointer(load), capture=ctypes.pointer(place),
                           flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
                           wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))), fn=taken.callback.fn,
-                          waiting=taken.waiting.fn)
+                          stop=taken.stop.fn)
     store = store if isinstance(store, Store) else Store(store, create=not strict)
     return _checked(_start(store, opts, device, taken), taken, strict)
 
@@ -173,7 +173,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 def _start(store, opts, device, taken):
     raw = ctypes.POINTER(_lib.StartReport)()
     try:
-        with taken.load.calls, taken.progress, taken.callback, taken.waiting:
+        with taken.load.calls, taken.progress, taken.callback, taken.stop:
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
         if raw:  # the start succeeded, but progress() raised

@@ -430,21 +430,23 @@ class Store(_lib.Closing):
         without TLS.
         progress: as for export(). requests: how many at a time; 0: 16. sign_key: the path of a
         private key that signs the images; None: that of FOUNDRY_SIGN_KEY. watch: a function that is
-        called meanwhile with a Progress, which has the rate and the time left.
+        called meanwhile with a Progress, which has the rate and the time left. What progress() or
+        watch() raises stops the transfer, and so does Ctrl-C; another call goes on from there.
         """
         names = [names] if isinstance(names, str) else list(names)
         mounts = list(mounts)
         callback, watching = bytes_callback(progress, "pushing"), watch_callback(watch)
+        stop = _lib.stop(callback, watching)
         flags = ((_REGISTRY_PRIVATE if private else 0) | (0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         repositories = (ctypes.c_char_p * len(mounts))(*[_lib.text(name) for name in mounts])
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, mounts=repositories, count_mounts=len(mounts),
-                                 progress=callback.fn, watch=watching.fn,
+                                 progress=callback.fn, watch=watching.fn, stop=stop.fn,
                                  sign_key=optional_name(sign_key))
         texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
-        with callback, watching:
+        with callback, watching, stop:
             lib.fdry_store_push(self._handle, texts, len(names),
                                 None if registry is None else _lib.text(registry),
                                 ctypes.byref(opts), ctypes.byref(report))
@@ -480,14 +482,15 @@ class Store(_lib.Closing):
         images = []
         found = _imported_callback(images)
         callback, watching = bytes_callback(progress, "pulling"), watch_callback(watch)
+        stop = _lib.stop(callback, watching)
         flags = ((0 if refs else _REGISTRY_NO_REFS)
                  | (_REGISTRY_PLAIN_HTTP if plain_http else 0))
         opts = _lib.RegistryOpts(sz=ctypes.sizeof(_lib.RegistryOpts), flags=flags,
                                  requests=requests, ref=None if ref is None else _lib.text(ref),
                                  progress=callback.fn, watch=watching.fn, image=found.fn,
-                                 policy=optional_name(policy))
+                                 policy=optional_name(policy), stop=stop.fn)
         report = _lib.RegistryReport(sz=ctypes.sizeof(_lib.RegistryReport))
-        with callback, watching, found:
+        with callback, watching, found, stop:
             lib.fdry_store_pull(self._handle, None if registry is None else _lib.text(registry),
                                 ctypes.byref(opts), ctypes.byref(report))
         return Transfer(report, images)
