@@ -434,6 +434,19 @@ class Starts(Engine, engine_tests.Starts):
             """))
         self.assertIn("captured and sealed", log)
 
+    def test_an_image_that_vanishes_does_not_hide_an_older_one(self):
+        self.first()
+        self.start(options="seqs=5")
+        log = self.start(counts="LOADED", before=textwrap.dedent("""
+            facts_of = foundry.Store.facts
+            def removed(store, name):
+                foundry.Store.facts = facts_of
+                store.remove(name)
+                return facts_of(store, name)
+            foundry.Store.facts = removed
+            """))
+        self.assertIn("Foundry: loaded 'test'", log)
+
     def test_an_image_is_fetched_if_none_fits(self):
         self.first()
         fetch = textwrap.dedent("""

@@ -256,20 +256,24 @@ class Session:
         """
         why = None
         try:
-            for ref in self.store.refs():
-                if ref.name == self.ref:
-                    chosen = f"{ref.name}:{ref.id[:DIGITS]}"
-                    found = facts.beginning(self.store.facts(chosen), self.prefix)
-                    difference = facts.difference(early, found, self.prefix)
-                    if difference is None:
-                        text = self.store.describe(chosen)
-                        self.chosen, self.found = chosen, found
-                        return text, None
-                    why = why or difference
-            if why is None:
+            refs = [ref for ref in self.store.refs() if ref.name == self.ref]
+            if not refs:
                 self.store.describe(self.ref)  # its error names refs that are alike
+                return "", None
         except Error as e:
-            why = why or str(e)
+            return "", str(e)
+        for ref in refs:
+            chosen = f"{ref.name}:{ref.id[:DIGITS]}"
+            try:
+                found = facts.beginning(self.store.facts(chosen), self.prefix)
+                difference = facts.difference(early, found, self.prefix)
+                if difference is None:
+                    text = self.store.describe(chosen)
+                    self.chosen, self.found = chosen, found
+                    return text, None
+            except Error as e:  # it was removed meanwhile, or is damaged
+                difference = str(e)
+            why = why or difference
         return "", why
 
     def begin_caches(self, text, places):
