@@ -447,6 +447,14 @@ class Starts(Engine, engine_tests.Starts):
             """))
         self.assertIn("Foundry: loaded 'test'", log)
 
+    def test_the_id_of_an_image_is_no_name(self):
+        self.first()
+        found = re.search(r"loaded 'test' \((\w+)", self.start(counts="LOADED"))[1]
+        for name in (found, f"test:{found}"):
+            log = self.start(FOUNDRY_VLLM=name)
+            self.assertIn(f"because there is no ref '{name}' in the store", log)
+            self.assertNotIn("Traceback", log.partition("not sealed")[0])
+
     def test_an_image_is_fetched_if_none_fits(self):
         self.first()
         fetch = textwrap.dedent("""

@@ -259,7 +259,7 @@ class Session:
             refs = [ref for ref in self.store.refs() if ref.name == self.ref]
             if not refs:
                 self.store.describe(self.ref)  # its error names refs that are alike
-                return "", None
+                return "", f"there is no ref '{self.ref}' in the store"  # but such an id
         except Error as e:
             return "", str(e)
         for ref in refs:
