@@ -413,6 +413,20 @@ class Starts(Engine, engine_tests.Starts):
             """))
         self.assertIn(f"loaded 'test' ({own}", log)
 
+    def test_an_image_that_gets_files_meanwhile_is_loaded(self):
+        """It is another image then, which has the place of the one that was chosen."""
+        self.first()
+        log = self.start(counts="LOADED", before=textwrap.dedent("""
+            from vllm.v1.worker.gpu import model_runner
+            original = model_runner.GPUModelRunner.load_model
+            def attached(self):
+                with foundry.Store() as store:
+                    store.attach("test", [foundry.File("triton/MORE/more.cubin", b"code")])
+                original(self)
+            model_runner.GPUModelRunner.load_model = attached
+            """))
+        self.assertIn("Foundry: loaded 'test'", log)
+
     def test_each_configuration_has_its_image_of_a_name(self):
         self.first()
         log = self.start(options="seqs=5")

@@ -19,6 +19,7 @@ import torch
 from .. import _torch
 from .._lib import Error
 from ..capture import Capture, base_for_name
+from ..errors import NotFoundError
 from ..image import load
 from ..store import Store
 from ..settings import check_variables
@@ -359,12 +360,22 @@ class Session:
     def load(self):
         """Load the image. Its graphs are built in the background."""
         start = time.monotonic()
-        self.image = load(self.chosen, store=self.store, into=self.capture, device=self.ordinal,
-                          background=True)
+        try:
+            self.image = self.load_named(self.chosen)
+        except NotFoundError as e:
+            # Another start has replaced it, by one with files or by its own. Its objects stay until
+            # a collection.
+            try:
+                self.image = self.load_named(self.chosen.partition(":")[2])
+            except Error:
+                raise e from None
         self.image.filled()
         if not self.is_found():
             raise Unfit(f"the image '{self.chosen}' states other facts than before")
         self.seconds["load"] = time.monotonic() - start
+
+    def load_named(self, name):
+        return load(name, store=self.store, into=self.capture, device=self.ordinal, background=True)
 
     def written(self):
         """Return the tensors that the image's graphs return, by their numbers."""
