@@ -119,7 +119,8 @@ class Starts(Engine, engine_tests.Starts):
                             FOUNDRY_SGLANG="test", FOUNDRY_SGLANG_STRICT="1")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(says, done.stderr)
-        self.assertIn("FOUNDRY_SGLANG_STRICT is set", done.stderr)
+        self.assertEqual(done.stderr.splitlines()[-1].count("FOUNDRY_SGLANG_STRICT is set"), 1)
+        self.assertNotIn("Foundry: Traceback", done.stdout)
 
     def test_an_unsupported_configuration_starts_plain(self):
         for options, what in (("tp_size=2, custom=True", "custom all-reduce"),

@@ -104,7 +104,8 @@ class Starts(Engine, engine_tests.Starts):
         done = self.run_one(ENGINE + f"start({options})", FOUNDRY_VLLM="test", **variables)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(says, done.stderr)
-        self.assertIn("FOUNDRY_VLLM_STRICT is set", done.stderr)
+        self.assertEqual(done.stderr.splitlines()[-1].count("FOUNDRY_VLLM_STRICT is set"), 1)
+        self.assertNotIn("Foundry: Traceback", done.stdout)
 
     def test_an_unsupported_configuration_starts_plain(self):
         for options, what in (("ranks=2", "ranks on several hosts"),

@@ -37,6 +37,10 @@ class Unfit(Exception):
     """A reason to start as the engine does without Foundry."""
 
 
+class Strict(RuntimeError):
+    """Ends a strict start that cannot use its image."""
+
+
 def check_source(plug_in, engine, part, name):
     """Return whether the code of the engine that is wrapped or left out was run with images.
 
@@ -108,10 +112,12 @@ class Session:
 
     def refuse(self, why):
         """Note why the image is not used. Raises an error if the start is strict."""
+        if isinstance(why, Strict):
+            raise why
         self.why = str(why) or repr(why)
         if self.strict:
-            raise RuntimeError(f"{self.variable}_STRICT is set, and the start cannot use the image "
-                               f"'{self.ref}': {self.why}")
+            raise Strict(f"{self.variable}_STRICT is set, and the start cannot use the image "
+                         f"'{self.ref}': {self.why}")
 
     def turn(self, why):
         """Capture in place of the load that was begun."""
@@ -135,7 +141,7 @@ class Session:
     @staticmethod
     def log_bug(e):
         """Log the origin of an exception that no check of Foundry has raised."""
-        if not isinstance(e, (Error, Unfit)):
+        if not isinstance(e, (Error, Unfit, Strict)):
             log.warning("Foundry: %s", traceback.format_exc())
 
     def freeze(self):
