@@ -256,6 +256,17 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("which points to pinned host memory", log)
         self.assertIn("no ref 'test' in the store", self.start())
 
+    def test_a_folder_gives_its_name_to_the_image(self):
+        for path, name in (("/models/one/", "one"), ("some/other", "other")):
+            log = self.start(before=textwrap.dedent(f"""
+                given = config
+                def config(**options):
+                    made = given(**options)
+                    made.model_config.model = {path!r}
+                    return made
+                """), FOUNDRY_VLLM="1")
+            self.assertIn(f"captured and sealed 'vllm-{name}'", log)
+
     def test_zero_turns_it_off(self):
         self.assertNotIn("Foundry", self.start(FOUNDRY_VLLM="0"))
 

@@ -99,7 +99,7 @@ class Session(session.Session):
         was_run = supported.check_version()
         if self.ref == "1":
             self.ref = "vllm-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(
-                self.worker.vllm_config.model_config.model))
+                self.worker.vllm_config.model_config.model.rstrip("/")))
         supported.check(self.worker.vllm_config, self.ranks.count, was_run)
         self.join()
         self.also = infos.files(self.worker.vllm_config.model_config)
