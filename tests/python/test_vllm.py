@@ -267,6 +267,12 @@ class Starts(Engine, engine_tests.Starts):
                 """), FOUNDRY_VLLM="1")
             self.assertIn(f"captured and sealed 'vllm-{name}'", log)
 
+    def test_a_setting_that_is_wrong_starts_plain(self):
+        for name in ("STRICT", "CACHES"):
+            variable = f"FOUNDRY_VLLM_{name}"
+            log = self.start(**{variable: "perhaps"})
+            self.assertIn(f"started without an image, because {variable} is 'perhaps'", log)
+
     def test_zero_turns_it_off(self):
         self.assertNotIn("Foundry", self.start(FOUNDRY_VLLM="0"))
 

@@ -22,6 +22,7 @@ import time
 import torch
 from vllm.logger import init_logger
 
+from .._lib import Error
 from ..engines import area, graphs, log, outputs, ranks, session
 from ..engines.session import Unfit
 from . import compiled, facts, infos, pieces, runners, supported, weights
@@ -45,7 +46,11 @@ _PHASE = threading.RLock()
 
 def wrap(worker):
     """Wrap the phases of a worker that vLLM has just made."""
-    made = Session(worker)
+    try:
+        made = Session(worker)
+    except Error as e:  # vLLM must start, also if Foundry's settings are wrong
+        log.warning("Foundry: started without an image, because %s", e)
+        return
     for name in PHASES:
         if hasattr(worker, name):
             setattr(worker, name, made.wrapped(name, getattr(worker, name)))
