@@ -220,6 +220,18 @@ class Starts:
         self.assertIn("Foundry: captured and sealed 'test'", log)
         self.assertNotIn("its address was read", log)
 
+    def test_an_older_image_is_used_if_the_newest_differs_late(self):
+        """After a model's code was changed back, which a start compares when it has the model."""
+        self.first()
+        other = "from foundry.engines import facts as common\ncommon.code = lambda model: 'other'\n"
+        log = self.start(before=other, counts=self.AGAIN)
+        self.assertIn("because code is other here", log)
+        log = self.start(counts="LOADED")
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.start(before=other, counts="LOADED")
+        third = self.start(before=other.replace("'other'", "'third'"), counts=self.AGAIN)
+        self.assertRegex(third, "because code is third here and other in the image")
+
     def test_memory_of_the_process_can_change_after_a_load(self):
         self.first()
         self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")

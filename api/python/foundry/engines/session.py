@@ -354,14 +354,21 @@ class Session:
     # --- a later start ---
 
     def compare(self, layout):
-        """Raise Unfit if the image does not fit what this process has made so far."""
+        """Raise Unfit if the image does not fit what this process has made so far. If an older one
+        of the name does, that one is chosen.
+        """
+        name, size = self.prefix + "layout", self.prefix + "available_bytes"
+        sealed = self.found.get(name)
         difference = facts.difference(self.facts, self.found, self.prefix)
-        if difference:
-            raise Unfit(difference)
-        sealed = self.found.get(self.prefix + "layout")
-        if layout != sealed:
-            raise Unfit("the tensors of this process lie elsewhere than those of the process that "
-                        f"sealed the image (blocks and their hash: {layout} here, {sealed} there)")
+        if difference is None and layout == sealed:
+            return
+        # The KV cache has the size that the image chosen first has stated.
+        if self.choose({**self.facts, name: layout, size: self.found.get(size)})[1] is None:
+            log.debug("Foundry: found '%s' in the store, which fits in its place", self.chosen)
+            return
+        raise Unfit(difference or "the tensors of this process lie elsewhere than those of the "
+                    f"process that sealed the image (blocks and their hash: {layout} here, {sealed}"
+                    " there)")
 
     def load(self):
         """Load the image. Its graphs are built in the background."""
