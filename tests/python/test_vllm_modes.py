@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """foundry.vllm with a small engine in vLLM's place: compiled models, and the V1 runner."""
 import os
+import shutil
 import textwrap
 
 import suite
@@ -43,6 +44,22 @@ class Modes(Engine):
         log = self.start(options=self.PIECES)
         self.assertIn("because vLLM's cache had a part of the compiled code only", log)
         self.assertIn("loaded", self.start(counts="LOADED", options=self.PIECES))
+
+    def test_an_image_sealed_in_place_of_another_carries_the_compiled_code(self):
+        """The start has loaded the code before it noticed that it cannot use the other image."""
+        places = textwrap.dedent("""
+            from foundry.vllm import worker as w
+            import os
+            ROOT = os.path.expanduser("~/.cache/vllm")
+            w.folders = lambda: {"vllm": ROOT}
+            """)
+        other = places + "w.facts.facts.code = lambda model: 'other'\n"
+        self.start(options=self.PIECES, before=places)
+        log = self.start(options=self.PIECES, before=other, counts="{**ONCE, 'profile': 0}")
+        self.assertIn("because code is other here", log)
+        shutil.rmtree(self.path(".cache/vllm"))
+        log = self.start(options=self.PIECES, before=other, counts="LOADED")
+        self.assertIn("Foundry: loaded", log)
 
     def test_pieces_with_equal_code_are_not_searched_for(self):
         count = """

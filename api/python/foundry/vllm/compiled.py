@@ -150,10 +150,15 @@ def identity(files, config):
     if not files:
         return "none"
     hashes = []
-    for path in (*files, *_artifacts(config)):
+    for path in paths(files, config):
         with open(path, "rb") as f:
             hashes.append(hashlib.sha256(f.read()).hexdigest())
     return hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16]
+
+
+def paths(files, config):
+    """Return the paths of compiled code: `files`, and vLLM's artifacts, if there is any code."""
+    return [os.path.abspath(path) for path in (*files, *_artifacts(config))] if files else []
 
 
 def _artifacts(config):

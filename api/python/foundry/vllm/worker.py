@@ -210,6 +210,8 @@ class Session(session.Session):
             if not self.drop():
                 self.profile()
                 return original()
+            # This start has read them, and does not do it again.
+            self.also = [*self.also, *compiled.paths(self.code, self.worker.vllm_config)]
             self.turn(failed)
         if self.mode == "load":
             self.timed("wait for Triton", self.ahead.join)
