@@ -355,6 +355,19 @@ class Ranks:
         for log in self.both():
             self.assertIn("because the ranks have images of different starts", log)
 
+    def test_the_ranks_load_images_of_one_start_though_others_are_newer(self):
+        """After two starts have sealed at the same time, or one was killed while it sealed."""
+        self.first()
+        for rank in range(2):
+            with open(self.path(f"pack{rank}"), "wb") as f:
+                self.store("export", f"test.rank{rank}", stdout=f)
+            self.store("rm", f"test.rank{rank}")
+        self.first()
+        for rank in (1, 0):
+            with open(self.path(f"pack{rank}"), "rb") as f:
+                self.store("import", stdin=f)
+            self.both("LOADED")
+
     def test_a_strict_start_fails_in_all_ranks(self):
         self.first()
         strict = {f"{next(iter(self.VARIABLES))}_STRICT": "1"}

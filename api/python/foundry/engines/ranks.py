@@ -12,6 +12,8 @@ import torch
 
 from ..group import gather
 
+DIFFERENT = "the ranks have images of different starts"  # a reason
+
 
 def of_engine(rank, count, parallel_state):
     """Return the Ranks of an engine. parallel_state: returns the engine's module of that name,
@@ -85,8 +87,13 @@ class Ranks:
             if reason is not None:
                 return f"rank {rank} starts without its image: {reason}"
         if any(each != found[0] for each in found):
-            return "the ranks have images of different starts"
+            return DIFFERENT
         return None
+
+    def common(self, values):
+        """Return the first of rank 0's `values` that each rank has, or None."""
+        first, *others = self._gather(values)
+        return next((each for each in first if all(each in more for more in others)), None)
 
     def first(self, value):
         """Return the value of rank 0."""

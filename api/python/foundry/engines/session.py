@@ -24,7 +24,7 @@ from ..image import load
 from ..store import Store
 from ..settings import check_variables
 from . import ahead, area, attach, caches, facts, graphs, jit, log, made, outputs
-from .ranks import Ranks
+from .ranks import DIFFERENT, Ranks
 
 SIZE = 1 << 39   # addresses of the region,
 ASIDE = 1 << 39  # and of its aside area
@@ -188,10 +188,31 @@ class Session:
         failed: the reason of this rank, or None.
         """
         failed = self.ranks.agree(failed, self.found.get(self.start))
+        if failed is DIFFERENT and not self.image:
+            failed = self.match()
         self.together = failed is None
         if failed is not None and self.ranks.count > 1:
             self.facts[self.start] = self.ranks.first(secrets.token_hex(8))
         return failed
+
+    def match(self):
+        """Choose the newest images that were sealed in one start. All ranks call this, or none.
+        Returns None, or DIFFERENT if there are none.
+        """
+        size, fitting = self.prefix + "available_bytes", {}
+        try:
+            # What was checked with the image chosen first holds for another one with this size.
+            for chosen, found, difference in self.candidates(
+                    {**self.facts, size: self.found.get(size)}):
+                if difference is None:
+                    fitting.setdefault(found.get(self.start), (chosen, found))
+        except Exception as e:  # the other ranks wait for this one
+            self.log_bug(e)
+        start = self.ranks.common(list(fitting))
+        if start is None:
+            return DIFFERENT
+        self.chosen, self.found = fitting[start]
+        return None
 
     def take_part(self, phase):
         """Let the other ranks know that this one loads no image, if they decide in this phase."""
@@ -263,25 +284,35 @@ class Session:
         """
         why = None
         try:
-            refs = [ref for ref in self.store.refs() if ref.name == self.ref]
-            if not refs:
-                self.store.describe(self.ref)  # its error names refs that are alike
-                return "", f"there is no ref '{self.ref}' in the store"  # but such an id
-        except Error as e:
-            return "", str(e)
-        for ref in refs:
-            chosen = f"{ref.name}:{ref.id[:DIGITS]}"
-            try:
-                found = facts.beginning(self.store.facts(chosen), self.prefix)
-                difference = facts.difference(early, found, self.prefix)
+            for chosen, found, difference in self.candidates(early):
                 if difference is None:
-                    text = self.store.describe(chosen)
-                    self.chosen, self.found = chosen, found
-                    return text, None
-            except Error as e:  # it was removed meanwhile, or is damaged
-                difference = str(e)
-            why = why or difference
+                    try:
+                        text = self.store.describe(chosen)
+                        self.chosen, self.found = chosen, found
+                        return text, None
+                    except Error as e:  # it was removed meanwhile
+                        difference = str(e)
+                why = why or difference
+            if why is None:
+                self.store.describe(self.ref)  # its error names refs that are alike
+                why = f"there is no ref '{self.ref}' in the store"  # but such an id
+        except Error as e:
+            why = why or str(e)
         return "", why
+
+    def candidates(self, wanted):
+        """Yield (NAME:DIGITS, facts, None or why it does not state the facts `wanted`) of each
+        image of the name, the newest first.
+        """
+        for ref in self.store.refs():
+            if ref.name == self.ref:
+                chosen, found = f"{ref.name}:{ref.id[:DIGITS]}", {}
+                try:
+                    found = facts.beginning(self.store.facts(chosen), self.prefix)
+                    difference = facts.difference(wanted, found, self.prefix)
+                except Error as e:  # it was removed meanwhile, or is damaged
+                    difference = str(e)
+                yield chosen, found, difference
 
     def begin_caches(self, text, places):
         """Write the files that the image carries; if it carries none, note which ones are used.
