@@ -209,6 +209,13 @@ class Starts(Engine, engine_tests.Starts):
             assert facts.selecting(("SGLANG_",)) == ["SGLANG_OTHER"], facts.selecting(("SGLANG_",))
             """)
 
+    def test_variables_that_make_kernels_for_debugging_are_facts(self):
+        self.first()
+        for name in ("TRITON_DEBUG", "FLASHINFER_JIT_DEBUG", "FLASHINFER_JIT_VERBOSE"):
+            log = self.start(**{name: "1"})
+            self.assertRegex(log, f"because environment is .*{name}=1.* here")
+        self.start(counts="LOADED", TRITON_KERNEL_DUMP_DEBUG="1", NCCL_DEBUG="INFO")
+
     def test_the_code_of_a_model_is_a_fact(self):
         self.script("""if 1:
             import importlib, sys, types

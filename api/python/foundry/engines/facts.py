@@ -25,8 +25,10 @@ _PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CU
 # reach each other.
 _NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|LOGLEVEL|LOGDEST|"
                       "RUN_ID|HOST|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
-# Except these: files with settings of kernels, libraries, changes that are undone, and switches.
-_SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_|_USE_")
+# Except these: files with settings of kernels, libraries, changes that are undone, switches, and
+# kernels that are compiled for debugging.
+_SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_|_USE_|^TRITON_DEBUG$|"
+                        "^FLASHINFER_JIT_(DEBUG|VERBOSE)$")
 _LONG = 4000  # bytes; a fact may have 4,095
 _SECRET = re.compile("(^|_)(KEY|TOKEN|SECRET|PASSWORD)$")
 _SHORT = re.compile(r"[A-Za-z0-9_.,:-]{1,24}")
