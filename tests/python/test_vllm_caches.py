@@ -294,7 +294,9 @@ class Caches(Engine):
         self.store("""
             import json
             files = [File("places.json", b"{}"), File("triton/LINK/x/b", b"b")]
-            from foundry.engines import caches
+            from foundry.engines import caches, log
+            said = []
+            log.warning = lambda text, root: said.append(root)
             from foundry.vllm.folders import folders
             store.attach = None
             class Images:
@@ -302,6 +304,7 @@ class Caches(Engine):
                     return [f for f in files if f.name in wanted]
             carried = {f.name for f in files}
             assert caches.unpack(Images(), "test", folders(), carried) == (2, 0)
+            assert said == [folders()["triton"]], said
             """)
         self.assertEqual(os.listdir(self.path("outside")), [])
 
@@ -359,6 +362,20 @@ class Caches(Engine):
         log = self.start(before="gpu_worker.KERNELS.clear()\n")
         self.assertIn("a file of the image could not be written", log)
         self.assertIn("Foundry: loaded 'test'", log)
+
+    def test_a_folder_of_another_user_is_left_and_named(self):
+        """Such as one of the host in a container."""
+        self.first()
+        shutil.rmtree(self.path(CACHE))
+        os.mkdir(self.path(CACHE))
+        log = self.start(before=textwrap.dedent("""
+            import os
+            os.geteuid = lambda uid=os.geteuid(): uid + 1
+            gpu_worker.KERNELS.clear()
+            """))
+        self.assertEqual(os.listdir(self.path(CACHE)), [])
+        said = f"files of the image are not written below {self.path(CACHE)}: another user owns it"
+        self.assertEqual(log.count(said), 1)
 
 
 if __name__ == "__main__":

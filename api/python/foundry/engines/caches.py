@@ -241,7 +241,7 @@ def unpack(store, ref, places, carried):
                if path and not os.path.lexists(path)}
     if not missing:
         return len(carried), 0
-    written = 0
+    written, left = 0, set()
     # Triton's lists come last: a list stands for files that are there.
     for file in sorted(store.files(ref, set(missing)), key=lambda f: GROUP in f.name):
         path = missing[file.name]
@@ -249,8 +249,15 @@ def unpack(store, ref, places, carried):
             file = file._replace(data=_local(path, file.data))
         root = usable[file.name.partition("/")[0]]
         try:
-            if file.data is not None and _make_folder(os.path.dirname(path), root):
+            if file.data is None:
+                continue
+            if _make_folder(os.path.dirname(path), root):
                 written += _write(path, file)
+            else:
+                left.add(root)
         except OSError as e:
             log.warning("Foundry: a file of the image could not be written: %s", e)
+    for root in sorted(left):
+        log.warning("Foundry: files of the image are not written below %s: another user owns it, "
+                    "or a link leads out of it", root)
     return len(carried), written
