@@ -421,6 +421,23 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("captured and sealed", log)
         self.assertIn("5 files of caches", log)  # the compiler reads all but two
 
+    def test_a_collection_during_the_seal_costs_no_image(self):
+        """The image has no name until it was checked."""
+        for method in ("describe", "tag"):
+            log = self.start(before=textwrap.dedent(f"""
+                original = foundry.Store.{method}
+                def collected(store, *args):
+                    if args[0] != "test":
+                        foundry.Store.{method} = original
+                        with foundry.Store() as other:
+                            assert other.gc().by_kind["manifest"][0]
+                    return original(store, *args)
+                foundry.Store.{method} = collected
+                """), counts="ONCE", FOUNDRY_VLLM="test")
+            self.assertIn("Foundry: captured and sealed 'test'", log)
+            self.assertIn("Foundry: loaded", self.start(counts="LOADED"))
+            self.script("import foundry\nfoundry.Store().remove('test')\n")
+
     def test_an_image_that_another_start_seals_meanwhile_changes_nothing(self):
         self.first()
         own, other = (

@@ -489,11 +489,18 @@ class Session:
         for key, value in self.facts.items():
             self.capture.fact(key, value)
         self.seconds["names"] = time.monotonic() - start
+        try:
+            self.sealed = self.seal_named()
+        except NotFoundError:  # a collection has removed the image before it had its name
+            self.sealed = self.seal_named()
+        self.seconds["seal"] = time.monotonic() - start
+
+    def seal_named(self):
+        """Seal, and name the image when it was checked."""
         sealed = self.capture.seal(self.store)
         self.check_pinned(sealed.id)
         self.store.tag(sealed.id, self.ref)
-        self.sealed = sealed
-        self.seconds["seal"] = time.monotonic() - start
+        return sealed
 
     def add_text(self, name, text):
         """State a text as facts, in parts."""
