@@ -155,6 +155,18 @@ class Caches(Engine):
         return self.script(f"import foundry.vllm\n{before}foundry.vllm.register()\n",
                            **{"FOUNDRY_VLLM": "test", **variables})
 
+    def test_a_file_system_without_links_gets_the_files(self):
+        self.first()
+        shutil.rmtree(self.path(CACHE))
+        log = self.start(before=textwrap.dedent("""
+            import os
+            def link(*_):
+                raise PermissionError(1, "Operation not permitted")
+            os.link = link
+            """))
+        self.assertIn("7 files for caches, 6 of them were missing", log)
+        self.assertEqual(sorted(os.listdir(self.kernel())), sorted(KERNEL))
+
     def test_vllms_notes_of_a_models_class_are_there_before_a_worker(self):
         """The architecture of the model alone."""
         folder = self.infos()

@@ -9,6 +9,7 @@ The name of a file in the image begins with the name of its folder: "triton/KEY/
 Triton's lists of files have absolute paths; in the image they have names alone. Other files may
 have paths, too, so they are used only if their folder is at the same place as it was.
 """
+import contextlib
 import json
 import os
 import secrets
@@ -216,9 +217,14 @@ def _write(path, file):
             os.link(temporary, path)
         except FileExistsError:
             return False
+        except OSError:  # a file system without links
+            if os.path.lexists(path):
+                return False
+            os.rename(temporary, path)
         return True
     finally:
-        os.unlink(temporary)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _usable(places, there):
