@@ -185,6 +185,13 @@ class Caches(Engine):
         self.register()
         self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
 
+    def test_these_notes_come_from_each_image_of_the_name(self):
+        """Servers with different models may share a name."""
+        folder = self.infos()
+        self.start(counts="ONCE", options="seqs=5", FOUNDRY_VLLM_CACHES="0")
+        self.register()
+        self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
+
     def test_an_image_with_these_notes_is_fetched(self):
         """By the process that makes the engine alone, and if the store has no image of the name."""
         folder = self.infos()

@@ -31,7 +31,7 @@ def files(config):
 
 
 def unpack(ref):
-    """Write the files that an image of the name `ref` carries and that are missing.
+    """Write the files that images of the name `ref` carry and that are missing.
 
     If the store has no image of this name, the process that makes the engine fetches one, as its
     worker would do later.
@@ -41,26 +41,29 @@ def unpack(ref):
         may_fetch = bool(os.environ.get("FOUNDRY_REGISTRY")
                          and multiprocessing.parent_process() is None)
         with Store(create=may_fetch, readonly=not may_fetch) as store:
-            there = {each.name for each in store.refs()}
-            found = next((name for name in names if name in there), None)
-            if not found and may_fetch:
-                found = fetch(store, names)
-            if not found:
-                return
-            carried = {name for name in caches.names(store.describe(found))
-                       if name == caches.PLACES or name.startswith(FOLDER + "/")}
-            _, written = caches.unpack(store, found, folder(), carried)
-            log.debug("Foundry: %d files on models' classes written", written)
+            refs = [each for each in store.refs() if each.name in names]
+            if not refs and may_fetch and fetch(store, names):
+                refs = [each for each in store.refs() if each.name in names]
+            for each in refs:  # they may be of different models
+                write(store, f"{each.name}:{each.id}")
     except Exception as e:  # vLLM makes what is missing
         log.debug("Foundry: no files on models' classes, because %s", e)
 
 
+def write(store, ref):
+    """Write the files that an image carries and that are missing."""
+    carried = {name for name in caches.names(store.describe(ref))
+               if name == caches.PLACES or name.startswith(FOLDER + "/")}
+    _, written = caches.unpack(store, ref, folder(), carried)
+    log.debug("Foundry: %d files on models' classes written", written)
+
+
 def fetch(store, names):
-    """Fetch the first image of `names` that FOUNDRY_REGISTRY has. Return its name."""
+    """Fetch the first image of `names` that FOUNDRY_REGISTRY has. Return whether it has one."""
     for name in names:
         try:
             store.pull(ref=name)
-            return name
+            return True
         except NotFoundError as e:
             log.debug("Foundry: no files on models' classes, because %s", e)
-    return None
+    return False
