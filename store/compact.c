@@ -105,6 +105,15 @@ static int write_fail(const struct compact *c, int e)
 			 c->path, strerror(e));
 }
 
+/* The copy has its name, but the directory could not be written to the disk. */
+static int rename_fail(const struct compact *c, int e)
+{
+	return fdry_fail(fdry_write_code(e),
+			 "the store %s has a smaller data.mdb, but after a power failure it may "
+			 "have the old one: %s; run compact again",
+			 c->path, strerror(e));
+}
+
 static int disk_bytes(int fd, uint64_t *ret)
 {
 	struct stat st;
@@ -160,7 +169,7 @@ static int copy_make(struct compact *c, uint64_t used, fdry_step_fn step, void *
 		goto out_remove;
 	}
 	if (fsync(c->dir.fd))
-		err = write_fail(c, errno);
+		err = rename_fail(c, errno);
 	close(c->fd);
 	return err;
 out_remove:

@@ -305,6 +305,47 @@ static void teardown(void)
 	dir_teardown();
 }
 
+/* A compaction at whose call @nr there is a fault. It says that the old file stays only if it does.
+ * Returns whether there was such a call. */
+static bool compaction(long nr)
+{
+	struct fdry_compact_report r = { 0 };
+	struct stat before, now;
+	struct fdry_store *s;
+	char file[400];
+	bool stays;
+	int err;
+
+	snprintf(file, sizeof(file), "%s/data.mdb", path);
+	ck_assert_int_eq(stat(file, &before), 0);
+	fault.what = CALLS;
+	fault.left = nr;
+	fault.ever = false;
+	fault.seen = 0;
+	fault.on = true;
+	err = fdry_store_compact(path, NULL, NULL, &r);
+	fault.on = false;
+	ck_assert_int_eq(stat(file, &now), 0);
+	stays = now.st_ino == before.st_ino;
+	ck_assert_msg(err || !stays, "call %ld: nothing was done", nr);
+	ck_assert_msg(!err || stays || !strstr(fdry_last_error(), "the old one stays"),
+		      "call %ld: %s", nr, fdry_last_error());
+	ok(fdry_store_open(path, 0, &s));
+	check_sound(s);
+	fdry_store_close(s);
+	return fault.seen >= nr;
+}
+
+START_TEST(every_call_of_a_compaction_fails)
+{
+	long nr;
+
+	for (nr = 1; compaction(nr); nr++)
+		;
+	ck_assert_int_gt(nr, 10);
+}
+END_TEST
+
 START_TEST(every_call_fails_once)
 {
 	every_one(CALLS, false);
@@ -386,6 +427,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, every_call_fails_once);
+	tcase_add_test(tc, every_call_of_a_compaction_fails);
 	tcase_add_test(tc, every_call_fails_for_ever);
 	tcase_add_test(tc, every_call_fails_where_images_may_go);
 	tcase_add_test(tc, every_allocation_fails_once);
