@@ -163,8 +163,8 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 
 static bool may_pass(long status)
 {
-	return status == 408 || status == 425 || status == 429 || status == 500 || status == 502 ||
-	       status == 503 || status == 504;
+	return status == 408 || status == 416 || status == 425 || status == 429 || status == 500 ||
+	       status == 502 || status == 503 || status == 504;
 }
 
 /* docker-registry on a file system writes its links in place. While others push the same blobs, it

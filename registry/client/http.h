@@ -4,7 +4,8 @@
  *
  * A request is repeated after failures that may pass: a broken connection, a stall, and the
  * statuses 408, 425, 429, 500, 502, 503 and 504. The wait between two tries doubles and is partly
- * random; Retry-After makes it longer. A download continues behind the bytes that it has, by Range.
+ * random; Retry-After makes it longer. A download continues behind the bytes that it has, by Range,
+ * or begins anew if it has all bytes or the answer is 416.
  * After 401 the request is repeated with a new token. A redirect is followed; the Authorization
  * header is sent to the registry's own scheme, host and port alone, and HTTPS never becomes HTTP.
  *

@@ -127,6 +127,13 @@ static bool is_good(const struct fdry_http_req *r)
 	return r->status >= 200 && r->status < 300;
 }
 
+/* Drop the bytes that came. */
+static void begin_anew(struct fdry_http_req *r)
+{
+	r->in.len = r->resumed = 0;
+	fdry_hash_release(&r->hashing);
+}
+
 /* The first bytes of an answer to a request for the rest: 206 must begin behind the bytes that are
  * there, 200 begins anew. */
 static int range_check(struct fdry_http_req *r)
@@ -141,8 +148,7 @@ static int range_check(struct fdry_http_req *r)
 				 "it was asked for; look into its log", fdry_http_shown(r->url),
 				 r->url);
 	}
-	r->in.len = r->resumed = 0;
-	fdry_hash_release(&r->hashing);
+	begin_anew(r);
 	return 0;
 }
 
@@ -436,8 +442,9 @@ int fdry_transfer_begin(struct fdry_http *h, struct fdry_http_req *r)
 	r->why[0] = '\0';
 	r->text.len = 0;
 	headers_drop(r);
-	if (!r->hash || !r->hashing.ctx)
-		r->in.len = 0;
+	/* A try may break off behind the last byte; servers refuse to send nothing. */
+	if (!r->hash || !r->hashing.ctx || r->in.len == r->most)
+		begin_anew(r);
 	err = options_set(h, r);
 	if (err)
 		return err;
@@ -480,6 +487,8 @@ int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode cod
 	r->easy = NULL;
 	if (r->fault)
 		return r->fault;
+	if (r->status == 416) /* there is no such range */
+		begin_anew(r);
 	if (!code || (code == CURLE_WRITE_ERROR && r->text.len == FDRY_HTTP_TEXT_MAX))
 		return 0;
 	if (is_tls(code))
@@ -487,8 +496,7 @@ int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode cod
 	*passes = breaks_off(code);
 	/* A server that cannot resume; begin anew. */
 	if (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME) {
-		r->in.len = r->resumed = 0;
-		fdry_hash_release(&r->hashing);
+		begin_anew(r);
 		*passes = true;
 	}
 	return fdry_fail(FDRY_E_NETWORK, "the registry %s cannot be reached, or a transfer broke "

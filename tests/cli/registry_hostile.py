@@ -172,6 +172,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if name == "stall":
                 time.sleep(20)
             self.end()
+        elif name == "unended":  # all bytes, and then it breaks off where one more should come
+            status, headers, data, _ = self.ask_other(body)
+            self.answer(status, headers, data, len(data) + 1)
+            self.wfile.flush()
+            self.end()
         elif name == "drip":  # slow, but alive
             status, headers, data, _ = self.ask_other(body)
             self.answer(status, headers, b"", len(data))

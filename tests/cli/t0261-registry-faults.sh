@@ -21,6 +21,10 @@ repeated() {
 	t "the repeated request asked for the rest alone" grep -q "$blob.*bytes=300000-" bad/headers
 	fault "GET $blob 1 cut 300000" "GET $blob 1 norange"
 	t "a download begins anew if the server ignores the range" fetch
+	fault "GET $blob 1 cut 300000" "GET $blob 1 status 416"
+	t "a download begins anew if the server has no such range" fetch
+	fault "GET $blob 1 unended"
+	t "a download that breaks off behind its last byte begins anew" fetch
 	fault "GET $blob 1 flip"
 	t "a blob with other bytes is fetched once more" fetch
 	for status in 408 429 500 502 503 504; do
