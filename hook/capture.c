@@ -4,7 +4,8 @@
  *
  * If cuStreamEndCapture() fails, the capture may have ended or not, so the driver is asked. The
  * driver destroys the graph of a capture that failed, so the notes of its nodes end. It reports the
- * number of a capture only before the failure, so the number is noted at the beginning.
+ * number of a capture only before the failure, so the number is noted at the beginning. A capture
+ * that cannot be noted does not begin.
  */
 #include "hook/internal.h"
 
@@ -21,19 +22,29 @@ static cuuint64_t id_of(CUstream stream)
 	return id;
 }
 
+/* End a capture that cannot be noted. @own: its graph is the program's. */
+static CUresult begin_undo(CUstream stream, bool own)
+{
+	CUgraph graph = NULL;
+
+	if (!fdry_real(cuStreamEndCapture)(stream, &graph) && graph && !own)
+		(void)fdry_real(cuGraphDestroy)(graph);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* @age: of the graph that the capture makes. */
 static CUresult note_begin(CUresult res, CUstream stream, uint64_t age)
 {
-	if (!res)
-		fdry_capture_add(stream, &(struct fdry_capture_note){ id_of(stream), age });
+	if (!res && !fdry_capture_add(stream, &(struct fdry_capture_note){ id_of(stream), age }))
+		return begin_undo(stream, false);
 	return res;
 }
 
 /* A capture to a graph of the program, which no failure destroys. */
 static CUresult note_begin_to_graph(CUresult res, CUstream stream)
 {
-	if (!res)
-		fdry_capture_add(stream, &(struct fdry_capture_note){ 0 });
+	if (!res && !fdry_capture_add(stream, &(struct fdry_capture_note){ 0 }))
+		return begin_undo(stream, true);
 	return res;
 }
 

@@ -29,16 +29,15 @@ static bool is_of(const struct capture *c, CUstream stream)
 	       (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
 }
 
-void fdry_capture_add(CUstream stream, const struct fdry_capture_note *note)
+bool fdry_capture_add(CUstream stream, const struct fdry_capture_note *note)
 {
 	struct capture *c;
 
 	if (fdry_start_is_forked())
-		return;
+		return true;
 	c = malloc(sizeof(*c));
 	if (!c)
-		return; /* the capture is not listed, so its allocations count as content, which is
-			   always correct */
+		return false;
 	c->stream = stream;
 	c->owner = pthread_self();
 	c->note = *note;
@@ -47,6 +46,7 @@ void fdry_capture_add(CUstream stream, const struct fdry_capture_note *note)
 	captures = c;
 	__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lock);
+	return true;
 }
 
 bool fdry_capture_remove(CUstream stream, struct fdry_capture_note *ret)

@@ -346,9 +346,9 @@ struct fdry_capture_note {
 	uint64_t age;  /* of its graph (graph_age.c); 0: not known, or a graph of the program */
 };
 
-/* Note that a capture began on @stream, or that it ended. Returns true if no other capture is in
- * progress. */
-void fdry_capture_add(CUstream stream, const struct fdry_capture_note *note);
+/* Note that a capture began on @stream. False: out of memory. */
+bool fdry_capture_add(CUstream stream, const struct fdry_capture_note *note);
+/* Note that it ended. Returns true if no other capture is in progress. */
 bool fdry_capture_remove(CUstream stream, struct fdry_capture_note *ret);
 /* The number of captures in progress. */
 uint64_t fdry_capture_count(void);

@@ -102,6 +102,92 @@ START_TEST(a_move_that_fails_twice)
 }
 END_TEST
 
+/* --- attributes of nodes that the driver does not report --- */
+
+static const CUlaunchAttributeValue nvlink = { .nvlinkUtilCentricScheduling = 1 };
+
+static bool is_noted(CUgraphNode node)
+{
+	struct fdry_unreported_attrs a;
+
+	hook->attributes(node, &a);
+	return a.set[1] && a.value[1].nvlinkUtilCentricScheduling == 1;
+}
+
+static __typeof__(&cuLaunchKernelEx) launch_ex;
+
+static CUfunction step_load(void)
+{
+	CUfunction ret;
+	CUmodule m;
+	size_t len;
+	void *cubin = test_sim_cubin("kernels", &len);
+
+	launch_ex = (__typeof__(launch_ex))test_hook_symbol("cuLaunchKernelEx");
+	cuda_ok(cuModuleLoadData, &m, cubin);
+	cuda_ok(cuModuleGetFunction, &ret, m, "step");
+	free(cubin);
+	return ret;
+}
+
+static CUresult launch(CUstream s, CUfunction f, bool with)
+{
+	CUlaunchAttribute a = { .id = CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING,
+				.value = nvlink };
+	CUlaunchConfig c = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+			     .blockDimY = 1, .blockDimZ = 1, .hStream = s, .attrs = &a,
+			     .numAttrs = with };
+	uint64_t x = 0, salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &x, &salt, &spins };
+
+	return launch_ex(&c, f, args, NULL);
+}
+
+/* The last node of the stream's capture, or NULL. */
+static CUgraphNode last_node(CUstream s)
+{
+	CUstreamCaptureStatus status;
+	const CUgraphEdgeData *data;
+	const CUgraphNode *nodes;
+	size_t n = 0;
+
+	cuda_ok(cuStreamGetCaptureInfo_v3, s, &status, NULL, NULL, &nodes, &data, &n);
+	return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && n ? nodes[0] : NULL;
+}
+
+/* A capture that began is noted, and so are the attributes of its nodes. */
+START_TEST(captures_without_a_note)
+{
+	__typeof__(&cuStreamBeginCapture_v2) start;
+	CUstreamCaptureStatus status;
+	unsigned long n, made;
+	CUgraph graph;
+	CUfunction f;
+	CUresult res;
+	CUstream s;
+
+	test_hook();
+	start = (__typeof__(start))test_hook_symbol("cuStreamBeginCapture_v2");
+	f = step_load();
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	for (n = 1, made = n; made >= n - 1; n++) {
+		test_nomem(n);
+		res = start(s, CU_STREAM_CAPTURE_MODE_RELAXED);
+		made = test_nomem(0);
+		cuda_ok(cuStreamIsCapturing, s, &status);
+		ck_assert_msg(!res == (status == CU_STREAM_CAPTURE_STATUS_ACTIVE),
+			      "allocation %lu: %d", n, res);
+		if (res)
+			continue;
+		ck_assert_int_eq(launch(s, f, true), CUDA_SUCCESS);
+		ck_assert_msg(is_noted(last_node(s)), "allocation %lu", n);
+		cuda_ok(cuStreamEndCapture, s, &graph);
+		cuda_ok(cuGraphDestroy, graph);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hook_failed");
@@ -110,6 +196,7 @@ int main(void)
 	tcase_add_test(tc, mappings_without_a_note);
 	tcase_add_loop_test(tc, pools_without_a_note, 1, 6);
 	tcase_add_loop_test(tc, a_move_that_fails_twice, 0, 2);
+	tcase_add_test(tc, captures_without_a_note);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }
