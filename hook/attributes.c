@@ -7,6 +7,8 @@
  * that it is a clone of (graph.c). Few programs set them. So the nodes of a graph are listed only
  * if there are notes.
  *
+ * A call that cannot be noted for lack of memory fails before the driver is called.
+ *
  * Locking: one lock around the notes, never held during a call of the driver.
  */
 #include "hook/internal.h"
@@ -25,6 +27,8 @@ struct note {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct note *notes; /* by address */
 static size_t count;       /* also read without the lock: 0 if there are none */
+static size_t room;        /* notes that fit; at least @count and @reserved together */
+static size_t reserved;    /* for calls that will need a note */
 
 bool fdry_attributes_any(void)
 {
@@ -47,39 +51,48 @@ static bool is_default(int at, const CUlaunchAttributeValue *v)
 	return !memcmp(v, none, at ? sizeof(none[0]) : sizeof(none));
 }
 
+/* Lock held. */
+static bool room_make(size_t n)
+{
+	struct note *more = n <= room ? notes : reallocarray(notes, n, sizeof(*notes));
+
+	if (!more)
+		return false;
+	notes = more;
+	room = n > room ? n : room;
+	return true;
+}
+
+/* Make room for a note before the call of the driver, which is not made if this fails. After the
+ * call, there is room until the thread that took back its reservation releases the lock. */
+static bool note_reserve(void)
+{
+	bool ret;
+
+	pthread_mutex_lock(&lock);
+	ret = room_make(count + reserved + 1);
+	reserved += ret;
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
 /* The note of @node; with @make, a new one if there is none. NULL: none, or out of memory. A node
  * that is being destroyed has none, and a new node may have its address already. Lock held. */
 static struct note *note_get(CUgraphNode node, bool make)
 {
 	size_t at = fdry_lower_bound(i, count, notes[i].node < node);
-	struct note *more;
 
 	if (at < count && notes[at].node == node) {
 		if (notes[at].ending && make)
 			notes[at] = (struct note){ .node = node };
 		return notes[at].ending ? NULL : &notes[at];
 	}
-	more = make ? reallocarray(notes, count + 1, sizeof(*notes)) : NULL;
-	if (!more)
+	if (!make || !room_make(count + reserved + 1))
 		return NULL;
-	notes = more;
 	memmove(&notes[at + 1], &notes[at], (count - at) * sizeof(*notes));
 	notes[at] = (struct note){ .node = node };
 	__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
 	return &notes[at];
-}
-
-static void note_drop(CUgraphNode node)
-{
-	struct note *n;
-
-	pthread_mutex_lock(&lock);
-	n = note_get(node, false);
-	if (n) {
-		memmove(n, n + 1, (size_t)(notes + count - n - 1) * sizeof(*n));
-		__atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
-	}
-	pthread_mutex_unlock(&lock);
 }
 
 void fdry_attributes_ending(CUgraphNode node, uint64_t call)
@@ -124,35 +137,33 @@ void fdry_attributes_lost(cuuint64_t id)
 	pthread_mutex_unlock(&lock);
 }
 
-/* @capture: 0 unless a launch that it captured set the attribute. */
-static void note_set(CUgraphNode node, cuuint64_t capture, CUlaunchAttributeID id,
-		     const CUlaunchAttributeValue *v)
+static void attribute_set(struct fdry_unreported_attrs *a, CUlaunchAttributeID id,
+			  const CUlaunchAttributeValue *v)
 {
 	int at = place_of(id);
-	struct note *n;
 
 	if (at < 0)
 		return;
-	pthread_mutex_lock(&lock);
-	n = note_get(node, !is_default(at, v));
-	if (n) {
-		n->capture = capture ? capture : n->capture;
-		n->a.value[at] = *v;
-		n->a.set[at] = !is_default(at, v);
-	}
-	pthread_mutex_unlock(&lock);
+	a->value[at] = *v;
+	a->set[at] = !is_default(at, v);
+}
+
+/* Lock held. */
+static void note_put(CUgraphNode node, const struct fdry_unreported_attrs *a)
+{
+	struct note *n = note_get(node, a->set[0] || a->set[1]);
+
+	if (n)
+		n->a = *a;
 }
 
 void fdry_attributes_copy(CUgraphNode to, CUgraphNode from)
 {
 	struct fdry_unreported_attrs a;
-	struct note *n;
 
 	fdry_hook_attributes(from, &a);
 	pthread_mutex_lock(&lock);
-	n = note_get(to, a.set[0] || a.set[1]);
-	if (n)
-		n->a = a;
+	note_put(to, &a);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -185,36 +196,66 @@ static bool sets_any(const CUlaunchConfig *c)
 	return false;
 }
 
-/* Note the attributes of the node that a launch has added: the one on which the next will depend.
- * @zero: the stream that handle 0 is. */
-static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream zero)
+/* Whether the launch may add a node with a note. */
+static bool may_note(const CUlaunchConfig *c)
+{
+	return c && sets_any(c) && fdry_capture_count() && !fdry_start_is_forked();
+}
+
+/* The node that a launch has added: the one on which the next will depend. NULL: none. @id: the
+ * capture. Returns whether there was memory to ask. */
+static bool node_added(CUstream stream, CUgraphNode *ret, cuuint64_t *id)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	const CUgraphEdgeData *data;
 	const CUgraphNode *nodes;
-	cuuint64_t id = 0;
 	size_t n = 0;
+	CUresult res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, id, NULL, &nodes,
+							    &data, &n);
+
+	*ret = !res && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && n == 1 ? nodes[0] : NULL;
+	return res != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Note the attributes of the node that a launch has added; the launch fails if that node cannot be
+ * found for lack of memory. @zero: the stream that handle 0 is. */
+static CUresult launched(CUresult res, const CUlaunchConfig *c, CUstream zero)
+{
+	struct fdry_unreported_attrs a = { 0 };
+	CUgraphNode node = NULL;
+	struct note *n = NULL;
+	cuuint64_t id = 0;
 	unsigned int i;
 
-	if (res || !c || !sets_any(c) || !fdry_capture_count() || fdry_start_is_forked())
-		return res;
-	if (fdry_real(cuStreamGetCaptureInfo_v3)(c->hStream ? c->hStream : zero, &status, &id,
-						 NULL, &nodes, &data, &n) ||
-	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n != 1)
-		return res;
-	note_drop(nodes[0]);
+	if (!res && !node_added(c->hStream ? c->hStream : zero, &node, &id))
+		res = CUDA_ERROR_OUT_OF_MEMORY;
 	for (i = 0; i < c->numAttrs; i++)
-		note_set(nodes[0], id, c->attrs[i].id, &c->attrs[i].value);
+		attribute_set(&a, c->attrs[i].id, &c->attrs[i].value);
+	pthread_mutex_lock(&lock);
+	reserved--;
+	if (node)
+		n = note_get(node, true);
+	if (n)
+		*n = (struct note){ .node = node, .capture = id, .a = a };
+	pthread_mutex_unlock(&lock);
 	return res;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
+	if (!may_note(c))
+		return fdry_real(cuLaunchKernelEx)(c, f, params, extra);
+	if (!note_reserve())
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	return launched(fdry_real(cuLaunchKernelEx)(c, f, params, extra), c, NULL);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
+	if (!may_note(c))
+		return fdry_real(cuLaunchKernelEx_ptsz)(c, f, params, extra);
+	if (!note_reserve())
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	return launched(fdry_real(cuLaunchKernelEx_ptsz)(c, f, params, extra), c,
 			CU_STREAM_PER_THREAD);
 }
@@ -222,18 +263,38 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction f, void **par
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id,
 				       const CUkernelNodeAttrValue *value)
 {
-	CUresult res = fdry_real(cuGraphKernelNodeSetAttribute)(node, id, value);
+	CUresult res;
+	struct note *n;
 
-	if (!res && !fdry_start_is_forked())
-		note_set(node, 0, id, value);
+	if (place_of(id) < 0 || fdry_start_is_forked())
+		return fdry_real(cuGraphKernelNodeSetAttribute)(node, id, value);
+	if (!note_reserve())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = fdry_real(cuGraphKernelNodeSetAttribute)(node, id, value);
+	pthread_mutex_lock(&lock);
+	reserved--;
+	n = res ? NULL : note_get(node, !is_default(place_of(id), value));
+	if (n)
+		attribute_set(&n->a, id, value);
+	pthread_mutex_unlock(&lock);
 	return res;
 }
 
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
-	CUresult res = fdry_real(cuGraphKernelNodeCopyAttributes)(dst, src);
+	struct fdry_unreported_attrs a;
+	CUresult res;
 
-	if (!res && fdry_attributes_any())
-		fdry_attributes_copy(dst, src);
+	if (!fdry_attributes_any())
+		return fdry_real(cuGraphKernelNodeCopyAttributes)(dst, src);
+	if (!note_reserve())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = fdry_real(cuGraphKernelNodeCopyAttributes)(dst, src);
+	fdry_hook_attributes(src, &a);
+	pthread_mutex_lock(&lock);
+	reserved--;
+	if (!res)
+		note_put(dst, &a);
+	pthread_mutex_unlock(&lock);
 	return res;
 }

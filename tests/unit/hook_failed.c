@@ -188,6 +188,47 @@ START_TEST(captures_without_a_note)
 }
 END_TEST
 
+/* A launch, a call and a copy give a node the attribute, or fail. */
+START_TEST(attributes_without_a_note)
+{
+	__typeof__(&cuGraphKernelNodeSetAttribute) set;
+	__typeof__(&cuGraphKernelNodeCopyAttributes) copy;
+	unsigned long n, made;
+	CUgraphNode node, other;
+	CUgraph graph;
+	CUfunction f;
+	CUresult res;
+	CUstream s;
+
+	test_hook();
+	set = (__typeof__(set))test_hook_symbol("cuGraphKernelNodeSetAttribute");
+	copy = (__typeof__(copy))test_hook_symbol("cuGraphKernelNodeCopyAttributes");
+	f = step_load();
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	for (n = 1, made = n; made >= n - 1; n++) {
+		cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+		test_nomem(_i ? 0 : n);
+		res = launch(s, f, true);
+		made = test_nomem(0);
+		node = last_node(s);
+		ck_assert_msg(res || is_noted(node), "allocation %lu: %d", n, res);
+		if (node && _i) {
+			ck_assert_int_eq(launch(s, f, false), CUDA_SUCCESS);
+			other = last_node(s);
+			test_nomem(n);
+			res = _i == 1 ? set(other,
+					    CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING,
+					    &nvlink)
+				      : copy(other, node);
+			made = test_nomem(0);
+			ck_assert_msg(!res == is_noted(other), "allocation %lu: %d", n, res);
+		}
+		cuda_ok(cuStreamEndCapture, s, &graph);
+		cuda_ok(cuGraphDestroy, graph);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hook_failed");
@@ -197,6 +238,7 @@ int main(void)
 	tcase_add_loop_test(tc, pools_without_a_note, 1, 6);
 	tcase_add_loop_test(tc, a_move_that_fails_twice, 0, 2);
 	tcase_add_test(tc, captures_without_a_note);
+	tcase_add_loop_test(tc, attributes_without_a_note, 0, 3);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }
