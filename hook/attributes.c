@@ -7,7 +7,7 @@
  * that it is a clone of (graph.c). Few programs set them. So the nodes of a graph are listed only
  * if there are notes.
  *
- * A call that cannot be noted for lack of memory fails before the driver is called.
+ * A call that cannot be noted for lack of memory fails, before the driver is called if possible.
  *
  * Locking: one lock around the notes, never held during a call of the driver.
  */
@@ -148,23 +148,27 @@ static void attribute_set(struct fdry_unreported_attrs *a, CUlaunchAttributeID i
 	a->set[at] = !is_default(at, v);
 }
 
-/* Lock held. */
-static void note_put(CUgraphNode node, const struct fdry_unreported_attrs *a)
+/* False: out of memory. Lock held. */
+static bool note_put(CUgraphNode node, const struct fdry_unreported_attrs *a)
 {
-	struct note *n = note_get(node, a->set[0] || a->set[1]);
+	bool make = a->set[0] || a->set[1];
+	struct note *n = note_get(node, make);
 
 	if (n)
 		n->a = *a;
+	return n || !make;
 }
 
-void fdry_attributes_copy(CUgraphNode to, CUgraphNode from)
+bool fdry_attributes_copy(CUgraphNode to, CUgraphNode from)
 {
 	struct fdry_unreported_attrs a;
+	bool ret;
 
 	fdry_hook_attributes(from, &a);
 	pthread_mutex_lock(&lock);
-	note_put(to, &a);
+	ret = note_put(to, &a);
 	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 void fdry_hook_attributes(CUgraphNode node, struct fdry_unreported_attrs *ret)
@@ -294,7 +298,7 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 	pthread_mutex_lock(&lock);
 	reserved--;
 	if (!res)
-		note_put(dst, &a);
+		(void)note_put(dst, &a);
 	pthread_mutex_unlock(&lock);
 	return res;
 }

@@ -9,6 +9,9 @@
 
 #include <stdlib.h>
 
+static CUresult graph_destroy(CUgraph graph);
+static CUresult node_destroy(CUgraphNode node);
+
 /* The nodes of a graph, or NULL; free() them. */
 static CUgraphNode *nodes_of(CUgraph graph, size_t *n)
 {
@@ -42,20 +45,22 @@ static CUgraph graph_of(CUgraphNode node, unsigned int i)
 	return g;
 }
 
-/* Copy the notes of a graph to its clone, whose nodes have the same order. False: not all. */
-static bool graph_cloned(CUgraph to, CUgraph from)
+/* Copy the notes of a graph to its clone, whose nodes have the same order. False: not all. @lost:
+ * set if attributes were lost for lack of memory. */
+static bool graph_cloned(CUgraph to, CUgraph from, bool *lost)
 {
 	size_t i, n, m;
 	CUgraphNode *a = nodes_of(from, &n), *b = nodes_of(to, &m);
 	bool ret = n == m && !n == !a && !m == !b;
 
+	*lost |= !n != !a || !m != !b;
 	fdry_graph_age_copy(to, from);
 	for (i = 0; ret && i < n; i++) {
 		CUgraph child = graph_of(a[i], 0), copy = graph_of(b[i], 0);
 
-		fdry_attributes_copy(b[i], a[i]);
+		*lost |= !fdry_attributes_copy(b[i], a[i]);
 		if (child || copy)
-			ret = child && copy && graph_cloned(copy, child);
+			ret = child && copy && graph_cloned(copy, child, lost);
 	}
 	free(a);
 	free(b);
@@ -68,21 +73,34 @@ static bool any(void)
 	return fdry_attributes_any() || fdry_graph_age_any();
 }
 
-static void cloned(CUgraph to, CUgraph from)
+/* CUDA_ERROR_OUT_OF_MEMORY: the clone may lack attributes. */
+static CUresult cloned(CUgraph to, CUgraph from)
 {
+	bool lost = false;
+
 	if (to == from || !any() || fdry_start_is_forked())
-		return;
-	if (!graph_cloned(to, from))
+		return CUDA_SUCCESS;
+	if (!graph_cloned(to, from, &lost))
 		fdry_graph_age_forget();
+	return lost && fdry_attributes_any() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 /* The child graph of @node, if it has one, is a clone of @from unless @node took that over. */
-static void child_cloned(CUgraphNode node, CUgraph from)
+static CUresult child_cloned(CUgraphNode node, CUgraph from)
 {
 	CUgraph to = any() ? graph_of(node, 0) : NULL;
 
-	if (to)
-		cloned(to, from);
+	return to ? cloned(to, from) : CUDA_SUCCESS;
+}
+
+/* A node with a child graph was added; undo that if the child lacks attributes. */
+static CUresult child_added(CUgraphNode node, CUgraph from)
+{
+	CUresult res = child_cloned(node, from);
+
+	if (res)
+		(void)node_destroy(node);
+	return res;
 }
 
 /* Whether the graph, or one within it, has allocation or free nodes of ours. */
@@ -122,8 +140,11 @@ CUresult cuGraphClone(CUgraph *ret, CUgraph graph)
 	CUresult res = has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
 					 : fdry_real(cuGraphClone)(ret, graph);
 
-	if (!res)
-		cloned(*ret, graph);
+	if (!res) {
+		res = cloned(*ret, graph);
+		if (res)
+			(void)graph_destroy(*ret);
+	}
 	return res;
 }
 
@@ -134,9 +155,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraph
 			       ? CUDA_ERROR_NOT_SUPPORTED
 			       : fdry_real(cuGraphAddChildGraphNode)(ret, graph, deps, n, child);
 
-	if (!res)
-		child_cloned(*ret, child);
-	return res;
+	return res ? res : child_added(*ret, child);
 }
 
 /* A node of any kind was added. @age: of the bodies that it made. */
@@ -152,7 +171,7 @@ static CUresult added(CUresult res, const CUgraphNode *ret, CUgraph graph,
 		for (i = 0; i < p->conditional.size; i++)
 			fdry_graph_age_begin(p->conditional.phGraph_out[i], age);
 	} else if (p->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-		child_cloned(*ret, p->graph.graph);
+		res = child_added(*ret, p->graph.graph);
 	}
 	return res;
 }
@@ -198,7 +217,7 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *p)
 					: fdry_real(cuGraphNodeSetParams)(node, p);
 
 	if (!res && p->type == CU_GRAPH_NODE_TYPE_GRAPH)
-		child_cloned(node, p->graph.graph);
+		res = child_cloned(node, p->graph.graph);
 	return res;
 }
 
@@ -249,7 +268,7 @@ static CUresult call_ended(CUresult res, uint64_t call)
 
 /* The notes of the nodes are marked before the call: during it, another thread's node may get one
  * of their addresses. They stay if the driver refuses the call. */
-CUresult cuGraphDestroy(CUgraph graph)
+static CUresult graph_destroy(CUgraph graph)
 {
 	uint64_t call = call_new();
 
@@ -258,15 +277,22 @@ CUresult cuGraphDestroy(CUgraph graph)
 	return call_ended(fdry_real(cuGraphDestroy)(graph), call);
 }
 
-/* The driver keeps allocation and free nodes as long as their graph. */
-CUresult cuGraphDestroyNode(CUgraphNode node)
+CUresult cuGraphDestroy(CUgraph graph)
 {
-	uint64_t call;
+	return graph_destroy(graph);
+}
 
-	if (fdry_graph_memory_is(node))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	call = call_new();
+static CUresult node_destroy(CUgraphNode node)
+{
+	uint64_t call = call_new();
+
 	if (call)
 		node_ending(node, call);
 	return call_ended(fdry_real(cuGraphDestroyNode)(node), call);
+}
+
+/* The driver keeps allocation and free nodes as long as their graph. */
+CUresult cuGraphDestroyNode(CUgraphNode node)
+{
+	return fdry_graph_memory_is(node) ? CUDA_ERROR_NOT_SUPPORTED : node_destroy(node);
 }

@@ -232,8 +232,8 @@ uint64_t fdry_graph_age(CUgraph graph);
 void fdry_hook_attributes(CUgraphNode node, struct fdry_unreported_attrs *ret);
 /* Whether there are notes. */
 bool fdry_attributes_any(void);
-/* @to has the attributes of @from from now on. */
-void fdry_attributes_copy(CUgraphNode to, CUgraphNode from);
+/* @to has the attributes of @from from now on. False: out of memory, and @to may lack them. */
+bool fdry_attributes_copy(CUgraphNode to, CUgraphNode from);
 /* @call, a number, is about to destroy @node; it has returned. */
 void fdry_attributes_ending(CUgraphNode node, uint64_t call);
 void fdry_attributes_end(uint64_t call, bool refused);

@@ -229,6 +229,86 @@ START_TEST(attributes_without_a_note)
 }
 END_TEST
 
+/* The first node of a graph. */
+static CUgraphNode first_node(CUgraph graph)
+{
+	CUgraphNode node;
+	size_t n = 1;
+
+	cuda_ok(cuGraphGetNodes, graph, &node, &n);
+	ck_assert_uint_eq(n, 1);
+	return node;
+}
+
+static CUresult clone(CUgraph *ret, CUgraph graph)
+{
+	static __typeof__(&cuGraphClone) call;
+
+	if (ret)
+		return call(ret, graph);
+	call = (__typeof__(call))test_hook_symbol("cuGraphClone");
+	return CUDA_SUCCESS;
+}
+
+/* In a graph of its own, in one of two ways. */
+static CUresult child_add(CUgraphNode *ret, CUgraph into, CUgraph graph, bool any)
+{
+	static __typeof__(&cuGraphAddChildGraphNode) call;
+	static __typeof__(&cuGraphAddNode_v2) call_any;
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = graph };
+
+	if (ret)
+		return any ? call_any(ret, into, NULL, NULL, 0, &p)
+			   : call(ret, into, NULL, 0, graph);
+	call = (__typeof__(call))test_hook_symbol("cuGraphAddChildGraphNode");
+	call_any = (__typeof__(call_any))test_hook_symbol("cuGraphAddNode_v2");
+	return CUDA_SUCCESS;
+}
+
+static size_t nodes_in(CUgraph graph)
+{
+	size_t n = 0;
+
+	cuda_ok(cuGraphGetNodes, graph, NULL, &n);
+	return n;
+}
+
+/* Clones have the attributes of their nodes, or are not made. */
+START_TEST(clones_without_a_note)
+{
+	CUgraph graph, copy, into;
+	unsigned long n, made;
+	CUgraphNode child;
+	CUfunction f;
+	CUresult res;
+	CUstream s;
+
+	test_hook();
+	(void)clone(NULL, NULL);
+	(void)child_add(NULL, NULL, NULL, false);
+	f = step_load();
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	ck_assert_int_eq(launch(s, f, true), CUDA_SUCCESS);
+	cuda_ok(cuStreamEndCapture, s, &graph);
+	for (n = 1, made = n; made >= n - 1; n++) {
+		cuda_ok(cuGraphCreate, &into, 0);
+		test_nomem(n);
+		res = _i ? child_add(&child, into, graph, _i == 2) : clone(&copy, graph);
+		made = test_nomem(0);
+		ck_assert_uint_eq(nodes_in(into), _i && !res);
+		if (!res && _i)
+			cuda_ok(cuGraphChildGraphNodeGetGraph, child, &copy);
+		ck_assert_msg(res || is_noted(first_node(copy)), "allocation %lu", n);
+		if (!res && !_i)
+			cuda_ok(cuGraphDestroy, copy);
+		cuda_ok(cuGraphDestroy, into);
+	}
+	ck_assert_int_eq(res, CUDA_SUCCESS);
+	ck_assert(is_noted(first_node(graph)));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hook_failed");
@@ -239,6 +319,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_move_that_fails_twice, 0, 2);
 	tcase_add_test(tc, captures_without_a_note);
 	tcase_add_loop_test(tc, attributes_without_a_note, 0, 3);
+	tcase_add_loop_test(tc, clones_without_a_note, 0, 3);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }
