@@ -223,28 +223,32 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *p)
 
 /* --- destruction --- */
 
-static void graph_ending(CUgraph graph, uint64_t call);
+static bool graph_ending(CUgraph graph, uint64_t call);
 
-/* The graphs within @node are destroyed with it. */
-static void node_ending(CUgraphNode node, uint64_t call)
+/* The graphs within @node are destroyed with it. False: not all nodes could be listed. */
+static bool node_ending(CUgraphNode node, uint64_t call)
 {
+	bool ret = true;
 	unsigned int i;
 	CUgraph g;
 
 	for (i = 0; (g = graph_of(node, i)) != NULL; i++)
-		graph_ending(g, call);
+		ret &= graph_ending(g, call);
 	fdry_attributes_ending(node, call);
 	fdry_graph_memory_ending(node, call);
+	return ret;
 }
 
-static void graph_ending(CUgraph graph, uint64_t call)
+static bool graph_ending(CUgraph graph, uint64_t call)
 {
 	size_t i, n;
 	CUgraphNode *nodes = nodes_of(graph, &n);
+	bool ret = !n || nodes;
 
 	for (i = 0; nodes && i < n; i++)
-		node_ending(nodes[i], call);
+		ret &= node_ending(nodes[i], call);
 	free(nodes);
+	return ret;
 }
 
 /* A number for a call that destroys nodes; 0 if no node has a note. */
@@ -267,13 +271,14 @@ static CUresult call_ended(CUresult res, uint64_t call)
 }
 
 /* The notes of the nodes are marked before the call: during it, another thread's node may get one
- * of their addresses. They stay if the driver refuses the call. */
+ * of their addresses. They stay if the driver refuses the call. If a note could outlive its node
+ * since the nodes cannot be listed, the call fails. */
 static CUresult graph_destroy(CUgraph graph)
 {
 	uint64_t call = call_new();
 
-	if (call)
-		graph_ending(graph, call);
+	if (call && !graph_ending(graph, call))
+		return call_ended(CUDA_ERROR_OUT_OF_MEMORY, call);
 	return call_ended(fdry_real(cuGraphDestroy)(graph), call);
 }
 
@@ -286,8 +291,8 @@ static CUresult node_destroy(CUgraphNode node)
 {
 	uint64_t call = call_new();
 
-	if (call)
-		node_ending(node, call);
+	if (call && !node_ending(node, call))
+		return call_ended(CUDA_ERROR_OUT_OF_MEMORY, call);
 	return call_ended(fdry_real(cuGraphDestroyNode)(node), call);
 }
 

@@ -309,6 +309,42 @@ START_TEST(clones_without_a_note)
 }
 END_TEST
 
+/* No note of a node outlives it: a later node may have its address. */
+START_TEST(ends_without_memory)
+{
+	__typeof__(&cuGraphDestroy) destroy;
+	__typeof__(&cuGraphDestroyNode) destroy_node;
+	CUgraph graph = NULL, into, copy;
+	CUgraphNode child, node;
+	unsigned long n, made;
+	CUresult res;
+	CUfunction f;
+	CUstream s;
+
+	test_hook();
+	destroy = (__typeof__(destroy))test_hook_symbol("cuGraphDestroy");
+	destroy_node = (__typeof__(destroy_node))test_hook_symbol("cuGraphDestroyNode");
+	f = step_load();
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	ck_assert_int_eq(launch(s, f, true), CUDA_SUCCESS);
+	cuda_ok(cuStreamEndCapture, s, &graph);
+	for (n = 1, made = n; made >= n - 1; n++) {
+		cuda_ok(cuGraphCreate, &into, 0);
+		cuda_ok(cuGraphAddChildGraphNode, &child, into, NULL, 0, graph);
+		cuda_ok(cuGraphChildGraphNodeGetGraph, child, &copy);
+		node = first_node(copy);
+		ck_assert(is_noted(node));
+		test_nomem(n);
+		res = _i ? destroy_node(child) : destroy(into);
+		made = test_nomem(0);
+		ck_assert_msg(is_noted(node) == !!res, "allocation %lu: %d", n, res);
+		if (res || _i)
+			cuda_ok(cuGraphDestroy, into);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hook_failed");
@@ -320,6 +356,7 @@ int main(void)
 	tcase_add_test(tc, captures_without_a_note);
 	tcase_add_loop_test(tc, attributes_without_a_note, 0, 3);
 	tcase_add_loop_test(tc, clones_without_a_note, 0, 3);
+	tcase_add_loop_test(tc, ends_without_memory, 0, 2);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
 }
