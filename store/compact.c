@@ -133,14 +133,15 @@ static int copy_run(void *arg)
 	return err;
 }
 
-/* Copy in a thread, and report how far the file has grown. */
+/* Copy in a thread, and report how far the file has grown. If none can be started, the end of the
+ * task copies. */
 static int copy(struct compact *c, uint64_t used, fdry_step_fn step, void *arg)
 {
 	struct fdry_task task;
 	struct stat st;
 
 	fdry_task_start(&task, "fdry-compact", copy_run, c);
-	while (!atomic_load(&c->copied)) {
+	while (task.started && !atomic_load(&c->copied)) {
 		if (step && !fstat(c->fd, &st))
 			step(arg, (uint64_t)st.st_size, used);
 		fdry_step_wait(LOOK_MS);

@@ -17,7 +17,7 @@
 
 /* --- failing --- */
 
-enum { CALLS, MEMORY };
+enum { CALLS, MEMORY, THREADS };
 
 #define STEP TEST_EACH(5) /* through the calls that fail */
 
@@ -77,6 +77,13 @@ REPLACED(void *, mmap, (void *a, size_t n, int prot, int flags, int fd, off_t at
 	 (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
 REPLACED(void *, mmap64, (void *a, size_t n, int prot, int flags, int fd, off_t at),
 	 (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
+#endif
+
+#if !TEST_SANITIZED
+int pthread_create(pthread_t *to, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+	return fails_now(THREADS) ? EAGAIN : REAL(pthread_create)(to, attr, fn, arg);
+}
 #endif
 
 /* Unlocking does not fail. */
@@ -307,7 +314,7 @@ static void teardown(void)
 
 /* A compaction at whose call @nr there is a fault. It says that the old file stays only if it does.
  * Returns whether there was such a call. */
-static bool compaction(long nr)
+static bool compaction(int what, long nr, int *ret)
 {
 	struct fdry_compact_report r = { 0 };
 	struct stat before, now;
@@ -318,12 +325,12 @@ static bool compaction(long nr)
 
 	snprintf(file, sizeof(file), "%s/data.mdb", path);
 	ck_assert_int_eq(stat(file, &before), 0);
-	fault.what = CALLS;
+	fault.what = what;
 	fault.left = nr;
 	fault.ever = false;
 	fault.seen = 0;
 	fault.on = true;
-	err = fdry_store_compact(path, NULL, NULL, &r);
+	*ret = err = fdry_store_compact(path, NULL, NULL, &r);
 	fault.on = false;
 	ck_assert_int_eq(stat(file, &now), 0);
 	stays = now.st_ino == before.st_ino;
@@ -339,12 +346,25 @@ static bool compaction(long nr)
 START_TEST(every_call_of_a_compaction_fails)
 {
 	long nr;
+	int err;
 
-	for (nr = 1; compaction(nr); nr++)
+	for (nr = 1; compaction(CALLS, nr, &err); nr++)
 		;
 	ck_assert_int_gt(nr, 10);
 }
 END_TEST
+
+#if !TEST_SANITIZED
+/* The copy needs no thread of ours. */
+START_TEST(a_compaction_without_threads)
+{
+	int err;
+
+	ck_assert(compaction(THREADS, 1, &err));
+	ok(err);
+}
+END_TEST
+#endif
 
 START_TEST(every_call_fails_once)
 {
@@ -428,6 +448,9 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, every_call_fails_once);
 	tcase_add_test(tc, every_call_of_a_compaction_fails);
+#if !TEST_SANITIZED
+	tcase_add_test(tc, a_compaction_without_threads);
+#endif
 	tcase_add_test(tc, every_call_fails_for_ever);
 	tcase_add_test(tc, every_call_fails_where_images_may_go);
 	tcase_add_test(tc, every_allocation_fails_once);
