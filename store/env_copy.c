@@ -6,6 +6,17 @@
 #include "store/db.h"
 #include "store/internal.h"
 
+/* LMDB copies in a thread of its own. */
+static int copy_fail(const struct fdry_db *db, int rc)
+{
+	if (rc != EAGAIN)
+		return fdry_db_fail(db, rc, "copy");
+	return fdry_fail(FDRY_E_NOMEM,
+			 "store %s: cannot copy: no thread can be started; raise the limit of "
+			 "processes (ulimit -u)",
+			 db->dir);
+}
+
 int fdry_env_copy(const char *dir, const struct fdry_dir *entered, int fd)
 {
 	const struct fdry_db_opts o = {
@@ -25,7 +36,7 @@ int fdry_env_copy(const char *dir, const struct fdry_dir *entered, int fd)
 	fdry_xfsz_hold(&x);
 	rc = guarded(mdb_env_copyfd2(db->env, fd, MDB_CP_COMPACT));
 	fdry_xfsz_release(&x);
-	err = rc ? fdry_db_fail(db, rc, "copy") : 0;
+	err = rc ? copy_fail(db, rc) : 0;
 	mdb_env_close(db->env);
 out_free:
 	fdry_db_free(db);

@@ -355,13 +355,16 @@ START_TEST(every_call_of_a_compaction_fails)
 END_TEST
 
 #if !TEST_SANITIZED
-/* The copy needs no thread of ours. */
+/* The copy needs no thread of ours, but LMDB needs one. */
 START_TEST(a_compaction_without_threads)
 {
 	int err;
 
 	ck_assert(compaction(THREADS, 1, &err));
 	ok(err);
+	ck_assert(compaction(THREADS, 2, &err));
+	ck_assert_int_eq(err, -FDRY_E_NOMEM);
+	ck_assert_msg(strstr(fdry_last_error(), "thread"), "%s", fdry_last_error());
 }
 END_TEST
 #endif
