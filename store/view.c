@@ -128,9 +128,10 @@ static __attribute__((noinline)) int first_key(struct fdry_txn *t, MDB_val *key)
 	return rc;
 }
 
-/* Read the first leaf of the roots, and check what LMDB meets on the way to it. */
+/* Read the first leaf of the roots, and check what LMDB meets on the way to it. @rc: 0, or errno
+ * of a read that failed. */
 static struct fdry_damage first_leaf(int fd, const struct fdry_view *v, uint8_t *bytes,
-				     struct fdry_page_node *ret, uint64_t *number)
+				     struct fdry_page_node *ret, uint64_t *number, int *rc)
 {
 	struct fdry_bounds none = { { NULL, 0 }, { NULL, 0 } };
 	const char *what = NULL;
@@ -138,6 +139,7 @@ static struct fdry_damage first_leaf(int fd, const struct fdry_view *v, uint8_t 
 	unsigned int level;
 
 	*number = v->roots.root;
+	errno = 0;
 	for (level = v->roots.depth; level > 0 && !what; level--) {
 		if (*number < 2 || *number >= v->pages.count ||
 		    pread(fd, bytes, v->pages.size, (off_t)(*number * v->pages.size)) !=
@@ -154,6 +156,7 @@ static struct fdry_damage first_leaf(int fd, const struct fdry_view *v, uint8_t 
 		if (!what && !p.leaf)
 			*number = ret->child;
 	}
+	*rc = what ? errno : 0;
 	return (struct fdry_damage){ what, *number };
 }
 
@@ -169,8 +172,10 @@ static int base_find(struct fdry_txn *t, int fd, const uint8_t **ret)
 
 	if (!bytes)
 		return fdry_nomem();
-	d = first_leaf(fd, v, bytes, &node, &number);
-	if (d.what)
+	d = first_leaf(fd, v, bytes, &node, &number, &rc);
+	if (rc)
+		err = fdry_db_fail(t->db, rc, "open it");
+	else if (d.what)
 		err = fdry_damage_fail(t->db, d, "open it");
 	if (err)
 		goto out_free;
@@ -257,13 +262,18 @@ int fdry_view_begin(struct fdry_txn *t)
 	uint8_t meta[FDRY_META_END], again[FDRY_META_END];
 	uint32_t size = (uint32_t)t->db->page_size;
 	struct stat st;
+	bool there;
 	int fd, err, rc = mdb_env_get_fd(t->db->env, &fd);
 
 	if (!rc && fstat(fd, &st))
 		rc = errno;
 	if (rc)
 		return fdry_db_fail(t->db, rc, "begin to read");
-	if (!meta_read(fd, slot * size, meta) || !meta_is(meta))
+	errno = 0;
+	there = meta_read(fd, slot * size, meta);
+	if (!there && errno)
+		return fdry_db_fail(t->db, errno, "begin to read");
+	if (!there || !meta_is(meta))
 		return meta_fail(t->db, "it is no meta page", slot);
 	if (meta_page_size(meta) != size)
 		return meta_fail(t->db, "it states another size of pages than before", slot);
