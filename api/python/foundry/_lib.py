@@ -567,7 +567,8 @@ class Callback:
 
     def fail(self, error):
         """Raise this error at the end of the with block, unless there is an earlier one."""
-        self._raised = self._raised or error
+        if self._raised is None:
+            self._raised = error
 
 
 def stop(*others):
