@@ -2,8 +2,6 @@
 """foundry.vllm with a small engine in vLLM's place, on the software driver; each start is a process
 of its own.
 """
-import os
-import re
 import textwrap
 
 import engine_tests
@@ -12,7 +10,7 @@ from vllm_scripts import ENGINE, Engine
 
 
 class Starts(Engine, engine_tests.Starts):
-    AGAIN, MADE = "{**ONCE, 'profile': 0}", "vllm.v1.worker.gpu.model_runner.Model.load"
+    MADE = "vllm.v1.worker.gpu.model_runner.Model.load"
 
     def test_the_first_start_seals_and_the_next_loads(self):
         self.first()
@@ -81,18 +79,6 @@ class Starts(Engine, engine_tests.Starts):
         log = self.start(FOUNDRY_VLLM="")
         self.assertNotIn("Foundry", log)
 
-    def test_a_difference_is_named_and_the_start_seals(self):
-        self.first()
-        for options, says in (("seqs=5", "max_num_seqs is 5 here and 4 in the image"),
-                              ("seqs=5, sizes=(2, 1)",
-                               "capture_sizes is [2, 1] here and [4, 2, 1] in the image")):
-            log = self.start(options=options)
-            self.assertIn("captured and sealed", log)
-            self.assertIn(says, log)
-            self.assertIn("loaded", self.start(counts="LOADED", options=options))
-        log = self.start(options="seqs=5, sizes=(2, 1)", STAND_IN_VLLM="0.26.0")
-        self.assertIn("vllm is 0.26.0 here and 0.25.1 in the image", log)
-
     def test_a_strict_start_captures_nothing(self):
         self.fails("no ref 'test' in the store", FOUNDRY_VLLM_STRICT="1")
         self.first()
@@ -160,22 +146,6 @@ class Starts(Engine, engine_tests.Starts):
             """, FOUNDRY_VLLM="test")
         self.assertIn("because this version of vLLM lacks what Foundry wraps", log)
 
-    def test_facts_that_cannot_be_read_start_plain(self):
-        before = textwrap.dedent("""
-            from vllm.v1.worker.gpu import model_runner
-            original = model_runner.GPUModelRunner.initialize_kv_cache
-            def without_groups(self, blocks):
-                original(self, blocks)
-                del self.attn_groups
-            model_runner.GPUModelRunner.initialize_kv_cache = without_groups
-            """)
-        log = self.start(before=before)
-        self.assertIn("started without an image, because 'GPUModelRunner' object has no attribute "
-                      "'attn_groups'", log)
-        self.first()
-        self.assertIn("started without an image", self.start(
-            before=before, counts=self.AGAIN))
-
     def test_a_tensor_without_a_place_leaves_the_others_as_they_were(self):
         self.first()
         log = self.start(before=textwrap.dedent("""
@@ -189,63 +159,6 @@ class Starts(Engine, engine_tests.Starts):
             """), counts=self.AGAIN)
         self.assertIn("because no place", log)
         self.assertIn("captured and sealed", log)
-
-    def test_a_variable_of_vllm_that_differs_is_named(self):
-        self.first()
-        log = self.start(VLLM_STAND_IN="1", VLLM_STAND_IN_KEY="secret")
-        self.assertIn("environment is VLLM_STAND_IN=1 here and empty in the image", log)
-        self.assertIn("loaded", self.start(counts="LOADED", VLLM_STAND_IN="1"))
-        log = self.start(VLLM_STAND_IN="a long value / with a path")
-        self.assertIn("environment is VLLM_STAND_IN=", log)
-        self.assertNotIn("long value", log)
-
-    def test_variables_of_a_cluster_are_no_facts(self):
-        """Kubernetes sets them for each Service."""
-        self.script("""if 1:
-            import os
-            from foundry.engines import facts
-            os.environ.update(SGLANG_SERVICE_HOST="10.0.0.1", SGLANG_SERVICE_PORT="80",
-                              SGLANG_PORT_80_TCP="tcp://10.0.0.1:80", SGLANG_OTHER="1")
-            assert facts.selecting(("SGLANG_",)) == ["SGLANG_OTHER"], facts.selecting(("SGLANG_",))
-            """)
-
-    def test_variables_that_make_kernels_for_debugging_are_facts(self):
-        self.first()
-        for name in ("TRITON_DEBUG", "FLASHINFER_JIT_DEBUG", "FLASHINFER_JIT_VERBOSE"):
-            log = self.start(**{name: "1"})
-            self.assertRegex(log, f"because environment is .*{name}=1.* here")
-        self.start(counts="LOADED", TRITON_KERNEL_DUMP_DEBUG="1", NCCL_DEBUG="INFO")
-
-    def test_the_code_of_a_model_is_a_fact(self):
-        self.script("""if 1:
-            import importlib, sys, types
-            from foundry.engines import facts
-            sys.path.insert(0, ".")
-            found = set()
-            for text, base in ("1", "1"), ("2", "1"), ("2", "2"):
-                with open("remote_base.py", "w") as f:
-                    f.write(f"class Base:\\n    scale = {base}\\n")
-                with open("remote_model.py", "w") as f:
-                    f.write("import remote_base\\nclass Layer(remote_base.Base):\\n"
-                            f"    size = {text}\\n")
-                import remote_model
-                layer = remote_model.Layer()
-                found.add(facts.code(types.SimpleNamespace(modules=lambda: [layer])))
-            assert len(found) == 3
-            """)
-
-    def test_a_fact_that_is_too_long_is_hashed(self):
-        """As that of a thousand capture sizes."""
-        self.script("""if 1:
-            from foundry.engines import facts
-            found = facts.stated("vllm.", {"sizes": "8" * 4000, "runner": "V2"})
-            assert len(found["vllm.sizes"]) == 16 and found["vllm.runner"] == "V2", found
-            """)
-
-    def test_weights_that_changed_places_are_noticed(self):
-        self.first()
-        log = self.start(counts=self.AGAIN, STAND_IN_SWAP="1")
-        self.assertIn("the tensors of this process lie elsewhere", log)
 
     def test_graphs_that_use_pinned_memory_are_not_sealed(self):
         log = self.start(before=textwrap.dedent("""
@@ -397,140 +310,6 @@ class Starts(Engine, engine_tests.Starts):
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("because a region has begun already", log)
 
-    def test_another_gpu_memory_is_named(self):
-        self.first()
-        log = self.start(before="properties = torch.cuda.get_device_properties(0)\n"
-                         "torch.cuda.get_device_properties = lambda _: types.SimpleNamespace("
-                         "name=properties.name, total_memory=1)\n")
-        self.assertIn("because memory is 1 here and ", log)
-        self.assertIn("captured and sealed", log)
-
-    def test_a_store_that_is_collected_meanwhile_is_named(self):
-        self.first()
-        log = self.start(before=textwrap.dedent("""
-            from vllm.v1.worker.gpu import model_runner
-            original = model_runner.GPUModelRunner.load_model
-            def collected(self):
-                with foundry.Store() as store:
-                    store.evict(size=1)
-                    store.gc()
-                original(self)
-            model_runner.GPUModelRunner.load_model = collected
-            """), counts=self.AGAIN)
-        self.assertIn("there is no ref 'test' in the store", log)
-        self.assertIn("captured and sealed", log)
-        self.assertIn("5 files of caches", log)  # the compiler reads all but two
-
-    def test_a_collection_during_the_seal_costs_no_image(self):
-        """The image has no name until it was checked."""
-        for method in ("describe", "tag"):
-            log = self.start(before=textwrap.dedent(f"""
-                original = foundry.Store.{method}
-                def collected(store, *args):
-                    if args[0] != "test":
-                        foundry.Store.{method} = original
-                        with foundry.Store() as other:
-                            assert other.gc().by_kind["manifest"][0]
-                    return original(store, *args)
-                foundry.Store.{method} = collected
-                """), counts="ONCE", FOUNDRY_VLLM="test")
-            self.assertIn("Foundry: captured and sealed 'test'", log)
-            self.assertIn("Foundry: loaded", self.start(counts="LOADED"))
-            self.script("import foundry\nfoundry.Store().remove('test')\n")
-
-    def test_an_image_that_another_start_seals_meanwhile_changes_nothing(self):
-        self.first()
-        own, other = (
-            re.search(r"loaded 'test' \((\w+)", self.start(counts="LOADED", options=options))[1]
-            for options in ("", "seqs=5") if not options or self.start(options=options))
-        self.script(f"import foundry\nfoundry.Store().tag({own!r}, 'test')\n")
-        log = self.start(counts="LOADED", before=textwrap.dedent(f"""
-            from vllm.v1.worker.gpu import model_runner
-            original = model_runner.GPUModelRunner.load_model
-            def sealed(self):
-                with foundry.Store() as store:
-                    store.tag({other!r}, "test")
-                original(self)
-            model_runner.GPUModelRunner.load_model = sealed
-            """))
-        self.assertIn(f"loaded 'test' ({own}", log)
-
-    def test_an_image_that_gets_files_meanwhile_is_loaded(self):
-        """It is another image then, which has the place of the one that was chosen."""
-        self.first()
-        log = self.start(counts="LOADED", before=textwrap.dedent("""
-            from vllm.v1.worker.gpu import model_runner
-            original = model_runner.GPUModelRunner.load_model
-            def attached(self):
-                with foundry.Store() as store:
-                    store.attach("test", [foundry.File("triton/MORE/more.cubin", b"code")])
-                original(self)
-            model_runner.GPUModelRunner.load_model = attached
-            """))
-        self.assertIn("Foundry: loaded 'test'", log)
-
-    def test_each_configuration_has_its_image_of_a_name(self):
-        self.first()
-        log = self.start(options="seqs=5")
-        self.assertIn("because max_num_seqs is 5 here and 4 in the image", log)
-        for options in ("", "seqs=5", ""):
-            self.start(counts="LOADED", options=options)
-        log = self.start(options="seqs=6")
-        self.assertIn("because max_num_seqs is 6 here and 5 in the image", log)  # the newest
-
-    def test_an_image_that_is_removed_while_it_is_looked_at_is_not_used(self):
-        self.first()
-        log = self.start(before=textwrap.dedent("""
-            describe = foundry.Store.describe
-            def removed(store, name):
-                foundry.Store.describe = describe
-                store.remove("test")
-                return describe(store, name)
-            foundry.Store.describe = removed
-            """))
-        self.assertIn("captured and sealed", log)
-
-    def test_an_image_that_vanishes_does_not_hide_an_older_one(self):
-        self.first()
-        self.start(options="seqs=5")
-        log = self.start(counts="LOADED", before=textwrap.dedent("""
-            facts_of = foundry.Store.facts
-            def removed(store, name):
-                foundry.Store.facts = facts_of
-                store.remove(name)
-                return facts_of(store, name)
-            foundry.Store.facts = removed
-            """))
-        self.assertIn("Foundry: loaded 'test'", log)
-
-    def test_the_id_of_an_image_is_no_name(self):
-        self.first()
-        found = re.search(r"loaded 'test' \((\w+)", self.start(counts="LOADED"))[1]
-        for name in (found, f"test:{found}"):
-            log = self.start(FOUNDRY_VLLM=name)
-            self.assertIn(f"because there is no ref '{name}' in the store", log)
-            self.assertNotIn("Traceback", log.partition("not sealed")[0])
-
-    def test_an_image_is_fetched_if_none_fits(self):
-        self.first()
-        fetch = textwrap.dedent("""
-            def pull(store, ref):
-                assert ref == "test"
-                store.import_(PACK)
-            foundry.Store.pull, PACK = pull, %r
-            """ % os.path.join(self.home, "pack"))
-        self.script("import foundry\nwith foundry.Store() as store:\n"
-                    f"    store.export(['test'], {os.path.join(self.home, 'pack')!r})\n"
-                    "    store.remove('test')\n")
-        registry = "oci://127.0.0.1:1/models"  # where nothing listens
-        log = self.start(before=fetch, counts="LOADED", FOUNDRY_REGISTRY=registry)
-        self.assertIn("fetch 0.", log)
-        self.script("import foundry\nfoundry.Store().remove('test')\n")
-        log = self.start(FOUNDRY_REGISTRY=registry, FOUNDRY_REGISTRY_RETRIES="0")
-        self.assertIn("because there is no ref 'test' in the store; see foundry-store ls, and none "
-                      "was fetched, because ", log)
-        self.assertIn("captured and sealed", log)
-
     def test_a_load_that_fails_makes_up_for_the_profile(self):
         """It gives the workspaces that graphs share the size that the largest request needs."""
         self.first()
@@ -574,30 +353,6 @@ class Starts(Engine, engine_tests.Starts):
             self.assertIn("captured and sealed", log)
         self.assertIn("because of a test", log)
 
-    def test_an_image_without_a_size_for_the_cache_is_not_used(self):
-        self.first()
-        log = self.start(before=textwrap.dedent("""
-            from foundry.engines import facts as common
-            beginning = common.beginning
-            common.beginning = lambda *names: {**beginning(*names), "vllm.available_bytes": "x"}
-            """))
-        self.assertIn("invalid literal for int()", log)
-        self.assertIn("captured and sealed", log)
-
-    def test_a_damaged_store_starts_as_without_an_image(self):
-        self.first()
-        store = self.path(".cache/foundry/store")
-        for name in os.listdir(store):
-            if name.startswith("data"):
-                path = os.path.join(store, name)
-                size = os.path.getsize(path)
-                with open(path, "r+b") as f:
-                    for at in range(16384, size, 4096):
-                        f.seek(at)
-                        f.write(b"\xff" * 64)
-        done = self.run_one(ENGINE + "worker = start()\ndecodes(worker)", FOUNDRY_VLLM="test")
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("because", done.stdout)
 
 if __name__ == "__main__":
     suite.main()

@@ -79,6 +79,8 @@ LOADED_V1 = {**NOTHING, "dummy_run": 2}
 class Engine(engine_tests.Engine):
     """Starts of the small engine."""
 
+    AGAIN = "{**ONCE, 'profile': 0}"  # counts: it omits the profile, then captures
+
     def start(self, text="", counts="ONCE", options="", weight=3.0, before="", **variables):
         """One start; it decodes, and does the phases that `counts` has. Returns the log."""
         variables = {"FOUNDRY_VLLM": "test", **variables}
