@@ -527,7 +527,7 @@ class Callback:
         self.fn = kind(self._call) if function else kind()
 
     def _call(self, *args):
-        if self._raised is not None:
+        if self.raised:
             return self._failed
         outer = entered()
         _entered.callbacks = outer if self._waits else (*outer, self)
@@ -557,7 +557,7 @@ class Callback:
         _blocks.leave(self)
         if self._ends is not None:
             self._ends()
-        if self._raised is not None:
+        if self.raised:
             raise self._raised from None
 
     @property

@@ -199,11 +199,9 @@ class Session:
         """Choose the newest images that were sealed in one start. All ranks call this, or none.
         Returns None, or DIFFERENT if there are none.
         """
-        size, fitting = self.prefix + "available_bytes", {}
+        fitting = {}
         try:
-            # What was checked with the image chosen first holds for another one with this size.
-            for chosen, found, difference in self.candidates(
-                    {**self.facts, size: self.found.get(size)}):
+            for chosen, found, difference in self.candidates(self.wanted()):
                 if difference is None:
                     fitting.setdefault(found.get(self.start), (chosen, found))
         except Exception as e:  # the other ranks wait for this one
@@ -300,6 +298,15 @@ class Session:
             why = why or str(e)
         return "", why
 
+    def wanted(self):
+        """Return the facts that an image must state to be used in place of the one chosen first.
+
+        What was checked with that one, such as that its KV cache has a place, holds for another one
+        with this size.
+        """
+        size = self.prefix + "available_bytes"
+        return {**self.facts, size: self.found.get(size)}
+
     def candidates(self, wanted):
         """Yield (NAME:DIGITS, facts, None or why it does not state the facts `wanted`) of each
         image of the name, the newest first.
@@ -388,13 +395,12 @@ class Session:
         """Raise Unfit if the image does not fit what this process has made so far. If an older one
         of the name does, that one is chosen.
         """
-        name, size = self.prefix + "layout", self.prefix + "available_bytes"
+        name = self.prefix + "layout"
         sealed = self.found.get(name)
         difference = facts.difference(self.facts, self.found, self.prefix)
         if difference is None and layout == sealed:
             return
-        # The KV cache has the size that the image chosen first has stated.
-        if self.choose({**self.facts, name: layout, size: self.found.get(size)})[1] is None:
+        if self.choose({**self.wanted(), name: layout})[1] is None:
             log.debug("Foundry: found '%s' in the store, which fits in its place", self.chosen)
             return
         raise Unfit(difference or "the tensors of this process lie elsewhere than those of the "
