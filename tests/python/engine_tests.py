@@ -232,9 +232,38 @@ class Starts:
         third = self.start(before=other.replace("'other'", "'third'"), counts=self.AGAIN)
         self.assertRegex(third, "because code is third here and other in the image")
 
+    def test_an_image_that_the_store_lacks_late_is_fetched(self):
+        """The store has one that states what is known early."""
+        self.first()
+        pack = self.path("pack")
+        self.script("import foundry\nwith foundry.Store() as store:\n"
+                    f"    store.export(['test'], {pack!r})\n    store.remove('test')\n")
+        other = "from foundry.engines import facts as common\ncommon.code = lambda model: 'other'\n"
+        self.start(before=other)
+        registry = {"FOUNDRY_REGISTRY": "oci://127.0.0.1:1/models",  # where nothing listens
+                    "FOUNDRY_REGISTRY_RETRIES": "0"}
+        log = self.start(before=pulling(self.path("missing")), counts=self.AGAIN, **registry)
+        self.assertRegex(log, "because code is [^ ]+ here and other in the image, and none was "
+                         "fetched, because .*missing")
+        self.script("import foundry\nwith foundry.Store() as store:\n    store.remove('test')\n")
+        self.start(before=other)
+        log = self.start(before=pulling(pack), counts="LOADED", **registry)
+        self.assertIn("Foundry: loaded 'test'", log)
+        self.assertIn("fetch 0.", log)
+
     def test_memory_of_the_process_can_change_after_a_load(self):
         self.first()
         self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
+
+
+def pulling(pack):
+    """Return code that has a registry's images come from a file: a pack, or {ref: pack}."""
+    return textwrap.dedent(f"""
+        import foundry
+        def pull(store, ref, packs={pack!r}):
+            store.import_(packs if isinstance(packs, str) else packs[ref])
+        foundry.Store.pull = pull
+        """)
 
 
 class Ranks:
@@ -374,3 +403,18 @@ class Ranks:
         with self.assertRaisesRegex(AssertionError, "(?s)cannot use the image 'test.rank0': rank 1 "
                                     "starts without its image: of a test.*'test.rank1': of a test"):
             self.both(before=("", self.FAILING), **strict)
+
+    def test_the_ranks_fetch_images_of_one_start(self):
+        """One rank finds none of its own, and fetches one that is older than the others have."""
+        self.first()
+        packs = {}
+        for rank in range(2):
+            packs[f"test.rank{rank}"] = self.path(f"pack{rank}")
+            with open(self.path(f"pack{rank}"), "wb") as f:
+                self.store("export", f"test.rank{rank}", stdout=f)
+            self.store("rm", f"test.rank{rank}")
+        self.first()
+        self.store("rm", "test.rank1")
+        for log in self.both("LOADED", before=(pulling(packs), pulling(packs)),
+                             FOUNDRY_REGISTRY="oci://127.0.0.1:1/models"):
+            self.assertIn("fetch 0.", log)

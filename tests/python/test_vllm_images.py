@@ -7,6 +7,7 @@ import re
 import textwrap
 
 import suite
+from engine_tests import pulling
 from vllm_scripts import ENGINE, Engine
 
 
@@ -129,17 +130,12 @@ class Images(Engine):
 
     def test_an_image_is_fetched_if_none_fits(self):
         self.first()
-        fetch = textwrap.dedent("""
-            def pull(store, ref):
-                assert ref == "test"
-                store.import_(PACK)
-            foundry.Store.pull, PACK = pull, %r
-            """ % os.path.join(self.home, "pack"))
         self.script("import foundry\nwith foundry.Store() as store:\n"
-                    f"    store.export(['test'], {os.path.join(self.home, 'pack')!r})\n"
+                    f"    store.export(['test'], {self.path('pack')!r})\n"
                     "    store.remove('test')\n")
         registry = "oci://127.0.0.1:1/models"  # where nothing listens
-        log = self.start(before=fetch, counts="LOADED", FOUNDRY_REGISTRY=registry)
+        log = self.start(before=pulling(self.path("pack")), counts="LOADED",
+                         FOUNDRY_REGISTRY=registry)
         self.assertIn("fetch 0.", log)
         self.script("import foundry\nfoundry.Store().remove('test')\n")
         log = self.start(FOUNDRY_REGISTRY=registry, FOUNDRY_REGISTRY_RETRIES="0")

@@ -75,6 +75,11 @@ def check_configuration(*settings):
             raise Unfit(f"images do not support {what} yet")
 
 
+def registry():
+    """Return the registry from which a start fetches images that its store lacks, or None."""
+    return os.environ.get("FOUNDRY_REGISTRY")
+
+
 class Session:
     """One start of one worker.
 
@@ -93,6 +98,7 @@ class Session:
             check_variables(name)
         self.strict = os.environ.get(f"{variable}_STRICT") == "1"
         self.ref, self.chosen = os.environ[variable], None
+        self.unfetched = ""  # or a part of a sentence: why the registry has given none
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
@@ -196,8 +202,21 @@ class Session:
         return failed
 
     def match(self):
-        """Choose the newest images that were sealed in one start. All ranks call this, or none.
-        Returns None, or DIFFERENT if there are none.
+        """Choose the newest images that were sealed in one start, if the store or the registry has
+        such. All ranks call this, or none. Returns None, or DIFFERENT if there are none.
+        """
+        start, fitting = self.common()
+        if start is None and registry():
+            self.fetch()
+            start, fitting = self.common()
+        if start is None:
+            return DIFFERENT
+        self.chosen, self.found = fitting[start]
+        return None
+
+    def common(self):
+        """Return the start of the newest images that fit and that all ranks have, or None, and
+        {start: (image, facts)} of this rank's. All ranks call this, or none.
         """
         fitting = {}
         try:
@@ -206,11 +225,7 @@ class Session:
                     fitting.setdefault(found.get(self.start), (chosen, found))
         except Exception as e:  # the other ranks wait for this one
             self.log_bug(e)
-        start = self.ranks.common(list(fitting))
-        if start is None:
-            return DIFFERENT
-        self.chosen, self.found = fitting[start]
-        return None
+        return self.ranks.common(list(fitting)), fitting
 
     def take_part(self, phase):
         """Let the other ranks know that this one loads no image, if they decide in this phase."""
@@ -260,29 +275,36 @@ class Session:
         self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=ordinal)
         self.begin_caches(text, places)
 
-    def look(self, early):
-        """Choose the image in the store; if none fits, fetch those of the registry that
-        FOUNDRY_REGISTRY names, and choose again. Returns what choose() returns.
+    def look(self, wanted):
+        """Choose the image in the store; if none fits, fetch those of the registry, and choose
+        again. Returns what choose() returns.
         """
-        text, difference = self.choose(early)
-        if difference is None or not os.environ.get("FOUNDRY_REGISTRY"):
+        text, difference = self.choose(wanted)
+        if difference is None or not registry():
             return text, difference
+        self.fetch()
+        text, difference = self.choose(wanted)
+        return text, difference and difference + self.unfetched
+
+    def fetch(self):
+        """Fetch the images of the name that the registry has. Notes why that failed."""
+        self.unfetched = ""
         start = time.monotonic()
         try:
             self.store.pull(ref=self.ref)
-            return self.choose(early)
-        except Error as e:
-            return "", f"{difference}, and none was fetched, because {e}"
+        except Exception as e:  # the engine starts nevertheless
+            self.log_bug(e)
+            self.unfetched = f", and none was fetched, because {e}"
         finally:
-            self.seconds["fetch"] = time.monotonic() - start
+            self.seconds["fetch"] = self.seconds.get("fetch", 0) + time.monotonic() - start
 
-    def choose(self, early):
-        """Choose the newest of the name's images that states the facts `early`. Returns its
+    def choose(self, wanted):
+        """Choose the newest of the name's images that states the facts `wanted`. Returns its
         description and None; or "" and why the newest one does not, or why there is none.
         """
         why = None
         try:
-            for chosen, found, difference in self.candidates(early):
+            for chosen, found, difference in self.candidates(wanted):
                 if difference is None:
                     try:
                         text = self.store.describe(chosen)
@@ -393,19 +415,20 @@ class Session:
 
     def compare(self, layout):
         """Raise Unfit if the image does not fit what this process has made so far. If an older one
-        of the name does, that one is chosen.
+        of the name does, or one that the registry has, that one is chosen.
         """
         name = self.prefix + "layout"
         sealed = self.found.get(name)
         difference = facts.difference(self.facts, self.found, self.prefix)
         if difference is None and layout == sealed:
             return
-        if self.choose({**self.wanted(), name: layout})[1] is None:
+        if self.look({**self.wanted(), name: layout})[1] is None:
             log.debug("Foundry: found '%s' in the store, which fits in its place", self.chosen)
             return
-        raise Unfit(difference or "the tensors of this process lie elsewhere than those of the "
-                    f"process that sealed the image (blocks and their hash: {layout} here, {sealed}"
-                    " there)")
+        difference = difference or (
+            "the tensors of this process lie elsewhere than those of the process that sealed the "
+            f"image (blocks and their hash: {layout} here, {sealed} there)")
+        raise Unfit(difference + self.unfetched)
 
     def load(self):
         """Load the image. Its graphs are built in the background."""
