@@ -141,6 +141,7 @@ struct token {
 	struct curl_slist *headers;
 	struct fdry_buf url, form, in;
 	long status;
+	int fault; /* the error of a callback, which ends the request */
 	char why[CURL_ERROR_SIZE];
 };
 
@@ -149,9 +150,12 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	struct token *t = arg;
 
 	n *= size;
-	if (t->in.len + n > ANSWER_MAX || fdry_buf_put(&t->in, data, n))
-		return 0;
-	return n;
+	t->fault = t->in.len + n <= ANSWER_MAX
+			   ? fdry_buf_put(&t->in, data, n)
+			   : fdry_fail(FDRY_E_NETWORK, "the server %.200s of the registry's tokens "
+				       "sent more than %u bytes", text_of(&t->h->auth.realm),
+				       ANSWER_MAX);
+	return t->fault ? 0 : n;
 }
 
 /* Append "NAME=VALUE", escaped. @value: NULL appends nothing. */
@@ -272,6 +276,10 @@ static int ask(struct token *t)
 			fdry_sleep_ms(WAIT_MS << i);
 		t->in.len = 0;
 		code = curl_easy_perform(t->easy);
+		if (t->fault)
+			return t->fault;
+		if (code == CURLE_OUT_OF_MEMORY)
+			return fdry_nomem();
 		if (code) {
 			err = fdry_fail(FDRY_E_NETWORK,
 					"the server %.200s of the registry's tokens "

@@ -487,6 +487,8 @@ int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode cod
 	r->easy = NULL;
 	if (r->fault)
 		return r->fault;
+	if (code == CURLE_OUT_OF_MEMORY)
+		return fdry_nomem();
 	if (r->status == 416) /* there is no such range */
 		begin_anew(r);
 	if (!code || (code == CURLE_WRITE_ERROR && r->text.len == FDRY_HTTP_TEXT_MAX))

@@ -21,6 +21,13 @@ rm -rf t
 t "an error whose text has no end is reported" says_only 3 "answered 404" \
 	timeout 10 foundry-store -s t pull "$at"
 
+touch bad/tokens
+fault "GET /token 9 endless 200"
+rm -rf t
+t "a token that has no end is an error" says_only 9 "tokens sent more than 1048576 bytes" \
+	timeout 10 foundry-store -s t pull "$at"
+rm bad/tokens
+
 mkdir bin
 cat >bin/docker-credential-stays <<'END'
 #!/bin/sh
