@@ -13,6 +13,7 @@
 #include "lib/log.h"
 #include "lib/opts.h"
 #include "lib/telemetry.h"
+#include "lib/threads.h"
 #include "store/internal.h"
 
 /* LMDB's pages. A value of which two do not fit into a page has pages of its own. */
@@ -276,6 +277,21 @@ static int space_free(struct evict *e)
 	return fdry_store_limit(e->s, NULL, &e->report.after);
 }
 
+/* The images are evicted nevertheless. */
+static int space_failed(const struct evict *e, int err)
+{
+	struct fdry_saved_err saved;
+	size_t n = e->refs.len / sizeof(struct ranked);
+
+	if (!n)
+		return err;
+	err = fdry_fail_at(err, "the next collection frees the space of %zu evicted image%s", n,
+			   n == 1 ? "" : "s");
+	fdry_saved_err_set(&saved, err);
+	victims_report(e);
+	return fdry_saved_err_restore(&saved);
+}
+
 /* The cost of all images and the held objects, by the estimate that plans use. */
 static int all_cost(const struct evict *e, struct fdry_txn *t, uint64_t *ret)
 {
@@ -353,8 +369,10 @@ int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
 	if (err)
 		goto out_release;
 	err = space_free(&e);
-	if (err)
+	if (err) {
+		err = space_failed(&e, err);
 		goto out_release;
+	}
 out_report:
 	e.report.images = e.refs.len / sizeof(struct ranked);
 	victims_report(&e);

@@ -232,8 +232,9 @@ enum fdry_evict_flags {
 	FDRY_EVICT_DRY_RUN = 1 << 0, /* only report; works in a store open for reading, too */
 };
 /*
- * Called for each evicted image, beginning with the one that was used longest ago. @used: its last
- * load or seal, in seconds since 1970; 0: not known.
+ * Called for each evicted image, beginning with the one that was used longest ago; also if the call
+ * then fails, because their space could not be freed. @used: its last load or seal, in seconds
+ * since 1970; 0: not known.
  */
 typedef void (*fdry_evict_fn)(void *arg, const char *ref, const char *id, uint64_t used);
 

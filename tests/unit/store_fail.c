@@ -370,6 +370,58 @@ START_TEST(a_compaction_without_threads)
 END_TEST
 #endif
 
+static int evicted[2]; /* how often "a" and "b" were named */
+
+static void note_evicted(void *arg, const char *ref, const char *id, uint64_t used)
+{
+	(void)arg, (void)id, (void)used;
+	evicted[ref[0] - 'a']++;
+}
+
+/* An eviction at whose call @nr there is a fault names the refs that it has removed, and no other.
+ * Returns whether there was such a call. */
+static bool eviction(int what, long nr)
+{
+	struct fdry_evict_opts opts = { .sz = sizeof(opts), .bytes = 1, .evicted = note_evicted };
+	struct fdry_store *s;
+	struct fdry_oid oid;
+	int i, err;
+
+	ok(fdry_store_open(path, 0, &s));
+	seal(s, 11, 2, 9000, "a");
+	seal(s, 12, 2, 9000, "b");
+	evicted[0] = evicted[1] = 0;
+	fault.what = what;
+	fault.left = nr;
+	fault.ever = false;
+	fault.seen = 0;
+	fault.on = true;
+	err = fdry_store_evict(s, &opts, NULL);
+	fault.on = false;
+	ck_assert_msg(!err || *fdry_last_error(), "call %ld: no sentence", nr);
+	fdry_store_close(s); /* LMDB may not be usable any more */
+	ok(fdry_store_open(path, 0, &s));
+	for (i = 0; i < 2; i++)
+		ck_assert_msg(!fdry_ref_get(s, i ? "b" : "a", &oid) == !evicted[i],
+			      "call %ld, %s: named %d times", nr, fdry_error_name(err), evicted[i]);
+	check_sound(s);
+	fdry_store_close(s);
+	return fault.seen >= nr;
+}
+
+START_TEST(every_call_of_an_eviction_fails)
+{
+	long nr;
+	int what;
+
+	for (what = CALLS; what <= (WITH_MEMORY ? MEMORY : CALLS); what++) {
+		for (nr = 1; eviction(what, nr); nr++)
+			;
+		ck_assert_int_gt(nr, 10);
+	}
+}
+END_TEST
+
 START_TEST(every_call_fails_once)
 {
 	every_one(CALLS, false);
@@ -452,6 +504,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, every_call_fails_once);
 	tcase_add_test(tc, every_call_of_a_compaction_fails);
+	tcase_add_test(tc, every_call_of_an_eviction_fails);
 #if !TEST_SANITIZED
 	tcase_add_test(tc, a_compaction_without_threads);
 #endif
