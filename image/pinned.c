@@ -14,9 +14,10 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define KEPT_MAX 4
 
-/* The kept blocks: all are registered, with one driver. */
+/* The kept blocks: all are registered, with one driver in one context. */
 static struct {
 	const struct fdry_driver *drv;
+	CUcontext ctx;
 	unsigned int holders, count;
 	unsigned int process; /* whose they are, of fork_lock.h */
 	uint8_t *bytes[KEPT_MAX];
@@ -33,6 +34,19 @@ static void kept_lock(void)
 static void kept_unlock(void)
 {
 	fdry_fork_unlock(FDRY_LOCK_PINNED);
+}
+
+/* @drv, @ctx: of a holder */
+static bool is_held(const struct fdry_driver *drv, CUcontext ctx)
+{
+	return kept.holders && kept.drv == drv && kept.ctx == ctx;
+}
+
+static bool is_held_here(const struct fdry_driver *drv)
+{
+	CUcontext ctx = NULL;
+
+	return !fdry_call_raw(drv, cuCtxGetCurrent, &ctx) && is_held(drv, ctx);
 }
 
 /* --- blocks --- */
@@ -77,7 +91,7 @@ int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret)
 	uint8_t *bytes = NULL;
 
 	kept_lock();
-	if (kept.count && kept.drv == drv)
+	if (kept.count && is_held_here(drv))
 		bytes = kept.bytes[--kept.count];
 	kept_unlock();
 	if (bytes)
@@ -92,7 +106,7 @@ void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *bl
 	bool keep;
 
 	kept_lock();
-	keep = block->registered && kept.holders && kept.drv == drv && kept.count < KEPT_MAX;
+	keep = block->registered && kept.count < KEPT_MAX && is_held_here(drv);
 	if (keep)
 		kept.bytes[kept.count++] = block->bytes;
 	kept_unlock();
@@ -102,22 +116,24 @@ void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *bl
 
 /* --- holders --- */
 
-void fdry_pinned_hold(const struct fdry_driver *drv)
+void fdry_pinned_hold(const struct fdry_driver *drv, CUcontext ctx)
 {
 	kept_lock();
-	if (!kept.holders)
+	if (!kept.holders) {
 		kept.drv = drv;
-	kept.holders += kept.drv == drv;
+		kept.ctx = ctx;
+	}
+	kept.holders += kept.drv == drv && kept.ctx == ctx;
 	kept_unlock();
 }
 
-void fdry_pinned_release(const struct fdry_driver *drv)
+void fdry_pinned_release(const struct fdry_driver *drv, CUcontext ctx)
 {
 	struct fdry_pinned unused[KEPT_MAX];
 	unsigned int i, n = 0;
 
 	kept_lock();
-	if (kept.drv == drv && kept.holders && !--kept.holders)
+	if (is_held(drv, ctx) && !--kept.holders)
 		while (kept.count)
 			unused[n++] = (struct fdry_pinned){ kept.bytes[--kept.count], true, true };
 	kept_unlock();

@@ -4,9 +4,11 @@
  *
  * Making and freeing a block takes longer than copying its bytes. A process loads many images into
  * the region of one capture, one after the other. So blocks are kept for the next load as long as
- * such an image is loaded.
+ * such an image is loaded. A context that ends also ends the registration of its blocks, so only
+ * blocks of the holders' context are kept.
  *
- * Locking: a lock guards the kept blocks. A child of fork() has none of them.
+ * Locking: a lock guards the kept blocks. A child of fork() has none of them. The context in which
+ * a block is used must be current in the functions for blocks.
  */
 #ifndef FDRY_IMAGE_PINNED_H
 #define FDRY_IMAGE_PINNED_H
@@ -29,9 +31,10 @@ void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *blo
 /* Keep the block for another load, or free it. No copy may still use it. */
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *block);
 
-/* From the first hold until the last release, fdry_pinned_put() keeps some blocks. The last
- * fdry_pinned_release() frees them; the device's context must be current there. */
-void fdry_pinned_hold(const struct fdry_driver *drv);
-void fdry_pinned_release(const struct fdry_driver *drv);
+/* From the first hold until the last release, fdry_pinned_put() keeps some blocks of @ctx. The last
+ * fdry_pinned_release() frees them; a context of the device must be current there. Meanwhile a hold
+ * of another context keeps none. */
+void fdry_pinned_hold(const struct fdry_driver *drv, CUcontext ctx);
+void fdry_pinned_release(const struct fdry_driver *drv, CUcontext ctx);
 
 #endif

@@ -368,7 +368,7 @@ int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 
 	img->place_hook = o->into->hook;
 	img->keep_listed = o->keep != NULL;
-	fdry_pinned_hold(img->drv);
+	fdry_pinned_hold(img->drv, img->primary);
 	if (img->device != o->into->device)
 		return fdry_fail(FDRY_E_OPTS,
 				 "the image is to be loaded on device %d, and the capture is on "
@@ -400,7 +400,7 @@ void fdry_placement_release(struct fdry_image *img)
 	fdry_buf_release(&img->claimed);
 	fdry_buf_release(&img->kept);
 	if (img->place_hook)
-		fdry_pinned_release(img->drv);
+		fdry_pinned_release(img->drv, img->primary);
 }
 
 int fdry_placement_reserve(struct fdry_image *img, const struct fdry_plan *plan)

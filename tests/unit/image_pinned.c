@@ -12,6 +12,7 @@
 #define KEPT 4u /* at most */
 
 static const struct fdry_driver *drv;
+static CUcontext primary;
 static struct fdry_pinned blocks[BLOCKS];
 static long live;
 static unsigned long registered;
@@ -19,6 +20,7 @@ static unsigned long registered;
 static void setup(void)
 {
 	drv = test_sim();
+	ok(fdry_call(drv, cuCtxGetCurrent, &primary));
 	live = test_sim_live(NULL);
 	registered = test_sim_calls("cuMemHostRegister_v2");
 }
@@ -56,7 +58,7 @@ START_TEST(none_is_kept_without_a_holder)
 	use(2);
 	ck_assert_uint_eq(registers(), 4);
 	ck_assert_int_eq(test_sim_live(NULL), live);
-	fdry_pinned_release(drv);
+	fdry_pinned_release(drv, primary);
 	use(1);
 	ck_assert_int_eq(test_sim_live(NULL), live);
 }
@@ -64,17 +66,17 @@ END_TEST
 
 START_TEST(some_are_kept_until_the_last_holder_leaves)
 {
-	fdry_pinned_hold(drv);
-	fdry_pinned_hold(drv);
+	fdry_pinned_hold(drv, primary);
+	fdry_pinned_hold(drv, primary);
 	use(BLOCKS);
 	ck_assert_uint_eq(registers(), BLOCKS);
 	use(3);
 	ck_assert_uint_eq(registers(), 0);
-	fdry_pinned_release(drv);
+	fdry_pinned_release(drv, primary);
 	use(BLOCKS);
 	ck_assert_uint_eq(registers(), BLOCKS - KEPT);
 	ck_assert_int_gt(test_sim_live(NULL), live);
-	fdry_pinned_release(drv);
+	fdry_pinned_release(drv, primary);
 	ck_assert_int_eq(test_sim_live(NULL), live);
 	use(1);
 	ck_assert_uint_eq(registers(), 1);
@@ -84,14 +86,34 @@ END_TEST
 
 START_TEST(blocks_that_are_not_registered_are_not_kept)
 {
-	fdry_pinned_hold(drv);
+	fdry_pinned_hold(drv, primary);
 	test_sim_fail("cuMemHostRegister_v2:1:801");
 	use(1);
 	ck_assert(!blocks[0].registered);
 	use(1);
 	ck_assert(blocks[0].registered);
 	ck_assert_uint_eq(registers(), 2);
-	fdry_pinned_release(drv);
+	fdry_pinned_release(drv, primary);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
+/* The driver forgets a context's blocks when the context is destroyed. */
+START_TEST(blocks_of_other_contexts_are_not_kept)
+{
+	CUcontext own;
+
+	fdry_pinned_hold(drv, primary);
+	use(2);
+	ok(fdry_call(drv, cuCtxCreate_v4, &own, NULL, 0, 0));
+	fdry_pinned_hold(drv, own);
+	use(2);
+	ck_assert_uint_eq(registers(), 4);
+	fdry_pinned_release(drv, own);
+	ok(fdry_call(drv, cuCtxDestroy_v2, own));
+	use(3);
+	ck_assert_uint_eq(registers(), 1);
+	fdry_pinned_release(drv, primary);
 	ck_assert_int_eq(test_sim_live(NULL), live);
 }
 END_TEST
@@ -119,21 +141,21 @@ START_TEST(a_child_has_none)
 	int status;
 	pid_t pid;
 
-	fdry_pinned_hold(drv);
+	fdry_pinned_hold(drv, primary);
 	use(1);
 	pid = fork();
 	if (!pid) {
 		if (fdry_pinned_get(drv, &block))
 			_exit(2);
 		block.bytes[0] = 1;
-		fdry_pinned_release(drv);
+		fdry_pinned_release(drv, primary);
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "status %#x", status);
 	use(1);
 	ck_assert_uint_eq(registers(), 1);
-	fdry_pinned_release(drv);
+	fdry_pinned_release(drv, primary);
 }
 END_TEST
 
@@ -146,6 +168,7 @@ int main(void)
 	tcase_add_test(tc, none_is_kept_without_a_holder);
 	tcase_add_test(tc, some_are_kept_until_the_last_holder_leaves);
 	tcase_add_test(tc, blocks_that_are_not_registered_are_not_kept);
+	tcase_add_test(tc, blocks_of_other_contexts_are_not_kept);
 	tcase_add_test(tc, a_block_is_registered_later);
 	tcase_add_test(tc, a_child_has_none);
 	suite_add_tcase(suite, tc);
