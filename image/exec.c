@@ -65,8 +65,8 @@ static int memory_short(struct fdry_image *img, int err, uint32_t nodes)
 			    (unsigned long long)built);
 }
 
-static void built_report(struct fdry_image *img, const struct fdry_image_exec *x, double ms,
-			 size_t bytes)
+/* A graph that is built again, after it could not be made anew, counts as one for the image. */
+static void built_report(struct fdry_image *img, struct fdry_image_exec *x, double ms, size_t bytes)
 {
 	struct fdry_load_report *r = &img->report;
 	double since = fdry_now_ms() - img->start_ms;
@@ -74,6 +74,9 @@ static void built_report(struct fdry_image *img, const struct fdry_image_exec *x
 	fdry_count(FDRY_METRIC_BUILDS, 1);
 	fdry_count(FDRY_METRIC_BUILD_NODES, x->view.header.nodes);
 	fdry_count_ms(FDRY_METRIC_BUILD_NS, ms);
+	if (x->counted)
+		return;
+	x->counted = true;
 	pthread_mutex_lock(&img->lock);
 	r->build_ms += ms;
 	r->exec_bytes += bytes;
@@ -138,13 +141,14 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built)
 {
 	struct fdry_image_exec *x = &img->execs[i];
+	bool again = x->counted;
 	int err;
 
 	*built = false;
 	if (atomic_load(&x->exec))
 		return 0;
 	err = exec_build(img, x);
-	*built = !err;
+	*built = !err && !again;
 	if (err == -FDRY_E_NODEVMEM)
 		err = memory_short(img, err, x->view.header.nodes);
 	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;

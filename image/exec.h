@@ -19,7 +19,7 @@ int fdry_exec_index(const struct fdry_image *img, uint64_t key, uint32_t *ret) _
  * caller may try again later. */
 int fdry_exec_need(struct fdry_image *img, uint32_t i) __must_check;
 /* Build graph @i unless it is built. The caller holds the ticket, and the image's context is
- * current. @built: whether this call built it. */
+ * current. @built: whether this call built it, as the first one. */
 int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built) __must_check;
 /* Build all graphs, in the caller's order. */
 int fdry_execs_build(struct fdry_image *img) __must_check;

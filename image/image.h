@@ -42,6 +42,7 @@ struct fdry_image_exec {
 	CUevent *events;           /* by index: those that other graphs use, too, or NULL; see
 				      events.h */
 	_Atomic(CUgraphExec) exec; /* NULL until built */
+	bool counted;              /* its first building is in the report */
 };
 
 enum fdry_content_state {

@@ -205,13 +205,27 @@ START_TEST(graphs_are_made_anew)
 }
 END_TEST
 
+static uint64_t graphs_noted, graphs_total;
+
+static void graphs_note(void *arg, int phase, uint64_t n, uint64_t total, double ms)
+{
+	(void)arg, (void)ms;
+	if (phase != FDRY_PHASE_GRAPHS)
+		return;
+	graphs_noted = n;
+	graphs_total = total;
+}
+
 /* If a graph cannot be made anew, those behind it have the new values nevertheless. */
 START_TEST(all_graphs_get_the_values)
 {
 	struct fdry_image *img;
 
+	struct fdry_load_report report = { .sz = sizeof(report) };
+
 	test_child(seal_semaphores, NULL);
 	opts.flags = FDRY_LOAD_BUILD;
+	opts.progress = graphs_note;
 	img = load("img");
 	test_sim_fail("cuGraphInstantiateWithFlags:1"); /* for CHILD, which cannot be changed */
 	fails(DRIVER, "graph 1: cuGraphInstantiateWithFlags failed",
@@ -220,6 +234,9 @@ START_TEST(all_graphs_get_the_values)
 	launched(img, CHILD, 1, 6);
 	*ready.value = *done.value = 0;
 	launched(img, TIMELINE, 1, 6);
+	ok(fdry_image_report(img, &report));
+	ck_assert_uint_eq(report.graphs_built, graphs_noted);
+	ck_assert_uint_eq(graphs_noted, graphs_total);
 	fdry_image_unload(img);
 }
 END_TEST
