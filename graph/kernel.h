@@ -200,14 +200,16 @@ int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel
 			 uint32_t count, fdry_object_get_fn get, void *arg,
 			 struct fdry_kernel_bank **ret) __must_check;
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index);
+/* Called with the address of a variable's bytes in one module. */
+typedef int (*fdry_place_fn)(void *arg, CUdeviceptr addr);
 /*
- * Write @bytes at @offset of variable @name in every module that the bank has of @object, on
- * @stream; @bytes stay until the stream has done it. FDRY_E_BADIMAGE if there is no such variable,
- * or it is too small.
+ * Call @fn for @len bytes at @offset of variable @name in every module that the bank has of
+ * @object, until it returns an error. FDRY_E_BADIMAGE if there is no such variable, or it is too
+ * small.
  */
-int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
-			   const char *name, uint64_t offset, struct fdry_span bytes,
-			   CUstream stream) __must_check;
+int fdry_kernel_bank_each_place(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
+				const char *name, uint64_t offset, uint64_t len,
+				fdry_place_fn fn, void *arg) __must_check;
 /*
  * Call @fn for each variable that kernels of the bank can write, until it returns an error. Only
  * before the function that returns objects to the bank becomes invalid. Variables that the driver

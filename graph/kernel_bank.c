@@ -175,9 +175,9 @@ static int variable_find(const struct fdry_driver *drv, const struct fdry_module
 	return fdry_driver_result(drv, FDRY_DRV_cuModuleGetGlobal_v2, res);
 }
 
-static int variable_write(const struct fdry_driver *drv, const struct fdry_module *m,
-			  const char *name, uint64_t offset, struct fdry_span bytes,
-			  CUstream stream)
+/* The address of @len bytes at @offset of a variable. */
+static int variable_place(const struct fdry_driver *drv, const struct fdry_module *m,
+			  const char *name, uint64_t offset, uint64_t len, CUdeviceptr *ret)
 {
 	CUdeviceptr addr = 0;
 	size_t size = 0;
@@ -185,24 +185,27 @@ static int variable_write(const struct fdry_driver *drv, const struct fdry_modul
 
 	if (err)
 		return err;
-	if (bytes.len > size || offset > size - bytes.len)
+	if (len > size || offset > size - len)
 		return fdry_fail(FDRY_E_BADIMAGE,
 				 "its object has %zu bytes for it, and the image %llu; seal the "
 				 "image anew",
-				 size, (unsigned long long)(offset + bytes.len));
-	return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr + offset, bytes.data, bytes.len, stream);
+				 size, (unsigned long long)(offset + len));
+	*ret = addr + offset;
+	return 0;
 }
 
-int fdry_kernel_bank_write(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
-			   const char *name, uint64_t offset, struct fdry_span bytes,
-			   CUstream stream)
+int fdry_kernel_bank_each_place(const struct fdry_kernel_bank *bank, const struct fdry_oid *object,
+				const char *name, uint64_t offset, uint64_t len,
+				fdry_place_fn fn, void *arg)
 {
 	uint32_t i = load_first(bank, object);
+	CUdeviceptr addr = 0;
 	int err = 0;
 
 	for (; i < bank->nloads && fdry_oid_eq(fdry_module_object(bank->loads[i]), object) && !err;
 	     i++)
-		err = variable_write(bank->user.drv, bank->loads[i], name, offset, bytes, stream);
+		err = variable_place(bank->user.drv, bank->loads[i], name, offset, len, &addr) ?:
+		      fn(arg, addr);
 	return err ? fdry_fail_at(err, "variable %.200s", name) : 0;
 }
 

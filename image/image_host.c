@@ -94,12 +94,12 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader, uint3
 	if (err)
 		goto out_name;
 	if (fdry_manifest_host_place(&img->m, c->segment)) {
-		fdry_image_pinned_write(img, img->hosts[c->segment].addr + c->offset, bytes.data,
-					bytes.len);
-		err = img->m.n_host_fingerprints
-			      ? fdry_chunk_check(img, reader, &c->oid, bytes,
-						 img->m.host_fingerprints[i])
-			      : 0;
+		err = (img->m.n_host_fingerprints
+			       ? fdry_chunk_check(img, reader, &c->oid, bytes,
+						  img->m.host_fingerprints[i])
+			       : 0) ?:
+		      fdry_image_pinned_write(img, img->hosts[c->segment].addr + c->offset,
+					      bytes.data, bytes.len);
 	} else {
 		memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data,
 		       bytes.len);

@@ -221,8 +221,7 @@ static bool is_written(const struct fdry_image *img, uint64_t addr)
 
 struct bytes {
 	uint64_t addr; /* of the first */
-	const uint8_t *data; /* NULL: @fill */
-	int fill;
+	const uint8_t *data;
 };
 
 static int piece_write(void *arg, uint64_t addr, uint64_t size)
@@ -230,36 +229,50 @@ static int piece_write(void *arg, uint64_t addr, uint64_t size)
 	const struct bytes *b = arg;
 	void *to = (void *)(uintptr_t)addr;
 
-	if (b->data)
-		memcpy(to, b->data + (addr - b->addr), (size_t)size);
-	else
-		memset(to, b->fill, (size_t)size);
+	memcpy(to, b->data + (addr - b->addr), (size_t)size);
+	return memcmp(to, b->data + (addr - b->addr), (size_t)size)
+		       ? fdry_fail(FDRY_E_CORRUPT, "other bytes arrived in memory; load again, and "
+				   "test the memory if that repeats")
+		       : 0;
+}
+
+/* Write, and compare what arrived. */
+static int bytes_write(struct fdry_image *img, uint64_t size, struct bytes b)
+{
+	return is_written(img, b.addr)
+		       ? fdry_placement_pieces(img, b.addr, size, piece_write, &b)
+		       : 0;
+}
+
+static int piece_fill(void *arg, uint64_t addr, uint64_t size)
+{
+	memset((void *)(uintptr_t)addr, *(const int *)arg, (size_t)size);
 	return 0;
 }
 
-static void bytes_write(struct fdry_image *img, uint64_t size, struct bytes b)
+static void bytes_fill(struct fdry_image *img, uint64_t addr, uint64_t size, int fill)
 {
 	int never_fails;
 
-	if (!is_written(img, b.addr))
+	if (!is_written(img, addr))
 		return;
-	never_fails = fdry_placement_pieces(img, b.addr, size, piece_write, &b);
+	never_fails = fdry_placement_pieces(img, addr, size, piece_fill, &fill);
 	(void)never_fails;
 }
 
-void fdry_image_pinned_write(struct fdry_image *img, uint64_t addr, const uint8_t *bytes,
-			     size_t len)
+int fdry_image_pinned_write(struct fdry_image *img, uint64_t addr, const uint8_t *bytes,
+			    size_t len)
 {
 	const struct fdry_mf_pinned *in = fdry_manifest_pinned(&img->m, addr + len - 1, 1);
 
 	if (!in)
-		return;
+		return 0;
 	if (addr < in->addr) { /* the segment begins before its first tensor */
 		bytes += in->addr - addr;
 		len -= in->addr - addr;
 		addr = in->addr;
 	}
-	bytes_write(img, len, (struct bytes){ .addr = addr, .data = bytes });
+	return bytes_write(img, len, (struct bytes){ addr, bytes });
 }
 
 void fdry_image_pinned_fill(struct fdry_image *img, int fill)
@@ -268,7 +281,7 @@ void fdry_image_pinned_fill(struct fdry_image *img, int fill)
 	uint32_t i;
 
 	for (i = 0; i < img->m.n_pinned_roles; i++, r++)
-		bytes_write(img, r->size, (struct bytes){ .addr = r->addr, .fill = fill });
+		bytes_fill(img, r->addr, r->size, fill);
 }
 
 /* Write zeros to all content from @at to @end, of which roles take a part. */
@@ -279,11 +292,11 @@ static void zeros_write(struct fdry_image *img, uint64_t at, uint64_t end, uint3
 	for (; *role < img->m.n_pinned_roles && img->m.pinned_roles[*role].addr < end; (*role)++) {
 		r = &img->m.pinned_roles[*role];
 		if (r->addr > at)
-			bytes_write(img, r->addr - at, (struct bytes){ .addr = at });
+			bytes_fill(img, at, r->addr - at, 0);
 		at = r->addr + r->size;
 	}
 	if (at < end)
-		bytes_write(img, end - at, (struct bytes){ .addr = at });
+		bytes_fill(img, at, end - at, 0);
 }
 
 static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
@@ -291,12 +304,12 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
 {
 	struct fdry_span bytes = { .len = c->size };
 	int err = fdry_chunk_map(img, reader, &c->oid, sum, &bytes) ?:
-		  fdry_chunk_check(img, reader, &c->oid, bytes, c->print);
+		  fdry_chunk_check(img, reader, &c->oid, bytes, c->print) ?:
+		  bytes_write(img, c->size, (struct bytes){ c->addr, bytes.data });
 
 	if (err)
 		return fdry_fail_at(err, "content of pinned host memory at %#llx",
 				    (unsigned long long)c->addr);
-	bytes_write(img, c->size, (struct bytes){ .addr = c->addr, .data = bytes.data });
 	sum->checked += c->size;
 	return 0;
 }

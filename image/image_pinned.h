@@ -21,9 +21,10 @@ void fdry_image_pinned_fill(struct fdry_image *img, int fill);
 /* Verify and write their content, zeros included. No work may still use the memory. */
 int fdry_image_pinned_content(struct fdry_image *img, struct fdry_reader *reader,
 			      struct fdry_content_sum *sum) __must_check;
-/* Write @len bytes of content that lies in a pinned allocation, or in its first page before it. */
-void fdry_image_pinned_write(struct fdry_image *img, uint64_t addr, const uint8_t *bytes,
-			     size_t len);
+/* Write @len bytes of content that lies in a pinned allocation, or in its first page before it.
+ * FDRY_E_CORRUPT if other bytes arrived. */
+int fdry_image_pinned_write(struct fdry_image *img, uint64_t addr, const uint8_t *bytes,
+			    size_t len) __must_check;
 /* Undo fdry_image_pinned_make(). No work may still use the memory. */
 void fdry_image_pinned_free(struct fdry_image *img);
 

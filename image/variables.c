@@ -3,6 +3,7 @@
 #include "image/variables.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "arch/stream.h"
 #include "image/check.h"
@@ -60,25 +61,73 @@ static int writable_keep(void *arg, CUdeviceptr addr, uint64_t size)
 	return err;
 }
 
-int fdry_image_values_write(struct fdry_image *img)
+/* --- writing --- */
+
+/* Bytes for all places of a variable. */
+struct value {
+	struct fdry_image *img;
+	struct fdry_span bytes;
+};
+
+static int value_write(void *arg, CUdeviceptr addr)
+{
+	const struct value *v = arg;
+
+	return fdry_call(v->img->drv, cuMemcpyHtoDAsync_v2, addr, v->bytes.data, v->bytes.len,
+			 v->img->stream);
+}
+
+/* Few bytes, so the processor compares them. */
+static int value_compare(void *arg, CUdeviceptr addr)
+{
+	const struct value *v = arg;
+	void *got = malloc(v->bytes.len + 1);
+	int err = got ? 0 : fdry_nomem();
+
+	if (err)
+		return err;
+	err = fdry_call(v->img->drv, cuMemcpyDtoHAsync_v2, got, addr, v->bytes.len,
+			v->img->stream) ?:
+	      fdry_stream_wait(v->img->drv, v->img->stream);
+	if (!err && memcmp(got, v->bytes.data, v->bytes.len))
+		err = fdry_fail(FDRY_E_CORRUPT, "other bytes arrived in the device's memory; load "
+				"again, and test the memory if that repeats");
+	free(got);
+	return err;
+}
+
+static int values_each(struct fdry_image *img, fdry_place_fn fn)
 {
 	const struct fdry_mf_variable *v = img->m.variables;
 	const struct writable *w = fdry_array(img->writable, struct writable);
 	size_t i, n = fdry_array_count(img->writable, struct writable);
+	struct value value = { .img = img };
 	int err = 0;
 
-	if (!img->m.n_variables && !n)
-		return 0;
-	for (i = 0; i < img->m.n_variables && !err; i++, v++)
-		err = fdry_kernel_bank_write(
-			img->bank, &img->m.objects[v->object].oid,
-			fdry_manifest_str(&img->m, v->name), v->offset,
-			(struct fdry_span){ img->values[i].data, img->values[i].len }, img->stream);
-	for (i = 0; i < n && !err; i++)
-		err = fdry_call(img->drv, cuMemcpyHtoDAsync_v2, w[i].addr, w[i].bytes.data,
-				w[i].size, img->stream);
-	return err ? err : fdry_stream_wait(img->drv, img->stream);
+	for (i = 0; i < img->m.n_variables && !err; i++, v++) {
+		value.bytes = (struct fdry_span){ img->values[i].data, img->values[i].len };
+		err = fdry_kernel_bank_each_place(img->bank, &img->m.objects[v->object].oid,
+						  fdry_manifest_str(&img->m, v->name), v->offset,
+						  value.bytes.len, fn, &value);
+	}
+	for (i = 0; i < n && !err; i++) {
+		value.bytes = (struct fdry_span){ w[i].bytes.data, w[i].size };
+		err = fn(&value, w[i].addr);
+	}
+	return err;
 }
+
+int fdry_image_values_write(struct fdry_image *img)
+{
+	int err;
+
+	if (!img->m.n_variables && !img->writable.len)
+		return 0;
+	err = values_each(img, value_write);
+	return err ? err : values_each(img, value_compare);
+}
+
+/* --- loading --- */
 
 static int values_read(struct fdry_image *img, struct fdry_reader *reader)
 {

@@ -554,14 +554,19 @@ START_TEST(pointed_variables_that_are_refused)
 }
 END_TEST
 
+static int value_write(void *arg, CUdeviceptr addr)
+{
+	return fdry_call(&paper.drv, cuMemcpyHtoDAsync_v2, addr, arg, 3, NULL);
+}
+
 /* A load writes values into every module of the object, and shares none of them. */
 START_TEST(values_are_written)
 {
 	struct fdry_kernel k[8];
 	struct fdry_kernel_bank *bank = NULL, *other = NULL;
 	struct fdry_kernel_set *set;
-	const uint8_t value[] = { 7, 8, 9 };
-	struct fdry_span bytes = { value, sizeof(value) };
+	const struct fdry_oid *object = &k[0].object;
+	uint8_t value[] = { 7, 8, 9 };
 	unsigned int before, i;
 	struct load *l;
 
@@ -577,18 +582,19 @@ START_TEST(values_are_written)
 	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 2, paper_object_get, set, &bank), 0);
 	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 1, paper_object_get, set, &other), 0);
 	ck_assert_uint_eq(paper.nloads, before + 3);
-	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "weights", 5, bytes, NULL), 0);
+	ck_assert_int_eq(fdry_kernel_bank_each_place(bank, object, "weights", 5, sizeof(value),
+						     value_write, value), 0);
 	for (i = 0; i < 3; i++)
 		ck_assert_uint_eq(!memcmp(variable_of(paper.loads[before + i], "weights") + 5,
 					  value, sizeof(value)),
 				  i < 2);
-	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "weights", 14, bytes, NULL),
+	ck_assert_int_eq(fdry_kernel_bank_each_place(bank, object, "weights", 14, sizeof(value),
+						     value_write, value), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_each_place(bank, object, "weights", UINT64_MAX,
+						     sizeof(value), value_write, value),
 			 -FDRY_E_BADIMAGE);
-	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "weights", UINT64_MAX, bytes,
-						NULL),
-			 -FDRY_E_BADIMAGE);
-	ck_assert_int_eq(fdry_kernel_bank_write(bank, &k[0].object, "heights", 0, bytes, NULL),
-			 -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_each_place(bank, object, "heights", 0, sizeof(value),
+						     value_write, value), -FDRY_E_BADIMAGE);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "variable heights: its object has no"));
 	fdry_kernel_bank_free(other);
 	fdry_kernel_bank_free(bank);

@@ -177,6 +177,45 @@ START_TEST(values_are_there_again)
 }
 END_TEST
 
+/* --- bytes that change on their way --- */
+
+static CUresult (*copy_to)(CUdeviceptr, const void *, size_t, CUstream);
+static size_t damaged; /* copies of this size arrive with another byte at their end */
+
+static CUresult copy_badly(CUdeviceptr to, const void *from, size_t len, CUstream on)
+{
+	uint8_t other[64];
+
+	if (len != damaged || len > sizeof(other))
+		return copy_to(to, from, len, on);
+	memcpy(other, from, len);
+	other[len - 1] ^= 0x10;
+	return copy_to(to, other, len, on);
+}
+
+START_TEST(values_are_compared)
+{
+	struct fdry_image *img = NULL;
+	struct fdry_driver *drv;
+
+	test_child(seal_both, NULL);
+	drv = (struct fdry_driver *)(uintptr_t)test_sim();
+	img = load("img");
+	copy_to = drv->cuMemcpyHtoDAsync_v2;
+	drv->cuMemcpyHtoDAsync_v2 = copy_badly;
+	damaged = sizeof(uint64_t);
+	fails(CORRUPT, "variable counter: other bytes arrived in the device's memory",
+	      fdry_image_restore(img, NULL));
+	fdry_image_unload(img);
+	fails(CORRUPT, "variable counter: other bytes arrived in the device's memory",
+	      fdry_image_load(load_store(), "img", NULL, &img));
+	damaged = 0;
+	img = load("img");
+	ck_assert_uint_eq(run(img, BUMP), 51);
+	fdry_image_unload(img);
+}
+END_TEST
+
 START_TEST(values_of_a_library)
 {
 	struct fdry_image *img;
@@ -723,6 +762,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_add_test(tc, values_are_there_again);
+	tcase_add_test(tc, values_are_compared);
 	tcase_add_test(tc, values_of_a_library);
 	tcase_add_test(tc, each_load_has_its_variables);
 	tcase_add_test(tc, values_are_each_images_own);
