@@ -225,6 +225,8 @@ static int answered(struct fdry_http *h, struct fdry_http_req *r)
 {
 	int err;
 
+	if (r->may_fail)
+		return r->done(h, r);
 	if (r->status == 401)
 		return authorise(h, r);
 	if (is_redirect(r))
@@ -257,7 +259,7 @@ static int ended(struct fdry_http *h, struct fdry_http_req *r, CURLcode code)
 
 	landed(h, r);
 	err = fdry_transfer_end(h, r, code, &passes);
-	if (!err)
+	if (!err || (passes && r->may_fail))
 		return answered(h, r);
 	return passes ? retry(h, r, err) : err;
 }

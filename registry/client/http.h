@@ -44,6 +44,7 @@ struct fdry_http_req {
 	uint64_t most;      /* bytes of a good answer; a longer one is an error. 0: ignored */
 	bool hash;          /* compute the SHA-256 of a good answer */
 	bool may_refuse;    /* @done also gets status 401 */
+	bool may_fail;      /* one try: @done gets any status, also if the connection breaks */
 	/* Called when the answer is final: its status is neither repeated nor followed. An error
 	 * ends fdry_http_run(), which returns it. It may start requests, this one too. */
 	int (*done)(struct fdry_http *h, struct fdry_http_req *r);

@@ -5,7 +5,8 @@
  * Blobs that manifests in the repository name are there already (known.c). Each other blob goes
  * through these steps, many blobs at the same time: HEAD asks whether the repository has it; POST
  * asks the registry to mount it from another repository, or opens an upload; PUT sends the bytes
- * there. An upload that breaks off begins anew with HEAD.
+ * there. A registry that cannot mount the blob opens an upload, too: DELETE cancels it if another
+ * repository is asked next. An upload that breaks off begins anew with HEAD.
  */
 #include <stdlib.h>
 
@@ -23,7 +24,7 @@
 /* The blobs before the objects. */
 enum { BLOB_LIST, BLOB_EMPTY, BLOB_OBJECTS };
 
-enum step { STEP_HEAD, STEP_MOUNT, STEP_POST, STEP_PUT };
+enum step { STEP_HEAD, STEP_MOUNT, STEP_CANCEL, STEP_POST, STEP_PUT };
 
 struct push;
 struct slot {
@@ -73,6 +74,7 @@ static void request(struct slot *s, enum step step, const char *method)
 	r->body = step == STEP_PUT ? (struct fdry_span){ s->bytes.data, s->bytes.len } :
 				     (struct fdry_span){ 0 };
 	r->may_refuse = step == STEP_MOUNT;
+	r->may_fail = step == STEP_CANCEL;
 	r->auth_tries = 0;
 }
 
@@ -165,6 +167,21 @@ static int post_begin(struct slot *s)
 	return 0;
 }
 
+/*
+ * Cancel the upload that the registry has opened in place of a mount. Only the registry itself gets
+ * the DELETE, and no token with more rights is requested for it: registries remove old uploads.
+ */
+static int cancel_begin(struct slot *s)
+{
+	struct fdry_http *h = &s->p->http;
+
+	if (!s->req.location || fdry_http_follow(h, &s->req) || !fdry_http_is_own(h, s->req.url))
+		return post_begin(s);
+	request(s, STEP_CANCEL, "DELETE");
+	fdry_http_start(h, &s->req);
+	return 0;
+}
+
 static int bytes_read(struct slot *s)
 {
 	struct push *p = s->p;
@@ -238,11 +255,11 @@ static int slot_done(struct fdry_http *h, struct fdry_http_req *r)
 		return blob_end(s);
 	if (s->step == STEP_POST && r->status == 202)
 		return put_begin(s);
-	/* In place of a mount the registry opens an upload, which is of use if no repository is
-	 * left. */
-	if (s->step == STEP_MOUNT && r->status == 202 && s->mount == s->p->opts->count_mounts)
-		return put_begin(s);
-	if (s->step == STEP_MOUNT || (s->step == STEP_HEAD && r->status == 404))
+	/* In place of a mount the registry opens an upload. Use it if no repository is left. */
+	if (s->step == STEP_MOUNT && r->status == 202)
+		return s->mount == s->p->opts->count_mounts ? put_begin(s) : cancel_begin(s);
+	if (s->step == STEP_MOUNT || s->step == STEP_CANCEL ||
+	    (s->step == STEP_HEAD && r->status == 404))
 		return post_begin(s);
 	return fdry_http_refused(h, r);
 }
