@@ -31,6 +31,11 @@ void in_child(void (*fn)(void))
 	test_child(call, &fn);
 }
 
+int test_third_nap(void *naps)
+{
+	return ++*(int *)naps == 3;
+}
+
 static int run(Suite *s, enum fork_status fork_status, enum print_output output)
 {
 	SRunner *sr = srunner_create(s);

@@ -40,6 +40,9 @@
 void test_child(void (*fn)(void *arg), void *arg);
 void in_child(void (*fn)(void));
 
+/* Ends a wait at the third call. @naps: int, the number of calls. */
+int test_third_nap(void *naps);
+
 /* Run all tests of @s, which is freed; the result is main()'s. Check's environment variables apply.
  */
 int test_main(Suite *s);

@@ -659,11 +659,6 @@ START_TEST(a_wait_that_takes_too_long)
 }
 END_TEST
 
-static int third_nap(void *arg)
-{
-	return ++*(int *)arg == 3;
-}
-
 START_TEST(a_wait_that_the_program_ends)
 {
 	struct fdry_start_report *r = NULL;
@@ -680,7 +675,7 @@ START_TEST(a_wait_that_the_program_ends)
 	}
 	while (!__atomic_load_n(&job->asleep, __ATOMIC_SEQ_CST))
 		usleep(1000);
-	opts.stop = third_nap;
+	opts.stop = test_third_nap;
 	opts.stop_arg = &naps;
 	s = store_at_hand();
 	fails(CALLBACK, "has ended the wait", fdry_load_or_capture(s, &opts, &r));

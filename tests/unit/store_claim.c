@@ -131,15 +131,10 @@ START_TEST(keys_do_not_meet)
 }
 END_TEST
 
-static int third_nap(void *arg)
-{
-	return ++*(int *)arg == 3;
-}
-
 START_TEST(a_wait_that_the_program_ends)
 {
 	int naps = 0;
-	const struct fdry_wait wait = { .ms = LONG.ms, .stop = third_nap, .arg = &naps };
+	const struct fdry_wait wait = { .ms = LONG.ms, .stop = test_third_nap, .arg = &naps };
 	struct fdry_claim *one, *none = NULL;
 	struct fdry_store *s = store_make();
 	bool waited;

@@ -145,16 +145,11 @@ START_TEST(a_rank_that_dies_after_it_came)
 }
 END_TEST
 
-static int third_nap(void *arg)
-{
-	return ++*(int *)arg == 3;
-}
-
 START_TEST(a_rank_whose_program_ends_the_wait)
 {
 	int naps = 0;
 	const struct fdry_group g = { .name = "start", .rank = 0, .ranks = RANKS, .len = 4,
-				      .wait = { LONG_MS, third_nap, &naps } };
+				      .wait = { LONG_MS, test_third_nap, &naps } };
 	struct fdry_store *s = store_get();
 	pid_t other = rank_start("start", 1, 0, LONG_MS);
 	uint32_t all[RANKS] = { 0 };
