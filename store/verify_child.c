@@ -295,12 +295,13 @@ static int check_links(struct check *k, struct fdry_txn *t, const struct fdry_re
 	return err;
 }
 
-/* Begin to read what is not in memory, all of it at once. */
-static void bytes_bring(struct fdry_span bytes)
+/* Read what is not in memory, all of it at once: MADV_POPULATE_READ waits and saves most page
+ * faults, MADV_WILLNEED only begins. */
+static void bytes_bring(struct fdry_span bytes, int advice)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes.data & ~(page - 1);
 
-	(void)madvise((void *)at, (uintptr_t)bytes.data + bytes.len - at, MADV_WILLNEED);
+	(void)madvise((void *)at, (uintptr_t)bytes.data + bytes.len - at, advice);
 }
 
 /* Objects of a slice are compared in order. */
@@ -311,7 +312,7 @@ static void ahead_bring(struct check *k, struct fdry_txn *t)
 
 	if (k + AHEAD < sl->checks + sl->count && !sl->c->shared->alone &&
 	    !fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(&k[AHEAD].oid), &bytes) && bytes.data)
-		bytes_bring(bytes);
+		bytes_bring(bytes, MADV_WILLNEED);
 }
 
 /* Compare a chunk with the fingerprints that manifests record of it. After a difference its hash
@@ -326,7 +327,7 @@ static int fingerprint_check(struct check *k, struct fdry_txn *t, const struct f
 
 	if (err)
 		goto out_damaged;
-	bytes_bring(bytes);
+	bytes_bring(bytes, MADV_POPULATE_READ);
 	ahead_bring(k, t);
 	found = fdry_fingerprint_of(bytes.data, bytes.len);
 	k->compared = true;
