@@ -101,7 +101,7 @@ void fdry_http_close(struct fdry_http *h);
 /* Set the URL: "https://HOST" and the path. */
 int fdry_http_url(const struct fdry_http *h, struct fdry_http_req *r, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4))) __must_check;
-/* Set the URL to the answer's Location, which may be relative. FDRY_E_BADIMAGE if it has none. */
+/* Set the URL to the answer's Location, which may be relative. FDRY_E_NETWORK if it has none. */
 int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r) __must_check;
 /* Begin it as soon as the number of requests in flight allows. The answer is emptied. */
 void fdry_http_start(struct fdry_http *h, struct fdry_http_req *r);

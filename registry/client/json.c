@@ -17,6 +17,8 @@ int fdry_json_read(struct fdry_span text, const char *what, json_t **ret)
 
 	if (near) /* the document's own words, which may be a password */
 		*near = '\0';
+	if (!root && !*why.text) /* libjansson gives no reason if it cannot allocate */
+		return fdry_nomem();
 	if (!root)
 		return fdry_fail(FDRY_E_BADIMAGE, "%s is no JSON document: %s in line %d", what,
 				 why.text, why.line);

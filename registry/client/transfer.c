@@ -85,15 +85,22 @@ int fdry_http_check_scheme(const struct fdry_http *h, const char *url)
 int fdry_http_follow(const struct fdry_http *h, struct fdry_http_req *r)
 {
 	CURLU *u = curl_url();
+	CURLUcode code = CURLUE_NO_HOST;
 	char *url = NULL, *copy;
 	int err = 0;
 
 	if (!u)
 		return fdry_nomem();
-	if (!r->location || curl_url_set(u, CURLUPART_URL, r->url, 0) ||
-	    /* Not every libcurl knows FTP: such an address is accepted here and refused below. */
-	    curl_url_set(u, CURLUPART_URL, r->location, CURLU_NON_SUPPORT_SCHEME) ||
-	    curl_url_get(u, CURLUPART_URL, &url, 0)) {
+	/* Not every libcurl knows FTP: such an address is accepted here and refused below. */
+	if (r->location)
+		code = curl_url_set(u, CURLUPART_URL, r->url, 0) ?:
+		       curl_url_set(u, CURLUPART_URL, r->location, CURLU_NON_SUPPORT_SCHEME) ?:
+		       curl_url_get(u, CURLUPART_URL, &url, 0);
+	if (code == CURLUE_OUT_OF_MEMORY) {
+		err = fdry_nomem();
+		goto out_cleanup;
+	}
+	if (code) {
 		err = fdry_fail(FDRY_E_NETWORK, "the registry %s answered %ld without an address "
 				"for the rest of the upload; see its log", h->name.host, r->status);
 		goto out_cleanup;
@@ -332,6 +339,8 @@ int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLCERT, h->cert);
 	if (h->key && own)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLKEY, h->key);
+	if (bad == CURLE_OUT_OF_MEMORY) /* no option failed for another reason */
+		return fdry_nomem();
 	return bad ? fdry_fail(FDRY_E_NETWORK, "this libcurl lacks an option that Foundry needs; "
 			       "install version 7.85 or newer") : 0;
 }
