@@ -230,7 +230,7 @@ static void change_undo(const struct flip_chunk *c, struct change *h)
 	free(h->was);
 }
 
-/* Half of the cases of a repaired kind have a pack in the store. */
+/* Some of the cases of a repaired kind have a pack in the store. */
 static void pack_place(bool there)
 {
 	char from[340], to[340];
