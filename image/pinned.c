@@ -46,7 +46,7 @@ static bool is_held_here(const struct fdry_driver *drv)
 {
 	CUcontext ctx = NULL;
 
-	return !fdry_call_raw(drv, cuCtxGetCurrent, &ctx) && is_held(drv, ctx);
+	return kept.holders && !fdry_call_raw(drv, cuCtxGetCurrent, &ctx) && is_held(drv, ctx);
 }
 
 /* --- blocks --- */

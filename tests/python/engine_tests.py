@@ -242,12 +242,13 @@ class Starts:
         self.start(before=other)
         registry = {"FOUNDRY_REGISTRY": "oci://127.0.0.1:1/models",  # where nothing listens
                     "FOUNDRY_REGISTRY_RETRIES": "0"}
-        log = self.start(before=pulling(self.path("missing")), counts=self.AGAIN, **registry)
+        log = self.start(before=pulling({"test": self.path("missing")}), counts=self.AGAIN,
+                         **registry)
         self.assertRegex(log, "because code is [^ ]+ here and other in the image, and none was "
                          "fetched, because .*missing")
         self.script("import foundry\nwith foundry.Store() as store:\n    store.remove('test')\n")
         self.start(before=other)
-        log = self.start(before=pulling(pack), counts="LOADED", **registry)
+        log = self.start(before=pulling({"test": pack}), counts="LOADED", **registry)
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("fetch 0.", log)
 
@@ -256,12 +257,12 @@ class Starts:
         self.start("kept = [torch.full((1 << 18,), 5.0) for _ in range(8)]", counts="LOADED")
 
 
-def pulling(pack):
-    """Return code that has a registry's images come from a file: a pack, or {ref: pack}."""
+def pulling(packs):
+    """Return code that has a registry's images come from files, and no others: {ref: pack}."""
     return textwrap.dedent(f"""
         import foundry
-        def pull(store, ref, packs={pack!r}):
-            store.import_(packs if isinstance(packs, str) else packs[ref])
+        def pull(store, ref, packs={packs!r}):
+            store.import_(packs[ref])
         foundry.Store.pull = pull
         """)
 

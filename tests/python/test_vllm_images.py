@@ -134,7 +134,7 @@ class Images(Engine):
                     f"    store.export(['test'], {self.path('pack')!r})\n"
                     "    store.remove('test')\n")
         registry = "oci://127.0.0.1:1/models"  # where nothing listens
-        log = self.start(before=pulling(self.path("pack")), counts="LOADED",
+        log = self.start(before=pulling({"test": self.path("pack")}), counts="LOADED",
                          FOUNDRY_REGISTRY=registry)
         self.assertIn("fetch 0.", log)
         self.script("import foundry\nfoundry.Store().remove('test')\n")

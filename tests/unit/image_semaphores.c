@@ -219,9 +219,8 @@ static void graphs_note(void *arg, int phase, uint64_t n, uint64_t total, double
 /* If a graph cannot be made anew, those behind it have the new values nevertheless. */
 START_TEST(all_graphs_get_the_values)
 {
-	struct fdry_image *img;
-
 	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
 
 	test_child(seal_semaphores, NULL);
 	opts.flags = FDRY_LOAD_BUILD;
