@@ -21,7 +21,7 @@ FAULTS = {
     "memory": ([], {"ENGINE_START_PRETEND": "memory=1"}, "because memory is 1 here and "),
     "requests": (["--requests", "31"], {},
                  "because max_running_requests is 31 here and 32 in the image"),
-    "damaged": ([], {}, "because "),
+    "damaged": ([], {}, "damaged"),
     "collected": ([], {}, "there is no ref 'test' in the store"),
     "killed": ([], {}, "because there is no ref 'killed' in the store"),
 }

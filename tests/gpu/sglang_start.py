@@ -28,7 +28,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 from engine_start import (QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          limit_time, model_in, notes, pretend, scale, show_table, write_model)
+                          limit_time, model_in, nothing_done, notes, pretend, scale, show_table,
+                          write_model)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",
@@ -235,11 +236,6 @@ def start(limit, mode, folder, *more):
     """Return what one start in a process of its own prints; nothing if it fails."""
     from engine_child import together
     return together([begin(limit, mode, mode, folder, *more)], [])[mode]
-
-
-def nothing_done(one):
-    """Return whether a start neither warmed up nor captured nor compiled until it was ready."""
-    return bool(one) and not any(one["counts"].values())
 
 
 SIDE = ["--memory", "0.6", "--tokens", "20000", "--requests", "32"]  # fixed: others use the GPU

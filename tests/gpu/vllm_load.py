@@ -37,7 +37,6 @@ import vllm_start  # noqa: E402
 KV_BYTES = 8 << 30
 SEQS = 64
 DEFAULTS = {"mode": 3, "cudagraph_mode": "FULL_AND_PIECEWISE"}
-CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT")
 
 
 def arguments():
@@ -168,8 +167,7 @@ def serve(a):
         os.environ.setdefault(key, value)
     if a.invariant:
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
-    for name in CACHES:
-        os.environ[name] = os.path.join(a.caches, name)
+    os.environ.update(vllm_start.cache_folders(a.caches))
     if a.mode != "plain":
         os.environ["FOUNDRY_VLLM"] = engine_load.NAME
     vllm_start.plug_in()
@@ -211,7 +209,7 @@ def whole(a, folder, end):
     def then(children):
         return [*steps(children, a.steps, a.profile),
                 *engine_load.turns(children, a.rounds, a.invariant)]
-    return engine_load.whole(begin, then)
+    return engine_load.whole(begin, then, vllm_start.ZERO)
 
 
 def main():

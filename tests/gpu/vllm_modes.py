@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM in every mode that images support: plain, first and later start of each.
 
-    python3 tests/gpu/vllm_modes.py [--alone] [--foundry] [MODE...]
+    python3 tests/gpu/vllm_modes.py [--alone] [--foundry] [--big] [--prefix] [MODE...]
                                                   MODE: runner-compilation-graphs, as in MODES
 
 The modes run side by side, so the times say little, and the KV cache has a fixed size. With --alone
 one start comes after the other, the first one twice, and first starts profile the memory. With
---foundry there is no plain start. Every later start must give the tokens and logprobs of the plain
-one, and neither profile, capture nor compile. Logs go to the folder that OUT names.
+--foundry there is no plain start. With --big, the model has 16.4 GB of dummy weights. With
+--prefix, requests share the KV cache of equal prefixes. Every later start must give the tokens and
+logprobs of the plain one, and neither profile, capture nor compile. Logs go to the folder that OUT
+names.
 
 Plain and first starts compile by themselves. By default Inductor measures which of several kernels
 are fastest. Beside other starts this varies, and some kernels add numbers up in another order. So
@@ -27,7 +29,6 @@ import vllm_start
 MODES = ("V2-3-FULL_AND_PIECEWISE", "V1-3-FULL_AND_PIECEWISE", "V2-3-PIECEWISE", "V2-3-FULL",
          "V2-0-FULL", "V1-3-PIECEWISE", "V1-0-FULL_DECODE_ONLY", "V2-3-FULL_DECODE_ONLY")
 HERE = os.path.dirname(os.path.abspath(__file__))
-ZERO = ("profiles", "captures", "triton", "Dynamo", "Inductor", "graphs captured")
 
 
 def answers(line):
@@ -66,15 +67,18 @@ def chain(mode, model, folder, options):
     """The starts of one mode. Returns [(what, whether it is so)]."""
     more = () if "--alone" in options else ("--kv", str(4 << 30), "--util", "0.1",
                                             "--unmeasured")
+    if "--prefix" in options:
+        more = (*more, "--prefix")
     kinds = ["first", "next"] if "--foundry" in options else ["plain", "first", "next"]
     if "--alone" in options:
         kinds.insert(0, kinds[0])  # again, with caches
     starts = [start(mode, which, model, folder, more) for which in kinds]
-    counts = starts[-1].get("counts", {})
     return [*((f"{which} start succeeds", bool(each)) for which, each in zip(kinds, starts)),
             *((f"{which} start answers as the one before", answers(each) == answers(before))
               for which, each, before in zip(kinds[1:], starts[1:], starts)),
-            ("no work", bool(counts) and not any(counts.get(name) for name in ZERO))]
+            ("different prompts have different answers", all(
+                starts[-1].get(asked, {}).get("different", 0) > 1 for asked in vllm_start.ASKED)),
+            ("no work", vllm_start.nothing_done(starts[-1]))]
 
 
 def main():
@@ -88,7 +92,8 @@ def main():
     if not importlib.util.find_spec("vllm"):
         parts.skip("no GPU, or none with vllm")
     with tempfile.TemporaryDirectory() as model:
-        vllm_start.write_model(model, vllm_start.QWEN3)
+        vllm_start.write_model(model, vllm_start.BIG if "--big" in options else
+                               vllm_start.QWEN3)
         with concurrent.futures.ThreadPoolExecutor(
                 1 if "--alone" in options else len(modes)) as pool:
             found = list(pool.map(lambda mode: chain(mode, model, out or model, options), modes))

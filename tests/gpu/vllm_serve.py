@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`vllm serve` with a plain, a first and a later start: times until it answers, and its answers.
 
-    python3 tests/gpu/vllm_serve.py
+    python3 tests/gpu/vllm_serve.py [--mode3]
 
 The plain and the first start run side by side. Each server gets the same requests over HTTP: one by
-one, and all at once. All starts give the same answers to the former.
+one, and all at once. All starts give the same answers to the former. With --mode3, vLLM compiles
+the model, its default, but Inductor chooses its kernels without measuring them.
 """
 import concurrent.futures
 import json
@@ -25,6 +26,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = ("import vllm_start, sys; sys.argv[0] = 'vllm'; "
            "from vllm.entrypoints.cli.main import main; main()")
 LIMIT = 150
+MODE0 = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+MODE3 = {"mode": 3, "cudagraph_mode": "FULL_AND_PIECEWISE",
+         "inductor_compile_config": vllm_start.UNMEASURED}
 
 
 def tokenizer(folder, size):
@@ -43,7 +47,7 @@ def tokenizer(folder, size):
 class Server:
     """A server in a process of its own."""
 
-    def __init__(self, name, mode, folder):
+    def __init__(self, name, mode, folder, compilation):
         self.name, self.began = name, time.monotonic()
         self.path = os.path.join(folder, name + ".log")
         with socket.socket() as s:
@@ -56,8 +60,7 @@ class Server:
         env = {**vllm_start.SETTINGS, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
                "FOUNDRY_STORE": os.path.join(folder, "store"), "VLLM_USE_V2_MODEL_RUNNER": "1",
                "FOUNDRY_VLLM": "" if mode == "plain" else "serve"}
-        for key in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT"):
-            env[key] = os.path.join(folder, "caches", key)
+        env.update(vllm_start.cache_folders(os.path.join(folder, "caches")))
         with open(self.path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *pre, program, "serve", vllm_start.model_in(folder),
@@ -66,7 +69,7 @@ class Server:
                  "--kv-cache-memory-bytes", str(4 << 30), "--attention-backend", "FLASH_ATTN",
                  "--seed", "0", "--no-enable-prefix-caching",
                  "--host", "127.0.0.1", "--port", self.url.rpartition(":")[2],
-                 "--compilation-config", '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}'],
+                 "--compilation-config", json.dumps(compilation)],
                 stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
 
     def log(self):
@@ -110,9 +113,9 @@ class Server:
                 self.process.wait()
 
 
-def serve(name, mode, folder):
+def serve(name, mode, folder, compilation):
     """One server: what it answers, one by one, and whether its log has Foundry's line."""
-    server = Server(name, mode, folder)
+    server = Server(name, mode, folder, compilation)
     try:
         ready = server.wait()
         if ready is None:
@@ -144,15 +147,20 @@ def main():
                    *(path for path in sys.path if os.path.abspath(path) != HERE)]
     import parts
     parts.need("vllm")
+    compilation = MODE0
+    if "--mode3" in sys.argv[1:]:
+        compilation = MODE3
+        os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
     vllm_start.plug_in()
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO")
     with tempfile.TemporaryDirectory() as folder:
         vllm_start.write_model(folder, vllm_start.QWEN3)
         tokenizer(vllm_start.model_in(folder), vllm_start.QWEN3["vocab_size"])
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            plain, first = (pool.submit(serve, mode, mode, folder) for mode in ("plain", "first"))
+            plain, first = (pool.submit(serve, mode, mode, folder, compilation)
+                            for mode in ("plain", "first"))
             (plain, _), (first, sealed) = plain.result(), first.result()
-        later, loaded = serve("next", "next", folder)
+        later, loaded = serve("next", "next", folder, compilation)
     parts.finish([bool(plain), plain == first, plain == later, "captured and sealed" in sealed,
                   "loaded" in loaded, len(set(map(str, plain))) > 1])
 

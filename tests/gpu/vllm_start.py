@@ -17,6 +17,7 @@ object. With --limit SECONDS, it ends its starts then, and prints what it has.
 import argparse
 import contextlib
 import cProfile
+import importlib.util
 import json
 import os
 import pstats
@@ -26,6 +27,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import engine_start  # noqa: E402
 from engine_start import (BIG, QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
                           limit_time, model_in, notes, pretend, scale, show_table, waited,
                           write_model)
@@ -34,10 +36,16 @@ BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
             "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_DEEP_GEMM": "0",
             "VLLM_LOGGING_LEVEL": "INFO"}
+# The variables that name the folders of the compilers.
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "TVM_FFI_CACHE_DIR",
+          "FLASHINFER_WORKSPACE_BASE")
+# What no later start does.
+ZERO = ("profiles", "captures", "triton", "ninja", "Dynamo", "Inductor", "graphs captured")
 # Ranks share NCCL's collectives alone, without multicast memory.
 ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
 # vLLM's default, but for the measurements: which kernels to combine, and with which blocks.
 UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False, "combo_kernels_autotune": 0}
+LOADED = "the time at which the weights were in place"
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
           "compile_or_warm_up_model": "warm-up, capture or load"}
@@ -50,6 +58,9 @@ def arguments():
     p.add_argument("--seqs", type=int, default=32)
     p.add_argument("--util", type=float, default=0.5)
     p.add_argument("--backend", default="FLASH_ATTN")
+    p.add_argument("--flashinfer", metavar="DIR",
+                   help="sample with FlashInfer, as vLLM does by default; its modules are in DIR")
+    p.add_argument("--prefix", action="store_true", help="share the KV cache of equal prefixes")
     p.add_argument("--processes", action="store_true")
     p.add_argument("--ranks", type=int, default=1, help="GPUs, by tensor parallelism")
     p.add_argument("--limit", type=float, default=140,
@@ -93,6 +104,11 @@ ENTRY_POINTS = ("[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
                 "watch = vllm_start:watch\n")
 
 
+def cache_folders(folder):
+    """Return the variables that let all compilers keep their files in a folder."""
+    return {name: os.path.join(folder, name) for name in CACHES}
+
+
 def plug_in():
     """Let vLLM find, in all of its processes, the plug-in of this tree, and that of this test."""
     entry_points(__file__, ENTRY_POINTS)
@@ -102,7 +118,7 @@ class Watch(Notes):
     """Notes of a start: seconds of its phases, and how often it compiles, profiles, captures."""
 
     def __init__(self):
-        super().__init__(profiles=0, captures=0, triton=0)
+        super().__init__(profiles=0, captures=0, triton=0, ninja=0)
 
     def write(self):
         from vllm.compilation.counter import compilation_counter as compiled
@@ -124,12 +140,16 @@ class Watch(Notes):
         self.count(GPUModelRunner, "profile_run", "profiles")
         self.count(torch.cuda.graph, "__enter__", "captures")
         self.count_triton("triton")
+        if importlib.util.find_spec("flashinfer"):
+            from flashinfer.jit import core
+            self.count(core, "run_ninja", "ninja")
         original = GPUModelRunner.load_model
 
         def load_model(this, *args, **kwargs):
             original(this, *args, **kwargs)
             if os.environ.get("VLLM_START_SCALE", "1") == "1":
                 scale(this.model)
+            self.seconds[LOADED] = time.monotonic()  # the same clock in all processes
         GPUModelRunner.load_model = load_model
         for name, shown in PHASES.items():
             self.times(Worker, name, shown)
@@ -215,8 +235,10 @@ def main():
     if a.unmeasured:
         os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
     if a.caches:
-        for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT"):
-            os.environ[name] = os.path.join(a.caches, name)
+        os.environ.update(cache_folders(a.caches))
+    if a.flashinfer:
+        os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "1"
+        os.environ["FLASHINFER_WORKSPACE_BASE"] = a.flashinfer
     os.environ["VLLM_START_SCALE"] = str(int(a.weights == "dummy"))
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(a.runner == "V2"))
     plug_in()
@@ -226,7 +248,7 @@ def main():
     with profiled("engine") if a.profile else contextlib.nullcontext():
         llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
                   max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
-                  attention_backend=a.backend, seed=0, enable_prefix_caching=False,
+                  attention_backend=a.backend, seed=0, enable_prefix_caching=a.prefix,
                   kv_cache_memory_bytes=a.kv, tensor_parallel_size=a.ranks,
                   disable_custom_all_reduce=a.ranks > 1,
                   compilation_config={
@@ -241,6 +263,7 @@ def main():
     print(json.dumps({
         "mode": a.mode, "imports": round(imported - BEGIN, 2),
         "engine": round(ready - imported - wait, 2), "first token": round(first - ready, 3),
+        "weights to ready": round(ready - noted.pop(LOADED), 3),
         "compile": round(llm.llm_engine.vllm_config.compilation_config.compilation_time, 3),
         "first token since the process began": round(since_start - wait, 2), **noted,
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
@@ -303,31 +326,48 @@ def start(mode, folder, *more, limit=None):
 
 
 def nothing_done(one):
-    """Whether a start neither profiled nor captured nor compiled."""
-    return bool(one) and not any(one["counts"].get(name) for name in
-                                 ("profiles", "captures", "triton"))
+    """Return whether a start neither profiled nor captured nor compiled."""
+    return engine_start.nothing_done(one, ZERO)
 
 
 def whole(more, limit):
-    """A first start, a later one without caches, then a plain and a later one with caches.
+    """A first start and a plain one, then a later start without their caches, and one with its own.
 
     All succeed, with the answers of plain vLLM. The later ones neither profile nor capture nor
-    compile.
+    compile. Each begins its engine when the one before has ended.
     """
+    from engine_child import together
+    kinds = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)
-        first = start("first", folder, *(each for each in more if each != "--profile"), limit=limit)
-        shutil.rmtree(os.path.join(folder, "caches"), ignore_errors=True)
-        elsewhere, plain, later = (start(mode, folder, *more, limit=limit)
-                                   for mode in ("next", "plain", "next"))
-    starts = (plain, first, elsewhere, later)
-    return [*starts, *equal_answers(starts, ASKED), nothing_done(elsewhere), nothing_done(later)]
+        begun = [begin(limit, title, mode, folder, *more, gate=True)
+                 for title, mode in kinds.items()]
+        try:
+            found = together([], begun[:2])
+            for i, path in enumerate(removed(folder, more)):
+                shutil.move(path, os.path.join(folder, f"removed-{i}"))
+            found.update(together([], begun[2:]))
+        finally:
+            for one in begun:
+                one.kill()
+        if "--profile" in more:
+            print(*(one.log() for one in begun[1:]), flush=True)
+    return [*found.values(), *equal_answers(found.values(), ASKED),
+            nothing_done(found["elsewhere"]), nothing_done(found["later"])]
+
+
+def removed(folder, more):
+    """Return the folders of caches that another host does not have."""
+    found = [os.path.join(folder, "caches")]
+    if "--flashinfer" in more:
+        found.append(more[more.index("--flashinfer") + 1])
+    return list(filter(os.path.isdir, found))
 
 
 ASKED = ("greedy", "sampled", "alone")
 ROWS = ("imports", "device", "weights", "profile", "compile", "kv cache",
-        "warm-up, capture or load", "warm-up after capture", "engine", "first token",
-        "first token since the process began")
+        "warm-up, capture or load", "warm-up after capture", "weights to ready", "engine",
+        "first token", "first token since the process began")
 SIDE = ("--kv", str(4 << 30), "--util", "0.1")  # fixed: others use the GPU at the same time
 MODES = {"0": (), "3": ("--mode3",)}
 

@@ -32,7 +32,7 @@ class Engine:
     capture: str             # what its log says when the capture begins
     asked: tuple             # the names of the answers that must be equal
     faults: typing.Dict      # fault: (options, variables, what its line in the log says)
-    other: tuple             # faults whose answers may differ: it is another engine
+    other: tuple             # faults that make another engine, whose answers may differ
     caches: str = None       # the folder of caches of an earlier start
 
 
@@ -78,13 +78,18 @@ class Fault:
             self.variables = {**self.variables, engine.plug_in: "killed"}
             self.killed = self.begin("to be killed", "first", None)
         self.run = self.begin(name, "next", True)
+        # Another engine may answer otherwise, so it has a plain start of its own.
+        self.plain = begin(engine, limit, "plain " + name, "plain", folder, "store", self.more,
+                           **self.variables) if name in engine.other else None
 
     def begin(self, title, mode, gate):
         return begin(self.engine, self.limit, title, mode, self.folder, "store-" + self.name,
                      self.more, gate, **self.variables)
 
     def finish(self):
-        """Return (what it printed, whether its log says why)."""
+        """Return (what it printed, what a plain start of its own printed or None, whether its log
+        says why).
+        """
         store = os.path.join(self.folder, "store-" + self.name)
         good = True
         if self.killed:
@@ -97,7 +102,8 @@ class Fault:
         if self.name == "collected":
             collect(store, self.run)
         found, said = self.run.result(), self.run.said()
-        return found, good and len(said) == 1 and self.says in said[0]
+        plain = self.plain.result() if self.plain else None
+        return found, plain, good and len(said) == 1 and self.says in said[0]
 
 
 def starts(engine, names, limit):
@@ -109,8 +115,8 @@ def starts(engine, names, limit):
         first = begin(engine, limit, "first", "first", folder, "store")
         plain = begin(engine, limit, "plain", "plain", folder, "store")
         faults = [Fault(engine, name, folder, limit) for name in names]
-        every = [first, plain, *(one.run for one in faults),
-                 *(one.killed for one in faults if one.killed)]
+        every = [first, plain, *filter(None, (
+            each for one in faults for each in (one.run, one.killed, one.plain)))]
         try:
             with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
                 early = [pool.submit(one.finish) for one in faults if one.killed]
@@ -125,9 +131,9 @@ def starts(engine, names, limit):
             for one in every:
                 one.kill()
     for name in names:
-        found, said = done[name]
-        same = bool(found) and (name in engine.other or answers(found, engine.asked) == answers(
-            wanted, engine.asked))
+        found, own, said = done[name]
+        same = bool(found) and answers(found, engine.asked) == answers(
+            wanted if own is None else own, engine.asked)
         print(f"{name:10} answers as without Foundry: {'yes' if same else 'NO'}, says why: "
               f"{'yes' if said else 'NO'}", flush=True)
         good += [same, said]

@@ -21,7 +21,7 @@ import threading
 import time
 
 import engine_child
-from engine_start import digest, model_in, notes
+from engine_start import digest, model_in, nothing_done, notes
 
 BATCHES = (1, 2, 7, 32, 100)
 COLUMNS = ("tokens a second", "requests a second", "first token p50", "first token p99",
@@ -318,12 +318,12 @@ def turns(children, rounds, invariant):
     return [*(len(found) == rounds for found in answers.values()), same or not invariant]
 
 
-def whole(begin, then):
+def whole(begin, then, zero=None):
     """Start all engines, and let them answer what arrives at once; then go on with those of two
     plain starts and of a later one. Return what is as it should be, as a list.
 
     begin: a function of a name that makes a Child. then: a function of the three, which returns a
-    list of the same kind.
+    list of the same kind. zero: the names of what a later start does not count; None: all.
     """
     children = [begin(name) for name in ("first", "plain 1", "next", "plain 2")]
     first, later = children[0], children[2]
@@ -349,7 +349,6 @@ def whole(begin, then):
     finally:
         for child in children:
             child.kill()
-    counts = noted["next"].get("counts", {"captures": 1})
     return [ended, *closed, *good, *(bool(each) and each == at_once["plain 1"]
                                      for each in at_once.values()),
-            not counts["captures"] and not counts.get("profiles")]
+            nothing_done(noted["next"], zero)]

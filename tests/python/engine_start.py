@@ -191,6 +191,14 @@ def equal_answers(starts, asked):
     return [bool(one) and answers(one, asked) == wanted for one in starts[1:]]
 
 
+def nothing_done(one, names=None):
+    """Return whether a start did nothing that it counts, or nothing of `names`: neither until it
+    was ready, nor for the requests that its line is about.
+    """
+    counts = one.get("counts after") or one.get("counts") if one else None
+    return bool(counts) and not any(counts.get(name) for name in names or counts)
+
+
 def show_table(names, starts, rows, prefix):
     """Print seconds: a column for each start, a row for each of `rows`, for each name that begins
     with `prefix`, and for what Foundry has measured.
