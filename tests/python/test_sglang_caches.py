@@ -7,7 +7,8 @@ import suite
 from sglang_scripts import ENGINE, Engine
 
 CACHE = ".triton/cache"
-JIT = ".cache/flashinfer/cached_ops"
+MODULES = ".cache/flashinfer"
+JIT = MODULES + "/0.6/90a/cached_ops"
 
 
 class Doctor(Engine):
@@ -39,7 +40,8 @@ class Doctor(Engine):
         for line in ("sglang True 0.5 is supported",
                      "sglang plug-in None SGLang does not find it",
                      "sglang interposer None needs `python3 -m foundry run`",
-                     f"sglang caches True triton {self.path(CACHE)}, flashinfer {self.path(JIT)}",
+                     f"sglang caches True triton {self.path(CACHE)}, "
+                     f"flashinfer-cache {self.path(MODULES)}",
                      "sglang image None FOUNDRY_SGLANG is not set"):
             self.assertIn(line, said)
         self.metadata("foundry-0", {
@@ -77,8 +79,9 @@ class Caches(Engine):
         self.start(ninja=())
         for folder in (CACHE, JIT):
             shutil.rmtree(self.path(folder))
-        self.assertIn("12 files for caches, 11 of them were missing", self.start())
-        self.assertFalse(os.path.exists(self.path(os.path.join(JIT, "rope/rope.o"))))
+        self.assertIn("12 files for caches, 10 of them were missing", self.start())
+        for name in ("rope.o", "build.ninja"):
+            self.assertFalse(os.path.exists(self.path(os.path.join(JIT, "rope", name))))
         self.assertIn("12 files for caches, 0 of them were missing", self.start())
 
     def test_a_start_that_ends_before_a_request_leaves_the_files_of_its_capture(self):
@@ -109,28 +112,53 @@ class Caches(Engine):
         shutil.rmtree(self.path(JIT))
         self.start()
 
+    def test_a_host_without_a_compiler_loads_the_modules(self):
+        """Its folders may lie elsewhere, and it may lack the sources."""
+        self.first()
+        shutil.rmtree(self.path(MODULES))
+        for source in ("", "core.SOURCE = None"):
+            place = {"FLASHINFER_WORKSPACE_BASE": self.path("other" + source)}
+            log = self.start(before=f"""
+                from flashinfer.jit import core
+                core.COMPILER = None
+                {source}
+                """, **place)
+            self.assertIn("1 of them were missing", log)
+
     def test_another_library_is_built_again(self):
         self.first()
-        for name in ("rope.so", "build.ninja"):
-            path = self.path(os.path.join(JIT, "rope", name))
-            with open(path, "rb") as f:
-                before = f.read()
-            with open(path, "ab") as f:
-                f.write(b"\n")
-            self.start(ninja=("rope",))
-            with open(path, "wb") as f:
-                f.write(before)
+        path = self.path(os.path.join(JIT, "rope/rope.so"))
+        with open(path, "ab") as f:
+            f.write(b" of another compiler")
+        self.start(ninja=("rope",))
+        with open(path, "rb") as f:
+            self.assertEqual(f.read(), b"library of another compiler")
 
-    def test_other_commands_build_again(self):
+    def test_other_flags_or_sources_build_again(self):
+        self.first()
+        for other in ("core.FLAGS = ['-O2']", "core.SOURCE = 'other'"):
+            self.start(ninja=("rope",), before="from flashinfer.jit import core\n" + other)
+
+    def test_another_version_of_flashinfer_builds_again(self):
         self.first()
         self.start(ninja=("rope",), before="""
-            from flashinfer.jit import core
-            core.FLAGS = "other"
+            from flashinfer.jit import env
+            env.FLASHINFER_JIT_DIR = env.FLASHINFER_JIT_DIR.parents[2] / "0.7/90a/cached_ops"
             """)
 
-    def test_another_folder_builds_again(self):
-        self.first()
-        self.start(ninja=("rope",), FLASHINFER_WORKSPACE_BASE=self.path("other"))
+    def test_a_module_that_cannot_be_described_is_not_carried(self):
+        """A FlashInfer without a registry of modules, and a library of other commands."""
+        other = os.path.join(JIT, "rope/build.ninja")
+        for before in ("del core.jit_spec_registry\ncore.JitSpecRegistry.register = None\n"
+                       "core.jit_spec_registry = type('', (), {'register': lambda *_: None})()",
+                       f"core.run_ninja = lambda *args, run=core.run_ninja: (run(*args), "
+                       f"open({other!r}, 'a').write('other'))"):
+            log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                             ninja=("rope",), before="from flashinfer.jit import core\n" + before)
+            self.assertIn(f"the image does not carry {self.path(JIT)}/rope/rope.so", log)
+            self.assertIn("captured and sealed", log)
+            shutil.rmtree(self.path(".cache"))
+            shutil.rmtree(self.path(".triton"))
 
     def test_modules_of_sglang_may_lie_elsewhere(self):
         own = {"TVM_FFI_CACHE_DIR": self.path("own")}

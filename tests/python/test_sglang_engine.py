@@ -352,7 +352,9 @@ class Engine(unittest.TestCase):
                          ["self", "batch_size"])
 
     def test_the_caches_have_their_folders(self):
-        self.assertEqual(set(folders.folders()), {"triton", "flashinfer", "tvm-ffi", "inductor"})
+        self.assertEqual(set(folders.folders()), {"triton", jit.FOLDER, "tvm-ffi", "inductor"})
+        from flashinfer.jit import env
+        self.assertEqual(str(env.FLASHINFER_CACHE_DIR), folders.folders()[jit.FOLDER])
 
     def test_flashinfer_loads_a_carried_module_without_ninja(self):
         from flashinfer.jit import core
@@ -362,20 +364,30 @@ class Engine(unittest.TestCase):
                 mock.patch.object(core, "run_ninja", lambda *_: ran.append(True))), (
                 mock.patch.object(core, "generate_ninja_build_for_op",
                                   lambda **each: f"build {each['name']}")):
-            spec = core.JitSpec("norm", [], [], [], [], [])
+            source = core.Path(folder) / "norm.cu"
+            source.write_text("source", "utf-8")
+            spec = core.JitSpec("norm", [source], ["-O3"], [], None, None)
+            core.jit_spec_registry.register(spec)
             try:
                 spec.build(False, need_lock=False)
                 self.assertEqual(ran, [True])
-                jit.use({"norm"})
+                library = os.path.join(folder, "norm", "norm.so")
+                found = jit.describe(library)
+                jit.use({library: found})
                 spec.build(False, need_lock=False)
                 self.assertEqual(ran, [True])
                 core.JitSpec("rope", [], [], [], [], []).build(False, need_lock=False)
-                self.assertEqual(ran, [True] * 2)
-                core.generate_ninja_build_for_op = lambda **each: "other"
-                spec.build(False, need_lock=False)
+                other = core.JitSpec("norm", [source], ["-O2"], [], None, None)
+                other.build(False, need_lock=False)
                 self.assertEqual(ran, [True] * 3)
+                core.generate_ninja_build_for_op = lambda **each: "other"
+                self.assertIsNone(jit.describe(library))
+                source.write_text("other", "utf-8")
+                spec.build(False, need_lock=False)
+                self.assertEqual(ran, [True] * 4)
             finally:
                 core.JitSpec.build = original
+                core.jit_spec_registry._specs.pop("norm")
 
 
 if __name__ == "__main__":

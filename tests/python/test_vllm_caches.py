@@ -103,6 +103,40 @@ class Caches(Engine):
         self.assertFalse(os.access(self.kernel("sampler.ptx"), os.X_OK))
         self.assertIn("7 files for caches, 0 of them were missing", self.start())
 
+    def test_modules_of_flashinfer_are_carried(self):
+        """Those that the start used, for a host without a compiler and with another folder."""
+        use = "from flashinfer.jit import core\n"
+        self.script(use + "core.module('another').build_and_load()\n")
+        module = "gpu_worker.MODULES.append('sampling')\n"
+        self.start("from flashinfer.jit import core\nassert core.BUILT == ['sampling']\n",
+                   counts="ONCE", compiles=("sampler", "prepare"), before=module)
+        found = self.store("print([f.name for f in store.files('test') if '.so' in f.name])")
+        name = "0.6/90a/cached_ops/sampling/sampling.so"
+        self.assertEqual(found, repr(["flashinfer-cache/" + name]))
+        log = self.start("assert core.BUILT == []\n", FLASHINFER_WORKSPACE_BASE=self.path("other"),
+                         before=module + use + "core.COMPILER = None\n")
+        self.assertIn("1 of them were missing", log)
+        with open(self.path("other/.cache/flashinfer/" + name), "rb") as f:
+            self.assertEqual(f.read(), b"library")
+
+    def test_a_start_that_uses_no_module_does_not_import_flashinfer(self):
+        for counts, compiles in (("ONCE", ("sampler", "prepare")), ("LOADED", ())):
+            self.start("import sys\nassert 'flashinfer' not in sys.modules\n", counts=counts,
+                       compiles=compiles)
+
+    def test_kernels_that_flashinfer_has_fetched_are_carried(self):
+        folder = self.path(".cache/flashinfer/cubins/0123")
+        fetched = f"import os\nos.makedirs({folder!r}, exist_ok=True)\n" + "".join(
+            f"with open({folder + '/' + name!r}, 'a') as f:\n    f.write('fetched')\n"
+            for name in ("gemm.cubin", "checksums.txt"))
+        self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
+            def kernel_warmup(worker, original=gpu_worker.kernel_warmup):
+                original(worker)
+            """) + textwrap.indent(fetched, " " * 4) + "gpu_worker.kernel_warmup = kernel_warmup\n")
+        shutil.rmtree(folder)
+        self.start()
+        self.assertEqual(os.listdir(folder), ["gemm.cubin"])
+
     def test_the_folder_may_have_a_path_with_more_parts(self):
         """The compiler writes the path into its lists as the variable has it."""
         for folder in ("/./kernels", "//kernels"):

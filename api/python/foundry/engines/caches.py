@@ -17,13 +17,13 @@ import sys
 import weakref
 
 from ..store import File
-from . import log
+from . import jit, log
 
 SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
 GROUP = "__grp__"       # Triton's lists of files begin with it
 # Folders whose files have no paths, except Triton's lists.
-MOVABLE = ("triton", "tvm-ffi", "infos")
+MOVABLE = ("triton", "tvm-ffi", "infos", jit.FOLDER)
 _SUFFIX = " (executable)"
 # Files that compilers leave and no start reads.
 _LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
@@ -103,7 +103,7 @@ class Watch:
         found = []
         for name, folder in self.places.items():
             for path in _below(folder):
-                if path.endswith(_LEFT):
+                if path.endswith(_LEFT) or name == jit.FOLDER and not path.endswith(jit.CARRIED):
                     continue
                 if path in self._opened or path not in self._before:
                     try:
@@ -147,7 +147,7 @@ def _local(path, data):
 def packed(watch):
     """Return what the start used, as a list of File."""
     found, left, used = [], SIZE_MAX, watch.used()
-    paths, carried = {path for _, path in used}, set()
+    paths, carried, modules = {path for _, path in used}, set(), {}
     for name, path in sorted(used, key=lambda each: GROUP in each[0]):  # lists come last
         try:
             with open(path, "rb") as f:
@@ -157,12 +157,18 @@ def packed(watch):
             continue  # a temporary file
         if os.path.basename(path).startswith(GROUP):
             data = _portable(path, data, paths, carried)
+        elif name.startswith(jit.FOLDER + "/") and name.endswith(".so"):
+            modules[name] = jit.describe(path)
+            data = modules[name] and data
         if data is None or len(data) > left:
             log.info("Foundry: the image does not carry %s", path)
             continue
         left -= len(data)
         carried.add(path)
         found.append(File(name, data, bool(mode & 0o100)))
+    modules = {each.name: modules[each.name] for each in found if each.name in modules}
+    if modules:
+        found.append(File(jit.MODULES, json.dumps(modules, sort_keys=True).encode()))
     if found:
         found.append(File(PLACES, json.dumps(watch.places, sort_keys=True).encode()))
     return found

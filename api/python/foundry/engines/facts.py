@@ -10,9 +10,10 @@ import sys
 from .. import _modes
 
 # Packages with kernels, or with host code that prepares what kernels read.
-PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flash-attn", "deep-gemm",
-            "nvidia-cutlass-dsl", "transformers", "nvidia-nccl-cu13", "nvidia-nccl-cu12",
-            "nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
+PACKAGES = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache", "flash-attn",
+            "deep-gemm", "nvidia-cutlass-dsl", "transformers", "nvidia-nccl-cu13",
+            "nvidia-nccl-cu12", "nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13",
+            "nvidia-cudnn-cu12")
 # Variables of other libraries that select kernels or their precision.
 VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "DISABLE_ADDMM_CUDA_LT",
              "TORCH_BLAS_PREFER_CUBLASLT", "FORCE_NUM_KV_SPLITS", "CUBLAS_WORKSPACE_CONFIG",

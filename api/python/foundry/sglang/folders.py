@@ -2,17 +2,12 @@
 """The folders in which SGLang and its compilers keep what they make."""
 import os
 
-from ..engines import caches
+from ..engines import caches, jit
 
 
 def folders():
     """Return {name: path} of the engine's cache folders."""
-    found = caches.triton()
-    try:
-        from flashinfer.jit import env
-        found["flashinfer"] = str(env.FLASHINFER_JIT_DIR)
-    except (ImportError, AttributeError):
-        pass
+    found = {**caches.triton(), **jit.folder()}
     found["tvm-ffi"] = os.path.expanduser(os.environ.get("TVM_FFI_CACHE_DIR", "~/.cache/tvm-ffi"))
     try:
         from torch._inductor.runtime.cache_dir_utils import cache_dir

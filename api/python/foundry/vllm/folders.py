@@ -2,14 +2,14 @@
 """The folders in which vLLM and its compilers keep what they make."""
 import os
 
-from ..engines import caches
+from ..engines import caches, jit
 from . import infos
 
 
 def folders():
     """Return {name: path} of the engine's cache folders."""
     import vllm.envs
-    found = {**caches.triton(), **infos.folder()}
+    found = {**caches.triton(), **infos.folder(), **jit.folder()}
     root = getattr(vllm.envs, "VLLM_CACHE_ROOT", None)
     if root:
         found["vllm"] = os.path.join(root, "torch_compile_cache")

@@ -5,7 +5,9 @@ import os
 from . import env
 
 BUILT = []
-FLAGS = "-O3"
+FLAGS = ["-O3"]
+COMPILER = "/usr/local/cuda"  # None: this host has none
+SOURCE = "source of {}"
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -13,7 +15,9 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ct
 
 def generate_ninja_build_for_op(name, sources, extra_cflags, extra_cuda_cflags, extra_ldflags,
                                 extra_include_dirs, needs_device_linking):
-    return f"flags = {FLAGS}\nbuild {env.FLASHINFER_JIT_DIR}/{name}.so\n"
+    if COMPILER is None:
+        raise RuntimeError("Could not find nvcc")
+    return f"cuda_home = {COMPILER}\nflags = {extra_cuda_cflags}\nbuild {name}: {sources}\n"
 
 
 def run_ninja(folder, name):
@@ -25,21 +29,45 @@ def run_ninja(folder, name):
                 f.write(b"library")
 
 
+class JitSpecRegistry:
+    def __init__(self):
+        self._specs = {}
+
+    def register(self, spec):
+        self._specs.setdefault(spec.name, spec)
+
+    def get_all_specs(self):
+        return dict(self._specs)
+
+
+jit_spec_registry = JitSpecRegistry()
+
+
 class JitSpec:
-    sources = extra_cflags = extra_cuda_cflags = extra_ldflags = extra_include_dirs = None
+    """Ninja always runs."""
+
+    extra_cflags = extra_ldflags = extra_include_dirs = None
     needs_device_linking = False
 
-    def __init__(self, name):
-        self.name, self.loaded = name, False
+    def __init__(self, name, sources):
+        self.name, self.sources, self.loaded = name, sources, False
+        self.extra_cuda_cflags = list(FLAGS)
+        jit_spec_registry.register(self)
 
     @property
     def ninja_path(self):
         return env.FLASHINFER_JIT_DIR / self.name / "build.ninja"
 
+    @property
+    def jit_library_path(self):
+        return env.FLASHINFER_JIT_DIR / self.name / f"{self.name}.so"
+
     def build(self, verbose, need_lock=True):
         path = self.ninja_path
         path.parent.mkdir(parents=True, exist_ok=True)
-        commands = generate_ninja_build_for_op(self.name, *[None] * 6)
+        commands = generate_ninja_build_for_op(
+            self.name, self.sources, self.extra_cflags, self.extra_cuda_cflags, self.extra_ldflags,
+            self.extra_include_dirs, self.needs_device_linking)
         if not path.exists() or path.read_text("utf-8") != commands:
             path.write_text(commands, "utf-8")
         run_ninja(path.parent, self.name)
@@ -50,7 +78,7 @@ class JitSpec:
         self.loaded = True
         self.build(False, need_lock=False)
         # As dlopen() does, which Python does not notice.
-        handle = _libc.open(os.fsencode(self.ninja_path.parent / f"{self.name}.so"), os.O_RDONLY)
+        handle = _libc.open(os.fsencode(self.jit_library_path), os.O_RDONLY)
         assert handle >= 0 and _libc.mmap(None, 4096, 1, 2, handle, 0)
         _libc.close(handle)
 
@@ -59,4 +87,11 @@ _modules = {}
 
 
 def module(name):
-    return _modules.setdefault(name, JitSpec(name))
+    """FlashInfer writes the sources of a module before it compiles them."""
+    if name not in _modules:
+        source = env.FLASHINFER_GEN_SRC_DIR / name / f"{name}.cu"
+        if SOURCE is not None:
+            source.parent.mkdir(parents=True, exist_ok=True)
+            source.write_text(SOURCE.format(name), "utf-8")
+        _modules[name] = JitSpec(name, [source])
+    return _modules[name]

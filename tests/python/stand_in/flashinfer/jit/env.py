@@ -2,5 +2,7 @@
 import os
 import pathlib
 
-FLASHINFER_JIT_DIR = pathlib.Path(os.environ.get(
-    "FLASHINFER_WORKSPACE_BASE", os.path.expanduser("~"))) / ".cache" / "flashinfer" / "cached_ops"
+FLASHINFER_WORKSPACE_DIR = pathlib.Path(os.environ.get(
+    "FLASHINFER_WORKSPACE_BASE", os.path.expanduser("~"))) / ".cache" / "flashinfer" / "0.6" / "90a"
+FLASHINFER_JIT_DIR = FLASHINFER_WORKSPACE_DIR / "cached_ops"
+FLASHINFER_GEN_SRC_DIR = FLASHINFER_WORKSPACE_DIR / "generated"
