@@ -28,9 +28,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_start  # noqa: E402
-from engine_start import (BIG, QWEN3, Notes, age, digest, entry_points, equal_answers,  # noqa: E402
-                          limit_time, model_in, notes, pretend, scale, show_table, waited,
-                          write_model)
+from engine_start import (BIG, QWEN3, Notes, age, digest, done_for_requests,  # noqa: E402
+                          entry_points, equal_answers, limit_time, model_in, notes, pretend, scale,
+                          show_table, waited, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -73,6 +73,7 @@ def arguments():
     p.add_argument("--unmeasured", action="store_true",
                    help="Inductor chooses its kernels without measuring which is fastest")
     p.add_argument("--runner", choices=("V1", "V2"), default="V2")
+    p.add_argument("--answers", help="a file for all tokens and logprobs")
     p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
@@ -267,16 +268,17 @@ def main():
         "compile": round(llm.llm_engine.vllm_config.compilation_config.compilation_time, 3),
         "first token since the process began": round(since_start - wait, 2), **noted,
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
-        **tokens(llm, SamplingParams), "counts after": notes()["counts"]}), flush=True)
+        **tokens(llm, SamplingParams, a.answers), "counts after": notes()["counts"]}), flush=True)
 
 
-def tokens(llm, params):
+def tokens(llm, params, path=None):
     """Digests of tokens and of logprobs of prompts of many lengths: greedy, sampled, and each by
     itself, which does not depend on when requests arrive. And the tokens a second of full batches.
+    path: of a file for all of them.
     """
     prompts = [{"prompt_token_ids": [(17 * i + 13 * j) % 150000 for j in range(5 + 11 * i)]}
                for i in range(9)]
-    found = {}
+    found, whole_answers = {}, {}
     for name, more in (("greedy", {"temperature": 0.0}),
                        ("sampled", {"temperature": 1.0, "seed": 7, "top_k": 50}),
                        ("alone", {"temperature": 1.0, "seed": 7, "top_k": 50})):
@@ -291,6 +293,10 @@ def tokens(llm, params):
         found[name] = {"tokens": digest(each), "logprobs": digest(chances),
                        "different": len(set(map(tuple, each))), "first": each[0][:6],
                        "seconds": round(time.monotonic() - start, 3)}
+        whole_answers[name] = {"tokens": each, "logprobs": chances}
+    if path:
+        with open(path, "w", encoding="ascii") as f:
+            json.dump(whole_answers, f)
     ask = params(max_tokens=256, temperature=0.0, ignore_eos=True, detokenize=False)
     found["tokens a second"] = []
     for _ in range(3):
@@ -334,7 +340,8 @@ def whole(more, limit):
     """A first start and a plain one, then a later start without their caches, and one with its own.
 
     All succeed, with the answers of plain vLLM. The later ones neither profile nor capture nor
-    compile. Each begins its engine when the one before has ended.
+    compile, except what the first start has compiled for its requests. Each begins its engine when
+    the one before has ended.
     """
     from engine_child import together
     kinds = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
@@ -353,7 +360,9 @@ def whole(more, limit):
         if "--profile" in more:
             print(*(one.log() for one in begun[1:]), flush=True)
     return [*found.values(), *equal_answers(found.values(), ASKED),
-            nothing_done(found["elsewhere"]), nothing_done(found["later"])]
+            nothing_done(found["elsewhere"]), nothing_done(found["later"]),
+            done_for_requests(found["elsewhere"]) == done_for_requests(found["first"]),
+            not done_for_requests(found["later"])]
 
 
 def removed(folder, more):

@@ -42,7 +42,8 @@ def begin(engine, limit, name, mode, folder, store, more=(), gate=None, **variab
     return Start(
         limit, name, [
             *pre, engine.script, "--mode", mode, "--model", model_in(folder), "--caches",
-            engine.caches or os.path.join(folder, "caches"), *engine.options, *more],
+            engine.caches or os.path.join(folder, "caches"), "--limit", str(limit.left()),
+            *engine.options, *more],
         os.path.join(folder, name + ".log"), gate and os.path.join(folder, name + ".gate"),
         **{**engine.variables, "FOUNDRY_STORE": os.path.join(folder, store), **variables})
 

@@ -192,11 +192,31 @@ def equal_answers(starts, asked):
 
 
 def nothing_done(one, names=None):
-    """Return whether a start did nothing that it counts, or nothing of `names`: neither until it
-    was ready, nor for the requests that its line is about.
+    """Return whether a start did nothing that it counts, or nothing of `names`, until its first
+    answer.
     """
-    counts = one.get("counts after") or one.get("counts") if one else None
+    counts = one.get("counts") if one else None
     return bool(counts) and not any(counts.get(name) for name in names or counts)
+
+
+def done_for_requests(one):
+    """Return what a start counted after its first answer: engines compile some kernels for the
+    first request that needs them.
+    """
+    counts = one.get("counts", {})
+    return {name: count - counts[name] for name, count in one.get("counts after", {}).items()
+            if count != counts[name]}
+
+
+def first_difference(ours, theirs):
+    """Return where two nested lists and dictionaries differ first, as text, or None."""
+    def keys(each):
+        return list(each) if isinstance(each, dict) else list(range(len(each)))
+    if not isinstance(ours, (list, dict)) or type(ours) is not type(theirs) or (
+            keys(ours) != keys(theirs)):
+        return None if ours == theirs else f"{ours!r} and {theirs!r}"
+    found = ((key, first_difference(ours[key], theirs[key])) for key in keys(ours))
+    return next((f"{key}, {text}" for key, text in found if text), None)
 
 
 def show_table(names, starts, rows, prefix):
