@@ -64,6 +64,18 @@ class Starts:
         self.first()
         self.start(counts="LOADED", options="weight=7.0", weight=7.0)
 
+    def test_a_start_says_which_long_step_begins(self):
+        for log, steps in (
+                (self.sealed(), (r"sealing 3 graphs as 'test', from \d+ MiB of memory",
+                                 "captured and sealed 'test'")),
+                (self.start(counts="LOADED"),
+                 (r"loading 'test' \([0-9a-f]{12}\), content \d+ MiB", "loaded 'test'"))):
+            lines = [line for line in log.splitlines() if line.startswith("INFO Foundry: ")
+                     and "carries files for caches" not in line]  # SGLang, after its first request
+            self.assertEqual(len(lines), len(steps), lines)
+            for line, step in zip(lines, steps):
+                self.assertRegex(line, "^INFO Foundry: " + step)
+
     def test_freed_memory_of_the_areas_is_zero_in_an_image(self):
         """The image would keep the bytes of tensors that were freed."""
         log = self.start(before=textwrap.dedent("""
@@ -251,6 +263,7 @@ class Starts:
         log = self.start(before=pulling({"test": pack}), counts="LOADED", **registry)
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("fetch 0.", log)
+        self.assertIn("INFO Foundry: fetching 'test' from oci://127.0.0.1:1/models\n", log)
 
     def test_memory_of_the_process_can_change_after_a_load(self):
         self.first()

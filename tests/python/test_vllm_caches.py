@@ -250,7 +250,8 @@ class Caches(Engine):
         self.register(one + child, **registry)
         self.assertFalse(os.path.exists(folder))
         for text in (one, rank):
-            self.register(text, **registry)
+            said = self.register("import vllm.logger\n" + text, **registry)
+            self.assertIn("INFO Foundry: fetching 'test' from oci://127.0.0.1:1/models", said)
             self.assertEqual(os.listdir(folder), ["models-one-Architecture.json"])
             shutil.rmtree(folder)
             self.store("for each in store.refs():\n    store.remove(each.name)\n")

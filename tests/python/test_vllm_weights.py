@@ -39,13 +39,22 @@ class Weights(Engine):
         self.assertIn("captured and sealed 'test'", log)
         self.assertIn("weights by the loader 'auto', because ", log)
         self.assertNotIn("not sealed", log)
+        self.assertRegex(log, r"INFO Foundry: sealing the weights as 'test\.weights', \d+ MiB\n")
+        self.assertNotIn("loading 'test.weights'", log)
 
     def test_a_later_start_reads_no_file(self):
         self.first()
         log = self.start(counts="LOADED")
+        self.assertRegex(log, r"INFO Foundry: loading 'test\.weights', content \d+ MiB\n")
         self.assertIn("Foundry: loaded 'test'", log)
         self.assertIn("weights from 'test.weights'", log)
         self.assertIn("weights from", self.start(counts="LOADED", FOUNDRY_VLLM_STRICT="1"))
+
+    def test_a_registry_is_asked_for_weights_that_the_store_lacks(self):
+        log = self.start(loads=[3.0], FOUNDRY_REGISTRY="oci://127.0.0.1:1/models",
+                         FOUNDRY_REGISTRY_RETRIES="0")
+        self.assertIn("INFO Foundry: fetching 'test.weights' from oci://127.0.0.1:1/models\n", log)
+        self.assertLessEqual(log.count("INFO Foundry: "), 5)
 
     def test_both_runners(self):
         for once, counts in (("ONCE_V1", ""), ("LOADED_V1", "weights from")):

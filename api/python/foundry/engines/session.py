@@ -23,7 +23,7 @@ from ..errors import NotFoundError
 from ..image import load
 from ..store import Store
 from ..settings import check_variables
-from . import ahead, area, attach, caches, facts, graphs, jit, log, made, outputs
+from . import ahead, area, attach, caches, facts, graphs, jit, log, made, outputs, registry
 from .ranks import DIFFERENT, Ranks
 
 SIZE = 1 << 39   # addresses of the region,
@@ -73,11 +73,6 @@ def check_configuration(*settings):
     for wrong, what in settings:
         if wrong:
             raise Unfit(f"images do not support {what} yet")
-
-
-def registry():
-    """Return the registry from which a start fetches images that its store lacks, or None."""
-    return os.environ.get("FOUNDRY_REGISTRY")
 
 
 class Session:
@@ -206,7 +201,7 @@ class Session:
         such. All ranks call this, or none. Returns None, or DIFFERENT if there are none.
         """
         start, fitting = self.common()
-        if start is None and registry():
+        if start is None and registry.name():
             self.fetch()
             start, fitting = self.common()
         if start is None:
@@ -280,7 +275,7 @@ class Session:
         again. Returns what choose() returns.
         """
         text, difference = self.choose(wanted)
-        if difference is None or not registry():
+        if difference is None or not registry.name():
             return text, difference
         self.fetch()
         text, difference = self.choose(wanted)
@@ -291,7 +286,7 @@ class Session:
         self.unfetched = ""
         start = time.monotonic()
         try:
-            self.store.pull(ref=self.ref)
+            registry.fetch(self.store, self.ref)
         except Exception as e:  # the engine starts nevertheless
             self.log_bug(e)
             self.unfetched = f", and none was fetched, because {e}"
@@ -433,6 +428,7 @@ class Session:
     def load(self):
         """Load the image. Its graphs are built in the background."""
         start = time.monotonic()
+        self.log_load(self.chosen)
         try:
             self.image = self.load_named(self.chosen)
         except NotFoundError as e:
@@ -446,6 +442,18 @@ class Session:
         if not self.is_found():
             raise Unfit(f"the image '{self.chosen}' states other facts than before")
         self.seconds["load"] = time.monotonic() - start
+
+    def log_load(self, name):
+        """Log that a load begins, or the fetch that it does first."""
+        ref, _, digits = name.partition(":")
+        try:
+            size = self.store.requirements(name).content_bytes
+        except Error:
+            if registry.name():
+                registry.log_fetch(ref)
+            return
+        log.info("Foundry: loading '%s'%s, content %d MiB", ref,
+                 digits and f" ({digits[:12]})", size >> 20)
 
     def load_named(self, name):
         return load(name, store=self.store, into=self.capture, device=self.ordinal, background=True)
@@ -504,6 +512,9 @@ class Session:
         if self.made.changed:
             raise Unfit(self.made.changed)
         self.check_ranks()
+        aside = sum(size for addr, size in self.capture.allocs() if addr >= self.base + SIZE)
+        log.info("Foundry: sealing %d graphs as '%s', from %d MiB of memory", len(captured),
+                 self.ref, aside >> 20)
         self.tidy()
         area.clear(self.ordinal)
         numbers = graphs.add(self.capture, captured)

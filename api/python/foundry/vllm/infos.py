@@ -7,10 +7,11 @@ that registers the plug-in writes the files that an image carries. vLLM compares
 the model's code.
 """
 import glob
+import logging
 import multiprocessing
 import os
 
-from ..engines import caches, log
+from ..engines import caches, log, registry
 from ..errors import NotFoundError
 from ..store import Store
 
@@ -36,10 +37,10 @@ def unpack(ref):
     If the store has no image of this name, the process that makes the engine fetches one, as its
     worker would do later.
     """
+    log.use(logging.getLogger("vllm.foundry"))
     names = ref, f"{ref}.rank0"  # with several GPUs, each rank has an image, with the same files
     try:
-        may_fetch = bool(os.environ.get("FOUNDRY_REGISTRY")
-                         and multiprocessing.parent_process() is None)
+        may_fetch = bool(registry.name()) and multiprocessing.parent_process() is None
         with Store(create=may_fetch, readonly=not may_fetch) as store:
             refs = [each for each in store.refs() if each.name in names]
             if not refs and may_fetch and fetch(store, names):
@@ -59,10 +60,10 @@ def write(store, ref):
 
 
 def fetch(store, names):
-    """Fetch the first image of `names` that FOUNDRY_REGISTRY has. Return whether it has one."""
+    """Fetch the first image of `names` that the registry has. Return whether it has one."""
     for name in names:
         try:
-            store.pull(ref=name)
+            registry.fetch(store, name)
             return True
         except NotFoundError as e:
             log.debug("Foundry: no files on models' classes, because %s", e)

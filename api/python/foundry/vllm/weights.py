@@ -21,7 +21,7 @@ import torch
 
 from .. import _lib
 from .._lib import Error, lib
-from ..engines import area, attach
+from ..engines import area, attach, log
 from ..engines.facts import code, hashed
 from ..engines.session import SIZE, Unfit
 from ..image import load
@@ -239,12 +239,15 @@ class Weights:
 
     def restore(self, facts):
         """Copy the content of the image into the model."""
+        self.session.log_load(self.ref)
         load(self.ref, store=self.session.store, into=self.session.capture, keep=[], facts=facts,
              device=self.session.ordinal).close()
 
     def seal(self, facts):
         """Seal the model's tensors, and name all other memory of the region as external."""
         capture, ranges = self.session.capture, self.ranges()
+        log.info("Foundry: sealing the weights as '%s', %d MiB", self.ref,
+                 sum(end - start for start, end in ranges) >> 20)
         area.name(capture, "rest", [(start, end - start) for start, end in
                                     _rest(ranges, self.session.allocations())])
         for key, value in facts.items():
