@@ -102,9 +102,31 @@ class Starts(Engine, engine_tests.Starts):
                                "the graph mode PIECEWISE with the compilation mode 0"),
                               ("mode=2", "the compilation mode 2"),
                               ("cudagraph_copy_inputs=True", "graphs that copy their inputs"),
-                              ("mode=3, backend='eager'", "the compilation backend 'eager'")):
+                              ("mode=3, backend='eager'", "the compilation backend 'eager'"),
+                              ("backend_given='FLASHINFER'", "the attention backend FLASHINFER"),
+                              ("attention='FLASHINFER'", "the attention backend FLASHINFER"),
+                              ("attention='GDN_ATTN'", "the attention backend GDN_ATTN"),
+                              ("model={'runner_type': 'pooling'}", "models that generate no text"),
+                              ("model={'is_multimodal_model': True}", "multimodal models"),
+                              ("model={'is_encoder_decoder': True}", "models with an encoder"),
+                              ("model={'is_hybrid': True}", "models with states in place of a KV"),
+                              ("model={'is_attention_free': True}", "models with states in place")):
             log = self.start(options=options)
             self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_attention_backends_that_images_support(self):
+        options = "attention='TRITON_ATTN', backend_given='TRITON_ATTN'"
+        self.assertIn("captured and sealed", self.start(options=options))
+        self.start(counts="LOADED", options=options)
+
+    def test_the_whole_model_as_one_graph_is_supported_with_both_runners(self):
+        self.script(ENGINE + """if 1:
+            from foundry.vllm import supported
+            for runner in "V1", "V2":
+                for mode in 0, 3:
+                    for graphs in "FULL", "FULL_DECODE_ONLY":
+                        supported.check(config(runner=runner, mode=mode, graphs=graphs), 1, True)
+            """)
 
     def test_a_version_that_is_not_known_starts_plain(self):
         log = self.start(before="facts.SOURCES = {'0.1': 'other'}\n"

@@ -26,7 +26,8 @@ try:
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs, outputs
-    from foundry.vllm import compiled, facts, infos, pieces, runners, weights, worker
+    from foundry.vllm import (
+        compiled, facts, infos, pieces, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
     MISSING = ""
 except ImportError as e:
@@ -348,6 +349,20 @@ class Engine(unittest.TestCase):
                      "VLLM_ALLREDUCE_USE_FLASHINFER"):
             self.assertIn(getattr(envs, name), (True, False))
         self.assertIsInstance(parallel_state._groups, dict)
+
+    def test_what_kind_of_model_it_is_has_its_names(self):
+        from vllm.config.attention import AttentionConfig
+        from vllm.config.compilation import CompilationConfig
+        from vllm.config.model import ModelConfig
+        from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+        from vllm.v1.attention.backends.registry import AttentionBackendEnum
+        for name in ("is_multimodal_model", "is_encoder_decoder", "is_hybrid", "is_attention_free"):
+            self.assertIsInstance(getattr(ModelConfig, name), property)
+        self.assertIn("backend", AttentionConfig.__annotations__)
+        self.assertIn("static_forward_context", CompilationConfig.__annotations__)
+        self.assertTrue(hasattr(AttentionLayerBase, "get_attn_backend"))
+        for name in supported.ATTENTION:
+            self.assertIn(name, AttentionBackendEnum.__members__)
 
     def loader(self, **more):
         from vllm.config.load import LoadConfig

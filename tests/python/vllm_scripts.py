@@ -20,8 +20,10 @@ from vllm.config import CUDAGraphMode
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
            cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
            load_format="dummy", extra=None, changes=None, custom=False,
-           rope=0.0, moe=False, **compilation):
+           rope=0.0, moe=False, attention="FLASH_ATTN", backend_given=None, model=(),
+           **compilation):
     space = types.SimpleNamespace
+    layer = space(get_attn_backend=lambda: space(get_name=lambda: attention))
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
         runner=runner, compiled_constant=constant, loader_changes=changes or {}, rope=rope,
@@ -29,7 +31,11 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
                            architectures=["Architecture"],
                            quantization=quantization, seed=0, max_model_len=100,
                            enforce_eager=False, enable_sleep_mode=False, is_moe=moe,
-                           compute_hash=lambda: f"rope {rope}"),
+                           compute_hash=lambda: f"rope {rope}", **{
+                               "runner_type": "generate", "is_multimodal_model": False,
+                               "is_encoder_decoder": False, "is_hybrid": False,
+                               "is_attention_free": False, **dict(model)}),
+        attention_config=space(backend=backend_given and space(name=backend_given)),
         kernel_config=space(enable_flashinfer_autotune=None),
         scheduler_config=space(max_num_seqs=seqs, max_num_batched_tokens=200),
         compilation_config=space(**{
@@ -37,6 +43,7 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
             "cudagraph_mode": CUDAGraphMode[graphs], "cache_dir": "", "backend": "inductor",
             "use_inductor_graph_partition": False, "cudagraph_copy_inputs": False,
             "cudagraph_mm_encoder": False, "pass_config": space(),
+            "static_forward_context": {"layer": layer, "experts": space()},
             "compile_cache_save_format": "binary", **compilation}),
         cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
                            cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,

@@ -11,6 +11,9 @@ from . import facts
 
 MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
          3: ("FULL", "FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")}
+# Those whose graphs use buffers of constructors alone. FlashInfer's, for example, makes wrappers of
+# its buffers at the first batch of a size, and a later start would make others.
+ATTENTION = ("FLASH_ATTN", "TRITON_ATTN")
 PACKAGES = ("vllm.", "torch.nn.")  # whose objects are searched for tensors, except
 COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled and code loaded
 
@@ -64,6 +67,17 @@ def _is_tuned(config):
             importlib.util.find_spec("flashinfer") is not None)
 
 
+def check_attention(config):
+    """Raise Unfit if a layer of the model that was just made has another attention than ATTENTION.
+    vLLM may select it itself.
+    """
+    layers = config.compilation_config.static_forward_context.values()
+    names = {each.get_attn_backend().get_name() for each in layers
+             if hasattr(each, "get_attn_backend")}
+    check_configuration(*((name not in ATTENTION, f"the attention backend {name}")
+                          for name in sorted(names)))
+
+
 def check_version():
     """Return whether the code of vLLM that is wrapped or left out was run with images. Raise Unfit
     if it is not known.
@@ -77,12 +91,21 @@ def check(config, count, was_run):
     """
     from vllm import envs
     _check_ranks(config, count, envs)
-    compilation = config.compilation_config
+    compilation, model = config.compilation_config, config.model_config
+    attention = config.attention_config.backend
     mode = int(compilation.mode or 0)
     check_configuration(
+        (model.runner_type != "generate", "models that generate no text"),
+        (model.is_multimodal_model, "multimodal models"),
+        (model.is_encoder_decoder, "models with an encoder"),
+        # Their kernels are chosen by time, at a first use that later starts omit.
+        (model.is_hybrid or model.is_attention_free,
+         "models with states in place of a KV cache"),
+        (attention and attention.name not in ATTENTION,
+         f"the attention backend {getattr(attention, 'name', None)}"),
         (config.parallel_config.data_parallel_size != 1, "data parallelism"),
         (mode not in MODES, f"the compilation mode {mode}"),
-        (config.model_config.enforce_eager, "eager mode, which has no graphs"),
+        (model.enforce_eager, "eager mode, which has no graphs"),
         (compilation.cudagraph_mode.name not in MODES.get(mode, ()),
          f"the graph mode {compilation.cudagraph_mode.name} with the compilation mode "
          f"{mode}"),
@@ -96,7 +119,7 @@ def check(config, count, was_run):
          "compiled code in unpacked form"),
         (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE),
          "compiled code that vLLM does not keep in its cache"),
-        (config.model_config.enable_sleep_mode, "sleep mode"),
+        (model.enable_sleep_mode, "sleep mode"),
         (config.speculative_config is not None, "speculative decoding"),
         (config.lora_config is not None, "LoRA"),
         (_is_tuned(config), "mixtures of experts that FlashInfer tunes in the warm-up (start with "
@@ -104,7 +127,7 @@ def check(config, count, was_run):
         (config.kv_transfer_config is not None, "a KV connector"),
         # Graphs have scales of such weights and caches as numbers, and the weights may
         # change while their configuration stays.
-        (config.model_config.quantization is not None, "quantized weights"),
+        (model.quantization is not None, "quantized weights"),
         (config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16"),
          "a quantized KV cache"),
         (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),

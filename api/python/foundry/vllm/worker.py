@@ -112,6 +112,11 @@ class Session(session.Session):
 
     def load_model(self, original, **kwargs):
         original(**kwargs)
+        try:
+            supported.check_attention(self.worker.vllm_config)
+        except Exception as e:
+            self.give_up(e)
+            return
         self.tidy()
         self.note_model(self.worker.model_runner.get_model)
 
