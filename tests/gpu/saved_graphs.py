@@ -267,12 +267,12 @@ def load(made, count, folder):
     else:
         found = {b: fdry.CUDAGraph.load(path) for b, path in paths.items()}
     clock.show("load")
-    for g, _ in found.values() if made != "each" else ():
-        g.replay()
+    for pair in found.values() if made != "each" else ():
+        pair.graph.replay()
     clock.show("launch")
     print(f"ready {(time.perf_counter() - start) * 1e3:.1f}")
-    for g, _ in found.values():
-        g.replay()
+    for pair in found.values():
+        pair.graph.replay()
     clock.show("again")
     shown(p.image for p in fdry.region.current("figures").images.values())
     for b, want in known(folder).items():

@@ -177,8 +177,8 @@ class Call:
     """A captured call: its key, the names of its tensors in the image, and its graph.
 
     described: what the image states about it, as a dict for JSON. inputs, outputs: the tensors that
-    the graph reads and writes. launch: a function of a stream. unverified: whether the first call
-    must be compared with the model.
+    the graph reads and writes; None: not made yet. launch: a function of a stream. unverified:
+    whether the first call must be compared with the model.
     """
 
     def __init__(self, described, inputs, outputs, launch):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All uses of torch. Only functions that need torch import it."""
 import bisect
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -109,6 +110,18 @@ def strided(torch, tensor):
     """Whether a tensor is a piece of memory with strides, not a sparse or nested one."""
     return (getattr(tensor, "layout", None) is getattr(torch, "strided", None)
             and not getattr(tensor, "is_nested", False))
+
+
+def is_inference():
+    """Whether torch is in its inference mode, in which its new tensors are of another kind."""
+    ask = getattr(sys.modules.get("torch"), "is_inference_mode_enabled", None)
+    return ask() if ask else False
+
+
+def inference(on):
+    """A context in which torch is in its inference mode or not."""
+    mode = getattr(sys.modules.get("torch"), "inference_mode", None)
+    return mode(on) if mode and is_inference() != on else contextlib.nullcontext()
 
 
 def view(tensor):

@@ -268,6 +268,10 @@ class Compiled:
 
     def _run(self, call, tensors):
         """Launch a call's graph. Returns its results."""
+        if call.inputs is None:  # the first use of a loaded graph
+            with _torch.inference(False):
+                call.inputs, call.outputs = (self._views(self._image, call.described[part])
+                                             for part in ("inputs", "outputs"))
         stream = self._torch.cuda.current_stream(self.device)
         if self._stream not in (None, stream.cuda_stream):
             stream.wait_event(self._done)
@@ -416,9 +420,7 @@ class Compiled:
             image.filled()
             same = self._is_same(image)
         for described in _record.read_calls(image):
-            call = _record.Call(described, self._views(image, described["inputs"]),
-                                self._views(image, described["outputs"]),
-                                _launcher(image, described["key"]))
+            call = _record.Call(described, None, None, _launcher(image, described["key"]))
             call.unverified = not same
             self.calls.append(call)
         torch.cuda.synchronize()

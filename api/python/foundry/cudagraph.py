@@ -6,6 +6,7 @@ import weakref
 
 from . import _file, _lib, _torch, many, placed, region
 from ._lib import Error, lib
+from ._outputs import Loaded, Outputs
 from .tensor import refuse_lazy
 
 
@@ -253,7 +254,9 @@ class CUDAGraph(_lib.Single):
         """Load a saved graph into the region.
 
         Returns the graph, or (graph, outputs) if outputs were saved, in the structure in which they
-        were saved. The region must have the base of the region that the graph was saved from.
+        were saved. The pair is a tuple with the attributes `graph` and `outputs`. The outputs are
+        made at their first use; until then the pair keeps their memory. The region must have the
+        base of the region that the graph was saved from.
 
         Each allocation that this process has made in the region must be one of the saving process,
         at the same address and of the same size, or touch no memory of the image. Tensors in them
@@ -336,16 +339,14 @@ def open_graph(cls, where, file, found, pool):
         found.leave()
         raise _file.bad(file.path, "its image does not have that graph")
     graph = cls()
-    outputs = None
     try:
-        if file.outputs is not None:
-            outputs = _file.walk(file.outputs, lambda raw: found.tensor(file, raw))
+        outputs = None if file.outputs is None else Outputs(found, file)
     except BaseException:
         found.leave()
         raise
     graph._placed, graph._key, graph._region, graph._pool = found, file.key, where, pool
     found.users.add(graph)
-    return graph if file.outputs is None else (graph, outputs)
+    return graph if outputs is None else Loaded(graph, outputs)
 
 
 def _describe(tensor, name, allocs):

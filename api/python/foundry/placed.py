@@ -88,7 +88,9 @@ def torch_of(region):
 
 
 class Placed:
-    """An image in the region. users: its graphs that are alive, and tokens that will make some."""
+    """An image in the region. users: its graphs that are alive, tokens that will make some, and
+    outputs that were not made yet.
+    """
 
     def __init__(self, region, file, store, **options):
         memory, allocs = region.memory, region.allocs()
@@ -109,12 +111,15 @@ class Placed:
             self.image.close()
             raise
 
-    def tensor(self, file, raw):
-        """An output, as a tensor at the address that the graph writes."""
+    def check(self, file, raw):
+        """Raise an error if an output does not lie in the region."""
         end = raw["addr"] + _file.extent(raw)
         if (end > raw["addr"]
             and not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size):
             raise _file.bad(file.path, "an output lies outside of the region")
+
+    def tensor(self, raw):
+        """An output, as a tensor at the address that the graph writes."""
         return _torch.view(Tensor.at(self.image, raw["addr"], raw["dtype"], raw["shape"],
                                      raw["stride"]))
 
