@@ -29,8 +29,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_start  # noqa: E402
 from engine_start import (BIG, QWEN3, Notes, age, digest, done_for_requests,  # noqa: E402
-                          entry_points, equal_answers, limit_time, model_in, notes, pretend, scale,
-                          show_table, waited, write_model)
+                          entry_points, equal_answers, limit_time, model_in, no_more_for_requests,
+                          notes, pretend, scale, show_table, waited, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -361,7 +361,7 @@ def whole(more, limit):
             print(*(one.log() for one in begun[1:]), flush=True)
     return [*found.values(), *equal_answers(found.values(), ASKED),
             nothing_done(found["elsewhere"]), nothing_done(found["later"]),
-            done_for_requests(found["elsewhere"]) == done_for_requests(found["first"]),
+            no_more_for_requests(found["elsewhere"], found["first"]),
             not done_for_requests(found["later"])]
 
 

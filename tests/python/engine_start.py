@@ -208,6 +208,12 @@ def done_for_requests(one):
             if count != counts[name]}
 
 
+def no_more_for_requests(one, other):
+    """Return whether a start did no more for its requests than another one."""
+    most = done_for_requests(other)
+    return all(count <= most.get(name, 0) for name, count in done_for_requests(one).items())
+
+
 def first_difference(ours, theirs):
     """Return where two nested lists and dictionaries differ first, as text, or None."""
     def keys(each):
