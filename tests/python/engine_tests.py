@@ -57,7 +57,8 @@ class Starts:
     """Tests for a subclass of Engine.
 
     AGAIN: the counts of a start that captures in place of the load that was begun. MADE: the
-    function that makes the model's tensors, with its module.
+    function that makes the model's tensors, with its module. VARIABLE: names the image. KEY: code
+    that gives the keys of graphs an object.
     """
 
     def test_weights_are_those_of_the_process(self):
@@ -75,6 +76,20 @@ class Starts:
             self.assertEqual(len(lines), len(steps), lines)
             for line, step in zip(lines, steps):
                 self.assertRegex(line, "^INFO Foundry: " + step)
+
+    def test_a_name_that_cannot_be_sealed_starts_plain(self):
+        for name, why in (("a b", "'a b' is not a ref's name; use letters, digits and "),
+                          ("a:b", "'a:b' is not a ref's name; use letters, digits and "),
+                          ("x" * 300, "a ref's name has 300 bytes and may have ")):
+            log = self.start(**{self.VARIABLE: name})
+            self.assertIn(f"started without an image, because {why}", log)
+            self.assertNotIn("Foundry: sealing", log)
+
+    def test_a_key_that_differs_in_each_process_is_found_before_the_capture(self):
+        log = self.start(before="import dataclasses\n" + textwrap.dedent(self.KEY))
+        self.assertRegex(log, "started without an image, because the key .*object at 0x.* of a "
+                         "graph has an address, so a later start would not find the graph")
+        self.assertNotIn("Foundry: sealing", log)
 
     def test_freed_memory_of_the_areas_is_zero_in_an_image(self):
         """The image would keep the bytes of tensors that were freed."""
@@ -172,6 +187,21 @@ class Starts:
                 """).format(constant=self.MADE.rpartition(".")[0] + ".constant"))
             self.assertRegex(log, "not sealed: [a-z_]+ has changed the model's tensor [.]?table")
             self.assertNotIn("captured and sealed", log)
+
+    def test_a_tensor_whose_place_has_no_name_in_an_image_costs_no_seal(self):
+        """No graph uses it, so a later start does not need it."""
+        for name in ("x" * 300, "größe"):
+            log = self.start(before=textwrap.dedent("""
+                import {file}
+                def forward(module, size, original={forward}):
+                    if {name!r} not in vars(module):
+                        setattr(module, {name!r}, torch.full((100, 10), 0.0))
+                    return original(module, size)
+                {forward} = forward
+                """).format(forward=self.MADE.rpartition(".")[0] + ".forward", name=name,
+                           file=self.MADE.rpartition(".Model.")[0]))
+            self.assertIn("captured and sealed", log)
+            self.script("import foundry\nfoundry.Store().remove('test')\n")
 
     def test_a_long_list_of_tensors_is_set_again(self):
         """The list grows at the first use, in the order of its indices."""

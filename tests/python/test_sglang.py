@@ -10,6 +10,14 @@ from sglang_scripts import ENGINE, Engine
 
 
 class Starts(Engine, engine_tests.Starts):
+    VARIABLE, KEY = "FOUNDRY_SGLANG", """
+        from sglang.srt.model_executor.runner import shape_key
+        @dataclasses.dataclass(frozen=True)
+        class Key(shape_key.ShapeKey):
+            more: object = dataclasses.field(default_factory=lambda: MORE, compare=False)
+        decode_cuda_graph_runner.ShapeKey = Key
+        MORE = object()
+        """
     AGAIN = "{**PLAIN, 'profile': 0}"
     MADE = "sglang.srt.model_executor.model_runner.Model.__init__"
 

@@ -10,6 +10,14 @@ from vllm_scripts import ENGINE, Engine
 
 
 class Starts(Engine, engine_tests.Starts):
+    VARIABLE, KEY = "FOUNDRY_VLLM", """
+        from vllm.v1.worker.gpu import cudagraph_utils
+        @dataclasses.dataclass(frozen=True)
+        class Key(cudagraph_utils.BatchExecutionDescriptor):
+            more: object = dataclasses.field(default_factory=lambda: MORE, compare=False)
+        cudagraph_utils.BatchExecutionDescriptor = Key
+        MORE = object()
+        """
     MADE = "vllm.v1.worker.gpu.model_runner.Model.load"
 
     def test_the_first_start_seals_and_the_next_loads(self):

@@ -20,6 +20,7 @@ from .area import address
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
 _DEPTH = 12
+_LONGEST = 255  # characters of a name in an image
 
 
 def _searched(kind, packages, omitted):
@@ -40,7 +41,8 @@ def _children(value, packages, omitted):
         return [(None, child) for child in value]
     kind = type(value)
     if _searched(kind, packages, omitted) and hasattr(value, "__dict__"):
-        return [(f".{name}", child) for name, child in vars(value).items()]
+        return [(f".{name}" if _PLAIN.fullmatch(name) else None, child)
+                for name, child in vars(value).items()]
     return []
 
 
@@ -56,6 +58,8 @@ def find(roots, start, end, packages, omitted=()):
         path, value, depth = left.pop()
         for step, child in _children(value, packages, omitted):
             place = path + step if step and path else ""
+            if len(place) > _LONGEST:
+                place = ""
             if isinstance(child, torch.Tensor):
                 if place and child.device.type == "cuda" and start <= address(child) < end:
                     found[place] = child

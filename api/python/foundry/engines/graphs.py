@@ -27,9 +27,13 @@ def name_of(key):
     """Return the name of a graph in an image, the same for equal keys in every process.
 
     key: a dataclass, an enum, or anything whose repr() has no addresses. A name has few characters,
-    so a key with others gets a name that ends with a hash of its text.
+    so a key with others gets a name that ends with a hash of its text. Raises Error if there is an
+    address.
     """
     text = _text(key)
+    if re.search(r" at 0x[0-9a-f]", text):
+        raise Error(_lib.REFUSED, f"the key {text} of a graph has an address, so a later start "
+                    "would not find the graph")
     name = re.sub(r"[^A-Za-z0-9_.@+/=:,-]", "_", text)
     if name == text and len(name) <= _NAME_MAX:
         return name

@@ -68,6 +68,14 @@ def check_source(plug_in, engine, part, name):
     return False
 
 
+def check_name(store, ref):
+    """Raise Error if `ref` cannot be the name of an image. The store compares the name before it
+    looks for the image, and has none with this id.
+    """
+    with contextlib.suppress(NotFoundError):
+        store.tag("0" * 64, ref)
+
+
 def check_configuration(*settings):
     """Raise Unfit for the first of (wrong, what) that is wrong."""
     for wrong, what in settings:
@@ -256,6 +264,7 @@ class Session:
         """
         self.ordinal, self.facts = ordinal, early
         self.store = Store(create=True)
+        check_name(self.store, self.ref)
         text, difference = self.look(early)
         if difference:
             self.refuse(difference)

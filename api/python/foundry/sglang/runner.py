@@ -288,6 +288,8 @@ class Session(session.Session):
         """Load the graphs, or capture and seal them. decode: SGLang's runner of decode graphs."""
         try:
             self.check_prefill()
+            for key in self.keys(decode):
+                graphs.name_of(key)  # an error if it cannot have a name
             self.facts.update(facts.late(decode, self.prefill))
             layout = self.layout(self.runner.model)
         except Exception as e:

@@ -196,6 +196,7 @@ class Session(session.Session):
 
     def compile_or_warm_up_model(self, original):
         try:
+            self.check_names()
             self.facts.update(facts.late(self.worker, self.code))
             layout = self.layout(self.worker.model_runner.get_model())
         except Exception as e:
@@ -362,6 +363,13 @@ class Session(session.Session):
         self.seal({**tables.graphs, **{key: entry.cudagraph for key, entry in entries.items()}},
                   {key: entry.output for key, entry in entries.items()}, self.roots(), COMPILED,
                   compiled.constants() if self.code else [])  # constants never change
+
+    def check_names(self):
+        """Raise Error if a graph that vLLM is to capture cannot have a name in an image."""
+        tables = runners.of(self.worker)
+        wrappers = pieces.wrappers(self.worker.vllm_config)
+        for key in (*tables.keys(), *pieces.keys(wrappers, tables.batches())):
+            graphs.name_of(key)
 
     @staticmethod
     def check_keys(tables):
