@@ -119,6 +119,31 @@ class Caches(Engine):
         with open(self.path("other/.cache/flashinfer/" + name), "rb") as f:
             self.assertEqual(f.read(), b"library")
 
+    def test_flashinfer_is_imported_after_the_engine_has_selected_its_gpu(self):
+        module = "gpu_worker.MODULES.append('sampling')\n"
+        self.start(counts="ONCE", compiles=("sampler", "prepare"), before=module)
+        self.start("from flashinfer.jit import core\nassert core.BUILT == []\nassert seen\n",
+                   before=module + textwrap.dedent("""
+            import sys
+            seen = []
+            def init_device(worker, original=gpu_worker.Worker.init_device):
+                original(worker)
+                assert "flashinfer" not in sys.modules
+                seen.append(worker)
+            gpu_worker.Worker.init_device = init_device
+            """))
+
+    def test_modules_are_carried_though_a_link_leads_to_their_folder(self):
+        """The process has mapped them at another path."""
+        os.mkdir(self.path("real"))
+        os.symlink(self.path("real"), self.path("link"))
+        place = {"FLASHINFER_WORKSPACE_BASE": self.path("link")}
+        self.script("from flashinfer.jit import core\ncore.module('sampling').build_and_load()\n",
+                    **place)
+        module = "gpu_worker.MODULES.append('sampling')\n"
+        self.start(counts="ONCE", compiles=("sampler", "prepare"), before=module, **place)
+        self.assertIn("sampling.so", self.store("print([f.name for f in store.files('test')])"))
+
     def test_a_start_that_uses_no_module_does_not_import_flashinfer(self):
         for counts, compiles in (("ONCE", ("sampler", "prepare")), ("LOADED", ())):
             self.start("import sys\nassert 'flashinfer' not in sys.modules\n", counts=counts,

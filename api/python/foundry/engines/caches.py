@@ -95,7 +95,10 @@ class Watch:
         """Note the libraries that this process has mapped."""
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
             mapped = {line.split(None, 5)[-1].rstrip("\n") for line in f}
-        self._opened |= {path for path in mapped if path.startswith(self._starts)}
+        for folder in self.places.values():
+            real = os.path.realpath(folder)  # the kernel's paths have no links
+            self._opened |= {folder + path.removeprefix(real) for path in mapped
+                             if path.startswith(real + os.sep)}
 
     def used(self):
         """Return [(name in the image, path)], the smallest first."""

@@ -105,6 +105,7 @@ class Session:
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
+        self.modules = {}  # of FlashInfer, that the image carries
         self.attached, self.named = 0, None  # count of files of the image, and its id with them
         self.more = ""  # for the line in the log
         self.also = ()  # files of caches that count as read
@@ -360,7 +361,7 @@ class Session:
             if self.mode == "load":
                 names = caches.names(text)
                 carried, written = caches.unpack(self.store, self.chosen, self.places, names)
-                jit.use(jit.modules(self.store, self.chosen, self.places, names))
+                self.modules = jit.modules(self.store, self.chosen, self.places, names)
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
                 self.watch = caches.Watch(self.places, self.also)
@@ -368,6 +369,15 @@ class Session:
             self.log_bug(e)
             log.warning("Foundry: caches are left as they are, because %s", e)
         self.seconds["caches"] = time.monotonic() - start
+
+    def use_modules(self):
+        """Let FlashInfer load the image's modules. It is imported here if there are any, so this
+        comes after the engine has selected its GPU.
+        """
+        try:
+            jit.use(self.modules)
+        except Exception as e:  # FlashInfer compiles them
+            self.log_bug(e)
 
     def end_caches(self):
         """Attach the files that this start used to its image, for the last time."""

@@ -151,7 +151,9 @@ class Session(session.Session):
             self.begin(self.runner.gpu_id, facts.early(self.runner), folders)
         except Exception as e:  # SGLang must start, also if Foundry fails
             self.give_up(e)
-        return original()
+        done = original()
+        self.use_modules()
+        return done
 
     def prepare_ranks(self, phase):
         """After a phase, do what all ranks do whatever their mode, if there are several."""

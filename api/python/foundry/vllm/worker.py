@@ -96,6 +96,7 @@ class Session(session.Session):
                 self.capture.end()
             self.refuse(e)
         original()
+        self.use_modules()
         if self.connects:  # whatever the mode: the other ranks do it, too
             ranks.connect(supported.parallel_state(), self.worker.device)
 
