@@ -57,7 +57,8 @@ of_commands() { tree_files 'api/cmd/*.c' | xargs grep -hoE 'getenv\([^)]*\)' | s
 of_python() {
 	tree_files 'api/python/*.py' | xargs grep -hoE 'environ(\.get)?[[(]+"[A-Z_]+"' |
 		grep -oE '[A-Z][A-Z_]+' | sort -u |
-		grep -vxE 'LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|TVM_FFI_CACHE_DIR' |
+		grep -vxE 'LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH' |
+		grep -vxE 'TVM_FFI_CACHE_DIR|FLASHINFER_WORKSPACE_BASE' |
 		grep -vE '^NCCL_(CUMEM_ENABLE|GRAPH_REGISTER|NVLS_ENABLE|RUNTIME_CONNECT)$' |
 		while IFS= read -r name; do
 		grep -q "^$name|" "$TMP/list" || echo "$name"
