@@ -90,7 +90,7 @@ args = ServerArgs(model_path=os.getcwd(), load_format="dummy", skip_tokenizer_in
 why = []
 class Session(runner.Session):
     def begin(self, ordinal, early, places):
-        print(json.dumps(early))
+        print("@" + json.dumps(early))
         self.capture = types.SimpleNamespace(pause=lambda: None)
     def refuse(self, reason):
         why.append(str(reason))
@@ -111,7 +111,7 @@ try:
                 tp_rank=0, tp_size=args.tp_size, moe_ep_rank=0, moe_ep_size=1, pp_rank=0, pp_size=1,
                 nccl_port=1, server_args=args)
 except Loaded:
-    print(json.dumps(why))
+    print("@" + json.dumps(why))
 """
 
 
@@ -212,8 +212,9 @@ class Engine(unittest.TestCase):
             done = subprocess.run(
                 [sys.executable, "-W", "ignore", "-c", RUNNER, json.dumps(options)], cwd=folder,
                 text=True, stdout=subprocess.PIPE, check=True)
-        *found, why = map(json.loads, done.stdout.strip().splitlines()[-2:])
-        return found[0] if found and isinstance(found[0], dict) else None, why
+        *found, why = (json.loads(line[1:]) for line in done.stdout.splitlines()
+                       if line.startswith("@"))
+        return found[0] if found else None, why
 
     def test_a_model_runner_of_sglang_is_supported(self):
         found, why = self.runner()

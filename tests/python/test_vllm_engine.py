@@ -3,6 +3,7 @@
 
 It notices a vLLM whose worker has other phases, or names that foundry.vllm does not expect.
 """
+import functools
 import inspect
 import os
 import subprocess
@@ -25,7 +26,7 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.engines import ahead, attach, caches, graphs, outputs
+    from foundry.engines import ahead, attach, caches, graphs, jit, outputs
     from foundry.vllm import (
         compiled, facts, infos, pieces, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
@@ -114,7 +115,7 @@ class Engine(unittest.TestCase):
         for name in worker.PHASES:
             self.assertTrue(inspect.isfunction(getattr(gpu_worker.Worker, name)), name)
         self.assertTrue(inspect.isfunction(worker_base.WorkerWrapperBase.init_worker))
-        used = gpu_worker.Worker.compile_or_warm_up_model.__code__.co_names
+        used = inspect.unwrap(gpu_worker.Worker.compile_or_warm_up_model).__code__.co_names
         for name in ("kernel_warmup", "capture_model", "warmup_kernels"):
             self.assertIn(name, used)
         self.assertEqual("trigger_inductor_lazy_init" in used,
@@ -138,8 +139,8 @@ class Engine(unittest.TestCase):
         self.assertEqual(get_ptxas_version.cache_info().hits, 1)
 
     def test_the_caches_have_their_folders(self):
-        self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor",
-                                                  "infos"})
+        self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor", "infos",
+                                          *jit.folder()})
 
     def test_vllms_notes_of_a_models_class_are_found(self):
         from vllm.model_executor.models.registry import _LazyRegisteredModel, _ModelInfo
@@ -357,7 +358,7 @@ class Engine(unittest.TestCase):
         from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
         from vllm.v1.attention.backends.registry import AttentionBackendEnum
         for name in ("is_multimodal_model", "is_encoder_decoder", "is_hybrid", "is_attention_free"):
-            self.assertIsInstance(getattr(ModelConfig, name), property)
+            self.assertIsInstance(getattr(ModelConfig, name), (property, functools.cached_property))
         self.assertIn("backend", AttentionConfig.__annotations__)
         self.assertIn("static_forward_context", CompilationConfig.__annotations__)
         self.assertTrue(hasattr(AttentionLayerBase, "get_attn_backend"))
