@@ -248,6 +248,7 @@ static int victims_remove(struct evict *e)
 	if (err)
 		return err;
 	e->refs.len = out * sizeof(*r);
+	e->report.images = out;
 	fdry_count(FDRY_METRIC_STORE_EVICTED, out);
 	return 0;
 }
@@ -278,18 +279,32 @@ static int space_free(struct evict *e)
 }
 
 /* The images are evicted nevertheless. */
-static int space_failed(const struct evict *e, int err)
+static int space_failed(struct evict *e, int err)
 {
 	struct fdry_saved_err saved;
-	size_t n = e->refs.len / sizeof(struct ranked);
+	size_t n = e->report.images;
 
 	if (!n)
 		return err;
 	err = fdry_fail_at(err, "the next collection frees the space of %zu evicted image%s", n,
 			   n == 1 ? "" : "s");
 	fdry_saved_err_set(&saved, err);
+	e->report.collected = false;
+	if (fdry_store_limit(e->s, NULL, &e->report.after))
+		e->report.after = e->report.before;
 	victims_report(e);
 	return fdry_saved_err_restore(&saved);
+}
+
+/* Remove the refs of the plan, and free their space. */
+static int victims_evict(struct evict *e)
+{
+	int err = e->refs.len ? victims_remove(e) : 0;
+
+	if (err)
+		return err;
+	err = space_free(e);
+	return err ? space_failed(e, err) : 0;
 }
 
 /* The cost of all images and the held objects, by the estimate that plans use. */
@@ -344,10 +359,11 @@ static int gc_check(struct fdry_store *s)
 int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
 	       const struct fdry_evict_bounds *bounds, struct fdry_evict_report *ret)
 {
-	struct evict e = { .s = s, .opts = opts, .bounds = bounds };
+	struct evict e = { .s = s, .opts = opts, .bounds = bounds, .report.limit = opts->bytes };
 	struct fdry_txn t;
 	int err = (is_dry_run(&e) ? 0 : fdry_store_check_write(s)) ?: fdry_store_read(s, &t);
 
+	*ret = e.report;
 	if (err)
 		return err;
 	err = fdry_txn_bytes(&t, &e.report.before) ?: refs_rank(&e, &t) ?: limit_find(&e, &t) ?:
@@ -361,23 +377,17 @@ int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
 		goto out_report;
 	}
 	err = e.refs.len ? gc_check(s) : 0;
+	if (!err && !is_dry_run(&e))
+		err = victims_evict(&e);
 	if (err)
 		goto out_release;
-	if (is_dry_run(&e))
-		goto out_report;
-	err = e.refs.len ? victims_remove(&e) : 0;
-	if (err)
-		goto out_release;
-	err = space_free(&e);
-	if (err) {
-		err = space_failed(&e, err);
-		goto out_release;
-	}
 out_report:
 	e.report.images = e.refs.len / sizeof(struct ranked);
 	victims_report(&e);
-	*ret = e.report;
 out_release:
+	if (err && !e.report.images)
+		e.report.after = e.report.before;
+	*ret = e.report;
 	fdry_buf_release(&e.refs);
 	return err;
 }
@@ -396,7 +406,7 @@ int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opt
 		return err;
 	err = fdry_evict(store, &o, &none, &r);
 	fdry_store_idle(store);
-	return err ? err : fdry_report_give(&r, sizeof(r), report);
+	return fdry_report_give(&r, sizeof(r), report) ?: err;
 }
 
 void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count)

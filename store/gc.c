@@ -305,5 +305,5 @@ int fdry_store_gc(struct fdry_store *store, const struct fdry_gc_opts *opts,
 	fdry_mark_release(&gc.mark);
 out_idle:
 	fdry_store_idle(store);
-	return err ? err : fdry_report_give(&gc.report, sizeof(gc.report), report);
+	return fdry_report_give(&gc.report, sizeof(gc.report), report) ?: err;
 }

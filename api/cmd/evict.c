@@ -43,8 +43,10 @@ static void report(struct evict *e, const struct fdry_evict_report *r)
 	json_close(&e->j, ']');
 	json_bool(&e->j, "dry_run", dry_run);
 	json_number(&e->j, "limit", r->limit);
-	json_number(&e->j, "before", r->before);
-	json_number(&e->j, "after", r->after);
+	if (r->before) { /* else the store could not be read */
+		json_number(&e->j, "before", r->before);
+		json_number(&e->j, "after", r->after);
+	}
 	json_bool(&e->j, "collected", r->collected);
 	json_close(&e->j, '}');
 }

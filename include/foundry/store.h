@@ -262,7 +262,10 @@ struct fdry_evict_opts {
  * @images: evicted images, counted once for each name
  * @objects, @stored: objects that were removed, and their bytes at rest; 0 in a dry run
  * @collected: 1: the space is free; 0: a later collection frees it, since another one is in
- * progress
+ * progress, or the call failed
+ *
+ * If the call fails after its checks of the arguments, the report has what was removed until then.
+ * @before and @after are 0 if the store could not be read.
  */
 struct fdry_evict_report {
 	size_t sz;
@@ -326,6 +329,8 @@ struct fdry_gc_kind {
  * @stopped: 1: the progress function ended it; the next collection removes the rest
  * @by_kind: the removed objects by kind: 1 chunks, 2 kernels, 3 graphs, 4 manifests; 0: bytes that
  *         belong to no object
+ *
+ * If the call fails after its checks of the arguments, the report has what was removed until then.
  */
 struct fdry_gc_report {
 	size_t sz;

@@ -52,6 +52,54 @@ t "evict SIZE" bash -c "foundry-store evict 300K | grep -q '^evicted name/1, '"
 t "limit none" bash -c "foundry-store limit none | grep -q 'no limit'"
 t "evict without a limit" says_only 2 "has no limit" foundry-store evict
 
+# --- an error on the way ---
+
+# A library in front of LMDB, whose commits fail from number FAIL_AT on
+cat >fail.c <<-'END'
+	#define _GNU_SOURCE
+	#include <dlfcn.h>
+	#include <errno.h>
+	#include <stdlib.h>
+
+	void mdb_txn_abort(void *txn);
+	int mdb_txn_commit(void *txn)
+	{
+		int (*real)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "mdb_txn_commit");
+		const char *at = getenv("FAIL_AT");
+		static int nr;
+
+		if (!at || ++nr < atoi(at))
+			return real(txn);
+		mdb_txn_abort(txn);
+		return EIO;
+	}
+END
+$CC -shared -fPIC -o fail.so fail.c
+# failing COMMAND AT WORDS...: foundry-store COMMAND fails, if its commits do from number AT on
+failing() {
+	local command=$1 at=$2
+	shift 2
+	! FAIL_AT=$at LD_PRELOAD=$TMP/fail.so foundry-store "$command" "$@"
+}
+for i in 1 2; do "$store_image" e "name/$i" "f$i" >/dev/null; done
+# FOUNDRY_STORE names another store
+before=$(foundry-store -s e stat --json |
+	python3 -c 'import json, sys; print(json.load(sys.stdin)["used"])')
+t "an error before anything is removed: the sizes" json \
+	"j['evicted'] == [] and j['limit'] == 102400 and not j['collected'] and
+		j['before'] == j['after'] == $before and j['error']['status'] == 9" \
+	failing evict 2 -j 100K -s e
+t "no ref was removed" bash -c "foundry-store -s e ls | grep -c name/ | grep -qx 2"
+t "an error when refs are removed: the refs and the sizes" json \
+	"[e['ref'] for e in j['evicted']] == ['name/1', 'name/2'] and j['limit'] == 102400 and
+		j['before'] == $before >= j['after'] > 100000 and not j['collected'] and
+		j['error']['status'] == 9" \
+	failing evict 3 -j 100K -s e
+t "the refs are gone" bash -c "! foundry-store -s e ls | grep name/"
+t "the next collection frees the space" bash -c "foundry-store -s e gc | grep -q '^removed '"
+t "without a store there are no sizes" json "list(j) == ['error']" \
+	failing evict 1 -j 100K -s nowhere
+
 # --- a name with two images ---
 
 a=$("$store_image" s pair f1)

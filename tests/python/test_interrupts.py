@@ -12,6 +12,7 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 
 import suite
 from test_roundtrip import Driver
@@ -118,6 +119,78 @@ class Callbacks(unittest.TestCase):
         thread.start()
         thread.join()
         self.assertEqual(found, [self.hook])
+
+
+class Ends:
+    """The library, whose evictions raise an error when they have removed the images."""
+
+    error = None
+
+    def __getattr__(self, name):
+        from foundry import _lib
+        return getattr(_lib.lib, name)
+
+    def fdry_store_evict(self, *args):
+        from foundry import _lib
+        _lib.lib.fdry_store_evict(*args)
+        if self.error:
+            raise self.error
+
+
+class Evictions(suite.Vecadd):
+    """What ends an eviction does not lose what was removed until then."""
+
+    def begin(self, store):
+        """Returns what all refs are, with the store as it was made."""
+        with tempfile.TemporaryFile() as pack:
+            pack.write(self.pack)
+            pack.seek(0)
+            store.import_(pack)
+        store.tag("vecadd", "other")
+        return sorted((ref.name, ref.id) for ref in store.refs())
+
+    def check(self, store, before, error):
+        self.assertEqual(sorted([i[:2] for i in error.eviction.images] + [
+            (ref.name, ref.id) for ref in store.refs()]), before)
+
+    def test_what_was_removed_is_told(self):
+        import foundry
+        from foundry import _lib, store as of_store
+        before = signal.signal(signal.SIGALRM, alarmed)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        with foundry.Store(self.store) as store, tempfile.TemporaryFile() as pack, \
+             unittest.mock.patch.object(of_store, "lib", Ends()) as library:
+            store.export("vecadd", pack)
+            pack.seek(0)
+            self.pack = pack.read()
+            for library.error in (foundry.Error(_lib.STATE, "it failed"), KeyboardInterrupt()):
+                refs, used = self.begin(store), store.used
+                with self.assertRaises(type(library.error)) as e:
+                    store.evict(1)
+                found = e.exception.eviction
+                self.assertEqual((len(found.images), found.before, found.limit), (2, used, 1))
+                self.assertTrue(found.collected and found.objects and found.after < used)
+                self.check(store, refs, e.exception)
+            library.error = None
+            with self.assertRaises(foundry.Error) as e:
+                store.evict()  # there is no limit
+            self.assertEqual((e.exception.name, e.exception.eviction.images), ("FDRY_E_STATE", []))
+            raised = 0
+            for i in range(1, 30):  # signals in different parts of the call
+                refs = self.begin(store)
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, i * 2e-4)
+                    try:
+                        store.evict(1)
+                        time.sleep(0.1)
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except Alarm as e:
+                    if hasattr(e, "eviction"):
+                        self.check(store, refs, e)
+                        raised += 1
+            self.assertGreater(raised, 0)
 
 
 class Waits(unittest.TestCase):

@@ -378,25 +378,51 @@ static void note_evicted(void *arg, const char *ref, const char *id, uint64_t us
 	evicted[ref[0] - 'a']++;
 }
 
+static uint64_t count_objects(struct fdry_store *s)
+{
+	struct fdry_gc_opts opts = { .sz = sizeof(opts), .flags = FDRY_GC_DRY_RUN };
+	struct fdry_gc_report r = { .sz = sizeof(r) };
+
+	ok(fdry_store_gc(s, &opts, &r));
+	return r.live + r.dead;
+}
+
+/* The report of an eviction that failed: @named refs and the objects that @s lacks were removed. */
+static void check_evicted(struct fdry_store *s, const struct fdry_evict_report *r, int named,
+			  uint64_t before, uint64_t objects)
+{
+	ck_assert_uint_eq(r->images, named);
+	ck_assert_uint_eq(r->limit, 1);
+	ck_assert(!r->before || r->before == before); /* 0: the store could not be read */
+	ck_assert(named ? r->before && r->after && r->after <= r->before : r->after == r->before);
+	ck_assert(!r->collected);
+	ck_assert_uint_eq(r->objects, objects - count_objects(s));
+	ck_assert(!r->objects == !r->stored);
+}
+
 /* An eviction at whose call @nr there is a fault names the refs that it has removed, and no other.
- * Returns whether there was such a call. */
+ * So does its report. Returns whether there was such a call. */
 static bool eviction(int what, long nr)
 {
 	struct fdry_evict_opts opts = { .sz = sizeof(opts), .bytes = 1, .evicted = note_evicted };
+	struct fdry_evict_report r = { .sz = sizeof(r), .before = 7, .after = 7, .images = 7 };
 	struct fdry_store *s;
+	uint64_t before, objects;
 	struct fdry_oid oid;
 	int i, err;
 
 	ok(fdry_store_open(path, 0, &s));
 	seal(s, 11, 2, 9000, "a");
 	seal(s, 12, 2, 9000, "b");
+	ok(fdry_store_limit(s, NULL, &before));
+	objects = count_objects(s);
 	evicted[0] = evicted[1] = 0;
 	fault.what = what;
 	fault.left = nr;
 	fault.ever = false;
 	fault.seen = 0;
 	fault.on = true;
-	err = fdry_store_evict(s, &opts, NULL);
+	err = fdry_store_evict(s, &opts, &r);
 	fault.on = false;
 	ck_assert_msg(!err || *fdry_last_error(), "call %ld: no sentence", nr);
 	fdry_store_close(s); /* LMDB may not be usable any more */
@@ -404,6 +430,8 @@ static bool eviction(int what, long nr)
 	for (i = 0; i < 2; i++)
 		ck_assert_msg(!fdry_ref_get(s, i ? "b" : "a", &oid) == !evicted[i],
 			      "call %ld, %s: named %d times", nr, fdry_error_name(err), evicted[i]);
+	if (err)
+		check_evicted(s, &r, evicted[0] + evicted[1], before, objects);
 	check_sound(s);
 	fdry_store_close(s);
 	return fault.seen >= nr;

@@ -13,7 +13,8 @@ import os
 import sys
 import time
 
-from _thread import _local  # threading.local, without the rest of that module
+# threading.local and other parts, without the rest of that module
+from _thread import _local, start_new_thread
 from ctypes import (c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_uint64,
                     c_void_p)
 
@@ -577,6 +578,35 @@ def stop(*others):
     """
     from . import _tables
     return Callback(_tables.STOP_FN, lambda _: any(each.raised for each in others), failed=1)
+
+
+def unbroken(call):
+    """Run call() in a thread of its own, so that no handler of a signal can raise in a callback and
+    lose its arguments. What handlers raise meanwhile is raised afterwards.
+    """
+    import threading
+    if threading.current_thread() is not threading.main_thread() or entered():
+        call()
+        return
+    raised, ended, done = [], [], threading.Lock()
+
+    def run():
+        try:
+            call()
+        except BaseException as e:
+            raised.append(e)
+        finally:
+            ended.append(True)
+            done.release()
+    done.acquire()
+    start_new_thread(run, ())
+    while not ended:
+        try:
+            done.acquire()
+        except BaseException as e:
+            raised.append(e)
+    if raised:
+        raise raised[0]
 
 
 class _Blocks:

@@ -535,7 +535,8 @@ class Store(_lib.Closing):
         """Remove the refs with the oldest last use, and the objects that only these refs reach.
 
         It stops when the store fits into `size` bytes (0: its limit). Pinned images stay. dry_run:
-        report what it would remove. Returns an Eviction.
+        report what it would remove. Returns an Eviction. An exception, also KeyboardInterrupt, has
+        an attribute `eviction`: what was removed until then.
         """
         images = []
         callback = _lib.Callback(_lib.EVICT_FN, lambda _, ref, name, used: images.append(
@@ -544,8 +545,15 @@ class Store(_lib.Closing):
                               flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size,
                               evicted=callback.fn)
         info = _lib.EvictReport(sz=ctypes.sizeof(_lib.EvictReport))
-        with callback:
-            lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
+
+        def evict():
+            with callback:
+                lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
+        try:
+            _lib.unbroken(evict)
+        except BaseException as e:
+            e.eviction = Eviction(info, images)
+            raise
         return Eviction(info, images)
 
     def gc(self, dry_run=False, progress=None):
