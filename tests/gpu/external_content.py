@@ -4,7 +4,8 @@
 A decoder (api/examples/decode.py) is captured with its weights and caches as external tensors, with
 and without torch.cuda.empty_cache() before the capture. Prints the content of the image by the
 state of torch's block in which it lies, and by the line of Python that allocated the block; and the
-library's own account of it. Every byte of content must be accounted for.
+library's own account of it. Every byte of content must be accounted for, and there may be no more
+than BOUND.
 """
 import argparse
 import os
@@ -16,6 +17,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import parts  # noqa: E402
 
 BLOCK = 4096
+# The image keeps 68 KB: the token, the position, and small tensors that the model computes from its
+# configuration. The smallest weight matrix has 2 MB, and so has a freed copy of it. The free blocks
+# of torch that were kept once had 93 MB. The bound lies between.
+BOUND = 512 << 10
 
 
 class Bytes:
@@ -78,6 +83,11 @@ def account(torch, contents, blocks):
     return sums
 
 
+def check_bound(size):
+    assert size <= BOUND, (f"{size} bytes of content, more than {BOUND}: weights and caches are "
+                           "external, so the list above names what was kept")
+
+
 def capture(empty, folder):
     import foundry
     import decode
@@ -121,6 +131,7 @@ def capture(empty, folder):
     # Zeros between bytes of one chunk are stored with them; the pieces here have other borders.
     pieces = BLOCK * (len(contents) + len(torch.cuda.memory_snapshot()) + 1000)
     assert total <= sealed.content_bytes + pieces, f"{total} bytes are not zero, and fewer are kept"
+    check_bound(sealed.content_bytes)
 
 
 def whole():
