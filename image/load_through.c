@@ -8,6 +8,7 @@
  */
 #include "image/image.h"
 #include "image/pull.h"
+#include "lib/opts.h"
 #include "lib/threads.h"
 #include "registry/registry.h"
 
@@ -50,10 +51,16 @@ static int fetch_and_load(struct fdry_load_source *from, const struct load_args 
 	struct fdry_mismatch *mismatch = args->mismatch, first = *before;
 	struct fdry_registry_fetch *fetch = NULL;
 	struct fdry_saved_err missing, why = { 0 };
+	struct fdry_load_opts opts;
+	struct fdry_wait stop;
 
 	fdry_saved_err_set(&missing, err);
+	err = fdry_opts_take(args->opts, &opts, sizeof(opts));
+	if (err)
+		return err;
+	stop = (struct fdry_wait){ .stop = opts.stop, .arg = opts.stop_arg };
 	fdry_saved_err_set(&why, fdry_registry_fetch_begin(from->store, from->name,
-							   fdry_image_order, &fetch));
+							   fdry_image_order, &stop, &fetch));
 	if (mismatch) {
 		first = *mismatch;
 		*mismatch = *before;
@@ -66,6 +73,8 @@ static int fetch_and_load(struct fdry_load_source *from, const struct load_args 
 		*mismatch = first;
 	if (!why.err)
 		return fdry_saved_err_restore(&missing);
+	if (why.err == -FDRY_E_CALLBACK)
+		return fdry_saved_err_restore(&why);
 	return fdry_fail((enum fdry_errcode)-missing.err, "%s; and it cannot be fetched: %s",
 			 missing.why, why.why);
 }

@@ -144,7 +144,7 @@ static int host_pin(struct pin *p)
 	if (err != -FDRY_E_NOENT && err != -FDRY_E_IDENTITY && err != -FDRY_E_CORRUPT)
 		return err;
 	fdry_saved_err_set(&missing, err);
-	err = fdry_registry_fetch_begin(p->s, p->name, fdry_image_order, &fetch);
+	err = fdry_registry_fetch_begin(p->s, p->name, fdry_image_order, NULL, &fetch);
 	if (!err && !fetch)
 		return fdry_saved_err_restore(&missing);
 	err = err ?: fdry_registry_fetch_end(fetch);

@@ -16,6 +16,7 @@
 
 #define TAG_MAX 128
 #define KEY "registry" /* of claims, with the ref behind its terminator */
+#define WAIT_MS 3600000u
 
 /* --- tags --- */
 
@@ -61,6 +62,7 @@ int fdry_registry_target(const char *ref, struct fdry_buf *ret)
 struct fdry_registry_fetch {
 	struct fdry_store *s;
 	fdry_registry_order_fn order;
+	struct fdry_wait wait; /* for another fetch; its function may stop this one, too */
 	struct fdry_claim *claim;
 	struct fdry_arrival *arrival;
 	struct fdry_saved_err failed;
@@ -71,7 +73,8 @@ struct fdry_registry_fetch {
 
 static int pull(struct fdry_registry_fetch *f)
 {
-	struct fdry_registry_opts opts = { .sz = sizeof(opts), .ref = f->ref };
+	struct fdry_registry_opts opts = { .sz = sizeof(opts), .ref = f->ref,
+					   .stop = f->wait.stop, .stop_arg = f->wait.arg };
 	const struct fdry_registry_pull how = { .opts = &opts, .order = f->order,
 						.arrival = f->arrival };
 	struct fdry_buf from = { 0 };
@@ -95,12 +98,12 @@ static void *fetch_run(void *arg)
 }
 
 /* Wait for another process or thread that already fetches it. */
-static int claim_begin(struct fdry_store *s, const char *ref, bool *waited, struct fdry_claim **ret)
+static int claim_begin(struct fdry_registry_fetch *f, bool *waited)
 {
-	static const struct fdry_wait hour = { .ms = 3600000 };
 	struct fdry_buf key = { 0 };
-	int err = fdry_buf_put(&key, KEY, sizeof(KEY)) ?: fdry_buf_put(&key, ref, strlen(ref)) ?:
-		  fdry_claim_begin(s, key.data, key.len, &hour, waited, ret);
+	int err = fdry_buf_put(&key, KEY, sizeof(KEY)) ?:
+		  fdry_buf_put(&key, f->ref, strlen(f->ref)) ?:
+		  fdry_claim_begin(f->s, key.data, key.len, &f->wait, waited, &f->claim);
 
 	fdry_buf_release(&key);
 	return err;
@@ -120,7 +123,7 @@ static int fetch_start(struct fdry_registry_fetch *f)
 {
 	struct fdry_oid before = image_of(f->s, f->ref), after;
 	bool waited = false;
-	int err = claim_begin(f->s, f->ref, &waited, &f->claim);
+	int err = claim_begin(f, &waited);
 
 	if (err)
 		return err;
@@ -137,7 +140,7 @@ static int fetch_start(struct fdry_registry_fetch *f)
 }
 
 int fdry_registry_fetch_begin(struct fdry_store *s, const char *ref, fdry_registry_order_fn order,
-			      struct fdry_registry_fetch **ret)
+			      const struct fdry_wait *stop, struct fdry_registry_fetch **ret)
 {
 	struct fdry_registry_fetch *f;
 	const char *registry = NULL;
@@ -151,6 +154,9 @@ int fdry_registry_fetch_begin(struct fdry_store *s, const char *ref, fdry_regist
 		return fdry_nomem();
 	f->s = s;
 	f->order = order;
+	if (stop)
+		f->wait = *stop;
+	f->wait.ms = WAIT_MS;
 	snprintf(f->ref, sizeof(f->ref), "%s", ref);
 	err = fetch_start(f);
 	if (err) {

@@ -51,11 +51,14 @@ struct fdry_registry_fetch;
 /*
  * fdry_registry_fetch_begin() - Fetch the images of a ref from the registry that FOUNDRY_REGISTRY
  * names, in a thread.
+ * @stop: NULL, or the function that may stop it, in this thread and in the one that fetches; @ms
+ * does not matter
  * @ret: NULL if no registry is named, or @ref is no ref. fdry_registry_fetch_end() must follow
  *
  * Several processes that call this at the same time fetch once: the others wait.
  */
 int fdry_registry_fetch_begin(struct fdry_store *s, const char *ref, fdry_registry_order_fn order,
+			      const struct fdry_wait *stop,
 			      struct fdry_registry_fetch **ret) __must_check;
 /* The arrival from which a load may begin before all objects are in the store. NULL if the fetch
  * has ended: then the images are in the store, or fdry_registry_fetch_end() returns the error. */

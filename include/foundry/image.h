@@ -107,6 +107,9 @@ struct fdry_external {
  *         or await them: what cuImportExternalSemaphore() returned in the device's primary context.
  *         They outlive the image. FDRY_E_NOKEY names a semaphore that a graph uses and the load
  *         lacks; FDRY_E_OPTS with FDRY_LOAD_OWN_CONTEXT
+ * @stop, @stop_arg: NULL, or asked while the load fetches the image from a registry, in the thread
+ *         that fetches, and while it waits for another process that does, in the calling one. If it
+ *         stops the load, objects that were fetched stay, and no ref is set
  *
  * With @into, the load places the image among the allocations that the process has made in a region
  * with the same base. Each of these either is an allocation of the image, with the same address and
@@ -139,6 +142,8 @@ struct fdry_load_opts {
 	size_t nfunctions;
 	const struct fdry_semaphore *semaphores;
 	size_t nsemaphores;
+	fdry_stop_fn stop;
+	void *stop_arg;
 };
 
 /**

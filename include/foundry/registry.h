@@ -55,8 +55,8 @@ typedef void (*fdry_registry_progress_fn)(void *arg, const struct fdry_registry_
  * the registry then copies them without a transfer
  * @progress: NULL, or a function that is called meanwhile, with @progress_arg
  * @watch: NULL, or a function that is called where @progress is, and gets more, with @watch_arg
- * @stop, @stop_arg: NULL, or asked where @progress is called. Objects that were transferred stay:
- * another call goes on from there
+ * @stop, @stop_arg: NULL, or asked where @progress is called, and during a pull also while nothing
+ * arrives. Objects that were transferred stay: another call goes on from there
  * @image: of a pull: NULL, or a function that is called for each image at the end, with @image_arg
  * @policy: of a pull: a file that says which keys must have signed which names, as
  * Documentation/format/policy.rst specifies it; NULL: that of FOUNDRY_POLICY; without both, every

@@ -18,6 +18,7 @@
 #define REFUSALS_MAX 8   /* of one request, whichever one asked for tokens */
 #define WAIT_MS 250
 #define WAIT_MAX_MS 20000
+#define STOP_MS 200.0 /* between two questions whether to stop */
 #define RETRY_AFTER_MAX_S 300
 #define HOST_CONNECTIONS 8
 #define MIRROR_STALL_S 10
@@ -302,6 +303,10 @@ static int step(struct fdry_http *h)
 	err = messages_read(h, &some);
 	if (err || some) /* other requests can begin */
 		return err;
+	if (h->opts.stop && h->opts.stop(h->opts.stop_arg))
+		return fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer");
+	if (h->opts.stop && wait_ms > STOP_MS)
+		wait_ms = STOP_MS;
 	code = curl_multi_poll(h->multi, NULL, 0, (int)wait_ms + 1, NULL);
 	return code ? multi_failed(code) : 0;
 }

@@ -32,6 +32,8 @@ struct fdry_http_opts {
 	unsigned int requests; /* in flight */
 	const char *scope;     /* of the token that the session asks for first */
 	bool mirror;           /* another place has the same: fail soon, and not after a wait */
+	fdry_stop_fn stop;     /* NULL, or asked several times a second */
+	void *stop_arg;
 };
 
 struct fdry_http_req {

@@ -409,7 +409,8 @@ static int sources_run(struct pull *p)
 			continue;
 		}
 		err = fdry_http_run(h);
-		if (err && !p->failed && fdry_sources_pass_over(&p->from, i, err))
+		if (err && err != -FDRY_E_CALLBACK && !p->failed &&
+		    fdry_sources_pass_over(&p->from, i, err))
 			err = mirror_leave(p, i);
 		i = 0;
 	}
@@ -447,7 +448,8 @@ static int objects_fetch(struct pull *p)
 static int session_open(struct pull *p, const char *from)
 {
 	struct fdry_http_opts opts = { .plain = p->opts->flags & FDRY_REGISTRY_PLAIN_HTTP,
-				       .requests = p->opts->requests };
+				       .requests = p->opts->requests,
+				       .stop = p->opts->stop, .stop_arg = p->opts->stop_arg };
 	char scope[FDRY_REGISTRY_REPO_MAX + 32];
 	struct fdry_registry_name name;
 	int err = fdry_registry_name_parse(from, &name);

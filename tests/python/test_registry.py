@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -50,6 +51,15 @@ with foundry.load("model", store=sys.argv[1], build=True, progress=progress) as 
     img.launch(3)
     assert list(struct.unpack(f"{N}f", img.read("c"))) == [10.0 + i for i in range(N)]
 print(json.dumps(seen))
+'''
+INTERRUPTED = '''
+import sys
+import foundry
+print("loads", flush=True)
+try:
+    foundry.load("model", store=sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted")
 '''
 PARTS = '''
 import os, struct, sys, threading, time
@@ -322,6 +332,41 @@ class Registry(unittest.TestCase):
         tool(path, "verify", "-q")
         with foundry.Store(path) as store, self.assertRaises(foundry.Error):
             store.describe("model")
+
+    def test_ctrl_c_ends_a_load_that_fetches(self):
+        import foundry
+        self.push()
+        path, asked = self.new_store(), os.path.join(self.folder, "bad", "waits")
+        goes_on = os.path.join(self.new_store(), "goes-on")
+        self.fault(f"GET {self.last_chunk()} 1 until {goes_on}")
+
+        def begin():
+            load = subprocess.Popen(
+                [sys.executable, "-c", INTERRUPTED, path], stdout=subprocess.PIPE, text=True,
+                env={**os.environ, "FOUNDRY_REGISTRY": self.repository},
+                cwd=os.path.join(TESTS, "python"))
+            self.addCleanup(load.kill)
+            self.assertEqual(load.stdout.readline(), "loads\n")
+            return load
+
+        def interrupt(load):
+            load.send_signal(signal.SIGINT)
+            self.assertEqual(load.communicate(timeout=20)[0], "interrupted\n")
+        fetches = begin()
+        while not os.path.exists(asked):
+            time.sleep(0.02)
+        os.unlink(asked)
+        waits = begin()  # for the other process
+        time.sleep(0.5)
+        interrupt(waits)
+        self.assertIsNone(fetches.poll())
+        interrupt(fetches)
+        with open(goes_on, "w", encoding="ascii"):
+            pass
+        with foundry.Store(path) as store:
+            self.assertEqual(store.refs(), [])
+        tool(path, "verify", "-q")
+        child(LOAD, path, FOUNDRY_REGISTRY=self.repository)
 
     def pins(self, path, *names, **env):
         """The answers of a group with a rank for each name."""

@@ -580,15 +580,17 @@ def stop(*others):
     return Callback(_tables.STOP_FN, lambda _: any(each.raised for each in others), failed=1)
 
 
-def unbroken(call):
+def unbroken(call, raised=None):
     """Run call() in a thread of its own, so that no handler of a signal can raise in a callback and
-    lose its arguments. What handlers raise meanwhile is raised afterwards.
+    lose its arguments. What handlers raise meanwhile is raised afterwards; a list `raised` gets it
+    at once, so that the call can end early.
     """
     import threading
     if threading.current_thread() is not threading.main_thread() or entered():
         call()
         return
-    raised, ended, done = [], [], threading.Lock()
+    raised = [] if raised is None else raised
+    ended, done = [], threading.Lock()
 
     def run():
         try:

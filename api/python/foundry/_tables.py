@@ -108,6 +108,7 @@ GRAPH_TIMES_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(GraphTimes))
 SELFTEST_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 BYTES_FN = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 IMPORTED_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_char_p)
+STOP_FN = ctypes.CFUNCTYPE(c_int, c_void_p)
 EVICT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_uint64)
 GC_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_uint64, c_uint64)
 FAULT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
@@ -149,7 +150,8 @@ class LoadOpts(Struct):
                 ("externals", POINTER(External)), ("nexternals", c_size_t), ("into", CAPTURE),
                 ("keep", POINTER(Memory)), ("nkeep", c_size_t),
                 ("functions", POINTER(HostFunction)), ("nfunctions", c_size_t),
-                ("semaphores", POINTER(Semaphore)), ("nsemaphores", c_size_t)]
+                ("semaphores", POINTER(Semaphore)), ("nsemaphores", c_size_t),
+                ("stop", STOP_FN), ("stop_arg", c_void_p)]
 
 
 class PackReport(Struct):
@@ -172,7 +174,6 @@ class RegistryProgress(Struct):
         (n, c_double) for n in ("elapsed_ms", "bytes_per_s", "left_s")]
 
 
-STOP_FN = ctypes.CFUNCTYPE(c_int, c_void_p)
 WATCH_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RegistryProgress))
 
 

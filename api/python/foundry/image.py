@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import ctypes
 import itertools
+import os
 import weakref
 
 from . import _lib, _log, _progress, _torch, array
@@ -519,16 +520,30 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     cuImportExternalSemaphore() returned in the device's primary context, as an integer, or a pair
     (semaphore, add) if the values of its uses are to be larger than in the capture.
     Image.semaphore_add() changes that later. The semaphores must outlive the image.
+
+    If the store lacks the image, the load fetches it from the registry that FOUNDRY_REGISTRY names.
+    Ctrl-C ends that: objects that were fetched stay, and the store does not list the image.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress,
                         background, own_context, check_overlap, externals, into, keep, ordered,
                         check_at_launch, functions, semaphores)
     raw, store = _lib.IMAGE(), as_store(store)
     _log.follow()
-    try:
+
+    def call():
         with opts.calls:
             lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts),
                                 ctypes.byref(raw))
+    try:
+        if os.environ.get("FOUNDRY_REGISTRY"):
+            # The load may fetch, in the library's threads. Python runs handlers of signals in the
+            # main thread alone, which therefore waits here.
+            raised = []
+            opts.stops = _lib.Callback(_lib.STOP_FN, lambda _: bool(raised), failed=1)
+            opts.stop = opts.stops.fn
+            _lib.unbroken(call, raised)
+        else:
+            call()
     except BaseException:
         _lib.Handle(raw, keeps=[opts]).close()
         raise
