@@ -91,6 +91,16 @@ static int candidates_filter(struct load *l, struct fdry_candidates *c)
 	return fdry_candidates_filter(c, &w, img->mismatch);
 }
 
+/* The load fails, and may be repeated after a repair of these. */
+static void manifests_note(struct fdry_image *img, const struct fdry_candidates *c)
+{
+	const struct fdry_oid *id = fdry_array(c->damaged, const struct fdry_oid);
+	size_t i;
+
+	for (i = 0; i < fdry_array_count(c->damaged, struct fdry_oid); i++)
+		fdry_damage_note(img, &id[i]);
+}
+
 static int manifest_select(struct load *l, const char *name)
 {
 	struct fdry_candidates candidates = { .name = name };
@@ -110,6 +120,8 @@ static int manifest_select(struct load *l, const char *name)
 	snprintf(img->name, sizeof(img->name), "%s", name);
 	fdry_reader_note_use(l->reader, &img->id);
 out_release:
+	if (err == -FDRY_E_CORRUPT)
+		manifests_note(img, &candidates);
 	fdry_candidates_release(&candidates);
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "lib/log.h"
+#include "lib/threads.h"
 
 #define SAID_MAX 8 /* the most images that an error names */
 
@@ -20,12 +21,25 @@ size_t fdry_candidates_count(const struct fdry_candidates *p)
 
 /* --- reading --- */
 
+/* Note that the manifest is damaged in the store: @err. */
+static int damage_note(struct fdry_candidates *p, const struct fdry_oid *id, int err)
+{
+	struct fdry_saved_err saved;
+
+	fdry_saved_err_set(&saved, err);
+	if (fdry_buf_put(&p->damaged, id, sizeof(*id)))
+		fdry_debug("a damaged manifest is not noted: %s", fdry_last_error());
+	return fdry_saved_err_restore(&saved);
+}
+
 static int candidate_read(struct fdry_reader *reader, const struct fdry_oid *id,
-			  struct fdry_candidate *ret)
+			  struct fdry_candidates *p, struct fdry_candidate *ret)
 {
 	struct fdry_candidate c = { .id = *id };
 	int err = fdry_reader_copy(reader, id, &c.bytes);
 
+	if (err == -FDRY_E_CORRUPT)
+		err = damage_note(p, id, err);
 	if (err)
 		return err;
 	err = fdry_manifest_init((struct fdry_span){ c.bytes.data, c.bytes.len }, &c.m);
@@ -56,7 +70,7 @@ static int candidate_add(struct fdry_reader *reader, const struct fdry_ref *ref,
 			 struct fdry_candidates *p)
 {
 	struct fdry_candidate c;
-	int err = candidate_read(reader, &ref->oid, &c);
+	int err = candidate_read(reader, &ref->oid, p, &c);
 
 	if (err)
 		return candidate_skip(p, ref, err);
@@ -89,6 +103,8 @@ int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fd
 	*ret = p;
 	goto out_free;
 out_release:
+	ret->damaged = p.damaged;
+	p.damaged = (struct fdry_buf){ 0 };
 	fdry_candidates_release(&p);
 out_free:
 	free(refs);
@@ -192,21 +208,17 @@ void fdry_candidates_release(struct fdry_candidates *p)
 		fdry_buf_release(&list(p)[i].bytes);
 	fdry_buf_release(&p->list);
 	fdry_buf_release(&p->why);
+	fdry_buf_release(&p->damaged);
 }
 
 int fdry_select_image(struct fdry_reader *reader, const char *name, const struct fdry_wanted *w,
 		      struct fdry_candidate *ret)
 {
 	struct fdry_candidates p = { .name = name };
-	int err = fdry_candidates_read(reader, name, &p);
+	int err = fdry_candidates_read(reader, name, &p) ?: fdry_candidates_filter(&p, w, NULL);
 
-	if (err)
-		return err;
-	err = fdry_candidates_filter(&p, w, NULL);
-	if (err)
-		goto out_release;
-	*ret = fdry_candidates_select(&p);
-out_release:
+	if (!err)
+		*ret = fdry_candidates_select(&p);
 	fdry_candidates_release(&p);
 	return err;
 }

@@ -27,6 +27,7 @@ struct fdry_candidates {
 	size_t found;         /* the number of images before filtering */
 	struct fdry_buf why;  /* why others do not fit, as text */
 	int broken;           /* the error code of the first image that could not be read */
+	struct fdry_buf damaged; /* struct fdry_oid each: manifests that are damaged in the store */
 };
 struct fdry_candidate {
 	struct fdry_oid id;
@@ -34,7 +35,8 @@ struct fdry_candidate {
 	struct fdry_manifest m; /* ... and a view of it */
 };
 
-/* Read all images that @name names. If there is only one, it must be readable. */
+/* Read all images that @name names. If there is only one, it must be readable. Also release them
+ * after a failure: @damaged is then set, too. */
 int fdry_candidates_read(struct fdry_reader *reader, const char *name,
 			 struct fdry_candidates *ret) __must_check;
 /* Remove the images that do not fit. If none remains, FDRY_E_IDENTITY, and @ret, which may be NULL,
