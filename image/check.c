@@ -18,6 +18,8 @@
 #include "image/shared_fingerprinter.h"
 #include "image/tensor.h"
 #include "lib/log.h"
+#include "registry/registry.h"
+#include "store/repair.h"
 
 #define ZEROS UINT32_MAX
 /* Bytes whose fingerprints the device computes at once, while others arrive. Each time costs some
@@ -59,14 +61,29 @@ void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid)
 int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_buf *damaged)
 {
 	size_t n = damaged->len / sizeof(struct fdry_oid);
+	struct fdry_source *registry = NULL;
 	struct fdry_saved_err load_err;
+	struct fdry_buf why = { 0 };
 	bool whole = false;
+	int err;
 
 	fdry_saved_err_set(&load_err, -FDRY_E_CORRUPT);
-	if (n && fdry_repair_objects(store, (const struct fdry_oid *)damaged->data, n, &whole))
-		fdry_info("damaged objects are not brought back: %s", fdry_last_error());
-	if (!whole)
+	if (!n)
 		return fdry_saved_err_restore(&load_err);
+	err = fdry_registry_source_new(&registry) ?:
+	      fdry_repair_objects(store, fdry_array(*damaged, const struct fdry_oid), n, registry,
+				  &why, &whole);
+	fdry_source_close(registry);
+	if (err)
+		err = fdry_fail(FDRY_E_CORRUPT, "%s; it was not brought back: %s", load_err.why,
+				fdry_last_error());
+	else if (!whole && why.len)
+		err = fdry_fail(FDRY_E_CORRUPT, "%s; %s", load_err.why, (const char *)why.data);
+	else if (!whole)
+		err = fdry_saved_err_restore(&load_err);
+	fdry_buf_release(&why);
+	if (err)
+		return err;
 	fdry_warn("image '%.100s' was damaged in the store; %zu object(s) were brought back, and "
 		  "its content is loaded again",
 		  name, n);
@@ -136,7 +153,7 @@ static int chunk_fail(struct fdry_image *img, struct fdry_reader *reader,
 	fdry_damage_note(img, oid);
 	return fdry_fail(FDRY_E_CORRUPT,
 			 "chunk %.12s is damaged in the store; bring it back with foundry-store "
-			 "repair, from a pack or another store",
+			 "repair, from a pack, another store or a registry",
 			 hex);
 }
 

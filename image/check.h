@@ -94,7 +94,8 @@ int fdry_content_fail(const struct fdry_image *img, int err, uint64_t addr, uint
 /* Note for a repair that an object of the load is damaged in the store. Any thread may call it. */
 void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);
 /* Call it after a load of @name failed with FDRY_E_CORRUPT: restore the objects in @damaged from
- * packs in the store. Returns 0 if all of them are whole again, otherwise the load's error. */
+ * packs, other stores and the registry that FOUNDRY_REGISTRY names. Returns 0 if all of them are
+ * whole again, otherwise the load's error, with the reason why the registry did not help. */
 int fdry_damage_repair(struct fdry_store *store, const char *name,
 		       const struct fdry_buf *damaged) __must_check;
 

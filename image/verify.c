@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verify.c - implements fdry_store_verify(): the store checks its objects, and this file reads the
- * fingerprints of content from manifests, whose format the store does not know.
+ * verify.c - implements fdry_store_verify() and fdry_store_repair(): the store checks its objects,
+ * and this file adds what the store does not know: the fingerprints of content, which manifests
+ * record, and the registry.
  */
 #include "image/manifest.h"
 #include "lib/log.h"
-#include "store/store.h"
+#include "registry/registry.h"
+#include "store/repair.h"
 
 static void prints_read(struct fdry_span manifest, fdry_verify_print_fn fn, void *arg)
 {
@@ -30,4 +32,17 @@ int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
 		      struct fdry_verify_report *report)
 {
 	return fdry_verify_store(path, opts, prints_read, report);
+}
+
+int fdry_store_repair(const char *path, const char *const *sources, size_t count,
+		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report)
+{
+	struct fdry_source *registry = NULL;
+	int err = fdry_registry_source_new(&registry);
+
+	if (err)
+		return err;
+	err = fdry_repair_store(path, sources, count, registry, opts, report);
+	fdry_source_close(registry);
+	return err;
 }

@@ -46,6 +46,9 @@ struct fdry_registry_caller {
 	/* For a pull: store blob @i, which the store lacks. The client has compared its SHA-256
 	 * with its id. */
 	int (*put)(void *arg, size_t i, struct fdry_span bytes);
+	/* For fetched blobs: neither the registry nor a mirror has blob @i. @err: FDRY_E_NOENT, or
+	 * FDRY_E_CORRUPT for other bytes in its place. */
+	int (*miss)(void *arg, size_t i, int err);
 	/* More has been done since the last call. */
 	int (*progress)(void *arg, const struct fdry_registry_done *done);
 };
@@ -76,6 +79,12 @@ struct fdry_registry_client {
 	int (*pull)(const char *from, const struct fdry_registry_opts *opts,
 		    const struct fdry_registry_caller *caller,
 		    struct fdry_registry_report *report);
+	/* Fetch blobs by their ids alone: @list of the caller is not called, and no policy counts,
+	 * as no manifest is read. @from: any tag. */
+	int (*blobs)(const char *from, const struct fdry_registry_opts *opts,
+		     const struct fdry_registry_blob *blobs, size_t count,
+		     const struct fdry_registry_caller *caller,
+		     struct fdry_registry_report *report);
 	int (*repo)(const char *name, const struct fdry_repo_call *call,
 		    struct fdry_repo_report *report);
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "store/internal.h"
+#include "store/repair.h"
 
 #define CAP_MIN 1024
 
@@ -85,6 +86,17 @@ void fdry_oids_sort(struct fdry_buf *ids)
 bool fdry_idset_has(const struct fdry_idset *set, const struct fdry_oid *oid)
 {
 	return set->cap && set->used[slot_of(set, oid)];
+}
+
+int fdry_idset_list(const struct fdry_idset *set, struct fdry_buf *ret)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < set->cap && !err; i++)
+		if (set->used[i])
+			err = fdry_buf_put(ret, &set->slots[i], sizeof(set->slots[i]));
+	return err;
 }
 
 void fdry_idset_release(struct fdry_idset *set)

@@ -21,7 +21,6 @@
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 256
 #define ITEM_OVERHEAD 8192
-#define PACKS_DIR "packs" /* beside data.mdb */
 
 struct want {
 	struct fdry_oid oid;
@@ -30,8 +29,8 @@ struct want {
 
 struct repair {
 	struct fdry_store *s;
-	const char *const *sources; /* @nsources paths */
-	size_t nsources;
+	struct fdry_buf sources;  /* struct fdry_source_entry each */
+	struct fdry_source *last; /* of them, or NULL */
 	struct fdry_repair_opts opts;
 	bool dry_run;
 	struct fdry_repair_report report;
@@ -46,6 +45,22 @@ struct repair {
 	uint64_t bytes;
 };
 
+/* Append to a text why the last source did not supply the object. Without memory it stays. */
+static void why_append(const struct repair *r, const struct fdry_oid *oid, struct fdry_buf *text)
+{
+	struct fdry_buf why = { 0 };
+	size_t len = text->len;
+	int err = 0;
+
+	if (r->last && r->last->ops->why)
+		err = r->last->ops->why(r->last, oid, &why);
+	if (!err && why.len)
+		err = fdry_buf_printf(text, "; %s", (const char *)why.data);
+	if (err)
+		text->len = len;
+	fdry_buf_release(&why);
+}
+
 static void repaired(const struct repair *r, enum fdry_repaired what, const struct fdry_oid *oid,
 		     const char *ref)
 {
@@ -57,10 +72,20 @@ static void repaired(const struct repair *r, enum fdry_repaired what, const stru
 		[FDRY_REPAIRED_IMAGE] = "cannot be loaded",
 	};
 	char id[FDRY_OID_HEX_SIZE];
+	struct fdry_buf text = { 0 };
+	int err = 0;
 
-	if (r->opts.repaired)
-		r->opts.repaired(r->opts.repaired_arg, (int)what, fdry_oid_hex(oid, id), ref,
-				 texts[what]);
+	if (!r->opts.repaired)
+		return;
+	if (what == FDRY_REPAIRED_QUARANTINED || what == FDRY_REPAIRED_LOST) {
+		err = fdry_buf_printf(&text, "%s", texts[what]);
+		if (!err)
+			why_append(r, oid, &text);
+		err = err ?: fdry_buf_put(&text, "", 1);
+	}
+	r->opts.repaired(r->opts.repaired_arg, (int)what, fdry_oid_hex(oid, id), ref,
+			 text.len && !err ? (const char *)text.data : texts[what]);
+	fdry_buf_release(&text);
 }
 
 /* --- the wanted objects --- */
@@ -302,7 +327,7 @@ static int ask(struct repair *r, struct fdry_source *src)
 
 	if (err)
 		goto out_release;
-	err = now.count ? src->ops->supply(src, &now, take, r) : 0;
+	err = now.count ? src->ops->supply(src, r->s, &now, take, r) : 0;
 	if (err)
 		goto out_release;
 	err = batch_flush(r);
@@ -311,39 +336,32 @@ out_release:
 	return err;
 }
 
-/* Ask one source after the other, until none has any wanted object. */
-static int ask_all(struct repair *r, struct fdry_source **sources)
+/* Ask one source after the other, and again as long as objects came that link to missing ones. */
+static int ask_all(struct repair *r)
 {
-	size_t i, before;
+	struct fdry_source_entry *e = fdry_array(r->sources, struct fdry_source_entry);
+	size_t i, wanted, n = fdry_array_count(r->sources, struct fdry_source_entry);
 	int err = 0;
 
 	do {
-		before = r->back.count;
-		for (i = 0; i < r->nsources && !err; i++)
-			err = ask(r, sources[i]);
-	} while (!err && r->back.count > before);
+		wanted = r->wanted.count;
+		for (i = 0; i < n && !err && r->back.count < r->wanted.count; i++)
+			err = fdry_source_list_open(&e[i]) ?: e[i].out ? 0 : ask(r, e[i].src);
+	} while (!err && r->wanted.count > wanted);
 	return err;
 }
 
-static int fetch(struct repair *r)
+/* Sources that the caller names are all opened before the first one is asked. */
+static int fetch(struct repair *r, const char *const *named, size_t count)
 {
-	struct fdry_source **sources = calloc(r->nsources + 1, sizeof(struct fdry_source *));
-	size_t n;
-	int err = 0;
+	struct fdry_source_entry *e;
+	size_t i;
+	int err = fdry_source_list_init(&r->sources, r->s, named, count, r->last);
 
-	if (!sources)
-		return fdry_nomem();
-	for (n = 0; n < r->nsources; n++) {
-		err = fdry_source_open(r->sources[n], &sources[n]);
-		if (err)
-			goto out_close;
-	}
-	err = ask_all(r, sources);
-out_close:
-	while (n--)
-		fdry_source_close(sources[n]);
-	free(sources);
-	return err;
+	e = fdry_array(r->sources, struct fdry_source_entry);
+	for (i = 0; i < count && !err; i++)
+		err = fdry_source_list_open(&e[i]);
+	return err ?: ask_all(r);
 }
 
 /* --- objects that no source has --- */
@@ -445,13 +463,13 @@ static int ref_check(void *arg, const struct fdry_ref *ref)
 
 /* --- all of it --- */
 
-static int repair(struct repair *r)
+static int repair(struct repair *r, const char *const *named, size_t count)
 {
 	int err = fdry_ref_each(r->s, image_want, r);
 
 	if (err)
 		return err;
-	err = (r->wants.len ? fetch(r) : 0) ?: leave_all(r);
+	err = (r->wants.len ? fetch(r, named, count) : 0) ?: leave_all(r);
 	if (err)
 		return err;
 	if (r->wants.len && !r->dry_run)
@@ -462,6 +480,7 @@ static int repair(struct repair *r)
 static void release(struct repair *r)
 {
 	batch_drop(r);
+	fdry_source_list_release(&r->sources);
 	fdry_buf_release(&r->wants);
 	fdry_idset_release(&r->wanted);
 	fdry_idset_release(&r->back);
@@ -478,8 +497,9 @@ static int sources_check(const char *const *sources, size_t count)
 	return err;
 }
 
-int fdry_store_repair(const char *path, const char *const *sources, size_t count,
-		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report)
+int fdry_repair_store(const char *path, const char *const *sources, size_t count,
+		      struct fdry_source *last, const struct fdry_repair_opts *opts,
+		      struct fdry_repair_report *report)
 {
 	struct fdry_buf where = { 0 };
 	struct repair *r;
@@ -493,8 +513,7 @@ int fdry_store_repair(const char *path, const char *const *sources, size_t count
 		err = fdry_nomem();
 		goto out_where;
 	}
-	r->sources = sources;
-	r->nsources = count;
+	r->last = last;
 	err = fdry_store_flags_take(opts, &r->opts, sizeof(r->opts), FDRY_REPAIR_DRY_RUN);
 	if (err)
 		goto out_free;
@@ -506,7 +525,7 @@ int fdry_store_repair(const char *path, const char *const *sources, size_t count
 			      &r->s);
 	if (err)
 		goto out_free;
-	err = repair(r) ?: fdry_report_give(&r->report, sizeof(r->report), report);
+	err = repair(r, sources, count) ?: fdry_report_give(&r->report, sizeof(r->report), report);
 	fdry_store_close(r->s);
 out_free:
 	release(r);
@@ -517,109 +536,31 @@ out_where:
 
 /* --- some objects alone --- */
 
-static int name_cmp(const void *a, const void *b)
+static int objects_repair(struct repair *r, const struct fdry_oid *oids, size_t n)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int path_add(struct fdry_buf *paths, const char *dir, const char *name)
-{
-	char *path;
-	int err;
-
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return fdry_nomem();
-	err = fdry_buf_put(paths, &path, sizeof(path));
-	if (err)
-		free(path);
-	return err;
-}
-
-/* Append the files in the directory "packs" of the store, by name. */
-static int packs_list(const struct fdry_store *s, struct fdry_buf *paths)
-{
-	struct fdry_names names;
-	const char *name;
-	char *dir;
+	size_t i;
 	int err = 0;
 
-	if (fdry_names_open(s->env->dir.fd, PACKS_DIR, 0, &names))
-		return 0;
-	if (asprintf(&dir, "%s/" PACKS_DIR, s->path) < 0)
-		dir = NULL;
-	while (dir && !err && (name = fdry_names_next(&names)))
-		err = path_add(paths, dir, name);
-	if (fdry_names_close(&names))
-		fdry_warn("some packs in %s/" PACKS_DIR " could not be listed", s->path);
-	if (!dir)
-		return fdry_nomem();
-	free(dir);
-	if (paths->len)
-		qsort(paths->data, paths->len / sizeof(char *), sizeof(char *), name_cmp);
-	return err;
+	for (i = 0; i < n && !err; i++)
+		err = want_add(r, &oids[i], true);
+	return err ?: fetch(r, NULL, 0);
 }
 
-/* Append the paths of FOUNDRY_REPAIR, in their order. */
-static int configured_list(struct fdry_buf *paths)
+/* Append why the first object that did not come is not here. */
+static int why_first(const struct repair *r, struct fdry_buf *why)
 {
-	const char *list = NULL;
-	char *path;
-	size_t n;
-	int err = fdry_config_path(FDRY_CONFIG_REPAIR, &list);
+	const struct want *w = fdry_array(r->wants, struct want);
+	size_t i, n = fdry_array_count(r->wants, struct want);
 
-	for (; !err && list && *list; list += n + (list[n] == ':')) {
-		n = strcspn(list, ":");
-		if (!n)
-			continue;
-		path = strndup(list, n);
-		err = path ? fdry_buf_put(paths, &path, sizeof(path)) : fdry_nomem();
-		if (err)
-			free(path);
-	}
-	return err;
-}
-
-/* Ask the sources one after the other; a source that cannot be opened or read is left out. */
-static int sources_ask(struct repair *r, char *const *paths, size_t n)
-{
-	struct fdry_source *src;
-	size_t i;
-	int err;
-
-	for (i = 0; i < n && r->back.count < r->wanted.count; i++) {
-		err = fdry_source_open(paths[i], &src);
-		if (err) {
-			fdry_warn("the source %s is left out: %s", paths[i], fdry_last_error());
-			continue;
-		}
-		err = ask(r, src);
-		fdry_source_close(src);
-		if (err)
-			return err;
-	}
+	for (i = 0; i < n; i++)
+		if (!fdry_idset_has(&r->back, &w[i].oid))
+			return r->last && r->last->ops->why ?
+				       r->last->ops->why(r->last, &w[i].oid, why) : 0;
 	return 0;
 }
 
-static int objects_repair(struct repair *r, const struct fdry_oid *oids, size_t n)
-{
-	struct fdry_buf paths = { 0 };
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < n; i++) {
-		err = want_add(r, &oids[i], true);
-		if (err)
-			return err;
-	}
-	err = packs_list(r->s, &paths) ?: configured_list(&paths) ?:
-	      sources_ask(r, (char *const *)paths.data, paths.len / sizeof(char *));
-	for (i = 0; i < paths.len / sizeof(char *); i++)
-		free(((char **)paths.data)[i]);
-	fdry_buf_release(&paths);
-	return err;
-}
-
-int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n, bool *whole)
+int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n,
+			struct fdry_source *last, struct fdry_buf *why, bool *whole)
 {
 	struct repair *r = calloc(1, sizeof(*r));
 	int err;
@@ -627,9 +568,10 @@ int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_
 	if (!r)
 		return fdry_nomem();
 	r->s = s;
-	err = objects_repair(r, oids, n);
+	r->last = last;
+	err = objects_repair(r, oids, n) ?: why_first(r, why);
 	if (!err)
-		*whole = r->report.back == r->wants.len / sizeof(struct want);
+		*whole = r->report.back == fdry_array_count(r->wants, struct want);
 	if (r->report.back)
 		fdry_verified_forget(&s->env->dir);
 	release(r);

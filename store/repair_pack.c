@@ -88,11 +88,12 @@ out_release:
 	return err ? fdry_fail_at(err, "source %s", ps->path) : 0;
 }
 
-static int pack_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn,
-		       void *arg)
+static int pack_supply(struct fdry_source *src, struct fdry_store *to,
+		       const struct fdry_idset *wanted, fdry_supply_fn fn, void *arg)
 {
 	struct reading rd = { .wanted = wanted, .fn = fn, .arg = arg };
 
+	(void)to;
 	return read_pack((struct pack_source *)src, &rd);
 }
 

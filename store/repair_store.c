@@ -39,8 +39,8 @@ static int supply_one(struct asking *a, const struct fdry_oid *oid, struct fdry_
 	return err;
 }
 
-static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn,
-			void *arg)
+static int store_supply(struct fdry_source *src, struct fdry_store *to,
+			const struct fdry_idset *wanted, fdry_supply_fn fn, void *arg)
 {
 	struct store_source *ss = (struct store_source *)src;
 	struct asking a = { .s = ss->s, .fn = fn, .arg = arg };
@@ -48,6 +48,7 @@ static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted
 	size_t i;
 	int err = fdry_reader_begin(ss->s, &a.reader);
 
+	(void)to;
 	if (err)
 		return err;
 	for (i = 0; i < wanted->cap && !err; i++) {

@@ -202,15 +202,23 @@ void fdry_reader_end(struct fdry_reader *r);
 /**
  * fdry_repair_objects() - Bring damaged objects back from packs and other stores.
  * @oids: @n ids of objects that are damaged or missing
+ * @last: NULL, or a source (store/repair.h) that is asked after all others
+ * @why: if an object did not come, the reason of @last is appended, with a terminator, if it has
+ *       one
  * @whole: true if all of them are whole again
  *
  * The call asks the files in the directory "packs" beside data.mdb, by name, then the stores and
- * packs of FOUNDRY_REPAIR. Without any, nothing happens. A source that cannot be read is left out.
- * Nothing that was verified before is trusted afterwards. Readers that began before see the old
- * bytes. Errors: FDRY_E_PERM and others if the store cannot be written.
+ * packs of FOUNDRY_REPAIR, then @last. Without any, nothing happens. A source that cannot be read
+ * is left out. Nothing that was verified before is trusted afterwards. Readers that began before
+ * see the old bytes. Errors: FDRY_E_PERM and others if the store cannot be written.
  */
+struct fdry_source;
 int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n,
-			bool *whole) __must_check;
+			struct fdry_source *last, struct fdry_buf *why, bool *whole) __must_check;
+/* As fdry_store_repair(), with @last as above. */
+int fdry_repair_store(const char *path, const char *const *sources, size_t count,
+		      struct fdry_source *last, const struct fdry_repair_opts *opts,
+		      struct fdry_repair_report *report) __must_check;
 
 /* Call @fn for each chunk of which @manifest, 8-byte aligned, records a fingerprint. A manifest
  * that is not valid has none. */

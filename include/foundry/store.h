@@ -485,14 +485,16 @@ struct fdry_repair_report {
 /**
  * fdry_store_repair() - Verify a store, and restore damaged and missing objects.
  * @path: as for fdry_store_verify()
- * @sources: @count directories of stores, or files of packs, asked in this order; @count 0: only
- *        put damaged objects into quarantine
+ * @sources: @count directories of stores, or files of packs, asked in this order
  * @opts: NULL for the defaults
  * @report: NULL, or what was done
  *
- * Bytes of a source are used only if they match their id. Objects that a restored object needs are
- * restored, too. A damaged object that no source has goes into quarantine: its bytes are
- * removed, and loads of it fail with FDRY_E_CORRUPT until it is sealed, imported or repaired again.
+ * After @sources, the call asks those of a load: the packs in the directory "packs" of the store,
+ * the stores and packs of FOUNDRY_REPAIR, then the registry of FOUNDRY_REGISTRY. Those that cannot
+ * be read are left out. Bytes of a source are used only if they match their id. Objects that a
+ * restored object needs are restored, too. A damaged object that no source has goes into
+ * quarantine: its bytes are removed, and loads of it fail with FDRY_E_CORRUPT until it is sealed,
+ * imported or repaired again.
  * Seals, loads and collections may run meanwhile. Errors: FDRY_E_CORRUPT (the store's own pages are
  * damaged: a new store is needed), FDRY_E_BADIMAGE (a file that is no pack), FDRY_E_INVAL (neither
  * a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL, FDRY_E_PERM. After an error, the objects that

@@ -11,6 +11,10 @@ int fdry_client_push(const char *to, const struct fdry_registry_opts *opts,
 int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
 		     const struct fdry_registry_caller *caller,
 		     struct fdry_registry_report *report) __must_check;
+int fdry_client_blobs(const char *from, const struct fdry_registry_opts *opts,
+		      const struct fdry_registry_blob *blobs, size_t count,
+		      const struct fdry_registry_caller *caller,
+		      struct fdry_registry_report *report) __must_check;
 int fdry_client_repo(const char *name, const struct fdry_repo_call *call,
 		     struct fdry_repo_report *report) __must_check;
 

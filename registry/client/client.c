@@ -76,6 +76,20 @@ static int pull(const char *from, const struct fdry_registry_opts *opts,
 	return err;
 }
 
+static int blobs(const char *from, const struct fdry_registry_opts *opts,
+		 const struct fdry_registry_blob *list, size_t count,
+		 const struct fdry_registry_caller *caller, struct fdry_registry_report *report)
+{
+	struct quiet q;
+	int err = begin(&q);
+
+	if (err)
+		return err;
+	err = fdry_client_blobs(from, opts, list, count, caller, report);
+	end(&q);
+	return err;
+}
+
 static int repo(const char *name, const struct fdry_repo_call *call,
 		struct fdry_repo_report *report)
 {
@@ -94,5 +108,6 @@ __attribute__((visibility("default"))) const struct fdry_registry_client fdry_re
 	.last_error = fdry_last_error,
 	.push = push,
 	.pull = pull,
+	.blobs = blobs,
 	.repo = repo,
 };

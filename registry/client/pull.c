@@ -29,7 +29,7 @@ struct slot {
 	struct pull *p;
 	size_t blob, source;
 	unsigned int tries; /* at the registry itself */
-	bool arrived;
+	bool arrived, missed; /* its turn may come; nobody has it */
 };
 
 struct pull {
@@ -286,7 +286,7 @@ static int blob_ask(struct slot *s, size_t source)
 static int blob_begin(struct slot *s, size_t blob)
 {
 	s->blob = blob;
-	s->arrived = false;
+	s->arrived = s->missed = false;
 	s->tries = 0;
 	return blob_ask(s, fdry_sources_next(&s->p->from, 0));
 }
@@ -322,13 +322,15 @@ static int blobs_put(struct pull *p)
 		s = &p->ring[p->first % RING];
 		if (!s->arrived)
 			return 0;
-		size = s->req.in.len;
+		size = p->blobs[s->blob].size;
+		p->window -= size;
+		if (s->missed)
+			continue;
 		err = p->caller->put(p->caller->arg, s->blob,
 				     (struct fdry_span){ s->req.in.data, size });
 		fdry_http_req_release(&s->req);
 		if (err)
 			return err;
-		p->window -= size;
 		p->done.bytes += size;
 		p->done.objects++;
 		p->report->objects_moved++;
@@ -339,6 +341,29 @@ static int blobs_put(struct pull *p)
 			return err;
 	}
 	return 0;
+}
+
+/* Deliver what has arrived, and begin more. */
+static int blobs_go_on(struct pull *p)
+{
+	int err = blobs_put(p) ?: blobs_begin(p);
+
+	p->failed |= err != 0;
+	return err;
+}
+
+/* Nobody has the object: @err. That ends a pull, but not a call for blobs. */
+static int blob_give_up(struct slot *s, int err)
+{
+	struct pull *p = s->p;
+
+	if (!p->caller->miss || (err != -FDRY_E_NOENT && err != -FDRY_E_CORRUPT))
+		return err;
+	fdry_http_req_release(&s->req);
+	s->arrived = s->missed = true;
+	err = p->caller->miss(p->caller->arg, s->blob, err);
+	p->failed |= err != 0;
+	return err ?: blobs_go_on(p);
 }
 
 /* An answer that does not have the object. */
@@ -352,7 +377,7 @@ static int blob_missed(struct fdry_http *h, struct slot *s)
 
 	if (source == p->from.origin) {
 		if (!came || ++s->tries == TRIES_MAX)
-			return err;
+			return blob_give_up(s, err);
 	} else if (fdry_sources_pass_over(&p->from, source, err)) {
 		source = fdry_sources_next(&p->from, source + 1);
 	}
@@ -365,15 +390,12 @@ static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 {
 	struct slot *s = r->arg;
 	struct pull *p = s->p;
-	int err;
 
 	if ((r->status != 200 && r->status != 206) ||
 	    !is_whole(r, &p->blobs[s->blob].oid, p->blobs[s->blob].size))
 		return blob_missed(h, s);
 	s->arrived = true;
-	err = blobs_put(p) ?: blobs_begin(p);
-	p->failed |= err != 0;
-	return err;
+	return blobs_go_on(p);
 }
 
 /* A mirror has failed: ask the next place for the objects that it did not deliver. */
@@ -461,8 +483,10 @@ static int session_open(struct pull *p, const char *from)
 	return fdry_sources_open(&p->from, &name, &opts);
 }
 
-int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
-		     const struct fdry_registry_caller *caller, struct fdry_registry_report *report)
+/* @blobs: NULL: those of the list that the name leads to. */
+static int fetch(const char *from, const struct fdry_registry_opts *opts,
+		 const struct fdry_registry_blob *blobs, size_t count,
+		 const struct fdry_registry_caller *caller, struct fdry_registry_report *report)
 {
 	struct pull *p = calloc(1, sizeof(*p));
 	size_t i;
@@ -473,7 +497,9 @@ int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
 	p->opts = opts;
 	p->caller = caller;
 	p->report = report;
-	err = session_open(p, from) ?: list_and_layers_fetch(p) ?: objects_fetch(p);
+	p->blobs = blobs;
+	p->count = count;
+	err = session_open(p, from) ?: (blobs ? 0 : list_and_layers_fetch(p)) ?: objects_fetch(p);
 	for (i = 0; i <= p->from.origin; i++) {
 		report->requests += p->from.http[i].requests;
 		report->retries += p->from.http[i].retries;
@@ -483,4 +509,18 @@ int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
 	fdry_sources_close(&p->from);
 	free(p);
 	return err;
+}
+
+int fdry_client_pull(const char *from, const struct fdry_registry_opts *opts,
+		     const struct fdry_registry_caller *caller, struct fdry_registry_report *report)
+{
+	return fetch(from, opts, NULL, 0, caller, report);
+}
+
+int fdry_client_blobs(const char *from, const struct fdry_registry_opts *opts,
+		      const struct fdry_registry_blob *blobs, size_t count,
+		      const struct fdry_registry_caller *caller,
+		      struct fdry_registry_report *report)
+{
+	return fetch(from, opts, blobs, count, caller, report);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find damage in a store (verify), and repair it from other stores and packs (repair)."""
+"""Find damage in a store (verify), and repair it from other sources (repair)."""
 import collections
 import ctypes
 import os
@@ -79,9 +79,10 @@ def verify(store=None, threads=0, progress=None, fast=False):
 def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
     """Verify a store, and restore what is damaged or missing. Returns a Repair.
 
-    store: its path (None: the default one). sources: paths of other stores, or of packs. A damaged
-    object that no source has is put into quarantine, and is never loaded. dry_run: read the
-    sources, write nothing.
+    store: its path (None: the default one). sources: paths of other stores, or of packs; the packs
+    in the store's folder "packs", those of FOUNDRY_REPAIR, and the registry of FOUNDRY_REGISTRY are
+    asked after them. A damaged object that no source has is put into quarantine, and is never
+    loaded. dry_run: read the sources, write nothing.
     """
     done, callback = [], bytes_callback(progress, "repairing")
     found = _lib.Callback(_lib.REPAIR_FN, lambda _, what, *words: done.append(

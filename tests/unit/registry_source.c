@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit test of a registry as a source of repairs: which objects it is asked for, and host memory
+ * that runs out at each step. Sanitizers have their own allocator, so under them no allocation
+ * fails.
+ */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "registry/registry.h"
+#include "store/repair.h"
+#include "tests/lib/nomem.h"
+#include "tests/lib/store.h"
+
+#define CHUNK 3000u
+
+static struct fdry_store *s;
+static struct fdry_oid chunks[3]; /* the server has the first two */
+static uint8_t bytes[3][CHUNK];
+static int listener;
+
+/* --- a server of blobs --- */
+
+static void answer(int fd, const char *request)
+{
+	char out[CHUNK + 200], hex[FDRY_OID_HEX_SIZE];
+	int i, n = snprintf(out, sizeof(out), "HTTP/1.1 404 Not Found\r\nConnection: close\r\n"
+			    "Content-Length: 0\r\n\r\n");
+
+	for (i = 0; i < 2; i++) {
+		if (!strstr(request, fdry_oid_hex(&chunks[i], hex)))
+			continue;
+		n = snprintf(out, sizeof(out), "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+			     "Content-Length: %u\r\n\r\n", CHUNK);
+		memcpy(out + n, bytes[i], CHUNK);
+		n += (int)CHUNK;
+	}
+	if (write(fd, out, (size_t)n) != n)
+		return; /* the client has left */
+}
+
+static void *serve(void *unused)
+{
+	char in[4096];
+	ssize_t n;
+	int fd;
+
+	while ((fd = accept(listener, NULL, NULL)) >= 0) {
+		n = read(fd, in, sizeof(in) - 1);
+		in[n > 0 ? n : 0] = '\0';
+		if (n > 0)
+			answer(fd, in);
+		close(fd);
+	}
+	return unused;
+}
+
+static void server_start(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(at);
+	pthread_t thread;
+	char name[100];
+
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	ck_assert(!bind(listener, (void *)&at, sizeof(at)) && !listen(listener, 8) &&
+		  !getsockname(listener, (void *)&at, &len));
+	ck_assert(!pthread_create(&thread, NULL, serve, NULL));
+	snprintf(name, sizeof(name), "oci+http://127.0.0.1:%d/images", ntohs(at.sin_port));
+	ck_assert(!setenv("FOUNDRY_REGISTRY", name, 1));
+}
+
+/* --- a store with damaged objects --- */
+
+/* The client that was built with this program. */
+static void client_name(void)
+{
+	char file[600] = "";
+	char *end;
+	int i;
+
+	ck_assert_int_gt(readlink("/proc/self/exe", file, sizeof(file) - 40), 0);
+	for (i = 0; i < 3; i++) {
+		end = strrchr(file, '/');
+		ck_assert_ptr_nonnull(end);
+		*end = '\0';
+	}
+	strcat(file, "/libfoundry-registry.so.0.2");
+	ck_assert(!setenv("FOUNDRY_REGISTRY_LIBRARY", file, 1));
+}
+
+static void setup(void)
+{
+	int i;
+
+	dir_setup_in("/dev/shm");
+	ck_assert(!setenv("HOME", dir, 1) && !setenv("no_proxy", "*", 1) &&
+		  !setenv("FOUNDRY_REGISTRY_RETRIES", "0", 1));
+	client_name();
+	server_start();
+	s = store_make();
+	seal(s, 7, 3, CHUNK, "one");
+	for (i = 0; i < 3; i++) {
+		noise(7 + (uint64_t)i, bytes[i], CHUNK);
+		chunks[i] = oid_of(bytes[i], CHUNK);
+	}
+}
+
+static void teardown(void)
+{
+	fdry_store_close(s);
+	dir_teardown();
+}
+
+static void spoil(const struct fdry_oid *oid)
+{
+	uint8_t other[CHUNK] = { 1 };
+	struct fdry_txn t;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid),
+			(struct fdry_span){ other, CHUNK }));
+	ok(fdry_txn_commit(&t));
+}
+
+static void spoil_record(const struct fdry_oid *oid)
+{
+	struct fdry_txn t;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
+			(struct fdry_span){ oid->b, 5 }));
+	ok(fdry_txn_commit(&t));
+}
+
+static bool is_whole(const struct fdry_oid *oid)
+{
+	struct fdry_reader *reader;
+	struct fdry_buf got = { 0 };
+	int err;
+
+	ok(fdry_reader_begin(s, &reader));
+	err = fdry_reader_copy(reader, oid, &got);
+	fdry_reader_end(reader);
+	fdry_buf_release(&got);
+	ck_assert(!err || err == -FDRY_E_CORRUPT);
+	return !err;
+}
+
+/* The first @n chunks. Nothing of the test itself allocates. */
+static int repair(size_t n, struct fdry_buf *why, bool *whole)
+{
+	struct fdry_source *registry;
+	int err = fdry_registry_source_new(&registry);
+
+	*whole = false;
+	if (err)
+		return err;
+	err = fdry_repair_objects(s, chunks, n, registry, why, whole);
+	fdry_source_close(registry);
+	return err;
+}
+
+static void repair_all(size_t n)
+{
+	struct fdry_buf why = { 0 };
+	bool whole;
+
+	ok(repair(n, &why, &whole));
+	ck_assert(whole && !why.len);
+}
+
+static void repair_fails(size_t n, const char *want)
+{
+	struct fdry_buf why = { 0 };
+	bool whole;
+
+	ok(repair(n, &why, &whole));
+	ck_assert(!whole && why.len);
+	ck_assert_msg(strstr((char *)why.data, want), "%s", (char *)why.data);
+	fdry_buf_release(&why);
+}
+
+/* --- tests --- */
+
+START_TEST(damaged_objects_come_back)
+{
+	spoil(&chunks[0]);
+	spoil(&chunks[1]);
+	repair_all(2);
+	ck_assert(is_whole(&chunks[0]) && is_whole(&chunks[1]));
+	check_sound(s);
+}
+END_TEST
+
+START_TEST(an_object_that_is_not_there_keeps_no_other_from_coming)
+{
+	int i;
+
+	for (i = 0; i < 3; i++)
+		spoil(&chunks[i]);
+	repair_fails(3, "was asked, and does not have it");
+	ck_assert(is_whole(&chunks[0]) && is_whole(&chunks[1]) && !is_whole(&chunks[2]));
+}
+END_TEST
+
+START_TEST(an_object_without_a_record_is_not_asked_for)
+{
+	spoil_record(&chunks[0]);
+	spoil(&chunks[1]);
+	repair_fails(2, "as its record in the store is damaged");
+	ck_assert(!is_whole(&chunks[0]) && is_whole(&chunks[1]));
+}
+END_TEST
+
+START_TEST(without_the_variable_there_is_no_source)
+{
+	struct fdry_source *registry;
+
+	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
+	ok(fdry_registry_source_new(&registry));
+	ck_assert_ptr_null(registry);
+}
+END_TEST
+
+/* A failure leaves each object damaged or whole, and another try repairs the rest. libcurl takes
+ * some failures for one of the network. */
+START_TEST(memory_runs_out)
+{
+	unsigned long n, made;
+	struct fdry_buf why = { 0 };
+	bool whole;
+	int err;
+
+	spoil(&chunks[0]);
+	repair_all(1); /* opens the library */
+	for (n = 1;; n++) {
+		spoil(&chunks[0]);
+		spoil(&chunks[1]);
+		test_nomem(n);
+		err = repair(2, &why, &whole);
+		made = test_nomem(0);
+		ck_assert_msg(err ? err == -FDRY_E_NOMEM :
+				    whole || strstr((char *)why.data, "does not help"),
+			      "allocation %lu: %s: %s", n, fdry_error_name(err),
+			      fdry_last_error());
+		ck_assert(!why.len == (err || whole));
+		ck_assert((is_whole(&chunks[0]) && is_whole(&chunks[1])) || !whole);
+		fdry_buf_release(&why);
+		if (made < n)
+			break;
+	}
+	ck_assert(!err && whole);
+	ck_assert(TEST_SANITIZED || n > 20);
+	check_sound(s);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("registry_source");
+	TCase *tc = tcase_create("source");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, damaged_objects_come_back);
+	tcase_add_test(tc, an_object_that_is_not_there_keeps_no_other_from_coming);
+	tcase_add_test(tc, an_object_without_a_record_is_not_asked_for);
+	tcase_add_test(tc, without_the_variable_there_is_no_source);
+	tcase_add_test(tc, memory_runs_out);
+	suite_add_tcase(suite, tc);
+	return test_main(suite);
+}
