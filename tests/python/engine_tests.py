@@ -13,7 +13,9 @@ from torch_scripts import Folder
 
 
 class Engine(Folder):
-    """Starts of a small engine. A subclass has start(), which makes one and returns its log."""
+    """Starts of a small engine. A subclass has start(), which makes one and returns its log; for
+    after_making() also MADE, the function that makes the model's tensors, with its module.
+    """
 
     @classmethod
     def setUpClass(cls):
@@ -52,13 +54,27 @@ class Engine(Folder):
         self.assertIn("because there is no ref 'test' in the store", log)
         return log
 
+    def after_making(self, code):
+        """Return code after which the constructor of the model (self.MADE) also does `code`, with
+        the model as `module`, and one(value), which makes a tensor.
+        """
+        return textwrap.dedent("""
+            import {file}
+            def done(module, *args, original={made}):
+                original(module, *args)
+                def one(value):
+                    return torch.full((100, 10), value)
+            {code}
+            {made} = done
+            """).format(file=self.MADE.rpartition(".Model.")[0], made=self.MADE,
+                        code=textwrap.indent(textwrap.dedent(code), " " * 4))
+
 
 class Starts:
     """Tests for a subclass of Engine.
 
-    AGAIN: the counts of a start that captures in place of the load that was begun. MADE: the
-    function that makes the model's tensors, with its module. VARIABLE: names the image. KEY: code
-    that gives the keys of graphs an object.
+    AGAIN: the counts of a start that captures in place of the load that was begun. VARIABLE: names
+    the image. KEY: code that gives the keys of graphs an object.
     """
 
     def test_weights_are_those_of_the_process(self):
@@ -137,21 +153,6 @@ class Starts:
         self.assertIn("Foundry: loaded", self.start(before=self.after_making(raw), counts="LOADED"))
         log = self.start(counts=self.AGAIN)
         self.assertIn("the tensors of this process lie elsewhere", log)
-
-    def after_making(self, code):
-        """Return code after which the constructor of the model (self.MADE) also does `code`, with
-        the model as `module`, and one(value), which makes a tensor.
-        """
-        return textwrap.dedent("""
-            import {file}
-            def done(module, *args, original={made}):
-                original(module, *args)
-                def one(value):
-                    return torch.full((100, 10), value)
-            {code}
-            {made} = done
-            """).format(file=self.MADE.rpartition(".Model.")[0], made=self.MADE,
-                        code=textwrap.indent(textwrap.dedent(code), " " * 4))
 
     def test_an_object_that_a_tuple_has_too_keeps_its_place(self):
         """No tensor can be set in a tuple, so its place is that in the object's other owner."""

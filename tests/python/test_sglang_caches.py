@@ -59,6 +59,8 @@ class Doctor(Engine):
 class Caches(Engine):
     """Files of caches that an image carries."""
 
+    MADE = "sglang.srt.model_executor.model_runner.Model.__init__"
+
     def start(self, text="", counts="LOADED", compiles=(), ninja=(), **options):
         """One start, which compiles the kernels `compiles` and the modules `ninja`."""
         return super().start(text, counts, after=f"""
@@ -138,6 +140,81 @@ class Caches(Engine):
         self.first()
         for other in ("core.FLAGS = ['-O2']", "core.SOURCE = 'other'"):
             self.start(ninja=("rope",), before="from flashinfer.jit import core\n" + other)
+
+    def test_other_headers_build_again(self):
+        header = self.path("data/include/a.cuh")
+        os.makedirs(os.path.dirname(header))
+        for text, ninja in (("first", None), ("first", ()), ("second", ("rope",))):
+            with open(header, "w", encoding="utf-8") as f:
+                f.write(text)
+            if ninja is None:
+                self.sealed()
+            else:
+                self.start(ninja=ninja)
+        shutil.rmtree(self.path("data"))
+        self.start()  # this host lacks them
+
+    def test_a_library_that_another_process_has_built_meanwhile_is_built_again(self):
+        """It may be of other flags; the image is compared when FlashInfer needs the library."""
+        self.first()
+        self.start(ninja=("rope",), before=self.after_making(f"""
+            with open("{JIT}/rope/rope.so", "ab") as f:
+                f.write(b" of another process")
+            """))
+
+    def test_a_library_that_this_host_cannot_load_is_built_again(self):
+        """For example, the first start's host has a newer C library."""
+        self.first()
+        log = self.start(ninja=("rope",), before="""
+            from flashinfer.jit import core
+            core.FOREIGN = b"library"
+            def run_ninja(folder, name, original=core.run_ninja):
+                original(folder, name)
+                core.FOREIGN = b"foreign"
+            core.run_ninja = run_ninja
+            """)
+        self.assertIn("WARNING Foundry: FlashInfer compiles the module rope, because that of the "
+                      "image cannot be loaded: ", log)
+        self.assertIn("Foundry: loaded 'test'", log)
+
+    def test_a_description_that_is_not_understood_builds_again(self):
+        """Another version of Foundry may have written it."""
+        self.first()
+        self.start(ninja=("rope",), before="""
+            from foundry.engines import jit
+            def modules(*args, original=jit.modules):
+                return dict.fromkeys(original(*args), {"other": None})
+            jit.modules = modules
+            """)
+
+    def test_a_start_without_sources_states_those_of_the_image(self):
+        """It loads the image's module, and seals since its tensors lie elsewhere. A third host has
+        other sources.
+        """
+        self.first()
+        shutil.rmtree(self.path(MODULES))
+        more = self.after_making("module.more = one(7.0)") + "from flashinfer.jit import core\n"
+        log = self.start(counts="{**PLAIN, 'profile': 0}", before=more + "core.SOURCE = None\n")
+        self.assertIn("captured and sealed 'test'", log)
+        self.script("import foundry\nwith foundry.Store(readonly=True) as store:\n"
+                    "    assert 'rope.so' in str([f.name for f in store.files('test')])\n")
+        self.start(ninja=("rope",), before=more + "core.SOURCE = 'other'\n")
+
+    def test_a_flashinfer_with_other_functions_costs_no_other_file(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                         ninja=("rope",), before="""
+            from flashinfer.jit import core
+            def build(spec, *_args, **_kwargs):
+                core.run_ninja(spec.ninja_path.parent, spec.name)
+            core.JitSpec.build = build
+            core.generate_ninja_build_for_op = lambda name: name
+            os.makedirs("%s/rope")
+            """ % JIT)
+        line = f"INFO Foundry: the image does not carry {self.path(JIT)}/rope/rope.so"
+        self.assertEqual(log.count(line), 1, log)
+        self.assertIn(" files of caches", log)
+        shutil.rmtree(self.path(CACHE))
+        self.start(ninja=("rope",))
 
     def test_another_version_of_flashinfer_builds_again(self):
         self.first()

@@ -67,6 +67,7 @@ class Watch:
         self.places = places
         self._before = {path for each in places.values() for path in _below(each)}
         self._opened, self._on = set(also), True
+        self.left = set()  # of these, those that the image does not carry
         self._starts = tuple(each + os.sep for each in places.values())
         sys.addaudithook(_hook(weakref.ref(self)))
 
@@ -161,10 +162,12 @@ def packed(watch):
         if os.path.basename(path).startswith(GROUP):
             data = _portable(path, data, paths, carried)
         elif name.startswith(jit.FOLDER + "/") and name.endswith(".so"):
-            modules[name] = jit.describe(path)
+            modules[name] = jit.describe(path, data)
             data = modules[name] and data
         if data is None or len(data) > left:
-            log.info("Foundry: the image does not carry %s", path)
+            if path not in watch.left:
+                log.info("Foundry: the image does not carry %s", path)
+                watch.left.add(path)
             continue
         left -= len(data)
         carried.add(path)

@@ -8,6 +8,7 @@ BUILT = []
 FLAGS = ["-O3"]
 COMPILER = "/usr/local/cuda"  # None: this host has none
 SOURCE = "source of {}"
+FOREIGN = b"foreign"  # so begins a library that this host cannot load
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -22,9 +23,9 @@ def generate_ninja_build_for_op(name, sources, extra_cflags, extra_cuda_cflags, 
 
 def run_ninja(folder, name):
     BUILT.append(name)
-    for suffix in ("so", "o"):
-        path = os.path.join(folder, f"{name}.{suffix}")
-        if not os.path.exists(path):
+    paths = [os.path.join(folder, f"{name}.{suffix}") for suffix in ("so", "o")]
+    if not all(map(os.path.exists, paths)):
+        for path in paths:
             with open(path, "wb") as f:
                 f.write(b"library")
 
@@ -77,8 +78,13 @@ class JitSpec:
             return
         self.loaded = True
         self.build(False, need_lock=False)
-        # As dlopen() does, which Python does not notice.
-        handle = _libc.open(os.fsencode(self.jit_library_path), os.O_RDONLY)
+        self.load(self.jit_library_path)
+
+    def load(self, so_path):
+        """As dlopen() does, which Python does not notice."""
+        if so_path.read_bytes().startswith(FOREIGN):
+            raise OSError(f"{so_path}: version `GLIBC_2.38' not found")
+        handle = _libc.open(os.fsencode(so_path), os.O_RDONLY)
         assert handle >= 0 and _libc.mmap(None, 4096, 1, 2, handle, 0)
         _libc.close(handle)
 
