@@ -76,6 +76,9 @@ class Outputs(Folder):
             assert found == same and same == found and not found != same and found != (g, 1)
             assert found + (3,) == same + (3,) and (3,) + found == (3,) + same
             assert found * 2 == 2 * found == same * 2
+            more = [7]
+            more += found
+            assert more == [7, *same]
             assert [1, ()] in found and 5 not in found
             assert found.index([1, ()]) == 1 and found.count([1, ()]) == 1
             assert repr(found) == repr(same) and bool(found)

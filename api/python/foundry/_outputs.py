@@ -85,7 +85,8 @@ class Loaded(tuple):
         return tuple, (self._whole(),)
 
     def __radd__(self, other):
-        return other + self._whole()
+        # Python asks this before a list that is to be extended (+=).
+        return other + self._whole() if isinstance(other, tuple) else NotImplemented
 
 
 def _as_tuple(name):
