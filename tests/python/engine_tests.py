@@ -3,6 +3,7 @@
 import concurrent.futures
 import glob
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -92,6 +93,8 @@ class Starts:
             self.assertEqual(len(lines), len(steps), lines)
             for line, step in zip(lines, steps):
                 self.assertRegex(line, "^INFO Foundry: " + step)
+        sizes = re.findall(r"load.*content (\d+) MiB", log)
+        self.assertEqual(sizes[:1], sizes[1:])
 
     def test_a_name_that_cannot_be_sealed_starts_plain(self):
         for name, why in (("a b", "'a b' is not a ref's name; use letters, digits and "),

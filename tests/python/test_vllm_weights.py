@@ -56,6 +56,18 @@ class Weights(Engine):
         self.assertIn("INFO Foundry: fetching 'test.weights' from oci://127.0.0.1:1/models\n", log)
         self.assertLessEqual(log.count("INFO Foundry: "), 5)
 
+    def test_a_start_does_not_say_that_it_loads_other_weights(self):
+        """Those of the store are of an older file; a registry may have the others."""
+        self.first()
+        self.write(5.0)
+        log = self.start(counts="LOADED", loads=[5.0], weight=5.0)
+        self.assertNotIn("loading 'test.weights'", log)
+        self.write(3.0)
+        log = self.start(counts="LOADED", loads=[3.0], FOUNDRY_REGISTRY="oci://127.0.0.1:1/models",
+                         FOUNDRY_REGISTRY_RETRIES="0")
+        self.assertIn("INFO Foundry: fetching 'test.weights' from oci://127.0.0.1:1/models\n", log)
+        self.assertNotIn("loading 'test.weights'", log)
+
     def test_both_runners(self):
         for once, counts in (("ONCE_V1", ""), ("LOADED_V1", "weights from")):
             log = self.start(counts=once, options=FORMAT + ", runner='V1', graphs='FULL'",

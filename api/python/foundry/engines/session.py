@@ -338,15 +338,18 @@ class Session:
         """Yield (NAME:DIGITS, facts, None or why it does not state the facts `wanted`) of each
         image of the name, the newest first.
         """
-        for ref in self.store.refs():
-            if ref.name == self.ref:
-                chosen, found = f"{ref.name}:{ref.id[:DIGITS]}", {}
-                try:
-                    found = facts.beginning(self.store.facts(chosen), self.prefix)
-                    difference = facts.difference(wanted, found, self.prefix)
-                except Error as e:  # it was removed meanwhile, or is damaged
-                    difference = str(e)
-                yield chosen, found, difference
+        for chosen in self.named_images(self.ref):
+            found = {}
+            try:
+                found = facts.beginning(self.store.facts(chosen), self.prefix)
+                difference = facts.difference(wanted, found, self.prefix)
+            except Error as e:  # it was removed meanwhile, or is damaged
+                difference = str(e)
+            yield chosen, found, difference
+
+    def named_images(self, ref):
+        """Return [NAME:DIGITS] of the images of a name, the newest first."""
+        return [f"{each.name}:{each.id[:DIGITS]}" for each in self.store.refs() if each.name == ref]
 
     def begin_caches(self, text, places):
         """Write the files that the image carries; if it carries none, note which ones are used.
@@ -462,12 +465,17 @@ class Session:
             raise Unfit(f"the image '{self.chosen}' states other facts than before")
         self.seconds["load"] = time.monotonic() - start
 
-    def log_load(self, name):
-        """Log that a load begins, or the fetch that it does first."""
+    def log_load(self, name, stated=None):
+        """Log that a load begins, or the fetch that it does first. stated: facts that the image
+        must state. If the store has none that does, nothing is logged without a registry.
+        """
         ref, _, digits = name.partition(":")
         try:
-            size = self.store.requirements(name).content_bytes
-        except Error:
+            if stated:
+                name = next(each for each in self.named_images(ref)
+                            if stated.items() <= self.store.facts(each).items())
+            size = self.store.requirements(name).copied_bytes
+        except (Error, StopIteration):
             if registry.name():
                 registry.log_fetch(ref)
             return

@@ -239,7 +239,7 @@ class Weights:
 
     def restore(self, facts):
         """Copy the content of the image into the model."""
-        self.session.log_load(self.ref)
+        self.session.log_load(self.ref, facts)
         load(self.ref, store=self.session.store, into=self.session.capture, keep=[], facts=facts,
              device=self.session.ordinal).close()
 
