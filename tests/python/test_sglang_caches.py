@@ -251,6 +251,24 @@ class Caches(Engine):
         with open(self.path("other/kernel/kernel.so"), "rb") as f:
             self.assertEqual(f.read(), b"library")
 
+    def test_a_module_that_only_another_process_builds_is_not_carried(self):
+        """It may be incomplete. This start does not need it, so the log does not name it."""
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         before="from flashinfer.jit import core\ncore.module('other')\n"
+                         + self.after_making(f"""
+            path = "{JIT}/other"
+            commands = core.generate_ninja_build_for_op(
+                "other", core.module("other").sources, None, core.FLAGS, None, None, False)
+            os.makedirs(path)
+            with open(path + "/build.ninja", "w") as f:
+                f.write(commands)
+            os.system(f"echo half > {{path}}/other.so")
+            """))
+        self.assertNotIn("other", log)
+        self.script("import foundry\nwith foundry.Store(readonly=True) as store:\n"
+                    "    names = str([each.name for each in store.files('test')])\n"
+                    "    assert 'rope.so' in names and 'other' not in names, names\n")
+
     def test_a_variable_turns_it_off(self):
         log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
                          FOUNDRY_SGLANG_CACHES="0")

@@ -109,7 +109,9 @@ class Watch:
             for path in _below(folder):
                 if path.endswith(_LEFT) or name == jit.FOLDER and not path.endswith(jit.CARRIED):
                     continue
-                if path in self._opened or path not in self._before:
+                # Another process may not have finished a library; this one maps those it uses.
+                library = name == jit.FOLDER and path.endswith(".so")
+                if path in self._opened or not library and path not in self._before:
                     try:
                         size = os.path.getsize(path)
                     except OSError:
