@@ -136,6 +136,17 @@ class Caches(Engine):
         with open(path, "rb") as f:
             self.assertEqual(f.read(), b"library of another compiler")
 
+    def test_a_library_that_ninja_has_built_before_is_left_to_it(self):
+        """Ninja would take the image's for its own, though flags or sources may be others."""
+        self.first()
+        os.unlink(self.path(os.path.join(JIT, "rope/rope.so")))
+        self.assertIn(" 0 of them were missing", self.start(ninja=("rope",)))
+        shutil.rmtree(self.path(os.path.join(JIT, "rope")))
+        os.makedirs(self.path(os.path.join(JIT, "rope")))
+        with open(self.path(os.path.join(JIT, "rope/.ninja_log")), "w", encoding="ascii") as f:
+            f.write("# ninja log v5\n")  # as a build leaves it that has failed
+        self.assertIn(" 1 of them were missing", self.start())
+
     def test_other_flags_or_sources_build_again(self):
         self.first()
         for other in ("core.FLAGS = ['-O2']", "core.SOURCE = 'other'"):

@@ -258,7 +258,8 @@ def unpack(store, ref, places, carried):
         return 0, 0
     usable = _usable(places, json.loads(store.files(ref, {PLACES})[0].data))
     missing = {name: path for name in carried for path in [_target(usable, name)]
-               if path and not os.path.lexists(path)}
+               if path and not os.path.lexists(path)
+               and not (name.startswith(jit.FOLDER + "/") and jit.is_built(path))}
     if not missing:
         return len(carried), 0
     written, left = 0, set()

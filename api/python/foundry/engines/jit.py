@@ -41,6 +41,15 @@ def _data(path):
         return None
 
 
+def is_built(path):
+    """Return whether ninja has noted that it built the library with this path. It would take the
+    library of an image for that one, and not build it though flags or sources are others.
+    """
+    folder, name = os.path.split(path)
+    logs = (_data(os.path.join(each, ".ninja_log")) for each in (folder, os.path.dirname(folder)))
+    return name.endswith(".so") and any(f"/{name}\t".encode() in (each or b"") for each in logs)
+
+
 def _path(spec):
     return os.path.abspath(spec.jit_library_path)
 
