@@ -359,7 +359,7 @@ class Engine(unittest.TestCase):
 
     def test_flashinfer_loads_a_carried_module_without_ninja(self):
         from flashinfer.jit import core
-        ran, original = [], core.JitSpec.build
+        ran, original = [], (core.JitSpec.build, core.JitSpec.load)
         with tempfile.TemporaryDirectory() as folder, (
                 mock.patch.object(core.jit_env, "FLASHINFER_JIT_DIR", core.Path(folder))), (
                 mock.patch.object(core, "run_ninja", lambda *_: ran.append(True))), (
@@ -372,9 +372,9 @@ class Engine(unittest.TestCase):
             try:
                 spec.build(False, need_lock=False)
                 self.assertEqual(ran, [True])
-                library = os.path.join(folder, "norm", "norm.so")
-                found = jit.describe(library)
-                jit.use({library: found})
+                library = core.Path(folder) / "norm" / "norm.so"
+                library.write_bytes(b"library")
+                jit.use({str(library): jit.describe(str(library), b"library")})
                 spec.build(False, need_lock=False)
                 self.assertEqual(ran, [True])
                 core.JitSpec("rope", [], [], [], [], []).build(False, need_lock=False)
@@ -382,12 +382,12 @@ class Engine(unittest.TestCase):
                 other.build(False, need_lock=False)
                 self.assertEqual(ran, [True] * 3)
                 core.generate_ninja_build_for_op = lambda **each: "other"
-                self.assertIsNone(jit.describe(library))
+                self.assertIsNone(jit.describe(str(library), b"library"))
                 source.write_text("other", "utf-8")
                 spec.build(False, need_lock=False)
                 self.assertEqual(ran, [True] * 4)
             finally:
-                core.JitSpec.build = original
+                core.JitSpec.build, core.JitSpec.load = original
                 core.jit_spec_registry._specs.pop("norm")
 
 
