@@ -3,13 +3,13 @@
  * Unit test of requests of the registry's client when host memory runs out: that is the error, and
  * not the network. Sanitizers have their own allocator, so under them no allocation fails.
  */
-#include <arpa/inet.h>
-#include <pthread.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "registry/client/http.h"
 #include "tests/lib/nomem.h"
+#include "tests/lib/server.h"
 #include "tests/lib/test.h"
 
 #define TOKEN "{\"token\":\"t\"}"
@@ -17,11 +17,10 @@
 
 /* --- a server of tokens --- */
 
-static int listener;
 static char challenge[128];
 
 /* One answer to each connection. */
-static void *serve(void *unused)
+static void *serve(void *listener)
 {
 	static const char answer[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 				     "Content-Length: 13\r\n\r\n" TOKEN;
@@ -30,31 +29,22 @@ static void *serve(void *unused)
 	int fd;
 
 	_Static_assert(sizeof(TOKEN) == 14, "Content-Length");
-	while ((fd = accept(listener, NULL, NULL)) >= 0) {
+	while ((fd = accept(*(int *)listener, NULL, NULL)) >= 0) {
 		if (read(fd, in, sizeof(in)) > 0)
 			n = write(fd, answer, sizeof(answer) - 1);
 		close(fd);
 	}
 	(void)n;
-	return unused;
+	return NULL;
 }
 
 static void setup(void)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(at);
-	pthread_t thread;
-
 	setenv("HOME", "/none", 1);
 	setenv("no_proxy", "*", 1);
-	listener = socket(AF_INET, SOCK_STREAM, 0);
-	ck_assert(!bind(listener, (void *)&at, sizeof(at)) && !listen(listener, 8) &&
-		  !getsockname(listener, (void *)&at, &len));
 	snprintf(challenge, sizeof(challenge),
 		 "Bearer realm=\"http://127.0.0.1:%d/token\",scope=\"repository:a:pull\"",
-		 ntohs(at.sin_port));
-	ck_assert(!pthread_create(&thread, NULL, serve, NULL));
+		 server_start(serve));
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 

@@ -4,13 +4,13 @@
  * that runs out at each step. Sanitizers have their own allocator, so under them no allocation
  * fails.
  */
-#include <arpa/inet.h>
-#include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "registry/registry.h"
 #include "store/repair.h"
 #include "tests/lib/nomem.h"
+#include "tests/lib/server.h"
 #include "tests/lib/store.h"
 
 #define CHUNK 3000u
@@ -18,7 +18,6 @@
 static struct fdry_store *s;
 static struct fdry_oid chunks[3]; /* the server has the first two */
 static uint8_t bytes[3][CHUNK];
-static int listener;
 
 /* --- a server of blobs --- */
 
@@ -40,35 +39,27 @@ static void answer(int fd, const char *request)
 		return; /* the client has left */
 }
 
-static void *serve(void *unused)
+static void *serve(void *listener)
 {
 	char in[4096];
 	ssize_t n;
 	int fd;
 
-	while ((fd = accept(listener, NULL, NULL)) >= 0) {
+	while ((fd = accept(*(int *)listener, NULL, NULL)) >= 0) {
 		n = read(fd, in, sizeof(in) - 1);
 		in[n > 0 ? n : 0] = '\0';
 		if (n > 0)
 			answer(fd, in);
 		close(fd);
 	}
-	return unused;
+	return NULL;
 }
 
-static void server_start(void)
+static void registry_start(void)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(at);
-	pthread_t thread;
 	char name[100];
 
-	listener = socket(AF_INET, SOCK_STREAM, 0);
-	ck_assert(!bind(listener, (void *)&at, sizeof(at)) && !listen(listener, 8) &&
-		  !getsockname(listener, (void *)&at, &len));
-	ck_assert(!pthread_create(&thread, NULL, serve, NULL));
-	snprintf(name, sizeof(name), "oci+http://127.0.0.1:%d/images", ntohs(at.sin_port));
+	snprintf(name, sizeof(name), "oci+http://127.0.0.1:%d/images", server_start(serve));
 	ck_assert(!setenv("FOUNDRY_REGISTRY", name, 1));
 }
 
@@ -99,7 +90,7 @@ static void setup(void)
 	ck_assert(!setenv("HOME", dir, 1) && !setenv("no_proxy", "*", 1) &&
 		  !setenv("FOUNDRY_REGISTRY_RETRIES", "0", 1));
 	client_name();
-	server_start();
+	registry_start();
 	s = store_make();
 	seal(s, 7, 3, CHUNK, "one");
 	for (i = 0; i < 3; i++) {
@@ -122,16 +113,6 @@ static void spoil(const struct fdry_oid *oid)
 	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
 	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid),
 			(struct fdry_span){ other, CHUNK }));
-	ok(fdry_txn_commit(&t));
-}
-
-static void spoil_record(const struct fdry_oid *oid)
-{
-	struct fdry_txn t;
-
-	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
-			(struct fdry_span){ oid->b, 5 }));
 	ok(fdry_txn_commit(&t));
 }
 
@@ -208,7 +189,7 @@ END_TEST
 
 START_TEST(an_object_without_a_record_is_not_asked_for)
 {
-	spoil_record(&chunks[0]);
+	spoil_record(s, &chunks[0]);
 	spoil(&chunks[1]);
 	repair_fails(2, "as its record in the store is damaged");
 	ck_assert(!is_whole(&chunks[0]) && is_whole(&chunks[1]));

@@ -65,16 +65,6 @@ static void spoil(const struct fdry_oid *oid)
 	ok(fdry_txn_commit(&t));
 }
 
-static void spoil_record(const struct fdry_oid *oid)
-{
-	struct fdry_txn t;
-
-	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
-			(struct fdry_span){ oid->b, 5 }));
-	ok(fdry_txn_commit(&t));
-}
-
 static void lose(const struct fdry_oid *oid)
 {
 	struct fdry_txn t;
@@ -151,7 +141,7 @@ static void spoil_all(void)
 	first_chunk();
 	spoil(&chunk);
 	spoil(&kernel);
-	spoil_record(&graph);
+	spoil_record(s, &graph);
 	lose(&image);
 }
 
@@ -245,7 +235,7 @@ START_TEST(a_record_that_is_lost_leaves_no_bytes)
 	struct fdry_object_info info;
 	struct fdry_repair_report r;
 
-	spoil_record(&graph);
+	spoil_record(s, &graph);
 	r = repair_from(NULL, false);
 	ck_assert_uint_eq(r.lost, 1);
 	ck_assert_uint_eq(r.broken, 1);
