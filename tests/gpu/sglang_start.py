@@ -27,9 +27,9 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
-from engine_start import (QWEN3, Notes, age, digest, done_for_requests,  # noqa: E402
-                          entry_points, equal_answers, limit_time, model_in, no_more_for_requests,
-                          nothing_done, notes, pretend, scale, show_table, write_model)
+from engine_start import (QWEN3, STARTS, Notes, age, digest, entry_points,  # noqa: E402
+                          equal_answers, first_and_later, limit_time, model_in, nothing_done,
+                          notes, pretend, scale, show_table, write_model)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",
@@ -287,22 +287,11 @@ def whole(more, limit):
     compile, except what the first start has compiled for its requests. Each begins its engine when
     the one before has ended.
     """
-    from engine_child import together
-    kinds = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
     with tempfile.TemporaryDirectory() as folder:
         begun = [begin(limit, title, mode, folder, *more, gate=True)
-                 for title, mode in kinds.items()]
-        try:
-            found = together([], begun[:2])
-            shutil.rmtree(os.path.join(folder, "caches"), ignore_errors=True)
-            found.update(together([], begun[2:]))
-        finally:
-            for one in begun:
-                one.kill()
-    return [*found.values(), *equal_answers(found.values(), ASKED),
-            nothing_done(found["elsewhere"]), nothing_done(found["later"]),
-            no_more_for_requests(found["elsewhere"], found["first"]),
-            not done_for_requests(found["later"])]
+                 for title, mode in STARTS.items()]
+        caches = os.path.join(folder, "caches")
+        return first_and_later(begun, lambda: shutil.rmtree(caches, ignore_errors=True), ASKED)
 
 
 def run(more):

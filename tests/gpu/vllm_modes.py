@@ -25,17 +25,11 @@ import sys
 import tempfile
 
 import vllm_start
-from engine_start import first_difference
+from engine_start import answers, first_difference
 
 MODES = ("V2-3-FULL_AND_PIECEWISE", "V1-3-FULL_AND_PIECEWISE", "V2-3-PIECEWISE", "V2-3-FULL",
          "V2-0-FULL", "V1-3-PIECEWISE", "V1-0-FULL_DECODE_ONLY", "V2-3-FULL_DECODE_ONLY")
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-def answers(line):
-    """The digests of a start's tokens and logprobs."""
-    return [[line.get(asked, {}).get(kind) for kind in ("tokens", "logprobs")]
-            for asked in ("greedy", "sampled", "alone")]
 
 
 def start(mode, which, model, folder, more):
@@ -85,7 +79,8 @@ def chain(mode, model, folder, options):
         if found:
             print(f"{mode} {which} differs from the one before: {found[:600]}", flush=True)
     return [*((f"{which} start succeeds", bool(each)) for which, each in zip(kinds, starts)),
-            *((f"{which} start answers as the one before", answers(each) == answers(before))
+            *((f"{which} start answers as the one before",
+               answers(each, vllm_start.ASKED) == answers(before, vllm_start.ASKED))
               for which, each, before in zip(kinds[1:], starts[1:], starts)),
             ("different prompts have different answers", all(
                 starts[-1].get(asked, {}).get("different", 0) > 1 for asked in vllm_start.ASKED)),

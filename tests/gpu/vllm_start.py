@@ -28,9 +28,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_start  # noqa: E402
-from engine_start import (BIG, QWEN3, Notes, age, digest, done_for_requests,  # noqa: E402
-                          entry_points, equal_answers, limit_time, model_in, no_more_for_requests,
-                          notes, pretend, scale, show_table, waited, write_model)
+from engine_start import (BIG, QWEN3, STARTS, Notes, age, digest, entry_points,  # noqa: E402
+                          equal_answers, first_and_later, limit_time, model_in, notes, pretend,
+                          scale, show_table, waited, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -343,26 +343,18 @@ def whole(more, limit):
     compile, except what the first start has compiled for its requests. Each begins its engine when
     the one before has ended.
     """
-    from engine_child import together
-    kinds = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)
         begun = [begin(limit, title, mode, folder, *more, gate=True)
-                 for title, mode in kinds.items()]
-        try:
-            found = together([], begun[:2])
+                 for title, mode in STARTS.items()]
+
+        def remove():
             for i, path in enumerate(removed(folder, more)):
                 shutil.move(path, os.path.join(folder, f"removed-{i}"))
-            found.update(together([], begun[2:]))
-        finally:
-            for one in begun:
-                one.kill()
+        good = first_and_later(begun, remove, ASKED, ZERO)
         if "--profile" in more:
             print(*(one.log() for one in begun[1:]), flush=True)
-    return [*found.values(), *equal_answers(found.values(), ASKED),
-            nothing_done(found["elsewhere"]), nothing_done(found["later"]),
-            no_more_for_requests(found["elsewhere"], found["first"]),
-            not done_for_requests(found["later"])]
+    return good
 
 
 def removed(folder, more):

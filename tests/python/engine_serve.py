@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers of engines, as the scripts of tests/gpu start them, and what they answer over HTTP."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 
+from engine_child import Limit, Start
 from engine_start import digest
 
 LIMIT = 150  # seconds until a server is ready
@@ -26,21 +27,14 @@ class Server:
     """
 
     def __init__(self, name, mode, folder, arguments, ask, variables):
-        self.name, self.began, self._ask = name, time.monotonic(), ask
-        self.path = os.path.join(folder, name + ".log")
+        self.name, self._ask = name, ask
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         pre = [] if mode == "plain" else ["-m", "foundry", "run"]
-        with open(self.path, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *pre, *arguments(port)], stdout=log, stderr=subprocess.STDOUT,
-                env={**os.environ, **variables}, start_new_session=True)
-
-    def log(self):
-        with open(self.path, encoding="utf-8", errors="replace") as f:
-            return f.read()
+        self.run = Start(Limit([], LIMIT), name, [*pre, *arguments(port)],
+                         os.path.join(folder, name + ".log"), **variables)
 
     def get(self, path, data=None):
         """Return what the server answers to a request, sent as JSON if there are data."""
@@ -54,27 +48,21 @@ class Server:
 
     def wait(self):
         """Wait until it is ready. Returns the seconds, or None if it is not."""
-        while self.process.poll() is None and time.monotonic() - self.began < LIMIT:
+        while not self.run.ended() and self.run.limit.left() > 0:
             try:
                 self.get("/health")
-                return time.monotonic() - self.began
+                return time.monotonic() - self.run.began
             except (urllib.error.URLError, OSError):
                 time.sleep(0.05)
         return None
 
     def end(self):
         """End the server's own group of processes."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                pass
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all have ended
-        self.process.wait()
+        if not self.run.ended():
+            self.run.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.run.process.wait(20)
+        self.run.kill()
 
 
 def serve(server):
@@ -84,7 +72,7 @@ def serve(server):
     try:
         ready = server.wait()
         if ready is None:
-            print("\n".join(line[:300] for line in server.log().splitlines()[-40:]), flush=True)
+            print("\n".join(line[:300] for line in server.run.log().splitlines()[-40:]), flush=True)
             return [], ""
         begin = time.monotonic()
         server.ask([1, 2, 3])
@@ -99,8 +87,7 @@ def serve(server):
               f"{len(set(map(str, alone)))} different", flush=True)
     finally:
         server.end()
-    said = "".join(line[line.index("Foundry: "):] for line in server.log().splitlines()
-                   if "Foundry: " in line and "; seconds:" in line)
+    said = "".join(server.run.said())
     print(f"{server.name}: {said[:500]}", flush=True)
     return alone, said
 

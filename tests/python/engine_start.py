@@ -214,6 +214,31 @@ def no_more_for_requests(one, other):
     return all(count <= most.get(name, 0) for name, count in done_for_requests(one).items())
 
 
+STARTS = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
+
+
+def first_and_later(begun, remove, asked, names=None):
+    """Let the starts of STARTS, which wait at their gates, begin their engines one after the other.
+    Return what is as it should be, as a list.
+
+    remove: a function that removes the caches of the first two. All succeed, with equal answers to
+    each of `asked`. The later ones count nothing, or nothing of `names`, except what the first
+    start has done for its requests.
+    """
+    from engine_child import together
+    try:
+        found = together([], begun[:2])
+        remove()
+        found.update(together([], begun[2:]))
+    finally:
+        for one in begun:
+            one.kill()
+    return [*found.values(), *equal_answers(found.values(), asked),
+            nothing_done(found["elsewhere"], names), nothing_done(found["later"], names),
+            no_more_for_requests(found["elsewhere"], found["first"]),
+            not done_for_requests(found["later"])]
+
+
 def first_difference(ours, theirs):
     """Return where two nested lists and dictionaries differ first, as text, or None."""
     def keys(each):

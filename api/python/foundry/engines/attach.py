@@ -16,11 +16,11 @@ from .. import _lib
 from .._lib import Error
 from ..generators import slots
 from .area import address
+from .graphs import NAME_MAX
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
 _DEPTH = 12
-_LONGEST = 255  # characters of a name in an image
 
 
 def _searched(kind, packages, omitted):
@@ -58,7 +58,7 @@ def find(roots, start, end, packages, omitted=()):
         path, value, depth = left.pop()
         for step, child in _children(value, packages, omitted):
             place = path + step if step and path else ""
-            if len(place) > _LONGEST:
+            if len(place) > NAME_MAX:
                 place = ""
             if isinstance(child, torch.Tensor):
                 if place and child.device.type == "cuda" and start <= address(child) < end:

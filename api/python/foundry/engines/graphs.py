@@ -12,7 +12,7 @@ from .. import _lib
 from .._lib import Error
 from ..generators import recognise
 
-_NAME_MAX = 255
+NAME_MAX = 255  # characters of a name in an image
 
 
 def _text(key):
@@ -35,9 +35,9 @@ def name_of(key):
         raise Error(_lib.REFUSED, f"the key {text} of a graph has an address, so a later start "
                     "would not find the graph")
     name = re.sub(r"[^A-Za-z0-9_.@+/=:,-]", "_", text)
-    if name == text and len(name) <= _NAME_MAX:
+    if name == text and len(name) <= NAME_MAX:
         return name
-    return f"{name[:_NAME_MAX - 17]}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{name[:NAME_MAX - 17]}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @contextlib.contextmanager
