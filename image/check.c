@@ -58,35 +58,35 @@ void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid)
 	pthread_mutex_unlock(&img->lock);
 }
 
-int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_buf *damaged)
+int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_wait *stop,
+		       const struct fdry_buf *damaged)
 {
-	size_t n = damaged->len / sizeof(struct fdry_oid);
+	size_t n = damaged->len / sizeof(struct fdry_oid), back = 0;
 	struct fdry_source *registry = NULL;
 	struct fdry_saved_err load_err;
 	struct fdry_buf why = { 0 };
-	bool whole = false;
 	int err;
 
 	fdry_saved_err_set(&load_err, -FDRY_E_CORRUPT);
 	if (!n)
 		return fdry_saved_err_restore(&load_err);
-	err = fdry_registry_source_new(&registry) ?:
+	err = fdry_registry_source_new(stop, &registry) ?:
 	      fdry_repair_objects(store, fdry_array(*damaged, const struct fdry_oid), n, registry,
-				  &why, &whole);
+				  &why, &back);
 	fdry_source_close(registry);
-	if (err)
+	if (err && err != -FDRY_E_CALLBACK)
 		err = fdry_fail(FDRY_E_CORRUPT, "%s; it was not brought back: %s", load_err.why,
 				fdry_last_error());
-	else if (!whole && why.len)
+	else if (!err && !back && why.len)
 		err = fdry_fail(FDRY_E_CORRUPT, "%s; %s", load_err.why, (const char *)why.data);
-	else if (!whole)
+	else if (!err && !back)
 		err = fdry_saved_err_restore(&load_err);
 	fdry_buf_release(&why);
 	if (err)
 		return err;
-	fdry_warn("image '%.100s' was damaged in the store; %zu object(s) were brought back, and "
-		  "its content is loaded again",
-		  name, n);
+	fdry_warn("image '%.100s' was damaged in the store; %zu of %zu object(s) were brought "
+		  "back, and its content is loaded again",
+		  name, back, n);
 	return 0;
 }
 

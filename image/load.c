@@ -655,6 +655,7 @@ int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdr
 	struct fdry_load_opts o;
 	struct load l;
 	struct fdry_image *img;
+	struct fdry_wait stop;
 	unsigned int repairs = 0;
 	bool again;
 	int err = args_check(from->store, from->name, ret);
@@ -667,12 +668,13 @@ int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdr
 	err = fdry_load_opts_check(&o);
 	if (err)
 		return err;
+	stop = (struct fdry_wait){ .stop = o.stop, .arg = o.stop_arg };
 	do {
 		again = false;
 		l = (struct load){ .opts = &o };
 		err = image_load(from, &l, mismatch, &damaged);
 		if (err == -FDRY_E_CORRUPT && repairs++ < REPAIRS_MAX) {
-			err = fdry_damage_repair(from->store, from->name, &damaged);
+			err = fdry_damage_repair(from->store, from->name, &stop, &damaged);
 			again = !err;
 		}
 		fdry_buf_release(&damaged);

@@ -144,7 +144,7 @@ static int restore(struct fdry_image *img, bool hosts)
 		if (err != -FDRY_E_CORRUPT)
 			return err;
 	} while (repairs++ < REPAIRS_MAX &&
-		 !fdry_damage_repair(img->store, img->name, &img->damaged));
+		 !fdry_damage_repair(img->store, img->name, NULL, &img->damaged));
 	return err;
 }
 
@@ -202,7 +202,7 @@ static int content_compare(struct fdry_image *img)
 		return err;
 	err = compare(img, &bytes);
 	if (err == -FDRY_E_CORRUPT) {
-		err = fdry_damage_repair(img->store, img->name, &img->damaged) ?:
+		err = fdry_damage_repair(img->store, img->name, NULL, &img->damaged) ?:
 		      restore(img, false);
 	}
 	fdry_image_leave(img, &mode);

@@ -38,7 +38,7 @@ int fdry_store_repair(const char *path, const char *const *sources, size_t count
 		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report)
 {
 	struct fdry_source *registry = NULL;
-	int err = fdry_registry_source_new(&registry);
+	int err = fdry_registry_source_new(NULL, &registry);
 
 	if (err)
 		return err;

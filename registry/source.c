@@ -23,6 +23,7 @@ struct missed {
 
 struct registry_source {
 	struct fdry_source src;
+	struct fdry_wait stop;
 	struct fdry_saved_err failed; /* the registry is not asked again */
 	struct fdry_buf missed;       /* struct missed each */
 	int len;                      /* of the name in @from, before the tag */
@@ -135,9 +136,11 @@ static int ask(struct asking *a)
 						     .miss = on_miss, .progress = on_progress };
 	size_t count = fdry_array_count(a->blobs, struct fdry_registry_blob);
 	struct fdry_registry_report report = { .sz = sizeof(report) };
+	const struct fdry_registry_opts stop = { .sz = sizeof(stop), .stop = a->rs->stop.stop,
+						 .stop_arg = a->rs->stop.arg };
 	const struct fdry_registry_client *client;
 	struct fdry_registry_opts opts;
-	int err = fdry_registry_opts_take(NULL, &opts) ?: fdry_registry_open(&client);
+	int err = fdry_registry_opts_take(&stop, &opts) ?: fdry_registry_open(&client);
 
 	if (!err)
 		err = fdry_registry_result(
@@ -146,7 +149,7 @@ static int ask(struct asking *a)
 				      fdry_array(a->blobs, struct fdry_registry_blob), count,
 				      &caller, &report),
 			a->err);
-	if (a->err || err == -FDRY_E_NOMEM)
+	if (a->err || err == -FDRY_E_NOMEM || err == -FDRY_E_CALLBACK)
 		return err;
 	fdry_saved_err_set(&a->rs->failed, err);
 	if (err)
@@ -178,8 +181,10 @@ static int registry_supply(struct fdry_source *src, struct fdry_store *to,
 static const char *reason(int err)
 {
 	return err == -FDRY_E_NOENT ? "was asked, and does not have it" :
-	       err == -FDRY_E_CORRUPT ? "was asked, and has other bytes in its place; delete them "
-					"there, and push the image again" :
+	       err == -FDRY_E_CORRUPT ? "was asked, and has other bytes in its place, or the "
+					"store's record of their number is damaged; compare "
+					"the SHA-256 of what is there with the id, and if it "
+					"differs, delete it and push the image again" :
 					"cannot be asked for it, as its record in the store is "
 					"damaged; run foundry-store repair, then pull the image";
 }
@@ -215,7 +220,7 @@ static const struct fdry_source_ops registry_ops = { .supply = registry_supply,
 						     .why = registry_why,
 						     .close = registry_close };
 
-int fdry_registry_source_new(struct fdry_source **ret)
+int fdry_registry_source_new(const struct fdry_wait *stop, struct fdry_source **ret)
 {
 	struct registry_source *rs;
 	const char *registry = NULL;
@@ -230,6 +235,8 @@ int fdry_registry_source_new(struct fdry_source **ret)
 	if (!rs)
 		return fdry_nomem();
 	rs->src.ops = &registry_ops;
+	if (stop)
+		rs->stop = *stop;
 	rs->len = (int)strlen(registry);
 	snprintf(rs->from, len, "%s:latest", registry); /* as for loads, a tag is refused */
 	*ret = &rs->src;

@@ -15,6 +15,7 @@
 #include "lib/file.h"
 #include "lib/log.h"
 #include "lib/opts.h"
+#include "lib/threads.h"
 #include "store/internal.h"
 #include "store/repair.h"
 
@@ -43,6 +44,7 @@ struct repair {
 	struct fdry_buf data[BATCH_ITEMS];
 	size_t count;
 	uint64_t bytes;
+	int err; /* of take(): no fault of the source */
 };
 
 /* Append to a text why the last source did not supply the object. Without memory it stays. */
@@ -278,9 +280,8 @@ static int links_want(struct repair *r, const struct fdry_item *it)
 	return err;
 }
 
-static int take(void *arg, const struct fdry_supply *s)
+static int supply_take(struct repair *r, const struct fdry_supply *s)
 {
-	struct repair *r = arg;
 	struct fdry_item it;
 	int err = 0;
 
@@ -305,6 +306,14 @@ static int take(void *arg, const struct fdry_supply *s)
 	return err ? err : links_want(r, &it);
 }
 
+static int take(void *arg, const struct fdry_supply *s)
+{
+	struct repair *r = arg;
+
+	r->err = supply_take(r, s);
+	return r->err;
+}
+
 /* --- sources --- */
 
 /* The wanted objects that did not come yet. */
@@ -320,17 +329,31 @@ static int wanted_now(const struct repair *r, struct fdry_idset *ret)
 	return err;
 }
 
-static int ask(struct repair *r, struct fdry_source *src)
+/* A source that the caller did not name is left out if it cannot be read. */
+static int leave_out(struct fdry_source_entry *e, const struct fdry_saved_err *failed)
 {
+	if (e->named || !e->path || failed->err == -FDRY_E_NOMEM)
+		return fdry_saved_err_restore(failed);
+	fdry_source_list_drop(e, failed->why);
+	return 0;
+}
+
+/* What the source supplied before it failed, or was stopped, is stored. */
+static int ask(struct repair *r, struct fdry_source_entry *e)
+{
+	struct fdry_saved_err failed = { 0 };
 	struct fdry_idset now = { 0 };
 	int err = wanted_now(r, &now);
 
 	if (err)
 		goto out_release;
-	err = now.count ? src->ops->supply(src, r->s, &now, take, r) : 0;
-	if (err)
+	err = now.count ? e->src->ops->supply(e->src, r->s, &now, take, r) : 0;
+	if (r->err)
 		goto out_release;
+	fdry_saved_err_set(&failed, err);
 	err = batch_flush(r);
+	if (!err && failed.err)
+		err = leave_out(e, &failed);
 out_release:
 	fdry_idset_release(&now);
 	return err;
@@ -346,7 +369,7 @@ static int ask_all(struct repair *r)
 	do {
 		wanted = r->wanted.count;
 		for (i = 0; i < n && !err && r->back.count < r->wanted.count; i++)
-			err = fdry_source_list_open(&e[i]) ?: e[i].out ? 0 : ask(r, e[i].src);
+			err = fdry_source_list_open(&e[i]) ?: e[i].out ? 0 : ask(r, &e[i]);
 	} while (!err && r->wanted.count > wanted);
 	return err;
 }
@@ -560,7 +583,7 @@ static int why_first(const struct repair *r, struct fdry_buf *why)
 }
 
 int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n,
-			struct fdry_source *last, struct fdry_buf *why, bool *whole)
+			struct fdry_source *last, struct fdry_buf *why, size_t *back)
 {
 	struct repair *r = calloc(1, sizeof(*r));
 	int err;
@@ -571,7 +594,7 @@ int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_
 	r->last = last;
 	err = objects_repair(r, oids, n) ?: why_first(r, why);
 	if (!err)
-		*whole = r->report.back == fdry_array_count(r->wants, struct want);
+		*back = r->report.back;
 	if (r->report.back)
 		fdry_verified_forget(&s->env->dir);
 	release(r);

@@ -51,7 +51,7 @@ void fdry_source_close(struct fdry_source *src);
 struct fdry_source_entry {
 	char *path;              /* NULL: the caller has opened it, and closes it */
 	struct fdry_source *src; /* NULL: it is not open */
-	bool named, out;         /* by the caller; it cannot be opened, and is left out */
+	bool named, out;         /* by the caller; it cannot be read, and is left out */
 };
 /* Append the sources that the caller names, the packs in the directory "packs" of the store, by
  * name, those of FOUNDRY_REPAIR, and @last (NULL: none). Also release the list after a failure. */
@@ -61,6 +61,8 @@ int fdry_source_list_init(struct fdry_buf *list, const struct fdry_store *s,
 /* Open the source, unless it is open. A source that the caller did not name is left out if it
  * cannot be opened. */
 int fdry_source_list_open(struct fdry_source_entry *e) __must_check;
+/* Leave out a source that the caller did not name. */
+void fdry_source_list_drop(struct fdry_source_entry *e, const char *why);
 void fdry_source_list_release(struct fdry_buf *list);
 
 int fdry_source_store_open(const char *path, struct fdry_source **ret) __must_check;

@@ -103,9 +103,14 @@ int fdry_source_list_open(struct fdry_source_entry *e)
 	err = fdry_source_open(e->path, &e->src);
 	if (!err || e->named || err == -FDRY_E_NOMEM)
 		return err;
-	fdry_warn("the source %s is left out: %s", e->path, fdry_last_error());
-	e->out = true;
+	fdry_source_list_drop(e, fdry_last_error());
 	return 0;
+}
+
+void fdry_source_list_drop(struct fdry_source_entry *e, const char *why)
+{
+	fdry_warn("the source %s is left out: %s", e->path, why);
+	e->out = true;
 }
 
 void fdry_source_list_release(struct fdry_buf *list)

@@ -205,7 +205,7 @@ void fdry_reader_end(struct fdry_reader *r);
  * @last: NULL, or a source (store/repair.h) that is asked after all others
  * @why: if an object did not come, the reason of @last is appended, with a terminator, if it has
  *       one
- * @whole: true if all of them are whole again
+ * @back: how many of them are whole again
  *
  * The call asks the files in the directory "packs" beside data.mdb, by name, then the stores and
  * packs of FOUNDRY_REPAIR, then @last. Without any, nothing happens. A source that cannot be read
@@ -214,7 +214,7 @@ void fdry_reader_end(struct fdry_reader *r);
  */
 struct fdry_source;
 int fdry_repair_objects(struct fdry_store *s, const struct fdry_oid *oids, size_t n,
-			struct fdry_source *last, struct fdry_buf *why, bool *whole) __must_check;
+			struct fdry_source *last, struct fdry_buf *why, size_t *back) __must_check;
 /* As fdry_store_repair(), with @last as above. */
 int fdry_repair_store(const char *path, const char *const *sources, size_t count,
 		      struct fdry_source *last, const struct fdry_repair_opts *opts,

@@ -108,8 +108,9 @@ struct fdry_external {
  *         They outlive the image. FDRY_E_NOKEY names a semaphore that a graph uses and the load
  *         lacks; FDRY_E_OPTS with FDRY_LOAD_OWN_CONTEXT
  * @stop, @stop_arg: NULL, or asked while the load fetches the image from a registry, in the thread
- *         that fetches, and while it waits for another process that does, in the calling one. If it
- *         stops the load, objects that were fetched stay, and no ref is set
+ *         that fetches; in the calling one while it waits for another process that fetches, and
+ *         while a registry is asked for damaged objects. If it stops the load, with
+ *         FDRY_E_CALLBACK, objects that have come stay, and no ref is set
  *
  * With @into, the load places the image among the allocations that the process has made in a region
  * with the same base. Each of these either is an allocation of the image, with the same address and

@@ -158,6 +158,16 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return t->fault ? 0 : n;
 }
 
+/* libcurl calls it at least once a second. */
+static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+	struct token *t = arg;
+
+	(void)a, (void)b, (void)c, (void)d;
+	t->fault = t->fault ?: fdry_http_stop_check(t->h);
+	return t->fault != 0;
+}
+
 /* Append "NAME=VALUE", escaped. @value: NULL appends nothing. */
 static int pair_put(struct token *t, struct fdry_buf *to, const char *name, const char *value)
 {
@@ -241,6 +251,9 @@ static int options_set(struct token *t)
 	bad |= curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->why);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_body);
 	bad |= curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+	bad |= curl_easy_setopt(t->easy, CURLOPT_NOPROGRESS, 0L);
+	bad |= curl_easy_setopt(t->easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+	bad |= curl_easy_setopt(t->easy, CURLOPT_XFERINFODATA, t);
 	if (t->headers)
 		bad |= curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
 	if (t->form.len)

@@ -303,8 +303,9 @@ static int step(struct fdry_http *h)
 	err = messages_read(h, &some);
 	if (err || some) /* other requests can begin */
 		return err;
-	if (h->opts.stop && h->opts.stop(h->opts.stop_arg))
-		return fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer");
+	err = fdry_http_stop_check(h);
+	if (err)
+		return err;
 	if (h->opts.stop && wait_ms > STOP_MS)
 		wait_ms = STOP_MS;
 	code = curl_multi_poll(h->multi, NULL, 0, (int)wait_ms + 1, NULL);

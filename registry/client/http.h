@@ -47,6 +47,7 @@ struct fdry_http_req {
 	bool hash;          /* compute the SHA-256 of a good answer */
 	bool may_refuse;    /* @done also gets status 401 */
 	bool may_fail;      /* one try: @done gets any status, also if the connection breaks */
+	bool may_exceed;    /* @done also gets a good answer that is longer than @most */
 	/* Called when the answer is final: its status is neither repeated nor followed. An error
 	 * ends fdry_http_run(), which returns it. It may start requests, this one too. */
 	int (*done)(struct fdry_http *h, struct fdry_http_req *r);
@@ -57,6 +58,7 @@ struct fdry_http_req {
 	/* The answer. */
 	long status;
 	struct fdry_buf in;   /* the body of a good answer */
+	bool exceeds;         /* ... of which bytes behind @most are missing */
 	struct fdry_buf text; /* the beginning of another one */
 	struct fdry_oid digest;
 	char *location, *content_type, *content_digest, *link, *subject;
@@ -111,6 +113,8 @@ void fdry_http_start(struct fdry_http *h, struct fdry_http_req *r);
 int fdry_http_run(struct fdry_http *h) __must_check;
 /* Start one request, whose @done is NULL, and run until it is done. */
 int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;
+/* FDRY_E_CALLBACK if the program wants the session to stop. */
+int fdry_http_stop_check(const struct fdry_http *h) __must_check;
 /* Free what the request owns. */
 void fdry_http_req_release(struct fdry_http_req *r);
 

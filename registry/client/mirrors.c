@@ -234,7 +234,8 @@ static int mirror_open(struct fdry_sources *s, size_t i, const struct fdry_regis
 		       const struct fdry_http_opts *opts)
 {
 	char scope[FDRY_REGISTRY_REPO_MAX + 32];
-	struct fdry_http_opts own = { .requests = opts->requests, .scope = scope, .mirror = true };
+	struct fdry_http_opts own = { .requests = opts->requests, .scope = scope, .mirror = true,
+				      .stop = opts->stop, .stop_arg = opts->stop_arg };
 	int err;
 
 	snprintf(scope, sizeof(scope), "repository:%s:pull", name->repo);

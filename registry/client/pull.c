@@ -85,7 +85,7 @@ static int blob_url(const struct fdry_http *h, struct fdry_http_req *r,
 /* Has the whole blob come, with its bytes? */
 static bool is_whole(const struct fdry_http_req *r, const struct fdry_oid *oid, uint64_t size)
 {
-	return r->in.len == size && fdry_oid_eq(&r->digest, oid);
+	return !r->exceeds && r->in.len == size && fdry_oid_eq(&r->digest, oid);
 }
 
 /* One request for the list, at one place. */
@@ -275,7 +275,7 @@ static int blob_ask(struct slot *s, size_t source)
 
 	s->source = source;
 	s->req = (struct fdry_http_req){ .method = "GET", .hash = true, .done = blob_done,
-					 .arg = s };
+					 .may_exceed = s->p->caller->miss, .arg = s };
 	err = blob_url(h, &s->req, &b->oid, b->size);
 	if (err)
 		return err;

@@ -121,6 +121,15 @@ out_cleanup:
 	return err;
 }
 
+/* --- a stop --- */
+
+int fdry_http_stop_check(const struct fdry_http *h)
+{
+	return h->opts.stop && h->opts.stop(h->opts.stop_arg) ?
+		       fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer") :
+		       0;
+}
+
 /* --- callbacks --- */
 
 static int fault(struct fdry_http_req *r, int err)
@@ -163,7 +172,8 @@ static int body_append(struct fdry_http_req *r, const void *data, size_t n)
 {
 	if (!r->most) /* the body of a success that nobody needs */
 		return 0;
-	if (n > r->most || r->in.len > r->most - n)
+	r->exceeds = n > r->most || r->in.len > r->most - n;
+	if (r->exceeds)
 		return fdry_fail(FDRY_E_BADIMAGE, "the registry sent more than %llu bytes for "
 				 "%.*s; its content is damaged",
 				 (unsigned long long)r->most, fdry_http_shown(r->url), r->url);
@@ -448,6 +458,7 @@ int fdry_transfer_begin(struct fdry_http *h, struct fdry_http_req *r)
 		return fdry_nomem();
 	r->status = 0;
 	r->fault = 0;
+	r->exceeds = false;
 	r->why[0] = '\0';
 	r->text.len = 0;
 	headers_drop(r);
@@ -494,6 +505,8 @@ int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode cod
 	curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &r->status);
 	curl_easy_cleanup(r->easy); /* it has large buffers, and the answer may have to wait */
 	r->easy = NULL;
+	if (r->exceeds && r->may_exceed)
+		return 0;
 	if (r->fault)
 		return r->fault;
 	if (code == CURLE_OUT_OF_MEMORY)

@@ -51,8 +51,9 @@ int store_verify(struct fdry_store *s, struct fdry_verify_report *ret) __must_ch
 /* Check that verify finds no fault. */
 void check_sound(struct fdry_store *s);
 
-/* Damage the record of an object. */
+/* Damage the record of an object, or its bytes. */
 void spoil_record(struct fdry_store *s, const struct fdry_oid *oid);
+void spoil_data(struct fdry_store *s, const struct fdry_oid *oid);
 
 /* The number of files of leases in the store. */
 unsigned int lease_files(void);

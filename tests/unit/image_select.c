@@ -3,6 +3,7 @@
  * Unit tests of names with several images: a load selects the image for its GPU and its facts.
  * Every image adds another b to a, so a result identifies the image that was loaded.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "tests/lib/image.h"
@@ -212,6 +213,36 @@ START_TEST(a_broken_image_is_passed_over)
 }
 END_TEST
 
+/* Of two damaged images, a source has one, which is the one that is loaded. */
+START_TEST(one_of_the_damaged_images_comes_back)
+{
+	static const struct job seals[] = { { .cc = "9.0", .salt = 10 },
+					    { .cc = "8.0", .salt = 20 } };
+	struct job loads[] = { { .cc = "9.0", .salt = 10 },
+			       { .cc = "8.0", .salt = 20, .err = -FDRY_E_CORRUPT,
+				 .says = "see foundry-store verify" } };
+	char pack[sizeof(dir) + 20];
+	const char *one = shared[0].id;
+	struct fdry_store *s;
+	struct fdry_oid oid;
+	int fd, i;
+
+	seal_all(seals, 2);
+	snprintf(pack, sizeof(pack), "%s/pack", dir);
+	fd = open(pack, O_WRONLY | O_CREAT, 0600);
+	ck_assert_int_ge(fd, 0);
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_store_export(s, &one, 1, fd, NULL, NULL));
+	ck_assert(!close(fd) && !setenv("FOUNDRY_REPAIR", pack, 1));
+	for (i = 0; i < 2; i++) {
+		ok(fdry_oid_parse(shared[i].id, &oid));
+		spoil_data(s, &oid);
+	}
+	fdry_store_close(s);
+	load_all(loads, 2);
+}
+END_TEST
+
 START_TEST(tagging_keeps_identities)
 {
 	static const struct job seals[] = {
@@ -254,6 +285,7 @@ int main(void)
 	tcase_add_test(tc, facts_decide_and_then_the_newest);
 	tcase_add_test(tc, facts_are_compared_without_a_driver);
 	tcase_add_test(tc, a_broken_image_is_passed_over);
+	tcase_add_test(tc, one_of_the_damaged_images_comes_back);
 	tcase_add_test(tc, tagging_keeps_identities);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit test of a registry as a source of repairs: which objects it is asked for, and host memory
- * that runs out at each step. Sanitizers have their own allocator, so under them no allocation
- * fails.
+ * Unit test of a registry as a source of repairs: which objects it is asked for, servers that do
+ * not answer, and host memory that runs out at each step. Sanitizers have their own allocator, so
+ * under them no allocation fails.
  */
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "registry/registry.h"
 #include "store/repair.h"
 #include "tests/lib/nomem.h"
@@ -18,22 +20,30 @@
 static struct fdry_store *s;
 static struct fdry_oid chunks[3]; /* the server has the first two */
 static uint8_t bytes[3][CHUNK];
+static char server[40]; /* HOST:PORT */
+/* Parts of the requests that get no answer, another one, and one that is longer than the blob. */
+static const char *_Atomic silent, *_Atomic refused, *_Atomic longer;
 
 /* --- a server of blobs --- */
 
 static void answer(int fd, const char *request)
 {
-	char out[CHUNK + 200], hex[FDRY_OID_HEX_SIZE];
+	bool more = longer && strstr(request, longer);
+	char out[CHUNK + 1 + 200] = "", hex[FDRY_OID_HEX_SIZE];
 	int i, n = snprintf(out, sizeof(out), "HTTP/1.1 404 Not Found\r\nConnection: close\r\n"
 			    "Content-Length: 0\r\n\r\n");
 
+	if (refused && strstr(request, refused))
+		n = snprintf(out, sizeof(out), "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n"
+			     "Content-Length: 0\r\nWWW-Authenticate: Bearer "
+			     "realm=\"http://%s/token\"\r\n\r\n", server);
 	for (i = 0; i < 2; i++) {
 		if (!strstr(request, fdry_oid_hex(&chunks[i], hex)))
 			continue;
 		n = snprintf(out, sizeof(out), "HTTP/1.1 200 OK\r\nConnection: close\r\n"
-			     "Content-Length: %u\r\n\r\n", CHUNK);
+			     "Content-Length: %u\r\n\r\n", CHUNK + more);
 		memcpy(out + n, bytes[i], CHUNK);
-		n += (int)CHUNK;
+		n += (int)(CHUNK + more);
 	}
 	if (write(fd, out, (size_t)n) != n)
 		return; /* the client has left */
@@ -48,6 +58,8 @@ static void *serve(void *listener)
 	while ((fd = accept(*(int *)listener, NULL, NULL)) >= 0) {
 		n = read(fd, in, sizeof(in) - 1);
 		in[n > 0 ? n : 0] = '\0';
+		if (silent && strstr(in, silent))
+			continue; /* the descriptor stays open until the test ends */
 		if (n > 0)
 			answer(fd, in);
 		close(fd);
@@ -59,7 +71,8 @@ static void registry_start(void)
 {
 	char name[100];
 
-	snprintf(name, sizeof(name), "oci+http://127.0.0.1:%d/images", server_start(serve));
+	snprintf(server, sizeof(server), "127.0.0.1:%d", server_start(serve));
+	snprintf(name, sizeof(name), "oci+http://%s/images", server);
 	ck_assert(!setenv("FOUNDRY_REGISTRY", name, 1));
 }
 
@@ -105,17 +118,6 @@ static void teardown(void)
 	dir_teardown();
 }
 
-static void spoil(const struct fdry_oid *oid)
-{
-	uint8_t other[CHUNK] = { 1 };
-	struct fdry_txn t;
-
-	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid),
-			(struct fdry_span){ other, CHUNK }));
-	ok(fdry_txn_commit(&t));
-}
-
 static bool is_whole(const struct fdry_oid *oid)
 {
 	struct fdry_reader *reader;
@@ -131,17 +133,24 @@ static bool is_whole(const struct fdry_oid *oid)
 }
 
 /* The first @n chunks. Nothing of the test itself allocates. */
-static int repair(size_t n, struct fdry_buf *why, bool *whole)
+static int repair_until(size_t n, const struct fdry_wait *stop, struct fdry_buf *why, bool *whole)
 {
 	struct fdry_source *registry;
-	int err = fdry_registry_source_new(&registry);
+	size_t back = 0;
+	int err = fdry_registry_source_new(stop, &registry);
 
 	*whole = false;
 	if (err)
 		return err;
-	err = fdry_repair_objects(s, chunks, n, registry, why, whole);
+	err = fdry_repair_objects(s, chunks, n, registry, why, &back);
+	*whole = !err && back == n;
 	fdry_source_close(registry);
 	return err;
+}
+
+static int repair(size_t n, struct fdry_buf *why, bool *whole)
+{
+	return repair_until(n, NULL, why, whole);
 }
 
 static void repair_all(size_t n)
@@ -168,8 +177,8 @@ static void repair_fails(size_t n, const char *want)
 
 START_TEST(damaged_objects_come_back)
 {
-	spoil(&chunks[0]);
-	spoil(&chunks[1]);
+	spoil_data(s, &chunks[0]);
+	spoil_data(s, &chunks[1]);
 	repair_all(2);
 	ck_assert(is_whole(&chunks[0]) && is_whole(&chunks[1]));
 	check_sound(s);
@@ -181,16 +190,29 @@ START_TEST(an_object_that_is_not_there_keeps_no_other_from_coming)
 	int i;
 
 	for (i = 0; i < 3; i++)
-		spoil(&chunks[i]);
+		spoil_data(s, &chunks[i]);
 	repair_fails(3, "was asked, and does not have it");
 	ck_assert(is_whole(&chunks[0]) && is_whole(&chunks[1]) && !is_whole(&chunks[2]));
+}
+END_TEST
+
+START_TEST(an_object_that_is_longer_keeps_no_other_from_coming)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		spoil_data(s, &chunks[i]);
+	longer = fdry_oid_hex(&chunks[0], hex);
+	repair_fails(2, "was asked, and has other bytes in its place");
+	ck_assert(!is_whole(&chunks[0]) && is_whole(&chunks[1]));
 }
 END_TEST
 
 START_TEST(an_object_without_a_record_is_not_asked_for)
 {
 	spoil_record(s, &chunks[0]);
-	spoil(&chunks[1]);
+	spoil_data(s, &chunks[1]);
 	repair_fails(2, "as its record in the store is damaged");
 	ck_assert(!is_whole(&chunks[0]) && is_whole(&chunks[1]));
 }
@@ -201,8 +223,86 @@ START_TEST(without_the_variable_there_is_no_source)
 	struct fdry_source *registry;
 
 	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
-	ok(fdry_registry_source_new(&registry));
+	ok(fdry_registry_source_new(NULL, &registry));
 	ck_assert_ptr_null(registry);
+}
+END_TEST
+
+/* --- a program that stops --- */
+
+static double begin_ms;
+
+/* Everything that can come has come. */
+static int is_second_over(void *arg)
+{
+	(void)arg;
+	return fdry_now_ms() - begin_ms > 1000;
+}
+
+/* The longest wait is a minute without a byte, four times. */
+static void check_stopped(int err)
+{
+	fails(CALLBACK, "the program has stopped the transfer", err);
+	ck_assert(fdry_now_ms() - begin_ms < 10000);
+}
+
+static int pull(const char *name)
+{
+	struct fdry_registry_opts opts = { .sz = sizeof(opts), .stop = is_second_over };
+	struct fdry_registry_report report = { .sz = sizeof(report) };
+	char from[200];
+
+	snprintf(from, sizeof(from), "oci+http://%s/%s", server, name);
+	begin_ms = fdry_now_ms();
+	return fdry_store_pull(s, from, &opts, &report);
+}
+
+/* What came before is stored. Objects come in their order, of these two the second one first. */
+START_TEST(a_repair_stops)
+{
+	const struct fdry_wait stop = { .stop = is_second_over };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_buf why = { 0 };
+	bool whole;
+
+	spoil_data(s, &chunks[0]);
+	spoil_data(s, &chunks[1]);
+	silent = fdry_oid_hex(&chunks[0], hex);
+	begin_ms = fdry_now_ms();
+	check_stopped(repair_until(2, &stop, &why, &whole));
+	ck_assert(!why.len && !is_whole(&chunks[0]) && is_whole(&chunks[1]));
+}
+END_TEST
+
+START_TEST(a_pull_stops)
+{
+	silent = "/v2/";
+	check_stopped(pull("images:tag"));
+}
+END_TEST
+
+START_TEST(a_pull_from_a_mirror_stops)
+{
+	char mirrors[sizeof(dir) + 20];
+	FILE *f;
+
+	snprintf(mirrors, sizeof(mirrors), "%s/mirrors", dir);
+	f = fopen(mirrors, "w");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "{\"version\": 1, \"registries\": [{\"prefix\": \"%s\", \"mirrors\": "
+		"[{\"location\": \"oci+http://%s/mirror\"}]}]}", server, server);
+	ck_assert(!fclose(f) && !setenv("FOUNDRY_REGISTRY_MIRRORS", mirrors, 1));
+	silent = "/v2/mirror/";
+	check_stopped(pull("images@sha256:"
+			   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"));
+}
+END_TEST
+
+START_TEST(a_pull_that_waits_for_a_token_stops)
+{
+	refused = "/v2/";
+	silent = "/token";
+	check_stopped(pull("images:tag"));
 }
 END_TEST
 
@@ -215,11 +315,11 @@ START_TEST(memory_runs_out)
 	bool whole;
 	int err;
 
-	spoil(&chunks[0]);
+	spoil_data(s, &chunks[0]);
 	repair_all(1); /* opens the library */
 	for (n = 1;; n++) {
-		spoil(&chunks[0]);
-		spoil(&chunks[1]);
+		spoil_data(s, &chunks[0]);
+		spoil_data(s, &chunks[1]);
 		test_nomem(n);
 		err = repair(2, &why, &whole);
 		made = test_nomem(0);
@@ -248,8 +348,13 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, damaged_objects_come_back);
 	tcase_add_test(tc, an_object_that_is_not_there_keeps_no_other_from_coming);
+	tcase_add_test(tc, an_object_that_is_longer_keeps_no_other_from_coming);
 	tcase_add_test(tc, an_object_without_a_record_is_not_asked_for);
 	tcase_add_test(tc, without_the_variable_there_is_no_source);
+	tcase_add_test(tc, a_repair_stops);
+	tcase_add_test(tc, a_pull_stops);
+	tcase_add_test(tc, a_pull_from_a_mirror_stops);
+	tcase_add_test(tc, a_pull_that_waits_for_a_token_stops);
 	tcase_add_test(tc, memory_runs_out);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
