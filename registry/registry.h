@@ -19,10 +19,12 @@ int fdry_registry_open(const struct fdry_registry_client **ret) __must_check;
 int fdry_registry_result(const struct fdry_registry_client *client, int ret, int own) __must_check;
 /* The rate of a push or pull. Zero it to start. */
 struct fdry_registry_meter {
-	double start_ms, last_ms, rate; /* the last in bytes a second */
+	double start_ms, last_ms, said_ms;
+	double rate; /* bytes a second */
 	uint64_t last_moved;
 };
-/* Call the functions of @opts. Errors: FDRY_E_CALLBACK (one of them stops the push or pull). */
+/* Call the functions of @opts, and write a message every ten seconds. Errors: FDRY_E_CALLBACK (one
+ * of them stops the push or pull). */
 int fdry_registry_meter_report(struct fdry_registry_meter *m, const struct fdry_registry_opts *opts,
 			       const struct fdry_registry_done *done) __must_check;
 /* Options with their defaults. FDRY_E_OPTS, FDRY_E_LIMIT. */

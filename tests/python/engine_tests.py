@@ -90,8 +90,8 @@ class Starts:
                  (r"loading 'test' \([0-9a-f]{12}\), content \d+ MiB", "loaded 'test'"))):
             lines = [line for line in log.splitlines() if line.startswith("INFO Foundry: ")
                      and "carries files for caches" not in line]  # SGLang, after its first request
-            self.assertEqual(len(lines), len(steps), lines)
-            for line, step in zip(lines, steps):
+            self.assertEqual(len(lines), 1 + len(steps), lines)
+            for line, step in zip(lines, ("driver ", *steps)):
                 self.assertRegex(line, "^INFO Foundry: " + step)
         sizes = re.findall(r"load.*content (\d+) MiB", log)
         self.assertEqual(sizes[:1], sizes[1:])

@@ -389,6 +389,26 @@ for level in (logging.WARNING, logging.DEBUG, logging.WARNING):
         self.assertEqual([out[0], out[2]], ["False []"] * 2)
         self.assertIn("('foundry', 'DEBUG')", out[1])
 
+    ENGINE = """
+import logging, sys, foundry
+from foundry.engines import log
+logging.basicConfig(stream=sys.stdout, format="root %(name)s")
+engine = logging.getLogger("engine")
+handler = logging.StreamHandler(sys.stdout)
+handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+engine.addHandler(handler)
+engine.propagate = False
+log.use(engine)
+log.use(engine)
+engine.setLevel(logging.INFO)
+foundry.load("vecadd", store=sys.argv[1]).launch(1)
+"""
+
+    def test_an_engines_log_has_the_librarys_messages(self):
+        out = self.python(self.ENGINE, self.store)
+        self.assertEqual([line.partition(", ")[0].partition(" /")[0] for line in out],
+                         ["INFO Foundry: driver"])
+
     def test_a_library_prints_nothing(self):
         for how, says in (("", "^$"),
                           ("import logging; logging.basicConfig(level='INFO')", ":foundry:")):

@@ -54,7 +54,7 @@ class Weights(Engine):
         log = self.start(loads=[3.0], FOUNDRY_REGISTRY="oci://127.0.0.1:1/models",
                          FOUNDRY_REGISTRY_RETRIES="0")
         self.assertIn("INFO Foundry: fetching 'test.weights' from oci://127.0.0.1:1/models\n", log)
-        self.assertLessEqual(log.count("INFO Foundry: "), 5)
+        self.assertLessEqual(log.count("INFO Foundry: "), 6)
 
     def test_a_start_does_not_say_that_it_loads_other_weights(self):
         """Those of the store are of an older file; a registry may have the others."""
