@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,16 @@ LIMIT = 150  # seconds until a server is ready
 PROMPTS = [[(17 * i + 13 * j) % 150000 for j in range(5 + 11 * i)] for i in range(9)]
 
 
+def free_port():
+    """Return a port that is free. SGLang adds 10,000 to it for another one."""
+    with socket.socket() as s:
+        for port in random.sample(range(20000, 32000), 100):
+            with contextlib.suppress(OSError):
+                s.bind(("127.0.0.1", port))
+                return port
+    raise OSError("none of 100 ports is free")
+
+
 class Server:
     """A server in a process of its own.
 
@@ -28,9 +39,7 @@ class Server:
 
     def __init__(self, name, mode, folder, arguments, ask, variables):
         self.name, self._ask = name, ask
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         pre = [] if mode == "plain" else ["-m", "foundry", "run"]
         self.run = Start(Limit([], LIMIT), name, [*pre, *arguments(port)],

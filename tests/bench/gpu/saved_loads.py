@@ -14,6 +14,7 @@ the sizes on which the steps depend.
 import contextlib
 import cProfile
 import gc
+import importlib
 import io
 import os
 import pstats
@@ -96,10 +97,9 @@ class Clocks:
 
 
 def watch(clocks):
-    import foundry
     gc.callbacks.append(clocks.collecting)
     for name, module, kind, function in STEPS:
-        owner = getattr(foundry, module)
+        owner = importlib.import_module("foundry." + module)
         owner = getattr(owner, kind, None) if kind else owner
         if hasattr(owner, function):
             clocks.wrap(owner, function, name)
