@@ -101,8 +101,7 @@ def watch(clocks):
     for name, module, kind, function in STEPS:
         owner = importlib.import_module("foundry." + module)
         owner = getattr(owner, kind, None) if kind else owner
-        if hasattr(owner, function):
-            clocks.wrap(owner, function, name)
+        clocks.wrap(owner, function, name)
 
 
 def table(rows):
