@@ -465,6 +465,10 @@ static int opts_read(struct start *s, const struct fdry_start_opts *opts)
 	s->ref = s->o.ref ? s->o.ref : s->o.names[0];
 	err = s->o.flags & FDRY_START_STRICT ? 0 : capture_opts_check(s);
 	s->load.sz = sizeof(s->load);
+	if (!s->load.stop) {
+		s->load.stop = s->o.stop;
+		s->load.stop_arg = s->o.stop_arg;
+	}
 	s->capture.sz = sizeof(s->capture);
 	s->capture.device = s->load.device;
 	if (!s->capture.name)

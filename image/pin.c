@@ -137,6 +137,7 @@ static int images_look(struct pin *p)
 /* What is missing comes from the registry that FOUNDRY_REGISTRY names. */
 static int host_pin(struct pin *p)
 {
+	const struct fdry_wait stop = { .stop = p->opts.stop, .arg = p->opts.stop_arg };
 	struct fdry_registry_fetch *fetch = NULL;
 	struct fdry_saved_err missing;
 	int err = images_look(p);
@@ -144,10 +145,12 @@ static int host_pin(struct pin *p)
 	if (err != -FDRY_E_NOENT && err != -FDRY_E_IDENTITY && err != -FDRY_E_CORRUPT)
 		return err;
 	fdry_saved_err_set(&missing, err);
-	err = fdry_registry_fetch_begin(p->s, p->name, fdry_image_order, NULL, &fetch);
+	err = fdry_registry_fetch_begin(p->s, p->name, fdry_image_order, &stop, &fetch);
 	if (!err && !fetch)
 		return fdry_saved_err_restore(&missing);
 	err = err ?: fdry_registry_fetch_end(fetch);
+	if (err == -FDRY_E_CALLBACK)
+		return err;
 	if (err)
 		return fdry_fail((enum fdry_errcode)-missing.err,
 				 "%s; and it cannot be fetched: %s", missing.why,

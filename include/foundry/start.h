@@ -37,7 +37,8 @@ enum fdry_start_flags {
  * @fn, @arg: captures; may be NULL if FDRY_START_STRICT is set
  * @flags: of enum fdry_start_flags
  * @wait_ms: the longest wait for a process that captures the same; 0: ten minutes
- * @stop, @stop_arg: NULL, or asked during that wait
+ * @stop, @stop_arg: NULL, or asked during that wait and, if @load has no such function, during the
+ *         loads, as fdry_load_opts.stop is
  */
 struct fdry_start_opts {
 	size_t sz;
@@ -139,7 +140,8 @@ typedef int (*fdry_exchange_fn)(void *arg, const void *mine, void *all, size_t l
  * @rank, @ranks: this process among the others, at most 4,096; 0 and 0: it is alone
  * @exchange, @exchange_arg: exchanges records among ranks of several hosts, in place of @group
  * @stop, @stop_arg: NULL, or asked during the wait for other ranks, which then do not wait for this
- *         one any more
+ *         one any more; and while the image is fetched from a registry, as fdry_load_opts.stop is.
+ *         Objects that have come stay
  */
 struct fdry_pin_opts {
 	size_t sz;

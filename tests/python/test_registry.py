@@ -57,7 +57,7 @@ import sys
 import foundry
 print("loads", flush=True)
 try:
-    foundry.load("model", store=sys.argv[1])
+    getattr(foundry, sys.argv[2])("model", store=sys.argv[1])
 except KeyboardInterrupt:
     print("interrupted")
 '''
@@ -334,6 +334,13 @@ class Registry(unittest.TestCase):
             store.describe("model")
 
     def test_ctrl_c_ends_a_load_that_fetches(self):
+        self.interrupt_two("load")
+
+    def test_ctrl_c_ends_a_pin_that_fetches(self):
+        self.interrupt_two("pin")
+
+    def interrupt_two(self, function):
+        """Interrupt a process that waits for another one, and then that one, which fetches."""
         import foundry
         self.push()
         path, asked = self.new_store(), os.path.join(self.folder, "bad", "waits")
@@ -342,8 +349,8 @@ class Registry(unittest.TestCase):
 
         def begin():
             load = subprocess.Popen(
-                [sys.executable, "-c", INTERRUPTED, path], stdout=subprocess.PIPE, text=True,
-                env={**os.environ, "FOUNDRY_REGISTRY": self.repository},
+                [sys.executable, "-c", INTERRUPTED, path, function], stdout=subprocess.PIPE,
+                text=True, env={**os.environ, "FOUNDRY_REGISTRY": self.repository},
                 cwd=os.path.join(TESTS, "python"))
             self.addCleanup(load.kill)
             self.assertEqual(load.stdout.readline(), "loads\n")

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "foundry/start.h"
 #include "lib/clock.h"
 #include "registry/registry.h"
 #include "store/repair.h"
@@ -281,6 +282,34 @@ START_TEST(a_pull_stops)
 }
 END_TEST
 
+START_TEST(a_pin_that_fetches_stops)
+{
+	const struct fdry_pin_opts opts = { .sz = sizeof(opts), .stop = is_second_over };
+	struct fdry_pin_report report = { .sz = sizeof(report) };
+
+	silent = "/v2/";
+	begin_ms = fdry_now_ms();
+	ok(fdry_image_pin(s, "model", &opts, &report));
+	ck_assert_int_eq(report.code, -FDRY_E_CALLBACK);
+	ck_assert_str_eq(report.why, "the program has stopped the transfer");
+	ck_assert(fdry_now_ms() - begin_ms < 10000);
+}
+END_TEST
+
+START_TEST(a_start_that_fetches_stops)
+{
+	const char *const name = "model";
+	struct fdry_start_opts opts = { .sz = sizeof(opts), .names = &name, .nnames = 1,
+					.flags = FDRY_START_STRICT, .stop = is_second_over };
+	struct fdry_start_report *report = NULL;
+
+	silent = "/v2/";
+	begin_ms = fdry_now_ms();
+	check_stopped(fdry_load_or_capture(s, &opts, &report));
+	ck_assert_ptr_null(report);
+}
+END_TEST
+
 START_TEST(a_pull_from_a_mirror_stops)
 {
 	char mirrors[sizeof(dir) + 20];
@@ -353,6 +382,8 @@ int main(void)
 	tcase_add_test(tc, without_the_variable_there_is_no_source);
 	tcase_add_test(tc, a_repair_stops);
 	tcase_add_test(tc, a_pull_stops);
+	tcase_add_test(tc, a_pin_that_fetches_stops);
+	tcase_add_test(tc, a_start_that_fetches_stops);
 	tcase_add_test(tc, a_pull_from_a_mirror_stops);
 	tcase_add_test(tc, a_pull_that_waits_for_a_token_stops);
 	tcase_add_test(tc, memory_runs_out);

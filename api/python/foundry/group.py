@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether an image is complete on this host, with one answer for all ranks of a group."""
 import ctypes
+import os
 
 from . import _lib
 from ._lib import lib
@@ -49,7 +50,8 @@ def pin(name, store=None, facts=None, group=None, rank=0, ranks=1, exchange=None
     answer, so all of them must call; each may name an image of its own. group: a name for the ranks
     of one start on this host; a later start needs another name. exchange: for ranks on several
     hosts, a function that gets the bytes of this rank and returns those of all ranks, by rank, such
-    as gather(). wait: seconds until other ranks of this host count as missing.
+    as gather(). wait: seconds until other ranks of this host count as missing. Ctrl-C ends the wait
+    for them, and without `exchange` that for the registry, too.
     """
     def call(_, mine, every, length):
         records = exchange(ctypes.string_at(mine, length))
@@ -60,13 +62,21 @@ def pin(name, store=None, facts=None, group=None, rank=0, ranks=1, exchange=None
 
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     callback = _lib.Callback(_lib.EXCHANGE_FN, exchange and call, failed=1)
-    stop = _lib.stop()
+    raised = []  # by handlers of signals, while a thread of its own fetches
+    stop = _lib.Callback(_lib.STOP_FN, lambda _: bool(raised), failed=1)
     opts = _lib.PinOpts(sz=ctypes.sizeof(_lib.PinOpts), facts=(_lib.Fact * len(stated))(*stated),
                         wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))), nfacts=len(stated),
                         group=_lib.text(group) if group is not None else None, rank=rank,
                         ranks=ranks, exchange=callback.fn, stop=stop.fn)
     report = _lib.PinReport(sz=ctypes.sizeof(_lib.PinReport))
-    with callback, stop:
-        lib.fdry_image_pin(as_store(store)._handle, _lib.text(name), ctypes.byref(opts),
-                           ctypes.byref(report))
+    store = as_store(store)
+
+    def ask():
+        with callback, stop:
+            lib.fdry_image_pin(store._handle, _lib.text(name), ctypes.byref(opts),
+                               ctypes.byref(report))
+    if os.environ.get("FOUNDRY_REGISTRY") and not exchange:
+        _lib.unbroken(ask, raised)
+    else:
+        ask()
     return Pinned(report)
