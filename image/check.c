@@ -84,9 +84,9 @@ int fdry_damage_repair(struct fdry_store *store, const char *name, const struct 
 	fdry_buf_release(&why);
 	if (err)
 		return err;
-	fdry_warn("image '%.100s' was damaged in the store; %zu of %zu object(s) were brought "
-		  "back, and its content is loaded again",
-		  name, back, n);
+	fdry_warn("image '%.100s' was damaged in the store; %zu object(s) were brought back, and "
+		  "its content is loaded again",
+		  name, back);
 	return 0;
 }
 

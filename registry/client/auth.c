@@ -285,8 +285,12 @@ static int ask(struct token *t)
 	int err = 0;
 
 	for (i = 0; i < TRIES; i++) {
-		if (i)
+		if (i) {
 			fdry_sleep_ms(WAIT_MS << i);
+			err = fdry_http_stop_check(t->h);
+			if (err)
+				return err;
+		}
 		t->in.len = 0;
 		code = curl_easy_perform(t->easy);
 		if (t->fault)

@@ -18,7 +18,7 @@
 #define REFUSALS_MAX 8   /* of one request, whichever one asked for tokens */
 #define WAIT_MS 250
 #define WAIT_MAX_MS 20000
-#define STOP_MS 200.0 /* between two questions whether to stop */
+#define STOP_MS 200.0 /* between two questions whether to stop, at most */
 #define RETRY_AFTER_MAX_S 300
 #define HOST_CONNECTIONS 8
 #define MIRROR_STALL_S 10
@@ -300,11 +300,8 @@ static int step(struct fdry_http *h)
 	code = curl_multi_perform(h->multi, &running);
 	if (code)
 		return multi_failed(code);
-	err = messages_read(h, &some);
+	err = messages_read(h, &some) ?: fdry_http_stop_check(h);
 	if (err || some) /* other requests can begin */
-		return err;
-	err = fdry_http_stop_check(h);
-	if (err)
 		return err;
 	if (h->opts.stop && wait_ms > STOP_MS)
 		wait_ms = STOP_MS;

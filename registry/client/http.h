@@ -96,6 +96,7 @@ struct fdry_http {
 	struct fdry_http_req *flying;           /* in flight */
 	unsigned int active;                    /* their number */
 	uint64_t requests, retries;
+	double asked_ms;                        /* the time of the last question whether to stop */
 };
 
 int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
@@ -114,7 +115,7 @@ int fdry_http_run(struct fdry_http *h) __must_check;
 /* Start one request, whose @done is NULL, and run until it is done. */
 int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;
 /* FDRY_E_CALLBACK if the program wants the session to stop. */
-int fdry_http_stop_check(const struct fdry_http *h) __must_check;
+int fdry_http_stop_check(struct fdry_http *h) __must_check;
 /* Free what the request owns. */
 void fdry_http_req_release(struct fdry_http_req *r);
 

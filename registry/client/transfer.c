@@ -7,8 +7,10 @@
 #include <strings.h>
 #include <time.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
 
+#define ASK_MS 20.0 /* between two questions whether to stop, at least */
 #define CONNECT_S 10
 #define CONNECT_MIRROR_S 3
 #define BUFFER_BYTES (256l << 10)
@@ -123,9 +125,14 @@ out_cleanup:
 
 /* --- a stop --- */
 
-int fdry_http_stop_check(const struct fdry_http *h)
+int fdry_http_stop_check(struct fdry_http *h)
 {
-	return h->opts.stop && h->opts.stop(h->opts.stop_arg) ?
+	double now = fdry_now_ms();
+
+	if (!h->opts.stop || now - h->asked_ms < ASK_MS)
+		return 0;
+	h->asked_ms = now;
+	return h->opts.stop(h->opts.stop_arg) ?
 		       fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer") :
 		       0;
 }
@@ -349,6 +356,11 @@ int fdry_http_easy(const struct fdry_http *h, CURL *easy, const char *url)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLCERT, h->cert);
 	if (h->key && own)
 		bad |= curl_easy_setopt(easy, CURLOPT_SSLKEY, h->key);
+#if LIBCURL_VERSION_NUM >= 0x075700
+	/* A request that ends does not wait for the answer of a name server. An older libcurl
+	 * refuses this, and waits. */
+	(void)curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l);
+#endif
 	if (bad == CURLE_OUT_OF_MEMORY) /* no option failed for another reason */
 		return fdry_nomem();
 	return bad ? fdry_fail(FDRY_E_NETWORK, "this libcurl lacks an option that Foundry needs; "

@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 
-static void pack_put(struct fdry_store *s)
+void image_pack_put(struct fdry_store *s)
 {
 	char name[340];
 	const char *const img = "img";
@@ -40,6 +40,6 @@ void image_small_seal(const char *ref, bool with_pack)
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
 	ok(work_seal(&w, ref));
 	if (with_pack)
-		pack_put(w.store);
+		image_pack_put(w.store);
 	work_end(&w);
 }

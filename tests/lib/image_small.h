@@ -7,6 +7,8 @@
 
 #define SMALL 64u /* bytes of the tensor "small", at the beginning of 3 MiB of content */
 
+/* Write a pack of "img" into the store's directory "packs". */
+void image_pack_put(struct fdry_store *s);
 /* Graph 1 (c = a + b), input a, constants b and small, output c, under @ref; and a pack of it. */
 void image_small_seal(const char *ref, bool with_pack);
 

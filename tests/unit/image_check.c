@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
+#include "lib/log.h"
 #include "tests/lib/flip.h"
 #include "tests/lib/image_host.h"
 #include "tests/lib/image_small.h"
@@ -93,6 +94,63 @@ START_TEST(a_pack_in_the_store_repairs_it)
 		flip_release(&chunk);
 		check_sound(load_store());
 	}
+}
+END_TEST
+
+/* 32 tensors with the same chunk, and a pack of them. */
+static void seal_same(void *unused)
+{
+	struct fdry_tensor t = { .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+				 .shape = { 2 << 20 }, .stride = { 1 } };
+	static uint8_t same[2u << 20];
+	CUdeviceptr at;
+	char name[10];
+	struct work w;
+	int i;
+
+	(void)unused;
+	work_make(&w);
+	graph_add(&w, 1);
+	noise(1, same, sizeof(same));
+	for (i = 0; i < 32; i++) {
+		cuda_ok(cuMemAlloc_v2, &at, sizeof(same));
+		cuda_ok(cuMemcpyHtoD_v2, at, same, sizeof(same));
+		snprintf(name, sizeof(name), "t%d", i);
+		t.name = name;
+		t.addr = at;
+		ok(fdry_capture_tensor(w.cap, &t));
+	}
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	image_pack_put(w.store);
+	work_end(&w);
+}
+
+static char heard[400];
+
+static void hear(void *arg, int level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	snprintf(heard, sizeof(heard), "%s", text);
+}
+
+START_TEST(a_chunk_of_several_tensors_comes_back_once)
+{
+	struct flip_chunk chunk;
+
+	test_child(seal_same, NULL);
+	(void)load_report();
+	flip_find(load_store(), "img", "t7", &chunk);
+	flip_bit(&chunk, 99);
+	flip_trust(&chunk);
+	fdry_log_set(hear, NULL, FDRY_LOG_WARN);
+	(void)load_report();
+	fdry_log_set(NULL, NULL, 0);
+	ck_assert_msg(strstr(heard, "; 1 object(s) were brought back"), "it says: %s", heard);
+	flip_release(&chunk);
 }
 END_TEST
 
@@ -514,7 +572,8 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		flipped_bits_are_found, a_pack_in_the_store_repairs_it,
-		a_broken_pack_repairs_nothing, configured_sources_repair_it, a_restore_compares,
+		a_broken_pack_repairs_nothing, a_chunk_of_several_tensors_comes_back_once,
+		configured_sources_repair_it, a_restore_compares,
 		host_content_is_compared, damage_in_any_group_is_found,
 		bytes_that_change_on_their_way, a_load_reports_compared_bytes,
 		a_context_has_one_fingerprinter, another_context_has_its_own,

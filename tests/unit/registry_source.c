@@ -4,6 +4,7 @@
  * not answer, and host memory that runs out at each step. Sanitizers have their own allocator, so
  * under them no allocation fails.
  */
+#include <netdb.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -335,6 +336,26 @@ START_TEST(a_pull_that_waits_for_a_token_stops)
 }
 END_TEST
 
+/* The resolver of the client: a name server that does not answer. */
+__attribute__((visibility("default")))
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+		struct addrinfo **ret)
+{
+	(void)node;
+	(void)service;
+	(void)hints;
+	*ret = NULL;
+	sleep(15);
+	return EAI_AGAIN;
+}
+
+START_TEST(a_pull_that_waits_for_a_name_stops)
+{
+	snprintf(server, sizeof(server), "registry.invalid");
+	check_stopped(pull("images:tag"));
+}
+END_TEST
+
 /* A failure leaves each object damaged or whole, and another try repairs the rest. libcurl takes
  * some failures for one of the network. */
 START_TEST(memory_runs_out)
@@ -386,6 +407,7 @@ int main(void)
 	tcase_add_test(tc, a_start_that_fetches_stops);
 	tcase_add_test(tc, a_pull_from_a_mirror_stops);
 	tcase_add_test(tc, a_pull_that_waits_for_a_token_stops);
+	tcase_add_test(tc, a_pull_that_waits_for_a_name_stops);
 	tcase_add_test(tc, memory_runs_out);
 	suite_add_tcase(suite, tc);
 	return test_main(suite);
