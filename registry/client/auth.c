@@ -364,7 +364,7 @@ static int creds_need(struct fdry_http *h)
 
 	if (h->auth.creds_read)
 		return 0;
-	err = fdry_creds_read(h->name.host, h->name.repo, &h->auth.creds);
+	err = fdry_creds_read(h, &h->auth.creds);
 	h->auth.creds_read = !err;
 	return err;
 }

@@ -11,6 +11,7 @@
 #include "lib/fd.h"
 #include "lib/log.h"
 #include "registry/client/helper.h"
+#include "registry/client/http.h"
 #include "registry/client/json.h"
 #include "registry/client/places.h"
 
@@ -20,6 +21,7 @@
 /* A search for the credentials of one repository. */
 struct search {
 	const char *path, *host, *repo;
+	struct fdry_http *http;
 	json_t *root;
 	struct fdry_creds *ret;
 };
@@ -116,7 +118,7 @@ static int helper_ask(struct search *s, const char *helper)
 	bool there = false;
 	int err;
 
-	err = fdry_creds_helper(helper, s->host, &out, &there);
+	err = fdry_creds_helper(s->http, helper, &out, &there);
 	if (!err && !there)
 		err = helper_absent(s, helper);
 	if (err || !out.len)
@@ -238,10 +240,10 @@ out_release:
 	return err;
 }
 
-int fdry_creds_read(const char *host, const char *repo, struct fdry_creds *ret)
+int fdry_creds_read(struct fdry_http *h, struct fdry_creds *ret)
 {
 	struct fdry_creds found = { 0 };
-	struct search s = { .host = host, .repo = repo, .ret = &found };
+	struct search s = { .host = h->name.host, .repo = h->name.repo, .http = h, .ret = &found };
 	int err = fdry_config_path(FDRY_CONFIG_REGISTRY_AUTH_FILE, &s.path);
 
 	if (err)

@@ -21,8 +21,11 @@ struct fdry_creds {
 	char *absent;        /* a helper that should have been asked and is not in PATH, or NULL */
 };
 
-/* No entry is no error: @ret is then empty. FDRY_E_ENV if a file or a helper cannot be used. */
-int fdry_creds_read(const char *host, const char *repo, struct fdry_creds *ret) __must_check;
+struct fdry_http;
+
+/* Those for the registry of a session. No entry is no error: @ret is then empty. FDRY_E_ENV if a
+ * file or a helper cannot be used; FDRY_E_CALLBACK. */
+int fdry_creds_read(struct fdry_http *h, struct fdry_creds *ret) __must_check;
 void fdry_creds_release(struct fdry_creds *c);
 /* Whether there are any. */
 static inline bool fdry_creds_some(const struct fdry_creds *c)

@@ -11,9 +11,11 @@
 
 #include "lib/clock.h"
 #include "lib/fd.h"
+#include "registry/client/http.h"
 
 #define ANSWER_MAX (1u << 16)
 #define WAIT_MS 30000
+#define STOP_MS 200 /* between two questions whether to stop */
 #define END_MS 5000 /* for a helper to end after it has closed its standard output */
 
 extern char **environ;
@@ -91,7 +93,7 @@ static void host_send(struct helper *p, const char *host)
 	close(p->in);
 }
 
-static int answer_read(struct helper *p, struct fdry_buf *ret)
+static int answer_read(struct fdry_http *h, struct helper *p, struct fdry_buf *ret)
 {
 	double until = fdry_now_ms() + WAIT_MS;
 	struct pollfd fd = { .fd = p->out, .events = POLLIN };
@@ -101,10 +103,13 @@ static int answer_read(struct helper *p, struct fdry_buf *ret)
 
 	for (;;) {
 		left = (int)(until - fdry_now_ms());
-		some = left > 0 ? poll(&fd, 1, left) : 0;
-		if (!some)
+		if (left <= 0)
 			return failed(p, "does not answer");
-		if (some < 0 && errno == EINTR)
+		some = poll(&fd, 1, left < STOP_MS ? left : STOP_MS);
+		err = fdry_http_stop_check(h);
+		if (err)
+			return err;
+		if (!some || (some < 0 && errno == EINTR))
 			continue;
 		n = read(p->out, bytes, sizeof(bytes));
 		if (n < 0 && errno == EINTR)
@@ -119,14 +124,18 @@ static int answer_read(struct helper *p, struct fdry_buf *ret)
 	}
 }
 
-static int end_wait(struct helper *p, int *status)
+static int end_wait(struct fdry_http *h, struct helper *p, int *status)
 {
 	double until = fdry_now_ms() + END_MS;
 	pid_t ended;
+	int err;
 
 	while (!(ended = waitpid(p->pid, status, WNOHANG)) || (ended < 0 && errno == EINTR)) {
 		if (fdry_now_ms() > until)
 			return failed(p, "does not end");
+		err = fdry_http_stop_check(h);
+		if (err)
+			return err;
 		fdry_sleep_ms(1);
 	}
 	return 0;
@@ -147,7 +156,7 @@ static bool says_none(const struct fdry_buf *answer)
 	return memmem(answer->data, answer->len, none, sizeof(none) - 1);
 }
 
-int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret, bool *there)
+int fdry_creds_helper(struct fdry_http *h, const char *name, struct fdry_buf *ret, bool *there)
 {
 	struct helper p = { .in = -1, .out = -1 };
 	int status = 0, err;
@@ -159,10 +168,10 @@ int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret, 
 	err = spawn(&p, there);
 	if (err || !*there)
 		return err;
-	host_send(&p, host);
-	err = answer_read(&p, ret);
+	host_send(&p, h->name.host);
+	err = answer_read(h, &p, ret);
 	close(p.out);
-	err = err ?: end_wait(&p, &status);
+	err = err ?: end_wait(h, &p, &status);
 	if (err) {
 		kill_and_wait(&p);
 		return err;

@@ -7,10 +7,13 @@
 
 #include "lib/buf.h"
 
-/* Ask docker-credential-@name, found in PATH, for @host; append its answer. If the helper has no
- * credentials, nothing is appended. @there: PATH has it. FDRY_E_ENV if it cannot be run, fails,
- * takes longer than half a minute, or closes its standard output and does not end. */
-int fdry_creds_helper(const char *name, const char *host, struct fdry_buf *ret,
+struct fdry_http;
+
+/* Ask docker-credential-@name, found in PATH, for the host of the session; append its answer. If
+ * the helper has no credentials, nothing is appended. @there: PATH has it. FDRY_E_ENV if it cannot
+ * be run, fails, takes longer than half a minute, or closes its standard output and does not end;
+ * FDRY_E_CALLBACK. */
+int fdry_creds_helper(struct fdry_http *h, const char *name, struct fdry_buf *ret,
 		      bool *there) __must_check;
 
 #endif

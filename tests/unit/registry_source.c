@@ -4,6 +4,7 @@
  * not answer, and host memory that runs out at each step. Sanitizers have their own allocator, so
  * under them no allocation fails.
  */
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -311,17 +312,26 @@ START_TEST(a_start_that_fetches_stops)
 }
 END_TEST
 
+/* A file in the test's folder, whose path the variable gets. */
+static void file_make(const char *variable, const char *name, const char *text)
+{
+	char made[sizeof(dir) + 40];
+	int fd;
+
+	snprintf(made, sizeof(made), "%s/%s", dir, name);
+	fd = open(made, O_WRONLY | O_CREAT, 0700);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	ck_assert(!close(fd) && (!variable || !setenv(variable, made, 1)));
+}
+
 START_TEST(a_pull_from_a_mirror_stops)
 {
-	char mirrors[sizeof(dir) + 20];
-	FILE *f;
+	char text[200];
 
-	snprintf(mirrors, sizeof(mirrors), "%s/mirrors", dir);
-	f = fopen(mirrors, "w");
-	ck_assert_ptr_nonnull(f);
-	fprintf(f, "{\"version\": 1, \"registries\": [{\"prefix\": \"%s\", \"mirrors\": "
-		"[{\"location\": \"oci+http://%s/mirror\"}]}]}", server, server);
-	ck_assert(!fclose(f) && !setenv("FOUNDRY_REGISTRY_MIRRORS", mirrors, 1));
+	snprintf(text, sizeof(text), "{\"version\": 1, \"registries\": [{\"prefix\": \"%s\", "
+		 "\"mirrors\": [{\"location\": \"oci+http://%s/mirror\"}]}]}", server, server);
+	file_make("FOUNDRY_REGISTRY_MIRRORS", "mirrors", text);
 	silent = "/v2/mirror/";
 	check_stopped(pull("images@sha256:"
 			   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"));
@@ -332,6 +342,17 @@ START_TEST(a_pull_that_waits_for_a_token_stops)
 {
 	refused = "/v2/";
 	silent = "/token";
+	check_stopped(pull("images:tag"));
+}
+END_TEST
+
+START_TEST(a_pull_that_waits_for_a_credential_helper_stops)
+{
+	refused = "/v2/";
+	file_make("REGISTRY_AUTH_FILE", "auth", "{\"credsStore\": \"silent\"}");
+	file_make(NULL, "docker-credential-silent",
+		  "#!/bin/sh\nPATH=/usr/bin:/bin exec sleep 60\n");
+	ck_assert(!setenv("PATH", dir, 1));
 	check_stopped(pull("images:tag"));
 }
 END_TEST
@@ -407,6 +428,7 @@ int main(void)
 	tcase_add_test(tc, a_start_that_fetches_stops);
 	tcase_add_test(tc, a_pull_from_a_mirror_stops);
 	tcase_add_test(tc, a_pull_that_waits_for_a_token_stops);
+	tcase_add_test(tc, a_pull_that_waits_for_a_credential_helper_stops);
 	tcase_add_test(tc, a_pull_that_waits_for_a_name_stops);
 	tcase_add_test(tc, memory_runs_out);
 	suite_add_tcase(suite, tc);
