@@ -74,13 +74,13 @@ int fdry_damage_repair(struct fdry_store *store, const char *name, const struct 
 	      fdry_repair_objects(store, fdry_array(*damaged, const struct fdry_oid), n, registry,
 				  &why, &back);
 	fdry_source_close(registry);
-	if (err && err != -FDRY_E_CALLBACK)
+	if (!err && !back)
+		err = why.len ? fdry_fail(FDRY_E_CORRUPT, "%s; %s", load_err.why,
+					  (const char *)why.data) :
+				fdry_saved_err_restore(&load_err);
+	else if (err && err != -FDRY_E_CALLBACK)
 		err = fdry_fail(FDRY_E_CORRUPT, "%s; it was not brought back: %s", load_err.why,
 				fdry_last_error());
-	else if (!err && !back && why.len)
-		err = fdry_fail(FDRY_E_CORRUPT, "%s; %s", load_err.why, (const char *)why.data);
-	else if (!err && !back)
-		err = fdry_saved_err_restore(&load_err);
 	fdry_buf_release(&why);
 	if (err)
 		return err;

@@ -205,7 +205,7 @@ void fdry_reader_end(struct fdry_reader *r);
  * @last: NULL, or a source (store/repair.h) that is asked after all others
  * @why: if an object did not come, the reason of @last is appended, with a terminator, if it has
  *       one
- * @back: how many of them are whole again
+ * @back: how many objects are whole again
  *
  * The call asks the files in the directory "packs" beside data.mdb, by name, then the stores and
  * packs of FOUNDRY_REPAIR, then @last. Without any, nothing happens. A source that cannot be read

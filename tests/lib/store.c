@@ -126,23 +126,29 @@ void check_sound(struct fdry_store *s)
 	ck_assert_uint_eq(r.faults + r.damaged + r.missing + r.broken + r.dangling + r.crashes, 0);
 }
 
-static void spoil(struct fdry_store *s, enum fdry_table table, const struct fdry_oid *oid)
+void spoil_record(struct fdry_store *s, const struct fdry_oid *oid)
 {
 	struct fdry_txn t;
 
 	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-	ok(fdry_txn_put(&t, table, fdry_oid_span(oid), (struct fdry_span){ oid->b, 5 }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
+			(struct fdry_span){ oid->b, 5 }));
 	ok(fdry_txn_commit(&t));
-}
-
-void spoil_record(struct fdry_store *s, const struct fdry_oid *oid)
-{
-	spoil(s, FDRY_TABLE_OBJECTS, oid);
 }
 
 void spoil_data(struct fdry_store *s, const struct fdry_oid *oid)
 {
-	spoil(s, FDRY_TABLE_DATA, oid);
+	struct fdry_span value;
+	uint8_t bytes[8192];
+	struct fdry_txn t;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), &value));
+	ck_assert(value.data && value.len <= sizeof(bytes));
+	memset(bytes, 1, value.len);
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid),
+			(struct fdry_span){ bytes, value.len }));
+	ok(fdry_txn_commit(&t));
 }
 
 unsigned int lease_files(void)

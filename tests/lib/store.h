@@ -51,7 +51,7 @@ int store_verify(struct fdry_store *s, struct fdry_verify_report *ret) __must_ch
 /* Check that verify finds no fault. */
 void check_sound(struct fdry_store *s);
 
-/* Damage the record of an object, or its bytes. */
+/* Damage the record of an object; put other bytes of the same length in place of its own. */
 void spoil_record(struct fdry_store *s, const struct fdry_oid *oid);
 void spoil_data(struct fdry_store *s, const struct fdry_oid *oid);
 

@@ -48,23 +48,6 @@ static void first_chunk(void)
 	chunk = oid_of(data, sizeof(data));
 }
 
-/* Other bytes of the same length for an object. */
-static void spoil(const struct fdry_oid *oid)
-{
-	struct fdry_span value;
-	uint8_t bytes[8192];
-	struct fdry_txn t;
-
-	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-	ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), &value));
-	ck_assert(value.data && value.len <= sizeof(bytes));
-	memcpy(bytes, value.data, value.len);
-	bytes[value.len / 2] ^= 1;
-	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid),
-			(struct fdry_span){ bytes, value.len }));
-	ok(fdry_txn_commit(&t));
-}
-
 static void lose(const struct fdry_oid *oid)
 {
 	struct fdry_txn t;
@@ -139,8 +122,8 @@ END_TEST
 static void spoil_all(void)
 {
 	first_chunk();
-	spoil(&chunk);
-	spoil(&kernel);
+	spoil_data(s, &chunk);
+	spoil_data(s, &kernel);
 	spoil_record(s, &graph);
 	lose(&image);
 }
@@ -204,8 +187,8 @@ START_TEST(an_object_without_a_source_is_never_returned)
 	struct fdry_reader *g;
 
 	first_chunk();
-	spoil(&chunk);
-	spoil(&kernel);
+	spoil_data(s, &chunk);
+	spoil_data(s, &kernel);
 	r = repair_from(NULL, true);
 	ck_assert_uint_eq(r.quarantined, 2);
 	ok(fdry_store_info(s, &chunk, &info));
@@ -251,7 +234,7 @@ START_TEST(an_import_heals_what_is_in_quarantine)
 	struct mem m = image_pack();
 	struct fdry_pack_report in;
 
-	spoil(&kernel);
+	spoil_data(s, &kernel);
 	repair_from(NULL, false);
 	ok(import_mem(s, &m, NULL, &in));
 	check_sound(s);
@@ -265,7 +248,7 @@ START_TEST(sources_are_not_believed)
 	struct fdry_repair_report r;
 	const char *source = pack_place;
 
-	spoil(&kernel);
+	spoil_data(s, &kernel);
 	r = repair_from(place, false); /* itself */
 	ck_assert_uint_eq(r.back, 0);
 	ck_assert_uint_eq(r.quarantined, 1);
@@ -302,7 +285,7 @@ START_TEST(a_repaired_object_keeps_its_kind)
 	link = put(p, FDRY_OBJECT_CHUNK, "nowhere else", 12);
 	ok(fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, text, sizeof(text), &link, 1, &oid));
 	ok(fdry_writer_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
-	spoil(&oid);
+	spoil_data(s, &oid);
 	r = repair_from(good_place, false);
 	ck_assert_uint_eq(r.back, 1);
 	ok(fdry_store_info(s, &oid, &info));

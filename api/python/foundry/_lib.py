@@ -572,12 +572,13 @@ class Callback:
             self._raised = error
 
 
-def stop(*others):
+def stop(*others, raised=()):
     """A Callback that a long call asks whether to stop: it does if the handler of a signal or one
-    of the other callbacks has raised.
+    of the other callbacks has raised. raised: the list of unbroken().
     """
     from . import _tables
-    return Callback(_tables.STOP_FN, lambda _: any(each.raised for each in others), failed=1)
+    return Callback(_tables.STOP_FN, lambda _: bool(raised) or any(each.raised for each in others),
+                    failed=1)
 
 
 def unbroken(call, raised=None):

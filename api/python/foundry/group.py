@@ -63,7 +63,7 @@ def pin(name, store=None, facts=None, group=None, rank=0, ranks=1, exchange=None
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     callback = _lib.Callback(_lib.EXCHANGE_FN, exchange and call, failed=1)
     raised = []  # by handlers of signals, while a thread of its own fetches
-    stop = _lib.Callback(_lib.STOP_FN, lambda _: bool(raised), failed=1)
+    stop = _lib.stop(raised=raised)
     opts = _lib.PinOpts(sz=ctypes.sizeof(_lib.PinOpts), facts=(_lib.Fact * len(stated))(*stated),
                         wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))), nfacts=len(stated),
                         group=_lib.text(group) if group is not None else None, rank=rank,

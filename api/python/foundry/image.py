@@ -539,7 +539,7 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
             # The load may fetch, in the library's threads. Python runs handlers of signals in the
             # main thread alone, which therefore waits here.
             raised = []
-            opts.stops = _lib.Callback(_lib.STOP_FN, lambda _: bool(raised), failed=1)
+            opts.stops = _lib.stop(raised=raised)
             opts.stop = opts.stops.fn
             _lib.unbroken(call, raised)
         else:

@@ -100,7 +100,7 @@ def watch(clocks):
     gc.callbacks.append(clocks.collecting)
     for name, module, kind, function in STEPS:
         owner = importlib.import_module("foundry." + module)
-        owner = getattr(owner, kind, None) if kind else owner
+        owner = getattr(owner, kind) if kind else owner
         clocks.wrap(owner, function, name)
 
 
