@@ -502,12 +502,14 @@ static int file_put(struct slice *s)
 static int slice_make(struct slice *s)
 {
 	const struct fdry_elf *elf = &s->c->elf;
+	const struct fdry_cubin_section *kinds = s->c->sections;
+	uint32_t names = elf->sections[elf->symtab].h.link;
 	int err;
 
-	if (elf->h.shstrndx == elf->sections[elf->symtab].h.link ||
-	    s->c->sections[elf->h.shstrndx].kind != FDRY_SECTION_NAMES ||
-	    s->c->sections[elf->sections[elf->symtab].h.link].kind != FDRY_SECTION_NAMES)
-		return noslice("%s", "its names lie in tables of an unknown kind");
+	if (elf->h.shstrndx == names || kinds[elf->h.shstrndx].kind != FDRY_SECTION_NAMES ||
+	    kinds[names].kind != FDRY_SECTION_NAMES ||
+	    kinds[elf->symtab].kind != FDRY_SECTION_SYMTAB)
+		return noslice("%s", "its symbols or names lie in tables of an unknown kind");
 	s->sections = calloc(elf->nsections, sizeof(*s->sections));
 	s->symbols = calloc(elf->nsymbols + 1, sizeof(*s->symbols));
 	s->headers = calloc(elf->nsections, sizeof(*s->headers));

@@ -333,6 +333,11 @@ static void make_odd(const struct fdry_cubin *c, uint8_t *bytes, int which)
 				   offsetof(struct fdry_elf_shdr, info),
 			   1);
 		break;
+	case 4: /* a table of symbols that is named as debug information is */
+		s = &c->elf.sections[c->elf.symtab];
+		memcpy(bytes + c->elf.sections[c->elf.h.shstrndx].h.offset + s->h.name, ".debug_",
+		       sizeof(".symtab") - 1);
+		break;
 	default: /* constants of another function than the one in their name */
 		fdry_set32(bytes + header_at(c, ".nv.constant0.lookup") +
 				   offsetof(struct fdry_elf_shdr, info),
@@ -345,7 +350,7 @@ START_TEST(odd_things_keep_it_whole)
 {
 	static const char *const names[3] = { "lookup", NULL };
 	static const char *const why[] = { ".nv.compat", "0xee", "102", ".nv.constant0.lookup",
-					   ".nv.constant0.lookup" };
+					   "its symbols", ".nv.constant0.lookup" };
 	struct fdry_span bytes = golden_read("vars.90.cubin"), odd = golden_cut(bytes, bytes.len);
 	struct fdry_cubin *c = parse(bytes);
 	struct fdry_buf b = { 0 };
@@ -530,7 +535,7 @@ int main(void)
 	tcase_add_loop_test(tc, golden_hashes, 0, 4);
 	tcase_add_loop_test(tc, odd_cubins_stay_whole, 0, 2);
 	tcase_add_loop_test(tc, printing_kernels_stay_whole, 0, 3);
-	tcase_add_loop_test(tc, odd_things_keep_it_whole, 0, 5);
+	tcase_add_loop_test(tc, odd_things_keep_it_whole, 0, 6);
 	tcase_add_loop_test(tc, stale_numbers_are_put_right, 0, 2);
 	tcase_add_test(tc, unknown_code_reaches_everything);
 	tcase_add_loop_test(tc, check_notices_changes, 0, 3);
