@@ -446,6 +446,35 @@ int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 	return 0;
 }
 
+void fdry_txn_scatter(const struct fdry_txn *t)
+{
+	const struct fdry_pages *p = &t->view.pages;
+
+	(void)madvise((void *)(uintptr_t)p->base, p->count * p->size, MADV_RANDOM);
+}
+
+int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to)
+{
+	uint64_t from = (uint64_t)(value.data - t->view.pages.base);
+	struct fdry_damage d = { .page = from / t->view.pages.size };
+	int fd = -1, rc = mdb_env_get_fd(t->db->env, &fd);
+	size_t done = 0;
+	ssize_t n;
+
+	if (rc)
+		return fdry_db_fail(t->db, rc, "read");
+	while (done < value.len) {
+		n = pread(fd, (char *)to + done, value.len - done, (off_t)(from + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		d.what = n ? "the disk cannot read it" : "the file ends before it";
+		if (n <= 0)
+			return fdry_damage_fail(t->db, d, "read");
+		done += (size_t)n;
+	}
+	return 0;
+}
+
 /* Copy a large value into the new memory that LMDB allocated for it. The kernel makes its pages in
  * one call, in half the time of a fault for each page. An old kernel cannot; then the copy does. */
 static void value_fill(void *to, struct fdry_span value)

@@ -65,7 +65,7 @@ static void progress_report(struct parent *p)
 
 	if (p->opts.progress)
 		p->opts.progress(p->opts.progress_arg,
-				 __atomic_load_n(&sh->report.bytes, __ATOMIC_RELAXED),
+				 __atomic_load_n(&sh->bytes_done, __ATOMIC_RELAXED),
 				 sh->bytes_total);
 }
 

@@ -35,6 +35,7 @@ struct fdry_verify_shared {
 	struct fdry_verify_report report;
 	enum fdry_verify_stage stage;
 	uint64_t bytes_total; /* of all objects, as their records say */
+	uint64_t bytes_done;  /* for the progress: also of objects that are not reported yet */
 	uint64_t objects_total;
 	/* Objects before @at are done. If a child crashes while several threads work, the next
 	 * child repeats the objects up to

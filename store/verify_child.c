@@ -2,24 +2,25 @@
 /*
  * verify_child.c - one stage of verifying a store, in a process that may crash.
  *
- * Objects are listed in slices, and the slice's objects checked by a work queue, each in a
- * transaction of its own: no view lasts long, so that a check of a large store beside its
- * writers does not make the file grow. An object that
- * is collected meanwhile is no fault. Faults are reported, and counted, in the order of ids.
+ * Objects are listed in slices. A work queue checks the objects of a slice in the order in which
+ * their bytes lie in the file, so that the kernel reads ahead, each in a transaction of its own: no
+ * view lasts long, so that a check of a large store beside its writers does not make the file grow.
+ * An object that is collected meanwhile is no fault. Faults are reported, and counted, in the order
+ * of ids.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/workqueue.h"
 #include "store/verify.h"
 
-#define SLICE_BYTES (64u << 20)
-#define SLICE_BYTES_FAST (512u << 20) /* threads wait for each other at the end of a slice */
-#define SLICE_OBJECTS 1024
-#define AHEAD 16 /* objects that are read while others are compared, so that the disk is busy */
+#define SLICE_BYTES (16ull << 30) /* threads wait for each other at the end of a slice */
+#define SLICE_OBJECTS 8192
+/* Bytes of an object that are copied from the file; a larger one is read in the map. */
+#define COPIED_MIN (64u << 10)
+#define COPIED_MAX (64u << 20)
 
 struct child {
 	struct fdry_verify *v;
@@ -159,6 +160,8 @@ static int check_tables(struct child *c)
 	uint64_t before = c->shared->report.damaged;
 	int i, err = fdry_txn_read(c->s->env->db, &c->t);
 
+	if (!err)
+		fdry_txn_scatter(&c->t);
 	c->shared->bytes_total = 0;
 	for (i = 0; i < FDRY_TABLE_COUNT && !err; i++)
 		err = check_table(c, (enum fdry_table)i, names[i]);
@@ -262,6 +265,7 @@ struct check {
 	struct fdry_saved_err saved_err;
 	struct slice *slice;
 	struct fdry_oid oid;
+	const uint8_t *at; /* of its bytes in the map; NULL: not known */
 	/* the result, beside an error */
 	uint64_t bytes;
 	bool gone, quarantined, compared;
@@ -273,7 +277,8 @@ struct slice {
 	struct fdry_workqueue queue;
 	struct fdry_unpacker unpackers[FDRY_WORKERS_MAX];
 	struct fdry_buf copies[FDRY_WORKERS_MAX];
-	struct check checks[SLICE_OBJECTS];
+	struct check checks[SLICE_OBJECTS];  /* ascending ids */
+	struct check *by_place[SLICE_OBJECTS]; /* in the order of their bytes in the file */
 	size_t count;
 	uint64_t bytes;
 	bool more;
@@ -295,56 +300,42 @@ static int check_links(struct check *k, struct fdry_txn *t, const struct fdry_re
 	return err;
 }
 
-/* Read what is not in memory, all of it at once: MADV_POPULATE_READ waits and saves most page
- * faults, MADV_WILLNEED only begins. */
-static void bytes_bring(struct fdry_span bytes, int advice)
+/* Read the bytes of a plain object. Those of many pages are copied from the file. */
+static int bytes_read(struct check *k, struct fdry_txn *t, const struct fdry_record *rec,
+		      struct fdry_buf *copy, struct fdry_span *ret)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes.data & ~(page - 1);
+	void *to = NULL;
+	int err = fdry_object_stored(t, &k->oid, rec, ret);
 
-	(void)madvise((void *)at, (uintptr_t)bytes.data + bytes.len - at, advice);
-}
-
-/* Objects of a slice are compared in order. */
-static void ahead_bring(struct check *k, struct fdry_txn *t)
-{
-	const struct slice *sl = k->slice;
-	struct fdry_span bytes;
-
-	if (k + AHEAD < sl->checks + sl->count && !sl->c->shared->alone &&
-	    !fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(&k[AHEAD].oid), &bytes) && bytes.data)
-		bytes_bring(bytes, MADV_WILLNEED);
+	if (err || ret->len < COPIED_MIN || ret->len > COPIED_MAX)
+		return err;
+	if (copy->len < ret->len)
+		err = fdry_buf_grow(copy, ret->len - copy->len, &to);
+	err = err ?: fdry_txn_copy(t, *ret, copy->data);
+	ret->data = copy->data;
+	return err;
 }
 
 /* Compare a chunk with the fingerprints that manifests record of it. After a difference its hash
  * decides which of the two is wrong. */
-static int fingerprint_check(struct check *k, struct fdry_txn *t, const struct fdry_record *rec,
+static int fingerprint_check(struct check *k, struct fdry_span bytes,
 			     struct fdry_verify_print *want)
 {
 	struct fdry_verify_prints *prints = k->slice->c->v->prints;
-	struct fdry_fingerprint found;
-	struct fdry_span bytes;
-	int err = fdry_object_stored(t, &k->oid, rec, &bytes);
+	struct fdry_fingerprint found = fdry_fingerprint_of(bytes.data, bytes.len);
+	int err;
 
-	if (err)
-		goto out_damaged;
-	bytes_bring(bytes, MADV_POPULATE_READ);
-	ahead_bring(k, t);
-	found = fdry_fingerprint_of(bytes.data, bytes.len);
 	k->compared = true;
 	for (; want; want = fdry_verify_prints_next(prints, &k->oid, want)) {
 		if (fdry_fingerprint_eq(found, want->value))
 			continue;
 		err = fdry_object_verify(&k->oid, bytes);
 		if (err)
-			goto out_damaged;
+			return err;
 		want->wrong = true;
 		__atomic_store_n(&prints->wrong, true, __ATOMIC_RELAXED);
 	}
 	return 0;
-out_damaged:
-	if (err == -FDRY_E_CORRUPT)
-		fdry_txn_damaged(t);
-	return err;
 }
 
 static int bytes_check(struct check *k, struct fdry_txn *t, const struct fdry_record *rec,
@@ -353,13 +344,21 @@ static int bytes_check(struct check *k, struct fdry_txn *t, const struct fdry_re
 	struct fdry_verify_prints *prints = k->slice->c->v->prints;
 	struct fdry_buf *copy = &k->slice->copies[worker];
 	struct fdry_verify_print *want = NULL;
+	struct fdry_span bytes;
+	int err;
 
-	if (prints && rec->codec == FDRY_CODEC_PLAIN)
+	if (rec->codec != FDRY_CODEC_PLAIN) {
+		copy->len = 0;
+		return fdry_object_read(t, &k->oid, &k->slice->unpackers[worker], copy);
+	}
+	if (prints)
 		want = fdry_verify_prints_next(prints, &k->oid, NULL);
-	if (want)
-		return fingerprint_check(k, t, rec, want);
-	copy->len = 0;
-	return fdry_object_check(t, &k->oid, rec, &k->slice->unpackers[worker], copy);
+	err = bytes_read(k, t, rec, copy, &bytes);
+	if (!err)
+		err = want ? fingerprint_check(k, bytes, want) : fdry_object_verify(&k->oid, bytes);
+	if (err == -FDRY_E_CORRUPT)
+		fdry_txn_damaged(t);
+	return err;
 }
 
 static int check_in(struct check *k, struct fdry_txn *t, unsigned int worker)
@@ -389,6 +388,7 @@ static int check_work(struct fdry_work *work, unsigned int worker)
 		return err;
 	err = check_in(k, &t, worker);
 	fdry_txn_abort(&t);
+	__atomic_fetch_add(&k->slice->c->shared->bytes_done, k->bytes, __ATOMIC_RELAXED);
 	return err;
 }
 
@@ -398,14 +398,14 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	struct slice *sl = arg;
 	struct fdry_verify_shared *sh = sl->c->shared;
-	uint64_t most = sl->c->v->prints ? SLICE_BYTES_FAST : SLICE_BYTES;
+	struct fdry_span bytes = { 0 };
 	struct fdry_record rec;
 	struct check *k;
 
 	if (key.len != FDRY_OID_SIZE)
 		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects",
 				 key.len);
-	if (sl->bytes >= most || sl->count == SLICE_OBJECTS ||
+	if (sl->bytes >= SLICE_BYTES || sl->count == SLICE_OBJECTS ||
 	    (sh->alone && sl->count && memcmp(key.data, &sh->until, FDRY_OID_SIZE) > 0)) {
 		sl->more = true;
 		return FDRY_EACH_STOP;
@@ -414,8 +414,18 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 	*k = (struct check){ .work = { .fn = check_work, .saved_err = &k->saved_err },
 			     .slice = sl };
 	memcpy(k->oid.b, key.data, FDRY_OID_SIZE);
+	if (!sh->alone && !fdry_txn_get(&sl->c->t, FDRY_TABLE_DATA, key, &bytes))
+		k->at = bytes.data;
+	sl->by_place[sl->count - 1] = k;
 	sl->bytes += fdry_record_parse(value, &rec) ? 0 : rec.size;
 	return 0;
+}
+
+static int place_cmp(const void *a, const void *b)
+{
+	const struct check *x = *(struct check *const *)a, *y = *(struct check *const *)b;
+
+	return (x->at > y->at) - (x->at < y->at);
 }
 
 static int slice_list(struct slice *sl)
@@ -425,12 +435,15 @@ static int slice_list(struct slice *sl)
 
 	if (err)
 		return err;
+	fdry_txn_scatter(&c->t);
 	sl->count = 0;
 	sl->bytes = 0;
 	sl->more = false;
 	err = fdry_txn_each(&c->t, FDRY_TABLE_OBJECTS, fdry_oid_span(&c->shared->at), slice_entry,
 			    sl);
 	fdry_txn_abort(&c->t);
+	if (!c->shared->alone)
+		qsort(sl->by_place, sl->count, sizeof(sl->by_place[0]), place_cmp);
 	return err ? error_send(c, err, NULL) : 0;
 }
 
@@ -456,7 +469,7 @@ static int check_done(struct child *c, struct check *k, int err)
 	if (k->gone)
 		return 0;
 	r->objects++;
-	__atomic_fetch_add(&r->bytes, k->bytes, __ATOMIC_RELAXED);
+	r->bytes += k->bytes;
 	if (k->quarantined) {
 		r->quarantined++;
 		fault_send(c, FDRY_FAULT_QUARANTINED, &k->oid, NULL,
@@ -482,7 +495,7 @@ static int slice_check(struct slice *sl)
 	int err = 0, result;
 
 	for (i = 0; i < sl->count && !alone; i++)
-		fdry_workqueue_add(&sl->queue, &sl->checks[i].work);
+		fdry_workqueue_add(&sl->queue, &sl->by_place[i]->work);
 	for (i = 0; i < sl->count && !err; i++) {
 		k = &sl->checks[i];
 		sh->at = k->oid;
@@ -505,6 +518,7 @@ static int slice_run(struct slice *sl)
 
 	if (err || !sl->count)
 		return err;
+	sh->bytes_done = sh->report.bytes;
 	if (!sh->alone)
 		sh->until = sl->checks[sl->count - 1].oid;
 	fdry_workqueue_init(&sl->queue, &queue);

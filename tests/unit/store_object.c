@@ -2,6 +2,7 @@
 /* Unit tests of writing and reading objects: equal bytes, kinds, links, packing, limits. */
 #include <endian.h>
 
+#include "tests/lib/data_file.h"
 #include "tests/lib/store.h"
 
 static struct fdry_store *s;
@@ -327,6 +328,48 @@ START_TEST(links_that_add_up_have_a_limit)
 }
 END_TEST
 
+/* Large values are put into reserved memory. A copy from the file equals the map. */
+START_TEST(values_are_copied_from_the_file)
+{
+	static const size_t sizes[] = { 1, 5000, 65535, 65536, 70000, (2 << 20) + 3 };
+	enum { N = sizeof(sizes) / sizeof(sizes[0]) };
+	uint8_t *data = malloc(3 << 20), *copy = malloc(3 << 20);
+	struct fdry_oid key = { { 0 } };
+	struct fdry_span value;
+	struct fdry_txn t;
+	size_t i;
+	off_t at;
+
+	ok(fdry_txn_write(s->env->db, 8 << 20, &t));
+	for (i = 0; i < N; i++) {
+		noise(i, data, sizes[i]);
+		key.b[0] = (uint8_t)i;
+		ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&key),
+				(struct fdry_span){ data, sizes[i] }));
+	}
+	ok(fdry_txn_commit(&t));
+	ok(fdry_txn_read(s->env->db, &t));
+	for (i = 0; i < N; i++) {
+		noise(i, data, sizes[i]);
+		key.b[0] = (uint8_t)i;
+		ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(&key), &value));
+		ck_assert_uint_eq(value.len, sizes[i]);
+		ck_assert(!memcmp(value.data, data, value.len));
+		memset(copy, 0x5a, 3 << 20);
+		ok(fdry_txn_copy(&t, value, copy));
+		ck_assert(!memcmp(copy, data, value.len));
+		ck_assert_int_eq(copy[value.len], 0x5a);
+	}
+	at = (off_t)(value.data - t.view.pages.base) + (1 << 20);
+	data_file_path((char *)copy, "data.mdb");
+	ck_assert_int_eq(truncate((char *)copy, at), 0);
+	fails(CORRUPT, "the file ends before it", fdry_txn_copy(&t, value, data));
+	fdry_txn_abort(&t);
+	free(copy);
+	free(data);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_object");
@@ -343,6 +386,7 @@ int main(void)
 	tcase_add_test(tc, long_sessions_write_in_turns);
 	tcase_add_test(tc, sets_of_ids);
 	tcase_add_test(tc, a_walk_sees_every_object);
+	tcase_add_test(tc, values_are_copied_from_the_file);
 	if (!TEST_SANITIZED_THREAD) /* one thread, and 256 MiB */
 		tcase_add_test(tc, links_that_add_up_have_a_limit);
 	suite_add_tcase(suite, tc);
