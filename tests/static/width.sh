@@ -7,7 +7,7 @@ cd "$ROOT"
 
 patterns=('*.c' '*.h' '*.def' '*.S' '*.awk' '*.map' '*.py' '*.pyi' '*.sh' '*.rst' '*.md'
 	'GNUmakefile' '.ci/run' '.ci/setup' 'tests/run' 'tests/metrics' 'tests/frames'
-	'tests/chroot/run' 'tests/chroot/wheel')
+	'tests/chroot/run' 'tests/chroot/wheel' 'tests/chroot/containers')
 
 # wide FILE...: prints "file:line: text" for each wide line. Lines with a web address may be wide,
 # and so may the first line of a HOOK, which scripts read. In rst files, rows of tables, which have
