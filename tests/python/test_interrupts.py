@@ -121,6 +121,64 @@ class Callbacks(unittest.TestCase):
         self.assertEqual(found, [self.hook])
 
 
+class CtrlC(unittest.TestCase):
+    """Is seen in another thread while the main thread is in a call of a library."""
+
+    def seen(self):
+        """What another thread sees after Ctrl-C, while the main thread sleeps in the C library."""
+        from foundry import _lib
+        found, said = [], _lib.CtrlC()
+
+        def look():
+            found.append(bool(said))
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # the sleep goes on
+            found.append(bool(said))
+        looks = threading.Thread(target=look)
+        try:
+            with said:
+                looks.start()
+                ctypes.CDLL(None).usleep(500000)
+                time.sleep(1)  # where the handler runs at the latest
+        finally:
+            looks.join()
+            self.assertEqual(signal.set_wakeup_fd(-1), -1)
+            self.found = found
+
+    def test_with_pythons_handler(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.seen()
+        self.assertEqual(self.found, [False, True])
+
+    def test_with_a_handler_of_the_program(self):
+        came = []
+        before = signal.signal(signal.SIGINT, lambda *_: came.append(1))
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        self.seen()
+        self.assertEqual((self.found, came), ([False, False], [1]))
+
+    def test_a_program_keeps_its_wakeup(self):
+        from foundry import _lib
+        ends = os.pipe2(os.O_NONBLOCK)
+        signal.set_wakeup_fd(ends[1])
+        with _lib.CtrlC() as said, self.assertRaises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        self.assertFalse(said)
+        self.assertEqual(signal.set_wakeup_fd(-1), ends[1])
+        self.assertEqual(os.read(ends[0], 10), bytes([signal.SIGINT]))
+        for fd in ends:
+            os.close(fd)
+
+    def test_what_the_program_handled_is_forgotten(self):
+        from foundry import _lib
+        with _lib.CtrlC() as said:
+            with self.assertRaises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)
+            said.forget()
+            self.assertFalse(said)
+
+
 class Ends:
     """The library, whose evictions raise an error when they have removed the images."""
 

@@ -57,7 +57,8 @@ import sys
 import foundry
 print("loads", flush=True)
 try:
-    getattr(foundry, sys.argv[2])("model", store=sys.argv[1])
+    how = {"strict": True, "identity": "manual"} if sys.argv[2] == "load_or_capture" else {}
+    getattr(foundry, sys.argv[2])("model", store=foundry.Store(sys.argv[1], create=True), **how)
 except KeyboardInterrupt:
     print("interrupted")
 '''
@@ -338,6 +339,9 @@ class Registry(unittest.TestCase):
 
     def test_ctrl_c_ends_a_pin_that_fetches(self):
         self.interrupt_two("pin")
+
+    def test_ctrl_c_ends_a_start_that_fetches(self):
+        self.interrupt_two("load_or_capture")
 
     def interrupt_two(self, function):
         """Interrupt a process that waits for another one, and then that one, which fetches."""

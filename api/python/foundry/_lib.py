@@ -574,11 +574,61 @@ class Callback:
 
 def stop(*others, raised=()):
     """A Callback that a long call asks whether to stop: it does if the handler of a signal or one
-    of the other callbacks has raised. raised: the list of unbroken().
+    of the other callbacks has raised. raised: the list of unbroken(), or a CtrlC.
     """
     from . import _tables
     return Callback(_tables.STOP_FN, lambda _: bool(raised) or any(each.raised for each in others),
                     failed=1)
+
+
+class CtrlC:
+    """Whether Ctrl-C came in this with block, for a stop() that the library asks in other threads.
+
+    Python runs the handlers of signals in the main thread alone, when a call of the library has
+    returned. So a byte in a pipe tells of the signal before. That is done only where Ctrl-C will
+    raise KeyboardInterrupt then: in the main thread, with Python's own handler, and if nobody else,
+    such as asyncio, has called signal.set_wakeup_fd().
+    """
+
+    def __init__(self):
+        self._pipe, self._came = (), False
+
+    def __enter__(self):
+        import signal
+        import threading
+        if (threading.current_thread() is not threading.main_thread()
+                or signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
+            return self
+        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        if before != -1:
+            signal.set_wakeup_fd(before)
+            self._close()
+        return self
+
+    def __exit__(self, *_):
+        import signal
+        if self._pipe:
+            signal.set_wakeup_fd(-1)
+            self._close()
+
+    def _close(self):
+        for fd in self._pipe:
+            os.close(fd)
+        self._pipe = ()
+
+    def __bool__(self):
+        import signal
+        try:
+            self._came |= bool(self._pipe) and signal.SIGINT in os.read(self._pipe[0], 4096)
+        except BlockingIOError:
+            pass  # no signal came
+        return self._came
+
+    def forget(self):
+        """A function of the program ran in the main thread, and handlers in it."""
+        bool(self)
+        self._came = False
 
 
 def unbroken(call, raised=None):

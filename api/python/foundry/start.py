@@ -80,7 +80,8 @@ class _Taken:
         self.capture = self.value = None
         self.base, self.warning = 0, ""
         self.callback = _lib.Callback(_lib.CAPTURE_FN, function and self.run, failed=1, waits=True)
-        self.stop = _lib.stop()
+        self.ctrl_c = _lib.CtrlC()
+        self.stop = _lib.stop(raised=self.ctrl_c)
 
     def run(self, _, handle):
         self.capture = Capture.adopt(handle, self.device)
@@ -89,6 +90,7 @@ class _Taken:
             self.state()
             self.capture._report_to(self.progress)
         finally:
+            self.ctrl_c.forget()
             self.capture._handle.suspend()
         return 0
 
@@ -144,9 +146,10 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
     store: a Store or a path, which is created if it does not exist (None: the default store).
     seal_as: the ref of a new image (None: the first ref). wait: seconds to wait for another process
-    that captures the same; 0: do not wait. Ctrl-C ends the wait. device, base, size, preallocate:
-    as for Capture; the base follows from the name. Other options are those of load(). progress also
-    gets the phases of the seal, if there is one, as Capture.seal() reports them.
+    that captures the same; 0: do not wait. Ctrl-C ends the wait and, unless the program handles
+    signals in its own way, a fetch from a registry. device, base, size, preallocate: as for
+    Capture; the base follows from the name. Other options are those of load(). progress also gets
+    the phases of the seal, if there is one, as Capture.seal() reports them.
 
     Import foundry before torch. Otherwise nothing can be captured (FDRY_E_LATE), but images load.
     """
@@ -173,7 +176,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 def _start(store, opts, device, taken):
     raw = ctypes.POINTER(_lib.StartReport)()
     try:
-        with taken.load.calls, taken.progress, taken.callback, taken.stop:
+        with taken.load.calls, taken.progress, taken.callback, taken.stop, taken.ctrl_c:
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
         if raw:  # the start succeeded, but progress() raised
