@@ -173,6 +173,7 @@ static void crash_report(struct parent *p, int sig)
 {
 	static const char *const doing[] = { [FDRY_VERIFY_TABLES] = "going through the tables",
 					     [FDRY_VERIFY_OBJECTS] = "listing objects",
+					     [FDRY_VERIFY_PAGES] = "comparing pages",
 					     [FDRY_VERIFY_REFS] = "following refs" };
 	struct fdry_verify_shared *sh = p->v.shared;
 	struct fdry_verify_message m = { .kind = FDRY_FAULT_PAGES, .oid = sh->at };

@@ -18,6 +18,7 @@ enum fdry_verify_stage {
 	FDRY_VERIFY_TABLES,
 	FDRY_VERIFY_MANIFESTS, /* of a fast verification alone: read the fingerprints */
 	FDRY_VERIFY_OBJECTS,
+	FDRY_VERIFY_PAGES, /* one page of each value: in memory behind the objects */
 	FDRY_VERIFY_REFS,
 	FDRY_VERIFY_STAGES
 };
@@ -44,6 +45,7 @@ struct fdry_verify_shared {
 	bool alone;
 	bool inside; /* checking the object @at alone */
 	bool done;   /* the child ended regularly */
+	bool tables_damaged;
 	int err;     /* why the check itself failed */
 	char text[FDRY_SENTENCE_MAX];
 };

@@ -141,15 +141,6 @@ out_send:
 	return error_send(c, fdry_fail_at(err, "table %s", name), NULL);
 }
 
-/* Check what a writer relies on: no page is used twice, and no free page is in use. */
-static int check_pages(struct child *c)
-{
-	int err = fdry_txn_check(&c->t, true, "verify");
-
-	return err ? error_send(c, err, NULL) : 0;
-}
-
-/* Damage in a table is reported once: pages are compared if all tables can be read. */
 static int check_tables(struct child *c)
 {
 	static const char *const names[] = {
@@ -165,10 +156,26 @@ static int check_tables(struct child *c)
 	c->shared->bytes_total = 0;
 	for (i = 0; i < FDRY_TABLE_COUNT && !err; i++)
 		err = check_table(c, (enum fdry_table)i, names[i]);
-	if (!err && c->shared->report.damaged == before)
-		err = check_pages(c);
+	c->shared->tables_damaged = c->shared->report.damaged != before;
 	fdry_txn_abort(&c->t);
 	return err;
+}
+
+/* Check what a writer relies on: no page is used twice, and no free page is in use. Damage in a
+ * table was reported before. */
+static int check_pages(struct child *c)
+{
+	int err;
+
+	if (c->shared->tables_damaged)
+		return 0;
+	err = fdry_txn_read(c->s->env->db, &c->t);
+	if (err)
+		return err;
+	fdry_txn_scatter(&c->t);
+	err = fdry_txn_check(&c->t, true, "verify");
+	fdry_txn_abort(&c->t);
+	return err ? error_send(c, err, NULL) : 0;
 }
 
 /* --- fingerprints in manifests --- */
@@ -608,7 +615,8 @@ static int check_refs(struct child *c)
 void fdry_verify_child(struct fdry_verify *v, const char *path)
 {
 	static int (*const stages[])(struct child *) = { check_tables, read_manifests,
-							 check_objects, check_refs };
+							 check_objects, check_pages,
+							 check_refs };
 	struct child c = { .v = v, .shared = v->shared };
 	int err;
 
