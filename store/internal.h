@@ -211,7 +211,11 @@ int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *r
 /* Append a verified copy of the bytes. */
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u,
 		     struct fdry_buf *ret) __must_check;
-/* Verify the bytes; without a copy if they are stored uncompressed. @scratch: for a copy. */
+/* The bytes of an object whose codec is FDRY_CODEC_PLAIN, not verified. Most are copied to @scratch
+ * from the file (fdry_txn_copy()). @ret: valid until the transaction ends or @scratch is used */
+int fdry_object_plain(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
+		      struct fdry_buf *scratch, struct fdry_span *ret) __must_check;
+/* Verify the bytes. @scratch: for a copy. */
 int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		      struct fdry_unpacker *u, struct fdry_buf *scratch) __must_check;
 int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;

@@ -455,9 +455,9 @@ void fdry_txn_scatter(const struct fdry_txn *t)
 
 int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to)
 {
-	uint64_t from = (uint64_t)(value.data - t->view.pages.base);
-	struct fdry_damage d = { .page = from / t->view.pages.size };
-	int fd = -1, rc = mdb_env_get_fd(t->db->env, &fd);
+	const struct fdry_pages *p = &t->view.pages;
+	uint64_t from = (uint64_t)(value.data - p->base);
+	int e, fd = -1, rc = mdb_env_get_fd(t->db->env, &fd);
 	size_t done = 0;
 	ssize_t n;
 
@@ -465,12 +465,17 @@ int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to)
 		return fdry_db_fail(t->db, rc, "read");
 	while (done < value.len) {
 		n = pread(fd, (char *)to + done, value.len - done, (off_t)(from + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		d.what = n ? "the disk cannot read it" : "the file ends before it";
-		if (n <= 0)
-			return fdry_damage_fail(t->db, d, "read");
-		done += (size_t)n;
+		e = n < 0 ? errno : 0;
+		if (e && e != EINTR && e != EIO)
+			return fdry_db_fail(t->db, e, "read");
+		if (!n || e == EIO)
+			return fdry_damage_fail(t->db,
+						(struct fdry_damage){
+							n ? "the disk cannot read it"
+							  : "the file ends before it",
+							(from + done) / p->size },
+						"read");
+		done += n > 0 ? (size_t)n : 0;
 	}
 	return 0;
 }

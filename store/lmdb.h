@@ -169,9 +169,9 @@ int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 		 struct fdry_span *ret) __must_check;
 /* Tell the kernel that the map's pages are read in any order: a fault then reads one page alone. */
 void fdry_txn_scatter(const struct fdry_txn *t);
-/* Copy a value from the file, not from the map. In the order of the file that has the disk's speed,
- * since the kernel reads ahead. @t: a view; @value: what fdry_txn_get() gave. FDRY_E_CORRUPT: the
- * disk cannot read it, or the file ends before it. */
+/* Copy a value from the file, not from the map. In the order of the file that is fast, since the
+ * kernel reads ahead, and no signal comes if the disk cannot read (FDRY_E_CORRUPT, as if the file
+ * ends before). @value: what fdry_txn_get() gave, not changed in this transaction */
 int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to) __must_check;
 /* Replaces an earlier value. */
 int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,

@@ -13,6 +13,10 @@
 
 /* Kernels and graphs are sealed once and read often: spend time on packing them. */
 #define ZSTD_LEVEL 9
+/* Bytes of a plain object that are copied from the file; others are read in the map. A chunk of a
+ * seal has at most 2 MiB. */
+#define COPIED_MIN (64u << 10)
+#define COPIED_MAX (8u << 20)
 
 static const char *const kind_names[] = {
 #define X(nr, NAME, name) [nr] = name,
@@ -333,15 +337,30 @@ out_damaged:
 	return err;
 }
 
+int fdry_object_plain(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
+		      struct fdry_buf *scratch, struct fdry_span *ret)
+{
+	void *to = NULL;
+	int err = fdry_object_stored(t, oid, r, ret);
+
+	if (err || ret->len < COPIED_MIN || ret->len > COPIED_MAX)
+		return err;
+	if (scratch->len < ret->len)
+		err = fdry_buf_grow(scratch, ret->len - scratch->len, &to);
+	err = err ?: fdry_txn_copy(t, *ret, scratch->data);
+	ret->data = scratch->data;
+	return err == -FDRY_E_CORRUPT ? corrupt(oid, "the disk cannot read its bytes") : err;
+}
+
 int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		      struct fdry_unpacker *u, struct fdry_buf *scratch)
 {
-	struct fdry_span stored;
+	struct fdry_span bytes;
 	int err;
 
 	if (r->codec != FDRY_CODEC_PLAIN)
 		return fdry_object_read(t, oid, u, scratch);
-	err = fdry_object_stored(t, oid, r, &stored) ?: fdry_object_verify(oid, stored);
+	err = fdry_object_plain(t, oid, r, scratch, &bytes) ?: fdry_object_verify(oid, bytes);
 	if (err == -FDRY_E_CORRUPT)
 		fdry_txn_damaged(t);
 	return err;

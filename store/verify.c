@@ -26,6 +26,7 @@ struct parent {
 	struct fdry_verify v;
 	struct fdry_verify_opts opts;
 	const char *path;
+	uint64_t progress; /* the greatest that was reported */
 };
 
 /* --- faults --- */
@@ -59,14 +60,15 @@ static void fault_report(struct parent *p, const struct fdry_verify_message *m)
 			      m->has_other ? fdry_oid_hex(&m->other, other) : NULL, m->text);
 }
 
+/* After a crash some bytes are checked again; the progress does not go back. */
 static void progress_report(struct parent *p)
 {
 	const struct fdry_verify_shared *sh = p->v.shared;
+	uint64_t done = __atomic_load_n(&sh->bytes_done, __ATOMIC_RELAXED);
 
+	p->progress = done > p->progress ? done : p->progress;
 	if (p->opts.progress)
-		p->opts.progress(p->opts.progress_arg,
-				 __atomic_load_n(&sh->bytes_done, __ATOMIC_RELAXED),
-				 sh->bytes_total);
+		p->opts.progress(p->opts.progress_arg, p->progress, sh->bytes_total);
 }
 
 /* --- children --- */
@@ -240,8 +242,10 @@ static int stage_run(struct parent *p)
 		if (!crash)
 			return sh->err ? fdry_fail((enum fdry_errcode)-sh->err, "%s", sh->text) : 0;
 		if (sh->stage == FDRY_VERIFY_OBJECTS && !sh->alone) {
-			/* The next child repeats the objects one by one: one of them crashed it. */
-			sh->alone = true;
+			/* The next child repeats the objects, at last one by one: one of them
+			 * crashed it. */
+			sh->alone = sh->small;
+			sh->small = true;
 			continue;
 		}
 		crash_report(p, crash);

@@ -38,11 +38,11 @@ struct fdry_verify_shared {
 	uint64_t bytes_total; /* of all objects, as their records say */
 	uint64_t bytes_done;  /* for the progress: also of objects that are not reported yet */
 	uint64_t objects_total;
-	/* Objects before @at are done. If a child crashes while several threads work, the next
-	 * child repeats the objects up to
-	 * @until one by one, and so finds the object that crashed it. */
+	/* Objects before @at are done. If a child crashes, the next one checks smaller slices. If
+	 * that crashes, the next one checks the objects up to @until, the last that was listed, one
+	 * by one, and so finds the object that crashed it. */
 	struct fdry_oid at, until;
-	bool alone;
+	bool small, alone;
 	bool inside; /* checking the object @at alone */
 	bool done;   /* the child ended regularly */
 	bool tables_damaged;

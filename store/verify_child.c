@@ -16,11 +16,12 @@
 #include "lib/workqueue.h"
 #include "store/verify.h"
 
-#define SLICE_BYTES (16ull << 30) /* threads wait for each other at the end of a slice */
+/* Threads wait for each other at the end of a slice. */
+#define SLICE_BYTES (16ull << 30)
 #define SLICE_OBJECTS 8192
-/* Bytes of an object that are copied from the file; a larger one is read in the map. */
-#define COPIED_MIN (64u << 10)
-#define COPIED_MAX (64u << 20)
+/* After a crash, so that few objects are repeated after the next. */
+#define SLICE_BYTES_SMALL (64u << 20)
+#define SLICE_OBJECTS_SMALL 1024
 
 struct child {
 	struct fdry_verify *v;
@@ -307,22 +308,6 @@ static int check_links(struct check *k, struct fdry_txn *t, const struct fdry_re
 	return err;
 }
 
-/* Read the bytes of a plain object. Those of many pages are copied from the file. */
-static int bytes_read(struct check *k, struct fdry_txn *t, const struct fdry_record *rec,
-		      struct fdry_buf *copy, struct fdry_span *ret)
-{
-	void *to = NULL;
-	int err = fdry_object_stored(t, &k->oid, rec, ret);
-
-	if (err || ret->len < COPIED_MIN || ret->len > COPIED_MAX)
-		return err;
-	if (copy->len < ret->len)
-		err = fdry_buf_grow(copy, ret->len - copy->len, &to);
-	err = err ?: fdry_txn_copy(t, *ret, copy->data);
-	ret->data = copy->data;
-	return err;
-}
-
 /* Compare a chunk with the fingerprints that manifests record of it. After a difference its hash
  * decides which of the two is wrong. */
 static int fingerprint_check(struct check *k, struct fdry_span bytes,
@@ -354,15 +339,13 @@ static int bytes_check(struct check *k, struct fdry_txn *t, const struct fdry_re
 	struct fdry_span bytes;
 	int err;
 
-	if (rec->codec != FDRY_CODEC_PLAIN) {
-		copy->len = 0;
-		return fdry_object_read(t, &k->oid, &k->slice->unpackers[worker], copy);
-	}
-	if (prints)
+	if (prints && rec->codec == FDRY_CODEC_PLAIN)
 		want = fdry_verify_prints_next(prints, &k->oid, NULL);
-	err = bytes_read(k, t, rec, copy, &bytes);
-	if (!err)
-		err = want ? fingerprint_check(k, bytes, want) : fdry_object_verify(&k->oid, bytes);
+	if (!want) {
+		copy->len = 0;
+		return fdry_object_check(t, &k->oid, rec, &k->slice->unpackers[worker], copy);
+	}
+	err = fdry_object_plain(t, &k->oid, rec, copy, &bytes) ?: fingerprint_check(k, bytes, want);
 	if (err == -FDRY_E_CORRUPT)
 		fdry_txn_damaged(t);
 	return err;
@@ -401,6 +384,16 @@ static int check_work(struct fdry_work *work, unsigned int worker)
 
 /* --- a slice of objects --- */
 
+static bool slice_is_full(const struct slice *sl)
+{
+	bool small = sl->c->shared->small;
+
+	return sl->bytes >= (small ? SLICE_BYTES_SMALL : SLICE_BYTES) ||
+	       sl->count == (small ? SLICE_OBJECTS_SMALL : SLICE_OBJECTS);
+}
+
+/* If the objects are checked alone, the list ends with the last one of the slice that crashed: what
+ * follows may be what crashes. */
 static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	struct slice *sl = arg;
@@ -412,8 +405,7 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 	if (key.len != FDRY_OID_SIZE)
 		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects",
 				 key.len);
-	if (sl->bytes >= SLICE_BYTES || sl->count == SLICE_OBJECTS ||
-	    (sh->alone && sl->count && memcmp(key.data, &sh->until, FDRY_OID_SIZE) > 0)) {
+	if (slice_is_full(sl)) {
 		sl->more = true;
 		return FDRY_EACH_STOP;
 	}
@@ -421,10 +413,15 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 	*k = (struct check){ .work = { .fn = check_work, .saved_err = &k->saved_err },
 			     .slice = sl };
 	memcpy(k->oid.b, key.data, FDRY_OID_SIZE);
-	if (!sh->alone && !fdry_txn_get(&sl->c->t, FDRY_TABLE_DATA, key, &bytes))
-		k->at = bytes.data;
 	sl->by_place[sl->count - 1] = k;
 	sl->bytes += fdry_record_parse(value, &rec) ? 0 : rec.size;
+	if (sh->alone) {
+		sl->more = memcmp(key.data, &sh->until, FDRY_OID_SIZE) >= 0;
+		return sl->more ? FDRY_EACH_STOP : 0;
+	}
+	sh->until = k->oid;
+	if (!fdry_txn_get(&sl->c->t, FDRY_TABLE_DATA, key, &bytes))
+		k->at = bytes.data;
 	return 0;
 }
 
@@ -442,7 +439,6 @@ static int slice_list(struct slice *sl)
 
 	if (err)
 		return err;
-	fdry_txn_scatter(&c->t);
 	sl->count = 0;
 	sl->bytes = 0;
 	sl->more = false;
@@ -525,9 +521,7 @@ static int slice_run(struct slice *sl)
 
 	if (err || !sl->count)
 		return err;
-	sh->bytes_done = sh->report.bytes;
-	if (!sh->alone)
-		sh->until = sl->checks[sl->count - 1].oid;
+	__atomic_store_n(&sh->bytes_done, sh->report.bytes, __ATOMIC_RELAXED);
 	fdry_workqueue_init(&sl->queue, &queue);
 	fdry_workqueue_start(&sl->queue, fdry_worker_threads(sh->alone ? 1 : sl->c->v->threads));
 	err = slice_check(sl);

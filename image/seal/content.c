@@ -40,8 +40,8 @@ _Static_assert(FDRY_SEAL_BLOCKS > FDRY_WORKERS_MAX, "no thread waits for a block
 
 /* A further thread is started for each group of this many pieces. */
 #define PIECES_A_THREAD 4u
-/* The number of pieces in work: so many for each thread, and enough that few threads go on while
- * the store writes a batch. */
+/* The number of pieces in work: so many for each thread, and 64 MiB at least, so that few threads
+ * go on while the store writes a batch. */
 #define AHEAD 3u
 #define WINDOW_MIN 16u
 /* A cell with more words that may be pointers is read at every seal. */
@@ -504,7 +504,7 @@ static int pieces_seal(struct content *c)
 	threads = fdry_workqueue_start(&queue, n ? fdry_worker_threads(threads) : 0);
 	size = (threads + 1) * AHEAD;
 	size = size > WINDOW_MIN ? size : WINDOW_MIN;
-	size = size < n ? size : n + 1;
+	size = size < n ? size : n + 1; /* one for no content */
 	window = calloc(size, sizeof(*window));
 	err = window ? pieces_put(c, &queue, window, size) : fdry_nomem();
 	fdry_workqueue_release(&queue);

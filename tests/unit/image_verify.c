@@ -274,6 +274,110 @@ START_TEST(verification_continues_behind_a_crash)
 }
 END_TEST
 
+/* --- a disk that cannot read --- */
+
+static off_t unreadable; /* a place in data.mdb; 0: none */
+static int read_errno;   /* of reads of it */
+
+ssize_t __real_pread(int fd, void *to, size_t len, off_t at);
+ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at);
+
+ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at)
+{
+	if (!unreadable || at > unreadable || unreadable - at >= (off_t)len)
+		return __real_pread(fd, to, len, at);
+	errno = read_errno;
+	return -1;
+}
+
+/* The chunk is damaged, also for a repair, which would crash if it read it in the map. Any other
+ * error ends the verification, and damages nothing. */
+START_TEST(the_disk_cannot_read_a_chunk)
+{
+	struct fdry_verify_report r = { .sz = sizeof(r) };
+	struct fdry_repair_report repaired = { .sz = sizeof(repaired) };
+	off_t at;
+
+	image_seal((struct content_image){ .ref = "img" });
+	at = chunk_at(4) + 8192;
+	data_file_crash(&at, 1);
+	unreadable = at;
+	read_errno = ENOMEM;
+	fails(NOMEM, "out of host memory", fdry_store_verify(path, NULL, &r));
+	read_errno = EIO;
+	finds(0, oids[4], "the disk cannot read its bytes", 1, 1);
+	finds(FDRY_VERIFY_FAST, oids[4], "the disk cannot read its bytes", 1, 1);
+	ok(fdry_store_repair(path, NULL, 0, NULL, &repaired));
+	ck_assert_uint_eq(repaired.damaged, 1);
+	ck_assert_uint_eq(repaired.quarantined, 1);
+	unreadable = 0;
+	data_file_crash(NULL, 0);
+	r = verify(0, 0, NULL);
+	ck_assert_uint_eq(r.quarantined, 1);
+	ck_assert_uint_eq(r.crashes + r.damaged, 0);
+}
+END_TEST
+
+struct leaves {
+	uint64_t pages[16];
+	size_t count;
+};
+
+static int leaf_add(void *arg, uint64_t number, bool is_leaf)
+{
+	struct leaves *l = arg;
+
+	if (is_leaf && l->count < 16)
+		l->pages[l->count++] = number;
+	return 0;
+}
+
+/* The place of the second leaf of a table in data.mdb. */
+static off_t leaf_at(enum fdry_table table)
+{
+	struct leaves l = { .count = 0 };
+	struct fdry_tree_fns fns = { .page = leaf_add, .arg = &l };
+	struct fdry_damage d;
+	struct fdry_txn t;
+	off_t ret;
+	int err;
+
+	ok(fdry_txn_read(store->env->db, &t));
+	d = fdry_tree_each(&t.view.pages, &t.view.tables[table], (struct fdry_span){ 0 }, &fns,
+			   &err);
+	ck_assert(!d.what && !err && l.count >= 2);
+	ret = (off_t)(l.pages[1] * t.view.pages.size);
+	fdry_txn_abort(&t);
+	return ret;
+}
+
+static unsigned int forks;
+
+static void fork_count(void)
+{
+	forks++;
+}
+
+/* A page of a table crashes every child that comes to it. The objects before it are checked, and
+ * they are not repeated in a process each. */
+START_TEST(a_page_of_a_table_crashes_few_children)
+{
+	const struct content_image many = { .ref = "img", .n = 3000, .len = 100 };
+	struct fdry_verify_report r;
+	struct fdry_oid id;
+
+	ok(content_image_seal(store, &many, NULL, &id));
+	data_file_crash((off_t[]){ leaf_at(_i ? FDRY_TABLE_DATA : FDRY_TABLE_OBJECTS) }, 1);
+	ck_assert(!pthread_atfork(NULL, fork_count, NULL));
+	r = verify(0, 2, NULL);
+	data_file_crash(NULL, 0);
+	ck_assert_uint_ge(r.crashes, 2);
+	ck_assert_uint_ge(r.faults, r.crashes);
+	ck_assert_uint_ge(r.objects, 2900);
+	ck_assert_uint_le(forks, r.crashes + 8);
+}
+END_TEST
+
 /* The fingerprints of the other manifest are still read. */
 START_TEST(a_manifest_may_crash_its_reader)
 {
@@ -316,6 +420,8 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		tcase_add_test(tc, tests[i]);
+	tcase_add_test(tc, the_disk_cannot_read_a_chunk);
+	tcase_add_loop_test(tc, a_page_of_a_table_crashes_few_children, 0, 2);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
