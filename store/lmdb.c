@@ -453,6 +453,14 @@ void fdry_txn_scatter(const struct fdry_txn *t)
 	(void)madvise((void *)(uintptr_t)p->base, p->count * p->size, MADV_RANDOM);
 }
 
+bool fdry_txn_in_file(const struct fdry_txn *t, struct fdry_span value)
+{
+	const struct fdry_pages *p = &t->view.pages;
+	uintptr_t base = (uintptr_t)p->base, at = (uintptr_t)value.data;
+
+	return at >= base && at - base <= p->count * p->size - value.len;
+}
+
 int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to)
 {
 	const struct fdry_pages *p = &t->view.pages;

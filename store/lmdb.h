@@ -171,7 +171,9 @@ int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 void fdry_txn_scatter(const struct fdry_txn *t);
 /* Copy a value from the file, not from the map. In the order of the file that is fast, since the
  * kernel reads ahead, and no signal comes if the disk cannot read (FDRY_E_CORRUPT, as if the file
- * ends before). @value: what fdry_txn_get() gave, not changed in this transaction */
+ * ends before). @value: what fdry_txn_get() gave, and the file has it: this transaction did not
+ * change it */
+bool fdry_txn_in_file(const struct fdry_txn *t, struct fdry_span value);
 int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to) __must_check;
 /* Replaces an earlier value. */
 int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,

@@ -343,7 +343,7 @@ int fdry_object_plain(struct fdry_txn *t, const struct fdry_oid *oid, const stru
 	void *to = NULL;
 	int err = fdry_object_stored(t, oid, r, ret);
 
-	if (err || ret->len < COPIED_MIN || ret->len > COPIED_MAX)
+	if (err || ret->len < COPIED_MIN || ret->len > COPIED_MAX || !fdry_txn_in_file(t, *ret))
 		return err;
 	if (scratch->len < ret->len)
 		err = fdry_buf_grow(scratch, ret->len - scratch->len, &to);
@@ -358,8 +358,10 @@ int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const stru
 	struct fdry_span bytes;
 	int err;
 
-	if (r->codec != FDRY_CODEC_PLAIN)
+	if (r->codec != FDRY_CODEC_PLAIN) {
+		scratch->len = 0;
 		return fdry_object_read(t, oid, u, scratch);
+	}
 	err = fdry_object_plain(t, oid, r, scratch, &bytes) ?: fdry_object_verify(oid, bytes);
 	if (err == -FDRY_E_CORRUPT)
 		fdry_txn_damaged(t);

@@ -32,6 +32,7 @@ struct child {
 	struct fdry_oid worst;
 	uint64_t bad;
 	bool gone;
+	bool tables_damaged;
 };
 
 bool fdry_verify_next(struct fdry_oid *oid, int byte)
@@ -139,6 +140,7 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	err = fdry_fail(FDRY_E_CORRUPT, "its root counts %llu entries and the table has %llu",
 			(unsigned long long)count, (unsigned long long)tally.count);
 out_send:
+	c->tables_damaged = true;
 	return error_send(c, fdry_fail_at(err, "table %s", name), NULL);
 }
 
@@ -149,15 +151,16 @@ static int check_tables(struct child *c)
 		FDRY_TABLES(X)
 #undef X
 	};
-	uint64_t before = c->shared->report.damaged;
 	int i, err = fdry_txn_read(c->s->env->db, &c->t);
 
+	c->shared->tables_damaged = true; /* if this crashes */
 	if (!err)
 		fdry_txn_scatter(&c->t);
 	c->shared->bytes_total = 0;
+	c->tables_damaged = false;
 	for (i = 0; i < FDRY_TABLE_COUNT && !err; i++)
 		err = check_table(c, (enum fdry_table)i, names[i]);
-	c->shared->tables_damaged = c->shared->report.damaged != before;
+	c->shared->tables_damaged = c->tables_damaged;
 	fdry_txn_abort(&c->t);
 	return err;
 }
@@ -341,10 +344,8 @@ static int bytes_check(struct check *k, struct fdry_txn *t, const struct fdry_re
 
 	if (prints && rec->codec == FDRY_CODEC_PLAIN)
 		want = fdry_verify_prints_next(prints, &k->oid, NULL);
-	if (!want) {
-		copy->len = 0;
+	if (!want)
 		return fdry_object_check(t, &k->oid, rec, &k->slice->unpackers[worker], copy);
-	}
 	err = fdry_object_plain(t, &k->oid, rec, copy, &bytes) ?: fingerprint_check(k, bytes, want);
 	if (err == -FDRY_E_CORRUPT)
 		fdry_txn_damaged(t);

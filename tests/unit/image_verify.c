@@ -358,21 +358,32 @@ static void fork_count(void)
 	forks++;
 }
 
+static unsigned int compared_pages; /* faults of that stage */
+
+static void pages_note(void *arg, int kind, const char *id, const char *other, const char *text)
+{
+	(void)arg, (void)kind, (void)id, (void)other;
+	compared_pages += strstr(text, "comparing pages") != NULL;
+}
+
 /* A page of a table crashes every child that comes to it. The objects before it are checked, and
  * they are not repeated in a process each. */
 START_TEST(a_page_of_a_table_crashes_few_children)
 {
 	const struct content_image many = { .ref = "img", .n = 3000, .len = 100 };
-	struct fdry_verify_report r;
+	const struct fdry_verify_opts opts = { .sz = sizeof(opts), .threads = 2,
+					       .fault = pages_note };
+	struct fdry_verify_report r = { .sz = sizeof(r) };
 	struct fdry_oid id;
 
 	ok(content_image_seal(store, &many, NULL, &id));
 	data_file_crash((off_t[]){ leaf_at(_i ? FDRY_TABLE_DATA : FDRY_TABLE_OBJECTS) }, 1);
 	ck_assert(!pthread_atfork(NULL, fork_count, NULL));
-	r = verify(0, 2, NULL);
+	ok(fdry_store_verify(path, &opts, &r));
 	data_file_crash(NULL, 0);
 	ck_assert_uint_ge(r.crashes, 2);
 	ck_assert_uint_ge(r.faults, r.crashes);
+	ck_assert_uint_eq(compared_pages, 0); /* it was reported with the table */
 	ck_assert_uint_ge(r.objects, 2900);
 	ck_assert_uint_le(forks, r.crashes + 8);
 }
