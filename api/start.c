@@ -190,7 +190,14 @@ static int callback_run(const struct start *s, struct fdry_capture *cap)
 			FDRY_E_CALLBACK,
 			"the function that was to capture '%s' returned %d; see why it fails",
 			s->ref, err);
-	return err ? fdry_fail_at(err, "the function that was to capture '%s'", s->ref) : 0;
+	if (err)
+		return fdry_fail_at(err, "the function that was to capture '%s'", s->ref);
+	if (s->o.stop && s->o.stop(s->o.stop_arg))
+		return fdry_fail(FDRY_E_CALLBACK,
+				 "the program has ended the start of '%s', before its capture was "
+				 "sealed",
+				 s->ref);
+	return 0;
 }
 
 /* The image is whole without its copy in a registry: a push that fails is no error. */

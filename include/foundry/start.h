@@ -37,8 +37,8 @@ enum fdry_start_flags {
  * @fn, @arg: captures; may be NULL if FDRY_START_STRICT is set
  * @flags: of enum fdry_start_flags
  * @wait_ms: the longest wait for a process that captures the same; 0: ten minutes
- * @stop, @stop_arg: NULL, or asked during that wait and, if @load has no such function, during the
- *         loads, as fdry_load_opts.stop is
+ * @stop, @stop_arg: NULL, or asked during that wait, when @fn has returned (nothing is sealed then)
+ *         and, if @load has no such function, during the loads, as fdry_load_opts.stop is
  */
 struct fdry_start_opts {
 	size_t sz;

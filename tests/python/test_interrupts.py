@@ -131,6 +131,7 @@ class CtrlC(unittest.TestCase):
 
         def look():
             found.append(bool(said))
+            time.sleep(0.1)  # the main thread is in the library now
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # the sleep goes on
             found.append(bool(said))
         looks = threading.Thread(target=look)
@@ -168,6 +169,46 @@ class CtrlC(unittest.TestCase):
         self.assertEqual(os.read(ends[0], 10), bytes([signal.SIGINT]))
         for fd in ends:
             os.close(fd)
+
+    def test_a_wakeup_that_is_set_meanwhile_stays(self):
+        from foundry import _lib
+        ends = os.pipe2(os.O_NONBLOCK)
+        with _lib.CtrlC():
+            signal.set_wakeup_fd(ends[1])
+        self.assertEqual(signal.set_wakeup_fd(-1), ends[1])
+        for fd in ends:
+            os.close(fd)
+
+    def test_a_wakeup_whose_descriptor_is_closed(self):
+        from foundry import _lib
+        ends = os.pipe2(os.O_NONBLOCK)
+        self.addCleanup(os.close, ends[0])
+        far = os.dup2(ends[1], 200, inheritable=False)
+        for fd in (far, ends[1]):  # the number of the second one is used again
+            signal.set_wakeup_fd(fd)
+            os.close(fd)
+            files = os.listdir("/proc/self/fd")
+            with _lib.CtrlC() as said:
+                with self.assertRaises(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+                    time.sleep(1)
+                self.assertTrue(said)
+            self.assertEqual(os.listdir("/proc/self/fd"), files)
+            self.assertEqual(signal.set_wakeup_fd(-1), -1)
+
+    def test_a_handler_that_raises_as_it_begins_leaves_nothing(self):
+        from foundry import _lib
+        files = os.listdir("/proc/self/fd")
+        real = signal.set_wakeup_fd
+
+        def interrupted(*args, **options):
+            real(*args, **options)
+            raise KeyboardInterrupt
+        with unittest.mock.patch.object(signal, "set_wakeup_fd", interrupted), \
+                self.assertRaises(KeyboardInterrupt), _lib.CtrlC():
+            pass
+        self.assertEqual(signal.set_wakeup_fd(-1), -1)
+        self.assertEqual(os.listdir("/proc/self/fd"), files)
 
     def test_what_the_program_handled_is_forgotten(self):
         from foundry import _lib

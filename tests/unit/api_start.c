@@ -688,6 +688,29 @@ START_TEST(a_wait_that_the_program_ends)
 }
 END_TEST
 
+static int stop_when_captured(void *arg)
+{
+	return ((struct job *)arg)->runs > 0;
+}
+
+/* In Python, the handler of a signal may have raised in the place of the function. */
+START_TEST(a_program_that_stops_as_it_captures)
+{
+	struct fdry_start_report *r = NULL;
+	struct fdry_store *s = store_at_hand();
+
+	opts.stop = stop_when_captured;
+	opts.stop_arg = job;
+	fails(CALLBACK, "has ended the start", start_try(s, &r));
+	ck_assert_int_eq(job->runs, 1);
+	ck_assert_ptr_null(r);
+	opts.stop = NULL;
+	opts.flags = FDRY_START_STRICT;
+	fails(NOENT, "no ref 'img'", start_try(s, &r));
+	fdry_store_close(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("api_start");
@@ -697,6 +720,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, captured_once_then_loaded);
 	tcase_add_test(tc, says_what_was_not_there);
+	tcase_add_test(tc, a_program_that_stops_as_it_captures);
 	tcase_add_test(tc, says_which_field_differs);
 	tcase_add_test(tc, facts_are_stated);
 	tcase_add_test(tc, other_machine);

@@ -599,35 +599,63 @@ class CtrlC:
         if (threading.current_thread() is not threading.main_thread()
                 or signal.getsignal(signal.SIGINT) is not signal.default_int_handler):
             return self
-        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        if before != -1:
-            signal.set_wakeup_fd(before)
-            self._close()
+        try:
+            self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+            if before not in (-1, *self._pipe):  # the numbers of closed ones are used again
+                self._give_back(before)
+        except BaseException:  # a handler's, too
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
         import signal
-        if self._pipe:
-            signal.set_wakeup_fd(-1)
+        if not self._pipe:
+            return
+        try:
+            now = signal.set_wakeup_fd(-1)
+            if now not in (-1, self._pipe[1]):  # the program set it meanwhile
+                signal.set_wakeup_fd(now, warn_on_full_buffer=False)
+        finally:
             self._close()
 
+    def _give_back(self, before):
+        """Leave signals to the program's descriptor, with those that came meanwhile."""
+        import signal
+        try:
+            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+            came = self._read()
+            if came:
+                os.write(before, came)
+        except (OSError, ValueError):
+            return  # it is closed or full, so nobody misses it
+        self._close()
+
     def _close(self):
-        for fd in self._pipe:
+        fds, self._pipe = self._pipe, ()
+        for fd in fds:
             os.close(fd)
-        self._pipe = ()
+
+    def _read(self):
+        """The numbers of the signals that came."""
+        came = b""
+        while self._pipe:
+            try:
+                came += os.read(self._pipe[0], 4096)
+            except BlockingIOError:
+                break
+        return came
 
     def __bool__(self):
         import signal
-        try:
-            self._came |= bool(self._pipe) and signal.SIGINT in os.read(self._pipe[0], 4096)
-        except BlockingIOError:
-            pass  # no signal came
+        if signal.SIGINT in self._read():
+            self._came = True
         return self._came
 
     def forget(self):
         """A function of the program ran in the main thread, and handlers in it."""
-        bool(self)
+        self._read()
         self._came = False
 
 

@@ -81,7 +81,7 @@ class _Taken:
         self.base, self.warning = 0, ""
         self.callback = _lib.Callback(_lib.CAPTURE_FN, function and self.run, failed=1, waits=True)
         self.ctrl_c = _lib.CtrlC()
-        self.stop = _lib.stop(raised=self.ctrl_c)
+        self.stop = _lib.stop(self.callback, raised=self.ctrl_c)
 
     def run(self, _, handle):
         self.capture = Capture.adopt(handle, self.device)
@@ -90,8 +90,8 @@ class _Taken:
             self.state()
             self.capture._report_to(self.progress)
         finally:
-            self.ctrl_c.forget()
             self.capture._handle.suspend()
+            self.ctrl_c.forget()
         return 0
 
     def state(self):
