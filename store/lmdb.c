@@ -465,27 +465,24 @@ int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to)
 {
 	const struct fdry_pages *p = &t->view.pages;
 	uint64_t from = (uint64_t)(value.data - p->base);
-	int e, fd = -1, rc = mdb_env_get_fd(t->db->env, &fd);
+	int fd = -1, rc = mdb_env_get_fd(t->db->env, &fd);
+	struct fdry_damage d;
 	size_t done = 0;
 	ssize_t n;
 
-	if (rc)
-		return fdry_db_fail(t->db, rc, "read");
-	while (done < value.len) {
+	while (!rc && done < value.len) {
 		n = pread(fd, (char *)to + done, value.len - done, (off_t)(from + done));
-		e = n < 0 ? errno : 0;
-		if (e && e != EINTR && e != EIO)
-			return fdry_db_fail(t->db, e, "read");
-		if (!n || e == EIO)
-			return fdry_damage_fail(t->db,
-						(struct fdry_damage){
-							n ? "the disk cannot read it"
-							  : "the file ends before it",
-							(from + done) / p->size },
-						"read");
-		done += n > 0 ? (size_t)n : 0;
+		if (n > 0) {
+			done += (size_t)n;
+		} else if (!n || errno == EIO) {
+			d.what = n ? "the disk cannot read it" : "the file ends before it";
+			d.page = (from + done) / p->size;
+			return fdry_damage_fail(t->db, d, "read");
+		} else if (errno != EINTR) {
+			rc = errno;
+		}
 	}
-	return 0;
+	return rc ? fdry_db_fail(t->db, rc, "read") : 0;
 }
 
 /* Copy a large value into the new memory that LMDB allocated for it. The kernel makes its pages in

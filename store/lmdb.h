@@ -169,11 +169,11 @@ int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 		 struct fdry_span *ret) __must_check;
 /* Tell the kernel that the map's pages are read in any order: a fault then reads one page alone. */
 void fdry_txn_scatter(const struct fdry_txn *t);
-/* Copy a value from the file, not from the map. In the order of the file that is fast, since the
- * kernel reads ahead, and no signal comes if the disk cannot read (FDRY_E_CORRUPT, as if the file
- * ends before). @value: what fdry_txn_get() gave, and the file has it: this transaction did not
- * change it */
+/* Whether the file has a value that fdry_txn_get() gave: not if this transaction has written it. */
 bool fdry_txn_in_file(const struct fdry_txn *t, struct fdry_span value);
+/* Copy such a value from the file, not from the map. In the order of the file that is fast, since
+ * the kernel reads ahead, and no signal comes if the disk cannot read (FDRY_E_CORRUPT, as if the
+ * file ends before). */
 int fdry_txn_copy(const struct fdry_txn *t, struct fdry_span value, void *to) __must_check;
 /* Replaces an earlier value. */
 int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,

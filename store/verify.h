@@ -45,7 +45,7 @@ struct fdry_verify_shared {
 	bool small, alone;
 	bool inside; /* checking the object @at alone */
 	bool done;   /* the child ended regularly */
-	bool tables_damaged;
+	bool tables_sound; /* a child has read them all, and found no damage */
 	int err;     /* why the check itself failed */
 	char text[FDRY_SENTENCE_MAX];
 };

@@ -32,7 +32,7 @@ struct child {
 	struct fdry_oid worst;
 	uint64_t bad;
 	bool gone;
-	bool tables_damaged;
+	bool tables_damaged; /* one of them */
 };
 
 bool fdry_verify_next(struct fdry_oid *oid, int byte)
@@ -153,14 +153,12 @@ static int check_tables(struct child *c)
 	};
 	int i, err = fdry_txn_read(c->s->env->db, &c->t);
 
-	c->shared->tables_damaged = true; /* if this crashes */
 	if (!err)
 		fdry_txn_scatter(&c->t);
 	c->shared->bytes_total = 0;
-	c->tables_damaged = false;
 	for (i = 0; i < FDRY_TABLE_COUNT && !err; i++)
 		err = check_table(c, (enum fdry_table)i, names[i]);
-	c->shared->tables_damaged = c->tables_damaged;
+	c->shared->tables_sound = !c->tables_damaged;
 	fdry_txn_abort(&c->t);
 	return err;
 }
@@ -171,7 +169,7 @@ static int check_pages(struct child *c)
 {
 	int err;
 
-	if (c->shared->tables_damaged)
+	if (!c->shared->tables_sound)
 		return 0;
 	err = fdry_txn_read(c->s->env->db, &c->t);
 	if (err)
@@ -288,7 +286,7 @@ struct slice {
 	struct fdry_workqueue queue;
 	struct fdry_unpacker unpackers[FDRY_WORKERS_MAX];
 	struct fdry_buf copies[FDRY_WORKERS_MAX];
-	struct check checks[SLICE_OBJECTS];  /* ascending ids */
+	struct check checks[SLICE_OBJECTS];    /* ascending ids */
 	struct check *by_place[SLICE_OBJECTS]; /* in the order of their bytes in the file */
 	size_t count;
 	uint64_t bytes;
