@@ -3,7 +3,7 @@
 """SGLang under load: the answers and the speed of a later start beside those of plain SGLang.
 
     python3 tests/gpu/sglang_load.py [--requests 1000] [--rate 150] [--rounds 3] [--invariant]
-                                     [--big] [--caches DIR] [--limit SECONDS]
+                                     [--big] [--defaults] [--caches DIR] [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill
 and prefix caching; the answers are greedy. Tokens and logprobs of plain SGLang, a first and a later
@@ -16,8 +16,9 @@ between two plain engines. The test prints throughput and latencies of each turn
 answers are equal in pairs of turns.
 
 With --invariant, SGLang runs in its deterministic mode: sampling has seeds, no answer depends on
-others, and all must be equal. With --big, the model has the shape of Qwen3 8B. All engines share
-the caches in DIR. When the limit is reached, the script ends the engines and prints what it has.
+others, and all must be equal. With --big, the model has the shape of Qwen3 8B. With --defaults,
+SGLang chooses the backends of attention and sampling. All engines share the caches in DIR. When the
+limit is reached, the script ends the engines and prints what it has.
 """
 import asyncio
 import os
@@ -40,6 +41,7 @@ def arguments():
     p.add_argument("--invariant", action="store_true",
                    help="SGLang's deterministic mode: all answers are equal")
     p.add_argument("--big", action="store_true", help="the shape of Qwen3 8B")
+    p.add_argument("--defaults", action="store_true", help="SGLang chooses attention and sampling")
     return p.parse_args()
 
 
@@ -51,7 +53,7 @@ class Engine:
         self.a, self.began = a, time.monotonic()
         self.engine = sglang.Engine(
             model_path=a.model, load_format="dummy", skip_tokenizer_init=True,
-            attention_backend="triton", sampling_backend="pytorch", mem_fraction_static=MEMORY,
+            **({} if a.defaults else sglang_start.CHOSEN), mem_fraction_static=MEMORY,
             max_total_tokens=TOKENS, max_running_requests=64,
             chunked_prefill_size=ALIGNED if a.invariant else 512,
             cuda_graph_max_bs_decode=64, cuda_graph_max_bs_prefill=64,

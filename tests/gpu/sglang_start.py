@@ -12,6 +12,7 @@ DIR holds the configuration of a model; without it, that of Qwen3 0.6B is used. 
 FOUNDRY_SGLANG, except for plain. FOUNDRY_STORE names the store. --caches DIR lets all compilers
 keep their files in DIR. The weights are scaled so that different prompts give different tokens. The
 last line is a JSON object. With --limit SECONDS, it ends its starts then, and prints what it has.
+With --defaults, SGLang chooses the backends of attention and sampling; if not, see CHOSEN.
 With --ranks N, SGLang starts a scheduler on each of N GPUs (sglang_ranks.py).
 Answers must be equal for requests that run alone; those that are sent together may be batched in
 another way in each start, in plain SGLang, too.
@@ -38,6 +39,8 @@ PHASES = {"init_torch_distributed": "device", "load_model": "weights",
 ASKED = ("alone", "sampled alone")  # answers that depend on no other request
 ROWS = ("imports", "imports of the scheduler", "device", "weights", "kv cache", "attention",
         "capture or load", "engine", "first token", "first token since the process began")
+# SGLang's defaults for this GPU are FlashAttention 3, and FlashInfer, which compiles for minutes.
+CHOSEN = {"attention_backend": "triton", "sampling_backend": "pytorch"}
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
           "TVM_FFI_CACHE_DIR": "tvm-ffi", "FLASHINFER_WORKSPACE_BASE": "flashinfer"}
 
@@ -52,6 +55,7 @@ def arguments():
     p.add_argument("--model")
     p.add_argument("--sizes", type=int, default=32, help="the largest batch of a decode graph")
     p.add_argument("--memory", type=float, default=0.5, help="the fraction of the GPU's memory")
+    p.add_argument("--defaults", action="store_true", help="SGLang chooses attention and sampling")
     p.add_argument("--prefill", default="disabled", help="the backend of prefill graphs")
     p.add_argument("--prefill-tokens", type=int, default=256, help="of the largest prefill graph")
     p.add_argument("--tokens", type=int, help="of the KV cache; default: what fits")
@@ -164,7 +168,7 @@ def main():
     imported = time.monotonic()
     engine = sglang.Engine(
         model_path=model(a), load_format="dummy", skip_tokenizer_init=True,
-        attention_backend="triton", sampling_backend="pytorch", mem_fraction_static=a.memory,
+        **({} if a.defaults else CHOSEN), mem_fraction_static=a.memory,
         cuda_graph_backend_decode="full", cuda_graph_backend_prefill=a.prefill,
         cuda_graph_max_bs_prefill=a.prefill_tokens, max_total_tokens=a.tokens,
         max_running_requests=a.requests, cuda_graph_max_bs_decode=a.sizes,

@@ -32,6 +32,7 @@ class Args:
     host: str = "127.0.0.1"
     cuda_graph_config: object = None
     attention: str = "triton"
+    prefill_attention: str = None
     prefill: str = "disabled"
     decode: str = "full"
     cuda_graph_bs_decode: tuple = (1, 2, 4)
@@ -49,6 +50,7 @@ class Args:
     def __post_init__(self):
         space = types.SimpleNamespace
         self.disable_custom_all_reduce = not self.custom
+        self.attention_backend = self.attention
         self.cuda_graph_config = space(
             decode=space(backend=self.decode, bs=list(self.cuda_graph_bs_decode)),
             prefill=space(backend=self.prefill, bs=[1, 3] if self.prefill == "breakable" else None))
@@ -59,7 +61,7 @@ class Args:
         return 1 if name.endswith("_size") else None
 
     def get_attention_backends(self):
-        return self.attention, self.attention
+        return self.prefill_attention or self.attention, self.attention
 
 def arguments(**options):
     fields = {field.name for field in dataclasses.fields(Args)}

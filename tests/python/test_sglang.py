@@ -139,7 +139,9 @@ class Starts(Engine, engine_tests.Starts):
                               ("decode='breakable'", "the backend breakable of decode graphs"),
                               ("prefill='tc_piecewise'",
                                "the backend tc_piecewise of prefill graphs"),
-                              ("attention='fa3'", "the attention backends fa3"),
+                              ("attention='flashinfer'", "the attention backends flashinfer"),
+                              ("attention='fa3', prefill_attention='triton'",
+                               "the attention backends triton, fa3"),
                               ("mambaish=1", "models with states in place of a KV cache"),
                               ("enable_lora=True", "LoRA"),
                               ("speculative_algorithm='EAGLE'", "speculative decoding"),
@@ -288,6 +290,54 @@ class Starts(Engine, engine_tests.Starts):
             del BaseRunner._dummy_run
             """, counts="{**LOADED, 'dummy_run': 0}")
         self.assertIn("loaded", log)
+
+
+class FlashAttention(Engine):
+    """Graphs of an attention that keeps tensors for each batch size."""
+
+    def start(self, text="", counts="PLAIN", options="attention='fa3'", **more):
+        return super().start("from sglang.srt.layers.attention import flashattention_backend\n"
+                             + textwrap.dedent(text), counts, options, **more)
+
+    def test_a_later_start_has_what_attention_keeps(self):
+        lengths = """
+            flashattention_backend.LENGTHS.update({size: 7.0 * size for size in (1, 2, 4)})
+            runner.model.inputs.fill_(2.0)
+            decode = runner.decode_cuda_graph_runner
+            for size in (2, 4, 1, 2):
+                out = decode.execute(size).tolist()
+                assert set(out) == {2.0 + 3.0 * size + 1000.0 + 7.0 * size}, (size, out[:4])
+                kept = decode.attn_backend.forward_metadata
+                assert (kept.max_seq_len_k, kept.window_size) == (100 * size, (-1, -1)), kept
+                assert kept.scheduler_metadata.shape == (size, 4)
+                assert kept.scheduler_metadata.data_ptr() == decode.attn_backend.plan.data_ptr()
+                assert kept.local_attn_metadata is None
+            flashattention_backend.LENGTHS.clear()
+            """
+        self.assertIn("captured and sealed", self.start(lengths))
+        self.assertIn("loaded 'test'", self.start(lengths, counts="LOADED"))
+
+    def test_an_image_of_another_attention_is_not_used(self):
+        self.start()
+        log = self.start(options="attention='triton'")
+        self.assertIn("attention_backend is triton here and fa3 in the image", log)
+
+    def test_what_a_later_start_could_not_make_is_refused_at_once(self):
+        log = self.start(STAND_IN_LOCAL="1")
+        self.assertIn("not sealed: ", log)
+        self.assertIn("LocalAttentionMetadata, which images do not support", log)
+
+    def test_an_attention_that_keeps_nothing_is_refused(self):
+        log = self.start(before="""
+            from foundry.sglang import runner as r
+            values = r.attention.values
+            def lost(decode):
+                del decode.attn_backend.decode_cuda_graph_metadata[2]
+                return values(decode)
+            r.attention.values = lost
+            """, text="runner.decode_cuda_graph_runner.capture()",
+            counts="{**PLAIN, 'capture': 2}")
+        self.assertIn("not sealed: attention keeps nothing for graphs of 2 requests", log)
 
 
 class Prefill(Engine):

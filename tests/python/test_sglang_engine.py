@@ -21,6 +21,7 @@ import suite
 try:
     import torch
     import sglang
+    from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
     from sglang.srt.layers.logits_processor import LogitsProcessorOutput
     from sglang.srt.model_executor.model_runner import ModelRunner
     from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
@@ -35,7 +36,7 @@ try:
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import graphs, jit, outputs
-    from foundry.sglang import facts, folders, prefill, ranks, runner
+    from foundry.sglang import attention, facts, folders, prefill, ranks, runner
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -307,6 +308,7 @@ class Engine(unittest.TestCase):
         made.buffers = types.SimpleNamespace(seq_lens=torch.zeros(4), seq_lens_cpu=torch.zeros(4))
         made.backend = FullCudaGraphBackend.__new__(FullCudaGraphBackend)
         made.backend._graphs, made.backend._outputs = {}, {}
+        made.attn_backend = TritonAttnBackend.__new__(TritonAttnBackend)
         return made
 
     def test_graphs_of_an_image_fill_the_table(self):
@@ -317,7 +319,7 @@ class Engine(unittest.TestCase):
         data = torch.arange(12.0).reshape(4, 3)
         text, tensors, entire = outputs.describe({
             graphs.name_of(key): LogitsProcessorOutput(next_token_logits=data[:key.size])
-            for key in keys})
+            for key in keys}, runner.Session.classes(None))
         self.assertEqual((len(tensors), len(entire)), (3, 3))
         one = runner.Session.__new__(runner.Session)
         one.ordinal, one.runner, one.prefill = 0, types.SimpleNamespace(model=None), None
@@ -338,10 +340,53 @@ class Engine(unittest.TestCase):
         self.assertTrue(all(getattr(out, f.name) is None for f in dataclasses.fields(out)[1:]))
         self.assertEqual(decode.buffers.seq_lens.tolist(), [1.0] * 4)
 
+    @mock.patch.dict(sys.modules, {"sgl_kernel": mock.MagicMock()})
+    def test_a_later_start_has_what_flash_attention_keeps(self):
+        from sglang.srt.layers.attention import flashattention_backend
+        from sglang.srt.model_executor.forward_batch_info import ForwardMode
+        kind = flashattention_backend.FlashAttentionBackend
+        used = inspect.getsource(kind._init_full_cg_decode_metadata)
+        self.assertIn("metadata.scheduler_metadata = self._sched_meta_buf[:n]", used)
+        self.assertEqual(set(re.findall(r"self\.(\w+) = ", used)),
+                         {"forward_metadata", "forward_metadata_spec_decode_expand"})
+
+        def made(seqs=4):
+            backend = kind.__new__(kind)
+            vars(backend).update(
+                max_context_len=8, page_size=1, device="cpu", topk=0, use_mla=False,
+                has_local_attention=False, use_sliding_window_kv_pool=False,
+                is_encoder_decoder=False, speculative_num_draft_tokens=0,
+                is_prefill_aware_swa=False,
+                _get_scheduler_metadata=lambda: None)
+            backend.init_cuda_graph_state(seqs, seqs)
+            return types.SimpleNamespace(attn_backend=backend, capture_bs=[1, 2, seqs])
+        first, later = made(), made()
+        for size in first.capture_bs:
+            first.attn_backend._bind_metadata_buffers(size, size, None, ForwardMode.DECODE, None,
+                                                      "cpu")
+            first.attn_backend.decode_cuda_graph_metadata[size].scheduler_metadata = (
+                first.attn_backend._sched_meta_buf[:1 + 4 * size])
+        text, tensors, _ = outputs.describe(
+            {graphs.name_of(key): value for key, value in attention.values(first).items()},
+            runner.Session.classes(None))
+        for table, entries in attention.entries(later, outputs.restore(
+                text, tensors, runner.Session.classes(None))):
+            self.assertIs(table, later.attn_backend.decode_cuda_graph_metadata)
+            table.update(entries)
+        for size in first.capture_bs:
+            one, other = (each.attn_backend.decode_cuda_graph_metadata[size]
+                          for each in (first, later))
+            self.assertIs(type(other), type(one))
+            for field in dataclasses.fields(one):
+                each, its = getattr(one, field.name), getattr(other, field.name)
+                self.assertTrue(its is each or its == each if each is None or not torch.is_tensor(
+                    each) else its.data_ptr() == each.data_ptr() and its.shape == each.shape,
+                    field.name)
+
     def test_results_of_a_graph_that_cannot_be_restored_are_refused(self):
         made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})
         with self.assertRaisesRegex(Exception, "returns dict, which images do not support"):
-            outputs.describe({"g": made})
+            outputs.describe({"g": made}, runner.Session.classes(None))
 
     def test_the_capture_makes_its_graphs_where_they_are_replaced(self):
         used = FullCudaGraphBackend.capture_one.__code__.co_names

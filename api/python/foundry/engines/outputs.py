@@ -30,17 +30,19 @@ class Numbers:
         return [value for _, value in self.values.values()]
 
 
-def pack(value, tensors):
-    """Return a value as JSON: a tensor as its number in `tensors`."""
+def pack(value, tensors, classes=None):
+    """Return a value as JSON: a tensor as its number in `tensors`. classes: {name: dataclass} that
+    unpack() will know.
+    """
     if isinstance(value, torch.Tensor) and value.numel():
         return tensors.of((value.data_ptr(), str(value.dtype), tuple(value.shape),
                            tuple(value.stride())), value)
     if type(value) in (list, tuple):
-        return [type(value).__name__, *(pack(each, tensors) for each in value)]
-    if dataclasses.is_dataclass(value):
+        return [type(value).__name__, *(pack(each, tensors, classes) for each in value)]
+    if type(value) in (classes or {}).values():
         found = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return {"class": type(value).__name__,
-                "fields": {name: pack(each, tensors) for name, each in found.items()
+                "fields": {name: pack(each, tensors, classes) for name, each in found.items()
                            if each is not None}}
     if type(value) in _KEPT:
         return {"value": value}
@@ -62,13 +64,14 @@ def unpack(packed, tensors, classes=None):
     return made(**{**{f.name: None for f in dataclasses.fields(made)}, **given})
 
 
-def describe(returned):
+def describe(returned, classes=None):
     """Return (text, tensors, all) of {name of a graph: what it returns}.
 
-    tensors: one for each number. all: also those that equal them in place and shape.
+    classes: {name: dataclass} of it. tensors: one for each number. all: also those that equal them
+    in place and shape.
     """
     tensors = Numbers()
-    packed = {name: pack(value, tensors) for name, value in returned.items()}
+    packed = {name: pack(value, tensors, classes) for name, value in returned.items()}
     return json.dumps(packed, separators=(",", ":")), tensors.first(), tensors.all
 
 

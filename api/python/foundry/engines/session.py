@@ -490,6 +490,14 @@ class Session:
         found = {t.name: t for t in self.image.tensors() if t.name.startswith(outputs.OUTPUT)}
         return [_torch.view(found[f"{outputs.OUTPUT}{i}"]) for i in range(len(found))]
 
+    def returned(self):
+        """Return {name of a key: what the image states for it, with the image's tensors}."""
+        return outputs.restore(self.text("outputs"), self.written(), self.classes())
+
+    def classes(self):
+        """Return {name: dataclass} of what graphs return, besides tensors."""
+        return {}
+
     def place(self, roots):
         """Set the image's other tensors at the paths where the first start had them, until drop().
         """
@@ -546,8 +554,8 @@ class Session:
         area.clear(self.ordinal)
         numbers = graphs.add(self.capture, captured)
         area.name(self.capture, "region", self.allocations())
-        text, written, entire = outputs.describe({graphs.name_of(key): value
-                                                  for key, value in returned.items()})
+        text, written, entire = outputs.describe(
+            {graphs.name_of(key): value for key, value in returned.items()}, self.classes())
         for number, tensor in enumerate(written):
             self.capture.tensor(f"{outputs.OUTPUT}{number}", tensor, use="output",
                                 external=tensor.data_ptr() < self.base + SIZE)

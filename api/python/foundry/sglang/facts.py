@@ -10,7 +10,7 @@ from ..engines import facts, ranks
 
 PREFIX = "sglang."
 # source() of the versions of SGLang that were run with Foundry on a GPU.
-SOURCES = {"0.5.15.post1": "faad0b2b5b4c0034"}
+SOURCES = {"0.5.15.post1": "4c2be75564d6b37d"}
 COMPARED = {}
 PACKAGES = ("sglang-kernel", "apache-tvm-ffi")
 ARGUMENTS = ("dtype", "load_format", "context_length", "mem_fraction_static",
@@ -104,7 +104,8 @@ def source():
         runner + "base_runner", runner + "base_cuda_graph_runner",
         runner + "decode_cuda_graph_runner", runner + "eager_runner",
         backend + "full_cuda_graph_backend", backend + "utils", "layers.attention.triton_backend",
-        "layers.logits_processor", runner + "prefill_cuda_graph_runner",
+        "layers.attention.flashattention_backend", "layers.logits_processor",
+        runner + "prefill_cuda_graph_runner",
         backend + "breakable_cuda_graph_backend",
         "model_executor.runner_backend_utils.breakable_cuda_graph.breakable_cuda_graph",
         "layers.radix_attention"))

@@ -28,9 +28,9 @@ import threading
 
 import torch
 
-from ..engines import area, graphs, log, outputs, session
+from ..engines import area, graphs, log, session
 from ..engines.session import Unfit, check_configuration, check_source
-from . import facts, prefill, ranks
+from . import attention, facts, prefill, ranks
 from .folders import folders
 
 log.use(logging.getLogger("sglang.foundry"))
@@ -175,8 +175,6 @@ class Session(session.Session):
             (of_prefill.backend not in prefill.BACKENDS,
              f"the backend {of_prefill.backend} of prefill graphs"),
             (envs.SGLANG_ENABLE_CUDA_GRAPH_DEDUP.get(), "graphs that share executables"),
-            (set(args.get_attention_backends()) != {"triton"},
-             f"the attention backends {', '.join(args.get_attention_backends())}"),
             (not runner.is_generation, "models that generate no text"),
             (runner.is_multimodal, "multimodal models"),
             (runner.model_config.is_encoder_decoder, "models with an encoder"),
@@ -200,6 +198,7 @@ class Session(session.Session):
             (runner.model_config.quantization is not None, "quantized weights"),
             (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
              "a quantized KV cache"))
+        attention.check(args)
         ranks.check(args, envs)
 
     def load_model(self, original):
@@ -343,18 +342,20 @@ class Session(session.Session):
             return str(e) or repr(e)
         return None
 
+    def classes(self):
+        from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+        return {each.__name__: each for each in (LogitsProcessorOutput, *attention.classes())}
+
     def prepare(self, decode):
         """Make the entries of SGLang's tables: graphs of the image, and what these return. Set the
         image's tensors where they were.
         """
-        from sglang.srt.layers.logits_processor import LogitsProcessorOutput
         def table_of(keys):
             return graphs.table(self.image, keys, self.ordinal)
-        table = table_of(self.keys(decode))
-        returned = outputs.restore(self.text("outputs"), self.written(),
-                                   {"LogitsProcessorOutput": LogitsProcessorOutput})
+        table, returned = table_of(self.keys(decode)), self.returned()
         self.entries = [(decode.backend._graphs, table), (decode.backend._outputs, {
-            key: returned[graphs.name_of(key)] for key in table})]
+            key: returned[graphs.name_of(key)] for key in table}),
+            *attention.entries(decode, returned)]
         if self.prefill:
             self.entries += prefill.entries(self.prefill, returned, table_of)
         self.place(self.roots(decode))
@@ -402,7 +403,8 @@ class Session(session.Session):
             if other:
                 raise Unfit(f"SGLang has captured other graphs than expected: {other.pop()}")
             segments, values = prefill.captured(self.prefill) if self.prefill else ({}, {})
-            self.seal({**backend._graphs, **segments}, {**backend._outputs, **values},
+            self.seal({**backend._graphs, **segments},
+                      {**backend._outputs, **attention.values(decode), **values},
                       self.roots(decode))
         except Exception as e:
             self.not_sealed(e)

@@ -23,7 +23,7 @@ import torch
 from vllm.logger import init_logger
 
 from .._lib import Error
-from ..engines import area, graphs, log, outputs, ranks, session
+from ..engines import area, graphs, log, ranks, session
 from ..engines.session import Unfit
 from . import compiled, facts, infos, pieces, runners, supported, weights
 from .folders import folders
@@ -269,7 +269,7 @@ class Session(session.Session):
         self.graphs = graphs.table(self.image, tables.keys(), self.ordinal)
         wrappers = pieces.wrappers(self.worker.vllm_config)
         keys = pieces.keys(wrappers, tables.batches())
-        returned = outputs.restore(self.text("outputs"), self.written())
+        returned = self.returned()
         made = pieces.restore(self.text("pieces"), returned,
                               graphs.table(self.image, keys, self.ordinal))
         self.pieces = {wrappers[name]: entries for name, entries in made.items()}

@@ -75,7 +75,12 @@ class ModelRunner(ModelRunnerKVCacheMixin):
         self.model.cache = torch.full(SHAPE, 0.0)
 
     def init_attention_backends(self):
-        pass
+        if self.server_args.get_attention_backends()[1] == "fa3":
+            from sglang.srt.layers.attention.flashattention_backend import FlashAttentionBackend
+            self.attn_backend = FlashAttentionBackend()
+        else:
+            from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
+            self.attn_backend = TritonAttnBackend()
 
     def init_cuda_graphs(self, capture_decode_cuda_graph=True):
         assert capture_decode_cuda_graph
