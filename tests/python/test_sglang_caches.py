@@ -127,6 +127,38 @@ class Caches(Engine):
                 """, **place)
             self.assertIn("1 of them were missing", log)
 
+    def test_flashinfers_sampler_is_compiled_for_other_hosts(self):
+        """The first request needs none, and a later one would compile it."""
+        options = {"options": "sampling_backend='flashinfer'"}
+        sampled = ("from flashinfer.sampling import gen_sampling_module\n"
+                   "gen_sampling_module().build_and_load()\n")
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                         ninja=("rope", "sampling"), **options)
+        self.assertIn("Foundry: compiling FlashInfer's sampler for hosts that load 'test'", log)
+        shutil.rmtree(self.path(MODULES))
+        self.assertNotIn("sampler", self.start(sampled, **options))
+
+    def test_a_sampler_that_came_with_flashinfer_is_not_compiled(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         before="from flashinfer.jit import core\ncore.JitSpec.is_aot = True\n",
+                         options="sampling_backend='flashinfer'")
+        self.assertNotIn("sampler", log)
+
+    def test_a_sampler_that_cannot_be_compiled_costs_no_other_file(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
+                         before="""
+            from flashinfer.jit import core
+            def build(spec, *args, build=core.JitSpec.build, **more):
+                if spec.name == "sampling":
+                    raise RuntimeError("there is no compiler")
+                build(spec, *args, **more)
+            core.JitSpec.build = build
+            """, options="sampling_backend='flashinfer'")
+        self.assertIn("WARNING Foundry: the image lacks FlashInfer's sampler, because there is no "
+                      "compiler", log)
+        shutil.rmtree(self.path(MODULES))
+        self.start(options="sampling_backend='flashinfer'")
+
     def test_another_library_is_built_again(self):
         self.first()
         path = self.path(os.path.join(JIT, "rope/rope.so"))

@@ -88,6 +88,10 @@ class Watch:
             if path.startswith(self._starts):
                 self._opened.add(path)
 
+    def add(self, path):
+        """Count a file as read."""
+        self._opened.add(_plain(path))
+
     def stop(self):
         """Note nothing more."""
         self._on = False

@@ -12,12 +12,14 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 
 from . import log
 from .facts import hashed
 
 FOLDER = "flashinfer-cache"  # its name in an image
 CARRIED = (".so", ".cubin")  # the suffixes of files that FlashInfer loads
+LOW = 10  # the priority of a process that works in the background
 MODULES = "flashinfer.json"  # a file of the image: {name of a library in it: what describe() found}
 _used = {}  # {path of a library that is loaded without ninja: (description, function that builds)}
 
@@ -135,6 +137,16 @@ def modules(store, ref, places, carried):
     found = json.loads(store.files(ref, {MODULES})[0].data)
     return {os.path.join(places[FOLDER], name.partition("/")[2]): each
             for name, each in found.items()}
+
+
+def prepare(spec):
+    """Compile a module, unless that was done, and return the path of its library. Nothing is
+    loaded, so another thread may do that meanwhile: FlashInfer holds a lock while it builds and
+    loads. The compilers have a low priority, and so has the calling thread from now on.
+    """
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW)
+    spec.build(verbose=False)
+    return _path(spec)
 
 
 def use(found):

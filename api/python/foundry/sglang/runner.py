@@ -28,7 +28,7 @@ import threading
 
 import torch
 
-from ..engines import area, graphs, log, session
+from ..engines import area, graphs, jit, log, session
 from ..engines.session import Unfit, check_configuration, check_source
 from . import attention, facts, prefill, ranks
 from .folders import folders
@@ -274,9 +274,28 @@ class Session(session.Session):
 
     def carry(self):
         """Attach the files to the image, while SGLang serves."""
+        self.attach_files()  # a server may end before the sampler is compiled
+        self.build_sampler()
         self.end_caches()
         if self.sealed or self.image:
             log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
+
+    def build_sampler(self):
+        """Let FlashInfer compile its sampler, which takes minutes, unless it has. A server uses it
+        for sampled requests, and the first request may be none.
+        """
+        if self.runner.server_args.sampling_backend != "flashinfer":
+            return
+        try:
+            from flashinfer.sampling import gen_sampling_module
+            spec = gen_sampling_module()
+            if spec.is_aot:  # it came with FlashInfer
+                return
+            log.info("Foundry: compiling FlashInfer's sampler for hosts that load '%s'", self.ref)
+            self.watch.add(self.timed("sampler", jit.prepare, spec))
+        except Exception as e:  # sampled requests compile it
+            self.log_bug(e)
+            log.warning("Foundry: the image lacks FlashInfer's sampler, because %s", e)
 
     # --- graphs ---
 

@@ -50,7 +50,7 @@ class JitSpec:
     """Ninja always runs."""
 
     extra_cflags = extra_ldflags = extra_include_dirs = None
-    needs_device_linking = False
+    needs_device_linking = is_aot = False
 
     def __init__(self, name, sources):
         self.name, self.sources, self.loaded = name, sources, False
