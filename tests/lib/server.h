@@ -7,4 +7,7 @@
  * Returns the port. */
 int server_start(void *(*serve)(void *));
 
+/* Let the library use the client that was built with this program. */
+void server_client_find(void);
+
 #endif

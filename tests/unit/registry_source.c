@@ -81,23 +81,6 @@ static void registry_start(void)
 
 /* --- a store with damaged objects --- */
 
-/* The client that was built with this program. */
-static void client_name(void)
-{
-	char file[600] = "";
-	char *end;
-	int i;
-
-	ck_assert_int_gt(readlink("/proc/self/exe", file, sizeof(file) - 40), 0);
-	for (i = 0; i < 3; i++) {
-		end = strrchr(file, '/');
-		ck_assert_ptr_nonnull(end);
-		*end = '\0';
-	}
-	strcat(file, "/libfoundry-registry.so.0.2");
-	ck_assert(!setenv("FOUNDRY_REGISTRY_LIBRARY", file, 1));
-}
-
 static void setup(void)
 {
 	int i;
@@ -105,7 +88,7 @@ static void setup(void)
 	dir_setup_in("/dev/shm");
 	ck_assert(!setenv("HOME", dir, 1) && !setenv("no_proxy", "*", 1) &&
 		  !setenv("FOUNDRY_REGISTRY_RETRIES", "0", 1));
-	client_name();
+	server_client_find();
 	registry_start();
 	s = store_make();
 	seal(s, 7, 3, CHUNK, "one");
