@@ -58,7 +58,7 @@ void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid)
 	pthread_mutex_unlock(&img->lock);
 }
 
-int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_wait *stop,
+int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_wait *wait,
 		       const struct fdry_buf *damaged)
 {
 	size_t n = damaged->len / sizeof(struct fdry_oid), back = 0;
@@ -70,7 +70,7 @@ int fdry_damage_repair(struct fdry_store *store, const char *name, const struct 
 	fdry_saved_err_set(&load_err, -FDRY_E_CORRUPT);
 	if (!n)
 		return fdry_saved_err_restore(&load_err);
-	err = fdry_registry_source_new(stop, &registry) ?:
+	err = fdry_registry_source_new(wait, &registry) ?:
 	      fdry_repair_objects(store, fdry_array(*damaged, const struct fdry_oid), n, registry,
 				  &why, &back);
 	fdry_source_close(registry);

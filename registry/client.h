@@ -51,6 +51,9 @@ struct fdry_registry_caller {
 	int (*miss)(void *arg, size_t i, int err);
 	/* More has been done since the last call. */
 	int (*progress)(void *arg, const struct fdry_registry_done *done);
+	/* For a pull: 0, or the longest time in which nothing may come, with all repetitions. A
+	 * mirror gets 10 s of it at most. */
+	uint32_t patience_ms;
 };
 
 struct fdry_registry_push {

@@ -68,11 +68,12 @@ struct fdry_arrival *fdry_registry_fetch_arrival(struct fdry_registry_fetch *f);
 /* Wait for the end of the fetch. Returns its error. The arrival is freed. */
 int fdry_registry_fetch_end(struct fdry_registry_fetch *f) __must_check;
 
-/* A source of repairs (store/repair.h): the repository that FOUNDRY_REGISTRY names. @stop: NULL, or
- * the function that may end the wait for it; @ms does not matter. @ret: NULL if none is named. The
- * registry is asked when the first object is wanted, and not again after a failure.
+/* A source of repairs (store/repair.h): the repository that FOUNDRY_REGISTRY names. @wait: NULL, or
+ * the function that may end the wait for it, and the longest time in which nothing comes from it,
+ * 0: as FOUNDRY_REGISTRY_TIMEOUT and FOUNDRY_REGISTRY_RETRIES allow. @ret: NULL if none is named.
+ * The registry is asked when the first object is wanted, and not again after a failure.
  * fdry_source_close() frees it. */
-int fdry_registry_source_new(const struct fdry_wait *stop,
+int fdry_registry_source_new(const struct fdry_wait *wait,
 			     struct fdry_source **ret) __must_check;
 
 /* Called for each image of a push, with its manifest, 8-byte aligned: an error refuses the push. */

@@ -23,7 +23,7 @@ struct missed {
 
 struct registry_source {
 	struct fdry_source src;
-	struct fdry_wait stop;
+	struct fdry_wait wait;
 	struct fdry_saved_err failed; /* the registry is not asked again */
 	struct fdry_buf missed;       /* struct missed each */
 	int len;                      /* of the name in @from, before the tag */
@@ -133,11 +133,12 @@ static int objects_add(struct asking *a, const struct fdry_idset *wanted)
 static int ask(struct asking *a)
 {
 	const struct fdry_registry_caller caller = { .arg = a, .next = on_next, .put = on_put,
-						     .miss = on_miss, .progress = on_progress };
+						     .miss = on_miss, .progress = on_progress,
+						     .patience_ms = a->rs->wait.ms };
 	size_t count = fdry_array_count(a->blobs, struct fdry_registry_blob);
 	struct fdry_registry_report report = { .sz = sizeof(report) };
-	const struct fdry_registry_opts stop = { .sz = sizeof(stop), .stop = a->rs->stop.stop,
-						 .stop_arg = a->rs->stop.arg };
+	const struct fdry_registry_opts stop = { .sz = sizeof(stop), .stop = a->rs->wait.stop,
+						 .stop_arg = a->rs->wait.arg };
 	const struct fdry_registry_client *client;
 	struct fdry_registry_opts opts;
 	int err = fdry_registry_opts_take(&stop, &opts) ?: fdry_registry_open(&client);
@@ -220,7 +221,7 @@ static const struct fdry_source_ops registry_ops = { .supply = registry_supply,
 						     .why = registry_why,
 						     .close = registry_close };
 
-int fdry_registry_source_new(const struct fdry_wait *stop, struct fdry_source **ret)
+int fdry_registry_source_new(const struct fdry_wait *wait, struct fdry_source **ret)
 {
 	struct registry_source *rs;
 	const char *registry = NULL;
@@ -235,8 +236,8 @@ int fdry_registry_source_new(const struct fdry_wait *stop, struct fdry_source **
 	if (!rs)
 		return fdry_nomem();
 	rs->src.ops = &registry_ops;
-	if (stop)
-		rs->stop = *stop;
+	if (wait)
+		rs->wait = *wait;
 	rs->len = (int)strlen(registry);
 	snprintf(rs->from, len, "%s:latest", registry); /* as for loads, a tag is refused */
 	*ret = &rs->src;

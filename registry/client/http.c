@@ -42,6 +42,8 @@ int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
 		h->stall_s = MIRROR_STALL_S;
 	if (opts->mirror && h->retries_max > MIRROR_RETRIES)
 		h->retries_max = MIRROR_RETRIES;
+	if (opts->mirror && h->opts.patience_ms > MIRROR_STALL_S * 1000)
+		h->opts.patience_ms = MIRROR_STALL_S * 1000;
 	h->multi = curl_multi_init();
 	if (!h->multi) {
 		err = fdry_nomem();
@@ -155,6 +157,8 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 	wait = jitter(wait < WAIT_MAX_MS ? wait : WAIT_MAX_MS);
 	if (wait < (double)r->retry_after * 1e3)
 		wait = (double)r->retry_after * 1e3 + jitter(WAIT_MS);
+	if (h->opts.patience_ms && fdry_now_ms() + wait > h->heard_ms + h->opts.patience_ms)
+		return err;
 	fdry_debug("again in %.0f ms: %s", wait, fdry_last_error());
 	r->tries++;
 	h->retries++;
@@ -321,6 +325,7 @@ int fdry_http_run(struct fdry_http *h)
 {
 	int err = 0;
 
+	h->heard_ms = fdry_now_ms();
 	while (!err && (h->active || h->waiting))
 		err = step(h);
 	while (h->flying)

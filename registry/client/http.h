@@ -34,6 +34,8 @@ struct fdry_http_opts {
 	bool mirror;           /* another place has the same: fail soon, and not after a wait */
 	fdry_stop_fn stop;     /* NULL, or asked several times a second */
 	void *stop_arg;
+	uint32_t patience_ms;  /* 0, or the session fails when nothing of a good answer has come for
+				  so long, in a request or in the wait for a repetition */
 };
 
 struct fdry_http_req {
@@ -64,6 +66,7 @@ struct fdry_http_req {
 	char *location, *content_type, *content_digest, *link, *subject;
 
 	/* Of the session. */
+	struct fdry_http *session;
 	CURL *easy;
 	struct curl_slist *headers;
 	char *first; /* the URL before a redirect, or NULL: a redirect may hold for one try alone */
@@ -97,6 +100,7 @@ struct fdry_http {
 	unsigned int active;                    /* their number */
 	uint64_t requests, retries;
 	double asked_ms;                        /* the time of the last question whether to stop */
+	double heard_ms;                        /* when the run began, or a good answer went on */
 };
 
 int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
@@ -114,7 +118,8 @@ void fdry_http_start(struct fdry_http *h, struct fdry_http_req *r);
 int fdry_http_run(struct fdry_http *h) __must_check;
 /* Start one request, whose @done is NULL, and run until it is done. */
 int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;
-/* FDRY_E_CALLBACK if the program wants the session to stop. */
+/* FDRY_E_CALLBACK if the program wants the session to stop; FDRY_E_NETWORK if its patience has
+ * ended. */
 int fdry_http_stop_check(struct fdry_http *h) __must_check;
 /* Free what the request owns. */
 void fdry_http_req_release(struct fdry_http_req *r);

@@ -235,7 +235,8 @@ static int mirror_open(struct fdry_sources *s, size_t i, const struct fdry_regis
 {
 	char scope[FDRY_REGISTRY_REPO_MAX + 32];
 	struct fdry_http_opts own = { .requests = opts->requests, .scope = scope, .mirror = true,
-				      .stop = opts->stop, .stop_arg = opts->stop_arg };
+				      .stop = opts->stop, .stop_arg = opts->stop_arg,
+				      .patience_ms = opts->patience_ms };
 	int err;
 
 	snprintf(scope, sizeof(scope), "repository:%s:pull", name->repo);

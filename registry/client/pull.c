@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "lib/clock.h"
 #include "registry/client/calls.h"
 #include "registry/client/document.h"
 #include "registry/client/http.h"
@@ -343,17 +344,19 @@ static int blobs_put(struct pull *p)
 	return 0;
 }
 
-/* Deliver what has arrived, and begin more. */
-static int blobs_go_on(struct pull *p)
+/* Deliver what has arrived, and begin more. The caller's time does not count as the registry's. */
+static int blobs_go_on(struct fdry_http *h, struct pull *p)
 {
+	double mark = fdry_now_ms();
 	int err = blobs_put(p) ?: blobs_begin(p);
 
+	h->heard_ms += fdry_elapsed_ms(&mark);
 	p->failed |= err != 0;
 	return err;
 }
 
 /* Nobody has the object: @err. That ends a pull, but not a call for blobs. */
-static int blob_give_up(struct slot *s, int err)
+static int blob_give_up(struct fdry_http *h, struct slot *s, int err)
 {
 	struct pull *p = s->p;
 
@@ -363,7 +366,7 @@ static int blob_give_up(struct slot *s, int err)
 	s->arrived = s->missed = true;
 	err = p->caller->miss(p->caller->arg, s->blob, err);
 	p->failed |= err != 0;
-	return err ?: blobs_go_on(p);
+	return err ?: blobs_go_on(h, p);
 }
 
 /* An answer that does not have the object. */
@@ -377,7 +380,7 @@ static int blob_missed(struct fdry_http *h, struct slot *s)
 
 	if (source == p->from.origin) {
 		if (!came || ++s->tries == TRIES_MAX)
-			return blob_give_up(s, err);
+			return blob_give_up(h, s, err);
 	} else if (fdry_sources_pass_over(&p->from, source, err)) {
 		source = fdry_sources_next(&p->from, source + 1);
 	}
@@ -395,7 +398,7 @@ static int blob_done(struct fdry_http *h, struct fdry_http_req *r)
 	    !is_whole(r, &p->blobs[s->blob].oid, p->blobs[s->blob].size))
 		return blob_missed(h, s);
 	s->arrived = true;
-	return blobs_go_on(p);
+	return blobs_go_on(h, p);
 }
 
 /* A mirror has failed: ask the next place for the objects that it did not deliver. */
@@ -471,7 +474,8 @@ static int session_open(struct pull *p, const char *from)
 {
 	struct fdry_http_opts opts = { .plain = p->opts->flags & FDRY_REGISTRY_PLAIN_HTTP,
 				       .requests = p->opts->requests,
-				       .stop = p->opts->stop, .stop_arg = p->opts->stop_arg };
+				       .stop = p->opts->stop, .stop_arg = p->opts->stop_arg,
+				       .patience_ms = p->caller->patience_ms };
 	char scope[FDRY_REGISTRY_REPO_MAX + 32];
 	struct fdry_registry_name name;
 	int err = fdry_registry_name_parse(from, &name);

@@ -129,6 +129,10 @@ int fdry_http_stop_check(struct fdry_http *h)
 {
 	double now = fdry_now_ms();
 
+	if (h->opts.patience_ms && now - h->heard_ms > h->opts.patience_ms)
+		return fdry_fail(FDRY_E_NETWORK, "nothing came from the registry %s for %.0f s; "
+				 "look into its log, or set FOUNDRY_REGISTRY_TIMEOUT higher",
+				 h->name.host, h->opts.patience_ms / 1e3);
 	if (!h->opts.stop || now - h->asked_ms < ASK_MS)
 		return 0;
 	h->asked_ms = now;
@@ -200,6 +204,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	if (is_first)
 		curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &r->status);
 	if (is_good(r)) {
+		r->session->heard_ms = fdry_now_ms();
 		err = (is_first ? range_check(r) : 0) ?: body_append(r, data, n);
 		return err && fault(r, err) ? 0 : n;
 	}
@@ -468,6 +473,7 @@ int fdry_transfer_begin(struct fdry_http *h, struct fdry_http_req *r)
 	r->easy = curl_easy_init();
 	if (!r->easy)
 		return fdry_nomem();
+	r->session = h;
 	r->status = 0;
 	r->fault = 0;
 	r->exceeds = false;
