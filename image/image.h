@@ -7,9 +7,10 @@
  * context. Kernels and execs (executable graphs) belong to that, or to a private context of the
  * image.
  *
- * Locking: a thread that builds graphs, restores or compares content holds @ticket. @lock guards
- * the set of filled tensors, the report and @damaged, and is never held for long. Nothing else
- * changes after the load.
+ * Locking: a thread that builds graphs, restores or compares content holds @ticket. It returns the
+ * ticket while it repairs damaged objects in the store, and sets @repairing for that. @lock guards
+ * the set of filled tensors, the report, @damaged and @stop, and is never held for long. Nothing
+ * else changes after the load.
  */
 #ifndef FDRY_IMAGE_IMAGE_H
 #define FDRY_IMAGE_IMAGE_H
@@ -125,6 +126,10 @@ struct fdry_image {
 	struct fdry_shared_fingerprinter *fingerprinter; /* NULL: the host checks content */
 	struct fdry_buf damaged;   /* struct fdry_oid each: damaged objects, to be repaired in the
 				      store */
+	bool repairing;            /* a thread repairs them, without the ticket; whoever holds the
+				      ticket changes this */
+	fdry_stop_fn stop;         /* NULL, or may end a wait for a repair; @lock guards both */
+	void *stop_arg;
 	struct fdry_mismatch *mismatch; /* during the load: gets the field that differs; may be
 					   NULL */
 	struct fdry_load_report report;
@@ -168,6 +173,9 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __mus
 /* progress.c: functions that wait for work on the image call this. FDRY_E_STATE if the image's own
  * progress function made the call. */
 int fdry_image_check_outside(const struct fdry_image *img) __must_check;
+/* Ask the function of fdry_image_stop_set() whether to stop. @img: a struct fdry_image. In that
+ * function, calls that wait for work on the image fail as in a progress function. */
+int fdry_image_stop_ask(void *img);
 /* Report to the caller's function. The calling thread holds no lock of the image, and the ticket
  * only while content is restored. */
 void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,

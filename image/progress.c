@@ -4,12 +4,12 @@
  *
  * The function runs in a thread that works on the image. If it made a call that waits for that
  * work, the call would wait for itself. So each thread keeps a list of the progress functions that
- * it runs, and such calls are refused.
+ * it runs, and such calls are refused. The function that may stop a repair is on that list, too.
  */
 #include "lib/clock.h"
 #include "image/image.h"
 
-/* One running progress function of this thread. The list begins with the innermost; its entries lie
+/* One running function of this thread. The list begins with the innermost; its entries lie
  * on the stack. */
 struct report {
 	const struct fdry_image *img;
@@ -25,6 +25,26 @@ static void report(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
 	reports = &r;
 	img->progress(img->progress_arg, (int)phase, done, total, fdry_now_ms() - img->start_ms);
 	reports = r.outer;
+}
+
+int fdry_image_stop_ask(void *arg)
+{
+	struct fdry_image *img = arg;
+	const struct report r = { .img = img, .outer = reports };
+	fdry_stop_fn stop;
+	void *stop_arg;
+	int ret;
+
+	pthread_mutex_lock(&img->lock);
+	stop = img->stop;
+	stop_arg = img->stop_arg;
+	pthread_mutex_unlock(&img->lock);
+	if (!stop)
+		return 0;
+	reports = &r;
+	ret = stop(stop_arg);
+	reports = r.outer;
+	return ret;
 }
 
 bool fdry_image_progress_runs(void)
@@ -43,8 +63,9 @@ int fdry_image_check_outside(const struct fdry_image *img)
 		if (r->img == img)
 			return fdry_fail(FDRY_E_STATE,
 					 "this call waits for work on the image, and that work "
-					 "waits for the image's own progress function, which "
-					 "made the call; make it when the function has returned");
+					 "waits for the image's own progress function or stop "
+					 "function, which made the call; make it when the function "
+					 "has returned");
 	return 0;
 }
 

@@ -5,6 +5,11 @@
  * With FDRY_LOAD_CHECK_AT_LAUNCH, content is compared when it is first used. The thread that has
  * the ticket does that; others wait for it. Afterwards a use costs one look at @content of the
  * image, as it does for any image.
+ *
+ * If objects are damaged in the store, the thread returns the ticket and asks other places for
+ * them, since a registry may take long to answer. Meanwhile other threads can build graphs, and
+ * launch them if memory is unchanged. Threads that need the content wait for the end of the repair
+ * without the ticket, so each of them can be stopped. Then the thread restores again.
  */
 #include "image/arrays.h"
 #include "image/check.h"
@@ -13,7 +18,9 @@
 #include "image/targets.h"
 #include "image/variables.h"
 #include "lib/clock.h"
+#include "lib/config.h"
 
+#define NAP_MS 10 /* between two looks whether a repair has ended */
 /* A restore begins again at most this often after damaged objects were brought back. */
 #define REPAIRS_MAX 64u
 
@@ -59,33 +66,31 @@ out_end:
 	return fdry_image_fail(img, err);
 }
 
-static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
+static int chunk_find(struct fdry_image *img, struct fdry_reader *reader,
+		      const struct fdry_oid *oid)
 {
 	struct fdry_span bytes;
-	uint32_t i;
-	int err;
+	int err = fdry_reader_map(reader, oid, &bytes);
 
-	for (i = 0; i < img->m.n_chunks; i++) {
-		err = fdry_reader_map(reader, &img->m.chunks[i].oid, &bytes);
-		if (err)
-			return err;
-	}
-	for (i = 0; i < img->m.n_host_chunks; i++) {
-		err = fdry_reader_map(reader, &img->m.host_chunks[i].oid, &bytes);
-		if (err)
-			return err;
-	}
-	for (i = 0; i < img->m.n_pinned_chunks; i++) {
-		err = fdry_reader_map(reader, &img->m.pinned_chunks[i].oid, &bytes);
-		if (err)
-			return err;
-	}
-	for (i = 0; i < img->m.n_array_pieces; i++) {
-		err = fdry_reader_map(reader, &img->m.array_pieces[i].oid, &bytes);
-		if (err)
-			return err;
-	}
-	return 0;
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(img, oid);
+	return err;
+}
+
+static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_chunks && !err; i++)
+		err = chunk_find(img, reader, &img->m.chunks[i].oid);
+	for (i = 0; i < img->m.n_host_chunks && !err; i++)
+		err = chunk_find(img, reader, &img->m.host_chunks[i].oid);
+	for (i = 0; i < img->m.n_pinned_chunks && !err; i++)
+		err = chunk_find(img, reader, &img->m.pinned_chunks[i].oid);
+	for (i = 0; i < img->m.n_array_pieces && !err; i++)
+		err = chunk_find(img, reader, &img->m.array_pieces[i].oid);
+	return err;
 }
 
 /* Before memory changes, check that the store has everything that a restore needs. It stays there
@@ -132,41 +137,103 @@ out_end:
 	return err;
 }
 
-/* In the image's context, with the ticket. Repairs the store if it can, and begins again. */
-static int restore(struct fdry_image *img, bool hosts)
+static int restore_in_context(struct fdry_image *img, bool hosts)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = restore_in_session(img, hosts);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+/* --- repairs of the store --- */
+
+/* After FDRY_E_CORRUPT, with the ticket, which other threads may have meanwhile; none of them notes
+ * damage. A registry may be silent for the time of one request, with all repetitions. */
+static int repair(struct fdry_image *img)
+{
+	struct fdry_wait wait = { .stop = fdry_image_stop_ask, .arg = img };
+	struct fdry_buf damaged = img->damaged;
+	uint64_t seconds;
+	int err;
+
+	if (fdry_config_try(FDRY_CONFIG_REGISTRY_TIMEOUT, &seconds))
+		wait.ms = (uint32_t)seconds * 1000;
+	img->damaged = (struct fdry_buf){ 0 };
+	img->repairing = true;
+	fdry_ticket_return(&img->ticket);
+	err = fdry_damage_repair(img->store, img->name, &wait, &damaged);
+	fdry_ticket_take(&img->ticket);
+	img->repairing = false;
+	fdry_buf_release(&damaged);
+	return err;
+}
+
+/* Take the ticket when no other thread repairs. False @restores: a use, which does not wait if the
+ * content is known to be wrong. */
+static int ticket_take(struct fdry_image *img, bool restores)
+{
+	for (;;) {
+		fdry_ticket_take(&img->ticket);
+		if (!img->repairing ||
+		    (!restores && atomic_load(&img->content) == FDRY_CONTENT_WRONG))
+			return 0;
+		fdry_ticket_return(&img->ticket);
+		if (fdry_image_stop_ask(img))
+			return fdry_fail(FDRY_E_CALLBACK,
+					 "the program has ended the wait for another thread, which "
+					 "brings damaged objects of the image back");
+		fdry_sleep_ms(NAP_MS);
+	}
+}
+
+/* --- restoring --- */
+
+/* With the ticket. Begins again if the store could be repaired, behind the launches that came on
+ * the stream meanwhile. NULL: restore the device alone, and wait for no stream. */
+static int restore(struct fdry_image *img, const CUstream *stream)
 {
 	unsigned int repairs = 0;
 	int err;
 
 	do {
 		fdry_buf_release(&img->damaged);
-		err = restore_in_session(img, hosts);
-		if (err != -FDRY_E_CORRUPT)
+		err = stream ? fdry_image_synchronize(img, *stream) : 0;
+		if (err)
 			return err;
-	} while (repairs++ < REPAIRS_MAX &&
-		 !fdry_damage_repair(img->store, img->name, NULL, &img->damaged));
+		err = restore_in_context(img, stream);
+		if (err != -FDRY_E_CORRUPT || repairs++ == REPAIRS_MAX)
+			return err;
+		err = repair(img);
+	} while (!err);
 	return err;
 }
 
 int fdry_image_restore(struct fdry_image *img, CUstream stream)
 {
-	CUstreamCaptureMode mode;
-	int err = fdry_image_check_outside(img);
+	int err = fdry_image_check_outside(img) ?: ticket_take(img, true);
 
 	if (err)
 		return err;
-	fdry_ticket_take(&img->ticket);
-	err = fdry_image_synchronize(img, stream);
-	if (err)
-		goto out_return;
-	err = fdry_image_enter(img, &mode);
-	if (err)
-		goto out_return;
-	err = restore(img, true);
-	fdry_image_leave(img, &mode);
-out_return:
+	err = restore(img, &stream);
 	fdry_ticket_return(&img->ticket);
 	return err;
+}
+
+int fdry_image_stop_set(struct fdry_image *img, fdry_stop_fn stop, void *arg)
+{
+	int err = fdry_image_usable(img);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&img->lock);
+	img->stop = stop;
+	img->stop_arg = arg;
+	pthread_mutex_unlock(&img->lock);
+	return 0;
 }
 
 /* --- content that is compared when it is first used --- */
@@ -177,7 +244,7 @@ void fdry_content_delay(struct fdry_image *img)
 		atomic_store(&img->content, FDRY_CONTENT_DUE);
 }
 
-static int compare(struct fdry_image *img, uint64_t *bytes)
+static int compare_in_session(struct fdry_image *img, uint64_t *bytes)
 {
 	struct fdry_reader *reader;
 	int err = fdry_check_prepare(img) ?: fdry_reader_begin(img->store, &reader);
@@ -190,22 +257,27 @@ static int compare(struct fdry_image *img, uint64_t *bytes)
 	return fdry_image_fail(img, err);
 }
 
-/* With the ticket: compare, and copy content again if damage in the store was repaired. */
-static int content_compare(struct fdry_image *img)
+static int compare(struct fdry_image *img, uint64_t *bytes)
 {
-	double mark = fdry_now_ms();
 	CUstreamCaptureMode mode;
-	uint64_t bytes = 0;
 	int err = fdry_image_enter(img, &mode);
 
 	if (err)
 		return err;
-	err = compare(img, &bytes);
-	if (err == -FDRY_E_CORRUPT) {
-		err = fdry_damage_repair(img->store, img->name, NULL, &img->damaged) ?:
-		      restore(img, false);
-	}
+	err = compare_in_session(img, bytes);
 	fdry_image_leave(img, &mode);
+	return err;
+}
+
+/* With the ticket: compare, and copy content again if damage in the store was repaired. */
+static int content_compare(struct fdry_image *img)
+{
+	double mark = fdry_now_ms();
+	uint64_t bytes = 0;
+	int err = compare(img, &bytes);
+
+	if (err == -FDRY_E_CORRUPT)
+		err = repair(img) ?: restore(img, NULL);
 	pthread_mutex_lock(&img->lock);
 	img->report.checked_bytes += bytes;
 	img->report.check_ms += fdry_elapsed_ms(&mark);
@@ -266,10 +338,9 @@ int fdry_content_use(struct fdry_image *img)
 
 	if (atomic_load(&img->content) == FDRY_CONTENT_WHOLE)
 		return 0;
-	err = fdry_image_check_outside(img);
+	err = fdry_image_check_outside(img) ?: ticket_take(img, false);
 	if (err)
 		return err;
-	fdry_ticket_take(&img->ticket);
 	err = content_use(img);
 	fdry_ticket_return(&img->ticket);
 	return err;

@@ -276,14 +276,40 @@ int fdry_image_filled(struct fdry_image *img, const char *name);
  * A program that writes to content at its address, by a kernel or a copy of its own, makes this
  * call first: otherwise its bytes are taken for damage.
  *
- * If content is damaged in the store and can be brought back, the call copies it again. Otherwise
- * it fails with FDRY_E_CORRUPT or FDRY_E_BADIMAGE, and so do all later calls that use content. The
- * image stays loaded, with all its memory, until fdry_image_unload(); a restore that succeeds makes
- * it usable again. Other errors leave the comparison to the next call; if content was copied only
- * in part, such calls fail with FDRY_E_STATE until a restore succeeds. FDRY_E_OPTS: a load with
- * @into has no such flag.
+ * If content is damaged in the store and can be brought back, the call copies it again;
+ * fdry_image_stop_set() says what other threads can do until then. Otherwise it fails with
+ * FDRY_E_CORRUPT or FDRY_E_BADIMAGE, and so do all later calls that use content. The image stays
+ * loaded, with all its memory, until fdry_image_unload(); a restore that succeeds makes it usable
+ * again. Other errors leave the comparison to the next call; if content was copied only in part,
+ * such calls fail with FDRY_E_STATE until a restore succeeds. FDRY_E_OPTS: a load with @into has no
+ * such flag.
  */
 int fdry_image_check_content(struct fdry_image *img);
+
+/**
+ * fdry_image_stop_set() - Set the function that may end the image's waits for damaged objects.
+ * @stop, @arg: NULL, or asked several times a second. It lives until the image is unloaded; another
+ *         function may take its place while no other thread uses the image
+ *
+ * A restore, and a call that compares content at its first use, may find that objects are damaged
+ * in the store. Then they ask the packs, stores and the registry that a load asks. The registry has
+ * failed if nothing comes from it for as many seconds as FOUNDRY_REGISTRY_TIMEOUT says, with all
+ * repetitions of requests. Meanwhile:
+ *
+ * - Graphs can be built, and external tensors written.
+ * - If memory is unchanged, as when the store lacks bytes that a restore needs, launches and copies
+ *   of content go on. Before a restore writes, it waits for its stream again. As always, launches
+ *   on other streams must have ended by then.
+ * - If content is not compared yet, or was copied only in part, calls that use it wait for the
+ *   thread that asks, and so does every other restore. No call uses such content.
+ *
+ * The function is asked in the thread that asks for objects, and in each thread that waits for that
+ * one. If it returns another number than 0, the call of its thread fails with FDRY_E_CALLBACK;
+ * objects that have come stay. A comparison is then left to the next call that uses content. In
+ * the function, calls that wait for work on the image fail with FDRY_E_STATE, as in a progress
+ * function.
+ */
+int fdry_image_stop_set(struct fdry_image *img, fdry_stop_fn stop, void *arg);
 
 /**
  * struct fdry_check_report - What fdry_image_check() compared.
@@ -388,8 +414,9 @@ int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t 
  * CUDA arrays are content, too. Scratch, external tensors and the ranges that the process keeps
  * (fdry_load_opts.keep) are not touched. Launches on other streams must have ended. If the image
  * was removed from the store (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing
- * changes. If the call fails half way, launches and copies of content fail with FDRY_E_STATE until
- * a restore succeeds. */
+ * changes. If objects are damaged in the store, the call asks for them as a load does, and others
+ * can use the image meanwhile as far as fdry_image_stop_set() says. If the call fails half way,
+ * launches and copies of content fail with FDRY_E_STATE until a restore succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
  * fdry_image_refresh() - Make replays fast again in a process that has used many streams.
