@@ -15,6 +15,7 @@
 #define CHUNK_MAX (4u << 20)
 
 static pthread_t main_thread;
+static int port; /* of the registry */
 static struct flip_chunk chunk;
 static uint8_t bytes[CHUNK_MAX]; /* of the chunk before its damage */
 static char hex[FDRY_OID_HEX_SIZE]; /* its id */
@@ -26,6 +27,7 @@ static _Atomic bool slow;       /* it sends the chunk in ten pieces, in three se
 static _Atomic bool busy;       /* it asks to come again in 20 seconds */
 static _Atomic bool breaks;     /* it breaks the first request off after a second, and answers no
 				   other one until this ends */
+static _Atomic bool mirrored;   /* requests to its mirror get no answer until this ends */
 static _Atomic unsigned int asked; /* requests so far */
 
 static void chunk_send(int fd)
@@ -67,7 +69,8 @@ static void *answer(void *arg)
 		sleep(1);
 		goto out_close;
 	}
-	while (atomic_load(&holds) || atomic_load(&breaks))
+	while (atomic_load(&holds) || atomic_load(&breaks) ||
+	       (atomic_load(&mirrored) && strstr(in, "/v2/mirror/")))
 		usleep(1000);
 	if (atomic_load(&busy))
 		text_send(fd, "503 Service Unavailable");
@@ -130,7 +133,8 @@ static void setup(void)
 	ck_assert_int_eq(pread(chunk.data, bytes, chunk.len, chunk.at), (ssize_t)chunk.len);
 	id = oid_of(bytes, chunk.len);
 	fdry_oid_hex(&id, hex);
-	snprintf(name, sizeof(name), "oci+http://127.0.0.1:%d/images", server_start(serve));
+	port = server_start(serve);
+	snprintf(name, sizeof(name), "oci+http://127.0.0.1:%d/images", port);
 	ck_assert(!setenv("FOUNDRY_REGISTRY", name, 1));
 }
 
@@ -480,6 +484,31 @@ START_TEST(a_registry_that_is_asked_again_has_failed)
 }
 END_TEST
 
+/* The registry gets its own time. */
+START_TEST(a_mirror_that_does_not_answer_is_passed_over)
+{
+	struct fdry_image *img = load(0);
+	char file[sizeof(dir) + 20];
+	FILE *f;
+
+	snprintf(file, sizeof(file), "%s/mirrors", dir);
+	f = fopen(file, "we");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "{\"version\": 1, \"registries\": [{\"prefix\": \"127.0.0.1:%d\", \"mirrors\": "
+		"[{\"location\": \"oci+http://127.0.0.1:%d/mirror\"}]}]}", port, port);
+	ck_assert(!fclose(f) && !setenv("FOUNDRY_REGISTRY_MIRRORS", file, 1));
+	seconds_set("2");
+	damage();
+	atomic_store(&mirrored, true);
+	atomic_store(&slow, true);
+	ok(fdry_image_restore(img, NULL));
+	ck_assert_uint_eq(atomic_load(&asked), 2);
+	atomic_store(&mirrored, false);
+	image_check(img, 1, 3, 100);
+	fdry_image_unload(img);
+}
+END_TEST
+
 START_TEST(a_registry_that_is_slow_has_not_failed)
 {
 	struct fdry_image *img = load(0);
@@ -506,6 +535,7 @@ int main(void)
 		a_registry_that_does_not_answer_has_failed,
 		a_registry_that_is_busy_for_long_has_failed,
 		a_registry_that_is_asked_again_has_failed,
+		a_mirror_that_does_not_answer_is_passed_over,
 		a_registry_that_is_slow_has_not_failed,
 	};
 	Suite *s = suite_create("repair");
