@@ -5,6 +5,7 @@ the call or is raised after it. Nothing is lost.
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,8 @@ import unittest
 import unittest.mock
 
 import suite
-from test_roundtrip import Driver
+from test_roundtrip import Driver, damage
+from test_roundtrip import child as sealed
 
 COMPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 NUMBERS = (ctypes.c_int * (1 << 15))(*range(1 << 15, 0, -1))
@@ -323,19 +325,46 @@ class Waits(unittest.TestCase):
             finally:
                 other.kill()
 
+    def test_for_a_registry_that_does_not_answer(self):
+        for what in ("restore", "launch"):
+            with self.subTest(what):
+                self.store = os.path.join(self.folder.name, what)
+                sealed(self.store)
+                self.assertEqual(self.interrupt(what), "KeyboardInterrupt, captured 0 times\n")
+
     def test_for_other_ranks(self):
         import foundry
         foundry.Store(self.store, create=True).close()
         self.assertEqual(self.interrupt("pin"), "KeyboardInterrupt, captured 0 times\n")
 
 
+def damaged_image(store, late):
+    """An image whose content differs, with damage that only a silent registry could repair."""
+    import foundry
+    silent = socket.create_server(("127.0.0.1", 0))
+    os.environ["FOUNDRY_REGISTRY"] = f"oci+http://127.0.0.1:{silent.getsockname()[1]}/images"
+    img = foundry.load("adder", store=store, check_at_launch=late)
+    img.keeps = silent
+    driver = Driver()
+    driver("cuMemsetD8_v2", ctypes.c_uint64(img["b"].addr), ctypes.c_ubyte(1),
+           ctypes.c_size_t(32))
+    damage(store)
+    return img
+
+
 def wait(store, what):
     """Wait for what never comes."""
     import foundry
     captured = []
+    if what in ("restore", "launch"):
+        img = damaged_image(store, what == "launch")
     print("waits", flush=True)
     try:
-        if what == "pin":
+        if what == "restore":
+            img.restore()
+        elif what == "launch":
+            img.launch(7)
+        elif what == "pin":
             foundry.pin("held", store=store, group="never", rank=0, ranks=2)
         else:
             Driver()

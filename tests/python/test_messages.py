@@ -30,8 +30,9 @@ INNER = {"fdry_capture_allocs", "fdry_capture_rng_slots", "fdry_capture_graph_re
          "fdry_capture_seal_fd",
          "fdry_device_launch_cooperative", "fdry_image_rng_use", "fdry_image_graph_count",
          "fdry_image_tensor_count", "fdry_image_rng_count", "fdry_image_rng_advance",
-         "fdry_image_rng_seed", "fdry_kernels_count", "fdry_scalars_count", "fdry_scalars_dtype",
-         "fdry_slots_capture_end", "fdry_slots_has", "fdry_sync_count", "fdry_resident_count"}
+         "fdry_image_rng_seed", "fdry_image_stop_set", "fdry_kernels_count", "fdry_scalars_count",
+         "fdry_scalars_dtype", "fdry_slots_capture_end", "fdry_slots_has", "fdry_sync_count",
+         "fdry_resident_count"}
 
 
 def strings(path):

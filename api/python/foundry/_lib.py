@@ -566,6 +566,10 @@ class Callback:
         """Whether the with block will raise an exception."""
         return self._raised is not None
 
+    def forget(self):
+        """Begin another with block, whatever an earlier one has raised."""
+        self._raised = None
+
     def fail(self, error):
         """Raise this error at the end of the with block, unless there is an earlier one."""
         if self._raised is None:

@@ -595,6 +595,7 @@ CHECKED = {
     "fdry_image_refresh": [IMAGE],
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_semaphore_add": [IMAGE, c_char_p, c_uint64],
+    "fdry_image_stop_set": [IMAGE, STOP_FN, c_void_p],
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
     "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(StartReport))],

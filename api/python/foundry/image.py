@@ -96,7 +96,8 @@ class Image(_lib.Closing):
 
     def __init__(self, pointer, device, opts):
         # opts has the progress function, which may be called as long as the image lives
-        self._handle = _lib.Handle(pointer, keeps=[opts])
+        self._stop = _lib.stop()  # the library has it in blocks of _stoppable()
+        self._handle = _lib.Handle(pointer, keeps=[opts, self._stop])
         opts.calls.handle, opts.handles = weakref.ref(self._handle), ()
         if opts.calls.fn and opts.flags & _BACKGROUND:
             _telling.add(self)
@@ -110,6 +111,25 @@ class Image(_lib.Closing):
     def _repr_html_(self):
         from . import _show
         return _show.image(self)
+
+    @contextlib.contextmanager
+    def _stoppable(self):
+        """Let what the handler of a signal raises end waits for damaged objects in this block.
+
+        Only the main thread runs handlers. It may meet the function in no other call, since what a
+        handler raises there would be lost. So the library has it only during this block.
+        """
+        import threading
+        if threading.current_thread() is not threading.main_thread() or _lib.entered():
+            yield
+            return
+        self._stop.forget()
+        with self._stop:
+            try:
+                lib.fdry_image_stop_set(self._handle, self._stop.fn, None)
+                yield
+            finally:
+                lib.fdry_image_stop_set(self._handle, _lib.STOP_FN(), None)
 
     @property
     def _source(self):
@@ -265,9 +285,12 @@ class Image(_lib.Closing):
         Otherwise the first launch does it, or the first read(), write(), copy() or view of a tensor
         that is not external. Call it before something else writes to content at its address. If
         content differs and cannot be brought back, this and every later use raise Error CORRUPT;
-        the image stays loaded, and a restore() that succeeds makes it usable.
+        the image stays loaded, and a restore() that succeeds makes it usable. Ctrl-C ends the wait
+        for a registry that is asked for damaged objects; the next use compares then.
         """
-        lib.fdry_image_check_content(self._handle)
+        with self._stoppable():
+            lib.fdry_image_check_content(self._handle)
+        self._late = False
 
     def check(self, name=None, stream=None):
         """Compare an external tensor with its content at the seal, after earlier work on `stream`;
@@ -338,6 +361,8 @@ class Image(_lib.Closing):
         advances as in torch's own replay. Otherwise they come from the image's own state; see
         generator().
         """
+        if self._late:
+            self.check_content()  # Ctrl-C can end that
         self._source.launch(key, _stream(stream))
 
     def generators(self):
@@ -369,9 +394,11 @@ class Image(_lib.Closing):
         """Copy all content from the store again, as it was sealed.
 
         If the image was removed from the store after it was loaded, this raises Error NOENT and
-        changes nothing.
+        changes nothing. Ctrl-C ends the wait for a registry that is asked for damaged objects; a
+        restore must succeed then before content is used.
         """
-        lib.fdry_image_restore(self._handle, _stream(stream))
+        with self._stoppable():
+            lib.fdry_image_restore(self._handle, _stream(stream))
 
     def semaphore_add(self, name, add):
         """Let later launches use a semaphore with larger values: those of the capture and `add`.
