@@ -110,7 +110,8 @@ struct fdry_external {
  * @stop, @stop_arg: NULL, or asked while the load fetches the image from a registry, in the thread
  *         that fetches; in the calling one while it waits for another process that fetches, and
  *         while a registry is asked for damaged objects. If it stops the load, with
- *         FDRY_E_CALLBACK, objects that have come stay, and no ref is set
+ *         FDRY_E_CALLBACK, objects that have come stay, and no ref is set. It is not asked after
+ *         the load: see fdry_image_stop_set()
  *
  * With @into, the load places the image among the allocations that the process has made in a region
  * with the same base. Each of these either is an allocation of the image, with the same address and

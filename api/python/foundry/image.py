@@ -300,8 +300,9 @@ class Image(_lib.Closing):
         bytes; only those of constants are recorded.
         """
         raw = _lib.CheckReport(sz=ctypes.sizeof(_lib.CheckReport))
-        lib.fdry_image_check(self._handle, _lib.named(name) if name is not None else None,
-                             _stream(stream), ctypes.byref(raw))
+        with self._stoppable():
+            lib.fdry_image_check(self._handle, _lib.named(name) if name is not None else None,
+                                 _stream(stream), ctypes.byref(raw))
         return Checked(raw)
 
     def selftest(self):
@@ -314,7 +315,7 @@ class Image(_lib.Closing):
         raw, found = _lib.SelftestReport(sz=ctypes.sizeof(_lib.SelftestReport)), []
         note = _lib.Callback(_lib.SELFTEST_FN, lambda _, text: found.append(_lib.foreign(text)))
         try:
-            with note:
+            with self._stoppable(), note:
                 lib.fdry_image_selftest(self._handle, note.fn, None, ctypes.byref(raw))
         except _lib.Error as e:
             if e.name != "FDRY_E_CORRUPT" or not found:
@@ -332,7 +333,7 @@ class Image(_lib.Closing):
         found, raw = [], _lib.array(ctypes.c_uint64, keys) if keys else None
         note = _lib.Callback(_lib.GRAPH_TIMES_FN, lambda _, times: found.append(
             GraphTimes(times[0])))
-        with note:
+        with self._stoppable(), note:
             lib.fdry_image_kernel_times(self._handle, raw, len(keys), note.fn, None)
         return found
 
