@@ -2,10 +2,10 @@
 /*
  * scalar.c - numbers in device memory, updated in a stream's order; see foundry/run/scalars.h.
  *
- * An update is a copy from a ring of slots in pinned memory, each with an event. The driver copies
+ * An update of a few scalars is one call for stream memory operations, which hold the values. Other
+ * updates are copies from a ring of slots in pinned memory, each with an event. The driver copies
  * from there without waiting, and a slot is used again after its event. Each scalar has 8 bytes, so
- * that one copy updates any run of them. With FDRY_SCALARS_WRITES an update of a few scalars is one
- * call for stream memory operations, which hold the values. See Documentation/design/running.rst.
+ * that one copy updates any run of them. See Documentation/design/running.rst.
  */
 #include "foundry/run/scalars.h"
 
@@ -72,7 +72,7 @@ static int opts_check(const struct fdry_scalars_opts *o)
 					 "type %u of scalar %u has %zu bytes; use a type of enum "
 					 "fdry_dtype with 1, 2, 4 or 8",
 					 o->dtypes[i], i, fdry_dtype_size(o->dtypes[i]));
-	if (o->flags & ~(uint64_t)FDRY_SCALARS_WRITES)
+	if (o->flags)
 		return fdry_fail(FDRY_E_OPTS,
 				 "scalars have no flags %#llx; use a newer library, or clear them",
 				 (unsigned long long)o->flags);
@@ -130,14 +130,14 @@ static bool has_writes(const struct fdry_scalars *s)
 	       has;
 }
 
-static int memory_make(struct fdry_scalars *s, uint64_t flags)
+static int memory_make(struct fdry_scalars *s)
 {
 	CUdeviceptr addr;
 	int err;
 
 	if (s->addr)
 		return 0;
-	atomic_store(&s->writes, flags & FDRY_SCALARS_WRITES && has_writes(s));
+	atomic_store(&s->writes, has_writes(s));
 	err = fdry_call(s->on.drv, cuMemAlloc_v2, &addr, s->count * WIDTH);
 	if (err)
 		return err;
@@ -292,7 +292,7 @@ static int scalars_make(struct fdry_scalars *s, const struct fdry_scalars_opts *
 
 	if (err)
 		return err;
-	err = memory_make(s, o->flags);
+	err = memory_make(s);
 	if (err)
 		goto out_drop;
 	err = ring_make(s);

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whether writes by memory operations (cuStreamBatchMemOp) are ordered as copies are. Updates of
- * scalars are one or the other (run/scalar.c).
+ * Writes by memory operations (cuStreamBatchMemOp) are ordered as copies are. Updates of scalars
+ * are one or the other, and rely on that (run/scalar.c).
  *
- * - Does a write wait for work of other streams, and does their later work wait for the write, if
- *   the legacy default stream is one of the two?
- * - Does cuMemFree() wait for pending writes, also while a stream captures?
+ * - A write waits for earlier work of other streams, and their later work waits for the write, if
+ *   the legacy default stream is one of the two, and not else.
+ * - cuMemFree() waits for pending writes, also while a stream captures.
  *
- * Lines that begin with "note" are facts about the driver, for people. Copies and pairs of streams
- * with documented rules are checked, which shows that the program can see both answers. The last
- * lines are the answers for writes. On the software driver, writes are ordered as copies are, and
- * cuMemFree() waits for both.
+ * Lines that begin with "note" are facts about the driver, for people.
  *
  * scalar_driver [DRIVER]: the machine's own driver, or the software driver at this path.
  */
@@ -219,25 +216,12 @@ static const char *yes(bool is)
 	return is ? "waits" : "does not wait";
 }
 
-/* Whether writes waited in all rows that nothing documents. */
-static struct {
-	bool legacy;   /* a write on the legacy stream, for earlier work of blocking streams */
-	bool blocking; /* a write on a blocking stream, for earlier work of the legacy stream */
-	bool later;    /* later work of one, for a write on the other */
-	bool freed;    /* cuMemFree(), for a pending write */
-} waited = { true, true, true, true };
-
-/* Print a fact. The order of copies is documented, and that of writes too, except for two streams
- * of which one is the legacy stream: @open is the answer for these. */
 static void order_note(const char *what, enum kind kind, const char *gate, int from, int to,
-		       bool waits, bool *open)
+		       bool waits)
 {
 	printf("note: %-15s %-14s %-15s %-15s %-6s %s\n", what, gate, stream_names[from],
 	       stream_names[to], kind_names[kind], yes(waits));
-	if (kind == WRITE && is_legacy_pair(from, to))
-		*open = *open && waits;
-	else
-		check(waits == (from == to || is_legacy_pair(from, to)));
+	check(waits == (from == to || is_legacy_pair(from, to)));
 }
 
 static void order_earlier(enum gate gate)
@@ -255,9 +239,7 @@ static void order_earlier(enum gate gate)
 		for (kind = 0; kind < KINDS; kind++)
 			order_note("earlier work", kind, gate_names[gate], pairs[i][0],
 				   pairs[i][1],
-				   waits_for(kind, gate, pairs[i][0], pairs[i][1]),
-				   pairs[i][1] == LEGACY ? &waited.legacy :
-							   &waited.blocking);
+				   waits_for(kind, gate, pairs[i][0], pairs[i][1]));
 }
 
 /* The update waits for work of the other blocking stream, or of the stream itself. */
@@ -275,8 +257,7 @@ static void order_later(enum gate gate)
 		for (kind = 0; kind < KINDS; kind++)
 			order_note(ways[i][0] == OTHER ? "later, by other" : "later work", kind,
 				   gate_names[gate], ways[i][1], ways[i][2],
-				   waited_for_by(kind, gate, ways[i][0], ways[i][1], ways[i][2]),
-				   &waited.later);
+				   waited_for_by(kind, gate, ways[i][0], ways[i][1], ways[i][2]));
 }
 
 static void order(void)
@@ -295,7 +276,7 @@ static void order(void)
 	}
 	for (i = 0; !drv->software && i < COUNT(to); i++)
 		order_note("later, batch", WRITE, "waiting write", LEGACY, to[i],
-			   batch_waited_for_by(LEGACY, to[i]), &waited.later);
+			   batch_waited_for_by(LEGACY, to[i]));
 }
 
 /* --- cuMemFree() --- */
@@ -390,9 +371,7 @@ static void free_pending(const struct freeing *f, enum kind kind, enum gate gate
 	       gate_names[gate], f->capture, f->relaxed ? "relaxed" : "global", kind_names[kind],
 	       (int)res, res ? "refused" : yes(rang), start, (int)end, reuse);
 	if (f->relaxed)
-		check(!res && !end); /* the library frees so, and breaks no capture */
-	if (f->relaxed && kind == WRITE)
-		waited.freed = waited.freed && rang;
+		check(!res && !end && rang); /* the library frees so, and breaks no capture */
 }
 
 static void frees(void)
@@ -472,11 +451,5 @@ int main(int argc, char **argv)
 		parts_run(parts, COUNT(parts));
 	printf("note: %.0f ms on %s\n", now_ms() - start,
 	       drv->software ? "the software driver" : "a GPU");
-	printf("answer 1: a write on the legacy stream %s for blocking streams\n",
-	       yes(waited.legacy));
-	printf("answer 1: a write on a blocking stream %s for the legacy stream\n",
-	       yes(waited.blocking));
-	printf("answer 1: later work between these streams %s for a write\n", yes(waited.later));
-	printf("answer 2: cuMemFree() %s for a pending write\n", yes(waited.freed));
 	return gpu_end(checks, failures);
 }

@@ -3,19 +3,25 @@
 #include "lib/telemetry.h"
 #include "tests/lib/run.h"
 
-/* Whether updates are copies, as without the flag. */
+/* Whether updates are copies, as on a device without memory operations. */
 static bool by_copy;
+
+static void device_writes(bool has)
+{
+	test_sim_fail(has ? NULL : "cuDeviceGetAttribute:1");
+}
 
 static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes,
 					const union fdry_scalars_value *values)
 {
 	struct fdry_scalars_opts o = {
-		.sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values,
-		.flags = by_copy ? 0 : FDRY_SCALARS_WRITES
+		.sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values
 	};
 	struct fdry_scalars *s = NULL;
 
+	device_writes(!by_copy);
 	ok(fdry_scalars_new(&o, &s));
+	device_writes(true);
 	return s;
 }
 
@@ -88,28 +94,41 @@ START_TEST(values_of_every_size)
 }
 END_TEST
 
-/* Updates are memory operations only if the caller asks for them and the device has them. */
-START_TEST(copies_by_default)
+/* Updates are memory operations on every stream if the device has them, and the memory is the
+ * library's. */
+START_TEST(one_call_for_all)
 {
+	enum { ON_LEGACY, ON_THREAD, ON_BLOCKING, ON_NON_BLOCKING, LACKS_WRITES, OWN_MEMORY };
 	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
 	union fdry_scalars_value v[] = { { .u8 = 3 }, { .u16 = 4 }, { .u32 = 5 }, { .u64 = 6 } };
+	CUstream stream = _i == ON_THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	bool own_stream = _i == ON_BLOCKING || _i == ON_NON_BLOCKING;
 	struct fdry_scalars *s = NULL;
+	unsigned long writes, copies;
 	uint32_t i;
 
 	run_open();
-	o.flags = _i ? FDRY_SCALARS_WRITES : 0;
-	if (_i == 1)
-		test_sim_fail("cuDeviceGetAttribute:1");
+	if (own_stream)
+		cu(cuStreamCreate, &stream,
+		   _i == ON_BLOCKING ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+	o.addr = _i == OWN_MEMORY ? mem(32) : 0;
+	device_writes(_i != LACKS_WRITES);
 	ok(fdry_scalars_new(&o, &s));
-	ck_assert_uint_eq(test_sim_failed(), _i == 1);
-	test_sim_fail(NULL);
-	ok(fdry_scalars_update(s, 0, 4, v, NULL)); /* all by one call */
-	ck_assert_uint_eq(test_sim_calls("cuStreamBatchMemOp_v2"), _i == 2);
-	ck_assert_uint_eq(test_sim_calls("cuMemcpyHtoDAsync_v2"), _i != 2);
-	cu(cuStreamSynchronize, NULL);
+	ck_assert_uint_eq(test_sim_failed(), _i == LACKS_WRITES);
+	device_writes(true);
+	writes = test_sim_calls("cuStreamBatchMemOp_v2");
+	copies = test_sim_calls("cuMemcpyHtoDAsync_v2");
+	ok(fdry_scalars_update(s, 0, 4, v, stream));
+	ck_assert_uint_eq(test_sim_calls("cuStreamBatchMemOp_v2"), writes + (_i < LACKS_WRITES));
+	ck_assert_uint_eq(test_sim_calls("cuMemcpyHtoDAsync_v2"), copies + (_i >= LACKS_WRITES));
+	cu(cuStreamSynchronize, stream);
 	for (i = 0; i < 4; i++)
 		ck_assert_uint_eq(cell(s, i), i + 3);
 	fdry_scalars_free(s);
+	if (o.addr)
+		mem_free(o.addr);
+	if (own_stream)
+		cu(cuStreamDestroy_v2, stream);
 	run_close();
 }
 END_TEST
@@ -311,9 +330,7 @@ END_TEST
 
 START_TEST(every_failing_call_is_undone)
 {
-	struct fdry_scalars_opts o = {
-		.sz = sizeof(o), .count = 4, .dtypes = kinds, .flags = FDRY_SCALARS_WRITES
-	};
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 	struct fdry_scalars *s = NULL;
 	char spec[16];
@@ -528,7 +545,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, values_of_every_size, 0, 2);
-	tcase_add_loop_test(tc, copies_by_default, 0, 3);
+	tcase_add_loop_test(tc, one_call_for_all, 0, 6);
 	tcase_add_loop_test(tc, many_values, 0, 2);
 	tcase_add_loop_test(tc, updates_outrun_launches, 0, 2);
 	tcase_add_loop_test(tc, updates_do_not_wait, 0, 2);

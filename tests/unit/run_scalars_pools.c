@@ -120,7 +120,7 @@ START_TEST(T1_sizes_and_types)
 	ok(fdry_scalars_new(&so, &s));
 	test_sim_fail(NULL);
 	ok(fdry_scalars_update(s, 0, 10, v, NULL)); /* all by one call */
-	ck_assert_uint_eq(test_sim_calls("cuMemcpyHtoDAsync_v2"), 1);
+	ck_assert_uint_eq(test_sim_calls("cuStreamBatchMemOp_v2"), 1);
 	for (i = 0; i < 10; i++) {
 		ok(fdry_scalars_read(s, i, &got, NULL));
 		ck_assert_mem_eq(got.bytes, v[i].bytes, fdry_dtype_size(dtypes[i]));

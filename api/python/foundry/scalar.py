@@ -102,7 +102,8 @@ class DecodeState(_lib.Closing):
         return args
 
     def set(self, token, step, stream=None):
-        """Set the step: all three numbers in one copy, in the order of `stream`, without waiting.
+        """Set the step: all three numbers by one operation, in the order of `stream`, without
+        waiting.
         """
         lib.fdry_decode_state_set(self._handle, token, step, _stream(stream))
 

@@ -44,13 +44,6 @@ union fdry_scalars_value {
 /* One number, or several side by side that one operation updates. */
 struct fdry_scalars;
 
-enum fdry_scalars_flags {
-	/* Write up to 32 scalars by one memory operation of the stream (cuStreamBatchMemOp), which
-	 * is faster than a copy. Updates are copies if the device or the driver refuses, or
-	 * if @addr is set. fdry_scalars_free() then waits as cuMemFree() does. */
-	FDRY_SCALARS_WRITES = 1 << 0,
-};
-
 /**
  * struct fdry_scalars_opts - What scalars to make.
  * @sz: sizeof(struct fdry_scalars_opts)
@@ -60,7 +53,7 @@ enum fdry_scalars_flags {
  * @values: @count first values. NULL: 0, or with @addr the bytes that are there
  * @addr: memory of the caller, such as a tensor of a loaded image: 8 bytes for each scalar, at a
  *         multiple of 8; it must stay allocated. 0: the library allocates memory
- * @flags: enum fdry_scalars_flags
+ * @flags: 0; there are none yet
  */
 struct fdry_scalars_opts {
 	size_t sz;
@@ -90,10 +83,11 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret);
  * @values: @count values, which are not needed after the call
  * @stream: the stream on which the graph is launched; NULL is the legacy default stream
  *
- * Asynchronous. Earlier work on @stream sees the old values, later work sees the new ones. The
- * library keeps the values in pinned memory until they are copied, so updates may come faster than
- * launches; with 64 pending updates the next one waits for the first. Either all values change, or
- * none.
+ * Asynchronous. Earlier work on @stream sees the old values, later work sees the new ones. Up to 32
+ * scalars are written by memory operations (cuStreamBatchMemOp), which are faster than a copy, if
+ * the library allocated the memory, and the device and the driver have them. Else they are copied
+ * from pinned memory. Updates may come faster than launches; with 64 pending copies the next one
+ * waits for the first. Either all values change, or none.
  *
  * Errors: FDRY_E_RANGE, FDRY_E_STATE (the stream is capturing: the graph would write this one value
  * at every launch), FDRY_E_INVAL (not a stream of the device's primary context).
@@ -153,7 +147,7 @@ int fdry_decode_state_new(const struct fdry_decode_state_opts *opts,
 /* NULL is allowed. */
 void fdry_decode_state_free(struct fdry_decode_state *d);
 /**
- * fdry_decode_state_set() - Go to a step: write all three numbers in one copy on @stream.
+ * fdry_decode_state_set() - Go to a step: write all three numbers by one operation on @stream.
  *
  * As fdry_scalars_update(). The call always writes the numbers, so the source may be switched at
  * any time. Errors: those, and FDRY_E_RANGE for a step whose length no i32 holds.
