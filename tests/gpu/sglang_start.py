@@ -56,6 +56,8 @@ def arguments():
     p.add_argument("--sizes", type=int, default=32, help="the largest batch of a decode graph")
     p.add_argument("--memory", type=float, default=0.5, help="the fraction of the GPU's memory")
     p.add_argument("--defaults", action="store_true", help="SGLang chooses attention and sampling")
+    p.add_argument("--weights", default="dummy", help="SGLang's load format, or foundry: from "
+                   "files, then from an image; the folder of the model has the files")
     p.add_argument("--prefill", default="disabled", help="the backend of prefill graphs")
     p.add_argument("--prefill-tokens", type=int, default=256, help="of the largest prefill graph")
     p.add_argument("--tokens", type=int, help="of the KV cache; default: what fits")
@@ -93,7 +95,8 @@ def watch():
 
     def scaled(this, *args, **kwargs):
         load_model(this, *args, **kwargs)
-        scale(this.model)
+        if this.server_args.load_format == "dummy":
+            scale(this.model)
     ModelRunner.load_model = scaled
     for name, shown in PHASES.items():
         noted.times(ModelRunner, name, shown)
@@ -163,11 +166,13 @@ def main():
     if a.ranks > 1:
         for name, value in ONE_WAY.items():
             os.environ.setdefault(name, value)
+    if a.weights == "foundry":
+        os.environ["FOUNDRY_SGLANG_WEIGHTS"], a.weights = "1", "auto"
     plug_in(a.caches)
     import sglang
     imported = time.monotonic()
     engine = sglang.Engine(
-        model_path=model(a), load_format="dummy", skip_tokenizer_init=True,
+        model_path=model(a), load_format=a.weights, skip_tokenizer_init=True,
         **({} if a.defaults else CHOSEN), mem_fraction_static=a.memory,
         cuda_graph_backend_decode="full", cuda_graph_backend_prefill=a.prefill,
         cuda_graph_max_bs_prefill=a.prefill_tokens, max_total_tokens=a.tokens,

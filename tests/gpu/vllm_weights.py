@@ -105,6 +105,18 @@ def starts(formats, folder, cold, paths):
     return found
 
 
+def show(found, total):
+    """Print a table. found: [(what, what a start printed)]. total: the bytes of the weights."""
+    print(f"{'start':28}{'weights':>10}{'GB/s':>8}{'from image':>12}{'GB/s':>8}{'seal':>8}"
+          f"{'engine':>10}")
+    for what, one in found:
+        phase, own = one.get("weights", float("nan")), one.get("of Foundry", {})
+        image = own.get("weights", float("nan"))
+        print(f"{what:28}{phase:10.3f}{total / phase / 1e9:8.2f}{image:12.3f}"
+              f"{total / image / 1e9:8.2f}{own.get('weights sealed', float('nan')):8.2f}"
+              f"{one.get('engine', float('nan')):10.2f}")
+
+
 def main():
     more = sys.argv[1:]
     # Beside this file lie others that have the names of packages.
@@ -128,14 +140,7 @@ def main():
         print(f"{total / 1e9:.2f} GB in {len(paths)} files, {time.monotonic() - began:.1f} s",
               flush=True)
         found = starts(formats, folder, "--cold" in more, paths)
-    print(f"{'start':28}{'weights':>10}{'GB/s':>8}{'from image':>12}{'GB/s':>8}{'seal':>8}"
-          f"{'engine':>10}")
-    for what, one in found:
-        phase, own = one.get("weights", float("nan")), one.get("of Foundry", {})
-        image = own.get("weights", float("nan"))
-        print(f"{what:28}{phase:10.3f}{total / phase / 1e9:8.2f}{image:12.3f}"
-              f"{total / image / 1e9:8.2f}{own.get('weights sealed', float('nan')):8.2f}"
-              f"{one.get('engine', float('nan')):10.2f}")
+    show(found, total)
     each = [one for _, one in found]
     parts.finish([*each, *vllm_start.equal_answers(each, vllm_start.ASKED),
                   *(vllm_start.nothing_done(one) for one in each[-2:]),

@@ -71,6 +71,31 @@ class Engine(Folder):
                         code=textwrap.indent(textwrap.dedent(code), " " * 4))
 
 
+class Files:
+    """A mixin of an Engine: the model's file, which has a number, and what a first start says."""
+
+    def setUp(self):
+        super().setUp()
+        self.write(3.0)
+
+    def write(self, value):
+        """Write the model's file, at another time than the one before."""
+        os.makedirs(self.path("some/model"), exist_ok=True)
+        with open(self.path("some/model/weight"), "w", encoding="ascii") as f:
+            f.write(str(value))
+        at = 10**9 * getattr(self, "written", 0)
+        self.written = getattr(self, "written", 0) + 1
+        os.utime(self.path("some/model/weight"), ns=(at, at))
+
+    def first(self, **more):
+        log = self.start(loads=[3.0], **more)
+        self.assertIn("captured and sealed 'test'", log)
+        self.assertIn("weights by the loader 'auto', because ", log)
+        self.assertNotIn("not sealed", log)
+        self.assertRegex(log, r"INFO Foundry: sealing the weights as 'test\.weights', \d+ MiB\n")
+        self.assertNotIn("loading 'test.weights'", log)
+
+
 class Starts:
     """Tests for a subclass of Engine.
 

@@ -72,7 +72,7 @@ def arguments(**options):
 def start(weight=3.0, quantization=None, mambaish=None, draft=False, **options):
     HookRegistry.apply_hooks()
     config = types.SimpleNamespace(
-        weight=weight, mambaish=mambaish, model_path="some/model", context_len=100,
+        weight=weight, mambaish=mambaish, model_path="some/model", context_len=100, revision=None,
         quantization=quantization,
         is_encoder_decoder=False, hf_config=types.SimpleNamespace(to_dict=dict))
     runner = model_runner.ModelRunner(arguments(**options), config, draft,

@@ -36,7 +36,7 @@ try:
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import graphs, jit, outputs
-    from foundry.sglang import attention, facts, folders, prefill, ranks, runner
+    from foundry.sglang import attention, facts, folders, prefill, ranks, runner, weights
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -124,7 +124,7 @@ class Engine(unittest.TestCase):
     def test_the_registry_wraps_every_phase(self):
         self.assertIn("AROUND", hook_registry.HookType.__members__)
         found = runner.hooks()
-        self.assertEqual(len(found), len(runner.PHASES) + 2)
+        self.assertEqual(len(found), len(runner.PHASES) + 3)
         for name in runner.PHASES:
             self.assertTrue(inspect.isfunction(getattr(ModelRunner, name)), name)
         used = ModelRunner.init_memory_pool.__code__.co_names
@@ -382,6 +382,37 @@ class Engine(unittest.TestCase):
                 self.assertTrue(its is each or its == each if each is None or not torch.is_tensor(
                     each) else its.data_ptr() == each.data_ptr() and its.shape == each.shape,
                     field.name)
+
+    def test_weights_are_known_by_their_files(self):
+        from sglang.srt.configs.load_config import LoadConfig
+        from sglang.srt.model_loader import loader
+        kind = loader.DefaultModelLoader
+        self.assertIsInstance(vars(kind)["load_weights_and_postprocess"], staticmethod)
+        self.assertEqual(list(inspect.signature(kind.load_weights_and_postprocess).parameters),
+                         ["model", "weights", "target_device"])
+        self.assertTrue(inspect.isgeneratorfunction(kind._get_all_weights))  # reads nothing before
+        text = inspect.getsource(kind.load_model)
+        self.assertLess(text.index("_initialize_model"), text.index("load_weights_and_postprocess"))
+        text = inspect.getsource(ModelRunner.load_model)
+        self.assertLess(text.index("self.loader = get_model_loader"), text.index(".load_model("))
+        with tempfile.TemporaryDirectory() as folder:
+            made = types.SimpleNamespace(
+                loader=loader.get_model_loader(LoadConfig(load_format="auto")),
+                model_config=types.SimpleNamespace(model_path=folder, revision=None),
+                server_args=types.SimpleNamespace(load_format="auto"))
+            found = weights.ByFiles(types.SimpleNamespace(runner=made), None, None)
+            path = os.path.join(folder, "model.safetensors")
+            known = []
+            with mock.patch.dict(os.environ, {weights.VARIABLE: "1"}), mock.patch(
+                    "sglang.srt.model_loader.loader.get_global_server_args",
+                    lambda: types.SimpleNamespace(model_checksum=None)):
+                for size, at in ((10, 1), (10, 2), (11, 2), (10, 1)):
+                    with open(path, "wb") as f:
+                        f.write(bytes(size))
+                    os.utime(path, ns=(at, at))
+                    known.append(found.identity())
+                self.assertEqual(found.identity(), known[3])
+        self.assertEqual(len(set(known)), 4)  # the last one has the size and time of the first
 
     def test_results_of_a_graph_that_cannot_be_restored_are_refused(self):
         made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})

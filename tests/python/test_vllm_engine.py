@@ -27,6 +27,7 @@ try:
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs, jit, outputs
+    from foundry.engines import weights as engine_weights
     from foundry.vllm import (
         compiled, facts, infos, pieces, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
@@ -387,24 +388,24 @@ class Engine(unittest.TestCase):
                           inspect.unwrap(module.GPUModelRunner.load_model).__code__.co_names)
 
     def test_weights_are_known_by_their_files(self):
-        found = weights.Weights(types.SimpleNamespace(ref="test"), torch.nn.Linear(2, 2),
-                                self.loader())
+        model = torch.nn.Linear(2, 2)
         with tempfile.TemporaryDirectory() as folder:
             config = types.SimpleNamespace(model=folder, revision=None)
+            found = weights.ByFiles(self.loader(), model, config, None)
             path = os.path.join(folder, "model.safetensors")
             known = []
             for size, at in ((10, 1), (10, 2), (11, 2), (10, 1)):
                 with open(path, "wb") as f:
                     f.write(bytes(size))
                 os.utime(path, ns=(at, at))
-                known.append(found.identity(config))
-            self.assertEqual(found.identity(config), known[3])
+                known.append(found.identity())
+            self.assertEqual(found.identity(), known[3])
         self.assertEqual(len(set(known)), 4)  # the last one has the size and time of the first
 
     def test_changes_by_a_loader_are_noticed(self):
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
         model[1].to("cuda" if torch.cuda.is_available() else "meta")
-        found = weights.Weights(types.SimpleNamespace(ref="test"), model, self.loader())
+        found = engine_weights.Weights(types.SimpleNamespace(ref="test"), model, None)
         before = found.state()
         with torch.no_grad():
             model[1].weight.fill_(1)
@@ -418,7 +419,8 @@ class Engine(unittest.TestCase):
         before = found.state()
         model[1].eps = 2.0
         self.assertNotEqual(found.state(), before)
-        with self.assertRaisesRegex(weights.Unfit, "the parameter 0.weight is in memory of cpu"):
+        with self.assertRaisesRegex(engine_weights.Unfit,
+                                    "the parameter 0.weight is in memory of cpu"):
             found.tensors()
 
     def part(self):

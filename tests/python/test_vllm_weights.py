@@ -6,6 +6,7 @@ import os
 import subprocess
 import textwrap
 
+import engine_tests
 import suite
 from vllm_scripts import ENGINE, Engine
 
@@ -13,34 +14,13 @@ BUILD = os.environ.get("BUILD", "build")
 FORMAT = "load_format='foundry'"
 
 
-class Weights(Engine):
-    def setUp(self):
-        super().setUp()
-        self.write(3.0)
-
-    def write(self, value):
-        """Write the model's file, at another time than the one before."""
-        os.makedirs(self.path("some/model"), exist_ok=True)
-        with open(self.path("some/model/weight"), "w", encoding="ascii") as f:
-            f.write(str(value))
-        at = 10**9 * getattr(self, "written", 0)
-        self.written = getattr(self, "written", 0) + 1
-        os.utime(self.path("some/model/weight"), ns=(at, at))
-
+class Weights(engine_tests.Files, Engine):
     def start(self, text="", counts="ONCE", options=FORMAT, loads=(), **more):
         """One start, in which vLLM's loader reads the numbers `loads`."""
         return super().start(textwrap.dedent(text) + textwrap.dedent(f"""
             from vllm.model_executor import model_loader
             assert model_loader.LOADS == {list(loads)}, model_loader.LOADS
             """), counts, options, **more)
-
-    def first(self):
-        log = self.start(loads=[3.0])
-        self.assertIn("captured and sealed 'test'", log)
-        self.assertIn("weights by the loader 'auto', because ", log)
-        self.assertNotIn("not sealed", log)
-        self.assertRegex(log, r"INFO Foundry: sealing the weights as 'test\.weights', \d+ MiB\n")
-        self.assertNotIn("loading 'test.weights'", log)
 
     def test_a_later_start_reads_no_file(self):
         self.first()
@@ -93,7 +73,7 @@ class Weights(Engine):
     def test_the_name_of_a_file_stands_for_its_content_if_it_is_a_hash(self):
         self.script(ENGINE + """if 1:
             import os
-            from foundry.vllm import weights
+            from foundry.engines import weights
             os.mkdir("blobs")
             for name, same in (("0" * 40, True), ("f" * 64, True), ("model.safetensors", False)):
                 found = []
@@ -115,7 +95,7 @@ class Weights(Engine):
         self.start(options=options, loads=[3.0])
         log = self.start("assert set(worker.model_runner.model.spare.tolist()) == {2.0}",
                          "LOADED", options, [3.0], before=textwrap.dedent("""
-            from foundry.vllm import weights
+            from foundry.engines import weights
             def failing(self, facts):
                 self.model.spare.fill_(9.0)
                 raise RuntimeError("of a test")
@@ -262,7 +242,7 @@ class Weights(Engine):
 
     def test_parts_of_allocations_without_the_model(self):
         self.script("""if 1:
-            from foundry.vllm.weights import _rest
+            from foundry.engines.weights import _rest
             ranges = [(10, 20), (15, 30), (40, 50), (100, 200)]
             for allocs, parts in (([(0, 60)], [(0, 10), (30, 40), (50, 60)]),
                                   ([(40, 10), (10, 5)], []), ([(60, 5), (0, 11)],

@@ -129,6 +129,14 @@ class Session:
             raise Strict(f"{self.variable}_STRICT is set, and the start cannot use the image "
                          f"'{self.ref}': {self.why}")
 
+    def weights_missing(self, why):
+        """Note that the engine's loader has to fill the model. Raises an error if the start is
+        strict.
+        """
+        if self.strict:
+            raise Strict(f"{self.variable}_STRICT is set, and the start cannot use the weights of "
+                         f"an image: {why}")
+
     def turn(self, why):
         """Capture in place of the load that was begun."""
         self.mode, self.files = "capture", ""

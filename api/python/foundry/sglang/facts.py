@@ -10,7 +10,7 @@ from ..engines import facts, ranks
 
 PREFIX = "sglang."
 # source() of the versions of SGLang that were run with Foundry on a GPU.
-SOURCES = {"0.5.15.post1": "4c2be75564d6b37d"}
+SOURCES = {"0.5.15.post1": "eb31d1e391c47fce"}
 COMPARED = {}
 PACKAGES = ("sglang-kernel", "apache-tvm-ffi")
 ARGUMENTS = ("dtype", "load_format", "context_length", "mem_fraction_static",
@@ -108,4 +108,4 @@ def source():
         runner + "prefill_cuda_graph_runner",
         backend + "breakable_cuda_graph_backend",
         "model_executor.runner_backend_utils.breakable_cuda_graph.breakable_cuda_graph",
-        "layers.radix_attention"))
+        "layers.radix_attention", "model_loader.loader"))

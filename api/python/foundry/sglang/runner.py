@@ -30,7 +30,7 @@ import torch
 
 from ..engines import area, graphs, jit, log, session
 from ..engines.session import Unfit, check_configuration, check_source
-from . import attention, facts, prefill, ranks
+from . import attention, facts, prefill, ranks, weights
 from .folders import folders
 
 log.use(logging.getLogger("sglang.foundry"))
@@ -58,7 +58,7 @@ def hooks():
     if DecodeCudaGraphRunner.capture and PrefillCudaGraphRunner.capture:
         found[f"{_PREFILL}.capture"] = _capture_prefill
         found[f"{_DECODE}.capture"] = _capture
-    return found
+    return {**found, **weights.hooks()}
 
 
 def _session(runner):
@@ -85,6 +85,8 @@ def _phase(name):
         call = functools.partial(original, runner)
         if session_of is None:
             return call(*args, **kwargs)
+        if name == "load_model":
+            call = functools.partial(session_of.with_weights, call)
         if session_of.mode == "plain":
             session_of.take_part(name)
         else:
@@ -135,6 +137,7 @@ class Session(session.Session):
         super().__init__("FOUNDRY_SGLANG", facts.PREFIX, PACKAGES, ranks.of(runner))
         self.runner, self.ended = runner, False
         self.prefill = None  # SGLang's runner of prefill graphs, if it has any
+        self.weights_seen = False  # SGLang's loader has filled the model by what Foundry wraps
         self.captures = []   # SGLang's captures that are not done yet
         self.entries = []    # [(a table of SGLang, {key: value})], until fill()
 
@@ -213,6 +216,15 @@ class Session(session.Session):
         self.tidy()
         self.note_model(lambda: self.runner.model)
         return done
+
+    def with_weights(self, original):
+        """Load the model, with weights from an image if they are wanted."""
+        with weights.loading(self):
+            original()
+        if weights.wanted() and not self.weights_seen and self.mode != "plain":
+            why = f"SGLang fills the model in another way: '{self.runner.server_args.load_format}'"
+            self.weights_missing(why)
+            self.more = f"; weights by the loader, because {why}"
 
     def _profile_available_bytes(self, original, *args):
         failed = self.decide(self.not_available() if self.mode == "load" else self.why)

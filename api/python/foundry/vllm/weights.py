@@ -1,55 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights as the content of an image: vLLM's `--load-format foundry`.
-
-A first start fills the model with another loader of vLLM, and seals what this loader has written as
-an image of its own, NAME.weights. A later start copies the content of that image into the model,
-which has the same addresses. The loader does not run then.
-
-The loader runs outside the region, so that its own memory moves no address. It may write to the
-tensors of the model alone: if it replaces one, or changes another attribute of a module or tensor,
-the weights are not sealed, since a later start could not repeat that.
-"""
-import contextlib
-import ctypes
-import hashlib
-import json
-import os
-import re
-import time
-
-import torch
-
-from .. import _lib
-from .._lib import Error, lib
-from ..engines import area, attach, log
-from ..engines.facts import code, hashed
-from ..engines.session import SIZE, Unfit
-from ..image import load
+"""vLLM's `--load-format foundry`: weights as the content of an image."""
+from ..engines import weights
+from ..engines.session import Unfit
 from .facts import PREFIX
 
 FORMAT = "foundry"
-REF = ".weights"               # behind the name of the image
-IDENTITY = "weights.identity"  # facts
-LAYOUT = "weights.layout"
-MODEL = "weights.model"
 VERSIONS = ("vllm", "torch", "packages", "source")  # facts that a start states without weights, too
-KEY = 1 << 62                  # the number of the graph, since an image has at least one
-_SIMPLE = (bool, int, float, str, type(None))
-_HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_DEPTH = 4                     # of lists in lists, whose items are compared
-
-_session = None  # of the worker that loads a model
-
-
-@contextlib.contextmanager
-def of(session):
-    """Inside the with block, the loader uses the images of a Session."""
-    global _session
-    before, _session = _session, session
-    try:
-        yield
-    finally:
-        _session = before
 
 
 def register():
@@ -77,256 +33,40 @@ def register():
             self.files.download_model(model_config)
 
         def load_weights(self, model, model_config):
-            if _session is None:
-                self.files.load_weights(model, model_config)
-            elif _session.mode == "plain":
-                _session.ranks.agree(_session.why)
+            session = weights.current()
+            if session is None:
                 self.files.load_weights(model, model_config)
             else:
-                Weights(_session, model, self).fill(model_config)
+                weights.Weights(session, model, ByFiles(self, model, model_config, session)).fill()
 
 
-class Weights:
-    """The weights of a model that a session loads. loader: what register() registers."""
+class ByFiles(weights.Loader):
+    """The loader for files that a load format names. own: what register() registers."""
 
-    def __init__(self, session, model, loader):
-        self.session, self.model, self.loader = session, model, loader
-        self.ref = session.ref + REF
-        self.wanted = None  # facts
+    def __init__(self, own, model, config, session):
+        self.own, self.model, self.config, self.session = own, model, config, session
+        self.format = own.format
 
-    def fill(self, config):
-        """Fill the model, from the image if that is possible in all ranks."""
-        start = time.monotonic()
-        why = self.session.ranks.agree(self.restore_failed(config))
-        if why is None:
-            self.session.more = f"; weights from '{self.ref}'"
-            self.session.seconds["weights"] = time.monotonic() - start
-            return
-        self.session.weights_missing(why)
-        self.by_loader(config)
-        if self.session.mode == "plain":
-            return
-        self.session.more = f"; weights by the loader '{self.loader.format}', because {why}"
-        start = time.monotonic()
-        try:
-            if self.changed:
-                raise Unfit(f"this loader changes {self.changed}")
-            found = self.facts(config)
-            if self.wanted and self.wanted[IDENTITY] != found[IDENTITY]:
-                raise Unfit("their files changed while they were read")
-            self.seal(found)
-        except Exception as e:
-            self.session.log_bug(e)
-            self.session.more += f"; weights not sealed: {e}"
-        self.session.seconds["weights sealed"] = time.monotonic() - start
+    def fill(self):
+        self.own.files.load_weights(self.model, self.config)
 
-    def restore_failed(self, config):
-        """Copy the weights from the image. Returns None, or why that was not possible."""
-        made = []
-        try:
-            self.wanted = self.facts(config)
-            made = self.made()
-            self.restore(self.wanted)
-        except Exception as e:  # vLLM can load them
-            self.session.log_bug(e)
-            for storage, before in made:
-                storage.copy_(before)
-            return str(e) or repr(e)
-        return None
-
-    def by_loader(self, config):
-        """Let vLLM's loader fill the model. Notes in `changed` what a load could not repeat."""
-        before = self.state_or_error()
-        with contextlib.ExitStack() as outside:
-            try:
-                outside.enter_context(
-                    area.Area(self.session.capture, self.session.ordinal, outside=True))
-            except Exception as e:
-                self.session.give_up(e)
-            self.loader.files.load_weights(self.model, config)
-        after = self.state_or_error()
-        self.changed = next((name for name in {**before, **after}
-                             if before.get(name, self) != after.get(name, self)), None)
-
-    def state_or_error(self):
-        """Return state(), or an error that makes the weights be loaded by vLLM's loader alone."""
-        try:
-            return self.state()
-        except Exception as e:
-            return {f"a model that cannot be compared ({e!r})": object()}
-
-    def state(self):
-        """Return {name: state} of all attributes of the model's modules."""
-        found = {}
-        for path, module in self.model.named_modules():
-            for name, value in vars(module).items():
-                if name in ("_parameters", "_buffers"):
-                    found.update({f"{path}.{key}": _state(each) for key, each in value.items()})
-                else:
-                    found[f"{path}.{name}"] = _state(value)
-        return found
-
-    def others(self):
-        """Return the model's tensors that are no parameters. Its constructor computes some of
-        them, and no file contains these.
-        """
-        known = {name for name, _ in self.model.named_parameters()}
-        return [each for place, each in attach.tensors(self.model).items() if place[0] not in known]
-
-    def made(self):
-        """Return [(storage, its copy on the host)] of others(). A load that fails may have written
-        damaged content to them, and a loader does not repeat what the constructor did.
-        """
-        found = {each.untyped_storage().data_ptr(): each.untyped_storage()
-                 for each in self.others()}
-        return [(each, each.cpu()) for each in found.values()]
-
-    def tensors(self):
-        """Return the model's tensors. Raises Unfit if a parameter is in host memory."""
-        for name, each in self.model.named_parameters():
-            if each.device.type != "cuda":
-                raise Unfit(f"the parameter {name} is in memory of {each.device}")
-        return [*(each for each in self.model.parameters() if area.address(each)), *self.others()]
-
-    def ranges(self):
-        """Return [(start, end)] of the memory that the model's tensors use, ascending."""
-        base, end = self.session.base, self.session.base + SIZE
-        found = set()
-        for each in self.tensors():
-            storage = each.untyped_storage()
-            first = storage.data_ptr()
-            if not base <= first < end:
-                raise Unfit("a tensor of the model lies outside of the region")
-            found.add((first, first + storage.nbytes()))
-        return sorted(found)
-
-    def facts(self, config):
-        """Return {key: value} of the facts that an image of the weights must have."""
-        return {IDENTITY: self.identity(config), LAYOUT: self.layout(), MODEL: self.made_by(config)}
-
-    def made_by(self, config):
-        """Return a hash of what decides how the tensors are filled, apart from the files: the
-        model's configuration and code, and the versions of vLLM and torch.
-        """
-        versions = [self.session.facts[PREFIX + name] for name in VERSIONS]
-        return hashed(repr([config.compute_hash(), code(self.model), versions]).encode())
-
-    def layout(self):
-        """Return a hash of the places of the model's tensors."""
-        text = json.dumps([attach.named(self.model), self.ranges()])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def identity(self, config):
-        """Return an identity of these weights: the given revision, or a hash of the names of the
-        files with their sizes and times. In a cache of Hugging Face, the name of a file contains
-        its hash.
-        """
-        if self.loader.revision is not None:
-            return f"revision {self.loader.revision}"
-        if self.loader.format == "dummy":
-            return f"dummy {config.seed}"
-        if not hasattr(self.loader.files, "_prepare_weights"):
-            raise Unfit(f"the files of the format '{self.loader.format}' are not known: state a "
+    def identity(self):
+        """Return the given revision, or an identity of the files."""
+        if self.own.revision is not None:
+            return f"revision {self.own.revision}"
+        if self.format == "dummy":
+            return f"dummy {self.config.seed}"
+        if not hasattr(self.own.files, "_prepare_weights"):
+            raise Unfit(f"the files of the format '{self.format}' are not known: state a "
                         "revision in model_loader_extra_config")
         if getattr(self.model, "secondary_weights", ()):
             raise Unfit("the model has further weights")
-        _, files, _ = self.loader.files._prepare_weights(
-            config.model, None, config.revision,
+        _, files, _ = self.own.files._prepare_weights(
+            self.config.model, None, self.config.revision,
             getattr(self.model, "fall_back_to_pt_during_load", True),
             getattr(self.model, "allow_patterns_overrides", None))
-        found = sorted(map(_file_identity, files))
-        return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+        return weights.identity_of(files)
 
-    def restore(self, facts):
-        """Copy the content of the image into the model."""
-        self.session.log_load(self.ref, facts)
-        load(self.ref, store=self.session.store, into=self.session.capture, keep=[], facts=facts,
-             device=self.session.ordinal).close()
-
-    def seal(self, facts):
-        """Seal the model's tensors, and name all other memory of the region as external."""
-        capture, ranges = self.session.capture, self.ranges()
-        log.info("Foundry: sealing the weights as '%s', %d MiB", self.ref,
-                 sum(end - start for start, end in ranges) >> 20)
-        area.name(capture, "rest", [(start, end - start) for start, end in
-                                    _rest(ranges, self.session.allocations())])
-        for key, value in facts.items():
-            capture.fact(key, value)
-        with _graph(capture):
-            capture.seal(self.session.store, self.ref)
-
-
-def _host_content(tensor):
-    """Return a hash of a tensor in host memory. An image of weights has none."""
-    if tensor.device.type != "cpu" or not tensor.numel():
-        return None
-    return hashed(bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
-
-
-def _state(value, depth=_DEPTH):
-    """Return what differs if a loader replaces a value, or changes it in place: of a tensor, its
-    place and its attributes; its content if it lies in host memory.
-    """
-    if type(value) in _SIMPLE:
-        return repr(value)  # not every float equals itself
-    if isinstance(value, torch.Tensor):
-        # Functions among a parameter's attributes fill it, and nothing uses them after that.
-        return (str(value.device), area.address(value), str(value.dtype), tuple(value.shape),
-                value.stride(), _host_content(value),
-                {name: _state(each, depth - 1) for name, each in vars(value).items()
-                 if depth and not callable(each)})
-    if isinstance(value, dict) and depth:
-        return id(value), [(_state(key, 0), _state(each, depth - 1)) for key, each in value.items()]
-    if isinstance(value, (list, tuple)) and depth:
-        return id(value), [_state(each, depth - 1) for each in value]
-    if isinstance(value, (set, frozenset)) and depth:
-        return id(value), {each if type(each) in _SIMPLE else id(each) for each in value}
-    return id(value)
-
-
-def _file_identity(path):
-    real = os.path.realpath(path)
-    # A cache of Hugging Face's hub names a file by the hash of its content.
-    if os.path.basename(os.path.dirname(real)) == "blobs" and _HASH.fullmatch(
-            os.path.basename(real)):
-        return [os.path.basename(path), os.path.basename(real)]
-    found = os.stat(real)
-    # A program that copies a file may set the time of its modification; none sets that of its
-    # change.
-    return [os.path.basename(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-
-
-def _rest(ranges, allocations):
-    """Yield (start, end) of the parts of `allocations`, [(address, bytes)], that are in none of
-    `ranges`, ascending [(start, end)].
-    """
-    for start, size in sorted(allocations):
-        end = start + size
-        for first, last in ranges:
-            if first >= end or last <= start:
-                continue
-            if first > start:
-                yield start, first
-            start = max(start, last)
-        if start < end:
-            yield start, end
-
-
-@contextlib.contextmanager
-def _graph(capture):
-    """Inside the with block, a capture has a graph with one empty node."""
-    driver = ctypes.CDLL("libcuda.so.1")
-    graph, node = ctypes.c_void_p(), ctypes.c_void_p()
-    for status in (driver.cuGraphCreate(ctypes.byref(graph), 0),
-                   driver.cuGraphAddEmptyNode(ctypes.byref(node), graph, None,
-                                              ctypes.c_size_t(0))):
-        if status:
-            raise Error(_lib.DRIVER, f"the driver cannot make a graph: {status}")
-    try:
-        capture.add_graph(KEY, graph.value, "weights")
-        try:
-            yield
-        finally:
-            lib.fdry_capture_graph_remove(capture._handle, KEY)
-    finally:
-        driver.cuGraphDestroy(graph)
+    def made_by(self):
+        return [self.config.compute_hash(),
+                *(self.session.facts[PREFIX + name] for name in VERSIONS)]

@@ -23,9 +23,9 @@ import torch
 from vllm.logger import init_logger
 
 from .._lib import Error
-from ..engines import area, graphs, log, ranks, session
+from ..engines import area, graphs, log, ranks, session, weights
 from ..engines.session import Unfit
-from . import compiled, facts, infos, pieces, runners, supported, weights
+from . import compiled, facts, infos, pieces, runners, supported
 from .folders import folders
 
 logger = init_logger("vllm.foundry")
@@ -120,12 +120,6 @@ class Session(session.Session):
             return
         self.tidy()
         self.note_model(self.worker.model_runner.get_model)
-
-    def weights_missing(self, why):
-        """Note that vLLM's loader has to fill the model. Raises an error if the start is strict."""
-        if self.strict:
-            raise RuntimeError("FOUNDRY_VLLM_STRICT is set, and the start cannot use the weights "
-                               f"of an image: {why}")
 
     def determine_available_memory(self, original):
         failed = self.decide(self.omission_failed() if self.mode == "load" else self.why)

@@ -8,6 +8,7 @@ from sglang.srt.distributed.device_communicators.triton_symm_mem_ag import Multi
 from sglang.srt.model_executor.model_runner_kv_cache_mixin import ModelRunnerKVCacheMixin
 from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
 from sglang.srt.model_executor.runner.prefill_cuda_graph_runner import PrefillCudaGraphRunner
+from sglang.srt.model_loader.loader import get_model_loader
 
 SHAPE = (100, 10)
 GATHERS = set()  # how the last forward of each gatherer has gathered
@@ -28,6 +29,12 @@ class Model:
 
     def named_parameters(self):
         return [("weights", self.weights)]
+
+    def parameters(self):
+        return [self.weights]
+
+    def after_loading(self):
+        """What a model may do at the end of load_weights()."""
 
     def named_buffers(self):
         return [("inputs", self.inputs)]
@@ -66,6 +73,8 @@ class ModelRunner(ModelRunnerKVCacheMixin):
 
     def load_model(self):
         self.model = Model(self.server_args, self.model_config.weight)
+        self.loader = get_model_loader(self.server_args.load_format)
+        self.loader.load_model(self.model, self.model_config)
 
     def alloc_memory_pool(self):
         more = int(os.environ.get("STAND_IN_MORE", 0))

@@ -24,7 +24,9 @@ class HookRegistry:
             owner = pkgutil.resolve_name(owner)
             if target not in cls._patched:
                 cls._patched.add(target)
-                setattr(owner, name, cls._around(getattr(owner, name), hook))
+                is_static = isinstance(vars(owner).get(name), staticmethod)
+                around = cls._around(getattr(owner, name), hook)
+                setattr(owner, name, staticmethod(around) if is_static else around)
 
     @staticmethod
     def _around(original, hook):
