@@ -68,10 +68,10 @@ enum fdry_phase {
  * It is called in the thread that loads, in threads of the library that end with the load, and for
  * graphs in the thread that built one: the background thread, or a thread that launches. It is
  * never called twice at the same time, and should return soon. In it, calls that wait for work on
- * the same image fail with FDRY_E_STATE: fdry_image_wait(), _build_stop(), _restore(), and every
- * call that would build one of its graphs. fdry_image_unload() does nothing there:
- * fdry_last_error() says so, and the image stays loaded. If another thread makes such a call, the
- * function must not wait for that thread.
+ * the same image fail with FDRY_E_STATE: fdry_image_wait(), _build_stop(), _restore(),
+ * _check_content(), and every call that would build one of its graphs or compare its content.
+ * fdry_image_unload() does nothing there: fdry_last_error() says so, and the image stays loaded. If
+ * another thread makes such a call, the function must not wait for that thread.
  */
 typedef void (*fdry_progress_fn)(void *arg, int phase, uint64_t done, uint64_t total, double ms);
 
@@ -289,20 +289,15 @@ int fdry_image_check_content(struct fdry_image *img);
 
 /**
  * fdry_image_stop_set() - Set the function that may end the image's waits for damaged objects.
- * @stop, @arg: NULL, or asked several times a second. It lives until the image is unloaded; another
- *         function may take its place while no other thread uses the image
+ * @stop, @arg: NULL, or asked several times a second. Both live until the image is unloaded, also
+ *         if others take their place, which may be at any time: a thread may just be asking
  *
  * A restore, and a call that compares content at its first use, may find that objects are damaged
  * in the store. Then they ask the packs, stores and the registry that a load asks. The registry has
  * failed if nothing comes from it for as many seconds as FOUNDRY_REGISTRY_TIMEOUT says, with all
- * repetitions of requests. Meanwhile:
- *
- * - Graphs can be built, and external tensors written.
- * - If memory is unchanged, as when the store lacks bytes that a restore needs, launches and copies
- *   of content go on. Before a restore writes, it waits for its stream again. As always, launches
- *   on other streams must have ended by then.
- * - If content is not compared yet, or was copied only in part, calls that use it wait for the
- *   thread that asks, and so does every other restore. No call uses such content.
+ * repetitions of requests. Meanwhile other threads can build graphs and write external tensors.
+ * Calls that use content which is not compared yet, or was copied only in part, wait for the thread
+ * that asks, and so do other restores, which then ask again if they must.
  *
  * The function is asked in the thread that asks for objects, and in each thread that waits for that
  * one. If it returns another number than 0, the call of its thread fails with FDRY_E_CALLBACK;
@@ -413,11 +408,12 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
 int fdry_image_semaphore_add(struct fdry_image *img, const char *name, uint64_t add);
 /* Restore every byte of content as it was sealed, in the order of @stream and complete on return;
  * CUDA arrays are content, too. Scratch, external tensors and the ranges that the process keeps
- * (fdry_load_opts.keep) are not touched. Launches on other streams must have ended. If the image
- * was removed from the store (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing
- * changes. If objects are damaged in the store, the call asks for them as a load does, and others
- * can use the image meanwhile as far as fdry_image_stop_set() says. If the call fails half way,
- * launches and copies of content fail with FDRY_E_STATE until a restore succeeds. */
+ * (fdry_load_opts.keep) are not touched. Launches on other streams must have ended, and the program
+ * must begin no launch and no copy of content before the call returns. If the image was removed
+ * from the store (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing changes. If
+ * objects are damaged in the store, the call asks for them as a load does (fdry_image_stop_set()).
+ * If the call fails half way, launches and copies of content fail with FDRY_E_STATE until a restore
+ * succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
  * fdry_image_refresh() - Make replays fast again in a process that has used many streams.

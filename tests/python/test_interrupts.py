@@ -332,6 +332,12 @@ class Waits(unittest.TestCase):
                 sealed(self.store)
                 self.assertEqual(self.interrupt(what), "KeyboardInterrupt, captured 0 times\n")
 
+    def test_in_the_main_thread_alone(self):
+        """Another thread that waits meanwhile asks for the damaged objects in its place."""
+        sealed(self.store)
+        self.assertEqual(self.interrupt("threads"), "KeyboardInterrupt, captured 0 times\n"
+                         "a thread: DamagedError\n")
+
     def test_for_other_ranks(self):
         import foundry
         foundry.Store(self.store, create=True).close()
@@ -346,23 +352,34 @@ def damaged_image(store, late):
     img = foundry.load("adder", store=store, check_at_launch=late)
     img.keeps = silent
     driver = Driver()
+    driver("cuCtxSynchronize")  # a load that compares later may still copy
     driver("cuMemsetD8_v2", ctypes.c_uint64(img["b"].addr), ctypes.c_ubyte(1),
            ctypes.c_size_t(32))
     damage(store)
     return img
 
 
+def launch_and_say(img):
+    try:
+        img.launch(7)
+    except BaseException as e:
+        print(f"a thread: {type(e).__name__}", flush=True)
+
+
 def wait(store, what):
     """Wait for what never comes."""
     import foundry
     captured = []
-    if what in ("restore", "launch"):
-        img = damaged_image(store, what == "launch")
+    if what in ("restore", "launch", "threads"):
+        img = damaged_image(store, what != "restore")
+    if what == "threads":
+        os.environ["FOUNDRY_REGISTRY_TIMEOUT"] = "3"
+        threading.Timer(0.3, launch_and_say, (img,)).start()
     print("waits", flush=True)
     try:
         if what == "restore":
             img.restore()
-        elif what == "launch":
+        elif what in ("launch", "threads"):
             img.launch(7)
         elif what == "pin":
             foundry.pin("held", store=store, group="never", rank=0, ranks=2)

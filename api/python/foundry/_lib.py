@@ -14,7 +14,7 @@ import sys
 import time
 
 # threading.local and other parts, without the rest of that module
-from _thread import _local, start_new_thread
+from _thread import _local, get_ident, start_new_thread
 from ctypes import (c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_uint64,
                     c_void_p)
 
@@ -518,6 +518,7 @@ class Callback:
     """
 
     handle = None
+    thread = None  # the only one in which the function is called; others get 0
 
     def __init__(self, kind, function, failed=None, ends=None, waits=False):
         """ends: called at the end of each with block, whatever happens in it. waits: whether the
@@ -528,6 +529,8 @@ class Callback:
         self.fn = kind(self._call) if function else kind()
 
     def _call(self, *args):
+        if self.thread not in (None, get_ident()):
+            return 0
         if self.raised:
             return self._failed
         outer = entered()
@@ -551,7 +554,12 @@ class Callback:
 
     def __enter__(self):
         self._entered = True
-        _blocks.enter(self)
+        try:
+            _blocks.enter(self)
+        except BaseException:  # of a handler: no __exit__() follows
+            self._entered = False
+            _blocks.leave(self)
+            raise
 
     def __exit__(self, *_):
         self._entered = False

@@ -96,8 +96,8 @@ class Image(_lib.Closing):
 
     def __init__(self, pointer, device, opts):
         # opts has the progress function, which may be called as long as the image lives
-        self._stop = _lib.stop()  # the library has it in blocks of _stoppable()
-        self._handle = _lib.Handle(pointer, keeps=[opts, self._stop])
+        self._handle = _lib.Handle(pointer, keeps=[opts])
+        self._stop = None  # made by _stoppable()
         opts.calls.handle, opts.handles = weakref.ref(self._handle), ()
         if opts.calls.fn and opts.flags & _BACKGROUND:
             _telling.add(self)
@@ -114,22 +114,28 @@ class Image(_lib.Closing):
 
     @contextlib.contextmanager
     def _stoppable(self):
-        """Let what the handler of a signal raises end waits for damaged objects in this block.
+        """Let what the handler of a signal raises end this thread's waits for damaged objects, in
+        this block.
 
-        Only the main thread runs handlers. It may meet the function in no other call, since what a
-        handler raises there would be lost. So the library has it only during this block.
+        Only the main thread runs handlers, and only in this block does it raise what they raise. So
+        the library has the function during the block alone, and waits of other threads go on.
         """
         import threading
         if threading.current_thread() is not threading.main_thread() or _lib.entered():
             yield
             return
+        if self._stop is None:
+            self._stop = _lib.stop()
+            self._stop.thread = threading.get_ident()
+            self._handle.keeps.append(self._stop)  # other threads may still call it
         self._stop.forget()
         with self._stop:
             try:
                 lib.fdry_image_stop_set(self._handle, self._stop.fn, None)
                 yield
             finally:
-                lib.fdry_image_stop_set(self._handle, _lib.STOP_FN(), None)
+                with contextlib.suppress(ValueError, _lib.Error):  # it was closed meanwhile
+                    lib.fdry_image_stop_set(self._handle, _lib.STOP_FN(), None)
 
     @property
     def _source(self):
