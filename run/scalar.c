@@ -33,7 +33,7 @@ struct slot {
 
 struct fdry_scalars {
 	struct fdry_primary on;
-	pthread_mutex_t lock; /* guards the ring */
+	pthread_mutex_t lock; /* guards the ring; one update at a time */
 	fdry_devptr addr;
 	bool owns_memory;     /* the struct owns the memory at @addr */
 	_Atomic bool writes;  /* by memory operations; none of them failed */
@@ -189,12 +189,13 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 }
 
 /* Write up to WRITES_MAX values by memory operations. One call enqueues all, so no work of another
- * thread comes between them. Returns false if the driver refuses the call: the caller then copies
- * the same values, whether or not some were enqueued. */
+ * thread comes between them, and the lock keeps other updates out. Returns false if the driver
+ * refuses the call: the caller then copies the same values, whether or not some were enqueued. */
 static bool values_write(struct fdry_scalars *s, uint32_t first, uint32_t count,
 			 const union fdry_scalars_value *values, CUstream stream)
 {
 	CUstreamBatchMemOpParams ops[WRITES_MAX];
+	CUresult res;
 	uint32_t i;
 
 	memset(ops, 0, count * sizeof(*ops));
@@ -205,7 +206,10 @@ static bool values_write(struct fdry_scalars *s, uint32_t first, uint32_t count,
 			memcpy(&ops[i].writeValue.value64, values[i].bytes,
 			       fdry_dtype_size(s->dtypes[first + i]));
 	}
-	if (fdry_call_raw(s->on.drv, cuStreamBatchMemOp_v2, stream, count, ops, 0)) {
+	pthread_mutex_lock(&s->lock);
+	res = fdry_call_raw(s->on.drv, cuStreamBatchMemOp_v2, stream, count, ops, 0);
+	pthread_mutex_unlock(&s->lock);
+	if (res) {
 		atomic_store(&s->writes, false);
 		return false;
 	}
