@@ -327,6 +327,41 @@ class FlashAttention(Engine):
         self.assertIn("not sealed: ", log)
         self.assertIn("LocalAttentionMetadata, which images do not support", log)
 
+    def test_an_attention_that_may_keep_more_starts_plain(self):
+        for before, what in (
+                ("flashattention_backend.FlashAttentionBackend.has_local_attention = True",
+                 "chunked attention"),
+                ("class Other(flashattention_backend.FlashAttentionBackend):\n    pass\n"
+                 "flashattention_backend.FlashAttentionBackend = Other",
+                 "the attention __main__.Other")):
+            log = self.start(before="from sglang.srt.layers.attention import "
+                             f"flashattention_backend\n{before}\n")
+            self.assertIn(f"started without an image, because images do not support {what}", log)
+        log = self.start(SGLANG_USE_SGL_FA3_KERNEL="0")
+        self.assertIn("images do not support FlashAttention 3 from a hub", log)
+
+    def test_a_rank_without_its_image_lets_all_capture(self):
+        self.start()
+        self.start(counts="{**PLAIN, 'profile': 0}", before="""
+            from foundry.sglang import runner as r
+            def failing(self, roots):
+                raise foundry.Error(foundry._lib.NOKEY, "no place")
+            r.Session.place = failing
+            """)
+
+    def test_sglang_may_capture_again_when_it_serves(self):
+        self.start()
+        self.start("""
+            flashattention_backend.LENGTHS[2] = 1.0
+            decode = runner.decode_cuda_graph_runner
+            loaded = decode.attn_backend.decode_cuda_graph_metadata[2]
+            decode.backend._graphs.clear()
+            decode.capture()
+            assert decode.attn_backend.decode_cuda_graph_metadata[2] is not loaded
+            assert set(decode.execute(2).tolist()) == {1007.0}
+            flashattention_backend.LENGTHS.clear()
+            """, counts="{**LOADED, 'capture': 1}")
+
     def test_an_attention_that_keeps_nothing_is_refused(self):
         log = self.start(before="""
             from foundry.sglang import runner as r

@@ -138,6 +138,26 @@ class Caches(Engine):
         shutil.rmtree(self.path(MODULES))
         self.assertNotIn("sampler", self.start(sampled, **options))
 
+    def test_files_that_others_write_meanwhile_are_not_carried(self):
+        self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                   ninja=("rope", "sampling"), options="sampling_backend='flashinfer'", before=f"""
+            from foundry.engines import jit
+            def prepare(spec, original=jit.prepare):
+                with open("{CACHE}/other", "wb") as f:
+                    f.write(b"of another process")
+                return original(spec)
+            jit.prepare = prepare
+            """)
+        self.script("import foundry\nwith foundry.Store(readonly=True) as store:\n"
+                    "    names = str([each.name for each in store.files('test')])\n"
+                    "    assert 'sampling.so' in names and 'other' not in names, names\n")
+
+    def test_a_start_that_sealed_nothing_compiles_no_sampler(self):
+        log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"),
+                         ninja=("rope",), options="sampling_backend='flashinfer', "
+                         "hidden_constant=True")
+        self.assertIn("not sealed: ", log)
+
     def test_a_sampler_that_came_with_flashinfer_is_not_compiled(self):
         log = self.start(counts="PLAIN", compiles=("attention", "norm", "prefill"), ninja=("rope",),
                          before="from flashinfer.jit import core\ncore.JitSpec.is_aot = True\n",

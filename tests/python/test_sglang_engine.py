@@ -416,7 +416,7 @@ class Engine(unittest.TestCase):
 
     def test_results_of_a_graph_that_cannot_be_restored_are_refused(self):
         made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})
-        with self.assertRaisesRegex(Exception, "returns dict, which images do not support"):
+        with self.assertRaisesRegex(Exception, "type dict, which images do not support"):
             outputs.describe({"g": made}, runner.Session.classes(None))
 
     def test_the_capture_makes_its_graphs_where_they_are_replaced(self):

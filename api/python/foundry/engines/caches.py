@@ -67,6 +67,7 @@ class Watch:
         self.places = places
         self._before = {path for each in places.values() for path in _below(each)}
         self._opened, self._on = set(also), True
+        self._used = None  # what used() has found when this was stopped
         self.left = set()  # of these, those that the image does not carry
         self._starts = tuple(each + os.sep for each in places.values())
         sys.addaudithook(_hook(weakref.ref(self)))
@@ -88,13 +89,18 @@ class Watch:
             if path.startswith(self._starts):
                 self._opened.add(path)
 
-    def add(self, path):
-        """Count a file as read."""
-        self._opened.add(_plain(path))
-
     def stop(self):
-        """Note nothing more."""
+        """Note nothing more: files that others write from now on are not this start's."""
         self._on = False
+        if self._used is None:
+            self._used = self.used()
+
+    def add(self, path):
+        """Also use a file of one of the folders, after stop()."""
+        path = _plain(path)
+        found = [(f"{name}/{os.path.relpath(path, folder)}", path)
+                 for name, folder in self.places.items() if path.startswith(folder + os.sep)]
+        self._used += [each for each in found if each not in self._used]
 
     def _add_mapped(self):
         """Note the libraries that this process has mapped."""
@@ -107,6 +113,8 @@ class Watch:
 
     def used(self):
         """Return [(name in the image, path)], the smallest first."""
+        if self._used is not None:
+            return self._used
         self._add_mapped()
         found = []
         for name, folder in self.places.items():

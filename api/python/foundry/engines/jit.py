@@ -12,14 +12,12 @@ import importlib.util
 import json
 import os
 import sys
-import threading
 
 from . import log
 from .facts import hashed
 
 FOLDER = "flashinfer-cache"  # its name in an image
 CARRIED = (".so", ".cubin")  # the suffixes of files that FlashInfer loads
-LOW = 10  # the priority of a process that works in the background
 MODULES = "flashinfer.json"  # a file of the image: {name of a library in it: what describe() found}
 _used = {}  # {path of a library that is loaded without ninja: (description, function that builds)}
 
@@ -141,10 +139,8 @@ def modules(store, ref, places, carried):
 
 def prepare(spec):
     """Compile a module, unless that was done, and return the path of its library. Nothing is
-    loaded, so another thread may do that meanwhile: FlashInfer holds a lock while it builds and
-    loads. The compilers have a low priority, and so has the calling thread from now on.
+    loaded: another thread that wants to load it waits for FlashInfer's lock.
     """
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW)
     spec.build(verbose=False)
     return _path(spec)
 
@@ -167,7 +163,8 @@ def use(found):
     def build_or_use(spec, *args, **kwargs):
         path = _path(spec)
         if path in found and _is_of_image(found[path], spec, path):
-            _used[path] = found[path], functools.partial(build, spec, *args, **kwargs)
+            # FlashInfer loads under its lock, so a build after that takes none.
+            _used[path] = found[path], functools.partial(build, spec, False, need_lock=False)
         else:
             _used.pop(path, None)
             build(spec, *args, **kwargs)

@@ -46,8 +46,8 @@ def pack(value, tensors, classes=None):
                            if each is not None}}
     if type(value) in _KEPT:
         return {"value": value}
-    raise Error(_lib.REFUSED, f"a piece of the model returns {type(value).__name__}, which images "
-                "do not support")
+    raise Error(_lib.REFUSED, f"a graph returns, or attention keeps, a value of the type "
+                f"{type(value).__name__}, which images do not support")
 
 
 def unpack(packed, tensors, classes=None):

@@ -11,6 +11,8 @@ from ..engines import graphs
 from ..engines.session import Unfit, check_configuration
 
 BACKENDS = ("triton", "fa3")  # that images support
+CLASSES = ("triton_backend.TritonAttnBackend", "flashattention_backend.FlashAttentionBackend")
+_PACKAGE = "sglang.srt.layers.attention."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,16 +22,30 @@ class Kept:
     batch: int
 
 
-def check(args):
-    """Raise Unfit if images do not support the attention of the server's arguments."""
+def check(args, envs):
+    """Raise Unfit if images do not support the attention of the server's arguments. envs: SGLang's
+    variables.
+    """
     names = args.get_attention_backends()
-    check_configuration((len(set(names)) > 1 or names[0] not in BACKENDS,
-                         f"the attention backends {', '.join(names)}"))
+    check_configuration(
+        (len(set(names)) > 1 or names[0] not in BACKENDS,
+         f"the attention backends {', '.join(names)}"),
+        # Which kernels these are may depend on whether a hub can be reached.
+        (names[0] == "fa3" and not envs.SGLANG_USE_SGL_FA3_KERNEL.get(),
+         "FlashAttention 3 from a hub (SGLANG_USE_SGL_FA3_KERNEL=0)"))
+
+
+def check_backend(backend):
+    """Raise Unfit if images do not support what a backend keeps."""
+    kind = f"{type(backend).__module__}.{type(backend).__qualname__}"
+    known = [_PACKAGE + each for each in CLASSES]
+    check_configuration((kind not in known, f"the attention {kind}"),
+                        (getattr(backend, "has_local_attention", False), "chunked attention"))
 
 
 def classes():
     """Return the classes of what values() returns. Their modules have been imported by then."""
-    module = sys.modules.get("sglang.srt.layers.attention.flashattention_backend")
+    module = sys.modules.get(_PACKAGE + "flashattention_backend")
     return (module.FlashAttentionMetadata,) if module else ()
 
 

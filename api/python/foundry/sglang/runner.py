@@ -25,6 +25,7 @@ import logging
 import os
 import re
 import threading
+import traceback
 
 import torch
 
@@ -201,7 +202,7 @@ class Session(session.Session):
             (runner.model_config.quantization is not None, "quantized weights"),
             (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
              "a quantized KV cache"))
-        attention.check(args)
+        attention.check(args, envs)
         ranks.check(args, envs)
 
     def load_model(self, original):
@@ -286,28 +287,38 @@ class Session(session.Session):
 
     def carry(self):
         """Attach the files to the image, while SGLang serves."""
-        self.attach_files()  # a server may end before the sampler is compiled
-        self.build_sampler()
+        watch = self.watch
         self.end_caches()
-        if self.sealed or self.image:
-            log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
+        if not self.sealed and not self.image:
+            return
+        sampler = self.sampler()
+        if sampler:
+            watch.add(sampler)
+            self.watch = watch
+            self.end_caches()
+        log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
 
-    def build_sampler(self):
-        """Let FlashInfer compile its sampler, which takes minutes, unless it has. A server uses it
-        for sampled requests, and the first request may be none.
+    def sampler(self):
+        """Let FlashInfer compile its sampler, which takes minutes, unless it has. Return the path
+        of the library, or None. A server uses it for sampled requests, and the first request may
+        have been none.
         """
         if self.runner.server_args.sampling_backend != "flashinfer":
-            return
+            return None
         try:
             from flashinfer.sampling import gen_sampling_module
             spec = gen_sampling_module()
             if spec.is_aot:  # it came with FlashInfer
-                return
-            log.info("Foundry: compiling FlashInfer's sampler for hosts that load '%s'", self.ref)
-            self.watch.add(self.timed("sampler", jit.prepare, spec))
+                return None
+            if not os.path.exists(spec.jit_library_path):
+                log.info("Foundry: compiling FlashInfer's sampler for hosts that load '%s'",
+                         self.ref)
+            return jit.prepare(spec)
         except Exception as e:  # sampled requests compile it
-            self.log_bug(e)
-            log.warning("Foundry: the image lacks FlashInfer's sampler, because %s", e)
+            log.debug("Foundry: %s", traceback.format_exc())
+            log.warning("Foundry: the image lacks FlashInfer's sampler, because %s",
+                        (str(e) or repr(e)).splitlines()[0])
+            return None
 
     # --- graphs ---
 
@@ -320,6 +331,7 @@ class Session(session.Session):
         """Load the graphs, or capture and seal them. decode: SGLang's runner of decode graphs."""
         try:
             self.check_prefill()
+            attention.check_backend(decode.attn_backend)
             for key in self.keys(decode):
                 graphs.name_of(key)  # an error if it cannot have a name
             self.facts.update(facts.late(decode, self.prefill))
@@ -374,6 +386,7 @@ class Session(session.Session):
         return None
 
     def classes(self):
+        """Return {name: dataclass} of what graphs return, and attention keeps."""
         from sglang.srt.layers.logits_processor import LogitsProcessorOutput
         return {each.__name__: each for each in (LogitsProcessorOutput, *attention.classes())}
 

@@ -11,5 +11,7 @@ envs = types.SimpleNamespace(
     SGLANG_PLUGINS=_variable(lambda: os.environ.get("SGLANG_PLUGINS")),
     SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE=_variable(lambda: None),
     SGLANG_ONE_VISIBLE_DEVICE_PER_PROCESS=_variable(lambda: False),
+    SGLANG_USE_SGL_FA3_KERNEL=_variable(
+        lambda: os.environ.get("SGLANG_USE_SGL_FA3_KERNEL") != "0"),
     SGLANG_ENABLE_CUDA_GRAPH_DEDUP=_variable(
         lambda: os.environ.get("SGLANG_ENABLE_CUDA_GRAPH_DEDUP") == "1"))
