@@ -352,9 +352,9 @@ def damaged_image(store, late):
     img = foundry.load("adder", store=store, check_at_launch=late)
     img.keeps = silent
     driver = Driver()
-    driver("cuCtxSynchronize")  # a load that compares later may still copy
     driver("cuMemsetD8_v2", ctypes.c_uint64(img["b"].addr), ctypes.c_ubyte(1),
            ctypes.c_size_t(32))
+    driver("cuCtxSynchronize")  # the comparison is on a stream of its own
     damage(store)
     return img
 
