@@ -66,31 +66,38 @@ out_end:
 	return fdry_image_fail(img, err);
 }
 
+/* A damaged chunk is noted, and its error kept if it is the first one. Any other error ends the
+ * search. */
 static int chunk_find(struct fdry_image *img, struct fdry_reader *reader,
-		      const struct fdry_oid *oid)
+		      const struct fdry_oid *oid, struct fdry_saved_err *damage)
 {
 	struct fdry_span bytes;
 	int err = fdry_reader_map(reader, oid, &bytes);
 
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(img, oid);
-	return err;
+	if (err != -FDRY_E_CORRUPT)
+		return err;
+	if (!damage->err)
+		fdry_saved_err_set(damage, err);
+	fdry_damage_note(img, oid);
+	return 0;
 }
 
+/* Find all damaged chunks, so that one repair asks for all of them. */
 static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 {
+	struct fdry_saved_err damage = { 0 };
 	uint32_t i;
 	int err = 0;
 
 	for (i = 0; i < img->m.n_chunks && !err; i++)
-		err = chunk_find(img, reader, &img->m.chunks[i].oid);
+		err = chunk_find(img, reader, &img->m.chunks[i].oid, &damage);
 	for (i = 0; i < img->m.n_host_chunks && !err; i++)
-		err = chunk_find(img, reader, &img->m.host_chunks[i].oid);
+		err = chunk_find(img, reader, &img->m.host_chunks[i].oid, &damage);
 	for (i = 0; i < img->m.n_pinned_chunks && !err; i++)
-		err = chunk_find(img, reader, &img->m.pinned_chunks[i].oid);
+		err = chunk_find(img, reader, &img->m.pinned_chunks[i].oid, &damage);
 	for (i = 0; i < img->m.n_array_pieces && !err; i++)
-		err = chunk_find(img, reader, &img->m.array_pieces[i].oid);
-	return err;
+		err = chunk_find(img, reader, &img->m.array_pieces[i].oid, &damage);
+	return err || !damage.err ? err : fdry_saved_err_restore(&damage);
 }
 
 /* Before memory changes, check that the store has everything that a restore needs. It stays there

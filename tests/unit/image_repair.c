@@ -30,19 +30,27 @@ static _Atomic bool breaks;     /* it breaks the first request off after a secon
 static _Atomic bool mirrored;   /* requests to its mirror get no answer until this ends */
 static _Atomic unsigned int asked; /* requests so far */
 
-static void chunk_send(int fd)
+/* Other chunks that it has. */
+static struct {
+	struct flip_chunk at;
+	uint8_t *bytes;
+	char hex[FDRY_OID_HEX_SIZE];
+} more[8];
+static uint32_t n_more;
+
+static void chunk_send(int fd, const uint8_t *data, size_t len)
 {
 	size_t i, n, pieces = atomic_load(&slow) ? 10 : 1;
 	char head[100];
 
 	n = (size_t)snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\nConnection: close\r\n"
-			     "Content-Length: %zu\r\n\r\n", (size_t)chunk.len);
+			     "Content-Length: %zu\r\n\r\n", len);
 	if (send(fd, head, n, MSG_NOSIGNAL) != (ssize_t)n)
 		return; /* the client has left */
 	for (i = 0; i < pieces; i++) {
-		size_t from = chunk.len * i / pieces, to = chunk.len * (i + 1) / pieces;
+		size_t from = len * i / pieces, to = len * (i + 1) / pieces;
 
-		if (send(fd, bytes + from, to - from, MSG_NOSIGNAL) < 0)
+		if (send(fd, data + from, to - from, MSG_NOSIGNAL) < 0)
 			return;
 		usleep(pieces > 1 ? 300000 : 0);
 	}
@@ -63,6 +71,7 @@ static void *answer(void *arg)
 	int fd = (int)(intptr_t)arg;
 	char in[4096];
 	ssize_t n = read(fd, in, sizeof(in) - 1);
+	uint32_t i;
 
 	in[n > 0 ? n : 0] = '\0';
 	if (!atomic_fetch_add(&asked, 1) && atomic_load(&breaks)) {
@@ -74,10 +83,16 @@ static void *answer(void *arg)
 		usleep(1000);
 	if (atomic_load(&busy))
 		text_send(fd, "503 Service Unavailable");
-	else if (strstr(in, hex))
-		chunk_send(fd);
-	else
-		text_send(fd, "404 Not Found");
+	else if (strstr(in, hex)) {
+		chunk_send(fd, bytes, chunk.len);
+	} else {
+		for (i = 0; i < n_more && !strstr(in, more[i].hex); i++)
+			;
+		if (i < n_more)
+			chunk_send(fd, more[i].bytes, more[i].at.len);
+		else
+			text_send(fd, "404 Not Found");
+	}
 out_close:
 	close(fd);
 	return NULL;
@@ -166,6 +181,38 @@ static void bytes_remove(void)
 	ck_assert_uint_eq(report.quarantined, 1);
 	ck_assert(!setenv("FOUNDRY_REGISTRY", registry, 1));
 	free(registry);
+}
+
+/* The same for all chunks of the image. */
+static void all_bytes_remove(void)
+{
+	struct fdry_repair_report report = { .sz = sizeof(report) };
+	char *registry = strdup(getenv("FOUNDRY_REGISTRY"));
+	struct fdry_oid id;
+	uint32_t i;
+
+	for (; flip_nth(load_store(), "img", n_more, &more[n_more].at); n_more++) {
+		struct flip_chunk *c = &more[n_more].at;
+
+		more[n_more].bytes = malloc(c->len);
+		ck_assert_int_eq(pread(c->data, more[n_more].bytes, c->len, c->at),
+				 (ssize_t)c->len);
+		id = oid_of(more[n_more].bytes, c->len);
+		fdry_oid_hex(&id, more[n_more].hex);
+	}
+	ck_assert_uint_ge(n_more, 2);
+	for (i = 0; i < n_more; i++)
+		flip_bit(&more[i].at, 77);
+	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
+	ok(fdry_store_repair(path, NULL, 0, NULL, &report));
+	ck_assert_uint_eq(report.quarantined, n_more);
+	ck_assert(!setenv("FOUNDRY_REGISTRY", registry, 1));
+	free(registry);
+}
+
+static void seconds_set(const char *seconds)
+{
+	ck_assert(!setenv("FOUNDRY_REGISTRY_TIMEOUT", seconds, 1));
 }
 
 /* --- calls of another thread --- */
@@ -406,12 +453,35 @@ START_TEST(a_forked_child_waits_for_no_repair)
 }
 END_TEST
 
-/* --- how long it is asked --- */
+static unsigned int repairs;
 
-static void seconds_set(const char *seconds)
+static void repairs_count(void *arg, int level, const char *line)
 {
-	ck_assert(!setenv("FOUNDRY_REGISTRY_TIMEOUT", seconds, 1));
+	(void)arg, (void)level;
+	repairs += strstr(line, "were brought back") != NULL;
 }
+
+START_TEST(all_that_is_damaged_is_asked_for_at_once)
+{
+	struct fdry_image *img = load(0);
+	uint32_t i;
+
+	all_bytes_remove();
+	fdry_log_set(repairs_count, NULL, FDRY_LOG_WARN);
+	ok(fdry_image_restore(img, NULL));
+	fdry_log_set(NULL, NULL, 0);
+	ck_assert_uint_eq(repairs, 1);
+	ck_assert_uint_eq(atomic_load(&asked), n_more);
+	image_check(img, 1, 3, 100);
+	fdry_image_unload(img);
+	for (i = 0; i < n_more; i++) {
+		flip_release(&more[i].at);
+		free(more[i].bytes);
+	}
+}
+END_TEST
+
+/* --- how long it is asked --- */
 
 /* All that wait get the error. Another restore asks again. */
 START_TEST(a_registry_that_does_not_answer_has_failed)
@@ -529,6 +599,7 @@ int main(void)
 		memory_that_is_half_restored_is_not_used,
 		content_that_is_not_compared_is_not_used,
 		one_of_two_restores_asks,
+		all_that_is_damaged_is_asked_for_at_once,
 		a_stop_leaves_the_comparison_to_the_next_use,
 		the_function_that_stops_cannot_use_the_image,
 		a_forked_child_waits_for_no_repair,
