@@ -190,9 +190,10 @@ static int ticket_take(struct fdry_image *img, bool restores)
 			return 0;
 		fdry_ticket_return(&img->ticket);
 		if (fdry_image_stop_ask(img))
-			return fdry_fail(FDRY_E_CALLBACK,
-					 "the program has ended the wait for another thread, which "
-					 "brings damaged objects of the image back");
+			return fdry_image_fail(
+				img, fdry_fail(FDRY_E_CALLBACK,
+					       "the program has ended the wait for another thread, "
+					       "which brings damaged objects back; call again"));
 		fdry_sleep_ms(NAP_MS);
 	}
 }
