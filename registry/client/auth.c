@@ -306,6 +306,7 @@ static int ask(struct token *t)
 			continue;
 		}
 		curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &t->status);
+		fdry_http_heard(t->h, t->status);
 		err = t->status == 200 ? 0 : refused(t);
 		if (err != -FDRY_E_NETWORK)
 			return err;

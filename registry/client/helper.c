@@ -106,7 +106,7 @@ static int answer_read(struct fdry_http *h, struct helper *p, struct fdry_buf *r
 		if (left <= 0)
 			return failed(p, "does not answer");
 		some = poll(&fd, 1, left < STOP_MS ? left : STOP_MS);
-		err = fdry_http_stop_check(h);
+		err = fdry_http_stop_ask(h);
 		if (err)
 			return err;
 		if (!some || (some < 0 && errno == EINTR))
@@ -133,7 +133,7 @@ static int end_wait(struct fdry_http *h, struct helper *p, int *status)
 	while (!(ended = waitpid(p->pid, status, WNOHANG)) || (ended < 0 && errno == EINTR)) {
 		if (fdry_now_ms() > until)
 			return failed(p, "does not end");
-		err = fdry_http_stop_check(h);
+		err = fdry_http_stop_ask(h);
 		if (err)
 			return err;
 		fdry_sleep_ms(1);
@@ -159,6 +159,7 @@ static bool says_none(const struct fdry_buf *answer)
 int fdry_creds_helper(struct fdry_http *h, const char *name, struct fdry_buf *ret, bool *there)
 {
 	struct helper p = { .in = -1, .out = -1 };
+	double silent_ms = fdry_now_ms() - h->heard_ms;
 	int status = 0, err;
 
 	snprintf(p.program, sizeof(p.program), "docker-credential-%.200s", name);
@@ -176,6 +177,7 @@ int fdry_creds_helper(struct fdry_http *h, const char *name, struct fdry_buf *re
 		kill_and_wait(&p);
 		return err;
 	}
+	h->heard_ms = fdry_now_ms() - silent_ms; /* the registry was not asked meanwhile */
 	if (!status)
 		return 0;
 	if (!ret->len || !says_none(ret))

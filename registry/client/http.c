@@ -139,6 +139,19 @@ static int repeat(struct fdry_http *h, struct fdry_http_req *r)
 	return 0;
 }
 
+/* Can another request bring anything before the patience ends? */
+static bool others_go_on(const struct fdry_http *h)
+{
+	const struct fdry_http_req *r;
+
+	if (h->active)
+		return true;
+	for (r = h->waiting; r; r = r->next)
+		if (r->not_before <= h->heard_ms + h->opts.patience_ms)
+			return true;
+	return false;
+}
+
 /* The last error has the reason. It stays if there are no more tries. */
 static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 {
@@ -157,7 +170,8 @@ static int retry(struct fdry_http *h, struct fdry_http_req *r, int err)
 	wait = jitter(wait < WAIT_MAX_MS ? wait : WAIT_MAX_MS);
 	if (wait < (double)r->retry_after * 1e3)
 		wait = (double)r->retry_after * 1e3 + jitter(WAIT_MS);
-	if (h->opts.patience_ms && fdry_now_ms() + wait > h->heard_ms + h->opts.patience_ms)
+	if (h->opts.patience_ms && fdry_now_ms() + wait > h->heard_ms + h->opts.patience_ms &&
+	    !others_go_on(h))
 		return err;
 	fdry_debug("again in %.0f ms: %s", wait, fdry_last_error());
 	r->tries++;
@@ -304,7 +318,10 @@ static int step(struct fdry_http *h)
 	code = curl_multi_perform(h->multi, &running);
 	if (code)
 		return multi_failed(code);
-	err = messages_read(h, &some) ?: fdry_http_stop_check(h);
+	err = messages_read(h, &some);
+	if (err || (!h->active && !h->waiting)) /* nothing more is waited for */
+		return err;
+	err = fdry_http_stop_check(h);
 	if (err || some) /* other requests can begin */
 		return err;
 	if (h->opts.stop && wait_ms > STOP_MS)

@@ -34,8 +34,9 @@ struct fdry_http_opts {
 	bool mirror;           /* another place has the same: fail soon, and not after a wait */
 	fdry_stop_fn stop;     /* NULL, or asked several times a second */
 	void *stop_arg;
-	uint32_t patience_ms;  /* 0, or the session fails when nothing of a good answer has come for
-				  so long, in a request or in the wait for a repetition */
+	uint32_t patience_ms;  /* 0, or the session fails when nothing of use has come for so long,
+				  in a request or in the wait for a repetition: no part of a good
+				  answer, and no complete one with a status below 500, except 429 */
 };
 
 struct fdry_http_req {
@@ -100,7 +101,8 @@ struct fdry_http {
 	unsigned int active;                    /* their number */
 	uint64_t requests, retries;
 	double asked_ms;                        /* the time of the last question whether to stop */
-	double heard_ms;                        /* when the run began, or a good answer went on */
+	double heard_ms;                        /* when the run began, or something of use came;
+						   later by the time that the program takes */
 };
 
 int fdry_http_open(struct fdry_http *h, const struct fdry_registry_name *name,
@@ -121,6 +123,10 @@ int fdry_http_do(struct fdry_http *h, struct fdry_http_req *r) __must_check;
 /* FDRY_E_CALLBACK if the program wants the session to stop; FDRY_E_NETWORK if its patience has
  * ended. */
 int fdry_http_stop_check(struct fdry_http *h) __must_check;
+/* The same without the patience, while something other than the registry is waited for. */
+int fdry_http_stop_ask(struct fdry_http *h) __must_check;
+/* A complete answer came, from the registry or from a server that it leads to. */
+void fdry_http_heard(struct fdry_http *h, long status);
 /* Free what the request owns. */
 void fdry_http_req_release(struct fdry_http_req *r);
 

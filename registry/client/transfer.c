@@ -125,20 +125,35 @@ out_cleanup:
 
 /* --- a stop --- */
 
+int fdry_http_stop_ask(struct fdry_http *h)
+{
+	double mark = fdry_now_ms();
+	bool stops;
+
+	if (!h->opts.stop || mark - h->asked_ms < ASK_MS)
+		return 0;
+	h->asked_ms = mark;
+	stops = h->opts.stop(h->opts.stop_arg);
+	h->heard_ms += fdry_elapsed_ms(&mark); /* the registry is not silent for the program */
+	return stops ? fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer") : 0;
+}
+
+void fdry_http_heard(struct fdry_http *h, long status)
+{
+	if (status >= 200 && status < 500 && status != 429)
+		h->heard_ms = fdry_now_ms();
+}
+
 int fdry_http_stop_check(struct fdry_http *h)
 {
 	double now = fdry_now_ms();
 
 	if (h->opts.patience_ms && now - h->heard_ms > h->opts.patience_ms)
-		return fdry_fail(FDRY_E_NETWORK, "nothing came from the registry %s for %.0f s; "
-				 "look into its log, or set FOUNDRY_REGISTRY_TIMEOUT higher",
+		return fdry_fail(FDRY_E_NETWORK, "nothing of use came from the registry %s for "
+				 "%.0f s; look into its log, or set FOUNDRY_REGISTRY_TIMEOUT "
+				 "higher",
 				 h->name.host, h->opts.patience_ms / 1e3);
-	if (!h->opts.stop || now - h->asked_ms < ASK_MS)
-		return 0;
-	h->asked_ms = now;
-	return h->opts.stop(h->opts.stop_arg) ?
-		       fdry_fail(FDRY_E_CALLBACK, "the program has stopped the transfer") :
-		       0;
+	return fdry_http_stop_ask(h);
 }
 
 /* --- callbacks --- */
@@ -531,8 +546,10 @@ int fdry_transfer_end(struct fdry_http *h, struct fdry_http_req *r, CURLcode cod
 		return fdry_nomem();
 	if (r->status == 416) /* there is no such range */
 		begin_anew(r);
-	if (!code || (code == CURLE_WRITE_ERROR && r->text.len == FDRY_HTTP_TEXT_MAX))
+	if (!code || (code == CURLE_WRITE_ERROR && r->text.len == FDRY_HTTP_TEXT_MAX)) {
+		fdry_http_heard(h, r->status);
 		return 0;
+	}
 	if (is_tls(code))
 		return tls_failed(h, why);
 	*passes = breaks_off(code);

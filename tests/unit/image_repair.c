@@ -544,7 +544,7 @@ START_TEST(a_registry_that_is_asked_again_has_failed)
 	seconds_set("2");
 	damage();
 	atomic_store(&breaks, true);
-	fails(CORRUPT, "does not help: nothing came from the registry",
+	fails(CORRUPT, "does not help: nothing of use came from the registry",
 	      fdry_image_restore(img, NULL));
 	ck_assert(strstr(fdry_last_error(), "for 2 s"));
 	ck_assert(fdry_now_ms() - begin < 10000);

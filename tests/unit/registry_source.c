@@ -26,22 +26,37 @@ static uint8_t bytes[3][CHUNK];
 static char server[40]; /* HOST:PORT */
 /* Parts of the requests that get no answer, another one, and one that is longer than the blob. */
 static const char *_Atomic silent, *_Atomic refused, *_Atomic longer;
+static const char *_Atomic busy; /* the next such request is asked to come in a second */
+static _Atomic bool empty;       /* it has no chunk */
+static _Atomic unsigned int late_ms; /* the time that an answer takes */
+static _Atomic bool late_once;       /* ... the next one alone */
 
 /* --- a server of blobs --- */
 
 static void answer(int fd, const char *request)
 {
-	bool more = longer && strstr(request, longer);
+	bool more = longer && strstr(request, longer), is_busy = busy && strstr(request, busy);
 	char out[CHUNK + 1 + 200] = "", hex[FDRY_OID_HEX_SIZE];
 	int i, n = snprintf(out, sizeof(out), "HTTP/1.1 404 Not Found\r\nConnection: close\r\n"
 			    "Content-Length: 0\r\n\r\n");
 
-	if (refused && strstr(request, refused))
+	if (is_busy)
+		busy = NULL;
+	else
+		usleep(1000 * (late_once ? atomic_exchange(&late_ms, 0) : late_ms));
+	if (strstr(request, "/token"))
+		n = snprintf(out, sizeof(out), "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+			     "Content-Length: 13\r\n\r\n{\"token\":\"t\"}");
+	else if (is_busy)
+		n = snprintf(out, sizeof(out), "HTTP/1.1 503 Busy\r\nConnection: close\r\n"
+			     "Content-Length: 0\r\nRetry-After: 1\r\n\r\n");
+	else if (refused && strstr(request, refused) && !strstr(request, "Authorization: Bearer"))
 		n = snprintf(out, sizeof(out), "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n"
 			     "Content-Length: 0\r\nWWW-Authenticate: Bearer "
 			     "realm=\"http://%s/token\"\r\n\r\n", server);
 	for (i = 0; i < 2; i++) {
-		if (!strstr(request, fdry_oid_hex(&chunks[i], hex)))
+		if (strncmp(out, "HTTP/1.1 404", 12) || empty ||
+		    !strstr(request, fdry_oid_hex(&chunks[i], hex)))
 			continue;
 		n = snprintf(out, sizeof(out), "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 			     "Content-Length: %u\r\n\r\n", CHUNK + more);
@@ -340,6 +355,96 @@ START_TEST(a_pull_that_waits_for_a_credential_helper_stops)
 }
 END_TEST
 
+/* --- a registry that may be silent for a time --- */
+
+#define SILENCE_MS 800
+
+static int sleeps_once(void *asked)
+{
+	if (!*(bool *)asked)
+		usleep(2 * SILENCE_MS * 1000);
+	*(bool *)asked = true;
+	return 0;
+}
+
+static void comes_back(fdry_stop_fn stop, void *arg)
+{
+	const struct fdry_wait wait = { .stop = stop, .arg = arg, .ms = SILENCE_MS };
+	struct fdry_buf why = { 0 };
+	bool whole;
+
+	spoil_data(s, &chunks[0]);
+	ok(repair_until(1, &wait, &why, &whole));
+	ck_assert_msg(whole, "%s", why.len ? (char *)why.data : "");
+}
+
+START_TEST(answers_without_objects_are_no_silence)
+{
+	const struct fdry_wait wait = { .ms = SILENCE_MS };
+	struct fdry_buf why = { 0 };
+	bool whole;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		spoil_data(s, &chunks[i]);
+	empty = true;
+	late_ms = SILENCE_MS / 2;
+	ok(repair_until(3, &wait, &why, &whole));
+	ck_assert_msg(strstr((char *)why.data, "does not have it"), "%s", (char *)why.data);
+	fdry_buf_release(&why);
+}
+END_TEST
+
+START_TEST(tokens_are_no_silence)
+{
+	refused = "/v2/";
+	late_ms = SILENCE_MS / 2;
+	comes_back(NULL, NULL);
+}
+END_TEST
+
+START_TEST(the_time_of_the_program_is_no_silence)
+{
+	bool asked = false;
+
+	late_ms = 50;
+	comes_back(sleeps_once, &asked);
+	ck_assert(asked);
+}
+END_TEST
+
+START_TEST(the_time_of_a_credential_helper_is_no_silence)
+{
+	refused = "/v2/";
+	file_make("REGISTRY_AUTH_FILE", "auth", "{\"credsStore\": \"slow\"}");
+	file_make(NULL, "docker-credential-slow",
+		  "#!/bin/sh\nPATH=/usr/bin:/bin\nsleep 1\n"
+		  "echo '{\"Username\": \"u\", \"Secret\": \"s\"}'\n");
+	ck_assert(!setenv("PATH", dir, 1));
+	comes_back(NULL, NULL);
+}
+END_TEST
+
+/* Of these two objects the second one is asked for first. Its repetition begins later than the
+ * silence may last, and the other object comes before that. */
+START_TEST(an_object_for_later_ends_no_other_transfer)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	const struct fdry_wait wait = { .ms = 1000 };
+	struct fdry_buf why = { 0 };
+	bool whole;
+
+	spoil_data(s, &chunks[0]);
+	spoil_data(s, &chunks[1]);
+	ck_assert(!setenv("FOUNDRY_REGISTRY_RETRIES", "3", 1));
+	busy = fdry_oid_hex(&chunks[1], hex);
+	late_ms = 600;
+	late_once = true;
+	ok(repair_until(2, &wait, &why, &whole));
+	ck_assert_msg(whole, "%s", why.len ? (char *)why.data : "");
+}
+END_TEST
+
 /* The resolver of the client: a name server that does not answer. */
 __attribute__((visibility("default")))
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
@@ -412,6 +517,11 @@ int main(void)
 	tcase_add_test(tc, a_pull_from_a_mirror_stops);
 	tcase_add_test(tc, a_pull_that_waits_for_a_token_stops);
 	tcase_add_test(tc, a_pull_that_waits_for_a_credential_helper_stops);
+	tcase_add_test(tc, answers_without_objects_are_no_silence);
+	tcase_add_test(tc, tokens_are_no_silence);
+	tcase_add_test(tc, the_time_of_the_program_is_no_silence);
+	tcase_add_test(tc, the_time_of_a_credential_helper_is_no_silence);
+	tcase_add_test(tc, an_object_for_later_ends_no_other_transfer);
 	tcase_add_test(tc, a_pull_that_waits_for_a_name_stops);
 	tcase_add_test(tc, memory_runs_out);
 	suite_add_tcase(suite, tc);
