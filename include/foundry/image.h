@@ -294,8 +294,8 @@ int fdry_image_check_content(struct fdry_image *img);
  *
  * A restore, and a call that compares content at its first use, may find that objects are damaged
  * in the store. Then they ask the packs, stores and the registry that a load asks. The registry has
- * failed if nothing comes from it for as many seconds as FOUNDRY_REGISTRY_TIMEOUT says, with all
- * repetitions of requests. Meanwhile other threads can build graphs and write external tensors.
+ * failed if nothing of use comes from it for as many seconds as FOUNDRY_REGISTRY_TIMEOUT says, with
+ * all repetitions of requests. Meanwhile other threads can build graphs and write external tensors.
  * Calls that use content which is not compared yet, or was copied only in part, wait for the thread
  * that asks, and so do other restores, which then ask again if they must.
  *
