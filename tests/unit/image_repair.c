@@ -474,10 +474,8 @@ START_TEST(all_that_is_damaged_is_asked_for_at_once)
 	ck_assert_uint_eq(atomic_load(&asked), n_more);
 	image_check(img, 1, 3, 100);
 	fdry_image_unload(img);
-	for (i = 0; i < n_more; i++) {
+	for (i = 0; i < n_more; i++) /* the server's threads may still have the bytes */
 		flip_release(&more[i].at);
-		free(more[i].bytes);
-	}
 }
 END_TEST
 
