@@ -159,7 +159,7 @@ static int restore_in_context(struct fdry_image *img, bool hosts)
 /* --- repairs of the store --- */
 
 /* After FDRY_E_CORRUPT, with the ticket, which other threads may have meanwhile; none of them notes
- * damage. A registry may be silent for the time of one request, with all repetitions. */
+ * damage. A registry may be silent for FOUNDRY_REGISTRY_TIMEOUT, counted over all repetitions. */
 static int repair(struct fdry_image *img)
 {
 	struct fdry_wait wait = { .stop = fdry_image_stop_ask, .arg = img };

@@ -162,17 +162,13 @@ static bool waits_for(enum kind kind, enum gate gate, int from, int to)
 	return !early;
 }
 
-/* Whether later work of @to waits for an update that is pending on @from, which waits for @front.
- * The later work copies the value, which must be the new one then. */
-static bool waited_for_by(enum kind kind, enum gate gate, int front, int from, int to)
+/* Whether later work of @to waits for the pending update. It copies the value, which must be the
+ * new one then. */
+static bool later_waits(int to)
 {
 	double start;
 	bool early = false;
 
-	last++;
-	gate_close(1000);
-	gate_put(gate, streams[front]);
-	update(kind, streams[from], cell, last);
 	pinned->late = 0;
 	cu(cuMemcpyDtoHAsync_v2, &pinned->late, cell, 8, streams[to]);
 	for (start = now_ms(); !early && now_ms() < start + PATIENCE_MS; usleep(200))
@@ -181,6 +177,16 @@ static bool waited_for_by(enum kind kind, enum gate gate, int front, int from, i
 	cu(cuCtxSynchronize);
 	check(peek(cell) == last);
 	return !early && pinned->late == last;
+}
+
+/* Whether it waits for an update that is pending on @from, which waits for @front. */
+static bool waited_for_by(enum kind kind, enum gate gate, int front, int from, int to)
+{
+	last++;
+	gate_close(1000);
+	gate_put(gate, streams[front]);
+	update(kind, streams[from], cell, last);
+	return later_waits(to);
 }
 
 /* The same for a write that waits by itself, by an operation before it in its batch: nothing else
@@ -196,19 +202,10 @@ static bool batch_waited_for_by(int from, int to)
 				  .address = cell,
 				  .value64 = ++last } }
 	};
-	double start;
-	bool early = false;
 
 	gate_close(1000);
 	cu(cuStreamBatchMemOp_v2, streams[from], 2, op, 0);
-	pinned->late = 0;
-	cu(cuMemcpyDtoHAsync_v2, &pinned->late, cell, 8, streams[to]);
-	for (start = now_ms(); !early && now_ms() < start + PATIENCE_MS; usleep(200))
-		early = !drv->cuStreamQuery(streams[to]);
-	check(gate_open());
-	cu(cuCtxSynchronize);
-	check(peek(cell) == last);
-	return !early && pinned->late == last;
+	return later_waits(to);
 }
 
 static const char *yes(bool is)
