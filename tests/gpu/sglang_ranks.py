@@ -4,8 +4,9 @@
 
     python3 tests/gpu/sglang_ranks.py [--limit SECONDS] [KIND...]    # needs two GPUs and SGLang
 
-KIND: decode, without graphs of prefill; prefill, with those that SGLang has by default. Without
-KIND, decode. Kinds run side by side, so the times say little.
+KIND: decode, without graphs of prefill; prefill, with those that SGLang has by default; defaults,
+the same with SGLang's own choice of attention and sampling. Without KIND, decode. Kinds run side by
+side, so the times say little.
 
 For each kind a plain and a first start run side by side, then a later one, which has imported
 beside them. All give the same tokens and logprobs to prompts one by one. The later start neither
@@ -23,7 +24,8 @@ import tempfile
 import sglang_start
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KINDS = {"decode": (), "prefill": ("--prefill", "breakable")}
+KINDS = {"decode": (), "prefill": ("--prefill", "breakable"),
+         "defaults": ("--prefill", "breakable", "--defaults")}
 RANKS = 2
 TAIL = 25  # lines of a rank's log
 

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """SGLang's server with a plain, a first and a later start: times until it answers, and its answers.
 
-    python3 tests/gpu/sglang_serve.py [--caches DIR] [--defaults]
+    python3 tests/gpu/sglang_serve.py [--caches DIR] [--defaults] [--big]
 
 The plain and the first start run side by side. Each server gets the same requests over HTTP: one by
 one, and all at once. All starts give the same answers to the former. --caches DIR lets all
 compilers keep their files in DIR. With --defaults, SGLang chooses the backends of attention and
-sampling.
+sampling. With --big, the model has the shape of Qwen3 8B.
 """
 import argparse
 import os
@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import sglang_start
+from engine_start import BIG, QWEN3, write_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -49,10 +50,11 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--caches")
     p.add_argument("--defaults", action="store_true")
+    p.add_argument("--big", action="store_true")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         caches = a.caches or os.path.join(folder, "caches")
-        sglang_start.write_model(folder, sglang_start.QWEN3)
+        write_model(folder, BIG if a.big else QWEN3)
         sglang_start.plug_in(caches)
         parts.finish(engine_serve.starts(lambda mode: engine_serve.Server(
             mode, mode, folder, lambda port: arguments(folder, port, a.defaults), ask,

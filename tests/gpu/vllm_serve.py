@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`vllm serve` with a plain, a first and a later start: times until it answers, and its answers.
 
-    python3 tests/gpu/vllm_serve.py [--mode3]
+    python3 tests/gpu/vllm_serve.py [--mode3] [--big]
 
 The plain and the first start run side by side. Each server gets the same requests over HTTP: one by
 one, and all at once. All starts give the same answers to the former. With --mode3, vLLM compiles
-the model, its default, but Inductor chooses its kernels without measuring them.
+the model, its default, but Inductor chooses its kernels without measuring them. With --big, the
+model has the shape of Qwen3 8B.
 """
 import json
 import os
@@ -68,10 +69,11 @@ def main():
     if "--mode3" in sys.argv[1:]:
         compilation = MODE3
         os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
+    config = vllm_start.BIG if "--big" in sys.argv[1:] else vllm_start.QWEN3
     vllm_start.plug_in()
     with tempfile.TemporaryDirectory() as folder:
-        vllm_start.write_model(folder, vllm_start.QWEN3)
-        tokenizer(vllm_start.model_in(folder), vllm_start.QWEN3["vocab_size"])
+        vllm_start.write_model(folder, config)
+        tokenizer(vllm_start.model_in(folder), config["vocab_size"])
         variables = {**vllm_start.SETTINGS, "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
                      "VLLM_USE_V2_MODEL_RUNNER": "1",
                      "FOUNDRY_STORE": os.path.join(folder, "store"),
