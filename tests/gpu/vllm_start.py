@@ -75,6 +75,7 @@ def arguments():
     p.add_argument("--runner", choices=("V1", "V2"), default="V2")
     p.add_argument("--answers", help="a file for all tokens and logprobs")
     p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
+    p.add_argument("--quantization", help="how vLLM quantizes weights while it loads them")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
                    help="print where the engine and the first token spend their time")
@@ -250,6 +251,7 @@ def main():
         llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
                   max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
                   attention_backend=a.backend, seed=0, enable_prefix_caching=a.prefix,
+                  quantization=a.quantization,
                   kv_cache_memory_bytes=a.kv, tensor_parallel_size=a.ranks,
                   disable_custom_all_reduce=a.ranks > 1,
                   compilation_config={
@@ -306,9 +308,9 @@ def tokens(llm, params, path=None):
     return found
 
 
-def begin(limit, title, mode, folder, *more, gate=False, place="."):
+def begin(limit, title, mode, folder, *more, gate=False, place=".", gpu=None):
     """Begin a start in a process of its own. Its caches and its store are in the folder `place` of
-    `folder`.
+    `folder`. gpu: None, or the number of the only GPU that it sees.
     """
     from engine_child import Start
     place = os.path.join(folder, place)
@@ -318,7 +320,8 @@ def begin(limit, title, mode, folder, *more, gate=False, place="."):
         mode, "--model", model_in(folder), "--limit", str(limit.left()), "--caches",
         os.path.join(place, "caches"), *more],
         os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
-        FOUNDRY_STORE=os.path.join(place, "store"))
+        FOUNDRY_STORE=os.path.join(place, "store"),
+        **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
 
 
 def start(mode, folder, *more, limit=None):

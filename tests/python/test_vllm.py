@@ -103,7 +103,9 @@ class Starts(Engine, engine_tests.Starts):
 
     def test_an_unsupported_configuration_starts_plain(self):
         for options, what in (("ranks=2", "ranks on several hosts"),
-                              ("quantization='fp8'", "quantized weights"),
+                              ("quantization='bitsandbytes'",
+                               "weights quantized by bitsandbytes"),
+                              ("quantization='fp8', moe=True", "quantized mixtures of experts"),
                               ("moe=True", "mixtures of experts that FlashInfer tunes"),
                               ("cache_dtype='fp8'", "a quantized KV cache"),
                               ("graphs='PIECEWISE'",

@@ -26,10 +26,10 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.engines import ahead, attach, caches, graphs, jit, outputs
+    from foundry.engines import ahead, attach, caches, graphs, jit, numbers, outputs
     from foundry.engines import weights as engine_weights
     from foundry.vllm import (
-        compiled, facts, infos, pieces, runners, supported, weights, worker)
+        compiled, facts, infos, pieces, quantized, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
     MISSING = ""
 except ImportError as e:
@@ -451,8 +451,11 @@ class Engine(unittest.TestCase):
                                               "vLLM's cache has no compiled code for this start")):
                 decorators._try_load_aot_compiled_fn = load
                 part = self.part()
+                before = numbers.of(part, worker.PACKAGES, worker.SETTINGS)
                 files, reason = compiled.load(torch.nn.Sequential(part), part.vllm_config,
                                               compiled.Shared(), None)
+                self.assertIsNone(numbers.made_later(before, numbers.of(
+                    part, worker.PACKAGES, worker.SETTINGS)))
                 self.assertEqual((len(files), reason), (1, why))
                 self.assertEqual(getattr(part, "aot_compiled_fn", None) is None, why is not None)
                 self.assertIs(decorators._try_load_aot_compiled_fn, load)
@@ -505,6 +508,43 @@ class Engine(unittest.TestCase):
                     f.write("text")
                 found.add(compiled.identity([path], config))
             self.assertEqual(len(found), 2)
+
+    def test_numbers_of_models_are_found(self):
+        def of(module):
+            return numbers.of(module, worker.PACKAGES, worker.SETTINGS)
+
+        module = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), torch.nn.ReLU())
+        module[0].register_buffer("scale", torch.tensor(2.5, dtype=torch.bfloat16))
+        before = of(module)
+        self.assertEqual(before["model._modules/0.in_features"], "1")
+        module[1].count = 7
+        self.assertIsNone(numbers.made_later(before, of(module)))
+        self.assertNotEqual(numbers.summary(before), numbers.summary(of(module)))
+        module[0].scale.fill_(2.0)
+        self.assertEqual(numbers.made_later(before, of(module)), "model._modules/0._buffers/scale")
+        module[0].scale.fill_(2.5)
+        self.assertIsNone(numbers.made_later(before, of(module)))
+        module[0].by = functools.partial(max, torch.zeros(2).numpy())
+        self.assertEqual(numbers.made_later(before, of(module)), "model._modules/0.by:args:0")
+
+    def test_quantized_layers_have_their_kernels(self):
+        if vllm.__version__ not in facts.SOURCES:
+            self.skipTest("other versions may have other names, which are refused")
+        from vllm.model_executor.kernels import linear
+        from vllm.model_executor.layers import quantization
+        from vllm.model_executor.layers.quantization import auto_awq, auto_gptq, fp8, kv_cache
+        from vllm.model_executor.layers.quantization.compressed_tensors import schemes
+        for name in quantized.KERNELS:
+            self.assertTrue(f"{getattr(linear, name).__module__}.".startswith(quantized._KERNELS))
+        self.assertLessEqual(set(quantized.METHODS), set(quantization.QUANTIZATION_METHODS))
+        for kind, name in ((fp8.Fp8LinearMethod, "fp8_linear"),
+                           (schemes.CompressedTensorsW8A8Fp8, "fp8_linear"),
+                           (schemes.CompressedTensorsWNA16, "kernel"),
+                           (auto_gptq.AutoGPTQLinearMethod, "kernel"),
+                           (auto_awq.AutoAWQMarlinLinearMethod, "kernel")):
+            self.assertIn(f"self.{name} = ", inspect.getsource(kind), kind)
+        self.assertTrue(quantized._of_cache(fp8.Fp8KVCacheMethod(None)))
+        self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))
 
     def test_tensors_of_compiled_code_are_not_searched(self):
         module = torch.nn.Linear(1, 1, bias=False)

@@ -96,7 +96,7 @@ class Modes(Engine):
                    FOUNDRY_VLLM_COMPARED="1",
                    before="facts.SOURCES, facts.COMPARED = {'0.1': 'other'}, "
                           "{'of the stand-in': facts.source()}\n")
-        self.start(holds % None, options="mode=3, graphs='PIECEWISE', quantization='fp8'",
+        self.start(holds % None, options="mode=3, graphs='PIECEWISE', quantization='other'",
                    FOUNDRY_VLLM="refused")
 
     def test_a_constant_of_compiled_code_needs_no_place(self):

@@ -23,7 +23,8 @@ _STEP = re.compile(r"([./:])([A-Za-z0-9_-]+)")
 _DEPTH = 12
 
 
-def _searched(kind, packages, omitted):
+def searched(kind, packages, omitted):
+    """Return whether objects of a class may hold what is looked for, as for find()."""
     name = kind.__module__ + "."
     return name.startswith(packages) and not name.startswith(omitted)
 
@@ -40,7 +41,7 @@ def _children(value, packages, omitted):
     if isinstance(value, tuple):
         return [(None, child) for child in value]
     kind = type(value)
-    if _searched(kind, packages, omitted) and hasattr(value, "__dict__"):
+    if searched(kind, packages, omitted) and hasattr(value, "__dict__"):
         return [(f".{name}" if _PLAIN.fullmatch(name) else None, child)
                 for name, child in vars(value).items()]
     return []

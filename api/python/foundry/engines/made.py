@@ -16,19 +16,19 @@ from . import attach
 class Made:
     """The tensors of a model that was just loaded on device `ordinal`.
 
-    get: returns the model. plain: attach.plain() of it; later phases may give its modules further
+    model: returns it. plain: attach.plain() of it; later phases may give its modules further
     tensors. changed: None, or which tensor a phase has changed.
     """
 
-    def __init__(self, get, ordinal):
-        self._get, self._ordinal = get, ordinal
-        self._known = set(attach.tensors(get()))
-        self.plain = attach.plain(get())
+    def __init__(self, model, ordinal):
+        self.model, self._ordinal = model, ordinal
+        self._known = set(attach.tensors(model()))
+        self.plain = attach.plain(model())
         self._phase, self._before, self.changed = None, {}, None
 
     def _contents(self):
         """Return {name: fingerprint} of those tensors that the model still has."""
-        found = {place[0]: _span(each) for place, each in attach.tensors(self._get()).items()
+        found = {place[0]: _span(each) for place, each in attach.tensors(self.model()).items()
                  if place in self._known}
         ranges = sorted(set(found.values()))
         if not ranges:

@@ -23,7 +23,8 @@ from ..errors import NotFoundError
 from ..image import load
 from ..store import Store
 from ..settings import check_variables
-from . import ahead, area, attach, caches, facts, graphs, jit, log, made, outputs, registry
+from . import (ahead, area, attach, caches, facts, graphs, jit, log, made, numbers, outputs,
+               registry)
 from .ranks import DIFFERENT, Ranks
 
 SIZE = 1 << 39   # addresses of the region,
@@ -93,6 +94,7 @@ class Session:
     """
 
     deciding = ()  # names of the phases in which the ranks decide together
+    settings = ()  # packages whose objects have settings, which are facts, and no numbers of models
 
     def __init__(self, variable, prefix, packages, ranks=Ranks(0, 1, None)):
         self.variable, self.prefix, self.packages = variable, prefix, packages
@@ -115,6 +117,7 @@ class Session:
         self.frozen = False
         self.facts, self.found, self.tensors, self.ahead = {}, {}, None, None
         self.made = None  # what loading the model has made
+        self.numbers = {}  # of the model, as numbers.of() returned them
         self.ranks = ranks
         self.start = prefix + "start"  # a fact, the same in all images that were sealed together
         self.together = True   # all ranks may load
@@ -417,9 +420,13 @@ class Session:
         self.seconds["caches"] += time.monotonic() - start
 
     def note_model(self, get):
-        """Note the tensors of a model that was just made. get: returns the model."""
+        """Note the tensors and the numbers of a model that was just made. get: returns the model.
+        """
         try:
             self.made = made.Made(get, self.ordinal)
+            self.numbers = numbers.of(get(), self.packages, self.settings)
+            log.debug("Foundry: numbers of the model: %s", self.numbers)
+            self.facts[self.prefix + "numbers"] = numbers.summary(self.numbers)
         except Exception as e:
             self.give_up(e)
 
@@ -554,13 +561,14 @@ class Session:
         self.made.end()
         if self.made.changed:
             raise Unfit(self.made.changed)
+        self.check_numbers()
         self.check_ranks()
         aside = sum(size for addr, size in self.capture.allocs() if addr >= self.base + SIZE)
         log.info("Foundry: sealing %d graphs as '%s', from %d MiB of memory", len(captured),
                  self.ref, aside >> 20)
         self.tidy()
         area.clear(self.ordinal)
-        numbers = graphs.add(self.capture, captured)
+        added = graphs.add(self.capture, captured)
         area.name(self.capture, "region", self.allocations())
         text, written, entire = outputs.describe(
             {graphs.name_of(key): value for key, value in returned.items()}, self.classes())
@@ -568,7 +576,7 @@ class Session:
             self.capture.tensor(f"{outputs.OUTPUT}{number}", tensor, use="output",
                                 external=tensor.data_ptr() < self.base + SIZE)
         self.add_text("outputs", text)
-        self.tensors = self.name_tensors(numbers.values(), roots, omitted, entire, known)
+        self.tensors = self.name_tensors(added.values(), roots, omitted, entire, known)
         for key, value in self.facts.items():
             self.capture.fact(key, value)
         self.seconds["names"] = time.monotonic() - start
@@ -577,6 +585,16 @@ class Session:
         except NotFoundError:  # a collection has removed the image before it had its name
             self.sealed = self.seal_named()
         self.seconds["seal"] = time.monotonic() - start
+
+    def check_numbers(self):
+        """Raise Unfit if the model has got a number since its weights were loaded, which a later
+        start would not have.
+        """
+        model = self.made.model()
+        name = numbers.made_later(self.numbers, numbers.of(model, self.packages, self.settings))
+        if name is not None:
+            raise Unfit(f"the model's number {name} was made after its weights were loaded, and a "
+                        "later start omits that")
 
     def seal_named(self):
         """Seal, and name the image when it was checked."""

@@ -38,7 +38,8 @@ log.use(logging.getLogger("sglang.foundry"))
 
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
-PACKAGES = ("sglang.", "torch.nn.")  # whose objects are searched for tensors
+PACKAGES = ("sglang.", "torch.nn.")  # whose objects are searched for tensors and numbers
+SETTINGS = ("sglang.srt.server_args.", "sglang.srt.configs.", "sglang.srt.distributed.")
 CALLS = 4  # of the model, then the first request has compiled what it needs: a prefill, 3 decodes
 _RUNNER = "sglang.srt.model_executor.model_runner.ModelRunner"
 _DECODE = "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner"
@@ -133,6 +134,7 @@ class Session(session.Session):
     """One start of one model runner."""
 
     deciding = ("_profile_available_bytes", CAPTURE)
+    settings = SETTINGS
 
     def __init__(self, runner):
         super().__init__("FOUNDRY_SGLANG", facts.PREFIX, PACKAGES, ranks.of(runner))

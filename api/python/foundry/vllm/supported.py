@@ -7,15 +7,13 @@ import torch
 
 from ..engines import ranks as common_ranks
 from ..engines.session import check_configuration, check_source
-from . import facts
+from . import facts, quantized
 
 MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
          3: ("FULL", "FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")}
 # Those whose graphs use buffers of constructors alone. FlashInfer's, for example, makes wrappers of
 # its buffers at the first batch of a size, and a later start would make others.
 ATTENTION = ("FLASH_ATTN", "TRITON_ATTN")
-PACKAGES = ("vllm.", "torch.nn.")  # whose objects are searched for tensors, except
-COMPILED = ("vllm.compilation.",)  # these, which differ between code compiled and code loaded
 
 
 def ranks(worker):
@@ -67,10 +65,12 @@ def _is_tuned(config):
             importlib.util.find_spec("flashinfer") is not None)
 
 
-def check_attention(config):
-    """Raise Unfit if a layer of the model that was just made has another attention than ATTENTION.
-    vLLM may select it itself.
+def check_model(config, model):
+    """Raise Unfit if a layer of the model that was just loaded has another attention than
+    ATTENTION, or other kernels for quantized weights than those that are supported. vLLM may select
+    them itself.
     """
+    quantized.check_model(config, model)
     layers = config.compilation_config.static_forward_context.values()
     names = {each.get_attn_backend().get_name() for each in layers
              if hasattr(each, "get_attn_backend")}
@@ -91,6 +91,7 @@ def check(config, count, was_run):
     """
     from vllm import envs
     _check_ranks(config, count, envs)
+    quantized.check(config, count)
     compilation, model = config.compilation_config, config.model_config
     attention = config.attention_config.backend
     mode = int(compilation.mode or 0)
@@ -125,11 +126,6 @@ def check(config, count, was_run):
         (_is_tuned(config), "mixtures of experts that FlashInfer tunes in the warm-up (start with "
          "--kernel-config '{\"enable_flashinfer_autotune\": false}')"),
         (config.kv_transfer_config is not None, "a KV connector"),
-        # Graphs have scales of such weights and caches as numbers, and the weights may
-        # change while their configuration stays.
-        (model.quantization is not None, "quantized weights"),
-        (config.cache_config.cache_dtype not in ("auto", "bfloat16", "float16"),
-         "a quantized KV cache"),
         (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
          "assigned GPUs"))
     if count > 1:

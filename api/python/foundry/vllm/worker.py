@@ -38,6 +38,7 @@ PHASES = ("init_device", "load_model", "determine_available_memory", "initialize
           "compile_or_warm_up_model")
 PACKAGES = ("vllm.", "torch.nn.")
 COMPILED = "vllm.compilation."  # its objects differ between code compiled and code loaded
+SETTINGS = (COMPILED, "vllm.config.", "vllm.distributed.", "vllm.transformers_utils.")
 
 # A phase replaces functions of vLLM and torch for a while. If another thread of the process starts
 # an engine, too, that one must not call the replacements.
@@ -60,6 +61,7 @@ class Session(session.Session):
     """One start of one worker."""
 
     deciding = ("determine_available_memory", "compile_or_warm_up_model")
+    settings = SETTINGS
 
     def __init__(self, worker):
         super().__init__("FOUNDRY_VLLM", facts.PREFIX, PACKAGES, supported.ranks(worker))
@@ -114,7 +116,7 @@ class Session(session.Session):
     def load_model(self, original, **kwargs):
         original(**kwargs)
         try:
-            supported.check_attention(self.worker.vllm_config)
+            supported.check_model(self.worker.vllm_config, self.worker.model_runner.get_model())
         except Exception as e:
             self.give_up(e)
             return

@@ -30,6 +30,7 @@ class DummyModelLoader(BaseModelLoader):
 
     def load_weights(self, model, model_config):
         model.load()
+        model.after_loading()
 
 
 _LOAD_FORMAT_TO_MODEL_LOADER = {"auto": DefaultModelLoader, "dummy": DummyModelLoader}

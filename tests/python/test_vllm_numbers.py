@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of models in the host's memory, and quantized weights, with a small engine in vLLM's
+place.
+"""
+import suite
+from vllm_scripts import Engine
+
+# Kernels as vLLM's: quantized(NAME, scale) are the attributes that loading gives to a layer.
+KERNELS = """
+def quantized(name, scale=1.0):
+    kernel = type(name, (), {})
+    kernel.__module__ = "vllm.model_executor.kernels.linear.scaled_mm"
+    made = kernel()
+    made.scale = scale
+    return dict(quant_method=types.SimpleNamespace(fp8_linear=made), fp8_linear=made)
+"""
+
+
+class Numbers(Engine):
+    """Each start is a process of its own."""
+
+    def second(self, first, second, before="", more=""):
+        """Return the log of the second of two starts whose loaders make other attributes."""
+        self.first(options=f"changes={first}{more}", before=before)
+        return self.start(options=f"changes={second}{more}", before=before,
+                          counts="LOADED" if first == second else self.AGAIN)
+
+    def test_a_number_that_differs_is_noticed(self):
+        log = self.second("{'scale': 2.0}", "{'scale': 2.5}")
+        self.assertIn("captured and sealed", log)
+        self.assertRegex(log, r"because numbers is 2, hash .* here and 2, hash .* in the image")
+        self.assertIn("loaded", self.start(options="changes={'scale': 2.0}", counts="LOADED"))
+
+    def test_equal_numbers_in_all_places_are_loaded(self):
+        changes = ("{'scales': [1.0, {'of': (2, 3)}], 'some': {4, 5}, 'kinds': {torch: 1, 'a': 2}, "
+                   "'parts': [functools.partial(print, 6.0), lambda x, y=7.0: x * y]}")
+        log = self.second(changes, changes, before="import functools\n")
+        self.assertIn("loaded", log)
+
+    def test_a_number_in_a_function_is_noticed(self):
+        """A layer may keep its scale in a closure."""
+        before = ("def closed(scale):\n    made = lambda x: x * scale\n"
+                  "    made.__module__ = 'vllm.layers'\n    return made\n")
+        log = self.second("{'by': [closed(2.0)]}", "{'by': [closed(2.5)]}", before=before)
+        self.assertIn("because numbers is ", log)
+
+    def test_a_number_that_the_profile_makes_is_refused(self):
+        before = ("from vllm.v1.worker.gpu import model_runner\n"
+                  "def profile_run(this, original=model_runner.GPUModelRunner.profile_run):\n"
+                  "    original(this)\n    this.model.scale = %s\n"
+                  "model_runner.GPUModelRunner.profile_run = profile_run\n")
+        log = self.start(before=before % "2.5")
+        self.assertIn("not sealed: the model's number model.scale was made after its weights were "
+                      "loaded", log)
+        self.assertIn("captured and sealed", self.start(before=before % "2"))
+
+    def test_quantized_weights_are_supported(self):
+        options = "quantization='fp8', changes=quantized('CutlassFP8ScaledMMLinearKernel', %s)"
+        self.first(options=options % 1.0, before=KERNELS)
+        self.assertIn("loaded", self.start(options=options % 1.0, before=KERNELS, counts="LOADED"))
+        log = self.start(options=options % 2.0, before=KERNELS, counts=self.AGAIN)
+        self.assertIn("because numbers is ", log)
+
+    def test_other_kernels_for_quantized_weights_are_refused(self):
+        for changes, what in (
+                ("quantized('DeepGemmFp8BlockScaledMMKernel')",
+                 "the kernel DeepGemmFp8BlockScaledMMKernel for quantized weights"),
+                ("{'quant_method': types.SimpleNamespace()}",
+                 "layers quantized by SimpleNamespace"),
+                ("{'kv_cache_dtype': 'fp8_e4m3'}", "a quantized KV cache")):
+            log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS)
+            self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_quantized_weights_that_no_gpu_has_run_need_the_variable(self):
+        options = ("quantization='fp8', mode=3, graphs='FULL_DECODE_ONLY', "
+                   "changes=quantized('MacheteLinearKernel')")
+        log = self.start(options=options, before=KERNELS)
+        self.assertIn("without an image, because quantized weights with torch.compile were not run "
+                      "with images on a GPU (set FOUNDRY_VLLM_COMPARED=1 to use images", log)
+        log = self.start(options=options, before=KERNELS, FOUNDRY_VLLM_COMPARED="1")
+        self.assertIn("WARNING Foundry: quantized weights with torch.compile were not run", log)
+        self.assertIn("captured and sealed", log)
+
+    def test_layers_that_are_not_quantized_need_no_kernel(self):
+        for kind, bases in ("UnquantizedLinearMethod", "()"), (
+                "KVCacheMethod", "(type('BaseKVCacheMethod', (), {}),)"):
+            options = ("quantization='fp8', changes={'quant_method': "
+                       f"type('{kind}', {bases}, {{}})()}}")
+            self.assertIn("captured and sealed", self.start(options=options, FOUNDRY_VLLM=kind))
+
+
+if __name__ == "__main__":
+    suite.main()
