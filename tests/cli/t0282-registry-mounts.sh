@@ -45,10 +45,12 @@ for what in "status 401" "status 403" "status 404" "status 405" "status 429,Retr
 	"status 500" "status 307,Location:/v2/m/one/manifests/latest" drop "stall 0"; do
 	t "an upload that cannot be cancelled ends no push: $what" rejects "$what"
 	# libcurl itself sends a request again, up to five times, if an idle connection ends.
-	most=5
+	least=5 most=5
 	[ "$what" != drop ] || most=30
+	# The server reads no request of a connection that it holds up, so it may not see all of them.
+	[ "$what" != "stall 0" ] || least=1
 	t "it is asked for once: $what" \
-		test "$(asked DELETE)" -ge 5 -a "$(asked DELETE)" -le "$most"
+		test "$(asked DELETE)" -ge "$least" -a "$(asked DELETE)" -le "$most"
 	t "the other image is there: $what" fetch
 done
 
