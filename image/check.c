@@ -14,12 +14,11 @@
 #include <stdlib.h>
 
 #include "arch/stream.h"
+#include "image/damage.h"
 #include "image/place.h"
 #include "image/shared_fingerprinter.h"
 #include "image/tensor.h"
 #include "lib/log.h"
-#include "registry/registry.h"
-#include "store/repair.h"
 
 #define ZEROS UINT32_MAX
 /* Bytes whose fingerprints the device computes at once, while others arrive. Each time costs some
@@ -49,46 +48,6 @@ struct fdry_content_check {
 };
 
 /* --- chunks that differ --- */
-
-void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid)
-{
-	pthread_mutex_lock(&img->lock);
-	if (fdry_buf_put(&img->damaged, oid, sizeof(*oid)))
-		fdry_debug("a damaged object is not noted: %s", fdry_last_error());
-	pthread_mutex_unlock(&img->lock);
-}
-
-int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_wait *wait,
-		       const struct fdry_buf *damaged)
-{
-	size_t n = damaged->len / sizeof(struct fdry_oid), back = 0;
-	struct fdry_source *registry = NULL;
-	struct fdry_saved_err load_err;
-	struct fdry_buf why = { 0 };
-	int err;
-
-	fdry_saved_err_set(&load_err, -FDRY_E_CORRUPT);
-	if (!n)
-		return fdry_saved_err_restore(&load_err);
-	err = fdry_registry_source_new(wait, &registry) ?:
-	      fdry_repair_objects(store, fdry_array(*damaged, const struct fdry_oid), n, registry,
-				  &why, &back);
-	fdry_source_close(registry);
-	if (!err && !back)
-		err = why.len ? fdry_fail(FDRY_E_CORRUPT, "%s; %s", load_err.why,
-					  (const char *)why.data) :
-				fdry_saved_err_restore(&load_err);
-	else if (err && err != -FDRY_E_CALLBACK)
-		err = fdry_fail(FDRY_E_CORRUPT, "%s; it was not brought back: %s", load_err.why,
-				fdry_last_error());
-	fdry_buf_release(&why);
-	if (err)
-		return err;
-	fdry_warn("image '%.100s' was damaged in the store; %zu object(s) were brought back, and "
-		  "its content is loaded again",
-		  name, back);
-	return 0;
-}
 
 int fdry_content_fail(const struct fdry_image *img, int err, uint64_t addr, uint64_t len)
 {

@@ -91,14 +91,4 @@ int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,
  * their tensors; 0 stays 0. */
 int fdry_content_fail(const struct fdry_image *img, int err, uint64_t addr, uint64_t len);
 
-/* Note for a repair that an object of the load is damaged in the store. Any thread may call it. */
-void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);
-/* Call it after a load of @name failed with FDRY_E_CORRUPT: restore the objects in @damaged from
- * packs, other stores and the registry that FOUNDRY_REGISTRY names. @wait: as of
- * fdry_registry_source_new(). Returns 0 if any of them is whole again, so that another load may
- * succeed; FDRY_E_CALLBACK; otherwise the load's error, with the reason why the registry did not
- * help. */
-int fdry_damage_repair(struct fdry_store *store, const char *name, const struct fdry_wait *wait,
-		       const struct fdry_buf *damaged) __must_check;
-
 #endif

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "image/check.h"
+#include "image/damage.h"
 #include "image/place.h"
 #include "image/readers.h"
 #include "image/upload.h"

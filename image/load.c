@@ -21,6 +21,7 @@
 #include "lib/clock.h"
 #include "image/check.h"
 #include "image/context.h"
+#include "image/damage.h"
 #include "image/events.h"
 #include "image/exec.h"
 #include "image/identity.h"
@@ -44,9 +45,6 @@
 #include "arch/stream.h"
 #include "lib/threads.h"
 
-/* The most repeated loads after repairs of damaged objects: each load may find other damaged
- * objects. */
-#define REPAIRS_MAX 64u
 /* Bytes of content that take longer than building a graph. */
 #define CONTENT_LONG ((uint64_t)128 << 20)
 
@@ -617,7 +615,8 @@ out_undo:
 
 /* Try the load once. If it fails, @damaged lists the objects that are damaged in the store. */
 static int image_load(const struct fdry_load_source *from, struct load *l,
-		      struct fdry_mismatch *mismatch, struct fdry_buf *damaged)
+		      struct fdry_mismatch *mismatch, const struct fdry_wait *stop,
+		      struct fdry_buf *damaged)
 {
 	struct fdry_image *img = NULL;
 	int err = image_new(from, l->opts, mismatch, &img);
@@ -637,6 +636,9 @@ static int image_load(const struct fdry_load_source *from, struct load *l,
 	fdry_store_expect(img->store, NULL);
 	return 0;
 out_undo:
+	/* Of an image that arrives, other objects may not be there yet. */
+	if (err == -FDRY_E_CORRUPT && !from->arrival)
+		err = fdry_damage_find(img, stop);
 	*damaged = img->damaged;
 	memset(&img->damaged, 0, sizeof(img->damaged));
 	return load_undo(img, err);
@@ -672,8 +674,8 @@ int fdry_image_load_stored(const struct fdry_load_source *from, const struct fdr
 	do {
 		again = false;
 		l = (struct load){ .opts = &o };
-		err = image_load(from, &l, mismatch, &damaged);
-		if (err == -FDRY_E_CORRUPT && repairs++ < REPAIRS_MAX) {
+		err = image_load(from, &l, mismatch, &stop, &damaged);
+		if (err == -FDRY_E_CORRUPT && repairs++ < FDRY_REPAIRS_MAX) {
 			err = fdry_damage_repair(from->store, from->name, &stop, &damaged);
 			again = !err;
 		}

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "graph/module_table.h"
-#include "image/check.h"
+#include "image/damage.h"
 #include "image/readers.h"
 #include "lib/clock.h"
 #include "lib/search.h"

@@ -13,6 +13,7 @@
  */
 #include "image/arrays.h"
 #include "image/check.h"
+#include "image/damage.h"
 #include "image/image_host.h"
 #include "image/image_pinned.h"
 #include "image/targets.h"
@@ -21,8 +22,6 @@
 #include "lib/config.h"
 
 #define NAP_MS 10 /* between two looks whether a repair has ended */
-/* A restore begins again at most this often after damaged objects were brought back. */
-#define REPAIRS_MAX 64u
 
 static int content_restore(struct fdry_image *img, struct fdry_reader *reader, bool hosts)
 {
@@ -213,7 +212,7 @@ static int restore(struct fdry_image *img, const CUstream *stream)
 		if (err)
 			return err;
 		err = restore_in_context(img, stream);
-		if (err != -FDRY_E_CORRUPT || repairs++ == REPAIRS_MAX)
+		if (err != -FDRY_E_CORRUPT || repairs++ == FDRY_REPAIRS_MAX)
 			return err;
 		err = repair(img);
 	} while (!err);

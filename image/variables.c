@@ -7,6 +7,7 @@
 
 #include "arch/stream.h"
 #include "image/check.h"
+#include "image/damage.h"
 #include "image/targets.h"
 
 /* Copy a value out of the store. Its size counts before memory is allocated, since a few stored

@@ -47,7 +47,7 @@ for what in "status 401" "status 403" "status 404" "status 405" "status 429,Retr
 	# libcurl itself sends a request again, up to five times, if an idle connection ends.
 	least=5 most=5
 	[ "$what" != drop ] || most=30
-	# The server reads no request of a connection that it holds up, so it may not see all of them.
+	# The server reads no request of a connection that it holds up, and may not see all.
 	[ "$what" != "stall 0" ] || least=1
 	t "it is asked for once: $what" \
 		test "$(asked DELETE)" -ge "$least" -a "$(asked DELETE)" -le "$most"

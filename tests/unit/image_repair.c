@@ -7,9 +7,11 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "image/damage.h"
 #include "lib/clock.h"
 #include "tests/lib/flip.h"
 #include "tests/lib/image_small.h"
+#include "tests/lib/nomem.h"
 #include "tests/lib/server.h"
 
 #define CHUNK_MAX (4u << 20)
@@ -183,11 +185,9 @@ static void bytes_remove(void)
 	free(registry);
 }
 
-/* The same for all chunks of the image. */
-static void all_bytes_remove(void)
+/* Damage all chunks of the image. The registry has them. */
+static void all_damage(void)
 {
-	struct fdry_repair_report report = { .sz = sizeof(report) };
-	char *registry = strdup(getenv("FOUNDRY_REGISTRY"));
 	struct fdry_oid id;
 	uint32_t i;
 
@@ -203,11 +203,29 @@ static void all_bytes_remove(void)
 	ck_assert_uint_ge(n_more, 2);
 	for (i = 0; i < n_more; i++)
 		flip_bit(&more[i].at, 77);
+}
+
+/* Put all of them into quarantine: they are there without bytes. */
+static void all_bytes_remove(void)
+{
+	struct fdry_repair_report report = { .sz = sizeof(report) };
+	char *registry = strdup(getenv("FOUNDRY_REGISTRY"));
+
+	all_damage();
 	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
 	ok(fdry_store_repair(path, NULL, 0, NULL, &report));
 	ck_assert_uint_eq(report.quarantined, n_more);
 	ck_assert(!setenv("FOUNDRY_REGISTRY", registry, 1));
 	free(registry);
+}
+
+/* The server's threads may still have the bytes. */
+static void all_release(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_more; i++)
+		flip_release(&more[i].at);
 }
 
 static void seconds_set(const char *seconds)
@@ -408,6 +426,35 @@ START_TEST(a_stop_leaves_the_comparison_to_the_next_use)
 }
 END_TEST
 
+/* Then the next use asks again, which it does not for damage. */
+START_TEST(an_error_of_the_machine_is_not_told_as_damage)
+{
+	const struct fdry_wait wait = { 0 };
+	struct fdry_store *store = load_store();
+	struct fdry_buf damaged = { 0 };
+	unsigned long n = 0, made, errors = 0;
+	int err;
+
+	damage();
+	ok(fdry_oid_parse(hex, (struct fdry_oid *)bytes));
+	ok(fdry_buf_put(&damaged, bytes, FDRY_OID_SIZE));
+	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
+	do {
+		fails(CORRUPT, "a chunk is damaged",
+		      fdry_fail(FDRY_E_CORRUPT, "a chunk is damaged"));
+		test_nomem(++n);
+		err = fdry_damage_repair(store, "img", &wait, &damaged);
+		made = test_nomem(0);
+		ck_assert(err == -FDRY_E_CORRUPT || err == -FDRY_E_NOMEM);
+		ck_assert(strstr(fdry_last_error(), "a chunk is damaged"));
+		errors += err == -FDRY_E_NOMEM;
+	} while (n <= made);
+	ck_assert(errors || TEST_SANITIZED);
+	ck_assert_int_eq(err, -FDRY_E_CORRUPT);
+	fdry_buf_release(&damaged);
+}
+END_TEST
+
 START_TEST(the_function_that_stops_cannot_use_the_image)
 {
 	struct fdry_image *img;
@@ -461,10 +508,9 @@ static void repairs_count(void *arg, int level, const char *line)
 	repairs += strstr(line, "were brought back") != NULL;
 }
 
-START_TEST(all_that_is_damaged_is_asked_for_at_once)
+START_TEST(a_restore_asks_for_all_that_is_damaged_at_once)
 {
 	struct fdry_image *img = load(0);
-	uint32_t i;
 
 	all_bytes_remove();
 	fdry_log_set(repairs_count, NULL, FDRY_LOG_WARN);
@@ -474,8 +520,27 @@ START_TEST(all_that_is_damaged_is_asked_for_at_once)
 	ck_assert_uint_eq(atomic_load(&asked), n_more);
 	image_check(img, 1, 3, 100);
 	fdry_image_unload(img);
-	for (i = 0; i < n_more; i++) /* the server's threads may still have the bytes */
-		flip_release(&more[i].at);
+	all_release();
+}
+END_TEST
+
+/* Without bytes, with other bytes that hashes find, and with other bytes that fingerprints find. */
+START_TEST(a_load_asks_for_all_that_is_damaged_at_once)
+{
+	struct fdry_image *img;
+
+	if (_i)
+		all_damage();
+	else
+		all_bytes_remove();
+	fdry_log_set(repairs_count, NULL, FDRY_LOG_WARN);
+	img = load(_i == 1 ? FDRY_LOAD_VERIFY : 0);
+	fdry_log_set(NULL, NULL, 0);
+	ck_assert_uint_eq(repairs, 1);
+	ck_assert_uint_eq(atomic_load(&asked), n_more);
+	image_check(img, 1, 3, 100);
+	fdry_image_unload(img);
+	all_release();
 }
 END_TEST
 
@@ -597,8 +662,9 @@ int main(void)
 		memory_that_is_half_restored_is_not_used,
 		content_that_is_not_compared_is_not_used,
 		one_of_two_restores_asks,
-		all_that_is_damaged_is_asked_for_at_once,
+		a_restore_asks_for_all_that_is_damaged_at_once,
 		a_stop_leaves_the_comparison_to_the_next_use,
+		an_error_of_the_machine_is_not_told_as_damage,
 		the_function_that_stops_cannot_use_the_image,
 		a_forked_child_waits_for_no_repair,
 		a_registry_that_does_not_answer_has_failed,
@@ -615,6 +681,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		tcase_add_test(tc, tests[i]);
+	tcase_add_loop_test(tc, a_load_asks_for_all_that_is_damaged_at_once, 0, 3);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
