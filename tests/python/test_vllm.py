@@ -105,7 +105,6 @@ class Starts(Engine, engine_tests.Starts):
         for options, what in (("ranks=2", "ranks on several hosts"),
                               ("quantization='bitsandbytes'",
                                "weights quantized by bitsandbytes"),
-                              ("quantization='fp8', moe=True", "quantized mixtures of experts"),
                               ("moe=True", "mixtures of experts that FlashInfer tunes"),
                               ("cache_dtype='fp8'", "a quantized KV cache"),
                               ("graphs='PIECEWISE'",

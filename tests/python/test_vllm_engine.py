@@ -3,6 +3,7 @@
 
 It notices a vLLM whose worker has other phases, or names that foundry.vllm does not expect.
 """
+import collections
 import functools
 import inspect
 import os
@@ -516,16 +517,76 @@ class Engine(unittest.TestCase):
         module = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), torch.nn.ReLU())
         module[0].register_buffer("scale", torch.tensor(2.5, dtype=torch.bfloat16))
         before = of(module)
-        self.assertEqual(before["model._modules/0.in_features"], "1")
+        found = next(path for path in before if path.endswith(".in_features")).rpartition(".")[0]
+        self.assertEqual(before[found + ".in_features"], "1")
         module[1].count = 7
         self.assertIsNone(numbers.made_later(before, of(module)))
         self.assertNotEqual(numbers.summary(before), numbers.summary(of(module)))
         module[0].scale.fill_(2.0)
-        self.assertEqual(numbers.made_later(before, of(module)), "model._modules/0._buffers/scale")
+        self.assertEqual(numbers.made_later(before, of(module)), found + "._buffers/'scale'")
         module[0].scale.fill_(2.5)
         self.assertIsNone(numbers.made_later(before, of(module)))
         module[0].by = functools.partial(max, torch.zeros(2).numpy())
-        self.assertEqual(numbers.made_later(before, of(module)), "model._modules/0.by:args:0")
+        self.assertEqual(numbers.made_later(before, of(module)), found + ".by:args:0")
+
+    def test_numbers_of_models_are_found_in_all_places(self):
+        class Slotted:
+            __slots__ = ("scale",)
+
+        class Lists(list):
+            pass
+
+        def defaulted(scale):
+            return named(lambda x, y=scale, *, z=0.0: x)
+
+        def attribute(scale):
+            made = named(lambda x: x)
+            made.scale = scale
+            return made
+
+        def named(function):
+            function.__module__ = "vllm.layers"
+            return function
+
+        def slotted(scale):
+            made = Slotted()
+            made.scale = scale
+            return made
+
+        def listed(scale):
+            made = Lists()
+            made.scale = scale
+            return made
+
+        def wrapped(scale):
+            return functools.lru_cache(named(lambda x, y=scale: x))
+
+        def bound(scale):
+            made = torch.nn.ReLU()
+            made.scale = scale
+            return made.forward
+        Slotted.__module__ = "vllm.layers"
+        module = torch.nn.Sequential()
+        for make in (lambda x: (x,), lambda x: [x], lambda x: {x}, lambda x: {"a": x},
+                     lambda x: {torch.float16: x, 0: 1.0}, lambda x: {1: x, "1": 1.0},
+                     lambda x: collections.deque([x]), lambda x: functools.partial(max, x),
+                     lambda x: functools.partial(max, key=x),
+                     lambda x: functools.partial(defaulted(x)), lambda x: torch.tensor(x),
+                     lambda x: torch.zeros(int(x)), lambda x: torch.tensor(x).numpy(),
+                     lambda x: torch.tensor([int(x)]).numpy()[0], defaulted, attribute, slotted,
+                     listed, wrapped, bound, lambda x: named(lambda: x)):
+            found = set()
+            for scale in (1.0, 2.0, 1.0):
+                module.scale = make(scale)
+                found.add(numbers.summary(numbers.of(module, worker.PACKAGES, worker.SETTINGS)))
+            self.assertEqual(len(found), 2, inspect.getsource(make))
+
+    def test_a_number_at_another_place_is_not_new(self):
+        before = {"a": "1", "b": "2.5", "c": "tensor x"}
+        for now, wanted in (({"a": "7", "c": "2.5", "d": "tensor x"}, None),
+                            ({**before, "d": "2.5"}, "d"), ({**before, "b": "3.5"}, "b"),
+                            ({**before, "e": "-5", "f": "True"}, None)):
+            self.assertEqual(numbers.made_later(before, now), wanted)
 
     def test_quantized_layers_have_their_kernels(self):
         if vllm.__version__ not in facts.SOURCES:
@@ -533,11 +594,21 @@ class Engine(unittest.TestCase):
         from vllm.model_executor.kernels import linear
         from vllm.model_executor.layers import quantization
         from vllm.model_executor.layers.quantization import auto_awq, auto_gptq, fp8, kv_cache
-        from vllm.model_executor.layers.quantization.compressed_tensors import schemes
+        from vllm import scalar_type
+        from vllm.model_executor.layers.quantization.compressed_tensors import (
+            compressed_tensors, schemes)
+        from vllm.model_executor.layers.quantization.online import fp8 as online
         for name in quantized.KERNELS:
             self.assertTrue(f"{getattr(linear, name).__module__}.".startswith(quantized._KERNELS))
+        kinds = (fp8.Fp8LinearMethod, online.Fp8PerTensorOnlineLinearMethod,
+                 compressed_tensors.CompressedTensorsLinearMethod, auto_gptq.AutoGPTQLinearMethod,
+                 auto_awq.AutoAWQMarlinLinearMethod)
+        self.assertEqual(quantized.KINDS, {kind.__name__ for kind in kinds})
+        self.assertEqual(scalar_type.scalar_types.uint4b8.size_bits, 4)
+        self.assertIn("has_g_idx", inspect.getsource(linear.MPLinearLayerConfig))
         self.assertLessEqual(set(quantized.METHODS), set(quantization.QUANTIZATION_METHODS))
         for kind, name in ((fp8.Fp8LinearMethod, "fp8_linear"),
+                           (online.Fp8PerTensorOnlineLinearMethod, "fp8_linear"),
                            (schemes.CompressedTensorsW8A8Fp8, "fp8_linear"),
                            (schemes.CompressedTensorsWNA16, "kernel"),
                            (auto_gptq.AutoGPTQLinearMethod, "kernel"),

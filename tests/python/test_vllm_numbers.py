@@ -5,14 +5,17 @@ place.
 import suite
 from vllm_scripts import Engine
 
-# Kernels as vLLM's: quantized(NAME, scale) are the attributes that loading gives to a layer.
+# Kernels as vLLM's: quantized(NAME, ...) are the attributes that loading gives to a layer.
 KERNELS = """
-def quantized(name, scale=1.0):
+def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", bits=4, ordered=False):
     kernel = type(name, (), {})
     kernel.__module__ = "vllm.model_executor.kernels.linear.scaled_mm"
-    made = kernel()
+    made, method = kernel(), type(kind, (), {})()
     made.scale = scale
-    return dict(quant_method=types.SimpleNamespace(fp8_linear=made), fp8_linear=made)
+    made.config = types.SimpleNamespace(weight_type=types.SimpleNamespace(size_bits=bits),
+                                        has_g_idx=ordered)
+    method.fp8_linear = made
+    return dict(quant_method=method, fp8_linear=made)
 """
 
 
@@ -55,7 +58,7 @@ class Numbers(Engine):
         self.assertIn("captured and sealed", self.start(before=before % "2"))
 
     def test_quantized_weights_are_supported(self):
-        options = "quantization='fp8', changes=quantized('CutlassFP8ScaledMMLinearKernel', %s)"
+        options = "quantization='fp8', changes=quantized('MacheteLinearKernel', %s)"
         self.first(options=options % 1.0, before=KERNELS)
         self.assertIn("loaded", self.start(options=options % 1.0, before=KERNELS, counts="LOADED"))
         log = self.start(options=options % 2.0, before=KERNELS, counts=self.AGAIN)
@@ -64,12 +67,24 @@ class Numbers(Engine):
     def test_other_kernels_for_quantized_weights_are_refused(self):
         for changes, what in (
                 ("quantized('DeepGemmFp8BlockScaledMMKernel')",
-                 "the kernel DeepGemmFp8BlockScaledMMKernel for quantized weights"),
+                 "the kernel DeepGemmFp8BlockScaledMMKernel for quantized weights (set "
+                 "VLLM_USE_DEEP_GEMM=0)"),
+                ("quantized('MarlinLinearKernel')",
+                 "the kernel MarlinLinearKernel for quantized weights yet"),
+                ("quantized('MacheteLinearKernel', ordered=True)",
+                 "weights in the order of activations"),
+                ("quantized('MacheteLinearKernel', kind='TransformMethod')",
+                 "layers quantized by TransformMethod"),
                 ("{'quant_method': types.SimpleNamespace()}",
                  "layers quantized by SimpleNamespace"),
                 ("{'kv_cache_dtype': 'fp8_e4m3'}", "a quantized KV cache")):
             log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS)
             self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_quantized_mixtures_of_experts_are_refused(self):
+        log = self.start(options="quantization='fp8', moe=True", before="from foundry.vllm import "
+                         "supported\nsupported._is_tuned = lambda config: False\n")
+        self.assertIn("images do not support quantized mixtures of experts", log)
 
     def test_quantized_weights_that_no_gpu_has_run_need_the_variable(self):
         options = ("quantization='fp8', mode=3, graphs='FULL_DECODE_ONLY', "
@@ -80,6 +95,15 @@ class Numbers(Engine):
         log = self.start(options=options, before=KERNELS, FOUNDRY_VLLM_COMPARED="1")
         self.assertIn("WARNING Foundry: quantized weights with torch.compile were not run", log)
         self.assertIn("captured and sealed", log)
+        for changes, what in (
+                ("quantized('MacheteLinearKernel', bits=8)", "8 bits"),
+                ("{**quantized('MacheteLinearKernel'), 'input_scale': 1.0}",
+                 "static scales of inputs"),
+                ("quantized('MacheteLinearKernel', kind='Fp8LinearMethod', bits=8)",
+                 "Fp8LinearMethod and MacheteLinearKernel and 8 bits")):
+            log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS,
+                             FOUNDRY_VLLM="other")
+            self.assertIn(f"quantized weights with {what} were not run with images", log)
 
     def test_layers_that_are_not_quantized_need_no_kernel(self):
         for kind, bases in ("UnquantizedLinearMethod", "()"), (

@@ -6,6 +6,7 @@ element in the same way. Engines compute some of them from the weights, such as 
 ones, and weights may change while the configuration of the model stays. So a later start must have
 the numbers of the first one.
 """
+import collections
 import functools
 import json
 import types
@@ -21,25 +22,32 @@ _NUMBERS = (bool, int, float, complex)
 def _value(value):
     """Return a number as text, or a hash of an array in the host's memory; None for anything else.
     """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))  # an enumeration's member, too
     if isinstance(value, _NUMBERS):
         return repr(value)
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu" or value.layout != torch.strided:
             return None
         flat = value.detach().resolve_conj().resolve_neg().contiguous().flatten()
-        return "tensor " + hashed(flat.view(torch.uint8).numpy().tobytes())
+        return (f"tensor {value.dtype} {tuple(value.shape)} "
+                f"{hashed(flat.view(torch.uint8).numpy().tobytes())}")
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
-        return "array " + hashed(value.tobytes())
+        if value.shape == () and value.dtype.kind in "iu":
+            return str(int(value))
+        return f"array {value.dtype} {value.shape} {hashed(value.tobytes())}"
     return None
 
 
 def _children(value, packages, omitted):
-    """Yield (step, child) of an object that may have numbers."""
+    """Return [(step, child)] of an object that may have numbers."""
+    more = [] if type(value).__module__ in ("builtins", "collections") else [
+        (".attributes", getattr(value, "__dict__", {}))]  # of classes derived from containers
     if isinstance(value, dict):
-        return [(f"/{key if isinstance(key, (str, int)) else i}", each)
-                for i, (key, each) in enumerate(value.items())]
-    if isinstance(value, (list, tuple)):
-        return [(f":{i}", each) for i, each in enumerate(value)]
+        return [*((f"/{key!r}" if isinstance(key, (str, int)) else f"/#{i}", each)
+                  for i, (key, each) in enumerate(value.items())), *more]
+    if isinstance(value, (list, tuple, collections.deque)):
+        return [*((f":{i}", each) for i, each in enumerate(value)), *more]
     if isinstance(value, (set, frozenset)):
         return [(f":{i}", each) for i, each in enumerate(sorted(
             each for each in value if isinstance(each, (bool, int, float))))]
@@ -48,17 +56,20 @@ def _children(value, packages, omitted):
     if isinstance(value, types.MethodType):
         return [(":self", value.__self__), (":func", value.__func__)]
     if isinstance(value, types.FunctionType):
-        name = f"{value.__module__}."
-        if not name.startswith(packages) or name.startswith(omitted):
+        package = f"{value.__module__}."
+        if not package.startswith(packages) or package.startswith(omitted):
             return []
-        return [(":defaults", value.__defaults__), (":keywords", value.__kwdefaults__), *(
-            (f":{name}", cell.cell_contents) for name, cell in zip(
-                value.__code__.co_freevars, value.__closure__ or ()) if _filled(cell))]
+        cells = zip(value.__code__.co_freevars, value.__closure__ or ())
+        return [(":defaults", value.__defaults__), (":keywords", value.__kwdefaults__),
+                (":attributes", value.__dict__),
+                *((f":{name}", cell.cell_contents) for name, cell in cells if _filled(cell))]
     if attach.searched(type(value), packages, omitted) or isinstance(value, torch.nn.Module):
         slots = [name for kind in type(value).__mro__
                  for name in _names(getattr(kind, "__slots__", ())) if hasattr(value, name)]
         return [*((f".{name}", each) for name, each in getattr(value, "__dict__", {}).items()),
                 *((f".{name}", getattr(value, name)) for name in slots if name != "__dict__")]
+    if "__wrapped__" in getattr(value, "__dict__", {}):  # a function with a cache, for example
+        return [(":wrapped", value.__wrapped__)]
     return []
 
 
@@ -80,7 +91,8 @@ def of(model, packages, omitted=()):
     Modules are searched, containers, functions, and objects whose classes are from `packages` and
     not from `omitted`, as attach.find() takes them.
     """
-    found, seen, left = {}, {id(model)}, [("model", model)]
+    found, left = {}, [("model", model)]
+    seen = {id(model): model}  # by identity; it keeps them, so that no other object gets an id
     while left:
         path, value = left.pop()
         for step, child in _children(value, packages, omitted):
@@ -88,7 +100,7 @@ def of(model, packages, omitted=()):
             if text is not None:
                 found[path + step] = text
             elif not isinstance(child, (str, bytes)) and id(child) not in seen:
-                seen.add(id(child))
+                seen[id(child)] = child
                 left.append((path + step, child))
     return found
 
@@ -98,10 +110,16 @@ def summary(numbers):
     return f"{len(numbers)}, hash {hashed(json.dumps(sorted(numbers.items())).encode())}"
 
 
+def _whole(text):
+    return text.lstrip("-").isdecimal() or text in ("True", "False")
+
+
 def made_later(before, now):
     """Return the path of a number that is not whole, or of an array, which came after `before`, or
-    changed; None if there is none. Whole numbers may count something.
+    changed; None if there is none. Whole numbers may count something. One that is only at another
+    place has not changed.
     """
+    known, found = collections.Counter(before.values()), collections.Counter(now.values())
     return next((path for path, text in now.items()
-                 if before.get(path) != text and not text.lstrip("-").isdecimal() and
-                 text not in ("True", "False")), None)
+                 if before.get(path) != text and not _whole(text) and found[text] > known[text]),
+                None)

@@ -91,7 +91,6 @@ def check(config, count, was_run):
     """
     from vllm import envs
     _check_ranks(config, count, envs)
-    quantized.check(config, count)
     compilation, model = config.compilation_config, config.model_config
     attention = config.attention_config.backend
     mode = int(compilation.mode or 0)
@@ -128,6 +127,7 @@ def check(config, count, was_run):
         (config.kv_transfer_config is not None, "a KV connector"),
         (getattr(config.parallel_config, "assigned_physical_gpu_ids", None),
          "assigned GPUs"))
+    quantized.check(config, count)
     if count > 1:
         common_ranks.set_up_nccl()
     if mode and was_run and envs.VLLM_USE_STANDALONE_COMPILE:
