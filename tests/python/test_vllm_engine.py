@@ -581,6 +581,22 @@ class Engine(unittest.TestCase):
                 found.add(numbers.summary(numbers.of(module, worker.PACKAGES, worker.SETTINGS)))
             self.assertEqual(len(found), 2, inspect.getsource(make))
 
+    def test_compiled_functions_have_equal_numbers(self):
+        """torch.compile() gives functions attributes with their addresses."""
+        def function(x, scale=2.5):
+            return x * scale
+        function.__module__ = "vllm.layers"
+        module = torch.nn.Sequential()
+        found, kept = set(), []
+        for _ in range(2):
+            module.by = torch.compile(function)
+            kept.append(module.by)
+            self.assertTrue(any(name.startswith(numbers._COMPILER) for name in vars(module.by)))
+            all_found = numbers.of(module, worker.PACKAGES, worker.SETTINGS)
+            self.assertIn("2.5", all_found.values())
+            found.add(numbers.summary(all_found))
+        self.assertEqual(len(found), 1)
+
     def test_a_number_at_another_place_is_not_new(self):
         before = {"a": "1", "b": "2.5", "c": "tensor x"}
         for now, wanted in (({"a": "7", "c": "2.5", "d": "tensor x"}, None),

@@ -17,6 +17,7 @@ from . import attach
 from .facts import hashed
 
 _NUMBERS = (bool, int, float, complex)
+_COMPILER = "_torchdynamo_"  # attributes that torch.compile() gives to functions: ids, for example
 
 
 def _value(value):
@@ -61,7 +62,8 @@ def _children(value, packages, omitted):
             return []
         cells = zip(value.__code__.co_freevars, value.__closure__ or ())
         return [(":defaults", value.__defaults__), (":keywords", value.__kwdefaults__),
-                (":attributes", value.__dict__),
+                (":attributes", {name: each for name, each in vars(value).items()
+                                 if not name.startswith(_COMPILER)}),
                 *((f":{name}", cell.cell_contents) for name, cell in cells if _filled(cell))]
     if attach.searched(type(value), packages, omitted) or isinstance(value, torch.nn.Module):
         slots = [name for kind in type(value).__mro__
