@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "arch/stream.h"
-#include "image/check.h"
 #include "image/damage.h"
 #include "image/targets.h"
 

@@ -171,16 +171,15 @@ static void damage(void)
 	flip_trust(&chunk);
 }
 
-/* Put the damaged chunk into quarantine: it is there without bytes. */
-static void bytes_remove(void)
+/* Put what is damaged into quarantine: @count objects are there without bytes. */
+static void quarantine(uint32_t count)
 {
 	struct fdry_repair_report report = { .sz = sizeof(report) };
 	char *registry = strdup(getenv("FOUNDRY_REGISTRY"));
 
-	flip_bit(&chunk, 77);
 	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
 	ok(fdry_store_repair(path, NULL, 0, NULL, &report));
-	ck_assert_uint_eq(report.quarantined, 1);
+	ck_assert_uint_eq(report.quarantined, count);
 	ck_assert(!setenv("FOUNDRY_REGISTRY", registry, 1));
 	free(registry);
 }
@@ -203,20 +202,6 @@ static void all_damage(void)
 	ck_assert_uint_ge(n_more, 2);
 	for (i = 0; i < n_more; i++)
 		flip_bit(&more[i].at, 77);
-}
-
-/* Put all of them into quarantine: they are there without bytes. */
-static void all_bytes_remove(void)
-{
-	struct fdry_repair_report report = { .sz = sizeof(report) };
-	char *registry = strdup(getenv("FOUNDRY_REGISTRY"));
-
-	all_damage();
-	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
-	ok(fdry_store_repair(path, NULL, 0, NULL, &report));
-	ck_assert_uint_eq(report.quarantined, n_more);
-	ck_assert(!setenv("FOUNDRY_REGISTRY", registry, 1));
-	free(registry);
 }
 
 /* The server's threads may still have the bytes. */
@@ -301,7 +286,8 @@ START_TEST(memory_that_is_unchanged_is_used_during_a_restore)
 {
 	struct call c = { .img = load(0), .restores = true };
 
-	bytes_remove();
+	flip_bit(&chunk, 77);
+	quarantine(1);
 	atomic_store(&holds, true);
 	call_begin(&c);
 	asked_wait();
@@ -432,12 +418,13 @@ START_TEST(an_error_of_the_machine_is_not_told_as_damage)
 	const struct fdry_wait wait = { 0 };
 	struct fdry_store *store = load_store();
 	struct fdry_buf damaged = { 0 };
+	struct fdry_oid id;
 	unsigned long n = 0, made, errors = 0;
 	int err;
 
 	damage();
-	ok(fdry_oid_parse(hex, (struct fdry_oid *)bytes));
-	ok(fdry_buf_put(&damaged, bytes, FDRY_OID_SIZE));
+	id = oid_of(bytes, chunk.len);
+	ok(fdry_buf_put(&damaged, &id, sizeof(id)));
 	ck_assert(!unsetenv("FOUNDRY_REGISTRY"));
 	do {
 		fails(CORRUPT, "a chunk is damaged",
@@ -508,13 +495,9 @@ static void repairs_count(void *arg, int level, const char *line)
 	repairs += strstr(line, "were brought back") != NULL;
 }
 
-START_TEST(a_restore_asks_for_all_that_is_damaged_at_once)
+/* One repair has brought back all chunks of @img, and asked for each once. */
+static void came_at_once(struct fdry_image *img)
 {
-	struct fdry_image *img = load(0);
-
-	all_bytes_remove();
-	fdry_log_set(repairs_count, NULL, FDRY_LOG_WARN);
-	ok(fdry_image_restore(img, NULL));
 	fdry_log_set(NULL, NULL, 0);
 	ck_assert_uint_eq(repairs, 1);
 	ck_assert_uint_eq(atomic_load(&asked), n_more);
@@ -522,25 +505,27 @@ START_TEST(a_restore_asks_for_all_that_is_damaged_at_once)
 	fdry_image_unload(img);
 	all_release();
 }
+
+START_TEST(a_restore_asks_for_all_that_is_damaged_at_once)
+{
+	struct fdry_image *img = load(0);
+
+	all_damage();
+	quarantine(n_more);
+	fdry_log_set(repairs_count, NULL, FDRY_LOG_WARN);
+	ok(fdry_image_restore(img, NULL));
+	came_at_once(img);
+}
 END_TEST
 
 /* Without bytes, with other bytes that hashes find, and with other bytes that fingerprints find. */
 START_TEST(a_load_asks_for_all_that_is_damaged_at_once)
 {
-	struct fdry_image *img;
-
-	if (_i)
-		all_damage();
-	else
-		all_bytes_remove();
+	all_damage();
+	if (!_i)
+		quarantine(n_more);
 	fdry_log_set(repairs_count, NULL, FDRY_LOG_WARN);
-	img = load(_i == 1 ? FDRY_LOAD_VERIFY : 0);
-	fdry_log_set(NULL, NULL, 0);
-	ck_assert_uint_eq(repairs, 1);
-	ck_assert_uint_eq(atomic_load(&asked), n_more);
-	image_check(img, 1, 3, 100);
-	fdry_image_unload(img);
-	all_release();
+	came_at_once(load(_i == 1 ? FDRY_LOAD_VERIFY : 0));
 }
 END_TEST
 
@@ -587,7 +572,8 @@ START_TEST(a_registry_that_is_busy_for_long_has_failed)
 	struct fdry_image *img = load(0);
 
 	seconds_set("2");
-	bytes_remove();
+	flip_bit(&chunk, 77);
+	quarantine(1);
 	atomic_store(&busy, true);
 	fails(CORRUPT, "answered 503", fdry_image_restore(img, NULL));
 	ck_assert(fdry_now_ms() - begin < 10000);
