@@ -599,7 +599,8 @@ class Engine(unittest.TestCase):
 
     def test_a_number_at_another_place_is_not_new(self):
         before = {"a": "1", "b": "2.5", "c": "tensor x"}
-        for now, wanted in (({"a": "7", "c": "2.5", "d": "tensor x"}, None),
+        for now, wanted in (({"a": "7", "d": "2.5", "e": "tensor x"}, None),
+                            ({"a": "1", "b": "tensor x", "c": "2.5"}, "b"),
                             ({**before, "d": "2.5"}, "d"), ({**before, "b": "3.5"}, "b"),
                             ({**before, "e": "-5", "f": "True"}, None)):
             self.assertEqual(numbers.made_later(before, now), wanted)

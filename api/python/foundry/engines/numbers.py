@@ -118,10 +118,10 @@ def _whole(text):
 
 def made_later(before, now):
     """Return the path of a number that is not whole, or of an array, which came after `before`, or
-    changed; None if there is none. Whole numbers may count something. One that is only at another
+    changed; None if there is none. Whole numbers may count something. One that is only at a new
     place has not changed.
     """
     known, found = collections.Counter(before.values()), collections.Counter(now.values())
     return next((path for path, text in now.items()
-                 if before.get(path) != text and not _whole(text) and found[text] > known[text]),
-                None)
+                 if before.get(path) != text and not _whole(text) and
+                 (path in before or found[text] > known[text])), None)

@@ -424,11 +424,15 @@ class Session:
         """
         try:
             self.made = made.Made(get, self.ordinal)
-            self.numbers = numbers.of(get(), self.packages, self.settings)
+            self.numbers = self.find_numbers()
             log.debug("Foundry: numbers of the model: %s", self.numbers)
             self.facts[self.prefix + "numbers"] = numbers.summary(self.numbers)
         except Exception as e:
             self.give_up(e)
+
+    def find_numbers(self):
+        """Return the numbers that the model has now."""
+        return numbers.of(self.made.model(), self.packages, self.settings)
 
     def layout(self, model):
         """Return the number of torch's live blocks in the region; a hash of them and of the model's
@@ -590,8 +594,7 @@ class Session:
         """Raise Unfit if the model has got a number since its weights were loaded, which a later
         start would not have.
         """
-        model = self.made.model()
-        name = numbers.made_later(self.numbers, numbers.of(model, self.packages, self.settings))
+        name = numbers.made_later(self.numbers, self.find_numbers())
         if name is not None:
             raise Unfit(f"the model's number {name} was made after its weights were loaded, and a "
                         "later start omits that")

@@ -2,9 +2,9 @@
 """Which quantized weights vLLM can use with an image.
 
 Graphs point to weights and scales, and each start fills both. The numbers that vLLM computes from
-weights are compared (engines/numbers.py). What remains are kernels that have a state of their own,
-or that are chosen or compiled at a first use which later starts omit. So those are allowed that
-were run with images.
+weights are compared (engines/numbers.py). But a kernel may have a state of its own, or be chosen or
+compiled at its first use, which later starts omit. So only kernels that were run with images are
+allowed.
 """
 import os
 
