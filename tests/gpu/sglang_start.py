@@ -28,6 +28,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import engine_start  # noqa: E402
 from engine_start import (QWEN3, STARTS, Notes, age, digest, entry_points,  # noqa: E402
                           equal_answers, first_and_later, limit_time, model_in, nothing_done,
                           notes, pretend, scale, show_table, write_model)
@@ -58,6 +59,8 @@ def arguments():
     p.add_argument("--defaults", action="store_true", help="SGLang chooses attention and sampling")
     p.add_argument("--weights", default="dummy", help="SGLang's load format, or foundry: from "
                    "files, then from an image; the folder of the model has the files")
+    p.add_argument("--quantization", help="how SGLang quantizes weights while it loads them")
+    p.add_argument("--fp8-gemm", default="auto", help="the kernels for FP8 in blocks")
     p.add_argument("--prefill", default="disabled", help="the backend of prefill graphs")
     p.add_argument("--prefill-tokens", type=int, default=256, help="of the largest prefill graph")
     p.add_argument("--tokens", type=int, help="of the KV cache; default: what fits")
@@ -179,7 +182,8 @@ def main():
         max_running_requests=a.requests, cuda_graph_max_bs_decode=a.sizes,
         disable_flashinfer_autotune=True, random_seed=0, disable_radix_cache=True,
         context_length=2048, log_level="info", tp_size=a.ranks,
-        disable_custom_all_reduce=a.ranks > 1)
+        disable_custom_all_reduce=a.ranks > 1, quantization=a.quantization,
+        fp8_gemm_runner_backend=a.fp8_gemm)
     ready, noted = time.monotonic(), notes()
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()
@@ -231,14 +235,9 @@ def throughput(engine):
     return {"tokens a second": found}
 
 
-def begin(limit, title, mode, folder, *more, gate=False):
-    """Begin a start in a process of its own."""
-    from engine_child import Start
-    return Start(limit, title, [
-        *(() if mode == "plain" else ("-m", "foundry", "run")), os.path.abspath(__file__), "--mode",
-        mode, "--limit", str(limit.left()), "--caches", os.path.join(folder, "caches"), *more],
-        os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
-        FOUNDRY_STORE=os.path.join(folder, "store"))
+def begin(limit, title, mode, folder, *more, **options):
+    """Begin a start, as engine_start.begin() does."""
+    return engine_start.begin(__file__, limit, title, mode, folder, *more, **options)
 
 
 def start(limit, mode, folder, *more):

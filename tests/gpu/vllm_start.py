@@ -308,20 +308,10 @@ def tokens(llm, params, path=None):
     return found
 
 
-def begin(limit, title, mode, folder, *more, gate=False, place=".", gpu=None):
-    """Begin a start in a process of its own. Its caches and its store are in the folder `place` of
-    `folder`. gpu: None, or the number of the only GPU that it sees.
-    """
-    from engine_child import Start
-    place = os.path.join(folder, place)
-    os.makedirs(place, exist_ok=True)
-    return Start(limit, title, [
-        *(() if mode == "plain" else ("-m", "foundry", "run")), os.path.abspath(__file__), "--mode",
-        mode, "--model", model_in(folder), "--limit", str(limit.left()), "--caches",
-        os.path.join(place, "caches"), *more],
-        os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
-        FOUNDRY_STORE=os.path.join(place, "store"),
-        **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
+def begin(limit, title, mode, folder, *more, **options):
+    """Begin a start of the model in a folder, as engine_start.begin() does."""
+    return engine_start.begin(__file__, limit, title, mode, folder, "--model", model_in(folder),
+                              *more, **options)
 
 
 def start(mode, folder, *more, limit=None):
