@@ -69,11 +69,11 @@ def arguments(**options):
     vars(args).update({name: value for name, value in options.items() if name not in fields})
     return args
 
-def start(weight=3.0, quantization=None, mambaish=None, draft=False, **options):
+def start(weight=3.0, quantization=None, mambaish=None, draft=False, changes=None, **options):
     HookRegistry.apply_hooks()
     config = types.SimpleNamespace(
         weight=weight, mambaish=mambaish, model_path="some/model", context_len=100, revision=None,
-        quantization=quantization,
+        quantization=quantization, changes=changes or {},
         is_encoder_decoder=False, hf_config=types.SimpleNamespace(to_dict=dict))
     runner = model_runner.ModelRunner(arguments(**options), config, draft,
                                       int(os.environ.get("STAND_IN_RANK", 0)))

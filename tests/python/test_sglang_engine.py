@@ -36,7 +36,8 @@ try:
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import graphs, jit, outputs
-    from foundry.sglang import attention, facts, folders, prefill, ranks, runner, weights
+    from foundry.sglang import (
+        attention, facts, folders, prefill, quantized, ranks, runner, weights)
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -156,8 +157,8 @@ class Engine(unittest.TestCase):
 
     def test_the_server_has_the_arguments(self):
         names = {f.name for f in dataclasses.fields(ServerArgs)}
-        used = set(re.findall(r"\bargs\.([a-z_0-9]+)\b(?!\()", inspect.getsource(ranks.check)
-                              + inspect.getsource(runner.Session.check_supported)))
+        used = set(re.findall(r"\bargs\.([a-z_0-9]+)\b(?!\()", "".join(map(
+            inspect.getsource, (ranks.check, quantized.check, runner.Session.check_supported)))))
         self.assertGreater(len(used), 15)
         self.assertEqual(used - names, set())
         self.assertEqual(set(facts.ARGUMENTS) - names, set())
@@ -413,6 +414,83 @@ class Engine(unittest.TestCase):
                     known.append(found.identity())
                 self.assertEqual(found.identity(), known[3])
         self.assertEqual(len(set(known)), 4)  # the last one has the size and time of the first
+
+    def test_quantized_layers_have_their_kernels(self):
+        """Of SGLang's own classes, for a GPU that is not there."""
+        from sglang.srt.layers import quantization
+        from sglang.srt.layers.quantization import awq, fp8, fp8_utils, gptq, kv_cache, marlin_utils
+        self.assertLessEqual(set(quantized.METHODS), set(quantization.QUANTIZATION_METHODS))
+        for name in ("_dispatch_auto_backend", "_dispatch_explicit_backend"):
+            self.assertIn("cutlass_w8a8_block_fp8_linear_with_fallback",
+                          getattr(fp8_utils, name).__code__.co_names)
+        self.assertIn("triton_w8a8_block_fp8_linear",
+                      fp8_utils.cutlass_w8a8_block_fp8_linear_with_fallback.__code__.co_names)
+        for name in ("fp8_scaled_mm", "triton_scaled_mm", "use_triton_w8a8_fp8_kernel"):
+            self.assertIn(name, fp8_utils.apply_fp8_linear.__code__.co_names)
+        for function in (marlin_utils.apply_gptq_marlin_linear,
+                         marlin_utils.apply_awq_marlin_linear):
+            self.assertIn("gptq_marlin_gemm", function.__code__.co_names)
+        self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))
+        given = {"bits": 4, "group_size": 128, "zero_point": True, "sym": True, "desc_act": True}
+        capability = mock.patch.object(marlin_utils, "get_device_capability", lambda *_: (9, 0))
+        with capability, mock.patch.object(fp8_utils, "cutlass_fp8_supported", lambda: True), (
+                mock.patch.object(awq.awq, "_is_cuda", True)):
+            for method, kind in (("gptq", gptq.GPTQMarlinConfig), ("awq", awq.AWQMarlinConfig)):
+                self.assertIn(kind.override_quantization_method(
+                    {**given, "quant_method": method}, None), quantized.METHODS)
+            layer = torch.nn.Module()
+            layer.weight, layer.weight_scale = torch.zeros(128, 256), torch.zeros(256)
+            for config, kernel in (
+                    (fp8.Fp8Config(), "fp8_scaled_mm"),
+                    (fp8.Fp8Config(True, weight_block_size=[128, 128]),
+                     "triton_w8a8_block_fp8_linear")):
+                self.assertEqual(self.quantized(layer, fp8.Fp8LinearMethod(config)),
+                                 ["Fp8LinearMethod and " + kernel])
+            layer.scheme = gptq.GPTQMarlinConfig.from_config(given).get_linear_scheme(layer)
+            layer.scheme.create_weights(
+                layer, input_size_per_partition=128, output_partition_sizes=[128], input_size=128,
+                output_size=128, params_dtype=torch.bfloat16, weight_loader=None)
+            self.assertEqual(self.quantized(layer), [
+                "GPTQMarlinLinearScheme and gptq_marlin_gemm",
+                "weights in the order of activations"])
+            layer.scheme = awq.AWQMarlinConfig.from_config(given).get_linear_scheme(layer)
+            self.assertEqual(self.quantized(layer), ["AWQMarlinLinearScheme and gptq_marlin_gemm"])
+
+    def test_compressed_layers_have_their_kernels(self):
+        from sglang.srt.layers.quantization import fp8_utils
+        from sglang.srt.layers.quantization.compressed_tensors import compressed_tensors
+        from sglang.srt.layers.quantization.compressed_tensors.schemes import (
+            compressed_tensors_wNa16)
+
+        def made(kind, weights, inputs=None):
+            config = compressed_tensors.CompressedTensorsConfig.from_config({
+                "format": kind, "ignore": [], "config_groups": {"group_0": {
+                    "targets": ["Linear"], "input_activations": inputs,
+                    "weights": {"symmetric": True, "dynamic": False, **weights}}}})
+            layer = torch.nn.Linear(1, 1)
+            with mock.patch("torch.cuda.get_device_capability", lambda *_: (9, 0)):
+                layer.scheme = config.get_linear_scheme(layer, "proj")
+            return layer
+        fp8 = {"num_bits": 8, "type": "float"}
+        layer = made("float-quantized", {**fp8, "strategy": "channel"}, {
+            **fp8, "strategy": "token", "symmetric": True, "dynamic": True})
+        layer.weight, layer.weight_scale = (torch.nn.Parameter(torch.zeros(shape)) for shape in (
+            (128, 256), (256, 1)))
+        with mock.patch.object(fp8_utils, "cutlass_fp8_supported", lambda: True):
+            self.assertEqual(self.quantized(layer), ["CompressedTensorsW8A8Fp8 and fp8_scaled_mm"])
+        layer = made("pack-quantized", {
+            "num_bits": 4, "type": "int", "strategy": "group", "group_size": 128})
+        layer.scheme.create_weights(
+            layer, output_size=128, input_size=128, output_partition_sizes=[128],
+            input_size_per_partition=128, params_dtype=torch.bfloat16, weight_loader=None)
+        self.assertEqual(self.quantized(layer), ["CompressedTensorsWNA16 and gptq_marlin_gemm"])
+        self.assertIn("apply_gptq_marlin_linear", compressed_tensors_wNa16.
+                      CompressedTensorsWNA16.apply_weights.__code__.co_names)
+
+    @staticmethod
+    def quantized(layer, method=None):
+        with mock.patch.object(quantized, "RUN", ()):
+            return list(quantized._check_layer(layer, method))
 
     def test_results_of_a_graph_that_cannot_be_restored_are_refused(self):
         made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})

@@ -28,7 +28,7 @@ try:
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs, jit, numbers, outputs
-    from foundry.engines import weights as engine_weights
+    from foundry.engines import quantized as engine_quantized, weights as engine_weights
     from foundry.vllm import (
         compiled, facts, infos, pieces, quantized, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
@@ -631,7 +631,7 @@ class Engine(unittest.TestCase):
                            (auto_gptq.AutoGPTQLinearMethod, "kernel"),
                            (auto_awq.AutoAWQMarlinLinearMethod, "kernel")):
             self.assertIn(f"self.{name} = ", inspect.getsource(kind), kind)
-        self.assertTrue(quantized._of_cache(fp8.Fp8KVCacheMethod(None)))
+        self.assertTrue(engine_quantized._of_cache(fp8.Fp8KVCacheMethod(None)))
         self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))
 
     def test_tensors_of_compiled_code_are_not_searched(self):

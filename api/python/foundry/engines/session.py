@@ -60,13 +60,19 @@ def check_source(plug_in, engine, part, name):
                     f"images support ({', '.join((*plug_in.SOURCES, *plug_in.COMPARED))})")
     if known == facts.RUN:
         return True
-    variable = f"FOUNDRY_{engine.upper()}_COMPARED"
-    what = f"{name} {version} was compared with {run}, but was not run with images on a GPU"
+    check_allowed(f"FOUNDRY_{engine.upper()}_COMPARED", f"{name} {version} was compared with "
+                  f"{run}, but was not run with images on a GPU")
+    return False
+
+
+def check_allowed(variable, what):
+    """Write the warning `what` about a start that was not run, or raise Unfit with it: images are
+    used only if the operator has set the variable, and compares the answers.
+    """
     check_variables(variable)
     if os.environ.get(variable) != "1":
         raise Unfit(f"{what} (set {variable}=1 to use images nevertheless)")
     log.warning("Foundry: %s", what)
-    return False
 
 
 def check_name(store, ref):

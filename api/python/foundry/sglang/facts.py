@@ -12,7 +12,7 @@ PREFIX = "sglang."
 # source() of the versions of SGLang that were run with Foundry on a GPU.
 SOURCES = {"0.5.15.post1": "eb31d1e391c47fce"}
 COMPARED = {}
-PACKAGES = ("sglang-kernel", "apache-tvm-ffi")
+PACKAGES = ("sglang-kernel", "apache-tvm-ffi", "sgl-deep-gemm")
 ARGUMENTS = ("dtype", "load_format", "context_length", "mem_fraction_static",
              "max_running_requests", "max_total_tokens", "chunked_prefill_size", "page_size",
              "attention_backend", "sampling_backend", "disable_radix_cache")
@@ -23,7 +23,7 @@ _NEUTRAL = re.compile(
     "tokenizer|detokenizer|crash|timeout|gc|stat_loggers|sigquit|bucket|buckets|show_time|"
     "sleep_on_idle|schedule|priority|download_dir|batch_notify|cache_report|instance_id|"
     "decode_log_interval|requests_log|storage_path|load_collector)(_|$)")
-_PREFIXES = ("SGLANG_", "SGL_")  # of SGLang's variables
+_PREFIXES = ("SGLANG_", "SGL_", "USE_TRITON_W8A8_FP8_KERNEL")  # of SGLang's variables
 
 
 def early(runner):

@@ -31,7 +31,7 @@ import torch
 
 from ..engines import area, graphs, jit, log, session
 from ..engines.session import Unfit, check_configuration, check_source
-from . import attention, facts, prefill, ranks, weights
+from . import attention, facts, prefill, quantized, ranks, weights
 from .folders import folders
 
 log.use(logging.getLogger("sglang.foundry"))
@@ -199,11 +199,9 @@ class Session(session.Session):
             (args.enable_symm_mem, "symmetric memory"),
             (args.kv_canary != "none", "canaries in the KV cache"),
             (should_run_flashinfer_autotune(runner), "FlashInfer's choice of kernels by time"),
-            # Graphs have scales of such weights and caches as numbers, and the weights may
-            # change while their configuration stays.
-            (runner.model_config.quantization is not None, "quantized weights"),
             (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
              "a quantized KV cache"))
+        quantized.check(runner)
         attention.check(args, envs)
         ranks.check(args, envs)
 
@@ -216,6 +214,12 @@ class Session(session.Session):
             self.give_up(e)
             return original()
         done = original()
+        try:
+            quantized.check_model(self.runner)
+            self.facts.update(quantized.places(self.runner))
+        except Exception as e:
+            self.give_up(e)
+            return done
         self.tidy()
         self.note_model(lambda: self.runner.model)
         return done

@@ -75,6 +75,7 @@ class ModelRunner(ModelRunnerKVCacheMixin):
         self.model = Model(self.server_args, self.model_config.weight)
         self.loader = get_model_loader(self.server_args.load_format)
         self.loader.load_model(self.model, self.model_config)
+        vars(self.model).update(self.model_config.changes)
 
     def alloc_memory_pool(self):
         more = int(os.environ.get("STAND_IN_MORE", 0))

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which layers with quantized weights an engine can use with an image.
+
+Graphs point to weights and scales, and each start fills both. The numbers that an engine computes
+from weights are compared (numbers.py). But a kernel may have a state of its own, or be chosen or
+compiled at its first use, which later starts omit. So a plug-in names the kernels that it allows,
+and those among them that were run with images.
+"""
+from .session import check_allowed, check_configuration
+
+
+def check_run(variable, *more):
+    """Raise Unfit for what was not run, unless the operator allows it. more: (whether, what).
+    variable: as check_allowed() takes it.
+    """
+    found = [what for whether, what in more if whether]
+    if found:
+        check_allowed(variable, f"quantized weights with {' and '.join(found)} were not run with "
+                      "images on a GPU")
+
+
+def _of_cache(method):
+    """Return whether this is what quantizes a KV cache. Without such a cache it does nothing."""
+    return any(kind.__name__ == "BaseKVCacheMethod" for kind in type(method).__mro__)
+
+
+def check_layers(variable, model, check):
+    """Raise Unfit for an unsupported layer of a model that was just loaded.
+
+    check: raises Unfit for a layer and what quantizes it, both objects of the engine, or returns
+    what of them was not run.
+    """
+    others = {}  # {what was not run: True}
+    for _, module in model.named_modules():
+        method = getattr(module, "quant_method", None)
+        if not (method is None or type(method).__name__.startswith("Unquantized") or
+                _of_cache(method)):
+            others.update(dict.fromkeys(check(module, method), True))
+    check_run(variable, *((True, what) for what in others))
+
+
+def check_kernel(kernels, name, remedies=()):
+    """Raise Unfit for a kernel that is not in `kernels`. remedies: (part of its name, what avoids
+    it).
+    """
+    remedy = next((f" ({what})" for part, what in remedies if part in name.lower()), "")
+    check_configuration((name not in kernels, f"the kernel {name} for quantized weights{remedy}"))
+
+
+def more_of(module, bits):
+    """Return what of a layer was not run with any kernel. bits: of a weight, or None."""
+    return [*([f"{bits} bits"] if bits not in (None, 4) else []),
+            *(["static scales of inputs"] if getattr(module, "input_scale", None) is not None
+              else [])]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which quantized weights SGLang can use with an image.
+
+Kernels have the names of SGLang's functions that start them. Marlin's kernel has locks in a tensor
+of SGLang's object for the layer. Each start makes this tensor, and its values are 0 between calls.
+"""
+import json
+
+from ..engines import attach
+from ..engines.facts import hashed
+from ..engines.quantized import check_kernel, check_layers, check_run, more_of
+from ..engines.session import check_configuration
+from . import facts, weights
+
+METHODS = ("fp8", "compressed-tensors", "gptq_marlin", "awq_marlin")
+KERNELS = ("fp8_scaled_mm", "cutlass_w8a8_block_fp8_linear_with_fallback",
+           "triton_w8a8_block_fp8_linear", "triton_scaled_mm", "gptq_marlin_gemm")
+# (SGLang's class for layers, its kernel) that were run with images.
+RUN = ()
+VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
+TILE = 128  # weights in each direction that the kernel of CUTLASS for blocks multiplies
+_REMEDIES = (("deepgemm", "start with --fp8-gemm-backend cutlass"),
+             ("fp8_marlin", "set SGLANG_FORCE_FP8_MARLIN=0"))
+
+
+def check(runner):
+    """Raise Unfit for an unsupported way to quantize. runner: SGLang's model runner."""
+    method, args = runner.model_config.quantization, runner.server_args
+    check_configuration((method not in (None, *METHODS), f"weights quantized by {method}"),
+                        (args.torchao_config, "weights quantized by torchao"))
+    if method is not None:
+        check_run(VARIABLE, (runner.tp_size > 1, "several GPUs"),
+                  (args.cuda_graph_config.prefill.backend != "disabled", "graphs of prefill"),
+                  (weights.wanted(), "weights from images"))
+
+
+def check_model(runner):
+    """Raise Unfit for unsupported kernels in the model that was just loaded."""
+    if runner.model_config.quantization is not None:
+        check_layers(VARIABLE, runner.model, _check_layer)
+
+
+class _Schemes:
+    """What the layers of a model have as schemes, and as kernels of these: no modules."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def named_modules(self):
+        for name, module in self.model.named_modules():
+            scheme = getattr(module, "scheme", None)
+            for step, each in ((".scheme", scheme), (".kernel", getattr(scheme, "kernel", None))):
+                if hasattr(each, "__dict__"):
+                    yield name + step, each
+
+
+def places(runner):
+    """Return {key: value} of a fact of the model that was just loaded: a hash of where the tensors
+    of its schemes lie. It is empty if the weights are not quantized.
+    """
+    if runner.model_config.quantization is None:
+        return {}
+    found = attach.plain(_Schemes(runner.model))
+    return {facts.PREFIX + "quantized": f"{len(found)} tensors of schemes, hash "
+            f"{hashed(json.dumps(found).encode())}"}
+
+
+def _blocks(function, layer):
+    """Return the kernel of a function for weights in blocks."""
+    name = function.__name__
+    if name.startswith("cutlass") and any(size % TILE for size in layer.weight.shape):
+        return "triton_w8a8_block_fp8_linear"
+    return name
+
+
+def _scaled(layer):
+    """Return the kernel for weights with a scale for each output."""
+    from sglang.srt.layers.quantization import fp8_utils
+    shape = layer.weight.shape
+    if layer.weight_scale.numel() != shape[1] or not fp8_utils.cutlass_fp8_supported():
+        return "torch._scaled_mm"
+    if fp8_utils.use_triton_w8a8_fp8_kernel or any(size % 16 for size in shape):
+        return "triton_scaled_mm"
+    return "fp8_scaled_mm"
+
+
+def _fp8(method, layer):
+    if method.use_marlin:
+        return "apply_fp8_marlin_linear"
+    if method.use_mxfp8:
+        return method.w8a8_mxfp8_linear.__name__
+    return _blocks(method.w8a8_block_fp8_linear, layer) if method.block_quant else _scaled(layer)
+
+
+def _compressed_fp8(scheme, layer):
+    if scheme.weight_block_size is not None:
+        return _blocks(scheme.w8a8_block_fp8_linear, layer)
+    return _scaled(layer)
+
+
+def _marlin(_owner, _layer):
+    return "gptq_marlin_gemm"
+
+
+# {SGLang's class for layers: returns the kernel of an object of this class, and of its layer}
+KINDS = {"Fp8LinearMethod": _fp8, "CompressedTensorsW8A8Fp8": _compressed_fp8,
+         "CompressedTensorsWNA16": _marlin, "GPTQMarlinLinearScheme": _marlin,
+         "AWQMarlinLinearScheme": _marlin}
+
+
+def _config(owner):
+    """Return what has the type of Marlin's weights, and their order; None for other kernels."""
+    for each in (owner, getattr(owner, "kernel", None)):
+        found = getattr(each, "kernel_config", None)
+        if found is not None:
+            return found
+    return getattr(owner, "quant_config", None)
+
+
+def _check_layer(module, method):
+    """Raise Unfit for an unsupported layer. Yield what of it was not run."""
+    owner = getattr(module, "scheme", None) or method
+    kind, config = type(owner).__name__, _config(owner)
+    check_configuration((kind not in KINDS, f"layers quantized by {kind}"))
+    name = KINDS[kind](owner, module)
+    check_kernel(KERNELS, name, _REMEDIES)
+    if (kind, name) not in RUN:
+        yield f"{kind} and {name}"
+    if getattr(config, "has_g_idx", False):
+        yield "weights in the order of activations"
+    weight = getattr(config, "weight_type", None) or getattr(config, "quant_type", None)
+    yield from more_of(module, getattr(weight, "size_bits", None))

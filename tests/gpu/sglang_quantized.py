@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of SGLang with quantized weights, each kind with two sets of weights.
+
+    python3 tests/gpu/sglang_quantized.py [--prefill BACKEND] [--from DIR] [--limit SECONDS]
+                                          [KIND...]
+
+KIND: see KINDS; without one, all run side by side, so the times say little. With two GPUs, half of
+the kinds run on each. --prefill: the backend of prefill graphs, which are off if nothing is said.
+--from: a folder of caches, as sglang_start.py fills it; each kind begins with a copy. Without that,
+the first two starts of int4, gptq and awq compile Marlin's kernel for some minutes.
+
+For each kind a plain and a first start run side by side, then a later one with the same weights,
+then a plain and a later one with other weights in the same place. The starts that have equal
+weights give equal answers, and the later ones load the image and neither capture, warm up nor
+compile. With --limit, it ends its starts then, and prints what it has. The variable
+FOUNDRY_SGLANG_COMPARED is 1, so kinds that were not run before have images, too.
+
+If a layer has fewer than 2,048 outputs and at least 2,048 inputs, Marlin's kernel adds in an order
+that varies. This model has no such layer.
+"""
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import engine_quantized  # noqa: E402
+import sglang_start  # noqa: E402
+from engine_quantized import FP8, GPTQ, in_blocks, in_tensors, ordered  # noqa: E402
+
+# Further kinds: of blocks by a kernel of Triton's, of one scale, and in the order of activations.
+KINDS = {
+    **engine_quantized.KINDS,
+    "triton": (in_blocks, engine_quantized.KINDS["blocks"][1], ("--fp8-gemm", "triton")),
+    "tensors": (in_tensors, FP8, ()),
+    "ordered": (ordered, {**GPTQ, "desc_act": True}, ()),
+}
+SHOWN = ("Foundry: quantized", "quantization", "marlin", "Marlin", "DeepGEMM")
+
+
+def begin(limit, title, mode, folder, *more, **options):
+    return sglang_start.begin(limit, title, mode, folder, *sglang_start.SIDE, "--weights", "auto",
+                              "--model", sglang_start.model_in(folder), *more, **options)
+
+
+ENGINE = engine_quantized.Engine(
+    "sglang", os.path.abspath(__file__), begin, sglang_start.ASKED, sglang_start.nothing_done,
+    {**sglang_start.QWEN3, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 8},
+    KINDS, lambda line: any(word in line for word in SHOWN))
+
+
+def main():
+    import engine_child
+    os.environ.setdefault("FOUNDRY_SGLANG_COMPARED", "1")
+    more = sys.argv[1:]
+    limit = engine_child.Limit(more, 560)
+    p = argparse.ArgumentParser()
+    p.add_argument("--prefill", default="disabled")
+    p.add_argument("--from", dest="caches", metavar="DIR")
+    p.add_argument("kinds", nargs="*", metavar="KIND")
+    a = p.parse_args(more)
+    engine_quantized.run(ENGINE, a.kinds or list(KINDS), ("--prefill", a.prefill), limit, a.caches)
+
+
+if __name__ == "__main__":
+    engine_quantized.main(ENGINE, main)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantized weights, and numbers of models in the host's memory, with a small engine in SGLang's
+place.
+"""
+import suite
+from sglang_scripts import Engine
+
+# Layers as SGLang's: fp8(...) and marlin(...) are the attributes that loading gives to a layer.
+LAYERS = """
+def cutlass_w8a8_block_fp8_linear_with_fallback():
+    pass
+
+def deepgemm_w8a8_block_fp8_linear_with_fallback():
+    pass
+
+def w8a8_mxfp8_linear():
+    pass
+
+space = types.SimpleNamespace
+
+def made(kind, **values):
+    made = type(kind, (), {})()
+    vars(made).update(values)
+    return made
+
+def fp8(block=None, shape=(128, 256), scales=256, scale=1.0, **values):
+    method = made("Fp8LinearMethod", **{**dict(
+        use_marlin=False, use_mxfp8=False, block_quant=bool(block), w8a8_block_fp8_linear=block,
+        w8a8_mxfp8_linear=w8a8_mxfp8_linear), **values})
+    return dict(quant_method=method, weight=space(shape=shape), scale=scale,
+                weight_scale=space(numel=lambda: scales))
+
+def marlin(bits=4, ordered=False, kind="GPTQMarlinLinearScheme", **tensors):
+    config = space(weight_type=space(size_bits=bits), has_g_idx=ordered)
+    return dict(quant_method=made("GPTQMarlinLinearMethod"), scheme=made(
+        kind, kernel=made("Kernel", kernel_config=config, **tensors)))
+
+def compressed(blocks=None, **values):
+    layer = fp8(**values)
+    scheme = made("CompressedTensorsW8A8Fp8", weight_block_size=blocks,
+                  w8a8_block_fp8_linear=deepgemm_w8a8_block_fp8_linear_with_fallback)
+    return {**layer, "quant_method": made("CompressedTensorsLinearMethod"), "scheme": scheme}
+
+def awq(bits=4):
+    kind = made("AWQMarlinLinearScheme", quant_config=space(quant_type=space(size_bits=bits)))
+    return dict(quant_method=made("AWQLinearMethod"), scheme=kind)
+"""
+RUN = LAYERS + """
+from foundry.sglang import quantized
+quantized.RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
+                 ("GPTQMarlinLinearScheme", "gptq_marlin_gemm"))
+"""
+
+
+class Quantized(Engine):
+    """Each start is a process of its own."""
+
+    AGAIN = "{**PLAIN, 'profile': 0}"
+
+    def begin(self, changes, before=RUN, more="", **options):
+        return self.start(options=f"quantization='fp8', changes={changes}{more}", before=before,
+                          **options)
+
+    def test_quantized_weights_are_supported(self):
+        self.assertIn("captured and sealed", self.begin("fp8()"))
+        self.assertIn("loaded", self.begin("fp8()", counts="LOADED"))
+        log = self.begin("fp8(scale=2.0)", counts=self.AGAIN)
+        self.assertRegex(log, r"because numbers is \d, hash .* here and \d, hash .* in the image")
+
+    def test_tensors_of_schemes_lie_where_they_were(self):
+        """Such tensors are no attributes of the model's modules."""
+        before = RUN + """
+def load_model(runner, original=model_runner.ModelRunner.load_model):
+    original(runner)
+    one, other = [torch.full((100, 10), 0.0) for _ in range(2)]
+    vars(runner.model).update(marlin(**ORDER))
+model_runner.ModelRunner.load_model = load_model
+"""
+        for counts, order in (("PLAIN", "one=one, other=other"), ("LOADED", "one=one, other=other"),
+                              (self.AGAIN, "one=other, other=one")):
+            log = self.begin("{}", before=before.replace("**ORDER", order), counts=counts)
+        self.assertRegex(log, "because quantized is 2 tensors of schemes, hash .* in the image")
+
+    def test_what_no_gpu_has_run_needs_the_variable(self):
+        for changes, what in (
+                ("fp8(cutlass_w8a8_block_fp8_linear_with_fallback)",
+                 "Fp8LinearMethod and cutlass_w8a8_block_fp8_linear_with_fallback"),
+                ("fp8(cutlass_w8a8_block_fp8_linear_with_fallback, shape=(64, 128))",
+                 "Fp8LinearMethod and triton_w8a8_block_fp8_linear"),
+                ("fp8(shape=(128, 8), scales=8)", "Fp8LinearMethod and triton_scaled_mm"),
+                ("{**fp8(), 'input_scale': 1.0}", "static scales of inputs"),
+                ("compressed()", "CompressedTensorsW8A8Fp8 and fp8_scaled_mm"),
+                ("marlin(bits=8, ordered=True)",
+                 "weights in the order of activations and 8 bits"),
+                ("awq(bits=8)", "AWQMarlinLinearScheme and gptq_marlin_gemm and 8 bits")):
+            log = self.begin(changes)
+            self.assertIn("started without an image, because quantized weights with "
+                          f"{what} were not run with images on a GPU (set "
+                          "FOUNDRY_SGLANG_COMPARED=1 to use images", log)
+        log = self.begin("compressed()", before=LAYERS, FOUNDRY_SGLANG_COMPARED="1")
+        self.assertIn("WARNING Foundry: quantized weights with CompressedTensorsW8A8Fp8 and "
+                      "fp8_scaled_mm were not run", log)
+        self.assertIn("captured and sealed", log)
+        self.assertIn("because FOUNDRY_SGLANG_COMPARED is 'yes'",
+                      self.begin("compressed()", FOUNDRY_SGLANG_COMPARED="yes"))
+
+    def test_configurations_that_no_gpu_has_run_need_the_variable(self):
+        for more, variables, what in (
+                (", prefill='breakable'", {"counts": "{**PLAIN, 'prefill': 1}"},
+                 "graphs of prefill"),
+                ("", {"FOUNDRY_SGLANG_WEIGHTS": "1"}, "weights from images")):
+            log = self.begin("marlin()", more=more, **variables)
+            self.assertIn(f"because quantized weights with {what} were not run with", log)
+            log = self.begin("marlin()", more=more, FOUNDRY_SGLANG_COMPARED="1", **variables)
+            self.assertIn(f"WARNING Foundry: quantized weights with {what} were not run with", log)
+
+    def test_other_layers_and_kernels_are_refused(self):
+        for changes, what in (
+                ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback)",
+                 "the kernel deepgemm_w8a8_block_fp8_linear_with_fallback for quantized weights "
+                 "(start with --fp8-gemm-backend cutlass)"),
+                ("compressed([128, 128])",
+                 "the kernel deepgemm_w8a8_block_fp8_linear_with_fallback for quantized weights "),
+                ("fp8(use_marlin=True)", "the kernel apply_fp8_marlin_linear for quantized weights "
+                 "(set SGLANG_FORCE_FP8_MARLIN=0)"),
+                ("fp8(use_mxfp8=True)", "the kernel w8a8_mxfp8_linear for quantized weights yet"),
+                ("compressed(scales=1)", "the kernel torch._scaled_mm for quantized weights yet"),
+                ("marlin(kind='CompressedTensorsW4A4Fp4')",
+                 "layers quantized by CompressedTensorsW4A4Fp4"),
+                ("dict(quant_method=made('Fp8MoEMethod'))", "layers quantized by Fp8MoEMethod")):
+            log = self.begin(changes, FOUNDRY_SGLANG_COMPARED="1")
+            self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_a_variable_that_chooses_a_kernel_is_a_fact(self):
+        self.begin("fp8()")
+        log = self.begin("fp8()", USE_TRITON_W8A8_FP8_KERNEL="1", FOUNDRY_SGLANG_COMPARED="1")
+        self.assertIn("environment is USE_TRITON_W8A8_FP8_KERNEL=1 here and empty in", log)
+
+    def test_layers_that_are_not_quantized_need_no_kernel(self):
+        for kind, bases in ("UnquantizedLinearMethod", "()"), (
+                "Fp8KVCacheMethod", "(type('BaseKVCacheMethod', (), {}),)"):
+            self.assertIn("captured and sealed", self.begin(
+                f"{{'quant_method': type('{kind}', {bases}, {{}})()}}", FOUNDRY_SGLANG=kind))
+
+
+if __name__ == "__main__":
+    suite.main()
