@@ -162,6 +162,45 @@ class Weights(engine_tests.Files, Engine):
             self.assertIn("there is no ref 'test.weights'", log)
             self.remove("test")
 
+    def test_memory_that_is_free_before_the_load_is_free_after_it(self):
+        """What the model allocates after the load lies where it did in the first start."""
+        made = textwrap.dedent("""
+            from vllm.v1.worker.gpu.model_runner import GPUModelRunner, Model
+            def make(self, make=Model.make):
+                make(self)
+                torch.full((8 << 20,), 0.0)
+            def load_model(self, load=GPUModelRunner.load_model):
+                load(self)
+                self.model.scales = torch.full((4 << 20,), 0.0)
+            Model.make, GPUModelRunner.load_model = make, load_model
+            """)
+        self.start(before=made, options=FORMAT, loads=[3.0])
+        log = self.start(before=made, options=FORMAT, counts="LOADED")
+        self.assertIn("weights from 'test.weights'", log)
+
+    def test_a_loader_that_makes_the_weights_makes_them_in_the_region(self):
+        """vLLM's loader does so if it quantizes the weights, which have no memory before."""
+        made = textwrap.dedent("""
+            from vllm.v1.worker.gpu.model_runner import Model
+            class Meta(torch.Tensor):
+                device, _version = types.SimpleNamespace(type="meta"), 0
+                def __init__(self):
+                    self.shape, self.dtype = (100, 10), "float32"
+                def copy_(self, other):
+                    pass
+            def make(self, make=Model.make):
+                make(self)
+                self.weights = Meta()
+            Model.make = make
+            Model.after_loading = lambda self: vars(self).update(
+                weights=torch.full((100, 10), 3.0))
+            """)
+        for counts, says in (("ONCE", "captured and sealed"), ("LOADED", "Foundry: loaded")):
+            log = self.start(before=made, options=FORMAT, counts=counts, loads=[3.0])
+            self.assertIn(says, log)
+            self.assertIn("the parameter weights is in memory of ", log)
+            self.assertIn("weights not sealed: this loader changes ", log)
+
     def test_a_loader_that_changes_an_object_in_place_is_named(self):
         made = textwrap.dedent("""
             from vllm.v1.worker.gpu.model_runner import Model

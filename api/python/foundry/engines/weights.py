@@ -90,6 +90,7 @@ class Weights:
             return
         start = time.monotonic()
         why = self.session.ranks.agree(self.restore_failed())
+        self.session.tidy()  # as the area of by_loader() does
         if why is None:
             self.session.more = f"; weights from '{self.ref}'"
             self.session.seconds["weights"] = time.monotonic() - start
@@ -132,14 +133,21 @@ class Weights:
         before = self.state_or_error()
         with contextlib.ExitStack() as outside:
             try:
-                outside.enter_context(
-                    area.Area(self.session.capture, self.session.ordinal, outside=True))
+                if self.in_place():
+                    outside.enter_context(
+                        area.Area(self.session.capture, self.session.ordinal, outside=True))
             except Exception as e:
                 self.session.give_up(e)
             self.loader.fill()
         after = self.state_or_error()
         self.changed = next((name for name in {**before, **after}
                              if before.get(name, self) != after.get(name, self)), None)
+
+    def in_place(self):
+        """Return whether the loader fills the parameters that the model has. It may also make them,
+        to quantize them while it loads; then they belong into the region.
+        """
+        return all(each.device.type == "cuda" for each in self.model.parameters())
 
     def state_or_error(self):
         """Return state(), or an error, so that no image will have the weights."""
