@@ -26,27 +26,26 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_quantized  # noqa: E402
 import sglang_start  # noqa: E402
-from engine_quantized import FP8, GPTQ, in_blocks, in_tensors, ordered  # noqa: E402
+from engine_quantized import BLOCKS, GPTQ, Files  # noqa: E402
 
-# Further kinds: of blocks by a kernel of Triton's, of one scale, and in the order of activations.
+# Further kinds: of blocks by a kernel of Triton's, and in the order of activations.
 KINDS = {
     **engine_quantized.KINDS,
-    "triton": (in_blocks, engine_quantized.KINDS["blocks"][1], ("--fp8-gemm", "triton")),
-    "tensors": (in_tensors, FP8, ()),
-    "ordered": (ordered, {**GPTQ, "desc_act": True}, ()),
+    "triton": Files(engine_quantized.in_blocks, BLOCKS, ("--fp8-gemm", "triton")),
+    "ordered": Files(engine_quantized.ordered, {**GPTQ, "desc_act": True}),
 }
 SHOWN = ("Foundry: quantized", "quantization", "marlin", "Marlin", "DeepGEMM")
 
 
 def begin(limit, title, mode, folder, *more, **options):
-    return sglang_start.begin(limit, title, mode, folder, *sglang_start.SIDE, "--weights", "auto",
-                              "--model", sglang_start.model_in(folder), *more, **options)
+    return sglang_start.begin(limit, title, mode, folder, *sglang_start.SIDE, "--model",
+                              sglang_start.model_in(folder), *more, **options)
 
 
 ENGINE = engine_quantized.Engine(
     "sglang", os.path.abspath(__file__), begin, sglang_start.ASKED, sglang_start.nothing_done,
-    {**sglang_start.QWEN3, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 8},
-    KINDS, lambda line: any(word in line for word in SHOWN))
+    {**sglang_start.QWEN3, "hidden_size": 2048, "intermediate_size": 6144}, KINDS,
+    lambda line: any(word in line for word in SHOWN))
 
 
 def main():
@@ -59,7 +58,8 @@ def main():
     p.add_argument("--from", dest="caches", metavar="DIR")
     p.add_argument("kinds", nargs="*", metavar="KIND")
     a = p.parse_args(more)
-    engine_quantized.run(ENGINE, a.kinds or list(KINDS), ("--prefill", a.prefill), limit, a.caches)
+    engine_quantized.run(ENGINE, a.kinds, engine_quantized.Options(
+        ("--prefill", a.prefill), caches=a.caches), limit)
 
 
 if __name__ == "__main__":

@@ -2,41 +2,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM with quantized weights, each kind with two sets of weights.
 
-    python3 tests/gpu/vllm_quantized.py [--mode3] [--limit SECONDS] [KIND...]
+    python3 tests/gpu/vllm_quantized.py [--mode3] [--ranks 2] [--image] [--limit SECONDS] [KIND...]
 
-KIND: see engine_quantized.KINDS; without one, all run side by side, so the times say little. With
-two GPUs, half of the kinds run on each. --mode3: with torch.compile, vLLM's default.
+KIND: see KINDS; without one, all run side by side, so the times say little. Some have a mixture of
+experts, or a quantized KV cache. With two GPUs, half of the kinds run on each. --mode3: with
+torch.compile, vLLM's default. --ranks 2: each engine runs on two GPUs. --image: the starts of
+Foundry have the load format foundry.
 
 For each kind a plain and a first start run side by side, then a later one with the same weights,
 then a plain and a later one with other weights in the same place. The starts that have equal
 weights give equal answers, and the later ones load the image and neither profile, capture nor
 compile. With --limit, it ends its starts then, and prints what it has.
 """
+import argparse
+import dataclasses
+import functools
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_quantized  # noqa: E402
 import vllm_start  # noqa: E402
+from engine_quantized import FP8, GPTQ, Files  # noqa: E402
+
+CACHE = ("--kv-type", "fp8")
+KINDS = {
+    **engine_quantized.KINDS,
+    "inputs": Files(engine_quantized.with_inputs, {**FP8, "activation_scheme": "static"}),
+    "int8": Files(functools.partial(engine_quantized.packed, bits=8), engine_quantized.integers(8)),
+    "gptq8": Files(functools.partial(engine_quantized.gptq, bits=8), {**GPTQ, "bits": 8}),
+    "cache": Files(None, None, CACHE),
+    "cache-scales": Files(engine_quantized.with_caches, FP8, CACHE),
+}
 
 
 def begin(*start, **options):
-    return vllm_start.begin(*start, *vllm_start.SIDE, "--weights", "safetensors", **options)
+    return vllm_start.begin(*start, *vllm_start.SIDE, **options)
 
 
 ENGINE = engine_quantized.Engine(
     "vllm", os.path.abspath(__file__), begin, vllm_start.ASKED, vllm_start.nothing_done,
-    {**vllm_start.QWEN3, "num_hidden_layers": 8}, engine_quantized.KINDS,
-    lambda line: "Kernel" in line and " for " in line)
+    vllm_start.QWEN3, KINDS,
+    lambda line: ("Kernel" in line and " for " in line) or "MoE backend" in line)
 
 
 def main():
     import engine_child
     more = sys.argv[1:]
     limit = engine_child.Limit(more, 400)
-    names = [each for each in more if not each.startswith("-")] or list(ENGINE.kinds)
-    engine_quantized.run(ENGINE, names, ("--mode3", "--unmeasured") if "--mode3" in more else (),
-                        limit)
+    p = argparse.ArgumentParser()
+    p.add_argument("--mode3", action="store_true")
+    p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--image", action="store_true")
+    p.add_argument("kinds", nargs="*", metavar="KIND")
+    a = p.parse_args(more)
+    more = [*(("--mode3", "--unmeasured") if a.mode3 else ()),
+            *(("--ranks", str(a.ranks)) if a.ranks > 1 else ())]
+    engine = dataclasses.replace(ENGINE, asked=vllm_start.asked(more))
+    engine_quantized.run(engine, a.kinds, engine_quantized.Options(more, a.ranks, a.image), limit)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,20 @@ PACKAGES = {"safetensors": "safetensors", "fastsafetensors": "fastsafetensors",
 SHARD = 4 << 30
 
 
+def feed_forward(config):
+    """Yield (name, shape) of the weights of a layer's part after attention."""
+    hidden, experts = config["hidden_size"], config.get("num_experts", 0)
+    middle = config["moe_intermediate_size" if experts else "intermediate_size"]
+    for name in [f"mlp.experts.{i}" for i in range(experts)] or ["mlp"]:
+        yield from ((f"{name}.gate_proj", (middle, hidden)), (f"{name}.up_proj", (middle, hidden)),
+                    (f"{name}.down_proj", (hidden, middle)))
+    if experts:
+        yield "mlp.gate", (experts, hidden)
+
+
 def shapes(config):
     """Yield (name, shape) of the model's weights, as its files have them."""
-    hidden, middle, head = (config[key] for key in ("hidden_size", "intermediate_size", "head_dim"))
+    hidden, head = config["hidden_size"], config["head_dim"]
     queries, keys = (config[f"num_{key}_heads"] * head for key in ("attention", "key_value"))
     yield "model.embed_tokens.weight", (config["vocab_size"], hidden)
     for i in range(config["num_hidden_layers"]):
@@ -37,8 +48,7 @@ def shapes(config):
                 ("self_attn.q_proj", (queries, hidden)), ("self_attn.k_proj", (keys, hidden)),
                 ("self_attn.v_proj", (keys, hidden)), ("self_attn.o_proj", (hidden, queries)),
                 ("self_attn.q_norm", (head,)), ("self_attn.k_norm", (head,)),
-                ("mlp.gate_proj", (middle, hidden)), ("mlp.up_proj", (middle, hidden)),
-                ("mlp.down_proj", (hidden, middle)), ("input_layernorm", (hidden,)),
+                *feed_forward(config), ("input_layernorm", (hidden,)),
                 ("post_attention_layernorm", (hidden,))):
             yield f"model.layers.{i}.{name}.weight", shape
     yield "model.norm.weight", (hidden,)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import typing
 
 import vllm_weights
@@ -16,7 +17,12 @@ from engine_start import equal_answers, model_in
 
 BLOCK = 128   # weights of one scale
 SPREAD = 0.04  # of usual weights
+LAYERS = 8
 SETS = ("weights", "other weights")
+# What a mixture of experts has in its configuration.
+EXPERTS = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 16,
+           "num_experts_per_tok": 4, "moe_intermediate_size": 512, "norm_topk_prob": True,
+           "decoder_sparse_step": 1, "mlp_only_layers": []}
 
 
 def compressed(kind, weights, inputs=None):
@@ -55,38 +61,57 @@ def in_tensors(name, weight):
     return {f"{name}.weight": fp8(weight, largest), f"{name}.weight_scale": largest / 448}
 
 
+def with_inputs(name, weight):
+    """The same, and a scale of the layer's inputs."""
+    import torch
+    return {**in_tensors(name, weight), f"{name}.input_scale": torch.tensor(0.02)}
+
+
+def with_caches(name, weight):
+    """The same as in_tensors(), and scales of the KV cache."""
+    import torch
+    found, last = in_tensors(name, weight), name.rpartition(".")[2]
+    if last in ("k_proj", "v_proj"):
+        found[f"{name}.{last[0]}_scale"] = torch.tensor(0.05)
+    return found
+
+
 def _words(*shape):
-    """Return random words, with eight numbers of 4 bits each."""
+    """Return random words, with the numbers of several weights each."""
     import torch
     return torch.randint(-1 << 31, 1 << 31, shape, device="cuda").to(torch.int32)
 
 
-def _scales(*shape):
-    """Return random scales that give numbers of 4 bits the spread of usual weights."""
+def _scales(bits, *shape):
+    """Return random scales that give numbers of so many bits the spread of usual weights."""
     import torch
-    return (torch.rand(shape, device="cuda") + 0.5) * SPREAD / 4.6
+    return (torch.rand(shape, device="cuda") + 0.5) * SPREAD / (0.2875 * (1 << bits))
 
 
-def packed(name, weight):
-    """4 bits, 128 weights of a scale, as compressed-tensors has them."""
+def packed(name, weight, bits=4):
+    """4 or 8 bits, 128 weights of a scale, as compressed-tensors has them."""
     import torch
     n, k = weight.shape
-    return {f"{name}.weight_packed": _words(n, k // 8),
-            f"{name}.weight_scale": _scales(n, k // BLOCK).bfloat16(),
+    return {f"{name}.weight_packed": _words(n, k * bits // 32),
+            f"{name}.weight_scale": _scales(bits, n, k // BLOCK).bfloat16(),
             f"{name}.weight_shape": torch.tensor([n, k])}
 
 
-def gptq(name, weight):
-    """4 bits, as GPTQ has them."""
+def gptq(name, weight, bits=4):
+    """4 or 8 bits, as GPTQ has them."""
     import torch
     n, k = weight.shape
-    return {f"{name}.qweight": _words(k // 8, n), f"{name}.scales": _scales(k // BLOCK, n).half(),
-            f"{name}.qzeros": torch.full((k // BLOCK, n // 8), 0x77777777, dtype=torch.int32),
+    zero = 0x77777777 if bits == 4 else 0x7f7f7f7f
+    return {f"{name}.qweight": _words(k * bits // 32, n),
+            f"{name}.scales": _scales(bits, k // BLOCK, n).half(),
+            f"{name}.qzeros": torch.full((k // BLOCK, n * bits // 32), zero, dtype=torch.int32),
             f"{name}.g_idx": torch.arange(k, dtype=torch.int32) // BLOCK}
 
 
 def ordered(name, weight):
-    """The same, in the order of activations. Layers that engines join have the same order."""
+    """The same with 4 bits, in the order of activations. Layers that engines join have the same
+    order.
+    """
     import torch
     found = gptq(name, weight)
     order = torch.Generator().manual_seed(torch.initial_seed())
@@ -98,32 +123,59 @@ def ordered(name, weight):
 def awq(name, weight):
     """4 bits with zero points, as AWQ has them."""
     n, k = weight.shape
-    return {f"{name}.qweight": _words(k, n // 8), f"{name}.scales": _scales(k // BLOCK, n).half(),
+    return {f"{name}.qweight": _words(k, n // 8),
+            f"{name}.scales": _scales(4, k // BLOCK, n).half(),
             f"{name}.qzeros": _words(k // BLOCK, n // 8)}
+
+
+def integers(bits):
+    """Return the configuration of packed()."""
+    return compressed("pack-quantized", {
+        "num_bits": bits, "type": "int", "strategy": "group", "group_size": BLOCK})
 
 
 FLOAT = {"num_bits": 8, "type": "float"}
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3"}
-GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": BLOCK, "sym": True,
+BLOCKS = {**FP8, "weight_block_size": [BLOCK, BLOCK]}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": BLOCK, "sym": True, "desc_act": False,
         "checkpoint_format": "gptq"}
-# kind: (how a layer's weights are written, or None: as they are; the entry in the model's
-# configuration; options of the script that starts the engine)
+
+
+class Files(typing.NamedTuple):
+    """The files of a kind of weights.
+
+    quantize: returns what they have in place of a layer's weights; None: these as they are.
+    entry: of the model's configuration, or None. options: of the script that starts the engine.
+    shape: what else differs in the model's configuration.
+    """
+
+    quantize: typing.Callable | None
+    entry: dict | None
+    options: tuple = ()
+    shape: dict = types.MappingProxyType({})
+
+
 KINDS = {
-    "online": (None, None, ("--quantization", "fp8")),
-    "blocks": (in_blocks, {**FP8, "weight_block_size": [BLOCK, BLOCK]}, ()),
-    "channels": (in_channels, compressed("float-quantized", {**FLOAT, "strategy": "channel"}, {
-        **FLOAT, "strategy": "token", "symmetric": True, "dynamic": True}), ()),
-    "int4": (packed, compressed("pack-quantized", {
-        "num_bits": 4, "type": "int", "strategy": "group", "group_size": BLOCK}), ()),
-    "gptq": (gptq, {**GPTQ, "desc_act": False}, ()),
-    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": BLOCK, "zero_point": True,
-                  "version": "gemm"}, ()),
+    "online": Files(None, None, ("--quantization", "fp8")),
+    "blocks": Files(in_blocks, BLOCKS),
+    "channels": Files(in_channels, compressed(
+        "float-quantized", {**FLOAT, "strategy": "channel"},
+        {**FLOAT, "strategy": "token", "symmetric": True, "dynamic": True})),
+    "tensors": Files(in_tensors, FP8),
+    "int4": Files(packed, integers(4)),
+    "gptq": Files(gptq, GPTQ),
+    "awq": Files(awq, {"quant_method": "awq", "bits": 4, "group_size": BLOCK, "zero_point": True,
+                       "version": "gemm"}),
+    "experts": Files(None, None, shape=EXPERTS),
+    "experts-fp8": Files(in_blocks, {
+        **BLOCKS, "modules_to_not_convert": [f"model.layers.{i}.mlp.gate" for i in range(LAYERS)]},
+                         shape=EXPERTS),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """An engine, and the script that starts it.
+    """An engine, and the script that starts it. config: of its model, but for LAYERS.
 
     begin: begins a start, as engine_start.begin() does. said: returns whether a line of the first
     start's log is shown.
@@ -143,31 +195,36 @@ def write(engine, folder, name, seed):
     """Write the model's configuration and random weights of a kind."""
     import torch
     from safetensors.torch import save_file
-    quantize, config, _ = engine.kinds[name]
+    files = engine.kinds[name]
+    config = {**engine.config, "num_hidden_layers": LAYERS, **files.shape}
     torch.manual_seed(seed)
     found = {}
-    for key, shape in vllm_weights.shapes(engine.config):
+    for key, shape in vllm_weights.shapes(config):
         weight = torch.ones(shape) if len(shape) == 1 else torch.randn(shape, device="cuda").mul_(
             1 if "embed" in key else SPREAD * (1 + seed))
-        if quantize and "_proj" in key:
-            found.update(quantize(key.removesuffix(".weight"), weight))
+        if files.quantize and "_proj" in key:
+            found.update(files.quantize(key.removesuffix(".weight"), weight))
         else:
             found[key] = weight.bfloat16()
     os.makedirs(folder)
     save_file({key: one.cpu().contiguous() for key, one in found.items()},
               os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        json.dump({**engine.config, **({"quantization_config": config} if config else {})}, f)
+        json.dump({**config, **({"quantization_config": files.entry} if files.entry else {})}, f)
 
 
-class Kind:
-    """The starts of one kind, in a folder with its files. more: options of each start."""
+class Starts:
+    """The starts of one kind, in a folder with its files. options: an Options."""
 
-    def __init__(self, engine, name, folder, gpu, more, limit):
+    def __init__(self, engine, name, folder, gpu, options, limit):
         def begin(title, mode, place, gate=True):
-            return engine.begin(limit, f"{name}: {title}", mode, folder, *engine.kinds[name][2],
-                                *more, gate=gate, place=place, gpu=gpu)
-        self.engine, self.name, self.folder = engine, name, folder
+            weights = "foundry" if options.image and mode != "plain" else "auto"
+            return engine.begin(limit, f"{name}: {title}", mode, folder, "--weights", weights,
+                                *engine.kinds[name].options, *options.more, gate=gate, place=place,
+                                gpu=gpu)
+        self.engine, self.name, self.folder, self.image = engine, name, folder, options.image
+        for place in ("plain", "first") if options.caches else ():
+            shutil.copytree(options.caches, os.path.join(folder, place, "caches"))
         self.use(SETS[0])
         self.starts = {
             "plain": begin("plain", "plain", "plain", False),
@@ -210,36 +267,39 @@ class Kind:
                   for title in starts if "later" in title),
                 *((f"{title}: no work", self.engine.nothing_done(one))
                   for title, one in results.items() if "later" in title),
+                *[("later: weights from an image",
+                   "weights" in results["later"].get("of Foundry", {}))] * self.image,
                 *(("answers are equal", so) for each in (first, second)
                   for so in equal_answers(each, asked)),
                 ("other weights give other answers", not equal_answers(
                     (first[0], second[0]), asked)[0])]
 
 
-def copy_caches(folder, caches):
-    """Let the caches of the plain and the first start have the files of the folder `caches`."""
-    for place in ("plain", "first"):
-        shutil.copytree(caches, os.path.join(folder, place, "caches"))
-
-
-def run(engine, names, more, limit, caches=None):
-    """Run the starts of the kinds `names` side by side. more: options of each start. limit: of
-    time. caches: a folder with files for all caches, or None.
+class Options(typing.NamedTuple):
+    """How kinds are run. more: options of each start. ranks: GPUs of each engine. image: whether
+    the weights are from images, too. caches: a folder with files for all caches, or None.
     """
+
+    more: tuple
+    ranks: int = 1
+    image: bool = False
+    caches: str | None = None
+
+
+def run(engine, names, options, limit):
+    """Run the starts of the kinds `names`, or of all, side by side."""
     import parts
     parts.need(engine.package)
     import torch
+    names = names or list(engine.kinds)
     with tempfile.TemporaryDirectory() as folder:
         # A process of its own, which then frees the GPU.
         if subprocess.run([sys.executable, engine.script, "--write", folder, *names],
                           check=False).returncode:
             parts.finish([False])
-        kinds = []
-        for i, name in enumerate(names):
-            place = os.path.join(folder, name)
-            if caches:
-                copy_caches(place, caches)
-            kinds.append(Kind(engine, name, place, i % torch.cuda.device_count(), more, limit))
+        kinds = [Starts(engine, name, os.path.join(folder, name),
+                        i % torch.cuda.device_count() if options.ranks == 1 else None, options,
+                        limit) for i, name in enumerate(names)]
         found = parts.side_by_side(*([kind.run] for kind in kinds))
     for name, each in zip(names, found):
         for what, so in each or [("its starts", False)]:

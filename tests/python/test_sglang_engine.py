@@ -418,7 +418,9 @@ class Engine(unittest.TestCase):
     def test_quantized_layers_have_their_kernels(self):
         """Of SGLang's own classes, for a GPU that is not there."""
         from sglang.srt.layers import quantization
-        from sglang.srt.layers.quantization import awq, fp8, fp8_utils, gptq, kv_cache, marlin_utils
+        from sglang.srt.layers.moe import moe_runner, utils
+        from sglang.srt.layers.quantization import (
+            awq, fp8, fp8_utils, gptq, kv_cache, marlin_utils, unquant)
         self.assertLessEqual(set(quantized.METHODS), set(quantization.QUANTIZATION_METHODS))
         for name in ("_dispatch_auto_backend", "_dispatch_explicit_backend"):
             self.assertIn("cutlass_w8a8_block_fp8_linear_with_fallback",
@@ -430,6 +432,11 @@ class Engine(unittest.TestCase):
         for function in (marlin_utils.apply_gptq_marlin_linear,
                          marlin_utils.apply_awq_marlin_linear):
             self.assertIn("gptq_marlin_gemm", function.__code__.co_names)
+        for kind in (fp8.Fp8MoEMethod, unquant.UnquantizedFusedMoEMethod):
+            self.assertIn(kind.__name__, quantized.KINDS)
+            self.assertIn("self.runner = MoeRunner(", inspect.getsource(kind))
+        self.assertIn("self.runner_backend = ", inspect.getsource(moe_runner.MoeRunner))
+        self.assertEqual(f"{utils.MoeRunnerBackend.TRITON.value}_experts", "triton_experts")
         self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))
         given = {"bits": 4, "group_size": 128, "zero_point": True, "sym": True, "desc_act": True}
         capability = mock.patch.object(marlin_utils, "get_device_capability", lambda *_: (9, 0))

@@ -18,6 +18,12 @@ def w8a8_mxfp8_linear():
 
 space = types.SimpleNamespace
 
+class Type:
+    def __init__(self, size_bits):
+        self.size_bits = size_bits
+    def __len__(self):
+        raise TypeError
+
 def made(kind, **values):
     made = type(kind, (), {})()
     vars(made).update(values)
@@ -31,7 +37,7 @@ def fp8(block=None, shape=(128, 256), scales=256, scale=1.0, **values):
                 weight_scale=space(numel=lambda: scales))
 
 def marlin(bits=4, ordered=False, kind="GPTQMarlinLinearScheme", **tensors):
-    config = space(weight_type=space(size_bits=bits), has_g_idx=ordered)
+    config = space(weight_type=Type(bits), has_g_idx=ordered)
     return dict(quant_method=made("GPTQMarlinLinearMethod"), scheme=made(
         kind, kernel=made("Kernel", kernel_config=config, **tensors)))
 
@@ -41,8 +47,11 @@ def compressed(blocks=None, **values):
                   w8a8_block_fp8_linear=deepgemm_w8a8_block_fp8_linear_with_fallback)
     return {**layer, "quant_method": made("CompressedTensorsLinearMethod"), "scheme": scheme}
 
+def experts(backend, kind="UnquantizedFusedMoEMethod"):
+    return dict(quant_method=made(kind, runner=space(runner_backend=space(value=backend))))
+
 def awq(bits=4):
-    kind = made("AWQMarlinLinearScheme", quant_config=space(quant_type=space(size_bits=bits)))
+    kind = made("AWQMarlinLinearScheme", quant_config=space(quant_type=Type(bits)))
     return dict(quant_method=made("AWQLinearMethod"), scheme=kind)
 """
 RUN = LAYERS + """
@@ -94,12 +103,12 @@ model_runner.ModelRunner.load_model = load_model
                  "weights in the order of activations and 8 bits"),
                 ("awq(bits=8)", "AWQMarlinLinearScheme and gptq_marlin_gemm and 8 bits")):
             log = self.begin(changes)
-            self.assertIn("started without an image, because quantized weights with "
+            self.assertIn("started without an image, because layers with "
                           f"{what} were not run with images on a GPU (set "
                           "FOUNDRY_SGLANG_COMPARED=1 to use images", log)
-        log = self.begin("compressed()", before=LAYERS, FOUNDRY_SGLANG_COMPARED="1")
-        self.assertIn("WARNING Foundry: quantized weights with CompressedTensorsW8A8Fp8 and "
-                      "fp8_scaled_mm were not run", log)
+        log = self.begin("compressed()", FOUNDRY_SGLANG_COMPARED="1")
+        self.assertIn("WARNING Foundry: layers with CompressedTensorsW8A8Fp8 and fp8_scaled_mm "
+                      "were not run", log)
         self.assertIn("captured and sealed", log)
         self.assertIn("because FOUNDRY_SGLANG_COMPARED is 'yes'",
                       self.begin("compressed()", FOUNDRY_SGLANG_COMPARED="yes"))
@@ -127,9 +136,26 @@ model_runner.ModelRunner.load_model = load_model
                 ("compressed(scales=1)", "the kernel torch._scaled_mm for quantized weights yet"),
                 ("marlin(kind='CompressedTensorsW4A4Fp4')",
                  "layers quantized by CompressedTensorsW4A4Fp4"),
-                ("dict(quant_method=made('Fp8MoEMethod'))", "layers quantized by Fp8MoEMethod")):
+                ("dict(quant_method=made('OtherMoEMethod'))",
+                 "layers quantized by OtherMoEMethod"),
+                ("experts('deep_gemm', kind='Fp8MoEMethod')",
+                 "the kernel deep_gemm_experts for quantized weights (start with "
+                 "--moe-runner-backend triton)")):
             log = self.begin(changes, FOUNDRY_SGLANG_COMPARED="1")
             self.assertIn(f"started without an image, because images do not support {what}", log)
+
+    def test_mixtures_of_experts_need_the_variable(self):
+        for options, says in (
+                ("changes=experts('triton')", "because layers with UnquantizedFusedMoEMethod and "
+                                              "triton_experts were not run with images"),
+                ("quantization='fp8', changes=experts('triton', 'Fp8MoEMethod')",
+                 "because layers with Fp8MoEMethod and triton_experts were not run with images"),
+                ("changes=experts('flashinfer_cutlass')",
+                 "the kernel flashinfer_cutlass_experts for mixtures of experts (start with "
+                 "--moe-runner-backend triton)")):
+            self.assertIn(says, self.start(options=options, before=LAYERS))
+        self.assertIn("captured and sealed", self.start(
+            options="changes=experts('triton')", before=LAYERS, FOUNDRY_SGLANG_COMPARED="1"))
 
     def test_a_variable_that_chooses_a_kernel_is_a_fact(self):
         self.begin("fp8()")

@@ -106,7 +106,7 @@ class Starts(Engine, engine_tests.Starts):
                               ("quantization='bitsandbytes'",
                                "weights quantized by bitsandbytes"),
                               ("moe=True", "mixtures of experts that FlashInfer tunes"),
-                              ("cache_dtype='fp8'", "a quantized KV cache"),
+                              ("cache_dtype='fp8_e5m2'", "a KV cache of the type fp8_e5m2"),
                               ("graphs='PIECEWISE'",
                                "the graph mode PIECEWISE with the compilation mode 0"),
                               ("mode=2", "the compilation mode 2"),

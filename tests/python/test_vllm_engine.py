@@ -611,17 +611,20 @@ class Engine(unittest.TestCase):
         from vllm.model_executor.kernels import linear
         from vllm.model_executor.layers import quantization
         from vllm.model_executor.layers.quantization import auto_awq, auto_gptq, fp8, kv_cache
-        from vllm import scalar_type
+        from vllm.model_executor.layers.fused_moe import (
+            modular_kernel, unquantized_fused_moe_method)
+        from vllm.model_executor.layers.fused_moe.experts import triton_moe
         from vllm.model_executor.layers.quantization.compressed_tensors import (
             compressed_tensors, schemes)
         from vllm.model_executor.layers.quantization.online import fp8 as online
-        for name in quantized.KERNELS:
+        experts = triton_moe.TritonExperts
+        for name in quantized.KERNELS - {experts.__name__}:
             self.assertTrue(f"{getattr(linear, name).__module__}.".startswith(quantized._KERNELS))
         kinds = (fp8.Fp8LinearMethod, online.Fp8PerTensorOnlineLinearMethod,
                  compressed_tensors.CompressedTensorsLinearMethod, auto_gptq.AutoGPTQLinearMethod,
-                 auto_awq.AutoAWQMarlinLinearMethod)
+                 auto_awq.AutoAWQMarlinLinearMethod, fp8.Fp8MoEMethod,
+                 unquantized_fused_moe_method.UnquantizedFusedMoEMethod)
         self.assertEqual(quantized.KINDS, {kind.__name__ for kind in kinds})
-        self.assertEqual(scalar_type.scalar_types.uint4b8.size_bits, 4)
         self.assertIn("has_g_idx", inspect.getsource(linear.MPLinearLayerConfig))
         self.assertLessEqual(set(quantized.METHODS), set(quantization.QUANTIZATION_METHODS))
         for kind, name in ((fp8.Fp8LinearMethod, "fp8_linear"),
@@ -629,8 +632,13 @@ class Engine(unittest.TestCase):
                            (schemes.CompressedTensorsW8A8Fp8, "fp8_linear"),
                            (schemes.CompressedTensorsWNA16, "kernel"),
                            (auto_gptq.AutoGPTQLinearMethod, "kernel"),
-                           (auto_awq.AutoAWQMarlinLinearMethod, "kernel")):
+                           (auto_awq.AutoAWQMarlinLinearMethod, "kernel"),
+                           (fp8.Fp8MoEMethod, "moe_kernel"),
+                           (unquantized_fused_moe_method.UnquantizedFusedMoEMethod,
+                            "moe_kernel")):
             self.assertIn(f"self.{name} = ", inspect.getsource(kind), kind)
+        self.assertTrue(hasattr(modular_kernel.FusedMoEKernel, "fused_experts"))
+        self.assertTrue(issubclass(experts, modular_kernel.FusedMoEExperts))
         self.assertTrue(engine_quantized._of_cache(fp8.Fp8KVCacheMethod(None)))
         self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))
 

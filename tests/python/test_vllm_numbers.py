@@ -5,17 +5,22 @@ place.
 import suite
 from vllm_scripts import Engine
 
-# Kernels as vLLM's: quantized(NAME, ...) are the attributes that loading gives to a layer.
+# Kernels as vLLM's: quantized(NAME, ...) and experts(NAME, ...) are the attributes that loading
+# gives to a layer.
 KERNELS = """
-def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", bits=4, ordered=False):
+def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", ordered=False):
     kernel = type(name, (), {})
     kernel.__module__ = "vllm.model_executor.kernels.linear.scaled_mm"
     made, method = kernel(), type(kind, (), {})()
     made.scale = scale
-    made.config = types.SimpleNamespace(weight_type=types.SimpleNamespace(size_bits=bits),
-                                        has_g_idx=ordered)
+    made.config = types.SimpleNamespace(has_g_idx=ordered)
     method.fp8_linear = made
     return dict(quant_method=method, fp8_linear=made)
+
+def experts(name, kind="UnquantizedFusedMoEMethod"):
+    method = type(kind, (), {})()
+    method.moe_kernel = types.SimpleNamespace(fused_experts=type(name, (), {})())
+    return dict(quant_method=method)
 """
 
 
@@ -77,33 +82,50 @@ class Numbers(Engine):
                  "layers quantized by TransformMethod"),
                 ("{'quant_method': types.SimpleNamespace()}",
                  "layers quantized by SimpleNamespace"),
-                ("{'kv_cache_dtype': 'fp8_e4m3'}", "a quantized KV cache")):
+                ("{'kv_cache_dtype': 'nvfp4'}", "a KV cache of the type nvfp4"),
+                ("experts('DeepGemmExperts', 'Fp8MoEMethod')",
+                 "the kernel DeepGemmExperts for quantized weights (set VLLM_USE_DEEP_GEMM=0)"),
+                ("experts('TritonExperts', 'OtherMoEMethod')",
+                 "layers quantized by OtherMoEMethod")):
             log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS)
             self.assertIn(f"started without an image, because images do not support {what}", log)
 
-    def test_quantized_mixtures_of_experts_are_refused(self):
-        log = self.start(options="quantization='fp8', moe=True", before="from foundry.vllm import "
-                         "supported\nsupported._is_tuned = lambda config: False\n")
-        self.assertIn("images do not support quantized mixtures of experts", log)
+    def test_mixtures_of_experts_have_a_kernel_that_was_run(self):
+        before = KERNELS + ("from foundry.vllm import supported\n"
+                            "supported._is_tuned = lambda config: False\n")
+        for changes, what in (
+                ("experts('FlashInferExperts')", "the kernel FlashInferExperts for mixtures of "
+                                                 "experts (start with --moe-backend triton)"),
+                ("{'quant_method': type('UnquantizedFusedMoEMethod', (), {})()}",
+                 "layers of the class UnquantizedFusedMoEMethod")):
+            log = self.start(options=f"moe=True, changes={changes}", before=before)
+            self.assertIn(f"started without an image, because images do not support {what}", log)
+        for more in ("", ", 'Fp8MoEMethod'"):
+            options = f"moe=True, changes=experts('TritonExperts'{more})"
+            self.assertIn("captured and sealed", self.start(
+                options=options, before=before, FOUNDRY_VLLM="experts" + more.strip(", '")))
+
+    def test_a_quantized_cache_has_scales_from_the_start(self):
+        options = "cache_dtype='fp8', changes={'kv_cache_dtype': 'fp8'}"
+        self.assertIn("because models with a KV cache in FP8 were not run with images on a GPU "
+                      "(set FOUNDRY_VLLM_COMPARED=1", self.start(options=options))
+        self.assertIn("captured and sealed",
+                      self.start(options=options, FOUNDRY_VLLM_COMPARED="1"))
+        log = self.start(options="cache_dtype='fp8', scaled=True")
+        self.assertIn("because images do not support a KV cache with scales that the first request "
+                      "determines", log)
 
     def test_quantized_weights_that_no_gpu_has_run_need_the_variable(self):
-        options = ("quantization='fp8', mode=3, graphs='FULL_DECODE_ONLY', "
-                   "changes=quantized('MacheteLinearKernel')")
-        log = self.start(options=options, before=KERNELS)
-        self.assertIn("without an image, because quantized weights with torch.compile were not run "
-                      "with images on a GPU (set FOUNDRY_VLLM_COMPARED=1 to use images", log)
-        log = self.start(options=options, before=KERNELS, FOUNDRY_VLLM_COMPARED="1")
-        self.assertIn("WARNING Foundry: quantized weights with torch.compile were not run", log)
+        options = "quantization='fp8', changes=quantized('MacheteLinearKernel', %s)"
+        other = options % "kind='Fp8LinearMethod'"
+        log = self.start(options=other, before=KERNELS)
+        self.assertIn("without an image, because layers with Fp8LinearMethod and "
+                      "MacheteLinearKernel were not run with images on a GPU (set "
+                      "FOUNDRY_VLLM_COMPARED=1 to use images", log)
+        log = self.start(options=other, before=KERNELS, FOUNDRY_VLLM_COMPARED="1")
+        self.assertIn("WARNING Foundry: layers with Fp8LinearMethod and MacheteLinearKernel were "
+                      "not run", log)
         self.assertIn("captured and sealed", log)
-        for changes, what in (
-                ("quantized('MacheteLinearKernel', bits=8)", "8 bits"),
-                ("{**quantized('MacheteLinearKernel'), 'input_scale': 1.0}",
-                 "static scales of inputs"),
-                ("quantized('MacheteLinearKernel', kind='Fp8LinearMethod', bits=8)",
-                 "Fp8LinearMethod and MacheteLinearKernel and 8 bits")):
-            log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS,
-                             FOUNDRY_VLLM="other")
-            self.assertIn(f"quantized weights with {what} were not run with images", log)
 
     def test_layers_that_are_not_quantized_need_no_kernel(self):
         for kind, bases in ("UnquantizedLinearMethod", "()"), (

@@ -18,8 +18,8 @@ from vllm.v1.worker import gpu_worker, worker_base
 from vllm.config import CUDAGraphMode
 
 def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantization=None,
-           cache_dtype="auto", mode=0, graphs="FULL_DECODE_ONLY", runner="V2", constant=False,
-           load_format="dummy", extra=None, changes=None, custom=False,
+           cache_dtype="auto", scaled=False, mode=0, graphs="FULL_DECODE_ONLY", runner="V2",
+           constant=False, load_format="dummy", extra=None, changes=None, custom=False,
            rope=0.0, moe=False, attention="FLASH_ATTN", backend_given=None, model=(),
            **compilation):
     space = types.SimpleNamespace
@@ -47,7 +47,7 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
             "compile_cache_save_format": "binary", **compilation}),
         cache_config=space(gpu_memory_utilization=0.5, kv_cache_memory_bytes=None,
                            cache_dtype=cache_dtype, enable_prefix_caching=False, block_size=16,
-                           num_gpu_blocks=None),
+                           num_gpu_blocks=None, calculate_kv_scales=scaled),
         load_config=space(load_format=load_format, model_loader_extra_config=extra or {}),
         parallel_config=space(world_size=ranks, data_parallel_size=1, rank=0,
                               data_parallel_index=0, tensor_parallel_size=ranks,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which layers with quantized weights an engine can use with an image.
+"""Which layers with quantized weights, or with experts, an engine can use with an image.
 
 Graphs point to weights and scales, and each start fills both. The numbers that an engine computes
 from weights are compared (numbers.py). But a kernel may have a state of its own, or be chosen or
@@ -9,14 +9,14 @@ and those among them that were run with images.
 from .session import check_allowed, check_configuration
 
 
-def check_run(variable, *more):
+def check_run(variable, *more, of="quantized weights"):
     """Raise Unfit for what was not run, unless the operator allows it. more: (whether, what).
-    variable: as check_allowed() takes it.
+    variable: as check_allowed() takes it. of: what has it.
     """
     found = [what for whether, what in more if whether]
     if found:
-        check_allowed(variable, f"quantized weights with {' and '.join(found)} were not run with "
-                      "images on a GPU")
+        check_allowed(variable, f"{of} with {' and '.join(found)} were not run with images on a "
+                      "GPU")
 
 
 def _of_cache(method):
@@ -24,31 +24,26 @@ def _of_cache(method):
     return any(kind.__name__ == "BaseKVCacheMethod" for kind in type(method).__mro__)
 
 
-def check_layers(variable, model, check):
+def check_layers(variable, model, kinds, check):
     """Raise Unfit for an unsupported layer of a model that was just loaded.
 
     check: raises Unfit for a layer and what quantizes it, both objects of the engine, or returns
-    what of them was not run.
+    what of them was not run. Layers that are not quantized are checked if their class is in
+    `kinds`.
     """
     others = {}  # {what was not run: True}
     for _, module in model.named_modules():
         method = getattr(module, "quant_method", None)
-        if not (method is None or type(method).__name__.startswith("Unquantized") or
-                _of_cache(method)):
+        kind = type(method).__name__
+        if not (method is None or _of_cache(method) or
+                (kind.startswith("Unquantized") and kind not in kinds)):
             others.update(dict.fromkeys(check(module, method), True))
-    check_run(variable, *((True, what) for what in others))
+    check_run(variable, *((True, what) for what in others), of="layers")
 
 
-def check_kernel(kernels, name, remedies=()):
+def check_kernel(kernels, name, remedies=(), of="quantized weights"):
     """Raise Unfit for a kernel that is not in `kernels`. remedies: (part of its name, what avoids
-    it).
+    it). of: what it is for.
     """
     remedy = next((f" ({what})" for part, what in remedies if part in name.lower()), "")
-    check_configuration((name not in kernels, f"the kernel {name} for quantized weights{remedy}"))
-
-
-def more_of(module, bits):
-    """Return what of a layer was not run with any kernel. bits: of a weight, or None."""
-    return [*([f"{bits} bits"] if bits not in (None, 4) else []),
-            *(["static scales of inputs"] if getattr(module, "input_scale", None) is not None
-              else [])]
+    check_configuration((name not in kernels, f"the kernel {name} for {of}{remedy}"))

@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which quantized weights SGLang can use with an image.
+"""Which quantized weights and mixtures of experts SGLang can use with an image.
 
-Kernels have the names of SGLang's functions that start them. Marlin's kernel has locks in a tensor
-of SGLang's object for the layer. Each start makes this tensor, and its values are 0 between calls.
+Kernels have the names of SGLang's functions that start them, and those of experts have the name of
+SGLang's backend. Marlin's kernel has locks in a tensor of SGLang's object for the layer. Each start
+makes this tensor, and its values are 0 between calls.
 """
 import json
 
 from ..engines import attach
 from ..engines.facts import hashed
-from ..engines.quantized import check_kernel, check_layers, check_run, more_of
+from ..engines.quantized import check_kernel, check_layers, check_run
 from ..engines.session import check_configuration
 from . import facts, weights
 
 METHODS = ("fp8", "compressed-tensors", "gptq_marlin", "awq_marlin")
 KERNELS = ("fp8_scaled_mm", "cutlass_w8a8_block_fp8_linear_with_fallback",
-           "triton_w8a8_block_fp8_linear", "triton_scaled_mm", "gptq_marlin_gemm")
+           "triton_w8a8_block_fp8_linear", "triton_scaled_mm", "gptq_marlin_gemm", "triton_experts")
 # (SGLang's class for layers, its kernel) that were run with images.
-RUN = ()
+RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
+       ("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),
+       ("CompressedTensorsW8A8Fp8", "fp8_scaled_mm"),
+       ("AWQMarlinLinearScheme", "gptq_marlin_gemm"))
 VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
+EXPERTS = "UnquantizedFusedMoEMethod"
+TYPES = ("weight_type", "quant_type")  # where a configuration has the type of weights
 TILE = 128  # weights in each direction that the kernel of CUTLASS for blocks multiplies
 _REMEDIES = (("deepgemm", "start with --fp8-gemm-backend cutlass"),
-             ("fp8_marlin", "set SGLANG_FORCE_FP8_MARLIN=0"))
+             ("fp8_marlin", "set SGLANG_FORCE_FP8_MARLIN=0"),
+             ("_experts", "start with --moe-runner-backend triton"))
 
 
 def check(runner):
@@ -36,8 +43,7 @@ def check(runner):
 
 def check_model(runner):
     """Raise Unfit for unsupported kernels in the model that was just loaded."""
-    if runner.model_config.quantization is not None:
-        check_layers(VARIABLE, runner.model, _check_layer)
+    check_layers(VARIABLE, runner.model, KINDS, _check_layer)
 
 
 class _Schemes:
@@ -102,10 +108,15 @@ def _marlin(_owner, _layer):
     return "gptq_marlin_gemm"
 
 
+def _experts(method, _layer):
+    backend = getattr(getattr(method, "runner", None), "runner_backend", None)
+    return f"{getattr(backend, 'value', 'other')}_experts"
+
+
 # {SGLang's class for layers: returns the kernel of an object of this class, and of its layer}
 KINDS = {"Fp8LinearMethod": _fp8, "CompressedTensorsW8A8Fp8": _compressed_fp8,
          "CompressedTensorsWNA16": _marlin, "GPTQMarlinLinearScheme": _marlin,
-         "AWQMarlinLinearScheme": _marlin}
+         "AWQMarlinLinearScheme": _marlin, "Fp8MoEMethod": _experts, EXPERTS: _experts}
 
 
 def _config(owner):
@@ -123,10 +134,16 @@ def _check_layer(module, method):
     kind, config = type(owner).__name__, _config(owner)
     check_configuration((kind not in KINDS, f"layers quantized by {kind}"))
     name = KINDS[kind](owner, module)
-    check_kernel(KERNELS, name, _REMEDIES)
+    check_kernel(KERNELS, name, _REMEDIES,
+                 "mixtures of experts" if kind == EXPERTS else "quantized weights")
     if (kind, name) not in RUN:
         yield f"{kind} and {name}"
     if getattr(config, "has_g_idx", False):
         yield "weights in the order of activations"
-    weight = getattr(config, "weight_type", None) or getattr(config, "quant_type", None)
-    yield from more_of(module, getattr(weight, "size_bits", None))
+    # SGLang's types of weights have no truth value.
+    of_weights = next((getattr(config, name) for name in TYPES if hasattr(config, name)), None)
+    bits = getattr(of_weights, "size_bits", 4)
+    if bits != 4:
+        yield f"{bits} bits"
+    if getattr(module, "input_scale", None) is not None:
+        yield "static scales of inputs"

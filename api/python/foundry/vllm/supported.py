@@ -67,10 +67,10 @@ def _is_tuned(config):
 
 def check_model(config, model):
     """Raise Unfit if a layer of the model that was just loaded has another attention than
-    ATTENTION, or other kernels for quantized weights than those that are supported. vLLM may select
-    them itself.
+    ATTENTION, or other kernels for quantized weights or a mixture of experts than those that are
+    supported. vLLM may select them itself.
     """
-    quantized.check_model(config, model)
+    quantized.check_model(model)
     layers = config.compilation_config.static_forward_context.values()
     names = {each.get_attn_backend().get_name() for each in layers
              if hasattr(each, "get_attn_backend")}
