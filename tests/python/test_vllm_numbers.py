@@ -36,8 +36,24 @@ class Numbers(Engine):
     def test_a_number_that_differs_is_noticed(self):
         log = self.second("{'scale': 2.0}", "{'scale': 2.5}")
         self.assertIn("captured and sealed", log)
-        self.assertRegex(log, r"because numbers is 2, hash .* here and 2, hash .* in the image")
+        self.assertIn("because the model's number model.scale is 2.5 here and 2.0 in the", log)
         self.assertIn("loaded", self.start(options="changes={'scale': 2.0}", counts="LOADED"))
+
+    def test_the_first_difference_has_a_short_name(self):
+        self.start("""
+            from foundry.engines import numbers
+            def differ(ours, theirs):
+                return numbers.first_difference(ours, numbers.packed(theirs))
+            one = {"model._modules/'layers'._buffers/'scale'": "1.5", "model.bits": "4"}
+            assert differ(one, one) is None
+            assert differ(one, {**one, "model.bits": "8"}) == (
+                "the model's number model.bits is 4 here and 8 in the image")
+            assert differ(one, {"model.bits": "4"}) == (
+                "the model's number model.layers.scale is 1.5 here and not there in the image")
+            assert differ({"model.bits": "4"}, one) == (
+                "the model's number model.layers.scale is not there here and 1.5 in the image")
+            assert numbers.first_difference(one, "") is None
+            """)
 
     def test_equal_numbers_in_all_places_are_loaded(self):
         changes = ("{'scales': [1.0, {'of': (2, 3)}], 'some': {4, 5}, 'kinds': {torch: 1, 'a': 2}, "
@@ -50,7 +66,7 @@ class Numbers(Engine):
         before = ("def closed(scale):\n    made = lambda x: x * scale\n"
                   "    made.__module__ = 'vllm.layers'\n    return made\n")
         log = self.second("{'by': [closed(2.0)]}", "{'by': [closed(2.5)]}", before=before)
-        self.assertIn("because numbers is ", log)
+        self.assertRegex(log, r"the model's number model\.by.*scale is 2\.5 here and 2\.0 in")
 
     def test_a_number_that_the_profile_makes_is_refused(self):
         before = ("from vllm.v1.worker.gpu import model_runner\n"
@@ -67,7 +83,7 @@ class Numbers(Engine):
         self.first(options=options % 1.0, before=KERNELS)
         self.assertIn("loaded", self.start(options=options % 1.0, before=KERNELS, counts="LOADED"))
         log = self.start(options=options % 2.0, before=KERNELS, counts=self.AGAIN)
-        self.assertIn("because numbers is ", log)
+        self.assertRegex(log, r"because the model's number model\..*scale is 2\.0 here and 1\.0 in")
 
     def test_other_kernels_for_quantized_weights_are_refused(self):
         for changes, what in (

@@ -136,13 +136,16 @@ def hashed(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def difference(wanted, found, prefix):
+def difference(wanted, found, prefix, more=None):
     """Return a sentence on the first fact of `wanted` that `found` has with another value, or None.
+
+    more: None, or returns a better sentence on a fact with this key, or None.
     """
     for key, value in wanted.items():
         if found.get(key) != value:
-            return (f"{key.removeprefix(prefix)} is {value} here and "
-                    f"{found.get(key, 'not stated')} in the image")
+            name = key.removeprefix(prefix)
+            return (more and more(name)) or (
+                f"{name} is {value} here and {found.get(key, 'not stated')} in the image")
     return None
 
 

@@ -6,10 +6,13 @@ element in the same way. Engines compute some of them from the weights, such as 
 ones, and weights may change while the configuration of the model stays. So a later start must have
 the numbers of the first one.
 """
+import base64
 import collections
 import functools
 import json
+import re
 import types
+import zlib
 
 import torch
 
@@ -17,6 +20,7 @@ from . import attach
 from .facts import hashed
 
 _NUMBERS = (bool, int, float, complex)
+_OF_MODULES = re.compile(r"\._(?:modules|parameters|buffers)/'([^']*)'")
 _COMPILER = "_torchdynamo_"  # attributes that torch.compile() gives to functions: ids, for example
 
 
@@ -110,6 +114,30 @@ def of(model, packages, omitted=()):
 def summary(numbers):
     """Return the count of numbers, as of() returned them, and a hash of them."""
     return f"{len(numbers)}, hash {hashed(json.dumps(sorted(numbers.items())).encode())}"
+
+
+def packed(numbers):
+    """Return numbers, as of() returned them, as a text of few bytes."""
+    return base64.b85encode(zlib.compress(json.dumps(numbers).encode())).decode()
+
+
+def first_difference(numbers, text):
+    """Return a sentence on the first of `numbers` that the packed numbers `text` have with another
+    value, or lack; then of one that only they have. None if there is none, or no text.
+    """
+    if not text:  # of an image that an older version sealed
+        return None
+    others = json.loads(zlib.decompress(base64.b85decode(text)))
+    for path in (*numbers, *others):
+        ours, theirs = numbers.get(path, "not there"), others.get(path, "not there")
+        if ours != theirs:
+            return f"the model's number {shown(path)} is {ours} here and {theirs} in the image"
+    return None
+
+
+def shown(path):
+    """Return a path without the names of the dictionaries that torch's modules have."""
+    return _OF_MODULES.sub(r".\1", path)
 
 
 def _whole(text):

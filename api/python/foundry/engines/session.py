@@ -30,6 +30,7 @@ from .ranks import DIFFERENT, Ranks
 SIZE = 1 << 39   # addresses of the region,
 ASIDE = 1 << 39  # and of its aside area
 INTERPRETER = 1000  # frozen objects that Python may have itself: 3.12 begins with 375
+NUMBERS = "numbers.packed"  # a text of images
 PART = 4000      # characters of a fact that continues in the next one
 DIGITS = 32      # of an image's id, which select it among those of a name
 
@@ -461,7 +462,7 @@ class Session:
         """
         name = self.prefix + "layout"
         sealed = self.found.get(name)
-        difference = facts.difference(self.facts, self.found, self.prefix)
+        difference = facts.difference(self.facts, self.found, self.prefix, self.which)
         if difference is None and layout == sealed:
             return
         if self.look({**self.wanted(), name: layout})[1] is None:
@@ -471,6 +472,12 @@ class Session:
             "the tensors of this process lie elsewhere than those of the process that sealed the "
             f"image (blocks and their hash: {layout} here, {sealed} there)")
         raise Unfit(difference + self.unfetched)
+
+    def which(self, key):
+        """Return a sentence on the first number that differs, if this is the key of the numbers."""
+        if key != "numbers":
+            return None
+        return numbers.first_difference(self.numbers, self.text(NUMBERS))
 
     def load(self):
         """Load the image. Its graphs are built in the background."""
@@ -586,6 +593,7 @@ class Session:
             self.capture.tensor(f"{outputs.OUTPUT}{number}", tensor, use="output",
                                 external=tensor.data_ptr() < self.base + SIZE)
         self.add_text("outputs", text)
+        self.add_text(NUMBERS, numbers.packed(self.numbers))
         self.tensors = self.name_tensors(added.values(), roots, omitted, entire, known)
         for key, value in self.facts.items():
             self.capture.fact(key, value)
@@ -602,8 +610,8 @@ class Session:
         """
         name = numbers.made_later(self.numbers, self.find_numbers())
         if name is not None:
-            raise Unfit(f"the model's number {name} was made after its weights were loaded, and a "
-                        "later start omits that")
+            raise Unfit(f"the model's number {numbers.shown(name)} was made after its weights were "
+                        "loaded, and a later start omits that")
 
     def seal_named(self):
         """Seal, and name the image when it was checked."""
