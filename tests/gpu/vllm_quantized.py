@@ -31,6 +31,7 @@ KINDS = {
     "inputs": Files(engine_quantized.with_inputs, {**FP8, "activation_scheme": "static"}),
     "int8": Files(functools.partial(engine_quantized.packed, bits=8), engine_quantized.integers(8)),
     "gptq8": Files(functools.partial(engine_quantized.gptq, bits=8), {**GPTQ, "bits": 8}),
+    "deepgemm": Files(engine_quantized.in_blocks, engine_quantized.BLOCKS, ("--deep-gemm",)),
     "cache": Files(None, None, CACHE),
     "cache-scales": Files(engine_quantized.with_caches, FP8, CACHE),
 }

@@ -76,6 +76,7 @@ def arguments():
     p.add_argument("--answers", help="a file for all tokens and logprobs")
     p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
     p.add_argument("--quantization", help="how vLLM quantizes weights while it loads them")
+    p.add_argument("--deep-gemm", action="store_true", help="let vLLM use DeepGEMM")
     p.add_argument("--kv-type", default="auto", help="the type of the KV cache")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
@@ -227,6 +228,8 @@ def watch():
 def main():
     a = arguments()
     limit_time(a.limit)
+    if a.deep_gemm:
+        os.environ["VLLM_USE_DEEP_GEMM"] = "1"
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if a.mode != "plain":

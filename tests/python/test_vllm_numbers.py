@@ -87,8 +87,8 @@ class Numbers(Engine):
 
     def test_other_kernels_for_quantized_weights_are_refused(self):
         for changes, what in (
-                ("quantized('DeepGemmFp8BlockScaledMMKernel')",
-                 "the kernel DeepGemmFp8BlockScaledMMKernel for quantized weights (set "
+                ("quantized('FlashInferFp8DeepGEMMKernel')",
+                 "the kernel FlashInferFp8DeepGEMMKernel for quantized weights (set "
                  "VLLM_USE_DEEP_GEMM=0)"),
                 ("quantized('MarlinLinearKernel')",
                  "the kernel MarlinLinearKernel for quantized weights yet"),
@@ -142,6 +142,10 @@ class Numbers(Engine):
         self.assertIn("WARNING Foundry: layers with Fp8LinearMethod and MacheteLinearKernel were "
                       "not run", log)
         self.assertIn("captured and sealed", log)
+        log = self.start(options=other.replace("Machete", "DeepGemmFp8BlockScaledMM").replace(
+            "MMLinear", "MM"), before=KERNELS, FOUNDRY_VLLM="deepgemm")
+        self.assertIn("because layers with Fp8LinearMethod and DeepGemmFp8BlockScaledMMKernel (set "
+                      "VLLM_USE_DEEP_GEMM=0) were not run with images on a GPU", log)
 
     def test_layers_that_are_not_quantized_need_no_kernel(self):
         for kind, bases in ("UnquantizedLinearMethod", "()"), (

@@ -45,5 +45,10 @@ def check_kernel(kernels, name, remedies=(), of="quantized weights"):
     """Raise Unfit for a kernel that is not in `kernels`. remedies: (part of its name, what avoids
     it). of: what it is for.
     """
-    remedy = next((f" ({what})" for part, what in remedies if part in name.lower()), "")
-    check_configuration((name not in kernels, f"the kernel {name} for {of}{remedy}"))
+    check_configuration((name not in kernels,
+                         f"the kernel {name} for {of}{remedy_of(name, remedies)}"))
+
+
+def remedy_of(name, remedies):
+    """Return what avoids a kernel, in brackets, or an empty text."""
+    return next((f" ({what})" for part, what in remedies if part in name.lower()), "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which quantized weights, KV caches and mixtures of experts vLLM can use with an image."""
-from ..engines.quantized import check_kernel, check_layers, check_run
+from ..engines.quantized import check_kernel, check_layers, check_run, remedy_of
 from ..engines.session import check_configuration
 
 METHODS = ("fp8", "compressed-tensors", "auto_gptq", "auto_awq")
@@ -14,7 +14,9 @@ RUN = (("Fp8PerTensorOnlineLinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8LinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8MoEMethod", "TritonExperts"),
        ("UnquantizedFusedMoEMethod", "TritonExperts"))
-KINDS, KERNELS = map(set, zip(*RUN))
+# Others, which need the variable. DeepGEMM compiles kernels at their first use.
+ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
+KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
 CACHES = ("auto", "bfloat16", "float16")  # types of KV caches, unless they are quantized
 FP8_CACHES = ("fp8", "fp8_e4m3")
 VARIABLE = "FOUNDRY_VLLM_COMPARED"  # the operator compares the answers
@@ -76,4 +78,4 @@ def _check_layer(module, method):
         check_configuration((getattr(config, "has_g_idx", False),
                              "weights in the order of activations"))
         if (kind, name) not in RUN:
-            yield f"{kind} and {name}"
+            yield f"{kind} and {name}{remedy_of(name, _REMEDIES)}"
