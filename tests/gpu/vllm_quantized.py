@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM with quantized weights, each kind with two sets of weights.
 
-    python3 tests/gpu/vllm_quantized.py [--mode3] [--ranks 2] [--image] [--limit SECONDS] [KIND...]
+    python3 tests/gpu/vllm_quantized.py [--mode3] [--runner V1] [--ranks 2] [--image]
+                                        [--limit SECONDS] [KIND...]
 
 KIND: see KINDS; without one, all run side by side, so the times say little. Some have a mixture of
 experts, or a quantized KV cache. With two GPUs, half of the kinds run on each. --mode3: with
@@ -54,10 +55,11 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--mode3", action="store_true")
     p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--runner", default="V2")
     p.add_argument("--image", action="store_true")
     p.add_argument("kinds", nargs="*", metavar="KIND")
     a = p.parse_args(more)
-    more = [*(("--mode3", "--unmeasured") if a.mode3 else ()),
+    more = ["--runner", a.runner, *(("--mode3", "--unmeasured") if a.mode3 else ()),
             *(("--ranks", str(a.ranks)) if a.ranks > 1 else ())]
     engine = dataclasses.replace(ENGINE, asked=vllm_start.asked(more))
     engine_quantized.run(engine, a.kinds, engine_quantized.Options(more, a.ranks, a.image), limit)

@@ -271,8 +271,8 @@ class Starts:
                    "weights" in results["later"].get("of Foundry", {}))] * self.image,
                 *(("answers are equal", so) for each in (first, second)
                   for so in equal_answers(each, asked)),
-                ("other weights give other answers", not equal_answers(
-                    (first[0], second[0]), asked)[0])]
+                ("other weights give other answers", bool(first[0] and second[0]) and
+                 not equal_answers((first[0], second[0]), asked)[0])]
 
 
 class Options(typing.NamedTuple):

@@ -35,7 +35,7 @@ try:
         breakable_cuda_graph)
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
-    from foundry.engines import graphs, jit, outputs
+    from foundry.engines import facts as engine_facts, graphs, jit, outputs
     from foundry.sglang import (
         attention, facts, folders, prefill, quantized, ranks, runner, weights)
     MISSING = ""
@@ -432,6 +432,8 @@ class Engine(unittest.TestCase):
         for function in (marlin_utils.apply_gptq_marlin_linear,
                          marlin_utils.apply_awq_marlin_linear):
             self.assertIn("gptq_marlin_gemm", function.__code__.co_names)
+        for pattern in quantized.TUNED:
+            self.assertFalse(engine_facts.tuned("sglang", [pattern]).startswith("0,"), pattern)
         for kind in (fp8.Fp8MoEMethod, unquant.UnquantizedFusedMoEMethod):
             self.assertIn(kind.__name__, quantized.KINDS)
             self.assertIn("self.runner = MoeRunner(", inspect.getsource(kind))

@@ -2,6 +2,9 @@
 """Quantized weights, and numbers of models in the host's memory, with a small engine in SGLang's
 place.
 """
+import functools
+import os
+
 import suite
 from sglang_scripts import Engine
 
@@ -114,14 +117,48 @@ model_runner.ModelRunner.load_model = load_model
                       self.begin("compressed()", FOUNDRY_SGLANG_COMPARED="yes"))
 
     def test_configurations_that_no_gpu_has_run_need_the_variable(self):
-        for more, variables, what in (
-                (", prefill='breakable'", {"counts": "{**PLAIN, 'prefill': 1}"},
-                 "graphs of prefill"),
-                ("", {"FOUNDRY_SGLANG_WEIGHTS": "1"}, "weights from images")):
-            log = self.begin("marlin()", more=more, **variables)
-            self.assertIn(f"because quantized weights with {what} were not run with", log)
-            log = self.begin("marlin()", more=more, FOUNDRY_SGLANG_COMPARED="1", **variables)
-            self.assertIn(f"WARNING Foundry: quantized weights with {what} were not run with", log)
+        more, counts = ", prefill='breakable'", "{**PLAIN, 'prefill': 1}"
+        what = "quantized weights with graphs of prefill were not run with"
+        self.assertIn(f"because {what}", self.begin("marlin()", more=more, counts=counts))
+        self.assertIn(f"WARNING Foundry: {what}", self.begin(
+            "marlin()", more=more, counts=counts, FOUNDRY_SGLANG_COMPARED="1"))
+
+    def test_several_gpus_need_the_variable(self):
+        self.start("""
+            from foundry.engines.session import Unfit
+            from foundry.sglang import quantized
+            def made(count):
+                return types.SimpleNamespace(
+                    model_config=types.SimpleNamespace(quantization="fp8"), tp_size=count,
+                    server_args=types.SimpleNamespace(
+                        torchao_config="", cuda_graph_config=types.SimpleNamespace(
+                            prefill=types.SimpleNamespace(backend="disabled"))))
+            quantized.check(made(1))
+            try:
+                quantized.check(made(2))
+            except Unfit as e:
+                assert str(e).startswith("quantized weights with several GPUs were not run"), e
+            else:
+                raise AssertionError("not refused")
+            """)
+
+    def test_quantized_weights_do_not_come_from_an_image(self):
+        """SGLang's loader makes their tensors."""
+        log = self.begin("fp8()", FOUNDRY_SGLANG_WEIGHTS="1", FOUNDRY_SGLANG_COMPARED="1")
+        self.assertIn("because images do not support quantized weights with FOUNDRY_SGLANG_WEIGHTS",
+                      log)
+
+    def test_tuned_kernels_are_a_fact(self):
+        folder = os.path.join(self.folder.name, "configs", "triton_3")
+        os.makedirs(folder)
+        start = functools.partial(self.begin, "fp8()",
+                                  SGLANG_MOE_CONFIG_DIR=os.path.join(self.folder.name))
+        self.assertIn("captured and sealed", start())
+        self.assertIn("loaded", start(counts="LOADED"))
+        with open(os.path.join(folder, "E=16,N=512.json"), "w", encoding="ascii") as f:
+            f.write("{}")
+        self.assertRegex(start(counts=self.AGAIN),
+                         "because tuned is 1, hash .* here and 0, hash .* in the image")
 
     def test_other_layers_and_kernels_are_refused(self):
         for changes, what in (
@@ -156,6 +193,23 @@ model_runner.ModelRunner.load_model = load_model
             self.assertIn(says, self.start(options=options, before=LAYERS))
         self.assertIn("captured and sealed", self.start(
             options="changes=experts('triton')", before=LAYERS, FOUNDRY_SGLANG_COMPARED="1"))
+
+    def test_a_machine_without_cutlass_has_another_kernel(self):
+        before = LAYERS + ("from sglang.srt.layers.quantization import fp8_utils\n"
+                           "fp8_utils.%s\n")
+        for change, what in (
+                ("use_triton_w8a8_fp8_kernel = True",
+                 "because layers with Fp8LinearMethod and triton_scaled_mm were not run"),
+                ("cutlass_fp8_supported = lambda: False",
+                 "because images do not support the kernel torch._scaled_mm")):
+            self.assertIn(what, self.begin("fp8()", before=before % change))
+
+    def test_kernels_that_were_run_are_known(self):
+        self.start("""
+            from foundry.sglang import quantized
+            for kind, kernel in quantized.RUN:
+                assert kind in quantized.KINDS and kernel in quantized.KERNELS, (kind, kernel)
+            """)
 
     def test_a_variable_that_chooses_a_kernel_is_a_fact(self):
         self.begin("fp8()")

@@ -28,7 +28,8 @@ try:
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs, jit, numbers, outputs
-    from foundry.engines import quantized as engine_quantized, weights as engine_weights
+    from foundry.engines import (
+        facts as engine_facts, quantized as engine_quantized, weights as engine_weights)
     from foundry.vllm import (
         compiled, facts, infos, pieces, quantized, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
@@ -614,6 +615,8 @@ class Engine(unittest.TestCase):
         from vllm.model_executor.layers.fused_moe import (
             modular_kernel, unquantized_fused_moe_method)
         from vllm.model_executor.layers.fused_moe.experts import triton_moe
+        from vllm.model_executor.layers.fused_moe.router import fused_topk_router
+        from vllm.model_executor.layers.fused_moe.runner import moe_runner
         from vllm.model_executor.layers.quantization.compressed_tensors import (
             compressed_tensors, schemes)
         from vllm.model_executor.layers.quantization.online import fp8 as online
@@ -638,6 +641,12 @@ class Engine(unittest.TestCase):
                             "moe_kernel")):
             self.assertIn(f"self.{name} = ", inspect.getsource(kind), kind)
         self.assertTrue(hasattr(modular_kernel.FusedMoEKernel, "fused_experts"))
+        for name in ("self.routed_experts = ", "self.router = ", "def shared_experts"):
+            self.assertIn(name, inspect.getsource(moe_runner.MoERunner))
+        self.assertEqual(fused_topk_router.FusedTopKRouter.__name__, quantized.ROUTER)
+        self.assertIn("self.block_quant", inspect.getsource(fp8.Fp8MoEMethod))
+        for pattern in facts.TUNED:
+            self.assertFalse(engine_facts.tuned("vllm", [pattern]).startswith("0,"), pattern)
         self.assertTrue(issubclass(experts, modular_kernel.FusedMoEExperts))
         self.assertTrue(engine_quantized._of_cache(fp8.Fp8KVCacheMethod(None)))
         self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))

@@ -2,6 +2,9 @@
 """Numbers of models in the host's memory, and quantized weights, with a small engine in vLLM's
 place.
 """
+import functools
+import os
+
 import suite
 from vllm_scripts import Engine
 
@@ -17,10 +20,16 @@ def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", ordered=False):
     method.fp8_linear = made
     return dict(quant_method=method, fp8_linear=made)
 
-def experts(name, kind="UnquantizedFusedMoEMethod"):
+def experts(name, kind="UnquantizedFusedMoEMethod", blocks=True, scheme="dynamic"):
     method = type(kind, (), {})()
+    method.block_quant = blocks
+    method.quant_config = types.SimpleNamespace(activation_scheme=scheme)
     method.moe_kernel = types.SimpleNamespace(fused_experts=type(name, (), {})())
     return dict(quant_method=method)
+"""
+NOT_TUNED = """
+from foundry.vllm import supported
+supported._is_tuned = lambda config: False
 """
 
 
@@ -101,14 +110,15 @@ class Numbers(Engine):
                 ("{'kv_cache_dtype': 'nvfp4'}", "a KV cache of the type nvfp4"),
                 ("experts('DeepGemmExperts', 'Fp8MoEMethod')",
                  "the kernel DeepGemmExperts for quantized weights (set VLLM_USE_DEEP_GEMM=0)"),
+                ("experts('TritonExperts', 'Fp8MoEMethod', blocks=False)",
+                 "experts with one dynamic scale for all tokens"),
                 ("experts('TritonExperts', 'OtherMoEMethod')",
                  "layers quantized by OtherMoEMethod")):
             log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS)
             self.assertIn(f"started without an image, because images do not support {what}", log)
 
     def test_mixtures_of_experts_have_a_kernel_that_was_run(self):
-        before = KERNELS + ("from foundry.vllm import supported\n"
-                            "supported._is_tuned = lambda config: False\n")
+        before = KERNELS + NOT_TUNED
         for changes, what in (
                 ("experts('FlashInferExperts')", "the kernel FlashInferExperts for mixtures of "
                                                  "experts (start with --moe-backend triton)"),
@@ -116,10 +126,58 @@ class Numbers(Engine):
                  "layers of the class UnquantizedFusedMoEMethod")):
             log = self.start(options=f"moe=True, changes={changes}", before=before)
             self.assertIn(f"started without an image, because images do not support {what}", log)
-        for more in ("", ", 'Fp8MoEMethod'"):
+        for name, more in (("plain", ""), ("fp8", ", 'Fp8MoEMethod'")):
             options = f"moe=True, changes=experts('TritonExperts'{more})"
             self.assertIn("captured and sealed", self.start(
-                options=options, before=before, FOUNDRY_VLLM="experts" + more.strip(", '")))
+                options=options, before=before, FOUNDRY_VLLM=name))
+        routed = ("moe=True, changes={'routed_experts': 1, 'shared_experts': %s, "
+                  "'router': type('%s', (), {})()}")
+        self.assertIn("captured and sealed", self.start(
+            options=routed % (None, "FusedTopKRouter"), before=before, FOUNDRY_VLLM="routed"))
+        for options, what in (
+                (routed % (1, "FusedTopKRouter"), "experts with shared experts"),
+                (routed % (1, "GroupedTopKRouter"),
+                 "experts with the router GroupedTopKRouter and shared experts"),
+                ("moe=True, changes=experts('TritonExperts', 'Fp8MoEMethod', blocks=False, "
+                 "scheme='static')", "layers with experts with one scale for each tensor")):
+            log = self.start(options=options, before=before, FOUNDRY_VLLM="others")
+            self.assertIn(f"because {what} were not run with images on a GPU", log)
+
+    def test_experts_with_the_v1_runner_need_the_variable(self):
+        options = "moe=True, runner='V1', graphs='FULL'"
+        self.assertIn("because experts with the V1 runner were not run with images", self.start(
+            options=options, before=NOT_TUNED, counts="ONCE_V1"))
+        self.assertIn("captured and sealed", self.start(
+            options=options, before=NOT_TUNED, counts="ONCE_V1", FOUNDRY_VLLM_COMPARED="1"))
+
+    def test_tuned_kernels_are_a_fact(self):
+        folder = os.path.join(self.folder.name, "tuned")
+        os.mkdir(folder)
+        start = functools.partial(
+            self.start, options="moe=True, changes=experts('TritonExperts')",
+            before=KERNELS + NOT_TUNED, VLLM_TUNED_CONFIG_FOLDER=folder)
+        self.assertIn("captured and sealed", start())
+        self.assertIn("loaded", start(counts="LOADED"))
+        with open(os.path.join(folder, "E=16,N=512.json"), "w", encoding="ascii") as f:
+            f.write("{}")
+        self.assertRegex(start(), "because tuned is 1, hash .* here and 0, hash .* in the image")
+
+    def test_several_gpus_need_the_variable(self):
+        self.start("""
+            from foundry.engines.session import Unfit
+            from foundry.vllm import quantized
+            for made, what in ((config(quantization="fp8", ranks=2), "quantized weights"),
+                               (config(moe=True, ranks=2), "experts")):
+                try:
+                    quantized.check(made, 2)
+                except Unfit as e:
+                    assert str(e).startswith(f"{what} with several GPUs were not run"), e
+                else:
+                    raise AssertionError(what)
+                quantized.check(made, 1)
+            for kind in ("auto", "bfloat16", "float16"):
+                quantized.check(config(cache_dtype=kind), 2)
+            """)
 
     def test_a_quantized_cache_has_scales_from_the_start(self):
         options = "cache_dtype='fp8', changes={'kv_cache_dtype': 'fp8'}"

@@ -26,7 +26,8 @@ def config(seqs=4, weight=3.0, hidden=False, ranks=1, sizes=(4, 2, 1), quantizat
     layer = space(get_attn_backend=lambda: space(get_name=lambda: attention))
     return space(
         compute_hash=lambda: "hash", sizes=sizes, weight=weight, hidden_constant=hidden,
-        runner=runner, compiled_constant=constant, loader_changes=changes or {}, rope=rope,
+        runner=runner, use_v2_model_runner=runner == "V2", compiled_constant=constant,
+        loader_changes=changes or {}, rope=rope,
         model_config=space(model="some/model", revision=None, dtype="float32",
                            architectures=["Architecture"],
                            quantization=quantization, seed=0, max_model_len=100,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of a start that an image must share to be used, for all engines."""
+import glob
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -99,6 +100,21 @@ def code(model):
             with open(path, "rb") as f:
                 files[name] = hashed(f.read())
     return hashed(repr(sorted(files.items())).encode())
+
+
+def tuned(package, patterns, own=None):
+    """Return the number of files with block sizes of Triton's kernels, and a hash of their names,
+    with those of their folders, and of their contents. Operators tune them.
+
+    patterns: of glob, below the engine's package. own: an operator's folder and a pattern, or None.
+    """
+    folder = os.path.dirname(importlib.util.find_spec(package).origin)
+    found = []
+    for start, pattern in (*([own] if own else []), *((folder, each) for each in patterns)):
+        for path in sorted(glob.glob(os.path.join(glob.escape(start), pattern))):
+            with open(path, "rb") as f:
+                found.append((path.split(os.sep)[-2:], hashed(f.read())))
+    return f"{len(found)}, hash {hashed(repr(found).encode())}"
 
 
 def source(package, names):

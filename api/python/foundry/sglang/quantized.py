@@ -6,9 +6,10 @@ SGLang's backend. Marlin's kernel has locks in a tensor of SGLang's object for t
 makes this tensor, and its values are 0 between calls.
 """
 import json
+import os
 
 from ..engines import attach
-from ..engines.facts import hashed
+from ..engines.facts import hashed, stated, tuned
 from ..engines.quantized import check_kernel, check_layers, check_run
 from ..engines.session import check_configuration
 from . import facts, weights
@@ -23,6 +24,9 @@ RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
        ("AWQMarlinLinearScheme", "gptq_marlin_gemm"))
 VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
 EXPERTS = "UnquantizedFusedMoEMethod"
+# Files with block sizes of kernels for experts, and for quantized weights.
+TUNED = ("srt/layers/moe/moe_runner/triton_utils/configs/*/*.json",
+         "srt/layers/quantization/configs/*.json")
 TYPES = ("weight_type", "quant_type")  # where a configuration has the type of weights
 TILE = 128  # weights in each direction that the kernel of CUTLASS for blocks multiplies
 _REMEDIES = (("deepgemm", "start with --fp8-gemm-backend cutlass"),
@@ -36,9 +40,10 @@ def check(runner):
     check_configuration((method not in (None, *METHODS), f"weights quantized by {method}"),
                         (args.torchao_config, "weights quantized by torchao"))
     if method is not None:
+        # SGLang quantizes and repacks in the function that reads the files.
+        check_configuration((weights.wanted(), f"quantized weights with {weights.VARIABLE}"))
         check_run(VARIABLE, (runner.tp_size > 1, "several GPUs"),
-                  (args.cuda_graph_config.prefill.backend != "disabled", "graphs of prefill"),
-                  (weights.wanted(), "weights from images"))
+                  (args.cuda_graph_config.prefill.backend != "disabled", "graphs of prefill"))
 
 
 def check_model(runner):
@@ -60,15 +65,19 @@ class _Schemes:
                     yield name + step, each
 
 
-def places(runner):
-    """Return {key: value} of a fact of the model that was just loaded: a hash of where the tensors
-    of its schemes lie. It is empty if the weights are not quantized.
+def facts_of(runner):
+    """Return {key: value} of facts of the model that was just loaded, if its weights are quantized
+    or it has experts: where the tensors of its schemes lie, and the files with block sizes of
+    kernels.
     """
-    if runner.model_config.quantization is None:
+    kinds = {type(getattr(each, "quant_method", None)).__name__ for each in runner.model.modules()}
+    if runner.model_config.quantization is None and EXPERTS not in kinds:
         return {}
     found = attach.plain(_Schemes(runner.model))
-    return {facts.PREFIX + "quantized": f"{len(found)} tensors of schemes, hash "
-            f"{hashed(json.dumps(found).encode())}"}
+    own = os.environ.get("SGLANG_MOE_CONFIG_DIR")
+    return stated(facts.PREFIX, {
+        "quantized": f"{len(found)} tensors of schemes, hash {hashed(json.dumps(found).encode())}",
+        "tuned": tuned("sglang", TUNED, own and (own, "configs/*/*.json"))})
 
 
 def _blocks(function, layer):

@@ -216,7 +216,7 @@ class Session(session.Session):
         done = original()
         try:
             quantized.check_model(self.runner)
-            self.facts.update(quantized.places(self.runner))
+            self.facts.update(quantized.facts_of(self.runner))
         except Exception as e:
             self.give_up(e)
             return done

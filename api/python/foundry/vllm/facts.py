@@ -10,6 +10,9 @@ from . import compiled, runners
 PREFIX = "vllm."
 # Variables of vLLM that select kernels and are not in its own list of those.
 VARIABLES = ("VLLM_TUNED_CONFIG_FOLDER", "VLLM_NCCL_SO_PATH")
+# Files with block sizes of kernels for experts, and for quantized weights.
+TUNED = ("model_executor/layers/fused_moe/configs/*.json",
+         "model_executor/layers/quantization/utils/configs/*.json")
 # source() of the versions of vLLM that were run with Foundry on a GPU.
 SOURCES = {"0.25.1": "badee3b771a8b58b"}
 # source() of those that were read, compared with the former, and tested without a GPU.
@@ -48,6 +51,9 @@ def early(worker):
         "modes": facts.modes(), "packages": facts.packages(), "source": source(),
         "config": config.compute_hash(),
     }
+    if model.is_moe or model.quantization is not None:
+        own = envs.VLLM_TUNED_CONFIG_FOLDER
+        found["tuned"] = facts.tuned("vllm", TUNED, own and (own, "*.json"))
     return facts.stated(PREFIX, found)
 
 

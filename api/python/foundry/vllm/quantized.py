@@ -19,6 +19,7 @@ ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
 KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
 CACHES = ("auto", "bfloat16", "float16")  # types of KV caches, unless they are quantized
 FP8_CACHES = ("fp8", "fp8_e4m3")
+ROUTER = "FusedTopKRouter"  # vLLM's class that selects experts, which was run
 VARIABLE = "FOUNDRY_VLLM_COMPARED"  # the operator compares the answers
 _KERNELS = "vllm.model_executor.kernels.linear."
 _REMEDIES = (("deepgemm", "set VLLM_USE_DEEP_GEMM=0"),
@@ -27,9 +28,12 @@ _REMEDIES = (("deepgemm", "set VLLM_USE_DEEP_GEMM=0"),
 
 def check(config, count):
     """Raise Unfit for an unsupported way to quantize. config: of vLLM. count: of the ranks."""
-    method = config.model_config.quantization
+    method, experts = config.model_config.quantization, config.model_config.is_moe
     check_configuration((method not in (None, *METHODS), f"weights quantized by {method}"))
     check_run(VARIABLE, (method and count > 1, "several GPUs"))
+    check_run(VARIABLE, (experts and count > 1, "several GPUs"),
+              (experts and not getattr(config, "use_v2_model_runner", False), "the V1 runner"),
+              of="experts")
     _check_cache(config.cache_config, "cache_dtype")
 
 
@@ -42,7 +46,7 @@ def _check_cache(owner, name):
         return False
     check_configuration(
         (kind not in CACHES + FP8_CACHES, f"a KV cache of the type {kind}"),
-        (getattr(owner, "calculate_kv_scales", False),
+        (kind in FP8_CACHES and getattr(owner, "calculate_kv_scales", False),
          "a KV cache with scales that the first request determines"))
     return kind in FP8_CACHES
 
@@ -61,7 +65,22 @@ def check_model(model):
     """Raise Unfit for unsupported kernels or KV caches in a model that was just loaded."""
     caches = [_check_cache(module, "kv_cache_dtype") for _, module in model.named_modules()]
     check_run(VARIABLE, (any(caches), "a KV cache in FP8"), of="models")
+    check_run(VARIABLE, *_experts(model), of="experts")
     check_layers(VARIABLE, model, KINDS, _check_layer)
+
+
+def _experts(model):
+    """Yield (True, what of a model's experts was not run)."""
+    found = {}  # in the order of the layers
+    for _, module in model.named_modules():
+        if getattr(module, "routed_experts", None) is None:
+            continue
+        router = type(getattr(module, "router", None)).__name__
+        if router != ROUTER:
+            found[f"the router {router}"] = True
+        if getattr(module, "shared_experts", None) is not None:
+            found["shared experts"] = True
+    yield from ((True, each) for each in found)
 
 
 def _check_layer(module, method):
@@ -71,6 +90,12 @@ def _check_layer(module, method):
     of = "mixtures of experts" if plain else "quantized weights"
     check_configuration((not found or kind not in KINDS,
                          f"layers of the class {kind}" if plain else f"layers quantized by {kind}"))
+    if kind == "Fp8MoEMethod":
+        # One scale for the inputs of all tokens would depend on what pads a batch.
+        check_configuration((not (method.block_quant or method.quant_config.activation_scheme ==
+                                  "static"), "experts with one dynamic scale for all tokens"))
+        if not method.block_quant:
+            yield "experts with one scale for each tensor"
     for kernel in found:
         name, config = type(kernel).__name__, getattr(kernel, "config", None)
         check_kernel(KERNELS, name, _REMEDIES, of)

@@ -9,6 +9,7 @@ def compile_factors():
 
 
 VLLM_CACHE_ROOT = os.path.join(os.path.expanduser("~"), ".cache", "vllm")
+VLLM_TUNED_CONFIG_FOLDER = os.environ.get("VLLM_TUNED_CONFIG_FOLDER")
 VLLM_GPU_SYNC_CHECK = os.environ.get("VLLM_GPU_SYNC_CHECK")
 VLLM_USE_AOT_COMPILE = VLLM_USE_STANDALONE_COMPILE = True
 VLLM_DISABLE_COMPILE_CACHE = os.environ.get("VLLM_DISABLE_COMPILE_CACHE") == "1"
