@@ -5,7 +5,9 @@
  *
  * - A write waits for earlier work of other streams, and their later work waits for the write, if
  *   the legacy default stream is one of the two, and not else.
- * - cuMemFree() waits for pending writes, also while a stream captures.
+ * - cuMemFree() waits for pending writes, also while a stream captures, or if their stream was
+ *   destroyed meanwhile.
+ * - Threads that write batches to one stream do not mix them.
  *
  * Lines that begin with "note" are facts about the driver, for people.
  *
@@ -20,6 +22,9 @@
 #include "tests/lib/parts.h"
 
 #define PATIENCE_MS 20 /* an operation that has not run after this time waits */
+#define BATCH 32       /* writes of one call */
+#define ROUNDS 250
+#define WRITERS 2
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 enum kind { WRITE, COPY, KINDS };
@@ -383,6 +388,107 @@ static void frees(void)
 				free_pending(&freeings[i], kind, gate);
 }
 
+/* A stream is destroyed at once, and its work goes on. */
+static void free_of_destroyed(enum kind kind)
+{
+	CUdeviceptr p = part_mem(64);
+	CUstream stream;
+	CUresult res;
+	bool rang;
+
+	if (!cu(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING))
+		return;
+	gate_close(PATIENCE_MS);
+	gate_put(HOST, stream);
+	update(kind, stream, p, ++last);
+	cu(cuStreamDestroy_v2, stream);
+	res = drv->cuMemFree_v2(p);
+	rang = !gate_open();
+	printf("note: %-14s stream destroyed, %s: result %d, %s\n", gate_names[HOST],
+	       kind_names[kind], (int)res, yes(rang));
+	check(!res && rang);
+}
+
+static void destroyed(void)
+{
+	int kind;
+
+	for (kind = 0; kind < KINDS; kind++)
+		free_of_destroyed(kind);
+}
+
+/* --- batches of several threads --- */
+
+struct writer {
+	pthread_t thread;
+	uint64_t *cells, *seen; /* on the device; seen: what the cells had after each batch */
+	uint64_t value;         /* of the first batch */
+	CUresult res;
+};
+
+static void *writer_run(void *arg)
+{
+	struct writer *w = arg;
+	CUstreamBatchMemOpParams ops[BATCH] = { 0 };
+	int round, i;
+
+	w->res = drv->cuCtxSetCurrent(ctx);
+	for (round = 0; !w->res && round < ROUNDS; round++) {
+		for (i = 0; i < BATCH; i++) {
+			ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+			ops[i].writeValue.address = (CUdeviceptr)(uintptr_t)(w->cells + i);
+			ops[i].writeValue.value64 = w->value + (uint64_t)round;
+		}
+		w->res = drv->cuStreamBatchMemOp_v2(streams[FREE], BATCH, ops, 0);
+		if (!w->res)
+			w->res = drv->cuMemcpyDtoDAsync_v2(
+				(CUdeviceptr)(uintptr_t)(w->seen + (size_t)round * BATCH),
+				(CUdeviceptr)(uintptr_t)w->cells, BATCH * sizeof(uint64_t),
+				streams[FREE]);
+	}
+	return NULL;
+}
+
+/* Returns how many of the batches were seen with numbers of another one. */
+static int mixed(const uint64_t *seen)
+{
+	int found = 0, round, i;
+
+	for (round = 0; round < WRITERS * ROUNDS; round++) {
+		for (i = 1; i < BATCH && seen[round * BATCH + i] == seen[round * BATCH]; i++)
+			;
+		found += i < BATCH;
+	}
+	return found;
+}
+
+static void threads(void)
+{
+	static uint64_t seen[WRITERS * ROUNDS * BATCH];
+	struct writer writers[WRITERS] = { 0 };
+	CUdeviceptr cells = part_mem(BATCH * sizeof(uint64_t)), all = part_mem(sizeof(seen));
+	int i, found;
+
+	for (i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){
+			.cells = (uint64_t *)(uintptr_t)cells,
+			.seen = (uint64_t *)(uintptr_t)all + (size_t)i * ROUNDS * BATCH,
+			.value = (uint64_t)i * ROUNDS + 1
+		};
+		check(!pthread_create(&writers[i].thread, NULL, writer_run, &writers[i]));
+	}
+	for (i = 0; i < WRITERS; i++)
+		check(!pthread_join(writers[i].thread, NULL) && !writers[i].res);
+	cu(cuStreamSynchronize, streams[FREE]);
+	cu(cuMemcpyDtoH_v2, seen, all, sizeof(seen));
+	found = mixed(seen);
+	printf("note: %d of %d batches of %d threads are mixed\n", found, WRITERS * ROUNDS,
+	       WRITERS);
+	check(!found && seen[0]);
+	cu(cuMemFree_v2, cells);
+	cu(cuMemFree_v2, all);
+}
+
 /* --- preparation --- */
 
 /* The first use of a function may wait for other work, so everything is used once before. */
@@ -430,7 +536,12 @@ static bool prepare(void)
 
 int main(int argc, char **argv)
 {
-	static const struct part parts[] = { { "order", order }, { "frees", frees } };
+	static const struct part parts[] = {
+		{ "order", order },
+		{ "frees", frees },
+		{ "destroyed", destroyed },
+		{ "threads", threads },
+	};
 	double start;
 	int has = 0;
 
