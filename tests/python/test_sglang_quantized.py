@@ -193,6 +193,8 @@ model_runner.ModelRunner.load_model = load_model
             self.assertIn(says, self.start(options=options, before=LAYERS))
         self.assertIn("captured and sealed", self.start(
             options="changes=experts('triton')", before=LAYERS, FOUNDRY_SGLANG_COMPARED="1"))
+        self.assertIn("True", self.script("import foundry\nprint('sglang.tuned' in "
+                                          "foundry.Store().facts('test'))\n"))
 
     def test_a_machine_without_cutlass_has_another_kernel(self):
         before = LAYERS + ("from sglang.srt.layers.quantization import fp8_utils\n"

@@ -4,6 +4,7 @@ place.
 """
 import functools
 import os
+import textwrap
 
 import suite
 from vllm_scripts import Engine
@@ -138,8 +139,10 @@ class Numbers(Engine):
                 (routed % (1, "FusedTopKRouter"), "experts with shared experts"),
                 (routed % (1, "GroupedTopKRouter"),
                  "experts with the router GroupedTopKRouter and shared experts"),
-                ("moe=True, changes=experts('TritonExperts', 'Fp8MoEMethod', blocks=False, "
-                 "scheme='static')", "layers with experts with one scale for each tensor")):
+                ("moe=True, changes={'router': type('FusedTopKRouter', (), {})(), "
+                 "'routed_experts': types.SimpleNamespace(**experts('TritonExperts', "
+                 "'Fp8MoEMethod', blocks=False, scheme='static'))}",
+                 "experts with one scale for each tensor")):
             log = self.start(options=options, before=before, FOUNDRY_VLLM="others")
             self.assertIn(f"because {what} were not run with images on a GPU", log)
 
@@ -150,6 +153,23 @@ class Numbers(Engine):
         self.assertIn("captured and sealed", self.start(
             options=options, before=NOT_TUNED, counts="ONCE_V1", FOUNDRY_VLLM_COMPARED="1"))
 
+    def test_deepgemm_changes_experts_of_other_kernels(self):
+        before = KERNELS + NOT_TUNED + textwrap.dedent("""
+            import sys
+            utils, found = types.ModuleType("vllm.utils"), types.ModuleType("deep_gemm")
+            found.is_deep_gemm_supported, utils.deep_gemm = lambda: True, found
+            sys.modules["vllm.utils"] = utils
+            """)
+        for name, changes, refused in (
+                ("fp8", "experts('TritonExperts', 'Fp8MoEMethod')", True),
+                ("plain", "experts('TritonExperts')", False),
+                ("blocks", "quantized('CutlassFp8BlockScaledMMKernel', kind='Fp8LinearMethod')",
+                 False)):
+            log = self.start(options=f"quantization='fp8', changes={changes}", before=before,
+                             FOUNDRY_VLLM=name)
+            self.assertIn("because layers with DeepGEMM's form of scales (set VLLM_USE_DEEP_GEMM=0)"
+                          if refused else "captured and sealed", log)
+
     def test_tuned_kernels_are_a_fact(self):
         folder = os.path.join(self.folder.name, "tuned")
         os.mkdir(folder)
@@ -158,9 +178,25 @@ class Numbers(Engine):
             before=KERNELS + NOT_TUNED, VLLM_TUNED_CONFIG_FOLDER=folder)
         self.assertIn("captured and sealed", start())
         self.assertIn("loaded", start(counts="LOADED"))
-        with open(os.path.join(folder, "E=16,N=512.json"), "w", encoding="ascii") as f:
+        path = os.path.join(folder, "E=16,N=512.json")
+        with open(path, "w", encoding="ascii") as f:
             f.write("{}")
         self.assertRegex(start(), "because tuned is 1, hash .* here and 0, hash .* in the image")
+        self.assertIn("loaded", start(counts="LOADED"))
+        with open(path, "w", encoding="ascii") as f:
+            f.write("[]")
+        self.assertRegex(start(), "because tuned is 1, hash .* here and 1, hash .* in the image")
+        os.rename(path, os.path.join(folder, "E=16,N=256.json"))
+        self.assertRegex(start(), "because tuned is 1, hash .* here and 1, hash .* in the image")
+        os.mkdir(os.path.join(folder, "a folder.json"))
+        self.assertRegex(start(), "because tuned is 2, hash .* here and 1, hash .* in the image")
+
+    def test_only_kernels_that_may_be_tuned_have_this_fact(self):
+        for options, there in (("", False), ("quantization='fp8'", True)):
+            self.start(options=options, FOUNDRY_VLLM=f"of{there}")
+            found = self.script("import foundry\nprint('vllm.tuned' in foundry.Store().facts("
+                                f"'of{there}'))\n")
+            self.assertEqual(found.strip(), str(there))
 
     def test_several_gpus_need_the_variable(self):
         self.start("""

@@ -22,11 +22,11 @@ VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "DISABL
              "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 # The same, by how their names begin.
 _PREFIXES = ("FLASHINFER_", "TRITON_", "TORCHINDUCTOR_", "NCCL_", "CUBLAS_", "CUBLASLT_", "CUDNN_",
-             "FLA_")
+             "FLA_", "DG_")
 # Those with one of these words only change where something lies, what is logged, or how hosts
 # reach each other.
 _NEUTRAL = re.compile("(^|_)(CACHE|CACHES|DIR|PATH|WORKSPACE|LOG|LOGS|LOGGING|LOGLEVEL|LOGDEST|"
-                      "RUN_ID|HOST|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB)(_|$)")
+                      "RUN_ID|HOST|PORT|PLUGINS|HOME|VERBOSE|DEBUG|SOCKET|IB|PRINT|DUMP)(_|$)")
 # Except these: files with settings of kernels, libraries, changes that are undone, switches, and
 # kernels that are compiled for debugging.
 _SELECTING = re.compile("_CONFIG_(DIR|FOLDER)$|_SO_PATH$|_DEBUG_REVERT_|_USE_|^TRITON_DEBUG$|"
@@ -103,18 +103,26 @@ def code(model):
 
 
 def tuned(package, patterns, own=None):
-    """Return the number of files with block sizes of Triton's kernels, and a hash of their names,
-    with those of their folders, and of their contents. Operators tune them.
+    """Return the number of files with block sizes of Triton's kernels, and a hash of their names
+    and contents. Operators tune them.
 
     patterns: of glob, below the engine's package. own: an operator's folder and a pattern, or None.
     """
     folder = os.path.dirname(importlib.util.find_spec(package).origin)
-    found = []
-    for start, pattern in (*([own] if own else []), *((folder, each) for each in patterns)):
-        for path in sorted(glob.glob(os.path.join(glob.escape(start), pattern))):
-            with open(path, "rb") as f:
-                found.append((path.split(os.sep)[-2:], hashed(f.read())))
+    places = [*([own] if own else []), *((folder, each) for each in patterns)]
+    found = [(number, os.path.relpath(path, start), _content(path))
+             for number, (start, pattern) in enumerate(places)
+             for path in sorted(glob.glob(os.path.join(glob.escape(start), pattern)))]
     return f"{len(found)}, hash {hashed(repr(found).encode())}"
+
+
+def _content(path):
+    """Return a hash of a file, or a text if it cannot be read."""
+    try:
+        with open(path, "rb") as f:
+            return hashed(f.read())
+    except OSError:
+        return "not readable"
 
 
 def source(package, names):

@@ -77,7 +77,7 @@ def facts_of(runner):
     own = os.environ.get("SGLANG_MOE_CONFIG_DIR")
     return stated(facts.PREFIX, {
         "quantized": f"{len(found)} tensors of schemes, hash {hashed(json.dumps(found).encode())}",
-        "tuned": tuned("sglang", TUNED, own and (own, "configs/*/*.json"))})
+        "tuned": tuned("sglang", TUNED, None if own is None else (own, "configs/*/*.json"))})
 
 
 def _blocks(function, layer):

@@ -53,7 +53,7 @@ def early(worker):
     }
     if model.is_moe or model.quantization is not None:
         own = envs.VLLM_TUNED_CONFIG_FOLDER
-        found["tuned"] = facts.tuned("vllm", TUNED, own and (own, "*.json"))
+        found["tuned"] = facts.tuned("vllm", TUNED, None if own is None else (own, "*.json"))
     return facts.stated(PREFIX, found)
 
 
