@@ -421,8 +421,8 @@ static void destroyed(void)
 
 struct writer {
 	pthread_t thread;
-	uint64_t *cells, *seen; /* on the device; seen: what the cells had after each batch */
-	uint64_t value;         /* of the first batch */
+	CUdeviceptr cells, seen; /* seen: what the cells had after each batch */
+	uint64_t value;          /* of the first batch */
 	CUresult res;
 };
 
@@ -436,15 +436,14 @@ static void *writer_run(void *arg)
 	for (round = 0; !w->res && round < ROUNDS; round++) {
 		for (i = 0; i < BATCH; i++) {
 			ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-			ops[i].writeValue.address = (CUdeviceptr)(uintptr_t)(w->cells + i);
+			ops[i].writeValue.address = w->cells + (size_t)i * 8;
 			ops[i].writeValue.value64 = w->value + (uint64_t)round;
 		}
 		w->res = drv->cuStreamBatchMemOp_v2(streams[FREE], BATCH, ops, 0);
 		if (!w->res)
-			w->res = drv->cuMemcpyDtoDAsync_v2(
-				(CUdeviceptr)(uintptr_t)(w->seen + (size_t)round * BATCH),
-				(CUdeviceptr)(uintptr_t)w->cells, BATCH * sizeof(uint64_t),
-				streams[FREE]);
+			w->res = drv->cuMemcpyDtoDAsync_v2(w->seen + (size_t)round * BATCH * 8,
+							   w->cells, (size_t)BATCH * 8,
+							   streams[FREE]);
 	}
 	return NULL;
 }
@@ -466,13 +465,13 @@ static void threads(void)
 {
 	static uint64_t seen[WRITERS * ROUNDS * BATCH];
 	struct writer writers[WRITERS] = { 0 };
-	CUdeviceptr cells = part_mem(BATCH * sizeof(uint64_t)), all = part_mem(sizeof(seen));
+	CUdeviceptr cells = part_mem((size_t)BATCH * 8), all = part_mem(sizeof(seen));
 	int i, found;
 
 	for (i = 0; i < WRITERS; i++) {
 		writers[i] = (struct writer){
-			.cells = (uint64_t *)(uintptr_t)cells,
-			.seen = (uint64_t *)(uintptr_t)all + (size_t)i * ROUNDS * BATCH,
+			.cells = cells,
+			.seen = all + (size_t)i * ROUNDS * BATCH * 8,
 			.value = (uint64_t)i * ROUNDS + 1
 		};
 		check(!pthread_create(&writers[i].thread, NULL, writer_run, &writers[i]));

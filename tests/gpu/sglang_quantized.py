@@ -43,7 +43,7 @@ def begin(limit, title, mode, folder, *more, **options):
 
 
 ENGINE = engine_quantized.Engine(
-    "sglang", os.path.abspath(__file__), begin, sglang_start.ASKED, sglang_start.nothing_done,
+    "sglang", os.path.abspath(__file__), begin, sglang_start.nothing_done,
     {**sglang_start.QWEN3, "hidden_size": 2048, "intermediate_size": 6144}, KINDS,
     lambda line: any(word in line for word in SHOWN))
 
@@ -59,7 +59,7 @@ def main():
     p.add_argument("kinds", nargs="*", metavar="KIND")
     a = p.parse_args(more)
     engine_quantized.run(ENGINE, a.kinds, engine_quantized.Options(
-        ("--prefill", a.prefill), caches=a.caches), limit)
+        ["--prefill", a.prefill], sglang_start.ASKED, caches=a.caches), limit)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ weights give equal answers, and the later ones load the image and neither profil
 compile. With --limit, it ends its starts then, and prints what it has.
 """
 import argparse
-import dataclasses
 import functools
 import os
 import sys
@@ -43,8 +42,7 @@ def begin(*start, **options):
 
 
 ENGINE = engine_quantized.Engine(
-    "vllm", os.path.abspath(__file__), begin, vllm_start.ASKED, vllm_start.nothing_done,
-    vllm_start.QWEN3, KINDS,
+    "vllm", os.path.abspath(__file__), begin, vllm_start.nothing_done, vllm_start.QWEN3, KINDS,
     lambda line: ("Kernel" in line and " for " in line) or "MoE backend" in line)
 
 
@@ -61,8 +59,8 @@ def main():
     a = p.parse_args(more)
     more = ["--runner", a.runner, *(("--mode3", "--unmeasured") if a.mode3 else ()),
             *(("--ranks", str(a.ranks)) if a.ranks > 1 else ())]
-    engine = dataclasses.replace(ENGINE, asked=vllm_start.asked(more))
-    engine_quantized.run(engine, a.kinds, engine_quantized.Options(more, a.ranks, a.image), limit)
+    engine_quantized.run(ENGINE, a.kinds, engine_quantized.Options(
+        more, vllm_start.asked(more), a.ranks, a.image), limit)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import typing
 
-from engine_child import Start
+import engine_start
 from engine_start import QWEN3, answers, model_in, write_model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,15 +37,10 @@ class Engine:
 
 
 def begin(engine, limit, name, mode, folder, store, more=(), gate=None, **variables):
-    """Begin a start, which has its log and, with `gate`, its gate in `folder`."""
-    pre = [] if mode == "plain" else ["-m", "foundry", "run"]
-    return Start(
-        limit, name, [
-            *pre, engine.script, "--mode", mode, "--model", model_in(folder), "--caches",
-            engine.caches or os.path.join(folder, "caches"), "--limit", str(limit.left()),
-            *engine.options, *more],
-        os.path.join(folder, name + ".log"), gate and os.path.join(folder, name + ".gate"),
-        **{**engine.variables, "FOUNDRY_STORE": os.path.join(folder, store), **variables})
+    """Begin a start, as engine_start.begin() does."""
+    return engine_start.begin(
+        engine.script, limit, name, mode, folder, "--model", model_in(folder), *engine.options,
+        *more, gate=gate, store=store, caches=engine.caches, **{**engine.variables, **variables})
 
 
 def damage(store):

@@ -184,7 +184,6 @@ class Engine:
     package: str
     script: str
     begin: typing.Callable
-    asked: tuple
     nothing_done: typing.Callable
     config: dict
     kinds: dict
@@ -222,7 +221,7 @@ class Starts:
             return engine.begin(limit, f"{name}: {title}", mode, folder, "--weights", weights,
                                 *engine.kinds[name].options, *options.more, gate=gate, place=place,
                                 gpu=gpu)
-        self.engine, self.name, self.folder, self.image = engine, name, folder, options.image
+        self.engine, self.name, self.folder, self.options = engine, name, folder, options
         for place in ("plain", "first") if options.caches else ():
             shutil.copytree(options.caches, os.path.join(folder, place, "caches"))
         self.use(SETS[0])
@@ -242,7 +241,7 @@ class Starts:
 
     def run(self):
         """Return [(what, whether it is so)]."""
-        results, starts, asked = {}, self.starts, self.engine.asked
+        results, starts, asked = {}, self.starts, self.options.asked
 
         def done(*titles):
             for title in titles:
@@ -268,7 +267,7 @@ class Starts:
                 *((f"{title}: no work", self.engine.nothing_done(one))
                   for title, one in results.items() if "later" in title),
                 *[("later: weights from an image",
-                   "weights" in results["later"].get("of Foundry", {}))] * self.image,
+                   "weights" in results["later"].get("of Foundry", {}))] * self.options.image,
                 *(("answers are equal", so) for each in (first, second)
                   for so in equal_answers(each, asked)),
                 ("other weights give other answers", bool(first[0] and second[0]) and
@@ -276,11 +275,13 @@ class Starts:
 
 
 class Options(typing.NamedTuple):
-    """How kinds are run. more: options of each start. ranks: GPUs of each engine. image: whether
-    the weights are from images, too. caches: a folder with files for all caches, or None.
+    """How kinds are run. more: options of each start. asked: the answers that are equal. ranks:
+    GPUs of each engine. image: whether the weights are from images, too. caches: a folder with
+    files for all caches, or None.
     """
 
-    more: tuple
+    more: list
+    asked: tuple
     ranks: int = 1
     image: bool = False
     caches: str | None = None

@@ -239,19 +239,22 @@ def first_and_later(begun, remove, asked, names=None):
             not done_for_requests(found["later"])]
 
 
-def begin(script, limit, title, mode, folder, *more, gate=False, place=".", gpu=None):
-    """Begin a start in a process of its own, by a script. Its caches and its store are in the
-    folder `place` of `folder`. gpu: None, or the number of the only GPU that it sees.
+def begin(script, limit, title, mode, folder, *more, gate=False, place="", store="store",
+          caches=None, gpu=None, **variables):
+    """Begin a start in a process of its own, by a script. Its log and, with `gate`, its gate are in
+    `folder`. Its store is in the folder `place` of that, and so are its caches, if `caches` names
+    no other folder. gpu: None, or the number of the only GPU that it sees.
     """
     from engine_child import Start
     place = os.path.join(folder, place)
     os.makedirs(place, exist_ok=True)
     return Start(limit, title, [
         *(() if mode == "plain" else ("-m", "foundry", "run")), os.path.abspath(script), "--mode",
-        mode, "--limit", str(limit.left()), "--caches", os.path.join(place, "caches"), *more],
-        os.path.join(folder, title + ".log"), gate and os.path.join(folder, title + ".gate"),
-        FOUNDRY_STORE=os.path.join(place, "store"),
-        **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
+        mode, "--limit", str(limit.left()), "--caches", caches or os.path.join(place, "caches"),
+        *more], os.path.join(folder, title + ".log"),
+        gate and os.path.join(folder, title + ".gate"),
+        **{"FOUNDRY_STORE": os.path.join(place, store), **variables,
+           **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})})
 
 
 def first_difference(ours, theirs):

@@ -95,6 +95,10 @@ class Numbers(Engine):
         log = self.start(options=options % 2.0, before=KERNELS, counts=self.AGAIN)
         self.assertRegex(log, r"because the model's number model\..*scale is 2\.0 here and 1\.0 in")
 
+    def refused(self, what, options, before=KERNELS):
+        self.assertIn(f"started without an image, because images do not support {what}",
+                      self.start(options=options, before=before))
+
     def test_other_kernels_for_quantized_weights_are_refused(self):
         for changes, what in (
                 ("quantized('FlashInferFp8DeepGEMMKernel')",
@@ -115,8 +119,7 @@ class Numbers(Engine):
                  "experts with one dynamic scale for all tokens"),
                 ("experts('TritonExperts', 'OtherMoEMethod')",
                  "layers quantized by OtherMoEMethod")):
-            log = self.start(options=f"quantization='fp8', changes={changes}", before=KERNELS)
-            self.assertIn(f"started without an image, because images do not support {what}", log)
+            self.refused(what, f"quantization='fp8', changes={changes}")
 
     def test_mixtures_of_experts_have_a_kernel_that_was_run(self):
         before = KERNELS + NOT_TUNED
@@ -125,8 +128,7 @@ class Numbers(Engine):
                                                  "experts (start with --moe-backend triton)"),
                 ("{'quant_method': type('UnquantizedFusedMoEMethod', (), {})()}",
                  "layers of the class UnquantizedFusedMoEMethod")):
-            log = self.start(options=f"moe=True, changes={changes}", before=before)
-            self.assertIn(f"started without an image, because images do not support {what}", log)
+            self.refused(what, f"moe=True, changes={changes}", before)
         for name, more in (("plain", ""), ("fp8", ", 'Fp8MoEMethod'")):
             options = f"moe=True, changes=experts('TritonExperts'{more})"
             self.assertIn("captured and sealed", self.start(

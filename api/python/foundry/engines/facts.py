@@ -110,19 +110,19 @@ def tuned(package, patterns, own=None):
     """
     folder = os.path.dirname(importlib.util.find_spec(package).origin)
     places = [*([own] if own else []), *((folder, each) for each in patterns)]
-    found = [(number, os.path.relpath(path, start), _content(path))
+    found = [(number, os.path.relpath(path, start), (data := content(path)) and hashed(data))
              for number, (start, pattern) in enumerate(places)
              for path in sorted(glob.glob(os.path.join(glob.escape(start), pattern)))]
     return f"{len(found)}, hash {hashed(repr(found).encode())}"
 
 
-def _content(path):
-    """Return a hash of a file, or a text if it cannot be read."""
+def content(path):
+    """Return the bytes of a file, or None if it cannot be read."""
     try:
         with open(path, "rb") as f:
-            return hashed(f.read())
+            return f.read()
     except OSError:
-        return "not readable"
+        return None
 
 
 def source(package, names):

@@ -14,7 +14,7 @@ import os
 import sys
 
 from . import log
-from .facts import hashed
+from .facts import content, hashed
 
 FOLDER = "flashinfer-cache"  # its name in an image
 CARRIED = (".so", ".cubin")  # the suffixes of files that FlashInfer loads
@@ -32,21 +32,12 @@ def folder():
     return {FOLDER: os.path.join(base, ".cache", "flashinfer")}
 
 
-def _data(path):
-    """Return the bytes of a file, or None if it cannot be read."""
-    try:
-        with open(path, "rb") as f:
-            return f.read()
-    except OSError:
-        return None
-
-
 def is_built(path):
     """Return whether ninja has noted that it built the library with this path. It would take the
     library of an image for that one, and not build it though flags or sources are others.
     """
     folder, name = os.path.split(path)
-    logs = (_data(os.path.join(each, ".ninja_log")) for each in (folder, os.path.dirname(folder)))
+    logs = (content(os.path.join(each, ".ninja_log")) for each in (folder, os.path.dirname(folder)))
     return name.endswith(".so") and any(f"/{name}\t".encode() in (each or b"") for each in logs)
 
 
@@ -68,7 +59,7 @@ def _tree(folder):
     found = []
     for parent, _, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in names):
-            found.append((os.path.relpath(path, folder), hashed(_data(path) or b"")))
+            found.append((os.path.relpath(path, folder), hashed(content(path) or b"")))
     return hashed(repr(sorted(found)).encode()) if found else None
 
 
@@ -79,7 +70,7 @@ def _description(spec):
     flags = (spec.name, spec.extra_cflags, spec.extra_cuda_cflags, spec.extra_ldflags,
              spec.needs_device_linking)
     env = sys.modules["flashinfer.jit.env"]
-    sources = map(_data, spec.sources)
+    sources = map(content, spec.sources)
     return {"flags": hashed(repr(flags).encode()),
             "sources": [*(None if each is None else hashed(each) for each in sources),
                         *(_tree(each) for each in (env.FLASHINFER_INCLUDE_DIR,
@@ -98,7 +89,7 @@ def _is_of_image(description, spec, path):
     """Return whether the library on the disk is that of the image, and fits a module."""
     try:
         return (_fits(description, _description(spec))
-                and hashed(_data(path) or b"") == description["library"])
+                and hashed(content(path) or b"") == description["library"])
     except Exception as e:  # another version of Foundry has described it, or FlashInfer is another
         log.debug("Foundry: the module %s cannot be compared: %r", path, e)
         return False
@@ -117,7 +108,7 @@ def describe(path, data):
             return known  # an image has brought it; this host may lack its sources
         found = _description(spec)
         if None in found["sources"][:len(spec.sources)] or (
-                _data(spec.ninja_path) != _commands(spec).encode()):
+                content(spec.ninja_path) != _commands(spec).encode()):
             return None
         return {**found, "library": library}
     except Exception as e:  # FlashInfer is another

@@ -11,12 +11,18 @@ from .session import check_allowed, check_configuration
 
 def check_run(variable, *more, of="quantized weights"):
     """Raise Unfit for what was not run, unless the operator allows it. more: (whether, what).
-    variable: as check_allowed() takes it. of: what has it.
+    variable, of: as not_run() takes them.
     """
-    found = [what for whether, what in more if whether]
+    not_run(variable, of, [what for whether, what in more if whether])
+
+
+def not_run(variable, of, found):
+    """Raise Unfit if `found` has anything, unless the operator allows it. found: names of what was
+    not run, also several times. variable: as check_allowed() takes it. of: what has it.
+    """
     if found:
-        check_allowed(variable, f"{of} with {' and '.join(found)} were not run with images on a "
-                      "GPU")
+        check_allowed(variable, f"{of} with {' and '.join(dict.fromkeys(found))} were not run with "
+                      "images on a GPU")
 
 
 def _of_cache(method):
@@ -31,14 +37,14 @@ def check_layers(variable, model, kinds, check):
     what of them was not run. Layers that are not quantized are checked if their class is in
     `kinds`.
     """
-    others = {}  # {what was not run: True}
+    others = []  # what was not run
     for _, module in model.named_modules():
         method = getattr(module, "quant_method", None)
         kind = type(method).__name__
         if not (method is None or _of_cache(method) or
                 (kind.startswith("Unquantized") and kind not in kinds)):
-            others.update(dict.fromkeys(check(module, method), True))
-    check_run(variable, *((True, what) for what in others), of="layers")
+            others.extend(check(module, method))
+    not_run(variable, "layers", others)
 
 
 def check_kernel(kernels, name, remedies=(), of="quantized weights"):

@@ -70,8 +70,9 @@ def facts_of(runner):
     or it has experts: where the tensors of its schemes lie, and the files with block sizes of
     kernels.
     """
-    kinds = {type(getattr(each, "quant_method", None)).__name__ for each in runner.model.modules()}
-    if runner.model_config.quantization is None and EXPERTS not in kinds:
+    if runner.model_config.quantization is None and not any(
+            type(getattr(each, "quant_method", None)).__name__ == EXPERTS
+            for each in runner.model.modules()):
         return {}
     found = attach.plain(_Schemes(runner.model))
     own = os.environ.get("SGLANG_MOE_CONFIG_DIR")

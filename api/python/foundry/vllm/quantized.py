@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which quantized weights, KV caches and mixtures of experts vLLM can use with an image."""
-from ..engines.quantized import check_kernel, check_layers, check_run, remedy_of
+from ..engines.quantized import check_kernel, check_layers, check_run, not_run, remedy_of
 from ..engines.session import check_configuration
 
 METHODS = ("fp8", "compressed-tensors", "auto_gptq", "auto_awq")
@@ -65,7 +65,7 @@ def check_model(model):
     """Raise Unfit for unsupported kernels or KV caches in a model that was just loaded."""
     caches = [_check_cache(module, "kv_cache_dtype") for _, module in model.named_modules()]
     check_run(VARIABLE, (any(caches), "a KV cache in FP8"), of="models")
-    check_run(VARIABLE, *_experts(model), of="experts")
+    not_run(VARIABLE, "experts", list(_experts(model)))
     check_layers(VARIABLE, model, KINDS, _check_layer)
 
 
@@ -81,20 +81,18 @@ def _has_deepgemm():
 
 
 def _experts(model):
-    """Yield (True, what of a model's experts was not run)."""
-    found = {}  # in the order of the layers
+    """Yield what of a model's experts was not run."""
     for _, module in model.named_modules():
         if getattr(module, "routed_experts", None) is None:
             continue
         router = type(getattr(module, "router", None)).__name__
         if router != ROUTER:
-            found[f"the router {router}"] = True
+            yield f"the router {router}"
         if getattr(module, "shared_experts", None) is not None:
-            found["shared experts"] = True
+            yield "shared experts"
         method = getattr(module.routed_experts, "quant_method", None)
         if type(method).__name__ == "Fp8MoEMethod" and not method.block_quant:
-            found["one scale for each tensor"] = True
-    yield from ((True, each) for each in found)
+            yield "one scale for each tensor"
 
 
 def _check_layer(module, method):
