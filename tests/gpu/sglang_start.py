@@ -38,6 +38,7 @@ PHASES = {"init_torch_distributed": "device", "load_model": "weights",
           "alloc_memory_pool": "kv cache", "init_attention_backends": "attention",
           "init_cuda_graphs": "capture or load"}
 ASKED = ("alone", "sampled alone")  # answers that depend on no other request
+FIRST_PORT, PORTS = 10000, 20000  # below those that Linux gives to clients
 ROWS = ("imports", "imports of the scheduler", "device", "weights", "kv cache", "attention",
         "capture or load", "engine", "first token", "first token since the process began")
 # SGLang's defaults for this GPU are FlashAttention 3, and FlashInfer, which compiles for minutes.
@@ -161,6 +162,13 @@ def plug_in(caches):
                  "watch = sglang_start:watch\n")
 
 
+def free_port():
+    """Return a port for the ranks. SGLang chooses a free one long before it listens there, and
+    engines side by side could get the same.
+    """
+    return FIRST_PORT + os.getpid() % PORTS
+
+
 def main():
     a = arguments()
     limit_time(a.limit)
@@ -183,7 +191,7 @@ def main():
         disable_flashinfer_autotune=True, random_seed=0, disable_radix_cache=True,
         context_length=2048, log_level="info", tp_size=a.ranks,
         disable_custom_all_reduce=a.ranks > 1, quantization=a.quantization,
-        fp8_gemm_runner_backend=a.fp8_gemm)
+        fp8_gemm_runner_backend=a.fp8_gemm, nccl_port=free_port())
     ready, noted = time.monotonic(), notes()
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()

@@ -230,6 +230,8 @@ def main():
     limit_time(a.limit)
     if a.deep_gemm:
         os.environ["VLLM_USE_DEEP_GEMM"] = "1"
+        # Otherwise a start compiles kernels for more than ten minutes.
+        os.environ.setdefault("VLLM_DEEP_GEMM_WARMUP", "skip")
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if a.mode != "plain":

@@ -260,9 +260,10 @@ class Starts:
             if self.engine.said(line):
                 print(f"{self.name}: {line[:300]}", flush=True)
         first, second = list(results.values())[:3], list(results.values())[3:]
+        ranks = self.options.ranks
         return [*((f"{title}: succeeds", bool(one)) for title, one in results.items()),
-                ("first: seals", starts["first"].says(1, "captured and sealed")),
-                *((f"{title}: loads", starts[title].says(1, "Foundry: loaded"))
+                ("first: seals", starts["first"].says(ranks, "captured and sealed")),
+                *((f"{title}: loads", starts[title].says(ranks, "Foundry: loaded"))
                   for title in starts if "later" in title),
                 *((f"{title}: no work", self.engine.nothing_done(one))
                   for title, one in results.items() if "later" in title),

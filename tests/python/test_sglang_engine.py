@@ -4,6 +4,7 @@
 It notices an SGLang whose model runner has other phases, or names that foundry.sglang does not
 expect.
 """
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -35,7 +36,8 @@ try:
         breakable_cuda_graph)
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
-    from foundry.engines import facts as engine_facts, graphs, jit, outputs
+    from foundry.engines import (
+        facts as engine_facts, graphs, jit, outputs, session as engine_session)
     from foundry.sglang import (
         attention, facts, folders, prefill, quantized, ranks, runner, weights)
     MISSING = ""
@@ -294,6 +296,28 @@ class Engine(unittest.TestCase):
         self.assertIs(args[3], output)
         self.assertEqual((args[1:3], args[4:], more), ((None, None), (True, 3), {"sinks": None}))
         self.assertIs(returned, output)
+
+    def test_what_only_a_returned_view_keeps_is_not_stale(self):
+        def multiplied(rows):
+            return torch.ones(rows, 2)
+
+        def linear(rows):
+            return multiplied(rows).view(rows, 2)  # as SGLang's layers with quantized weights
+        with torch.no_grad():
+            returned, used = linear(8), linear(6)
+            holder = types.SimpleNamespace(tensor=used._base)
+        names = "attach.find", "attach.stale", "area.tensors"
+        with contextlib.ExitStack() as undo:
+            find, stale, tensors = (undo.enter_context(
+                mock.patch(f"foundry.engines.session.{name}")) for name in names)
+            find.return_value = {}
+            tensors.side_effect = lambda *_: [returned, returned._base, used, used._base]
+            session = types.SimpleNamespace(capture=None, base=0, packages=())
+            engine_session.Session.name_tensors(
+                session, [1], {}, (), [returned[:4], returned, used], [])
+        (_, numbers, others, _), = (each.args for each in stale.call_args_list)
+        self.assertEqual(numbers, [1])
+        self.assertEqual([id(each) for each in others], [id(holder.tensor)])
 
     def test_the_replay_of_a_graph_of_prefill_uses_these_tables(self):
         used = BreakableCudaGraphBackend.replay.__code__.co_names

@@ -222,6 +222,7 @@ class Tensor:
     __slots__ = ("shape", "dtype", "device", "_addr", "_stride", "_memory", "_version", "negated",
                  "__dict__", "__weakref__")
     requires_grad = False
+    _base = None  # its views keep memory, but no tensor
     layout = strided
 
     def __init__(self, addr, shape, keep=None, dtype=float32, stride=None, memory=None):

@@ -8,6 +8,7 @@ that loads, since its objects have the same constructors.
 """
 import bisect
 import contextlib
+import gc
 import re
 
 import torch
@@ -180,6 +181,18 @@ def _ranges(others, placed):
         if start in kept:
             start, size = each.data_ptr(), each.nbytes
         yield start - start % 8, start + size, each  # slots() rounds addresses down
+
+
+def bases(tensors):
+    """Return the tensors that only views among `tensors` keep.
+
+    Outside torch.inference_mode() a view keeps the tensor that it was made of. If no object of
+    Python refers to that one, nothing can write to it but through its views.
+    """
+    found = [each._base for each in tensors if each._base is not None]
+    holders = [each for each in gc.get_referrers(*found) if each is not found]
+    held = {id(each) for each in gc.get_referents(*holders)}
+    return [each for each in found if id(each) not in held]
 
 
 def stale(capture, keys, others, placed=()):

@@ -656,7 +656,7 @@ class Session:
             log.debug("Foundry: aside: %s %s %s", path, tensor.dtype, list(tensor.shape))
             self.capture.tensor(path, tensor, use="state")
         placed = [*found.values(), *returned]
-        skipped = {id(each) for each in (*placed, *known)}
+        skipped = {id(each) for each in (*placed, *known, *attach.bases(placed))}
         others = [each for each in area.tensors(start, start + ASIDE) if id(each) not in skipped]
         for each in others:
             log.debug("Foundry: aside, no place: %s %s", each.dtype, list(each.shape))
