@@ -154,6 +154,11 @@ class Files(typing.NamedTuple):
     options: tuple = ()
     shape: dict = types.MappingProxyType({})
 
+    @property
+    def fixed(self):
+        """Whether the model has the weights of the files, so that an image can have them, too."""
+        return "--quantization" not in self.options
+
 
 KINDS = {
     "online": Files(None, None, ("--quantization", "fp8")),
@@ -260,7 +265,8 @@ class Starts:
             if self.engine.said(line):
                 print(f"{self.name}: {line[:300]}", flush=True)
         first, second = list(results.values())[:3], list(results.values())[3:]
-        ranks = self.options.ranks
+        ranks, later = self.options.ranks, results["later"] or {}
+        from_image = self.options.image and self.engine.kinds[self.name].fixed
         return [*((f"{title}: succeeds", bool(one)) for title, one in results.items()),
                 ("first: seals", starts["first"].says(ranks, "captured and sealed")),
                 *((f"{title}: loads", starts[title].says(ranks, "Foundry: loaded"))
@@ -268,7 +274,7 @@ class Starts:
                 *((f"{title}: no work", self.engine.nothing_done(one))
                   for title, one in results.items() if "later" in title),
                 *[("later: weights from an image",
-                   "weights" in results["later"].get("of Foundry", {}))] * self.options.image,
+                   "weights" in later.get("of Foundry", {}))] * from_image,
                 *(("answers are equal", so) for each in (first, second)
                   for so in equal_answers(each, asked)),
                 ("other weights give other answers", bool(first[0] and second[0]) and

@@ -522,8 +522,8 @@ class Engine(unittest.TestCase):
 
     @staticmethod
     def quantized(layer, method=None):
-        with mock.patch.object(quantized, "RUN", ()):
-            return list(quantized._check_layer(layer, method))
+        with mock.patch.object(quantized, "RUN", ()), mock.patch.object(quantized, "ORDERED", ()):
+            return list(quantized._check_layer(False, layer, method))
 
     def test_results_of_a_graph_that_cannot_be_restored_are_refused(self):
         made = LogitsProcessorOutput(next_token_logits=torch.zeros(1), customized_info={"a": [1]})

@@ -102,8 +102,10 @@ model_runner.ModelRunner.load_model = load_model
                 ("fp8(shape=(128, 8), scales=8)", "Fp8LinearMethod and triton_scaled_mm"),
                 ("{**fp8(), 'input_scale': 1.0}", "static scales of inputs"),
                 ("compressed()", "CompressedTensorsW8A8Fp8 and fp8_scaled_mm"),
-                ("marlin(bits=8, ordered=True)",
-                 "weights in the order of activations and 8 bits"),
+                ("marlin(bits=8, ordered=True)", "8 bits"),
+                ("marlin(ordered=True, kind='CompressedTensorsWNA16')",
+                 "CompressedTensorsWNA16 and gptq_marlin_gemm and weights in the order of "
+                 "activations"),
                 ("awq(bits=8)", "AWQMarlinLinearScheme and gptq_marlin_gemm and 8 bits")):
             log = self.begin(changes)
             self.assertIn("started without an image, because layers with "
@@ -116,12 +118,16 @@ model_runner.ModelRunner.load_model = load_model
         self.assertIn("because FOUNDRY_SGLANG_COMPARED is 'yes'",
                       self.begin("compressed()", FOUNDRY_SGLANG_COMPARED="yes"))
 
-    def test_configurations_that_no_gpu_has_run_need_the_variable(self):
+    def test_graphs_of_prefill_that_no_gpu_has_run_need_the_variable(self):
         more, counts = ", prefill='breakable'", "{**PLAIN, 'prefill': 1}"
-        what = "quantized weights with graphs of prefill were not run with"
+        what = ("layers with GPTQMarlinLinearScheme and gptq_marlin_gemm in graphs of prefill were "
+                "not run with")
         self.assertIn(f"because {what}", self.begin("marlin()", more=more, counts=counts))
         self.assertIn(f"WARNING Foundry: {what}", self.begin(
             "marlin()", more=more, counts=counts, FOUNDRY_SGLANG_COMPARED="1"))
+        self.assertIn("captured and sealed", self.begin(
+            "fp8(cutlass_w8a8_block_fp8_linear_with_fallback)", more=more, counts=counts,
+            before=LAYERS, FOUNDRY_SGLANG="run"))
 
     def test_several_gpus_need_the_variable(self):
         self.start("""
@@ -211,6 +217,7 @@ model_runner.ModelRunner.load_model = load_model
             from foundry.sglang import quantized
             for kind, kernel in quantized.RUN:
                 assert kind in quantized.KINDS and kernel in quantized.KERNELS, (kind, kernel)
+            assert set(quantized.IN_PREFILL) < set(quantized.RUN)
             """)
 
     def test_a_variable_that_chooses_a_kernel_is_a_fact(self):

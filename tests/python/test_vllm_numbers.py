@@ -148,12 +148,10 @@ class Numbers(Engine):
             log = self.start(options=options, before=before, FOUNDRY_VLLM="others")
             self.assertIn(f"because {what} were not run with images on a GPU", log)
 
-    def test_experts_with_the_v1_runner_need_the_variable(self):
-        options = "moe=True, runner='V1', graphs='FULL'"
-        self.assertIn("because experts with the V1 runner were not run with images", self.start(
-            options=options, before=NOT_TUNED, counts="ONCE_V1"))
+    def test_experts_with_the_v1_runner_are_supported(self):
         self.assertIn("captured and sealed", self.start(
-            options=options, before=NOT_TUNED, counts="ONCE_V1", FOUNDRY_VLLM_COMPARED="1"))
+            options="moe=True, runner='V1', graphs='FULL', changes=experts('TritonExperts')",
+            before=KERNELS + NOT_TUNED, counts="ONCE_V1"))
 
     def test_deepgemm_changes_experts_of_other_kernels(self):
         before = KERNELS + NOT_TUNED + textwrap.dedent("""
@@ -200,29 +198,51 @@ class Numbers(Engine):
                                 f"'of{there}'))\n")
             self.assertEqual(found.strip(), str(there))
 
-    def test_several_gpus_need_the_variable(self):
-        self.start("""
-            from foundry.engines.session import Unfit
-            from foundry.vllm import quantized
-            for made, what in ((config(quantization="fp8", ranks=2), "quantized weights"),
-                               (config(moe=True, ranks=2), "experts")):
-                try:
-                    quantized.check(made, 2)
-                except Unfit as e:
-                    assert str(e).startswith(f"{what} with several GPUs were not run"), e
-                else:
-                    raise AssertionError(what)
-                quantized.check(made, 1)
-            for kind in ("auto", "bfloat16", "float16"):
-                quantized.check(config(cache_dtype=kind), 2)
-            """)
+    # Checks layers of several GPUs in one process.
+    SEVERAL = KERNELS + textwrap.dedent("""
+        from foundry.engines.session import Unfit
+        from foundry.vllm import quantized as checked
+        class Model:
+            def __init__(self, **changes):
+                vars(self).update(changes)
+            def named_modules(self):
+                return [("model", self)]
+        def why(check, *args):
+            try:
+                check(*args)
+            except Unfit as e:
+                return str(e).partition(" were not run")[0]
+        """)
+
+    def test_what_was_run_on_several_gpus_is_supported(self):
+        self.start(self.SEVERAL + textwrap.dedent("""
+            made = config(moe=True, ranks=2)
+            assert why(checked.check, made, 2) == "experts with several GPUs"
+            assert why(checked.check, made, 1) is None
+            for options in dict(quantization="fp8"), dict(cache_dtype="bfloat16"):
+                assert why(checked.check, config(ranks=2, **options), 2) is None
+            blocks = "CutlassFp8BlockScaledMMKernel"
+            for name, kind, run in ((blocks, "Fp8LinearMethod", True),
+                                    ("MacheteLinearKernel", "CompressedTensorsLinearMethod", True),
+                                    ("MacheteLinearKernel", "AutoGPTQLinearMethod", False)):
+                model = Model(**quantized(name, kind=kind))
+                assert why(checked.check_model, config(), model) is None
+                assert why(checked.check_model, config(ranks=2), model) == (
+                    None if run else f"layers with {kind} and {name} on several GPUs")
+            """))
+
+    def test_a_quantized_cache_is_supported_as_it_was_run(self):
+        options = "cache_dtype='fp8', changes={'kv_cache_dtype': 'fp8'}"
+        self.assertIn("captured and sealed", self.start(options=options))
+        self.start(self.SEVERAL + textwrap.dedent("""
+            model = Model(kv_cache_dtype="fp8")
+            for options, what in ((dict(mode=3), "torch.compile"), (dict(runner="V1"), "the V1 "
+                                  "runner"), (dict(ranks=2), "several GPUs")):
+                found = why(checked.check_model, config(**options), model)
+                assert found == f"KV caches in FP8 with {what}", found
+            """))
 
     def test_a_quantized_cache_has_scales_from_the_start(self):
-        options = "cache_dtype='fp8', changes={'kv_cache_dtype': 'fp8'}"
-        self.assertIn("because models with a KV cache in FP8 were not run with images on a GPU "
-                      "(set FOUNDRY_VLLM_COMPARED=1", self.start(options=options))
-        self.assertIn("captured and sealed",
-                      self.start(options=options, FOUNDRY_VLLM_COMPARED="1"))
         log = self.start(options="cache_dtype='fp8', scaled=True")
         self.assertIn("because images do not support a KV cache with scales that the first request "
                       "determines", log)

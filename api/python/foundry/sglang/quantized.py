@@ -5,6 +5,7 @@ Kernels have the names of SGLang's functions that start them, and those of exper
 SGLang's backend. Marlin's kernel has locks in a tensor of SGLang's object for the layer. Each start
 makes this tensor, and its values are 0 between calls.
 """
+import functools
 import json
 import os
 
@@ -20,8 +21,14 @@ KERNELS = ("fp8_scaled_mm", "cutlass_w8a8_block_fp8_linear_with_fallback",
 # (SGLang's class for layers, its kernel) that were run with images.
 RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
        ("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),
+       ("Fp8LinearMethod", "triton_w8a8_block_fp8_linear"),
        ("CompressedTensorsW8A8Fp8", "fp8_scaled_mm"),
+       ("CompressedTensorsWNA16", "gptq_marlin_gemm"),
+       ("GPTQMarlinLinearScheme", "gptq_marlin_gemm"),
        ("AWQMarlinLinearScheme", "gptq_marlin_gemm"))
+# Those of them that were run with graphs of prefill.
+IN_PREFILL = (("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),)
+ORDERED = ("GPTQMarlinLinearScheme",)  # run with weights in the order of activations
 VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
 EXPERTS = "UnquantizedFusedMoEMethod"
 # Files with block sizes of kernels for experts, and for quantized weights.
@@ -42,13 +49,13 @@ def check(runner):
     if method is not None:
         # SGLang quantizes and repacks in the function that reads the files.
         check_configuration((weights.wanted(), f"quantized weights with {weights.VARIABLE}"))
-        check_run(VARIABLE, (runner.tp_size > 1, "several GPUs"),
-                  (args.cuda_graph_config.prefill.backend != "disabled", "graphs of prefill"))
+        check_run(VARIABLE, (runner.tp_size > 1, "several GPUs"))
 
 
 def check_model(runner):
     """Raise Unfit for unsupported kernels in the model that was just loaded."""
-    check_layers(VARIABLE, runner.model, KINDS, _check_layer)
+    prefill = runner.server_args.cuda_graph_config.prefill.backend != "disabled"
+    check_layers(VARIABLE, runner.model, KINDS, functools.partial(_check_layer, prefill))
 
 
 class _Schemes:
@@ -138,8 +145,10 @@ def _config(owner):
     return getattr(owner, "quant_config", None)
 
 
-def _check_layer(module, method):
-    """Raise Unfit for an unsupported layer. Yield what of it was not run."""
+def _check_layer(prefill, module, method):
+    """Raise Unfit for an unsupported layer. Yield what of it was not run. prefill: whether there
+    are graphs of prefill.
+    """
     owner = getattr(module, "scheme", None) or method
     kind, config = type(owner).__name__, _config(owner)
     check_configuration((kind not in KINDS, f"layers quantized by {kind}"))
@@ -148,7 +157,9 @@ def _check_layer(module, method):
                  "mixtures of experts" if kind == EXPERTS else "quantized weights")
     if (kind, name) not in RUN:
         yield f"{kind} and {name}"
-    if getattr(config, "has_g_idx", False):
+    elif prefill and (kind, name) not in IN_PREFILL:
+        yield f"{kind} and {name} in graphs of prefill"
+    if getattr(config, "has_g_idx", False) and kind not in ORDERED:
         yield "weights in the order of activations"
     # SGLang's types of weights have no truth value.
     of_weights = next((getattr(config, name) for name in TYPES if hasattr(config, name)), None)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which quantized weights, KV caches and mixtures of experts vLLM can use with an image."""
+import functools
+
 from ..engines.quantized import check_kernel, check_layers, check_run, not_run, remedy_of
 from ..engines.session import check_configuration
 
@@ -14,6 +16,9 @@ RUN = (("Fp8PerTensorOnlineLinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8LinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8MoEMethod", "TritonExperts"),
        ("UnquantizedFusedMoEMethod", "TritonExperts"))
+# Those of them that were run on several GPUs.
+ON_SEVERAL = (("Fp8LinearMethod", "CutlassFp8BlockScaledMMKernel"),
+              ("CompressedTensorsLinearMethod", "MacheteLinearKernel"))
 # Others, which need the variable. DeepGEMM compiles kernels at their first use.
 ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
 KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
@@ -30,10 +35,7 @@ def check(config, count):
     """Raise Unfit for an unsupported way to quantize. config: of vLLM. count: of the ranks."""
     method, experts = config.model_config.quantization, config.model_config.is_moe
     check_configuration((method not in (None, *METHODS), f"weights quantized by {method}"))
-    check_run(VARIABLE, (method and count > 1, "several GPUs"))
-    check_run(VARIABLE, (experts and count > 1, "several GPUs"),
-              (experts and not getattr(config, "use_v2_model_runner", False), "the V1 runner"),
-              of="experts")
+    check_run(VARIABLE, (experts and count > 1, "several GPUs"), of="experts")
     _check_cache(config.cache_config, "cache_dtype")
 
 
@@ -61,12 +63,18 @@ def _kernels(module):
         if f"{type(each).__module__}.".startswith(_KERNELS))]
 
 
-def check_model(model):
-    """Raise Unfit for unsupported kernels or KV caches in a model that was just loaded."""
+def check_model(config, model):
+    """Raise Unfit for unsupported kernels or KV caches in a model that was just loaded. config: of
+    vLLM.
+    """
+    several = config.parallel_config.world_size > 1
     caches = [_check_cache(module, "kv_cache_dtype") for _, module in model.named_modules()]
-    check_run(VARIABLE, (any(caches), "a KV cache in FP8"), of="models")
+    if any(caches):
+        check_run(VARIABLE, (config.compilation_config.mode, "torch.compile"),
+                  (not getattr(config, "use_v2_model_runner", False), "the V1 runner"),
+                  (several, "several GPUs"), of="KV caches in FP8")
     not_run(VARIABLE, "experts", list(_experts(model)))
-    check_layers(VARIABLE, model, KINDS, _check_layer)
+    check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, several))
 
 
 def _has_deepgemm():
@@ -95,8 +103,10 @@ def _experts(model):
             yield "one scale for each tensor"
 
 
-def _check_layer(module, method):
-    """Raise Unfit for an unsupported layer. Yield what of it was not run."""
+def _check_layer(several, module, method):
+    """Raise Unfit for an unsupported layer. Yield what of it was not run. several: whether there
+    are several GPUs.
+    """
     kind, found = type(method).__name__, _kernels(module)
     plain = kind.startswith("Unquantized")
     of = "mixtures of experts" if plain else "quantized weights"
@@ -116,3 +126,5 @@ def _check_layer(module, method):
                              "weights in the order of activations"))
         if (kind, name) not in RUN:
             yield f"{kind} and {name}{remedy_of(name, _REMEDIES)}"
+        elif several and (kind, name) not in ON_SEVERAL:
+            yield f"{kind} and {name} on several GPUs"

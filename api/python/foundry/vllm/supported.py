@@ -70,7 +70,7 @@ def check_model(config, model):
     ATTENTION, or other kernels for quantized weights or a mixture of experts than those that are
     supported. vLLM may select them itself.
     """
-    quantized.check_model(model)
+    quantized.check_model(config, model)
     layers = config.compilation_config.static_forward_context.values()
     names = {each.get_attn_backend().get_name() for each in layers
              if hasattr(each, "get_attn_backend")}
