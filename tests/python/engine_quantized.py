@@ -19,10 +19,10 @@ BLOCK = 128   # weights of one scale
 SPREAD = 0.04  # of usual weights
 LAYERS = 8
 SETS = ("weights", "other weights")
-# What a mixture of experts has in its configuration.
+# What a mixture of experts has in its configuration. SGLang's class never ties the embeddings.
 EXPERTS = {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 16,
            "num_experts_per_tok": 4, "moe_intermediate_size": 512, "norm_topk_prob": True,
-           "decoder_sparse_step": 1, "mlp_only_layers": []}
+           "decoder_sparse_step": 1, "mlp_only_layers": [], "tie_word_embeddings": False}
 
 
 def compressed(kind, weights, inputs=None):
