@@ -21,7 +21,7 @@
 #include "arch/unreported.h"
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 11
+#define FDRY_HOOK_VERSION 12
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* The form in which device code was loaded. */
@@ -175,6 +175,10 @@ struct fdry_hook {
 	 * has the handle, and must mean this array, not an earlier one with the handle; NULL: no
 	 * graph is concerned. FDRY_E_REFUSED says why @array is none. */
 	int (*array)(CUgraph graph, CUarray array, struct fdry_hook_array *ret);
+
+	/* The paths of the files from which the program has loaded code, without links, in order,
+	 * each with a NUL behind it (malloc'ed); NULL if there are none. */
+	int (*code_files)(char **ret, size_t *len);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

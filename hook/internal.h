@@ -338,6 +338,14 @@ void fdry_note_adopt(const struct fdry_load *load, void *alloc, size_t len);
 void fdry_note_alias(CUlibrary library, CUmodule module);
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
+/* code_files.c */
+
+/* Note the file at @path, from which code was loaded. Without memory it is not noted. */
+void fdry_code_file_add(const char *path);
+/* The paths that were noted, without links, in order, each with a NUL behind it (malloc'ed); NULL
+ * if there are none. */
+int fdry_hook_code_files(char **ret, size_t *len);
+
 /* capture_list.c */
 
 /* What is noted of a capture. */

@@ -163,6 +163,7 @@ static void file_note(struct file *f, const char *path, const struct fdry_load *
 	data = file_read(f);
 	if (data && file_same(f, path)) {
 		fdry_note_adopt(load, data, (size_t)f->st.st_size);
+		fdry_code_file_add(path);
 	} else {
 		free(data);
 		fdry_note(load);

@@ -43,6 +43,7 @@ static const struct fdry_hook table = {
 	.conditional = fdry_hook_conditional,
 	.attributes = fdry_hook_attributes,
 	.array = fdry_hook_array,
+	.code_files = fdry_hook_code_files,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - lists the allocations of a capture, tells who made them, and removes graphs; see
- * foundry/capture.h.
+ * region.c - lists the allocations of a capture, tells who made them, lists files of code, and
+ * removes graphs; see foundry/capture.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +61,13 @@ static uint32_t origin_of(const struct fdry_alloc *a)
 	return a->kind == FDRY_KIND_SHARED ? FDRY_MEMORY_SHARED
 	       : a->kind == FDRY_KIND_MAP  ? FDRY_MEMORY_MAPPED
 					   : FDRY_MEMORY_REGION;
+}
+
+int fdry_capture_code_files(struct fdry_capture *cap, char **ret, size_t *len)
+{
+	int err = fdry_capture_check(cap) ?: fdry_need(ret) ?: fdry_need(len);
+
+	return err ?: fdry_interposer_result(cap->hook, cap->hook->code_files(ret, len));
 }
 
 int fdry_capture_origin(struct fdry_capture *cap, uint64_t addr, uint32_t *ret)

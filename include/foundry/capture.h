@@ -310,6 +310,19 @@ enum fdry_memory_origin {
 int fdry_capture_origin(struct fdry_capture *cap, uint64_t addr, uint32_t *ret);
 
 /**
+ * fdry_capture_code_files() - The files from which this process has loaded code by their paths.
+ * @ret: absolute paths without links, in the order of strcmp(), with a NUL behind each; the caller
+ *       frees them with free(). NULL if there are none
+ * @len: the bytes at @ret
+ *
+ * Some libraries compile kernels, keep them in files, and let the driver load these:
+ * cuModuleLoad() and cuLibraryLoadFromFile(). An image that carries such files
+ * (fdry_image_attach()) spares another host the compilation. The list also has files that were
+ * loaded before the capture began.
+ */
+int fdry_capture_code_files(struct fdry_capture *cap, char **ret, size_t *len);
+
+/**
  * fdry_capture_graph_remove() - Remove a graph from a capture.
  * @key: from fdry_capture_graph(); FDRY_E_NOKEY
  *

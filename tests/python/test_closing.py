@@ -452,7 +452,7 @@ MAY_RAISE = (ValueError, KeyError, TypeError, ImportError, foundry.Error)
 NEVER = {name for name in _lib.SIGNATURES
          if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
     "fdry_device_caps", "fdry_image_rng_count", "fdry_scalars_addr", "fdry_capture_allocs",
-    "fdry_capture_origin",
+    "fdry_capture_origin", "fdry_capture_code_files",
              "fdry_capture_graph_remove",
     "fdry_capture_graph_fixed", "fdry_capture_graph_skip", "fdry_capture_rng_slots",
     "fdry_capture_free_preallocated", "fdry_capture_rng_use", "fdry_capture_hold",

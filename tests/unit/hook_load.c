@@ -227,6 +227,69 @@ START_TEST(files)
 }
 END_TEST
 
+static char *file_of_code(const char *folder, const char *name)
+{
+	char *path = NULL;
+	FILE *f;
+
+	ck_assert_int_gt(asprintf(&path, "%s/%s", folder, name), 0);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(cubin, 1, cubin_len, f), cubin_len);
+	fclose(f);
+	return path;
+}
+
+/* How often @path is in the list of files, which is in order. */
+static unsigned int listed(const char *path)
+{
+	const char *at, *before = "";
+	char *paths = NULL;
+	unsigned int n = 0;
+	size_t len = 0;
+
+	ck_assert_int_eq(hook->code_files(&paths, &len), 0);
+	for (at = paths; at < paths + len; at += strlen(at) + 1) {
+		ck_assert_int_lt(strcmp(before, at), 0);
+		before = at;
+		n += !strcmp(at, path);
+	}
+	free(paths);
+	return n;
+}
+
+START_TEST(paths_of_files)
+{
+	char folder[] = "/tmp/fdry-hook-XXXXXX", *one, *two, *unread, *link = NULL;
+	CUlibrary l;
+	CUmodule m;
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	one = file_of_code(folder, "1");
+	two = file_of_code(folder, "2");
+	unread = file_of_code(folder, "3");
+	ck_assert_int_gt(asprintf(&link, "%s/link", folder), 0);
+	ck_assert_int_eq(symlink(one, link), 0);
+	ck_assert_uint_eq(listed(one), 0);
+	cuda_ok(cuLibraryLoadFromFile, &l, two, NULL, NULL, 0, NULL, NULL, 0);
+	cuda_ok(cuModuleLoad, &m, link);
+	cuda_ok(cuModuleLoad, &m, one);
+	ck_assert_uint_eq(listed(one), 1);
+	ck_assert_uint_eq(listed(two), 1);
+	ck_assert_uint_eq(listed(unread), 0);
+	ck_assert_uint_eq(listed(link), 0);
+	unlink(one);
+	unlink(two);
+	unlink(unread);
+	unlink(link);
+	rmdir(folder);
+	free(one);
+	free(two);
+	free(unread);
+	free(link);
+}
+END_TEST
+
 START_TEST(the_linkers_output)
 {
 	CUlinkState link;
@@ -315,6 +378,7 @@ int main(void)
 	tcase_add_test(tc, large_objects);
 	tcase_add_test(tc, fatbins);
 	tcase_add_test(tc, files);
+	tcase_add_test(tc, paths_of_files);
 	tcase_add_test(tc, the_linkers_output);
 	tcase_add_test(tc, a_librarys_module);
 	tcase_add_test(tc, code_that_fails_to_load_is_not_noted);

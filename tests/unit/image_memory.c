@@ -310,6 +310,7 @@ static void map_again(void *arg)
 	ck_assert_uint_eq(origin(&w, segment(64 * MIB, 2 * MIB)), FDRY_MEMORY_MAPPED);
 	fails(RANGE, "no live allocation", fdry_capture_origin(w.cap, a + 2 * MIB, &unused));
 	fails(INVAL, "", fdry_capture_origin(w.cap, a, NULL));
+	fails(INVAL, "", fdry_capture_code_files(w.cap, NULL, NULL));
 	cuda_ok(cuMemSetAccess, other, 2 * MIB, &access, 1);
 	refused(&w, a, "mapped at two places");
 }

@@ -538,6 +538,7 @@ CHECKED = {
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
     "fdry_capture_allocs": [CAPTURE, POINTER(POINTER(Memory)), POINTER(c_size_t)],
     "fdry_capture_origin": [CAPTURE, c_uint64, POINTER(c_uint32)],
+    "fdry_capture_code_files": [CAPTURE, POINTER(c_void_p), POINTER(c_size_t)],
     "fdry_capture_graph_remove": [CAPTURE, c_uint64],
     "fdry_capture_graph_fixed": [CAPTURE, c_uint64, c_int],
     "fdry_capture_graph_skip": [CAPTURE, c_uint64, c_int],

@@ -4,6 +4,7 @@ import array
 import bisect
 import contextlib
 import ctypes
+import os
 
 from . import _lib, _log, _progress, _torch
 from ._lib import Error, lib, libc
@@ -244,6 +245,18 @@ class Capture(_lib.Closing):
         value = ctypes.c_uint32()
         lib.fdry_capture_origin(self._handle, addr, ctypes.byref(value))
         return _ORIGINS[value.value]
+
+    def code_files(self):
+        """Return the paths, without links, of the files from which this process has loaded code by
+        their paths; see fdry_capture_code_files().
+        """
+        found, size = ctypes.c_void_p(), ctypes.c_size_t()
+        lib.fdry_capture_code_files(self._handle, ctypes.byref(found), ctypes.byref(size))
+        try:
+            paths = ctypes.string_at(found, size.value) if size else b""
+            return [os.fsdecode(path) for path in paths.split(b"\0")[:-1]]
+        finally:
+            libc.free(found)
 
     @contextlib.contextmanager
     def aside(self):
