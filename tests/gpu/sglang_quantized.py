@@ -10,10 +10,10 @@ the kinds run on each. --prefill: the backend of prefill graphs, which are off i
 --from: a folder of caches, as sglang_start.py fills it; each kind begins with a copy. Without that,
 the first two starts of int4, gptq and awq compile Marlin's kernel for some minutes.
 
-For each kind a plain and a first start run side by side, then a later one with the same weights,
-then a plain and a later one with other weights in the same place. The starts that have equal
-weights give equal answers, and the later ones load the image and neither capture, warm up nor
-compile. With --limit, it ends its starts then, and prints what it has. The variable
+For each kind a plain and a first start run side by side, then, with empty caches, a later one with
+the same weights, then a plain and a later one with other weights in the same place. The starts that
+have equal weights give equal answers, and the later ones load the image and neither capture, warm
+up nor compile. With --limit, it ends its starts then, and prints what it has. The variable
 FOUNDRY_SGLANG_COMPARED is 1, so kinds that were not run before have images, too.
 
 If a layer has fewer than 2,048 outputs and at least 2,048 inputs, Marlin's kernel adds in an order

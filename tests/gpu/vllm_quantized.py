@@ -10,10 +10,10 @@ experts, or a quantized KV cache. With two GPUs, half of the kinds run on each. 
 torch.compile, vLLM's default. --ranks 2: each engine runs on two GPUs. --image: the starts of
 Foundry have the load format foundry.
 
-For each kind a plain and a first start run side by side, then a later one with the same weights,
-then a plain and a later one with other weights in the same place. The starts that have equal
-weights give equal answers, and the later ones load the image and neither profile, capture nor
-compile. With --limit, it ends its starts then, and prints what it has.
+For each kind a plain and a first start run side by side, then, with empty caches, a later one with
+the same weights, then a plain and a later one with other weights in the same place. The starts that
+have equal weights give equal answers, and the later ones load the image and neither profile,
+capture nor compile. With --limit, it ends its starts then, and prints what it has.
 """
 import argparse
 import functools
@@ -41,9 +41,21 @@ def begin(*start, **options):
     return vllm_start.begin(*start, *vllm_start.SIDE, **options)
 
 
+def compiled(folder):
+    """Return the names of DeepGEMM's kernels that are there and that no image of a store has."""
+    import foundry
+    place = os.path.join(folder, "caches", "VLLM_CACHE_ROOT", "deep_gemm", "cache")
+    if not os.path.isdir(place):
+        return []
+    with foundry.Store(os.path.join(folder, "store")) as store:
+        carried = {each.name.split("/")[1] for ref in store.refs() for each in store.files(ref.name)
+                   if each.name.startswith("deepgemm/")}
+    return sorted(set(os.listdir(place)) - carried)
+
+
 ENGINE = engine_quantized.Engine(
     "vllm", os.path.abspath(__file__), begin, vllm_start.nothing_done, vllm_start.QWEN3, KINDS,
-    lambda line: ("Kernel" in line and " for " in line) or "MoE backend" in line)
+    lambda line: ("Kernel" in line and " for " in line) or "MoE backend" in line, compiled)
 
 
 def main():

@@ -230,8 +230,6 @@ def main():
     limit_time(a.limit)
     if a.deep_gemm:
         os.environ["VLLM_USE_DEEP_GEMM"] = "1"
-        # Otherwise a start compiles kernels for more than ten minutes.
-        os.environ.setdefault("VLLM_DEEP_GEMM_WARMUP", "skip")
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if a.mode != "plain":
@@ -259,6 +257,8 @@ def main():
                   attention_backend=a.backend, seed=0, enable_prefix_caching=a.prefix,
                   quantization=a.quantization, kv_cache_dtype=a.kv_type,
                   kv_cache_memory_bytes=a.kv, tensor_parallel_size=a.ranks,
+                  # With more, the warm-up compiles kernels of DeepGEMM for ten minutes.
+                  max_num_batched_tokens=256 if a.deep_gemm else None,
                   disable_custom_all_reduce=a.ranks > 1,
                   compilation_config={
                       "mode": a.compile, "cudagraph_mode": a.graphs,

@@ -183,7 +183,8 @@ class Engine:
     """An engine, and the script that starts it. config: of its model, but for LAYERS.
 
     begin: begins a start, as engine_start.begin() does. said: returns whether a line of the first
-    start's log is shown.
+    start's log is shown. compiled: returns the names of kernels that a later start has compiled,
+    beyond what nothing_done() counts. Its argument is the folder of the store and the caches.
     """
 
     package: str
@@ -193,6 +194,7 @@ class Engine:
     config: dict
     kinds: dict
     said: typing.Callable = lambda line: False
+    compiled: typing.Callable = lambda folder: []
 
 
 def write(engine, folder, name, seed):
@@ -255,7 +257,9 @@ class Starts:
             results.update({title: starts[title].result() for title in titles})
         try:
             done("plain", "first")
+            shutil.rmtree(os.path.join(self.folder, "first", "caches"), ignore_errors=True)
             done("later")
+            compiled = self.engine.compiled(os.path.join(self.folder, "first"))
             self.use(SETS[1])
             done("plain, other weights", "later, other weights")
         finally:
@@ -275,6 +279,7 @@ class Starts:
                   for title, one in results.items() if "later" in title),
                 *[("later: weights from an image",
                    "weights" in later.get("of Foundry", {}))] * from_image,
+                (f"later: compiles no more kernels {compiled}", not compiled),
                 *(("answers are equal", so) for each in (first, second)
                   for so in equal_answers(each, asked)),
                 ("other weights give other answers", bool(first[0] and second[0]) and

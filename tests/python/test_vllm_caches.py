@@ -162,6 +162,71 @@ class Caches(Engine):
         self.start()
         self.assertEqual(os.listdir(folder), ["gemm.cubin"])
 
+    def deepgemm(self, loaded, compiles=("sampler", "prepare"), **more):
+        """A start that captures, and whose warm-up loads kernels of DeepGEMM. Those that are
+        missing are compiled.
+        """
+        return self.start(counts="ONCE", compiles=compiles, before=textwrap.dedent(f"""
+            import ctypes
+            import os
+            import shutil
+            import torch
+            def kernel_warmup(worker, original=gpu_worker.kernel_warmup):
+                original(worker)
+                for name in {loaded!r}:
+                    folder = os.path.join({self.path(self.DEEPGEMM)!r}, name)
+                    path = os.path.join(folder, "kernel.cubin")
+                    if not os.path.isdir(folder):
+                        os.makedirs(folder)
+                        shutil.copy(torch._CUBIN, path)
+                        for more in "kernel.cu", "kernel.ptx":
+                            with open(os.path.join(folder, more), "w") as f:
+                                f.write(name)
+                    module = ctypes.c_void_p()
+                    assert not ctypes.CDLL("libcuda.so.1").cuModuleLoad(
+                        ctypes.byref(module), path.encode())
+            gpu_worker.kernel_warmup = kernel_warmup
+            """), **more)
+
+    DEEPGEMM = ".cache/vllm/deep_gemm/cache"
+
+    def kernels(self):
+        """Return {kernel of DeepGEMM: [its files]}."""
+        folder = self.path(self.DEEPGEMM)
+        return {name: sorted(os.listdir(os.path.join(folder, name)))
+                for name in os.listdir(folder)}
+
+    def test_kernels_of_deepgemm_that_were_loaded_are_carried(self):
+        """Also those that were there; each as a whole, since DeepGEMM fails otherwise."""
+        one, two, other = "kernel.one.01", "kernel.two.02", "kernel.other.03"
+        self.deepgemm([one, other], FOUNDRY_VLLM="0")
+        self.deepgemm([one, two], compiles=())
+        self.assertEqual(set(self.kernels()), {one, two, other})
+        shutil.rmtree(self.path(self.DEEPGEMM))
+        os.makedirs(self.path(f"{self.DEEPGEMM}/{two}"))
+        kept = self.path(f"{self.DEEPGEMM}/{two}/kernel.cu")
+        with open(kept, "w", encoding="ascii") as f:
+            f.write("of another process")
+        log = self.start()
+        self.assertIn("2 of them were missing", log)
+        self.assertEqual(self.kernels(), {one: ["kernel.cu", "kernel.cubin"], two: ["kernel.cu"]})
+        with open(kept, encoding="ascii") as f:
+            self.assertEqual(f.read(), "of another process")
+        with open(self.path(f"{self.DEEPGEMM}/{one}/kernel.cu"), encoding="ascii") as f:
+            self.assertEqual(f.read(), one)
+
+    def test_a_kernel_of_deepgemm_is_written_as_a_whole_or_not_at_all(self):
+        self.deepgemm(["kernel.one.01"])
+        shutil.rmtree(self.path(self.DEEPGEMM))
+        log = self.start(before=textwrap.dedent("""
+            import os
+            def rename(*_):
+                raise PermissionError(1, "Operation not permitted")
+            os.rename = rename
+            """))
+        self.assertIn("a file of the image could not be written: [Errno 1]", log)
+        self.assertEqual(self.kernels(), {})
+
     def test_the_folder_may_have_a_path_with_more_parts(self):
         """The compiler writes the path into its lists as the variable has it."""
         for folder in ("/./kernels", "//kernels"):

@@ -10,6 +10,7 @@ Triton's lists of files have absolute paths; in the image they have names alone.
 have paths, too, so they are used only if their folder is at the same place as it was.
 """
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -17,13 +18,13 @@ import sys
 import weakref
 
 from ..store import File
-from . import jit, log
+from . import deepgemm, jit, log
 
 SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
 GROUP = "__grp__"       # Triton's lists of files begin with it
 # Folders whose files have no paths, except Triton's lists.
-MOVABLE = ("triton", "tvm-ffi", "infos", jit.FOLDER)
+MOVABLE = ("triton", "tvm-ffi", "infos", jit.FOLDER, deepgemm.FOLDER)
 _SUFFIX = " (executable)"
 # Files that compilers leave and no start reads.
 _LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
@@ -102,28 +103,37 @@ class Watch:
                  for name, folder in self.places.items() if path.startswith(folder + os.sep)]
         self._used += [each for each in found if each not in self._used]
 
-    def _add_mapped(self):
+    def note(self, paths):
+        """Count files as read. paths: without links."""
+        for folder in self.places.values():
+            real = os.path.realpath(folder)
+            self._opened |= {folder + path.removeprefix(real) for path in paths
+                             if path.startswith(real + os.sep)}
+
+    def _note_mapped(self):
         """Note the libraries that this process has mapped."""
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
-            mapped = {line.split(None, 5)[-1].rstrip("\n") for line in f}
-        for folder in self.places.values():
-            real = os.path.realpath(folder)  # the kernel's paths have no links
-            self._opened |= {folder + path.removeprefix(real) for path in mapped
-                             if path.startswith(real + os.sep)}
+            self.note({line.split(None, 5)[-1].rstrip("\n") for line in f})
+
+    def _is_used(self, name, path):
+        """Return whether a file counts. name: of its folder in the image."""
+        if name == deepgemm.FOLDER:
+            return deepgemm.is_used(path, self._opened)
+        if path.endswith(_LEFT) or name == jit.FOLDER and not path.endswith(jit.CARRIED):
+            return False
+        # Another process may not have finished a library; this one maps those it uses.
+        library = name == jit.FOLDER and path.endswith(".so")
+        return path in self._opened or not library and path not in self._before
 
     def used(self):
         """Return [(name in the image, path)], the smallest first."""
         if self._used is not None:
             return self._used
-        self._add_mapped()
+        self._note_mapped()
         found = []
         for name, folder in self.places.items():
             for path in _below(folder):
-                if path.endswith(_LEFT) or name == jit.FOLDER and not path.endswith(jit.CARRIED):
-                    continue
-                # Another process may not have finished a library; this one maps those it uses.
-                library = name == jit.FOLDER and path.endswith(".so")
-                if path in self._opened or not library and path not in self._before:
+                if self._is_used(name, path):
                     try:
                         size = os.path.getsize(path)
                     except OSError:
@@ -261,6 +271,30 @@ def _usable(places, there):
             if name in MOVABLE or there.get(name) == path}
 
 
+def _write_or_skip(path, file):
+    """Create a file as _write() does, one of Triton's lists with the paths of this host."""
+    if os.path.basename(path).startswith(GROUP):
+        file = file._replace(data=_local(path, file.data))
+    return file.data is not None and _write(path, file)
+
+
+def _writes(files, paths, roots):
+    """Yield (root, folder, write). write() creates files in `folder`, which is `root` or below it,
+    and returns how many it has created.
+
+    files: of an image. paths: {name: path}. roots: {name of a cache's folder: path}.
+    """
+    for kernel, each in deepgemm.of(files).items():
+        root = roots[deepgemm.FOLDER]
+        yield root, root, functools.partial(deepgemm.write, root, kernel, each)
+    # Triton's lists come last: a list stands for files that are there.
+    for file in sorted(files, key=lambda f: GROUP in f.name):
+        folder, path = file.name.partition("/")[0], paths[file.name]
+        if folder != deepgemm.FOLDER:
+            yield (roots[folder], os.path.dirname(path),
+                   functools.partial(_write_or_skip, path, file))
+
+
 def unpack(store, ref, places, carried):
     """Write the files of an image that are missing here. Returns (files of the image, written).
 
@@ -275,17 +309,10 @@ def unpack(store, ref, places, carried):
     if not missing:
         return len(carried), 0
     written, left = 0, set()
-    # Triton's lists come last: a list stands for files that are there.
-    for file in sorted(store.files(ref, set(missing)), key=lambda f: GROUP in f.name):
-        path = missing[file.name]
-        if os.path.basename(path).startswith(GROUP):
-            file = file._replace(data=_local(path, file.data))
-        root = usable[file.name.partition("/")[0]]
+    for root, folder, write in _writes(store.files(ref, set(missing)), missing, usable):
         try:
-            if file.data is None:
-                continue
-            if _make_folder(os.path.dirname(path), root):
-                written += _write(path, file)
+            if _make_folder(folder, root):
+                written += write()
             else:
                 left.add(root)
         except OSError as e:

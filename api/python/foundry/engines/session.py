@@ -403,9 +403,17 @@ class Session:
     def end_caches(self):
         """Attach the files that this start used to its image, for the last time."""
         if self.watch:
+            self.note_code()
             self.watch.stop()
             self.attach_files()
             self.watch = None
+
+    def note_code(self):
+        """Count files of kernels as used that the driver has read."""
+        try:
+            self.watch.note(self.capture.code_files())
+        except Exception as e:  # the image is complete without them
+            self.log_bug(e)
 
     def attach_files(self):
         """Attach the files that this start has used until now to its image. A later call adds those

@@ -2,7 +2,7 @@
 """The folders in which vLLM and its compilers keep what they make."""
 import os
 
-from ..engines import caches, jit
+from ..engines import caches, deepgemm, jit
 from . import infos
 
 
@@ -14,6 +14,7 @@ def folders():
     if root:
         found["vllm"] = os.path.join(root, "torch_compile_cache")
         found["autotune"] = os.path.join(root, "flashinfer_autotune_cache")
+        found.update(deepgemm.folder(os.path.join(root, "deep_gemm")))
     try:
         from torch._inductor.runtime.cache_dir_utils import cache_dir
         found["inductor"] = cache_dir()
