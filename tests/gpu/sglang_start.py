@@ -162,9 +162,9 @@ def plug_in(caches):
                  "watch = sglang_start:watch\n")
 
 
-def free_port():
-    """Return a port for the ranks. SGLang chooses a free one long before it listens there, and
-    engines side by side could get the same.
+def port():
+    """Return a port for the ranks, of this process alone. SGLang chooses a free one long before it
+    listens there, so engines side by side could get the same.
     """
     return FIRST_PORT + os.getpid() % PORTS
 
@@ -191,7 +191,7 @@ def main():
         disable_flashinfer_autotune=True, random_seed=0, disable_radix_cache=True,
         context_length=2048, log_level="info", tp_size=a.ranks,
         disable_custom_all_reduce=a.ranks > 1, quantization=a.quantization,
-        fp8_gemm_runner_backend=a.fp8_gemm, nccl_port=free_port())
+        fp8_gemm_runner_backend=a.fp8_gemm, nccl_port=port())
     ready, noted = time.monotonic(), notes()
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()

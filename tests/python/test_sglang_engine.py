@@ -6,6 +6,7 @@ expect.
 """
 import contextlib
 import dataclasses
+import gc
 import inspect
 import json
 import os
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import types
 import unittest
+import weakref
 from unittest import mock
 
 import suite
@@ -297,27 +299,42 @@ class Engine(unittest.TestCase):
         self.assertEqual((args[1:3], args[4:], more), ((None, None), (True, 3), {"sinks": None}))
         self.assertIs(returned, output)
 
-    def test_what_only_a_returned_view_keeps_is_not_stale(self):
-        def multiplied(rows):
-            return torch.ones(rows, 2)
-
+    def test_what_only_returned_views_keep_is_not_stale(self):
+        """Others may still write to a tensor that has one more reference, of whatever kind."""
         def linear(rows):
-            return multiplied(rows).view(rows, 2)  # as SGLang's layers with quantized weights
+            return torch.ones(rows, 2).view(rows, 2)  # as SGLang's layers with quantized weights
+
+        def stale(returned):
+            names = "attach.find", "attach.stale", "area.tensors"
+            with contextlib.ExitStack() as undo:
+                find, found, tensors = (undo.enter_context(
+                    mock.patch(f"foundry.engines.session.{name}")) for name in names)
+                find.return_value = {}
+                tensors.side_effect = lambda *_: [returned[0], returned[0]._base]
+                session = types.SimpleNamespace(capture=None, base=0, packages=())
+                engine_session.Session.name_tensors(session, [1], {}, (), returned, [])
+            return [id(each) for each in found.call_args.args[2]]
+        def in_future(base):
+            """Held by C++ alone."""
+            made = torch.futures.Future()
+            made.set_result(base)
+            return made
         with torch.no_grad():
-            returned, used = linear(8), linear(6)
-            holder = types.SimpleNamespace(tensor=used._base)
-        names = "attach.find", "attach.stale", "area.tensors"
-        with contextlib.ExitStack() as undo:
-            find, stale, tensors = (undo.enter_context(
-                mock.patch(f"foundry.engines.session.{name}")) for name in names)
-            find.return_value = {}
-            tensors.side_effect = lambda *_: [returned, returned._base, used, used._base]
-            session = types.SimpleNamespace(capture=None, base=0, packages=())
-            engine_session.Session.name_tensors(
-                session, [1], {}, (), [returned[:4], returned, used], [])
-        (_, numbers, others, _), = (each.args for each in stale.call_args_list)
-        self.assertEqual(numbers, [1])
-        self.assertEqual([id(each) for each in others], [id(holder.tensor)])
+            one = linear(8)
+            self.assertEqual(stale([one, one[:4], one[:2], one]), [])
+            for keep in (lambda base: [base], lambda base: lambda: base, weakref.ref,
+                         lambda base: base[4:], in_future):
+                holder = keep(one._base)
+                gc.collect()
+                self.assertEqual(stale([one, one[:4]]), [id(one._base)], holder)
+                del holder
+                self.assertEqual(stale([one, one[:4]]), [])
+
+            def held():
+                base = torch.ones(8, 2)
+                one = base.view(4, 4)
+                self.assertEqual(stale([one]), [id(base)])
+            held()
 
     def test_the_replay_of_a_graph_of_prefill_uses_these_tables(self):
         used = BreakableCudaGraphBackend.replay.__code__.co_names

@@ -39,8 +39,8 @@ def fp8(block=None, shape=(128, 256), scales=256, scale=1.0, **values):
     return dict(quant_method=method, weight=space(shape=shape), scale=scale,
                 weight_scale=space(numel=lambda: scales))
 
-def marlin(bits=4, ordered=False, kind="GPTQMarlinLinearScheme", **tensors):
-    config = space(weight_type=Type(bits), has_g_idx=ordered)
+def marlin(bits=4, ordered=False, zeros=False, kind="GPTQMarlinLinearScheme", **tensors):
+    config = space(weight_type=Type(bits), has_g_idx=ordered, zero_points=zeros)
     return dict(quant_method=made("GPTQMarlinLinearMethod"), scheme=made(
         kind, kernel=made("Kernel", kernel_config=config, **tensors)))
 
@@ -98,11 +98,13 @@ model_runner.ModelRunner.load_model = load_model
                 ("fp8(cutlass_w8a8_block_fp8_linear_with_fallback)",
                  "Fp8LinearMethod and cutlass_w8a8_block_fp8_linear_with_fallback"),
                 ("fp8(cutlass_w8a8_block_fp8_linear_with_fallback, shape=(64, 128))",
-                 "Fp8LinearMethod and triton_w8a8_block_fp8_linear"),
+                 "Fp8LinearMethod and triton_w8a8_block_fp8_linear and shapes that are no "
+                 "multiples of 128"),
                 ("fp8(shape=(128, 8), scales=8)", "Fp8LinearMethod and triton_scaled_mm"),
                 ("{**fp8(), 'input_scale': 1.0}", "static scales of inputs"),
                 ("compressed()", "CompressedTensorsW8A8Fp8 and fp8_scaled_mm"),
                 ("marlin(bits=8, ordered=True)", "8 bits"),
+                ("marlin(zeros=True)", "zero points"),
                 ("marlin(ordered=True, kind='CompressedTensorsWNA16')",
                  "CompressedTensorsWNA16 and gptq_marlin_gemm and weights in the order of "
                  "activations"),

@@ -142,8 +142,14 @@ class Engine(unittest.TestCase):
         self.assertEqual(get_ptxas_version.cache_info().hits, 1)
 
     def test_the_caches_have_their_folders(self):
+        from vllm import envs
+        from vllm.utils import deep_gemm
         self.assertEqual(set(folders()), {"triton", "vllm", "autotune", "inductor", "infos",
-                                          *jit.folder()})
+                                          *jit.folder(), "deepgemm"})
+        self.assertEqual(folders()["deepgemm"],
+                         os.path.join(envs.VLLM_CACHE_ROOT, "deep_gemm", "cache"))
+        self.assertLess({"DG_JIT_CACHE_DIR", "deep_gemm"}, set(deep_gemm._lazy_init.__code__.
+                                                               co_consts))
 
     def test_vllms_notes_of_a_models_class_are_found(self):
         from vllm.model_executor.models.registry import _LazyRegisteredModel, _ModelInfo

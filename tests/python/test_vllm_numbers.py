@@ -148,10 +148,15 @@ class Numbers(Engine):
             log = self.start(options=options, before=before, FOUNDRY_VLLM="others")
             self.assertIn(f"because {what} were not run with images on a GPU", log)
 
-    def test_experts_with_the_v1_runner_are_supported(self):
+    def test_experts_with_the_v1_runner_are_supported_without_compilation(self):
         self.assertIn("captured and sealed", self.start(
             options="moe=True, runner='V1', graphs='FULL', changes=experts('TritonExperts')",
             before=KERNELS + NOT_TUNED, counts="ONCE_V1"))
+        self.start(self.SEVERAL + textwrap.dedent("""
+            for runner, found in ("V2", None), (
+                    "V1", "experts with the V1 runner and torch.compile"):
+                assert why(checked.check, config(moe=True, mode=3, runner=runner), 1) == found
+            """))
 
     def test_deepgemm_changes_experts_of_other_kernels(self):
         before = KERNELS + NOT_TUNED + textwrap.dedent("""
@@ -227,8 +232,11 @@ class Numbers(Engine):
                                     ("MacheteLinearKernel", "AutoGPTQLinearMethod", False)):
                 model = Model(**quantized(name, kind=kind))
                 assert why(checked.check_model, config(), model) is None
-                assert why(checked.check_model, config(ranks=2), model) == (
-                    None if run else f"layers with {kind} and {name} on several GPUs")
+                what = f"layers with {kind} and {name} on several GPUs"
+                found = why(checked.check_model, config(ranks=2), model)
+                assert found == (None if run else what), found
+                for more in dict(mode=3), dict(runner="V1"):
+                    assert why(checked.check_model, config(ranks=2, **more), model) == what
             """))
 
     def test_a_quantized_cache_is_supported_as_it_was_run(self):
@@ -237,7 +245,8 @@ class Numbers(Engine):
         self.start(self.SEVERAL + textwrap.dedent("""
             model = Model(kv_cache_dtype="fp8")
             for options, what in ((dict(mode=3), "torch.compile"), (dict(runner="V1"), "the V1 "
-                                  "runner"), (dict(ranks=2), "several GPUs")):
+                                  "runner"), (dict(ranks=2), "several GPUs"),
+                                  (dict(graphs="FULL"), "the graph mode FULL")):
                 found = why(checked.check_model, config(**options), model)
                 assert found == f"KV caches in FP8 with {what}", found
             """))

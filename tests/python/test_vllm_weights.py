@@ -198,7 +198,8 @@ class Weights(engine_tests.Files, Engine):
         for counts, says in (("ONCE", "captured and sealed"), ("LOADED", "Foundry: loaded")):
             log = self.start(before=made, options=FORMAT, counts=counts, loads=[3.0])
             self.assertIn(says, log)
-            self.assertIn("because the engine quantizes weights while it reads the files", log)
+            self.assertIn("because the parameter weights has no memory before the files are read",
+                          log)
             self.assertIn("weights not sealed: this loader changes ", log)
 
     def test_a_loader_that_changes_an_object_in_place_is_named(self):

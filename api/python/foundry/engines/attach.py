@@ -7,9 +7,11 @@ follow a dot, keys of dicts a slash, indices of lists a colon. The same path is 
 that loads, since its objects have the same constructors.
 """
 import bisect
+import collections
 import contextlib
-import gc
 import re
+import sys
+import weakref
 
 import torch
 
@@ -183,16 +185,28 @@ def _ranges(others, placed):
         yield start - start % 8, start + size, each  # slots() rounds addresses down
 
 
-def bases(tensors):
-    """Return the tensors that only views among `tensors` keep.
+def _holders(view):
+    """Return how many references the tensor of a view has: of Python, of C++, and weak ones."""
+    base = view._base
+    return sys.getrefcount(base), base._use_count(), weakref.getweakrefcount(base)
 
-    Outside torch.inference_mode() a view keeps the tensor that it was made of. If no object of
-    Python refers to that one, nothing can write to it but through its views.
+
+def bases(tensors):
+    """Return the tensors that views among `tensors` keep, and nothing else.
+
+    Outside torch.inference_mode() a view keeps the tensor that it was made of, which torch then
+    lists as an object. These have as many references as one that was made here has, and one more
+    for each further view.
     """
-    found = [each._base for each in tensors if each._base is not None]
-    holders = [each for each in gc.get_referrers(*found) if each is not found]
-    held = {id(each) for each in gc.get_referents(*holders)}
-    return [each for each in found if id(each) not in held]
+    views = {id(each): each for each in tensors if each._base is not None}
+    if not views:
+        return []
+    with torch.inference_mode(False), torch.no_grad():
+        strong, views_of_one, weak = _holders(torch.zeros(2).view(2))
+    counts = collections.Counter(id(each._base) for each in views.values())
+    found = {id(each._base): each._base for each in views.values() if _holders(each) == (
+        strong, views_of_one + counts[id(each._base)] - 1, weak)}
+    return list(found.values())
 
 
 def stale(capture, keys, others, placed=()):

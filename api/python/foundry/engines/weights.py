@@ -183,10 +183,10 @@ class Weights:
         return [(each, each.cpu()) for each in found.values()]
 
     def tensors(self):
-        """Return the model's tensors. Raises Unfit if a parameter is in host memory, or in none."""
+        """Return the model's tensors. Raises Unfit if a parameter is in host memory or has none."""
         for name, each in self.model.named_parameters():
             if each.device.type == "meta":
-                raise Unfit(f"the engine quantizes {name} while it reads the files")
+                raise Unfit(f"the parameter {name} has no memory before the files are read")
             if each.device.type != "cuda":
                 raise Unfit(f"the parameter {name} is in memory of {each.device}")
         return [*(each for each in self.model.parameters() if area.address(each)), *self.others()]

@@ -26,7 +26,7 @@ RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
        ("CompressedTensorsWNA16", "gptq_marlin_gemm"),
        ("GPTQMarlinLinearScheme", "gptq_marlin_gemm"),
        ("AWQMarlinLinearScheme", "gptq_marlin_gemm"))
-# Those of them that were run with graphs of prefill.
+# The pairs that were run with graphs of prefill.
 IN_PREFILL = (("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),)
 ORDERED = ("GPTQMarlinLinearScheme",)  # run with weights in the order of activations
 VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
@@ -88,10 +88,15 @@ def facts_of(runner):
         "tuned": tuned("sglang", TUNED, None if own is None else (own, "configs/*/*.json"))})
 
 
+def _is_uneven(layer):
+    """Return whether the weights of a layer are no multiple of what CUTLASS' kernel multiplies."""
+    return any(size % TILE for size in layer.weight.shape)
+
+
 def _blocks(function, layer):
     """Return the kernel of a function for weights in blocks."""
     name = function.__name__
-    if name.startswith("cutlass") and any(size % TILE for size in layer.weight.shape):
+    if name.startswith("cutlass") and _is_uneven(layer):
         return "triton_w8a8_block_fp8_linear"
     return name
 
@@ -159,8 +164,12 @@ def _check_layer(prefill, module, method):
         yield f"{kind} and {name}"
     elif prefill and (kind, name) not in IN_PREFILL:
         yield f"{kind} and {name} in graphs of prefill"
+    if name == "triton_w8a8_block_fp8_linear" and _is_uneven(module):
+        yield f"shapes that are no multiples of {TILE}"
     if getattr(config, "has_g_idx", False) and kind not in ORDERED:
         yield "weights in the order of activations"
+    if getattr(config, "zero_points", False):  # AWQ's, which were run, are stated otherwise
+        yield "zero points"
     # SGLang's types of weights have no truth value.
     of_weights = next((getattr(config, name) for name in TYPES if hasattr(config, name)), None)
     bits = getattr(of_weights, "size_bits", 4)

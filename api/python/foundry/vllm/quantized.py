@@ -16,12 +16,13 @@ RUN = (("Fp8PerTensorOnlineLinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8LinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8MoEMethod", "TritonExperts"),
        ("UnquantizedFusedMoEMethod", "TritonExperts"))
-# Those of them that were run on several GPUs.
+# The pairs that were run on several GPUs, with the V2 runner and without torch.compile.
 ON_SEVERAL = (("Fp8LinearMethod", "CutlassFp8BlockScaledMMKernel"),
               ("CompressedTensorsLinearMethod", "MacheteLinearKernel"))
 # Others, which need the variable. DeepGEMM compiles kernels at their first use.
 ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
 KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
+GRAPHS = "FULL_DECODE_ONLY"  # the graph mode with which KV caches in FP8 were run
 CACHES = ("auto", "bfloat16", "float16")  # types of KV caches, unless they are quantized
 FP8_CACHES = ("fp8", "fp8_e4m3")
 ROUTER = "FusedTopKRouter"  # vLLM's class that selects experts, which was run
@@ -35,8 +36,19 @@ def check(config, count):
     """Raise Unfit for an unsupported way to quantize. config: of vLLM. count: of the ranks."""
     method, experts = config.model_config.quantization, config.model_config.is_moe
     check_configuration((method not in (None, *METHODS), f"weights quantized by {method}"))
-    check_run(VARIABLE, (experts and count > 1, "several GPUs"), of="experts")
+    if experts:
+        check_run(VARIABLE, (count > 1, "several GPUs"),
+                  (_is_v1(config) and _is_compiled(config), "the V1 runner and torch.compile"),
+                  of="experts")
     _check_cache(config.cache_config, "cache_dtype")
+
+
+def _is_v1(config):
+    return not getattr(config, "use_v2_model_runner", False)
+
+
+def _is_compiled(config):
+    return bool(config.compilation_config.mode)
 
 
 def _check_cache(owner, name):
@@ -63,6 +75,11 @@ def _kernels(module):
         if f"{type(each).__module__}.".startswith(_KERNELS))]
 
 
+def _run_on_several(config):
+    """Return the pairs that were run on several GPUs with such a configuration."""
+    return () if _is_v1(config) or _is_compiled(config) else ON_SEVERAL
+
+
 def check_model(config, model):
     """Raise Unfit for unsupported kernels or KV caches in a model that was just loaded. config: of
     vLLM.
@@ -70,11 +87,13 @@ def check_model(config, model):
     several = config.parallel_config.world_size > 1
     caches = [_check_cache(module, "kv_cache_dtype") for _, module in model.named_modules()]
     if any(caches):
-        check_run(VARIABLE, (config.compilation_config.mode, "torch.compile"),
-                  (not getattr(config, "use_v2_model_runner", False), "the V1 runner"),
-                  (several, "several GPUs"), of="KV caches in FP8")
+        graphs = config.compilation_config.cudagraph_mode.name
+        check_run(VARIABLE, (_is_compiled(config), "torch.compile"),
+                  (_is_v1(config), "the V1 runner"), (several, "several GPUs"),
+                  (graphs != GRAPHS, f"the graph mode {graphs}"), of="KV caches in FP8")
     not_run(VARIABLE, "experts", list(_experts(model)))
-    check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, several))
+    layers = functools.partial(_check_layer, _run_on_several(config) if several else None)
+    check_layers(VARIABLE, model, KINDS, layers)
 
 
 def _has_deepgemm():
@@ -104,8 +123,8 @@ def _experts(model):
 
 
 def _check_layer(several, module, method):
-    """Raise Unfit for an unsupported layer. Yield what of it was not run. several: whether there
-    are several GPUs.
+    """Raise Unfit for an unsupported layer. Yield what of it was not run. several: pairs that were
+    run on several GPUs, or None if there is one.
     """
     kind, found = type(method).__name__, _kernels(module)
     plain = kind.startswith("Unquantized")
@@ -126,5 +145,5 @@ def _check_layer(several, module, method):
                              "weights in the order of activations"))
         if (kind, name) not in RUN:
             yield f"{kind} and {name}{remedy_of(name, _REMEDIES)}"
-        elif several and (kind, name) not in ON_SEVERAL:
+        elif several is not None and (kind, name) not in several:
             yield f"{kind} and {name} on several GPUs"
