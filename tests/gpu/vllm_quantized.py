@@ -13,7 +13,8 @@ Foundry have the load format foundry.
 For each kind a plain and a first start run side by side, then, with empty caches, a later one with
 the same weights, then a plain and a later one with other weights in the same place. The starts that
 have equal weights give equal answers, and the later ones load the image and neither profile,
-capture nor compile. With --limit, it ends its starts then, and prints what it has.
+capture nor compile. With --limit, it ends its starts then, and prints what it has. The variable
+FOUNDRY_VLLM_COMPARED is 1, so kinds that were not run before have images, too.
 """
 import argparse
 import functools
@@ -26,12 +27,15 @@ import vllm_start  # noqa: E402
 from engine_quantized import FP8, GPTQ, Files  # noqa: E402
 
 CACHE = ("--kv-type", "fp8")
+MARLIN = ("--no-machete",)
 KINDS = {
     **engine_quantized.KINDS,
     "inputs": Files(engine_quantized.with_inputs, {**FP8, "activation_scheme": "static"}),
     "int8": Files(functools.partial(engine_quantized.packed, bits=8), engine_quantized.integers(8)),
     "gptq8": Files(functools.partial(engine_quantized.gptq, bits=8), {**GPTQ, "bits": 8}),
     "deepgemm": Files(engine_quantized.in_blocks, engine_quantized.BLOCKS, ("--deep-gemm",)),
+    "marlin": Files(engine_quantized.packed, engine_quantized.integers(4), MARLIN),
+    "ordered": Files(engine_quantized.ordered, {**GPTQ, "desc_act": True}, MARLIN),
     "cache": Files(None, None, CACHE),
     "cache-scales": Files(engine_quantized.with_caches, FP8, CACHE),
 }
@@ -60,6 +64,7 @@ ENGINE = engine_quantized.Engine(
 
 def main():
     import engine_child
+    os.environ.setdefault("FOUNDRY_VLLM_COMPARED", "1")
     more = sys.argv[1:]
     limit = engine_child.Limit(more, 400)
     p = argparse.ArgumentParser()

@@ -77,6 +77,8 @@ def arguments():
     p.add_argument("--weights", default="dummy", help="vLLM's load format; DIR has the files")
     p.add_argument("--quantization", help="how vLLM quantizes weights while it loads them")
     p.add_argument("--deep-gemm", action="store_true", help="let vLLM use DeepGEMM")
+    p.add_argument("--no-machete", action="store_true",
+                   help="let vLLM use Marlin for integers in place of Machete")
     p.add_argument("--kv-type", default="auto", help="the type of the KV cache")
     p.add_argument("--kv", type=int, help="bytes of the KV cache; default: by profiling")
     p.add_argument("--profile", action="store_true",
@@ -230,6 +232,8 @@ def main():
     limit_time(a.limit)
     if a.deep_gemm:
         os.environ["VLLM_USE_DEEP_GEMM"] = "1"
+    if a.no_machete:
+        os.environ["VLLM_DISABLED_KERNELS"] = "MacheteLinearKernel"
     for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if a.mode != "plain":

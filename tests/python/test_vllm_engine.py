@@ -4,6 +4,7 @@
 It notices a vLLM whose worker has other phases, or names that foundry.vllm does not expect.
 """
 import collections
+import contextlib
 import functools
 import inspect
 import os
@@ -29,7 +30,7 @@ try:
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
     from foundry.engines import ahead, attach, caches, graphs, jit, numbers, outputs
     from foundry.engines import (
-        facts as engine_facts, quantized as engine_quantized, weights as engine_weights)
+        facts as engine_facts, quantized as engine_quantized, session, weights as engine_weights)
     from foundry.vllm import (
         compiled, facts, infos, pieces, quantized, runners, supported, weights, worker)
     from foundry.vllm.folders import folders
@@ -656,6 +657,99 @@ class Engine(unittest.TestCase):
         self.assertTrue(issubclass(experts, modular_kernel.FusedMoEExperts))
         self.assertTrue(engine_quantized._of_cache(fp8.Fp8KVCacheMethod(None)))
         self.assertTrue(issubclass(fp8.Fp8KVCacheMethod, kv_cache.BaseKVCacheMethod))
+
+    @contextlib.contextmanager
+    def on_a_gpu(self):
+        """Inside the with block, vLLM's layers are made and repacked as on an H200."""
+        if vllm.__version__ not in facts.SOURCES:
+            self.skipTest("other versions may have other names, which are refused")
+        from vllm import platforms
+        from vllm.model_executor import parameter
+        from vllm.model_executor.layers.quantization.utils import marlin_utils
+        with contextlib.ExitStack() as patches:
+            for patch in (
+                    mock.patch.multiple(
+                        type(platforms.current_platform), _enum=platforms.PlatformEnum.CUDA,
+                        get_device_capability=lambda *_, **__: platforms.interface.DeviceCapability(
+                            9, 0)),
+                    mock.patch.multiple(parameter, get_tensor_model_parallel_rank=lambda: 0,
+                                        get_tensor_model_parallel_world_size=lambda: 1),
+                    mock.patch.object(marlin_utils, "num_compute_units", lambda _: 132),
+                    mock.patch.object(marlin_utils.ops, "gptq_marlin_repack",
+                                      lambda b_q_weight, **_: b_q_weight),
+                    mock.patch.object(attach, "_on_gpu", lambda found: found)):
+                patches.enter_context(patch)
+            yield
+
+    @staticmethod
+    def ordered_layer():
+        """Return a layer of GPTQ in the order of activations."""
+        from vllm.model_executor.layers.quantization import auto_gptq
+        layer = torch.nn.Module()
+        layer.quant_method = auto_gptq.AutoGPTQLinearMethod(auto_gptq.AutoGPTQConfig.from_config({
+            "bits": 4, "group_size": 128, "sym": True, "desc_act": True}))
+        layer.quant_method.create_weights(layer, 128, [128], 128, 128, torch.bfloat16,
+                                          weight_loader=None)
+        layer.g_idx.data[:] = torch.arange(127, -1, -1)
+        return layer
+
+    def test_marlins_locks_and_its_order_are_found(self):
+        """The locks belong to the kernel, and the order of activations to the layer."""
+        with self.on_a_gpu(), mock.patch.dict(
+                os.environ, VLLM_DISABLED_KERNELS="MacheteLinearKernel"):
+            layer = self.ordered_layer()
+            self.assertEqual(quantized.facts_of(layer), {})
+            layer.quant_method.process_weights_after_loading(layer)
+            locks = layer.quant_method.kernel.workspace
+            self.assertFalse(locks.any())
+            (found,) = attach.held(quantized._parts(layer))
+            self.assertEqual(found[1], locks.data_ptr())
+            text = quantized.facts_of(layer)["vllm.quantized"]
+            self.assertRegex(text, "^1 tensors of kernels, hash ")
+            layer.quant_method.kernel.workspace = locks.clone()
+            self.assertNotEqual(quantized.facts_of(layer)["vllm.quantized"], text)
+            self.assertEqual([each[:2] for each in attach.plain(layer)], [
+                (".g_idx_sort_indices:", layer.g_idx_sort_indices.data_ptr())])
+            self.assertIn(("g_idx", layer.g_idx.data_ptr()),
+                          [each[:2] for each in attach.named(layer)])
+        self.assertEqual(layer.g_idx_sort_indices.tolist(), list(range(127, -1, -1)))
+        self.assertEqual(list(quantized._check_layer(False, layer, layer.quant_method)), [
+            "AutoGPTQLinearMethod and MarlinLinearKernel", "weights in the order of activations"])
+
+    def test_machetes_order_is_not_found(self):
+        with self.on_a_gpu():
+            layer = self.ordered_layer()
+            with self.assertRaisesRegex(session.Unfit, "weights in the order of activations .set "
+                                        "VLLM_DISABLED_KERNELS=MacheteLinearKernel. yet"):
+                list(quantized._check_layer(False, layer, layer.quant_method))
+
+    def test_marlins_locks_for_fp8_belong_to_the_layer(self):
+        from vllm.model_executor.kernels import linear
+        from vllm.model_executor.layers.quantization.utils.marlin_utils_fp8 import (
+            prepare_fp8_layer_for_marlin)
+        layer = torch.nn.Module()
+        layer.output_size_per_partition = layer.input_size_per_partition = 128
+        layer.weight = torch.nn.Parameter(torch.zeros(128, 128).to(torch.float8_e4m3fn), False)
+        layer.weight_scale = torch.nn.Parameter(torch.ones(1), False)
+        layer.orig_dtype = torch.bfloat16
+        with self.on_a_gpu():
+            prepare_fp8_layer_for_marlin(layer)
+            self.assertEqual([each[0] for each in attach.plain(layer)], [".workspace:"])
+        self.assertFalse(layer.workspace.any())
+        self.assertIn("prepare_fp8_layer_for_marlin", linear.MarlinFP8ScaledMMLinearKernel.
+                      process_weights_after_loading.__code__.co_names)
+
+    def test_marlin_adds_in_a_fixed_order(self):
+        from vllm import envs
+        from vllm.model_executor.layers.quantization.utils import marlin_utils
+        gpu = torch.device("cuda")
+        with self.on_a_gpu(), mock.patch("torch.cuda.get_device_capability", lambda _: (9, 0)):
+            for value, varies in (("0", False), ("1", True)):
+                with mock.patch.dict(os.environ, VLLM_MARLIN_USE_ATOMIC_ADD=value):
+                    self.assertIs(marlin_utils.should_use_atomic_add_reduce(
+                        1, 1024, 4096, gpu, torch.bfloat16), varies)
+        self.assertIn("VLLM_MARLIN_USE_ATOMIC_ADD", envs.compile_factors())
+        self.assertIn("VLLM_DISABLED_KERNELS", envs.compile_factors())
 
     def test_tensors_of_compiled_code_are_not_searched(self):
         module = torch.nn.Linear(1, 1, bias=False)

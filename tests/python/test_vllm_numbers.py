@@ -12,11 +12,12 @@ from vllm_scripts import Engine
 # Kernels as vLLM's: quantized(NAME, ...) and experts(NAME, ...) are the attributes that loading
 # gives to a layer.
 KERNELS = """
-def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", ordered=False):
+def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", ordered=False, **tensors):
     kernel = type(name, (), {})
     kernel.__module__ = "vllm.model_executor.kernels.linear.scaled_mm"
     made, method = kernel(), type(kind, (), {})()
     made.scale = scale
+    vars(made).update(tensors)
     made.config = types.SimpleNamespace(has_g_idx=ordered)
     method.fp8_linear = made
     return dict(quant_method=method, fp8_linear=made)
@@ -95,6 +96,49 @@ class Numbers(Engine):
         log = self.start(options=options % 2.0, before=KERNELS, counts=self.AGAIN)
         self.assertRegex(log, r"because the model's number model\..*scale is 2\.0 here and 1\.0 in")
 
+    # Locks as Marlin's are no attributes of the model's modules.
+    LOCKS = KERNELS + textwrap.dedent("""
+        from vllm.v1.worker.gpu import model_runner
+        def load_model(runner, original=model_runner.GPUModelRunner.load_model):
+            original(runner)
+            one, other = [torch.full((100, 10), 0.0) for _ in range(2)]
+            found = quantized("MarlinLinearKernel", workspace=FIRST)
+            found["scheme"] = types.SimpleNamespace(spare=SECOND)
+            vars(runner.model).update(found)
+        model_runner.GPUModelRunner.load_model = load_model
+        """)
+
+    def test_tensors_of_kernels_lie_where_they_were(self):
+        for counts, one, other in (("ONCE", "one", "other"), ("LOADED", "one", "other"),
+                                   (self.AGAIN, "other", "one")):
+            log = self.start(
+                options="quantization='auto_gptq'", counts=counts,
+                before=self.LOCKS.replace("FIRST", one).replace("SECOND", other),
+                FOUNDRY_VLLM_COMPARED="1")
+        self.assertRegex(log, "because quantized is 2 tensors of kernels, hash .* in the image")
+
+    def test_images_of_kernels_without_tensors_lack_the_fact(self):
+        self.start(options="quantization='fp8', changes=quantized('MacheteLinearKernel')",
+                   before=KERNELS)
+        self.assertEqual(self.script("import foundry\nprint('vllm.quantized' in "
+                                     "foundry.Store().facts('test'))\n").strip(), "False")
+
+    def test_marlin_needs_the_variable(self):
+        start = functools.partial(self.start, before=KERNELS)
+        for changes, what in (
+                ("quantized('MarlinLinearKernel')", "AutoGPTQLinearMethod and MarlinLinearKernel"),
+                ("quantized('MarlinLinearKernel', ordered=True)",
+                 "AutoGPTQLinearMethod and MarlinLinearKernel and weights in the order of "
+                 "activations"),
+                ("quantized('MarlinFP8ScaledMMLinearKernel', kind='Fp8LinearMethod')",
+                 "Fp8LinearMethod and MarlinFP8ScaledMMLinearKernel")):
+            options = f"quantization='fp8', changes={changes}"
+            self.assertIn(f"without an image, because layers with {what} were not run with images "
+                          "on a GPU (set FOUNDRY_VLLM_COMPARED=1", start(options=options))
+            log = start(options=options, FOUNDRY_VLLM_COMPARED="1", FOUNDRY_VLLM=f"of{len(what)}")
+            self.assertIn(f"WARNING Foundry: layers with {what} were not run", log)
+            self.assertIn("captured and sealed", log)
+
     def refused(self, what, options, before=KERNELS):
         self.assertIn(f"started without an image, because images do not support {what}",
                       self.start(options=options, before=before))
@@ -104,10 +148,11 @@ class Numbers(Engine):
                 ("quantized('FlashInferFp8DeepGEMMKernel')",
                  "the kernel FlashInferFp8DeepGEMMKernel for quantized weights (set "
                  "VLLM_USE_DEEP_GEMM=0)"),
-                ("quantized('MarlinLinearKernel')",
-                 "the kernel MarlinLinearKernel for quantized weights yet"),
+                ("quantized('HummingLinearKernel')",
+                 "the kernel HummingLinearKernel for quantized weights yet"),
                 ("quantized('MacheteLinearKernel', ordered=True)",
-                 "weights in the order of activations"),
+                 "weights in the order of activations (set "
+                 "VLLM_DISABLED_KERNELS=MacheteLinearKernel) yet"),
                 ("quantized('MacheteLinearKernel', kind='TransformMethod')",
                  "layers quantized by TransformMethod"),
                 ("{'quant_method': types.SimpleNamespace()}",

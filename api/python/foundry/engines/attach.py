@@ -83,12 +83,10 @@ def _named(model):
         yield from found
 
 
-def _plain(model):
-    """Yield (path, tensor) of the tensors that a model's modules have, but neither as parameters
-    nor as buffers: alone, or in a list, tuple or dict.
-    """
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
+def _held(owners):
+    """Yield (path, tensor) of the tensors that held() returns."""
+    for path, owner in owners:
+        for name, value in getattr(owner, "__dict__", {}).items():
             if name in ("_parameters", "_buffers", "_modules"):
                 continue
             each = (value.items() if isinstance(value, dict) else
@@ -106,18 +104,25 @@ def named(model):
     return [_described(*each) for each in _on_gpu(_named(model))]
 
 
-def plain(model):
-    """Return [(path, address, type, shape, strides)], sorted, of the tensors that a model's modules
-    have, but neither as parameters nor as buffers: alone, or in a list, tuple or dict.
+def held(owners):
+    """Return [(path, address, type, shape, strides)], sorted, of the tensors that objects have, but
+    neither as parameters nor as buffers: alone, or in a list, tuple or dict.
+
+    owners: yields (path, object); the paths differ.
     """
-    return sorted(_described(*each) for each in _on_gpu(_plain(model)))
+    return sorted(_described(*each) for each in _on_gpu(_held(owners)))
+
+
+def plain(model):
+    """Return the tensors that a model's modules have, as held() does."""
+    return held(model.named_modules())
 
 
 def tensors(model):
     """Return {(name, address, type, shape, strides): tensor} of all tensors of a model that have
     memory.
     """
-    found = (*_on_gpu(_named(model)), *_on_gpu(_plain(model)))
+    found = (*_on_gpu(_named(model)), *_on_gpu(_held(model.named_modules())))
     return {_described(*each): each[1] for each in found if address(each[1])}
 
 

@@ -6,6 +6,9 @@ from weights are compared (numbers.py). But a kernel may have a state of its own
 compiled at its first use, which later starts omit. So a plug-in names the kernels that it allows,
 and those among them that were run with images.
 """
+import json
+
+from .facts import hashed
 from .session import check_allowed, check_configuration
 
 
@@ -23,6 +26,14 @@ def not_run(variable, of, found):
     if found:
         check_allowed(variable, f"{of} with {' and '.join(dict.fromkeys(found))} were not run with "
                       "images on a GPU")
+
+
+def places(of, found):
+    """Return a fact on tensors that no module of the model has: how many there are, and a hash of
+    where they lie. Graphs have their addresses. of: what has them. found: as attach.held() returned
+    it.
+    """
+    return f"{len(found)} tensors of {of}, hash {hashed(json.dumps(found).encode())}"
 
 
 def _of_cache(method):

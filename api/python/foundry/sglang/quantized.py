@@ -6,12 +6,11 @@ SGLang's backend. Marlin's kernel has locks in a tensor of SGLang's object for t
 makes this tensor, and its values are 0 between calls.
 """
 import functools
-import json
 import os
 
 from ..engines import attach
-from ..engines.facts import hashed, stated, tuned
-from ..engines.quantized import check_kernel, check_layers, check_run
+from ..engines.facts import stated, tuned
+from ..engines.quantized import check_kernel, check_layers, check_run, places
 from ..engines.session import check_configuration
 from . import facts, weights
 
@@ -58,18 +57,13 @@ def check_model(runner):
     check_layers(VARIABLE, runner.model, KINDS, functools.partial(_check_layer, prefill))
 
 
-class _Schemes:
-    """What the layers of a model have as schemes, and as kernels of these: no modules."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def named_modules(self):
-        for name, module in self.model.named_modules():
-            scheme = getattr(module, "scheme", None)
-            for step, each in ((".scheme", scheme), (".kernel", getattr(scheme, "kernel", None))):
-                if hasattr(each, "__dict__"):
-                    yield name + step, each
+def _schemes(model):
+    """Yield (path, object) of what the layers of a model have as schemes, and as kernels of these.
+    """
+    for name, module in model.named_modules():
+        scheme = getattr(module, "scheme", None)
+        yield name + ".scheme", scheme
+        yield name + ".kernel", getattr(scheme, "kernel", None)
 
 
 def facts_of(runner):
@@ -81,10 +75,9 @@ def facts_of(runner):
             type(getattr(each, "quant_method", None)).__name__ == EXPERTS
             for each in runner.model.modules()):
         return {}
-    found = attach.plain(_Schemes(runner.model))
     own = os.environ.get("SGLANG_MOE_CONFIG_DIR")
     return stated(facts.PREFIX, {
-        "quantized": f"{len(found)} tensors of schemes, hash {hashed(json.dumps(found).encode())}",
+        "quantized": places("schemes", attach.held(_schemes(runner.model))),
         "tuned": tuned("sglang", TUNED, None if own is None else (own, "configs/*/*.json"))})
 
 

@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which quantized weights, KV caches and mixtures of experts vLLM can use with an image."""
+"""Which quantized weights, KV caches and mixtures of experts vLLM can use with an image.
+
+Some of Marlin's kernels have locks in a tensor of vLLM's object for the kernel. Each start makes
+this tensor, and its values are 0 between calls.
+"""
 import functools
 
-from ..engines.quantized import check_kernel, check_layers, check_run, not_run, remedy_of
+from ..engines import attach
+from ..engines.facts import stated
+from ..engines.quantized import check_kernel, check_layers, check_run, not_run, places, remedy_of
 from ..engines.session import check_configuration
+from . import facts
 
 METHODS = ("fp8", "compressed-tensors", "auto_gptq", "auto_awq")
 # (vLLM's class for layers, its kernel) that were run with images.
@@ -20,7 +27,14 @@ RUN = (("Fp8PerTensorOnlineLinearMethod", "CutlassFP8ScaledMMLinearKernel"),
 ON_SEVERAL = (("Fp8LinearMethod", "CutlassFp8BlockScaledMMKernel"),
               ("CompressedTensorsLinearMethod", "MacheteLinearKernel"))
 # Others, which need the variable. DeepGEMM compiles kernels at their first use.
-ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
+ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),
+             ("CompressedTensorsLinearMethod", "MarlinLinearKernel"),
+             ("AutoGPTQLinearMethod", "MarlinLinearKernel"),
+             ("AutoAWQMarlinLinearMethod", "MarlinLinearKernel"),
+             ("Fp8LinearMethod", "MarlinFP8ScaledMMLinearKernel"),
+             ("Fp8PerTensorOnlineLinearMethod", "MarlinFP8ScaledMMLinearKernel"),
+             ("CompressedTensorsLinearMethod", "MarlinFP8ScaledMMLinearKernel"))
+ORDERED = ("MarlinLinearKernel",)  # their layers have the order of activations as a tensor
 KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
 GRAPHS = "FULL_DECODE_ONLY"  # the graph mode with which KV caches in FP8 were run
 CACHES = ("auto", "bfloat16", "float16")  # types of KV caches, unless they are quantized
@@ -78,6 +92,27 @@ def _kernels(module):
 def _run_on_several(config):
     """Return the pairs that were run on several GPUs with such a configuration."""
     return () if _is_v1(config) or _is_compiled(config) else ON_SEVERAL
+
+
+def _parts(model):
+    """Return [(path, object)] of what quantizes a model's layers, of their schemes and of their
+    kernels, each object once.
+    """
+    found = {}
+    for path, module in model.named_modules():
+        parts = (getattr(module, "quant_method", None), getattr(module, "scheme", None),
+                 *_kernels(module))
+        for number, each in enumerate(parts):
+            found.setdefault(id(each), (f"{path}:{number}", each))
+    return list(found.values())
+
+
+def facts_of(model):
+    """Return {key: value} of a fact of the model that was just loaded: where the tensors of its
+    kernels lie. Most kernels have none, and without any there is no such fact.
+    """
+    found = attach.held(_parts(model))
+    return stated(facts.PREFIX, {"quantized": places("kernels", found)}) if found else {}
 
 
 def check_model(config, model):
@@ -138,12 +173,15 @@ def _check_layer(several, module, method):
         if _has_deepgemm():
             yield "DeepGEMM's form of scales (set VLLM_USE_DEEP_GEMM=0)"
     for kernel in found:
-        name, config = type(kernel).__name__, getattr(kernel, "config", None)
+        name = type(kernel).__name__
+        ordered = getattr(getattr(kernel, "config", None), "has_g_idx", False)
         check_kernel(KERNELS, name, _REMEDIES, of)
-        # Its permutation is in no tensor of the model.
-        check_configuration((getattr(config, "has_g_idx", False),
-                             "weights in the order of activations"))
+        # Machete has the order in no tensor of the model.
+        check_configuration((ordered and name not in ORDERED, "weights in the order of activations "
+                             "(set VLLM_DISABLED_KERNELS=MacheteLinearKernel)"))
         if (kind, name) not in RUN:
             yield f"{kind} and {name}{remedy_of(name, _REMEDIES)}"
         elif several is not None and (kind, name) not in several:
             yield f"{kind} and {name} on several GPUs"
+        if ordered:
+            yield "weights in the order of activations"

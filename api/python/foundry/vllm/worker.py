@@ -25,7 +25,7 @@ from vllm.logger import init_logger
 from .._lib import Error
 from ..engines import area, graphs, log, ranks, session, weights
 from ..engines.session import Unfit
-from . import compiled, facts, infos, pieces, runners, supported
+from . import compiled, facts, infos, pieces, quantized, runners, supported
 from .folders import folders
 
 logger = init_logger("vllm.foundry")
@@ -116,7 +116,9 @@ class Session(session.Session):
     def load_model(self, original, **kwargs):
         original(**kwargs)
         try:
-            supported.check_model(self.worker.vllm_config, self.worker.model_runner.get_model())
+            model = self.worker.model_runner.get_model()
+            supported.check_model(self.worker.vllm_config, model)
+            self.facts.update(quantized.facts_of(model))
         except Exception as e:
             self.give_up(e)
             return
