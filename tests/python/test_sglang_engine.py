@@ -468,6 +468,11 @@ class Engine(unittest.TestCase):
                           getattr(fp8_utils, name).__code__.co_names)
         self.assertIn("triton_w8a8_block_fp8_linear",
                       fp8_utils.cutlass_w8a8_block_fp8_linear_with_fallback.__code__.co_names)
+        of_deepgemm = fp8_utils.deepgemm_w8a8_block_fp8_linear_with_fallback
+        self.assertIn(of_deepgemm.__name__, quantized.KERNELS)
+        self.assertIn("triton_w8a8_block_fp8_linear", of_deepgemm.__code__.co_names)
+        self.assertIn("weight.shape[0] % 64 == 0 and weight.shape[1] % 128 == 0",
+                      inspect.getsource(of_deepgemm))
         for name in ("fp8_scaled_mm", "triton_scaled_mm", "use_triton_w8a8_fp8_kernel"):
             self.assertIn(name, fp8_utils.apply_fp8_linear.__code__.co_names)
         for function in (marlin_utils.apply_gptq_marlin_linear,
@@ -557,7 +562,16 @@ class Engine(unittest.TestCase):
                          ["self", "batch_size"])
 
     def test_the_caches_have_their_folders(self):
-        self.assertEqual(set(folders.folders()), {"triton", jit.FOLDER, "tvm-ffi", "inductor"})
+        self.assertEqual(set(folders.folders()), {"triton", jit.FOLDER, "tvm-ffi", "inductor",
+                                                  "deepgemm"})
+        # SGLang has set the variable.
+        from sglang.srt.layers.deep_gemm_wrapper import compile_utils
+        self.assertTrue(compile_utils.__file__)
+        self.assertEqual(folders.folders()["deepgemm"],
+                         os.path.join(os.environ["DG_JIT_CACHE_DIR"], "cache"))
+        with mock.patch.dict(os.environ, DG_JIT_CACHE_DIR=""):
+            self.assertEqual(folders.folders()["deepgemm"],
+                             os.path.expanduser("~/.cache/deep_gemm/cache"))
         from flashinfer.jit import env
         self.assertEqual(str(env.FLASHINFER_CACHE_DIR), folders.folders()[jit.FOLDER])
 

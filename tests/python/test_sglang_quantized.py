@@ -100,6 +100,14 @@ model_runner.ModelRunner.load_model = load_model
                 ("fp8(cutlass_w8a8_block_fp8_linear_with_fallback, shape=(64, 128))",
                  "Fp8LinearMethod and triton_w8a8_block_fp8_linear and shapes that are no "
                  "multiples of 128"),
+                ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback, shape=(64, 128))",
+                 "Fp8LinearMethod and deepgemm_w8a8_block_fp8_linear_with_fallback (start with "
+                 "--fp8-gemm-backend cutlass)"),
+                ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback, shape=(128, 192))",
+                 "Fp8LinearMethod and triton_w8a8_block_fp8_linear and shapes that are no "
+                 "multiples of 128"),
+                ("compressed([128, 128])", "CompressedTensorsW8A8Fp8 and deepgemm_w8a8_block_fp8_"
+                 "linear_with_fallback (start with --fp8-gemm-backend cutlass)"),
                 ("fp8(shape=(128, 8), scales=8)", "Fp8LinearMethod and triton_scaled_mm"),
                 ("{**fp8(), 'input_scale': 1.0}", "static scales of inputs"),
                 ("compressed()", "CompressedTensorsW8A8Fp8 and fp8_scaled_mm"),
@@ -170,11 +178,6 @@ model_runner.ModelRunner.load_model = load_model
 
     def test_other_layers_and_kernels_are_refused(self):
         for changes, what in (
-                ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback)",
-                 "the kernel deepgemm_w8a8_block_fp8_linear_with_fallback for quantized weights "
-                 "(start with --fp8-gemm-backend cutlass)"),
-                ("compressed([128, 128])",
-                 "the kernel deepgemm_w8a8_block_fp8_linear_with_fallback for quantized weights "),
                 ("fp8(use_marlin=True)", "the kernel apply_fp8_marlin_linear for quantized weights "
                  "(set SGLANG_FORCE_FP8_MARLIN=0)"),
                 ("fp8(use_mxfp8=True)", "the kernel w8a8_mxfp8_linear for quantized weights yet"),

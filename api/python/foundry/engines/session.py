@@ -420,6 +420,7 @@ class Session:
         that have come since. One thread at a time calls this.
         """
         start, image = time.monotonic(), self.sealed or self.image
+        self.note_code()
         try:
             files = caches.packed(self.watch) if image else []
             if len(files) > self.attached:

@@ -2,12 +2,13 @@
 """The folders in which SGLang and its compilers keep what they make."""
 import os
 
-from ..engines import caches, jit
+from ..engines import caches, deepgemm, jit
 
 
 def folders():
     """Return {name: path} of the engine's cache folders."""
-    found = {**caches.triton(), **jit.folder()}
+    found = {**caches.triton(), **jit.folder(),
+             **deepgemm.folder(os.path.expanduser("~/.cache/deep_gemm"))}
     found["tvm-ffi"] = os.path.expanduser(os.environ.get("TVM_FFI_CACHE_DIR", "~/.cache/tvm-ffi"))
     try:
         from torch._inductor.runtime.cache_dir_utils import cache_dir

@@ -10,13 +10,14 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated, tuned
-from ..engines.quantized import check_kernel, check_layers, check_run, places
+from ..engines.quantized import check_kernel, check_layers, check_run, places, remedy_of
 from ..engines.session import check_configuration
 from . import facts, weights
 
 METHODS = ("fp8", "compressed-tensors", "gptq_marlin", "awq_marlin")
 KERNELS = ("fp8_scaled_mm", "cutlass_w8a8_block_fp8_linear_with_fallback",
-           "triton_w8a8_block_fp8_linear", "triton_scaled_mm", "gptq_marlin_gemm", "triton_experts")
+           "deepgemm_w8a8_block_fp8_linear_with_fallback", "triton_w8a8_block_fp8_linear",
+           "triton_scaled_mm", "gptq_marlin_gemm", "triton_experts")
 # (SGLang's class for layers, its kernel) that were run with images.
 RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
        ("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),
@@ -35,7 +36,9 @@ TUNED = ("srt/layers/moe/moe_runner/triton_utils/configs/*/*.json",
          "srt/layers/quantization/configs/*.json")
 TYPES = ("weight_type", "quant_type")  # where a configuration has the type of weights
 TILE = 128  # weights in each direction that the kernel of CUTLASS for blocks multiplies
-_REMEDIES = (("deepgemm", "start with --fp8-gemm-backend cutlass"),
+ROWS = 64  # the same for DeepGEMM, of outputs
+_NO_DEEPGEMM = ("deepgemm", "start with --fp8-gemm-backend cutlass")
+_REMEDIES = (_NO_DEEPGEMM,
              ("fp8_marlin", "set SGLANG_FORCE_FP8_MARLIN=0"),
              ("_experts", "start with --moe-runner-backend triton"))
 
@@ -88,8 +91,9 @@ def _is_uneven(layer):
 
 def _blocks(function, layer):
     """Return the kernel of a function for weights in blocks."""
-    name = function.__name__
-    if name.startswith("cutlass") and _is_uneven(layer):
+    name, (rows, columns) = function.__name__, layer.weight.shape
+    if (name.startswith("cutlass") and _is_uneven(layer)) or (
+            name.startswith("deepgemm") and (rows % ROWS or columns % TILE)):
         return "triton_w8a8_block_fp8_linear"
     return name
 
@@ -154,7 +158,7 @@ def _check_layer(prefill, module, method):
     check_kernel(KERNELS, name, _REMEDIES,
                  "mixtures of experts" if kind == EXPERTS else "quantized weights")
     if (kind, name) not in RUN:
-        yield f"{kind} and {name}"
+        yield f"{kind} and {name}{remedy_of(name, (_NO_DEEPGEMM,))}"
     elif prefill and (kind, name) not in IN_PREFILL:
         yield f"{kind} and {name} in graphs of prefill"
     if name == "triton_w8a8_block_fp8_linear" and _is_uneven(module):
