@@ -28,9 +28,10 @@ import engine_quantized  # noqa: E402
 import sglang_start  # noqa: E402
 from engine_quantized import BLOCKS, GPTQ, Files  # noqa: E402
 
-# Further kinds: of blocks by a kernel of Triton's, and in the order of activations.
+# Further kinds: of blocks by kernels of Triton's and of DeepGEMM, and in the order of activations.
 KINDS = {
     **engine_quantized.KINDS,
+    "deepgemm": Files(engine_quantized.in_blocks, BLOCKS, ("--fp8-gemm", "deep_gemm")),
     "triton": Files(engine_quantized.in_blocks, BLOCKS, ("--fp8-gemm", "triton")),
     "ordered": Files(engine_quantized.ordered, {**GPTQ, "desc_act": True}),
 }
@@ -51,6 +52,8 @@ ENGINE = engine_quantized.Engine(
 def main():
     import engine_child
     os.environ.setdefault("FOUNDRY_SGLANG_COMPARED", "1")
+    # Otherwise SGLang compiles DeepGEMM's kernels for all numbers of tokens, for many minutes.
+    os.environ.setdefault("SGLANG_JIT_DEEPGEMM_PRECOMPILE", "0")
     more = sys.argv[1:]
     limit = engine_child.Limit(more, 560)
     p = argparse.ArgumentParser()

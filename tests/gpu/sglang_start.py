@@ -44,7 +44,8 @@ ROWS = ("imports", "imports of the scheduler", "device", "weights", "kv cache", 
 # SGLang's defaults for this GPU are FlashAttention 3, and FlashInfer, which compiles for minutes.
 CHOSEN = {"attention_backend": "triton", "sampling_backend": "pytorch"}
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor",
-          "TVM_FFI_CACHE_DIR": "tvm-ffi", "FLASHINFER_WORKSPACE_BASE": "flashinfer"}
+          "TVM_FFI_CACHE_DIR": "tvm-ffi", "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+          "SGLANG_DG_CACHE_DIR": "deep_gemm"}
 
 # Ranks share NCCL's collectives alone, without multicast memory.
 ONE_WAY = {"NCCL_CUMEM_ENABLE": "1", "NCCL_NVLS_ENABLE": "0",
