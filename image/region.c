@@ -56,18 +56,18 @@ out_free:
 	return err;
 }
 
-static uint32_t origin_of(const struct fdry_alloc *a)
-{
-	return a->kind == FDRY_KIND_SHARED ? FDRY_MEMORY_SHARED
-	       : a->kind == FDRY_KIND_MAP  ? FDRY_MEMORY_MAPPED
-					   : FDRY_MEMORY_REGION;
-}
-
 int fdry_capture_code_files(struct fdry_capture *cap, char **ret, size_t *len)
 {
 	int err = fdry_capture_check(cap) ?: fdry_need(ret) ?: fdry_need(len);
 
 	return err ?: fdry_interposer_result(cap->hook, cap->hook->code_files(ret, len));
+}
+
+static uint32_t origin_of(const struct fdry_alloc *a)
+{
+	return a->kind == FDRY_KIND_SHARED ? FDRY_MEMORY_SHARED
+	       : a->kind == FDRY_KIND_MAP  ? FDRY_MEMORY_MAPPED
+					   : FDRY_MEMORY_REGION;
 }
 
 int fdry_capture_origin(struct fdry_capture *cap, uint64_t addr, uint32_t *ret)

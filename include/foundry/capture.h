@@ -318,7 +318,8 @@ int fdry_capture_origin(struct fdry_capture *cap, uint64_t addr, uint32_t *ret);
  * Some libraries compile kernels, keep them in files, and let the driver load these:
  * cuModuleLoad() and cuLibraryLoadFromFile(). An image that carries such files
  * (fdry_image_attach()) spares another host the compilation. The list also has files that were
- * loaded before the capture began.
+ * loaded before the capture began, and that may have been removed or replaced since. It lacks those
+ * that changed while they were loaded.
  */
 int fdry_capture_code_files(struct fdry_capture *cap, char **ret, size_t *len);
 

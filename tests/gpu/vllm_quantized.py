@@ -65,6 +65,7 @@ ENGINE = engine_quantized.Engine(
 def main():
     import engine_child
     os.environ.setdefault("FOUNDRY_VLLM_COMPARED", "1")
+    os.environ.pop("DG_JIT_CACHE_DIR", None)  # compiled() looks for the kernels where vLLM does
     more = sys.argv[1:]
     limit = engine_child.Limit(more, 400)
     p = argparse.ArgumentParser()

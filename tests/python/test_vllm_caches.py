@@ -215,6 +215,31 @@ class Caches(Engine):
         with open(self.path(f"{self.DEEPGEMM}/{one}/kernel.cu"), encoding="ascii") as f:
             self.assertEqual(f.read(), one)
 
+    def test_files_of_deepgemm_that_make_no_kernel_are_left_out(self):
+        self.script("""if 1:
+            import os
+            from foundry import File
+            from foundry.engines import deepgemm
+            def file(name):
+                return File(name, b"bytes", False)
+            whole = [file("deepgemm/one/kernel.cu"), file("deepgemm/one/kernel.cubin")]
+            others = [file("deepgemm/two/kernel.cu"), file("deepgemm/kernel.cubin"),
+                      file("deepgemm/three/more/kernel.cu"), file("deepgemm/four/kernel.cubin")]
+            assert list(deepgemm.of(whole + others)) == ["one"]
+            triton = file("triton/kernel.cu")
+            assert deepgemm.complete([*others, *whole, triton]) == [*whole, triton]
+            for name in "empty", "there":
+                os.mkdir(name)
+            with open("there/kernel.cu", "w") as f:
+                f.write("another's")
+            counts = [deepgemm.write(".", name, whole) for name in ("new", "empty", "there")]
+            assert counts == [2, 2, 0], counts
+            assert sorted(os.listdir(".")) == ["empty", "new", "there"], os.listdir(".")
+            for name in "new", "empty":
+                assert sorted(os.listdir(name)) == ["kernel.cu", "kernel.cubin"]
+            assert os.listdir("there") == ["kernel.cu"]
+            """)
+
     def test_a_kernel_of_deepgemm_is_written_as_a_whole_or_not_at_all(self):
         self.deepgemm(["kernel.one.01"])
         shutil.rmtree(self.path(self.DEEPGEMM))

@@ -699,22 +699,22 @@ class Engine(unittest.TestCase):
         with self.on_a_gpu(), mock.patch.dict(
                 os.environ, VLLM_DISABLED_KERNELS="MacheteLinearKernel"):
             layer = self.ordered_layer()
-            self.assertEqual(quantized.facts_of(layer), {})
+            self.assertEqual(quantized.facts_of(layer, None), {})
             layer.quant_method.process_weights_after_loading(layer)
             locks = layer.quant_method.kernel.workspace
             self.assertFalse(locks.any())
             (found,) = attach.held(quantized._parts(layer))
             self.assertEqual(found[1], locks.data_ptr())
-            text = quantized.facts_of(layer)["vllm.quantized"]
+            text = quantized.facts_of(layer, None)["vllm.quantized"]
             self.assertRegex(text, "^1 tensors of kernels, hash ")
             layer.quant_method.kernel.workspace = locks.clone()
-            self.assertNotEqual(quantized.facts_of(layer)["vllm.quantized"], text)
+            self.assertNotEqual(quantized.facts_of(layer, None)["vllm.quantized"], text)
             self.assertEqual([each[:2] for each in attach.plain(layer)], [
                 (".g_idx_sort_indices:", layer.g_idx_sort_indices.data_ptr())])
             self.assertIn(("g_idx", layer.g_idx.data_ptr()),
                           [each[:2] for each in attach.named(layer)])
         self.assertEqual(layer.g_idx_sort_indices.tolist(), list(range(127, -1, -1)))
-        self.assertEqual(list(quantized._check_layer(False, layer, layer.quant_method)), [
+        self.assertEqual(list(quantized._check_layer(None, layer, layer.quant_method)), [
             "AutoGPTQLinearMethod and MarlinLinearKernel", "weights in the order of activations"])
 
     def test_machetes_order_is_not_found(self):
@@ -722,7 +722,7 @@ class Engine(unittest.TestCase):
             layer = self.ordered_layer()
             with self.assertRaisesRegex(session.Unfit, "weights in the order of activations .set "
                                         "VLLM_DISABLED_KERNELS=MacheteLinearKernel. yet"):
-                list(quantized._check_layer(False, layer, layer.quant_method))
+                list(quantized._check_layer(None, layer, layer.quant_method))
 
     def test_marlins_locks_for_fp8_belong_to_the_layer(self):
         from vllm.model_executor.kernels import linear

@@ -117,11 +117,16 @@ class Numbers(Engine):
                 FOUNDRY_VLLM_COMPARED="1")
         self.assertRegex(log, "because quantized is 2 tensors of kernels, hash .* in the image")
 
-    def test_images_of_kernels_without_tensors_lack_the_fact(self):
-        self.start(options="quantization='fp8', changes=quantized('MacheteLinearKernel')",
-                   before=KERNELS)
-        self.assertEqual(self.script("import foundry\nprint('vllm.quantized' in "
-                                     "foundry.Store().facts('test'))\n").strip(), "False")
+    def test_quantized_models_state_the_tensors_of_kernels_also_if_there_are_none(self):
+        """Otherwise a start without these tensors could use an image that has them."""
+        for name, options in ("quantized", "quantization='fp8', "), ("plain", ""):
+            self.start(options=options + "changes=quantized('MacheteLinearKernel')",
+                       before=KERNELS, FOUNDRY_VLLM=name)
+        self.assertEqual(self.script(
+            "import foundry\nstore = foundry.Store()\n"
+            "print(store.facts('quantized')['vllm.quantized'][:20],\n"
+            "      'vllm.quantized' in store.facts('plain'))\n").strip(),
+            "0 tensors of kernels False")
 
     def test_marlin_needs_the_variable(self):
         start = functools.partial(self.start, before=KERNELS)

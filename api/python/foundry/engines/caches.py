@@ -196,6 +196,7 @@ def packed(watch):
         left -= len(data)
         carried.add(path)
         found.append(File(name, data, bool(mode & 0o100)))
+    found = deepgemm.complete(found)
     modules = {each.name: modules[each.name] for each in found if each.name in modules}
     if modules:
         found.append(File(jit.MODULES, json.dumps(modules, sort_keys=True).encode()))
@@ -271,13 +272,6 @@ def _usable(places, there):
             if name in MOVABLE or there.get(name) == path}
 
 
-def _write_or_skip(path, file):
-    """Create a file as _write() does, one of Triton's lists with the paths of this host."""
-    if os.path.basename(path).startswith(GROUP):
-        file = file._replace(data=_local(path, file.data))
-    return file.data is not None and _write(path, file)
-
-
 def _writes(files, paths, roots):
     """Yield (root, folder, write). write() creates files in `folder`, which is `root` or below it,
     and returns how many it has created.
@@ -290,9 +284,10 @@ def _writes(files, paths, roots):
     # Triton's lists come last: a list stands for files that are there.
     for file in sorted(files, key=lambda f: GROUP in f.name):
         folder, path = file.name.partition("/")[0], paths[file.name]
-        if folder != deepgemm.FOLDER:
-            yield (roots[folder], os.path.dirname(path),
-                   functools.partial(_write_or_skip, path, file))
+        if os.path.basename(path).startswith(GROUP):
+            file = file._replace(data=_local(path, file.data))
+        if folder != deepgemm.FOLDER and file.data is not None:
+            yield roots[folder], os.path.dirname(path), functools.partial(_write, path, file)
 
 
 def unpack(store, ref, places, carried):

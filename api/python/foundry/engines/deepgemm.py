@@ -29,6 +29,13 @@ def is_used(path, loaded):
     return name in FILES and os.path.join(parent, CODE) in loaded
 
 
+def complete(files):
+    """Return the files of an image without those of kernels that lack one."""
+    kept = {each.name for kernel in of(files).values() for each in kernel}
+    return [each for each in files if each.name in kept or
+            not each.name.startswith(FOLDER + "/")]
+
+
 def of(files):
     """Return {KERNEL: [file, ...]} of the files of an image, named deepgemm/KERNEL/NAME, whose
     kernel is complete.
@@ -55,6 +62,11 @@ def write(folder_of_all, kernel, files):
                 f.write(each.data)
                 f.flush()
                 os.fsync(f.fileno())
+        entries = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(entries)
+        finally:
+            os.close(entries)
         try:
             os.rename(made, os.path.join(folder_of_all, kernel))
         except OSError:

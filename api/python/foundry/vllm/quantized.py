@@ -107,12 +107,13 @@ def _parts(model):
     return list(found.values())
 
 
-def facts_of(model):
+def facts_of(model, method):
     """Return {key: value} of a fact of the model that was just loaded: where the tensors of its
-    kernels lie. Most kernels have none, and without any there is no such fact.
+    kernels lie. Other models than quantized ones need no such fact if they have none. method: how
+    the weights are quantized, or None.
     """
     found = attach.held(_parts(model))
-    return stated(facts.PREFIX, {"quantized": places("kernels", found)}) if found else {}
+    return stated(facts.PREFIX, {"quantized": places("kernels", found)}) if found or method else {}
 
 
 def check_model(config, model):

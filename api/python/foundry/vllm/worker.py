@@ -118,7 +118,8 @@ class Session(session.Session):
         try:
             model = self.worker.model_runner.get_model()
             supported.check_model(self.worker.vllm_config, model)
-            self.facts.update(quantized.facts_of(model))
+            self.facts.update(quantized.facts_of(
+                model, self.worker.vllm_config.model_config.quantization))
         except Exception as e:
             self.give_up(e)
             return
