@@ -91,6 +91,12 @@ def check_configuration(*settings):
             raise Unfit(f"images do not support {what} yet")
 
 
+def _shown(tensor):
+    """Return a tensor's type, shape, address and storage, for the log."""
+    return (f"{tensor.dtype} {list(tensor.shape)} at {tensor.data_ptr():#x}, in "
+            f"{tensor.untyped_storage().data_ptr():#x}")
+
+
 class Session:
     """One start of one worker.
 
@@ -662,13 +668,13 @@ class Session:
         start = self.base + SIZE
         found = attach.find(roots, start, start + ASIDE, self.packages, omitted)
         for path, tensor in found.items():
-            log.debug("Foundry: aside: %s %s %s", path, tensor.dtype, list(tensor.shape))
+            log.debug("Foundry: aside: %s %s", path, _shown(tensor))
             self.capture.tensor(path, tensor, use="state")
         placed = [*found.values(), *returned]
         skipped = {id(each) for each in (*placed, *known, *attach.bases(placed))}
         others = [each for each in area.tensors(start, start + ASIDE) if id(each) not in skipped]
         for each in others:
-            log.debug("Foundry: aside, no place: %s %s", each.dtype, list(each.shape))
+            log.debug("Foundry: aside, no place: %s", _shown(each))
         attach.stale(self.capture, numbers, others, placed)
         return found
 
