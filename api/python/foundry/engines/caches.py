@@ -63,9 +63,11 @@ def _plain(path):
 class Watch:
     """The files of some folders that this process reads, or that anything writes, from now on."""
 
-    def __init__(self, places, also=()):
-        """also: paths of files that count as read."""
-        self.places = places
+    def __init__(self, places, also=(), loaded=list):
+        """also: paths of files that count as read. loaded: returns the paths, without links, of
+        further ones, which something else than Python has read.
+        """
+        self.places, self._loaded = places, loaded
         self._before = {path for each in places.values() for path in _below(each)}
         self._opened, self._on = set(also), True
         self._used = None  # what used() has found when this was stopped
@@ -103,17 +105,15 @@ class Watch:
                  for name, folder in self.places.items() if path.startswith(folder + os.sep)]
         self._used += [each for each in found if each not in self._used]
 
-    def note(self, paths):
-        """Count files as read. paths: without links."""
+    def _note_loaded(self):
+        """Note the libraries that this process has mapped, and the files that `loaded` returns."""
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
+            paths = {line.split(None, 5)[-1].rstrip("\n") for line in f}
+        paths.update(self._loaded())
         for folder in self.places.values():
-            real = os.path.realpath(folder)
+            real = os.path.realpath(folder)  # the paths have no links
             self._opened |= {folder + path.removeprefix(real) for path in paths
                              if path.startswith(real + os.sep)}
-
-    def _note_mapped(self):
-        """Note the libraries that this process has mapped."""
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
-            self.note({line.split(None, 5)[-1].rstrip("\n") for line in f})
 
     def _is_used(self, name, path):
         """Return whether a file counts. name: of its folder in the image."""
@@ -129,7 +129,7 @@ class Watch:
         """Return [(name in the image, path)], the smallest first."""
         if self._used is not None:
             return self._used
-        self._note_mapped()
+        self._note_loaded()
         found = []
         for name, folder in self.places.items():
             for path in _below(folder):

@@ -158,7 +158,7 @@ class Session:
         self.mode, self.files = "capture", ""
         self.unfreeze()
         if self.places and not self.watch:
-            self.watch = caches.Watch(self.places, self.also)
+            self.watch = caches.Watch(self.places, self.also, self.loaded_files)
         self.refuse(why)
 
     def give_up(self, e):
@@ -391,7 +391,7 @@ class Session:
                 self.modules = jit.modules(self.store, self.chosen, self.places, names)
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
-                self.watch = caches.Watch(self.places, self.also)
+                self.watch = caches.Watch(self.places, self.also, self.loaded_files)
         except Exception as e:  # the engine compiles what is missing
             self.log_bug(e)
             log.warning("Foundry: caches are left as they are, because %s", e)
@@ -409,24 +409,23 @@ class Session:
     def end_caches(self):
         """Attach the files that this start used to its image, for the last time."""
         if self.watch:
-            self.note_code()
             self.watch.stop()
             self.attach_files()
             self.watch = None
 
-    def note_code(self):
-        """Count files of kernels as used that the driver has read."""
+    def loaded_files(self):
+        """Return the paths of the files of kernels that the driver has read."""
         try:
-            self.watch.note(self.capture.code_files())
+            return self.capture.code_files() if self.capture else []
         except Exception as e:  # the image is complete without them
             self.log_bug(e)
+            return []
 
     def attach_files(self):
         """Attach the files that this start has used until now to its image. A later call adds those
         that have come since. One thread at a time calls this.
         """
         start, image = time.monotonic(), self.sealed or self.image
-        self.note_code()
         try:
             files = caches.packed(self.watch) if image else []
             if len(files) > self.attached:
