@@ -375,6 +375,7 @@ static int aside_begin(const struct fdry_driver *drv, uint64_t size)
 	err = region_new(drv, &want);
 	if (err)
 		return err;
+	fdry_region_skip_numbers(want.region); /* engines refuse graphs with tensors there */
 	*p = want;
 	fdry_regions.aside = p;
 	__atomic_fetch_add(&fdry_regions.used, 1, __ATOMIC_RELEASE);

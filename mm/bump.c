@@ -82,6 +82,23 @@ int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align,
 	return 0;
 }
 
+uint64_t fdry_bump_past_numbers(const struct fdry_bump *b, uint64_t addr, uint64_t size)
+{
+	const uint64_t all = 1ull << 32, end = b->base + b->size;
+	uint64_t block = fdry_round_down(addr, all), lower = addr - block, ret;
+
+	if (size > all - FDRY_NUMBERS_END || block > UINT64_MAX - 2 * all)
+		return addr;
+	if (lower > all - size)
+		block += all;
+	else if (lower >= FDRY_NUMBERS_END)
+		return addr;
+	ret = block + FDRY_NUMBERS_END;
+	if (ret - addr > (b->size - b->cursor) / 16 || ret > end || size > end - ret)
+		return addr;
+	return ret;
+}
+
 void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p)
 {
 	b->cursor = p->addr + p->extent - b->base;

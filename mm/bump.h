@@ -64,6 +64,21 @@ static inline uint64_t fdry_bump_step(const struct fdry_bump *b, uint64_t size)
 	return size < b->block ? b->unit : b->block;
 }
 
+/*
+ * Memory that no image can hold is not placed where a number looks like its address. Structures of
+ * kernel arguments have padding, with old bytes of the stack: the upper half of a pointer behind a
+ * number of 32 bits looks like an address of the same 4 GiB, whose lower half is the number. Counts
+ * and sizes are below this, and so are the bits of floats from 0 to 8e9. Negative numbers are not.
+ */
+#define FDRY_NUMBERS_END 0x50000000u
+/* Addresses from fdry_bump_past_numbers() are multiples of this, if @addr is one. */
+#define FDRY_NUMBERS_STEP (1u << 28)
+
+/* The first address from @addr on, at or above the cursor, at which @size bytes lie past these
+ * numbers. It is @addr if 4 GiB have no room for so many bytes, or if more than a sixteenth of the
+ * rest of the region would be skipped. */
+uint64_t fdry_bump_past_numbers(const struct fdry_bump *b, uint64_t addr, uint64_t size);
+
 /* Move the cursor past @p, which fdry_bump_place() must have computed for the current cursor.
  * Cannot fail. */
 void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p);

@@ -40,7 +40,7 @@ struct fdry_region {
 
 	struct fdry_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
 	struct fdry_ranges large;
-	struct fdry_ranges skipped;  /* skipped by claims; only other claims get them */
+	struct fdry_ranges skipped;  /* skipped by claims or past numbers; only claims get them */
 	struct fdry_freed *freed;   /* become free ranges after the next wait */
 
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */

@@ -26,13 +26,15 @@ static struct fdry_range *reservation_of(const struct fdry_region *r, CUdevicept
 	return n && addr < n->end && size <= n->end - addr ? n : NULL;
 }
 
-/* Find a place at the cursor, above memory that is already mapped there. */
+/* Find a place at the cursor, above memory that is already mapped there. What the program maps may
+ * be memory of other processes, so it is a place past numbers, if @align allows that; the addresses
+ * before it are [*@skipped, @ret->addr). */
 static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
-			   struct fdry_place *ret)
+			   struct fdry_place *ret, CUdeviceptr *skipped)
 {
 	struct fdry_bump b = r->bump;
 	struct fdry_place p = { 0 };
-	CUdeviceptr clear;
+	CUdeviceptr clear, from = 0;
 	int err;
 
 	for (;;) {
@@ -40,14 +42,25 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 		if (err)
 			return err;
 		clear = fdry_backing_clear_of(&r->backing, p.addr, p.extent);
+		if (clear == p.addr && align <= FDRY_NUMBERS_STEP) {
+			clear = fdry_bump_past_numbers(&r->bump, p.addr, p.extent);
+			from = clear == p.addr || from ? from : p.addr;
+		}
 		if (clear == p.addr)
 			break;
 		err = fdry_bump_set(&b, clear - b.base);
 		if (err)
 			return err;
 	}
+	*skipped = from ? from : p.addr;
 	*ret = p;
 	return 0;
+}
+
+/* True if at least as many bytes remain for allocations. */
+static bool is_modest(const struct fdry_region *r, uint64_t size)
+{
+	return size <= (r->bump.size - r->bump.cursor) / 2;
 }
 
 /* Reserve at the region's end, which moves; the cursor stays. The driver makes a new reservation,
@@ -72,26 +85,22 @@ static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, ui
 	return err ? err : fdry_round_up(start + v->granule, align, ret);
 }
 
-/* True if at least as many bytes remain for allocations. */
-static bool is_modest(const struct fdry_region *r, uint64_t size)
-{
-	return size <= (r->bump.size - r->bump.cursor) / 2;
-}
-
 /* Frameworks reserve more addresses than the device has memory, again and again. So reservations
  * lie at the cursor while the region has plenty of addresses, and else at the region's end. If the
  * addresses there are taken, they lie at the cursor after all. */
 static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
 {
+	CUdeviceptr skipped;
 	struct fdry_place p;
 
 	if (fdry_free_ranges_take(&r->unreserved, size, align, ret))
 		return 0;
 	if (!is_modest(r, size) && !place_behind(r, size, align, ret))
 		return 0;
-	if (place_at_cursor(r, size, align, &p))
+	if (place_at_cursor(r, size, align, &p, &skipped))
 		return place_behind(r, size, align, ret);
 	fdry_bump_take(&r->bump, &p);
+	fdry_region_give(&r->skipped, skipped, p.addr - skipped);
 	*ret = p.addr;
 	return 0;
 }

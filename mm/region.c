@@ -229,6 +229,17 @@ CUdevice fdry_region_device(const struct fdry_region *r)
 	return r->backing.vmm.dev;
 }
 
+void fdry_region_skip_numbers(struct fdry_region *r)
+{
+	uint64_t skip;
+
+	fdry_region_lock(r);
+	skip = fdry_bump_past_numbers(&r->bump, r->bump.base, 1) - r->bump.base;
+	r->bump.cursor = skip;
+	fdry_region_give(&r->skipped, r->bump.base, skip);
+	fdry_region_unlock(r);
+}
+
 CUcontext fdry_region_context(const struct fdry_region *r)
 {
 	return r->backing.vmm.ctx;

@@ -97,6 +97,10 @@ void fdry_region_free(struct fdry_region *r);
  */
 void fdry_region_free_to_cache(struct fdry_region *r);
 
+/* Let the allocations of a new region begin past FDRY_NUMBERS_END (bump.h), if it has plenty of
+ * addresses. Claims get those before: images that were sealed otherwise have memory there. */
+void fdry_region_skip_numbers(struct fdry_region *r);
+
 /**
  * fdry_region_alloc() - Allocate at the lowest freed addresses where it fits, else at the cursor.
  * @size: bytes; 0 is FDRY_E_INVAL, as for cuMemAlloc
@@ -117,11 +121,11 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags,
  * @end: the extent ends here or before; UINT64_MAX if no other claim follows
  *
  * It is like fdry_region_alloc(), but at that address only. The addresses must be free: freed by
- * allocations of any size, skipped by other claims, above the cursor, or free in a slab of the
- * pool; in the last case the call waits for the device. Only claims get addresses that a claim has
- * skipped. Large allocations begin at multiples of FDRY_ALLOC_ALIGN here, since those of pools do.
- * Further errors: FDRY_E_TAKEN, FDRY_E_RANGE, and FDRY_E_INVAL if no allocation of that size can
- * begin there.
+ * allocations of any size, skipped by other claims or past numbers, above the cursor, or free in a
+ * slab of the pool; in the last case the call waits for the device. Only claims get skipped
+ * addresses. Large allocations begin at multiples of FDRY_ALLOC_ALIGN here, since those of pools
+ * do. Further errors: FDRY_E_TAKEN, FDRY_E_RANGE, and FDRY_E_INVAL if no allocation of that size
+ * can begin there.
  */
 int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size,
 		      CUdeviceptr end) __must_check;
@@ -197,9 +201,10 @@ int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep) __must_check;
  * @align: a power of two, or 0
  *
  * It prefers the lowest addresses that fdry_region_unreserve() has freed, then those at the cursor,
- * above the arena. If the rest of the region is too small, the region grows, since frameworks
- * reserve more addresses for every stream than the device has memory. Errors: FDRY_E_INVAL,
- * FDRY_E_TAKEN, FDRY_E_RANGE.
+ * above the arena and, in large regions, past FDRY_NUMBERS_END (bump.h). Only claims get skipped
+ * addresses. If the rest of the region is too small, the region grows, since frameworks reserve
+ * more addresses for every stream than the device has memory. Errors: FDRY_E_INVAL, FDRY_E_TAKEN,
+ * FDRY_E_RANGE.
  */
 int fdry_region_reserve(struct fdry_region *r, uint64_t size, uint64_t align,
 			CUdeviceptr *ret) __must_check;

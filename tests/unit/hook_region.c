@@ -324,6 +324,17 @@ START_TEST(an_aside_area)
 }
 END_TEST
 
+START_TEST(a_large_aside_area_begins_past_numbers)
+{
+	test_hook();
+	hook_region_begin(SIZE);
+	ck_assert_int_eq(hook->region_aside_begin(32768 * MIB), 0);
+	aside(true);
+	ck_assert_uint_eq((uint32_t)alloc(512), 0x50000000);
+	ck_assert_int_eq(hook->region_claim(TEST_BASE + SIZE, 512, UINT64_MAX), 0);
+}
+END_TEST
+
 START_TEST(the_ledger_has_the_aside_area_behind_the_region)
 {
 	struct fdry_alloc *list;
@@ -768,6 +779,7 @@ int main(void)
 	tcase_add_test(tc, ranges_are_per_allocation);
 	tcase_add_test(tc, pause_and_resume);
 	tcase_add_test(tc, an_aside_area);
+	tcase_add_test(tc, a_large_aside_area_begins_past_numbers);
 	tcase_add_test(tc, the_ledger_has_the_aside_area_behind_the_region);
 	tcase_add_test(tc, reservations_extend_the_aside_area);
 	tcase_add_test(tc, an_aside_area_ends_with_its_region);

@@ -303,6 +303,49 @@ START_TEST(reservations)
 }
 END_TEST
 
+static uint32_t lower(CUdeviceptr addr)
+{
+	return (uint32_t)addr;
+}
+
+/* The upper half of a pointer into the region, behind a number of 32 bits, does not look like an
+ * address that the program has reserved. */
+START_TEST(reservations_past_numbers)
+{
+	CUdeviceptr a, b;
+
+	region_down();
+	region = region_at(BASE, 64ull << 30);
+	a = reserve(16 * MiB, 0);
+	b = reserve(16 * MiB, 0);
+	ck_assert_uint_eq(a, BASE + FDRY_NUMBERS_END);
+	ck_assert_uint_eq(b, a + 16 * MiB);
+	/* Only claims get what was skipped. */
+	ok(fdry_region_claim(region, BASE, 4 * MiB, UINT64_MAX));
+	ok(fdry_region_claim(region, a - 4 * MiB, 4 * MiB, UINT64_MAX));
+	ok(check_region(region));
+	ok(fdry_region_set_offset(region, (4ull << 30) - 8 * MiB));
+	a = reserve(16 * MiB, 64 * MiB);
+	ck_assert_uint_eq(lower(a), FDRY_NUMBERS_END);
+	ck_assert_uint_gt(a, b);
+	/* What has no room there lies where it did. */
+	ck_assert_uint_eq(reserve(4096 * MiB, 0), a + 16 * MiB);
+	ck_assert_uint_eq(lower(reserve(2 * MiB, 1024 * MiB)), 0x80000000);
+	ck_assert_uint_eq(region_get(512), BASE + (10ull << 30) + 2 * MiB);
+}
+END_TEST
+
+/* Where addresses are short, none is skipped. */
+START_TEST(small_regions_skip_nothing)
+{
+	region_down();
+	region = region_at(BASE, 4ull << 30);
+	fdry_region_skip_numbers(region);
+	ck_assert_uint_eq(reserve(2 * MiB, 0), BASE);
+	ck_assert_uint_eq(region_get(512), BASE + 2 * MiB);
+}
+END_TEST
+
 /* Frameworks reserve more than the region's size, for every stream: the region grows, and
  * allocations continue where they were. */
 START_TEST(reservations_beyond_the_end)
@@ -465,6 +508,8 @@ int main(void)
 	tcase_add_test(tc, nodes_share_nothing);
 	tcase_add_loop_test(tc, fails_clean, 0, 2);
 	tcase_add_test(tc, reservations);
+	tcase_add_test(tc, reservations_past_numbers);
+	tcase_add_test(tc, small_regions_skip_nothing);
 	tcase_add_test(tc, reservations_beyond_the_end);
 	tcase_add_test(tc, borders_stay);
 	tcase_add_test(tc, something_behind_the_end);

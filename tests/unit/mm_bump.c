@@ -217,6 +217,36 @@ START_TEST(rounding)
 }
 END_TEST
 
+START_TEST(addresses_past_numbers)
+{
+	const uint64_t base = 0x41cc00000000, past = base + FDRY_NUMBERS_END;
+	const uint64_t next = past + (1ull << 32), most = (1ull << 32) - FDRY_NUMBERS_END;
+	struct fdry_bump b = { .base = base, .size = 64ull << 30, .unit = 512, .block = 2u << 20 };
+
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base, 512), past);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, past - 512, 512), past);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, past, 512), past);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, past + 512, most - 512), past + 512);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, past + 512, most), next);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base + 0xfffffe00, 512), base + 0xfffffe00);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base + 0xfffffe00, 1024), next);
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base, most + 512), base);
+	ck_assert_uint_eq(past % FDRY_NUMBERS_STEP, 0);
+	b.cursor = b.size - 16ull * FDRY_NUMBERS_END;
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base, 512), past);
+	b.cursor += 16;
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base, 512), base);
+	b = (struct fdry_bump){ .base = base, .size = 64ull << 30 };
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base + (15ull << 32), most),
+			  past + (15ull << 32));
+	b.size -= 512;
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, base + (15ull << 32), most),
+			  base + (15ull << 32));
+	b = (struct fdry_bump){ .base = UINT64_MAX - (64ull << 30), .size = 64ull << 30 };
+	ck_assert_uint_eq(fdry_bump_past_numbers(&b, UINT64_MAX - 511, 512), UINT64_MAX - 511);
+}
+END_TEST
+
 #ifdef NDEBUG /* a broken invariant stops a debug build */
 START_TEST(check_sees_what_is_broken)
 {
@@ -250,6 +280,7 @@ int main(void)
 	tcase_add_test(tc, init_refuses);
 	tcase_add_test(tc, nothing_wraps);
 	tcase_add_test(tc, rounding);
+	tcase_add_test(tc, addresses_past_numbers);
 #ifdef NDEBUG
 	tcase_add_test(tc, check_sees_what_is_broken);
 #endif
