@@ -636,7 +636,9 @@ class Engine(unittest.TestCase):
                  auto_awq.AutoAWQMarlinLinearMethod, fp8.Fp8MoEMethod,
                  unquantized_fused_moe_method.UnquantizedFusedMoEMethod)
         self.assertEqual(quantized.KINDS, {kind.__name__ for kind in kinds})
-        self.assertIn("has_g_idx", inspect.getsource(linear.MPLinearLayerConfig))
+        for name in "has_g_idx", "weight_type", "zero_points", "act_type":
+            self.assertIn(name, inspect.getsource(linear.MPLinearLayerConfig))
+        self.assertLessEqual(set(quantized.SCHEMES), set(dir(schemes)))
         self.assertLessEqual(set(quantized.METHODS), set(quantization.QUANTIZATION_METHODS))
         for kind, name in ((fp8.Fp8LinearMethod, "fp8_linear"),
                            (online.Fp8PerTensorOnlineLinearMethod, "fp8_linear"),
@@ -714,15 +716,14 @@ class Engine(unittest.TestCase):
             self.assertIn(("g_idx", layer.g_idx.data_ptr()),
                           [each[:2] for each in attach.named(layer)])
         self.assertEqual(layer.g_idx_sort_indices.tolist(), list(range(127, -1, -1)))
-        self.assertEqual(list(quantized._check_layer(None, layer, layer.quant_method)), [
-            "AutoGPTQLinearMethod and MarlinLinearKernel", "weights in the order of activations"])
+        self.assertEqual(list(quantized._check_layer({}, layer, layer.quant_method)), [])
 
     def test_machetes_order_is_not_found(self):
         with self.on_a_gpu():
             layer = self.ordered_layer()
             with self.assertRaisesRegex(session.Unfit, "weights in the order of activations .set "
                                         "VLLM_DISABLED_KERNELS=MacheteLinearKernel. yet"):
-                list(quantized._check_layer(None, layer, layer.quant_method))
+                list(quantized._check_layer({}, layer, layer.quant_method))
 
     def test_marlins_locks_for_fp8_belong_to_the_layer(self):
         from vllm.model_executor.kernels import linear

@@ -12,15 +12,19 @@ from vllm_scripts import Engine
 # Kernels as vLLM's: quantized(NAME, ...) and experts(NAME, ...) are the attributes that loading
 # gives to a layer.
 KERNELS = """
-def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", ordered=False, **tensors):
+def quantized(name, scale=1.0, kind="AutoGPTQLinearMethod", ordered=False, bits=4, zeros=False,
+              inputs=2, scheme="CompressedTensorsWNA16", **tensors):
     kernel = type(name, (), {})
     kernel.__module__ = "vllm.model_executor.kernels.linear.scaled_mm"
     made, method = kernel(), type(kind, (), {})()
     made.scale = scale
     vars(made).update(tensors)
-    made.config = types.SimpleNamespace(has_g_idx=ordered)
+    space = types.SimpleNamespace
+    made.config = space(has_g_idx=ordered, weight_type=space(size_bits=bits), zero_points=zeros,
+                        act_type=space(itemsize=inputs))
     method.fp8_linear = made
-    return dict(quant_method=method, fp8_linear=made)
+    more = dict(scheme=type(scheme, (), {})()) if kind.startswith("Compressed") else {}
+    return dict(quant_method=method, fp8_linear=made, **more)
 
 def experts(name, kind="UnquantizedFusedMoEMethod", blocks=True, scheme="dynamic"):
     method = type(kind, (), {})()
@@ -128,19 +132,28 @@ class Numbers(Engine):
             "      'vllm.quantized' in store.facts('plain'))\n").strip(),
             "0 tensors of kernels False")
 
-    def test_marlin_needs_the_variable(self):
+    def test_marlin_is_supported_as_it_was_run(self):
         start = functools.partial(self.start, before=KERNELS)
+        for name, more in (("gptq", ""), ("ordered", ", ordered=True"),
+                           ("packed", ", kind='CompressedTensorsLinearMethod'")):
+            options = f"quantization='fp8', changes=quantized('MarlinLinearKernel'{more})"
+            self.assertIn("captured and sealed", start(options=options, FOUNDRY_VLLM=name))
         for changes, what in (
-                ("quantized('MarlinLinearKernel')", "AutoGPTQLinearMethod and MarlinLinearKernel"),
-                ("quantized('MarlinLinearKernel', ordered=True)",
-                 "AutoGPTQLinearMethod and MarlinLinearKernel and weights in the order of "
-                 "activations"),
+                ("quantized('MarlinLinearKernel', kind='AutoAWQMarlinLinearMethod')",
+                 "AutoAWQMarlinLinearMethod and MarlinLinearKernel"),
+                ("quantized('MarlinLinearKernel', ordered=True, "
+                 "kind='CompressedTensorsLinearMethod')", "weights in the order of activations"),
+                ("quantized('MarlinLinearKernel', bits=8, zeros=True, inputs=1)",
+                 "8 bits by MarlinLinearKernel and zero points and inputs of 8 bits"),
+                ("quantized('MarlinLinearKernel', kind='CompressedTensorsLinearMethod', "
+                 "scheme='CompressedTensorsW4A8Int')", "the scheme CompressedTensorsW4A8Int"),
                 ("quantized('MarlinFP8ScaledMMLinearKernel', kind='Fp8LinearMethod')",
                  "Fp8LinearMethod and MarlinFP8ScaledMMLinearKernel")):
             options = f"quantization='fp8', changes={changes}"
             self.assertIn(f"without an image, because layers with {what} were not run with images "
                           "on a GPU (set FOUNDRY_VLLM_COMPARED=1", start(options=options))
-            log = start(options=options, FOUNDRY_VLLM_COMPARED="1", FOUNDRY_VLLM=f"of{len(what)}")
+            log = start(options=options, FOUNDRY_VLLM_COMPARED="1",
+                        FOUNDRY_VLLM="of-" + what.replace(" ", "-"))
             self.assertIn(f"WARNING Foundry: layers with {what} were not run", log)
             self.assertIn("captured and sealed", log)
 
@@ -198,14 +211,13 @@ class Numbers(Engine):
             log = self.start(options=options, before=before, FOUNDRY_VLLM="others")
             self.assertIn(f"because {what} were not run with images on a GPU", log)
 
-    def test_experts_with_the_v1_runner_are_supported_without_compilation(self):
+    def test_experts_with_the_v1_runner_are_supported(self):
         self.assertIn("captured and sealed", self.start(
             options="moe=True, runner='V1', graphs='FULL', changes=experts('TritonExperts')",
             before=KERNELS + NOT_TUNED, counts="ONCE_V1"))
         self.start(self.SEVERAL + textwrap.dedent("""
-            for runner, found in ("V2", None), (
-                    "V1", "experts with the V1 runner and torch.compile"):
-                assert why(checked.check, config(moe=True, mode=3, runner=runner), 1) == found
+            for runner in "V1", "V2":
+                assert why(checked.check, config(moe=True, mode=3, runner=runner), 1) is None
             """))
 
     def test_deepgemm_changes_experts_of_other_kernels(self):
@@ -285,8 +297,15 @@ class Numbers(Engine):
                 what = f"layers with {kind} and {name} on several GPUs"
                 found = why(checked.check_model, config(ranks=2), model)
                 assert found == (None if run else what), found
-                for more in dict(mode=3), dict(runner="V1"):
-                    assert why(checked.check_model, config(ranks=2, **more), model) == what
+                found = why(checked.check_model, config(ranks=2, mode=3), model)
+                assert found == (None if run else what), found
+                found = why(checked.check_model, config(ranks=2, runner="V1"), model)
+                assert found == what, found
+            model = Model(**quantized("MacheteLinearKernel", bits=8,
+                                      kind="CompressedTensorsLinearMethod"))
+            found = why(checked.check_model, config(ranks=2), model)
+            assert found == "layers with 8 bits by MacheteLinearKernel", found
+            assert why(checked.check_model, config(), model) is None
             """))
 
     def test_a_quantized_cache_is_supported_as_it_was_run(self):
@@ -317,10 +336,23 @@ class Numbers(Engine):
         self.assertIn("WARNING Foundry: layers with Fp8LinearMethod and MacheteLinearKernel were "
                       "not run", log)
         self.assertIn("captured and sealed", log)
-        log = self.start(options=other.replace("Machete", "DeepGemmFp8BlockScaledMM").replace(
-            "MMLinear", "MM"), before=KERNELS, FOUNDRY_VLLM="deepgemm")
-        self.assertIn("because layers with Fp8LinearMethod and DeepGemmFp8BlockScaledMMKernel (set "
-                      "VLLM_USE_DEEP_GEMM=0) were not run with images on a GPU", log)
+
+    def test_deepgemm_was_run_without_compilation(self):
+        self.start(self.SEVERAL + textwrap.dedent("""
+            name = "DeepGemmFp8BlockScaledMMKernel"
+            model = Model(**quantized(name, kind="Fp8LinearMethod"))
+            assert why(checked.check_model, config(), model) is None
+            import os
+            os.environ["VLLM_DEEP_GEMM_WARMUP"] = "skip"
+            found = why(checked.check_model, config(), model)
+            assert found == "layers with VLLM_DEEP_GEMM_WARMUP=skip", found
+            os.environ["VLLM_DEEP_GEMM_WARMUP"] = "relax"
+            for options, what in ((dict(mode=3), "with torch.compile"),
+                                  (dict(ranks=2), "on several GPUs")):
+                found = why(checked.check_model, config(**options), model)
+                assert found == (f"layers with Fp8LinearMethod and {name} {what} (set "
+                                 "VLLM_USE_DEEP_GEMM=0)"), found
+            """))
 
     def test_layers_that_are_not_quantized_need_no_kernel(self):
         for kind, bases in ("UnquantizedLinearMethod", "()"), (

@@ -59,7 +59,7 @@ of_python() {
 		grep -oE '[A-Z][A-Z_]+' | sort -u |
 		grep -vxE 'LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH' |
 		grep -vxE 'TVM_FFI_CACHE_DIR|FLASHINFER_WORKSPACE_BASE|SGLANG_MOE_CONFIG_DIR' |
-		grep -vxE 'DG_JIT_CACHE_DIR' |
+		grep -vxE 'DG_JIT_CACHE_DIR|VLLM_DEEP_GEMM_WARMUP' |
 		grep -vE '^NCCL_(CUMEM_ENABLE|GRAPH_REGISTER|NVLS_ENABLE|RUNTIME_CONNECT)$' |
 		while IFS= read -r name; do
 		grep -q "^$name|" "$TMP/list" || echo "$name"

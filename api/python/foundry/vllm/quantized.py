@@ -5,6 +5,7 @@ Some of Marlin's kernels have locks in a tensor of vLLM's object for the kernel.
 this tensor, and its values are 0 between calls.
 """
 import functools
+import os
 
 from ..engines import attach
 from ..engines.facts import stated
@@ -22,20 +23,28 @@ RUN = (("Fp8PerTensorOnlineLinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("AutoAWQMarlinLinearMethod", "MacheteLinearKernel"),
        ("Fp8LinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("Fp8MoEMethod", "TritonExperts"),
-       ("UnquantizedFusedMoEMethod", "TritonExperts"))
-# The pairs that were run on several GPUs, with the V2 runner and without torch.compile.
+       ("UnquantizedFusedMoEMethod", "TritonExperts"),
+       ("CompressedTensorsLinearMethod", "MarlinLinearKernel"),
+       ("AutoGPTQLinearMethod", "MarlinLinearKernel"),
+       ("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"))
+# Those that were run without torch.compile alone. DeepGEMM compiles kernels at their first use.
+NOT_COMPILED = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
+# The pairs that were run on several GPUs, with the V2 runner.
 ON_SEVERAL = (("Fp8LinearMethod", "CutlassFp8BlockScaledMMKernel"),
               ("CompressedTensorsLinearMethod", "MacheteLinearKernel"))
-# Others, which need the variable. DeepGEMM compiles kernels at their first use.
-ON_DEMAND = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),
-             ("CompressedTensorsLinearMethod", "MarlinLinearKernel"),
-             ("AutoGPTQLinearMethod", "MarlinLinearKernel"),
-             ("AutoAWQMarlinLinearMethod", "MarlinLinearKernel"),
+# Others, which need the variable.
+ON_DEMAND = (("AutoAWQMarlinLinearMethod", "MarlinLinearKernel"),
              ("Fp8LinearMethod", "MarlinFP8ScaledMMLinearKernel"),
              ("Fp8PerTensorOnlineLinearMethod", "MarlinFP8ScaledMMLinearKernel"),
              ("CompressedTensorsLinearMethod", "MarlinFP8ScaledMMLinearKernel"))
 ORDERED = ("MarlinLinearKernel",)  # their layers have the order of activations as a tensor
+# Classes for layers that were run with such an order, and with zero points.
+RUN_ORDERED = ("AutoGPTQLinearMethod",)
+RUN_ZERO_POINTS = ("AutoAWQMarlinLinearMethod",)
+# Classes of compressed-tensors for the layers that were run.
+SCHEMES = ("CompressedTensorsW8A8Fp8", "CompressedTensorsWNA16")
 KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
+SEVERAL = "on several GPUs"
 GRAPHS = "FULL_DECODE_ONLY"  # the graph mode with which KV caches in FP8 were run
 CACHES = ("auto", "bfloat16", "float16")  # types of KV caches, unless they are quantized
 FP8_CACHES = ("fp8", "fp8_e4m3")
@@ -51,9 +60,7 @@ def check(config, count):
     method, experts = config.model_config.quantization, config.model_config.is_moe
     check_configuration((method not in (None, *METHODS), f"weights quantized by {method}"))
     if experts:
-        check_run(VARIABLE, (count > 1, "several GPUs"),
-                  (_is_v1(config) and _is_compiled(config), "the V1 runner and torch.compile"),
-                  of="experts")
+        check_run(VARIABLE, (count > 1, "several GPUs"), of="experts")
     _check_cache(config.cache_config, "cache_dtype")
 
 
@@ -89,9 +96,14 @@ def _kernels(module):
         if f"{type(each).__module__}.".startswith(_KERNELS))]
 
 
-def _run_on_several(config):
-    """Return the pairs that were run on several GPUs with such a configuration."""
-    return () if _is_v1(config) or _is_compiled(config) else ON_SEVERAL
+def _ways(config):
+    """Return {way in which such a configuration runs layers: pairs that were run so}."""
+    found = {}
+    if _is_compiled(config):
+        found["with torch.compile"] = set(RUN) - set(NOT_COMPILED)
+    if config.parallel_config.world_size > 1:
+        found[SEVERAL] = () if _is_v1(config) else ON_SEVERAL
+    return found
 
 
 def _parts(model):
@@ -120,16 +132,15 @@ def check_model(config, model):
     """Raise Unfit for unsupported kernels or KV caches in a model that was just loaded. config: of
     vLLM.
     """
-    several = config.parallel_config.world_size > 1
     caches = [_check_cache(module, "kv_cache_dtype") for _, module in model.named_modules()]
     if any(caches):
         graphs = config.compilation_config.cudagraph_mode.name
         check_run(VARIABLE, (_is_compiled(config), "torch.compile"),
-                  (_is_v1(config), "the V1 runner"), (several, "several GPUs"),
+                  (_is_v1(config), "the V1 runner"),
+                  (config.parallel_config.world_size > 1, "several GPUs"),
                   (graphs != GRAPHS, f"the graph mode {graphs}"), of="KV caches in FP8")
     not_run(VARIABLE, "experts", list(_experts(model)))
-    layers = functools.partial(_check_layer, _run_on_several(config) if several else None)
-    check_layers(VARIABLE, model, KINDS, layers)
+    check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, _ways(config)))
 
 
 def _has_deepgemm():
@@ -158,11 +169,24 @@ def _experts(model):
             yield "one scale for each tensor"
 
 
-def _check_layer(several, module, method):
-    """Raise Unfit for an unsupported layer. Yield what of it was not run. several: pairs that were
-    run on several GPUs, or None if there is one.
+def _types(kind, kernel, config, several):
+    """Yield which types of weights and inputs of a layer were not run. kind: vLLM's class for the
+    layer. kernel: the name of its kernel. config: of the kernel.
     """
+    if not hasattr(config, "weight_type"):
+        return
+    if config.weight_type.size_bits != 4 and (several or kernel == "MarlinLinearKernel"):
+        yield f"{config.weight_type.size_bits} bits by {kernel}"
+    if config.zero_points and (several or kind not in RUN_ZERO_POINTS):
+        yield "zero points"
+    if config.act_type.itemsize == 1:
+        yield "inputs of 8 bits"
+
+
+def _check_layer(ways, module, method):
+    """Raise Unfit for an unsupported layer. Yield what of it was not run. ways: of _ways()."""
     kind, found = type(method).__name__, _kernels(module)
+    scheme = getattr(module, "scheme", None)
     plain = kind.startswith("Unquantized")
     of = "mixtures of experts" if plain else "quantized weights"
     check_configuration((not found or kind not in KINDS,
@@ -173,6 +197,8 @@ def _check_layer(several, module, method):
                                   "static"), "experts with one dynamic scale for all tokens"))
         if _has_deepgemm():
             yield "DeepGEMM's form of scales (set VLLM_USE_DEEP_GEMM=0)"
+    if kind == "CompressedTensorsLinearMethod" and type(scheme).__name__ not in SCHEMES:
+        yield f"the scheme {type(scheme).__name__}"
     for kernel in found:
         name = type(kernel).__name__
         ordered = getattr(getattr(kernel, "config", None), "has_g_idx", False)
@@ -180,9 +206,11 @@ def _check_layer(several, module, method):
         # Machete has the order in no tensor of the model.
         check_configuration((ordered and name not in ORDERED, "weights in the order of activations "
                              "(set VLLM_DISABLED_KERNELS=MacheteLinearKernel)"))
-        if (kind, name) not in RUN:
-            yield f"{kind} and {name}{remedy_of(name, _REMEDIES)}"
-        elif several is not None and (kind, name) not in several:
-            yield f"{kind} and {name} on several GPUs"
-        if ordered:
+        if name.startswith("DeepGemm") and os.environ.get("VLLM_DEEP_GEMM_WARMUP") == "skip":
+            yield "VLLM_DEEP_GEMM_WARMUP=skip"
+        yield from _types(kind, name, getattr(kernel, "config", None), SEVERAL in ways)
+        others = [""] if (kind, name) not in RUN else [
+            f" {way}" for way, run in ways.items() if (kind, name) not in run]
+        yield from (f"{kind} and {name}{how}{remedy_of(name, _REMEDIES)}" for how in others)
+        if ordered and kind not in RUN_ORDERED:
             yield "weights in the order of activations"
