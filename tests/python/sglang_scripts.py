@@ -37,6 +37,8 @@ class Args:
     decode: str = "full"
     cuda_graph_bs_decode: tuple = (1, 2, 4)
     moe_runner_backend: str = "auto"
+    moe_a2a_backend: str = "none"
+    init_expert_location: str = "trivial"
     kv_cache_dtype: str = "auto"
     speculative_algorithm: str = None
     enable_lora: bool = False

@@ -41,7 +41,7 @@ try:
     from foundry.engines import (
         facts as engine_facts, graphs, jit, outputs, session as engine_session)
     from foundry.sglang import (
-        attention, facts, folders, prefill, quantized, ranks, runner, weights)
+        attention, experts, facts, folders, prefill, quantized, ranks, runner, weights)
     MISSING = ""
 except ImportError as e:
     MISSING = f"no GPU serving engine: {e}"
@@ -455,6 +455,29 @@ class Engine(unittest.TestCase):
                     known.append(found.identity())
                 self.assertEqual(found.identity(), known[3])
         self.assertEqual(len(set(known)), 4)  # the last one has the size and time of the first
+
+    def test_experts_are_described_as_they_were_run(self):
+        from sglang.srt import server_args
+        from sglang.srt.layers.moe import topk
+        from sglang.srt.layers.moe.fused_moe_triton import layer
+        from sglang.srt.models import qwen2_moe
+        args = {each.name: each.default for each in dataclasses.fields(server_args.ServerArgs)}
+        self.assertEqual({name: args[name] for name in experts.ARGUMENTS}, experts.ARGUMENTS)
+        config = layer.MoeRunnerConfig(num_experts=16, num_fused_shared_experts=0, top_k=4,
+                                       activation="-silu"[1:])
+        self.assertEqual(list(experts._changed(config, experts.SHAPES)), [])
+        config.activation, config.routed_scaling_factor = "gelu", 2.5
+        self.assertEqual(list(experts._changed(config, experts.SHAPES)),
+                         ["activation", "routed_scaling_factor"])
+        config = topk.TopKConfig(4, scoring_func="sigmoid", correction_bias=torch.ones(16))
+        self.assertEqual(list(experts._changed(topk.TopKConfig(4), experts.CHOICE)), [])
+        self.assertEqual(list(experts._changed(config, experts.CHOICE)),
+                         ["correction_bias", "scoring_func"])
+        self.assertIn("self.moe_runner_config = ", inspect.getsource(layer.FusedMoE.__init__))
+        self.assertEqual(layer.FusedMoE.__name__, experts.LAYER)
+        self.assertIn("self.topk_config = ", inspect.getsource(topk.TopK.__init__))
+        self.assertIn(f"self.{experts.SHARED[0]} = ", inspect.getsource(
+            qwen2_moe.Qwen2MoeSparseMoeBlock.__init__))
 
     def test_quantized_layers_have_their_kernels(self):
         """Of SGLang's own classes, for a GPU that is not there."""

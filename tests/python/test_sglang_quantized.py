@@ -50,8 +50,30 @@ def compressed(blocks=None, **values):
                   w8a8_block_fp8_linear=deepgemm_w8a8_block_fp8_linear_with_fallback)
     return {**layer, "quant_method": made("CompressedTensorsLinearMethod"), "scheme": scheme}
 
-def experts(backend, kind="UnquantizedFusedMoEMethod"):
-    return dict(quant_method=made(kind, runner=space(runner_backend=space(value=backend))))
+import dataclasses
+from foundry.sglang import experts as of_experts
+of_experts.LAYER = "Model"  # the only layer of this model
+
+@dataclasses.dataclass
+class MoeRunnerConfig:
+    num_experts: int = None
+    num_fused_shared_experts: int = None
+    activation: str = "silu"
+
+@dataclasses.dataclass
+class TopKConfig:
+    top_k: int
+    use_grouped_topk: bool = False
+    renormalize: bool = True
+    correction_bias: object = None
+
+def experts(backend="triton", kind="UnquantizedFusedMoEMethod", blocks=True, scheme="dynamic",
+            fp4=False, choice={}, **values):
+    method = made(kind, runner=space(runner_backend=space(value=backend)), block_quant=blocks,
+                  use_mxfp8=False, is_fp4_expert=fp4,
+                  quant_config=space(activation_scheme=scheme))
+    return dict(quant_method=method, topk_config=TopKConfig(4, **choice),
+                moe_runner_config=MoeRunnerConfig(16, 0, **values))
 
 def awq(bits=4):
     kind = made("AWQMarlinLinearScheme", quant_config=space(quant_type=Type(bits)))
@@ -102,12 +124,14 @@ model_runner.ModelRunner.load_model = load_model
                  "multiples of 128"),
                 ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback, shape=(64, 128))",
                  "Fp8LinearMethod and deepgemm_w8a8_block_fp8_linear_with_fallback (start with "
-                 "--fp8-gemm-backend cutlass)"),
+                 "--fp8-gemm-backend cutlass) and DeepGEMM's compilation ahead (set "
+                 "SGLANG_JIT_DEEPGEMM_PRECOMPILE=0)"),
                 ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback, shape=(128, 192))",
                  "Fp8LinearMethod and triton_w8a8_block_fp8_linear and shapes that are no "
                  "multiples of 128"),
                 ("compressed([128, 128])", "CompressedTensorsW8A8Fp8 and deepgemm_w8a8_block_fp8_"
-                 "linear_with_fallback (start with --fp8-gemm-backend cutlass)"),
+                 "linear_with_fallback (start with --fp8-gemm-backend cutlass) and DeepGEMM's "
+                 "compilation ahead (set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0)"),
                 ("fp8(shape=(128, 8), scales=8)", "Fp8LinearMethod and triton_scaled_mm"),
                 ("{**fp8(), 'input_scale': 1.0}", "static scales of inputs"),
                 ("compressed()", "CompressedTensorsW8A8Fp8 and fp8_scaled_mm"),
@@ -192,20 +216,42 @@ model_runner.ModelRunner.load_model = load_model
             log = self.begin(changes, FOUNDRY_SGLANG_COMPARED="1")
             self.assertIn(f"started without an image, because images do not support {what}", log)
 
-    def test_mixtures_of_experts_need_the_variable(self):
+    def test_mixtures_of_experts_are_supported_as_they_were_run(self):
+        for name, options in (("plain", "changes=experts()"),
+                              ("fp8", "quantization='fp8', changes=experts(kind='Fp8MoEMethod')")):
+            self.assertIn("captured and sealed", self.start(options=options, before=LAYERS,
+                                                            FOUNDRY_SGLANG=name))
+        self.assertIn("True", self.script("import foundry\nprint('sglang.tuned' in "
+                                          "foundry.Store().facts('plain'))\n"))
+        fp8, ran = "quantization='fp8', changes=experts(kind='Fp8MoEMethod', %s)", " were not run"
         for options, says in (
-                ("changes=experts('triton')", "because layers with UnquantizedFusedMoEMethod and "
-                                              "triton_experts were not run with images"),
-                ("quantization='fp8', changes=experts('triton', 'Fp8MoEMethod')",
-                 "because layers with Fp8MoEMethod and triton_experts were not run with images"),
                 ("changes=experts('flashinfer_cutlass')",
                  "the kernel flashinfer_cutlass_experts for mixtures of experts (start with "
-                 "--moe-runner-backend triton)")):
-            self.assertIn(says, self.start(options=options, before=LAYERS))
-        self.assertIn("captured and sealed", self.start(
-            options="changes=experts('triton')", before=LAYERS, FOUNDRY_SGLANG_COMPARED="1"))
-        self.assertIn("True", self.script("import foundry\nprint('sglang.tuned' in "
-                                          "foundry.Store().facts('test'))\n"))
+                 "--moe-runner-backend triton)"),
+                (fp8 % "blocks=False", "support experts with one dynamic scale for all tokens"),
+                (fp8 % "blocks=False, scheme='static'",
+                 "layers with one scale for each tensor" + ran),
+                (fp8 % "fp4=True", "layers with other types of experts' weights" + ran),
+                ("changes=experts(choice=dict(use_grouped_topk=True, correction_bias=1, "
+                 "renormalize=False))",
+                 "experts with use_grouped_topk and renormalize and correction_bias" + ran),
+                ("changes=experts(activation='gelu')", "experts with activation" + ran),
+                ("changes={**experts(), 'shared_experts': 1}",
+                 "experts with shared experts" + ran),
+                ("changes={'moe_runner_config': MoeRunnerConfig()}",
+                 "experts with a choice by none of SGLang's TopK" + ran),
+                ("enable_eplb=True, moe_a2a_backend='deepep', changes=experts()",
+                 "experts with --moe-a2a-backend and --enable-eplb" + ran)):
+            self.assertIn(says, self.start(options=options, before=LAYERS, FOUNDRY_SGLANG="no"))
+        self.assertIn("experts with layers of the class Model" + ran, self.start(
+            options="changes=experts()", FOUNDRY_SGLANG="no",
+            before=LAYERS + "of_experts.LAYER = 'FusedMoE'\n"))
+        self.start("""
+            two = types.SimpleNamespace(tp_size=2, server_args=arguments(),
+                                        model=model_runner.Model(arguments(), 1.0))
+            vars(two.model).update(experts())
+            assert list(of_experts.not_run(two)) == ["several GPUs"]
+            """, before=LAYERS)
 
     def test_a_machine_without_cutlass_has_another_kernel(self):
         before = LAYERS + ("from sglang.srt.layers.quantization import fp8_utils\n"

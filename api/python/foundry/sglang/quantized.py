@@ -10,9 +10,10 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated, tuned
-from ..engines.quantized import check_kernel, check_layers, check_run, places, remedy_of
+from ..engines.quantized import (check_kernel, check_layers, check_run, not_run, places,
+                                 remedy_of)
 from ..engines.session import check_configuration
-from . import facts, weights
+from . import experts, facts, weights
 
 METHODS = ("fp8", "compressed-tensors", "gptq_marlin", "awq_marlin")
 KERNELS = ("fp8_scaled_mm", "cutlass_w8a8_block_fp8_linear_with_fallback",
@@ -25,9 +26,14 @@ RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
        ("CompressedTensorsW8A8Fp8", "fp8_scaled_mm"),
        ("CompressedTensorsWNA16", "gptq_marlin_gemm"),
        ("GPTQMarlinLinearScheme", "gptq_marlin_gemm"),
-       ("AWQMarlinLinearScheme", "gptq_marlin_gemm"))
+       ("AWQMarlinLinearScheme", "gptq_marlin_gemm"),
+       ("Fp8LinearMethod", "deepgemm_w8a8_block_fp8_linear_with_fallback"),
+       ("Fp8MoEMethod", "triton_experts"),
+       ("UnquantizedFusedMoEMethod", "triton_experts"))
 # The pairs that were run with graphs of prefill.
-IN_PREFILL = (("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),)
+IN_PREFILL = (("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),
+              ("Fp8LinearMethod", "fp8_scaled_mm"),
+              ("CompressedTensorsW8A8Fp8", "fp8_scaled_mm"))
 ORDERED = ("GPTQMarlinLinearScheme",)  # run with weights in the order of activations
 VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
 EXPERTS = "UnquantizedFusedMoEMethod"
@@ -55,7 +61,9 @@ def check(runner):
 
 
 def check_model(runner):
-    """Raise Unfit for unsupported kernels in the model that was just loaded."""
+    """Raise Unfit for unsupported kernels or experts in the model that was just loaded."""
+    if experts.layers(runner.model):
+        not_run(VARIABLE, "experts", list(experts.not_run(runner)))
     prefill = runner.server_args.cuda_graph_config.prefill.backend != "disabled"
     check_layers(VARIABLE, runner.model, KINDS, functools.partial(_check_layer, prefill))
 
@@ -74,9 +82,7 @@ def facts_of(runner):
     or it has experts: where the tensors of its schemes lie, and the files with block sizes of
     kernels.
     """
-    if runner.model_config.quantization is None and not any(
-            type(getattr(each, "quant_method", None)).__name__ == EXPERTS
-            for each in runner.model.modules()):
+    if runner.model_config.quantization is None and not experts.layers(runner.model):
         return {}
     own = os.environ.get("SGLANG_MOE_CONFIG_DIR")
     return stated(facts.PREFIX, {
@@ -151,16 +157,27 @@ def _check_layer(prefill, module, method):
     """Raise Unfit for an unsupported layer. Yield what of it was not run. prefill: whether there
     are graphs of prefill.
     """
+    from sglang.srt.environ import envs
     owner = getattr(module, "scheme", None) or method
     kind, config = type(owner).__name__, _config(owner)
     check_configuration((kind not in KINDS, f"layers quantized by {kind}"))
     name = KINDS[kind](owner, module)
     check_kernel(KERNELS, name, _REMEDIES,
                  "mixtures of experts" if kind == EXPERTS else "quantized weights")
+    if kind == "Fp8MoEMethod":
+        # One scale for the inputs of all tokens would depend on what pads a batch.
+        check_configuration((not (method.block_quant or method.quant_config.activation_scheme ==
+                                  "static"), "experts with one dynamic scale for all tokens"))
+        if not method.block_quant:
+            yield "one scale for each tensor"
+        if method.use_mxfp8 or method.is_fp4_expert:
+            yield "other types of experts' weights"
     if (kind, name) not in RUN:
         yield f"{kind} and {name}{remedy_of(name, (_NO_DEEPGEMM,))}"
     elif prefill and (kind, name) not in IN_PREFILL:
         yield f"{kind} and {name} in graphs of prefill"
+    if name.startswith("deepgemm") and envs.SGLANG_JIT_DEEPGEMM_PRECOMPILE.get():
+        yield "DeepGEMM's compilation ahead (set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0)"
     if name == "triton_w8a8_block_fp8_linear" and _is_uneven(module):
         yield f"shapes that are no multiples of {TILE}"
     if getattr(config, "has_g_idx", False) and kind not in ORDERED:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a mixture of experts SGLang was not run with images."""
+import dataclasses
+
+# Arguments of the server that change how experts run, and their values that were run.
+ARGUMENTS = {"moe_a2a_backend": "none", "ep_num_redundant_experts": 0,
+             "init_expert_location": "trivial", "enable_eplb": False,
+             "expert_distribution_recorder_mode": None, "enable_return_routed_experts": False,
+             "enable_fused_moe_sum_all_reduce": False, "kt_weight_path": None}
+LAYER = "FusedMoE"  # SGLang's class for layers of experts
+# What may differ in the configuration of such a layer, and of the choice of its experts.
+SHAPES = ("num_experts", "num_local_experts", "hidden_size", "intermediate_size_per_partition",
+          "layer_id", "top_k", "params_dtype", "routing_method_type")
+CHOICE = ("top_k",)
+# Where models have experts of all tokens.
+SHARED = ("shared_expert", "shared_experts", "share_expert", "shared_mlp")
+
+
+def layers(model):
+    """Return the layers of experts that a model has."""
+    return [each for each in model.modules() if hasattr(each, "moe_runner_config")]
+
+
+def _equal(value, other):
+    """Return whether values are equal. 0 and False are as None."""
+    if value is None or isinstance(value, (int, float, str)):
+        return (value or None) == (other or None)
+    return value is other
+
+
+def _changed(config, may_differ):
+    """Yield the names of fields of a data class that have other values than by default."""
+    for field in dataclasses.fields(config):
+        if field.name not in may_differ and not _equal(getattr(config, field.name), field.default):
+            yield field.name
+
+
+def not_run(runner):
+    """Yield what of a model with experts that was just loaded was not run. runner: SGLang's model
+    runner.
+    """
+    if runner.tp_size > 1:
+        yield "several GPUs"
+    for name, run in ARGUMENTS.items():
+        if not _equal(getattr(runner.server_args, name), run):
+            yield f"--{name.replace('_', '-')}"
+    choices = 0
+    for module in runner.model.modules():
+        if hasattr(module, "moe_runner_config"):
+            if type(module).__name__ != LAYER:
+                yield f"layers of the class {type(module).__name__}"
+            yield from _changed(module.moe_runner_config, SHAPES)
+        if hasattr(module, "topk_config"):
+            choices += 1
+            yield from _changed(module.topk_config, CHOICE)
+        if any(getattr(module, name, None) is not None for name in SHARED):
+            yield "shared experts"
+    if not choices:
+        yield "a choice by none of SGLang's TopK"
