@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of SGLang with quantized weights, each kind with two sets of weights.
 
-    python3 tests/gpu/sglang_quantized.py [--prefill BACKEND] [--from DIR] [--limit SECONDS]
-                                          [KIND...]
+    python3 tests/gpu/sglang_quantized.py [--prefill BACKEND] [--ranks 2] [--from DIR]
+                                          [--limit SECONDS] [KIND...]
 
 KIND: see KINDS; without one, all run side by side, so the times say little. With two GPUs, half of
 the kinds run on each. --prefill: the backend of prefill graphs, which are off if nothing is said.
---from: a folder of caches, as sglang_start.py fills it; each kind begins with a copy. Without that,
-the first two starts of int4, gptq and awq compile Marlin's kernel for some minutes.
+--ranks 2: each engine runs on two GPUs; two kinds at a time slow each other down. --from: a folder
+of caches, as sglang_start.py fills it; each kind begins with a copy. Without that, the first two
+starts of int4, gptq and awq compile Marlin's kernel for some minutes.
 
 For each kind a plain and a first start run side by side, then, with empty caches, a later one with
 the same weights, then a plain and a later one with other weights in the same place. The starts that
@@ -58,11 +59,13 @@ def main():
     limit = engine_child.Limit(more, 560)
     p = argparse.ArgumentParser()
     p.add_argument("--prefill", default="disabled")
+    p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--from", dest="caches", metavar="DIR")
     p.add_argument("kinds", nargs="*", metavar="KIND")
     a = p.parse_args(more)
     engine_quantized.run(ENGINE, a.kinds, engine_quantized.Options(
-        ["--prefill", a.prefill], sglang_start.ASKED, caches=a.caches), limit)
+        ["--prefill", a.prefill, "--ranks", str(a.ranks)], sglang_start.ASKED, a.ranks,
+        caches=a.caches), limit)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@
 
 KIND: see KINDS; without one, all run side by side, so the times say little. Some have a mixture of
 experts, or a quantized KV cache. With two GPUs, half of the kinds run on each. --mode3: with
-torch.compile, vLLM's default. --ranks 2: each engine runs on two GPUs. --image: the starts of
-Foundry have the load format foundry.
+torch.compile, vLLM's default. --ranks 2: each engine runs on two GPUs; two kinds at a time slow
+each other down. --image: the starts of Foundry have the load format foundry.
 
 For each kind a plain and a first start run side by side, then, with empty caches, a later one with
 the same weights, then a plain and a later one with other weights in the same place. The starts that
