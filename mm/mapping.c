@@ -44,7 +44,8 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 		clear = fdry_backing_clear_of(&r->backing, p.addr, p.extent);
 		if (clear == p.addr && align <= FDRY_NUMBERS_STEP) {
 			clear = fdry_bump_past_numbers(&r->bump, p.addr, p.extent);
-			from = clear == p.addr || from ? from : p.addr;
+			if (clear != p.addr && !from)
+				from = p.addr;
 		}
 		if (clear == p.addr)
 			break;
@@ -55,12 +56,6 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 	*skipped = from ? from : p.addr;
 	*ret = p;
 	return 0;
-}
-
-/* True if at least as many bytes remain for allocations. */
-static bool is_modest(const struct fdry_region *r, uint64_t size)
-{
-	return size <= (r->bump.size - r->bump.cursor) / 2;
 }
 
 /* Reserve at the region's end, which moves; the cursor stays. The driver makes a new reservation,
@@ -83,6 +78,12 @@ static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, ui
 	err = fdry_vmm_extend(v, want, &start);
 	fdry_vmm_leave(v, &mode);
 	return err ? err : fdry_round_up(start + v->granule, align, ret);
+}
+
+/* True if at least as many bytes remain for allocations. */
+static bool is_modest(const struct fdry_region *r, uint64_t size)
+{
+	return size <= (r->bump.size - r->bump.cursor) / 2;
 }
 
 /* Frameworks reserve more addresses than the device has memory, again and again. So reservations

@@ -58,6 +58,14 @@ def check_layers(variable, model, kinds, check):
     not_run(variable, "layers", others)
 
 
+def check_scales(method):
+    """Raise Unfit if experts in FP8 have one scale for the inputs of all tokens, which the kernel
+    computes: it would depend on what pads a batch. method: the engine's object for the experts.
+    """
+    check_configuration((not (method.block_quant or method.quant_config.activation_scheme ==
+                              "static"), "experts with one dynamic scale for all tokens"))
+
+
 def check_kernel(kernels, name, remedies=(), of="quantized weights"):
     """Raise Unfit for a kernel that is not in `kernels`. remedies: (part of its name, what avoids
     it). of: what it is for.

@@ -16,9 +16,9 @@ CHOICE = ("top_k",)
 SHARED = ("shared_expert", "shared_experts", "share_expert", "shared_mlp")
 
 
-def layers(model):
-    """Return the layers of experts that a model has."""
-    return [each for each in model.modules() if hasattr(each, "moe_runner_config")]
+def has(model):
+    """Return whether a model has layers of experts."""
+    return any(hasattr(each, "moe_runner_config") for each in model.modules())
 
 
 def _equal(value, other):

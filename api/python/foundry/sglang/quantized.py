@@ -10,8 +10,8 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated, tuned
-from ..engines.quantized import (check_kernel, check_layers, check_run, not_run, places,
-                                 remedy_of)
+from ..engines.quantized import (check_kernel, check_layers, check_run, check_scales, not_run,
+                                 places, remedy_of)
 from ..engines.session import check_configuration
 from . import experts, facts, weights
 
@@ -62,7 +62,7 @@ def check(runner):
 
 def check_model(runner):
     """Raise Unfit for unsupported kernels or experts in the model that was just loaded."""
-    if experts.layers(runner.model):
+    if experts.has(runner.model):
         not_run(VARIABLE, "experts", list(experts.not_run(runner)))
     prefill = runner.server_args.cuda_graph_config.prefill.backend != "disabled"
     check_layers(VARIABLE, runner.model, KINDS, functools.partial(_check_layer, prefill))
@@ -82,7 +82,7 @@ def facts_of(runner):
     or it has experts: where the tensors of its schemes lie, and the files with block sizes of
     kernels.
     """
-    if runner.model_config.quantization is None and not experts.layers(runner.model):
+    if runner.model_config.quantization is None and not experts.has(runner.model):
         return {}
     own = os.environ.get("SGLANG_MOE_CONFIG_DIR")
     return stated(facts.PREFIX, {
@@ -165,9 +165,7 @@ def _check_layer(prefill, module, method):
     check_kernel(KERNELS, name, _REMEDIES,
                  "mixtures of experts" if kind == EXPERTS else "quantized weights")
     if kind == "Fp8MoEMethod":
-        # One scale for the inputs of all tokens would depend on what pads a batch.
-        check_configuration((not (method.block_quant or method.quant_config.activation_scheme ==
-                                  "static"), "experts with one dynamic scale for all tokens"))
+        check_scales(method)
         if not method.block_quant:
             yield "one scale for each tensor"
         if method.use_mxfp8 or method.is_fp4_expert:

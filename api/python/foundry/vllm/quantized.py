@@ -9,7 +9,8 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated
-from ..engines.quantized import check_kernel, check_layers, check_run, not_run, places, remedy_of
+from ..engines.quantized import (check_kernel, check_layers, check_run, check_scales, not_run,
+                                 places, remedy_of)
 from ..engines.session import check_configuration
 from . import facts
 
@@ -72,6 +73,10 @@ def _is_compiled(config):
     return bool(config.compilation_config.mode)
 
 
+def _has_ranks(config):
+    return config.parallel_config.world_size > 1
+
+
 def _check_cache(owner, name):
     """Raise Unfit for an unsupported KV cache, whose type is the attribute `name`. Returns whether
     it is in FP8.
@@ -101,7 +106,7 @@ def _ways(config):
     found = {}
     if _is_compiled(config):
         found["with torch.compile"] = set(RUN) - set(NOT_COMPILED)
-    if config.parallel_config.world_size > 1:
+    if _has_ranks(config):
         found[SEVERAL] = () if _is_v1(config) else ON_SEVERAL
     return found
 
@@ -136,8 +141,7 @@ def check_model(config, model):
     if any(caches):
         graphs = config.compilation_config.cudagraph_mode.name
         check_run(VARIABLE, (_is_compiled(config), "torch.compile"),
-                  (_is_v1(config), "the V1 runner"),
-                  (config.parallel_config.world_size > 1, "several GPUs"),
+                  (_is_v1(config), "the V1 runner"), (_has_ranks(config), "several GPUs"),
                   (graphs != GRAPHS, f"the graph mode {graphs}"), of="KV caches in FP8")
     not_run(VARIABLE, "experts", list(_experts(model)))
     check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, _ways(config)))
@@ -192,9 +196,7 @@ def _check_layer(ways, module, method):
     check_configuration((not found or kind not in KINDS,
                          f"layers of the class {kind}" if plain else f"layers quantized by {kind}"))
     if kind == "Fp8MoEMethod":
-        # One scale for the inputs of all tokens would depend on what pads a batch.
-        check_configuration((not (method.block_quant or method.quant_config.activation_scheme ==
-                                  "static"), "experts with one dynamic scale for all tokens"))
+        check_scales(method)
         if _has_deepgemm():
             yield "DeepGEMM's form of scales (set VLLM_USE_DEEP_GEMM=0)"
     if kind == "CompressedTensorsLinearMethod" and type(scheme).__name__ not in SCHEMES:
