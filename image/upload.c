@@ -5,8 +5,9 @@
  * If the driver does not register a block, copies from it still work: the driver copies the bytes
  * through its own memory while the thread waits.
  *
- * Free blocks wait in the order in which the driver got them, so the device has the first one
- * first.
+ * Free blocks wait in the order in which the driver got them, so the device is done with the first
+ * one first. A block is made if none is free, or if the device still has the first one: making a
+ * block takes longer than copying it.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
@@ -34,9 +35,9 @@ struct fdry_upload {
 	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t changed, opened;
 	bool open, abandoned;
-	struct fdry_upload_block *first, **last; /* the list of free blocks */
+	struct fdry_upload_block *first, **last; /* the list of free blocks that were made */
 	unsigned int filling; /* blocks with parts that are not filled */
-	unsigned int nblocks;
+	unsigned int nblocks, taken; /* the blocks from @taken on were not made */
 	size_t few; /* bytes of a block that is not pinned; 0: the blocks are pinned */
 	struct fdry_upload_block blocks[];
 };
@@ -51,14 +52,30 @@ static void block_free(struct fdry_upload *u, struct fdry_upload_block *b)
 	pthread_cond_broadcast(&u->changed);
 }
 
+/* Return to the front what block_take() took. */
+static void block_return(struct fdry_upload *u, struct fdry_upload_block *b)
+{
+	b->next = u->first;
+	if (!u->first)
+		u->last = &b->next;
+	u->first = b;
+}
+
 static struct fdry_upload_block *block_take(struct fdry_upload *u)
 {
 	struct fdry_upload_block *b = u->first;
 
+	if (!b)
+		return &u->blocks[u->taken++];
 	u->first = b->next;
 	if (!u->first)
 		u->last = &u->first;
 	return b;
+}
+
+static bool block_exists(const struct fdry_upload *u)
+{
+	return u->first || u->taken < u->nblocks;
 }
 
 /* --- making them --- */
@@ -84,7 +101,6 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
 		if (err)
 			goto out_free;
-		block_free(u, &u->blocks[i]);
 	}
 	*ret = u;
 	return 0;
@@ -140,14 +156,32 @@ static int open_wait(struct fdry_upload *u)
 	return abandoned ? abandoned_fail() : 0;
 }
 
+/* Take the first free block, or one to be made if the device still has the first one. Called with
+ * the lock held; releases it while the driver is asked. */
+static struct fdry_upload_block *block_choose(struct fdry_upload *u)
+{
+	struct fdry_upload_block *b = block_take(u);
+	CUresult status;
+
+	if (!b->memory.bytes || u->taken == u->nblocks)
+		return b;
+	pthread_mutex_unlock(&u->lock);
+	status = fdry_call_raw(u->drv, cuEventQuery, b->copied);
+	pthread_mutex_lock(&u->lock);
+	if (status != CUDA_ERROR_NOT_READY || u->taken == u->nblocks)
+		return b;
+	block_return(u, b);
+	return &u->blocks[u->taken++];
+}
+
 /* Called with the lock held; releases it while the block is prepared. */
 static int block_prepare(struct fdry_upload *u, struct fdry_upload_batch *batch)
 {
 	int err;
 
-	batch->block = block_take(u);
 	batch->preparing = true;
 	u->filling++;
+	batch->block = block_choose(u);
 	pthread_mutex_unlock(&u->lock);
 	err = block_ready(u, batch->block);
 	pthread_mutex_lock(&u->lock);
@@ -169,7 +203,7 @@ int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch, uin
 	while (!err && (!batch->block || batch->preparing)) {
 		if (u->abandoned)
 			err = abandoned_fail();
-		else if (!batch->block && u->first && u->filling < FILLING_MAX)
+		else if (!batch->preparing && block_exists(u) && u->filling < FILLING_MAX)
 			err = block_prepare(u, batch);
 		else
 			pthread_cond_wait(&u->changed, &u->lock);
