@@ -43,6 +43,20 @@ class Starts(Engine, engine_tests.Starts):
             self.start(f"assert (found, gc.get_freeze_count()) == ([{frozen}], 0), found", counts,
                        before=before)
 
+    def test_the_collector_runs_at_fixed_points_while_the_model_is_loaded(self):
+        before = """
+            import gc
+            found = []
+            load_model = model_runner.ModelRunner.load_model
+            def noted(self):
+                found.append(gc.isenabled())
+                load_model(self)
+            model_runner.ModelRunner.load_model = noted
+            """
+        for counts in ("PLAIN", "LOADED"):
+            self.start("assert (found, gc.isenabled()) == ([False], True), found", counts,
+                       before=before)
+
     def test_tensors_are_put_where_they_were(self):
         self.first()
         self.start("""

@@ -39,7 +39,7 @@ try:
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import (
-        facts as engine_facts, graphs, jit, outputs, session as engine_session)
+        area, facts as engine_facts, graphs, jit, outputs, session as engine_session)
     from foundry.sglang import (
         attention, experts, facts, folders, prefill, quantized, ranks, runner, weights)
     MISSING = ""
@@ -97,7 +97,7 @@ why = []
 class Session(runner.Session):
     def begin(self, ordinal, early, places):
         print("@" + json.dumps(early))
-        self.capture = types.SimpleNamespace(pause=lambda: None)
+        self.ordinal, self.capture = ordinal, types.SimpleNamespace(pause=lambda: None)
     def refuse(self, reason):
         why.append(str(reason))
 class Loaded(Exception):
@@ -123,6 +123,11 @@ except Loaded:
 
 @unittest.skipIf(MISSING, MISSING)
 class Engine(unittest.TestCase):
+    def test_kernels_are_measured_where_the_area_expects_it(self):
+        self.assertLessEqual({module for module, _, _ in area.MEASURING}, set(sys.modules))
+        with area.Measurements(None, 0) as found:
+            self.assertEqual(len(found.wrapped), len(area.MEASURING))
+
     def test_the_code_is_that_of_a_version_that_is_supported(self):
         self.assertEqual(facts.source(), facts.SOURCES.get(sglang.__version__), sglang.__version__)
 

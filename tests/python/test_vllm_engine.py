@@ -28,7 +28,7 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.engines import ahead, attach, caches, graphs, jit, numbers, outputs
+    from foundry.engines import ahead, area, attach, caches, graphs, jit, numbers, outputs
     from foundry.engines import (
         facts as engine_facts, quantized as engine_quantized, session, weights as engine_weights)
     from foundry.vllm import (
@@ -133,6 +133,26 @@ class Engine(unittest.TestCase):
     def test_torch_has_the_pools_of_the_area(self):
         for name in ("beginAllocateCurrentThreadToPool", "endAllocateToPool", "releasePool"):
             self.assertTrue(hasattr(torch._C, f"_cuda_{name}"), name)
+
+    def test_kernels_are_measured_where_the_area_expects_it(self):
+        for module, _, _ in area.MEASURING:
+            self.assertIn(module, sys.modules)  # imported by vLLM, so it costs no time
+        with area.Measurements(None, 0) as found:
+            wrapped = found.wrapped
+            self.assertEqual(len(wrapped), len(area.MEASURING))
+            self.assertFalse([each for each in wrapped if vars(each[0])[each[1]] is each[2]])
+        self.assertTrue(all(vars(each[0])[each[1]] is each[2] for each in wrapped))
+
+    def test_parameters_are_noticed_when_modules_get_them(self):
+        found, owner = [], torch.nn.Module()
+        hook = torch.nn.modules.module.register_module_parameter_registration_hook(
+            lambda _owner, name, _value: found.append(name))
+        owner.register_parameter("a", torch.nn.Parameter(torch.zeros(1)))
+        owner.b = torch.nn.Parameter(torch.zeros(1))
+        owner.a = torch.nn.Parameter(torch.zeros(2))
+        hook.remove()
+        owner.c = torch.nn.Parameter(torch.zeros(1))
+        self.assertEqual((found, len(owner.a)), (["a", "b", "a"], 2))
 
     def test_triton_keeps_what_is_computed_ahead(self):
         from triton.backends.nvidia.compiler import get_ptxas_version

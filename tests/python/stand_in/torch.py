@@ -21,6 +21,10 @@ MIB = 1 << 20
 _CUBIN = os.path.join(os.environ.get("BUILD", "build"), "sim", "kernels.cubin")
 
 
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
 class dtype:
     def __init__(self, name, size):
         self.name, self.itemsize = name, size
@@ -395,6 +399,13 @@ def equal(a, b):
 
 # --- torch.nn ---
 
+_registration_hooks = []
+
+
+def _register_hook(hook):
+    _registration_hooks.append(hook)
+    return types.SimpleNamespace(remove=lambda: _registration_hooks.remove(hook))
+
 
 class Parameter(Tensor):
     requires_grad = True
@@ -412,6 +423,8 @@ class Module:
         for kind, each in ((Parameter, self._parameters), (Module, self._modules)):
             if isinstance(value, kind):
                 each[name] = value
+                for hook in _registration_hooks if kind is Parameter else ():
+                    assert hook(self, name, value) is None  # it would replace the parameter
                 return
         if name in self._buffers:
             self._buffers[name] = value
@@ -444,7 +457,8 @@ class Module:
         return self.forward(*args, **kwargs)
 
 
-nn = types.SimpleNamespace(Module=Module, Parameter=Parameter)
+nn = types.SimpleNamespace(Module=Module, Parameter=Parameter, modules=types.SimpleNamespace(
+    module=types.SimpleNamespace(register_module_parameter_registration_hook=_register_hook)))
 
 
 class _DLTensor(ctypes.Structure):

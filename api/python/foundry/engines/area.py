@@ -6,12 +6,21 @@ the driver's memory comes from the aside area of the region, and torch's blocks 
 pool. So the work does not change torch's default pool or the region's cursor.
 """
 import contextlib
+import functools
 import gc
+import importlib
 import sys
+import threading
 
 import torch
 
 from .. import _torch
+from . import log
+
+# Methods of Inductor and Triton that measure a kernel: (module, class, method).
+MEASURING = (("torch._inductor.runtime.benchmarking", "InductorBenchmarker", "benchmark_gpu"),
+             ("torch._inductor.runtime.benchmarking", "TritonBenchmarker", "benchmark_gpu"),
+             ("triton.runtime.autotuner", "Autotuner", "_bench"))
 
 
 class Range:
@@ -28,6 +37,7 @@ class Area:
     """
 
     pools = set()  # the ids of torch's pools of all areas of this process
+    entered = 0    # areas that were entered and not left
 
     def __init__(self, capture, ordinal, outside=False):
         self._capture, self._ordinal, self._outside = capture, ordinal, outside
@@ -48,6 +58,7 @@ class Area:
             for generator in torch.cuda.default_generators[self._ordinal:self._ordinal + 1]:
                 self._generator.register_generator_state(generator)
             undo.pop_all()
+        Area.entered += 1
         return self
 
     def pool_enter(self):
@@ -60,6 +71,7 @@ class Area:
 
     def __exit__(self, *_):
         """Leave the area. Tensors in it stay; memory without a tensor is returned to the driver."""
+        Area.entered -= 1
         self.pool_leave()
         self._pool = self._generator = None
         if not self._outside:
@@ -76,6 +88,83 @@ def _paused(capture):
         yield
     finally:
         capture.resume()
+
+
+class Measurements:
+    """Inside a with block, measurements of kernels have memory of the aside area, and of a pool.
+
+    A start that finds their results in a cache makes none, so they must not change where later
+    tensors lie. This holds for what a measured call allocates: not for arguments that Inductor has
+    made for it, nor for other threads, whose memory comes from the aside area meanwhile, too.
+    """
+
+    def __init__(self, capture, ordinal):
+        self._capture, self._ordinal = capture, ordinal
+        self._lock, self._owner = threading.Lock(), None
+        self._active, self._pool = False, None
+        self.wrapped = []  # (class, name of a method, the method)
+
+    def __enter__(self):
+        self._active = True
+        for module, kind, name in MEASURING:
+            with contextlib.suppress(ImportError, AttributeError, KeyError):
+                owner = getattr(importlib.import_module(module), kind)
+                original = vars(owner)[name]
+                setattr(owner, name, self._in_area(original))
+                self.wrapped.append((owner, name, original))
+        return self
+
+    def __exit__(self, *_):
+        for owner, name, original in self.wrapped:
+            setattr(owner, name, original)
+        self._active, self.wrapped, self._pool = False, [], None
+
+    def _in_area(self, original):
+        @functools.wraps(original)
+        def measure(*args, **kwargs):
+            # One may be part of another, and an area has them all.
+            if not self._active or Area.entered or self._owner == threading.get_ident():
+                return original(*args, **kwargs)
+            with self._owned():
+                try:
+                    with self._allocating():
+                        return original(*args, **kwargs)
+                except torch.OutOfMemoryError:  # the pool uses no memory that torch keeps
+                    log.debug("Foundry: the aside area has no memory to measure a kernel")
+                    self._pool = None
+                return original(*args, **kwargs)
+        return measure
+
+    @contextlib.contextmanager
+    def _owned(self):
+        """Inside the with block, no other thread measures."""
+        with self._lock:
+            self._owner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._owner = None
+
+    @contextlib.contextmanager
+    def _allocating(self):
+        """Inside the with block, this thread allocates in the area, and from the pool. If that
+        fails, it allocates as before.
+        """
+        with contextlib.ExitStack() as undo:
+            try:
+                if self._pool is None:
+                    self._pool = torch.cuda.MemPool()
+                    Area.pools.add(tuple(self._pool.id))
+                undo.enter_context(self._capture.aside())
+                torch._C._cuda_beginAllocateCurrentThreadToPool(self._ordinal, self._pool.id)
+                undo.callback(self._leave, self._pool.id)
+            except Exception as e:  # the engine must start, also if Foundry fails
+                log.debug("Foundry: a kernel is not measured in the aside area, because %s", e)
+            yield
+
+    def _leave(self, pool):
+        torch._C._cuda_endAllocateToPool(self._ordinal, pool)
+        torch._C._cuda_releasePool(self._ordinal, pool)
 
 
 def blocks(ordinal, base, size):

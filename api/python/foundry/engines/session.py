@@ -8,6 +8,7 @@ plug-in subclasses Session and calls its methods from the engine's phases.
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import secrets
@@ -31,6 +32,7 @@ SIZE = 1 << 39   # addresses of the region,
 ASIDE = 1 << 39  # and of its aside area
 INTERPRETER = 1000  # frozen objects that Python may have itself: 3.12 begins with 375
 NUMBERS = "numbers.packed"  # a text of images
+YOUNG, OLD = 16, 512  # parameters after which garbage of Python's generations 1 and 2 is collected
 PART = 4000      # characters of a fact that continues in the next one
 DIGITS = 32      # of an image's id, which select it among those of a name
 
@@ -95,6 +97,23 @@ def _shown(tensor):
     """Return a tensor's type, shape, address and storage, for the log."""
     return (f"{tensor.dtype} {list(tensor.shape)} at {tensor.data_ptr():#x}, in "
             f"{tensor.untyped_storage().data_ptr():#x}")
+
+
+@contextlib.contextmanager
+def _collecting_by_parameters():
+    """Inside the with block, Python collects when modules get parameters, and not by itself."""
+    count = itertools.count(1)
+
+    def collect(_module, _name, _parameter):
+        number = next(count)
+        gc.collect(2 if number % OLD == 0 else 1 if number % YOUNG == 0 else 0)
+    with contextlib.ExitStack() as undo:
+        hook = torch.nn.modules.module.register_module_parameter_registration_hook(collect)
+        undo.callback(hook.remove)
+        if gc.isenabled():
+            gc.disable()
+            undo.callback(gc.enable)
+        yield
 
 
 class Session:
@@ -201,6 +220,28 @@ class Session:
             return function(*args, **kwargs)
         finally:
             self.seconds[name] = time.monotonic() - start
+
+    @contextlib.contextmanager
+    def placing(self):
+        """Inside the with block, where a model is loaded, tensors lie where they do in other
+        starts, also if this one compiles what others find in caches.
+
+        Python's automatic collection runs after some number of new objects, and a start that
+        compiles makes more of them. So garbage that holds tensors would be freed at other times.
+        Here it is freed when modules get parameters, and at the end. A start that compiles also
+        measures kernels: see Measurements.
+        """
+        if self.mode == "plain":
+            yield
+            return
+        with contextlib.ExitStack() as undo:
+            try:
+                undo.callback(gc.collect)
+                undo.enter_context(_collecting_by_parameters())
+                undo.enter_context(area.Measurements(self.capture, self.ordinal))
+            except Exception as e:  # the engine must start, also if Foundry fails
+                log.debug("Foundry: tensors may lie elsewhere in other starts, because %s", e)
+            yield
 
     @staticmethod
     def tidy():

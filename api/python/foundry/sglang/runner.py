@@ -213,7 +213,8 @@ class Session(session.Session):
         except Exception as e:
             self.give_up(e)
             return original()
-        done = original()
+        with self.placing():
+            done = original()
         try:
             quantized.check_model(self.runner)
             self.facts.update(quantized.facts_of(self.runner))

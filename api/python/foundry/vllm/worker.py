@@ -114,7 +114,8 @@ class Session(session.Session):
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
 
     def load_model(self, original, **kwargs):
-        original(**kwargs)
+        with self.placing():
+            original(**kwargs)
         try:
             model = self.worker.model_runner.get_model()
             supported.check_model(self.worker.vllm_config, model)
