@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """SGLang under load: the answers and the speed of a later start beside those of plain SGLang.
 
-    python3 tests/gpu/sglang_load.py [--requests 1000] [--rate 150] [--rounds 3] [--invariant]
-                                     [--big] [--defaults] [--caches DIR] [--limit SECONDS]
+    python3 tests/gpu/sglang_load.py [--requests 1000] [--rate 150] [--rounds 3] [--later 1]
+                                     [--invariant] [--big] [--defaults] [--caches DIR]
+                                     [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill
 and prefix caching; the answers are greedy. Tokens and logprobs of plain SGLang, a first and a later
 start must be equal, bit for bit.
 
-All engines import side by side. When the first start has answered, the later one begins. Then two
-plain engines and one of the later start live side by side, and serve the same timed requests in
+All engines import side by side. When the first start has answered, the later ones begin. Then two
+plain engines and those of later starts live side by side, and serve the same timed requests in
 turns, while the others are idle. Batches depend on the time there, so answers may differ even
 between two plain engines. The test prints throughput and latencies of each turn, and how many
 answers are equal in pairs of turns.
@@ -130,7 +131,7 @@ def main():
         parts.finish(engine_load.whole(
             lambda name: engine_load.Child(name, folder, limit.end, a.caches or os.path.join(
                 folder, "caches")),
-            lambda children: engine_load.turns(children, a.rounds, a.invariant)))
+            lambda children: engine_load.turns(children, a.rounds, a.invariant), later=a.later))
 
 
 if __name__ == "__main__":

@@ -3,26 +3,26 @@
 """vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
 
     python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--steps 3]
-                                   [--invariant] [--mode3] [--profile] [--limit SECONDS]
+                                   [--later 1] [--invariant] [--mode3] [--profile] [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
 must be equal, bit for bit.
 
-All engines import side by side. When the first start has answered, the later one begins. Then two
-plain engines and one of the later start live side by side.
+All engines import side by side. When the first start has answered, the later ones begin. Then two
+plain engines and those of later starts live side by side.
 
 Requests arrive between the engines' steps, at drawn numbers of steps. So engines of any speed see
 the same batches, in which prompts and answers of many lengths are mixed. Tokens and logprobs must
 be equal again, and so must the batches. The engines do this in --steps turns, and the test prints
 what a step costs: that is the same work in every turn. With --profile, each engine does it once
-more under Python's profiler, and the test prints which functions take longer in the later start.
+more under Python's profiler, and the test prints which functions take longer in a later start.
 
 Then the engines serve the same timed requests in turns, while the others are idle. Batches depend
 on the time there, so answers may differ even between two plain engines. The test prints throughput
 and latencies of each turn, and how many of its first batches are those of other turns. With
 --invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
-With --mode3, vLLM compiles the model, its default; each engine but the later one does so itself.
+With --mode3, vLLM compiles the model, its default; each engine but the later ones does so itself.
 When the limit is reached, the script ends the engines and prints what it has.
 """
 import os
@@ -209,7 +209,7 @@ def whole(a, folder, end):
     def then(children):
         return [*steps(children, a.steps, a.profile),
                 *engine_load.turns(children, a.rounds, a.invariant)]
-    return engine_load.whole(begin, then, vllm_start.ZERO)
+    return engine_load.whole(begin, then, vllm_start.ZERO, a.later)
 
 
 def main():

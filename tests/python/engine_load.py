@@ -37,6 +37,7 @@ def parser(limit):
     p.add_argument("--requests", type=int, default=1000)
     p.add_argument("--rate", type=float, default=150, help="requests a second")
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--later", type=int, default=1, help="engines of the later start")
     p.add_argument("--limit", type=float, default=limit,
                    help="seconds, then an engine ends with a traceback")
     p.add_argument("--caches", help="the folder of all caches")
@@ -109,7 +110,7 @@ class Child:
 
     def __init__(self, name, folder, end, caches):
         self.name, self.end = name, end
-        self.gate = os.path.join(folder, "gate") if name == "next" else ""
+        self.gate = os.path.join(folder, "gate") if name.startswith("next") else ""
         mode = name.partition(" ")[0]
         pre = [] if mode == "plain" else ["-m", "foundry", "run"]
         self.process = subprocess.Popen(
@@ -183,8 +184,8 @@ def compare(answers):
     most, and how many of the first batches if the engines note them. Return whether all answers
     are equal.
     """
-    for one, other in (("plain 1", "plain 2"), ("plain 1", "next"), ("plain 2", "next"),
-                       ("next", "next"), ("plain 1", "plain 1")):
+    for one, other in (*itertools.combinations(answers, 2), ("next 1", "next 1"),
+                       ("plain 1", "plain 1")):
         pairs = list(itertools.combinations(answers[one], 2) if one == other else
                      itertools.product(answers[one], answers[other]))
         if not pairs:
@@ -205,15 +206,21 @@ def compare(answers):
 
 
 def ratios(answers):
-    """Print what the later start measured beside the plain ones of the same round, and one plain
-    start beside the other: medians of the ratios, with the least and the greatest.
+    """Print what an engine measured beside another of the same round, for each pair of engines, and
+    later ones beside plain ones: medians of the ratios, with the least and the greatest.
     """
-    for one, other in (("next", "plain 1"), ("next", "plain 2"), ("plain 2", "plain 1")):
-        for name in COLUMNS:
-            found = [x[name] / y[name] for x, y in zip(answers[one], answers[other]) if x and y]
-            if found:
-                print(f"{one} / {other}: {name}: {statistics.median(found):.3f} "
-                      f"({min(found):.3f} to {max(found):.3f})", flush=True)
+    def show(title, pairs, name):
+        found = [x[name] / y[name] for pair in pairs
+                 for x, y in zip(*(answers[each] for each in pair)) if x and y]
+        if found:
+            print(f"{title}: {name}: {statistics.median(found):.3f} "
+                  f"({min(found):.3f} to {max(found):.3f})", flush=True)
+    pairs = list(itertools.combinations(sorted(answers), 2))
+    of_kinds = [pair for pair in pairs if "next" in pair[0] and "plain" in pair[1]]
+    for name in COLUMNS:
+        for pair in pairs:
+            show(" / ".join(pair), [pair], name)
+        show("each next / each plain", of_kinds, name)
 
 
 class Cost:
@@ -287,7 +294,7 @@ def compare_profiles(found, rows=40):
 
     found: {name of the engine: profiled()}.
     """
-    one, other, third = (found[name] for name in ("next", "plain 1", "plain 2"))
+    one, other, third = (found[name] for name in ("next 1", "plain 1", "plain 2"))
     def at(profile, function):
         return profile.get(function, [0, 0.0])
     print(f"{'calls':>16} {'ms: next':>9} {'plain 1':>9} {'plain 2':>9}", flush=True)
@@ -318,26 +325,29 @@ def turns(children, rounds, invariant):
     return [*(len(found) == rounds for found in answers.values()), same or not invariant]
 
 
-def whole(begin, then, zero=None):
+def whole(begin, then, zero=None, later=1):
     """Start all engines, and let them answer what arrives at once; then go on with those of two
-    plain starts and of a later one. Return what is as it should be, as a list.
+    plain starts and of `later` later ones. Return what is as it should be, as a list.
 
-    begin: a function of a name that makes a Child. then: a function of the three, which returns a
-    list of the same kind. zero: the names of what a later start does not count; None: all.
+    begin: a function of a name that makes a Child. then: a function of all but the first start,
+    which returns a list of the same kind. zero: the names of what a later start does not count;
+    None: all.
     """
-    children = [begin(name) for name in ("first", "plain 1", "next", "plain 2")]
-    first, later = children[0], children[2]
+    names = ["first", "plain 1", "next 1", "plain 2"]
+    children = [begin(name) for name in names + [f"next {i + 2}" for i in range(later - 1)]]
+    first, loading = children[0], [child for child in children if child.gate]
     try:
         noted, at_once = {}, {}
         for child in children:
-            if child is not later:
+            if child not in loading:
                 noted[child.name] = child.result()
                 child.say("at once")
         at_once["first"] = first.result()
         ended = first.close()
-        later.open()
-        noted[later.name] = later.result()
-        later.say("at once")
+        loading[0].open()  # they wait for the same file
+        for child in loading:
+            noted[child.name] = child.result()
+            child.say("at once")
         for child in children[1:]:
             at_once[child.name] = child.result()
         for name, each in noted.items():
@@ -351,4 +361,4 @@ def whole(begin, then, zero=None):
             child.kill()
     return [ended, *closed, *good, *(bool(each) and each == at_once["plain 1"]
                                      for each in at_once.values()),
-            nothing_done(noted["next"], zero)]
+            *(nothing_done(noted[child.name], zero) for child in loading)]
