@@ -736,14 +736,14 @@ class Engine(unittest.TestCase):
             self.assertIn(("g_idx", layer.g_idx.data_ptr()),
                           [each[:2] for each in attach.named(layer)])
         self.assertEqual(layer.g_idx_sort_indices.tolist(), list(range(127, -1, -1)))
-        self.assertEqual(list(quantized._check_layer({}, layer, layer.quant_method)), [])
+        self.assertEqual(list(quantized._check_layer(None, layer, layer.quant_method)), [])
 
     def test_machetes_order_is_not_found(self):
         with self.on_a_gpu():
             layer = self.ordered_layer()
             with self.assertRaisesRegex(session.Unfit, "weights in the order of activations .set "
                                         "VLLM_DISABLED_KERNELS=MacheteLinearKernel. yet"):
-                list(quantized._check_layer({}, layer, layer.quant_method))
+                list(quantized._check_layer(None, layer, layer.quant_method))
 
     def test_marlins_locks_for_fp8_belong_to_the_layer(self):
         from vllm.model_executor.kernels import linear

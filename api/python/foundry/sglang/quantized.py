@@ -33,7 +33,8 @@ RUN = (("Fp8LinearMethod", "fp8_scaled_mm"),
 # The pairs that were run with graphs of prefill.
 IN_PREFILL = (("Fp8LinearMethod", "cutlass_w8a8_block_fp8_linear_with_fallback"),
               ("Fp8LinearMethod", "fp8_scaled_mm"),
-              ("CompressedTensorsW8A8Fp8", "fp8_scaled_mm"))
+              ("CompressedTensorsW8A8Fp8", "fp8_scaled_mm"),
+              ("UnquantizedFusedMoEMethod", "triton_experts"))
 ORDERED = ("GPTQMarlinLinearScheme",)  # run with weights in the order of activations
 VARIABLE = "FOUNDRY_SGLANG_COMPARED"  # the operator compares the answers
 EXPERTS = "UnquantizedFusedMoEMethod"

@@ -28,8 +28,6 @@ RUN = (("Fp8PerTensorOnlineLinearMethod", "CutlassFP8ScaledMMLinearKernel"),
        ("CompressedTensorsLinearMethod", "MarlinLinearKernel"),
        ("AutoGPTQLinearMethod", "MarlinLinearKernel"),
        ("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"))
-# Those that were run without torch.compile alone. DeepGEMM compiles kernels at their first use.
-NOT_COMPILED = (("Fp8LinearMethod", "DeepGemmFp8BlockScaledMMKernel"),)
 # The pairs that were run on several GPUs, with the V2 runner.
 ON_SEVERAL = (("Fp8LinearMethod", "CutlassFp8BlockScaledMMKernel"),
               ("CompressedTensorsLinearMethod", "MacheteLinearKernel"))
@@ -45,7 +43,6 @@ RUN_ZERO_POINTS = ("AutoAWQMarlinLinearMethod",)
 # Classes of compressed-tensors for the layers that were run.
 SCHEMES = ("CompressedTensorsW8A8Fp8", "CompressedTensorsWNA16")
 KINDS, KERNELS = map(set, zip(*RUN, *ON_DEMAND))
-SEVERAL = "on several GPUs"
 GRAPHS = "FULL_DECODE_ONLY"  # the graph mode with which KV caches in FP8 were run
 CACHES = ("auto", "bfloat16", "float16")  # types of KV caches, unless they are quantized
 FP8_CACHES = ("fp8", "fp8_e4m3")
@@ -101,14 +98,13 @@ def _kernels(module):
         if f"{type(each).__module__}.".startswith(_KERNELS))]
 
 
-def _ways(config):
-    """Return {way in which such a configuration runs layers: pairs that were run so}."""
-    found = {}
-    if _is_compiled(config):
-        found["with torch.compile"] = set(RUN) - set(NOT_COMPILED)
-    if _has_ranks(config):
-        found[SEVERAL] = () if _is_v1(config) else ON_SEVERAL
-    return found
+def _on_ranks(config):
+    """Return the pairs that were run on several GPUs as such a configuration runs them; None for
+    one GPU.
+    """
+    if not _has_ranks(config):
+        return None
+    return () if _is_v1(config) else ON_SEVERAL
 
 
 def _parts(model):
@@ -144,7 +140,7 @@ def check_model(config, model):
                   (_is_v1(config), "the V1 runner"), (_has_ranks(config), "several GPUs"),
                   (graphs != GRAPHS, f"the graph mode {graphs}"), of="KV caches in FP8")
     not_run(VARIABLE, "experts", list(_experts(model)))
-    check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, _ways(config)))
+    check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, _on_ranks(config)))
 
 
 def _has_deepgemm():
@@ -187,8 +183,10 @@ def _types(kind, kernel, config, several):
         yield "inputs of 8 bits"
 
 
-def _check_layer(ways, module, method):
-    """Raise Unfit for an unsupported layer. Yield what of it was not run. ways: of _ways()."""
+def _check_layer(on_ranks, module, method):
+    """Raise Unfit for an unsupported layer. Yield what of it was not run. on_ranks: of
+    _on_ranks().
+    """
     kind, found = type(method).__name__, _kernels(module)
     scheme = getattr(module, "scheme", None)
     plain = kind.startswith("Unquantized")
@@ -210,9 +208,10 @@ def _check_layer(ways, module, method):
                              "(set VLLM_DISABLED_KERNELS=MacheteLinearKernel)"))
         if name.startswith("DeepGemm") and os.environ.get("VLLM_DEEP_GEMM_WARMUP") == "skip":
             yield "VLLM_DEEP_GEMM_WARMUP=skip"
-        yield from _types(kind, name, getattr(kernel, "config", None), SEVERAL in ways)
-        others = [""] if (kind, name) not in RUN else [
-            f" {way}" for way, run in ways.items() if (kind, name) not in run]
-        yield from (f"{kind} and {name}{how}{remedy_of(name, _REMEDIES)}" for how in others)
+        yield from _types(kind, name, getattr(kernel, "config", None), on_ranks is not None)
+        if (kind, name) not in RUN:
+            yield f"{kind} and {name}{remedy_of(name, _REMEDIES)}"
+        elif on_ranks is not None and (kind, name) not in on_ranks:
+            yield f"{kind} and {name} on several GPUs{remedy_of(name, _REMEDIES)}"
         if ordered and kind not in RUN_ORDERED:
             yield "weights in the order of activations"
