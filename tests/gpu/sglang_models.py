@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of SGLang with models of several families, which are dummies of eight layers.
+
+    python3 tests/gpu/sglang_models.py [--prefill BACKEND] [--limit SECONDS] [MODEL...]
+
+MODEL: see MODELS in tests/python/engine_models.py; without one, all run side by side, so the times
+say little. With two GPUs, half of the models run on each. --prefill: the backend of prefill graphs,
+which are off if nothing is said. For each model a plain and a first start run side by side, then,
+with empty caches, a later one. It loads the image and neither captures, warms up nor compiles, and
+all answers to requests one by one are equal. With --limit, it ends its starts then, and prints what
+it has.
+"""
+import os
+import sys
+
+import sglang_start
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def begin(limit, title, mode, folder, *more, **options):
+    return sglang_start.begin(limit, title, mode, folder, *sglang_start.SIDE, "--model",
+                              sglang_start.model_in(folder), *more, **options)
+
+
+def main():
+    # Beside this file lie others that have the names of packages.
+    sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
+                   *(path for path in sys.path if os.path.abspath(path) != HERE)]
+    import engine_child
+    import engine_models
+    names, prefill = sys.argv[1:], "disabled"
+    limit = engine_child.Limit(names, 560)
+    if "--prefill" in names:
+        at = names.index("--prefill")
+        prefill = names[at + 1]
+        del names[at:at + 2]
+    engine_models.run(engine_models.Engine(
+        "sglang", begin, sglang_start.nothing_done, ["--prefill", prefill], sglang_start.ASKED),
+        names, limit)
+
+
+if __name__ == "__main__":
+    main()
