@@ -463,11 +463,13 @@ class Engine(unittest.TestCase):
 
     def test_experts_are_described_as_they_were_run(self):
         from sglang.srt import server_args
+        from sglang.srt.environ import envs
         from sglang.srt.layers.moe import topk
         from sglang.srt.layers.moe.fused_moe_triton import layer
         from sglang.srt.models import qwen2_moe
         args = {each.name: each.default for each in dataclasses.fields(server_args.ServerArgs)}
         self.assertEqual({name: args[name] for name in experts.ARGUMENTS}, experts.ARGUMENTS)
+        self.assertFalse([name for name in experts.CHOOSING if getattr(envs, name).get()])
         config = layer.MoeRunnerConfig(num_experts=16, num_fused_shared_experts=0, top_k=4,
                                        activation="-silu"[1:])
         self.assertEqual(list(experts._changed(config, experts.SHAPES)), [])

@@ -243,6 +243,9 @@ model_runner.ModelRunner.load_model = load_model
                 ("enable_eplb=True, moe_a2a_backend='deepep', changes=experts()",
                  "experts with --moe-a2a-backend and --enable-eplb" + ran)):
             self.assertIn(says, self.start(options=options, before=LAYERS, FOUNDRY_SGLANG="no"))
+        for name in ("SGLANG_SIMULATE_UNIFORM_EXPERTS", "SGLANG_SIMULATE_ROUND_ROBIN_EXPERTS"):
+            self.assertIn(f"experts with {name}" + ran, self.start(
+                options="changes=experts()", before=LAYERS, FOUNDRY_SGLANG="no", **{name: "1"}))
         self.assertIn("experts with layers of the class Model" + ran, self.start(
             options="changes=experts()", FOUNDRY_SGLANG="no",
             before=LAYERS + "of_experts.LAYER = 'FusedMoE'\n"))

@@ -7,6 +7,8 @@ ARGUMENTS = {"moe_a2a_backend": "none", "ep_num_redundant_experts": 0,
              "init_expert_location": "trivial", "enable_eplb": False,
              "expert_distribution_recorder_mode": None, "enable_return_routed_experts": False,
              "enable_fused_moe_sum_all_reduce": False, "kt_weight_path": None}
+# SGLang's variables that choose experts in place of the model, for measurements.
+CHOOSING = ("SGLANG_SIMULATE_UNIFORM_EXPERTS", "SGLANG_SIMULATE_ROUND_ROBIN_EXPERTS")
 LAYER = "FusedMoE"  # SGLang's class for layers of experts
 # What may differ in the configuration of such a layer, and of the choice of its experts.
 SHAPES = ("num_experts", "num_local_experts", "hidden_size", "intermediate_size_per_partition",
@@ -39,8 +41,10 @@ def not_run(runner):
     """Yield what of a model with experts that was just loaded was not run. runner: SGLang's model
     runner.
     """
+    from sglang.srt.environ import envs
     if runner.tp_size > 1:
         yield "several GPUs"
+    yield from (name for name in CHOOSING if getattr(envs, name).get())
     for name, run in ARGUMENTS.items():
         if not _equal(getattr(runner.server_args, name), run):
             yield f"--{name.replace('_', '-')}"
