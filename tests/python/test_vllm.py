@@ -118,6 +118,8 @@ class Starts(Engine, engine_tests.Starts):
                               ("model={'runner_type': 'pooling'}", "models that generate no text"),
                               ("model={'is_multimodal_model': True}", "multimodal models"),
                               ("model={'is_encoder_decoder': True}", "models with an encoder"),
+                              ("model={'enable_return_routed_experts': True}",
+                               "the choice of experts in answers"),
                               ("model={'is_hybrid': True}", "models with states in place of a KV"),
                               ("model={'is_attention_free': True}", "models with states in place")):
             log = self.start(options=options)

@@ -18,7 +18,9 @@ SOURCES = {"0.25.1": "badee3b771a8b58b"}
 # source() of those that were read, compared with the former, and tested without a GPU.
 COMPARED = {"0.26.0": "9074365b2ce311f0", "0.25.0": "badee3b771a8b58b",
             "0.24.0": "b10152ffa97a9482", "0.23.0": "fbfc73cacb7f2970",
-            "0.22.1": "f9bc49f0af75edfa", "0.22.0": "f9bc49f0af75edfa"}
+            "0.22.1": "f9bc49f0af75edfa", "0.22.0": "f9bc49f0af75edfa",
+            "0.21.0": "341c1de564f53863", "0.20.2": "d016c4ba2cc8596b",
+            "0.20.1": "d016c4ba2cc8596b", "0.20.0": "2130f99a89084ed5"}
 
 
 def early(worker):
