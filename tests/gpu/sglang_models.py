@@ -19,11 +19,6 @@ import sglang_start
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def begin(limit, title, mode, folder, *more, **options):
-    return sglang_start.begin(limit, title, mode, folder, *sglang_start.SIDE, "--model",
-                              sglang_start.model_in(folder), *more, **options)
-
-
 def main():
     # Beside this file lie others that have the names of packages.
     sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
@@ -37,8 +32,8 @@ def main():
         prefill = names[at + 1]
         del names[at:at + 2]
     engine_models.run(engine_models.Engine(
-        "sglang", begin, sglang_start.nothing_done, ["--prefill", prefill], sglang_start.ASKED),
-        names, limit)
+        "sglang", sglang_start.begin_beside, sglang_start.nothing_done, ["--prefill", prefill],
+        sglang_start.ASKED), names, limit)
 
 
 if __name__ == "__main__":

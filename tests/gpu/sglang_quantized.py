@@ -39,13 +39,8 @@ KINDS = {
 SHOWN = ("Foundry: quantized", "quantization", "marlin", "Marlin", "DeepGEMM")
 
 
-def begin(limit, title, mode, folder, *more, **options):
-    return sglang_start.begin(limit, title, mode, folder, *sglang_start.SIDE, "--model",
-                              sglang_start.model_in(folder), *more, **options)
-
-
 ENGINE = engine_quantized.Engine(
-    "sglang", os.path.abspath(__file__), begin, sglang_start.nothing_done,
+    "sglang", os.path.abspath(__file__), sglang_start.begin_beside, sglang_start.nothing_done,
     {**sglang_start.QWEN3, "hidden_size": 2048, "intermediate_size": 6144}, KINDS,
     lambda line: any(word in line for word in SHOWN))
 

@@ -258,6 +258,11 @@ def start(limit, mode, folder, *more):
 SIDE = ["--memory", "0.6", "--tokens", "20000", "--requests", "32"]  # fixed: others use the GPU
 
 
+def begin_beside(limit, title, mode, folder, *more, **options):
+    """Begin a start of the model in a folder while others use the GPU, too."""
+    return begin(limit, title, mode, folder, *SIDE, "--model", model_in(folder), *more, **options)
+
+
 def side(more, limit):
     """Print the times of a plain and a first start, side by side, then of a plain one with the
     caches that they filled, and of a later one. These import beside the others. Each runs its

@@ -18,10 +18,6 @@ import vllm_start
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def begin(limit, title, mode, folder, *more, **options):
-    return vllm_start.begin(limit, title, mode, folder, *vllm_start.SIDE, *more, **options)
-
-
 def main():
     # Beside this file lie others that have the names of packages.
     sys.path[:] = [os.path.join(HERE, os.pardir, "python"),
@@ -32,8 +28,8 @@ def main():
     limit = engine_child.Limit(names, 400)
     options = ["--mode3", "--unmeasured"] if "--mode3" in names else []
     engine_models.run(engine_models.Engine(
-        "vllm", begin, vllm_start.nothing_done, options, vllm_start.asked(options)),
-        [each for each in names if each != "--mode3"], limit)
+        "vllm", vllm_start.begin_beside, vllm_start.nothing_done, options,
+        vllm_start.asked(options)), [each for each in names if each != "--mode3"], limit)
 
 
 if __name__ == "__main__":

@@ -41,10 +41,6 @@ KINDS = {
 }
 
 
-def begin(*start, **options):
-    return vllm_start.begin(*start, *vllm_start.SIDE, **options)
-
-
 def compiled(folder):
     """Return the names of DeepGEMM's kernels that are there and that no image of a store has."""
     import foundry
@@ -58,7 +54,8 @@ def compiled(folder):
 
 
 ENGINE = engine_quantized.Engine(
-    "vllm", os.path.abspath(__file__), begin, vllm_start.nothing_done, vllm_start.QWEN3, KINDS,
+    "vllm", os.path.abspath(__file__), vllm_start.begin_beside, vllm_start.nothing_done,
+    vllm_start.QWEN3, KINDS,
     lambda line: ("Kernel" in line and " for " in line) or "MoE backend" in line, compiled)
 
 

@@ -389,6 +389,11 @@ SIDE = ("--kv", str(4 << 30), "--util", "0.1")  # fixed: others use the GPU at t
 MODES = {"0": (), "3": ("--mode3",)}
 
 
+def begin_beside(*start, **options):
+    """Begin a start while others use the GPU, too."""
+    return begin(*start, *SIDE, **options)
+
+
 def side(more, limit):
     """Print the times of a plain and a first start of modes 0 and 3, all side by side, then of a
     later one of each, and of a plain one with the caches that they filled. These import beside the

@@ -143,7 +143,7 @@ class Starts:
             from foundry.engines import area, graphs
             def free():
                 return [block for raw in torch.cuda.memory_snapshot()
-                        if tuple(raw["segment_pool_id"]) in area.Area.pools
+                        if tuple(raw["segment_pool_id"]) in area.Pool.ids
                         for block in _torch.Segment(raw).free]
             cuda, tidy, add = ctypes.CDLL("libcuda.so.1"), area.torch.cuda.empty_cache, graphs.add
             def emptied():

@@ -44,16 +44,16 @@ addresses = []
 class Placing(Engine):
     """Each start is a process of its own."""
 
-    def loads(self, before):
+    def loads(self, before, text):
         """A later start loads the image of a first one that compiles. Both make a large tensor."""
-        before = textwrap.dedent(before)
+        before += textwrap.dedent(text)
         for counts in ("ONCE", "LOADED"):
             log = self.start("assert worker.model_runner.model.large.tolist()[0] == 7.0", counts,
                              before=before)
         self.assertIn("Foundry: loaded 'test'", log)
 
     def test_measurements_of_kernels(self):
-        self.loads(MEASURES + """
+        self.loads(MEASURES, """
             def measured(self):
                 if compiles():
                     for each in (Slow().benchmark_gpu, Benchmarker()._bench):
@@ -66,7 +66,7 @@ class Placing(Engine):
                 assert all(each - self.large.data_ptr() > 1 << 38 for each in addresses)
                 load(self)
             model_runner.Model.load = measured
-            """.replace("\n            ", "\n"))
+            """)
 
     def test_a_measurement_without_memory_for_it_is_made_in_memory_of_the_model(self):
         self.start("assert addresses == [True, False], addresses", before=MEASURES + """
@@ -145,7 +145,7 @@ model_runner.Model.load = measured
             """), options="quantization='bitsandbytes'")
 
     def test_garbage_that_refers_to_itself(self):
-        self.loads(FIRST + """
+        self.loads(FIRST, """
             class Cycle:
                 def __init__(self):
                     self.own, self.tensor = self, torch.full((1 << 20,), 0.0)
@@ -156,10 +156,10 @@ model_runner.Model.load = measured
                 self.large = torch.full((1 << 20,), 7.0)
                 load(self)
             model_runner.Model.load = with_garbage
-            """.replace("\n            ", "\n"))
+            """)
 
     def test_garbage_is_freed_when_a_module_gets_a_parameter_and_at_the_end(self):
-        self.loads(FIRST + """
+        self.loads(FIRST, """
             class Cycle(torch.nn.Module):
                 def __init__(self):
                     super().__init__()
@@ -175,13 +175,12 @@ model_runner.Model.load = measured
                 self.garbage = weakref.ref(Cycle())
                 load(self)
             model_runner.Model.load = with_modules
-            load_model = gpu_worker.Worker.load_model
-            determine = gpu_worker.Worker.initialize_from_config
+            initialize = gpu_worker.Worker.initialize_from_config
             def then(self, blocks):
                 assert gc.isenabled() and not self.model_runner.model.garbage()
-                determine(self, blocks)
+                initialize(self, blocks)
             gpu_worker.Worker.initialize_from_config = then
-            """.replace("\n            ", "\n"))
+            """)
 
     def test_garbage_that_outlives_some_parameters_is_freed_with_later_ones(self):
         for survived, freed in ((1, 16), (16, 512)):

@@ -31,27 +31,43 @@ class Range:
                                          "shape": (size,), "version": 3}
 
 
+class Pool:
+    """A pool of torch's for memory of the aside area."""
+
+    ids = set()  # of all these pools of this process
+
+    def __init__(self, ordinal):
+        self._ordinal, self._pool = ordinal, torch.cuda.MemPool()
+        self.ids.add(tuple(self._pool.id))
+
+    def enter(self):
+        """Let this thread allocate from the pool."""
+        torch._C._cuda_beginAllocateCurrentThreadToPool(self._ordinal, self._pool.id)
+
+    def leave(self):
+        torch._C._cuda_endAllocateToPool(self._ordinal, self._pool.id)
+        torch._C._cuda_releasePool(self._ordinal, self._pool.id)
+
+
 class Area:
     """The aside area of a capture on device `ordinal`. outside: use the driver's own memory
-    instead.
+    instead. pool: the area's; a capture inside has one of its own.
     """
 
-    pools = set()  # the ids of torch's pools of all areas of this process
-    entered = 0    # areas that were entered and not left
+    entered = 0  # areas that were entered and not left
 
     def __init__(self, capture, ordinal, outside=False):
         self._capture, self._ordinal, self._outside = capture, ordinal, outside
-        self._aside = self._pool = self._generator = None
+        self._aside = self.pool = self._generator = None
 
     def __enter__(self):
         """Enter the area. If that fails, everything is as before."""
         with contextlib.ExitStack() as undo:
             self._aside = _paused(self._capture) if self._outside else self._capture.aside()
             undo.enter_context(self._aside)
-            self._pool = torch.cuda.MemPool()
-            self.pools.add(tuple(self._pool.id))
-            self.pool_enter()
-            undo.callback(self.pool_leave)
+            self.pool = Pool(self._ordinal)
+            self.pool.enter()
+            undo.callback(self.pool.leave)
             # Torch keeps the state of a generator for graphs on the device while a graph knows it.
             # The first graph allocates it.
             self._generator = torch.cuda.CUDAGraph()
@@ -61,19 +77,11 @@ class Area:
         Area.entered += 1
         return self
 
-    def pool_enter(self):
-        """Allocate from the area's pool; a capture has a pool of its own."""
-        torch._C._cuda_beginAllocateCurrentThreadToPool(self._ordinal, self._pool.id)
-
-    def pool_leave(self):
-        torch._C._cuda_endAllocateToPool(self._ordinal, self._pool.id)
-        torch._C._cuda_releasePool(self._ordinal, self._pool.id)
-
     def __exit__(self, *_):
         """Leave the area. Tensors in it stay; memory without a tensor is returned to the driver."""
         Area.entered -= 1
-        self.pool_leave()
-        self._pool = self._generator = None
+        self.pool.leave()
+        self.pool = self._generator = None
         if not self._outside:
             gc.collect()
         torch.cuda.synchronize()
@@ -152,19 +160,13 @@ class Measurements:
         """
         with contextlib.ExitStack() as undo:
             try:
-                if self._pool is None:
-                    self._pool = torch.cuda.MemPool()
-                    Area.pools.add(tuple(self._pool.id))
+                self._pool = self._pool or Pool(self._ordinal)
                 undo.enter_context(self._capture.aside())
-                torch._C._cuda_beginAllocateCurrentThreadToPool(self._ordinal, self._pool.id)
-                undo.callback(self._leave, self._pool.id)
+                self._pool.enter()
+                undo.callback(self._pool.leave)
             except Exception as e:  # the engine must start, also if Foundry fails
                 log.debug("Foundry: a kernel is not measured in the aside area, because %s", e)
             yield
-
-    def _leave(self, pool):
-        torch._C._cuda_endAllocateToPool(self._ordinal, pool)
-        torch._C._cuda_releasePool(self._ordinal, pool)
 
 
 def blocks(ordinal, base, size):
@@ -179,7 +181,7 @@ def clear(ordinal):
     An image would keep these bytes, and some look like pointers. Call it while no other thread uses
     torch.
     """
-    _torch.zero_pools(torch, ordinal, Area.pools)
+    _torch.zero_pools(torch, ordinal, Pool.ids)
 
 
 def name(capture, prefix, allocations):

@@ -56,18 +56,18 @@ def kept(area, capture, ordinal):
 
         def capture_begin(self, *args, **kwargs):
             self.watched = capture._names.of(torch, ordinal)
-            area.pool_leave()
+            area.pool.leave()
             try:
                 super().capture_begin(*args, **kwargs)
             except BaseException:
-                area.pool_enter()
+                area.pool.enter()
                 raise
 
         def capture_end(self):
             try:
                 super().capture_end()
             finally:
-                area.pool_enter()
+                area.pool.enter()
             self.instantiate()
 
     torch.cuda.CUDAGraph = torch.cuda.graphs.CUDAGraph = CUDAGraph

@@ -120,7 +120,7 @@ def check(config, count, was_run):
         (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE),
          "compiled code that vLLM does not keep in its cache"),
         (model.enable_sleep_mode, "sleep mode"),
-        # Until 0.21 the function that captures, which a later start omits, makes their buffers.
+        # In 0.21 V1's function that captures, which a later start omits, makes their buffers.
         (getattr(model, "enable_return_routed_experts", False), "the choice of experts in answers"),
         (config.speculative_config is not None, "speculative decoding"),
         (config.lora_config is not None, "LoRA"),
