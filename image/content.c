@@ -23,10 +23,11 @@
 #include "image/readers.h"
 #include "image/upload.h"
 
-/* Hashing takes as many processors as there are, and a disk is faster with several readers. More
- * than eight threads that only copy wait for memory, for the device and for each other. */
+/* Hashing takes as many processors as there are, and a disk is faster with several readers. Eight
+ * threads that only copy suffice where a page fault maps much of the file at once, and twelve are
+ * no slower there. */
 #define THREADS_MAX FDRY_READERS_MAX
-#define COPIERS 8u
+#define COPIERS 12u
 #define BYTES_A_THREAD (4ull << 20) /* content for each further thread */
 #define BYTES_ALONE (1u << 20) /* starting a thread takes longer than copying this */
 #define BLOCKS 8u           /* some that the device reads, and some that threads fill */

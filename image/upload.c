@@ -20,8 +20,9 @@
 /* To make a pinned block takes longer than the driver needs to copy this from other memory. */
 #define FEW ((uint64_t)1 << 20)
 
-/* Blocks that are filled at a time. The others are on their way to the device. */
-#define FILLING_MAX 4
+/* Blocks that are filled at a time. The others are on their way to the device. With fewer ones,
+ * threads wait for each other, the more threads there are. */
+#define FILLING_MAX 6
 
 struct fdry_upload_block {
 	struct fdry_upload_block *next; /* the next free block */
