@@ -19,6 +19,8 @@ COMMON = {"torch_dtype": "bfloat16", "vocab_size": QWEN3["vocab_size"], "hidden_
           "max_position_embeddings": 8192, "rope_theta": 10000.0, "tie_word_embeddings": False}
 GELU = {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": 128, "tie_word_embeddings": True}
+# For models whose heads have hidden_size / num_attention_heads elements, whatever head_dim says.
+HEADS = {"num_attention_heads": 8, "num_key_value_heads": 4}
 # Every second layer sees the window alone.
 MIXED = {"sliding_window": WINDOW,
          "layer_types": ["sliding_attention", "full_attention"] * (LAYERS // 2)}
@@ -35,18 +37,19 @@ MODELS = {
                     rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                                   "high_freq_factor": 4.0,
                                   "original_max_position_embeddings": 8192}),
-    "qwen2": config("Qwen2ForCausalLM", "qwen2", use_sliding_window=False),
+    "qwen2": config("Qwen2ForCausalLM", "qwen2", use_sliding_window=False, **HEADS),
     "mistral": config("MistralForCausalLM", "mistral", sliding_window=WINDOW),
     "phi3": config("Phi3ForCausalLM", "phi3", original_max_position_embeddings=8192,
                    pad_token_id=0, bos_token_id=1, eos_token_id=2),
-    "olmo2": config("Olmo2ForCausalLM", "olmo2"),
+    "olmo2": config("Olmo2ForCausalLM", "olmo2", **HEADS),
     "gemma2": config("Gemma2ForCausalLM", "gemma2", attn_logit_softcapping=50.0,
                      final_logit_softcapping=30.0, **MIXED, **GELU),
     "gemma3": config("Gemma3ForCausalLM", "gemma3_text", rope_local_base_freq=10000.0, **MIXED,
                      **GELU),
     "cohere2": config("Cohere2ForCausalLM", "cohere2", layer_norm_eps=1e-5, logit_scale=0.25,
                       **{**MIXED, "tie_word_embeddings": True}),
-    "mixtral": config("MixtralForCausalLM", "mixtral", num_local_experts=8, num_experts_per_tok=2),
+    "mixtral": config("MixtralForCausalLM", "mixtral", num_local_experts=8, num_experts_per_tok=2,
+                      **HEADS),
     "gpt-oss": config("GptOssForCausalLM", "gpt_oss", num_local_experts=16, num_experts_per_tok=4,
                       swiglu_limit=7.0, attention_bias=True, head_dim=64, **MIXED),
 }
