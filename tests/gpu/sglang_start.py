@@ -203,6 +203,7 @@ def main():
         "first token since the process began": round(since_start - noted["waited"], 2), **noted,
         **answers(engine), **(throughput(engine) if a.ranks == 1 else {}),
         "counts after": notes()["counts"]}), flush=True)
+    engine_start.serve_on(a.mode)
     engine.shutdown()
 
 
@@ -306,8 +307,7 @@ def whole(more, limit):
     """A first start and a plain one, then a later start without their caches, and one with its own.
 
     All succeed, with the answers of plain SGLang. The later ones neither warm up nor capture nor
-    compile, except what the first start has compiled for its requests. Each begins its engine when
-    the one before has ended.
+    compile, also for requests. Each begins its engine when the one before has ended.
     """
     with tempfile.TemporaryDirectory() as folder:
         begun = [begin(limit, title, mode, folder, *more, gate=True)

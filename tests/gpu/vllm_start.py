@@ -281,6 +281,7 @@ def main():
         "first token since the process began": round(since_start - wait, 2), **noted,
         "blocks": llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
         **tokens(llm, SamplingParams, a.answers), "counts after": notes()["counts"]}), flush=True)
+    engine_start.serve_on(a.mode)
 
 
 def tokens(llm, params, path=None):
@@ -346,8 +347,7 @@ def whole(more, limit):
     """A first start and a plain one, then a later start without their caches, and one with its own.
 
     All succeed, with the answers of plain vLLM. The later ones neither profile nor capture nor
-    compile, except what the first start has compiled for its requests. Each begins its engine when
-    the one before has ended.
+    compile, also for requests. Each begins its engine when the one before has ended.
     """
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import typing
 
-from engine_start import QWEN3, equal_answers, write_model
+from engine_start import QWEN3, done_for_requests, equal_answers, write_model
 
 LAYERS = 8
 WINDOW = 256
@@ -91,6 +91,7 @@ def starts(engine, name, folder, gpu, limit):
             (f"{name}: first: seals", begun[1].says(1, "captured and sealed")),
             (f"{name}: later: loads", begun[2].says(1, "Foundry: loaded")),
             (f"{name}: later: no work", engine.nothing_done(results[2])),
+            (f"{name}: later: no work for requests", not done_for_requests(results[2] or {})),
             *((f"{name}: answers are equal", so) for so in equal_answers(results, engine.asked)),
             (f"{name}: prompts have different answers {different}", min(different) > 1)]
 

@@ -199,6 +199,13 @@ def nothing_done(one, names=None):
     return bool(counts) and not any(counts.get(name) for name in names or counts)
 
 
+def serve_on(mode):
+    """Let a first start attach what it has compiled for its requests, before it ends."""
+    if mode == "first":
+        from foundry.engines import watch
+        time.sleep(2 * watch.QUIET + 1)
+
+
 def done_for_requests(one):
     """Return what a start counted after its first answer: engines compile some kernels for the
     first request that needs them.
@@ -206,12 +213,6 @@ def done_for_requests(one):
     counts = one.get("counts", {})
     return {name: count - counts[name] for name, count in one.get("counts after", {}).items()
             if count != counts[name]}
-
-
-def no_more_for_requests(one, other):
-    """Return whether a start did no more for its requests than another one."""
-    most = done_for_requests(other)
-    return all(count <= most.get(name, 0) for name, count in done_for_requests(one).items())
 
 
 STARTS = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
@@ -222,8 +223,7 @@ def first_and_later(begun, remove, asked, names=None):
     Return what is as it should be, as a list.
 
     remove: a function that removes the caches of the first two. All succeed, with equal answers to
-    each of `asked`. The later ones count nothing, or nothing of `names`, except what the first
-    start has done for its requests.
+    each of `asked`. The later ones count nothing, or nothing of `names`, and nothing for requests.
     """
     from engine_child import together
     try:
@@ -235,8 +235,7 @@ def first_and_later(begun, remove, asked, names=None):
             one.kill()
     return [*found.values(), *equal_answers(found.values(), asked),
             nothing_done(found["elsewhere"], names), nothing_done(found["later"], names),
-            no_more_for_requests(found["elsewhere"], found["first"]),
-            not done_for_requests(found["later"])]
+            not done_for_requests(found["elsewhere"]), not done_for_requests(found["later"])]
 
 
 def begin(script, limit, title, mode, folder, *more, gate=False, place="", store="store",

@@ -101,7 +101,8 @@ class Caches(Engine):
                 other = store.attach(runner.foundry_session.sealed.id, [foundry.File("a", b"a")])
                 store.tag(other, "test")
             """)
-        self.assertIn("the image lacks files for caches, because ", log)
+        self.assertIn("files of requests are not attached to 'test' any more, because its newest "
+                      "image is another one", log)
         self.script("import foundry\nwith foundry.Store(readonly=True) as store:\n"
                     "    assert [each.name for each in store.files('test')] == ['a']\n")
 

@@ -103,6 +103,139 @@ class Caches(Engine):
         self.assertFalse(os.access(self.kernel("sampler.ptx"), os.X_OK))
         self.assertIn("7 files for caches, 0 of them were missing", self.start())
 
+    # Statements of a start that serves, before and after it has begun.
+    QUICK = """if 1:
+        from foundry.engines import watch
+        from foundry.vllm import worker as workers
+        import subprocess, sys, threading, time, triton, weakref
+        watch.QUIET = 0.2
+        sessions = []
+        def __init__(self, *args, begin=workers.Session.__init__):
+            begin(self, *args)
+            sessions.append(weakref.ref(self))
+        workers.Session.__init__ = __init__
+        def wait(until):
+            end = time.monotonic() + 60
+            while not until():
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        def follower():
+            return [each for each in threading.enumerate() if each.name == "foundry-served"]
+        """
+    SERVES = """
+            subprocess.run([sys.executable, "-c", "import triton; triton.compile('other')"],
+                           check=True)
+            triton.compile("served")
+            """
+
+    def test_kernels_of_requests_are_carried_later(self):
+        """Those of this start, and not those of another one that shares the folder."""
+        log = self.start(self.SERVES + """wait(lambda: len(sessions[0]().watch.carried) == 10)
+            """, counts="ONCE", before=self.QUICK, compiles=("sampler", "prepare", "served"))
+        self.assertIn("7 files of caches", log)
+        self.assertIn("the image 'test' carries files for caches; 10 files of caches,", log)
+        self.assertNotIn("OTHER", self.store("print([f.name for f in store.files('test')])"))
+        shutil.rmtree(self.path(CACHE))
+        log = self.start("triton.compile('served')\n", before="import triton\n")
+        self.assertIn("10 files for caches, 9 of them were missing", log)
+
+    def test_another_image_of_the_name_stays_the_newest(self):
+        """That of a start with these settings, or with others."""
+        for other in ("'other'", "store.attach('test', [foundry.File('a', b'a')])"):
+            self.start(counts="ONCE", compiles=("sampler", "prepare"), options="seqs=5",
+                       FOUNDRY_VLLM="other")
+            shutil.rmtree(self.path(CACHE))
+            self.start(self.SERVES + f"""with foundry.Store() as store:
+                store.tag({other}, "test")
+                named = [each.id for each in store.refs() if each.name == "test"]
+            wait(lambda: not follower())
+            with foundry.Store(readonly=True) as store:
+                assert named == [each.id for each in store.refs() if each.name == "test"]
+                assert "SERVED" not in str([f.name for f in store.files(named[0])])
+            """, counts="ONCE", before=self.QUICK, compiles=("sampler", "prepare", "served"))
+            shutil.rmtree(self.path(CACHE))
+            shutil.rmtree(self.path(".cache"))
+
+    def test_files_of_every_kind_are_found_later(self):
+        """Those noted before the thread begins, those that C maps after a long build, and those
+        after a file that no image can carry, while no file could be opened, and if they change.
+        """
+        self.script(self.QUICK + textwrap.dedent("""
+            import ctypes, os, resource, types
+            from foundry.engines import caches, log
+            class Session:
+                def __init__(self, name):
+                    os.makedirs(name)
+                    self.name, self.log_bug = os.path.abspath(name), None
+                    self.watch = watch.Watch({"triton": self.name})
+                    self.watch.stop()
+                def attach_late(self):
+                    caches.attached(self.watch, caches.packed(self.watch))
+                    return True
+                def put(self, file, data=b"x"):
+                    path = f"{self.name}/{file}"
+                    with open(path + ".new", "wb") as f:
+                        f.write(data)
+                    os.replace(path + ".new", path)
+                def has(self, file):
+                    wait(lambda: f"triton/{file}" in self.watch.carried)
+            early = Session("early")
+            early.put("k")
+            watch.follow(early)
+            early.has("k")
+            early.put("__grp__x.json", b'{"other": 1}')
+            time.sleep(1)
+            early.put("l")
+            early.has("l")
+            assert "triton/__grp__x.json" not in early.watch.carried
+            early.put("m", bytes(8192))
+            early.has("m")
+            early.put("k", bytes(5))
+            wait(lambda: early.watch.carried["triton/k"] == 5)
+
+            mapped = Session("mapped")
+            watch.follow(mapped)
+            mapped.put("build.ninja")
+            mapped.has("build.ninja")
+            os.system("head -c 8192 /dev/zero > mapped/m.so")
+            libc = ctypes.CDLL(None)
+            libc.mmap.restype = ctypes.c_void_p
+            libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3,
+                                  ctypes.c_long]
+            handle = libc.open(b"mapped/m.so", 0)
+            assert libc.mmap(None, 4096, 1, 2, handle, 0)
+            mapped.has("m.so")
+
+            few = Session("few")
+            watch.follow(few)
+            few.put("k")
+            held, limits = [], resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+            try:
+                while True:
+                    held.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                pass
+            time.sleep(1)
+            for each in held:
+                os.close(each)
+            few.has("k")
+            """))
+
+    def test_the_thread_ends_with_the_worker(self):
+        """It does not keep the memory of an engine that was dropped."""
+        log = self.script(ENGINE + self.QUICK + textwrap.dedent("""
+            import gc
+            worker = start()
+            assert follower()
+            decodes(worker)
+            del worker
+            gc.collect()
+            assert sessions[0]() is None
+            wait(lambda: not follower())
+            """), FOUNDRY_VLLM="test")
+        self.assertIn("captured and sealed", log)
+
     def test_modules_of_flashinfer_are_carried(self):
         """Those that the start used, for a host without a compiler and with another folder."""
         use = "from flashinfer.jit import core\n"
@@ -511,15 +644,15 @@ class Caches(Engine):
     def test_a_file_that_vanishes_costs_no_other(self):
         """Another engine has temporary files in the same folders."""
         log = self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
-            from foundry.engines import caches
+            from foundry.engines import watch
             import os
-            below = caches._below
-            caches._below = lambda folder: below(folder) | {os.path.join(folder, "tmp.pid", "x")}
-            of = caches.Watch.__init__
+            below = watch._below
+            watch._below = lambda folder: below(folder) | {os.path.join(folder, "tmp.pid", "x")}
+            of = watch.Watch.__init__
             def __init__(self, *args):
                 of(self, *args)
                 self._before = set()
-            caches.Watch.__init__ = __init__
+            watch.Watch.__init__ = __init__
             """))
         self.assertIn("7 files of caches", log)
 

@@ -28,7 +28,7 @@ try:
     from vllm.v1 import cudagraph_dispatcher
     from vllm.v1.worker import gpu_model_runner, gpu_worker, worker_base, workspace
     from vllm.v1.worker.gpu import cudagraph_utils, model_runner
-    from foundry.engines import ahead, area, attach, caches, graphs, jit, numbers, outputs
+    from foundry.engines import ahead, area, attach, caches, graphs, jit, numbers, outputs, watch
     from foundry.engines import (
         facts as engine_facts, quantized as engine_quantized, session, weights as engine_weights)
     from foundry.vllm import (
@@ -201,6 +201,25 @@ class Engine(unittest.TestCase):
             self.assertEqual(caches._local(path, packed), data)
             self.assertIsNone(caches._portable(path, data, {file}, set()))
 
+    def test_a_kernel_of_a_request_is_noted_as_triton_keeps_it(self):
+        from triton.runtime import cache
+        with tempfile.TemporaryDirectory() as folder, (
+                mock.patch.dict(os.environ, TRITON_CACHE_DIR=folder)):
+            seen = watch.Watch({"triton": folder})
+            seen.stop()
+            self.assertTrue(seen.add_late())
+            self.assertEqual(caches.packed(seen), [])
+            made = cache.get_cache_manager("00" * 32)
+            made.put_group("k.json", {"k.json": made.put(b"{}", "k.json")})
+            self.assertFalse(seen.add_late(), "they may not be complete")
+            self.assertEqual(caches.packed(seen), [])
+            with mock.patch.object(watch, "QUIET", 0.0):
+                self.assertTrue(seen.add_late())
+            key = os.path.basename(made.cache_dir)
+            self.assertEqual({each.name for each in caches.packed(seen)},
+                             {f"triton/{key}/k.json", f"triton/{key}/{caches.GROUP}k.json",
+                              caches.PLACES})
+
     def test_triton_finds_what_an_image_carries(self):
         files = []
         store = types.SimpleNamespace(
@@ -213,10 +232,10 @@ class Engine(unittest.TestCase):
                                       stdout=subprocess.PIPE, cwd=folder)
                 return done.stdout.strip(), {"triton": path}
             os.makedirs(os.path.join(folder, "one"))
-            watch = caches.Watch({"triton": os.path.join(folder, "one")})
+            seen = watch.Watch({"triton": os.path.join(folder, "one")})
             self.assertEqual(hits("one")[0], "False")
-            watch.stop()
-            files += caches.packed(watch)
+            seen.stop()
+            files += caches.packed(seen)
             self.assertGreater(len(files), 5)
             self.assertEqual(hits("two")[0], "False", "it compiles")
             carried, written = caches.unpack(store, "ref",

@@ -2,8 +2,9 @@
 """Files of the engine's caches that an image carries, so that another host compiles nothing.
 
 An engine compiles kernels while it starts, and keeps them in folders. A first start notes which
-files of these folders it reads or writes, and attaches them to its image. A later start writes
-those that are missing, before the engine looks for them. It never changes a file that is there.
+files of these folders it reads or writes (watch.py), and attaches them to its image. A later start
+writes those that are missing, before the engine looks for them. It never changes a file that is
+there.
 
 The name of a file in the image begins with the name of its folder: "triton/KEY/kernel.cubin".
 Triton's lists of files have absolute paths; in the image they have names alone. Other files may
@@ -14,11 +15,10 @@ import functools
 import json
 import os
 import secrets
-import sys
-import weakref
 
 from ..store import File
 from . import deepgemm, jit, log
+from .watch import plain, stamp
 
 SIZE_MAX = 256 << 20   # bytes of all files of an image
 PLACES = "places.json"  # a file of the image: {folder's name: its path in the first start}
@@ -26,8 +26,6 @@ GROUP = "__grp__"       # Triton's lists of files begin with it
 # Folders whose files have no paths, except Triton's lists.
 MOVABLE = ("triton", "tvm-ffi", "infos", jit.FOLDER, deepgemm.FOLDER)
 _SUFFIX = " (executable)"
-# Files that compilers leave and no start reads.
-_LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
 
 
 def triton():
@@ -37,117 +35,12 @@ def triton():
     return {} if knobs is None else {"triton": knobs.cache.dir}
 
 
-def _below(folder):
-    """Return the paths of all files in a folder."""
-    return {os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names}
-
-
-def _hook(watch):
-    """A hook for audit events, which cannot be removed. watch: a weak reference to the Watch.
-
-    An interpreter that ends frees its hooks last. Python 3.14 crashes if that also frees classes
-    and functions of the program, so a hook must not keep them.
-    """
-    def event(name, args):
-        found = watch()
-        if found is not None:
-            found._event(name, args)
-    return event
-
-
-def _plain(path):
-    """Return a path without parts such as "/./", which the variable of a folder may have."""
-    return os.path.normpath(path) if "/." in path or "//" in path else path
-
-
-class Watch:
-    """The files of some folders that this process reads, or that anything writes, from now on."""
-
-    def __init__(self, places, also=(), loaded=list):
-        """also: paths of files that count as read. loaded: returns the paths, without links, of
-        further ones, which something else than Python has read.
-        """
-        self.places, self._loaded = places, loaded
-        self._before = {path for each in places.values() for path in _below(each)}
-        self._opened, self._on = set(also), True
-        self._used = None  # what used() has found when this was stopped
-        self.left = set()  # of these, those that the image does not carry
-        self._starts = tuple(each + os.sep for each in places.values())
-        sys.addaudithook(_hook(weakref.ref(self)))
-
-    def _event(self, event, args):
-        """Python calls it for each event."""
-        if not self._on:
-            return
-        if event in ("open", "ctypes.dlopen"):
-            path = args[0]
-        elif event == "import":
-            path = args[1]
-        else:
-            return
-        if isinstance(path, os.PathLike):
-            path = os.fspath(path)
-        if isinstance(path, str):
-            path = _plain(path)
-            if path.startswith(self._starts):
-                self._opened.add(path)
-
-    def stop(self):
-        """Note nothing more: files that others write from now on are not this start's."""
-        self._on = False
-        if self._used is None:
-            self._used = self.used()
-
-    def add(self, path):
-        """Also use a file of one of the folders, after stop()."""
-        path = _plain(path)
-        found = [(f"{name}/{os.path.relpath(path, folder)}", path)
-                 for name, folder in self.places.items() if path.startswith(folder + os.sep)]
-        self._used += [each for each in found if each not in self._used]
-
-    def _note_loaded(self):
-        """Note the libraries that this process has mapped, and the files that `loaded` returns."""
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as f:
-            paths = {line.split(None, 5)[-1].rstrip("\n") for line in f}
-        paths.update(self._loaded())
-        for folder in self.places.values():
-            real = os.path.realpath(folder)  # the paths have no links
-            self._opened |= {folder + path.removeprefix(real) for path in paths
-                             if path.startswith(real + os.sep)}
-
-    def _is_used(self, name, path):
-        """Return whether a file counts. name: of its folder in the image."""
-        if name == deepgemm.FOLDER:
-            return deepgemm.is_used(path, self._opened)
-        if path.endswith(_LEFT) or name == jit.FOLDER and not path.endswith(jit.CARRIED):
-            return False
-        # Another process may not have finished a library; this one maps those it uses.
-        library = name == jit.FOLDER and path.endswith(".so")
-        return path in self._opened or not library and path not in self._before
-
-    def used(self):
-        """Return [(name in the image, path)], the smallest first."""
-        if self._used is not None:
-            return self._used
-        self._note_loaded()
-        found = []
-        for name, folder in self.places.items():
-            for path in _below(folder):
-                if self._is_used(name, path):
-                    try:
-                        size = os.path.getsize(path)
-                    except OSError:
-                        continue  # another engine's temporary file
-                    found.append((size, f"{name}/{os.path.relpath(path, folder)}", path))
-        return [(name, path) for _, name, path in sorted(found)]
-
-
 def _portable(path, data, used, carried):
     """Return one of Triton's lists with names in place of paths, of the files that this start used.
     Return None if it is not such a list, or if the image does not carry one of the files.
     """
     try:
-        paths = {name: _plain(each) for name, each in json.loads(data)["child_paths"].items()}
+        paths = {name: plain(each) for name, each in json.loads(data)["child_paths"].items()}
         if any(each != os.path.join(os.path.dirname(path), name) for name, each in paths.items()):
             return None
         names = [name for name, each in paths.items() if each in used]
@@ -172,37 +65,63 @@ def _local(path, data):
     return json.dumps({"child_paths": paths}).encode()
 
 
+def _is_list(path):
+    return os.path.basename(path).startswith(GROUP)
+
+
 def packed(watch):
-    """Return what the start used, as a list of File."""
-    found, left, used = [], SIZE_MAX, watch.used()
-    paths, carried, modules = {path for _, path in used}, set(), {}
-    for name, path in sorted(used, key=lambda each: GROUP in each[0]):  # lists come last
+    """Return what the start used and the image does not carry yet, as a list of File.
+
+    Files come again if they have changed, and those that describe others with each new one. Call
+    attached() when the image has them.
+    """
+    found, used = [], watch.used()
+    left = SIZE_MAX - sum(watch.carried.values())
+    paths = {path for _, path in used}
+    carried = {path for name, path in used if name in watch.carried}
+    for name, path in sorted(used, key=lambda each: _is_list(each[0])):  # lists come last
+        read = stamp(path)
+        if os.path.dirname(path) in watch.waits or not _is_list(path) and read in (
+                watch.stamps.get(name), watch.left.get(path)):
+            continue
         try:
             with open(path, "rb") as f:
                 data = f.read()
             mode = os.stat(path).st_mode
         except OSError:
             continue  # a temporary file
-        if os.path.basename(path).startswith(GROUP):
+        if _is_list(path):
             data = _portable(path, data, paths, carried)
+            if data is not None and data == watch.lists.get(name):
+                continue
         elif name.startswith(jit.FOLDER + "/") and name.endswith(".so"):
-            modules[name] = jit.describe(path, data)
-            data = modules[name] and data
+            watch.modules[name] = jit.describe(path, data)
+            data = watch.modules[name] and data
         if data is None or len(data) > left:
             if path not in watch.left:
                 log.info("Foundry: the image does not carry %s", path)
-                watch.left.add(path)
+            watch.left[path] = read
             continue
         left -= len(data)
         carried.add(path)
+        watch.reading[name] = read
         found.append(File(name, data, bool(mode & 0o100)))
     found = deepgemm.complete(found)
-    modules = {each.name: modules[each.name] for each in found if each.name in modules}
+    if not found:
+        return []
+    there = {*watch.carried, *(each.name for each in found)}
+    modules = {name: each for name, each in watch.modules.items() if each and name in there}
     if modules:
         found.append(File(jit.MODULES, json.dumps(modules, sort_keys=True).encode()))
-    if found:
-        found.append(File(PLACES, json.dumps(watch.places, sort_keys=True).encode()))
-    return found
+    return [*found, File(PLACES, json.dumps(watch.places, sort_keys=True).encode())]
+
+
+def attached(watch, files):
+    """Note that the image carries files that packed() has returned."""
+    watch.carried.update({each.name: len(each.data) for each in files})
+    watch.stamps.update({each.name: watch.reading[each.name] for each in files
+                         if each.name in watch.reading})
+    watch.lists.update({each.name: each.data for each in files if _is_list(each.name)})
 
 
 def names(text):

@@ -25,7 +25,7 @@ from ..image import load
 from ..store import Store
 from ..settings import check_variables
 from . import (ahead, area, attach, caches, facts, graphs, jit, log, made, numbers, outputs,
-               registry)
+               registry, watch)
 from .ranks import DIFFERENT, Ranks
 
 SIZE = 1 << 39   # addresses of the region,
@@ -140,7 +140,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
         self.modules = {}  # of FlashInfer, that the image carries
-        self.attached, self.named = 0, None  # count of files of the image, and its id with them
+        self.named, self.follows = None, False  # the id of the image with its files
         self.more = ""  # for the line in the log
         self.also = ()  # files of caches that count as read
         self.placed = contextlib.ExitStack()
@@ -177,7 +177,7 @@ class Session:
         self.mode, self.files = "capture", ""
         self.unfreeze()
         if self.places and not self.watch:
-            self.watch = caches.Watch(self.places, self.also, self.loaded_files)
+            self.watch = watch.Watch(self.places, self.also, self.loaded_files)
         self.refuse(why)
 
     def give_up(self, e):
@@ -186,7 +186,7 @@ class Session:
         self.mode = "plain"
         self.unfreeze()
         if self.watch:
-            self.watch.stop()
+            self.watch.end()
         if self.capture:
             self.capture.pause()
         self.refuse(e)
@@ -432,7 +432,7 @@ class Session:
                 self.modules = jit.modules(self.store, self.chosen, self.places, names)
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
-                self.watch = caches.Watch(self.places, self.also, self.loaded_files)
+                self.watch = watch.Watch(self.places, self.also, self.loaded_files)
         except Exception as e:  # the engine compiles what is missing
             self.log_bug(e)
             log.warning("Foundry: caches are left as they are, because %s", e)
@@ -448,11 +448,29 @@ class Session:
             self.log_bug(e)
 
     def end_caches(self):
-        """Attach the files that this start used to its image, for the last time."""
+        """Attach the files that this start used to its image, but for those of requests."""
         if self.watch:
-            self.watch.stop()
+            try:
+                self.watch.stop()
+            except Exception as e:  # the image is complete without them
+                self.log_bug(e)
+                self.watch.end()
+                return
             self.attach_files()
-            self.watch = None
+
+    def follow_caches(self):
+        """From now on also attach the files that this start uses while the engine serves."""
+        if not self.watch or self.follows:
+            return
+        try:
+            if self.sealed or self.image:
+                watch.follow(self)
+                self.follows = True
+            else:
+                self.watch.end()
+        except Exception as e:  # such as too many threads
+            self.log_bug(e)
+            self.watch.end()
 
     def loaded_files(self):
         """Return the paths of the files of kernels that the driver has read."""
@@ -462,24 +480,39 @@ class Session:
             self.log_bug(e)
             return []
 
-    def attach_files(self):
+    def attach_late(self):
+        """Attach the files that have come since the start, unless the newest image of the name is
+        another start's by now: that must stay the newest. Return whether more can be attached.
+        """
+        return self.attach_files(late=True)
+
+    def attach_files(self, late=False):
         """Attach the files that this start has used until now to its image. A later call adds those
-        that have come since. One thread at a time calls this.
+        that have come since. One thread at a time calls this. Return whether that succeeded.
         """
         start, image = time.monotonic(), self.sealed or self.image
         try:
             files = caches.packed(self.watch) if image else []
-            if len(files) > self.attached:
-                # An error if the ref has another image by now.
-                named = self.named or image.id
-                self.named = self.store.attach(f"{self.ref}:{named[:DIGITS]}", files)
-                self.attached = len(files)
-                size = sum(len(each.data) for each in files)
-                self.files = f"; {len(files)} files of caches, {size >> 20} MiB"
+            if not files:
+                return True
+            named = f"{self.ref}:{(self.named or image.id)[:DIGITS]}"
+            if late and self.named_images(self.ref)[:1] != [named]:
+                log.info("Foundry: files of requests are not attached to '%s' any more, because "
+                         "its newest image is another one", self.ref)
+                return False
+            self.named = self.store.attach(named, files)  # an error if the ref has lost the image
+            caches.attached(self.watch, files)
+            sizes = self.watch.carried.values()
+            self.files = f"; {len(sizes)} files of caches, {sum(sizes) >> 20} MiB"
+            if late:
+                log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
+            return True
         except Exception as e:  # the image is complete without them
             self.log_bug(e)
             log.warning("Foundry: the image lacks files for caches, because %s", e)
-        self.seconds["caches"] += time.monotonic() - start
+            return False
+        finally:
+            self.seconds["caches"] += time.monotonic() - start
 
     def note_model(self, get):
         """Note the tensors and the numbers of a model that was just made. get: returns the model.

@@ -294,16 +294,20 @@ class Session(session.Session):
 
     def carry(self):
         """Attach the files to the image, while SGLang serves."""
-        watch = self.watch
-        self.end_caches()
-        if not self.sealed and not self.image:
-            return
-        sampler = self.sampler()
-        if sampler:
-            watch.add(sampler)
-            self.watch = watch
-            self.end_caches()
-        log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)
+        try:
+            self.watch.stop()
+            more = self.attach_late() and (self.sealed or self.image)
+            sampler = self.sampler() if more else None
+            if sampler:
+                self.watch.add(sampler)
+                more = self.attach_late()
+        except Exception as e:  # the image is complete without them
+            self.log_bug(e)
+            more = False
+        if more:
+            self.follow_caches()
+        else:
+            self.watch.end()
 
     def sampler(self):
         """Let FlashInfer compile its sampler, which takes minutes, unless it has. Return the path

@@ -228,6 +228,7 @@ class Session(session.Session):
         else:
             done = self.warm_up_aside(original)
         self.end_caches()
+        self.follow_caches()
         return done
 
     def warm_up_aside(self, original):

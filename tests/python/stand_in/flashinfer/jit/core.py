@@ -84,10 +84,13 @@ class JitSpec:
 
     def load(self, so_path):
         """As dlopen() does, which Python does not notice."""
-        if so_path.read_bytes().startswith(FOREIGN):
+        handle, head = _libc.open(os.fsencode(so_path), os.O_RDONLY), ctypes.create_string_buffer(
+            len(FOREIGN))
+        assert handle >= 0 and _libc.read(handle, head, len(FOREIGN)) >= 0
+        if head.raw == FOREIGN:
+            _libc.close(handle)
             raise OSError(f"{so_path}: version `GLIBC_2.38' not found")
-        handle = _libc.open(os.fsencode(so_path), os.O_RDONLY)
-        assert handle >= 0 and _libc.mmap(None, 4096, 1, 2, handle, 0)
+        assert _libc.mmap(None, 4096, 1, 2, handle, 0)
         _libc.close(handle)
 
 
