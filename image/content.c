@@ -24,8 +24,8 @@
 #include "image/upload.h"
 
 /* Hashing takes as many processors as there are, and a disk is faster with several readers. Eight
- * threads that only copy suffice where a page fault maps much of the file at once, and twelve are
- * no slower there. */
+ * threads that only copy suffice if a page fault maps much of the file, as on ext4. On tmpfs it
+ * maps little, so there are twelve, which are no slower on ext4. */
 #define THREADS_MAX FDRY_READERS_MAX
 #define COPIERS 12u
 #define BYTES_A_THREAD (4ull << 20) /* content for each further thread */

@@ -20,8 +20,8 @@
 /* To make a pinned block takes longer than the driver needs to copy this from other memory. */
 #define FEW ((uint64_t)1 << 20)
 
-/* Blocks that are filled at a time. The others are on their way to the device. With fewer ones,
- * threads wait for each other, the more threads there are. */
+/* Blocks that are filled at a time. The others are on their way to the device. If fewer are filled,
+ * threads wait for each other. */
 #define FILLING_MAX 6
 
 struct fdry_upload_block {

@@ -9,7 +9,7 @@ say little. With two GPUs, half of the models run on each. --prefill: the backen
 which are off if nothing is said. For each model a plain and a first start run side by side, then,
 with empty caches, a later one. It loads the image and neither captures, warms up nor compiles, and
 all answers to requests one by one are equal. gpt-oss needs FOUNDRY_SGLANG_COMPARED=1. With --limit,
-it ends its starts then, and prints what it has.
+it ends its starts after SECONDS, and prints what it has.
 """
 import os
 import sys

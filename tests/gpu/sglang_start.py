@@ -307,7 +307,7 @@ def whole(more, limit):
     """A first start and a plain one, then a later start without their caches, and one with its own.
 
     All succeed, with the answers of plain SGLang. The later ones neither warm up nor capture nor
-    compile, also for requests. Each begins its engine when the one before has ended.
+    compile, not even for requests. Each begins its engine when the one before has ended.
     """
     with tempfile.TemporaryDirectory() as folder:
         begun = [begin(limit, title, mode, folder, *more, gate=True)

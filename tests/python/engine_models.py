@@ -19,7 +19,7 @@ COMMON = {"torch_dtype": "bfloat16", "vocab_size": QWEN3["vocab_size"], "hidden_
           "max_position_embeddings": 8192, "rope_theta": 10000.0, "tie_word_embeddings": False}
 GELU = {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": 128, "tie_word_embeddings": True}
-# For models whose heads have hidden_size / num_attention_heads elements, whatever head_dim says.
+# For classes of models that take hidden_size / num_attention_heads in place of head_dim.
 HEADS = {"num_attention_heads": 8, "num_key_value_heads": 4}
 # Every second layer sees the window alone.
 MIXED = {"sliding_window": WINDOW,

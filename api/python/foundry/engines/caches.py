@@ -72,8 +72,8 @@ def _is_list(path):
 def packed(watch):
     """Return what the start used and the image does not carry yet, as a list of File.
 
-    Files come again if they have changed, and those that describe others with each new one. Call
-    attached() when the image has them.
+    A changed file is returned again, and MODULES and PLACES with every other file. Call attached()
+    when the image has them.
     """
     found, used = [], watch.used()
     left = SIZE_MAX - sum(watch.carried.values())

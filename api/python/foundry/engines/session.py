@@ -448,7 +448,7 @@ class Session:
             self.log_bug(e)
 
     def end_caches(self):
-        """Attach the files that this start used to its image, but for those of requests."""
+        """Attach the files that this start used to its image, except those used for requests."""
         if self.watch:
             try:
                 self.watch.stop()

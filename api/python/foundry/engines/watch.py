@@ -9,7 +9,7 @@ import weakref
 from . import deepgemm, jit, log
 
 QUIET = 3.0  # seconds without another file, then those of a request are complete
-ROUNDS = 10  # of so many seconds: if there are always others, the files are looked at then
+ROUNDS = 10  # of QUIET seconds; after these, files are attached though others come
 # Files that compilers leave and no start reads.
 _LEFT = (".o", ".d", ".log", ".lock", ".ninja_deps", ".ninja_log")
 _MAPS = "/proc/self/maps"
@@ -53,8 +53,8 @@ def stamp(path):
 
 
 class Watch:
-    """The files of some folders that this process reads, or that anything writes, from now on until
-    stop(); after that, those that this process reads or writes itself.
+    """Files of some folders. Until stop(): those that this process reads or that any process
+    writes. After it: those that this process reads or writes.
     """
 
     def __init__(self, places, also=(), loaded=list):
@@ -64,7 +64,7 @@ class Watch:
         self.places, self._loaded = places, loaded
         self._before = {path for each in places.values() for path in _below(each)}
         self._opened, self._on = set(also), True  # a thread may add while another one reads
-        self._count, self.follower = 0, None  # events, but for those of the thread that follows
+        self._count, self.follower = 0, None  # events of all threads except the follower
         self._used = None    # what used() has found when this was stopped
         self.seen = None     # what state() was then
         self.waits = set()   # folders with a file that may not be complete
@@ -76,7 +76,7 @@ class Watch:
         sys.addaudithook(_hook(weakref.ref(self)))
 
     def _note(self, path):
-        """Called when something is about to be done with a file."""
+        """Called before a file is opened, imported, loaded or renamed."""
         if not self._on:
             return
         if isinstance(path, os.PathLike):
@@ -98,7 +98,7 @@ class Watch:
         self._on = False
 
     def state(self):
-        """Return something that differs if this process has used another file, or one again."""
+        """Return something that changes when this process uses a file."""
         with open(_MAPS, "rb") as f:
             maps = f.read()
         return self._count, len(self._loaded()), [
@@ -106,8 +106,8 @@ class Watch:
             for each in self.places.values()]
 
     def add_late(self):
-        """Also use the files that this process has read or written since stop(), but for those in
-        the folder of a file that may not be complete. Return whether there is no such folder.
+        """Also use the files that this process has read or written since stop(), except in folders
+        where a file has changed less than QUIET seconds ago. Return whether there is none.
         """
         known, now = set(self._used), time.time_ns()
         found = [each for each in self._files(own=True) if each not in known]
