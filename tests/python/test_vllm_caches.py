@@ -161,15 +161,15 @@ class Caches(Engine):
         after a file that no image can carry, while no file could be opened, and if they change.
         """
         self.script(self.QUICK + textwrap.dedent("""
-            import ctypes, os, resource, types
-            from foundry.engines import caches, log
+            import ctypes, os, resource
+            from foundry.engines import caches
             class Session:
                 def __init__(self, name):
                     os.makedirs(name)
                     self.name, self.log_bug = os.path.abspath(name), None
                     self.watch = watch.Watch({"triton": self.name})
                     self.watch.stop()
-                def attach_late(self):
+                def attach_files(self, late):
                     caches.attached(self.watch, caches.packed(self.watch))
                     return True
                 def put(self, file, data=b"x"):

@@ -140,7 +140,7 @@ class Session:
         self.image = self.sealed = self.capture = self.store = None
         self.watch, self.files, self.places = None, "", {}
         self.modules = {}  # of FlashInfer, that the image carries
-        self.named, self.follows = None, False  # the id of the image with its files
+        self.named = None  # the id of the image with its files
         self.more = ""  # for the line in the log
         self.also = ()  # files of caches that count as read
         self.placed = contextlib.ExitStack()
@@ -447,25 +447,25 @@ class Session:
         except Exception as e:  # FlashInfer compiles them
             self.log_bug(e)
 
-    def end_caches(self):
-        """Attach the files that this start used to its image, except those used for requests."""
-        if self.watch:
-            try:
-                self.watch.stop()
-            except Exception as e:  # the image is complete without them
-                self.log_bug(e)
-                self.watch.end()
-                return
-            self.attach_files()
+    def end_caches(self, late=False):
+        """Attach the files that this start used to its image, except those of later requests.
+        Return what attach_files() returns.
+        """
+        try:
+            self.watch.stop()
+        except Exception as e:  # the image is complete without them
+            self.log_bug(e)
+            self.watch.end()
+            return False
+        return self.attach_files(late)
 
     def follow_caches(self):
         """From now on also attach the files that this start uses while the engine serves."""
-        if not self.watch or self.follows:
+        if self.watch.follower:
             return
         try:
             if self.sealed or self.image:
                 watch.follow(self)
-                self.follows = True
             else:
                 self.watch.end()
         except Exception as e:  # such as too many threads
@@ -480,15 +480,11 @@ class Session:
             self.log_bug(e)
             return []
 
-    def attach_late(self):
-        """Attach the files that have come since the start, unless the newest image of the name is
-        another start's by now: that must stay the newest. Return whether more can be attached.
-        """
-        return self.attach_files(late=True)
-
     def attach_files(self, late=False):
         """Attach the files that this start has used until now to its image. A later call adds those
-        that have come since. One thread at a time calls this. Return whether that succeeded.
+        that have come since. One thread at a time calls this. late: while the engine serves; then
+        nothing is attached if the newest image of the name is another start's, which must stay the
+        newest. Return whether that succeeded and more can be attached.
         """
         start, image = time.monotonic(), self.sealed or self.image
         try:

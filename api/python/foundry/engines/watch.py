@@ -170,8 +170,10 @@ def follow(session):
     """Attach the files that a start uses while its engine serves, in a thread of their own, as long
     as the session is there and its image takes them.
     """
-    threading.Thread(target=_follow, args=(weakref.ref(session), session.watch.seen),
-                     name="foundry-served", daemon=True).start()
+    thread = threading.Thread(target=_follow, args=(weakref.ref(session), session.watch.seen),
+                              name="foundry-served", daemon=True)
+    thread.start()
+    session.watch.follower = thread.ident
 
 
 def _follow(kept, done):
@@ -183,12 +185,11 @@ def _follow(kept, done):
         if session is None:
             return
         try:
-            session.watch.follower = threading.get_ident()
             state = session.watch.state()
             rounds = rounds + 1 if state != done else 0
             if state != done and (state == before or rounds >= ROUNDS):
                 complete = session.watch.add_late()
-                if not session.attach_late():
+                if not session.attach_files(late=True):
                     session.watch.end()
                     return
                 done, rounds = state if complete else done, 0

@@ -294,16 +294,11 @@ class Session(session.Session):
 
     def carry(self):
         """Attach the files to the image, while SGLang serves."""
-        try:
-            self.watch.stop()
-            more = self.attach_late() and (self.sealed or self.image)
-            sampler = self.sampler() if more else None
-            if sampler:
-                self.watch.add(sampler)
-                more = self.attach_late()
-        except Exception as e:  # the image is complete without them
-            self.log_bug(e)
-            more = False
+        more = self.end_caches(late=True)
+        sampler = self.sampler() if more and (self.sealed or self.image) else None
+        if sampler:
+            self.watch.add(sampler)
+            more = self.attach_files(late=True)
         if more:
             self.follow_caches()
         else:

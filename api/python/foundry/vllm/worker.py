@@ -227,8 +227,9 @@ class Session(session.Session):
             self.capture.pause()
         else:
             done = self.warm_up_aside(original)
-        self.end_caches()
-        self.follow_caches()
+        if self.watch:
+            self.end_caches()
+            self.follow_caches()
         return done
 
     def warm_up_aside(self, original):
