@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of SGLang with quantized weights, each kind with two sets of weights.
 
-    python3 tests/gpu/sglang_quantized.py [--prefill BACKEND] [--ranks 2] [--from DIR]
-                                          [--limit SECONDS] [KIND...]
+    python3 tests/gpu/sglang_quantized.py [--prefill BACKEND] [--ranks 2] [--from DIR] [--first]
+                                          [--compared] [--limit SECONDS] [KIND...]
 
 KIND: see KINDS; without one, all run side by side, so the times say little. With two GPUs, half of
 the kinds run on each. --prefill: the backend of prefill graphs, which are off if nothing is said.
@@ -14,13 +14,13 @@ starts of int4, gptq and awq compile Marlin's kernel for some minutes.
 For each kind a plain and a first start run side by side, then, with empty caches, a later one with
 the same weights, then a plain and a later one with other weights in the same place. The starts that
 have equal weights give equal answers, and the later ones load the image and neither capture, warm
-up nor compile. With --limit, it ends its starts then, and prints what it has. The variable
-FOUNDRY_SGLANG_COMPARED is 1, so kinds that were not run before have images, too.
+up nor compile. --first: only the first starts, which must seal. --compared: set the variable
+FOUNDRY_SGLANG_COMPARED, so that kinds that were not run before have images, too. With --limit, it
+ends its starts then, and prints what it has.
 
 If a layer has fewer than 2,048 outputs and at least 2,048 inputs, Marlin's kernel adds in an order
 that varies. This model has no such layer.
 """
-import argparse
 import os
 import sys
 
@@ -47,20 +47,17 @@ ENGINE = engine_quantized.Engine(
 
 def main():
     import engine_child
-    os.environ.setdefault("FOUNDRY_SGLANG_COMPARED", "1")
     # Otherwise SGLang compiles DeepGEMM's kernels for all numbers of tokens, for many minutes.
     os.environ.setdefault("SGLANG_JIT_DEEPGEMM_PRECOMPILE", "0")
     more = sys.argv[1:]
     limit = engine_child.Limit(more, 560)
-    p = argparse.ArgumentParser()
+    p = engine_quantized.parser()
     p.add_argument("--prefill", default="disabled")
-    p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--from", dest="caches", metavar="DIR")
-    p.add_argument("kinds", nargs="*", metavar="KIND")
     a = p.parse_args(more)
-    engine_quantized.run(ENGINE, a.kinds, engine_quantized.Options(
+    engine_quantized.run(ENGINE, a, engine_quantized.Options(
         ["--prefill", a.prefill, "--ranks", str(a.ranks)], sglang_start.ASKED, a.ranks,
-        caches=a.caches), limit)
+        caches=a.caches, first=a.first), limit)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts of vLLM with quantized weights, each kind with two sets of weights.
 
-    python3 tests/gpu/vllm_quantized.py [--mode3] [--runner V1] [--ranks 2] [--image]
-                                        [--limit SECONDS] [KIND...]
+    python3 tests/gpu/vllm_quantized.py [--mode3] [--runner V1] [--ranks 2] [--image] [--first]
+                                        [--compared] [--limit SECONDS] [KIND...]
 
 KIND: see KINDS; without one, all run side by side, so the times say little. Some have a mixture of
 experts, or a quantized KV cache. With two GPUs, half of the kinds run on each. --mode3: with
@@ -13,10 +13,10 @@ each other down. --image: the starts of Foundry have the load format foundry.
 For each kind a plain and a first start run side by side, then, with empty caches, a later one with
 the same weights, then a plain and a later one with other weights in the same place. The starts that
 have equal weights give equal answers, and the later ones load the image and neither profile,
-capture nor compile. With --limit, it ends its starts then, and prints what it has. The variable
-FOUNDRY_VLLM_COMPARED is 1, so kinds that were not run before have images, too.
+capture nor compile. --first: only the first starts, which must seal. --compared: set the variable
+FOUNDRY_VLLM_COMPARED, so that kinds that were not run before have images, too. With --limit, it
+ends its starts then, and prints what it has.
 """
-import argparse
 import functools
 import os
 import sys
@@ -61,21 +61,18 @@ ENGINE = engine_quantized.Engine(
 
 def main():
     import engine_child
-    os.environ.setdefault("FOUNDRY_VLLM_COMPARED", "1")
     os.environ.pop("DG_JIT_CACHE_DIR", None)  # compiled() looks for the kernels where vLLM does
     more = sys.argv[1:]
     limit = engine_child.Limit(more, 400)
-    p = argparse.ArgumentParser()
+    p = engine_quantized.parser()
     p.add_argument("--mode3", action="store_true")
-    p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--runner", default="V2")
     p.add_argument("--image", action="store_true")
-    p.add_argument("kinds", nargs="*", metavar="KIND")
     a = p.parse_args(more)
     more = ["--runner", a.runner, *(("--mode3", "--unmeasured") if a.mode3 else ()),
             *(("--ranks", str(a.ranks)) if a.ranks > 1 else ())]
-    engine_quantized.run(ENGINE, a.kinds, engine_quantized.Options(
-        more, vllm_start.asked(more), a.ranks, a.image), limit)
+    engine_quantized.run(ENGINE, a, engine_quantized.Options(
+        more, vllm_start.asked(more), a.ranks, a.image, first=a.first), limit)
 
 
 if __name__ == "__main__":

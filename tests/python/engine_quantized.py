@@ -2,6 +2,7 @@
 """Common parts of scripts that start engines with quantized weights: the files of each kind of
 weights, and the starts with them.
 """
+import argparse
 import dataclasses
 import json
 import os
@@ -232,12 +233,13 @@ class Starts:
         for place in ("plain", "first") if options.caches else ():
             shutil.copytree(options.caches, os.path.join(folder, place, "caches"))
         self.use(SETS[0])
-        self.starts = {
-            "plain": begin("plain", "plain", "plain", False),
-            "first": begin("first", "first", "first", False),
-            "later": begin("later", "next", "first"),
-            "plain, other weights": begin("plain, other weights", "plain", "plain"),
-            "later, other weights": begin("later, other weights", "next", "first")}
+        self.starts = {"first": begin("first", "first", "first", False)}
+        if not options.first:
+            self.starts = {
+                "plain": begin("plain", "plain", "plain", False), **self.starts,
+                "later": begin("later", "next", "first"),
+                "plain, other weights": begin("plain, other weights", "plain", "plain"),
+                "later, other weights": begin("later, other weights", "next", "first")}
 
     def use(self, weights):
         """Let the model have the files of `weights`."""
@@ -246,7 +248,16 @@ class Starts:
             shutil.move(place, os.path.join(self.folder, "used"))
         shutil.move(os.path.join(self.folder, weights), place)
 
-    def run(self):
+    def first(self):
+        """Return [(what, whether it is so)] of the first start, without others."""
+        start = self.starts["first"]
+        try:
+            return [("first: succeeds", bool(start.result())),
+                    ("first: seals", start.says(self.options.ranks, "captured and sealed"))]
+        finally:
+            start.kill()
+
+    def all(self):
         """Return [(what, whether it is so)]."""
         results, starts, asked = {}, self.starts, self.options.asked
 
@@ -289,7 +300,7 @@ class Starts:
 class Options(typing.NamedTuple):
     """How kinds are run. more: options of each start. asked: the answers that are equal. ranks:
     GPUs of each engine. image: whether the weights are from images, too. caches: a folder with
-    files for all caches, or None.
+    files for all caches, or None. first: only the first start is run.
     """
 
     more: list
@@ -297,14 +308,27 @@ class Options(typing.NamedTuple):
     ranks: int = 1
     image: bool = False
     caches: str | None = None
+    first: bool = False
 
 
-def run(engine, names, options, limit):
-    """Run the starts of the kinds `names`, or of all, side by side."""
+def parser():
+    """Return a parser of the arguments that the scripts have in common."""
+    p = argparse.ArgumentParser()
+    p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--first", action="store_true")
+    p.add_argument("--compared", action="store_true")
+    p.add_argument("kinds", nargs="*", metavar="KIND")
+    return p
+
+
+def run(engine, a, options, limit):
+    """Run the starts of kinds, or of all, side by side. a: what parser() has found."""
     import parts
     parts.need(engine.package)
     import torch
-    names = names or list(engine.kinds)
+    names = a.kinds or list(engine.kinds)
+    if a.compared:
+        os.environ[f"FOUNDRY_{engine.package.upper()}_COMPARED"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         # A process of its own, which then frees the GPU.
         if subprocess.run([sys.executable, engine.script, "--write", folder, *names],
@@ -313,7 +337,7 @@ def run(engine, names, options, limit):
         kinds = [Starts(engine, name, os.path.join(folder, name),
                         i % torch.cuda.device_count() if options.ranks == 1 else None, options,
                         limit) for i, name in enumerate(names)]
-        found = parts.side_by_side(*([kind.run] for kind in kinds))
+        found = parts.side_by_side(*([kind.first if options.first else kind.all] for kind in kinds))
     for name, each in zip(names, found):
         for what, so in each or [("its starts", False)]:
             print(f"{name}: {what}: {'yes' if so else 'NO'}", flush=True)

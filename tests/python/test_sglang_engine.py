@@ -486,6 +486,24 @@ class Engine(unittest.TestCase):
         self.assertIn(f"self.{experts.SHARED[0]} = ", inspect.getsource(
             qwen2_moe.Qwen2MoeSparseMoeBlock.__init__))
 
+    def test_experts_that_are_not_quantized_need_no_variable(self):
+        """Their method, a class of SGLang's, is a module of the layer."""
+        from sglang.srt.layers.moe import topk
+        from sglang.srt.layers.moe.fused_moe_triton import layer
+        from sglang.srt.layers.quantization import unquant
+        config = layer.MoeRunnerConfig(num_experts=16, num_fused_shared_experts=0, top_k=4)
+        one = type(experts.LAYER, (torch.nn.Module,), {})()
+        one.moe_runner_config, one.quant_method = config, unquant.UnquantizedFusedMoEMethod()
+        one.quant_method.create_moe_runner(one, config)
+        self.assertIs(one.quant_method.moe_runner_config, config)
+        self.assertIn(one.quant_method, one.modules())
+        one.choice = topk.TopK(4)
+        runner = mock.Mock(tp_size=1, model=one, server_args=mock.Mock(**experts.ARGUMENTS))
+        self.assertEqual(list(experts.not_run(runner)), [])
+        runner.model = torch.nn.Sequential(one, type("Another", (torch.nn.Module,), {})())
+        runner.model[1].moe_runner_config = config
+        self.assertEqual(list(experts.not_run(runner)), ["layers of the class Another"])
+
     def test_quantized_layers_have_their_kernels(self):
         """Of SGLang's own classes, for a GPU that is not there."""
         from sglang.srt.layers import quantization

@@ -23,6 +23,13 @@ def has(model):
     return any(hasattr(each, "moe_runner_config") for each in model.modules())
 
 
+def _is_method(module):
+    """Return whether this is how a layer computes. SGLang makes modules of some, with the
+    configuration of their layer.
+    """
+    return any(kind.__name__ == "QuantizeMethodBase" for kind in type(module).__mro__)
+
+
 def _equal(value, other):
     """Return whether values are equal. 0 and False are as None."""
     if value is None or isinstance(value, (int, float, str)):
@@ -50,7 +57,7 @@ def not_run(runner):
             yield f"--{name.replace('_', '-')}"
     choices = 0
     for module in runner.model.modules():
-        if hasattr(module, "moe_runner_config"):
+        if hasattr(module, "moe_runner_config") and not _is_method(module):
             if type(module).__name__ != LAYER:
                 yield f"layers of the class {type(module).__name__}"
             yield from _changed(module.moe_runner_config, SHAPES)
