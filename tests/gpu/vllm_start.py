@@ -16,11 +16,9 @@ object. With --limit SECONDS, it ends its starts then, and prints what it has.
 """
 import argparse
 import contextlib
-import cProfile
 import importlib.util
 import json
 import os
-import pstats
 import shutil
 import sys
 import tempfile
@@ -88,22 +86,6 @@ def arguments():
         a.compile, a.graphs = 3, "FULL_AND_PIECEWISE"
     a.processes = a.processes or a.ranks > 1
     return a
-
-
-@contextlib.contextmanager
-def profiled(what):
-    """Print the functions that take most of the time of the with block."""
-    profile = cProfile.Profile()
-    start = time.monotonic()
-    profile.enable()
-    try:
-        yield
-    finally:
-        profile.disable()
-        print(f"--- {what}: {time.monotonic() - start:.3f} s", flush=True)
-        found = pstats.Stats(profile)
-        found.sort_stats("tottime").print_stats(25)
-        found.sort_stats("cumulative").print_stats(110)
 
 
 ENTRY_POINTS = ("[vllm.general_plugins]\nfoundry = foundry.vllm:register\n"
@@ -228,6 +210,7 @@ def watch():
 
 
 def main():
+    import sampling  # plug_in() takes its folder out of the path
     a = arguments()
     limit_time(a.limit)
     if a.deep_gemm:
@@ -255,7 +238,7 @@ def main():
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
     wait = waited()
-    with profiled("engine") if a.profile else contextlib.nullcontext():
+    with sampling.shown("engine") if a.profile else contextlib.nullcontext():
         llm = LLM(model=a.model, load_format=a.weights, skip_tokenizer_init=True, dtype="bfloat16",
                   max_model_len=2048, max_num_seqs=a.seqs, gpu_memory_utilization=a.util,
                   attention_backend=a.backend, seed=0, enable_prefix_caching=a.prefix,
@@ -269,7 +252,7 @@ def main():
                       **({"inductor_compile_config": UNMEASURED} if a.unmeasured else {})})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)
-    with profiled("first token") if a.profile else contextlib.nullcontext():
+    with sampling.shown("first token") if a.profile else contextlib.nullcontext():
         llm.generate([{"prompt_token_ids": [1, 2, 3]}], ask, use_tqdm=False)
     first, since_start = time.monotonic(), age()
     noted = notes()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A profile of the main thread by samples.
+
+cProfile of Python 3.12 adds up the calls of all threads as if they were one, and makes each call
+slower. Here another thread looks every millisecond where the main thread is.
+"""
+import collections
+import contextlib
+import os
+import sys
+import threading
+import time
+
+EVERY = 0.001  # seconds
+PARTS = 3      # of a file's path are shown
+
+
+class Samples(threading.Thread):
+    """The seconds of the main thread at each line (`alone`), and in each function and what it calls
+    (`total`). A sample counts as long as it took since the one before, because while other threads
+    hold the interpreter's lock there are fewer.
+    """
+
+    def __init__(self):
+        super().__init__(name="samples", daemon=True)
+        self.count, self.total, self.alone = 0, collections.Counter(), collections.Counter()
+        self._ended = threading.Event()
+
+    def run(self):
+        main, before = threading.main_thread().ident, time.monotonic()
+        while not self._ended.wait(EVERY):
+            frame, functions = sys._current_frames()[main], set()
+            now = time.monotonic()
+            seconds, before = now - before, now
+            self.count += 1
+            self.alone[_place(frame.f_code, frame.f_lineno)] += seconds
+            while frame:
+                functions.add(_place(frame.f_code, frame.f_code.co_firstlineno))
+                frame = frame.f_back
+            for place in functions:
+                self.total[place] += seconds
+
+    def end(self):
+        self._ended.set()
+        self.join()
+
+
+def _place(code, line):
+    file = "/".join(code.co_filename.split(os.sep)[-PARTS:])
+    return f"{file}:{line} {code.co_name}"
+
+
+@contextlib.contextmanager
+def shown(what, functions=120, lines=40):
+    """Print the functions and the lines in which the main thread was most of the time of the with
+    block.
+    """
+    samples, interval = Samples(), sys.getswitchinterval()
+    sys.setswitchinterval(EVERY / 2)  # so that it need not wait long for the interpreter's lock
+    start = time.monotonic()
+    samples.start()
+    try:
+        yield
+    finally:
+        samples.end()
+        sys.setswitchinterval(interval)
+        print(f"--- {what}: {time.monotonic() - start:.3f} s, {samples.count} samples", flush=True)
+        for name, counts, most in (("in functions, with what they call", samples.total, functions),
+                                   ("at lines", samples.alone, lines)):
+            print(f"milliseconds {name}:")
+            for place, found in counts.most_common(most):
+                print(f"{1000 * found:9.1f}  {place}")
+        print(flush=True)
