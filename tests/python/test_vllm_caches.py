@@ -130,7 +130,7 @@ class Caches(Engine):
 
     def test_kernels_of_requests_are_carried_later(self):
         """Those of this start, and not those of another one that shares the folder."""
-        log = self.start(self.SERVES + """wait(lambda: len(sessions[0]().watch.carried) == 10)
+        log = self.start(self.SERVES + """wait(lambda: len(sessions[0]().carried.sizes) == 10)
             """, counts="ONCE", before=self.QUICK, compiles=("sampler", "prepare", "served"))
         self.assertIn("7 files of caches", log)
         self.assertIn("the image 'test' carries files for caches; 10 files of caches,", log)
@@ -169,8 +169,9 @@ class Caches(Engine):
                     self.name, self.log_bug = os.path.abspath(name), None
                     self.watch = watch.Watch({"triton": self.name})
                     self.watch.stop()
+                    self.carried = caches.Carried(self.watch)
                 def attach_files(self, late):
-                    caches.attached(self.watch, caches.packed(self.watch))
+                    self.carried.add(self.carried.more())
                     return True
                 def put(self, file, data=b"x"):
                     path = f"{self.name}/{file}"
@@ -178,7 +179,7 @@ class Caches(Engine):
                         f.write(data)
                     os.replace(path + ".new", path)
                 def has(self, file):
-                    wait(lambda: f"triton/{file}" in self.watch.carried)
+                    wait(lambda: f"triton/{file}" in self.carried.sizes)
             early = Session("early")
             early.put("k")
             watch.follow(early)
@@ -187,11 +188,11 @@ class Caches(Engine):
             time.sleep(1)
             early.put("l")
             early.has("l")
-            assert "triton/__grp__x.json" not in early.watch.carried
+            assert "triton/__grp__x.json" not in early.carried.sizes
             early.put("m", bytes(8192))
             early.has("m")
             early.put("k", bytes(5))
-            wait(lambda: early.watch.carried["triton/k"] == 5)
+            wait(lambda: early.carried.sizes["triton/k"] == 5)
 
             mapped = Session("mapped")
             watch.follow(mapped)
@@ -559,7 +560,7 @@ class Caches(Engine):
     def test_a_file_cannot_leave_the_folders(self):
         self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
             from foundry.engines import caches
-            caches.packed = lambda watch: []
+            caches.Carried.more = lambda self: []
             """))
         self.store("""
             import json
@@ -614,9 +615,9 @@ class Caches(Engine):
         """Triton takes a list for complete. It would fail in place of compiling."""
         self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
             from foundry.engines import caches
-            packed = caches.packed
-            caches.packed = lambda watch: [f for f in packed(watch)
-                                           if not f.name.endswith("sampler.cubin")]
+            more = caches.Carried.more
+            caches.Carried.more = lambda self: [f for f in more(self)
+                                                if not f.name.endswith("sampler.cubin")]
             """))
         shutil.rmtree(self.path(CACHE))
         self.start(before="gpu_worker.KERNELS.clear()\n")
@@ -626,14 +627,14 @@ class Caches(Engine):
     def test_a_list_is_carried_only_with_its_files(self):
         self.start(counts="ONCE", compiles=("sampler", "prepare"), before=textwrap.dedent("""
             from foundry.engines import caches
-            packed = caches.packed
-            def larger(watch):
-                for name, path in watch.used():
+            more = caches.Carried.more
+            def larger(self):
+                for name, path in self.watch.used():
                     if name.endswith("sampler.cubin"):
                         with open(path, "ab") as f:
                             f.write(bytes(1000))
-                return packed(watch)
-            caches.SIZE_MAX, caches.packed = 900, larger
+                return more(self)
+            caches.SIZE_MAX, caches.Carried.more = 900, larger
             """))
         self.assertIn("['triton/PREPARE/__grp__prepare.json']", self.store("""
             found = {f.name for f in store.files("test")}

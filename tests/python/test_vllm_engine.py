@@ -207,16 +207,17 @@ class Engine(unittest.TestCase):
                 mock.patch.dict(os.environ, TRITON_CACHE_DIR=folder)):
             seen = watch.Watch({"triton": folder})
             seen.stop()
-            self.assertTrue(seen.add_late())
-            self.assertEqual(caches.packed(seen), [])
+            carried = caches.Carried(seen)
+            self.assertTrue(seen.add_late(carried.stamps))
+            self.assertEqual(carried.more(), [])
             made = cache.get_cache_manager("00" * 32)
             made.put_group("k.json", {"k.json": made.put(b"{}", "k.json")})
-            self.assertFalse(seen.add_late(), "they may not be complete")
-            self.assertEqual(caches.packed(seen), [])
+            self.assertFalse(seen.add_late(carried.stamps), "they may not be complete")
+            self.assertEqual(carried.more(), [])
             with mock.patch.object(watch, "QUIET", 0.0):
-                self.assertTrue(seen.add_late())
+                self.assertTrue(seen.add_late(carried.stamps))
             key = os.path.basename(made.cache_dir)
-            self.assertEqual({each.name for each in caches.packed(seen)},
+            self.assertEqual({each.name for each in carried.more()},
                              {f"triton/{key}/k.json", f"triton/{key}/{caches.GROUP}k.json",
                               caches.PLACES})
 
@@ -235,7 +236,7 @@ class Engine(unittest.TestCase):
             seen = watch.Watch({"triton": os.path.join(folder, "one")})
             self.assertEqual(hits("one")[0], "False")
             seen.stop()
-            files += caches.packed(seen)
+            files += caches.Carried(seen).more()
             self.assertGreater(len(files), 5)
             self.assertEqual(hits("two")[0], "False", "it compiles")
             carried, written = caches.unpack(store, "ref",

@@ -69,59 +69,71 @@ def _is_list(path):
     return os.path.basename(path).startswith(GROUP)
 
 
-def packed(watch):
-    """Return what the start used and the image does not carry yet, as a list of File.
+class Carried:
+    """What the image of a start carries of the files that the start has used."""
 
-    A changed file is returned again, and MODULES and PLACES with every other file. Call attached()
-    when the image has them.
-    """
-    found, used = [], watch.used()
-    left = SIZE_MAX - sum(watch.carried.values())
-    paths = {path for _, path in used}
-    carried = {path for name, path in used if name in watch.carried}
-    for name, path in sorted(used, key=lambda each: _is_list(each[0])):  # lists come last
-        read = stamp(path)
-        if os.path.dirname(path) in watch.waits or not _is_list(path) and read in (
-                watch.stamps.get(name), watch.left.get(path)):
-            continue
-        try:
-            with open(path, "rb") as f:
-                data = f.read()
-            mode = os.stat(path).st_mode
-        except OSError:
-            continue  # a temporary file
-        if _is_list(path):
-            data = _portable(path, data, paths, carried)
-            if data is not None and data == watch.lists.get(name):
+    def __init__(self, watch):
+        """watch: the Watch that has noted these files."""
+        self.watch = watch
+        # By the name in the image: sizes of files, and stamp() of them; the bytes of lists;
+        # descriptions of modules.
+        self.sizes, self.stamps, self.lists, self.modules = {}, {}, {}, {}
+        self._left = {}  # {path of a file that the image does not carry: stamp() of it}
+        self._read = {}  # {name: stamp() of a file when more() read it}
+
+    def more(self):
+        """Return what the start used and the image does not carry yet, as a list of File.
+
+        A changed file is returned again, and MODULES and PLACES with every other file. Call add()
+        when the image has them.
+        """
+        used, left = self.watch.used(), SIZE_MAX - sum(self.sizes.values())
+        found, paths = [], {path for _, path in used}
+        carried = {path for name, path in used if name in self.sizes}
+        for name, path in sorted(used, key=lambda each: _is_list(each[0])):  # lists come last
+            read = stamp(path)
+            if os.path.dirname(path) in self.watch.waits or not _is_list(path) and read in (
+                    self.stamps.get(name), self._left.get(path)):
                 continue
-        elif name.startswith(jit.FOLDER + "/") and name.endswith(".so"):
-            watch.modules[name] = jit.describe(path, data)
-            data = watch.modules[name] and data
-        if data is None or len(data) > left:
-            if path not in watch.left:
-                log.info("Foundry: the image does not carry %s", path)
-            watch.left[path] = read
-            continue
-        left -= len(data)
-        carried.add(path)
-        watch.reading[name] = read
-        found.append(File(name, data, bool(mode & 0o100)))
-    found = deepgemm.complete(found)
-    if not found:
-        return []
-    there = {*watch.carried, *(each.name for each in found)}
-    modules = {name: each for name, each in watch.modules.items() if each and name in there}
-    if modules:
-        found.append(File(jit.MODULES, json.dumps(modules, sort_keys=True).encode()))
-    return [*found, File(PLACES, json.dumps(watch.places, sort_keys=True).encode())]
+            try:
+                with open(path, "rb") as f:
+                    data = f.read()
+                mode = os.stat(path).st_mode
+            except OSError:
+                continue  # a temporary file
+            if _is_list(path):
+                data = _portable(path, data, paths, carried)
+                if data is not None and data == self.lists.get(name):
+                    continue
+            elif name.startswith(jit.FOLDER + "/") and name.endswith(".so"):
+                self.modules[name] = jit.describe(path, data)
+                data = self.modules[name] and data
+            if data is None or len(data) > left:
+                if path not in self._left:
+                    log.info("Foundry: the image does not carry %s", path)
+                self._left[path] = read
+                continue
+            left -= len(data)
+            carried.add(path)
+            self._read[name] = read
+            found.append(File(name, data, bool(mode & 0o100)))
+        found = deepgemm.complete(found)
+        return [*found, *self._described(found)] if found else []
 
+    def _described(self, found):
+        """Return the files that describe the image's others, which will be `found`, too."""
+        there = {*self.sizes, *(each.name for each in found)}
+        modules = {name: each for name, each in self.modules.items() if each and name in there}
+        texts = {**({jit.MODULES: modules} if modules else {}), PLACES: self.watch.places}
+        return [File(name, json.dumps(each, sort_keys=True).encode())
+                for name, each in texts.items()]
 
-def attached(watch, files):
-    """Note that the image carries files that packed() has returned."""
-    watch.carried.update({each.name: len(each.data) for each in files})
-    watch.stamps.update({each.name: watch.reading[each.name] for each in files
-                         if each.name in watch.reading})
-    watch.lists.update({each.name: each.data for each in files if _is_list(each.name)})
+    def add(self, files):
+        """Note that the image carries files that more() has returned."""
+        self.sizes.update({each.name: len(each.data) for each in files})
+        self.stamps.update({each.name: self._read[each.name] for each in files
+                            if each.name in self._read})
+        self.lists.update({each.name: each.data for each in files if _is_list(each.name)})
 
 
 def names(text):

@@ -138,7 +138,7 @@ class Session:
         self.unfetched = ""  # or a part of a sentence: why the registry has given none
         self.seconds = {}
         self.image = self.sealed = self.capture = self.store = None
-        self.watch, self.files, self.places = None, "", {}
+        self.watch, self.carried, self.files, self.places = None, None, "", {}
         self.modules = {}  # of FlashInfer, that the image carries
         self.named = None  # the id of the image with its files
         self.more = ""  # for the line in the log
@@ -177,7 +177,7 @@ class Session:
         self.mode, self.files = "capture", ""
         self.unfreeze()
         if self.places and not self.watch:
-            self.watch = watch.Watch(self.places, self.also, self.loaded_files)
+            self.begin_watch()
         self.refuse(why)
 
     def give_up(self, e):
@@ -432,11 +432,16 @@ class Session:
                 self.modules = jit.modules(self.store, self.chosen, self.places, names)
                 self.files = f"; {carried} files for caches, {written} of them were missing"
             if not carried:
-                self.watch = watch.Watch(self.places, self.also, self.loaded_files)
+                self.begin_watch()
         except Exception as e:  # the engine compiles what is missing
             self.log_bug(e)
             log.warning("Foundry: caches are left as they are, because %s", e)
         self.seconds["caches"] = time.monotonic() - start
+
+    def begin_watch(self):
+        """Note the files of caches that this start uses."""
+        self.watch = watch.Watch(self.places, self.also, self.loaded_files)
+        self.carried = caches.Carried(self.watch)
 
     def use_modules(self):
         """Let FlashInfer load the image's modules. It is imported here if there are any, so this
@@ -488,7 +493,7 @@ class Session:
         """
         start, image = time.monotonic(), self.sealed or self.image
         try:
-            files = caches.packed(self.watch) if image else []
+            files = self.carried.more() if image else []
             if not files:
                 return True
             named = f"{self.ref}:{(self.named or image.id)[:DIGITS]}"
@@ -497,8 +502,8 @@ class Session:
                          "its newest image is another one", self.ref)
                 return False
             self.named = self.store.attach(named, files)  # an error if the ref has lost the image
-            caches.attached(self.watch, files)
-            sizes = self.watch.carried.values()
+            self.carried.add(files)
+            sizes = self.carried.sizes.values()
             self.files = f"; {len(sizes)} files of caches, {sum(sizes) >> 20} MiB"
             if late:
                 log.info("Foundry: the image '%s' carries files for caches%s", self.ref, self.files)

@@ -68,10 +68,6 @@ class Watch:
         self._used = None    # what used() has found when this was stopped
         self.seen = None     # what state() was then
         self.waits = set()   # folders with a file that may not be complete
-        # By the name in the image: sizes of the files that it carries, and stamp() of them; stamp()
-        # of files that were read; the bytes of lists; descriptions of modules.
-        self.carried, self.stamps, self.reading, self.lists, self.modules = {}, {}, {}, {}, {}
-        self.left = {}       # {path of a file that the image does not carry: stamp() of it}
         self._starts = tuple(each + os.sep for each in places.values())
         sys.addaudithook(_hook(weakref.ref(self)))
 
@@ -105,15 +101,17 @@ class Watch:
             maps.count(os.fsencode(os.path.realpath(each) + os.sep))
             for each in self.places.values()]
 
-    def add_late(self):
+    def add_late(self, stamps):
         """Also use the files that this process has read or written since stop(), except in folders
         where a file has changed less than QUIET seconds ago. Return whether there is none.
+
+        stamps: {name in the image: stamp() of a file that may stay as it is}.
         """
         known, now = set(self._used), time.time_ns()
         found = [each for each in self._files(own=True) if each not in known]
         self.waits = {os.path.dirname(path) for name, path in (*found, *self._used)
                       for changed in [stamp(path)]
-                      if changed and changed != self.stamps.get(name)
+                      if changed and changed != stamps.get(name)
                       and 0 <= now - changed[1] < QUIET * 1e9}
         self._used += [each for each in found if os.path.dirname(each[1]) not in self.waits]
         return not self.waits
@@ -188,7 +186,7 @@ def _follow(kept, done):
             state = session.watch.state()
             rounds = rounds + 1 if state != done else 0
             if state != done and (state == before or rounds >= ROUNDS):
-                complete = session.watch.add_late()
+                complete = session.watch.add_late(session.carried.stamps)
                 if not session.attach_files(late=True):
                     session.watch.end()
                     return
