@@ -365,6 +365,26 @@ class Starts(Engine, engine_tests.Starts):
                          "w.facts.late = failed\n", counts=self.AGAIN)
         self.assertIn("started without an image, because of a test", log)
 
+    def test_the_content_of_workspaces_is_not_in_the_image(self):
+        """Mixtures of experts have some of hundreds of megabytes, which each step writes first."""
+        before = textwrap.dedent("""
+            from vllm.v1.worker import workspace
+            from vllm.v1.worker.gpu import model_runner
+            workspace._manager = workspace.WorkspaceManager(3)
+            made = workspace._manager._current_workspaces
+            def profile_run(self, profile=model_runner.GPUModelRunner.profile_run):
+                profile(self)
+                made[:] = torch.full(model_runner.SHAPE, 7.0), torch.full((8 << 20,), 7.0), None
+            def with_workspace(self, size, forward=model_runner.Model.forward):
+                return forward(self, size) + made[0]
+            model_runner.GPUModelRunner.profile_run = profile_run
+            model_runner.Model.forward = with_workspace
+            """)
+        self.assertIn("content 0 MiB", self.start(before=before))
+        log = self.start("assert [each and each.numel() for each in made] == [1000, 8 << 20, None]",
+                         counts="LOADED", before=before)
+        self.assertIn("content 0 MiB", log)
+
     def test_a_model_without_a_cache_has_no_profile(self):
         for failed in (False, True):
             log = self.script(ENGINE + textwrap.dedent(f"""

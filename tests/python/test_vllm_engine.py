@@ -807,6 +807,18 @@ class Engine(unittest.TestCase):
                       model_runner.GPUModelRunner.__init__.__code__.co_names)
         self.assertIn("_manager", vars(workspace))
 
+    def test_workspaces_are_cleared(self):
+        manager = workspace.WorkspaceManager(torch.device("cpu"), 2)
+        with mock.patch.object(torch.accelerator, "empty_cache", lambda: None):
+            one, other = manager.get_simultaneous(((100,), torch.float32), ((7, 3), torch.int64))
+        one.fill_(5.0)
+        other.fill_(-1)
+        with mock.patch.object(workspace, "_manager", manager):
+            worker.clear_workspaces()
+        self.assertEqual((int(one.count_nonzero()), int(other.count_nonzero())), (0, 0))
+        with mock.patch.object(workspace, "_manager", None):
+            worker.clear_workspaces()
+
 
 if __name__ == "__main__":
     suite.main()

@@ -57,6 +57,16 @@ def wrap(worker):
             setattr(worker, name, made.wrapped(name, getattr(worker, name)))
 
 
+def clear_workspaces():
+    """Set vLLM's workspaces to zero. What a step has left there means nothing to the next one, and
+    an image would hold it: those of mixtures of experts have hundreds of megabytes.
+    """
+    from vllm.v1.worker import workspace
+    for each in getattr(workspace._manager, "_current_workspaces", ()):
+        if each is not None:
+            each.zero_()
+
+
 class Session(session.Session):
     """One start of one worker."""
 
@@ -363,6 +373,7 @@ class Session(session.Session):
         self.check_keys(tables)
         self.add_text("pieces", pieces.describe(entries))
         self.facts[SHARED] = self.shared.text()
+        clear_workspaces()
         self.seal({**tables.graphs, **{key: entry.cudagraph for key, entry in entries.items()}},
                   {key: entry.output for key, entry in entries.items()}, self.roots(), COMPILED,
                   compiled.constants() if self.code else [])  # constants never change
