@@ -15,8 +15,8 @@ For each kind a plain and a first start run side by side, then, with empty cache
 the same weights, then a plain and a later one with other weights in the same place. The starts that
 have equal weights give equal answers, and the later ones load the image and neither capture, warm
 up nor compile. --first: only the first starts, which must seal. --compared: set the variable
-FOUNDRY_SGLANG_COMPARED, so that kinds that were not run before have images, too. With --limit, it
-ends its starts then, and prints what it has.
+FOUNDRY_SGLANG_COMPARED, which is needed for what was not run before, such as all kinds with --ranks
+2, and most with graphs of prefill. With --limit, it ends its starts then, and prints what it has.
 
 If a layer has fewer than 2,048 outputs and at least 2,048 inputs, Marlin's kernel adds in an order
 that varies. This model has no such layer.

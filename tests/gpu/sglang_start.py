@@ -63,6 +63,7 @@ def arguments():
                    "files, then from an image; the folder of the model has the files")
     p.add_argument("--quantization", help="how SGLang quantizes weights while it loads them")
     p.add_argument("--fp8-gemm", default="auto", help="the kernels for FP8 in blocks")
+    p.add_argument("--moe-runner", default="auto", help="the backend for experts")
     p.add_argument("--prefill", default="disabled", help="the backend of prefill graphs")
     p.add_argument("--prefill-tokens", type=int, default=256, help="of the largest prefill graph")
     p.add_argument("--tokens", type=int, help="of the KV cache; default: what fits")
@@ -192,7 +193,7 @@ def main():
         disable_flashinfer_autotune=True, random_seed=0, disable_radix_cache=True,
         context_length=2048, log_level="info", tp_size=a.ranks,
         disable_custom_all_reduce=a.ranks > 1, quantization=a.quantization,
-        fp8_gemm_runner_backend=a.fp8_gemm, nccl_port=port())
+        fp8_gemm_runner_backend=a.fp8_gemm, moe_runner_backend=a.moe_runner, nccl_port=port())
     ready, noted = time.monotonic(), notes()
     engine.generate(input_ids=[1, 2, 3], sampling_params={"max_new_tokens": 1, "temperature": 0.0})
     first, since_start = time.monotonic(), age()

@@ -14,8 +14,9 @@ For each kind a plain and a first start run side by side, then, with empty cache
 the same weights, then a plain and a later one with other weights in the same place. The starts that
 have equal weights give equal answers, and the later ones load the image and neither profile,
 capture nor compile. --first: only the first starts, which must seal. --compared: set the variable
-FOUNDRY_VLLM_COMPARED, so that kinds that were not run before have images, too. With --limit, it
-ends its starts then, and prints what it has.
+FOUNDRY_VLLM_COMPARED, which is needed for what was not run before, such as a KV cache in FP8 with
+--mode3, and most kinds with --ranks 2. With --limit, it ends its starts then, and prints what it
+has.
 """
 import functools
 import os

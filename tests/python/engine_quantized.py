@@ -248,14 +248,22 @@ class Starts:
             shutil.move(place, os.path.join(self.folder, "used"))
         shutil.move(os.path.join(self.folder, weights), place)
 
+    def show(self):
+        """Print what the first start has said of its kernels."""
+        for line in self.starts["first"].log().splitlines():
+            if self.engine.said(line):
+                print(f"{self.name}: {line[:300]}", flush=True)
+
     def first(self):
         """Return [(what, whether it is so)] of the first start, without others."""
         start = self.starts["first"]
         try:
-            return [("first: succeeds", bool(start.result())),
-                    ("first: seals", start.says(self.options.ranks, "captured and sealed"))]
+            succeeds = bool(start.result())
         finally:
             start.kill()
+        self.show()
+        return [("first: succeeds", succeeds),
+                ("first: seals", start.says(self.options.ranks, "captured and sealed"))]
 
     def all(self):
         """Return [(what, whether it is so)]."""
@@ -276,9 +284,7 @@ class Starts:
         finally:
             for start in starts.values():
                 start.kill()
-        for line in starts["first"].log().splitlines():
-            if self.engine.said(line):
-                print(f"{self.name}: {line[:300]}", flush=True)
+        self.show()
         first, second = list(results.values())[:3], list(results.values())[3:]
         ranks, later = self.options.ranks, results["later"] or {}
         from_image = self.options.image and self.engine.kinds[self.name].fixed
@@ -327,8 +333,7 @@ def run(engine, a, options, limit):
     parts.need(engine.package)
     import torch
     names = a.kinds or list(engine.kinds)
-    if a.compared:
-        os.environ[f"FOUNDRY_{engine.package.upper()}_COMPARED"] = "1"
+    os.environ[f"FOUNDRY_{engine.package.upper()}_COMPARED"] = str(int(a.compared))
     with tempfile.TemporaryDirectory() as folder:
         # A process of its own, which then frees the GPU.
         if subprocess.run([sys.executable, engine.script, "--write", folder, *names],

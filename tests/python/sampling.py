@@ -18,7 +18,8 @@ PARTS = 3      # of a file's path are shown
 class Samples(threading.Thread):
     """The seconds of the main thread at each line (`alone`), and in each function and what it calls
     (`total`). A sample counts as long as it took since the one before, because while other threads
-    hold the interpreter's lock there are fewer.
+    hold the interpreter's lock there are fewer. What takes long and is no call counts for a line
+    behind it.
     """
 
     def __init__(self):

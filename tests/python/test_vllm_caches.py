@@ -139,6 +139,17 @@ class Caches(Engine):
         log = self.start("triton.compile('served')\n", before="import triton\n")
         self.assertIn("10 files for caches, 9 of them were missing", log)
 
+    def test_files_that_cannot_be_noted_are_not_looked_for_later(self):
+        for function, compiles in (("stop", ("sampler", "prepare")), ("used", ())):
+            log = self.start("time.sleep(1)\nassert not follower()\n", counts="ONCE",
+                             compiles=compiles, before=self.QUICK + textwrap.dedent(f"""
+                def failed(self):
+                    raise OSError("of a test")
+                watch.Watch.{function} = failed
+                """), FOUNDRY_VLLM=function)
+            self.assertIn("OSError: of a test", log)
+            self.assertNotIn("TypeError", log)
+
     def test_another_image_of_the_name_stays_the_newest(self):
         """That of a start with these settings, or with others."""
         for other in ("'other'", "store.attach('test', [foundry.File('a', b'a')])"):

@@ -421,17 +421,17 @@ class Session:
 
         text: the description of the image.
         """
-        start, carried = time.monotonic(), 0
+        start, count = time.monotonic(), 0
         if os.environ.get(f"{self.variable}_CACHES") == "0":
             return
         try:
             self.places = places()
             if self.mode == "load":
                 names = caches.names(text)
-                carried, written = caches.unpack(self.store, self.chosen, self.places, names)
+                count, written = caches.unpack(self.store, self.chosen, self.places, names)
                 self.modules = jit.modules(self.store, self.chosen, self.places, names)
-                self.files = f"; {carried} files for caches, {written} of them were missing"
-            if not carried:
+                self.files = f"; {count} files for caches, {written} of them were missing"
+            if not count:
                 self.begin_watch()
         except Exception as e:  # the engine compiles what is missing
             self.log_bug(e)

@@ -237,9 +237,10 @@ class Session(session.Session):
             self.capture.pause()
         else:
             done = self.warm_up_aside(original)
-        if self.watch:
-            self.end_caches()
+        if self.watch and self.end_caches():
             self.follow_caches()
+        elif self.watch:
+            self.watch.end()
         return done
 
     def warm_up_aside(self, original):
