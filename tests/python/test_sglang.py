@@ -166,6 +166,14 @@ class Starts(Engine, engine_tests.Starts):
             log = self.start(options=options)
             self.assertIn(f"started without an image, because images do not support {what}", log)
 
+    def test_what_no_gpu_has_run_needs_the_variable(self):
+        before, what = "model_runner.ModelRunner.use_mla_backend = True\n", (
+            "models with multi-head latent attention were not run with images on a GPU")
+        self.assertIn(f"because {what} (set FOUNDRY_SGLANG_COMPARED=1", self.start(before=before))
+        log = self.start(before=before, FOUNDRY_SGLANG_COMPARED="1")
+        self.assertIn(f"WARNING Foundry: {what}", log)
+        self.assertIn("captured and sealed", log)
+
     def test_a_draft_model_has_no_image(self):
         self.assertNotIn("Foundry", self.start(options="draft=True"))
 

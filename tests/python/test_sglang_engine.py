@@ -39,7 +39,8 @@ try:
     from sglang.srt.plugins import hook_registry
     from sglang.srt.server_args import ServerArgs
     from foundry.engines import (
-        area, facts as engine_facts, graphs, jit, outputs, session as engine_session)
+        area, facts as engine_facts, graphs, jit, outputs, quantized as engine_quantized,
+        session as engine_session)
     from foundry.sglang import (
         attention, experts, facts, folders, prefill, quantized, ranks, runner, weights)
     MISSING = ""
@@ -483,7 +484,7 @@ class Engine(unittest.TestCase):
         self.assertIn("self.moe_runner_config = ", inspect.getsource(layer.FusedMoE.__init__))
         self.assertEqual(layer.FusedMoE.__name__, experts.LAYER)
         self.assertIn("self.topk_config = ", inspect.getsource(topk.TopK.__init__))
-        self.assertIn(f"self.{experts.SHARED[0]} = ", inspect.getsource(
+        self.assertIn(f"self.{engine_quantized.SHARED[0]} = ", inspect.getsource(
             qwen2_moe.Qwen2MoeSparseMoeBlock.__init__))
 
     def test_experts_that_are_not_quantized_need_no_variable(self):
@@ -555,9 +556,21 @@ class Engine(unittest.TestCase):
                 output_size=128, params_dtype=torch.bfloat16, weight_loader=None)
             self.assertEqual(self.quantized(layer), [
                 "GPTQMarlinLinearScheme and gptq_marlin_gemm",
-                "weights in the order of activations"])
+                "weights in the order of activations", self.BITS])
+            self.check_bits(layer)
             layer.scheme = awq.AWQMarlinConfig.from_config(given).get_linear_scheme(layer)
-            self.assertEqual(self.quantized(layer), ["AWQMarlinLinearScheme and gptq_marlin_gemm"])
+            self.assertEqual(self.quantized(layer), [
+                "AWQMarlinLinearScheme and gptq_marlin_gemm", self.BITS])
+            self.check_bits(layer)
+
+    BITS = "an unknown number of bits"  # the types of weights are in sgl_kernel, which is not there
+
+    def check_bits(self, layer):
+        config = quantized._config(layer.scheme)
+        name = next(each for each in quantized.TYPES if hasattr(config, each))
+        for bits, found in ((4, []), (8, ["8 bits"])):
+            setattr(config, name, types.SimpleNamespace(size_bits=bits))
+            self.assertEqual([each for each in self.quantized(layer) if "bits" in each], found)
 
     def test_compressed_layers_have_their_kernels(self):
         from sglang.srt.layers.quantization import fp8_utils
@@ -586,7 +599,9 @@ class Engine(unittest.TestCase):
         layer.scheme.create_weights(
             layer, output_size=128, input_size=128, output_partition_sizes=[128],
             input_size_per_partition=128, params_dtype=torch.bfloat16, weight_loader=None)
-        self.assertEqual(self.quantized(layer), ["CompressedTensorsWNA16 and gptq_marlin_gemm"])
+        self.assertEqual(self.quantized(layer), [
+            "CompressedTensorsWNA16 and gptq_marlin_gemm", self.BITS])
+        self.check_bits(layer)
         self.assertIn("apply_gptq_marlin_linear", compressed_tensors_wNa16.
                       CompressedTensorsWNA16.apply_weights.__code__.co_names)
 

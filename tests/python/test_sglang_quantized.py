@@ -32,9 +32,10 @@ def made(kind, **values):
     vars(made).update(values)
     return made
 
-def fp8(block=None, shape=(128, 256), scales=256, scale=1.0, **values):
+def fp8(block=None, shape=(128, 256), scales=256, scale=1.0, size=(128, 128), **values):
     method = made("Fp8LinearMethod", **{**dict(
         use_marlin=False, use_mxfp8=False, block_quant=bool(block), w8a8_block_fp8_linear=block,
+        quant_config=space(weight_block_size=size if block else None),
         w8a8_mxfp8_linear=w8a8_mxfp8_linear), **values})
     return dict(quant_method=method, weight=space(shape=shape), scale=scale,
                 weight_scale=space(numel=lambda: scales))
@@ -125,7 +126,14 @@ model_runner.ModelRunner.load_model = load_model
                 ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback, shape=(64, 128))",
                  "Fp8LinearMethod and deepgemm_w8a8_block_fp8_linear_with_fallback (start with "
                  "--fp8-gemm-backend cutlass) and DeepGEMM's compilation ahead (set "
-                 "SGLANG_JIT_DEEPGEMM_PRECOMPILE=0)"),
+                 "SGLANG_JIT_DEEPGEMM_PRECOMPILE=0) and shapes that are no multiples of 128"),
+                ("fp8(cutlass_w8a8_block_fp8_linear_with_fallback, size=[64, 64])",
+                 "Fp8LinearMethod and cutlass_w8a8_block_fp8_linear_with_fallback and blocks of "
+                 "other sizes than 128 x 128"),
+                ("compressed((128, 64))", "CompressedTensorsW8A8Fp8 and deepgemm_w8a8_block_fp8_"
+                 "linear_with_fallback (start with --fp8-gemm-backend cutlass) and DeepGEMM's "
+                 "compilation ahead (set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0) and blocks of other "
+                 "sizes than 128 x 128"),
                 ("fp8(deepgemm_w8a8_block_fp8_linear_with_fallback, shape=(128, 192))",
                  "Fp8LinearMethod and triton_w8a8_block_fp8_linear and shapes that are no "
                  "multiples of 128"),
@@ -238,6 +246,10 @@ model_runner.ModelRunner.load_model = load_model
                 ("changes=experts(activation='gelu')", "experts with activation" + ran),
                 ("changes={**experts(), 'shared_experts': 1}",
                  "experts with shared experts" + ran),
+                ("changes={'topk_config': TopKConfig(4)}",
+                 "experts with no layers of the class Model" + ran),
+                ("changes={'shared_mlp': 1}", "experts with shared experts and no layers of the "
+                 "class Model and a choice by none of SGLang's TopK" + ran),
                 ("changes={'moe_runner_config': MoeRunnerConfig()}",
                  "experts with a choice by none of SGLang's TopK" + ran),
                 ("enable_eplb=True, moe_a2a_backend='deepep', changes=experts()",

@@ -31,7 +31,10 @@ def experts(name, kind="UnquantizedFusedMoEMethod", blocks=True, scheme="dynamic
     method.block_quant = blocks
     method.quant_config = types.SimpleNamespace(activation_scheme=scheme)
     method.moe_kernel = types.SimpleNamespace(fused_experts=type(name, (), {})())
-    return dict(quant_method=method)
+    return dict(routed(types.SimpleNamespace(quant_method=method)), quant_method=method)
+
+def routed(experts=1, router="FusedTopKRouter", **more):
+    return dict(routed_experts=experts, router=type(router, (), {})(), **more)
 """
 NOT_TUNED = """
 from foundry.vllm import supported
@@ -189,25 +192,26 @@ class Numbers(Engine):
         for changes, what in (
                 ("experts('FlashInferExperts')", "the kernel FlashInferExperts for mixtures of "
                                                  "experts (start with --moe-backend triton)"),
-                ("{'quant_method': type('UnquantizedFusedMoEMethod', (), {})()}",
+                ("routed(quant_method=type('UnquantizedFusedMoEMethod', (), {})())",
                  "layers of the class UnquantizedFusedMoEMethod")):
             self.refused(what, f"moe=True, changes={changes}", before)
         for name, more in (("plain", ""), ("fp8", ", 'Fp8MoEMethod'")):
             options = f"moe=True, changes=experts('TritonExperts'{more})"
             self.assertIn("captured and sealed", self.start(
                 options=options, before=before, FOUNDRY_VLLM=name))
-        routed = ("moe=True, changes={'routed_experts': 1, 'shared_experts': %s, "
-                  "'router': type('%s', (), {})()}")
         self.assertIn("captured and sealed", self.start(
-            options=routed % (None, "FusedTopKRouter"), before=before, FOUNDRY_VLLM="routed"))
+            options="moe=True, changes=routed(shared_experts=None)", before=before,
+            FOUNDRY_VLLM="routed"))
         for options, what in (
-                (routed % (1, "FusedTopKRouter"), "experts with shared experts"),
-                (routed % (1, "GroupedTopKRouter"),
-                 "experts with the router GroupedTopKRouter and shared experts"),
-                ("moe=True, changes={'router': type('FusedTopKRouter', (), {})(), "
-                 "'routed_experts': types.SimpleNamespace(**experts('TritonExperts', "
-                 "'Fp8MoEMethod', blocks=False, scheme='static'))}",
-                 "experts with one scale for each tensor")):
+                ("moe=True, changes=routed(shared_experts=1)", "experts with shared experts"),
+                ("moe=True, changes=routed(residual_mlp=1)", "experts with shared experts"),
+                ("changes=routed(router='GroupedTopKRouter', shared_expert=1)",
+                 "experts with shared experts and the router GroupedTopKRouter"),
+                ("moe=True", "experts with no layers of vLLM's for them"),
+                ("moe=True, changes={'shared_mlp': 1}",
+                 "experts with no layers of vLLM's for them and shared experts"),
+                ("moe=True, changes=experts('TritonExperts', 'Fp8MoEMethod', blocks=False, "
+                 "scheme='static')", "experts with one scale for each tensor")):
             log = self.start(options=options, before=before, FOUNDRY_VLLM="others")
             self.assertIn(f"because {what} were not run with images on a GPU", log)
 

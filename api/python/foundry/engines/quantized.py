@@ -12,6 +12,16 @@ from .facts import hashed
 from .session import check_allowed, check_configuration
 
 
+# Where models have experts that see all tokens.
+SHARED = ("shared_expert", "shared_experts", "share_expert", "shared_mlp", "residual_mlp")
+BLOCK = [128, 128]  # weights of one scale, where these are blocks, that were run
+
+
+def has_shared(module):
+    """Return whether a module has experts that see all tokens."""
+    return any(getattr(module, name, None) is not None for name in SHARED)
+
+
 def check_run(variable, *more, of="quantized weights"):
     """Raise Unfit for what was not run, unless the operator allows it. more: (whether, what).
     variable, of: as not_run() takes them.

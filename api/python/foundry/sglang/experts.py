@@ -2,6 +2,8 @@
 """What of a mixture of experts SGLang was not run with images."""
 import dataclasses
 
+from ..engines.quantized import has_shared
+
 # Arguments of the server that change how experts run, and their values that were run.
 ARGUMENTS = {"moe_a2a_backend": "none", "ep_num_redundant_experts": 0,
              "init_expert_location": "trivial", "enable_eplb": False,
@@ -14,13 +16,13 @@ LAYER = "FusedMoE"  # SGLang's class for layers of experts
 SHAPES = ("num_experts", "num_local_experts", "hidden_size", "intermediate_size_per_partition",
           "layer_id", "top_k", "params_dtype", "routing_method_type")
 CHOICE = ("top_k",)
-# Where models have experts of all tokens.
-SHARED = ("shared_expert", "shared_experts", "share_expert", "shared_mlp")
 
 
 def has(model):
-    """Return whether a model has layers of experts."""
-    return any(hasattr(each, "moe_runner_config") for each in model.modules())
+    """Return whether a model has experts. Some models have no layers for them, and call functions.
+    """
+    return any(hasattr(each, "moe_runner_config") or hasattr(each, "topk_config") or
+               has_shared(each) for each in model.modules())
 
 
 def _is_method(module):
@@ -55,16 +57,19 @@ def not_run(runner):
     for name, run in ARGUMENTS.items():
         if not _equal(getattr(runner.server_args, name), run):
             yield f"--{name.replace('_', '-')}"
-    choices = 0
+    layers = choices = 0
     for module in runner.model.modules():
         if hasattr(module, "moe_runner_config") and not _is_method(module):
+            layers += 1
             if type(module).__name__ != LAYER:
                 yield f"layers of the class {type(module).__name__}"
             yield from _changed(module.moe_runner_config, SHAPES)
         if hasattr(module, "topk_config"):
             choices += 1
             yield from _changed(module.topk_config, CHOICE)
-        if any(getattr(module, name, None) is not None for name in SHARED):
+        if has_shared(module):
             yield "shared experts"
+    if not layers:
+        yield f"no layers of the class {LAYER}"
     if not choices:
         yield "a choice by none of SGLang's TopK"

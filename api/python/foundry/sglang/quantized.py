@@ -10,8 +10,8 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated, tuned
-from ..engines.quantized import (check_kernel, check_layers, check_run, check_scales, not_run,
-                                 places, remedy_of)
+from ..engines.quantized import (BLOCK, check_kernel, check_layers, check_run, check_scales,
+                                 not_run, places, remedy_of)
 from ..engines.session import check_configuration
 from . import experts, facts, weights
 
@@ -63,10 +63,10 @@ def check(runner):
 
 def check_model(runner):
     """Raise Unfit for unsupported kernels or experts in the model that was just loaded."""
-    if experts.has(runner.model):
-        not_run(VARIABLE, "experts", list(experts.not_run(runner)))
     prefill = runner.server_args.cuda_graph_config.prefill.backend != "disabled"
     check_layers(VARIABLE, runner.model, KINDS, functools.partial(_check_layer, prefill))
+    if experts.has(runner.model):
+        not_run(VARIABLE, "experts", list(experts.not_run(runner)))
 
 
 def _schemes(model):
@@ -154,6 +154,13 @@ def _config(owner):
     return getattr(owner, "quant_config", None)
 
 
+def _block(owner):
+    """Return the size of the blocks of weights that have one scale, as a list, or None."""
+    config = getattr(owner, "quant_config", None)
+    found = getattr(owner, "weight_block_size", getattr(config, "weight_block_size", None))
+    return found and list(found)
+
+
 def _check_layer(prefill, module, method):
     """Raise Unfit for an unsupported layer. Yield what of it was not run. prefill: whether there
     are graphs of prefill.
@@ -177,15 +184,17 @@ def _check_layer(prefill, module, method):
         yield f"{kind} and {name} in graphs of prefill"
     if name.startswith("deepgemm") and envs.SGLANG_JIT_DEEPGEMM_PRECOMPILE.get():
         yield "DeepGEMM's compilation ahead (set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0)"
-    if name == "triton_w8a8_block_fp8_linear" and _is_uneven(module):
+    if "block_fp8" in name and _is_uneven(module):
         yield f"shapes that are no multiples of {TILE}"
+    if _block(owner) not in (None, BLOCK):
+        yield "blocks of other sizes than 128 x 128"
     if getattr(config, "has_g_idx", False) and kind not in ORDERED:
         yield "weights in the order of activations"
     if getattr(config, "zero_points", False):  # AWQ's, which were run, are stated otherwise
         yield "zero points"
     # SGLang's types of weights have no truth value.
-    of_weights = next((getattr(config, name) for name in TYPES if hasattr(config, name)), None)
-    bits = getattr(of_weights, "size_bits", 4)
+    of_weights = [getattr(config, name) for name in TYPES if hasattr(config, name)]
+    bits = getattr(of_weights[0], "size_bits", "an unknown number of") if of_weights else 4
     if bits != 4:
         yield f"{bits} bits"
     if getattr(module, "input_scale", None) is not None:

@@ -30,6 +30,7 @@ import traceback
 import torch
 
 from ..engines import area, graphs, jit, log, session
+from ..engines.quantized import check_run
 from ..engines.session import Unfit, check_configuration, check_source
 from . import attention, facts, prefill, quantized, ranks, weights
 from .folders import folders
@@ -202,6 +203,8 @@ class Session(session.Session):
             (args.kv_cache_dtype not in ("auto", "bf16", "bfloat16"),
              "a quantized KV cache"))
         quantized.check(runner)
+        check_run(quantized.VARIABLE, (runner.use_mla_backend, "multi-head latent attention"),
+                  of="models")
         attention.check(args, envs)
         ranks.check(args, envs)
 

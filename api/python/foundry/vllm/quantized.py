@@ -9,8 +9,8 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated
-from ..engines.quantized import (check_kernel, check_layers, check_run, check_scales, not_run,
-                                 places, remedy_of)
+from ..engines.quantized import (check_kernel, check_layers, check_run, check_scales, has_shared,
+                                 not_run, places, remedy_of)
 from ..engines.session import check_configuration
 from . import facts
 
@@ -139,8 +139,8 @@ def check_model(config, model):
         check_run(VARIABLE, (_is_compiled(config), "torch.compile"),
                   (_is_v1(config), "the V1 runner"), (_has_ranks(config), "several GPUs"),
                   (graphs != GRAPHS, f"the graph mode {graphs}"), of="KV caches in FP8")
-    not_run(VARIABLE, "experts", list(_experts(model)))
     check_layers(VARIABLE, model, KINDS, functools.partial(_check_layer, _on_ranks(config)))
+    not_run(VARIABLE, "experts", list(_experts(model, config.model_config.is_moe)))
 
 
 def _has_deepgemm():
@@ -154,16 +154,18 @@ def _has_deepgemm():
     return deep_gemm.is_deep_gemm_supported()
 
 
-def _experts(model):
-    """Yield what of a model's experts was not run."""
-    for _, module in model.named_modules():
-        if getattr(module, "routed_experts", None) is None:
-            continue
+def _experts(model, expected):
+    """Yield what of a model's experts was not run. expected: whether vLLM says that it has some."""
+    modules = [module for _, module in model.named_modules()]
+    layers = [each for each in modules if getattr(each, "routed_experts", None) is not None]
+    if expected and not layers:
+        yield "no layers of vLLM's for them"
+    if (expected or layers) and any(map(has_shared, modules)):
+        yield "shared experts"
+    for module in layers:
         router = type(getattr(module, "router", None)).__name__
         if router != ROUTER:
             yield f"the router {router}"
-        if getattr(module, "shared_experts", None) is not None:
-            yield "shared experts"
         method = getattr(module.routed_experts, "quant_method", None)
         if type(method).__name__ == "Fp8MoEMethod" and not method.block_quant:
             yield "one scale for each tensor"

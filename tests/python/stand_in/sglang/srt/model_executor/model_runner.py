@@ -56,7 +56,7 @@ class Model:
 
 
 class ModelRunner(ModelRunnerKVCacheMixin):
-    is_generation, is_multimodal, gpu_id = True, False, 0
+    is_generation, is_multimodal, use_mla_backend, gpu_id = True, False, False, 0
     dtype = kv_cache_dtype = "torch.float32"
 
     def __init__(self, args, model_config, is_draft_worker=False, tp_rank=0):
