@@ -56,8 +56,8 @@ def main():
     p.add_argument("--from", dest="caches", metavar="DIR")
     a = p.parse_args(more)
     engine_quantized.run(ENGINE, a, engine_quantized.Options(
-        ["--prefill", a.prefill, "--ranks", str(a.ranks)], sglang_start.ASKED, a.ranks,
-        caches=a.caches, first=a.first), limit)
+        ["--prefill", a.prefill, "--ranks", str(a.ranks)], sglang_start.ASKED,
+        caches=a.caches), limit)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def main():
     more = ["--runner", a.runner, *(("--mode3", "--unmeasured") if a.mode3 else ()),
             *(("--ranks", str(a.ranks)) if a.ranks > 1 else ())]
     engine_quantized.run(ENGINE, a, engine_quantized.Options(
-        more, vllm_start.asked(more), a.ranks, a.image, first=a.first), limit)
+        more, vllm_start.asked(more), image=a.image), limit)
 
 
 if __name__ == "__main__":

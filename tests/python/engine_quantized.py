@@ -328,11 +328,13 @@ def parser():
 
 
 def run(engine, a, options, limit):
-    """Run the starts of kinds, or of all, side by side. a: what parser() has found."""
+    """Run the starts of kinds, or of all, side by side. a: what parser() has found, which sets the
+    ranks and `first` of the options, too.
+    """
     import parts
     parts.need(engine.package)
     import torch
-    names = a.kinds or list(engine.kinds)
+    names, options = a.kinds or list(engine.kinds), options._replace(ranks=a.ranks, first=a.first)
     os.environ[f"FOUNDRY_{engine.package.upper()}_COMPARED"] = str(int(a.compared))
     with tempfile.TemporaryDirectory() as folder:
         # A process of its own, which then frees the GPU.

@@ -11,10 +11,8 @@ import json
 from .facts import hashed
 from .session import check_allowed, check_configuration
 
-
 # Where models have experts that see all tokens.
 SHARED = ("shared_expert", "shared_experts", "share_expert", "shared_mlp", "residual_mlp")
-BLOCK = [128, 128]  # weights of one scale, where these are blocks, that were run
 
 
 def has_shared(module):

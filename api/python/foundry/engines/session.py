@@ -460,19 +460,20 @@ class Session:
             self.watch.stop()
         except Exception as e:  # the image is complete without them
             self.log_bug(e)
-            self.watch.end()
             return False
         return self.attach_files(late)
 
-    def follow_caches(self):
-        """From now on also attach the files that this start uses while the engine serves."""
-        if self.watch.follower:
-            return
+    def follow_caches(self, more):
+        """From now on also attach the files that this start uses while the engine serves.
+
+        more: what attach_files() has returned. If that is false, or there is no image, nothing more
+        is noted.
+        """
         try:
-            if self.sealed or self.image:
-                watch.follow(self)
-            else:
+            if not more or not (self.sealed or self.image):
                 self.watch.end()
+            elif not self.watch.follower:
+                watch.follow(self)
         except Exception as e:  # such as too many threads
             self.log_bug(e)
             self.watch.end()

@@ -10,8 +10,8 @@ import os
 
 from ..engines import attach
 from ..engines.facts import stated, tuned
-from ..engines.quantized import (BLOCK, check_kernel, check_layers, check_run, check_scales,
-                                 not_run, places, remedy_of)
+from ..engines.quantized import (check_kernel, check_layers, check_run, check_scales, not_run,
+                                 places, remedy_of)
 from ..engines.session import check_configuration
 from . import experts, facts, weights
 
@@ -44,6 +44,7 @@ TUNED = ("srt/layers/moe/moe_runner/triton_utils/configs/*/*.json",
 TYPES = ("weight_type", "quant_type")  # where a configuration has the type of weights
 TILE = 128  # weights in each direction that the kernel of CUTLASS for blocks multiplies
 ROWS = 64  # the same for DeepGEMM, of outputs
+BLOCK = [128, 128]  # the blocks of weights with one scale that were run
 _NO_DEEPGEMM = ("deepgemm", "start with --fp8-gemm-backend cutlass")
 _REMEDIES = (_NO_DEEPGEMM,
              ("fp8_marlin", "set SGLANG_FORCE_FP8_MARLIN=0"),

@@ -302,10 +302,7 @@ class Session(session.Session):
         if sampler:
             self.watch.add(sampler)
             more = self.attach_files(late=True)
-        if more:
-            self.follow_caches()
-        else:
-            self.watch.end()
+        self.follow_caches(more)
 
     def sampler(self):
         """Let FlashInfer compile its sampler, which takes minutes, unless it has. Return the path

@@ -237,10 +237,8 @@ class Session(session.Session):
             self.capture.pause()
         else:
             done = self.warm_up_aside(original)
-        if self.watch and self.end_caches():
-            self.follow_caches()
-        elif self.watch:
-            self.watch.end()
+        if self.watch:
+            self.follow_caches(self.end_caches())
         return done
 
     def warm_up_aside(self, original):
