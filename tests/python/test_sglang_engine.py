@@ -371,7 +371,7 @@ class Engine(unittest.TestCase):
         self.assertEqual((len(tensors), len(entire)), (3, 3))
         one = runner.Session.__new__(runner.Session)
         one.ordinal, one.runner, one.prefill = 0, types.SimpleNamespace(model=None), None
-        one.ahead, one.seconds = types.SimpleNamespace(join=lambda: None), {}
+        one.ahead, one.seconds = types.SimpleNamespace(is_alive=lambda: False), {}
         one.image = types.SimpleNamespace(
             graphs=lambda: names, launch=lambda key, stream: launched.append((key, stream)))
         one.text, one.written = lambda name: text, lambda: tensors

@@ -157,10 +157,27 @@ class Engine(unittest.TestCase):
     def test_triton_keeps_what_is_computed_ahead(self):
         from triton.backends.nvidia.compiler import get_ptxas_version
         from triton.runtime.cache import triton_key
-        ahead.begin(90).join()
+        ahead.begin(functools.partial(ahead.triton, 90)).join()
         self.assertEqual(triton_key.cache_info().currsize, 1)
         get_ptxas_version(90)
         self.assertEqual(get_ptxas_version.cache_info().hits, 1)
+
+    def test_inductor_keeps_what_is_computed_ahead(self):
+        from torch._inductor import codecache
+        wanted = codecache.torch_key()
+        codecache.torch_key.clear()
+        ahead.begin(ahead.inductor).join()
+        with mock.patch.object(codecache, "build_code_hash", side_effect=AssertionError):
+            self.assertEqual(codecache.torch_key(), wanted)
+
+    def test_inductor_is_prepared_for_images_with_compiled_code(self):
+        one = object.__new__(worker.Session)
+        one.ordinal = 0
+        with mock.patch.object(torch.cuda, "get_device_capability", return_value=(9, 0)):
+            for found, wanted in (({worker.CODE: "5eed"}, 1), ({worker.CODE: compiled.NONE}, 0),
+                                  ({}, 0)):
+                one.found = found
+                self.assertEqual(one.steps_ahead()[:-1], [ahead.inductor] * wanted)
 
     def test_the_caches_have_their_folders(self):
         from vllm import envs

@@ -6,6 +6,7 @@ has all memory that profiling, warming up and capturing leave; the image provide
 plug-in subclasses Session and calls its methods from the engine's phases.
 """
 import contextlib
+import functools
 import gc
 import importlib
 import itertools
@@ -338,12 +339,21 @@ class Session:
             self.mode = "load"
             self.freeze()
             log.debug("Foundry: found '%s' in the store", self.chosen)
-            major, minor = torch.cuda.get_device_capability(ordinal)
-            self.ahead = ahead.begin(10 * major + minor)
+            self.ahead = ahead.begin(*self.steps_ahead())
         self.base = base_for_name(self.ref)
         torch.cuda.empty_cache()
         self.capture = Capture(base=self.base, size=SIZE, aside=ASIDE, device=ordinal)
         self.begin_caches(text, places)
+
+    def steps_ahead(self):
+        """Return what a thread does while the model is loaded, as functions."""
+        major, minor = torch.cuda.get_device_capability(self.ordinal)
+        return [functools.partial(ahead.triton, 10 * major + minor)]
+
+    def wait_ahead(self):
+        """Wait for the thread of steps_ahead(), which usually has ended."""
+        if self.ahead.is_alive():
+            self.timed("wait for hashes", self.ahead.join)
 
     def look(self, wanted):
         """Choose the image in the store; if none fits, fetch those of the registry, and choose

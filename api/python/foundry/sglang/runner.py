@@ -422,7 +422,7 @@ class Session(session.Session):
         # A capture leaves its buffers so.
         decode.buffers.seq_lens.fill_(decode.seq_len_fill_value)
         decode.buffers.seq_lens_cpu.fill_(decode.seq_len_fill_value)
-        self.timed("wait for Triton", self.ahead.join)
+        self.wait_ahead()
 
     def warm_up(self):
         """Decode once without a graph. It loads kernels that a prefill needs, too; in a start

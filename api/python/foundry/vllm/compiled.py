@@ -12,6 +12,8 @@ import os
 
 import torch
 
+NONE = "none"  # the identity() of no code
+
 
 class _Stop(BaseException):
     """Ends the first call of a part when its code is loaded. vLLM catches Exception alone."""
@@ -145,10 +147,10 @@ def load(model, config, shared, wanted):
 
 def identity(files, config):
     """Return a hash of compiled code: of `files`, and of vLLM's artifacts in the cache folder of a
-    configuration. "none" if there is no compiled code. Raises OSError if a file is missing.
+    configuration. NONE if there is no compiled code. Raises OSError if a file is missing.
     """
     if not files:
-        return "none"
+        return NONE
     hashes = []
     for path in paths(files, config):
         with open(path, "rb") as f:

@@ -23,7 +23,7 @@ import torch
 from vllm.logger import init_logger
 
 from .._lib import Error
-from ..engines import area, graphs, log, ranks, session, weights
+from ..engines import ahead, area, graphs, log, ranks, session, weights
 from ..engines.session import Unfit
 from . import compiled, facts, infos, pieces, quantized, runners, supported
 from .folders import folders
@@ -34,6 +34,7 @@ log.use(logger)
 AVAILABLE = facts.PREFIX + "available_bytes"
 LAYOUT = facts.PREFIX + "layout"
 SHARED = facts.PREFIX + "code.shared"
+CODE = facts.PREFIX + "compiled"
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
 PACKAGES = ("vllm.", "torch.nn.")
@@ -123,6 +124,12 @@ class Session(session.Session):
         self.also = infos.files(self.worker.vllm_config.model_config)
         self.begin(self.worker.local_rank, facts.early(self.worker), folders)
 
+    def steps_ahead(self):
+        steps = super().steps_ahead()
+        if self.found.get(CODE, compiled.NONE) != compiled.NONE:
+            steps.insert(0, ahead.inductor)  # compiled code is loaded before kernels
+        return steps
+
     def load_model(self, original, **kwargs):
         with self.placing():
             original(**kwargs)
@@ -193,11 +200,12 @@ class Session(session.Session):
         model = self.worker.model_runner.get_model()
         if not compiled.parts(model):
             return None
+        self.wait_ahead()
         start = time.monotonic()
         with area.Area(self.capture, self.ordinal, outside=True):
             self.shared = compiled.Shared(self.found.get(SHARED, "{}"))
             self.code, why = compiled.load(model, self.worker.vllm_config, self.shared,
-                                           self.found.get(facts.PREFIX + "compiled"))
+                                           self.found.get(CODE))
         self.seconds["compiled code"] = time.monotonic() - start
         return why
 
@@ -231,7 +239,7 @@ class Session(session.Session):
             self.also = [*self.also, *compiled.paths(self.code, self.worker.vllm_config)]
             self.turn(failed)
         if self.mode == "load":
-            self.timed("wait for Triton", self.ahead.join)
+            self.wait_ahead()
             with self.filling():
                 done = original()
             self.capture.pause()
