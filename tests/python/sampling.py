@@ -15,31 +15,52 @@ EVERY = 0.001  # seconds
 PARTS = 3      # of a file's path are shown
 
 
+class Call:
+    """The seconds of calls of a function from one place, and the calls that it made."""
+
+    def __init__(self):
+        self.seconds, self.calls = 0.0, collections.defaultdict(Call)
+
+    def add(self, places, seconds):
+        """Add seconds to the calls of the functions at `places`, each of which called the next."""
+        self.seconds += seconds
+        if places:
+            self.calls[places[0]].add(places[1:], seconds)
+
+    def lines(self, least, depth=0):
+        """Yield a line for each call of at least `least` seconds, behind that of its caller."""
+        for place, call in sorted(self.calls.items(), key=lambda each: -each[1].seconds):
+            if call.seconds >= least:
+                yield f"{1000 * call.seconds:9.1f}  {' ' * depth}{place}"
+                yield from call.lines(least, depth + 1)
+
+
 class Samples(threading.Thread):
-    """The seconds of the main thread at each line (`alone`), and in each function and what it calls
-    (`total`). A sample counts as long as it took since the one before, because while other threads
-    hold the interpreter's lock there are fewer. What takes long and is no call counts for a line
-    behind it.
+    """The seconds of the main thread: at each line (`alone`), in each function and what it calls
+    (`total`), and the same by callers (`calls`). A sample counts as long as it took since the one
+    before, because while other threads hold the interpreter's lock there are fewer. What takes long
+    and is no call counts for a line behind it.
     """
 
     def __init__(self):
         super().__init__(name="samples", daemon=True)
         self.count, self.total, self.alone = 0, collections.Counter(), collections.Counter()
-        self._ended = threading.Event()
+        self.calls, self._ended = Call(), threading.Event()
 
     def run(self):
         main, before = threading.main_thread().ident, time.monotonic()
         while not self._ended.wait(EVERY):
-            frame, functions = sys._current_frames()[main], set()
+            frame, functions = sys._current_frames()[main], []
             now = time.monotonic()
             seconds, before = now - before, now
             self.count += 1
             self.alone[_place(frame.f_code, frame.f_lineno)] += seconds
             while frame:
-                functions.add(_place(frame.f_code, frame.f_code.co_firstlineno))
+                functions.append(_place(frame.f_code, frame.f_code.co_firstlineno))
                 frame = frame.f_back
-            for place in functions:
+            for place in set(functions):
                 self.total[place] += seconds
+            self.calls.add(functions[::-1], seconds)
 
     def end(self):
         self._ended.set()
@@ -52,9 +73,9 @@ def _place(code, line):
 
 
 @contextlib.contextmanager
-def shown(what, functions=120, lines=40):
+def shown(what, functions=80, lines=40, least=0.005):
     """Print the functions and the lines in which the main thread was most of the time of the with
-    block.
+    block, and the tree of all calls of at least `least` seconds.
     """
     samples, interval = Samples(), sys.getswitchinterval()
     sys.setswitchinterval(EVERY / 2)  # so that it need not wait long for the interpreter's lock
@@ -71,4 +92,4 @@ def shown(what, functions=120, lines=40):
             print(f"milliseconds {name}:")
             for place, found in counts.most_common(most):
                 print(f"{1000 * found:9.1f}  {place}")
-        print(flush=True)
+        print("milliseconds by callers:", *samples.calls.lines(least), "", sep="\n", flush=True)
