@@ -648,21 +648,14 @@ class Compile(Script):
 
     def test_inference_mode_at_the_start(self):
         self.both("""
-            class Mode:
-                now = []
-                def __init__(self, mode=True):
-                    self.mode = mode
-                def __enter__(self):
-                    self.now.append(self.mode)
-                def __exit__(self, *_):
-                    self.now.pop()
             make, starts, model, x = torch.empty, [], made(), full(1.0)
             def empty(*args, **kwargs):
-                assert not starts or Mode.now[-1:] != [True], "a tensor of inference mode"
-                return make(*args, **kwargs)
-            torch.inference_mode, torch.empty = Mode, empty
+                made = make(*args, **kwargs)
+                assert not starts or not made.is_inference(), "a tensor of inference mode"
+                return made
+            torch.empty = empty
             starts.append(1)
-            with Mode():
+            with torch.inference_mode():
                 fast = begin(model, x)
                 starts.clear()
                 assert said(lambda: values(fast(full(1.0)).sums)) == (3.5, [])

@@ -177,25 +177,17 @@ class Outputs(Folder):
 
     def test_tensors_are_of_the_mode_of_the_load(self):
         self.counted("""
-            import contextlib
-            mode = [False]
-            @contextlib.contextmanager
-            def inference_mode(on=True):
-                before, mode[0] = mode[0], on
-                yield
-                mode[0] = before
-            torch.inference_mode, modes = inference_mode, []
-            torch.is_inference_mode_enabled = lambda: mode[0]
+            modes = []
             def noted(tensor):
-                modes.append(mode[0])
+                modes.append(torch.is_inference_mode_enabled())
                 return real(tensor)
             _torch.view = noted
             plain = fdry.CUDAGraph.load('one.json')
-            with inference_mode():
+            with torch.inference_mode():
                 inside = fdry.CUDAGraph.load('one.json')
                 plain.outputs
             inside.outputs
-            assert modes == [False, True] and not mode[0], modes
+            assert modes == [False, True] and not torch.is_inference_mode_enabled(), modes
             """)
 
 
@@ -203,25 +195,17 @@ class Compiled(Script):
     def test_a_start_makes_no_view_of_a_call(self):
         found = self.both("""
             from foundry import _torch
-            count, real, modes, mode = [0], _torch.view, [], [False]
+            count, real, modes = [0], _torch.view, []
             def counted(tensor):
                 count[0] += 1
-                modes.append(mode[0])
+                modes.append(torch.is_inference_mode_enabled())
                 return real(tensor)
-            class Mode:
-                def __init__(self, on=True):
-                    self.on = on
-                def __enter__(self):
-                    self.before, mode[0] = mode[0], self.on
-                def __exit__(self, *_):
-                    mode[0] = self.before
-            torch.inference_mode, torch.is_inference_mode_enabled = Mode, lambda: mode[0]
             _torch.view = counted
             model = made()
             fast = begin(model, *({"x": full(1.0), "scale": float(i)} for i in range(8)),
                          outputs="view")
             print(count[0], end=" ")
-            with Mode(), torch.no_grad():
+            with torch.inference_mode(), torch.no_grad():
                 one = fast(x=full(3.0), scale=5.0)
                 print(count[0], end=" ")
                 two = fast(x=full(4.0), scale=5.0)

@@ -157,7 +157,23 @@ def set_default_device(_):
     pass
 
 
-inference_mode = contextlib.nullcontext
+class inference_mode(contextlib.ContextDecorator):
+    """Memory that is allocated inside can be changed in place inside alone."""
+
+    on = [False]
+
+    def __init__(self, mode=True):
+        self.mode = mode
+
+    def __enter__(self):
+        self.on.append(self.mode)
+
+    def __exit__(self, *_):
+        self.on.pop()
+
+
+def is_inference_mode_enabled():
+    return inference_mode.on[-1]
 
 
 _grad = [True]
@@ -180,6 +196,7 @@ class _Memory:
 
     def __init__(self, addr, nbytes, keep):
         self.addr, self.nbytes, self._keep = addr, nbytes, keep
+        self.inference = is_inference_mode_enabled()
 
     def __del__(self):
         if self._keep is None:
@@ -308,6 +325,14 @@ class Tensor:
 
     # --- elements ---
 
+    def is_inference(self):
+        return self._memory.inference
+
+    def _changing(self):
+        if self.is_inference() and not is_inference_mode_enabled():
+            raise RuntimeError("Inplace update to inference tensor outside InferenceMode")
+        self._version += 1
+
     def __add__(self, other):
         result, n = empty(self.shape), self.numel()
         _driver.launch(b"vecadd", n, *(ctypes.c_uint64(t._addr) for t in (self, other, result)),
@@ -315,7 +340,8 @@ class Tensor:
         return result
 
     def copy_(self, other):
-        n, self._version = self.numel(), self._version + 1
+        n = self.numel()
+        self._changing()
         if self.dtype is float32:
             _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr),
                            ctypes.c_size_t(n))
@@ -335,14 +361,15 @@ class Tensor:
         return result
 
     def mul_(self, factor):
-        n, self._version = self.numel(), self._version + 1
+        n = self.numel()
+        self._changing()
         _driver.launch(b"scale", n, ctypes.c_uint64(self._addr), ctypes.c_float(factor),
                        ctypes.c_int(n))
         return self
 
     def fill_(self, value):
         cuda.synchronize()
-        self._version += 1
+        self._changing()
         data = struct.pack("f", value) * self.numel()
         _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data,
                      ctypes.c_size_t(len(data)))
@@ -350,6 +377,7 @@ class Tensor:
 
     def zero_(self):
         cuda.synchronize()
+        self._changing()
         _driver.call("cuMemsetD8_v2", ctypes.c_uint64(self._addr), ctypes.c_ubyte(0),
                      ctypes.c_size_t(self.nbytes))
         return self

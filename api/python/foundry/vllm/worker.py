@@ -58,6 +58,7 @@ def wrap(worker):
             setattr(worker, name, made.wrapped(name, getattr(worker, name)))
 
 
+@torch.inference_mode()  # vLLM makes some of them in it
 def clear_workspaces():
     """Set vLLM's workspaces to zero. What a step has left there means nothing to the next one, and
     an image would hold it: those of mixtures of experts have hundreds of megabytes.

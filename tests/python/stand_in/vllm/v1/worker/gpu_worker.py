@@ -46,6 +46,7 @@ class Worker:
     def load_model(self):
         self.model_runner.load_model()
 
+    @torch.inference_mode()
     def determine_available_memory(self):
         COUNTS["profile"] += 1
         self.collective()
