@@ -96,13 +96,16 @@ class Notes:
         setattr(owner, name, counted)
 
     def count_triton(self, shown):
-        """Count the kernels that Triton compiles and does not find in its cache."""
+        """Count the kernels that Triton compiles and does not find in its cache, also by name."""
         import triton
         listener = getattr(getattr(triton, "knobs", None), "compilation", None)
 
-        def compiled(*_args, cache_hit=False, **_kwargs):
-            self.counts[shown] += not cache_hit
-            self.write()
+        def compiled(*_args, metadata=None, cache_hit=False, **_kwargs):
+            if not cache_hit:
+                self.counts[shown] += 1
+                name = f"{shown} {(metadata or {}).get('name')}"
+                self.counts[name] = self.counts.get(name, 0) + 1
+                self.write()
         if listener is not None:
             listener.listener = compiled
 
@@ -211,8 +214,8 @@ def done_for_requests(one):
     first request that needs them.
     """
     counts = one.get("counts", {})
-    return {name: count - counts[name] for name, count in one.get("counts after", {}).items()
-            if count != counts[name]}
+    return {name: count - counts.get(name, 0) for name, count in one.get("counts after", {}).items()
+            if count != counts.get(name, 0)}
 
 
 STARTS = {"first": "first", "plain": "plain", "elsewhere": "next", "later": "next"}
