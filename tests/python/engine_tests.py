@@ -107,6 +107,23 @@ class Starts:
         self.first()
         self.start(counts="LOADED", options="weight=7.0", weight=7.0)
 
+    AHEAD = textwrap.dedent("""
+        import time
+        from foundry.engines import ahead
+        begin = ahead.begin
+        def fail():
+            raise OSError("of a test")
+        def slow(*steps):
+            assert len(steps) == STEPS, steps
+            return begin(fail, *steps, lambda: time.sleep(0.5))
+        ahead.begin = slow
+        """)
+
+    def test_a_later_start_waits_for_what_is_done_ahead(self):
+        self.first()
+        log = self.start(before=self.AHEAD.replace("STEPS", "1"), counts="LOADED")
+        self.assertIn("wait for hashes 0.", log)
+
     def test_a_start_says_which_long_step_begins(self):
         for log, steps in (
                 (self.sealed(), (r"sealing 3 graphs as 'test', from \d+ MiB of memory",

@@ -179,6 +179,12 @@ class Engine(unittest.TestCase):
                 one.found = found
                 self.assertEqual(one.steps_ahead()[:-1], [ahead.inductor] * wanted)
 
+    def test_a_worker_imports_inductor(self):
+        """If not, torch's hash would not be computed ahead."""
+        code = ("import sys\nimport vllm.v1.worker.gpu_worker\n"
+                "assert 'torch._inductor.codecache' in sys.modules")
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
     def test_the_caches_have_their_folders(self):
         from vllm import envs
         from vllm.utils import deep_gemm

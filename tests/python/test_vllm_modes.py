@@ -5,6 +5,7 @@ import shutil
 import textwrap
 
 import suite
+from engine_tests import Starts
 from vllm_scripts import ENGINE, Engine
 
 
@@ -33,6 +34,12 @@ class Modes(Engine):
                 counts=once.replace("ONCE", "LOADED"), options=options, FOUNDRY_VLLM=runner))
 
     PIECES = "mode=3, graphs='FULL_AND_PIECEWISE'"
+
+    def test_compiled_code_waits_for_the_hashes_by_which_it_is_found(self):
+        self.start(options=self.PIECES)
+        log = self.start(options=self.PIECES, counts="LOADED",
+                         before=Starts.AHEAD.replace("STEPS", "2"))
+        self.assertRegex(log, r"wait for hashes 0\.\d+, compiled code")
 
     def test_compiled_code_that_is_gone_is_compiled_and_captured_again(self):
         self.start(options=self.PIECES)

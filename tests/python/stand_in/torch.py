@@ -12,6 +12,7 @@ import os
 import pickle
 import struct
 import sys
+import threading
 import time
 import types
 
@@ -158,22 +159,23 @@ def set_default_device(_):
 
 
 class inference_mode(contextlib.ContextDecorator):
-    """Memory that is allocated inside can be changed in place inside alone."""
+    """Memory that is allocated inside can be changed in place inside alone. A thread's own."""
 
-    on = [False]
+    now = threading.local()
 
     def __init__(self, mode=True):
-        self.mode = mode
+        self.mode, self.before = mode, []
 
     def __enter__(self):
-        self.on.append(self.mode)
+        self.before.append(is_inference_mode_enabled())
+        self.now.on = self.mode
 
     def __exit__(self, *_):
-        self.on.pop()
+        self.now.on = self.before.pop()
 
 
 def is_inference_mode_enabled():
-    return inference_mode.on[-1]
+    return getattr(inference_mode.now, "on", False)
 
 
 _grad = [True]

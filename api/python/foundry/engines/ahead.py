@@ -2,9 +2,9 @@
 """Host work of a later start that a thread does beside the loading of weights.
 
 Triton finds a kernel in its cache by a hash of its own files, 400 MB, and of the version of an
-assembler that it asks. Inductor finds compiled code by a hash of torch's sources. An engine
-computes them while it profiles or captures, which a later start omits. They would delay the first
-kernel by half a second, and compiled code by 0.2 s.
+assembler that it asks. Inductor finds compiled code by the same hash and one of torch's sources. An
+engine computes them while it profiles or captures, which a later start omits. They would delay the
+first kernel by half a second, and compiled code by 0.2 s more.
 """
 import sys
 import threading
@@ -27,6 +27,8 @@ def inductor():
     codecache = sys.modules.get("torch._inductor.codecache")
     if codecache:
         codecache.torch_key()
+    else:
+        log.debug("Foundry: torch's hash is not computed ahead, because Inductor is not imported")
 
 
 def _run(steps):

@@ -128,7 +128,7 @@ class Session(session.Session):
     def steps_ahead(self):
         steps = super().steps_ahead()
         if self.found.get(CODE, compiled.NONE) != compiled.NONE:
-            steps.insert(0, ahead.inductor)  # compiled code is loaded before kernels
+            steps.insert(0, ahead.inductor)
         return steps
 
     def load_model(self, original, **kwargs):

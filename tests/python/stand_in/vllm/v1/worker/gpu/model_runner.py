@@ -86,6 +86,7 @@ class GPUModelRunner:
     def get_model(self):
         return self.model
 
+    @torch.inference_mode()
     def profile_run(self):
         peak = [torch.empty((1 << 20,)) for _ in range(3)]
         if self.model.do_not_compile:
@@ -114,10 +115,12 @@ class GPUModelRunner:
 
     _dummy_pooler_run = _dummy_sampler_run
 
+    @torch.inference_mode()
     def capture_model(self):
         gpu_worker.COUNTS["capture"] += 1
         self.cudagraph_manager.capture(self.model)
         return 0
 
+    @torch.inference_mode()
     def decode(self, size, mode=None):
         return self.cudagraph_manager.run(self.model, size, mode)
