@@ -110,13 +110,14 @@ class Watch(Notes):
 
     def write(self):
         from vllm.compilation.counter import compilation_counter as compiled
-        self.counts.update({
-            "Dynamo": compiled.num_aot_compiles,
-            "Inductor": compiled.num_compiled_artifacts_saved,
-            "pieces searched": compiled.num_inductor_compiles,
-            "code loaded": compiled.num_aot_artifacts_loaded,
-            "graphs captured": compiled.num_cudagraph_captured})
-        super().write()
+        with self.lock:
+            self.counts.update({
+                "Dynamo": compiled.num_aot_compiles,
+                "Inductor": compiled.num_compiled_artifacts_saved,
+                "pieces searched": compiled.num_inductor_compiles,
+                "code loaded": compiled.num_aot_artifacts_loaded,
+                "graphs captured": compiled.num_cudagraph_captured})
+            super().write()
 
     def install(self):
         import torch

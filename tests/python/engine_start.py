@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 
 QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu",
@@ -62,12 +63,21 @@ class Notes:
 
     def __init__(self, **counts):
         self.seconds, self.counts = {}, counts
+        self.lock = threading.RLock()  # several threads count
 
     def write(self):
         path = f"{os.environ[NOTES]}.{os.getpid()}"
-        with open(path + ".new", "w", encoding="utf-8") as f:
-            json.dump({**self.seconds, "counts": self.counts}, f)
-        os.rename(path + ".new", path)  # a reader sees all of it
+        with self.lock:
+            with open(path + ".new", "w", encoding="utf-8") as f:
+                json.dump({**self.seconds, "counts": self.counts}, f)
+            os.rename(path + ".new", path)  # a reader sees all of it
+
+    def add(self, *names):
+        """Count something once, under each of its names."""
+        with self.lock:
+            for name in names:
+                self.counts[name] = self.counts.get(name, 0) + 1
+            self.write()
 
     def wait(self):
         """Wait until this start may begin its engine. Note the seconds."""
@@ -90,8 +100,7 @@ class Notes:
         original = getattr(owner, name)
 
         def counted(*args, **kwargs):
-            self.counts[shown] += 1
-            self.write()
+            self.add(shown)
             return original(*args, **kwargs)
         setattr(owner, name, counted)
 
@@ -102,10 +111,7 @@ class Notes:
 
         def compiled(*_args, metadata=None, cache_hit=False, **_kwargs):
             if not cache_hit:
-                self.counts[shown] += 1
-                name = f"{shown} {(metadata or {}).get('name')}"
-                self.counts[name] = self.counts.get(name, 0) + 1
-                self.write()
+                self.add(shown, f"{shown} {(metadata or {}).get('name')}")
         if listener is not None:
             listener.listener = compiled
 

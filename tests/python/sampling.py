@@ -23,16 +23,20 @@ class Call:
 
     def add(self, places, seconds):
         """Add seconds to the calls of the functions at `places`, each of which called the next."""
-        self.seconds += seconds
-        if places:
-            self.calls[places[0]].add(places[1:], seconds)
+        call = self
+        for place in places:
+            call = call.calls[place]
+            call.seconds += seconds
 
-    def lines(self, least, depth=0):
+    def lines(self, least):
         """Yield a line for each call of at least `least` seconds, behind that of its caller."""
-        for place, call in sorted(self.calls.items(), key=lambda each: -each[1].seconds):
-            if call.seconds >= least:
+        left = [(0, "", self)]
+        while left:
+            depth, place, call = left.pop()
+            if place:
                 yield f"{1000 * call.seconds:9.1f}  {' ' * depth}{place}"
-                yield from call.lines(least, depth + 1)
+            left += sorted(((depth + 1, place, each) for place, each in call.calls.items()
+                            if each.seconds >= least), key=lambda each: each[2].seconds)
 
 
 class Samples(threading.Thread):
