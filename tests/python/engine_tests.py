@@ -108,15 +108,18 @@ class Starts:
         self.start(counts="LOADED", options="weight=7.0", weight=7.0)
 
     AHEAD = textwrap.dedent("""
-        import time
+        import threading
         from foundry.engines import ahead
-        begin = ahead.begin
+        begin, joined = ahead.begin, threading.Event()
         def fail():
             raise OSError("of a test")
-        def slow(*steps):
+        def until_joined(*steps):
             assert len(steps) == STEPS, steps
-            return begin(fail, *steps, lambda: time.sleep(0.5))
-        ahead.begin = slow
+            thread = begin(fail, *steps, joined.wait)
+            join = thread.join
+            thread.join = lambda: (joined.set(), join())
+            return thread
+        ahead.begin = until_joined
         """)
 
     def test_a_later_start_waits_for_what_is_done_ahead(self):
