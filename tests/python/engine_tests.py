@@ -96,6 +96,26 @@ class Files:
         self.assertNotIn("loading 'test.weights'", log)
 
 
+def slow_thread(steps):
+    """Return code for a start whose work ahead has so many steps: one more fails before them, and
+    the thread ends when the start waits for it.
+    """
+    return textwrap.dedent(f"""
+        import threading
+        from foundry.engines import ahead
+        begin, joined = ahead.begin, threading.Event()
+        def fail():
+            raise OSError("of a test")
+        def until_joined(*steps):
+            assert len(steps) == {steps}, steps
+            thread = begin(fail, *steps, joined.wait)
+            join = thread.join
+            thread.join = lambda: (joined.set(), join())
+            return thread
+        ahead.begin = until_joined
+        """)
+
+
 class Starts:
     """Tests for a subclass of Engine.
 
@@ -107,24 +127,9 @@ class Starts:
         self.first()
         self.start(counts="LOADED", options="weight=7.0", weight=7.0)
 
-    AHEAD = textwrap.dedent("""
-        import threading
-        from foundry.engines import ahead
-        begin, joined = ahead.begin, threading.Event()
-        def fail():
-            raise OSError("of a test")
-        def until_joined(*steps):
-            assert len(steps) == STEPS, steps
-            thread = begin(fail, *steps, joined.wait)
-            join = thread.join
-            thread.join = lambda: (joined.set(), join())
-            return thread
-        ahead.begin = until_joined
-        """)
-
     def test_a_later_start_waits_for_what_is_done_ahead(self):
         self.first()
-        log = self.start(before=self.AHEAD.replace("STEPS", "1"), counts="LOADED")
+        log = self.start(before=slow_thread(1), counts="LOADED")
         self.assertIn("wait for hashes 0.", log)
 
     def test_a_start_says_which_long_step_begins(self):

@@ -5,7 +5,7 @@ import shutil
 import textwrap
 
 import suite
-from engine_tests import Starts
+from engine_tests import slow_thread
 from vllm_scripts import ENGINE, Engine
 
 
@@ -37,8 +37,7 @@ class Modes(Engine):
 
     def test_compiled_code_waits_for_the_hashes_by_which_it_is_found(self):
         self.start(options=self.PIECES)
-        log = self.start(options=self.PIECES, counts="LOADED",
-                         before=Starts.AHEAD.replace("STEPS", "2"))
+        log = self.start(options=self.PIECES, counts="LOADED", before=slow_thread(2))
         self.assertRegex(log, r"wait for hashes 0\.\d+, compiled code")
 
     def test_compiled_code_that_is_gone_is_compiled_and_captured_again(self):
