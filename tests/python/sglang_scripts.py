@@ -109,7 +109,7 @@ def prefills(runner, weight=3.0):
             assert set(prefill.execute(tokens).tolist()) == {wanted}, (tokens, wanted)
 
 PLAIN = {"profile": 1, "capture": 1, "dummy_run": 0}
-LOADED = {"profile": 0, "capture": 0, "dummy_run": 1}
+LOADED = {"profile": 0, "capture": 0, "dummy_run": 3}
 """
 
 

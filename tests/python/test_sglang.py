@@ -2,6 +2,7 @@
 """foundry.sglang with a small engine in SGLang's place, on the software driver; each start is a
 process of its own.
 """
+import re
 import textwrap
 
 import engine_tests
@@ -116,7 +117,9 @@ class Starts(Engine, engine_tests.Starts):
             log = self.start(options=options)
             self.assertIn("captured and sealed", log)
             self.assertIn(says, log)
-            self.assertIn("loaded", self.start(counts="LOADED", options=options))
+            sizes = 2 if "cuda_graph_bs_decode" in options else 3
+            self.assertIn("loaded", self.start(counts=f"{{**LOADED, 'dummy_run': {sizes}}}",
+                                               options=options))
         log = self.start(STAND_IN_SGLANG="0.6")
         self.assertIn("sglang is 0.6 here and 0.5.15.post1 in the image", log)
 
@@ -305,6 +308,20 @@ class Starts(Engine, engine_tests.Starts):
             """, counts=self.AGAIN)
         self.assertIn("there is no ref 'test' in the store", log)
         self.assertIn("captured and sealed", log)
+
+    def test_a_warm_up_has_the_sizes_of_a_capture_in_its_order(self):
+        """Else torch.compile() would make other code than the image carries."""
+        self.first()
+        log = self.start(before="""
+            from sglang.srt.model_executor.runner.base_runner import BaseRunner
+            dummy_run = BaseRunner._dummy_run
+
+            def noted(runner, size, **more):
+                print("decoded", size)
+                dummy_run(runner, size, **more)
+            BaseRunner._dummy_run = noted
+            """, counts="LOADED")
+        self.assertEqual(re.findall("^decoded (.*)$", log, re.MULTILINE), ["4", "2", "1"])
 
     def test_a_warm_up_that_fails_is_left_to_the_first_request(self):
         self.first()

@@ -425,12 +425,16 @@ class Session(session.Session):
         self.wait_ahead()
 
     def warm_up(self):
-        """Decode once without a graph. It loads kernels that a prefill needs, too; in a start
-        without an image, the capture loads them.
+        """Decode without graphs. It loads kernels that a prefill needs, too; in a start without an
+        image, the capture loads them.
+
+        Functions with torch.compile are compiled for the first size that they meet, then for any,
+        and for one. The sizes have the order of a capture, so the image's caches have this code.
         """
         decode = self.runner.decode_cuda_graph_runner
         try:
-            decode._dummy_run(1, buffers=decode.buffers)
+            for size in dict.fromkeys((*sorted(decode.capture_bs)[:-3:-1], 1)):
+                decode._dummy_run(size, buffers=decode.buffers)
             torch.cuda.synchronize()
         except Exception as e:  # the first request loads them
             self.log_bug(e)
