@@ -31,7 +31,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import engine_start  # noqa: E402
 from engine_start import (QWEN3, STARTS, Notes, age, digest, entry_points,  # noqa: E402
                           equal_answers, first_and_later, limit_time, model_in, nothing_done,
-                          notes, pretend, scale, show_table, write_model)
+                          notes, pretend, scale, show_table, strict, write_model)
 
 BEGIN = time.monotonic()
 PHASES = {"init_torch_distributed": "device", "load_model": "weights",
@@ -311,7 +311,8 @@ def whole(more, limit):
     compile, not even for requests. Each begins its engine when the one before has ended.
     """
     with tempfile.TemporaryDirectory() as folder:
-        begun = [begin(limit, title, mode, folder, *more, gate=True)
+        begun = [begin(limit, title, mode, folder, *more, gate=True,
+                       **strict("SGLANG", mode))
                  for title, mode in STARTS.items()]
         caches = os.path.join(folder, "caches")
         return first_and_later(begun, lambda: shutil.rmtree(caches, ignore_errors=True), ASKED)

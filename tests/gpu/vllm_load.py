@@ -3,7 +3,8 @@
 """vLLM under load: the answers and the speed of a later start beside those of plain vLLM.
 
     python3 tests/gpu/vllm_load.py [--requests 1000] [--rate 150] [--rounds 3] [--steps 3]
-                                   [--later 1] [--invariant] [--mode3] [--profile] [--limit SECONDS]
+                                   [--later 1] [--invariant] [--mode3 [--unmeasured]] [--big]
+                                   [--runner V1] [--profile] [--limit SECONDS]
 
 First, requests of many lengths arrive at once, in batches of several sizes, with chunked prefill,
 prefix caching and seeded sampling. Tokens and logprobs of plain vLLM, a first and a later start
@@ -22,8 +23,10 @@ Then the engines serve the same timed requests in turns, while the others are id
 on the time there, so answers may differ even between two plain engines. The test prints throughput
 and latencies of each turn, and how many of its first batches are those of other turns. With
 --invariant, vLLM runs in its batch-invariant mode, and all answers to timed requests must be equal.
-With --mode3, vLLM compiles the model, its default; each engine but the later ones does so itself.
-When the limit is reached, the script ends the engines and prints what it has.
+With --mode3, vLLM compiles the model, its default; each engine but the later ones does so itself,
+and with --unmeasured, Inductor does not measure which kernels are fastest. With --big, the model
+has 16.4 GB of dummy weights. When the limit is reached, the script ends the engines and prints what
+it has.
 """
 import os
 import sys
@@ -32,6 +35,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import engine_load  # noqa: E402
+import engine_start  # noqa: E402
 import vllm_start  # noqa: E402
 
 KV_BYTES = 8 << 30
@@ -48,6 +52,10 @@ def arguments():
                    help="compare the time of Python's functions in the later and a plain start")
     p.add_argument("--mode3", action="store_true",
                    help="vLLM's defaults: torch.compile, and graphs of pieces and of all")
+    p.add_argument("--unmeasured", action="store_true",
+                   help="Inductor chooses its kernels without measuring which is fastest")
+    p.add_argument("--big", action="store_true", help="the shape of Qwen3 8B")
+    p.add_argument("--runner", choices=("V1", "V2"), default="V2")
     return p.parse_args()
 
 
@@ -72,8 +80,10 @@ class Engine:
                        enable_prefix_caching=True, kv_cache_memory_bytes=KV_BYTES,
                        gpu_memory_utilization=0.2,
                        attention_backend="FLASH_ATTN", seed=0,
-                       compilation_config=DEFAULTS if a.mode3 else
-                       {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"})
+                       compilation_config={
+                           **(DEFAULTS if a.mode3 else
+                              {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}),
+                           **a.compiler})
 
         self.batches = []  # for each step that ran a batch: how many tokens of how many requests
         scheduler = self.llm.llm_engine.engine_core.engine_core.scheduler
@@ -163,13 +173,16 @@ class Engine:
 def serve(a):
     """Be an engine that does what standard input says."""
     vllm_start.limit_time(a.limit)
-    for key, value in {**vllm_start.SETTINGS, "VLLM_USE_V2_MODEL_RUNNER": "1"}.items():
+    for key, value in vllm_start.SETTINGS.items():
         os.environ.setdefault(key, value)
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(a.runner == "V2"))
     if a.invariant:
         os.environ["VLLM_BATCH_INVARIANT"] = "1"
     os.environ.update(vllm_start.cache_folders(a.caches))
     if a.mode != "plain":
         os.environ["FOUNDRY_VLLM"] = engine_load.NAME
+    os.environ.update(engine_start.strict("VLLM", a.mode))
+    a.compiler = vllm_start.inductor(a)
     vllm_start.plug_in()
     engine = Engine(a)
     engine_load.serve(engine.began, {
@@ -222,7 +235,7 @@ def main():
     parts.need("vllm")
     limit = engine_child.Limit(sys.argv[1:], a.limit)  # also if a signal ends this script
     with tempfile.TemporaryDirectory() as folder:
-        vllm_start.write_model(folder, vllm_start.QWEN3)
+        vllm_start.write_model(folder, vllm_start.BIG if a.big else vllm_start.QWEN3)
         good = whole(a, folder, limit.end)
     parts.finish(good)
 

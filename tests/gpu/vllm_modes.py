@@ -25,11 +25,12 @@ import sys
 import tempfile
 
 import vllm_start
-from engine_start import answers, first_difference
+from engine_start import answers, first_difference, strict
 
 MODES = ("V2-3-FULL_AND_PIECEWISE", "V1-3-FULL_AND_PIECEWISE", "V2-3-PIECEWISE", "V2-3-FULL",
          "V2-0-FULL", "V1-3-PIECEWISE", "V1-0-FULL_DECODE_ONLY", "V2-3-FULL_DECODE_ONLY",
          "V1-3-FULL", "V1-0-FULL")
+ASKED = vllm_start.asked(())  # which answers are compared
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -47,7 +48,8 @@ def start(mode, which, model, folder, more):
              os.path.join(model, mode + which.partition(" ")[2])],
             stdout=log, stderr=subprocess.STDOUT, check=False,
             env={**os.environ, "FOUNDRY_STORE": os.path.join(model, "store"),
-                 "FOUNDRY_VLLM": "" if which.startswith("plain") else mode}).returncode
+                 "FOUNDRY_VLLM": "" if which.startswith("plain") else mode,
+                 **strict("VLLM", which)}).returncode
     with open(path, encoding="utf-8", errors="replace") as log:
         lines = log.read().splitlines()
     for line in lines:
@@ -81,10 +83,10 @@ def chain(mode, model, folder, options):
             print(f"{mode} {which} differs from the one before: {found[:600]}", flush=True)
     return [*((f"{which} start succeeds", bool(each)) for which, each in zip(kinds, starts)),
             *((f"{which} start answers as the one before",
-               answers(each, vllm_start.ASKED) == answers(before, vllm_start.ASKED))
+               answers(each, ASKED) == answers(before, ASKED))
               for which, each, before in zip(kinds[1:], starts[1:], starts)),
             ("different prompts have different answers", all(
-                starts[-1].get(asked, {}).get("different", 0) > 1 for asked in vllm_start.ASKED)),
+                starts[-1].get(asked, {}).get("different", 0) > 1 for asked in ASKED)),
             ("no work", vllm_start.nothing_done(starts[-1]))]
 
 

@@ -28,7 +28,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 import engine_start  # noqa: E402
 from engine_start import (BIG, QWEN3, STARTS, Notes, age, digest, entry_points,  # noqa: E402
                           equal_answers, first_and_later, limit_time, model_in, notes, pretend,
-                          scale, show_table, waited, write_model)
+                          scale, show_table, strict, waited, write_model)
 
 BEGIN = time.monotonic()
 SETTINGS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -60,6 +60,7 @@ def arguments():
                    help="sample with FlashInfer, as vLLM does by default; its modules are in DIR")
     p.add_argument("--prefix", action="store_true", help="share the KV cache of equal prefixes")
     p.add_argument("--processes", action="store_true")
+    p.add_argument("--spawn", action="store_true", help="spawn these processes; see vLLM's default")
     p.add_argument("--ranks", type=int, default=1, help="GPUs, by tensor parallelism")
     p.add_argument("--limit", type=float, default=140,
                    help="seconds, then it ends with a traceback")
@@ -138,7 +139,10 @@ class Watch(Notes):
             original(this, *args, **kwargs)
             if os.environ.get("VLLM_START_SCALE", "1") == "1":
                 scale(this.model)
+            start = time.monotonic()
+            torch.cuda.synchronize()
             self.seconds[LOADED] = time.monotonic()  # the same clock in all processes
+            self.seconds["weights, the GPU's rest"] = round(self.seconds[LOADED] - start, 3)
         GPUModelRunner.load_model = load_model
         for name, shown in PHASES.items():
             self.times(Worker, name, shown)
@@ -202,6 +206,16 @@ class Watch(Notes):
         compiler.CompiledKernel._init_handles = timed(load, "load")
 
 
+def inductor(a):
+    """Return the settings of a start for Inductor, and set the variable that torch reads when it is
+    imported. a: the options.
+    """
+    if not a.unmeasured:
+        return {}
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
+    return {"inductor_compile_config": UNMEASURED}
+
+
 def watch():
     """Watch a process of vLLM: the entry point of this test."""
     Watch().install()
@@ -224,10 +238,10 @@ def main():
         os.environ.setdefault("FOUNDRY_VLLM", "test")
     if a.processes:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if a.spawn:
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     if a.ranks > 1:
         os.environ.update(ONE_WAY)
-    if a.unmeasured:
-        os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
     if a.caches:
         os.environ.update(cache_folders(a.caches))
     if a.flashinfer:
@@ -235,6 +249,7 @@ def main():
         os.environ["FLASHINFER_WORKSPACE_BASE"] = a.flashinfer
     os.environ["VLLM_START_SCALE"] = str(int(a.weights == "dummy"))
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(a.runner == "V2"))
+    compiler = inductor(a)
     plug_in()
     from vllm import LLM, SamplingParams
     imported = time.monotonic()
@@ -249,8 +264,7 @@ def main():
                   max_num_batched_tokens=256 if a.deep_gemm else None,
                   disable_custom_all_reduce=a.ranks > 1,
                   compilation_config={
-                      "mode": a.compile, "cudagraph_mode": a.graphs,
-                      **({"inductor_compile_config": UNMEASURED} if a.unmeasured else {})})
+                      "mode": a.compile, "cudagraph_mode": a.graphs, **compiler})
     ready = time.monotonic()
     ask = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True, detokenize=False)
     with sampling.shown("first token") if a.profile else contextlib.nullcontext():
@@ -335,7 +349,7 @@ def whole(more, limit):
     """
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, QWEN3)
-        begun = [begin(limit, title, mode, folder, *more, gate=True)
+        begun = [begin(limit, title, mode, folder, *more, gate=True, **strict("VLLM", mode))
                  for title, mode in STARTS.items()]
 
         def remove():
@@ -392,7 +406,7 @@ def side(more, limit):
         def one(title, mode, kind, gate, *also):
             return begin(limit, f"{title} {mode}", kind, folder, *SIDE, *MODES[mode], *more, *also,
                          gate=gate, place=f"{mode}-" + title.partition(",")[0].replace(
-                             "later", "first"))
+                             "later", "first"), **strict("VLLM", kind))
         both = [one(title, mode, title, False) for mode in MODES for title in ("plain", "first")]
         alone = [one(title, mode, kind, True) for title, kind in (
             ("later", "next"), ("plain, warm", "plain")) for mode in MODES]

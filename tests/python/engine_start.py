@@ -265,6 +265,11 @@ def begin(script, limit, title, mode, folder, *more, gate=False, place="", store
            **({} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})})
 
 
+def strict(plug_in, mode):
+    """Return the variables of a start that fails if it cannot use its image: a later one."""
+    return {f"FOUNDRY_{plug_in}_STRICT": "1"} if mode == "next" else {}
+
+
 def first_difference(ours, theirs):
     """Return where two nested lists and dictionaries differ first, as text, or None."""
     def keys(each):
