@@ -5,9 +5,9 @@
  * Every byte of content belongs to a range: a chunk, or memory between chunks, which must be zero
  * and has at most the size of a chunk. The device computes the fingerprint of a range after its
  * copy. In a load it does so for many ranges while later ones arrive. Memory in which the process
- * keeps its own bytes is left out. If the process keeps only a part of a chunk, the chunk is
- * checked in the store instead. If the device lacks code or memory for the fingerprints, the
- * content is copied back, and the processor computes them.
+ * keeps its own bytes is left out. If the process keeps a part of a chunk, the chunk is checked in
+ * the store, and each other part is a range of its own. If the device lacks code or memory for the
+ * fingerprints, the content is copied back, and the processor computes them.
  */
 #include "image/check.h"
 
@@ -171,19 +171,41 @@ static int piece_sum(void *arg, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-/* Check a chunk in the store. The process keeps a part of its memory, so the device does not have
- * all its bytes. */
-static int chunk_in_store(struct fdry_content_check *c, uint32_t i)
+/* A part of a chunk that the load fills, with the chunk's bytes in the store. */
+struct part {
+	struct fdry_content_check *check;
+	const uint8_t *bytes;
+	uint32_t chunk;
+};
+
+static int part_add(void *arg, uint64_t addr, uint64_t size)
+{
+	const struct part *p = arg;
+	const uint8_t *bytes = p->bytes + (addr - p->check->img->m.chunks[p->chunk].addr);
+
+	return range_add(p->check, addr, size,
+			 (struct expected){ fdry_fingerprint_of(bytes, size), p->chunk });
+}
+
+/* Check a chunk in the store, and add its parts. The process keeps the other bytes, so the device
+ * cannot compute the fingerprint of all. */
+static int parts_add(struct fdry_content_check *c, uint32_t i)
 {
 	const struct fdry_manifest *m = &c->img->m;
+	const struct fdry_mf_chunk *chunk = &m->chunks[i];
 	struct fdry_span bytes;
-	int err = fdry_reader_map(c->reader, &m->chunks[i].oid, &bytes);
+	struct part part;
+	int err = fdry_reader_map(c->reader, &chunk->oid, &bytes);
 
-	if (!err && fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len),
-					m->fingerprints[i]))
-		return 0;
-	err = chunk_fail(c->img, c->reader, &m->chunks[i].oid, m->fingerprints[i]);
-	return fdry_content_fail(c->img, err, m->chunks[i].addr, m->chunks[i].size);
+	if (!err && bytes.len != chunk->size)
+		return 0; /* the copy refuses it */
+	if (err || !fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len),
+					m->fingerprints[i])) {
+		err = chunk_fail(c->img, c->reader, &chunk->oid, m->fingerprints[i]);
+		return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
+	}
+	part = (struct part){ c, bytes.data, i };
+	return fdry_placement_pieces(c->img, chunk->addr, chunk->size, part_add, &part);
 }
 
 static int chunk_add(struct fdry_content_check *c, uint32_t i)
@@ -196,7 +218,7 @@ static int chunk_add(struct fdry_content_check *c, uint32_t i)
 		return err;
 	c->partial |= copied < chunk->size;
 	if (copied < chunk->size)
-		return c->reader ? chunk_in_store(c, i) : 0;
+		return c->reader ? parts_add(c, i) : 0;
 	return range_add(c, chunk->addr, chunk->size,
 			 (struct expected){ c->img->m.fingerprints[i], i });
 }

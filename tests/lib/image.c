@@ -285,6 +285,21 @@ void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_sal
 			      "c[%d] is %g", i, (double)c[i]);
 }
 
+void meddle(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	const struct fdry_driver *drv = test_sim();
+	struct meddle *m = arg;
+	uint8_t byte = 0;
+
+	(void)ms;
+	if (phase != FDRY_PHASE_CONTENT || done != total || m->done)
+		return;
+	m->done = true;
+	ck_assert_int_eq(drv->cuMemcpyDtoH_v2(&byte, m->addr, 1), CUDA_SUCCESS);
+	byte ^= 0x10;
+	ck_assert_int_eq(drv->cuMemcpyHtoD_v2(m->addr, &byte, 1), CUDA_SUCCESS);
+}
+
 void launch_into_c(struct fdry_image *img, uint64_t key, uint8_t c[BYTES])
 {
 	uint8_t none[BYTES];

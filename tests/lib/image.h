@@ -93,6 +93,14 @@ void *image_manifest_at(const struct fdry_buf *bytes, const void *section);
 /* Store the manifest, which may have been changed, as another image, and release @bytes. */
 void image_manifest_store(struct fdry_buf *bytes, const struct fdry_manifest *m, const char *ref);
 
+/* Changes a byte of device memory when a load has copied its content, and compares it next: the
+ * progress function of a load, and its argument. @done: it has changed it. */
+struct meddle {
+	uint64_t addr;
+	bool done;
+};
+void meddle(void *arg, int phase, uint64_t done, uint64_t total, double ms);
+
 /* Launch a graph that writes a part of c, and read c. The other bytes of c are 0xcc. */
 void launch_into_c(struct fdry_image *img, uint64_t key, uint8_t c[BYTES]);
 

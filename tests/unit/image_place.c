@@ -100,6 +100,36 @@ START_TEST(ranges_are_kept_to_the_byte)
 }
 END_TEST
 
+/* The process keeps a part of b, in the chunk of a and b. What the image fills is compared. */
+START_TEST(a_chunk_that_is_kept_in_part_is_compared)
+{
+	struct fdry_memory keep;
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct meddle m = { 0 };
+	struct work w;
+
+	test_child(seal_into, NULL);
+	into_begin(&w, 2, 40);
+	keep = (struct fdry_memory){ w.b + 9, 40 };
+	opts = into(&w);
+	opts.keep = &keep;
+	opts.nkeep = 1;
+	opts.progress = meddle;
+	opts.progress_arg = &m;
+	m.addr = _i == 0 ? w.a + 5 : _i == 1 ? w.b + 8 : _i == 2 ? w.b + 49 : w.b + 9;
+	if (_i < 3) {
+		fails(CORRUPT, "is whole in the store, and other bytes arrived",
+		      fdry_image_load(w.store, "img", &opts, &img));
+	} else {
+		ok(fdry_image_load(w.store, "img", &opts, &img));
+		fdry_image_unload(img);
+	}
+	ck_assert(m.done);
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(poison_spares_what_is_kept)
 {
 	struct fdry_load_opts opts;
@@ -669,6 +699,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image, 0, 4);
 	tcase_add_loop_test(tc, nothing_is_kept_where_nothing_is_named, 0, 2);
 	tcase_add_test(tc, ranges_are_kept_to_the_byte);
+	tcase_add_loop_test(tc, a_chunk_that_is_kept_in_part_is_compared, 0, 4);
 	tcase_add_test(tc, poison_spares_what_is_kept);
 	tcase_add_test(tc, unloading_releases_the_claims);
 	tcase_add_test(tc, the_capture_may_end_first);
