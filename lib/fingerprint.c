@@ -90,16 +90,10 @@ static bool plain_usable(void)
 	return true;
 }
 
-/* --- vectors of 32 and of 64 bytes --- */
+/* --- vectors of 32 bytes: those of 64 were slower --- */
 
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
-/* clang 18 to 21 have a feature of its own for registers of 512 bits. */
-#if defined(__clang__) && __clang_major__ >= 18 && __clang_major__ < 22
-#define AVX512 __attribute__((target("avx512f,evex512")))
-#else
-#define AVX512 __attribute__((target("avx512f")))
-#endif
 #define SWAP_HALVES 0x4e
 
 AVX2 static inline __m256i avx2_mix(__m256i v)
@@ -148,12 +142,12 @@ AVX2 static struct fdry_fingerprint avx2_block(const void *bytes, size_t len)
 }
 
 /*
- * True if the processor has a feature (a bit of EBX, leaf 7 of cpuid) and the system saves the
- * registers in @saved (bits of XCR0). __builtin_cpu_supports() needs compiler-rt's table of
- * features, which some compilers' libraries do not have.
+ * True if the processor has AVX2 and the system saves its registers. __builtin_cpu_supports() needs
+ * compiler-rt's table of features, which some compilers' libraries do not have.
  */
-static bool cpu_has(unsigned int feature, unsigned int saved)
+static bool avx2_usable(void)
 {
+	const unsigned int saved = 0x6; /* registers of 16 and 32 bytes */
 	unsigned int a, b, c, d, high;
 
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
@@ -161,45 +155,7 @@ static bool cpu_has(unsigned int feature, unsigned int saved)
 	__asm__("xgetbv" : "=a"(a), "=d"(high) : "c"(0));
 	if ((a & saved) != saved)
 		return false;
-	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & feature);
-}
-
-static bool avx2_usable(void)
-{
-	return cpu_has(bit_AVX2, 0x6); /* registers of 16 and 32 bytes */
-}
-
-AVX512 static inline __m512i avx512_mix(__m512i v)
-{
-	const __m512i k1 = _mm512_set1_epi64(FDRY_FINGERPRINT_K1);
-	const __m512i k2 = _mm512_set1_epi64(FDRY_FINGERPRINT_K2);
-
-	v = _mm512_add_epi64(_mm512_mul_epu32(v, k1), _mm512_srli_epi64(v, 32));
-	return _mm512_add_epi64(_mm512_mul_epu32(v, k2), _mm512_srli_epi64(v, 32));
-}
-
-AVX512 static void avx512_rows(struct lanes *s, const uint8_t *bytes, size_t count)
-{
-	__m512i *v, *end = (__m512i *)(s->v + LANES), unit;
-
-	for (; count; count--)
-		for (v = (__m512i *)s->v; v < end; v++, bytes += sizeof(*v)) {
-			unit = _mm512_loadu_si512(bytes);
-			*v = _mm512_add_epi64(
-				avx512_mix(_mm512_xor_si512(*v, unit)),
-				_mm512_shuffle_epi32(unit, (_MM_PERM_ENUM)SWAP_HALVES));
-		}
-}
-
-AVX512 static struct fdry_fingerprint avx512_block(const void *bytes, size_t len)
-{
-	return block_by(bytes, len, avx512_rows, avx2_half);
-}
-
-static bool avx512_usable(void)
-{
-	/* and of 64 bytes, with the masks */
-	return avx2_usable() && cpu_has(bit_AVX512F, 0xe6);
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
 }
 #endif
 
@@ -208,7 +164,6 @@ static const struct way ways[] = {
 	{ "plain", plain_block, plain_usable },
 #ifdef __x86_64__
 	{ "avx2", avx2_block, avx2_usable },
-	{ "avx512", avx512_block, avx512_usable },
 #endif
 	{ NULL, NULL, NULL },
 };

@@ -3,10 +3,11 @@
  * fingerprint.c - the speed of fingerprints on this processor, and their quality.
  *
  * fingerprint [MIB]: prints the bytes per second of each way to compute them, from memory of that
- * size, beside a sum of the same words. Then the usual tests of such functions follow, with inputs
- * that differ little from each other. 32 bits of a value, at any place, may collide only as often
- * as random numbers do, and a changed bit of the input must change each bit of the value in half of
- * the cases. The program fails if a number lies outside its bounds.
+ * size, beside a sum of the same words. Then come tests of the kinds that SMHasher has for such
+ * functions, with inputs that differ little from each other. 32 bits of a value, at any place, may
+ * collide only as often as random numbers do. A changed bit of the input must change each bit of
+ * the value in half of the cases, and two bits of it alike in half of them. The program fails if a
+ * number lies outside its bounds.
  */
 #include "lib/fingerprint.c"
 
@@ -19,7 +20,7 @@
 
 #define BLOCK ((size_t)FDRY_FINGERPRINT_BLOCK)
 #define WINDOW 32u /* bits that are compared */
-#define KEYS_MAX 600000u
+#define KEYS_MAX 700000u
 
 static struct fdry_fingerprint *keys;
 static size_t nkeys;
@@ -247,6 +248,47 @@ static void counters(int as_float)
 	}
 }
 
+/* Zeros with at most two other bytes. */
+static void two_bytes(size_t len)
+{
+	size_t x, y;
+	int a, b;
+
+	memset(buffer, 0, 2 * BLOCK);
+	for (x = 0; x < len; x++)
+		for (a = 1; a < 256; a++) {
+			buffer[x] = (uint8_t)a;
+			key(len);
+			for (y = x + 1; y < len; y++) {
+				for (b = 1; b < 256; b++) {
+					buffer[y] = (uint8_t)b;
+					key(len);
+				}
+				buffer[y] = 0;
+			}
+			buffer[x] = 0;
+		}
+}
+
+/* All words of three letters or digits, between two others. */
+static void text(const char *before, const char *after)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+	enum { LETTERS = sizeof(letters) - 1 };
+	size_t at = strlen(before), rest = strlen(after);
+	int nr;
+
+	memcpy(buffer, before, at);
+	memcpy(buffer + at + 3, after, rest);
+	for (nr = 0; nr < LETTERS * LETTERS * LETTERS; nr++) {
+		buffer[at] = (uint8_t)letters[nr % LETTERS];
+		buffer[at + 1] = (uint8_t)letters[nr / LETTERS % LETTERS];
+		buffer[at + 2] = (uint8_t)letters[nr / LETTERS / LETTERS];
+		key(at + 3 + rest);
+	}
+}
+
 static void windows(void)
 {
 	sparse(64, 1);
@@ -269,44 +311,75 @@ static void windows(void)
 	keys_judge("counters");
 	counters(1);
 	keys_judge("counters, floats");
+	two_bytes(5);
+	keys_judge("two bytes of five");
+	text("model.layers.", ".weight");
+	keys_judge("text, in the middle");
+	text("", "_embedding");
+	keys_judge("text, at the start");
+	text("attention/", "");
+	keys_judge("text, at the end");
 }
 
 /* --- avalanche --- */
 
-/* The largest deviation from one half, over all bits of the value and some of the input. */
-static void avalanche(size_t len)
+enum { TRIALS = 48 * 64, BITS = 128 };
+
+/* For each bit of the value, whether it has changed in each trial. */
+static uint64_t changed[BITS][TRIALS / 64];
+
+static void trials(size_t len, size_t bit)
 {
-	enum { TRIALS = 3000, BITS = 128 };
-	static uint32_t changed[BITS];
 	struct fdry_fingerprint v, w;
 	uint64_t d[2];
-	size_t bit, i;
-	double most = 0, off;
-	int t, k;
+	size_t i, t;
+
+	memset(changed, 0, sizeof(changed));
+	for (t = 0; t < TRIALS; t++) {
+		noise_fill(256);
+		memcpy(buffer + len - len / 2, buffer, len / 2 < 256 ? len / 2 : 256);
+		v = fdry_fingerprint_of(buffer, len);
+		flip(bit);
+		w = fdry_fingerprint_of(buffer, len);
+		d[0] = v.a ^ w.a;
+		d[1] = v.b ^ w.b;
+		for (i = 0; i < BITS; i++)
+			changed[i][t / 64] |= (d[i / 64] >> i % 64 & 1) << t % 64;
+	}
+}
+
+/* Make @most the deviation from one half if it is larger: how often bit @i has changed, or bits
+ * @i and @j alike. */
+static void deviation(double *most, size_t i, size_t j)
+{
+	size_t n = 0, t;
+	double off;
+
+	for (t = 0; t < TRIALS / 64; t++)
+		n += (size_t)__builtin_popcountll(changed[i][t] ^ (i == j ? 0 : changed[j][t]));
+	off = fabs((double)n / TRIALS - 0.5);
+	if (off > *most)
+		*most = off;
+}
+
+/* The largest deviations, over all bits of the value and some of the input. */
+static void avalanche(size_t len)
+{
+	double most = 0, alike = 0;
+	size_t i, j;
+	int k;
 
 	for (k = 0; k < 24; k++) {
-		bit = k < 8 ? 8 * len - 1 - (size_t)k : (size_t)noise() % (8 * len);
-		memset(changed, 0, sizeof(changed));
-		for (t = 0; t < TRIALS; t++) {
-			noise_fill(256);
-			memcpy(buffer + len - len / 2, buffer, len / 2 < 256 ? len / 2 : 256);
-			v = fdry_fingerprint_of(buffer, len);
-			flip(bit);
-			w = fdry_fingerprint_of(buffer, len);
-			d[0] = v.a ^ w.a;
-			d[1] = v.b ^ w.b;
-			for (i = 0; i < BITS; i++)
-				changed[i] += d[i / 64] >> i % 64 & 1;
-		}
+		trials(len, k < 8 ? 8 * len - 1 - (size_t)k : (size_t)noise() % (8 * len));
 		for (i = 0; i < BITS; i++) {
-			off = fabs((double)changed[i] / TRIALS - 0.5);
-			if (off > most)
-				most = off;
+			deviation(&most, i, i);
+			for (j = i + 1; j < BITS; j++)
+				deviation(&alike, i, j);
 		}
 	}
-	printf("avalanche, %8zu bytes: a bit of the value changes in 50 %% +- %.1f of the cases\n",
-	       len, 100 * most);
-	bad |= most > 0.06; /* 6.5 standard deviations */
+	printf("avalanche, %8zu bytes: a bit of the value changes in 50 %% +- %.1f of the cases, "
+	       "two of them alike in 50 %% +- %.1f\n", len, 100 * most, 100 * alike);
+	bad |= most > 0.06 || alike > 0.06; /* 6.5 standard deviations */
 }
 
 int main(int argc, char **argv)
