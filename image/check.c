@@ -187,8 +187,9 @@ static int part_add(void *arg, uint64_t addr, uint64_t size)
 			 (struct expected){ fdry_fingerprint_of(bytes, size), p->chunk });
 }
 
-/* Check a chunk in the store, and add its parts. The process keeps the other bytes, so the device
- * cannot compute the fingerprint of all. */
+/* Add the parts of a chunk, and check it in the store: the process keeps the other bytes, so the
+ * device cannot compute the fingerprint of all. The check comes last, so that it covers the bytes
+ * that gave the parts' fingerprints. */
 static int parts_add(struct fdry_content_check *c, uint32_t i)
 {
 	const struct fdry_manifest *m = &c->img->m;
@@ -197,15 +198,16 @@ static int parts_add(struct fdry_content_check *c, uint32_t i)
 	struct part part;
 	int err = fdry_reader_map(c->reader, &chunk->oid, &bytes);
 
-	if (!err && bytes.len != chunk->size)
-		return 0; /* the copy refuses it */
-	if (err || !fdry_fingerprint_eq(fdry_fingerprint_of(bytes.data, bytes.len),
-					m->fingerprints[i])) {
-		err = chunk_fail(c->img, c->reader, &chunk->oid, m->fingerprints[i]);
+	if (err)
 		return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
-	}
+	if (bytes.len != chunk->size)
+		return 0; /* the copy refuses it */
 	part = (struct part){ c, bytes.data, i };
-	return fdry_placement_pieces(c->img, chunk->addr, chunk->size, part_add, &part);
+	err = fdry_placement_pieces(c->img, chunk->addr, chunk->size, part_add, &part);
+	if (err)
+		return err;
+	err = fdry_chunk_check(c->img, c->reader, &chunk->oid, bytes, m->fingerprints[i]);
+	return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
 }
 
 static int chunk_add(struct fdry_content_check *c, uint32_t i)
