@@ -299,18 +299,33 @@ static uint8_t *chunk_bytes(const struct flip_chunk *c)
 	return bytes;
 }
 
-/* Returns whether its bytes are others now. */
-static bool chunk_changed(const struct flip_chunk *c, struct change *h)
+/* Returns whether its bytes are others than @before now. */
+static bool chunk_changed(const struct flip_chunk *c, const uint8_t *before, struct change *h)
 {
-	uint8_t *before = chunk_bytes(c), *after;
+	uint8_t *after;
 	bool changed;
 
 	change(c, h);
 	after = chunk_bytes(c);
 	changed = memcmp(before, after, c->len) != 0;
-	free(before);
 	free(after);
 	return changed;
+}
+
+/* Chunk @nr of the larger image, which a pack has repaired. Its bytes have another place now. */
+static bool chunk_whole(uint32_t nr, const uint8_t *bytes, size_t len)
+{
+	struct flip_chunk chunk;
+	uint8_t *found;
+	bool whole;
+
+	ck_assert(flip_nth(store[1], "img", nr, &chunk));
+	ck_assert_uint_eq(chunk.len, len);
+	found = chunk_bytes(&chunk);
+	whole = !memcmp(found, bytes, len);
+	free(found);
+	flip_release(&chunk);
+	return whole;
 }
 
 /* Returns the outcome of a load, or LONG_FAULT if a chunk that has @changed, or has not, must have
@@ -335,8 +350,9 @@ static int case_large(void)
 {
 	struct flip_chunk chunk;
 	struct change h;
+	uint8_t *before;
 	bool changed;
-	uint32_t n = 0;
+	uint32_t n = 0, nr;
 	int end;
 
 	path_set(true);
@@ -345,8 +361,10 @@ static int case_large(void)
 		n++;
 	}
 	pack_place(!long_below(8));
-	ck_assert(flip_nth(store[1], "img", (uint32_t)long_below(n), &chunk));
-	changed = chunk_changed(&chunk, &h);
+	nr = (uint32_t)long_below(n);
+	ck_assert(flip_nth(store[1], "img", nr, &chunk));
+	before = chunk_bytes(&chunk);
+	changed = chunk_changed(&chunk, before, &h);
 	flip_trust(&chunk);
 	end = judged(load(true), changed, with_pack);
 	/* After a repair, the chunk's bytes have another place in the file. */
@@ -355,7 +373,12 @@ static int case_large(void)
 	else
 		free(h.was);
 	flip_trust(&chunk);
+	if (end == REPAIRED && !chunk_whole(nr, before, chunk.len)) {
+		fprintf(stderr, "a load did not notice that a chunk had changed\n");
+		end = LONG_FAULT;
+	}
 	flip_release(&chunk);
+	free(before);
 	if (case_nr % 8 == 1 && load(true) != EQUAL) {
 		fprintf(stderr, "the undamaged image does not load: %s\n", fdry_last_error());
 		return LONG_FAULT;
