@@ -311,17 +311,21 @@ class Starts(Engine, engine_tests.Starts):
 
     def test_a_warm_up_has_the_sizes_of_a_capture_in_its_order(self):
         """Else torch.compile() would make other code than the image carries."""
-        self.first()
-        log = self.start(before="""
-            from sglang.srt.model_executor.runner.base_runner import BaseRunner
-            dummy_run = BaseRunner._dummy_run
+        for sizes, wanted in (((2, 3, 5, 7), ["7", "5", "2"]), ((1, 4), ["4", "1"])):
+            options = f"cuda_graph_bs_decode={sizes}"
+            self.start(options=options)
+            log = self.start(before="""
+                from sglang.srt.model_executor.runner.base_runner import BaseRunner
+                dummy_run = BaseRunner._dummy_run
 
-            def noted(runner, size, **more):
-                print("decoded", size)
-                dummy_run(runner, size, **more)
-            BaseRunner._dummy_run = noted
-            """, counts="LOADED")
-        self.assertEqual(re.findall("^decoded (.*)$", log, re.MULTILINE), ["4", "2", "1"])
+                def noted(runner, size, **more):
+                    print("decoded", size)
+                    dummy_run(runner, size, **more)
+                    if size == 7:
+                        raise MemoryError
+                BaseRunner._dummy_run = noted
+                """, options=options, counts=f"{{**LOADED, 'dummy_run': {len(wanted)}}}")
+            self.assertEqual(re.findall("^decoded (.*)$", log, re.MULTILINE), wanted)
 
     def test_a_warm_up_that_fails_is_left_to_the_first_request(self):
         self.first()

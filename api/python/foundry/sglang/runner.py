@@ -429,15 +429,17 @@ class Session(session.Session):
         image, the capture loads them.
 
         Functions with torch.compile are compiled for the first size that they meet, then for any,
-        and for one. The sizes have the order of a capture, so the image's caches have this code.
+        and for one. The sizes are those of graphs, in the order of a capture, so the image's caches
+        have this code.
         """
         decode = self.runner.decode_cuda_graph_runner
-        try:
-            for size in dict.fromkeys((*sorted(decode.capture_bs)[:-3:-1], 1)):
+        sizes = sorted(decode.capture_bs, reverse=True)
+        for size in dict.fromkeys((*sizes[:2], *sizes[-1:])):
+            try:
                 decode._dummy_run(size, buffers=decode.buffers)
-            torch.cuda.synchronize()
-        except Exception as e:  # the first request loads them
-            self.log_bug(e)
+                torch.cuda.synchronize()
+            except Exception as e:  # the first request loads them
+                self.log_bug(e)
 
     def capture_and_seal(self, decode):
         """Let SGLang warm up and capture aside, and seal its graphs."""
