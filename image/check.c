@@ -198,6 +198,8 @@ static int parts_add(struct fdry_content_check *c, uint32_t i)
 	struct part part;
 	int err = fdry_reader_map(c->reader, &chunk->oid, &bytes);
 
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(c->img, &chunk->oid);
 	if (err)
 		return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
 	if (bytes.len != chunk->size)

@@ -3,7 +3,9 @@
  * Unit tests of images placed among the allocations of a live capture: the memory that the process
  * keeps, and the memory that the image fills. image_place_compare.c tests allocations that differ.
  */
+#include "tests/lib/flip.h"
 #include "tests/lib/image_place.h"
+#include "tests/lib/image_small.h"
 
 START_TEST(a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image)
 {
@@ -126,6 +128,35 @@ START_TEST(a_chunk_that_is_kept_in_part_is_compared)
 		fdry_image_unload(img);
 	}
 	ck_assert(m.done);
+	work_end(&w);
+}
+END_TEST
+
+/* The same chunk is damaged in the store. */
+START_TEST(a_chunk_that_is_kept_in_part_is_repaired)
+{
+	struct fdry_load_opts opts;
+	struct fdry_memory keep;
+	struct flip_chunk chunk;
+	struct fdry_image *img;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	into_begin(&w, 2, 40);
+	image_pack_put(w.store);
+	keep = (struct fdry_memory){ w.b + 9, 40 };
+	opts = into(&w);
+	opts.keep = &keep;
+	opts.nkeep = 1;
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	fdry_image_unload(img);
+	flip_find(w.store, "img", "a", &chunk);
+	flip_bit(&chunk, 4321);
+	flip_trust(&chunk);
+	flip_release(&chunk);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	tensor_is(img, "a", 7);
+	fdry_image_unload(img);
 	work_end(&w);
 }
 END_TEST
@@ -700,6 +731,7 @@ int main(void)
 	tcase_add_loop_test(tc, nothing_is_kept_where_nothing_is_named, 0, 2);
 	tcase_add_test(tc, ranges_are_kept_to_the_byte);
 	tcase_add_loop_test(tc, a_chunk_that_is_kept_in_part_is_compared, 0, 4);
+	tcase_add_test(tc, a_chunk_that_is_kept_in_part_is_repaired);
 	tcase_add_test(tc, poison_spares_what_is_kept);
 	tcase_add_test(tc, unloading_releases_the_claims);
 	tcase_add_test(tc, the_capture_may_end_first);
