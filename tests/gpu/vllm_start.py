@@ -60,7 +60,6 @@ def arguments():
                    help="sample with FlashInfer, as vLLM does by default; its modules are in DIR")
     p.add_argument("--prefix", action="store_true", help="share the KV cache of equal prefixes")
     p.add_argument("--processes", action="store_true")
-    p.add_argument("--spawn", action="store_true", help="spawn these processes; see vLLM's default")
     p.add_argument("--ranks", type=int, default=1, help="GPUs, by tensor parallelism")
     p.add_argument("--limit", type=float, default=140,
                    help="seconds, then it ends with a traceback")
@@ -238,8 +237,6 @@ def main():
         os.environ.setdefault("FOUNDRY_VLLM", "test")
     if a.processes:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
-    if a.spawn:
-        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     if a.ranks > 1:
         os.environ.update(ONE_WAY)
     if a.caches:
