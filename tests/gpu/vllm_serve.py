@@ -65,10 +65,7 @@ def main():
     import engine_serve
     import parts
     parts.need("vllm")
-    compilation = MODE0
-    if "--mode3" in sys.argv[1:]:
-        compilation = MODE3
-        os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
+    compilation = MODE3 if "--mode3" in sys.argv[1:] else MODE0
     config = vllm_start.BIG if "--big" in sys.argv[1:] else vllm_start.QWEN3
     vllm_start.plug_in()
     with tempfile.TemporaryDirectory() as folder:

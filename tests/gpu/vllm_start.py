@@ -42,7 +42,8 @@ ZERO = ("profiles", "captures", "triton", "ninja", "Dynamo", "Inductor", "graphs
 # Ranks share NCCL's collectives alone, without multicast memory.
 ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
 # vLLM's default, but for the measurements: which kernels to combine, and with which blocks.
-UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False, "combo_kernels_autotune": 0}
+UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False, "combo_kernels_autotune": 0,
+              "deterministic": True}
 LOADED = "the time at which the weights were in place"
 PHASES = {"init_device": "device", "load_model": "weights",
           "determine_available_memory": "profile", "initialize_from_config": "kv cache",
@@ -206,13 +207,8 @@ class Watch(Notes):
 
 
 def inductor(a):
-    """Return the settings of a start for Inductor, and set the variable that torch reads when it is
-    imported. a: the options.
-    """
-    if not a.unmeasured:
-        return {}
-    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
-    return {"inductor_compile_config": UNMEASURED}
+    """Return the settings of a start for Inductor. a: the options."""
+    return {"inductor_compile_config": UNMEASURED} if a.unmeasured else {}
 
 
 def watch():
