@@ -6,11 +6,13 @@ It notices a vLLM whose worker has other phases, or names that foundry.vllm does
 import collections
 import contextlib
 import functools
+import importlib.util
 import inspect
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from unittest import mock
@@ -169,6 +171,95 @@ class Engine(unittest.TestCase):
         ahead.begin(ahead.inductor).join()
         with mock.patch.object(codecache, "build_code_hash", side_effect=AssertionError):
             self.assertEqual(codecache.torch_key(), wanted)
+
+    def test_the_kernel_that_imports_gluon_finds_it(self):
+        self.assertTrue(importlib.util.find_spec(ahead._AT_FIRST))
+
+    def test_logits_are_computed_by_cublas_as_by_torch(self):
+        """See tests/gpu/logits_ahead.py for the result."""
+        calls, weight = [], torch.zeros(7, 3, dtype=torch.bfloat16)
+        out = torch.zeros(2, 7, dtype=torch.bfloat16)
+
+        class Library:
+            def __init__(self, failing=None):
+                self.failing = failing
+
+            def __getattr__(self, name):
+                def call(*args):
+                    calls.append((name, args))
+                    return 13 * (name == self.failing)
+                return call
+        with mock.patch("ctypes.CDLL", return_value=Library()), (
+                mock.patch.object(torch.version, "cuda", "13.0")):
+            ahead._multiply(weight, out)
+            self.assertEqual([name for name, _ in calls],
+                             ["cublasCreate_v2", "cublasGemmEx", "cublasDestroy_v2"])
+            args = calls[1][1]
+            # Column by column: out has 7 rows of 2, weight 3 of 7, and is transposed.
+            self.assertEqual(args[1:6], (1, 0, 7, 2, 3))
+            self.assertEqual([each.value for each in (args[7], args[10], args[14])],
+                             [weight.data_ptr(), weight.data_ptr(), out.data_ptr()])
+            self.assertEqual([args[i] for i in (8, 9, 11, 12, 15, 16)], [14, 3, 14, 3, 14, 7])
+            self.assertEqual([args[i]._obj.value for i in (6, 13)], [1.0, 0.0])
+            self.assertEqual(args[17:], (68, 99))  # CUBLAS_COMPUTE_32F, on tensor cores
+        calls.clear()
+        with mock.patch("ctypes.CDLL", return_value=Library("cublasGemmEx")), (
+                mock.patch.object(torch.version, "cuda", "13.0")):
+            with self.assertRaisesRegex(RuntimeError, "cublasGemmEx returned 13"):
+                ahead._multiply(weight, out)
+        self.assertEqual(calls[-1][0], "cublasDestroy_v2")
+
+    def test_kernels_for_logits_are_loaded_if_a_model_has_a_usual_layer(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        one = object.__new__(worker.Session)
+        one.ordinal = 0
+        config = types.SimpleNamespace(scheduler_config=types.SimpleNamespace(max_num_seqs=64))
+        one.worker = types.SimpleNamespace(vllm_config=config)
+        with FakeTensorMode():
+            usual = torch.empty(80, 8, dtype=torch.bfloat16, device="cuda:0")
+            others = [torch.empty(80, 8, dtype=torch.bfloat16), usual.float(), usual.view(-1),
+                      usual.t(), usual[:63], usual.to(torch.float8_e4m3fn)]
+            many = torch.empty(4096, 8, dtype=torch.float16, device="cuda:0")
+
+        def steps(weight, left=contextlib.ExitStack()):
+            return one.logits_ahead(types.SimpleNamespace(
+                lm_head=types.SimpleNamespace(weight=weight)), left)
+        self.assertEqual(steps(usual), [])  # it has no memory
+        with mock.patch.object(area, "address", lambda tensor: 4096), (
+                mock.patch.object(area, "Pool", lambda ordinal: f"pool {ordinal}")):
+            with contextlib.ExitStack() as left:
+                step, = steps(usual, left)
+                self.assertEqual((step._pool, step._ordinal, step._weight is usual, step._rows),
+                                 ("pool 0", 0, True, 64))
+            self.assertIsNone(step._pool)
+            self.assertEqual([steps(each) for each in (*others, None)], 7 * [[]])
+            self.assertEqual(one.logits_ahead(types.SimpleNamespace(), None), [])
+            config.scheduler_config.max_num_seqs = 1024
+            self.assertEqual(steps(many)[0]._rows, worker.ROWS)
+        with mock.patch.object(area, "address", lambda tensor: 4096), (
+                mock.patch.object(area, "Pool", side_effect=RuntimeError("no pool"))):
+            self.assertEqual(steps(many), [])
+
+    def test_what_is_done_beside_has_ended_with_the_block(self):
+        done, begun = [], threading.Event()
+
+        def fails():
+            raise ValueError("it fails")
+
+        def slow():
+            begun.wait(60)
+            done.append(threading.current_thread())
+        with ahead.beside(fails, slow):
+            self.assertEqual(done, [])
+            begun.set()
+        self.assertEqual(len(done), 1)
+        self.assertFalse(done[0].is_alive())
+        with mock.patch.object(threading, "Thread", side_effect=AssertionError), ahead.beside():
+            pass
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")), (
+                ahead.beside(slow)):
+            begun.clear()
+        self.assertEqual(len(done), 1)
 
     def test_inductor_is_prepared_for_images_with_compiled_code(self):
         one = object.__new__(worker.Session)
@@ -581,6 +672,13 @@ class Engine(unittest.TestCase):
                     f.write("text")
                 found.add(compiled.identity([path], config))
             self.assertEqual(len(found), 2)
+            with mock.patch.object(compiled.hashlib, "sha256", side_effect=AssertionError):
+                for name in ("model", "rank_0_0/backbone/artifact_compile_range_1_8_subgraph_0"):
+                    compiled._hash(os.path.join(folder, name))  # known
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("other text")
+            found.add(compiled.identity([path], config))
+            self.assertEqual(len(found), 3)
 
     def test_numbers_of_models_are_found(self):
         def of(module):

@@ -12,6 +12,8 @@ import os
 
 import torch
 
+from ..engines import ahead
+
 NONE = "none"  # the identity() of no code
 
 
@@ -31,23 +33,27 @@ def parts(model):
 
 
 @contextlib.contextmanager
-def watched(and_stop=False):
-    """Yield a list of the files from which vLLM loads compiled code inside the with block, or to
-    which it writes code that it compiles. and_stop: end the call of a model with _Stop after that.
+def watched(files, *beside, and_stop=False):
+    """Add to `files` those from which vLLM loads compiled code inside the with block, or to which
+    it writes code that it compiles.
+
+    beside: functions that a thread calls while vLLM loads the first file. and_stop: end the call of
+    a model with _Stop after a file.
     """
     from vllm.compilation import decorators
-    original, files = decorators._try_load_aot_compiled_fn, []
+    original = decorators._try_load_aot_compiled_fn
 
     def load_code(part, path):
         files.append(path)
-        found = original(part, path)
+        with ahead.beside(*(beside if len(files) == 1 else ())):
+            found = original(part, path)
         if and_stop:
             raise _Stop(found)
         return found
 
     decorators._try_load_aot_compiled_fn = load_code
     try:
-        yield files
+        yield
     finally:
         decorators._try_load_aot_compiled_fn = original
 
@@ -119,15 +125,17 @@ def _replaced(name, function):
         setattr(CompilerManager, name, original)
 
 
-def load(model, config, shared, wanted):
+def load(model, config, shared, wanted, *beside):
     """Load the code of all parts of a model from vLLM's cache, without running it.
 
-    shared: a Shared, which is used if the identity() of the code is `wanted`. Returns (the files, a
-    reason). The reason is None if all code was loaded and nothing compiled.
+    shared: a Shared, which is used if the identity() of the code is `wanted`. beside: functions
+    that a thread calls while vLLM loads. Returns (the files, a reason). The reason is None if all
+    code was loaded and nothing compiled.
     """
     from vllm.compilation.counter import compilation_counter as counter
-    before = counter.num_compiled_artifacts_saved
-    with watched(and_stop=True) as files, shared.used(lambda: identity(files, config) == wanted):
+    before, files = counter.num_compiled_artifacts_saved, []
+    with watched(files, *beside, and_stop=True), shared.used(
+            lambda: identity(files, config) == wanted):
         for part in parts(model):
             if getattr(part, "aot_compiled_fn", None) is not None:
                 continue
@@ -151,11 +159,22 @@ def identity(files, config):
     """
     if not files:
         return NONE
-    hashes = []
-    for path in paths(files, config):
-        with open(path, "rb") as f:
-            hashes.append(hashlib.sha256(f.read()).hexdigest())
+    hashes = map(_hash, paths(files, config))
     return hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16]
+
+
+_HASHES = {}  # {path: (what tells this file from another one, its hash)}
+
+
+def _hash(path):
+    """Return the hash of a file, which is read once if it stays the same."""
+    with open(path, "rb") as f:
+        found = os.fstat(f.fileno())
+        file = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        known = _HASHES.get(path)
+        if known is None or known[0] != file:
+            known = _HASHES[path] = file, hashlib.sha256(f.read()).hexdigest()
+    return known[1]
 
 
 def paths(files, config):

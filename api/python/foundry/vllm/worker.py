@@ -38,6 +38,7 @@ CODE = facts.PREFIX + "compiled"
 PHASES = ("init_device", "load_model", "determine_available_memory", "initialize_from_config",
           "compile_or_warm_up_model")
 PACKAGES = ("vllm.", "torch.nn.")
+ROWS = 256  # of logits, at most, for which kernels are loaded beside compiled code
 COMPILED = "vllm.compilation."  # its objects differ between code compiled and code loaded
 SETTINGS = (COMPILED, "vllm.config.", "vllm.distributed.", "vllm.transformers_utils.")
 
@@ -160,7 +161,8 @@ class Session(session.Session):
             except Exception as e:
                 self.give_up(e)
                 return original()
-            files = aside.enter_context(compiled.watched())
+            files = []
+            aside.enter_context(compiled.watched(files))
             if compiled.parts(self.worker.model_runner.get_model()):
                 aside.enter_context(self.shared.noted())
             available = original()
@@ -203,12 +205,31 @@ class Session(session.Session):
             return None
         self.wait_ahead()
         start = time.monotonic()
-        with area.Area(self.capture, self.ordinal, outside=True):
+        with contextlib.ExitStack() as left:
+            logits = self.logits_ahead(model, left)
+            left.enter_context(area.Area(self.capture, self.ordinal, outside=True))
             self.shared = compiled.Shared(self.found.get(SHARED, "{}"))
             self.code, why = compiled.load(model, self.worker.vllm_config, self.shared,
-                                           self.found.get(CODE))
+                                           self.found.get(CODE), *logits)
         self.seconds["compiled code"] = time.monotonic() - start
         return why
+
+    def logits_ahead(self, model, left):
+        """Return what a thread does while compiled code is loaded, as a list. `left` closes it when
+        all has been left that is entered from now on.
+        """
+        weight = getattr(getattr(model, "lm_head", None), "weight", None)
+        # The warm-up has so many; with more, the memory for them would be large.
+        rows = min(self.worker.vllm_config.scheduler_config.max_num_seqs, ROWS)
+        try:
+            if not ahead.Logits.usable(weight, rows):
+                return []
+            logits = ahead.Logits(self.ordinal, weight, rows)
+            left.callback(logits.close)
+            return [logits]
+        except Exception as e:  # the first request loads them
+            self.log_bug(e)
+            return []
 
     def initialize_from_config(self, original, config):
         original(config)
