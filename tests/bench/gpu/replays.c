@@ -8,7 +8,8 @@
  * it, does what the case is about, and replays the chain again; then a chain that is built after
  * that. Prints one line a case: milliseconds of a replay before, after, and of the new chain; how
  * long the history took; and microseconds a node to add, instantiate and upload the first chain
- * after it, and seven more. Graphs that are thrown away may leave the driver memory for those.
+ * after it, and seven more. Graphs that are thrown away may leave the driver memory for those: the
+ * last case makes and destroys them while content is copied, and the one before copies alone.
  *
  * With -s, each line is a sequence of steps on chains, with the milliseconds of each replay:
  * I makes a chain, U and V make and upload one, on a stream of its own and on that of the launches;
@@ -20,6 +21,7 @@
  * kernels (build/sim/kernels.cubin). FLAGS: of cuGraphInstantiateWithFlags().
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,6 +221,68 @@ static void memory_mapped(const struct bench *b, int n)
 	cu(b, cuMemAddressFree, p, size);
 }
 
+/* --- while content travels --- */
+
+static struct {
+	const struct bench *b;
+	int mib;
+	_Atomic bool ended;
+} copying;
+
+static void *copy_run(void *arg)
+{
+	const struct bench *b = copying.b;
+	const size_t piece = 4u << 20, size = 64u << 20;
+	size_t at, end = (size_t)copying.mib << 20;
+	CUdeviceptr p;
+	void *host;
+
+	cu(b, cuCtxSetCurrent, b->ctx);
+	cu(b, cuMemAlloc_v2, &p, size);
+	cu(b, cuMemHostAlloc, &host, size, 0);
+	for (at = 0; at < end; at += piece) {
+		cu(b, cuMemcpyHtoDAsync_v2, p + at % size, (char *)host + at % size, piece,
+		   b->uploads);
+		if (at % size == size - piece)
+			cu(b, cuStreamSynchronize, b->uploads);
+	}
+	cu(b, cuStreamSynchronize, b->uploads);
+	copying.ended = true;
+	return arg;
+}
+
+static void copy_beside(const struct bench *b, int mib, bool graphs)
+{
+	CUstream own;
+	pthread_t t;
+
+	copying.b = b;
+	copying.mib = mib;
+	if (pthread_create(&t, NULL, copy_run, NULL))
+		abort();
+	cu(b, cuStreamCreate, &own, CU_STREAM_NON_BLOCKING);
+	while (graphs && !copying.ended) {
+		CUgraphExec exec = exec_new(b, NODES, 1);
+
+		cu(b, cuGraphUpload, exec, own);
+		cu(b, cuStreamSynchronize, own);
+		cu(b, cuGraphExecDestroy, exec);
+	}
+	if (pthread_join(t, NULL))
+		abort();
+	cu(b, cuStreamDestroy_v2, own);
+}
+
+static void copy_alone(const struct bench *b, int mib)
+{
+	copy_beside(b, mib, false);
+}
+
+static void copy_and_graphs(const struct bench *b, int mib)
+{
+	copy_beside(b, mib, true);
+}
+
 static const struct history {
 	const char *what;
 	void (*fn)(const struct bench *b, int n);
@@ -264,6 +328,8 @@ static const struct history {
 	{ "before any graph: large, uploaded, destroyed", large_destroyed, 8, true },
 	{ "before any graph: uploaded and kept", execs_uploaded, 1, true },
 	{ "before any graph: instantiated, destroyed", execs_unused, 8, true },
+	{ "before any graph: MiB copied", copy_alone, 1200, true },
+	{ "before any graph: MiB copied beside others", copy_and_graphs, 1200, true },
 };
 #define HISTORIES (sizeof(histories) / sizeof(histories[0]))
 
