@@ -3,7 +3,7 @@
  * content.c - the speed at which content reaches the GPU, beside copies from pinned memory and
  * reads of the disk.
  *
- *   content [-s STORE] [-r REF] [-n ROUNDS] [-w]
+ *   content [-s STORE] [-r REF] [-n ROUNDS] [-p PAIRS] [-w]
  *
  * Prints lines "name value value ...", GB/s, one value a round: a copy out of pinned memory, in
  * pieces of 1 GiB and of 2 MiB; a load whose content was verified before; a load that verifies; a
@@ -19,6 +19,10 @@
  *
  * A line "facts" (facts.h) follows each load, so that a load that is slower than others can be
  * explained.
+ *
+ * Then loads follow in PAIRS, without a pause: one that compares content, and one that leaves that
+ * to the first launch; each of them comes first in turn. The lines "pairs" have medians with their
+ * quartiles: the milliseconds of both, then the ratio of the times of a pair.
  *
  * -w adds tables of other ways to copy the store's file to the device (ways.h).
  */
@@ -43,6 +47,7 @@
 #define PIECE (8u << 20)
 #define THREADS_MAX 64
 #define ROUNDS_MAX 16
+#define PAIRS_MAX 256
 
 static double copies(const struct fdry_driver *drv, CUdeviceptr dev, const char *host, size_t piece)
 {
@@ -201,7 +206,7 @@ struct run {
 	const struct fdry_driver *drv;
 	const char *dir, *ref;
 	char file[4096];
-	int rounds;
+	int rounds, pairs;
 	bool ways;
 	double values[VALUES][ROUNDS_MAX];
 	double warm[ROUNDS_MAX][PARTS], verified[ROUNDS_MAX][PARTS];
@@ -295,20 +300,56 @@ static void table_print(const struct run *r)
 	}
 }
 
+static double load_whole(const struct run *r, uint32_t flags)
+{
+	struct fdry_store *store;
+	double parts[PARTS];
+
+	must(fdry_store_open(r->dir, 0, &store));
+	image_load(store, r->ref, flags, parts, NULL);
+	return parts[WHOLE];
+}
+
+static void quartiles_print(const char *name, double *x, int n)
+{
+	qsort(x, (size_t)n, sizeof(*x), by_value);
+	printf("%s %.3f %.3f %.3f\n", name, x[n / 2], x[n / 4], x[n * 3 / 4]);
+}
+
+static void pairs_run(const struct run *r)
+{
+	static const uint32_t flags[2] = { 0, FDRY_LOAD_CHECK_AT_LAUNCH };
+	double ms[2][PAIRS_MAX], ratio[PAIRS_MAX];
+	int i, k;
+
+	if (!r->pairs)
+		return;
+	for (i = 0; i < r->pairs; i++) {
+		for (k = 0; k < 2; k++)
+			ms[(i + k) % 2][i] = load_whole(r, flags[(i + k) % 2]);
+		ratio[i] = ms[0][i] / ms[1][i];
+	}
+	quartiles_print("pairs_load_ms", ms[0], r->pairs);
+	quartiles_print("pairs_load_unchecked_ms", ms[1], r->pairs);
+	quartiles_print("pairs_load", ratio, r->pairs);
+}
+
 static void options_take(struct run *r, int argc, char **argv)
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "s:r:n:w")) != -1) {
+	while ((opt = getopt(argc, argv, "s:r:n:p:w")) != -1) {
 		switch (opt) {
 		case 's': r->dir = optarg; break;
 		case 'r': r->ref = optarg; break;
 		case 'n': r->rounds = atoi(optarg); break;
+		case 'p': r->pairs = atoi(optarg); break;
 		case 'w': r->ways = true; break;
 		default: exit(2);
 		}
 	}
-	if (!r->dir || r->rounds < 1 || r->rounds > ROUNDS_MAX)
+	if (!r->dir || r->rounds < 1 || r->rounds > ROUNDS_MAX || r->pairs < 0 ||
+	    r->pairs > PAIRS_MAX)
 		exit(2);
 	snprintf(r->file, sizeof(r->file), "%s/data.mdb", r->dir);
 }
@@ -331,6 +372,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < r.rounds; i++)
 		round_run(&r, i);
 	values_print(&r);
+	pairs_run(&r);
 	table_print(&r);
 	if (r.ways) {
 		ways_warm(r.drv, r.file, "in the page cache as cat left it", 3);
