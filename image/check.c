@@ -89,10 +89,8 @@ static int chunk_fail(struct fdry_image *img, struct fdry_reader *reader,
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_span bytes;
-	int err = fdry_reader_map(reader, oid, &bytes);
+	int err = fdry_damage_noted(img, oid, fdry_reader_map(reader, oid, &bytes));
 
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(img, oid);
 	if (err)
 		return err;
 	fdry_oid_hex(oid, hex);
@@ -107,9 +105,8 @@ static int chunk_fail(struct fdry_image *img, struct fdry_reader *reader,
 				 "the manifest has another fingerprint than the bytes of chunk "
 				 "%.12s; seal the image anew",
 				 hex);
-	if (err != -FDRY_E_CORRUPT)
+	if (fdry_damage_noted(img, oid, err) != -FDRY_E_CORRUPT)
 		return err;
-	fdry_damage_note(img, oid);
 	return fdry_fail(FDRY_E_CORRUPT,
 			 "chunk %.12s is damaged in the store; bring it back with foundry-store "
 			 "repair, from a pack, another store or a registry",
@@ -196,10 +193,9 @@ static int parts_add(struct fdry_content_check *c, uint32_t i)
 	const struct fdry_mf_chunk *chunk = &m->chunks[i];
 	struct fdry_span bytes;
 	struct part part;
-	int err = fdry_reader_map(c->reader, &chunk->oid, &bytes);
+	int err = fdry_damage_noted(c->img, &chunk->oid,
+				    fdry_reader_map(c->reader, &chunk->oid, &bytes));
 
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(c->img, &chunk->oid);
 	if (err)
 		return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
 	if (bytes.len != chunk->size)
@@ -603,24 +599,21 @@ int fdry_chunk_map(struct fdry_image *img, struct fdry_reader *reader, const str
 {
 	uint64_t size = bytes->len;
 	bool hashed = false;
-	int err = fdry_reader_map(reader, oid, bytes);
+	int err = fdry_damage_noted(img, oid, fdry_reader_map(reader, oid, bytes));
 
 	if (err)
-		goto out_damaged;
+		return err;
 	if (bytes->len != size)
 		return fdry_fail(FDRY_E_BADIMAGE,
 				 "it has %zu bytes, but %llu in the manifest; seal the image anew",
 				 bytes->len, (unsigned long long)size);
-	err = fdry_reader_verify(reader, oid, *bytes, img->verify, &hashed);
+	err = fdry_damage_noted(img, oid,
+				fdry_reader_verify(reader, oid, *bytes, img->verify, &hashed));
 	if (err)
-		goto out_damaged;
+		return err;
 	sum->bytes += size;
 	sum->hashed += hashed ? size : 0;
 	return 0;
-out_damaged:
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(img, oid);
-	return err;
 }
 
 int fdry_chunk_check(struct fdry_image *img, struct fdry_reader *reader,

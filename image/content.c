@@ -131,8 +131,7 @@ static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 	*ret = bytes;
 	return 0;
 out_name:
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(c->img, &chunk->oid);
+	err = fdry_damage_noted(c->img, &chunk->oid, err);
 	return fdry_content_fail(c->img, err, chunk->addr, chunk->size);
 }
 

@@ -19,6 +19,13 @@ void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid)
 	pthread_mutex_unlock(&img->lock);
 }
 
+int fdry_damage_noted(struct fdry_image *img, const struct fdry_oid *oid, int err)
+{
+	if (err == -FDRY_E_CORRUPT)
+		fdry_damage_note(img, oid);
+	return err;
+}
+
 /* Note an object whose bytes in the store are wrong. */
 static int damage_look(struct fdry_image *img, struct fdry_reader *reader,
 		       const struct fdry_oid *oid)

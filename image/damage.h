@@ -15,6 +15,8 @@
 
 /* Note for a repair that an object of the load is damaged in the store. Any thread may call it. */
 void fdry_damage_note(struct fdry_image *img, const struct fdry_oid *oid);
+/* The same if @err, of a call for the object, says that it is damaged. Returns @err. */
+int fdry_damage_noted(struct fdry_image *img, const struct fdry_oid *oid, int err) __must_check;
 /* After a load failed with FDRY_E_CORRUPT: note what else of the image is damaged in the store, so
  * that one repair asks for all of it. Other errors end the search, as @wait->stop does. Returns the
  * load's error, with its message. */

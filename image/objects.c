@@ -142,9 +142,7 @@ static int object_get(struct fdry_objects *o, struct fdry_reader *reader,
 	err = fdry_budget_take(&o->img->budget, size, "kernels and graphs");
 	if (err)
 		return err;
-	err = fdry_reader_copy(reader, oid, ret);
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(o->img, oid);
+	err = fdry_damage_noted(o->img, oid, fdry_reader_copy(reader, oid, ret));
 	if (err)
 		return err;
 	pthread_mutex_lock(&o->lock);

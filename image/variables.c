@@ -30,10 +30,8 @@ static int value_copy(struct fdry_image *img, struct fdry_reader *reader, uint32
 static int value_read(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 {
 	const struct fdry_mf_variable *v = &img->m.variables[i];
-	int err = value_copy(img, reader, i);
+	int err = fdry_damage_noted(img, &v->oid, value_copy(img, reader, i));
 
-	if (err == -FDRY_E_CORRUPT)
-		fdry_damage_note(img, &v->oid);
 	return err ? fdry_fail_at(err, "value of variable %.200s",
 				  fdry_manifest_str(&img->m, v->name))
 		   : 0;
