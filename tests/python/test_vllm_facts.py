@@ -1,9 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a start of a small engine in vLLM's place compares with an image."""
+import os
+import subprocess
+import sys
 import textwrap
+import unittest
 
 import suite
 from vllm_scripts import Engine
+
+
+KEYS = """
+import dataclasses, enum
+from foundry.engines import graphs
+@dataclasses.dataclass
+class Key:
+    tokens: int
+    kind: object
+Kind = enum.Enum("Kind", "FULL PIECES")
+for key in (Key(4, Kind.FULL), Key(4, frozenset(("full", "pieces", "a", "b", "c"))), ("x", 7)):
+    print(graphs.name_of(key))
+try:
+    graphs.name_of(object())
+except graphs.Error as e:
+    print("has an address" in str(e))
+"""
+
+
+PATHS = os.path.join(os.path.dirname(__file__), "stand_in"), os.environ.get("PYTHONPATH", "")
+
+
+class Names(unittest.TestCase):
+    def test_a_key_has_the_same_name_in_every_process(self):
+        found = {subprocess.run([sys.executable, "-c", KEYS], capture_output=True, text=True,
+                                check=True, timeout=60,
+                                env={**os.environ, "PYTHONHASHSEED": seed,
+                                     "PYTHONPATH": os.pathsep.join(PATHS)}).stdout
+                 for seed in "123456"}
+        self.assertEqual(len(found), 1, found)
+        lines = found.pop().splitlines()
+        self.assertEqual(lines[0], "tokens=4,kind=FULL")
+        self.assertEqual(len(set(lines)), 4)
+        self.assertEqual(lines[3], "True")
 
 
 class Facts(Engine):

@@ -20,15 +20,17 @@ def _text(key):
         return ",".join(f"{f.name}={_text(getattr(key, f.name))}" for f in dataclasses.fields(key))
     if isinstance(key, str):
         return key
+    if isinstance(key, (set, frozenset)):  # in the same order in each process
+        return "{" + ",".join(sorted(map(_text, key))) + "}"
     return key.name if isinstance(key, enum.Enum) else repr(key)
 
 
 def name_of(key):
     """Return the name of a graph in an image, the same for equal keys in every process.
 
-    key: a dataclass, an enum, or anything whose repr() has no addresses. A name has few characters,
-    so a key with others gets a name that ends with a hash of its text. Raises Error if there is an
-    address.
+    key: a dataclass, an enum, a set, or anything whose repr() has no addresses, and no sets inside.
+    A name has few characters, so a key with others gets a name that ends with a hash of its text.
+    Raises Error if there is an address.
     """
     text = _text(key)
     if re.search(r" at 0x[0-9a-f]", text):
