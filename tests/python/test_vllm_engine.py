@@ -172,8 +172,16 @@ class Engine(unittest.TestCase):
         with mock.patch.object(codecache, "build_code_hash", side_effect=AssertionError):
             self.assertEqual(codecache.torch_key(), wanted)
 
-    def test_the_kernel_that_imports_gluon_finds_it(self):
+    def test_triton_has_the_module_that_its_first_kernel_imports(self):
         self.assertTrue(importlib.util.find_spec(ahead._AT_FIRST))
+
+    def test_a_signal_leaves_no_thread_behind(self):
+        thread = mock.Mock()
+        thread.join.side_effect = [KeyboardInterrupt, None]
+        with mock.patch.object(ahead, "_started", return_value=thread):
+            with self.assertRaises(KeyboardInterrupt), ahead.beside(print):
+                pass
+        self.assertEqual(thread.join.call_count, 2)
 
     def test_logits_are_computed_by_cublas_as_by_torch(self):
         """See tests/gpu/logits_ahead.py for the result."""

@@ -23,13 +23,15 @@ import torch
 from . import area, log
 
 _AT_FIRST = "triton.experimental.gluon.nvidia.hopper"  # imported at Triton's first kernel
-# Names of cuBLAS's interface.
+# Numbers of CUDA's cudaDataType_t, and of cuBLAS's cublasComputeType_t and cublasGemmAlgo_t.
 _TYPES = {"torch.float16": 2, "torch.bfloat16": 14}
 _COMPUTE_32F, _DEFAULT_TENSOR_OP = 68, 99
 
 
 def triton(arch):
-    """Let Triton compute what it needs to find kernels for an architecture such as 90."""
+    """Let Triton compute what it needs to find kernels for an architecture such as 90, and import
+    what its first kernel imports.
+    """
     from triton.backends.nvidia.compiler import get_ptxas_version
     from triton.runtime.cache import triton_key
     triton_key()
@@ -127,6 +129,14 @@ def begin(*steps):
     return _started(steps)
 
 
+def _end(thread):
+    try:
+        thread.join()
+    except BaseException:  # of a signal: what the thread uses must not be closed before it ends
+        thread.join()
+        raise
+
+
 @contextlib.contextmanager
 def beside(*steps):
     """Call functions without arguments in a thread, which has ended when the with block ends. If
@@ -141,4 +151,4 @@ def beside(*steps):
         yield
     finally:
         if thread:
-            thread.join()
+            _end(thread)

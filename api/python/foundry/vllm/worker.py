@@ -215,19 +215,20 @@ class Session(session.Session):
         return why
 
     def logits_ahead(self, model, left):
-        """Return what a thread does while compiled code is loaded, as a list. `left` closes it when
-        all has been left that is entered from now on.
+        """Return what a thread does while compiled code is loaded, as a list.
+
+        left: an ExitStack, which closes it after all that is entered later.
         """
-        weight = getattr(getattr(model, "lm_head", None), "weight", None)
-        # The warm-up has so many; with more, the memory for them would be large.
-        rows = min(self.worker.vllm_config.scheduler_config.max_num_seqs, ROWS)
         try:
+            weight = getattr(getattr(model, "lm_head", None), "weight", None)
+            # The warm-up has max_num_seqs rows; more than ROWS would take much memory.
+            rows = min(self.worker.vllm_config.scheduler_config.max_num_seqs, ROWS)
             if not ahead.Logits.usable(weight, rows):
                 return []
             logits = ahead.Logits(self.ordinal, weight, rows)
             left.callback(logits.close)
             return [logits]
-        except Exception as e:  # the first request loads them
+        except Exception as e:  # the warm-up loads the kernels
             self.log_bug(e)
             return []
 
