@@ -6,7 +6,8 @@
  * content unless the arguments say otherwise. "together" captures all graphs and seals once. "in
  * turn" seals after each capture, as a program does that saves each graph at once. "fixed" does the
  * same and promises that no graph changes (fdry_capture_graph_fixed()). Each row is a process with
- * a store of its own, and shows the sums over its seals: milliseconds, and the number of graphs.
+ * a store of its own, in TMPDIR or /tmp, and shows the sums over its seals: milliseconds, and the
+ * number of graphs.
  * The driver is the one that FOUNDRY_DRIVER names, else the machine's, else the software driver.
  *
  * seal changed [MIB [STORE]]: the cost of seals of one capture when all memory is new, when nothing
@@ -430,7 +431,11 @@ static int row_run(enum way way, uint32_t count)
 	pid_t pid;
 
 	fflush(stdout);
-	snprintf(dir, sizeof(dir), "%s", kept ? kept : "/tmp/fdry-bench-seal-XXXXXX");
+	if (kept)
+		snprintf(dir, sizeof(dir), "%s", kept);
+	else
+		snprintf(dir, sizeof(dir), "%s/fdry-bench-seal-XXXXXX",
+			 getenv("TMPDIR") ?: "/tmp");
 	if (!kept && !mkdtemp(dir))
 		return -1;
 	pid = fork();

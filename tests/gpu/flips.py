@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Content that changes in the store's file after it was verified, then loaded on a GPU.
 
-    python3 tests/gpu/flips.py [--limit SECONDS]
-
 One process captures a copy of 1 MiB of noise, and seals it. Another one damages the noise in the
 store in one of several ways, and loads: a bit or several are flipped, bytes are moved, swapped or
 set to zero. The record of verified objects stays valid, so no load hashes the content. Each load
@@ -67,8 +65,8 @@ def capture(folder):
         cap.tensor("copy", copy, use="output")
         cap.seal(os.path.join(folder, "store"), "flips")
     with open(os.path.join(folder, "pack"), "wb") as f:
-        subprocess.run(["foundry-store", "-s", os.path.join(folder, "store"), "export", "flips"],
-                       stdout=f, check=True)
+        subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s",
+                        os.path.join(folder, "store"), "export", "flips"], stdout=f, check=True)
 
 
 class Store:
@@ -108,7 +106,7 @@ class Store:
 
 
 def damaged(rng):
-    """Return (how, other bytes than NOISE)."""
+    """Return (how, bytes, which may equal NOISE)."""
     data = bytearray(NOISE)
     at, other = (rng.randrange(BYTES // SECTOR) * SECTOR for _ in range(2))
     how = rng.choice(("a bit", "a bit", "bits", "zeros", "moved", "swapped"))

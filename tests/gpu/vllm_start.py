@@ -41,7 +41,8 @@ CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "VLLM_CACHE_ROOT", "TVM
 ZERO = ("profiles", "captures", "triton", "ninja", "Dynamo", "Inductor", "graphs captured")
 # Ranks share NCCL's collectives alone, without multicast memory.
 ONE_WAY = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "NCCL_NVLS_ENABLE": "0"}
-# vLLM's default, but for the measurements: which kernels to combine, and with which blocks.
+# vLLM's default, but for measurements: which kernels to combine, with which blocks, and which of
+# several ways to compute a kernel.
 UNMEASURED = {"combo_kernels": True, "benchmark_combo_kernel": False, "combo_kernels_autotune": 0,
               "deterministic": True}
 LOADED = "the time at which the weights were in place"

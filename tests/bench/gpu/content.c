@@ -14,15 +14,15 @@
  * "_checked" add check_ms. Then the steps of the first two loads follow in milliseconds: memory
  * beside kernels, content, the rest of the check of its fingerprints (with the GB/s of its bytes);
  * the whole; for the first also the whole of another load in the same round, which leaves the check
- * to the first launch (FDRY_LOAD_CHECK_AT_LAUNCH); unload and close. The last part is a table of
- * GB/s, also relative to pinned memory, each as a median with its spread.
- *
- * A line "facts" (facts.h) follows each load, so that a load that is slower than others can be
- * explained.
+ * to the first launch (FDRY_LOAD_CHECK_AT_LAUNCH); unload and close.
  *
  * Then loads follow in PAIRS, without a pause: one that compares content, and one that leaves that
  * to the first launch; each of them comes first in turn. The lines "pairs" have medians with their
- * quartiles: the milliseconds of both, then the ratio of the times of a pair.
+ * quartiles: the milliseconds of both, then the ratio of the times of a pair. The last part is a
+ * table of GB/s, also relative to pinned memory, each as a median with its spread.
+ *
+ * A line "facts" (facts.h) follows each load outside of pairs, so that a load that is slower than
+ * others can be explained.
  *
  * -w adds tables of other ways to copy the store's file to the device (ways.h).
  */

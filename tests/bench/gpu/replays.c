@@ -9,7 +9,8 @@
  * that. Prints one line a case: milliseconds of a replay before, after, and of the new chain; how
  * long the history took; and microseconds a node to add, instantiate and upload the first chain
  * after it, and seven more. Graphs that are thrown away may leave the driver memory for those: the
- * last case makes and destroys them while content is copied, and the one before copies alone.
+ * last case makes and destroys them while content is copied, and the one before copies alone. It
+ * took as long as the copy and the graph that was being made when the copy ended.
  *
  * With -s, each line is a sequence of steps on chains, with the milliseconds of each replay:
  * I makes a chain, U and V make and upload one, on a stream of its own and on that of the launches;
@@ -329,7 +330,7 @@ static const struct history {
 	{ "before any graph: uploaded and kept", execs_uploaded, 1, true },
 	{ "before any graph: instantiated, destroyed", execs_unused, 8, true },
 	{ "before any graph: MiB copied", copy_alone, 1200, true },
-	{ "before any graph: MiB copied beside others", copy_and_graphs, 1200, true },
+	{ "before any graph: MiB copied beside graphs", copy_and_graphs, 1200, true },
 };
 #define HISTORIES (sizeof(histories) / sizeof(histories[0]))
 
