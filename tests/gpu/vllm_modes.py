@@ -29,7 +29,7 @@ from engine_start import answers, first_difference, strict
 
 MODES = ("V2-3-FULL_AND_PIECEWISE", "V1-3-FULL_AND_PIECEWISE", "V2-3-PIECEWISE", "V2-3-FULL",
          "V2-0-FULL", "V1-3-PIECEWISE", "V1-0-FULL_DECODE_ONLY", "V2-3-FULL_DECODE_ONLY",
-         "V1-3-FULL", "V1-0-FULL")
+         "V1-3-FULL", "V1-0-FULL", "V2-0-FULL_DECODE_ONLY", "V1-3-FULL_DECODE_ONLY")
 ASKED = vllm_start.asked(())  # which answers are compared
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -151,7 +151,7 @@ class Starts(Engine, engine_tests.Starts):
     def test_a_version_that_was_only_compared_needs_leave(self):
         compared = ("facts.SOURCES, facts.COMPARED = {'0.1': 'other'}, "
                     "{'of the stand-in': facts.source()}\n")
-        what = "vLLM 0.25.1 was compared with 0.1, but was not run with images on a GPU"
+        what = "vLLM 0.25.1 was compared with 0.1, but its tests with images were not run on a GPU"
         for value in ("0", ""):
             log = self.start(before=compared, FOUNDRY_VLLM_COMPARED=value)
             self.assertIn(f"started without an image, because {what} (set FOUNDRY_VLLM_COMPARED=1 "

@@ -52,9 +52,10 @@ def version(engine):
         return True, f"{found} is supported"
     variable = f"{engine.variable}_COMPARED"
     if os.environ.get(variable) == "1":
-        return True, f"{found} was compared with {run}, but was not run with images on a GPU"
+        return True, (f"{found} was compared with {run}, but its tests with images were not run "
+                      "on a GPU")
     return None, (f"{found} starts without images unless {variable}=1: it was compared with {run}, "
-                  "but was not run with images on a GPU")
+                  "but its tests with images were not run on a GPU")
 
 
 def plug_in(engine):

@@ -65,7 +65,7 @@ def check_source(plug_in, engine, part, name):
     if known == facts.RUN:
         return True
     check_allowed(f"FOUNDRY_{engine.upper()}_COMPARED", f"{name} {version} was compared with "
-                  f"{run}, but was not run with images on a GPU")
+                  f"{run}, but its tests with images were not run on a GPU")
     return False
 
 
