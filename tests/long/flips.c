@@ -3,9 +3,10 @@
  * flips.c - content that changes in the store's file after it was verified, then loaded.
  *
  * Half of the cases flip every bit of a small image's content, one in each case. The others damage
- * a chunk of a larger image, with host memory, in one of several ways. The notes of verified
- * objects stay valid, so no load hashes the content. If the chunk's bytes have changed, the load
- * must be refused, or repaired from a pack in the store and give the bytes that were sealed.
+ * a chunk of a larger image, with host memory, in one of several ways; some of them one of a huge
+ * image, whose content is compared in several groups (image/check.c). The notes of verified objects
+ * stay valid, so no load hashes the content. If the chunk's bytes have changed, the load must be
+ * refused, or repaired from a pack in the store and give the bytes that were sealed.
  */
 #include <fcntl.h>
 
@@ -15,18 +16,22 @@
 
 #define SMALL 64u
 #define LARGE (5u << 20)
+#define HUGE (136u << 20)
+#define HUGE_EVERY 256u /* cases */
 #define SECTOR 512u
 #define SMALL_BITS 102400u /* of all content of the small image */
 #define STRIDE 7919u /* a prime: a sample has bits of all places, and all cases have each once */
 
 enum { EQUAL, REFUSED, REPAIRED };
+enum kind { SMALL_IMAGE, LARGE_IMAGE, HUGE_IMAGE, KINDS };
 
-static struct fdry_store *store[2]; /* of the small image, and of the larger one */
+static const char *const kinds[KINDS] = { "small", "large", "huge" };
+static struct fdry_store *store[KINDS];
 static bool with_pack;
 
-static void path_set(bool large)
+static void path_set(enum kind kind)
 {
-	snprintf(path, sizeof(path), "%s/%s", long_dir, large ? "large" : "small");
+	snprintf(path, sizeof(path), "%s/%s", long_dir, kinds[kind]);
 }
 
 /* --- the images --- */
@@ -35,7 +40,7 @@ static void content_put(struct work *w, const char *name, size_t size, uint64_t 
 {
 	struct fdry_tensor t = { .name = name, .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
 				 .shape = { (int64_t)size }, .stride = { 1 } };
-	static uint8_t bytes[LARGE];
+	static uint8_t bytes[HUGE];
 	CUdeviceptr at;
 
 	cuda_ok(cuMemAlloc_v2, &at, size);
@@ -49,7 +54,7 @@ static void seal_small(void)
 {
 	static struct work w;
 
-	path_set(false);
+	path_set(SMALL_IMAGE);
 	work_make(&w);
 	graph_add(&w, 1);
 	content_put(&w, "content", SMALL, 1);
@@ -57,29 +62,39 @@ static void seal_small(void)
 	work_end(&w);
 }
 
-static void seal_large(void)
+static void seal_more(enum kind kind, size_t size)
 {
 	static struct host_work h;
 
-	path_set(true);
+	path_set(kind);
 	host_make(&h, false);
 	tensors_name(&h);
-	content_put(&h.w, "content", LARGE, 2);
+	content_put(&h.w, "content", size, 2);
 	ok(work_seal(&h.w, "img"));
 	host_end(&h);
 }
 
-static void pack_write(void)
+static void seal_large(void)
+{
+	seal_more(LARGE_IMAGE, LARGE);
+}
+
+static void seal_huge(void)
+{
+	seal_more(HUGE_IMAGE, HUGE);
+}
+
+static void pack_write(enum kind kind)
 {
 	const char *const img = "img";
 	struct fdry_store *s = NULL;
 	char name[340];
 	int fd;
 
-	path_set(true);
+	path_set(kind);
 	snprintf(name, sizeof(name), "%s/packs", path);
 	ck_assert(!mkdir(name, 0700));
-	snprintf(name, sizeof(name), "%s/pack", long_dir);
+	snprintf(name, sizeof(name), "%s/pack.%s", long_dir, kinds[kind]);
 	fd = open(name, O_WRONLY | O_CREAT, 0600);
 	ck_assert_int_ge(fd, 0);
 	ok(fdry_store_open(path, 0, &s));
@@ -88,13 +103,19 @@ static void pack_write(void)
 	ck_assert(!close(fd));
 }
 
+static void packs_write(void)
+{
+	pack_write(LARGE_IMAGE);
+	pack_write(HUGE_IMAGE);
+}
+
 static void make(void)
 {
-	void (*const steps[])(void) = { seal_small, seal_large, pack_write };
+	void (*const steps[])(void) = { seal_small, seal_large, seal_huge, packs_write };
 	int i, status = 1;
 	pid_t pid;
 
-	for (i = 0; i < 3; i++) { /* a process captures once */
+	for (i = 0; i < 4; i++) { /* a process captures once */
 		pid = fork();
 		if (!pid) {
 			long_checked(steps[i]);
@@ -112,37 +133,41 @@ static struct wanted {
 	const char *name;
 	size_t size;
 	uint8_t *bytes;
-} wanted[2][5] = {
+} wanted[KINDS][5] = {
 	{ { .name = "content", .size = SMALL } },
 	{ { .name = "content", .size = LARGE },
 	  { .name = "table", .size = BYTES },
 	  { .name = "state", .size = BYTES },
 	  { .name = "plain", .size = BYTES } },
+	{ { .name = "content", .size = HUGE },
+	  { .name = "table", .size = BYTES },
+	  { .name = "state", .size = BYTES },
+	  { .name = "plain", .size = BYTES } },
 };
 
-static void wanted_make(void)
+static void wanted_make(enum kind kind)
 {
 	struct wanted *t;
-	int i;
 
-	for (i = 0; i < 2; i++)
-		for (t = wanted[i]; t->name; t++) {
-			t->bytes = malloc(t->size);
-			ck_assert_ptr_nonnull(t->bytes);
-		}
-	noise(1, wanted[0][0].bytes, SMALL);
-	noise(2, wanted[1][0].bytes, LARGE);
-	vector_fill((float *)wanted[1][1].bytes, 1000);
-	vector_fill((float *)wanted[1][2].bytes, 2000);
-	vector_fill((float *)wanted[1][3].bytes, 3000);
+	for (t = wanted[kind]; t->name; t++) {
+		t->bytes = malloc(t->size);
+		ck_assert_ptr_nonnull(t->bytes);
+	}
+	t = wanted[kind];
+	noise(kind == SMALL_IMAGE ? 1 : 2, t[0].bytes, t[0].size);
+	if (kind == SMALL_IMAGE)
+		return;
+	vector_fill((float *)t[1].bytes, 1000);
+	vector_fill((float *)t[2].bytes, 2000);
+	vector_fill((float *)t[3].bytes, 3000);
 }
 
-static bool bytes_right(struct fdry_image *img, bool large)
+static bool bytes_right(struct fdry_image *img, enum kind kind)
 {
-	static uint8_t bytes[LARGE];
+	static uint8_t bytes[HUGE];
 	const struct wanted *t;
 
-	for (t = wanted[large]; t->name; t++) {
+	for (t = wanted[kind]; t->name; t++) {
 		ok(fdry_image_read(img, t->name, bytes, t->size, NULL));
 		if (memcmp(bytes, t->bytes, t->size))
 			return false;
@@ -150,16 +175,16 @@ static bool bytes_right(struct fdry_image *img, bool large)
 	return true;
 }
 
-static int load(bool large)
+static int load(enum kind kind)
 {
 	struct fdry_image *img = NULL;
 	bool right;
-	int err = fdry_image_load(store[large], "img", NULL, &img);
+	int err = fdry_image_load(store[kind], "img", NULL, &img);
 
 	if (err == -FDRY_E_CORRUPT)
 		return REFUSED;
 	ok(err);
-	right = bytes_right(img, large);
+	right = bytes_right(img, kind);
 	fdry_image_unload(img);
 	if (right)
 		return EQUAL;
@@ -172,7 +197,7 @@ static bool bit_find(uint64_t *bit, struct flip_chunk *chunk)
 {
 	uint32_t i;
 
-	for (i = 0; flip_nth(store[0], "img", i, chunk); i++) {
+	for (i = 0; flip_nth(store[SMALL_IMAGE], "img", i, chunk); i++) {
 		if (*bit < chunk->len * 8)
 			return true;
 		*bit -= chunk->len * 8;
@@ -181,19 +206,21 @@ static bool bit_find(uint64_t *bit, struct flip_chunk *chunk)
 	return false;
 }
 
+static void first_load(enum kind kind)
+{
+	path_set(kind);
+	wanted_make(kind);
+	ok(fdry_store_open(path, 0, &store[kind]));
+	ck_assert_int_eq(load(kind), EQUAL); /* which verifies the content */
+}
+
 static void first_loads(void)
 {
 	uint64_t beyond = SMALL_BITS, last = SMALL_BITS - 1;
 	struct flip_chunk chunk;
-	int i;
 
-	wanted_make();
-	for (i = 0; i < 2; i++) {
-		path_set(i);
-		ok(fdry_store_open(path, 0, &store[i]));
-		ck_assert_int_eq(load(i), EQUAL); /* which verifies the content */
-	}
-	path_set(false);
+	first_load(LARGE_IMAGE);
+	first_load(SMALL_IMAGE);
 	ck_assert(bit_find(&last, &chunk));
 	flip_release(&chunk);
 	ck_assert(!bit_find(&beyond, &chunk));
@@ -206,7 +233,7 @@ static void begin(void)
 	long_checked(first_loads);
 }
 
-/* --- the larger image --- */
+/* --- the larger images --- */
 
 /* The changes undo themselves when they are made again. */
 struct change {
@@ -277,12 +304,12 @@ static void change_undo(const struct flip_chunk *c, struct change *h)
 }
 
 /* Some of the cases of a repaired kind have a pack in the store. */
-static void pack_place(bool there)
+static void pack_place(enum kind kind, bool there)
 {
 	char from[340], to[340];
 
-	snprintf(from, sizeof(from), "%s/pack", long_dir);
-	snprintf(to, sizeof(to), "%s/large/packs/one", long_dir);
+	snprintf(from, sizeof(from), "%s/pack.%s", long_dir, kinds[kind]);
+	snprintf(to, sizeof(to), "%s/%s/packs/one", long_dir, kinds[kind]);
 	(void)unlink(to);
 	ck_assert(!there || !link(from, to));
 	with_pack = there;
@@ -312,14 +339,14 @@ static bool chunk_changed(const struct flip_chunk *c, const uint8_t *before, str
 	return changed;
 }
 
-/* Chunk @nr of the larger image, which a pack has repaired. Its bytes have another place now. */
-static bool chunk_whole(uint32_t nr, const uint8_t *bytes, size_t len)
+/* Chunk @nr of the image, which a pack has repaired. Its bytes have another place now. */
+static bool chunk_whole(enum kind kind, uint32_t nr, const uint8_t *bytes, size_t len)
 {
 	struct flip_chunk chunk;
 	uint8_t *found;
 	bool whole;
 
-	ck_assert(flip_nth(store[1], "img", nr, &chunk));
+	ck_assert(flip_nth(store[kind], "img", nr, &chunk));
 	ck_assert_uint_eq(chunk.len, len);
 	found = chunk_bytes(&chunk);
 	whole = !memcmp(found, bytes, len);
@@ -346,7 +373,7 @@ static int judged(int end, bool changed, bool pack)
 }
 
 /* Sometimes the image is loaded without a change, too. */
-static int case_large(void)
+static int case_more(enum kind kind)
 {
 	struct flip_chunk chunk;
 	struct change h;
@@ -355,31 +382,33 @@ static int case_large(void)
 	uint32_t n = 0, nr;
 	int end;
 
-	path_set(true);
-	while (flip_nth(store[1], "img", n, &chunk)) {
+	if (!store[kind]) /* few processes need the huge one */
+		first_load(kind);
+	path_set(kind);
+	while (flip_nth(store[kind], "img", n, &chunk)) {
 		flip_release(&chunk);
 		n++;
 	}
-	pack_place(!long_below(8));
+	pack_place(kind, !long_below(8));
 	nr = (uint32_t)long_below(n);
-	ck_assert(flip_nth(store[1], "img", nr, &chunk));
+	ck_assert(flip_nth(store[kind], "img", nr, &chunk));
 	before = chunk_bytes(&chunk);
 	changed = chunk_changed(&chunk, before, &h);
 	flip_trust(&chunk);
-	end = judged(load(true), changed, with_pack);
+	end = judged(load(kind), changed, with_pack);
 	/* After a repair, the chunk's bytes have another place in the file. */
 	if (!with_pack)
 		change_undo(&chunk, &h);
 	else
 		free(h.was);
 	flip_trust(&chunk);
-	if (end == REPAIRED && !chunk_whole(nr, before, chunk.len)) {
+	if (end == REPAIRED && !chunk_whole(kind, nr, before, chunk.len)) {
 		fprintf(stderr, "a load did not notice that a chunk had changed\n");
 		end = LONG_FAULT;
 	}
 	flip_release(&chunk);
 	free(before);
-	if (case_nr % 8 == 1 && load(true) != EQUAL) {
+	if (case_nr % 8 == 1 && load(kind) != EQUAL) {
 		fprintf(stderr, "the undamaged image does not load: %s\n", fdry_last_error());
 		return LONG_FAULT;
 	}
@@ -391,11 +420,11 @@ static int case_small(uint64_t bit)
 	struct flip_chunk chunk;
 	int end;
 
-	path_set(false);
+	path_set(SMALL_IMAGE);
 	ck_assert(bit_find(&bit, &chunk));
 	flip_bit(&chunk, bit);
 	flip_trust(&chunk);
-	end = load(false);
+	end = load(SMALL_IMAGE);
 	flip_bit(&chunk, bit);
 	flip_trust(&chunk);
 	flip_release(&chunk);
@@ -406,7 +435,10 @@ static int case_end;
 
 static void case_run(void)
 {
-	case_end = case_nr % 2 ? case_large() : case_small(case_nr / 2 * STRIDE % SMALL_BITS);
+	if (case_nr % 2)
+		case_end = case_more(case_nr % HUGE_EVERY == 1 ? HUGE_IMAGE : LARGE_IMAGE);
+	else
+		case_end = case_small(case_nr / 2 * STRIDE % SMALL_BITS);
 }
 
 static int run_case(uint64_t nr)
