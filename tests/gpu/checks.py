@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import Bytes  # noqa: E402
 
 MIB = 4096
 EXTERNAL = 8
@@ -186,7 +187,7 @@ def differs(folder):
     with foundry.load("checks", store=os.path.join(folder, "store"), check_at_launch=True) as img:
         fill(torch, img)
         addr = img["c1"].addr + 12345
-        view = torch.as_tensor(Bytes(addr), device="cuda")
+        view = torch.as_tensor(Bytes(addr, 1), device="cuda")
         view[0] ^= 4
         torch.cuda.synchronize()
         for call in (lambda: img.launch(1), lambda: img.read("out"), img.check_content, img.check):
@@ -197,14 +198,6 @@ def differs(folder):
         view[0] ^= 4  # it is the program's from now on
         img.launch(1)
         img.synchronize()
-
-
-class Bytes:
-    """A byte of device memory."""
-
-    def __init__(self, addr):
-        self.__cuda_array_interface__ = {"shape": (1,), "typestr": "|u1", "data": (addr, False),
-                                         "version": 2}
 
 
 def whole():

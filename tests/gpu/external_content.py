@@ -15,20 +15,13 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
+from cuda_driver import Bytes  # noqa: E402
 
 BLOCK = 4096
 # The image keeps 68 KB: the token, the position, and small tensors that the model computes from its
 # configuration. The smallest weight matrix has 2 MB, and so has a freed copy of it. The free blocks
 # of torch that were kept once had 93 MB. The bound lies between.
 BOUND = 512 << 10
-
-
-class Bytes:
-    """Device memory with the interface of a torch tensor."""
-
-    def __init__(self, addr, size):
-        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (addr, False),
-                                         "version": 2}
 
 
 def stored(torch, addr, size):

@@ -20,7 +20,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
-from cuda_driver import NON_BLOCKING, PTR, U64, SIZE, call  # noqa: E402
+from cuda_driver import NON_BLOCKING, PTR, U64, SIZE, Bytes, call, context_set  # noqa: E402
 
 CASES = int(os.environ.get("FLIPS_CASES", "400"))
 BYTES = 1 << 20
@@ -29,40 +29,27 @@ CHANGED_AT = 72  # of the record's time, see store/format.h
 NOISE = random.Random(1).randbytes(BYTES)
 
 
-class Memory:
-    """Device memory with the interface of array libraries."""
-
-    def __init__(self, data=None):
-        addr = U64()
-        call("cuMemAlloc_v2", ctypes.byref(addr), SIZE(BYTES))
-        self.addr = addr.value
-        self.__cuda_array_interface__ = {"data": (self.addr, False), "typestr": "|u1",
-                                         "shape": (BYTES,), "version": 3}
-        if data is not None:
-            call("cuMemcpyHtoD_v2", addr, data, SIZE(BYTES))
-
-
-def context():
-    importlib.import_module("foundry")  # which finds the driver
-    found = PTR()
-    call("cuInit", 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(found), 0)
-    call("cuCtxSetCurrent", found)
+def memory():
+    """Return the address of BYTES of device memory."""
+    addr = U64()
+    call("cuMemAlloc_v2", ctypes.byref(addr), SIZE(BYTES))
+    return addr
 
 
 def capture(folder):
     """Seal the copy of NOISE, and write a pack beside the store."""
     import foundry
     with foundry.Capture(name="flips") as cap:
-        context()
-        noise, copy, stream, graph = Memory(NOISE), Memory(), PTR(), PTR()
+        context_set()
+        noise, copy, stream, graph = memory(), memory(), PTR(), PTR()
+        call("cuMemcpyHtoD_v2", noise, NOISE, SIZE(BYTES))
         call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
         call("cuStreamBeginCapture_v2", stream, 2)
-        call("cuMemcpyDtoDAsync_v2", U64(copy.addr), U64(noise.addr), SIZE(BYTES), stream)
+        call("cuMemcpyDtoDAsync_v2", copy, noise, SIZE(BYTES), stream)
         call("cuStreamEndCapture", stream, ctypes.byref(graph))
         cap.add_graph(1, graph.value, name="copy")
-        cap.tensor("noise", noise, use="const")
-        cap.tensor("copy", copy, use="output")
+        cap.tensor("noise", Bytes(noise.value, BYTES), use="const")
+        cap.tensor("copy", Bytes(copy.value, BYTES), use="output")
         cap.seal(os.path.join(folder, "store"), "flips")
     with open(os.path.join(folder, "pack"), "wb") as f:
         subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s",
@@ -140,7 +127,8 @@ def load(store, late):
 
 
 def loads(folder):
-    context()
+    importlib.import_module("foundry")  # which finds the driver
+    context_set()
     store, ends = Store(folder), collections.Counter()
     for case in range(CASES):
         rng = random.Random(case)

@@ -18,7 +18,7 @@ import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import parts  # noqa: E402
-from cuda_driver import PTR, SIZE, U64, call, driver  # noqa: E402
+from cuda_driver import PTR, SIZE, U64, call, context_set, driver  # noqa: E402
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # otherwise the driver's own cache would find the code
 N = 1000
@@ -87,14 +87,6 @@ def check_scale(kernel):
     call("cuMemcpyDtoH_v2", numbers, address, SIZE(4 * N))
     call("cuMemFree_v2", address)
     assert list(numbers) == [3.0 * i for i in range(N)], list(numbers)[:8]
-
-
-def context_set():
-    """Makes the primary context of device 0 current."""
-    context = PTR()
-    call("cuInit", 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-    call("cuCtxSetCurrent", context)
 
 
 def nvrtc():

@@ -219,7 +219,6 @@ static void first_loads(void)
 	uint64_t beyond = SMALL_BITS, last = SMALL_BITS - 1;
 	struct flip_chunk chunk;
 
-	first_load(LARGE_IMAGE);
 	first_load(SMALL_IMAGE);
 	ck_assert(bit_find(&last, &chunk));
 	flip_release(&chunk);
@@ -382,7 +381,7 @@ static int case_more(enum kind kind)
 	uint32_t n = 0, nr;
 	int end;
 
-	if (!store[kind]) /* few processes need the huge one */
+	if (!store[kind])
 		first_load(kind);
 	path_set(kind);
 	while (flip_nth(store[kind], "img", n, &chunk)) {

@@ -56,6 +56,22 @@ def call(name, *args):
     assert result == 0, f"{name} answered {result}"
 
 
+def context_set():
+    """Makes the primary context of device 0 current."""
+    context = PTR()
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+
+
+class Bytes:
+    """Device memory with the interface of array libraries."""
+
+    def __init__(self, addr, size):
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (addr, False),
+                                         "version": 2}
+
+
 # --- code ---
 
 def module_load(code):

@@ -178,7 +178,7 @@ class Engine(unittest.TestCase):
     def test_a_signal_leaves_no_thread_behind(self):
         thread = mock.Mock()
         thread.join.side_effect = [KeyboardInterrupt, None]
-        with mock.patch.object(ahead, "_started", return_value=thread):
+        with mock.patch.object(ahead, "begin", return_value=thread):
             with self.assertRaises(KeyboardInterrupt), ahead.beside(print):
                 pass
         self.assertEqual(thread.join.call_count, 2)

@@ -118,15 +118,11 @@ def _run(steps):
             log.debug("Foundry: nothing was done ahead: %s", repr(e))  # not e, with its frames
 
 
-def _started(steps):
+def begin(*steps):
+    """Begin to call functions without arguments. Returns the thread."""
     thread = threading.Thread(target=_run, args=(steps,), name="foundry-ahead", daemon=True)
     thread.start()
     return thread
-
-
-def begin(*steps):
-    """Begin to call functions without arguments. Returns the thread."""
-    return _started(steps)
 
 
 def _end(thread):
@@ -144,7 +140,7 @@ def beside(*steps):
     """
     thread = None
     try:
-        thread = _started(steps) if steps else None
+        thread = begin(*steps) if steps else None
     except RuntimeError as e:
         log.debug("Foundry: nothing is done beside: %s", e)
     try:

@@ -33,15 +33,15 @@ def parts(model):
 
 
 @contextlib.contextmanager
-def watched(files, *beside, and_stop=False):
-    """Add to `files` those from which vLLM loads compiled code inside the with block, or to which
-    it writes code that it compiles.
+def watched(*beside, and_stop=False):
+    """Yield a list of the files from which vLLM loads compiled code inside the with block, or to
+    which it writes code that it compiles.
 
     beside: functions that a thread calls while vLLM loads the first file. and_stop: end the call of
     a model with _Stop after a file.
     """
     from vllm.compilation import decorators
-    original = decorators._try_load_aot_compiled_fn
+    original, files = decorators._try_load_aot_compiled_fn, []
 
     def load_code(part, path):
         files.append(path)
@@ -53,7 +53,7 @@ def watched(files, *beside, and_stop=False):
 
     decorators._try_load_aot_compiled_fn = load_code
     try:
-        yield
+        yield files
     finally:
         decorators._try_load_aot_compiled_fn = original
 
@@ -133,8 +133,8 @@ def load(model, config, shared, wanted, *beside):
     code was loaded and nothing compiled.
     """
     from vllm.compilation.counter import compilation_counter as counter
-    before, files = counter.num_compiled_artifacts_saved, []
-    with watched(files, *beside, and_stop=True), shared.used(
+    before = counter.num_compiled_artifacts_saved
+    with watched(*beside, and_stop=True) as files, shared.used(
             lambda: identity(files, config) == wanted):
         for part in parts(model):
             if getattr(part, "aot_compiled_fn", None) is not None:

@@ -161,8 +161,7 @@ class Session(session.Session):
             except Exception as e:
                 self.give_up(e)
                 return original()
-            files = []
-            aside.enter_context(compiled.watched(files))
+            files = aside.enter_context(compiled.watched())
             if compiled.parts(self.worker.model_runner.get_model()):
                 aside.enter_context(self.shared.noted())
             available = original()
