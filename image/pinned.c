@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pinned.c - allocates, registers and keeps blocks of pinned memory; see pinned.h.
+ * pinned.c - allocates, registers and keeps pinned memory; see pinned.h.
  *
- * Each block is mapped in huge pages and registered with the driver. Allocating pinned memory from
- * the driver takes ten times as long, which is longer than all copies of a load.
+ * Memory is mapped in huge pages and registered with the driver. Allocating pinned memory from the
+ * driver takes ten times as long, which is longer than all copies of a load.
  */
 #include "image/pinned.h"
 
@@ -13,21 +13,25 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define KEPT_MAX 4
+#define KEPT_BYTES ((size_t)24 << 20)
 
-/* The kept blocks: all are registered, with one driver in one context. */
+/* What is kept: all of it is registered, with one driver in one context. */
 static struct {
 	const struct fdry_driver *drv;
 	CUcontext ctx;
 	unsigned int holders, count;
-	unsigned int process; /* whose they are, of fork_lock.h */
-	uint8_t *bytes[KEPT_MAX];
+	unsigned int process; /* whose it is, of fork_lock.h */
+	size_t bytes;
+	struct fdry_pinned memory[KEPT_MAX];
 } kept;
 
 static void kept_lock(void)
 {
 	fdry_fork_lock(FDRY_LOCK_PINNED);
-	if (kept.process != fdry_fork_count())
+	if (kept.process != fdry_fork_count()) {
 		kept.holders = kept.count = 0;
+		kept.bytes = 0;
+	}
 	kept.process = fdry_fork_count();
 }
 
@@ -49,12 +53,39 @@ static bool is_held_here(const struct fdry_driver *drv)
 	return kept.holders && !fdry_call_raw(drv, cuCtxGetCurrent, &ctx) && is_held(drv, ctx);
 }
 
-/* --- blocks --- */
+/* --- what is kept; the caller holds the lock --- */
+
+/* Take the smallest that has @size bytes. Returns whether there is one. */
+static bool kept_take(size_t size, struct fdry_pinned *ret)
+{
+	struct fdry_pinned *m, *found = NULL;
+
+	for (m = kept.memory; m < kept.memory + kept.count; m++)
+		if (m->size >= size && (!found || m->size < found->size))
+			found = m;
+	if (!found)
+		return false;
+	*ret = *found;
+	*found = kept.memory[--kept.count];
+	kept.bytes -= ret->size;
+	return true;
+}
+
+static bool kept_add(const struct fdry_pinned *memory)
+{
+	if (kept.count == KEPT_MAX || kept.bytes + memory->size > KEPT_BYTES)
+		return false;
+	kept.memory[kept.count++] = *memory;
+	kept.bytes += memory->size;
+	return true;
+}
+
+/* --- pinned memory --- */
 
 /* Map whole huge pages, if the system has some. Children of fork() do not inherit them. */
-static uint8_t *bytes_map(void)
+static uint8_t *bytes_map(size_t size)
 {
-	uint8_t *map = mmap(NULL, FDRY_PINNED_SIZE + HUGE_PAGE, PROT_READ | PROT_WRITE,
+	uint8_t *map = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	size_t head;
 
@@ -64,54 +95,49 @@ static uint8_t *bytes_map(void)
 	if (head)
 		munmap(map, head);
 	map += head;
-	munmap(map + FDRY_PINNED_SIZE, HUGE_PAGE - head);
-	(void)madvise(map, FDRY_PINNED_SIZE, MADV_HUGEPAGE);
-	(void)madvise(map, FDRY_PINNED_SIZE, MADV_DONTFORK);
+	munmap(map + size, HUGE_PAGE - head);
+	(void)madvise(map, size, MADV_HUGEPAGE);
+	(void)madvise(map, size, MADV_DONTFORK);
 	return map;
 }
 
-void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *block)
+void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *memory)
 {
-	if (!block->asked)
-		block->registered = !fdry_call_raw(drv, cuMemHostRegister_v2, block->bytes,
-						   FDRY_PINNED_SIZE, 0);
-	block->asked = true;
+	if (!memory->asked)
+		memory->registered = !fdry_call_raw(drv, cuMemHostRegister_v2, memory->bytes,
+						    memory->size, 0);
+	memory->asked = true;
 }
 
 /* If the driver still uses the pages, their addresses must not be mapped again, so they are not
  * unmapped. */
-static void block_free(const struct fdry_driver *drv, const struct fdry_pinned *block)
+static void memory_free(const struct fdry_driver *drv, const struct fdry_pinned *memory)
 {
-	if (!block->registered || !fdry_call_raw(drv, cuMemHostUnregister, block->bytes))
-		munmap(block->bytes, FDRY_PINNED_SIZE);
+	if (!memory->registered || !fdry_call_raw(drv, cuMemHostUnregister, memory->bytes))
+		munmap(memory->bytes, memory->size);
 }
 
-int fdry_pinned_get(const struct fdry_driver *drv, struct fdry_pinned *ret)
+int fdry_pinned_get(const struct fdry_driver *drv, size_t size, struct fdry_pinned *ret)
 {
-	uint8_t *bytes = NULL;
+	bool found;
 
 	kept_lock();
-	if (kept.count && is_held_here(drv))
-		bytes = kept.bytes[--kept.count];
+	found = is_held_here(drv) && kept_take(size, ret);
 	kept_unlock();
-	if (bytes)
-		*ret = (struct fdry_pinned){ bytes, true, true };
-	else
-		*ret = (struct fdry_pinned){ .bytes = bytes_map() };
+	if (!found)
+		*ret = (struct fdry_pinned){ .bytes = bytes_map(size), .size = size };
 	return ret->bytes ? 0 : fdry_nomem();
 }
 
-void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *block)
+void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *memory)
 {
 	bool keep;
 
 	kept_lock();
-	keep = block->registered && kept.count < KEPT_MAX && is_held_here(drv);
-	if (keep)
-		kept.bytes[kept.count++] = block->bytes;
+	keep = memory->registered && is_held_here(drv) && kept_add(memory);
 	kept_unlock();
 	if (!keep)
-		block_free(drv, block);
+		memory_free(drv, memory);
 }
 
 /* --- holders --- */
@@ -134,9 +160,9 @@ void fdry_pinned_release(const struct fdry_driver *drv, CUcontext ctx)
 
 	kept_lock();
 	if (is_held(drv, ctx) && !--kept.holders)
-		while (kept.count)
-			unused[n++] = (struct fdry_pinned){ kept.bytes[--kept.count], true, true };
+		while (kept_take(0, &unused[n]))
+			n++;
 	kept_unlock();
 	for (i = 0; i < n; i++)
-		block_free(drv, &unused[i]);
+		memory_free(drv, &unused[i]);
 }

@@ -2,12 +2,17 @@
 /*
  * upload.c - copies to the device through blocks of pinned memory; see upload.h.
  *
- * If the driver does not register a block, copies from it still work: the driver copies the bytes
+ * If the driver does not register memory, copies from it still work: the driver copies the bytes
  * through its own memory while the thread waits.
  *
  * Free blocks wait in the order in which the driver got them, so the device is done with the first
  * one first. A block is made if none is free, or if the device still has the first one: making a
  * block takes longer than copying it.
+ *
+ * Blocks lie in few pieces of pinned memory, since each piece costs a call of the driver, during
+ * which nothing is copied. The first block is a piece of its own, so that its copy begins soon. The
+ * blocks that threads fill at the same time are the second one: when the first of them is filled,
+ * most of their pages exist, and the driver need not make them.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
@@ -24,9 +29,19 @@
  * threads wait for each other. */
 #define FILLING_MAX 6
 
+#define PIECES_MAX 3
+
+struct piece {
+	pthread_mutex_t lock; /* guards the memory */
+	struct fdry_pinned memory; /* none until a block is used */
+	size_t size;
+};
+
 struct fdry_upload_block {
 	struct fdry_upload_block *next; /* the next free block */
-	struct fdry_pinned memory;      /* none until its first use */
+	struct piece *piece;
+	size_t at;      /* the block's offset in the piece */
+	uint8_t *bytes; /* NULL until the block is first used */
 	CUevent copied;
 };
 
@@ -40,6 +55,7 @@ struct fdry_upload {
 	unsigned int filling; /* blocks with parts that are not filled */
 	unsigned int nblocks, taken; /* the blocks from @taken on were not made */
 	size_t few; /* bytes of a block that is not pinned; 0: the blocks are pinned */
+	struct piece pieces[PIECES_MAX];
 	struct fdry_upload_block blocks[];
 };
 
@@ -81,6 +97,20 @@ static bool block_exists(const struct fdry_upload *u)
 
 /* --- making them --- */
 
+static void pieces_divide(struct fdry_upload *u)
+{
+	struct piece *p = u->pieces;
+	unsigned int i;
+
+	for (i = 0; i < u->nblocks; i++) {
+		if (i == 1 || i == FILLING_MAX)
+			p++;
+		u->blocks[i].piece = p;
+		u->blocks[i].at = p->size;
+		p->size += FDRY_UPLOAD_BLOCK;
+	}
+}
+
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
 		    uint64_t bytes, struct fdry_upload **ret)
 {
@@ -98,6 +128,9 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	pthread_mutex_init(&u->lock, NULL);
 	pthread_cond_init(&u->changed, NULL);
 	pthread_cond_init(&u->opened, NULL);
+	for (i = 0; i < PIECES_MAX; i++)
+		pthread_mutex_init(&u->pieces[i].lock, NULL);
+	pieces_divide(u);
 	for (i = 0; i < blocks; i++) {
 		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
 		if (err)
@@ -110,15 +143,37 @@ out_free:
 	return err;
 }
 
+static int block_allocate(struct fdry_upload *u, struct fdry_upload_block *b)
+{
+	struct piece *p = b->piece;
+	int err = 0;
+
+	if (u->few) {
+		b->bytes = malloc(u->few);
+		return b->bytes ? 0 : fdry_nomem();
+	}
+	pthread_mutex_lock(&p->lock);
+	if (!p->memory.bytes)
+		err = fdry_pinned_get(u->drv, p->size, &p->memory);
+	if (!err)
+		b->bytes = p->memory.bytes + b->at;
+	pthread_mutex_unlock(&p->lock);
+	return err;
+}
+
 /* Wait until no copy reads the block's memory, or allocate it. */
 static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
 {
-	if (b->memory.bytes)
-		return fdry_event_wait(u->drv, b->copied);
-	if (!u->few)
-		return fdry_pinned_get(u->drv, &b->memory);
-	b->memory.bytes = malloc(u->few);
-	return b->memory.bytes ? 0 : fdry_nomem();
+	return b->bytes ? fdry_event_wait(u->drv, b->copied) : block_allocate(u, b);
+}
+
+static void block_register(struct fdry_upload *u, const struct fdry_upload_block *b)
+{
+	if (u->few)
+		return;
+	pthread_mutex_lock(&b->piece->lock);
+	fdry_pinned_register(u->drv, &b->piece->memory);
+	pthread_mutex_unlock(&b->piece->lock);
 }
 
 /* --- copying --- */
@@ -164,7 +219,7 @@ static struct fdry_upload_block *block_choose(struct fdry_upload *u)
 	struct fdry_upload_block *b = block_take(u);
 	CUresult status;
 
-	if (!b->memory.bytes || u->taken == u->nblocks)
+	if (!b->bytes || u->taken == u->nblocks)
 		return b;
 	pthread_mutex_unlock(&u->lock);
 	status = fdry_call_raw(u->drv, cuEventQuery, b->copied);
@@ -210,7 +265,7 @@ int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch, uin
 			pthread_cond_wait(&u->changed, &u->lock);
 	}
 	if (!err)
-		*ret = batch->block->memory.bytes;
+		*ret = batch->block->bytes;
 	pthread_mutex_unlock(&u->lock);
 	return err;
 }
@@ -237,13 +292,12 @@ int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUd
 {
 	int err;
 
-	if (!u->few)
-		fdry_pinned_register(u->drv, &batch->block->memory);
+	block_register(u, batch->block);
 	err = open_wait(u);
 	if (err)
 		return err;
 	fdry_count_copy(TO, len);
-	return fdry_call(u->drv, cuMemcpyHtoDAsync_v2, to, batch->block->memory.bytes + at, len,
+	return fdry_call(u->drv, cuMemcpyHtoDAsync_v2, to, batch->block->bytes + at, len,
 			 u->stream);
 }
 
@@ -267,6 +321,7 @@ int fdry_upload_finish(struct fdry_upload *u)
 void fdry_upload_free(struct fdry_upload *u)
 {
 	struct fdry_upload_block *b;
+	struct piece *p;
 
 	if (!u)
 		return;
@@ -275,9 +330,12 @@ void fdry_upload_free(struct fdry_upload *u)
 		if (b->copied)
 			(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
 		if (u->few)
-			free(b->memory.bytes);
-		else if (b->memory.bytes)
-			fdry_pinned_put(u->drv, &b->memory);
+			free(b->bytes);
+	}
+	for (p = u->pieces; p < u->pieces + PIECES_MAX; p++) {
+		if (p->memory.bytes)
+			fdry_pinned_put(u->drv, &p->memory);
+		pthread_mutex_destroy(&p->lock);
 	}
 	pthread_cond_destroy(&u->opened);
 	pthread_cond_destroy(&u->changed);

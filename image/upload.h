@@ -16,7 +16,7 @@
 #include "lib/buf.h"
 #include "image/pinned.h"
 
-#define FDRY_UPLOAD_BLOCK FDRY_PINNED_SIZE
+#define FDRY_UPLOAD_BLOCK ((size_t)4 << 20) /* bytes */
 
 struct fdry_upload;
 

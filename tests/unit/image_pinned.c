@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of blocks of pinned memory: which are kept for the next load, and until when. */
+/* Unit tests of pinned memory: what is kept for the next load, and until when. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +10,8 @@
 
 #define BLOCKS 6u
 #define KEPT 4u /* at most */
+#define MIB ((size_t)1 << 20)
+#define SIZE (4 * MIB) /* of a block */
 
 static const struct fdry_driver *drv;
 static CUcontext primary;
@@ -40,14 +42,14 @@ static void use(unsigned int n)
 	unsigned int i;
 
 	for (i = 0; i < n; i++) {
-		ok(fdry_pinned_get(drv, &blocks[i]));
-		ck_assert_uint_eq((uintptr_t)blocks[i].bytes % FDRY_PINNED_SIZE % (2u << 20), 0);
-		memset(blocks[i].bytes, (int)i + 1, FDRY_PINNED_SIZE);
+		ok(fdry_pinned_get(drv, SIZE, &blocks[i]));
+		ck_assert_uint_eq((uintptr_t)blocks[i].bytes % (2 * MIB), 0);
+		memset(blocks[i].bytes, (int)i + 1, SIZE);
 		fdry_pinned_register(drv, &blocks[i]);
 	}
 	for (i = 0; i < n; i++) {
 		ck_assert_int_eq(blocks[i].bytes[0], (int)i + 1);
-		ck_assert_int_eq(blocks[i].bytes[FDRY_PINNED_SIZE - 1], (int)i + 1);
+		ck_assert_int_eq(blocks[i].bytes[SIZE - 1], (int)i + 1);
 		fdry_pinned_put(drv, &blocks[i]);
 	}
 }
@@ -80,6 +82,38 @@ START_TEST(some_are_kept_until_the_last_holder_leaves)
 	ck_assert_int_eq(test_sim_live(NULL), live);
 	use(1);
 	ck_assert_uint_eq(registers(), 1);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
+/* A load gets the smallest that suffices. Beyond 24 MiB nothing is kept. */
+START_TEST(sizes_are_kept)
+{
+	static const size_t sizes[] = { 20 * MIB, SIZE, 8 * MIB };
+	unsigned int i;
+
+	fdry_pinned_hold(drv, primary);
+	for (i = 0; i < 3; i++) {
+		ok(fdry_pinned_get(drv, sizes[i], &blocks[i]));
+		ck_assert_uint_eq(blocks[i].size, sizes[i]);
+		memset(blocks[i].bytes, 1, sizes[i]);
+		fdry_pinned_register(drv, &blocks[i]);
+	}
+	for (i = 0; i < 3; i++)
+		fdry_pinned_put(drv, &blocks[i]);
+	ck_assert_uint_eq(registers(), 3);
+	ok(fdry_pinned_get(drv, 2 * MIB, &blocks[0]));
+	ck_assert_uint_eq(blocks[0].size, SIZE);
+	ok(fdry_pinned_get(drv, SIZE, &blocks[1]));
+	ck_assert_uint_eq(blocks[1].size, 20 * MIB);
+	blocks[1].bytes[20 * MIB - 1] = 1;
+	ok(fdry_pinned_get(drv, SIZE, &blocks[2]));
+	ck_assert(!blocks[2].registered);
+	fdry_pinned_register(drv, &blocks[2]);
+	ck_assert_uint_eq(registers(), 1);
+	for (i = 0; i < 3; i++)
+		fdry_pinned_put(drv, &blocks[i]);
+	fdry_pinned_release(drv, primary);
 	ck_assert_int_eq(test_sim_live(NULL), live);
 }
 END_TEST
@@ -121,13 +155,13 @@ END_TEST
 /* The threads that fill a block make its pages, before the driver does so in one thread. */
 START_TEST(a_block_is_registered_later)
 {
-	ok(fdry_pinned_get(drv, &blocks[0]));
+	ok(fdry_pinned_get(drv, SIZE, &blocks[0]));
 	ck_assert_uint_eq(registers(), 0);
 	fdry_pinned_register(drv, &blocks[0]);
 	fdry_pinned_register(drv, &blocks[0]);
 	ck_assert_uint_eq(registers(), 1);
 	fdry_pinned_put(drv, &blocks[0]);
-	ok(fdry_pinned_get(drv, &blocks[0]));
+	ok(fdry_pinned_get(drv, SIZE, &blocks[0]));
 	fdry_pinned_put(drv, &blocks[0]); /* without having been registered */
 	ck_assert_uint_eq(registers(), 0);
 	ck_assert_int_eq(test_sim_live(NULL), live);
@@ -145,7 +179,7 @@ START_TEST(a_child_has_none)
 	use(1);
 	pid = fork();
 	if (!pid) {
-		if (fdry_pinned_get(drv, &block))
+		if (fdry_pinned_get(drv, SIZE, &block))
 			_exit(2);
 		block.bytes[0] = 1;
 		fdry_pinned_release(drv, primary);
@@ -167,6 +201,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, none_is_kept_without_a_holder);
 	tcase_add_test(tc, some_are_kept_until_the_last_holder_leaves);
+	tcase_add_test(tc, sizes_are_kept);
 	tcase_add_test(tc, blocks_that_are_not_registered_are_not_kept);
 	tcase_add_test(tc, blocks_of_other_contexts_are_not_kept);
 	tcase_add_test(tc, a_block_is_registered_later);

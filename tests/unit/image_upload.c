@@ -226,15 +226,17 @@ START_TEST(few_calls)
 END_TEST
 
 /* A block that the device has read is used again. A further one is made only if the device still
- * has the first, and up to as many as are allowed. */
+ * has the first, and up to as many as are allowed. The first is registered by itself, the next five
+ * together, and the others together. */
 START_TEST(blocks_are_made_when_needed)
 {
-	static const unsigned long made[] = { 1, 2, 3 };
+	static const unsigned int blocks[] = { 1, 2, 3, 6, 7, 8 };
+	static const unsigned long made[] = { 1, 2, 2, 2, 3, 3 };
 	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2");
 	struct piece p;
 	size_t at;
 
-	ok(fdry_upload_new(t.drv, t.stream, 1 + (unsigned int)_i, BYTES, &t.up));
+	ok(fdry_upload_new(t.drv, t.stream, blocks[_i], BYTES, &t.up));
 	fdry_upload_open(t.up);
 	for (at = 0; at < BYTES; at += 1u << 20) {
 		p = piece(at, 1u << 20);
@@ -243,7 +245,7 @@ START_TEST(blocks_are_made_when_needed)
 	}
 	ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2") - pinned, 1);
 	drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)50));
-	for (at = 0; at < BYTES; at += 4u << 20) {
+	for (at = 0; at < BYTES; at += 1u << 20) {
 		p = piece(at, 1u << 20);
 		ok(pieces_put(&p, 1));
 	}
@@ -407,7 +409,7 @@ int main(void)
 	tcase_add_loop_test(tc, several_threads, 0, 6);
 	tcase_add_loop_test(tc, several_threads_fill_a_block, 0, 3);
 	tcase_add_test(tc, slow_device);
-	tcase_add_loop_test(tc, blocks_are_made_when_needed, 0, 3);
+	tcase_add_loop_test(tc, blocks_are_made_when_needed, 0, 6);
 	tcase_add_loop_test(tc, few_calls, 0, 2);
 	tcase_add_test(tc, abandoned);
 	tcase_add_test(tc, every_call_failing);
