@@ -13,6 +13,9 @@
 #include <cpuid.h>
 #include <immintrin.h>
 #endif
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
 
 #define LANES FDRY_FINGERPRINT_LANES
 
@@ -85,12 +88,12 @@ static struct fdry_fingerprint plain_block(const void *bytes, size_t len)
 	return block_by(bytes, len, plain_rows, plain_half);
 }
 
-static bool plain_usable(void)
+static bool always_usable(void)
 {
 	return true;
 }
 
-/* --- vectors of 32 bytes: those of 64 were slower --- */
+/* --- x86-64: vectors of 32 bytes; those of 64 were slower --- */
 
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
@@ -159,11 +162,70 @@ static bool avx2_usable(void)
 }
 #endif
 
+/* --- aarch64: vectors of 16 bytes, which every processor has --- */
+
+#ifdef __aarch64__
+static inline uint64x2_t neon_mix(uint64x2_t v)
+{
+	const uint32x2_t k1 = vdup_n_u32(FDRY_FINGERPRINT_K1);
+	const uint32x2_t k2 = vdup_n_u32(FDRY_FINGERPRINT_K2);
+
+	v = vmlal_u32(vshrq_n_u64(v, 32), vmovn_u64(v), k1);
+	return vmlal_u32(vshrq_n_u64(v, 32), vmovn_u64(v), k2);
+}
+
+static inline uint64x2_t neon_get(const struct fdry_fingerprint *lane)
+{
+	return vld1q_u64((const uint64_t *)lane);
+}
+
+static inline void neon_set(struct fdry_fingerprint *lane, uint64x2_t v)
+{
+	vst1q_u64((uint64_t *)lane, v);
+}
+
+static void neon_rows(struct lanes *s, const uint8_t *bytes, size_t count)
+{
+	struct fdry_fingerprint *lane;
+	uint64x2_t unit, v;
+
+	for (; count; count--)
+		for (lane = s->v; lane < s->v + LANES; lane++, bytes += sizeof(unit)) {
+			unit = vreinterpretq_u64_u8(vld1q_u8(bytes));
+			v = neon_mix(veorq_u64(neon_get(lane), unit));
+			neon_set(lane, vaddq_u64(v, vextq_u64(unit, unit, 1)));
+		}
+}
+
+static void neon_half(struct lanes *s, size_t n)
+{
+	const uint64x2_t zero = vdupq_n_u64(0);
+	struct fdry_fingerprint *l = s->v, *r = s->v + n;
+	uint64x2_t mixed, v;
+
+	for (; n; n--, l++, r++) {
+		v = neon_get(l);
+		mixed = neon_mix(v);
+		v = vaddq_u64(mixed, vdupq_laneq_u64(v, 1));
+		v = vaddq_u64(v, vextq_u64(zero, mixed, 1));
+		neon_set(l, veorq_u64(v, neon_get(r)));
+	}
+}
+
+static struct fdry_fingerprint neon_block(const void *bytes, size_t len)
+{
+	return block_by(bytes, len, neon_rows, neon_half);
+}
+#endif
+
 /* The slowest way is first and can always be used. The last one has no name. */
 static const struct way ways[] = {
-	{ "plain", plain_block, plain_usable },
+	{ "plain", plain_block, always_usable },
 #ifdef __x86_64__
 	{ "avx2", avx2_block, avx2_usable },
+#endif
+#ifdef __aarch64__
+	{ "neon", neon_block, always_usable },
 #endif
 	{ NULL, NULL, NULL },
 };

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests of the interposer for aarch64: its jumps assemble, with one jump and one slot for each
-# symbol. If a compiler and an emulator for aarch64 exist, calls through the jumps keep all
-# arguments.
+# Tests of what is written for aarch64. The interposer's jumps assemble, with one jump and one slot
+# for each symbol. If a compiler and an emulator for aarch64 exist, calls through the jumps keep all
+# arguments, and fingerprints by vectors equal those of plain C and of this machine.
 . "$(dirname "$0")/../lib.sh"
 
 awk -f "$ROOT/hook/symbols.awk" "$ROOT/hook/hooks.def" "$ROOT/hook/symbols.list" >symbols.inc
 mkdir -p gen/hook && mv symbols.inc gen/hook/
-sources=("$ROOT"/hook/*.c "$ROOT"/mm/*.c "$ROOT"/arch/{driver,stream}.c
-	"$ROOT"/lib/{buf,config,err,log,telemetry}.c)
+# The interposer takes what it needs of the library's parts. oid.c needs libcrypto.
+shopt -s extglob
+sources=("$ROOT"/hook/*.c "$ROOT"/hook/jump.S)
+parts=("$ROOT"/mm/*.c "$ROOT"/arch/{driver,stream}.c "$ROOT"/lib/!(oid).c)
 flags=(-std=gnu11 -O2 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE '-DFDRY_VERSION="x"'
 	-I"$ROOT" -I"$ROOT/include" -Igen)
 
@@ -29,17 +31,23 @@ t "the jumps refer to the slots and the resolver alone" prints "fdry_jump_resolv
 
 cross() { aarch64-linux-gnu-gcc "$@"; }
 if command -v aarch64-linux-gnu-gcc >/dev/null; then
-	build() {
-		local src
-		mkdir objects
-		for src in "${sources[@]}" "$ROOT/hook/jump.S"; do
+	objects() {
+		local into=$1 src
+		shift
+		mkdir "$into"
+		for src; do
 			cross "${flags[@]}" -isystem "$CUDA_INC" -Wall -Wextra -Werror \
 				-Wno-format-truncation -c \
-				-o "objects/$(tr / - <<<"${src#"$ROOT/"}").o" "$src" || return
+				-o "$into/$(tr / - <<<"${src#"$ROOT/"}").o" "$src" || return
 		done
-		cross -shared -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,now \
-			-Wl,-soname,libcuda.so.1 -Wl,--version-script="$ROOT/hook/libcuda.map" \
-			-o libcuda.so.1 objects/* -ldl -pthread
+	}
+	build() {
+		objects hook "${sources[@]}" && objects parts "${parts[@]}" &&
+			aarch64-linux-gnu-ar rcs parts.a parts/* &&
+			cross -shared -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,now \
+				-Wl,-soname,libcuda.so.1 \
+				-Wl,--version-script="$ROOT/hook/libcuda.map" \
+				-o libcuda.so.1 hook/* parts.a -ldl -pthread
 	}
 	t "the whole interposer builds" build
 	mkdir driver
@@ -50,6 +58,16 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" \
 			qemu-aarch64 -L /usr/aarch64-linux-gnu \
 			-E "FOUNDRY_DRIVER=$TMP/driver/libcuda.so.1" ./jump
+	fi
+	t "fingerprints built for this machine" "${CC:-cc}" "${flags[@]}" -Wall -Wextra -Werror \
+		-o here "$ROOT/tests/lint/fingerprint.c"
+	t "fingerprints built for aarch64" cross "${flags[@]}" -Wall -Wextra -Werror \
+		-o there "$ROOT/tests/lint/fingerprint.c"
+	if command -v qemu-aarch64 >/dev/null; then
+		there() { qemu-aarch64 -L /usr/aarch64-linux-gnu ./there; }
+		vectors() { there 2>&1 >values | grep -x neon; }
+		t "vectors of aarch64 give the values of plain C" vectors
+		t "and those of this machine" prints "$(./here 2>ways)" cat values
 	fi
 fi
 t_done
