@@ -9,7 +9,7 @@
  * of a work queue. A thread finds the chunks of a part in the store's map, verifies their hashes if
  * that is due, reads them from the disk if they are not in memory, and copies them into the block.
  * So several processors hash and copy, and several threads read the disk, which is faster. Several
- * threads fill a block, so few blocks suffice: making a block takes longer than copying it.
+ * threads fill a block, so few blocks suffice: making one takes longer than copying it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define KEPT_MAX 4
-#define KEPT_BYTES ((size_t)24 << 20)
+#define KEPT_BYTES ((size_t)32 << 20) /* the blocks of one load */
 
 /* What is kept: all of it is registered, with one driver in one context. */
 static struct {
@@ -21,17 +21,14 @@ static struct {
 	CUcontext ctx;
 	unsigned int holders, count;
 	unsigned int process; /* whose it is, of fork_lock.h */
-	size_t bytes;
 	struct fdry_pinned memory[KEPT_MAX];
 } kept;
 
 static void kept_lock(void)
 {
 	fdry_fork_lock(FDRY_LOCK_PINNED);
-	if (kept.process != fdry_fork_count()) {
+	if (kept.process != fdry_fork_count())
 		kept.holders = kept.count = 0;
-		kept.bytes = 0;
-	}
 	kept.process = fdry_fork_count();
 }
 
@@ -46,11 +43,12 @@ static bool is_held(const struct fdry_driver *drv, CUcontext ctx)
 	return kept.holders && kept.drv == drv && kept.ctx == ctx;
 }
 
-static bool is_held_here(const struct fdry_driver *drv)
+/* The current context, or NULL, which no holder has. Called without the lock. */
+static CUcontext current(const struct fdry_driver *drv)
 {
 	CUcontext ctx = NULL;
 
-	return kept.holders && !fdry_call_raw(drv, cuCtxGetCurrent, &ctx) && is_held(drv, ctx);
+	return fdry_call_raw(drv, cuCtxGetCurrent, &ctx) ? NULL : ctx;
 }
 
 /* --- what is kept; the caller holds the lock --- */
@@ -67,16 +65,32 @@ static bool kept_take(size_t size, struct fdry_pinned *ret)
 		return false;
 	*ret = *found;
 	*found = kept.memory[--kept.count];
-	kept.bytes -= ret->size;
 	return true;
 }
 
-static bool kept_add(const struct fdry_pinned *memory)
+/* Is there room for @size more bytes, beside those kept pieces that have @least bytes? */
+static bool kept_fits(size_t size, size_t least)
 {
-	if (kept.count == KEPT_MAX || kept.bytes + memory->size > KEPT_BYTES)
+	const struct fdry_pinned *m;
+	unsigned int n = 0;
+
+	for (m = kept.memory; m < kept.memory + kept.count; m++)
+		if (m->size >= least) {
+			size += m->size;
+			n++;
+		}
+	return n < KEPT_MAX && size <= KEPT_BYTES;
+}
+
+/* Keep @memory, in place of smaller ones if there is no room: other loads could not use those.
+ * Moves them to @unused, and adds their number to @n. Returns whether it is kept. */
+static bool kept_add(const struct fdry_pinned *memory, struct fdry_pinned *unused, unsigned int *n)
+{
+	if (!kept_fits(memory->size, memory->size))
 		return false;
+	while (!kept_fits(memory->size, 0))
+		(void)kept_take(0, &unused[(*n)++]);
 	kept.memory[kept.count++] = *memory;
-	kept.bytes += memory->size;
 	return true;
 }
 
@@ -109,20 +123,23 @@ void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *mem
 	memory->asked = true;
 }
 
-/* If the driver still uses the pages, their addresses must not be mapped again, so they are not
- * unmapped. */
-static void memory_free(const struct fdry_driver *drv, const struct fdry_pinned *memory)
+/* Free @n pieces. If the driver still uses the pages of one, their addresses must not be mapped
+ * again, so they are not unmapped. */
+static void memory_free(const struct fdry_driver *drv, const struct fdry_pinned *memory,
+			unsigned int n)
 {
-	if (!memory->registered || !fdry_call_raw(drv, cuMemHostUnregister, memory->bytes))
-		munmap(memory->bytes, memory->size);
+	for (; n; n--, memory++)
+		if (!memory->registered || !fdry_call_raw(drv, cuMemHostUnregister, memory->bytes))
+			munmap(memory->bytes, memory->size);
 }
 
 int fdry_pinned_get(const struct fdry_driver *drv, size_t size, struct fdry_pinned *ret)
 {
+	CUcontext ctx = current(drv);
 	bool found;
 
 	kept_lock();
-	found = is_held_here(drv) && kept_take(size, ret);
+	found = is_held(drv, ctx) && kept_take(size, ret);
 	kept_unlock();
 	if (!found)
 		*ret = (struct fdry_pinned){ .bytes = bytes_map(size), .size = size };
@@ -131,13 +148,15 @@ int fdry_pinned_get(const struct fdry_driver *drv, size_t size, struct fdry_pinn
 
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *memory)
 {
-	bool keep;
+	struct fdry_pinned unused[KEPT_MAX + 1];
+	CUcontext ctx = current(drv);
+	unsigned int n = 0;
 
 	kept_lock();
-	keep = memory->registered && is_held_here(drv) && kept_add(memory);
+	if (!memory->registered || !is_held(drv, ctx) || !kept_add(memory, unused, &n))
+		unused[n++] = *memory;
 	kept_unlock();
-	if (!keep)
-		memory_free(drv, memory);
+	memory_free(drv, unused, n);
 }
 
 /* --- holders --- */
@@ -156,13 +175,12 @@ void fdry_pinned_hold(const struct fdry_driver *drv, CUcontext ctx)
 void fdry_pinned_release(const struct fdry_driver *drv, CUcontext ctx)
 {
 	struct fdry_pinned unused[KEPT_MAX];
-	unsigned int i, n = 0;
+	unsigned int n = 0;
 
 	kept_lock();
 	if (is_held(drv, ctx) && !--kept.holders)
 		while (kept_take(0, &unused[n]))
 			n++;
 	kept_unlock();
-	for (i = 0; i < n; i++)
-		memory_free(drv, &unused[i]);
+	memory_free(drv, unused, n);
 }

@@ -6,13 +6,13 @@
  * through its own memory while the thread waits.
  *
  * Free blocks wait in the order in which the driver got them, so the device is done with the first
- * one first. A block is made if none is free, or if the device still has the first one: making a
- * block takes longer than copying it.
+ * one first. A block is made if none is free, or if the device still has the first one: making
+ * memory takes longer than copying it.
  *
  * Blocks lie in few pieces of pinned memory, since each piece costs a call of the driver, during
  * which nothing is copied. The first block is a piece of its own, so that its copy begins soon. The
- * blocks that threads fill at the same time are the second one: when the first of them is filled,
- * most of their pages exist, and the driver need not make them.
+ * other blocks that threads fill at the same time are the second one: when one of them is filled,
+ * most of their pages exist, and the driver need not make them. With few threads it makes some.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
@@ -41,14 +41,14 @@ struct fdry_upload_block {
 	struct fdry_upload_block *next; /* the next free block */
 	struct piece *piece;
 	size_t at;      /* the block's offset in the piece */
-	uint8_t *bytes; /* NULL until the block is first used */
+	uint8_t *bytes; /* NULL until first used; set by the thread that took the block */
 	CUevent copied;
 };
 
 struct fdry_upload {
 	const struct fdry_driver *drv;
 	CUstream stream;
-	pthread_mutex_t lock; /* guards the fields below */
+	pthread_mutex_t lock; /* guards the fields down to @taken, and lists of blocks */
 	pthread_cond_t changed, opened;
 	bool open, abandoned;
 	struct fdry_upload_block *first, **last; /* the list of free blocks that were made */
@@ -161,7 +161,7 @@ static int block_allocate(struct fdry_upload *u, struct fdry_upload_block *b)
 	return err;
 }
 
-/* Wait until no copy reads the block's memory, or allocate it. */
+/* Wait until no copy reads the block's memory, or give it some. */
 static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
 {
 	return b->bytes ? fdry_event_wait(u->drv, b->copied) : block_allocate(u, b);

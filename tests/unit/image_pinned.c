@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of pinned memory: what is kept for the next load, and until when. */
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,33 +87,74 @@ START_TEST(some_are_kept_until_the_last_holder_leaves)
 }
 END_TEST
 
-/* A load gets the smallest that suffices. Beyond 24 MiB nothing is kept. */
+/* Get, fill and register @sizes, and put them back. */
+static void use_sizes(const size_t *sizes, unsigned int n)
+{
+	unsigned int i, type;
+
+	for (i = 0; i < n; i++) {
+		ok(fdry_pinned_get(drv, sizes[i], &blocks[i]));
+		ck_assert_uint_ge(blocks[i].size, sizes[i]);
+		memset(blocks[i].bytes, 1, sizes[i]);
+		fdry_pinned_register(drv, &blocks[i]);
+		ok(fdry_call(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+			     (CUdeviceptr)(blocks[i].bytes + blocks[i].size - 1)));
+		ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
+	}
+	for (i = 0; i < n; i++)
+		fdry_pinned_put(drv, &blocks[i]);
+}
+
+static bool is_mapped(const uint8_t *at)
+{
+	unsigned char in_memory;
+
+	return !mincore((void *)((uintptr_t)at & ~(uintptr_t)4095), 1, &in_memory);
+}
+
+/* A load gets the smallest that suffices, and what is not kept is unmapped. */
 START_TEST(sizes_are_kept)
 {
-	static const size_t sizes[] = { 20 * MIB, SIZE, 8 * MIB };
+	static const size_t sizes[] = { 20 * MIB, SIZE, 8 * MIB, SIZE };
+	static const size_t found[] = { SIZE, 8 * MIB, 20 * MIB };
 	unsigned int i;
 
 	fdry_pinned_hold(drv, primary);
+	use_sizes(sizes, 4); /* 32 MiB fit */
+	ck_assert_uint_eq(registers(), 4);
+	ck_assert(is_mapped(blocks[2].bytes + 8 * MIB - 1));
+	ck_assert(!is_mapped(blocks[3].bytes));
+	ck_assert(!is_mapped(blocks[3].bytes + SIZE - 1));
 	for (i = 0; i < 3; i++) {
-		ok(fdry_pinned_get(drv, sizes[i], &blocks[i]));
-		ck_assert_uint_eq(blocks[i].size, sizes[i]);
-		memset(blocks[i].bytes, 1, sizes[i]);
-		fdry_pinned_register(drv, &blocks[i]);
+		ok(fdry_pinned_get(drv, SIZE, &blocks[i]));
+		ck_assert_uint_eq(blocks[i].size, found[i]);
 	}
-	for (i = 0; i < 3; i++)
+	ok(fdry_pinned_get(drv, SIZE, &blocks[3]));
+	ck_assert(!blocks[3].registered);
+	for (i = 0; i < 4; i++)
 		fdry_pinned_put(drv, &blocks[i]);
-	ck_assert_uint_eq(registers(), 3);
-	ok(fdry_pinned_get(drv, 2 * MIB, &blocks[0]));
-	ck_assert_uint_eq(blocks[0].size, SIZE);
-	ok(fdry_pinned_get(drv, SIZE, &blocks[1]));
-	ck_assert_uint_eq(blocks[1].size, 20 * MIB);
-	blocks[1].bytes[20 * MIB - 1] = 1;
-	ok(fdry_pinned_get(drv, SIZE, &blocks[2]));
-	ck_assert(!blocks[2].registered);
-	fdry_pinned_register(drv, &blocks[2]);
-	ck_assert_uint_eq(registers(), 1);
-	for (i = 0; i < 3; i++)
-		fdry_pinned_put(drv, &blocks[i]);
+	fdry_pinned_release(drv, primary);
+	ck_assert(!is_mapped(blocks[2].bytes + 20 * MIB - 1));
+	ck_assert_int_eq(test_sim_live(NULL), live);
+}
+END_TEST
+
+/* What loads with little content left does not keep out what loads with more need. */
+START_TEST(larger_ones_replace_smaller_ones)
+{
+	static const size_t small[] = { SIZE, SIZE, 8 * MIB };
+	static const size_t large[] = { SIZE, 20 * MIB, 8 * MIB };
+	const uint8_t *first, *second;
+
+	fdry_pinned_hold(drv, primary);
+	use_sizes(small, 3);
+	first = blocks[0].bytes;
+	second = blocks[1].bytes;
+	use_sizes(large, 3);
+	ck_assert_uint_eq(registers(), 4);
+	ck_assert(is_mapped(first) != is_mapped(second));
+	use_sizes(large, 3);
+	ck_assert_uint_eq(registers(), 0);
 	fdry_pinned_release(drv, primary);
 	ck_assert_int_eq(test_sim_live(NULL), live);
 }
@@ -202,6 +244,7 @@ int main(void)
 	tcase_add_test(tc, none_is_kept_without_a_holder);
 	tcase_add_test(tc, some_are_kept_until_the_last_holder_leaves);
 	tcase_add_test(tc, sizes_are_kept);
+	tcase_add_test(tc, larger_ones_replace_smaller_ones);
 	tcase_add_test(tc, blocks_that_are_not_registered_are_not_kept);
 	tcase_add_test(tc, blocks_of_other_contexts_are_not_kept);
 	tcase_add_test(tc, a_block_is_registered_later);

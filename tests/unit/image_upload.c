@@ -244,7 +244,7 @@ START_TEST(blocks_are_made_when_needed)
 		drv_ok(t.drv->cuStreamSynchronize(t.stream));
 	}
 	ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2") - pinned, 1);
-	drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)50));
+	drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)500));
 	for (at = 0; at < BYTES; at += 1u << 20) {
 		p = piece(at, 1u << 20);
 		ok(pieces_put(&p, 1));
