@@ -319,6 +319,61 @@ START_TEST(several_threads_fill_a_block)
 }
 END_TEST
 
+/* Six threads take a block each at the same time: one of them maps the memory that five blocks
+ * share. */
+#define TAKERS 6u
+
+static pthread_barrier_t together;
+
+static void *block_get(void *arg)
+{
+	struct fdry_upload_batch batch = { .left = 1 };
+
+	drv_ok(t.drv->cuCtxSetCurrent(t.ctx));
+	pthread_barrier_wait(&together);
+	ok(fdry_upload_need(t.up, &batch, arg));
+	pthread_barrier_wait(&together);
+	ck_assert(!fdry_upload_filled(t.up, &batch, false));
+	return NULL;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const uint8_t *x = *(uint8_t *const *)a, *y = *(uint8_t *const *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void blocks_get(uint8_t **blocks)
+{
+	pthread_t threads[TAKERS];
+	unsigned int i;
+
+	pthread_barrier_init(&together, NULL, TAKERS);
+	ok(fdry_upload_new(t.drv, t.stream, TAKERS, BYTES, &t.up));
+	for (i = 0; i < TAKERS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, block_get, &blocks[i]), 0);
+	for (i = 0; i < TAKERS; i++)
+		pthread_join(threads[i], NULL);
+	fdry_upload_free(t.up);
+	pthread_barrier_destroy(&together);
+}
+
+START_TEST(blocks_share_memory)
+{
+	uint8_t *blocks[TAKERS];
+	unsigned int i, gaps, round;
+
+	for (round = 0; round < 100; round++) {
+		blocks_get(blocks);
+		qsort(blocks, TAKERS, sizeof(*blocks), by_address);
+		for (i = 1, gaps = 0; i < TAKERS; i++)
+			gaps += blocks[i] - blocks[i - 1] != FDRY_UPLOAD_BLOCK;
+		ck_assert_uint_le(gaps, 1); /* the first block lies alone */
+	}
+}
+END_TEST
+
 static void *put_in_vain(void *arg)
 {
 	struct piece p = piece(0, 1000);
@@ -408,6 +463,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, several_threads, 0, 6);
 	tcase_add_loop_test(tc, several_threads_fill_a_block, 0, 3);
+	tcase_add_test(tc, blocks_share_memory);
 	tcase_add_test(tc, slow_device);
 	tcase_add_loop_test(tc, blocks_are_made_when_needed, 0, 6);
 	tcase_add_loop_test(tc, few_calls, 0, 2);
