@@ -29,7 +29,7 @@
  * threads wait for each other. */
 #define FILLING_MAX 6
 
-#define PIECES_MAX 3
+#define PIECES_MAX 3 /* that pieces_divide() makes */
 
 struct piece {
 	pthread_mutex_t lock; /* guards the memory */
