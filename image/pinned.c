@@ -53,7 +53,7 @@ static CUcontext current(const struct fdry_driver *drv)
 
 /* --- what is kept; the caller holds the lock --- */
 
-/* Take the smallest that has @size bytes. Returns whether there is one. */
+/* Take the smallest kept piece of at least @size bytes. Returns whether there is one. */
 static bool kept_take(size_t size, struct fdry_pinned *ret)
 {
 	struct fdry_pinned *m, *found = NULL;
@@ -68,7 +68,7 @@ static bool kept_take(size_t size, struct fdry_pinned *ret)
 	return true;
 }
 
-/* Is there room for @size more bytes, beside those kept pieces that have @least bytes? */
+/* Is there room for @size more bytes, beside the kept pieces of at least @least bytes? */
 static bool kept_fits(size_t size, size_t least)
 {
 	const struct fdry_pinned *m;
@@ -82,8 +82,9 @@ static bool kept_fits(size_t size, size_t least)
 	return n < KEPT_MAX && size <= KEPT_BYTES;
 }
 
-/* Keep @memory, in place of smaller ones if there is no room: other loads could not use those.
- * Moves them to @unused, and adds their number to @n. Returns whether it is kept. */
+/* Keep @memory, in place of smaller pieces if there is no room: a larger piece serves every load, a
+ * smaller one does not. Moves those to @unused, and their number to @n. Returns whether @memory is
+ * kept. */
 static bool kept_add(const struct fdry_pinned *memory, struct fdry_pinned *unused, unsigned int *n)
 {
 	if (!kept_fits(memory->size, memory->size))
@@ -148,7 +149,7 @@ int fdry_pinned_get(const struct fdry_driver *drv, size_t size, struct fdry_pinn
 
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *memory)
 {
-	struct fdry_pinned unused[KEPT_MAX + 1];
+	struct fdry_pinned unused[KEPT_MAX];
 	CUcontext ctx = current(drv);
 	unsigned int n = 0;
 

@@ -3,12 +3,12 @@
  * pinned.h - pinned host memory, through which a load copies content to the device.
  *
  * Making and freeing pinned memory takes longer than copying its bytes. A process loads many images
- * into the region of one capture, one after the other. So some is kept for the next load as long as
- * such an image is loaded. A context that ends also ends the registration of its pinned memory, so
- * only that of the holders' context is kept.
+ * into the region of one capture, one after the other. So part of it is kept for the next load, as
+ * long as such an image is loaded. A context that ends also ends the registration of its pinned
+ * memory, so only that of the holders' context is kept.
  *
  * Locking: a lock guards what is kept. A child of fork() has none of it. The context in which
- * pinned memory is used must be current in the functions for it.
+ * pinned memory is used must be current in fdry_pinned_get(), _register() and _put().
  */
 #ifndef FDRY_IMAGE_PINNED_H
 #define FDRY_IMAGE_PINNED_H

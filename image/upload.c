@@ -12,7 +12,8 @@
  * Blocks lie in few pieces of pinned memory, since each piece costs a call of the driver, during
  * which nothing is copied. The first block is a piece of its own, so that its copy begins soon. The
  * other blocks that threads fill at the same time are the second one: when one of them is filled,
- * most of their pages exist, and the driver need not make them. With few threads it makes some.
+ * most of their pages exist, and the driver need not make them. The rest is the third piece. If few
+ * threads fill blocks, the driver makes some of the pages.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
@@ -29,7 +30,7 @@
  * threads wait for each other. */
 #define FILLING_MAX 6
 
-#define PIECES_MAX 3 /* that pieces_divide() makes */
+#define PIECES_MAX 3 /* pieces_divide() makes no more */
 
 struct piece {
 	pthread_mutex_t lock; /* guards the memory */
@@ -212,8 +213,8 @@ static int open_wait(struct fdry_upload *u)
 	return abandoned ? abandoned_fail() : 0;
 }
 
-/* Take the first free block, or one to be made if the device still has the first one. Called with
- * the lock held; releases it while the driver is asked. */
+/* Take the first free block. If the device still reads from it, take one that was not made yet, if
+ * there is any. Called with the lock held; releases it while the driver is asked. */
 static struct fdry_upload_block *block_choose(struct fdry_upload *u)
 {
 	struct fdry_upload_block *b = block_take(u);

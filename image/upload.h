@@ -30,7 +30,7 @@ struct fdry_upload_batch {
 /**
  * fdry_upload_new() - Prepare an upload.
  * @blocks: the most blocks of FDRY_UPLOAD_BLOCK bytes in use at the same time, at least 1. Memory
- * is made when it is first needed, for several blocks at once. If none is free, a thread waits.
+ * is made when it is first needed, for several blocks at once. If no block is free, a thread waits.
  * @bytes: all bytes to copy; if they are few, the blocks are small and not pinned
  *
  * Errors: FDRY_E_NOMEM, those of the driver.

@@ -9,11 +9,11 @@ model of 16.4 GB in modes 0 and 3; weights: weights from images. The kinds run s
 times say little.
 
 For each kind a plain and a first start run side by side, then a later one. All give the same tokens
-and logprobs to prompts one by one, and to batches. The engine has a process of its own, so the
-batches of a slow model, and those of prompts longer than a step, depend on the time. With the big
-model, and in all kinds with --control, there is a second plain start: batches are compared if both
-answer them alike, also of such prompts. The later start neither profiles, captures nor compiles on
-any rank.
+and logprobs to prompts one by one. The engine has a process of its own, so the batches of a slow
+model, and those of prompts longer than a step, depend on the time. So the big model, and all kinds
+with --control, have a second plain start, and those batches are compared that both plain starts
+answer alike, also those of long prompts. Without a second one, all batches of short prompts are
+compared. The later start neither profiles, captures nor compiles on any rank.
 
 In mode 0 the image of rank 1 is removed then: the next start captures and seals on both ranks, says
 why, and the one after it loads again. Logs go to the folder that OUT names.
@@ -96,7 +96,7 @@ def kind(name, folder, limit, controlled):
             ("the reason is said", lost.says(2, "there is no ref 'test.rank1'")),
             ("both ranks load again", again.says(2, "Foundry: loaded 'test.rank")),
             *(("answers after the fault", each) for each in vllm_start.equal_answers(
-                (wanted, *answers), vllm_start.ASKED))]
+                (wanted, *answers), asked))]
 
 
 def main():

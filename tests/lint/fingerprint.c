@@ -27,8 +27,10 @@ int main(void)
 			       (unsigned long long)v.a, (unsigned long long)v.b);
 		}
 	for (way = ways; way->name; way++) {
+		if (!way->usable())
+			continue;
 		fprintf(stderr, "%s\n", way->name);
-		for (len = 1; len <= FDRY_FINGERPRINT_BLOCK && way->usable(); len += 97) {
+		for (len = 1; len <= FDRY_FINGERPRINT_BLOCK; len += 97) {
 			plain = plain_block(bytes + len % 3, len);
 			v = way->block(bytes + len % 3, len);
 			if (!fdry_fingerprint_eq(plain, v))

@@ -139,7 +139,7 @@ START_TEST(sizes_are_kept)
 }
 END_TEST
 
-/* What loads with little content left does not keep out what loads with more need. */
+/* Larger pieces of a load replace the smaller ones that an earlier load left. */
 START_TEST(larger_ones_replace_smaller_ones)
 {
 	static const size_t small[] = { SIZE, SIZE, 8 * MIB };
