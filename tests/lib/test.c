@@ -2,7 +2,9 @@
 /* test.c - see test.h. */
 #include "tests/lib/test.h"
 
+#include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +31,13 @@ static void call(void *fn)
 void in_child(void (*fn)(void))
 {
 	test_child(call, &fn);
+}
+
+bool test_is_mapped(const void *at)
+{
+	unsigned char in_core;
+
+	return !mincore((void *)((uintptr_t)at & ~(uintptr_t)4095), 1, &in_core);
 }
 
 int test_third_nap(void *naps)

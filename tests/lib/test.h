@@ -40,6 +40,9 @@
 void test_child(void (*fn)(void *arg), void *arg);
 void in_child(void (*fn)(void));
 
+/* Does this process have memory at @at? */
+bool test_is_mapped(const void *at);
+
 /* Ends a wait at the third call. @naps: int, the number of calls. */
 int test_third_nap(void *naps);
 

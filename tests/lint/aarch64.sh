@@ -55,18 +55,15 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 	t "driver built" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 \
 		-o driver/libcuda.so.1 "$ROOT/tests/lint/jump.c"
 	t "program built" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"
-	if command -v qemu-aarch64 >/dev/null; then
-		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" \
-			qemu-aarch64 -L /usr/aarch64-linux-gnu \
-			-E "FOUNDRY_DRIVER=$TMP/driver/libcuda.so.1" ./jump
-	fi
 	t "fingerprints built for this machine" "${CC:-cc}" "${flags[@]}" -Wall -Wextra -Werror \
 		-o here "$ROOT/tests/lint/fingerprint.c"
 	t "fingerprints built for aarch64" cross "${flags[@]}" -Wall -Wextra -Werror \
 		-o there "$ROOT/tests/lint/fingerprint.c"
 	if command -v qemu-aarch64 >/dev/null; then
-		there() { qemu-aarch64 -L /usr/aarch64-linux-gnu ./there; }
-		vectors() { there 2>&1 >values | grep -x neon; }
+		emulated() { qemu-aarch64 -L /usr/aarch64-linux-gnu "$@"; }
+		t "arguments arrive in every register and on the stack" prints "0 bad, errno 77" \
+			emulated -E "FOUNDRY_DRIVER=$TMP/driver/libcuda.so.1" ./jump
+		vectors() { emulated ./there 2>&1 >values | grep -x neon; }
 		t "vectors of aarch64 give the values of plain C" vectors
 		same() { ./here >here.txt 2>/dev/null && diff here.txt values; }
 		t "and those of this machine" same

@@ -107,9 +107,7 @@ END_TEST
 
 static bool is_mapped(uint64_t addr)
 {
-	unsigned char in_core;
-
-	return !mincore((void *)(uintptr_t)(addr & ~4095ull), 1, &in_core);
+	return test_is_mapped((void *)(uintptr_t)addr);
 }
 
 START_TEST(kernels_and_copies_use_it)

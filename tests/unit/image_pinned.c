@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of pinned memory: what is kept for the next load, and until when. */
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,13 +104,6 @@ static void use_sizes(const size_t *sizes, unsigned int n)
 		fdry_pinned_put(drv, &blocks[i]);
 }
 
-static bool is_mapped(const uint8_t *at)
-{
-	unsigned char in_memory;
-
-	return !mincore((void *)((uintptr_t)at & ~(uintptr_t)4095), 1, &in_memory);
-}
-
 /* A load gets the smallest that suffices, and what is not kept is unmapped. */
 START_TEST(sizes_are_kept)
 {
@@ -122,9 +114,9 @@ START_TEST(sizes_are_kept)
 	fdry_pinned_hold(drv, primary);
 	use_sizes(sizes, 4); /* 32 MiB fit */
 	ck_assert_uint_eq(registers(), 4);
-	ck_assert(is_mapped(blocks[2].bytes + 8 * MIB - 1));
-	ck_assert(!is_mapped(blocks[3].bytes));
-	ck_assert(!is_mapped(blocks[3].bytes + SIZE - 1));
+	ck_assert(test_is_mapped(blocks[2].bytes + 8 * MIB - 1));
+	ck_assert(!test_is_mapped(blocks[3].bytes));
+	ck_assert(!test_is_mapped(blocks[3].bytes + SIZE - 1));
 	for (i = 0; i < 3; i++) {
 		ok(fdry_pinned_get(drv, SIZE, &blocks[i]));
 		ck_assert_uint_eq(blocks[i].size, found[i]);
@@ -134,7 +126,7 @@ START_TEST(sizes_are_kept)
 	for (i = 0; i < 4; i++)
 		fdry_pinned_put(drv, &blocks[i]);
 	fdry_pinned_release(drv, primary);
-	ck_assert(!is_mapped(blocks[2].bytes + 20 * MIB - 1));
+	ck_assert(!test_is_mapped(blocks[2].bytes + 20 * MIB - 1));
 	ck_assert_int_eq(test_sim_live(NULL), live);
 }
 END_TEST
@@ -152,7 +144,7 @@ START_TEST(larger_ones_replace_smaller_ones)
 	second = blocks[1].bytes;
 	use_sizes(large, 3);
 	ck_assert_uint_eq(registers(), 4);
-	ck_assert(is_mapped(first) != is_mapped(second));
+	ck_assert(test_is_mapped(first) != test_is_mapped(second));
 	use_sizes(large, 3);
 	ck_assert_uint_eq(registers(), 0);
 	fdry_pinned_release(drv, primary);
