@@ -117,6 +117,17 @@ class Engine(unittest.TestCase):
                 self.assertIs(envs.compile_factors()["VLLM_USE_MEGA_AOT_ARTIFACT"], value == "1")
         self.assertTrue(envs.VLLM_USE_STANDALONE_COMPILE)
 
+    def test_compiled_code_is_kept_in_the_batch_invariant_mode(self):
+        from vllm import envs
+        from vllm.model_executor.layers.batch_invariant import override_envs_for_invariance
+        for value in ("0", "1"):
+            with mock.patch.dict(os.environ, VLLM_BATCH_INVARIANT=value):
+                with supported.keeping_code():
+                    override_envs_for_invariance()
+                    self.assertFalse(envs.VLLM_USE_AOT_COMPILE)
+                self.assertIs(envs.VLLM_USE_AOT_COMPILE, value == "1")
+                self.assertIn("VLLM_BATCH_INVARIANT", envs.compile_factors())
+
     def test_workers_have_the_phases(self):
         for name in worker.PHASES:
             self.assertTrue(inspect.isfunction(getattr(gpu_worker.Worker, name)), name)

@@ -92,6 +92,31 @@ class Modes(Engine):
         log = self.start(options=self.PIECES, VLLM_DISABLE_COMPILE_CACHE="1")
         self.assertIn("images do not support compiled code that vLLM does not keep", log)
 
+    def test_code_that_could_not_be_kept_leaves_the_start_plain(self):
+        log = self.start(options=self.PIECES, before=textwrap.dedent("""
+            from vllm.compilation import caching
+            write = caching.write
+            caching.write = lambda path, code: path.endswith("model") or write(path, code)
+            """))
+        self.assertIn("images do not support compiled code that vLLM does not keep", log)
+
+    def test_compiled_code_of_the_batch_invariant_mode(self):
+        """vLLM turns off that it keeps compiled code when it initializes the device."""
+        for options in (self.PIECES, "mode=0, graphs='FULL'"):
+            same = {"options": options, "FOUNDRY_VLLM": options[:6].replace("=", ""),
+                    "VLLM_BATCH_INVARIANT": "1"}
+            self.assertIn("captured and sealed", self.start(**same))
+            self.assertIn("Foundry: loaded", self.start(counts="LOADED", **same))
+            same.pop("VLLM_BATCH_INVARIANT")
+            self.assertIn("because environment is ", self.start(**same))
+        log = self.start(
+            options=self.PIECES, FOUNDRY_VLLM="compared", FOUNDRY_VLLM_COMPARED="1",
+            VLLM_BATCH_INVARIANT="1",
+            before="facts.SOURCES, facts.COMPARED = {'0.1': 'other'}, "
+                   "{'of the stand-in': facts.source()}\n")
+        self.assertIn("do not support compiled code in the batch-invariant mode of this version",
+                      log)
+
     def test_compiled_code_is_kept_whole_unless_the_user_decides(self):
         holds = "import os\nassert os.environ.get('VLLM_USE_MEGA_AOT_ARTIFACT') == %r"
         self.start(holds % None)

@@ -32,6 +32,14 @@ def parts(model):
             and not each.do_not_compile]
 
 
+def is_kept(model, files):
+    """Return whether a later start can load the code of all parts of a model, which vLLM has
+    compiled or loaded. files: those that watched() or load() noted.
+    """
+    return all(getattr(each, "aot_compiled_fn", None) is not None for each in parts(model)) and (
+        all(map(os.path.exists, files)))
+
+
 @contextlib.contextmanager
 def watched(*beside, and_stop=False):
     """Yield a list of the files from which vLLM loads compiled code inside the with block, or to

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which versions and configurations of vLLM can start from an image."""
+import contextlib
 import importlib.util
 import os
 
@@ -14,6 +15,8 @@ MODES = {0: ("FULL", "FULL_DECODE_ONLY"),
 # Those whose graphs use buffers of constructors alone. FlashInfer's, for example, makes wrappers of
 # its buffers at the first batch of a size, and a later start would make others.
 ATTENTION = ("FLASH_ATTN", "TRITON_ATTN")
+KEEPS = "VLLM_USE_AOT_COMPILE"  # whether vLLM keeps compiled code in its cache
+NOT_KEPT = "compiled code that vLLM does not keep in its cache"
 
 
 def ranks(worker):
@@ -56,6 +59,22 @@ def _keep_whole_code():
     start splits again to find the code of each piece.
     """
     os.environ.setdefault("VLLM_USE_MEGA_AOT_ARTIFACT", "1")
+
+
+@contextlib.contextmanager
+def keeping_code():
+    """Let vLLM keep compiled code after the with block if it was to do so before.
+
+    vLLM initializes a worker's device inside the block, and its batch-invariant mode changes the
+    variable there. Then each start would trace the model to find the code of its pieces.
+    """
+    from vllm import envs
+    before = os.environ.get(KEEPS)
+    yield
+    if getattr(envs, "VLLM_BATCH_INVARIANT", False):
+        os.environ.pop(KEEPS, None)
+        if before is not None:
+            os.environ[KEEPS] = before
 
 
 def _is_tuned(config):
@@ -117,8 +136,9 @@ def check(config, count, was_run):
          f"the compilation backend '{compilation.backend}'"),
         (mode and compilation.compile_cache_save_format != "binary",
          "compiled code in unpacked form"),
-        (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE),
-         "compiled code that vLLM does not keep in its cache"),
+        (mode and (envs.VLLM_DISABLE_COMPILE_CACHE or not envs.VLLM_USE_AOT_COMPILE), NOT_KEPT),
+        (mode and not was_run and getattr(envs, "VLLM_BATCH_INVARIANT", False),
+         "compiled code in the batch-invariant mode of this version"),  # see keeping_code()
         (model.enable_sleep_mode, "sleep mode"),
         # In 0.21 V1's function that captures, which a later start omits, makes their buffers.
         (getattr(model, "enable_return_routed_experts", False), "the choice of experts in answers"),

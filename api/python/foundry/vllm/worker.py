@@ -110,7 +110,8 @@ class Session(session.Session):
             if self.capture:
                 self.capture.end()
             self.refuse(e)
-        original()
+        with contextlib.nullcontext() if self.mode == "plain" else supported.keeping_code():
+            original()
         self.use_modules()
         if self.connects:  # whatever the mode: the other ranks do it, too
             ranks.connect(supported.parallel_state(), self.worker.device)
@@ -168,6 +169,8 @@ class Session(session.Session):
         self.made.end()
         self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
+        if not compiled.is_kept(self.worker.model_runner.get_model(), self.code):
+            self.give_up(Unfit(f"images do not support {supported.NOT_KEPT} yet"))
         return available
 
     def omission_failed(self):

@@ -13,11 +13,18 @@ def _try_load_aot_compiled_fn(model, path):
 
 
 class Compiled(TorchCompileWithNoGuardsWrapper):
-    """A model whose first call compiles it, or loads the code of an earlier start."""
+    """A model whose first call compiles it, or loads the code of an earlier start. Without
+    VLLM_USE_AOT_COMPILE it compiles in each process, and needs the arguments for that.
+    """
+    compiled = None
 
     def __call__(self, *args):
         if self.do_not_compile:
             return self.forward(*args)
+        if not envs.VLLM_USE_AOT_COMPILE:
+            size, = args
+            self.compiled = self.compiled or backends.build(self.config)
+            return self.compiled(self, size)
         if self.aot_compiled_fn is None:
             path = os.path.join(envs.VLLM_CACHE_ROOT, "aot", "model")
             self.aot_compiled_fn = _try_load_aot_compiled_fn(self, path)

@@ -3,6 +3,7 @@ import os
 
 import torch
 import triton
+from vllm import envs
 
 KERNELS = ["sampler", "prepare"]
 MODULES = []  # of FlashInfer, which the sampler loads
@@ -40,6 +41,8 @@ class Worker:
         from vllm.v1.worker import gpu_model_runner
         from vllm.v1.worker.gpu import model_runner
         torch.cuda.init()
+        if envs.VLLM_BATCH_INVARIANT:
+            os.environ["VLLM_USE_AOT_COMPILE"] = "0"
         module = model_runner if self.use_v2_model_runner else gpu_model_runner
         self.model_runner = module.GPUModelRunner(self.vllm_config)
 
