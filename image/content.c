@@ -30,7 +30,7 @@
 #define COPIERS 12u
 #define BYTES_A_THREAD (4ull << 20) /* content for each further thread */
 #define BYTES_ALONE (1u << 20) /* starting a thread takes longer than copying this */
-#define BLOCKS 8u           /* some that the device reads, and some that threads fill */
+#define BLOCKS_MAX 6u       /* some that the device reads, and some that threads fill */
 #define PART (2u << 20)      /* bytes; a larger part is one chunk */
 #define PART_CHUNKS_MAX 256u
 #define PAGES_LOOKED_AT 3u           /* of a chunk, to decide whether it is in memory */
@@ -141,8 +141,10 @@ static int part_fill(const struct part *p, unsigned int worker)
 	struct fdry_span bytes[PART_CHUNKS_MAX];
 	uint8_t *to;
 	uint32_t i;
-	int err;
+	int err = fdry_upload_begin(c->up);
 
+	if (err)
+		return err;
 	for (i = 0; i < p->count; i++) {
 		err = chunk_find(c, c->readers.reader[worker],
 				 &c->img->m.chunks[c->chunks[p->first + i]], &bytes[i]);
@@ -320,32 +322,37 @@ static unsigned int threads_for(uint64_t bytes)
 	return n ? (unsigned int)n : 1;
 }
 
-/* @most: of the load, the calling thread among them; 0: as many as pay. */
-static void threads_begin(struct fdry_content *c, unsigned int most)
+/* Few threads need few blocks, and making more would take them longer. */
+static unsigned int blocks_for(const struct fdry_content *c, unsigned int threads)
 {
-	unsigned int n = most ? most - 1 : threads_for(c->bytes);
+	unsigned int n = threads ? 3 + threads / 4 : 2;
 
-	if (!most && n > COPIERS) {
-		c->threads = n;
-		n = COPIERS;
-	}
-	(void)fdry_readers_start(&c->readers, n, c->nparts);
+	if (n > BLOCKS_MAX)
+		n = BLOCKS_MAX;
+	return c->nbatches < n ? c->nbatches : n;
 }
 
-static int content_begin(struct fdry_content *c, unsigned int threads)
+/* @most: threads of the load, the calling one among them; 0: as many as pay. */
+static int content_begin(struct fdry_content *c, unsigned int most)
 {
+	unsigned int threads;
 	uint32_t i;
 	int err = batches_make(c);
 
 	if (err)
 		return err;
-	err = fdry_upload_new(c->img->drv, c->img->stream,
-			      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, c->bytes, &c->up);
+	threads = most ? most - 1 : threads_for(c->bytes);
+	if (!most && threads > COPIERS) {
+		c->threads = threads;
+		threads = COPIERS;
+	}
+	err = fdry_upload_new(c->img->drv, c->img->stream, blocks_for(c, threads), c->bytes,
+			      &c->up);
 	if (err)
 		return err;
 	for (i = 0; i < c->nparts; i++)
 		fdry_workqueue_add(&c->readers.queue, &c->parts[i].work);
-	threads_begin(c, threads);
+	(void)fdry_readers_start(&c->readers, threads, c->nparts);
 	return 0;
 }
 

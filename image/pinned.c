@@ -11,9 +11,9 @@
 
 #include "lib/fork_lock.h"
 
-#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_PAGE FDRY_PINNED_PAGE
 #define KEPT_MAX 4
-#define KEPT_BYTES ((size_t)32 << 20) /* the blocks of one load */
+#define KEPT_BYTES ((size_t)48 << 20) /* the blocks of one load */
 
 /* What is kept: all of it is registered, with one driver in one context. */
 static struct {
@@ -114,6 +114,11 @@ static uint8_t *bytes_map(size_t size)
 	(void)madvise(map, size, MADV_HUGEPAGE);
 	(void)madvise(map, size, MADV_DONTFORK);
 	return map;
+}
+
+void fdry_pinned_touch(const struct fdry_pinned *memory, size_t at, size_t len)
+{
+	(void)madvise(memory->bytes + at, len, MADV_POPULATE_WRITE);
 }
 
 void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *memory)

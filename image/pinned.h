@@ -15,6 +15,8 @@
 
 #include "arch/driver.h"
 
+#define FDRY_PINNED_PAGE ((size_t)2 << 20) /* a huge page */
+
 struct fdry_pinned {
 	uint8_t *bytes;  /* NULL: none */
 	size_t size;
@@ -23,11 +25,13 @@ struct fdry_pinned {
 };
 
 /* Get pinned memory of @size bytes or more: some that was kept, or new memory, which has no pages
- * yet and is not registered. @size: a multiple of 2 MiB, a huge page. FDRY_E_NOMEM. */
+ * yet and is not registered. @size: a multiple of FDRY_PINNED_PAGE. FDRY_E_NOMEM. */
 int fdry_pinned_get(const struct fdry_driver *drv, size_t size,
 		    struct fdry_pinned *ret) __must_check;
-/* Register the memory if that was not tried yet. Call it when threads have filled some of it: the
- * system makes pages for several threads at the same time, but one after the other here. */
+/* Make the pages of [@at, @at + @len), if the system has some. Several threads do that faster than
+ * one; fdry_pinned_register() makes those that are missing, one after the other. */
+void fdry_pinned_touch(const struct fdry_pinned *memory, size_t at, size_t len);
+/* Register the memory if that was not tried yet. */
 void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *memory);
 /* Keep the memory for another load, or free it. No copy may still use it. */
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *memory);

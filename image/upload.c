@@ -9,17 +9,17 @@
  * one first. A block is made if none is free, or if the device still has the first one: making
  * memory takes longer than copying it.
  *
- * Blocks lie in few pieces of pinned memory, since each piece costs a call of the driver, during
- * which nothing is copied. The first block is a piece of its own, so that its copy begins soon. The
- * other blocks that threads fill at the same time are the second one: when one of them is filled,
- * most of their pages exist, and the driver need not make them. The rest is the third piece. If few
- * threads fill blocks, the driver makes some of the pages.
+ * All blocks lie in one piece of pinned memory, since each piece costs a call of the driver, during
+ * which nothing is copied. Threads make its pages together, before they fill blocks: the driver
+ * would make them in one thread. The thread that makes the last page registers the memory, while
+ * others fill blocks already.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
 #include "image/pinned.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,22 +28,14 @@
 
 /* Blocks that are filled at a time. The others are on their way to the device. If fewer are filled,
  * threads wait for each other. */
-#define FILLING_MAX 6
+#define FILLING_MAX 4
 
-#define PIECES_MAX 3 /* pieces_divide() makes no more */
-
-struct piece {
-	pthread_mutex_t lock; /* guards the memory */
-	struct fdry_pinned memory; /* none until a block is used */
-	size_t size;
-};
+#define PAGE FDRY_PINNED_PAGE
 
 struct fdry_upload_block {
 	struct fdry_upload_block *next; /* the next free block */
-	struct piece *piece;
-	size_t at;      /* the block's offset in the piece */
 	uint8_t *bytes; /* NULL until first used; set by the thread that took the block */
-	CUevent copied;
+	CUevent copied; /* made at the same time */
 };
 
 struct fdry_upload {
@@ -56,7 +48,10 @@ struct fdry_upload {
 	unsigned int filling; /* blocks with parts that are not filled */
 	unsigned int nblocks, taken; /* the blocks from @taken on were not made */
 	size_t few; /* bytes of a block that is not pinned; 0: the blocks are pinned */
-	struct piece pieces[PIECES_MAX];
+	struct fdry_pinned memory; /* none until a thread begins; its bytes are never changed */
+	size_t size;               /* of the memory to get */
+	_Atomic size_t page, made; /* the next page to make; those that are made */
+	_Atomic bool ready;        /* the driver was asked to register the memory */
 	struct fdry_upload_block blocks[];
 };
 
@@ -98,26 +93,10 @@ static bool block_exists(const struct fdry_upload *u)
 
 /* --- making them --- */
 
-static void pieces_divide(struct fdry_upload *u)
-{
-	struct piece *p = u->pieces;
-	unsigned int i;
-
-	for (i = 0; i < u->nblocks; i++) {
-		if (i == 1 || i == FILLING_MAX)
-			p++;
-		u->blocks[i].piece = p;
-		u->blocks[i].at = p->size;
-		p->size += FDRY_UPLOAD_BLOCK;
-	}
-}
-
 int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
 		    uint64_t bytes, struct fdry_upload **ret)
 {
 	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
-	unsigned int i;
-	int err;
 
 	if (!u)
 		return fdry_nomem();
@@ -125,56 +104,90 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	u->stream = stream;
 	u->nblocks = blocks;
 	u->few = bytes <= FEW ? (size_t)bytes : 0;
+	u->size = blocks * FDRY_UPLOAD_BLOCK;
+	if (blocks == 1 && bytes < u->size)
+		u->size = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
 	u->last = &u->first;
 	pthread_mutex_init(&u->lock, NULL);
 	pthread_cond_init(&u->changed, NULL);
 	pthread_cond_init(&u->opened, NULL);
-	for (i = 0; i < PIECES_MAX; i++)
-		pthread_mutex_init(&u->pieces[i].lock, NULL);
-	pieces_divide(u);
-	for (i = 0; i < blocks; i++) {
-		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
-		if (err)
-			goto out_free;
-	}
 	*ret = u;
 	return 0;
-out_free:
-	fdry_upload_free(u);
+}
+
+/* Get the memory. Returns whether its pages are to be made, or an error. */
+static int memory_get(struct fdry_upload *u, bool *make)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&u->lock);
+	if (!u->memory.bytes) {
+		err = fdry_pinned_get(u->drv, u->size, &u->memory);
+		atomic_store(&u->ready, !err && u->memory.asked); /* kept memory is registered */
+	}
+	*make = !err && !atomic_load(&u->ready);
+	pthread_mutex_unlock(&u->lock);
 	return err;
 }
 
-static int block_allocate(struct fdry_upload *u, struct fdry_upload_block *b)
+static void memory_register(struct fdry_upload *u)
 {
-	struct piece *p = b->piece;
-	int err = 0;
+	fdry_pinned_register(u->drv, &u->memory);
+	pthread_mutex_lock(&u->lock);
+	atomic_store(&u->ready, true);
+	pthread_cond_broadcast(&u->changed);
+	pthread_mutex_unlock(&u->lock);
+}
 
-	if (u->few) {
-		b->bytes = malloc(u->few);
-		return b->bytes ? 0 : fdry_nomem();
+int fdry_upload_begin(struct fdry_upload *u)
+{
+	size_t page, pages = u->size / PAGE;
+	bool make;
+	int err;
+
+	if (u->few || atomic_load(&u->ready))
+		return 0;
+	err = memory_get(u, &make);
+	if (!make)
+		return err;
+	while ((page = atomic_fetch_add(&u->page, 1)) < pages) {
+		fdry_pinned_touch(&u->memory, page * PAGE, PAGE);
+		if (atomic_fetch_add(&u->made, 1) + 1 == pages)
+			memory_register(u);
 	}
-	pthread_mutex_lock(&p->lock);
-	if (!p->memory.bytes)
-		err = fdry_pinned_get(u->drv, p->size, &p->memory);
-	if (!err)
-		b->bytes = p->memory.bytes + b->at;
-	pthread_mutex_unlock(&p->lock);
-	return err;
+	return 0;
+}
+
+static int block_make(struct fdry_upload *u, struct fdry_upload_block *b)
+{
+	int err = fdry_upload_begin(u);
+
+	if (!err && !b->copied)
+		err = fdry_call(u->drv, cuEventCreate, &b->copied, CU_EVENT_DISABLE_TIMING);
+	if (err)
+		return err;
+	if (!u->few)
+		b->bytes = u->memory.bytes + (size_t)(b - u->blocks) * FDRY_UPLOAD_BLOCK;
+	else
+		b->bytes = malloc(u->few);
+	return b->bytes ? 0 : fdry_nomem();
 }
 
 /* Wait until no copy reads the block's memory, or give it some. */
 static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
 {
-	return b->bytes ? fdry_event_wait(u->drv, b->copied) : block_allocate(u, b);
+	return b->bytes ? fdry_event_wait(u->drv, b->copied) : block_make(u, b);
 }
 
-static void block_register(struct fdry_upload *u, const struct fdry_upload_block *b)
+/* Wait until the memory is registered. Another thread does that, and waits for none. */
+static void ready_wait(struct fdry_upload *u)
 {
-	if (u->few)
+	if (u->few || atomic_load(&u->ready))
 		return;
-	pthread_mutex_lock(&b->piece->lock);
-	fdry_pinned_register(u->drv, &b->piece->memory);
-	pthread_mutex_unlock(&b->piece->lock);
+	pthread_mutex_lock(&u->lock);
+	while (!atomic_load(&u->ready))
+		pthread_cond_wait(&u->changed, &u->lock);
+	pthread_mutex_unlock(&u->lock);
 }
 
 /* --- copying --- */
@@ -293,7 +306,7 @@ int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUd
 {
 	int err;
 
-	block_register(u, batch->block);
+	ready_wait(u);
 	err = open_wait(u);
 	if (err)
 		return err;
@@ -322,7 +335,6 @@ int fdry_upload_finish(struct fdry_upload *u)
 void fdry_upload_free(struct fdry_upload *u)
 {
 	struct fdry_upload_block *b;
-	struct piece *p;
 
 	if (!u)
 		return;
@@ -333,11 +345,8 @@ void fdry_upload_free(struct fdry_upload *u)
 		if (u->few)
 			free(b->bytes);
 	}
-	for (p = u->pieces; p < u->pieces + PIECES_MAX; p++) {
-		if (p->memory.bytes)
-			fdry_pinned_put(u->drv, &p->memory);
-		pthread_mutex_destroy(&p->lock);
-	}
+	if (u->memory.bytes)
+		fdry_pinned_put(u->drv, &u->memory);
 	pthread_cond_destroy(&u->opened);
 	pthread_cond_destroy(&u->changed);
 	pthread_mutex_destroy(&u->lock);

@@ -16,7 +16,7 @@
 #include "lib/buf.h"
 #include "image/pinned.h"
 
-#define FDRY_UPLOAD_BLOCK ((size_t)4 << 20) /* bytes */
+#define FDRY_UPLOAD_BLOCK ((size_t)8 << 20) /* bytes */
 
 struct fdry_upload;
 
@@ -30,7 +30,7 @@ struct fdry_upload_batch {
 /**
  * fdry_upload_new() - Prepare an upload.
  * @blocks: the most blocks of FDRY_UPLOAD_BLOCK bytes in use at the same time, at least 1. Memory
- * is made when it is first needed, for several blocks at once. If no block is free, a thread waits.
+ * is made when it is first needed, for all blocks at once. If no block is free, a thread waits.
  * @bytes: all bytes to copy; if they are few, the blocks are small and not pinned
  *
  * Errors: FDRY_E_NOMEM, those of the driver.
@@ -42,6 +42,11 @@ void fdry_upload_open(struct fdry_upload *u);
 /* Stop the upload: no copies will begin, and waiting threads get FDRY_E_STATE. Any thread may call
  * it. */
 void fdry_upload_abandon(struct fdry_upload *u);
+
+/* Make memory, together with other threads that call this at the same time. A thread that fills
+ * blocks should call it before other work that the memory need not wait for. Otherwise
+ * fdry_upload_need() does it. */
+int fdry_upload_begin(struct fdry_upload *u) __must_check;
 
 /* Return the block of a batch: FDRY_UPLOAD_BLOCK bytes, or all bytes of the upload. Call it once
  * for each part; the first call waits for a free block. */

@@ -107,12 +107,12 @@ static void use_sizes(const size_t *sizes, unsigned int n)
 /* A load gets the smallest that suffices, and what is not kept is unmapped. */
 START_TEST(sizes_are_kept)
 {
-	static const size_t sizes[] = { 20 * MIB, SIZE, 8 * MIB, SIZE };
-	static const size_t found[] = { SIZE, 8 * MIB, 20 * MIB };
+	static const size_t sizes[] = { 36 * MIB, SIZE, 8 * MIB, SIZE };
+	static const size_t found[] = { SIZE, 8 * MIB, 36 * MIB };
 	unsigned int i;
 
 	fdry_pinned_hold(drv, primary);
-	use_sizes(sizes, 4); /* 32 MiB fit */
+	use_sizes(sizes, 4); /* 48 MiB fit */
 	ck_assert_uint_eq(registers(), 4);
 	ck_assert(test_is_mapped(blocks[2].bytes + 8 * MIB - 1));
 	ck_assert(!test_is_mapped(blocks[3].bytes));
@@ -126,7 +126,7 @@ START_TEST(sizes_are_kept)
 	for (i = 0; i < 4; i++)
 		fdry_pinned_put(drv, &blocks[i]);
 	fdry_pinned_release(drv, primary);
-	ck_assert(!test_is_mapped(blocks[2].bytes + 20 * MIB - 1));
+	ck_assert(!test_is_mapped(blocks[2].bytes + 36 * MIB - 1));
 	ck_assert_int_eq(test_sim_live(NULL), live);
 }
 END_TEST
@@ -135,7 +135,7 @@ END_TEST
 START_TEST(larger_ones_replace_smaller_ones)
 {
 	static const size_t small[] = { SIZE, SIZE, 8 * MIB };
-	static const size_t large[] = { SIZE, 20 * MIB, 8 * MIB };
+	static const size_t large[] = { SIZE, 36 * MIB, 8 * MIB };
 	const uint8_t *first, *second;
 
 	fdry_pinned_hold(drv, primary);
