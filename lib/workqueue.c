@@ -75,7 +75,7 @@ static void *worker_main(void *arg)
 		w = work_next(q);
 		if (w)
 			work_do(q, w, worker);
-		else if (q->opts.end_idle)
+		else if (q->opts.end_idle && !q->expecting)
 			break;
 		else
 			pthread_cond_wait(&q->added, &q->lock);
@@ -139,15 +139,40 @@ void fdry_workqueue_release(struct fdry_workqueue *q)
 	pthread_mutex_destroy(&q->lock);
 }
 
-void fdry_workqueue_add(struct fdry_workqueue *q, struct fdry_work *work)
+/* The lock is held. */
+static void work_append(struct fdry_workqueue *q, struct fdry_work *work)
 {
 	work->next = NULL;
 	work->err = 0;
 	work->begun = work->done = false;
-	pthread_mutex_lock(&q->lock);
 	*q->last = work;
 	q->last = &work->next;
+}
+
+void fdry_workqueue_add(struct fdry_workqueue *q, struct fdry_work *work)
+{
+	pthread_mutex_lock(&q->lock);
+	work_append(q, work);
 	pthread_cond_signal(&q->added);
+	pthread_mutex_unlock(&q->lock);
+}
+
+void fdry_workqueue_add_array(struct fdry_workqueue *q, void *array, size_t count, size_t size)
+{
+	size_t i;
+
+	pthread_mutex_lock(&q->lock);
+	for (i = 0; i < count; i++)
+		work_append(q, (struct fdry_work *)((char *)array + i * size));
+	pthread_cond_broadcast(&q->added);
+	pthread_mutex_unlock(&q->lock);
+}
+
+void fdry_workqueue_expect(struct fdry_workqueue *q, bool more)
+{
+	pthread_mutex_lock(&q->lock);
+	q->expecting = more;
+	pthread_cond_broadcast(&q->added);
 	pthread_mutex_unlock(&q->lock);
 }
 

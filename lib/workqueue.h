@@ -57,6 +57,7 @@ struct fdry_workqueue {
 	struct fdry_work *first, **last;
 	unsigned int working;         /* pieces that were begun and are not done */
 	bool stopped;                 /* begin nothing more */
+	bool expecting;               /* fdry_workqueue_expect() */
 	struct fdry_saved_err failed; /* the first failure */
 	pthread_t threads[FDRY_WORKQUEUE_THREADS_MAX];
 	unsigned int nthreads; /* threads to join */
@@ -69,6 +70,11 @@ void fdry_workqueue_init(struct fdry_workqueue *q, const struct fdry_workqueue_o
 void fdry_workqueue_release(struct fdry_workqueue *q);
 
 void fdry_workqueue_add(struct fdry_workqueue *q, struct fdry_work *work);
+/* Add @count pieces of work, each the first member of an element of an array. @size: bytes of an
+ * element. */
+void fdry_workqueue_add_array(struct fdry_workqueue *q, void *array, size_t count, size_t size);
+/* Is more work to come? If so, a thread waits for it, also with @end_idle. */
+void fdry_workqueue_expect(struct fdry_workqueue *q, bool more);
 /* Start threads until @threads of them look for work, or the system has no more. Returns the
  * number of threads that were started since the queue last had none. */
 unsigned int fdry_workqueue_start(struct fdry_workqueue *q, unsigned int threads);

@@ -278,6 +278,30 @@ START_TEST(dropped_work_is_released_once)
 }
 END_TEST
 
+/* Threads that would end without work wait for it if more is to come, do all of it, then end. */
+START_TEST(threads_wait_for_expected_work)
+{
+	struct fdry_workqueue_opts opts = { .name = "fdry-test", .end_idle = true };
+	size_t i;
+
+	for (i = 0; i < ITEMS; i++)
+		t.items[i].work.fn = item_fn;
+	fdry_workqueue_init(&t.q, &opts);
+	fdry_workqueue_expect(&t.q, true);
+	ck_assert_uint_eq(fdry_workqueue_start(&t.q, 3), 3);
+	usleep(20000);
+	ck_assert_uint_eq(fdry_workqueue_start(&t.q, 0), 3); /* none has ended */
+	fdry_workqueue_add_array(&t.q, t.items, ITEMS, sizeof(t.items[0]));
+	for (i = 0; i < 10000 && t.others < ITEMS; i++)
+		usleep(1000);
+	ck_assert_uint_eq(t.others, ITEMS); /* nobody else worked */
+	fdry_workqueue_expect(&t.q, false);
+	ok(fdry_workqueue_drain(&t.q));
+	all_done_once();
+	fdry_workqueue_release(&t.q);
+}
+END_TEST
+
 static int adds_another(struct fdry_work *work, unsigned int worker)
 {
 	struct item *next = (struct item *)work + 1;
@@ -400,6 +424,7 @@ int main(void)
 	tcase_add_test(tc, a_drained_queue_begins_anew);
 	tcase_add_test(tc, a_worker_that_cannot_begin_does_nothing);
 	tcase_add_loop_test(tc, dropped_work_is_released_once, 0, 3);
+	tcase_add_test(tc, threads_wait_for_expected_work);
 	tcase_add_loop_test(tc, work_may_add_work, 0, 3);
 	tcase_add_test(tc, many_threads_add_start_and_drain);
 	tcase_add_test(tc, a_released_queue_starts_no_threads);
