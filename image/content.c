@@ -9,7 +9,7 @@
  * of a work queue. A thread finds the chunks of a part in the store's map, verifies their hashes if
  * that is due, reads them from the disk if they are not in memory, and copies them into the block.
  * So several processors hash and copy, and several threads read the disk, which is faster. Several
- * threads fill a block, so few blocks suffice: making one takes longer than copying it.
+ * threads fill a block, so few blocks suffice: making their memory takes longer than copying it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,6 +36,8 @@
 #define PAGES_LOOKED_AT 3u           /* of a chunk, to decide whether it is in memory */
 #define ABSENT_PART 16u     /* readers of the disk pay if at least this part of content is absent */
 
+_Static_assert(BLOCKS_MAX * FDRY_UPLOAD_BLOCK <= FDRY_PINNED_KEPT, "a load's memory may be kept");
+
 /* The chunks of one block. */
 struct batch {
 	struct fdry_upload_batch block;
@@ -52,12 +54,19 @@ struct part {
 	uint64_t bytes;
 };
 
+/* A thread's share of making the memory of blocks. */
+struct pages {
+	struct fdry_work work;
+	struct fdry_content *c;
+};
+
 struct fdry_content {
 	struct fdry_image *img;
 	struct fdry_upload *up;
 	struct fdry_readers readers;
 	struct batch *batches;
 	struct part *parts;
+	struct pages pages[COPIERS];
 	uint32_t nbatches, nparts;
 	uint32_t *chunks; /* indices in the manifest of the chunks to copy or verify */
 	uint64_t bytes;
@@ -141,10 +150,9 @@ static int part_fill(const struct part *p, unsigned int worker)
 	struct fdry_span bytes[PART_CHUNKS_MAX];
 	uint8_t *to;
 	uint32_t i;
-	int err = fdry_upload_begin(c->up);
+	int err;
 
-	if (err)
-		return err;
+	fdry_upload_prepare(c->up);
 	for (i = 0; i < p->count; i++) {
 		err = chunk_find(c, c->readers.reader[worker],
 				 &c->img->m.chunks[c->chunks[p->first + i]], &bytes[i]);
@@ -332,11 +340,32 @@ static unsigned int blocks_for(const struct fdry_content *c, unsigned int thread
 	return c->nbatches < n ? c->nbatches : n;
 }
 
+static int pages_fn(struct fdry_work *work, unsigned int worker)
+{
+	const struct pages *p = (struct pages *)work; /* its first member */
+
+	(void)worker;
+	fdry_upload_populate(p->c->up);
+	return 0;
+}
+
+/* Start threads, and let each of them make pages first. Meanwhile the system would start others
+ * more slowly. */
+static void threads_start(struct fdry_content *c, unsigned int threads)
+{
+	unsigned int i;
+
+	fdry_workqueue_expect(&c->readers.queue, true);
+	threads = fdry_readers_start(&c->readers, threads, c->nparts);
+	for (i = 0; i < threads && i < COPIERS; i++)
+		c->pages[i] = (struct pages){ .work.fn = pages_fn, .c = c };
+	fdry_workqueue_add_array(&c->readers.queue, c->pages, i, sizeof(c->pages[0]));
+}
+
 /* @most: threads of the load, the calling one among them; 0: as many as pay. */
-static int content_begin(struct fdry_content *c, unsigned int most)
+static int content_plan(struct fdry_content *c, unsigned int most)
 {
 	unsigned int threads;
-	uint32_t i;
 	int err = batches_make(c);
 
 	if (err)
@@ -346,18 +375,14 @@ static int content_begin(struct fdry_content *c, unsigned int most)
 		c->threads = threads;
 		threads = COPIERS;
 	}
-	err = fdry_upload_new(c->img->drv, c->img->stream, blocks_for(c, threads), c->bytes,
-			      &c->up);
+	err = fdry_upload_new(blocks_for(c, threads), c->bytes, &c->up);
 	if (err)
 		return err;
-	for (i = 0; i < c->nparts; i++)
-		fdry_workqueue_add(&c->readers.queue, &c->parts[i].work);
-	(void)fdry_readers_start(&c->readers, threads, c->nparts);
+	threads_start(c, threads);
 	return 0;
 }
 
-int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
-		       struct fdry_content **ret)
+int fdry_content_new(struct fdry_image *img, unsigned int threads, struct fdry_content **ret)
 {
 	struct fdry_content *c = calloc(1, sizeof(*c));
 	int err;
@@ -365,15 +390,33 @@ int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsig
 	if (!c)
 		return fdry_nomem();
 	c->img = img;
-	fdry_readers_init(&c->readers, img->store, reader, "fdry-content");
-	err = content_begin(c, threads);
+	fdry_readers_init(&c->readers, img->store, NULL, "fdry-content");
+	err = content_plan(c, threads);
 	if (err)
-		goto out_end;
-	*ret = c;
-	return 0;
-out_end:
-	fdry_content_end(c);
+		fdry_content_end(c);
+	else
+		*ret = c;
 	return err;
+}
+
+static int content_begin(struct fdry_content *c, struct fdry_reader *reader)
+{
+	int err = fdry_upload_begin(c->up, c->img->drv, c->img->stream);
+
+	if (err)
+		return err;
+	c->readers.reader[0] = reader;
+	fdry_workqueue_add_array(&c->readers.queue, c->parts, c->nparts, sizeof(*c->parts));
+	fdry_workqueue_expect(&c->readers.queue, false);
+	return 0;
+}
+
+int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
+		       struct fdry_content **c)
+{
+	int err = *c ? 0 : fdry_content_new(img, threads, c);
+
+	return err ? err : content_begin(*c, reader);
 }
 
 uint64_t fdry_content_bytes(const struct fdry_content *c)

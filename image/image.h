@@ -206,15 +206,25 @@ struct fdry_content_sum {
 };
 
 /**
+ * fdry_content_new() - Start the threads that read and copy content. They open readers of the store
+ * and make memory for blocks, then wait.
+ * @threads: the most threads that read and copy, the caller among them; 0: as many as are useful
+ *
+ * Needs the manifest, but no driver. What the process keeps (@kept, @in_place) must be known.
+ * fdry_content_end() must follow, also after a failure of a later step.
+ */
+int fdry_content_new(struct fdry_image *img, unsigned int threads,
+		     struct fdry_content **ret) __must_check;
+/**
  * fdry_content_begin() - Find, verify and read content, as far as possible before device memory is
  * mapped.
  * @reader: the caller's session, which outlives the content
- * @threads: the most threads that read and copy; 0: as many as are useful
+ * @c: what fdry_content_new() made; if it is NULL, that is called first, with @threads
  *
- * fdry_content_end() must follow, also after a failure of a later step.
+ * fdry_content_end() must follow, also after a failure.
  */
 int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
-		       struct fdry_content **ret) __must_check;
+		       struct fdry_content **c) __must_check;
 /* The bytes to copy. */
 uint64_t fdry_content_bytes(const struct fdry_content *c);
 /**

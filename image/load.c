@@ -53,9 +53,8 @@ struct load {
 	struct fdry_image *img;
 	const struct fdry_load_opts *opts;
 	struct fdry_reader *reader;         /* of the loading thread */
-	struct fdry_reader
-		*content_reader; /* of the memory thread, then of the loading thread; or NULL */
-	struct fdry_content *content;       /* NULL until the content is begun */
+	struct fdry_reader *content_reader; /* of the memory thread, then the loading one */
+	struct fdry_content *content;       /* NULL until its threads are started */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
 	_Atomic bool content_ended;         /* content_load() has returned */
@@ -124,8 +123,9 @@ out_release:
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }
 
-/* Select and read the manifest, and start the threads that read kernels and graphs. The driver is
- * started later: if no image fits, the process may still fork. */
+/* Select and read the manifest, and start the threads that read kernels and graphs, and those of
+ * content if all of it is copied and is there. The driver is started later: if no image fits, the
+ * process may still fork. */
 static int manifest_load(struct load *l, const char *name)
 {
 	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
@@ -134,13 +134,12 @@ static int manifest_load(struct load *l, const char *name)
 
 	if (err)
 		return err;
-	err = fdry_image_hosts_plan(img) ?: fdry_image_arrays_plan(img);
-	if (err)
-		return err;
-	err = fdry_random_new(img);
+	err = fdry_image_hosts_plan(img) ?: fdry_image_arrays_plan(img) ?: fdry_random_new(img);
 	if (err)
 		return err;
 	err = fdry_objects_start(img, l->reader, &opts, &l->objects);
+	if (!err && !img->reuse && !l->opts->into && !l->arriving)
+		err = fdry_content_new(img, l->opts->threads, &l->content);
 	if (err)
 		return err;
 	img->report.manifest_ms = fdry_elapsed_ms(&l->mark);
@@ -277,7 +276,7 @@ static int content_prepare(struct load *l, bool *whole, uint64_t *found)
 		err = fdry_content_zero(img);
 	if (err || !img->reuse)
 		return err;
-	return fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
+	return fdry_content_begin(l->img, l->content_reader, l->opts->threads, &l->content);
 }
 
 static int content_fill(struct load *l)
@@ -491,6 +490,7 @@ static int device_fill(struct load *l)
 	err = content_and_graphs(l);
 out_end:
 	fdry_content_end(l->content);
+	l->content = NULL;
 	fdry_reader_end(l->content_reader);
 	free(l->img->in_place);
 	l->img->in_place = NULL;
@@ -553,6 +553,7 @@ static int load(struct load *l, const char *name)
 		goto out_free;
 	err = fdry_image_unfilled_make(l->img);
 out_free:
+	fdry_content_end(l->content);
 	fdry_objects_free(l->objects);
 	fdry_plan_release(&l->plan);
 	fdry_reader_end(l->reader);

@@ -8,12 +8,12 @@
 #include "image/pinned.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "lib/fork_lock.h"
 
 #define HUGE_PAGE FDRY_PINNED_PAGE
 #define KEPT_MAX 4
-#define KEPT_BYTES ((size_t)48 << 20) /* the blocks of one load */
 
 /* What is kept: all of it is registered, with one driver in one context. */
 static struct {
@@ -79,7 +79,7 @@ static bool kept_fits(size_t size, size_t least)
 			size += m->size;
 			n++;
 		}
-	return n < KEPT_MAX && size <= KEPT_BYTES;
+	return n < KEPT_MAX && size <= FDRY_PINNED_KEPT;
 }
 
 /* Keep @memory, in place of smaller pieces if there is no room: a larger piece serves every load, a
@@ -116,9 +116,14 @@ static uint8_t *bytes_map(size_t size)
 	return map;
 }
 
-void fdry_pinned_touch(const struct fdry_pinned *memory, size_t at, size_t len)
+void fdry_pinned_populate(const struct fdry_pinned *memory, size_t at, size_t len)
 {
-	(void)madvise(memory->bytes + at, len, MADV_POPULATE_WRITE);
+	volatile uint8_t *bytes = memory->bytes;
+	size_t i, page = (size_t)sysconf(_SC_PAGESIZE);
+
+	/* madvise() would hold the lock that the driver needs to map device memory. */
+	for (i = at; i < at + len; i += page)
+		bytes[i] = 0;
 }
 
 void fdry_pinned_register(const struct fdry_driver *drv, struct fdry_pinned *memory)
@@ -139,6 +144,12 @@ static void memory_free(const struct fdry_driver *drv, const struct fdry_pinned 
 			munmap(memory->bytes, memory->size);
 }
 
+int fdry_pinned_new(size_t size, struct fdry_pinned *ret)
+{
+	*ret = (struct fdry_pinned){ .bytes = bytes_map(size), .size = size };
+	return ret->bytes ? 0 : fdry_nomem();
+}
+
 int fdry_pinned_get(const struct fdry_driver *drv, size_t size, struct fdry_pinned *ret)
 {
 	CUcontext ctx = current(drv);
@@ -147,15 +158,13 @@ int fdry_pinned_get(const struct fdry_driver *drv, size_t size, struct fdry_pinn
 	kept_lock();
 	found = is_held(drv, ctx) && kept_take(size, ret);
 	kept_unlock();
-	if (!found)
-		*ret = (struct fdry_pinned){ .bytes = bytes_map(size), .size = size };
-	return ret->bytes ? 0 : fdry_nomem();
+	return found ? 0 : fdry_pinned_new(size, ret);
 }
 
 void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *memory)
 {
 	struct fdry_pinned unused[KEPT_MAX];
-	CUcontext ctx = current(drv);
+	CUcontext ctx = memory->registered ? current(drv) : NULL;
 	unsigned int n = 0;
 
 	kept_lock();
@@ -176,6 +185,16 @@ void fdry_pinned_hold(const struct fdry_driver *drv, CUcontext ctx)
 	}
 	kept.holders += kept.drv == drv && kept.ctx == ctx;
 	kept_unlock();
+}
+
+bool fdry_pinned_is_held(void)
+{
+	bool held;
+
+	kept_lock();
+	held = kept.holders;
+	kept_unlock();
+	return held;
 }
 
 void fdry_pinned_release(const struct fdry_driver *drv, CUcontext ctx)

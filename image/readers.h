@@ -21,7 +21,8 @@ struct fdry_readers {
 							     caller's */
 };
 
-/* @reader: the caller's, for its own thread. @name: names the threads; at most 15 bytes. */
+/* @reader: the caller's, for its own thread; it may be set later, before that thread works. @name:
+ * names the threads; at most 15 bytes. */
 void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *reader,
 		       const char *name);
 /* Start no more work, wait for work that was started, close the workers' readers. The message of

@@ -27,7 +27,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 {
 	struct fdry_content_check *check = NULL;
 	struct fdry_content_sum sum = { 0 };
-	struct fdry_content *c;
+	struct fdry_content *c = NULL;
 	uint64_t checked;
 	int err = fdry_check_prepare(img);
 
@@ -35,7 +35,7 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader, b
 		return err;
 	err = fdry_content_begin(img, reader, 0, &c);
 	if (err)
-		return err;
+		goto out_end;
 	atomic_store(&img->content, FDRY_CONTENT_PARTIAL);
 	err = fdry_content_zero(img);
 	if (err)

@@ -6,20 +6,18 @@
  * through its own memory while the thread waits.
  *
  * Free blocks wait in the order in which the driver got them, so the device is done with the first
- * one first. A block is made if none is free, or if the device still has the first one: making
- * memory takes longer than copying it.
+ * one first.
  *
  * All blocks lie in one piece of pinned memory, since each piece costs a call of the driver, during
  * which nothing is copied. Threads make its pages together, before they fill blocks: the driver
- * would make them in one thread. The thread that makes the last page registers the memory, while
- * others fill blocks already.
+ * would make them in one thread. A block is free when its pages are made. One thread registers the
+ * memory when all are made, while others fill blocks already.
  */
 #include "image/upload.h"
 #include "arch/stream.h"
 #include "image/pinned.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,24 +32,28 @@
 
 struct fdry_upload_block {
 	struct fdry_upload_block *next; /* the next free block */
-	uint8_t *bytes; /* NULL until first used; set by the thread that took the block */
-	CUevent copied; /* made at the same time */
+	uint8_t *bytes;
+	CUevent copied;
+	bool sent; /* the event was recorded */
+	unsigned int missing; /* pages that are to be made before the block is free */
 };
 
 struct fdry_upload {
-	const struct fdry_driver *drv;
+	const struct fdry_driver *drv; /* NULL until fdry_upload_begin() */
 	CUstream stream;
-	pthread_mutex_t lock; /* guards the fields down to @taken, and lists of blocks */
-	pthread_cond_t changed, opened;
-	bool open, abandoned;
-	struct fdry_upload_block *first, **last; /* the list of free blocks that were made */
+	size_t few;  /* bytes of a block that is not pinned; 0: the blocks are pinned */
+	size_t size; /* of the pinned memory; 0: none */
+	unsigned int nblocks;
+	pthread_mutex_t lock; /* guards the rest, and lists of blocks */
+	pthread_cond_t changed;
+	bool begun, open, abandoned;
+	struct fdry_upload_block *first, **last; /* the list of free blocks */
 	unsigned int filling; /* blocks with parts that are not filled */
-	unsigned int nblocks, taken; /* the blocks from @taken on were not made */
-	size_t few; /* bytes of a block that is not pinned; 0: the blocks are pinned */
-	struct fdry_pinned memory; /* none until a thread begins; its bytes are never changed */
-	size_t size;               /* of the memory to get */
-	_Atomic size_t page, made; /* the next page to make; those that are made */
-	_Atomic bool ready;        /* the driver was asked to register the memory */
+	struct fdry_pinned memory;
+	size_t pages;      /* of the memory, if they are to be made; else 0 */
+	size_t page, made; /* the next page to make; the number of those that are made */
+	bool registering;  /* a thread asks the driver to register the memory, or did */
+	bool ready;        /* that is done, or need not be done */
 	struct fdry_upload_block blocks[];
 };
 
@@ -65,129 +67,161 @@ static void block_free(struct fdry_upload *u, struct fdry_upload_block *b)
 	pthread_cond_broadcast(&u->changed);
 }
 
-/* Return to the front what block_take() took. */
-static void block_return(struct fdry_upload *u, struct fdry_upload_block *b)
-{
-	b->next = u->first;
-	if (!u->first)
-		u->last = &b->next;
-	u->first = b;
-}
-
 static struct fdry_upload_block *block_take(struct fdry_upload *u)
 {
 	struct fdry_upload_block *b = u->first;
 
-	if (!b)
-		return &u->blocks[u->taken++];
 	u->first = b->next;
 	if (!u->first)
 		u->last = &u->first;
 	return b;
 }
 
-static bool block_exists(const struct fdry_upload *u)
+/* --- memory --- */
+
+static struct fdry_upload_block *block_of(struct fdry_upload *u, size_t page)
 {
-	return u->first || u->taken < u->nblocks;
+	return &u->blocks[page * PAGE / FDRY_UPLOAD_BLOCK];
 }
 
-/* --- making them --- */
-
-int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
-		    uint64_t bytes, struct fdry_upload **ret)
+static void memory_set(struct fdry_upload *u, const struct fdry_pinned *memory)
 {
-	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
-
-	if (!u)
-		return fdry_nomem();
-	u->drv = drv;
-	u->stream = stream;
-	u->nblocks = blocks;
-	u->few = bytes <= FEW ? (size_t)bytes : 0;
-	u->size = blocks * FDRY_UPLOAD_BLOCK;
-	if (blocks == 1 && bytes < u->size)
-		u->size = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
-	u->last = &u->first;
-	pthread_mutex_init(&u->lock, NULL);
-	pthread_cond_init(&u->changed, NULL);
-	pthread_cond_init(&u->opened, NULL);
-	*ret = u;
-	return 0;
-}
-
-/* Get the memory. Returns whether its pages are to be made, or an error. */
-static int memory_get(struct fdry_upload *u, bool *make)
-{
-	int err = 0;
+	size_t page;
 
 	pthread_mutex_lock(&u->lock);
-	if (!u->memory.bytes) {
-		err = fdry_pinned_get(u->drv, u->size, &u->memory);
-		atomic_store(&u->ready, !err && u->memory.asked); /* kept memory is registered */
-	}
-	*make = !err && !atomic_load(&u->ready);
+	u->memory = *memory;
+	u->registering = u->ready = memory->asked; /* kept memory is registered */
+	if (!memory->asked)
+		u->pages = memory->size / PAGE;
+	for (page = 0; page < u->pages; page++)
+		block_of(u, page)->missing++;
 	pthread_mutex_unlock(&u->lock);
+}
+
+/* Only the driver can tell whether kept memory can be used, so memory is made here if none is kept.
+ */
+static int memory_early(struct fdry_upload *u)
+{
+	struct fdry_pinned memory;
+	int err;
+
+	if (!u->size || fdry_pinned_is_held())
+		return 0;
+	err = fdry_pinned_new(u->size, &memory);
+	if (!err)
+		memory_set(u, &memory);
 	return err;
 }
 
-static void memory_register(struct fdry_upload *u)
+int fdry_upload_new(unsigned int blocks, uint64_t bytes, struct fdry_upload **ret)
 {
-	fdry_pinned_register(u->drv, &u->memory);
+	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
+	int err;
+
+	if (!u)
+		return fdry_nomem();
+	u->nblocks = blocks;
+	u->few = bytes <= FEW ? (size_t)bytes : 0;
+	u->last = &u->first;
+	pthread_mutex_init(&u->lock, NULL);
+	pthread_cond_init(&u->changed, NULL);
+	u->size = u->few ? 0 : blocks * FDRY_UPLOAD_BLOCK;
+	if (blocks == 1 && bytes < u->size)
+		u->size = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
+	u->registering = u->ready = !u->size;
+	err = memory_early(u);
+	if (err)
+		fdry_upload_free(u);
+	else
+		*ret = u;
+	return err;
+}
+
+/* The page was made. The lock is held. */
+static void page_add(struct fdry_upload *u, size_t page)
+{
+	struct fdry_upload_block *b = block_of(u, page);
+
+	if (--b->missing == 0 && u->begun)
+		block_free(u, b);
+	if (++u->made == u->pages)
+		pthread_cond_broadcast(&u->changed);
+}
+
+void fdry_upload_populate(struct fdry_upload *u)
+{
+	size_t page;
+
 	pthread_mutex_lock(&u->lock);
-	atomic_store(&u->ready, true);
-	pthread_cond_broadcast(&u->changed);
+	while (u->page < u->pages && !u->abandoned) {
+		page = u->page++;
+		pthread_mutex_unlock(&u->lock);
+		fdry_pinned_populate(&u->memory, page * PAGE, PAGE);
+		pthread_mutex_lock(&u->lock);
+		page_add(u, page);
+	}
 	pthread_mutex_unlock(&u->lock);
 }
 
-int fdry_upload_begin(struct fdry_upload *u)
+/* Register the memory if its pages are made and no other thread does it. Called with the lock held;
+ * releases it meanwhile. Returns whether this thread did. */
+static bool memory_register(struct fdry_upload *u)
 {
-	size_t page, pages = u->size / PAGE;
-	bool make;
-	int err;
+	if (u->registering || u->made < u->pages)
+		return false;
+	u->registering = true;
+	pthread_mutex_unlock(&u->lock);
+	fdry_pinned_register(u->drv, &u->memory);
+	pthread_mutex_lock(&u->lock);
+	u->ready = true;
+	pthread_cond_broadcast(&u->changed);
+	return true;
+}
 
-	if (u->few || atomic_load(&u->ready))
-		return 0;
-	err = memory_get(u, &make);
-	if (!make)
-		return err;
-	while ((page = atomic_fetch_add(&u->page, 1)) < pages) {
-		fdry_pinned_touch(&u->memory, page * PAGE, PAGE);
-		if (atomic_fetch_add(&u->made, 1) + 1 == pages)
-			memory_register(u);
-	}
-	return 0;
+void fdry_upload_prepare(struct fdry_upload *u)
+{
+	fdry_upload_populate(u);
+	pthread_mutex_lock(&u->lock);
+	(void)memory_register(u);
+	pthread_mutex_unlock(&u->lock);
 }
 
 static int block_make(struct fdry_upload *u, struct fdry_upload_block *b)
 {
-	int err = fdry_upload_begin(u);
+	if (u->few)
+		b->bytes = malloc(u->few);
+	else
+		b->bytes = u->memory.bytes + (size_t)(b - u->blocks) * FDRY_UPLOAD_BLOCK;
+	if (!b->bytes)
+		return fdry_nomem();
+	return fdry_call(u->drv, cuEventCreate, &b->copied, CU_EVENT_DISABLE_TIMING);
+}
 
-	if (!err && !b->copied)
-		err = fdry_call(u->drv, cuEventCreate, &b->copied, CU_EVENT_DISABLE_TIMING);
+int fdry_upload_begin(struct fdry_upload *u, const struct fdry_driver *drv, CUstream stream)
+{
+	struct fdry_pinned memory;
+	unsigned int i;
+	int err = 0;
+
+	u->drv = drv;
+	u->stream = stream;
+	if (u->size && !u->memory.bytes) {
+		err = fdry_pinned_get(drv, u->size, &memory);
+		if (err)
+			return err;
+		memory_set(u, &memory);
+	}
+	for (i = 0; i < u->nblocks && !err; i++)
+		err = block_make(u, &u->blocks[i]);
 	if (err)
 		return err;
-	if (!u->few)
-		b->bytes = u->memory.bytes + (size_t)(b - u->blocks) * FDRY_UPLOAD_BLOCK;
-	else
-		b->bytes = malloc(u->few);
-	return b->bytes ? 0 : fdry_nomem();
-}
-
-/* Wait until no copy reads the block's memory, or give it some. */
-static int block_ready(struct fdry_upload *u, struct fdry_upload_block *b)
-{
-	return b->bytes ? fdry_event_wait(u->drv, b->copied) : block_make(u, b);
-}
-
-/* Wait until the memory is registered. Another thread does that, and waits for none. */
-static void ready_wait(struct fdry_upload *u)
-{
-	if (u->few || atomic_load(&u->ready))
-		return;
 	pthread_mutex_lock(&u->lock);
-	while (!atomic_load(&u->ready))
-		pthread_cond_wait(&u->changed, &u->lock);
+	u->begun = true;
+	for (i = 0; i < u->nblocks; i++)
+		if (!u->blocks[i].missing)
+			block_free(u, &u->blocks[i]);
 	pthread_mutex_unlock(&u->lock);
+	return 0;
 }
 
 /* --- copying --- */
@@ -196,7 +230,7 @@ void fdry_upload_open(struct fdry_upload *u)
 {
 	pthread_mutex_lock(&u->lock);
 	u->open = true;
-	pthread_cond_broadcast(&u->opened);
+	pthread_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
 }
 
@@ -204,7 +238,6 @@ void fdry_upload_abandon(struct fdry_upload *u)
 {
 	pthread_mutex_lock(&u->lock);
 	u->abandoned = true;
-	pthread_cond_broadcast(&u->opened);
 	pthread_cond_broadcast(&u->changed);
 	pthread_mutex_unlock(&u->lock);
 }
@@ -214,47 +247,34 @@ static int abandoned_fail(void)
 	return fdry_fail(FDRY_E_STATE, "the load was stopped, so nothing is copied");
 }
 
+/* Wait until copies may begin and the memory is registered. */
 static int open_wait(struct fdry_upload *u)
 {
 	bool abandoned;
 
 	pthread_mutex_lock(&u->lock);
-	while (!u->open && !u->abandoned)
-		pthread_cond_wait(&u->opened, &u->lock);
+	while (!(u->open && u->ready) && !u->abandoned)
+		if (!memory_register(u))
+			pthread_cond_wait(&u->changed, &u->lock);
 	abandoned = u->abandoned;
 	pthread_mutex_unlock(&u->lock);
 	return abandoned ? abandoned_fail() : 0;
 }
 
-/* Take the first free block. If the device still reads from it, take one that was not made yet, if
- * there is any. Called with the lock held; releases it while the driver is asked. */
-static struct fdry_upload_block *block_choose(struct fdry_upload *u)
-{
-	struct fdry_upload_block *b = block_take(u);
-	CUresult status;
-
-	if (!b->bytes || u->taken == u->nblocks)
-		return b;
-	pthread_mutex_unlock(&u->lock);
-	status = fdry_call_raw(u->drv, cuEventQuery, b->copied);
-	pthread_mutex_lock(&u->lock);
-	if (status != CUDA_ERROR_NOT_READY || u->taken == u->nblocks)
-		return b;
-	block_return(u, b);
-	return &u->blocks[u->taken++];
-}
-
-/* Called with the lock held; releases it while the block is prepared. */
+/* Take the first free block, and wait until the device has read it. Called with the lock held;
+ * releases it meanwhile. */
 static int block_prepare(struct fdry_upload *u, struct fdry_upload_batch *batch)
 {
-	int err;
+	int err = 0;
 
 	batch->preparing = true;
 	u->filling++;
-	batch->block = block_choose(u);
-	pthread_mutex_unlock(&u->lock);
-	err = block_ready(u, batch->block);
-	pthread_mutex_lock(&u->lock);
+	batch->block = block_take(u);
+	if (batch->block->sent) {
+		pthread_mutex_unlock(&u->lock);
+		err = fdry_event_wait(u->drv, batch->block->copied);
+		pthread_mutex_lock(&u->lock);
+	}
 	batch->preparing = false;
 	if (err) {
 		u->filling--;
@@ -269,11 +289,12 @@ int fdry_upload_need(struct fdry_upload *u, struct fdry_upload_batch *batch, uin
 {
 	int err = 0;
 
+	fdry_upload_prepare(u);
 	pthread_mutex_lock(&u->lock);
 	while (!err && (!batch->block || batch->preparing)) {
 		if (u->abandoned)
 			err = abandoned_fail();
-		else if (!batch->preparing && block_exists(u) && u->filling < FILLING_MAX)
+		else if (!batch->preparing && u->first && u->filling < FILLING_MAX)
 			err = block_prepare(u, batch);
 		else
 			pthread_cond_wait(&u->changed, &u->lock);
@@ -304,10 +325,8 @@ bool fdry_upload_filled(struct fdry_upload *u, struct fdry_upload_batch *batch, 
 int fdry_upload_copy(struct fdry_upload *u, struct fdry_upload_batch *batch, CUdeviceptr to,
 		     size_t at, size_t len)
 {
-	int err;
+	int err = open_wait(u);
 
-	ready_wait(u);
-	err = open_wait(u);
 	if (err)
 		return err;
 	fdry_count_copy(TO, len);
@@ -322,6 +341,7 @@ int fdry_upload_sent(struct fdry_upload *u, struct fdry_upload_batch *batch, int
 	else
 		err = fdry_call(u->drv, cuEventRecord, batch->block->copied, u->stream);
 	pthread_mutex_lock(&u->lock);
+	batch->block->sent = true;
 	block_free(u, batch->block);
 	pthread_mutex_unlock(&u->lock);
 	return err;
@@ -338,7 +358,8 @@ void fdry_upload_free(struct fdry_upload *u)
 
 	if (!u)
 		return;
-	(void)fdry_call_raw(u->drv, cuStreamSynchronize, u->stream);
+	if (u->drv)
+		(void)fdry_call_raw(u->drv, cuStreamSynchronize, u->stream);
 	for (b = u->blocks; b < u->blocks + u->nblocks; b++) {
 		if (b->copied)
 			(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
@@ -347,7 +368,6 @@ void fdry_upload_free(struct fdry_upload *u)
 	}
 	if (u->memory.bytes)
 		fdry_pinned_put(u->drv, &u->memory);
-	pthread_cond_destroy(&u->opened);
 	pthread_cond_destroy(&u->changed);
 	pthread_mutex_destroy(&u->lock);
 	free(u);

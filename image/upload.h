@@ -4,11 +4,15 @@
  *
  * Several threads fill a block together, each a part of it, and the last of them passes it to the
  * driver. The source of those bytes may be freed then. The block is used again after the device has
- * copied from it. All copies are on one stream, in any order. Threads can fill blocks before the
- * memory to copy to exists: copies begin when the upload is opened.
+ * copied from it. All copies are on one stream, in any order.
  *
- * Locking: several threads may call the functions of batches at the same time, each with the
- * device's context current. The other functions are for one thread, while no thread calls those.
+ * Each step may come before what the next one needs: memory is made before there is a driver, and
+ * blocks are filled before the memory to copy to exists.
+ *
+ * Locking: several threads may call fdry_upload_populate() at any time, and after
+ * fdry_upload_begin() also fdry_upload_prepare() and the functions of batches, each with the
+ * device's context current. The other functions are for one thread, while no thread calls those,
+ * unless they say otherwise.
  */
 #ifndef FDRY_IMAGE_UPLOAD_H
 #define FDRY_IMAGE_UPLOAD_H
@@ -28,25 +32,29 @@ struct fdry_upload_batch {
 };
 
 /**
- * fdry_upload_new() - Prepare an upload.
- * @blocks: the most blocks of FDRY_UPLOAD_BLOCK bytes in use at the same time, at least 1. Memory
- * is made when it is first needed, for all blocks at once. If no block is free, a thread waits.
- * @bytes: all bytes to copy; if they are few, the blocks are small and not pinned
+ * fdry_upload_new() - Get memory for an upload, unless some may be kept (pinned.h).
+ * @blocks: the most blocks of FDRY_UPLOAD_BLOCK bytes in use at the same time; 0: nothing is copied
+ * @bytes: all bytes to copy; if they are few, the blocks are small and not pinned. A single block
+ * has no more than these.
  *
- * Errors: FDRY_E_NOMEM, those of the driver.
+ * Needs no driver. FDRY_E_NOMEM.
  */
-int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
-		    uint64_t bytes, struct fdry_upload **ret) __must_check;
+int fdry_upload_new(unsigned int blocks, uint64_t bytes, struct fdry_upload **ret) __must_check;
+/* Make pages of the memory, together with other threads that call this at the same time. */
+void fdry_upload_populate(struct fdry_upload *u);
+/* Give the upload its driver, whose context is current, and a stream. Other threads may be in
+ * fdry_upload_populate(). If it fails, only fdry_upload_abandon() and _free() may follow. Errors:
+ * FDRY_E_NOMEM, those of the driver. */
+int fdry_upload_begin(struct fdry_upload *u, const struct fdry_driver *drv,
+		      CUstream stream) __must_check;
+/* Make what is left to make: pages, and when no page is left, the memory's registration with the
+ * driver. A thread should call it before it reads what it copies; fdry_upload_need() does, too. */
+void fdry_upload_prepare(struct fdry_upload *u);
 /* Let copies begin. Any thread may call it at any time. */
 void fdry_upload_open(struct fdry_upload *u);
 /* Stop the upload: no copies will begin, and waiting threads get FDRY_E_STATE. Any thread may call
  * it. */
 void fdry_upload_abandon(struct fdry_upload *u);
-
-/* Make memory, together with other threads that call this at the same time. A thread that fills
- * blocks should call it before other work that the memory need not wait for. Otherwise
- * fdry_upload_need() does it. */
-int fdry_upload_begin(struct fdry_upload *u) __must_check;
 
 /* Return the block of a batch: FDRY_UPLOAD_BLOCK bytes, or all bytes of the upload. Call it once
  * for each part; the first call waits for a free block. */

@@ -377,6 +377,47 @@ START_TEST(other_machines)
 }
 END_TEST
 
+/* Of /proc/self/status: "Threads" or "VmRSS" in kB. */
+static long status_of(const char *name)
+{
+	char line[128];
+	long value = -1;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	ck_assert_ptr_nonnull(f);
+	while (value < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name)))
+			value = strtol(line + strlen(name) + 1, NULL, 10);
+	fclose(f);
+	return value;
+}
+
+/* The threads of content are started before the driver. If that refuses the image, they end, and
+ * their memory is freed. */
+START_TEST(refused_while_memory_is_made)
+{
+	struct fdry_image *img;
+	struct fdry_store *s;
+	long threads, kb;
+	int i;
+
+	test_child(seal_much, NULL);
+	s = load_store();
+	ok(setenv(machines[_i].var, machines[_i].value, 1));
+	ck_assert_int_eq(fdry_image_load(s, "img", NULL, &img), -machines[_i].code);
+	threads = status_of("Threads");
+	kb = status_of("VmRSS");
+	for (i = 0; i < 10; i++) {
+		ck_assert_int_eq(fdry_image_load(s, "img", NULL, &img), -machines[_i].code);
+		ck_assert(strstr(fdry_last_error(), machines[_i].says));
+	}
+	for (i = 0; i < 1000 && status_of("Threads") > threads; i++)
+		usleep(1000); /* the system counts a joined thread for a moment */
+	ck_assert_int_le(status_of("Threads"), threads);
+	ck_assert_int_lt(status_of("VmRSS"), kb + (64 << 10)); /* ten loads have 240 MiB */
+}
+END_TEST
+
 START_TEST(addresses_in_use)
 {
 	struct fdry_image *img;
@@ -636,6 +677,7 @@ int main(void)
 	tcase_add_test(tc, unknown_names);
 	tcase_add_test(tc, wrong_facts);
 	tcase_add_loop_test(tc, other_machines, 0, sizeof(machines) / sizeof(machines[0]));
+	tcase_add_loop_test(tc, refused_while_memory_is_made, 0, 2);
 	tcase_add_test(tc, addresses_in_use);
 	tcase_add_test(tc, damaged_content);
 	tcase_add_test(tc, nodes_that_are_not_there);

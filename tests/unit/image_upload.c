@@ -2,8 +2,10 @@
 /* Unit tests of uploads: several threads, few blocks, a slow device, blocks that are not pinned,
  * failures. */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "image/upload.h"
 #include "tests/lib/sim.h"
@@ -47,6 +49,12 @@ static void teardown(void)
 {
 	free(t.host);
 	free(t.back);
+}
+
+static void upload_new(unsigned int blocks, uint64_t bytes)
+{
+	ok(fdry_upload_new(blocks, bytes, &t.up));
+	ok(fdry_upload_begin(t.up, t.drv, t.stream));
 }
 
 struct piece {
@@ -158,7 +166,7 @@ START_TEST(several_threads)
 
 	if (_i >= 3)
 		test_sim_fail("cuMemHostRegister_v2:1+:801");
-	ok(fdry_upload_new(t.drv, t.stream, blocks[_i % 3], BYTES, &t.up));
+	upload_new(blocks[_i % 3], BYTES);
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, slices_put, (void *)i), 0);
 	sleep_ms((void *)10);
@@ -182,7 +190,7 @@ START_TEST(slow_device)
 	struct piece p = { .bytes = { bytes, FDRY_UPLOAD_BLOCK } };
 	size_t at;
 
-	ok(fdry_upload_new(t.drv, t.stream, 2, BYTES, &t.up));
+	upload_new(2, BYTES);
 	fdry_upload_open(t.up);
 	for (at = 0; at < BYTES; at += FDRY_UPLOAD_BLOCK) {
 		drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)20));
@@ -199,8 +207,7 @@ START_TEST(slow_device)
 }
 END_TEST
 
-/* Neighbours on the device are one copy, and unneeded blocks are not made. For few bytes none is
- * pinned. */
+/* Neighbours on the device are one copy. For few bytes nothing is pinned. */
 START_TEST(few_calls)
 {
 	static const uint64_t bytes[] = { BYTES, 4500 };
@@ -211,7 +218,7 @@ START_TEST(few_calls)
 	p[0] = piece(0, 1000);
 	p[1] = piece(1000, 3000);
 	p[2] = piece(8000, 500);
-	ok(fdry_upload_new(t.drv, t.stream, 8, bytes[_i], &t.up));
+	upload_new(8, bytes[_i]);
 	fdry_upload_open(t.up);
 	ok(pieces_put(p, 3));
 	ok(fdry_upload_finish(t.up));
@@ -225,35 +232,41 @@ START_TEST(few_calls)
 }
 END_TEST
 
-/* A block that the device has read is used again. A further one is used only if the device still
- * has the first, and up to as many as are allowed. All lie in memory that is registered once. */
-START_TEST(blocks_are_used_when_needed)
+/* Copy the mebibyte at @at. Returns the block that it passed through. */
+static uint8_t *mebibyte_put(size_t at)
+{
+	struct fdry_upload_batch batch = { .left = 1 };
+	uint8_t *block;
+
+	ok(fdry_upload_need(t.up, &batch, &block));
+	memcpy(block, t.host + at, 1u << 20);
+	ck_assert(fdry_upload_filled(t.up, &batch, true));
+	ok(fdry_upload_sent(t.up, &batch,
+			    fdry_upload_copy(t.up, &batch, t.dev + at, 0, 1u << 20)));
+	return block;
+}
+
+/* Blocks are used in turn, up to as many as are allowed. All lie in memory that is registered once.
+ */
+START_TEST(blocks_are_used_in_turn)
 {
 	static const unsigned int blocks[] = { 1, 2, 6 };
-	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2"),
-		      events = test_sim_calls("cuEventCreate");
-	struct piece p;
-	size_t at;
+	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2");
+	uint8_t *first, *block;
+	size_t i;
 
-	ok(fdry_upload_new(t.drv, t.stream, blocks[_i], BYTES, &t.up));
+	upload_new(blocks[_i], BYTES);
 	fdry_upload_open(t.up);
-	for (at = 0; at < BYTES; at += 1u << 20) {
-		p = piece(at, 1u << 20);
-		ok(pieces_put(&p, 1));
-		drv_ok(t.drv->cuStreamSynchronize(t.stream));
+	first = mebibyte_put(0);
+	for (i = 1; i < 8; i++) {
+		block = mebibyte_put(i << 20);
+		ck_assert_int_eq(block - first, i % blocks[_i] * FDRY_UPLOAD_BLOCK);
 	}
-	ck_assert_uint_eq(test_sim_calls("cuEventCreate") - events, 1); /* one for each block */
-	drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)500));
-	for (at = 0; at < BYTES; at += 1u << 20) {
-		p = piece(at, 1u << 20);
-		ok(pieces_put(&p, 1));
-	}
-	ck_assert_uint_eq(test_sim_calls("cuEventCreate") - events, blocks[_i]);
 	ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2") - pinned, 1);
 	ok(fdry_upload_finish(t.up));
 	fdry_upload_free(t.up);
 	read_back();
-	arrived(0, BYTES);
+	arrived(0, 8u << 20);
 }
 END_TEST
 
@@ -275,8 +288,7 @@ START_TEST(little_memory_for_little_content)
 	struct fdry_upload_batch batch = { .left = 1 };
 	uint8_t *block;
 
-	ok(fdry_upload_new(t.drv, t.stream, 1, bytes[_i], &t.up));
-	ok(fdry_upload_begin(t.up));
+	upload_new(1, bytes[_i]);
 	ok(fdry_upload_need(t.up, &batch, &block));
 	ck_assert(is_pinned(block));
 	ck_assert(is_pinned(block + pinned[_i] - 1));
@@ -330,7 +342,7 @@ START_TEST(several_threads_fill_a_block)
 
 	for (k = 0; k < BYTES / FDRY_UPLOAD_BLOCK; k++)
 		batches[k] = (struct fdry_upload_batch){ .left = PARTS };
-	ok(fdry_upload_new(t.drv, t.stream, 1 + (unsigned int)_i, BYTES, &t.up));
+	upload_new(1 + (unsigned int)_i, BYTES);
 	fdry_upload_open(t.up);
 	for (i = 0; i < PARTS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, parts_fill, (void *)i), 0);
@@ -379,7 +391,7 @@ static void blocks_get(uint8_t **blocks)
 	unsigned int i;
 
 	pthread_barrier_init(&together, NULL, TAKERS);
-	ok(fdry_upload_new(t.drv, t.stream, TAKERS, BYTES, &t.up));
+	upload_new(TAKERS, BYTES);
 	for (i = 0; i < TAKERS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, block_get, &blocks[i]), 0);
 	for (i = 0; i < TAKERS; i++)
@@ -404,6 +416,83 @@ START_TEST(blocks_share_memory)
 }
 END_TEST
 
+/* A later upload of the same size uses memory that was kept, with its registration. */
+START_TEST(kept_memory_is_used)
+{
+	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2");
+	uint8_t *block = NULL;
+	size_t i;
+
+	fdry_pinned_hold(t.drv, t.ctx);
+	for (i = 0; i < 3; i++) {
+		upload_new(6, BYTES);
+		fdry_upload_open(t.up);
+		block = mebibyte_put(i << 20);
+		ok(fdry_upload_finish(t.up));
+		fdry_upload_free(t.up);
+		ck_assert(test_is_mapped(block));
+	}
+	ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2") - pinned, 1);
+	fdry_pinned_release(t.drv, t.ctx);
+	ck_assert(!test_is_mapped(block));
+	read_back();
+	arrived(0, 3u << 20);
+}
+END_TEST
+
+static void *pages_make(void *arg)
+{
+	(void)arg;
+	drv_ok(t.drv->cuCtxSetCurrent(NULL)); /* no driver is needed */
+	fdry_upload_populate(t.up);
+	return NULL;
+}
+
+/* The memory of the process, in MiB. */
+static long resident_mib(void)
+{
+	long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*s %ld", &pages), 1);
+	fclose(f);
+	return pages * sysconf(_SC_PAGESIZE) >> 20;
+}
+
+/* Threads make all memory before there is a driver. If none follows, it is freed; otherwise the
+ * first thread that prepares registers it. */
+START_TEST(memory_is_made_early)
+{
+	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2");
+	long before = resident_mib(), blocks = 6 * (long)(FDRY_UPLOAD_BLOCK >> 20);
+	pthread_t threads[4];
+	int i;
+
+	ok(fdry_upload_new(6, BYTES, &t.up));
+	ck_assert_int_lt(resident_mib() - before, blocks / 2);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, pages_make, NULL), 0);
+	for (i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_gt(resident_mib() - before, blocks * 3 / 4);
+	if (_i) {
+		ok(fdry_upload_begin(t.up, t.drv, t.stream));
+		ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2"), pinned);
+		fdry_upload_prepare(t.up);
+		ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2"), pinned + 1);
+		fdry_upload_open(t.up);
+		(void)mebibyte_put(0);
+		ok(fdry_upload_finish(t.up));
+	}
+	fdry_upload_free(t.up);
+	ck_assert_int_lt(resident_mib() - before, blocks / 2);
+	read_back();
+	if (_i)
+		arrived(0, 1u << 20);
+}
+END_TEST
+
 static void *put_in_vain(void *arg)
 {
 	struct piece p = piece(0, 1000);
@@ -420,7 +509,7 @@ START_TEST(abandoned)
 	pthread_t threads[3];
 	int i;
 
-	ok(fdry_upload_new(t.drv, t.stream, 2, BYTES, &t.up));
+	upload_new(2, BYTES);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, put_in_vain, NULL), 0);
 	sleep_ms((void *)10);
@@ -438,10 +527,11 @@ static int all_of_it(void)
 {
 	struct piece p;
 	size_t at;
-	int err = fdry_upload_new(t.drv, t.stream, 2, BYTES, &t.up);
+	int err = fdry_upload_new(2, BYTES, &t.up);
 
 	if (err)
 		return err;
+	err = fdry_upload_begin(t.up, t.drv, t.stream);
 	fdry_upload_open(t.up);
 	for (at = 0; at < BYTES && !err; at += FDRY_UPLOAD_BLOCK) {
 		p = piece(at, FDRY_UPLOAD_BLOCK);
@@ -495,9 +585,11 @@ int main(void)
 	tcase_add_loop_test(tc, several_threads_fill_a_block, 0, 3);
 	tcase_add_test(tc, blocks_share_memory);
 	tcase_add_test(tc, slow_device);
-	tcase_add_loop_test(tc, blocks_are_used_when_needed, 0, 3);
+	tcase_add_loop_test(tc, blocks_are_used_in_turn, 0, 3);
 	tcase_add_loop_test(tc, little_memory_for_little_content, 0, 3);
 	tcase_add_loop_test(tc, few_calls, 0, 2);
+	tcase_add_test(tc, kept_memory_is_used);
+	tcase_add_loop_test(tc, memory_is_made_early, 0, 2);
 	tcase_add_test(tc, abandoned);
 	tcase_add_test(tc, every_call_failing);
 	suite_add_tcase(suite, tc);
