@@ -54,8 +54,8 @@ struct part {
 	uint64_t bytes;
 };
 
-/* A thread's share of making the memory of blocks. */
-struct pages {
+/* Lets a thread make pages for blocks. */
+struct populate {
 	struct fdry_work work;
 	struct fdry_content *c;
 };
@@ -66,7 +66,7 @@ struct fdry_content {
 	struct fdry_readers readers;
 	struct batch *batches;
 	struct part *parts;
-	struct pages pages[COPIERS];
+	struct populate populates[COPIERS];
 	uint32_t nbatches, nparts;
 	uint32_t *chunks; /* indices in the manifest of the chunks to copy or verify */
 	uint64_t bytes;
@@ -340,17 +340,17 @@ static unsigned int blocks_for(const struct fdry_content *c, unsigned int thread
 	return c->nbatches < n ? c->nbatches : n;
 }
 
-static int pages_fn(struct fdry_work *work, unsigned int worker)
+static int populate_fn(struct fdry_work *work, unsigned int worker)
 {
-	const struct pages *p = (struct pages *)work; /* its first member */
+	const struct populate *p = (struct populate *)work; /* its first member */
 
 	(void)worker;
 	fdry_upload_populate(p->c->up);
 	return 0;
 }
 
-/* Start threads, and let each of them make pages first. Meanwhile the system would start others
- * more slowly. */
+/* Start the threads, then let them make pages: the system starts threads slowly while others do
+ * that. */
 static void threads_start(struct fdry_content *c, unsigned int threads)
 {
 	unsigned int i;
@@ -358,8 +358,8 @@ static void threads_start(struct fdry_content *c, unsigned int threads)
 	fdry_workqueue_expect(&c->readers.queue, true);
 	threads = fdry_readers_start(&c->readers, threads, c->nparts);
 	for (i = 0; i < threads && i < COPIERS; i++)
-		c->pages[i] = (struct pages){ .work.fn = pages_fn, .c = c };
-	fdry_workqueue_add_array(&c->readers.queue, c->pages, i, sizeof(c->pages[0]));
+		c->populates[i] = (struct populate){ .work.fn = populate_fn, .c = c };
+	fdry_workqueue_add_array(&c->readers.queue, c->populates, i, sizeof(c->populates[0]));
 }
 
 /* @most: threads of the load, the calling one among them; 0: as many as pay. */

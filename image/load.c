@@ -8,7 +8,7 @@
  *
  *	manifest | driver, context | identity | kernels           | wait
  *	         | kernel and graph objects, by several threads ......
- *	                                      | memory            | content
+ *	         | pages for content          | memory            | content
  *	                                                          | graphs, if asked for
  */
 #include <stdio.h>
@@ -138,7 +138,7 @@ static int manifest_load(struct load *l, const char *name)
 	if (err)
 		return err;
 	err = fdry_objects_start(img, l->reader, &opts, &l->objects);
-	if (!err && !img->reuse && !l->opts->into && !l->arriving)
+	if (!err && !l->opts->into && !l->arriving) /* a region may hold content, and pages */
 		err = fdry_content_new(img, l->opts->threads, &l->content);
 	if (err)
 		return err;
@@ -276,7 +276,7 @@ static int content_prepare(struct load *l, bool *whole, uint64_t *found)
 		err = fdry_content_zero(img);
 	if (err || !img->reuse)
 		return err;
-	return fdry_content_begin(l->img, l->content_reader, l->opts->threads, &l->content);
+	return fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
 }
 
 static int content_fill(struct load *l)

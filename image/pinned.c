@@ -121,7 +121,7 @@ void fdry_pinned_populate(const struct fdry_pinned *memory, size_t at, size_t le
 	volatile uint8_t *bytes = memory->bytes;
 	size_t i, page = (size_t)sysconf(_SC_PAGESIZE);
 
-	/* madvise() would hold the lock that the driver needs to map device memory. */
+	/* madvise() would also hold the lock that the driver needs to map device memory. */
 	for (i = at; i < at + len; i += page)
 		bytes[i] = 0;
 }
@@ -187,7 +187,7 @@ void fdry_pinned_hold(const struct fdry_driver *drv, CUcontext ctx)
 	kept_unlock();
 }
 
-bool fdry_pinned_is_held(void)
+bool fdry_pinned_has_holder(void)
 {
 	bool held;
 

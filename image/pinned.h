@@ -45,7 +45,7 @@ void fdry_pinned_put(const struct fdry_driver *drv, const struct fdry_pinned *me
  * of another context keeps none. */
 void fdry_pinned_hold(const struct fdry_driver *drv, CUcontext ctx);
 void fdry_pinned_release(const struct fdry_driver *drv, CUcontext ctx);
-/* Is any context held, so that fdry_pinned_get() may find kept memory? */
-bool fdry_pinned_is_held(void);
+/* Is there a holder of any context, so that fdry_pinned_get() may find kept memory? */
+bool fdry_pinned_has_holder(void);
 
 #endif

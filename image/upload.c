@@ -105,7 +105,7 @@ static int memory_early(struct fdry_upload *u)
 	struct fdry_pinned memory;
 	int err;
 
-	if (!u->size || fdry_pinned_is_held())
+	if (!u->size || fdry_pinned_has_holder())
 		return 0;
 	err = fdry_pinned_new(u->size, &memory);
 	if (!err)

@@ -493,6 +493,39 @@ START_TEST(memory_is_made_early)
 }
 END_TEST
 
+/* A thread that copies when others have made the last page registers the memory, if nobody did. */
+START_TEST(registered_by_a_thread_that_copies)
+{
+	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2");
+	pthread_t thread;
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		upload_new(2, BYTES);
+		fdry_upload_open(t.up);
+		ck_assert_int_eq(pthread_create(&thread, NULL, pages_make, NULL), 0);
+		(void)mebibyte_put(0);
+		pthread_join(thread, NULL);
+		ok(fdry_upload_finish(t.up));
+		fdry_upload_free(t.up);
+		ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2") - pinned, i + 1);
+	}
+}
+END_TEST
+
+/* A stopped upload makes no more memory. */
+START_TEST(no_pages_after_a_stop)
+{
+	long before = resident_mib(), blocks = 6 * (long)(FDRY_UPLOAD_BLOCK >> 20);
+
+	ok(fdry_upload_new(6, BYTES, &t.up));
+	fdry_upload_abandon(t.up);
+	fdry_upload_populate(t.up);
+	ck_assert_int_lt(resident_mib() - before, blocks / 2);
+	fdry_upload_free(t.up);
+}
+END_TEST
+
 static void *put_in_vain(void *arg)
 {
 	struct piece p = piece(0, 1000);
@@ -590,6 +623,8 @@ int main(void)
 	tcase_add_loop_test(tc, few_calls, 0, 2);
 	tcase_add_test(tc, kept_memory_is_used);
 	tcase_add_loop_test(tc, memory_is_made_early, 0, 2);
+	tcase_add_test(tc, registered_by_a_thread_that_copies);
+	tcase_add_test(tc, no_pages_after_a_stop);
 	tcase_add_test(tc, abandoned);
 	tcase_add_test(tc, every_call_failing);
 	suite_add_tcase(suite, tc);
