@@ -120,12 +120,16 @@ class Engine(unittest.TestCase):
     def test_compiled_code_is_kept_in_the_batch_invariant_mode(self):
         from vllm import envs
         from vllm.model_executor.layers.batch_invariant import override_envs_for_invariance
-        for value in ("0", "1"):
-            with mock.patch.dict(os.environ, VLLM_BATCH_INVARIANT=value):
-                with supported.keeping_code():
+        for value, own in (("0", {}), ("1", {}), ("1", {"VLLM_USE_AOT_COMPILE": "1"})):
+            with mock.patch.dict(os.environ, VLLM_BATCH_INVARIANT=value, **own):
+                with contextlib.suppress(MemoryError), supported.keeping_code():
                     override_envs_for_invariance()
                     self.assertFalse(envs.VLLM_USE_AOT_COMPILE)
+                    raise MemoryError("as a device that is too full")
                 self.assertIs(envs.VLLM_USE_AOT_COMPILE, value == "1")
+                if value == "1":
+                    self.assertEqual(os.environ.get("VLLM_USE_AOT_COMPILE"),
+                                     own.get("VLLM_USE_AOT_COMPILE"))
                 self.assertIn("VLLM_BATCH_INVARIANT", envs.compile_factors())
 
     def test_workers_have_the_phases(self):

@@ -100,6 +100,21 @@ class Modes(Engine):
             """))
         self.assertIn("images do not support compiled code that vLLM does not keep", log)
 
+    def test_code_that_can_neither_be_loaded_nor_replaced_leaves_the_start_plain(self):
+        """A file of an older start is there, and vLLM only warns that it cannot write it."""
+        self.assertIn("captured and sealed", self.start(options=self.PIECES))
+        for write, said in (
+                ("path.endswith('model') or write(path, code)", "that vLLM does not keep"),
+                ("write(path, code)", "captured and sealed")):
+            log = self.start(
+                options=self.PIECES, FOUNDRY_VLLM="other", before=textwrap.dedent(f"""
+                    from vllm.compilation import caching, decorators
+                    decorators._try_load_aot_compiled_fn = lambda part, path: None
+                    write = caching.write
+                    caching.write = lambda path, code: {write}
+                    """))
+            self.assertIn(said, log)
+
     def test_compiled_code_of_the_batch_invariant_mode(self):
         """vLLM turns off that it keeps compiled code when it initializes the device."""
         for options in (self.PIECES, "mode=0, graphs='FULL'"):

@@ -32,29 +32,40 @@ def parts(model):
             and not each.do_not_compile]
 
 
+class Files(list):
+    """The paths of files from which vLLM loaded compiled code, or to which it was to write some."""
+
+    def __init__(self):
+        super().__init__()
+        self.unusable = {}  # {path: the _file() there, whose code vLLM could not load, or None}
+
+
 def is_kept(model, files):
     """Return whether a later start can load the code of all parts of a model, which vLLM has
-    compiled or loaded. files: those that watched() or load() noted.
+    compiled or loaded. files: the Files of that. vLLM only warns if it cannot write a file.
     """
     return all(getattr(each, "aot_compiled_fn", None) is not None for each in parts(model)) and (
-        all(map(os.path.exists, files)))
+        all(map(os.path.exists, files)) and
+        all(_file(path) != before for path, before in files.unusable.items()))
 
 
 @contextlib.contextmanager
 def watched(*beside, and_stop=False):
-    """Yield a list of the files from which vLLM loads compiled code inside the with block, or to
-    which it writes code that it compiles.
+    """Yield the Files from which vLLM loads compiled code inside the with block, or to which it
+    writes code that it compiles.
 
     beside: functions that a thread calls while vLLM loads the first file. and_stop: end the call of
     a model with _Stop after a file.
     """
     from vllm.compilation import decorators
-    original, files = decorators._try_load_aot_compiled_fn, []
+    original, files = decorators._try_load_aot_compiled_fn, Files()
 
     def load_code(part, path):
         files.append(path)
         with ahead.beside(*(beside if len(files) == 1 else ())):
             found = original(part, path)
+        if found is None:
+            files.unusable[path] = _file(path)
         if and_stop:
             raise _Stop(found)
         return found
@@ -171,15 +182,22 @@ def identity(files, config):
     return hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16]
 
 
-_HASHES = {}  # {path: (what tells this file from another one, its hash)}
+_HASHES = {}  # {path: (its _file(), its hash)}
+
+
+def _file(path):
+    """Return what tells the file at a path, or an open one, from others; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _hash(path):
     """Return the hash of a file, which is read once if it stays the same."""
     with open(path, "rb") as f:
-        found = os.fstat(f.fileno())
-        file = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-        known = _HASHES.get(path)
+        file, known = _file(f.fileno()), _HASHES.get(path)
         if known is None or known[0] != file:
             known = _HASHES[path] = file, hashlib.sha256(f.read()).hexdigest()
     return known[1]

@@ -70,11 +70,13 @@ def keeping_code():
     """
     from vllm import envs
     before = os.environ.get(KEEPS)
-    yield
-    if getattr(envs, "VLLM_BATCH_INVARIANT", False):
-        os.environ.pop(KEEPS, None)
-        if before is not None:
-            os.environ[KEEPS] = before
+    try:
+        yield
+    finally:
+        if getattr(envs, "VLLM_BATCH_INVARIANT", False):
+            os.environ.pop(KEEPS, None)
+            if before is not None:
+                os.environ[KEEPS] = before
 
 
 def _is_tuned(config):

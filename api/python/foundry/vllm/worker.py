@@ -169,7 +169,7 @@ class Session(session.Session):
         self.made.end()
         self.code = list(dict.fromkeys((*self.code, *files)))
         self.facts[AVAILABLE] = str(available)
-        if not compiled.is_kept(self.worker.model_runner.get_model(), self.code):
+        if not compiled.is_kept(self.worker.model_runner.get_model(), files):
             self.give_up(Unfit(f"images do not support {supported.NOT_KEPT} yet"))
         return available
 
