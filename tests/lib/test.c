@@ -3,7 +3,9 @@
 #include "tests/lib/test.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +40,20 @@ bool test_is_mapped(const void *at)
 	unsigned char in_core;
 
 	return !mincore((void *)((uintptr_t)at & ~(uintptr_t)4095), 1, &in_core);
+}
+
+long test_status(const char *name)
+{
+	char line[128];
+	long value = -1;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	ck_assert_ptr_nonnull(f);
+	while (value < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name)))
+			value = strtol(line + strlen(name) + 1, NULL, 10);
+	fclose(f);
+	return value;
 }
 
 int test_third_nap(void *naps)

@@ -43,6 +43,10 @@ void in_child(void (*fn)(void));
 /* Does this process have memory at @at? */
 bool test_is_mapped(const void *at);
 
+/* A number of /proc/self/status: "Threads", or "VmRSS" in kB. A joined thread may be counted for a
+ * moment. */
+long test_status(const char *name);
+
 /* Ends a wait at the third call. @naps: int, the number of calls. */
 int test_third_nap(void *naps);
 

@@ -377,21 +377,6 @@ START_TEST(other_machines)
 }
 END_TEST
 
-/* Of /proc/self/status: "Threads" or "VmRSS" in kB. */
-static long status_of(const char *name)
-{
-	char line[128];
-	long value = -1;
-	FILE *f = fopen("/proc/self/status", "r");
-
-	ck_assert_ptr_nonnull(f);
-	while (value < 0 && fgets(line, sizeof(line), f))
-		if (!strncmp(line, name, strlen(name)))
-			value = strtol(line + strlen(name) + 1, NULL, 10);
-	fclose(f);
-	return value;
-}
-
 /* The manifest was read, and the driver is not started yet: wait until memory is made. */
 static void pages_wait(void *arg, int phase, uint64_t done, uint64_t total, double ms)
 {
@@ -400,7 +385,7 @@ static void pages_wait(void *arg, int phase, uint64_t done, uint64_t total, doub
 
 	(void)done, (void)total, (void)ms;
 	for (i = 0; phase == FDRY_PHASE_MANIFEST && i < 10000; i++) {
-		if (status_of("VmRSS") > *kb + (16 << 10)) {
+		if (test_status("VmRSS") > *kb + (16 << 10)) {
 			*kb = -1;
 			return;
 		}
@@ -422,19 +407,19 @@ START_TEST(refused_when_memory_is_made)
 	s = load_store();
 	ok(setenv(machines[_i].var, machines[_i].value, 1));
 	ck_assert_int_eq(fdry_image_load(s, "img", NULL, &img), -machines[_i].code);
-	threads = status_of("Threads");
-	before = status_of("VmRSS");
+	threads = test_status("Threads");
+	before = test_status("VmRSS");
 	opts.progress_arg = &kb;
 	for (i = 0; i < 10; i++) {
-		kb = status_of("VmRSS");
+		kb = test_status("VmRSS");
 		ck_assert_int_eq(fdry_image_load(s, "img", &opts, &img), -machines[_i].code);
 		ck_assert(strstr(fdry_last_error(), machines[_i].says));
 		ck_assert_int_eq(kb, -1); /* it was made */
 	}
-	for (i = 0; i < 1000 && status_of("Threads") > threads; i++)
-		usleep(1000); /* the system counts a joined thread for a moment */
-	ck_assert_int_le(status_of("Threads"), threads);
-	ck_assert_int_lt(status_of("VmRSS"), before + (64 << 10)); /* ten loads made 160 MiB */
+	for (i = 0; i < 1000 && test_status("Threads") > threads; i++)
+		usleep(1000);
+	ck_assert_int_le(test_status("Threads"), threads);
+	ck_assert_int_lt(test_status("VmRSS"), before + (64 << 10)); /* ten loads made 160 MiB */
 }
 END_TEST
 

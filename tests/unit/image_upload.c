@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "image/upload.h"
 #include "tests/lib/sim.h"
@@ -448,34 +447,22 @@ static void *pages_make(void *arg)
 	return NULL;
 }
 
-/* The memory of the process, in MiB. */
-static long resident_mib(void)
-{
-	long pages = 0;
-	FILE *f = fopen("/proc/self/statm", "r");
-
-	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(fscanf(f, "%*s %ld", &pages), 1);
-	fclose(f);
-	return pages * sysconf(_SC_PAGESIZE) >> 20;
-}
-
 /* Threads make all memory before there is a driver. If none follows, it is freed; otherwise the
  * first thread that prepares registers it. */
 START_TEST(memory_is_made_early)
 {
 	unsigned long pinned = test_sim_calls("cuMemHostRegister_v2");
-	long before = resident_mib(), blocks = 6 * (long)(FDRY_UPLOAD_BLOCK >> 20);
+	long before = test_status("VmRSS"), blocks = 6 * (long)(FDRY_UPLOAD_BLOCK >> 10);
 	pthread_t threads[4];
 	int i;
 
 	ok(fdry_upload_new(6, BYTES, &t.up));
-	ck_assert_int_lt(resident_mib() - before, blocks / 2);
+	ck_assert_int_lt(test_status("VmRSS") - before, blocks / 2);
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, pages_make, NULL), 0);
 	for (i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	ck_assert_int_gt(resident_mib() - before, blocks * 3 / 4);
+	ck_assert_int_gt(test_status("VmRSS") - before, blocks * 3 / 4);
 	if (_i) {
 		ok(fdry_upload_begin(t.up, t.drv, t.stream));
 		ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2"), pinned);
@@ -486,7 +473,7 @@ START_TEST(memory_is_made_early)
 		ok(fdry_upload_finish(t.up));
 	}
 	fdry_upload_free(t.up);
-	ck_assert_int_lt(resident_mib() - before, blocks / 2);
+	ck_assert_int_lt(test_status("VmRSS") - before, blocks / 2);
 	read_back();
 	if (_i)
 		arrived(0, 1u << 20);
@@ -516,12 +503,12 @@ END_TEST
 /* A stopped upload makes no more memory. */
 START_TEST(no_pages_after_a_stop)
 {
-	long before = resident_mib(), blocks = 6 * (long)(FDRY_UPLOAD_BLOCK >> 20);
+	long before = test_status("VmRSS"), blocks = 6 * (long)(FDRY_UPLOAD_BLOCK >> 10);
 
 	ok(fdry_upload_new(6, BYTES, &t.up));
 	fdry_upload_abandon(t.up);
 	fdry_upload_populate(t.up);
-	ck_assert_int_lt(resident_mib() - before, blocks / 2);
+	ck_assert_int_lt(test_status("VmRSS") - before, blocks / 2);
 	fdry_upload_free(t.up);
 }
 END_TEST
